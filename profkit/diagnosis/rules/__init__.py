@@ -1,0 +1,1 @@
+"""One launch  ->  a finding, one file per hardware area."""

@@ -1,0 +1,1 @@
+"""Runs  ->  verdicts on a change or a claim."""

@@ -1,0 +1,1 @@
+""".cu files  ->  runs, on a machine with a GPU."""

@@ -1,0 +1,1 @@
+""".ncu-rep files  ->  frames."""

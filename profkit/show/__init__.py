@@ -1,0 +1,1 @@
+"""Anything  ->  text and pictures."""
