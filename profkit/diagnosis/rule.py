@@ -1,0 +1,139 @@
+"""What a rule is, what it sees of a launch, and what it may answer.
+
+A rule is a function of one launch (a mapping of short metric names to SI values). It indexes the
+launch; a metric that was not collected raises NotCollected, which the engine turns into status
+"unknown" with the section to collect. It returns a Finding when it fires and None when it is clear.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from math import isnan
+from typing import Literal
+
+Bound = Literal["memory", "compute", "latency", "launch", "balanced", "unknown"]
+Status = Literal["fires", "clear", "unknown"]
+
+
+class NotCollected(Exception):
+    """A rule asked for a metric that the report does not have."""
+
+    def __init__(self, metric: str) -> None:
+        super().__init__(metric)
+        self.metric = metric
+
+
+class Launch(Mapping[str, float]):
+    """One row of the frame as rules see it: indexing a metric that is NaN raises NotCollected."""
+
+    def __init__(self, values: Mapping[str, float]) -> None:
+        self._values = values
+
+    def __getitem__(self, metric: str) -> float:
+        value = self._values.get(metric)
+        if value is None or isnan(value):
+            raise NotCollected(metric)
+        return float(value)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._values)
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+    def known(self, *metrics: str) -> bool:
+        """Whether every one of these metrics was collected."""
+        return all(m in self for m in metrics)
+
+    def __contains__(self, metric: object) -> bool:
+        value = self._values.get(str(metric))
+        return value is not None and not isnan(value)
+
+
+@dataclass(frozen=True)
+class Line:
+    """A source line (or SASS instruction) and the share of the launch's stall samples it has."""
+
+    file: str
+    line: int
+    stall: str
+    share: float
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What a rule says about one launch.
+
+    Attributes:
+        rule: Kebab-case id of the rule.
+        status: fires, clear, or unknown (a metric it needs was not collected).
+        cause: One line with the figures that decide.
+        gain: The speed-up factor if the cause vanished: an upper bound (1.8 means at most 1.8
+            times faster), or None where no honest bound can be given.
+        evidence: The metrics that the rule looked at, short name -> SI value or None.
+        where: The source lines where it happens, most samples first; empty when not known.
+        advice: What people do about it (JSON key "try").
+        bound: What the launch is bound by when this finding is its leading cause.
+        limiter: The limiter that goes with the bound.
+    """
+
+    rule: str
+    status: Status
+    cause: str
+    gain: float | None = None
+    evidence: Mapping[str, float | None] = field(default_factory=dict)
+    where: tuple[Line, ...] = ()
+    advice: str = ""
+    bound: Bound = "unknown"
+    limiter: str | None = None
+
+
+@dataclass(frozen=True)
+class Rule:
+    """One rule: what it asks, and the two examples that are its tests and its page.
+
+    Attributes:
+        id: Kebab-case, unique.
+        title: One line for tables.
+        meaning: What is happening in the hardware and how the rule sees it.
+        advice: What people do about it.
+        check: The question; see the module's first lines.
+        fires: A launch (metrics only) on which it must fire.
+        clear: A launch on which it must be clear.
+    """
+
+    id: str
+    title: str
+    meaning: str
+    advice: str
+    check: Callable[[Launch], Finding | None]
+    fires: Mapping[str, float]
+    clear: Mapping[str, float]
+
+
+@dataclass(frozen=True)
+class Missing:
+    """Something that was not collected: the smallest Nsight Compute section that has it, and why."""
+
+    section: str
+    why: str
+
+
+@dataclass(frozen=True)
+class Diagnosis:
+    """The verdict on one launch.
+
+    Attributes:
+        bound: memory, compute, latency, launch, balanced or unknown.
+        limiter: Which level, pipe, stall or shape; None when unknown.
+        because: One sentence with the two numbers that decide.
+        findings: Firing ones first, worst first; then unknown; then clear.
+        missing: What to collect for a better answer.
+    """
+
+    bound: Bound
+    limiter: str | None
+    because: str
+    findings: tuple[Finding, ...]
+    missing: tuple[Missing, ...]
