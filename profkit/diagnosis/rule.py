@@ -114,7 +114,7 @@ class Rule:
 
 @dataclass(frozen=True)
 class Missing:
-    """Something that was not collected: the smallest Nsight Compute section that has it, and why."""
+    """Something not collected: the smallest Nsight Compute section that has it, and why."""
 
     section: str
     why: str

@@ -1,0 +1,180 @@
+"""Time, clocks, launch configuration, and how busy the launch was over all."""
+
+from __future__ import annotations
+
+from profkit.reports.metrics.derive import Metric, ratio, raw
+
+_ATTR = "device__attribute_"
+
+
+_ALWAYS = ""
+_SOL, _STATS, _WORK = "SpeedOfLight", "LaunchStats", "WorkloadDistribution"
+
+METRICS = (
+    Metric(
+        "time",
+        "s",
+        "Duration of the launch under ncu, at the clocks ncu ran it with",
+        _SOL,
+        (raw("gpu__time_duration.sum"),),
+    ),
+    Metric("cycles", "cycle", "Elapsed SM clock cycles", _SOL, (raw("gpc__cycles_elapsed.max"),)),
+    Metric(
+        "sm_clock",
+        "Hz",
+        "SM clock during the measurement",
+        _SOL,
+        (
+            raw("gpc__cycles_elapsed.avg.per_second"),
+            raw("sm__cycles_elapsed.avg.per_second"),
+            raw("smsp__cycles_elapsed.avg.per_second"),
+        ),
+    ),
+    Metric(
+        "dram_clock",
+        "Hz",
+        "DRAM clock during the measurement",
+        _SOL,
+        (raw("dram__cycles_elapsed.avg.per_second"),),
+    ),
+    Metric(
+        "sm_clock_max",
+        "Hz",
+        "Highest SM clock of the device",
+        _ALWAYS,
+        (raw(_ATTR + "max_gpu_frequency_khz"), raw(_ATTR + "clock_rate")),
+    ),
+    Metric(
+        "dram_clock_max",
+        "Hz",
+        "Highest memory clock of the device",
+        _ALWAYS,
+        (raw(_ATTR + "max_mem_frequency_khz"), raw(_ATTR + "memory_clock_rate")),
+    ),
+    Metric(
+        "sm_active",
+        "share",
+        "Share of the elapsed cycles in which an SM had a warp, average SM",
+        _SOL,
+        (ratio("sm__cycles_active.avg", "gpc__cycles_elapsed.max"),),
+    ),
+    Metric(
+        "sm_active_max",
+        "share",
+        "The same for the busiest SM",
+        _WORK,
+        (ratio("sm__cycles_active.max", "gpc__cycles_elapsed.max"),),
+    ),
+    Metric(
+        "sm_active_min",
+        "share",
+        "The same for the idlest SM",
+        _WORK,
+        (ratio("sm__cycles_active.min", "gpc__cycles_elapsed.max"),),
+    ),
+    Metric(
+        "replay_passes",
+        "count",
+        "How often ncu ran the launch to collect everything",
+        _ALWAYS,
+        (raw("profiler__replayer_passes"),),
+    ),
+    Metric(
+        "sm_count",
+        "count",
+        "SMs of the device that the launch could use",
+        _ALWAYS,
+        (raw("launch__sm_count"), raw(_ATTR + "multiprocessor_count")),
+    ),
+    Metric("grid_size", "count", "Blocks in the grid", _STATS, (raw("launch__grid_size"),)),
+    Metric("block_size", "count", "Threads per block", _STATS, (raw("launch__block_size"),)),
+    Metric(
+        "cluster_size",
+        "count",
+        "Blocks per cluster (0 or 1: none)",
+        _STATS,
+        (raw("launch__cluster_size"),),
+    ),
+    Metric("threads", "count", "Threads of the launch", _STATS, (raw("launch__thread_count"),)),
+    Metric(
+        "registers", "count", "Registers per thread", _STATS, (raw("launch__registers_per_thread"),)
+    ),
+    Metric(
+        "shared_static",
+        "byte",
+        "Static shared memory per block",
+        _STATS,
+        (raw("launch__shared_mem_per_block_static"),),
+    ),
+    Metric(
+        "shared_dynamic",
+        "byte",
+        "Dynamic shared memory per block",
+        _STATS,
+        (raw("launch__shared_mem_per_block_dynamic"),),
+    ),
+    Metric(
+        "shared_driver",
+        "byte",
+        "Shared memory per block that the driver takes",
+        _STATS,
+        (raw("launch__shared_mem_per_block_driver"),),
+    ),
+    Metric(
+        "shared_block",
+        "byte",
+        "Shared memory per block as allocated, all included",
+        _STATS,
+        (raw("launch__shared_mem_per_block_allocated"),),
+    ),
+    Metric(
+        "shared_config",
+        "byte",
+        "Shared memory that the SM was configured with",
+        _STATS,
+        (raw("launch__shared_mem_config_size"),),
+    ),
+    Metric(
+        "waves",
+        "count",
+        "Grid size over the blocks that fit on the machine at once",
+        _STATS,
+        (raw("launch__waves_per_multiprocessor"),),
+    ),
+    Metric("l2_size", "byte", "L2 cache of the device", _ALWAYS, (raw(_ATTR + "l2_cache_size"),)),
+    Metric(
+        "sm_busy",
+        "share",
+        "SM throughput of peak: busiest SM unit, elapsed",
+        _SOL,
+        (raw("sm__throughput.avg.pct_of_peak_sustained_elapsed"),),
+    ),
+    Metric(
+        "sm_busy_max",
+        "share",
+        "SM throughput on the busiest SM",
+        _WORK,
+        (raw("sm__throughput.max.pct_of_peak_sustained_elapsed"),),
+    ),
+    Metric(
+        "memory_busy",
+        "share",
+        "Memory throughput of peak: busiest of L1TEX, L2 and DRAM (not DRAM alone), elapsed",
+        _SOL,
+        (raw("gpu__compute_memory_throughput.avg.pct_of_peak_sustained_elapsed"),),
+    ),
+    Metric(
+        "smsp_imbalance",
+        "count",
+        "Warp instructions of the busiest SM sub-partition over the average one",
+        "InstructionStats",
+        (ratio("smsp__inst_executed.max", "smsp__inst_executed.avg"),),
+    ),
+    Metric(
+        "l2_active",
+        "share",
+        "Share of elapsed cycles in which an L2 slice worked",
+        _WORK,
+        (ratio("lts__cycles_active.avg", "lts__cycles_elapsed.avg"),),
+    ),
+)

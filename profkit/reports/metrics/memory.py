@@ -1,0 +1,264 @@
+"""The memory system: how busy each level is, what it moved and what hit."""
+
+from __future__ import annotations
+
+from profkit.reports.metrics.derive import (
+    SECTOR,
+    Metric,
+    Raw,
+    any_largest,
+    formula,
+    product,
+    raw,
+    total,
+)
+
+_PCT = ".avg.pct_of_peak_sustained_elapsed"
+_SUM_PCT = ".sum.pct_of_peak_sustained_elapsed"
+_SOL = "SpeedOfLight"
+_MEM, _TABLES = "MemoryWorkloadAnalysis", "MemoryWorkloadAnalysis_Tables"
+_SHARED = "l1tex__data_pipe_lsu_wavefronts_mem_shared"
+_CONFLICTS = "l1tex__data_bank_conflicts_pipe_lsu_mem_shared"
+
+
+def _busy(name: str, what: str, *units: str) -> Metric:
+    """Share of elapsed cycles' peak of one unit, from the SpeedOfLight breakdown."""
+    return Metric(name, "share", what, _SOL, (any_largest(*(u + _PCT for u in units)),))
+
+
+def _conflicts(op: str) -> Metric:
+    return Metric(
+        f"shared_{op}_conflicts",
+        "share",
+        f"Shared-memory {'load' if op == 'ld' else 'store'} bank conflicts per wavefront",
+        _TABLES,
+        (
+            formula(
+                (f"{_CONFLICTS}_op_{op}.sum", f"{_SHARED}_op_{op}.sum"),
+                lambda r: _per(r, f"{_CONFLICTS}_op_{op}.sum", f"{_SHARED}_op_{op}.sum"),
+                f"{_CONFLICTS}_op_{op}.sum / {_SHARED}_op_{op}.sum",
+            ),
+        ),
+    )
+
+
+def _per(r: Raw, top: str, bottom: str) -> float:
+    """A share of a count; nothing counted means nothing wasted."""
+    return r[top] / r[bottom] if r[bottom] > 0 else 0.0
+
+
+def _dram_bytes_from_rate(r: Raw) -> float:
+    return r["dram__bytes.sum.per_second"] * r["gpu__time_duration.sum"] * 1e-9
+
+
+METRICS = (
+    Metric(
+        "dram_busy",
+        "share",
+        "DRAM throughput of peak, elapsed",
+        _SOL,
+        (raw("gpu__dram_throughput" + _PCT),),
+    ),
+    Metric(
+        "dram_busy_max",
+        "share",
+        "DRAM throughput of peak, busiest channel",
+        "WorkloadDistribution",
+        (raw("gpu__dram_throughput.max.pct_of_peak_sustained_elapsed"),),
+    ),
+    Metric(
+        "l2_busy",
+        "share",
+        "L2 throughput of peak: busiest L2 sub-unit, elapsed",
+        _SOL,
+        (raw("lts__throughput" + _PCT),),
+    ),
+    Metric(
+        "l2_busy_max",
+        "share",
+        "L2 throughput of peak, busiest slice",
+        "WorkloadDistribution",
+        (raw("lts__throughput.max.pct_of_peak_sustained_elapsed"),),
+    ),
+    Metric(
+        "l1_busy_active",
+        "share",
+        "L1TEX throughput of peak, active cycles",
+        _SOL,
+        (raw("l1tex__throughput.avg.pct_of_peak_sustained_active"),),
+    ),
+    _busy(
+        "l1_busy",
+        "L1TEX throughput of peak: busiest L1TEX sub-unit, elapsed",
+        "l1tex__data_pipe_lsu_wavefronts",
+        "l1tex__data_bank_reads",
+        "l1tex__data_bank_writes",
+        "l1tex__lsu_writeback_active",
+        "l1tex__lsuin_requests",
+        "l1tex__f_wavefronts",
+        "l1tex__data_pipe_tex_wavefronts",
+        "l1tex__tex_writeback_active",
+        "l1tex__texin_sm2tex_req_cycles_active",
+        "l1tex__m_l1tex2xbar_req_cycles_active",
+        "l1tex__m_xbar2l1tex_read_sectors",
+    ),
+    _busy(
+        "lsu_data_busy",
+        "L1TEX data stage: wavefronts of local, global and shared accesses",
+        "l1tex__data_pipe_lsu_wavefronts",
+    ),
+    _busy("lsu_in_busy", "LSU requests entering L1TEX", "l1tex__lsuin_requests"),
+    _busy(
+        "lsu_writeback_busy",
+        "L1TEX writing load results back to registers",
+        "l1tex__lsu_writeback_active",
+    ),
+    Metric(
+        "shared_busy",
+        "share",
+        "Shared-memory wavefronts of the L1TEX data stage's peak",
+        _TABLES,
+        (raw(_SHARED + _SUM_PCT),),
+    ),
+    _busy(
+        "texture_busy",
+        "Texture stages of L1TEX: filter, data and write-back",
+        "l1tex__f_wavefronts",
+        "l1tex__data_pipe_tex_wavefronts",
+        "l1tex__tex_writeback_active",
+        "l1tex__texin_sm2tex_req_cycles_active",
+    ),
+    _busy(
+        "constant_busy",
+        "Indexed constant cache (IDC): cycles a request was processed",
+        "idc__request_cycles_active",
+    ),
+    _busy(
+        "l2_atomics_busy",
+        "L2 atomic unit: cycles with atomic input",
+        "lts__d_atomic_input_cycles_active",
+    ),
+    _busy("l2_tag_busy", "L2 tag lookups", "lts__t_tag_requests"),
+    _busy("l2_data_busy", "L2 data banks", "lts__d_sectors"),
+    _busy("l2_to_xbar_busy", "L2 results onto the crossbar", "lts__lts2xbar_cycles_active"),
+    _busy("xbar_to_l2_busy", "Requests from the crossbar into L2", "lts__xbar2lts_cycles_active"),
+    _busy(
+        "l1_from_xbar_busy",
+        "Sectors returned from the crossbar to L1TEX",
+        "l1tex__m_xbar2l1tex_read_sectors",
+    ),
+    _busy(
+        "l1_to_xbar_busy",
+        "L1TEX requests onto the crossbar",
+        "l1tex__m_l1tex2xbar_req_cycles_active",
+    ),
+    Metric(
+        "dram_read",
+        "byte",
+        "Bytes read from DRAM",
+        _TABLES,
+        (
+            raw("dram__bytes_read.sum"),
+            raw("dram__bytes_op_read.sum"),
+            raw("fbpa__dram_read_bytes.sum"),
+        ),
+    ),
+    Metric(
+        "dram_write",
+        "byte",
+        "Bytes written to DRAM",
+        _TABLES,
+        (
+            raw("dram__bytes_write.sum"),
+            raw("dram__bytes_op_write.sum"),
+            raw("fbpa__dram_write_bytes.sum"),
+        ),
+    ),
+    Metric(
+        "dram_bytes",
+        "byte",
+        "Bytes read from and written to DRAM",
+        _MEM,
+        (
+            total("dram__bytes_read.sum", "dram__bytes_write.sum"),
+            total("dram__bytes_op_read.sum", "dram__bytes_op_write.sum"),
+            total("fbpa__dram_read_bytes.sum", "fbpa__dram_write_bytes.sum"),
+            formula(
+                ("dram__bytes.sum.per_second", "gpu__time_duration.sum"),
+                _dram_bytes_from_rate,
+                "dram__bytes.sum.per_second * gpu__time_duration.sum",
+            ),
+        ),
+    ),
+    Metric(
+        "dram_rate",
+        "byte/s",
+        "DRAM bandwidth achieved",
+        _MEM,
+        (
+            raw("dram__bytes.sum.per_second"),
+            total("dram__bytes_read.sum.per_second", "dram__bytes_write.sum.per_second"),
+            total("dram__bytes_op_read.sum.per_second", "dram__bytes_op_write.sum.per_second"),
+        ),
+    ),
+    Metric(
+        "l2_hit",
+        "share",
+        "L2 sector hit rate (multi-pass: may pass 1 on short launches)",
+        _MEM,
+        (raw("lts__t_sector_hit_rate.pct"),),
+    ),
+    Metric(
+        "l2_read_hit",
+        "share",
+        "L2 sector hit rate of reads",
+        _TABLES,
+        (raw("lts__t_sector_op_read_hit_rate.pct"),),
+    ),
+    Metric("l2_sectors", "count", "Sectors looked up in L2", _TABLES, (raw("lts__t_sectors.sum"),)),
+    Metric(
+        "l2_bytes",
+        "byte",
+        "Bytes looked up in L2",
+        _TABLES,
+        (product("lts__t_sectors.sum", factor=SECTOR),),
+    ),
+    Metric(
+        "l2_read_bytes",
+        "byte",
+        "Bytes that L1TEX asked of L2",
+        _TABLES,
+        (product("lts__t_sectors_srcunit_tex_op_read.sum", factor=SECTOR),),
+    ),
+    Metric(
+        "l2_write_bytes",
+        "byte",
+        "Bytes that L1TEX wrote to L2",
+        _TABLES,
+        (product("lts__t_sectors_srcunit_tex_op_write.sum", factor=SECTOR),),
+    ),
+    Metric(
+        "l2_to_l1_bytes",
+        "byte",
+        "Bytes that L1TEX received over the crossbar",
+        _TABLES,
+        (raw("l1tex__m_xbar2l1tex_read_bytes.sum"),),
+    ),
+    Metric(
+        "l1_to_l2_bytes",
+        "byte",
+        "Bytes that L1TEX sent over the crossbar",
+        _TABLES,
+        (raw("l1tex__m_l1tex2xbar_write_bytes.sum"),),
+    ),
+    Metric(
+        "l1_hit", "share", "L1TEX sector hit rate", _MEM, (raw("l1tex__t_sector_hit_rate.pct"),)
+    ),
+    Metric(
+        "sysmem_sectors",
+        "count",
+        "L2 sectors that missed into system memory (over PCIe or C2C)",
+        _TABLES,
+        (raw("lts__t_sectors_aperture_sysmem_lookup_miss.sum"),),
+    ),
+)

@@ -1,0 +1,112 @@
+"""Schedulers and warp states."""
+
+from __future__ import annotations
+
+from profkit.reports.metrics.derive import Metric, Raw, Source, raw
+
+# Nsight Compute's warp states: our limiter word -> (word of the per-issue ratio, of the samples).
+STATES = {
+    "barrier": ("barrier", "barrier"),
+    "branch_resolving": ("branch_resolving", "branch_resolving"),
+    "dispatch_stall": ("dispatch_stall", "dispatch_stall"),
+    "drain": ("drain", "drain"),
+    "gmma": ("gmma", "warpgroup_arrive"),
+    "imc_miss": ("imc_miss", "imc_miss"),
+    "lg_throttle": ("lg_throttle", "lg_throttle"),
+    "long_scoreboard": ("long_scoreboard", "long_scoreboard"),
+    "math_pipe_throttle": ("math_pipe_throttle", "math_pipe_throttle"),
+    "membar": ("membar", "membar"),
+    "mio_throttle": ("mio_throttle", "mio_throttle"),
+    "misc": ("misc", "misc"),
+    "no_instruction": ("no_instruction", "no_instructions"),
+    "not_selected": ("not_selected", "not_selected"),
+    "selected": ("selected", "selected"),
+    "short_scoreboard": ("short_scoreboard", "short_scoreboard"),
+    "sleeping": ("sleeping", "sleeping"),
+    "tex_throttle": ("tex_throttle", "tex_throttle"),
+    "wait": ("wait", "wait"),
+}
+MEANING = {
+    "barrier": "waiting for the other warps of the block at a barrier",
+    "branch_resolving": "waiting for a branch target",
+    "dispatch_stall": "the dispatcher held the warp back",
+    "drain": "waiting at exit for outstanding stores",
+    "gmma": "waiting for the warpgroup to arrive for wgmma",
+    "imc_miss": "waiting for an immediate constant",
+    "lg_throttle": "the queue of local and global memory instructions was full",
+    "long_scoreboard": "waiting for data from L1TEX (global, local, texture memory)",
+    "math_pipe_throttle": "waiting for a busy math pipe",
+    "membar": "waiting at a memory fence",
+    "mio_throttle": "the queue of memory, special-function and shared instructions was full",
+    "misc": "other reasons",
+    "no_instruction": "waiting for instructions to be fetched",
+    "not_selected": "ready, but another warp was chosen",
+    "selected": "issuing",
+    "short_scoreboard": "waiting for data from MIO (shared memory, special functions)",
+    "sleeping": "asleep (nanosleep)",
+    "tex_throttle": "the queue of texture instructions was full",
+    "wait": "waiting for a fixed-latency dependency",
+}
+_RATIO = "smsp__average_warps_issue_stalled_{}_per_issue_active.ratio"
+_SAMPLES = "smsp__pcsamp_warps_issue_stalled_{}"
+_RATIOS = tuple(_RATIO.format(ratio) for ratio, _ in STATES.values())
+_SAMPLED = tuple(_SAMPLES.format(sample) for _, sample in STATES.values())
+
+
+def _share(name: str, all_of: tuple[str, ...], text: str) -> Source:
+    def value(r: Raw) -> float:
+        whole = sum(max(r[n], 0.0) for n in all_of if n in r)
+        return max(r[name], 0.0) / whole if whole > 0 else float("nan")
+
+    return Source((name,), value, text, all_of)
+
+
+METRICS = (
+    *(
+        Metric(
+            f"stall_{state}",
+            "share",
+            f"Share of a resident warp's time in this state: {MEANING[state]}",
+            "WarpStateStats",
+            (
+                _share(
+                    _RATIO.format(ratio),
+                    _RATIOS,
+                    f"{_RATIO.format(ratio)} over the sum of all states",
+                ),
+                _share(
+                    _SAMPLES.format(sample), _SAMPLED, f"{_SAMPLES.format(sample)} over all samples"
+                ),
+            ),
+        )
+        for state, (ratio, sample) in STATES.items()
+    ),
+    Metric(
+        "warp_latency",
+        "cycle",
+        "Cycles between two issues of one warp",
+        "WarpStateStats",
+        (raw("smsp__average_warp_latency_per_inst_issued.ratio"),),
+    ),
+    Metric(
+        "warps_per_scheduler",
+        "count",
+        "Warps resident per scheduler and active cycle",
+        "SchedulerStats",
+        (raw("smsp__warps_active.avg.per_cycle_active"),),
+    ),
+    Metric(
+        "eligible_warps",
+        "count",
+        "Warps ready to issue per scheduler and active cycle",
+        "SchedulerStats",
+        (raw("smsp__warps_eligible.avg.per_cycle_active"),),
+    ),
+    Metric(
+        "issue_rate",
+        "count",
+        "Warps issued per scheduler and active cycle",
+        "SchedulerStats",
+        (raw("smsp__issue_active.avg.per_cycle_active"),),
+    ),
+)
