@@ -2,7 +2,7 @@
 
 A rule is a function of one launch (a mapping of short metric names to SI values). It indexes the
 launch; a metric that was not collected raises NotCollected, which the engine turns into status
-"unknown" with the section to collect. It returns a Finding when it fires and None when it is clear.
+"unknown" with the section to collect. It returns a Hit when it fires and None when it is clear.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ Bound = Literal["memory", "compute", "latency", "launch", "balanced", "unknown"]
 Status = Literal["fires", "clear", "unknown"]
 
 
-class NotCollected(Exception):
+class NotCollected(KeyError):
     """A rule asked for a metric that the report does not have."""
 
     def __init__(self, metric: str) -> None:
@@ -46,6 +46,10 @@ class Launch(Mapping[str, float]):
         """Whether every one of these metrics was collected."""
         return all(m in self for m in metrics)
 
+    def present(self, prefix: str) -> list[str]:
+        """The collected metrics whose short name begins so."""
+        return [m for m in self._values if m.startswith(prefix) and m in self]
+
     def __contains__(self, metric: object) -> bool:
         value = self._values.get(str(metric))
         return value is not None and not isnan(value)
@@ -74,8 +78,6 @@ class Finding:
         evidence: The metrics that the rule looked at, short name -> SI value or None.
         where: The source lines where it happens, most samples first; empty when not known.
         advice: What people do about it (JSON key "try").
-        bound: What the launch is bound by when this finding is its leading cause.
-        limiter: The limiter that goes with the bound.
     """
 
     rule: str
@@ -85,8 +87,15 @@ class Finding:
     evidence: Mapping[str, float | None] = field(default_factory=dict)
     where: tuple[Line, ...] = ()
     advice: str = ""
-    bound: Bound = "unknown"
-    limiter: str | None = None
+
+
+@dataclass(frozen=True)
+class Hit:
+    """A rule that fires: the cause with its figures, the bound on the gain, what it looked at."""
+
+    cause: str
+    gain: float | None
+    looked: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -101,15 +110,17 @@ class Rule:
         check: The question; see the module's first lines.
         fires: A launch (metrics only) on which it must fire.
         clear: A launch on which it must be clear.
+        explains: Limiters that this cause can stand behind: it is named before the plain one.
     """
 
     id: str
     title: str
     meaning: str
     advice: str
-    check: Callable[[Launch], Finding | None]
+    check: Callable[[Launch], Hit | None]
     fires: Mapping[str, float]
     clear: Mapping[str, float]
+    explains: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -137,3 +148,14 @@ class Diagnosis:
     because: str
     findings: tuple[Finding, ...]
     missing: tuple[Missing, ...]
+
+
+def share(value: float) -> str:
+    """A fraction as text with three figures at most: 0.827 -> "82.7 %"."""
+    percent = 100 * value
+    return f"{percent:.0f} %" if percent >= 99.95 or percent == 0 else f"{percent:.3g} %"
+
+
+def count(number: float, noun: str) -> str:
+    """A count with its noun: 1 block, 32 blocks."""
+    return f"{number:.0f} {noun}{'' if number == 1 else 's'}"

@@ -1,1 +1,12 @@
-"""One launch  ->  a finding, one file per hardware area."""
+"""Every rule, by id: one launch  ->  a hit or nothing, one file per hardware area.
+
+One more rule is one more entry in the RULES of its file.
+"""
+
+from profkit.diagnosis.rule import Rule
+from profkit.diagnosis.rules import checks, compute, latency, launch, memory, waste
+
+ALL: tuple[Rule, ...] = (
+    launch.RULES + memory.RULES + waste.RULES + compute.RULES + latency.RULES + checks.RULES
+)
+BY_ID: dict[str, Rule] = {rule.id: rule for rule in ALL}

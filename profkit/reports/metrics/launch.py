@@ -8,6 +8,7 @@ _ATTR = "device__attribute_"
 
 
 _ALWAYS = ""
+_RECORD = "run record"  # filled from the record beside the report, not from ncu
 _SOL, _STATS, _WORK = "SpeedOfLight", "LaunchStats", "WorkloadDistribution"
 
 METRICS = (
@@ -177,4 +178,15 @@ METRICS = (
         _WORK,
         (ratio("lts__cycles_active.avg", "lts__cycles_elapsed.avg"),),
     ),
+    Metric(
+        "declared_operations", "op", "Operations of the workload by its problem.py", _RECORD, ()
+    ),
+    Metric(
+        "declared_bytes",
+        "byte",
+        "Compulsory bytes: every input read once, every output written once, by problem.py",
+        _RECORD,
+        (),
+    ),
+    Metric("declared_exps", "op", "Exponentials of the workload by its problem.py", _RECORD, ()),
 )

@@ -73,6 +73,16 @@ METRICS = (
         _SOL,
         (raw("lts__throughput" + _PCT),),
     ),
+    _busy(
+        "l2_cache_busy",
+        "L2 stages without the fill from DRAM (which is busy on any DRAM stream), elapsed",
+        "lts__t_sectors",
+        "lts__t_tag_requests",
+        "lts__d_sectors",
+        "lts__lts2xbar_cycles_active",
+        "lts__xbar2lts_cycles_active",
+    ),
+    _busy("l2_fill_busy", "L2 fills from DRAM", "lts__d_sectors_fill_device"),
     Metric(
         "l2_busy_max",
         "share",

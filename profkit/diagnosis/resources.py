@@ -1,0 +1,248 @@
+"""One launch  ->  how close each resource of the machine is to what it can really reach.
+
+Every number that decides "near its peak" stands here, once, beside its reason. A resource is near
+when its share of peak passes `sure`; or when it passes `likely` and the warps queue for it: the
+stalls that only a full unit causes take a share `queued` of their time. Between the two without a
+queue the launch is waiting for latency, not for throughput.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal
+
+from profkit.diagnosis.rule import Launch, NotCollected
+
+Group = Literal["memory", "compute"]
+
+# A unit can only work while its SM has warps. Up to this much idle time (launch, ramp, tail) the
+# share of peak is taken of the time at work; beyond it, idleness itself is the finding.
+IDLE_ALLOWED = 0.25
+# Unloaded DRAM latency is 500 to 900 cycles on every GPU since Volta (pointer-chase
+# microbenchmarks: arXiv 1804.06826, 2402.13499). A load that waits twice as long stands in a queue.
+QUEUED_LOAD_CYCLES = 1500.0
+WORKING = ("selected", "not_selected")  # a warp in these states waits for no event
+
+
+@dataclass(frozen=True)
+class Resource:
+    """A unit that can be the bottleneck.
+
+    Attributes:
+        limiter: The verdict's word.
+        group: memory or compute.
+        rule: The rule that names it when nothing more special explains it.
+        busy: Share of its peak, of elapsed cycles; raises NotCollected.
+        sure: Share of peak (of the time at work) at which it is near its peak whatever else shows.
+        likely: Share at which it is near if warps queue for it.
+        queue: Warp states that a full unit causes.
+        queued: Share of the warps' time in those states that counts as a queue.
+        why: Where the numbers come from.
+    """
+
+    limiter: str
+    group: Group
+    rule: str
+    busy: Callable[[Launch], float]
+    sure: float
+    likely: float
+    queue: tuple[str, ...]
+    queued: float
+    why: str
+
+
+@dataclass(frozen=True)
+class Use:
+    """A resource in one launch: its share of peak (elapsed), of the time at work; is it near?"""
+
+    resource: Resource
+    elapsed: float
+    share: float
+    near: bool
+
+
+def _metric(name: str) -> Callable[[Launch], float]:
+    return lambda launch: launch[name]
+
+
+def _tensor(launch: Launch) -> float:
+    """Tensor pipe; nothing when no matrix instruction ran (HFMA2.MMA counts on the pipe)."""
+    if "inst_matrix" in launch and launch["inst_matrix"] == 0:
+        return 0.0
+    return launch["tensor_busy"]
+
+
+def _mix(launch: Launch) -> tuple[float, float, float]:
+    """FP32, half and integer-multiply warp instructions on the FMA pipe, as shares of the three."""
+    counts = [launch[f"inst_{kind}"] for kind in ("fp32", "half", "imad")]
+    whole = sum(counts)
+    fp32, half, imad = (c / whole if whole else 0.0 for c in counts)
+    return fp32, half, imad
+
+
+def _fma_heavy(launch: Launch) -> float:
+    """The fuller half of the FMA pipe: IMAD only goes to the heavy one."""
+    return max(launch["fma_busy"], launch.get("fmaheavy_busy", 0.0))
+
+
+def _fp32(launch: Launch) -> float:
+    """FMA pipe when FP32 arithmetic is most of what runs on it."""
+    if launch.known("inst_fp32", "inst_half", "inst_imad"):
+        fp32, half, imad = _mix(launch)
+        return launch["fma_busy"] if fp32 >= max(half, imad) else 0.0
+    if "fp16_busy" in launch and launch["fp16_busy"] > 0.5 * launch["fma_busy"]:
+        return 0.0
+    # Without opcodes: a heavy half twice as full as the pipe's average means IMAD.
+    return launch["fma_busy"] if _fma_heavy(launch) < 1.6 * launch["fma_busy"] else 0.0
+
+
+def _int(launch: Launch) -> float:
+    """ALU, or the FMA pipe when integer multiply-adds are most of what runs on it."""
+    alu = launch["alu_busy"]
+    if "fma_busy" not in launch:
+        return alu
+    heavy = _fma_heavy(launch)
+    if launch.known("inst_fp32", "inst_half", "inst_imad"):
+        fp32, half, imad = _mix(launch)
+        return max(alu, heavy) if imad > max(fp32, half) else alu
+    return max(alu, heavy) if heavy >= 1.6 * launch["fma_busy"] else alu
+
+
+def _fp16(launch: Launch) -> float:
+    """half2 arithmetic: its own pipe before 8.6, the FMA pipe from 8.6 on."""
+    busy = launch["fp16_busy"]
+    if launch.known("inst_fp32", "inst_half", "inst_imad"):
+        fp32, half, imad = _mix(launch)
+        if half > max(fp32, imad):
+            return max(busy, launch["fma_busy"])
+    return busy
+
+
+def _shared(launch: Launch) -> float:
+    """Shared-memory wavefronts through the L1TEX data stage."""
+    return launch["shared_busy"]
+
+
+def _l1(launch: Launch) -> float:
+    """L1TEX less what shared memory and texture alone explain."""
+    busy = launch["l1_busy"]
+    if "texture_busy" in launch and launch["texture_busy"] >= 0.95 * busy:
+        return 0.0
+    if "shared_busy" in launch and launch["shared_busy"] >= 0.7 * launch["lsu_data_busy"]:
+        return min(busy, launch["lsu_in_busy"]) if "lsu_in_busy" in launch else 0.0
+    return busy
+
+
+def _atomics(launch: Launch) -> float:
+    """The L2 atomic unit; a single hot slice shows only in the busiest one."""
+    return launch["l2_atomics_busy"]
+
+
+_LOADS = ("long_scoreboard", "lg_throttle", "drain")
+
+RESOURCES: tuple[Resource, ...] = (
+    Resource("dram", "memory", "dram-bandwidth", _metric("dram_busy"), 0.68, 0.45, _LOADS, 0.5,
+             "A copy reaches 83 to 95 % of the pins' rate (refresh, read-write turns); scattered "
+             "sectors and TLB misses lower what can be reached, and then loads queue"),
+    Resource("l2", "memory", "l2-bandwidth", _metric("l2_cache_busy"), 0.70, 0.50, _LOADS, 0.5,
+             "L2-resident streams reach 75 to 95 % of the slices' peak"),
+    Resource("l1", "memory", "l1-bandwidth", _l1, 0.75, 0.60, ("lg_throttle",), 0.3,
+             "The L1TEX stages reach 95 % and more; full ones throttle the LSU queue"),
+    Resource("shared", "memory", "shared-bandwidth", _shared, 0.75, 0.55,
+             ("mio_throttle", "short_scoreboard"), 0.4,
+             "Shared memory reaches its peak of one wavefront a cycle; full, it fills the MIO queue"),
+    Resource("texture", "memory", "texture-bandwidth", _metric("texture_busy"), 0.75, 0.50,
+             ("tex_throttle", "long_scoreboard"), 0.4,
+             "The texture stages reach their peak; full, they throttle the TEX queue"),
+    Resource("constant", "memory", "constant-divergence", _metric("constant_busy"), 0.70, 0.50,
+             ("short_scoreboard", "mio_throttle"), 0.4,
+             "The indexed constant cache serves one address a cycle"),
+    Resource("atomics", "memory", "atomics-contention", _atomics, 0.70, 0.50, _LOADS, 0.5,
+             "An L2 slice takes one atomic sector a cycle"),
+    Resource("tensor", "compute", "tensor-pipe", _tensor, 0.70, 0.60,
+             ("math_pipe_throttle", "gmma"), 0.15,
+             "Dense wgmma reaches 90 % and more; under 60 % nothing is called saturated"),
+    Resource("fp32", "compute", "fp32-pipe", _fp32, 0.75, 0.60, ("math_pipe_throttle",), 0.15,
+             "Independent FMAs reach 95 % and more"),
+    Resource("fp64", "compute", "fp64-pipe", _metric("fp64_busy"), 0.75, 0.60,
+             ("math_pipe_throttle", "tex_throttle"), 0.15,
+             "Independent DFMAs reach 95 % and more; small GPUs queue them with textures"),
+    Resource("fp16", "compute", "fp16-pipe", _fp16, 0.75, 0.60, ("math_pipe_throttle",), 0.15,
+             "Independent HFMA2s reach 95 % and more"),
+    Resource("int", "compute", "int-pipe", _int, 0.75, 0.60, ("math_pipe_throttle",), 0.15,
+             "Independent integer operations reach 95 % and more"),
+    Resource("xu", "compute", "xu-pipe", _metric("xu_busy"), 0.75, 0.60,
+             ("math_pipe_throttle", "mio_throttle", "short_scoreboard"), 0.3,
+             "Independent MUFUs reach 95 % and more: 16 lanes a cycle and SM"),
+    Resource("issue", "compute", "issue-slots", _metric("issue_busy"), 0.80, 0.65,
+             ("not_selected", "math_pipe_throttle", "dispatch_stall"), 0.2,
+             "One instruction a cycle and scheduler; ready warps that are not selected queue for it"),
+)  # fmt: skip
+BY_LIMITER = {resource.limiter: resource for resource in RESOURCES}
+
+
+def at_work(launch: Launch) -> float:
+    """Share of the time in which the average SM had work, floored at 1 - IDLE_ALLOWED."""
+    active = launch.get("sm_active", 1.0)
+    return min(1.0, max(active, 1 - IDLE_ALLOWED))
+
+
+def load_wait(launch: Launch) -> float:
+    """Cycles that warps waited on L1TEX per load instruction: latency x (1 when loads are single).
+
+    Little's law read backwards: a lower bound of the loads' latency when several are in flight.
+    """
+    loads = sum(launch[f"inst_{k}"] for k in ("global_load", "async_copy", "texture"))
+    if loads <= 0:
+        raise NotCollected("inst_global_load")
+    waited = launch["stall_long_scoreboard"] * launch["warp_latency"] * launch["instructions"]
+    return waited / loads
+
+
+def use(resource: Resource, launch: Launch) -> Use | None:
+    """How busy one resource was, or None when it was not collected."""
+    try:
+        elapsed = resource.busy(launch)
+    except NotCollected:
+        return None
+    share = min(elapsed / at_work(launch), 1.0) if elapsed <= 1 else elapsed
+    near = share >= resource.sure or (share >= resource.likely and _queues(resource, launch))
+    return Use(resource, elapsed, share, near)
+
+
+def uses(launch: Launch) -> list[Use]:
+    """Every collected resource, busiest first (against what it can reach)."""
+    found = [u for r in RESOURCES if (u := use(r, launch)) is not None]
+    return sorted(found, key=lambda u: -u.share / u.resource.sure)
+
+
+def next_limit(launch: Launch, *without: str) -> Use | None:
+    """The busiest resource other than those: what binds when they no longer do."""
+    others = [u for u in uses(launch) if u.resource.limiter not in without]
+    return max(others, key=lambda u: u.elapsed, default=None)
+
+
+def _queues(resource: Resource, launch: Launch) -> bool:
+    """Whether the warps stand in a queue for this resource rather than wait for something else."""
+    states = [name.removeprefix("stall_") for name in launch.present("stall_")]
+    waiting = sum(launch[f"stall_{s}"] for s in states if s in resource.queue)
+    if waiting < resource.queued:
+        return False
+    if resource.queue == _LOADS:
+        return _loads_queue(resource, launch)
+    other = max((launch[f"stall_{s}"] for s in states if s not in (*resource.queue, *WORKING)),
+                default=0.0)  # fmt: skip
+    return waiting >= 0.8 * other
+
+
+def _loads_queue(resource: Resource, launch: Launch) -> bool:
+    """Waiting for loads is also what latency looks like: here the wait itself has to be long."""
+    if resource.limiter == "l2" and launch.get("dram_busy", 0.0) >= launch["l2_cache_busy"]:
+        return False  # the stream that L2 passes on queues for DRAM
+    if launch.get("stall_lg_throttle", 0.0) + launch.get("stall_drain", 0.0) >= 0.2:
+        return True
+    try:
+        return load_wait(launch) >= QUEUED_LOAD_CYCLES
+    except NotCollected:
+        return False

@@ -1,0 +1,106 @@
+"""Does the measurement itself hold? These rules name no bottleneck; they say what to doubt."""
+
+from __future__ import annotations
+
+from profkit.diagnosis.rule import Hit, Launch, Rule, share
+
+STEADY = 0.9  # clock over the highest clock below which times do not compare with free-running ones
+MISMATCH = 1.1  # counted over declared operations: padding and tails stay below
+OUT_OF_RANGE = 1.03  # a share above 1 by more than rounding: passes that did not see the same
+
+
+def _operations(launch: Launch) -> Hit | None:
+    declared, counted = launch["declared_operations"], launch["tensor_ops"]
+    scalar = launch["fp32_rate"] * launch["time"]
+    looked = ("declared_operations", "tensor_ops", "fp32_rate", "time")
+    if counted > 0 and counted / declared > MISMATCH:
+        return Hit(
+            f"{counted / declared:.3g} times the declared operations ran on the tensor cores",
+            None,
+            looked,
+        )
+    if counted + scalar < declared / MISMATCH:
+        return Hit(
+            f"only {share((counted + scalar) / declared)} of the declared operations were counted: "
+            "another launch does the rest, or the declaration is wrong",
+            None,
+            looked,
+        )
+    return None
+
+
+def _clocks(launch: Launch) -> Hit | None:
+    sm, memory = (launch[f"{u}_clock"] / launch[f"{u}_clock_max"] for u in ("sm", "dram"))
+    if "time" in launch and launch["time"] < 5e-6:
+        return None  # a few thousand cycles do not measure a clock
+    # DRAM clocks are counted at 1 or 2 per attribute cycle by memory type: only a large gap tells.
+    if sm >= STEADY and memory >= 0.45:
+        return None
+    slow = f"SM clock {launch['sm_clock'] / 1e9:.3g} of {launch['sm_clock_max'] / 1e9:.3g} GHz"
+    return Hit(
+        f"{slow} ({share(sm)}): ncu locks it to base by default, or power and heat lowered it; "
+        "peaks here are those of the measured clock",
+        None,
+        ("sm_clock", "sm_clock_max", "dram_clock", "dram_clock_max"),
+    )
+
+
+def _replay(launch: Launch) -> Hit | None:
+    launch["time"]
+    bad = [
+        f"{name} {share(launch[name])}"
+        for name in ("l2_hit", "l1_hit", "occupancy", "sm_active_max", "sm_active")
+        if name in launch and launch[name] > OUT_OF_RANGE
+    ]
+    if launch.known("occupancy", "occupancy_limit") and (
+        launch["occupancy"] > OUT_OF_RANGE * launch["occupancy_limit"]
+    ):
+        bad.append(
+            f"achieved occupancy {share(launch['occupancy'])} over the theoretical "
+            f"{share(launch['occupancy_limit'])}"
+        )
+    if not bad:
+        return None
+    return Hit(
+        f"out of range: {', '.join(bad)}; ncu's {launch.get('replay_passes', 1):.0f} passes did not "
+        "see the same run",
+        None,
+        ("l2_hit", "l1_hit", "occupancy", "occupancy_limit", "sm_active_max", "replay_passes"),
+    )
+
+
+RULES = (
+    Rule(
+        "operations-mismatch",
+        "Counted operations are not the workload's",
+        "The problem says how many operations it needs. Far more means redundant or padded work; "
+        "far fewer means that this launch is not the whole workload.",
+        "Look for masked tiles computed in full, recomputation, or other launches.",
+        _operations,
+        {"declared_operations": 1e9, "tensor_ops": 2e9, "fp32_rate": 0.0, "time": 1e-5},
+        {"declared_operations": 1e9, "tensor_ops": 1.05e9, "fp32_rate": 0.0, "time": 1e-5},
+    ),
+    Rule(
+        "clocks-unsteady",
+        "The clocks were not the machine's best",
+        "Durations scale with the clock. ncu's default locks the SM clock to its base; a hot or "
+        "power-limited GPU lowers it by itself.",
+        "Compare durations only within one report; profile with --clock-control none and warm up "
+        "for times that hold outside.",
+        _clocks,
+        {"sm_clock": 0.8e9, "sm_clock_max": 2.04e9, "dram_clock": 6.2e9, "dram_clock_max": 6.25e9,
+         "time": 1e-4},
+        {"sm_clock": 1.97e9, "sm_clock_max": 1.98e9, "dram_clock": 3.2e9, "dram_clock_max": 3.2e9,
+         "time": 1e-4},
+    ),
+    Rule(
+        "replay-unsteady",
+        "The passes disagree",
+        "ncu runs a launch once per group of counters and combines them. When a share leaves its "
+        "range, the runs differed: short launches, data-dependent work, contention.",
+        "Measure a longer launch; use fewer metrics (fewer passes); fix random seeds.",
+        _replay,
+        {"time": 4e-6, "l2_hit": 1.08, "replay_passes": 38},
+        {"time": 4e-4, "l2_hit": 0.93, "replay_passes": 38},
+    ),
+)  # fmt: skip

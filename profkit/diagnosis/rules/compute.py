@@ -1,0 +1,242 @@
+"""Pipes and issue slots: which one is full, and which work need not be there."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from profkit.diagnosis.resources import BY_LIMITER, next_limit, use
+from profkit.diagnosis.rule import Hit, Launch, Rule, share
+from profkit.diagnosis.rules.launch import capped
+
+DIVERGED = 24.0  # active threads of 32 below which divergence is worth more than the noise
+FUSED = 0.5  # FMA's share of the FP instructions below which fusing is worth a look
+USED = 0.4  # share of peak below which saving instructions of a kind saves no time
+TAKE_TURNS = 0.8  # tensor + XU: together they leave little time in which neither works
+MATRIX_OPERATIONS = 0.1  # share of the instructions that half arithmetic must have to be the work
+
+
+def _pipe(limiter: str, what: str, *looked: str) -> Callable[[Launch], Hit | None]:
+    def check(launch: Launch) -> Hit | None:
+        launch[looked[0]]
+        found = use(BY_LIMITER[limiter], launch)
+        if found is None or not found.near:
+            return None
+        # The pipe's own instructions are most of the issued ones: the slots are no second limit.
+        after = next_limit(launch, limiter, "issue")
+        text = f"{what} at {share(found.elapsed)} of peak"
+        if after is None or after.elapsed <= 0:
+            return Hit(text, None, looked)
+        return Hit(
+            f"{text}; next is {after.resource.limiter} at {share(after.elapsed)}",
+            max(1.0, 1 / after.elapsed),
+            looked,
+        )
+
+    return check
+
+
+def _divergence(launch: Launch) -> Hit | None:
+    threads = launch["threads_per_warp"]
+    if threads >= DIVERGED:
+        return None
+    memory = [u for limiter in ("dram", "l2", "l1", "shared")
+              if (u := use(BY_LIMITER[limiter], launch)) is not None]  # fmt: skip
+    limit = max((u.elapsed for u in memory), default=0.0)
+    gain = min(32 / threads, 1 / limit if limit > 0 else 32.0)
+    if gain < 1.1:
+        return None
+    return Hit(
+        f"{threads:.3g} of 32 threads are active per instruction",
+        gain,
+        ("threads_per_warp", "threads_per_warp_predicated", "branch_uniform"),
+    )
+
+
+def _unfused(launch: Launch) -> Hit | None:
+    fused = launch["fp32_fused"]
+    found = use(BY_LIMITER["fp32"], launch)
+    busy = max(found.share if found else 0.0, launch["issue_busy"])
+    part = launch["inst_fp32"] / max(launch["instructions"], 1)
+    if fused >= FUSED or busy < USED or part < 0.2:
+        return None
+    # At best every add finds a multiply: half of the unfused instructions go.
+    saved = 0.5 * (1 - fused) * part
+    return Hit(
+        f"{share(1 - fused)} of the FP32 instructions are single adds and multiplies "
+        f"({share(part)} of all instructions are FP32)",
+        1 / (1 - saved),
+        ("fp32_fused", "inst_fp32", "instructions", "fma_busy", "issue_busy"),
+    )
+
+
+def _tensor_idle(launch: Launch) -> Hit | None:
+    if launch["inst_matrix"] > 0:
+        return None
+    looked = ("inst_matrix", "inst_half", "inst_ffma", "tensor_busy", "declared_operations")
+    instructions = max(launch["instructions"], 1)
+    half = launch["inst_half"] / instructions
+    if half >= MATRIX_OPERATIONS and "fp32_fused" in launch:
+        return Hit(
+            f"{share(half)} of the instructions are half-precision arithmetic, none is a matrix "
+            "instruction",
+            None,
+            looked,
+        )
+    if "declared_operations" in launch and launch["inst_ffma"] / instructions >= MATRIX_OPERATIONS:
+        done = 64 * launch["inst_ffma"] / launch["declared_operations"]
+        if done >= 0.5:
+            return Hit(
+                f"scalar FMAs do {share(min(done, 1.0))} of the declared operations, no matrix "
+                "instruction any",
+                None,
+                looked,
+            )
+    return None
+
+
+def _redundant(launch: Launch) -> Hit | None:
+    useful = launch["declared_exps"]
+    again = 32 * launch["inst_exp"] / useful if useful > 0 else 0.0
+    if again < 2:
+        return None
+    return Hit(
+        f"{again:.3g} exponentials are computed where one is useful",
+        capped(launch, again, "xu", "issue"),
+        ("inst_exp", "declared_exps", "xu_busy"),
+    )
+
+
+def _turns(launch: Launch) -> Hit | None:
+    xu, tensor = launch["xu_busy"], use(BY_LIMITER["tensor"], launch)
+    launch["tensor_busy"]
+    if tensor is None or min(xu, tensor.elapsed) < 0.25 or xu + tensor.elapsed < TAKE_TURNS:
+        return None
+    most = max(xu, tensor.elapsed)
+    return Hit(
+        f"the tensor pipe works {share(tensor.elapsed)} and the XU pipe (exp) {share(xu)} of the "
+        f"time, {share(xu + tensor.elapsed)} in sum: they take turns",
+        capped(launch, (xu + tensor.elapsed) / most, "tensor", "xu"),
+        ("tensor_busy", "xu_busy", "inst_exp", "inst_matrix"),
+    )
+
+
+def _rule(limiter: str, title: str, meaning: str, advice: str, metric: str, what: str) -> Rule:
+    return Rule(
+        f"{limiter}-pipe",
+        title,
+        meaning,
+        advice,
+        _pipe(limiter, what, metric),
+        {metric: 0.95, "sm_active": 0.98},
+        {metric: 0.2, "sm_active": 0.98},
+        (limiter,),
+    )
+
+
+_MATH = ("issue", "fp32", "fp64", "fp16", "int", "xu", "math_pipe_throttle", "wait")
+
+RULES = (
+    _rule("tensor", "Tensor cores near their peak",
+          "The tensor pipe is busy most of the time: the matrix product is as fast as this data "
+          "type and instruction allow.",
+          "A narrower type, sparsity, or fewer operations; from mma.sync to wgmma on 9.0.",
+          "tensor_busy", "Tensor pipe"),
+    _rule("fp32", "FMA pipe near its peak on FP32",
+          "FP32 arithmetic is issued on nearly every cycle that the pipe can take.",
+          "Fewer operations, fused ones, half2 or tensor cores where the precision allows.",
+          "fma_busy", "FMA pipe (FP32)"),
+    _rule("fp64", "FP64 pipe near its peak",
+          "FP64 arithmetic is issued whenever the pipe can take it. Consumer GPUs have 1/64 of the "
+          "FP32 rate: literals without an f are a common cause.",
+          "FP32 where the precision allows, FP64 tensor cores where there are any.",
+          "fp64_busy", "FP64 pipe"),
+    _rule("fp16", "Half-precision pipe near its peak",
+          "half2 arithmetic is issued on nearly every cycle that its pipe can take.",
+          "Tensor cores for matrix work; fewer conversions.",
+          "fp16_busy", "FP16 pipe"),
+    _rule("int", "Integer work near the pipe's peak",
+          "Integer, logic and compare instructions (ALU) or integer multiply-adds (the heavy half "
+          "of FMA) are issued whenever their pipe can take them.",
+          "Hoist address arithmetic, use 32-bit indices, replace division by shifts or magic "
+          "multiplication, unroll.",
+          "alu_busy", "Integer pipe"),
+    _rule("xu", "XU pipe near its peak",
+          "exp, log, sin, reciprocal and int-float conversions run at 16 lanes a cycle and SM, an "
+          "eighth of the FMA rate.",
+          "Fewer special functions: one ex2 per value, polynomial on the FMA pipe for a part of "
+          "them, approximations, no conversions in the loop.",
+          "xu_busy", "XU pipe"),
+    Rule(
+        "issue-slots",
+        "Schedulers issue on nearly every cycle",
+        "A scheduler issues one instruction a cycle. It is full though no single pipe is: the "
+        "kernel has too many instructions.",
+        "Fewer instructions: wider accesses, packed arithmetic, unrolling, hoisted addresses, TMA "
+        "instead of per-thread copies.",
+        _pipe("issue", "Issue slots", "issue_busy", "ipc", "instructions"),
+        {"issue_busy": 0.95, "sm_active": 0.98},
+        {"issue_busy": 0.3, "sm_active": 0.98},
+        ("issue",),
+    ),
+    Rule(
+        "tensor-idle",
+        "Matrix work off the tensor cores",
+        "The tensor cores do a half-precision matrix product 8 to 16 times faster than the FMA "
+        "pipe, and no matrix instruction ran.",
+        "mma.sync, wgmma, WMMA or a library for the matrix products.",
+        _tensor_idle,
+        {"inst_matrix": 0, "inst_half": 4e6, "instructions": 1e7, "fp32_fused": 1.0,
+         "inst_ffma": 0},
+        {"inst_matrix": 1.5e6, "inst_half": 0, "instructions": 7e7, "fp32_fused": 1.0,
+         "inst_ffma": 0},
+        ("fp16", "fp32", "issue"),
+    ),
+    Rule(
+        "non-fused-math",
+        "Adds and multiplies that could be fused",
+        "A fused multiply-add does both in one instruction; separate ones take two.",
+        "Write a * b + c so that the compiler may contract it, fold scales into FMAs, check "
+        "-fmad and __fmul_rn.",
+        _unfused,
+        {"fp32_fused": 0.0, "inst_fp32": 8e6, "instructions": 1e7, "fma_busy": 0.9,
+         "issue_busy": 0.9},
+        {"fp32_fused": 1.0, "inst_fp32": 8e6, "instructions": 1e7, "fma_busy": 0.9,
+         "issue_busy": 0.9},
+        ("fp32", "issue", "math_pipe_throttle"),
+    ),
+    Rule(
+        "thread-divergence",
+        "Few threads of a warp are active",
+        "Threads of a warp that take different ways run one way after the other; an instruction "
+        "with 4 active threads costs as much as one with 32.",
+        "Sort or regroup the work so that a warp takes one way; select instead of branching; give "
+        "idle lanes other elements.",
+        _divergence,
+        {"threads_per_warp": 4.0, "issue_busy": 0.8, "sm_active": 0.98},
+        {"threads_per_warp": 31.9, "issue_busy": 0.8, "sm_active": 0.98},
+        (*_MATH, "branch_resolving", "long_scoreboard", "l1"),
+    ),
+    Rule(
+        "redundant-exp",
+        "Exponentials computed more than once",
+        "The problem says how many exponentials it needs; the launch executed several times that, "
+        "for example every lane of a warp the same row.",
+        "Spread a row over the lanes of a warp and combine with shuffles.",
+        _redundant,
+        {"declared_exps": 2.1e6, "inst_exp": 2.1e6, "xu_busy": 0.3},
+        {"declared_exps": 2.1e6, "inst_exp": 7e4, "xu_busy": 0.3},
+        ("xu", "issue", "short_scoreboard", "wait"),
+    ),
+    Rule(
+        "tensor-xu-serial",
+        "Tensor cores and exponentials take turns",
+        "Softmax between two matrix products: when each warp computes, exponentiates and computes "
+        "again, tensor and XU pipe idle in turn although neither is full.",
+        "Two warpgroups in opposite phase (ping-pong), or the exponentials of one block overlapping "
+        "the products of the next; part of the exponentials as polynomials on the FMA pipe.",
+        _turns,
+        {"tensor_busy": 0.47, "xu_busy": 0.49, "inst_matrix": 1.5e6},
+        {"tensor_busy": 0.90, "xu_busy": 0.02, "inst_matrix": 1.5e6},
+        ("wait", "barrier", "math_pipe_throttle", "gmma", "short_scoreboard"),
+    ),
+)  # fmt: skip

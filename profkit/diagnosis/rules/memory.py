@@ -1,0 +1,163 @@
+"""The memory system: which level is full.
+
+A bandwidth rule's gain says what binds next: if this level were no limit, the launch could speed
+up until the next busiest resource reaches its peak.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from profkit.diagnosis.resources import BY_LIMITER, next_limit, use
+from profkit.diagnosis.rule import Hit, Launch, Rule, share
+from profkit.diagnosis.rules.launch import capped
+
+REFETCHED = 1.3  # DRAM bytes over compulsory ones: below, padding and write-back order
+RESIDENT = 4.0  # bytes asked of L2 per DRAM byte above which DRAM is not where the launch works
+
+
+def stalled(launch: Launch, *states: str) -> float:
+    """Share of the warps' time in these states; 0 for one that this architecture does not have."""
+    if "stall_selected" not in launch:
+        return launch["stall_selected"]  # raises: no warp state was collected
+    return sum(launch[f"stall_{s}"] for s in states if f"stall_{s}" in launch)
+
+
+def full(limiter: str, what: str, *looked: str) -> Callable[[Launch], Hit | None]:
+    """A check that fires when a resource is near its peak; unknown when `looked[0]` is missing."""
+
+    def check(launch: Launch) -> Hit | None:
+        resource = BY_LIMITER[limiter]
+        launch[looked[0]]  # not collected: unknown
+        found = use(resource, launch)
+        if found is None or not found.near:
+            return None
+        after = next_limit(launch, limiter)
+        text = f"{what} at {share(found.elapsed)} of its peak"
+        if after is None or after.elapsed <= 0:
+            return Hit(text, None, looked)
+        then = f"; next is {after.resource.limiter} at {share(after.elapsed)}"
+        return Hit(text + then, max(1.0, 1 / after.elapsed), looked)
+
+    return check
+
+
+def _low_hit(launch: Launch) -> Hit | None:
+    hit, again = launch["l2_hit"], launch["dram_bytes"] / launch["declared_bytes"]
+    launch["dram_busy"]
+    found = use(BY_LIMITER["dram"], launch)
+    if found is None or not found.near or again < REFETCHED:
+        return None
+    return Hit(
+        f"L2 hits {share(hit)}; DRAM moves {again:.3g} times the compulsory bytes",
+        capped(launch, again, "dram", "l2"),
+        ("l2_hit", "dram_bytes", "declared_bytes", "l2_size"),
+    )
+
+
+def _resident(launch: Launch) -> Hit | None:
+    asked, dram = launch["l2_bytes"], launch["dram_bytes"]
+    if "declared_bytes" in launch and dram < 0.5 * launch["declared_bytes"]:
+        text = f"DRAM moved {share(dram / launch['declared_bytes'])} of the compulsory bytes"
+    elif launch["dram_busy"] < 0.3 and asked > RESIDENT * dram and asked > 0:
+        text = f"L2 served {asked / max(dram, 1):.3g} bytes for each byte of DRAM"
+    else:
+        return None
+    return Hit(
+        f"{text}: the data stayed in L2, and the DRAM intensity is not this launch's position",
+        None,
+        ("l2_bytes", "dram_bytes", "declared_bytes", "dram_busy"),
+    )
+
+
+RULES = (
+    Rule(
+        "dram-bandwidth",
+        "DRAM near its peak",
+        "The pins to device memory are busy most of the time, or the loads queue for them: more "
+        "warps or more instructions in flight bring nothing.",
+        "Move fewer bytes: fuse kernels, keep tiles in shared memory or L2, use narrower types, "
+        "remove excess sectors.",
+        full("dram", "DRAM", "dram_busy", "dram_rate", "dram_bytes"),
+        {"dram_busy": 0.85, "sm_active": 0.95, "l2_cache_busy": 0.5},
+        {"dram_busy": 0.2, "sm_active": 0.95, "l2_cache_busy": 0.5},
+        ("dram",),
+    ),
+    Rule(
+        "l2-bandwidth",
+        "L2 near its peak",
+        "The L2 slices or the crossbar to the SMs are busy most of the time.",
+        "Reuse data in shared memory and registers (larger tiles), share it within a cluster, "
+        "coalesce accesses.",
+        full("l2", "L2", "l2_cache_busy", "l2_hit", "l2_bytes"),
+        {"l2_cache_busy": 0.9, "sm_active": 0.95},
+        {"l2_cache_busy": 0.3, "sm_active": 0.95},
+        ("l2",),
+    ),
+    Rule(
+        "l1-bandwidth",
+        "L1TEX near its peak",
+        "The stages of L1TEX that local and global accesses go through are busy most of the time.",
+        "Fewer, wider accesses: 16 bytes per thread, coalesced; keep reused values in registers.",
+        full("l1", "L1TEX", "l1_busy", "lsu_in_busy", "lsu_data_busy", "l1_hit"),
+        {"l1_busy": 0.97, "sm_active": 0.98},
+        {"l1_busy": 0.3, "sm_active": 0.98},
+        ("l1",),
+    ),
+    Rule(
+        "shared-bandwidth",
+        "Shared memory near its peak",
+        "Shared memory delivers one wavefront of 128 bytes per SM and cycle, and it does so most of "
+        "the time.",
+        "Keep fragments in registers, read 16 bytes per thread or with ldmatrix, let tensor cores "
+        "read shared memory themselves (wgmma).",
+        full("shared", "Shared memory", "shared_busy", "shared_wavefronts"),
+        {"shared_busy": 0.95, "sm_active": 0.98},
+        {"shared_busy": 0.2, "sm_active": 0.98},
+        ("shared",),
+    ),
+    Rule(
+        "texture-bandwidth",
+        "Texture unit near its peak",
+        "The texture stages deliver a fixed number of samples per cycle, and they do so most of the "
+        "time.",
+        "Use plain loads where no filtering is needed; fetch wider texels.",
+        full("texture", "Texture stages", "texture_busy"),
+        {"texture_busy": 0.95, "sm_active": 0.98},
+        {"texture_busy": 0.0, "sm_active": 0.98},
+        ("texture",),
+    ),
+    Rule(
+        "low-l2-hit",
+        "L2 misses while DRAM is near its peak",
+        "Data that was in L2 went out before it was used again, so DRAM serves it twice.",
+        "Order the blocks so that neighbours in time share data (rasterise tiles), shrink the "
+        "working set, mark streams evict-first, keep what is reused with an access-policy window.",
+        _low_hit,
+        {
+            "l2_hit": 0.3,
+            "dram_busy": 0.85,
+            "dram_bytes": 3e9,
+            "declared_bytes": 1e9,
+            "sm_active": 0.95,
+        },
+        {
+            "l2_hit": 0.5,
+            "dram_busy": 0.85,
+            "dram_bytes": 1e9,
+            "declared_bytes": 1e9,
+            "sm_active": 0.95,
+        },
+    ),
+    Rule(
+        "cache-resident",
+        "The data was in L2",
+        "DRAM moved far less than the launch used: the data was in L2 from before or is used many "
+        "times. Bandwidth and roofline position are L2's, not DRAM's.",
+        "Nothing to mend: read the L2 point of the roofline; to measure from DRAM, flush the caches "
+        "(ncu --cache-control all).",
+        _resident,
+        {"l2_bytes": 8e8, "dram_bytes": 1e7, "dram_busy": 0.05},
+        {"l2_bytes": 3.3e9, "dram_bytes": 2.1e9, "dram_busy": 0.83},
+    ),
+)

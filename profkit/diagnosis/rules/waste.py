@@ -1,0 +1,256 @@
+"""Accesses that cost more than they bring: sectors, bank conflicts, atomics, local memory.
+
+A waste rule's gain is Amdahl's on the wasted share of the accesses, weighted by how much of the
+time the launch can spend on them, and never more than the next busiest resource allows.
+"""
+
+from __future__ import annotations
+
+from profkit.diagnosis.resources import BY_LIMITER, use
+from profkit.diagnosis.rule import Hit, Launch, Rule, share
+from profkit.diagnosis.rules.launch import capped
+from profkit.diagnosis.rules.memory import full, stalled
+
+WASTE = 0.2  # share of sectors or wavefronts below which coalescing gains less than the noise
+LOCAL = 0.02  # share of instructions on local memory below which it is a prologue
+
+
+def _weight(launch: Launch, limiters: tuple[str, ...], states: tuple[str, ...]) -> float:
+    """Share of the launch's time that these resources or stalls can account for, at most."""
+    shares = [u.share / u.resource.sure for limiter in limiters
+              if (u := use(BY_LIMITER[limiter], launch)) is not None]  # fmt: skip
+    if "stall_selected" in launch:
+        shares.append(stalled(launch, *states))
+    return min(1.0, max(shares, default=1.0))
+
+
+def _uncoalesced(launch: Launch) -> Hit | None:
+    if "excess_sectors" in launch:
+        waste = launch["excess_sectors"]
+        text = f"{share(waste)} of the sectors of global accesses carry nothing the warp asked for"
+    else:
+        # 16 sectors is what 32 coalesced accesses of 16 bytes need: more cannot be coalesced.
+        per = max(launch[f"global_{op}_sectors_per_request"] for op in ("load", "store")
+                  if f"global_{op}_sectors_per_request" in launch
+                  or op == "load")  # fmt: skip
+        waste = 1 - 16 / per if per > 16 else 0.0
+        text = f"{per:.3g} sectors per request, where coalesced accesses need 16 at most"
+    if waste < WASTE:
+        return None
+    weight = _weight(launch, ("dram", "l2", "l1"), ("long_scoreboard", "lg_throttle", "drain"))
+    gain = capped(launch, 1 / (1 - waste * weight), "dram", "l2", "l1")
+    if gain < 1.05:
+        return None
+    looked = (
+        "excess_sectors",
+        "global_load_sectors_per_request",
+        "global_store_sectors_per_request",
+    )
+    return Hit(text, gain, looked)
+
+
+def _conflicts(launch: Launch) -> Hit | None:
+    if "excess_shared_wavefronts" in launch:
+        waste = launch["excess_shared_wavefronts"]
+    else:
+        waste = max(launch["shared_ld_conflicts"], launch["shared_st_conflicts"])
+    if waste < WASTE:
+        return None
+    weight = _weight(launch, ("shared",), ("short_scoreboard", "mio_throttle"))
+    gain = capped(launch, 1 / (1 - min(waste, 31 / 32) * weight), "shared", "l1")
+    if gain < 1.05:
+        return None
+    return Hit(
+        f"{share(waste)} of the shared-memory wavefronts are bank conflicts "
+        f"({1 / (1 - min(waste, 31 / 32)):.2g} wavefronts where 1 would do)",
+        gain,
+        ("excess_shared_wavefronts", "shared_ld_conflicts", "shared_st_conflicts", "shared_busy"),
+    )
+
+
+def _atomics(launch: Launch) -> Hit | None:
+    looked = ("l2_atomics_busy", "l2_busy_max", "l2_atomic_sectors", "shared_atomics", "cycles")
+    found = use(BY_LIMITER["atomics"], launch)
+    if found is not None and found.near:
+        return Hit(f"L2 atomic units at {share(found.elapsed)} of their peak", None, looked)
+    sectors = launch["l2_atomic_sectors"]
+    waiting = stalled(launch, "long_scoreboard", "lg_throttle", "drain", "membar", "mio_throttle",
+                      "short_scoreboard")  # fmt: skip
+    if waiting < 0.3:
+        return None
+    rate = sectors / launch["cycles"]
+    hot = "l2_busy_max" in launch and launch["l2_busy_max"] >= 0.5 > 4 * launch["l2_busy"]
+    # A slice takes one atomic sector a cycle: a rate near 1 with idle L2 means one hot address.
+    if sectors >= 0.3 * max(launch["l2_sectors"], 1) and (hot or 0.3 <= rate <= 1.5):
+        return Hit(
+            f"{sectors:.3g} atomic sectors at {rate:.2f} a cycle while L2 is at "
+            f"{share(launch['l2_busy'])}: they queue for a few addresses",
+            None,
+            looked,
+        )
+    shared = launch["shared_atomics"]
+    if (
+        shared >= 0.01 * launch["instructions"]
+        and stalled(launch, "short_scoreboard", "mio_throttle", "lg_throttle") >= 0.3
+    ):
+        return Hit(
+            f"{shared:.3g} shared-memory atomics, {share(shared / launch['instructions'])} of all "
+            "instructions, and the warps wait for them",
+            None,
+            looked,
+        )
+    return None
+
+
+def _local_weight(launch: Launch, instructions: float) -> float:
+    """Share of the time that local-memory instructions account for: their issue and their waits."""
+    waits = stalled(launch, "long_scoreboard", "lg_throttle", "drain")
+    memory = _weight(launch, ("dram", "l2", "l1"), ()) if launch.known("l1_busy") else waits
+    accesses = launch.get("local_share", 1.0)
+    return min(0.97, instructions + accesses * max(waits, memory))
+
+
+def _spills(launch: Launch) -> Hit | None:
+    part = launch["spill_instructions"] / max(launch["instructions"], 1)
+    if part < LOCAL:
+        return None
+    gain = capped(launch, 1 / (1 - _local_weight(launch, part)), "dram", "l2", "l1", "issue")
+    return Hit(f"{share(part)} of the instructions spill or reload registers", gain,
+               ("spill_instructions", "instructions", "local_share", "registers"))  # fmt: skip
+
+
+def _local(launch: Launch) -> Hit | None:
+    spilled = launch.get("spill_instructions", 0.0)
+    part = (launch["local_instructions"] - spilled) / max(launch["instructions"], 1)
+    if part < LOCAL:
+        return None
+    gain = capped(launch, 1 / (1 - _local_weight(launch, part)), "dram", "l2", "l1", "issue")
+    return Hit(
+        f"{share(part)} of the instructions access local memory: arrays indexed at run time, or "
+        "spills",
+        gain,
+        ("local_instructions", "instructions", "local_share", "local_bytes"),
+    )
+
+
+_MEMORY = ("dram", "l2", "l1", "long_scoreboard", "lg_throttle", "drain")
+
+RULES = (
+    Rule(
+        "uncoalesced-access",
+        "Global accesses fetch sectors they do not use",
+        "L1TEX, L2 and DRAM move whole sectors of 32 bytes. A warp whose threads spread over more "
+        "sectors than their data fills moves bytes that nobody asked for, at every level.",
+        "Let neighbouring threads access neighbouring addresses: transpose through shared memory, "
+        "structure of arrays, 16-byte vector accesses per thread.",
+        _uncoalesced,
+        {"excess_sectors": 0.875, "dram_busy": 0.85, "l1_busy": 0.4, "sm_active": 0.95},
+        {"excess_sectors": 0.0, "dram_busy": 0.85, "l1_busy": 0.4, "sm_active": 0.95},
+        _MEMORY,
+    ),
+    Rule(
+        "shared-bank-conflicts",
+        "Shared-memory accesses conflict",
+        "Shared memory has 32 banks of 4 bytes. Accesses of one warp to different words of one "
+        "bank take one wavefront each.",
+        "Pad rows by one access width, swizzle 16-byte chunks with the row, or use ldmatrix on a "
+        "conflict-free layout.",
+        _conflicts,
+        {"excess_shared_wavefronts": 0.875, "shared_busy": 0.9, "sm_active": 0.95},
+        {"excess_shared_wavefronts": 0.02, "shared_busy": 0.9, "sm_active": 0.95},
+        ("shared", "l1", "short_scoreboard", "mio_throttle", "barrier"),
+    ),
+    Rule(
+        "atomics-contention",
+        "Atomics queue",
+        "An L2 slice handles one atomic sector a cycle, and all atomics on one address go to one "
+        "slice: the rest of the machine idles while every average reads a few per cent.",
+        "Reduce in registers and shared memory first, one atomic per warp or block; spread the "
+        "counters and add them up at the end.",
+        _atomics,
+        {
+            "l2_atomic_sectors": 1e6,
+            "l2_sectors": 1.1e6,
+            "cycles": 1e6,
+            "l2_busy": 0.02,
+            "l2_atomics_busy": 0.01,
+            "stall_selected": 0.01,
+            "stall_lg_throttle": 0.9,
+            "shared_atomics": 0,
+            "instructions": 1e7,
+        },
+        {
+            "l2_atomic_sectors": 1156,
+            "l2_sectors": 9.5e6,
+            "cycles": 2.7e5,
+            "l2_busy": 0.14,
+            "l2_atomics_busy": 0.0,
+            "stall_selected": 0.2,
+            "stall_long_scoreboard": 0.4,
+            "shared_atomics": 0,
+            "instructions": 7e7,
+        },
+        ("atomics", *_MEMORY, "short_scoreboard", "mio_throttle", "membar"),
+    ),
+    Rule(
+        "constant-divergence",
+        "Threads of a warp read different constants",
+        "The constant cache serves one address a cycle: a warp that reads 32 different words of "
+        "constant memory takes 32 turns.",
+        "Index constants uniformly over the warp; put tables that threads index differently into "
+        "shared or global memory.",
+        full("constant", "Indexed constant cache", "constant_busy"),
+        {"constant_busy": 0.9, "sm_active": 0.95},
+        {"constant_busy": 0.05, "sm_active": 0.95},
+        ("constant",),
+    ),
+    Rule(
+        "register-spills",
+        "The compiler spills registers",
+        "A kernel that needs more registers than it may have keeps the rest in local memory, which "
+        "is global memory cached in L1.",
+        "Raise the register limit (launch bounds, -maxrregcount), shorten live ranges, split the "
+        "kernel, or spill to shared memory.",
+        _spills,
+        {
+            "spill_instructions": 2e6,
+            "instructions": 1e7,
+            "local_share": 0.8,
+            "stall_selected": 0.1,
+            "stall_long_scoreboard": 0.6,
+        },
+        {
+            "spill_instructions": 0,
+            "instructions": 1e7,
+            "local_share": 0.0,
+            "stall_selected": 0.1,
+            "stall_long_scoreboard": 0.6,
+        },
+        _MEMORY,
+    ),
+    Rule(
+        "local-memory",
+        "Arrays live in local memory",
+        "An array indexed at run time cannot live in registers. Each thread's copy goes to local "
+        "memory: global memory cached in L1.",
+        "Index with compile-time constants (unrolled loops), or keep the array in shared memory.",
+        _local,
+        {
+            "local_instructions": 2e6,
+            "instructions": 1e7,
+            "local_share": 0.9,
+            "stall_selected": 0.1,
+            "stall_long_scoreboard": 0.6,
+            "spill_instructions": 0,
+        },
+        {
+            "local_instructions": 0,
+            "instructions": 1e7,
+            "local_share": 0.0,
+            "stall_selected": 0.1,
+            "stall_long_scoreboard": 0.6,
+            "spill_instructions": 0,
+        },
+        _MEMORY,
+    ),
+)

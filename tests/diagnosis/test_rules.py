@@ -1,0 +1,68 @@
+"""Every rule's two examples are its tests; the vocabulary and the catalogue hold them together."""
+
+import re
+
+import pytest
+
+from profkit.diagnosis.resources import RESOURCES
+from profkit.diagnosis.rule import Launch, NotCollected
+from profkit.diagnosis.rules import ALL, BY_ID
+from profkit.diagnosis.rules.latency import LIMITERS
+from profkit.diagnosis.verdict import SHAPES
+from profkit.reports.metrics import CATALOGUE
+from profkit.reports.metrics.warps import STATES
+
+ASKED_FOR = """
+grid-too-small tail-effect workload-imbalance short-kernel dram-bandwidth l2-bandwidth
+l1-bandwidth shared-bandwidth shared-bank-conflicts uncoalesced-access atomics-contention
+register-spills local-memory constant-divergence texture-bandwidth low-l2-hit cache-resident
+tensor-pipe fp32-pipe fp64-pipe fp16-pipe int-pipe xu-pipe issue-slots tensor-idle non-fused-math
+thread-divergence redundant-exp long-scoreboard short-scoreboard barrier-wait fixed-latency membar
+sleeping instruction-cache mio-throttle lg-throttle occupancy-registers occupancy-shared
+occupancy-blocks operations-mismatch clocks-unsteady replay-unsteady
+""".split()  # noqa: SIM905
+
+
+@pytest.mark.parametrize("rule", ALL, ids=lambda rule: rule.id)
+def test_fires_on_its_example_and_is_clear_on_the_other(rule):
+    hit = rule.check(Launch(rule.fires))
+    assert hit is not None
+    assert hit.cause
+    assert hit.gain is None or hit.gain >= 1
+    assert rule.check(Launch(rule.clear)) is None
+
+
+@pytest.mark.parametrize("rule", ALL, ids=lambda rule: rule.id)
+def test_asks_only_for_metrics_of_the_catalogue_and_says_when_one_is_missing(rule):
+    assert set(rule.fires) | set(rule.clear) <= set(CATALOGUE)
+    hit = rule.check(Launch(rule.fires))
+    assert hit is not None
+    assert set(hit.looked) <= set(CATALOGUE)
+    with pytest.raises(NotCollected) as absent:
+        rule.check(Launch({}))
+    assert absent.value.metric in CATALOGUE
+
+
+def test_ids_are_unique_kebab_case_and_all_that_were_asked_for():
+    assert len(BY_ID) == len(ALL)
+    assert all(re.fullmatch(r"[a-z0-9]+(-[a-z0-9]+)*", rule.id) for rule in ALL)
+    assert set(ASKED_FOR) <= set(BY_ID)
+
+
+def test_every_limiter_has_a_rule_that_names_it():
+    explained = {limiter for rule in ALL for limiter in rule.explains}
+    assert {r.limiter for r in RESOURCES} <= explained
+    assert {limiter for limiter, _ in SHAPES} <= explained
+    assert set(LIMITERS) <= explained
+
+
+def test_resources_and_shapes_name_rules_that_exist():
+    assert {r.rule for r in RESOURCES} <= set(BY_ID)
+    assert {rule for _, rule in SHAPES} <= set(BY_ID)
+
+
+def test_queues_are_warp_states_and_thresholds_are_in_order():
+    for resource in RESOURCES:
+        assert set(resource.queue) <= set(STATES)
+        assert 0 < resource.likely < resource.sure < 1
+        assert resource.why
