@@ -1,0 +1,151 @@
+"""A function's dotted name and many paths  ->  its results, each file read apart from the others.
+
+The native library under ncu_report can crash on a damaged file and takes its process with it. So
+files are handed one at a time to child processes: the file in a child that died is known exactly,
+the others go on in a fresh child. This is subprocess and not multiprocessing because spawning
+re-imports the caller's __main__, and a five-line script without a main guard has to work.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import pickle
+import queue
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Sequence
+from importlib import import_module
+from typing import Any, BinaryIO
+
+# What a child runs: our import path first, so that it sees the same packages as we do.
+_CHILD = (
+    "import json, sys; sys.path[:] = json.loads(sys.argv[1]); "
+    "from profkit.reports.workers import serve; serve(sys.argv[2])"
+)
+
+
+def apart(
+    function: str,
+    paths: Sequence[str],
+    jobs: int,
+    died: Callable[[str, str], Any],
+    done: Callable[[], None] = lambda: None,
+) -> list[Any]:
+    """Call a function of one path for many paths, in child processes.
+
+    Args:
+        function: "module:name"; its result has to be picklable.
+        paths: What to call it with.
+        jobs: Child processes at a time.
+        died: (path, why) -> the result for a path whose child died.
+        done: Called after each path, from the caller's thread or another, never at once.
+
+    Returns:
+        The results in the order of the paths.
+    """
+    todo: queue.SimpleQueue[int] = queue.SimpleQueue()
+    for index in range(len(paths)):
+        todo.put(index)
+    results: list[Any] = [None] * len(paths)
+    errors: list[BaseException] = []
+    lock, stop = threading.Lock(), threading.Event()
+
+    def run() -> None:
+        child = _Child(function)
+        try:
+            while not stop.is_set():
+                index = todo.get_nowait()
+                results[index] = child.call(paths[index], died)
+                with lock:
+                    done()
+        except queue.Empty:
+            return
+        except BaseException as error:  # noqa: BLE001 - a thread's error is raised in the caller
+            errors.append(error)
+            stop.set()
+        finally:
+            child.end()
+
+    threads = [
+        threading.Thread(target=run, daemon=True) for _ in range(max(1, min(jobs, len(paths))))
+    ]
+    try:
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    finally:  # also for Ctrl-C: what runs is finished (a file takes milliseconds), no more begun
+        stop.set()
+        for thread in threads:
+            if thread.ident is not None:
+                thread.join()
+    if errors:
+        raise errors[0]
+    return results
+
+
+def processors() -> int:
+    """Processors that this process may use (a container may have fewer than the machine)."""
+    affinity = getattr(os, "sched_getaffinity", None)
+    return len(affinity(0)) if affinity else os.cpu_count() or 1
+
+
+class _Child:
+    """One child process, started when first needed and again after it died."""
+
+    def __init__(self, function: str) -> None:
+        self._function = function
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def call(self, path: str, died: Callable[[str, str], Any]) -> Any:
+        process = self._process = self._process or self._start()
+        stdin, stdout = _pipes(process)
+        try:
+            stdin.write(json.dumps(path).encode() + b"\n")
+            stdin.flush()
+            return pickle.load(stdout)  # noqa: S301 - written by our own child
+        except (EOFError, BrokenPipeError, pickle.UnpicklingError):
+            self.end()
+            return died(path, _how(process.returncode))
+
+    def end(self) -> None:
+        process, self._process = self._process, None
+        if process is None:
+            return
+        stdin, stdout = _pipes(process)
+        with contextlib.suppress(BrokenPipeError):
+            stdin.close()
+        stdout.close()
+        process.wait()
+
+    def _start(self) -> subprocess.Popen[bytes]:
+        command = [sys.executable, "-c", _CHILD, json.dumps(sys.path), self._function]
+        return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+
+
+def _pipes(process: subprocess.Popen[bytes]) -> tuple[BinaryIO, BinaryIO]:
+    if process.stdin is None or process.stdout is None:
+        raise RuntimeError("a child without pipes")
+    return process.stdin, process.stdout  # type: ignore[return-value]
+
+
+def _how(returncode: int) -> str:
+    if returncode < 0:
+        return f"{signal.Signals(-returncode).name}"
+    return f"exit status {returncode}"
+
+
+def serve(function: str) -> None:
+    """The child's side: a path per line on stdin, a pickled result on stdout."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to handle
+    answers = os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)  # what the native library prints must not get between the answers
+    module, name = function.split(":")
+    call = getattr(import_module(module), name)
+    for line in sys.stdin.buffer:
+        pickle.dump(call(json.loads(line)), answers, protocol=pickle.HIGHEST_PROTOCOL)
+        answers.flush()
