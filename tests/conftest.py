@@ -1,0 +1,38 @@
+"""Where real reports lie: the committed ones, and those of others when they are beside the project."""
+
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+CORPUS = ROOT.parent / "shared" / "corpus"
+
+
+def committed() -> list[Path]:
+    """Reports of the project itself: always there."""
+    return sorted(
+        [*(ROOT / "artifacts").glob("*.ncu-rep"), *(ROOT / "artifacts").glob("*.ncu-repz")]
+    )
+
+
+def others() -> list[Path]:
+    """Reports that other people made: only where somebody put them beside the project."""
+    return sorted(CORPUS.glob("*.ncu-rep"))
+
+
+@pytest.fixture(scope="session")
+def corpus_runs():
+    """The frame of everybody's reports; skips where there are none."""
+    if not others():
+        pytest.skip("no reports of others beside the project (../shared/corpus)")
+    from profkit.reports.reader import read
+
+    return read(others()).launches
+
+
+@pytest.fixture(scope="session")
+def own_runs():
+    """The frame of the committed reports."""
+    from profkit.reports.reader import read
+
+    return read(committed()).launches
