@@ -39,8 +39,8 @@ def test_shares_stay_shares(own_runs, corpus_runs):
         if metric.unit == "share":
             values = both[name].dropna()
             assert (values >= 0).all(), name
-            # On a T4 (7.5) ncu's own l1tex__throughput reads twice what its members do.
-            assert (values[both.cc.loc[values.index] != "7.5"] <= 1.1).all(), name
+            # One block for 2 us: ncu divides by the few cycles of a pass that saw less.
+            assert (values[both.time.loc[values.index] > 5e-6] <= 1.1).all(), name
 
 
 def test_warp_states_sum_to_one(own_runs, corpus_runs):
