@@ -138,6 +138,13 @@ METRICS = (
         ),
     ),
     Metric(
+        "l2_clock",
+        "Hz",
+        "L2 clock during the measurement",
+        _HIERARCHY,
+        (raw("lts__cycles_elapsed.avg.per_second"),),
+    ),
+    Metric(
         "peak_l1",
         "byte/s",
         "L1TEX write-back bandwidth at the measured SM clock",
