@@ -16,7 +16,7 @@ from math import isnan, nan
 from numbers import Real
 from typing import Any, Literal
 
-from profkit.diagnosis.rule import Missing
+from profkit.diagnosis.rule import Missing, share
 from profkit.reports.metrics import CATALOGUE
 from profkit.reports.metrics.peaks import TENSOR_TYPES
 
@@ -203,10 +203,10 @@ def cache_resident(launch: Row, compulsory: float | None = None) -> str:
     compulsory = row.get("declared_bytes", nan) if compulsory is None else compulsory
     if compulsory > 0 and "dram_bytes" in row:
         part = row["dram_bytes"] / compulsory
-        text = f"cache-resident: DRAM moved {_percent(part)} of the compulsory bytes"
+        text = f"cache-resident: DRAM moved {share(part)} of the compulsory bytes"
         return text if part < 0.5 else ""
     if row.get("dram_busy", nan) < 0.01 and row.get("l2_hit", nan) > 0.9:
-        busy, hit = _percent(row["dram_busy"]), _percent(row["l2_hit"])
+        busy, hit = share(row["dram_busy"]), share(row["l2_hit"])
         return f"cache-resident: DRAM was {busy} busy, {hit} hit in L2"
     return ""
 
@@ -293,7 +293,3 @@ def _bytes_rate(row: Values, level: Level) -> float:
     if level == "dram" and "dram_rate" not in row and {"dram_bytes", "time"} <= row.keys():
         return row["dram_bytes"] / row["time"]
     return row.get(f"{level}_rate", nan)
-
-
-def _percent(part: float) -> str:
-    return f"{100 * part:.3g} %"

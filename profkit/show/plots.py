@@ -1,0 +1,13 @@
+"""Launches  ->  pictures: roofline, warp states, pipes, occupancy. Each returns its Axes.
+
+The plots_*.py files beside this one are the only room with matplotlib.
+"""
+
+from __future__ import annotations
+
+from profkit.show.plots_bars import pipes, stalls
+from profkit.show.plots_base import save
+from profkit.show.plots_occupancy import occupancy
+from profkit.show.plots_roofline import roofline
+
+__all__ = ["occupancy", "pipes", "roofline", "save", "stalls"]

@@ -1,0 +1,232 @@
+"""Points and their words  ->  labels beside them that cover neither each other nor the points.
+
+Every label tries places all round its point, near ones first, and takes the cheapest that touches
+nothing placed before; a few rounds let early ones make room for late ones. What finds no place at
+all is left out and counted, never drawn over something else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.patheffects import withStroke
+from matplotlib.text import Annotation
+from numpy.typing import NDArray
+
+Boxes = NDArray[np.float64]  # n x 4 (or more): left, bottom, right, top in pixels
+_ANGLES = np.deg2rad([0, 180, 90, 270, 30, 150, 210, 330, 60, 120, 240, 300])
+_REACHES = (9, 14, 20, 28, 38, 50, 66, 86, 112, 145, 190, 245, 315, 400)  # points
+_ASIDE = (10, 24, 48)  # points
+_ROUNDS = 4
+_ON_TEXT = 250.0  # pixels that a label goes out of its way to keep a leader off another's words
+_LEFT_OUT = 5000.0  # what it costs to leave a label out
+_GAP = 3.0  # pixels of air round a label
+
+
+@dataclass(frozen=True)
+class Label:
+    """Words for a point, or for several that belong together.
+
+    Attributes:
+        spots: Data coordinates of the points that it may stand beside, best first.
+        text: One or two lines.
+        colour: Of the leader line.
+    """
+
+    spots: tuple[tuple[float, float], ...]
+    text: str
+    colour: str
+
+
+def place(
+    ax: Axes, labels: Sequence[Label], hard: Boxes, soft: Boxes, size: float = 10.5
+) -> list[Annotation]:
+    """Write labels on an Axes whose limits and layout are settled.
+
+    Args:
+        ax: Where.
+        labels: Most important first; the last ones are left out when there is no room.
+        hard: Pixel boxes that no label may touch (other texts, the legend).
+        soft: Pixel boxes that labels keep off where they can; a fifth column says how many pixels
+            a label goes out of its way for each.
+        size: Of the letters.
+
+    Returns:
+        The annotations written, in pixels free of each other; fewer than labels when room ran out.
+    """
+    if not labels:
+        return []
+    sizes = np.array([_measure(ax, label.text, size) for label in labels]) + 2 * _GAP
+    frame = ax.get_window_extent()
+    inside = np.array([frame.x0, frame.y0, frame.x1, frame.y1])
+    anchors = [ax.transData.transform(label.spots) for label in labels]
+    tries = []
+    for i, wide in enumerate(sizes):
+        one = _tries(anchors[i], wide, ax.figure.dpi / 72, inside, hard, soft)
+        foreign = [a for j, a in enumerate(anchors) if j != i]
+        tries.append(replace(one, cost=one.cost + _misleading(one, foreign)))
+    orders = (
+        range(len(labels)),
+        range(len(labels))[::-1],
+        sorted(range(len(labels)), key=lambda i: tries[i].boxes[0, 1]),
+    )
+    settled = [_settle(tries, order) for order in orders]
+    chosen = min(settled, key=lambda s: s[0])[1]
+    return [
+        _write(ax, label, one.boxes[i], one.anchors[i], size)
+        for label, one, i in zip(labels, tries, chosen, strict=True)
+        if i is not None
+    ]
+
+
+@dataclass(frozen=True)
+class Tries:
+    """The places of one label: boxes, the anchor of each, what each costs whatever others do."""
+
+    boxes: Boxes
+    anchors: Boxes
+    leaders: Boxes
+    cost: Boxes
+
+
+def _tries(
+    anchors: Boxes, size: Boxes, point: float, inside: Boxes, hard: Boxes, soft: Boxes
+) -> Tries:
+    boxes = np.vstack([_candidates(a, size, point) for a in anchors])
+    ends = np.repeat(anchors, len(boxes) // len(anchors), axis=0)
+    leaders = np.hstack([_nearest(boxes, ends), ends])
+    cost = np.hypot(*(leaders[:, :2] - ends).T) + overlaps(boxes, soft) @ soft[:, 4]
+    cost += _ON_TEXT * through(leaders, hard)
+    cost += np.repeat(np.arange(len(anchors)) * 8.0, len(boxes) // len(anchors))  # best spot first
+    out = (boxes[:, :2] < inside[:2]).any(axis=1) | (boxes[:, 2:] > inside[2:]).any(axis=1)
+    cost[out | overlaps(boxes, hard).any(axis=1)] = np.inf
+    keep = np.isfinite(cost)
+    if not keep.any():
+        keep[:1] = True  # one place that costs too much, so that the label is left out
+    return Tries(boxes[keep], ends[keep], leaders[keep], cost[keep])
+
+
+def _misleading(one: Tries, foreign: Sequence[Boxes]) -> Boxes:
+    """What places cost that lie as near to another label's points as to their own."""
+    if not foreign:
+        return np.zeros(len(one.cost))
+    others = np.vstack(foreign)[None, :, :]
+    gap = others - np.clip(others, one.boxes[:, None, :2], one.boxes[:, None, 2:])
+    nearest = np.hypot(gap[..., 0], gap[..., 1]).min(axis=1)
+    own = np.hypot(*(one.leaders[:, :2] - one.anchors).T)
+    cost: Boxes = _ON_TEXT / 2 * (nearest < own + 8)
+    return cost
+
+
+def _measure(ax: Axes, text: str, size: float) -> tuple[float, float]:
+    probe = ax.text(0, 0, text, fontsize=size, parse_math=False, linespacing=1.15)
+    box = probe.get_window_extent()
+    probe.remove()
+    return box.width, box.height
+
+
+def _candidates(anchor: Boxes, size: Boxes, point: float) -> Boxes:
+    """Boxes round an anchor: on rays at every reach, and stacked in columns left and right."""
+    reach = np.repeat(np.array(_REACHES) * point, len(_ANGLES))
+    angle = np.tile(_ANGLES, len(_REACHES))
+    rays = np.stack(
+        [np.cos(angle) * (reach + size[0] / 2), np.sin(angle) * (reach + size[1] / 2)], axis=1
+    )
+    aside = np.array(_ASIDE) * point + size[0] / 2
+    across, up = np.meshgrid(np.concatenate([aside, -aside]), np.arange(-8, 9) * size[1])
+    columns = np.stack([across.ravel(), up.ravel()], axis=1)
+    centre = anchor + np.vstack([rays, columns])
+    return np.hstack([centre - size / 2, centre + size / 2])
+
+
+def _settle(tries: list[Tries], order: Sequence[int]) -> tuple[float, list[int | None]]:
+    """Place the labels in this order, then again with the others in sight; cost and choices."""
+    chosen: list[int | None] = [None] * len(tries)
+    paid = [_LEFT_OUT] * len(tries)
+    for _ in range(_ROUNDS):
+        before = list(chosen)
+        for i in order:
+            others = [(t, c) for j, (t, c) in enumerate(zip(tries, chosen, strict=True))
+                      if c is not None and j != i]  # fmt: skip
+            total = _beside(tries[i], others) if others else tries[i].cost
+            best = int(np.argmin(total))
+            placed = np.isfinite(total[best])
+            chosen[i], paid[i] = (best, float(total[best])) if placed else (None, _LEFT_OUT)
+        if chosen == before:
+            break
+    return sum(paid), chosen
+
+
+def _beside(mine: Tries, others: Sequence[tuple[Tries, int]]) -> Boxes:
+    """What each place costs beside the labels already there."""
+    boxes = np.array([t.boxes[c] for t, c in others])
+    leaders = np.array([t.leaders[c] for t, c in others])
+    crossed = 45.0 * crossings(mine.leaders, leaders).sum(axis=1)
+    covered = through(mine.leaders, boxes) + through(leaders, mine.boxes, back=True)
+    total: Boxes = mine.cost + crossed + _ON_TEXT * covered
+    total[overlaps(mine.boxes, boxes).any(axis=1)] = np.inf
+    return total
+
+
+def _nearest(boxes: Boxes, points: Boxes) -> Boxes:
+    """The place on each box that is nearest to its point."""
+    return np.clip(points, boxes[:, :2], boxes[:, 2:])
+
+
+def overlaps(a: Boxes, b: Boxes) -> NDArray[np.bool_]:
+    """Which boxes of a touch which of b (len(a) x len(b))."""
+    apart = (
+        (a[:, None, 0] >= b[None, :, 2])
+        | (a[:, None, 2] <= b[None, :, 0])
+        | (a[:, None, 1] >= b[None, :, 3])
+        | (a[:, None, 3] <= b[None, :, 1])
+    )
+    return ~apart
+
+
+def crossings(a: Boxes, b: Boxes) -> NDArray[np.bool_]:
+    """Which segments of a cross which of b (rows are x0, y0, x1, y1)."""
+
+    def side(p: Boxes, q: Boxes, r: Boxes) -> Boxes:
+        u, v = q - p, r - p
+        return np.sign(u[..., 0] * v[..., 1] - u[..., 1] * v[..., 0])
+
+    p, q = a[:, None, :2], a[:, None, 2:]
+    r, s = b[None, :, :2], b[None, :, 2:]
+    return (side(p, q, r) * side(p, q, s) < 0) & (side(r, s, p) * side(r, s, q) < 0)
+
+
+def through(segments: Boxes, boxes: Boxes, back: bool = False) -> NDArray[np.int_]:
+    """How many boxes each segment runs through; with back, how many segments each box lies on."""
+    steps = np.linspace(0, 1, 15)[None, :, None]
+    points = segments[:, None, :2] + steps * (segments[:, None, 2:] - segments[:, None, :2])
+    x, y = points[:, None, :, 0], points[:, None, :, 1]
+    left, bottom, right, top = (boxes[None, :, None, i] for i in range(4))
+    hit = ((x > left) & (x < right) & (y > bottom) & (y < top)).any(axis=2)
+    counted: NDArray[np.int_] = hit.sum(axis=0 if back else 1)
+    return counted
+
+
+def _write(ax: Axes, label: Label, box: Boxes, anchor: Boxes, size: float) -> Annotation:
+    """An annotation whose box lies where it was placed, with a leader when it is far off."""
+    point = ax.figure.dpi / 72
+    at = ax.transData.inverted().transform(anchor)
+    corner = (box[:2] + _GAP - anchor) / point
+    end = _nearest(box[None, :], anchor[None, :])[0]
+    if np.hypot(*(end - anchor)) > 11 * point:
+        leader = (end - anchor) / point
+        ax.annotate(
+            "", tuple(at), tuple(leader), textcoords="offset points", zorder=3.5,
+            arrowprops={"arrowstyle": "-", "color": label.colour, "linewidth": 0.8,
+                        "shrinkA": 0, "shrinkB": 4},
+        ).set_in_layout(False)  # fmt: skip
+    text = ax.annotate(
+        label.text, tuple(at), tuple(corner), textcoords="offset points", va="bottom",
+        ha="left", fontsize=size, color="#222222", linespacing=1.15, parse_math=False, zorder=6,
+    )  # fmt: skip
+    text.set_in_layout(False)
+    text.set_path_effects([withStroke(linewidth=2.5, foreground="white", alpha=0.85)])
+    return text
