@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 _MOST_ROWS = 40  # the longest-running kernels; a taller picture is not read
+_FOLD = 24  # characters; longer names take two lines
 # A state looks the same in every picture. Okabe and Ito's colours, plain for what is common.
 _LOOKS: dict[str, tuple[str, str]] = {
     "long_scoreboard": ("#0072B2", ""),
@@ -43,7 +44,7 @@ _LOOKS: dict[str, tuple[str, str]] = {
 }
 _OTHER = ("#ffffff", "")
 _ISSUING = "#222222"
-_MOST_STATES = 8  # named in the legend; the rest is one segment
+_MOST_STATES = 12  # named in the legend, three lines of it; the rest is one segment
 PIPES = tuple(
     m.name.removesuffix("_busy")
     for m in PIPE_METRICS
@@ -65,14 +66,18 @@ def chosen(runs: pd.DataFrame | pd.Series[Any]) -> tuple[list[Group], str]:
     return kept, " ".join(said)
 
 
-def rows_axes(ax: Axes | None, names: Sequence[str], row: float) -> Axes:
-    """An Axes with one line per name, the first at the top; row is a line's height in inches."""
-    ax = canvas(ax, 1.9 + row * len(names))
-    ax.set_ylim(len(names) - 0.5, -0.5)
-    ax.set_yticks(range(len(names)), names)
+def rows_axes(ax: Axes | None, names: Sequence[str], row: float, around: float) -> Axes:
+    """An Axes with one line per name, the first at the top; a line is `row` inches high.
+
+    Titles, legend and scale take `around` inches.
+    """
+    ax = canvas(ax, around + row * max(len(names), 1))
+    ax.set_ylim(max(len(names), 1) - 0.5, -0.5)
+    folded = [name.replace(" ", "\n", 1) if len(name) > _FOLD else name for name in names]
+    ax.set_yticks(range(len(names)), folded)
     bare(ax, "x")
     ax.spines["left"].set_visible(False)
-    ax.tick_params(axis="y", length=0, labelsize=11)
+    ax.tick_params(axis="y", length=0, labelsize=9.5 if folded != list(names) else 11)
     return ax
 
 
@@ -91,8 +96,9 @@ def stalls(runs: pd.DataFrame | pd.Series[Any], ax: Axes | None = None) -> Axes:
     """
     kept, said = chosen(runs)
     rows = [known(group.rows[0]) for group in kept]
-    ax = rows_axes(ax, [group.name for group in kept], 0.46)
     shown = _largest_states(rows)
+    above = _lines(len(shown) + 2) if shown else 12
+    ax = rows_axes(ax, [group.name for group in kept], 0.46, 1.15 + above / 72)
     for y, row in enumerate(rows):
         if "stall_selected" not in row:
             lacking(ax, y, kept[y], "stall_selected")
@@ -104,13 +110,14 @@ def stalls(runs: pd.DataFrame | pd.Series[Any], ax: Axes | None = None) -> Axes:
             _segment(ax, y, left, width, _LOOKS[state])
             left += width
         _segment(ax, y, left, max(1 - left - row["stall_selected"], 0.0), _OTHER)
-    issuing = max((row.get("stall_selected", 0.0) for row in rows), default=0.0)
-    ax.set_xlim(-max(1.15 * issuing, 0.05), 1.0)
+    issuing = [row["stall_selected"] for row in rows if "stall_selected" in row] or [0.0]
+    ax.set_xlim(-max(1.1 * max(issuing), 0.05), 1.01 - min(issuing))
     ax.axvline(0, color=INK, lw=1.0)
     ax.xaxis.set_major_formatter(FuncFormatter(lambda v, _: f"{abs(100 * v):.0f} %"))
     ax.set_xlabel("Share of a resident warp's time", fontsize=12, color=INK)
-    _key(ax, shown)
-    titled(ax, "What the warps waited for", said, above=_lines(len(shown) + 2))
+    if shown:
+        _key(ax, shown)
+    titled(ax, "What the warps waited for", said, above)
     plain(ax)
     return ax
 
@@ -119,7 +126,7 @@ def _largest_states(rows: Sequence[dict[str, float]]) -> list[str]:
     """The waiting states with a share worth naming, largest over all launches first."""
     top = {s: max((r.get(f"stall_{s}", 0.0) for r in rows), default=0.0) for s in STATES}
     top.pop("selected")
-    ranked = sorted((s for s in top if top[s] >= 0.02), key=lambda s: -top[s])
+    ranked = sorted((s for s in top if top[s] >= 0.04), key=lambda s: -top[s])
     return ranked[:_MOST_STATES]
 
 
@@ -180,52 +187,72 @@ def pipes(runs: pd.DataFrame | pd.Series[Any], ax: Axes | None = None) -> Axes:
     """
     kept, said = chosen(runs)
     rows = [known(group.rows[0]) for group in kept]
-    shown = _busiest_pipes(rows, 12 if len(rows) == 1 else 8)
-    words = [_PIPE_WORDS.get(pipe, pipe.upper()) for pipe in shown]
     single = len(rows) == 1
-    ax = rows_axes(ax, words if single else [group.name for group in kept], 0.4)
+    shown = _busiest_pipes(rows, 12 if single else 8)
+    words = [_word(pipe) for pipe in shown]
+    names = [group.name for group in kept]
+    ax = rows_axes(ax, words if single and words else names, 0.4, 1.15)
     for i, row in enumerate(rows):
-        top = max(shown, key=lambda p: row.get(f"{p}_busy", -1.0), default=None)
+        busy = {p: e for p in shown if p != "issue" and not isnan(e := _both(row, p)[0])}
+        top = max(busy, key=lambda p: busy[p], default=None)
         for j, pipe in enumerate(shown):
             at = (0, j) if single else (j, i)
-            _cell(ax, *at, _both(row, pipe), marked=pipe == top)
-    columns = 1 if single else max(len(shown), 1)
-    ax.set_xlim(0, columns)
-    _columns(ax, [kept[0].name] if single else words)
-    not_used = [_PIPE_WORDS.get(p, p.upper()) for p in PIPES if p not in shown]
-    rest = f"Below 0.5 % or not collected: {', '.join(not_used)}." if not_used else ""
-    titled(ax, "How busy the pipes were: elapsed (solid), active (light), % of peak",
-           f"{said} {rest}".strip(), above=26)  # fmt: skip
+            _cell(ax, at, _both(row, pipe), pipe == top, 0.9 if single else 0.64)
+        if not any(_collected(row, pipe) for pipe in PIPES):
+            lacking(ax, i, kept[i], f"{PIPES[0]}_busy")
+    ax.set_xlim(0, 1 if single else max(len(shown), 1))
+    _columns(ax, names if single else words)
+    title = "How busy the pipes were, % of peak: elapsed | active cycles"
+    titled(ax, title, f"{_legend_words(rows, shown)} {said}", 26, 14)
     plain(ax)
     return ax
 
 
+def _word(pipe: str) -> str:
+    return _PIPE_WORDS.get(pipe, pipe.upper())
+
+
+def _legend_words(rows: Sequence[dict[str, float]], shown: Sequence[str]) -> str:
+    """What the colours mean, and what became of the pipes that are not there."""
+    rest = [p for p in PIPES if p not in shown]
+    idle = [_word(p) for p in rest if any(_collected(row, p) for row in rows)]
+    unknown = [_word(p) for p in rest if not any(_collected(row, p) for row in rows)]
+    said = "Solid elapsed, light active; the busiest pipe in orange."
+    said += f" Little or no use: {', '.join(idle)}." if idle else ""
+    return said + (f" Not collected: {', '.join(unknown)}." if unknown else "")
+
+
 def _busiest_pipes(rows: Sequence[dict[str, float]], most: int) -> list[str]:
     """Pipes that did something, in the catalogue's order."""
-    top = {p: max((max(_both(r, p), default=0.0) for r in rows), default=0.0) for p in PIPES}
+    top = {p: max((v for r in rows for v in _both(r, p) if v > 0), default=0.0) for p in PIPES}
     kept = sorted((p for p in PIPES if top[p] >= 0.005), key=lambda p: -top[p])[:most]
     return [p for p in PIPES if p in kept]
 
 
-def _both(row: dict[str, float], pipe: str) -> tuple[float, ...]:
-    """Elapsed and active share; empty when neither was collected."""
-    both = row.get(f"{pipe}_busy", nan), row.get(f"{pipe}_busy_active", nan)
-    return () if all(isnan(v) for v in both) else tuple(0.0 if isnan(v) else v for v in both)
+def _both(row: dict[str, float], pipe: str) -> tuple[float, float]:
+    """Elapsed and active share, NaN where not collected."""
+    return row.get(f"{pipe}_busy", nan), row.get(f"{pipe}_busy_active", nan)
 
 
-def _cell(ax: Axes, column: int, y: int, both: tuple[float, ...], marked: bool) -> None:
-    """One pair of bars in a column one unit wide."""
-    if not both:
-        ax.text(
-            column + 0.02, y, "not collected", fontsize=9, color=FAINT, va="center", style="italic"
-        )
+def _collected(row: dict[str, float], pipe: str) -> bool:
+    return not all(isnan(v) for v in _both(row, pipe))
+
+
+def _cell(
+    ax: Axes, at: tuple[int, int], both: tuple[float, float], marked: bool, room: float
+) -> None:
+    """A pair of bars in a column one unit wide; `room` of it is 100 %, the rest for the figures."""
+    column, y = at
+    if all(isnan(v) for v in both):
+        ax.text(column + 0.02, y, "?", fontsize=9.5, color=FAINT, va="center")
         return
-    room = 0.72  # the rest of the column is for the figures
     colour, light = ("#D55E00", "#f5cdb3") if marked else ("#0072B2", "#b9d5e8")
-    elapsed, active = (min(v, 1.0) * room for v in both)
+    elapsed, active = (0.0 if isnan(v) else min(v, 1.0) * room for v in both)
+    ax.barh(y, room, 0.62, column, color="#f3f3f3", edgecolor="none")
     ax.barh(y, active, 0.62, column, color=light, edgecolor="none")
     ax.barh(y, elapsed, 0.36, column, color=colour, edgecolor="none")
-    text = f"{100 * both[0]:.0f} | {100 * both[1]:.0f}" if max(both) >= 0.005 else "0"
+    text = " | ".join("?" if isnan(v) else f"{100 * v:.0f}" for v in both)
+    text = "0" if text == "0 | 0" else text
     ax.text(column + max(elapsed, active) + 0.012, y, text, fontsize=9.5, color=INK, va="center")
 
 

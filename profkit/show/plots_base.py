@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import floor, isnan, log10
 from pathlib import Path
+from textwrap import fill
 from typing import Any, Literal
 
 import pandas as pd
@@ -26,6 +27,7 @@ COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#0
 INK, FAINT, RULE = "#222222", "#6b6b6b", "#d9d9d9"
 WIDTH, DPI = 12.0, 200  # inches; 1200 px at 100 dots per inch, saved at twice that
 _SMALL, _LARGE = ("", "m", "µ", "n"), ("", "k", "M", "G", "T", "P")
+_SMALL_PRINT = 120  # characters in a line of it
 _LONGEST = 30  # characters of a kernel name that still reads beside a bar
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]")
 
@@ -200,12 +202,12 @@ def span(low: float, high: float, unit: str, top: str = "P") -> str:
     return f"{three(low * float(number) / high)}–{text}" if rest else text
 
 
-def titled(ax: Axes, title: str, below: str = "", above: float = 12) -> None:
-    """Title at the left, `above` points over the Axes, and a line of small print under it."""
+def titled(ax: Axes, title: str, below: str = "", above: float = 12, under: float = 46) -> None:
+    """Title at the left, `above` points over the Axes; small print so many points under it."""
     ax.set_title(title, loc="left", fontsize=14, fontweight="bold", color=INK, pad=above)
     if below:
         ax.annotate(
-            below, (0, 0), (0, -46), xycoords="axes fraction", textcoords="offset points",
+            fill(" ".join(below.split()), _SMALL_PRINT), (0, 0), (0, -under), xycoords="axes fraction", textcoords="offset points",
             fontsize=9.5, color=FAINT, va="top", ha="left", annotation_clip=False,
         )  # fmt: skip
 

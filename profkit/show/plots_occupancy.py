@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 LIMITS = tuple(m.name for m in OCCUPANCY_METRICS if m.name.startswith("limit_"))
 _STEPS = {"limit_registers": "registers_step", "limit_shared": "shared_step"}
-_BAR, _FIRST, _WIDE = 1.0, 1.16, 0.14  # the bar's scale, then one column per limiter
+_BAR, _FIRST, _WIDE = 1.0, 1.36, 0.23  # the bar's scale, then one column per limiter
 _HOT = "#D55E00"
 
 
@@ -36,11 +36,11 @@ def occupancy(runs: pd.DataFrame | pd.Series[Any], ax: Axes | None = None) -> Ax
         The Axes.
     """
     kept, said = chosen(runs)
-    ax = rows_axes(ax, [group.name for group in kept], 0.42)
+    ax = rows_axes(ax, [group.name for group in kept], 0.42, 1.6)
     end = _FIRST + _WIDE * len(LIMITS)
     for y, group in enumerate(kept):
         _row(ax, y, group, end)
-    ax.set_xlim(0, end + 0.62)
+    ax.set_xlim(0, end + 0.7)
     ax.set_xticks([0, 0.25, 0.5, 0.75, 1.0], ["0 %", "25 %", "50 %", "75 %", "100 %"])
     ax.spines["bottom"].set_bounds(0, _BAR)
     ax.set_xlabel("Warps per SM, of those it can hold", fontsize=12, color=INK, loc="left")
@@ -52,6 +52,7 @@ def occupancy(runs: pd.DataFrame | pd.Series[Any], ax: Axes | None = None) -> Ax
                     textcoords="offset points", color=INK, ha=align, va="bottom")  # fmt: skip
     ax.annotate("blocks per SM by", (_FIRST - 0.5 * _WIDE, 1), (0, 22), fontsize=10.5, color=FAINT,
                 xycoords=("data", "axes fraction"), textcoords="offset points")  # fmt: skip
+    said = f"Registers are a thread's, shared memory is a block's. {said}"
     titled(ax, "Occupancy: achieved (solid), theoretical (light)", said, above=40)
     plain(ax)
     return ax
@@ -79,15 +80,16 @@ def _row(ax: Axes, y: int, group: Group, end: float) -> None:
 
 
 def _step(row: dict[str, float], blocks: dict[str, float], least: float) -> str:
-    """What every deciding limiter has to give for one more block; a dash when none can."""
+    """What the deciding limiters have to give for one more block; a dash when one cannot.
+
+    Shared memory without a step needs none: the driver only configured as much of it as the other
+    limiters let it use.
+    """
     deciding = [name for name in blocks if blocks[name] == least]
+    steps = {name: row.get(_STEPS[name], nan) for name in deciding if name in _STEPS}
     words = []
-    for name in deciding:
-        step = row.get(_STEPS.get(name, ""), nan)
-        if isnan(step):
-            return "–"
-        bytes_ = name == "limit_shared"
-        words.append(
-            f"−{step / 1024:.3g} KiB shared" if bytes_ else f"−{step:.0f} registers a thread"
-        )
-    return ", ".join(words) or "–"
+    if (registers := steps.get("limit_registers", nan)) > 0:
+        words.append(f"−{registers:.0f} registers")
+    if (shared := steps.get("limit_shared", nan)) > 0:
+        words.append(f"−{shared / 1024:.3g} KiB shared")
+    return ", ".join(words) if words and len(steps) == len(deciding) else "–"
