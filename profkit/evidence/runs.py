@@ -6,7 +6,7 @@ What comparisons and claims are given. Nothing is read twice.
 from __future__ import annotations
 
 import re
-from collections.abc import Hashable
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field
 from math import isnan
 from pathlib import Path
@@ -51,13 +51,19 @@ class Run:
         return f"{self.variant}.{self.case}" if self.case else self.variant
 
     @property
+    def usable(self) -> pd.DataFrame:
+        """The launches that ncu could finish."""
+        return self.launches[self.launches["status"] == "ok"]
+
+    @property
     def row(self) -> dict[Hashable, Any]:
         """The row of the longest launch that ncu could finish, identity columns included."""
-        usable = self.launches[self.launches["status"] == "ok"]
+        usable = self.usable
         if usable.empty:
             raise MissingEvidence(f"no counters of {self.name}", self._command())
         longest = int(usable["time"].fillna(0).to_numpy().argmax())
-        return dict(usable.iloc[longest].items())
+        found: dict[Hashable, Any] = usable.iloc[[longest]].to_dict("records")[0]
+        return found
 
     @property
     def launch(self) -> Launch:
@@ -83,12 +89,13 @@ class Run:
             raise MissingEvidence(f"{metric} of {self.name} was not collected", self._command())
         return sum(values)
 
+    def column(self, name: str) -> Any:
+        """One column of that row; None without counters."""
+        return None if self.usable.empty else self.row.get(name)
+
     def diagnosis(self) -> Diagnosis:
         """The verdict on the longest launch."""
-        from profkit.diagnosis.engine import judge
-
-        row = self.row
-        return judge(self.launch, status=str(row["status"]))
+        return verdict(self.row)
 
     def _command(self, verb: str = "profile") -> str:
         case = f" --case {self.case}" if self.case else ""
@@ -156,6 +163,13 @@ class Evidence:
             read_launches(reports[:1]),
             reports[0] if reports else None,
         )
+
+
+def verdict(row: Mapping[Hashable, Any]) -> Diagnosis:
+    """The verdict on one row of the frame."""
+    from profkit.diagnosis.engine import judge
+
+    return judge({str(k): v for k, v in row.items()}, str(row["status"]))
 
 
 def read_launches(reports: list[Path]) -> pd.DataFrame:
