@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 REPORT_SUFFIXES = (".ncu-rep", ".ncu-repz")
-_NAME = re.compile(r"[A-Za-z][\w-]*")
+_NAME = re.compile(r"[A-Za-z0-9][\w-]*")
 
 
 class MissingEvidence(ProfkitError):
