@@ -122,24 +122,22 @@ def compare_runs(before: Run, after: Run, anyway: bool = False, within: float = 
 
 def _time(before: Run, after: Run, within: float) -> tuple[Comparison | None, str]:
     try:
-        one, other = before.time, after.time
+        one, other = before.samples, after.samples
     except MissingEvidence as missing:
         return None, f"{missing.message}; a duration under ncu is no timing ({missing.hint})"
     taken = how_taken(before, after)
     try:
-        return compare_samples(one.samples, other.samples, within, taken), f"warm L2, {taken}"
+        return compare_samples(one, other, within, taken), f"warm L2, {taken}"
     except ProfkitError as error:
         return None, error.message
 
 
 def how_taken(before: Run, after: Run) -> Taken:
-    """Whether two runs' timings share a process, and rounds."""
+    """Whether two runs were timed in one process; there, subjects take turns round by round."""
     one, other = before.record, after.record
     if one is None or other is None or one.session is None or one.session != other.session:
         return "apart"
-    rounds = before.time.interleaved and after.time.interleaved
-    equal = len(before.time.samples) == len(after.time.samples)
-    return "interleaved" if rounds and equal else "one process"
+    return "interleaved" if len(one.warm) == len(other.warm) else "one process"
 
 
 # --- launches ------------------------------------------------------------------------------------

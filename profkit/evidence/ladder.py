@@ -7,11 +7,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from profkit.errors import ProfkitError
-from profkit.evidence.compare import Change, compare_runs
-from profkit.evidence.records import Timing
-from profkit.evidence.runs import Evidence, MissingEvidence, Run
+from profkit.evidence.compare import Change, compare_runs, how_taken
+from profkit.evidence.runs import Evidence, Run
 from profkit.evidence.samples import Interval
-from profkit.evidence.stats import Comparison, Taken, compare_samples, median_interval
+from profkit.evidence.stats import Comparison, compare_samples, median_interval
 
 
 @dataclass(frozen=True)
@@ -27,7 +26,7 @@ class Step:
         bound: "bound: limiter", "" without a report.
         change: Against the parent; None for a first one or when the parent was not recorded.
         references: Reference -> this variant compared to it: its speed-up is reference over
-            variant, above 1 where the variant is faster. Measured in the variant's own session.
+            variant, above 1 where the variant is faster.
         note: What is missing.
     """
 
@@ -80,13 +79,14 @@ def ladder(evidence: Evidence, case: str, anyway: bool = False) -> Ladder:
         ProfkitError: Nothing was recorded at this case, or `after:` goes round in a circle.
     """
     runs = [evidence.load(variant, c) for variant, c in evidence.names() if c == case]
-    recorded = {run.variant: run for run in runs if run.record is not None}
+    recorded = {run.variant: run for run in runs if run.record and not run.record.reference}
     if not recorded:
         cases = sorted({c for _, c in evidence.names()})
         hint = f"recorded cases: {', '.join(cases)}" if cases else "profkit profile --all"
         raise ProfkitError(f"no run record at case {case} in {evidence.root}", hint)
+    references = [r for r in runs if r.record and r.record.reference and r.record.warm]
     order = ladder_order({v: r.record.after for v, r in recorded.items() if r.record})
-    return Ladder(case, tuple(_step(recorded, v, depth, anyway) for v, depth in order))
+    return Ladder(case, tuple(_step(recorded, references, place, anyway) for place in order))
 
 
 def ladder_order(parents: Mapping[str, str | None]) -> list[tuple[str, int]]:
@@ -112,38 +112,27 @@ def ladder_order(parents: Mapping[str, str | None]) -> list[tuple[str, int]]:
     return found
 
 
-def _step(runs: Mapping[str, Run], variant: str, depth: int, anyway: bool) -> Step:
+def _step(
+    runs: Mapping[str, Run], references: Iterable[Run], place: tuple[str, int], anyway: bool
+) -> Step:
+    variant, depth = place
     run = runs[variant]
-    record = run.record
-    assert record is not None  # noqa: S101 - only recorded runs are placed on the ladder
-    parent = runs.get(record.after) if record.after else None
-    note = "" if parent or not record.after else f"its parent {record.after} was not recorded"
-    try:
-        time = run.time
-    except MissingEvidence:
-        time = None
+    after = run.record.after if run.record else None
+    parent = runs.get(after) if after else None
     verdict = run.diagnosis() if not run.usable.empty else None
+    timed = run.record is not None and bool(run.record.warm)
     return Step(
         variant=variant,
-        title=record.title,
-        parent=record.after,
+        title=run.record.title if run.record else "",
+        parent=after,
         depth=depth,
-        time=median_interval(time.samples) if time else None,
+        time=median_interval(run.samples) if timed else None,
         bound=f"{verdict.bound}: {verdict.limiter}" if verdict else "",
         change=compare_runs(parent, run, anyway) if parent else None,
-        references=_against(time, record.references) if time else {},
-        note=note,
+        references={
+            r.variant: compare_samples(r.samples, run.samples, taken=how_taken(r, run))
+            for r in references
+            if timed
+        },
+        note="" if parent or not after else f"its parent {after} was not recorded",
     )
-
-
-def _against(time: Timing, references: Mapping[str, Mapping[str, Timing]]) -> dict[str, Comparison]:
-    found = {}
-    for name, timings in references.items():
-        other = timings.get("warm")
-        if other is None:
-            continue
-        rounds = time.interleaved and other.interleaved
-        equal = len(time.samples) == len(other.samples)
-        taken: Taken = "interleaved" if rounds and equal else "one process"
-        found[name] = compare_samples(other.samples, time.samples, taken=taken)
-    return found

@@ -7,7 +7,7 @@ The record is written by profkit.measure, which nothing here imports: its JSON i
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from math import isfinite
 from pathlib import Path
@@ -15,25 +15,20 @@ from typing import Any
 
 from profkit.errors import ProfkitError
 
-SCHEMA = "profkit.record/1"
-
-
-@dataclass(frozen=True)
-class Timing:
-    """Samples of one kernel in one state of the L2 cache, in the order taken.
-
-    Attributes:
-        samples: Seconds.
-        interleaved: Sample i of every kernel of the session belongs to the same round.
-    """
-
-    samples: tuple[float, ...]
-    interleaved: bool = False
+SCHEMA = "profkit.run/1"
 
 
 @dataclass(frozen=True)
 class Resources:
-    """What ptxas and the launch say of one thread or block; None where not known."""
+    """What the kernels of a variant take at most, per thread or block; None where not known.
+
+    Attributes:
+        registers: Per thread.
+        shared_static: Bytes per block.
+        shared_dynamic: Bytes per block.
+        spills: Bytes of spill stores and loads.
+        stack: Bytes of stack frame per thread.
+    """
 
     registers: float | None = None
     shared_static: float | None = None
@@ -51,12 +46,11 @@ class Machine:
     sm_clock: float | None = None
     clock_control: str | None = None
     driver: str | None = None
-    ncu: str | None = None
 
 
 @dataclass(frozen=True)
 class Record:
-    """One variant at one case.
+    """One variant, or one library call, at one case.
 
     Attributes:
         path: The JSON file.
@@ -66,18 +60,18 @@ class Record:
         after: The variant that it changes, None for a first one.
         fixes: Rules that its header said it clears.
         fixes_not: Rules that its header said it provably does not clear.
-        source: sha256 of the source and its headers.
+        source: sha256 of the source and its headers; None for a library call.
         sass: Hash of the machine code.
         resources: Registers, shared memory, spills, stack.
         right: Whether the check passed; None when it was not checked.
-        max_error: Largest absolute error of the check.
-        sanitizers: Tool -> verdict ("clean", ...).
-        session: Equal for everything that was timed in one process.
-        timings: "warm" and "cold" -> this variant's samples.
-        references: Name -> the same for what was timed beside it.
-        machine: GPU, clocks, driver, ncu.
+        max_abs: Largest absolute error of the check.
+        max_rel: Largest relative error of the check.
+        sanitizers: Tool -> "clean", or what it found; tools that were not run are not there.
+        session: Equal for everything that was timed in turns in one process.
+        warm: Samples with a warm L2 in the order taken, seconds per call.
+        cold: Samples with a cold L2.
+        machine: GPU, clocks, driver.
         work: Operations, compulsory bytes, ... of the case.
-        report: sha256 of the report beside it.
     """
 
     path: Path
@@ -91,19 +85,24 @@ class Record:
     sass: str | None = None
     resources: Resources = Resources()
     right: bool | None = None
-    max_error: float | None = None
+    max_abs: float | None = None
+    max_rel: float | None = None
     sanitizers: Mapping[str, str] = field(default_factory=dict)
     session: str | None = None
-    timings: Mapping[str, Timing] = field(default_factory=dict)
-    references: Mapping[str, Mapping[str, Timing]] = field(default_factory=dict)
+    warm: tuple[float, ...] = ()
+    cold: tuple[float, ...] = ()
     machine: Machine = Machine()
     work: Mapping[str, float] = field(default_factory=dict)
-    report: str | None = None
+
+    @property
+    def reference(self) -> bool:
+        """Whether it is a library call, which has no source."""
+        return self.source is None
 
     @property
     def dirty(self) -> tuple[str, ...]:
         """The sanitizer tools that found something."""
-        return tuple(tool for tool, verdict in self.sanitizers.items() if verdict == "errors")
+        return tuple(tool for tool, verdict in self.sanitizers.items() if verdict != "clean")
 
 
 def read_record(path: str | Path) -> Record:
@@ -129,56 +128,72 @@ def read_record(path: str | Path) -> Record:
 
 
 def parse(path: Path, data: Mapping[str, Any]) -> Record:
-    """A Record of the JSON document; what is absent or of another kind is None."""
+    """A Record of the JSON document; what is absent or of another kind is None.
+
+    Raises:
+        ProfkitError: It does not say of which variant and case it is.
+    """
     variant, case = _text(data, "variant"), _text(data, "case")
     if variant is None or case is None:
         raise ProfkitError(f"{path}: names no variant and case", "record it again")
-    timing = _mapping(data, "timing")
-    references = _mapping(timing, "references")
+    cases = [c for c in _list(data, "check", "cases") if isinstance(c, Mapping)]
     return Record(
         path=path,
         variant=variant,
         case=case,
-        title=_text(data, "title") or "",
-        after=_text(data, "after"),
-        fixes=_words(data, "fixes"),
-        fixes_not=_words(data, "fixes_not"),
+        title=_text(data, "header", "title") or "",
+        after=_text(data, "header", "after"),
+        fixes=_words(data, "header", "fixes"),
+        fixes_not=_words(data, "header", "fixes-not"),
         source=_text(data, "source", "sha256"),
-        sass=_text(data, "sass"),
-        resources=Resources(
-            **{name: _number(data, "resources", name) for name in Resources.__annotations__}
+        sass=_text(data, "source", "sass"),
+        resources=_resources(data),
+        right=_RIGHT.get(_text(data, "check", "status") or ""),
+        max_abs=_most(cases, "max_abs"),
+        max_rel=_most(cases, "max_rel"),
+        sanitizers={
+            tool: verdict
+            for tool, verdict in _mapping(data, "check", "sanitizer").items()
+            if isinstance(verdict, str)
+        },
+        session=_text(data, "timing", "session"),
+        warm=_samples(data, "warm"),
+        cold=_samples(data, "cold"),
+        machine=Machine(
+            gpu=_text(data, "gpu", "name"),
+            uuid=_text(data, "gpu", "uuid"),
+            sm_clock=_number(data, "timing", "after", "sm_clock"),
+            clock_control=_text(data, "ncu", "clock_control"),
+            driver=_text(data, "gpu", "driver"),
         ),
-        right=_flag(data, "check", "passed"),
-        max_error=_number(data, "check", "max_error"),
-        sanitizers={k: v for k, v in _mapping(data, "sanitizers").items() if isinstance(v, str)},
-        session=_text(timing, "session"),
-        timings=_timings(timing),
-        references={name: _timings(value) for name, value in references.items()},
-        machine=_machine(data),
         work={k: float(v) for k, v in _mapping(data, "work").items() if _is_number(v)},
-        report=_text(data, "report", "sha256"),
     )
 
 
-def _machine(data: Mapping[str, Any]) -> Machine:
-    return Machine(
-        gpu=_text(data, "gpu", "name"),
-        uuid=_text(data, "gpu", "uuid"),
-        sm_clock=_number(data, "clocks", "sm"),
-        clock_control=_text(data, "ncu", "clock_control"),
-        driver=_text(data, "versions", "driver"),
-        ncu=_text(data, "versions", "ncu"),
+# "not supported" is neither: nothing came out that could be right or wrong.
+_RIGHT = {"right": True, "wrong": False, "failed": False}
+
+
+def _resources(data: Mapping[str, Any]) -> Resources:
+    """The most of each over all kernels: the build's for one thread, the launch's for a block."""
+    kernels, launches = _list(data, "resources"), _list(data, "launches")
+    return Resources(
+        registers=_most(launches, "regs") or _most(kernels, "regs"),
+        shared_static=_most(launches, "static_smem"),
+        shared_dynamic=_most(launches, "dynamic_smem"),
+        spills=_most(kernels, "spills"),
+        stack=_most(kernels, "stack"),
     )
 
 
-def _timings(timing: Any) -> dict[str, Timing]:
-    found = {}
-    for l2 in ("warm", "cold"):
-        samples = _at(timing, l2, "samples")
-        if isinstance(samples, list) and samples and all(map(_is_number, samples)):
-            interleaved = _flag(timing, l2, "interleaved") or False
-            found[l2] = Timing(tuple(map(float, samples)), interleaved)
-    return found
+def _samples(data: Mapping[str, Any], l2: str) -> tuple[float, ...]:
+    found = _list(data, "timing", "l2", l2, "samples")
+    return tuple(map(float, found)) if all(map(_is_number, found)) else ()
+
+
+def _most(rows: Sequence[Any], name: str) -> float | None:
+    found = [n for row in rows if (n := _number(row, name)) is not None]
+    return max(found, default=None)
 
 
 def _at(value: Any, *keys: str) -> Any:
@@ -192,13 +207,20 @@ def _mapping(value: Any, *keys: str) -> Mapping[str, Any]:
     return found if isinstance(found, Mapping) else {}
 
 
+def _list(value: Any, *keys: str) -> list[Any]:
+    found = _at(value, *keys)
+    return found if isinstance(found, list) else []
+
+
 def _text(value: Any, *keys: str) -> str | None:
     found = _at(value, *keys)
     return found if isinstance(found, str) and found else None
 
 
 def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and isfinite(value)
+    if not isinstance(value, int | float) or isinstance(value, bool):
+        return False
+    return abs(value) < 1e300 and isfinite(value)
 
 
 def _number(value: Any, *keys: str) -> float | None:
@@ -206,11 +228,5 @@ def _number(value: Any, *keys: str) -> float | None:
     return float(found) if _is_number(found) else None
 
 
-def _flag(value: Any, *keys: str) -> bool | None:
-    found = _at(value, *keys)
-    return found if isinstance(found, bool) else None
-
-
 def _words(value: Any, *keys: str) -> tuple[str, ...]:
-    found = _at(value, *keys)
-    return tuple(w for w in found if isinstance(w, str)) if isinstance(found, list) else ()
+    return tuple(w for w in _list(value, *keys) if isinstance(w, str))

@@ -35,7 +35,7 @@ def refusals_of(before: Run, after: Run) -> list[Refusal]:
     for run in (before, after):
         record = run.record
         if record and record.right is False:
-            error = "" if record.max_error is None else f" (largest error {record.max_error:.3g})"
+            error = "" if record.max_abs is None else f" (largest error {record.max_abs:.3g})"
             found.append(Refusal("wrong", f"{run.name} gives wrong results{error}"))
         if record and record.dirty:
             found.append(

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from profkit.diagnosis.rule import Diagnosis, Launch
 from profkit.errors import ProfkitError
-from profkit.evidence.records import Record, Timing, read_record
+from profkit.evidence.records import Record, read_record
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -71,12 +71,11 @@ class Run:
         return Launch({str(k): v for k, v in self.row.items() if isinstance(v, float)})
 
     @property
-    def time(self) -> Timing:
-        """Timing samples with a warm L2, measured without a profiler."""
-        found = self.record.timings.get("warm") if self.record else None
-        if found is None:
+    def samples(self) -> tuple[float, ...]:
+        """Seconds per call with a warm L2, without a profiler, in the order taken."""
+        if self.record is None or not self.record.warm:
             raise MissingEvidence(f"no timing of {self.name}", self._command("bench"))
-        return found
+        return self.record.warm
 
     def total(self, metric: str) -> float:
         """Sum of a metric over all launches of the run.

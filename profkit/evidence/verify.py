@@ -9,7 +9,8 @@ from __future__ import annotations
 import importlib.util
 import sys
 import traceback
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from math import isfinite
 from pathlib import Path
@@ -76,40 +77,54 @@ def exit_status(results: Iterable[Verified]) -> int:
 
 
 def _verify_file(path: Path, evidence: Evidence) -> Verified:
-    try:
-        module = _load(path)
-    except ProfkitError as error:
-        return Verified(path, path.stem, error=f"{error.message} {error.hint}".strip())
-    except (Exception, SystemExit) as error:  # noqa: BLE001 - the user's file may do anything
-        return Verified(path, path.stem, error=_last_line(error, path))
+    if not path.is_file():
+        return Verified(path, path.stem, error="no such file")
+    with _importable(path.parent.resolve()):
+        try:
+            module = _load(path)
+        except ProfkitError as error:
+            return Verified(path, path.stem, error=f"{error.message} {error.hint}".strip())
+        except (Exception, SystemExit) as error:  # noqa: BLE001 - the user's file may do anything
+            return Verified(path, path.stem, error=_last_line(error, path))
+        return _try_all(path, module, evidence)
+
+
+def _try_all(path: Path, module: ModuleType, evidence: Evidence) -> Verified:
     title = (module.__doc__ or path.stem).strip().splitlines()[0]
-    found = [value for value in vars(module).values() if isinstance(value, (Claim, Gate))]
+    found = vars(module).values()
     gates = [g for g in found if isinstance(g, Gate)]
     own = [c for c in found if isinstance(c, Claim) and c.check.__module__ == module.__name__]
     claims = dict.fromkeys(own + [c for g in gates for c in g.claims])
     judged = {c: _judge(c, evidence, path) for c in claims}
     return Verified(
-        path,
-        title,
-        tuple(judged.values()),
-        tuple(_gate_result(g, judged) for g in gates),
+        path, title, tuple(judged.values()), tuple(_gate_result(g, judged) for g in gates)
     )
 
 
 def _load(path: Path) -> ModuleType:
-    """Run a file as a module of its own, its folder importable as it is for a script."""
-    if not path.is_file():
-        raise ProfkitError(f"{path}: no such file", "profkit verify analyses/*.py")
+    """Run a file as a module of its own."""
     spec = importlib.util.spec_from_file_location(f"profkit_claims_{path.stem}", path)
     if spec is None or spec.loader is None:
         raise ProfkitError(f"{path}: not a Python file", "claims are functions in .py files")
     module = importlib.util.module_from_spec(spec)
-    sys.path.insert(0, str(path.parent.resolve()))
-    try:
-        spec.loader.exec_module(module)
-    finally:
-        sys.path.pop(0)
+    sys.modules[spec.name] = module  # dataclasses look their module up by name
+    spec.loader.exec_module(module)
     return module
+
+
+@contextmanager
+def _importable(folder: Path) -> Iterator[None]:
+    """A file's neighbours can be imported, as from a script; another folder's of that name too."""
+    before = set(sys.modules)
+    sys.path.insert(0, str(folder))
+    try:
+        yield
+    finally:
+        sys.path.remove(str(folder))
+        for name in set(sys.modules) - before:
+            file = getattr(sys.modules[name], "__file__", None)
+            if file and Path(file).parent == folder:
+                del sys.modules[name]
 
 
 def _judge(claim: Claim, evidence: Evidence, path: Path) -> Judged:

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from profkit.evidence.records import Machine, Record, Resources, Timing
+from profkit.evidence.records import Machine, Record, Resources
 from profkit.evidence.runs import Run
 from profkit.reports.metrics import CATALOGUE
 
@@ -42,9 +42,9 @@ def frame(*rows: dict) -> pd.DataFrame:
     return pd.DataFrame(list(rows), columns=list(row()))
 
 
-def samples(median: float = 1e-4, n: int = 60, seed: int = 0) -> Timing:
+def samples(median: float = 1e-4, n: int = 60, seed: int = 0) -> tuple[float, ...]:
     rng = np.random.default_rng(seed)
-    return Timing(tuple(float(x) for x in median * (1 + rng.exponential(0.005, n))), True)
+    return tuple(float(x) for x in median * (1 + rng.exponential(0.005, n)))
 
 
 def record(variant: str = "stage1", case: str = "B", **facts) -> Record:
@@ -55,7 +55,7 @@ def record(variant: str = "stage1", case: str = "B", **facts) -> Record:
         "source": f"source of {variant}",
         "resources": Resources(64, 0, 32768, 0, 0),
         "session": "one",
-        "timings": {"warm": samples()},
+        "warm": samples(),
         "machine": Machine("NVIDIA H200", clock_control="none"),
     }
     return Record(variant=variant, case=case, **{**given, **facts})

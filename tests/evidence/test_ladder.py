@@ -40,12 +40,12 @@ def test_a_circle_is_named():
 
 
 def test_the_ablation_table():
-    reference = {"sdpa": {"warm": samples(2e-5, seed=5)}}
     evidence = folder(
-        run("stage0", title="The first", timings={"warm": samples(2e-4)}, references=reference),
-        run("stage1", after="stage0", timings={"warm": samples(1e-4)}, references=reference),
-        run("lost", after="never", timings={}),
+        run("stage0", title="The first", warm=samples(2e-4)),
+        run("stage1", after="stage0", warm=samples(1e-4)),
+        run("lost", after="never", warm=()),
         run("stage1", "C", after="stage0"),
+        run("sdpa", source=None, sass=None, warm=samples(2e-5, seed=5)),
     )
     found = ladder(evidence, "B")
     assert [s.variant for s in found.steps] == ["lost", "stage0", "stage1"]

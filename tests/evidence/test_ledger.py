@@ -32,8 +32,8 @@ def made(tmp_path: Path, variant: str, fires: bool, time: float, **facts) -> Run
     report.write_text(variant)
     metrics = RULE.fires if fires else RULE.clear
     built = run(variant, launches=[row(variant, **metrics)], **facts)
-    timings = {"warm": samples(time, seed=len(variant))}
-    return replace(built, report=report, record=replace(built.record, timings=timings))
+    warm = samples(time, seed=len(variant))
+    return replace(built, report=report, record=replace(built.record, warm=warm))
 
 
 class Known(Evidence):

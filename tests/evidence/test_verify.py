@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 
 import pytest
@@ -122,11 +123,33 @@ def test_a_file_that_does_not_load_stops_no_other(tmp_path, evidence, text, said
 
 
 def test_a_file_may_import_its_neighbour_and_have_no_claims(tmp_path, evidence):
-    (tmp_path / "table_of_devices.py").write_text("SMS = 58\n")
-    path = written(tmp_path, "\nfrom table_of_devices import SMS\n", HOLDS)
-    results = verify([path, tmp_path / "table_of_devices.py"], evidence)
-    assert outcomes(results) == {"arithmetic": "holds"}
+    table = (
+        "from __future__ import annotations\n"
+        "from dataclasses import dataclass\n"
+        "@dataclass(frozen=True)\n"
+        "class Device:\n"
+        "    sms: int\n"
+        "SMS = Device({}).sms\n"
+    )
+    uses = (
+        "from table import SMS\n"
+        "@claim(who='x')\n"
+        "def count(evidence):\n"
+        "    '''It has 58.'''\n"
+        "    from table import SMS as again\n"
+        "    return decide(SMS == again == 58, str(SMS))\n"
+    )
+    paths = []
+    for folder, sms in (("l4", 58), ("h200", 132)):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "table.py").write_text(table.format(sms))
+        paths += [tmp_path / folder / "table.py", written(tmp_path / folder, uses)]
+    before = list(sys.path)
+    results = verify(paths, evidence)
+    assert [[j.outcome for j in f.claims] for f in results] == [[], ["holds"], [], ["fails"]]
     assert exit_status(results) == 0
+    assert sys.path == before
+    assert "table" not in sys.modules
 
 
 def test_json_has_everything_and_no_nan(tmp_path, evidence):
