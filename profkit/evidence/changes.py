@@ -1,0 +1,183 @@
+"""One launch before and after  ->  the metrics that moved, findings gone and new, resources.
+
+Two rows of the frame and two diagnoses go in; nothing here knows of files or of time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from math import inf, isnan, log
+from typing import Any, Literal
+
+from profkit.diagnosis.rule import Diagnosis, Finding
+from profkit.reports.metrics import CATALOGUE
+
+# What a change has to come to before it is shown. ncu measures in several passes: on launches of a
+# few microseconds, shares of one binary differ by about a point and counts by a per cent.
+POINTS = 0.01
+RELATIVE = 0.02
+GAIN = 0.1  # a finding whose gain differs by less than a tenth has not changed
+# Facts about the device or about ncu, not about the kernel.
+_NOT_THE_KERNEL = ("peak_", "sm_count", "sm_clock_max", "dram_clock_max", "l2_size", "max_warps",
+                   "replay_passes", "limit_blocks", "limit_warps")  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Moved:
+    """A metric that differs.
+
+    Attributes:
+        metric: Short name.
+        unit: Its unit; "share" is a fraction of 1.
+        before: SI value.
+        after: SI value.
+    """
+
+    metric: str
+    unit: str
+    before: float
+    after: float
+
+    @property
+    def points(self) -> float | None:
+        """The difference in percentage points, None for what is not a share."""
+        return 100 * (self.after - self.before) if self.unit == "share" else None
+
+    @property
+    def factor(self) -> float:
+        """The value after over the one before; infinite when it was 0."""
+        return self.after / self.before if self.before else inf
+
+    @property
+    def weight(self) -> float:
+        """How far it moved, to sort by: a doubling weighs as much as 25 percentage points.
+
+        From 16x on everything is far: what appears from nothing does not hide what decided.
+        """
+        if self.unit == "share":
+            return abs(self.after - self.before) * 4
+        return min(abs(log(self.factor) / log(2)), 4.0) if 0 < self.factor < inf else 4.0
+
+
+@dataclass(frozen=True)
+class FindingChange:
+    """What became of one rule.
+
+    Attributes:
+        rule: Its id.
+        what: gone (fired, is clear), new (fires, was clear), changed (fires on both, its gain
+            differs), stays, or unknown (it fires on one side and was not decidable on the other).
+        before: The finding before.
+        after: The finding after.
+    """
+
+    rule: str
+    what: Literal["gone", "new", "changed", "stays", "unknown"]
+    before: Finding
+    after: Finding
+
+
+@dataclass(frozen=True)
+class LaunchChange:
+    """One launch before and after.
+
+    Attributes:
+        kernel: Names, before and after.
+        bound: "bound: limiter" before and after.
+        profiled_time: Duration under ncu before and after, seconds: at ncu's clocks and cache
+            control, one sample each. Never a verdict.
+        moved: Farthest first.
+        only_before: Metrics that only BEFORE has.
+        only_after: Metrics that only AFTER has.
+        findings: Those that fire on either side.
+    """
+
+    kernel: tuple[str, str]
+    bound: tuple[str, str]
+    profiled_time: tuple[float, float]
+    moved: tuple[Moved, ...]
+    only_before: tuple[str, ...]
+    only_after: tuple[str, ...]
+    findings: tuple[FindingChange, ...]
+
+
+def change(
+    before: Mapping[str, Any], after: Mapping[str, Any], verdicts: tuple[Diagnosis, Diagnosis]
+) -> LaunchChange:
+    """What changed from one launch to another.
+
+    Args:
+        before: A row of the frame.
+        after: A row of the frame.
+        verdicts: The diagnosis of each.
+    """
+    one_sided = [m for m in CATALOGUE if isnan(_value(before, m)) != isnan(_value(after, m))]
+    return LaunchChange(
+        kernel=(str(before["kernel"]), str(after["kernel"])),
+        bound=(_bound(verdicts[0]), _bound(verdicts[1])),
+        profiled_time=(_value(before, "time"), _value(after, "time")),
+        moved=moved(before, after),
+        only_before=tuple(m for m in one_sided if isnan(_value(after, m))),
+        only_after=tuple(m for m in one_sided if isnan(_value(before, m))),
+        findings=finding_changes(verdicts[0], verdicts[1]),
+    )
+
+
+def moved(before: Mapping[str, Any], after: Mapping[str, Any]) -> tuple[Moved, ...]:
+    """Every catalogue metric that both have and that differs, farthest first."""
+    found = [
+        Moved(m.name, m.unit, b, a)
+        for m in CATALOGUE.values()
+        if not m.name.startswith(_NOT_THE_KERNEL)
+        and not isnan(b := _value(before, m.name))
+        and not isnan(a := _value(after, m.name))
+        and _differs(m.unit, b, a)
+    ]
+    return tuple(sorted(found, key=lambda m: -m.weight))
+
+
+def finding_changes(before: Diagnosis, after: Diagnosis) -> tuple[FindingChange, ...]:
+    """What became of each rule that fires on either side: gone and new ones first."""
+    was, now = ({f.rule: f for f in d.findings} for d in (before, after))
+    found = [
+        FindingChange(rule, _became(was[rule], now[rule]), was[rule], now[rule])
+        for rule in was
+        if rule in now and "fires" in (was[rule].status, now[rule].status)
+    ]
+    order = ["gone", "new", "changed", "unknown", "stays"]
+    return tuple(sorted(found, key=lambda f: (order.index(f.what), -_gain(f.before, f.after))))
+
+
+def _became(
+    before: Finding, after: Finding
+) -> Literal["gone", "new", "changed", "stays", "unknown"]:
+    if "unknown" in (before.status, after.status):
+        return "unknown"
+    if after.status == "clear":
+        return "gone"
+    if before.status == "clear":
+        return "new"
+    if (before.gain is None) != (after.gain is None):
+        return "changed"
+    if before.gain and after.gain and abs(log(before.gain / after.gain)) > GAIN:
+        return "changed"
+    return "stays"
+
+
+def _gain(*findings: Finding) -> float:
+    return max((f.gain or 1.0 for f in findings if f.status == "fires"), default=1.0)
+
+
+def _bound(diagnosis: Diagnosis) -> str:
+    return f"{diagnosis.bound}: {diagnosis.limiter}" if diagnosis.limiter else diagnosis.bound
+
+
+def _value(row: Mapping[str, Any], metric: str) -> float:
+    return float(row.get(metric, float("nan")))
+
+
+def _differs(unit: str, before: float, after: float) -> bool:
+    if unit == "share":
+        return abs(after - before) >= POINTS
+    return abs(after - before) > RELATIVE * max(abs(before), abs(after))

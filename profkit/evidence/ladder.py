@@ -1,0 +1,138 @@
+"""Runs of one case  ->  the ablation table: each step against its parent and every reference."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from profkit.errors import ProfkitError
+from profkit.evidence.compare import Change, compare_runs, how_taken
+from profkit.evidence.runs import Evidence, Run
+from profkit.evidence.samples import Interval
+from profkit.evidence.stats import Comparison, compare_samples, median_interval
+
+
+@dataclass(frozen=True)
+class Step:
+    """One variant of the ladder.
+
+    Attributes:
+        variant: Its id.
+        title: First line of its header.
+        parent: The variant it changes, None for a first one.
+        depth: Steps from the first one.
+        time: Median with a warm L2, seconds; None without timing.
+        bound: "bound: limiter", "" without a report.
+        change: Against the parent; None for a first one or when the parent was not recorded.
+        references: Reference -> this variant compared to it: its speed-up is reference over
+            variant, above 1 where the variant is faster.
+        note: What is missing.
+    """
+
+    variant: str
+    title: str
+    parent: str | None
+    depth: int
+    time: Interval | None
+    bound: str
+    change: Change | None
+    references: Mapping[str, Comparison]
+    note: str = ""
+
+
+@dataclass(frozen=True)
+class Ladder:
+    """All variants of a case, each after its parent."""
+
+    case: str
+    steps: tuple[Step, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        """The document that `profkit compare --ladder --json` prints."""
+        from profkit.evidence.sides import change_json
+
+        return {
+            "schema": "profkit.ladder/1",
+            "case": self.case,
+            "steps": [
+                {
+                    "variant": s.variant,
+                    "title": s.title,
+                    "parent": s.parent,
+                    "depth": s.depth,
+                    "time_s": s.time.to_json() if s.time else None,
+                    "bound": s.bound or None,
+                    "change": change_json(s.change) if s.change else None,
+                    "references": {name: c.to_json() for name, c in s.references.items()},
+                    "note": s.note or None,
+                }
+                for s in self.steps
+            ],
+        }
+
+
+def ladder(evidence: Evidence, case: str, anyway: bool = False) -> Ladder:
+    """The ablation table of everything recorded at one case.
+
+    Raises:
+        ProfkitError: Nothing was recorded at this case, or `after:` goes round in a circle.
+    """
+    runs = [evidence.load(variant, c) for variant, c in evidence.names() if c == case]
+    recorded = {run.variant: run for run in runs if run.record and not run.record.reference}
+    if not recorded:
+        cases = sorted({c for _, c in evidence.names()})
+        hint = f"recorded cases: {', '.join(cases)}" if cases else "profkit profile --all"
+        raise ProfkitError(f"no run record at case {case} in {evidence.root}", hint)
+    references = [r for r in runs if r.record and r.record.reference and r.record.warm]
+    order = ladder_order({v: r.record.after for v, r in recorded.items() if r.record})
+    return Ladder(case, tuple(_step(recorded, references, place, anyway) for place in order))
+
+
+def ladder_order(parents: Mapping[str, str | None]) -> list[tuple[str, int]]:
+    """Variants with their depth, each after its parent, siblings in the order given.
+
+    Raises:
+        ProfkitError: A variant comes, through others, after itself.
+    """
+    found: list[tuple[str, int]] = []
+
+    def place(variants: Iterable[str], depth: int) -> None:
+        for variant in variants:
+            found.append((variant, depth))
+            place([v for v, parent in parents.items() if parent == variant], depth + 1)
+
+    place([v for v, parent in parents.items() if parent is None or parent not in parents], 0)
+    lost = sorted(set(parents) - {v for v, _ in found})
+    if lost:
+        raise ProfkitError(
+            f"`after:` goes round in a circle: {', '.join(lost)}",
+            "one of these headers has to name a variant outside the circle, or none",
+        )
+    return found
+
+
+def _step(
+    runs: Mapping[str, Run], references: Iterable[Run], place: tuple[str, int], anyway: bool
+) -> Step:
+    variant, depth = place
+    run = runs[variant]
+    after = run.record.after if run.record else None
+    parent = runs.get(after) if after else None
+    verdict = run.diagnosis() if not run.usable.empty else None
+    timed = run.record is not None and bool(run.record.warm)
+    return Step(
+        variant=variant,
+        title=run.record.title if run.record else "",
+        parent=after,
+        depth=depth,
+        time=median_interval(run.samples) if timed else None,
+        bound=f"{verdict.bound}: {verdict.limiter}" if verdict else "",
+        change=compare_runs(parent, run, anyway) if parent else None,
+        references={
+            r.variant: compare_samples(r.samples, run.samples, taken=how_taken(r, run))
+            for r in references
+            if timed
+        },
+        note="" if parent or not after else f"its parent {after} was not recorded",
+    )

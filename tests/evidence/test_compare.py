@@ -1,0 +1,212 @@
+"""Two runs made by hand, whose difference is known."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import pytest
+from made import frame, row, run, samples
+
+from profkit.diagnosis.rules import BY_ID
+from profkit.evidence.changes import change, moved
+from profkit.evidence.compare import compare_runs, how_taken, match
+from profkit.evidence.records import Machine, Resources
+from profkit.evidence.runs import Run, verdict
+from profkit.evidence.sides import change_json
+
+
+def test_time_is_judged_from_the_timings():
+    faster = compare_runs(run(), run("stage2", warm=samples(5e-5, seed=1)))
+    assert faster.compared
+    assert faster.time.answer == "faster"
+    assert faster.time.speedup.median == pytest.approx(2, rel=0.01)
+    assert faster.time_note == "warm L2, interleaved"
+
+
+def test_a_duration_under_ncu_is_no_timing():
+    found = compare_runs(run(warm=()), run("stage2"))
+    assert found.time is None
+    assert "no timing of stage1.B" in found.time_note
+    assert found.launches[0].profiled_time == (1e-4, 1e-4)
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "taken"),
+    [
+        ({}, {}, "interleaved"),
+        ({}, {"warm": samples(n=50)}, "one process"),
+        ({}, {"session": "another"}, "apart"),
+        ({"session": None}, {"session": None}, "apart"),
+    ],
+)
+def test_how_the_samples_were_taken(one, other, taken):
+    assert how_taken(run(**one), run("stage2", **other)) == taken
+
+
+@pytest.mark.parametrize(
+    ("facts", "code"),
+    [
+        ({"right": False, "max_abs": 2.5}, "wrong"),
+        ({"sanitizers": {"racecheck": "2 errors", "memcheck": "clean"}}, "sanitizer"),
+        ({"sass": "sass of stage1"}, "same-binary"),
+        ({"machine": Machine("NVIDIA L4", clock_control="none")}, "device"),
+        ({"machine": Machine("NVIDIA H200", clock_control="base")}, "clocks"),
+    ],
+)
+@pytest.mark.parametrize("anyway", [False, True])
+def test_what_would_mislead_is_refused(facts, code, anyway):
+    found = compare_runs(run(), run("stage2", **facts), anyway=anyway)
+    assert [r.code for r in found.refusals] == [code]
+    # A wrong kernel or one binary under two names is never compared.
+    assert found.compared == (anyway and code in ("device", "clocks"))
+    if not found.compared:
+        assert found.time is None
+        assert found.launches == ()
+
+
+@pytest.mark.parametrize(
+    ("changed", "code"),
+    [({"ncu_version": "2024.1.0"}, "ncu"), ({"sm_clock": 0.8e9}, "clocks"), ({"case": "C"}, None)],
+)
+def test_reports_under_other_conditions_are_refused(changed, code):
+    after = run("stage2", launches=[row("stage2", **changed)])
+    codes = [r.code for r in compare_runs(run(), after).refusals]
+    assert codes == ([code] if code else [])
+
+
+def test_two_cases_are_refused():
+    assert [r.code for r in compare_runs(run(), run("stage2", "C")).refusals] == ["case"]
+
+
+def test_the_same_variant_measured_twice_may_be_compared():
+    assert compare_runs(run(), run()).compared
+
+
+def test_free_clocks_are_noted_not_refused():
+    after = run("stage2", launches=[row("stage2", sm_clock=1.6e9)])
+    found = compare_runs(run(), after)
+    assert found.compared
+    assert any("1900 and 1600 MHz" in note for note in found.notes)
+
+
+def test_metrics_move_in_their_unit():
+    found = {
+        m.metric: m
+        for m in moved(
+            row(l2_hit=0.80, instructions=100.0, dram_busy=0.100, shared_wavefronts=0.0),
+            row(l2_hit=0.92, instructions=50.0, dram_busy=0.105, shared_wavefronts=8.0),
+        )
+    }
+    assert set(found) == {"l2_hit", "instructions", "shared_wavefronts"}
+    assert found["l2_hit"].points == pytest.approx(12)
+    assert found["instructions"].points is None
+    assert found["instructions"].factor == 0.5
+    assert found["shared_wavefronts"].weight > found["instructions"].weight
+
+
+def test_what_one_side_does_not_have_has_not_moved():
+    before, after = row(l2_hit=0.8), row(tensor_busy=0.5)
+    found = change(before, after, (verdict(before), verdict(after)))
+    assert found.only_before == ("l2_hit",)
+    assert found.only_after == ("tensor_busy",)
+    assert found.moved == ()
+
+
+def rule_run(variant: str, fires: bool, **facts) -> Run:
+    rule = BY_ID["long-scoreboard"]
+    metrics = rule.fires if fires else rule.clear
+    return run(variant, launches=[row(variant, **metrics)], **facts)
+
+
+def test_a_finding_that_is_gone_and_one_that_is_new():
+    gone = compare_runs(rule_run("stage1", True), rule_run("stage2", False))
+    assert ("long-scoreboard", "gone") in [(f.rule, f.what) for f in gone.launches[0].findings]
+    new = compare_runs(rule_run("stage1", False), rule_run("stage2", True))
+    assert ("long-scoreboard", "new") in [(f.rule, f.what) for f in new.launches[0].findings]
+
+
+@pytest.mark.parametrize(
+    ("was", "now", "said", "kept"),
+    [
+        (True, False, "fixes", True),
+        (True, True, "fixes", False),
+        (False, False, "fixes", False),
+        (True, True, "fixes_not", True),
+        (True, False, "fixes_not", False),
+    ],
+)
+def test_what_the_header_promised(was, now, said, kept):
+    after = rule_run("stage2", now, after="stage1", **{said: ("long-scoreboard",)})
+    promise = compare_runs(rule_run("stage1", was), after).promises[0]
+    assert (promise.rule, promise.kept) == ("long-scoreboard", kept)
+
+
+def test_a_promise_about_another_baseline_is_not_judged():
+    after = rule_run("stage2", False, after="stage0", fixes=("long-scoreboard",))
+    assert compare_runs(rule_run("stage1", True), after).promises == ()
+
+
+def test_a_promise_without_counters_or_of_no_rule_is_not_decided():
+    after = rule_run("stage2", False, after="stage1", fixes=("long-scoreboards",))
+    assert compare_runs(rule_run("stage1", True), after).promises[0].kept is None
+    blind = run("stage2", launches=[], after="stage1", fixes=("long-scoreboard",))
+    assert compare_runs(rule_run("stage1", True), blind).promises[0].kept is None
+
+
+def test_resources_and_the_occupancy_step():
+    after = run(
+        "stage2",
+        launches=[row("stage2", blocks_per_sm=3.0, occupancy_limit=0.375)],
+        resources=Resources(64, 0, 40960, 16, 32),
+    )
+    found = {r.name: r for r in compare_runs(run(), after).resources}
+    assert set(found) == {"shared_dynamic", "spills", "stack", "blocks_per_sm", "occupancy_limit"}
+    assert all(r.worse for r in found.values())
+
+
+def test_unchecked_and_unrecorded_runs_are_said():
+    bare = replace(run("stage2"), record=None)
+    notes = " ".join(compare_runs(run(right=None), bare).notes)
+    assert "stage1.B was not checked" in notes
+    assert "stage2.B has no run record" in notes
+
+
+def test_launches_match_by_name_and_order():
+    def bare(*kernels):
+        rows = [row(None, None, kernel=k, launch=i) for i, k in enumerate(kernels)]
+        return Run("x", None, None, frame(*rows))
+
+    pairs, left = match(bare("a", "b", "a"), bare("b", "a", "c"))
+    assert [(b["launch"], a["launch"]) for b, a in pairs] == [(0, 1), (1, 0)]
+    assert left == ("a", "c")
+    pairs, left = match(bare("a"), bare("z"))
+    assert len(pairs) == 1
+    assert left == ("a", "z")
+
+
+def test_launches_of_variants_match_in_order_whatever_their_names():
+    one = run(launches=[row(kernel="qk"), row(kernel="pv")])
+    other = run("stage2", launches=[row("stage2", kernel="first"), row("stage2", kernel="second")])
+    pairs, left = match(one, other)
+    assert [(b["kernel"], a["kernel"]) for b, a in pairs] == [("qk", "first"), ("pv", "second")]
+    assert left == ()
+
+
+def test_a_failed_launch_is_not_compared():
+    failed = run("stage2", launches=[row("stage2", status="failed")])
+    found = compare_runs(run(), failed)
+    assert found.launches == ()
+    assert any("no launch that ncu could finish" in note for note in found.notes)
+
+
+def test_json_has_no_nan():
+    found = compare_runs(run(), run("stage2", launches=[row("stage2", time=float("nan"))]))
+    text = json.dumps(change_json(found), allow_nan=False)
+    assert json.loads(text)["launches"][0]["profiled_time_s"]["after"] is None
+
+
+def test_samples_with_nan_are_said_not_hidden():
+    found = compare_runs(run(), run("stage2", warm=(1e-4, float("nan")) * 10))
+    assert found.time is None
+    assert "10 of 20 samples" in found.time_note

@@ -1,0 +1,119 @@
+"""Ladders and sides, from folders of records written by hand."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import pytest
+from made import frame, row, run, samples
+
+from profkit.errors import ProfkitError
+from profkit.evidence import runs as runs_module
+from profkit.evidence.ladder import ladder, ladder_order
+from profkit.evidence.runs import Evidence, Run
+from profkit.evidence.sides import compare, pair, runs_of
+
+
+def folder(*made: Run) -> Evidence:
+    """Evidence that has been read already."""
+    from pathlib import Path
+
+    class Known(Evidence):
+        def names(self):
+            return sorted(self._runs)
+
+    return Known(Path("nowhere"), {(r.variant, str(r.case)): r for r in made})
+
+
+def test_every_step_comes_after_its_parent():
+    parents = {"b": "a", "c": "b", "a": None, "d": "a", "x": "absent"}
+    order = ladder_order(parents)
+    assert order == [("a", 0), ("b", 1), ("c", 2), ("d", 1), ("x", 0)]
+
+
+def test_a_circle_is_named():
+    with pytest.raises(ProfkitError, match="circle: b, c"):
+        ladder_order({"a": None, "b": "c", "c": "b"})
+    with pytest.raises(ProfkitError, match="circle: a"):
+        ladder_order({"a": "a"})
+
+
+def test_the_ablation_table():
+    evidence = folder(
+        run("stage0", title="The first", warm=samples(2e-4)),
+        run("stage1", after="stage0", warm=samples(1e-4)),
+        run("lost", after="never", warm=()),
+        run("stage1", "C", after="stage0"),
+        run("sdpa", source=None, sass=None, warm=samples(2e-5, seed=5)),
+    )
+    found = ladder(evidence, "B")
+    assert [s.variant for s in found.steps] == ["lost", "stage0", "stage1"]
+    lost, first, second = found.steps
+    assert lost.note == "its parent never was not recorded"
+    assert lost.time is None
+    assert first.change is None
+    assert first.title == "The first"
+    assert second.depth == 1
+    assert second.change.time.speedup.median == pytest.approx(2, rel=0.01)
+    assert second.references["sdpa"].speedup.median == pytest.approx(0.2, rel=0.01)
+    assert second.references["sdpa"].answer == "slower"
+    json.dumps(found.to_json(), allow_nan=False)
+
+
+def test_a_case_that_was_not_recorded():
+    with pytest.raises(ProfkitError) as raised:
+        ladder(folder(run("stage0")), "D")
+    assert raised.value.hint == "recorded cases: B"
+
+
+def test_a_variant_stands_for_all_its_cases():
+    evidence = folder(run("stage1"), run("stage1", "C"), run("stage2"))
+    assert [r.name for r in runs_of("stage1", evidence)] == ["stage1.B", "stage1.C"]
+    assert [r.name for r in runs_of("stage1.C", evidence)] == ["stage1.C"]
+    assert [r.name for r in runs_of("stage1", evidence, "B")] == ["stage1.B"]
+    with pytest.raises(ProfkitError) as raised:
+        runs_of("stage7", evidence)
+    assert raised.value.hint == "recorded: stage1, stage2"
+    with pytest.raises(ProfkitError, match="no such file"):
+        runs_of("lost/stage1.B.ncu-rep", evidence)
+
+
+def test_runs_pair_by_case_and_by_variant():
+    pairs, alone = pair([run("a"), run("a", "C")], [run("b"), run("b", "D")])
+    assert [(b.name, a.name) for b, a in pairs] == [("a.B", "b.B")]
+    assert alone == ("a.C", "b.D")
+    pairs, alone = pair([run("a"), run("b")], [run("b"), run("c")])
+    assert [(b.name, a.name) for b, a in pairs] == [("b.B", "b.B")]
+    assert alone == ("a.B", "c.B")
+
+
+def test_two_runs_with_nothing_in_common():
+    two = [run("a"), run("a", "C")]
+    evidence_free = [replace(r, case="D") for r in two]
+    assert pair(two, evidence_free)[0] == []
+
+
+def test_compare_takes_runs_and_reports(tmp_path, monkeypatch):
+    rows = [row("stage1"), row("stage2")]
+    for one in rows:
+        one["report"] = str(tmp_path / "both.ncu-rep")
+    monkeypatch.setattr("profkit.evidence.sides.read_launches", lambda reports: frame(*rows))
+    report = tmp_path / "both.ncu-rep"
+    report.write_bytes(b"")
+    found = runs_of(report, Evidence(tmp_path))
+    assert [r.name for r in found] == ["stage1.B", "stage2.B"]
+    compared = compare(found[0], found[1])
+    assert len(compared.changes) == 1
+    assert compared.to_json()["schema"] == "profkit.compare/1"
+    with pytest.raises(ProfkitError, match="no run at case Z"):
+        compare(report, report, case="Z")
+
+
+def test_a_folder_is_every_run_in_it(tmp_path, monkeypatch):
+    monkeypatch.setattr(runs_module, "read_launches", lambda reports: frame())
+    for name in ("stage1.B", "stage1.C", "sdpa-cudnn.B"):
+        (tmp_path / f"{name}.ncu-rep").write_bytes(b"")
+    (tmp_path / "README.md").write_text("not a run")
+    found = runs_of(tmp_path, Evidence(tmp_path), case="B")
+    assert sorted(r.name for r in found) == ["sdpa-cudnn.B", "stage1.B"]

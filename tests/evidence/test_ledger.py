@@ -1,0 +1,130 @@
+"""A ledger of predictions and what came of them."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from made import frame, row, run, samples
+
+from profkit.diagnosis.rules import ALL, BY_ID
+from profkit.errors import ProfkitError
+from profkit.evidence.ledger import (
+    Ledger,
+    calibration,
+    outcomes_of,
+    predictions_of,
+    read_ledger,
+    scores,
+    update,
+)
+from profkit.evidence.runs import Evidence, Run
+from profkit.evidence.version import version
+
+RULE = BY_ID["long-scoreboard"]
+
+
+def made(tmp_path: Path, variant: str, fires: bool, time: float, **facts) -> Run:
+    """A run with a report file (of any content) that fires RULE, or does not."""
+    report = tmp_path / f"{variant}.B.ncu-rep"
+    report.write_text(variant)
+    metrics = RULE.fires if fires else RULE.clear
+    built = run(variant, launches=[row(variant, **metrics)], **facts)
+    warm = samples(time, seed=len(variant))
+    return replace(built, report=report, record=replace(built.record, warm=warm))
+
+
+class Known(Evidence):
+    def names(self):
+        return sorted(self._runs)
+
+
+def ladder(tmp_path: Path, child_time: float = 8e-5) -> Known:
+    parent = made(tmp_path, "stage1", True, 1e-4)
+    child = made(tmp_path, "stage2", False, child_time, after="stage1", fixes=(RULE.id,))
+    return Known(tmp_path, {("stage1", "B"): parent, ("stage2", "B"): child})
+
+
+def test_a_firing_rule_with_a_gain_predicts(tmp_path):
+    found = {p.rule: p for p in predictions_of(made(tmp_path, "stage1", True, 1e-4))}
+    assert found[RULE.id].gain > 1
+    assert found[RULE.id].version == version(RULE)
+    assert RULE.id not in {p.rule for p in predictions_of(made(tmp_path, "x", False, 1e-4))}
+
+
+def test_an_outcome_stands_beside_its_prediction(tmp_path):
+    evidence = ladder(tmp_path)
+    outcome = next(
+        o for o in outcomes_of(evidence.load("stage1", "B"), evidence.load("stage2", "B"))
+        if o.rule == RULE.id
+    )  # fmt: skip
+    assert (outcome.child, outcome.finding, outcome.meant) == ("stage2", "gone", True)
+    assert outcome.speedup == pytest.approx(1.25, rel=0.01)
+    assert outcome.low < outcome.speedup < outcome.high
+
+
+def test_nothing_is_written_twice_or_over(tmp_path):
+    evidence = ladder(tmp_path)
+    file = tmp_path / "ledger.jsonl"
+    first = update(evidence)
+    assert first.predictions
+    assert first.outcomes
+    before = file.read_bytes()
+    assert update(evidence) == Ledger()
+    assert file.read_bytes() == before
+    # A re-measured child is a new report: its outcome is added, the old one stays.
+    (tmp_path / "stage2.B.ncu-rep").write_text("again")
+    again = update(evidence)
+    assert again.outcomes
+    assert file.read_bytes().startswith(before)
+    ledger = read_ledger(file)
+    assert len(ledger.outcomes) == len(first.outcomes) + len(again.outcomes)
+    assert len([s for s in scores(ledger) if s.prediction.rule == RULE.id]) == 1
+
+
+def test_damaged_lines_are_counted_and_kept(tmp_path):
+    evidence = ladder(tmp_path)
+    file = tmp_path / "ledger.jsonl"
+    file.write_text('{"kind": "prediction", "rule": "x"}\nnot json\n[]\n{"kind": "cut')
+    new = update(evidence)
+    ledger = read_ledger(file)
+    assert ledger.damaged == (1, 2, 3, 4)
+    assert ledger.predictions == new.predictions
+    with pytest.raises(ProfkitError, match="none"):
+        read_ledger(tmp_path / "none.jsonl")
+
+
+def test_calibration_counts_only_causes_that_were_removed(tmp_path):
+    update(ladder(tmp_path, child_time=8e-5))
+    ledger = read_ledger(tmp_path / "ledger.jsonl")
+    score = next(s for s in scores(ledger) if s.prediction.rule == RULE.id)
+    found = {c.rule: c for c in calibration([score])}[RULE.id]
+    gain = score.prediction.gain
+    assert found.tried == 1
+    assert found.ratio == pytest.approx(1.25 / gain, rel=0.02)
+    assert found.bounded == (gain >= 1.25)
+    kept = replace(score, outcome=replace(score.outcome, finding="stays"))
+    assert calibration([kept])[0].tried == 0
+    assert calibration([kept])[0].ratio is None
+
+
+def test_entries_are_plain_json(tmp_path):
+    update(ladder(tmp_path))
+    for line in (tmp_path / "ledger.jsonl").read_text().splitlines():
+        assert json.loads(line)["schema"] == "profkit.ledger/1"
+
+
+def test_the_version_follows_code_and_thresholds(monkeypatch):
+    assert len({version(r) for r in ALL}) == len(ALL)
+    rule = BY_ID["operations-mismatch"]
+    was = version(rule)
+    assert version(replace(rule, title="other words", advice="too")) == was
+    monkeypatch.setattr("profkit.diagnosis.rules.checks.MISMATCH", 1.2)
+    assert version(rule) != was
+
+
+def test_a_run_without_a_report_predicts_nothing():
+    assert predictions_of(run()) == []
+    assert predictions_of(Run("x", "B", None, frame(), None)) == []

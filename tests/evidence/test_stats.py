@@ -1,0 +1,200 @@
+"""Comparisons of simulated timings whose truth is known."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+from math import isnan
+
+import numpy as np
+import pytest
+
+from profkit.errors import ProfkitError
+from profkit.evidence.samples import summarize
+from profkit.evidence.stats import (
+    THRESHOLDS,
+    Comparison,
+    Interval,
+    compare_samples,
+    hedges_g,
+    median_interval,
+)
+
+FAST = replace(THRESHOLDS, resamples=300)  # the simulations need many runs, not fine intervals
+
+
+def timings(rng: np.random.Generator, n: int, floor: float = 10.0) -> np.ndarray:
+    """A floor and a tail, as kernel times have: the median is floor * (1 + 0.02 ln 2)."""
+    return floor * (1 + rng.exponential(0.02, n))
+
+
+def correlated(rng: np.random.Generator, n: int, rho: float) -> np.ndarray:
+    x = np.empty(n)
+    x[0] = rng.normal(0, 0.1)
+    for i in range(1, n):
+        x[i] = rho * x[i - 1] + rng.normal(0, 0.1 * np.sqrt(1 - rho**2))
+    return 10 + x
+
+
+def answers(make, runs: int, **options) -> Counter:
+    found = (compare_samples(*make(), thresholds=FAST, **options).answer for _ in range(runs))
+    return Counter(found)
+
+
+def alarms(counted: Counter) -> float:
+    return (counted["faster"] + counted["slower"]) / counted.total()
+
+
+def test_two_thousand_null_runs_stay_within_the_nominal_level():
+    rng = np.random.default_rng(1)
+    sizes = [(40, 40), (10, 200), (100, 100), (20, 60)]
+    counted = Counter()
+    for n, m in sizes:
+        counted += answers(lambda: (timings(rng, n), timings(rng, m)), 500, within=0.0)  # noqa: B023
+    assert counted.total() == 2000
+    assert alarms(counted) <= 0.05
+    assert counted["same"] == 0  # nothing is the same within 0 %
+
+
+@pytest.mark.parametrize("n", [10, 40, 100])
+def test_the_interval_covers_the_median_as_often_as_it_says(n):
+    rng = np.random.default_rng(2)
+    truth = 10 * (1 + 0.02 * np.log(2))
+    runs = 800
+    intervals = (summarize([timings(rng, n)], FAST).interval for _ in range(runs))
+    covered = sum(i.low <= truth <= i.high for i in intervals) / runs
+    # Two points, and two standard errors of the simulation itself (0.8 points each).
+    assert 0.93 - 0.016 <= covered <= 0.97 + 0.016
+
+
+def test_a_real_difference_is_seen():
+    rng = np.random.default_rng(3)
+    seen = answers(lambda: (timings(rng, 40), timings(rng, 40, 9.7)), 200)
+    assert seen["faster"] >= 190
+    lost = answers(lambda: (timings(rng, 40), timings(rng, 40, 10.3)), 200)
+    assert lost["slower"] >= 190
+
+
+def test_equal_kernels_are_the_same_within_the_tolerance():
+    rng = np.random.default_rng(4)
+    seen = answers(lambda: (timings(rng, 200), timings(rng, 200)), 100, within=0.02)
+    assert seen["same"] >= 95
+
+
+def test_samples_that_hang_together_raise_no_more_alarms():
+    rng = np.random.default_rng(5)
+    for rho in (0.6, 0.9):
+        seen = answers(lambda: (correlated(rng, 60, rho), correlated(rng, 60, rho)), 150)  # noqa: B023
+        assert alarms(seen) <= 0.08, rho
+
+
+# A drift as small as the noise (2 %) cannot always be seen; then its shift of the median can be.
+@pytest.mark.parametrize(("total", "allowed"), [(0.02, 0.2), (0.05, 0.05), (0.2, 0.05)])
+def test_a_drift_is_not_a_difference(total, allowed):
+    rng = np.random.default_rng(6)
+    ramp = 1 + np.linspace(0, total, 50)
+    seen = answers(lambda: (timings(rng, 50), timings(rng, 50) * ramp), 200)
+    assert alarms(seen) <= allowed
+
+
+def test_a_difference_larger_than_the_drift_is_still_seen():
+    rng = np.random.default_rng(7)
+    found = compare_samples(timings(rng, 50) * (1 + np.linspace(0, 0.05, 50)), timings(rng, 50, 5))
+    assert found.answer == "faster"
+    assert found.speedup.low < 2 < found.speedup.high
+
+
+def test_interleaved_rounds_cancel_a_drift_that_both_share():
+    rng = np.random.default_rng(8)
+    ramp = 1 + np.linspace(0, 0.3, 50)
+    before, after = timings(rng, 50) * ramp, timings(rng, 50, 9.5) * ramp
+    assert compare_samples(before, after).reason == "drift"
+    assert compare_samples(before, after, taken="interleaved").answer == "faster"
+
+
+def processes(rng: np.random.Generator, k: int) -> list[np.ndarray]:
+    return [timings(rng, 30, 10 * np.exp(rng.normal(0, 0.05))) for _ in range(k)]
+
+
+@pytest.mark.parametrize(("k", "m"), [(2, 2), (3, 3), (1, 4)])
+def test_processes_that_differ_raise_no_alarm(k, m):
+    rng = np.random.default_rng(9)
+    seen = answers(lambda: (processes(rng, k), processes(rng, m)), 100)
+    assert alarms(seen) <= 0.08
+
+
+def test_several_processes_widen_the_interval():
+    rng = np.random.default_rng(10)
+    groups = processes(rng, 3)
+    alone, together = median_interval(groups[0]), median_interval(groups)
+    assert together.high - together.low > 3 * (alone.high - alone.low)
+
+
+def test_two_processes_are_not_one_sample():
+    rng = np.random.default_rng(16)
+    before, after = timings(rng, 60), timings(rng, 60, 9.85)
+    assert compare_samples(before, after).answer == "faster"
+    apart = compare_samples(before, after, taken="apart")
+    assert apart.answer == "cannot tell"
+    assert apart.speedup.low < 1 < apart.speedup.high
+
+
+def test_tiny_and_constant_samples_are_never_significant():
+    few = compare_samples([10.0, 10.1, 10.2], [1.0, 1.1, 1.2])
+    assert (few.answer, few.reason) == ("cannot tell", "too-few")
+    assert few.speedup.median == pytest.approx(10.1 / 1.1)
+    assert isnan(few.speedup.low)
+    assert isnan(few.p_value)
+    flat = compare_samples([10.0] * 50, [9.0] * 50)
+    assert (flat.answer, flat.reason) == ("cannot tell", "constant")
+    assert isnan(flat.hedges_g)
+    one = median_interval([3.0])
+    assert one.median == 3.0
+    assert isnan(one.low)
+
+
+def test_a_coarse_timer_keeps_half_its_step():
+    found = median_interval([10.0] * 39 + [10.5])
+    assert (found.low, found.high) == (9.75, 10.25)
+
+
+@pytest.mark.parametrize("bad", [[], [float("nan")] * 9, [1.0, -1.0], [0.0] * 9, ["a"], 3.0])
+def test_what_is_no_time_is_refused_by_side(bad):
+    with pytest.raises(ProfkitError, match="AFTER"):
+        compare_samples([1.0] * 9, bad)
+
+
+def test_a_missing_round_is_refused():
+    with pytest.raises(ProfkitError, match="10 before, 9 after"):
+        compare_samples(np.arange(1.0, 11), np.arange(1.0, 10), taken="interleaved")
+
+
+def test_answer_interval_and_p_agree():
+    rng = np.random.default_rng(12)
+    for shift in np.linspace(9.7, 10.3, 40):
+        found = compare_samples(timings(rng, 30), timings(rng, 30, shift), thresholds=FAST)
+        outside = found.speedup.low > 1 or found.speedup.high < 1
+        assert outside == (found.p_value < 0.05)
+        assert (found.answer in ("faster", "slower")) <= outside
+
+
+def test_the_same_samples_give_the_same_answer_and_json_has_no_nan():
+    rng = np.random.default_rng(13)
+    before, after = timings(rng, 30), timings(rng, 30, 8)
+    first: Comparison = compare_samples(before, after)
+    assert first == compare_samples(before, after)
+    assert compare_samples([1.0], [1.0]).to_json()["p_value"] is None
+    assert first.sentence.startswith("1.2")
+    assert "faster" in first.sentence
+
+
+def test_hedges_g_of_two_standard_deviations():
+    rng = np.random.default_rng(14)
+    g = hedges_g(rng.normal(12, 1, 5000), rng.normal(10, 1, 5000))
+    assert g == pytest.approx(2, abs=0.1)
+
+
+def test_overlap():
+    assert Interval(1, 0, 2).overlaps(Interval(3, 1.5, 4))
+    assert not Interval(1, 0, 2).overlaps(Interval(3, 2.5, 4))
+    assert Interval(1, float("nan"), float("nan")).overlaps(Interval(9, 8, 10))

@@ -1,0 +1,195 @@
+"""Files of claims, tried on a folder of artifacts."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+from profkit.errors import ProfkitError
+from profkit.evidence.claims import gate
+from profkit.evidence.runs import Evidence
+from profkit.evidence.verify import exit_status, to_json, verify
+
+HEAD = """\
+'''Is the kernel as fast as they say?'''
+from profkit.evidence.claims import claim, decide, gate, undecided
+"""
+HOLDS = """
+@claim(who="the status document")
+def arithmetic(evidence):
+    '''Two and two
+    are four.
+
+    Not part of the sentence.
+    '''
+    return decide(2 + 2 == 4, "it is 4", sum=4).elsewhere("on an L4 it is 4 too")
+"""
+FAILS = """
+@claim(who="nobody")
+def wrong(evidence):
+    '''Two and two are five.'''
+    return decide(2 + 2 == 5, "it is 4", sum=4.0, unknown=float("nan"))
+"""
+MISSING = """
+@claim(who="the plan", needs=["v2.B", "v3.B"])
+def later(evidence):
+    '''Needs a run.'''
+    raise AssertionError("never reached")
+"""
+RAISES = """
+@claim(who="a careless one")
+def broken(evidence):
+    '''Divides.'''
+    return 1 / 0
+
+@claim(who="a forgetful one")
+def forgets(evidence):
+    '''Returns nothing.'''
+"""
+
+
+def written(folder: Path, *parts: str, name: str = "question.py") -> Path:
+    path = folder / name
+    path.write_text(HEAD + "".join(parts))
+    return path
+
+
+@pytest.fixture
+def evidence(tmp_path: Path) -> Evidence:
+    return Evidence(tmp_path / "artifacts")
+
+
+def outcomes(results) -> dict[str, str]:
+    return {j.claim.name: j.outcome for f in results for j in f.claims}
+
+
+def test_each_outcome_and_the_rest_goes_on(tmp_path, evidence):
+    path = written(tmp_path, HOLDS, RAISES, FAILS, MISSING)
+    results = verify([path], evidence)
+    assert results[0].title == "Is the kernel as fast as they say?"
+    assert outcomes(results) == {
+        "arithmetic": "holds",
+        "broken": "errored",
+        "forgets": "errored",
+        "wrong": "fails",
+        "later": "undecided",
+    }
+    assert exit_status(results) == 2
+    by_name = {j.claim.name: j for j in results[0].claims}
+    assert by_name["arithmetic"].claim.sentence == "Two and two are four."
+    assert by_name["arithmetic"].answer.computed == ("on an L4 it is 4 too",)
+    assert "ZeroDivisionError" in by_name["broken"].error
+    assert "line " in by_name["broken"].error
+    assert by_name["later"].answer.collect == (
+        "profkit profile --variant v2 --case B",
+        "profkit profile --variant v3 --case B",
+    )
+
+
+def test_a_failing_claim_is_an_answer_and_a_closed_gate_is_not(tmp_path, evidence):
+    assert exit_status(verify([written(tmp_path, HOLDS, FAILS)], evidence)) == 0
+    closed = written(tmp_path, HOLDS, MISSING, "\nGATE = gate('v3', [arithmetic, later])\n")
+    results = verify([closed], evidence)
+    assert exit_status(results) == 1
+    assert results[0].gates[0].failing == ("later",)
+    assert [j.claim.name for j in results[0].claims] == ["arithmetic", "later"]
+    told = written(tmp_path, FAILS, "\nGATE = gate('v3', [wrong], binding=False)\n")
+    assert exit_status(verify([told], evidence)) == 0
+    opened = written(tmp_path, HOLDS, "\nGATE = gate('v3', [arithmetic])\n")
+    assert verify([opened], evidence)[0].gates[0].met
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("this is no python", "SyntaxError"),
+        ("raise RuntimeError('at import')", "RuntimeError: at import"),
+        ("@claim(who='x')\ndef silent(e):\n    return None\n", "no docstring"),
+        ("gate('open', [])", "no claims"),
+        ("raise SystemExit(3)", "SystemExit: 3"),
+    ],
+)
+def test_a_file_that_does_not_load_stops_no_other(tmp_path, evidence, text, said):
+    bad = written(tmp_path, text, name="bad.py")
+    good = written(tmp_path, HOLDS)
+    results = verify([bad, tmp_path / "absent.py", good], evidence)
+    assert said in results[0].error
+    assert "no such file" in results[1].error
+    assert outcomes(results) == {"arithmetic": "holds"}
+    assert exit_status(results) == 2
+
+
+def test_a_file_may_import_its_neighbour_and_have_no_claims(tmp_path, evidence):
+    table = (
+        "from __future__ import annotations\n"
+        "from dataclasses import dataclass\n"
+        "@dataclass(frozen=True)\n"
+        "class Device:\n"
+        "    sms: int\n"
+        "SMS = Device({}).sms\n"
+    )
+    uses = (
+        "from table import SMS\n"
+        "@claim(who='x')\n"
+        "def count(evidence):\n"
+        "    '''It has 58.'''\n"
+        "    from table import SMS as again\n"
+        "    return decide(SMS == again == 58, str(SMS))\n"
+    )
+    paths = []
+    for folder, sms in (("l4", 58), ("h200", 132)):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "table.py").write_text(table.format(sms))
+        paths += [tmp_path / folder / "table.py", written(tmp_path / folder, uses)]
+    before = list(sys.path)
+    results = verify(paths, evidence)
+    assert [[j.outcome for j in f.claims] for f in results] == [[], ["holds"], [], ["fails"]]
+    assert exit_status(results) == 0
+    assert sys.path == before
+    assert "table" not in sys.modules
+
+
+def test_json_has_everything_and_no_nan(tmp_path, evidence):
+    results = verify([written(tmp_path, HOLDS, FAILS, RAISES)], evidence)
+    text = json.dumps(to_json(results), allow_nan=False)
+    claims = json.loads(text)["files"][0]["claims"]
+    assert claims[1]["numbers"] == {"sum": 4.0, "unknown": None}
+    assert claims[0]["who"] == "the status document"
+    assert claims[2]["outcome"] == "errored"
+
+
+def test_a_metric_that_was_not_collected_names_its_section(tmp_path, evidence):
+    path = written(
+        tmp_path,
+        "from profkit.diagnosis.rule import Launch\n"
+        "@claim(who='x')\n"
+        "def hit(evidence):\n"
+        "    '''The L2 hits.'''\n"
+        "    return decide(Launch({'l2_hit': float('nan')})['l2_hit'] > 0.9, 'hit')\n",
+    )
+    answer = verify([path], evidence)[0].claims[0].answer
+    assert answer.verdict == "undecided"
+    assert answer.collect == ("profkit profile --section MemoryWorkloadAnalysis",)
+
+
+def test_a_record_that_cannot_be_read_is_an_error_not_a_gap(tmp_path, evidence):
+    evidence.root.mkdir()
+    (evidence.root / "v2.B.json").write_text("{")
+    path = written(
+        tmp_path,
+        "@claim(who='x', needs=['v2.B'])\n"
+        "def reads(evidence):\n"
+        "    '''Reads.'''\n"
+        "    return decide(True, 'read')\n",
+    )
+    judged = verify([path], evidence)[0].claims[0]
+    assert judged.outcome == "errored"
+    assert "v2.B.json: not JSON" in judged.error
+
+
+def test_a_gate_needs_claims():
+    with pytest.raises(ProfkitError, match="no claims"):
+        gate("open", [])
