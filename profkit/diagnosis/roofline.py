@@ -196,18 +196,21 @@ def cache_resident(launch: Row, compulsory: float | None = None) -> str:
 
     Then what DRAM moved says nothing of the launch, nor does its intensity at DRAM. With declared
     bytes the question has an answer: DRAM moved less than half of what had to move. Without them
-    only the clear case is named: hardly a byte from DRAM, and L2 hit nearly always. Much reuse in
-    L2 alone is not residence: the first touch of each byte still came from DRAM.
+    only the clear case is named: not a byte a thread came from DRAM, and L2 hit nearly always.
+    Reuse in L2 or an idle DRAM alone is not residence: each byte may still have come from DRAM once.
     """
     row = known(launch)
     compulsory = row.get("declared_bytes", nan) if compulsory is None else compulsory
-    if compulsory > 0 and "dram_bytes" in row:
+    if "dram_bytes" not in row:
+        return ""
+    if compulsory > 0:
         part = row["dram_bytes"] / compulsory
         text = f"cache-resident: DRAM moved {share(part)} of the compulsory bytes"
         return text if part < 0.5 else ""
-    if row.get("dram_busy", nan) < 0.01 and row.get("l2_hit", nan) > 0.9:
-        busy, hit = share(row["dram_busy"]), share(row["l2_hit"])
-        return f"cache-resident: DRAM was {busy} busy, {hit} hit in L2"
+    each = row["dram_bytes"] / row["threads"] if row.get("threads", 0) > 0 else nan
+    if each < 1 and row.get("l2_hit", nan) > 0.9:
+        hit = share(row["l2_hit"])
+        return f"cache-resident: DRAM moved {each:.2g} bytes a thread, {hit} hit in L2"
     return ""
 
 

@@ -218,7 +218,7 @@ def _legend_words(rows: Sequence[dict[str, float]], shown: Sequence[str]) -> str
     idle = [_word(p) for p in rest if any(_collected(row, p) for row in rows)]
     unknown = [_word(p) for p in rest if not any(_collected(row, p) for row in rows)]
     said = "Solid elapsed, light active; the busiest pipe in orange."
-    said += f" Little or no use: {', '.join(idle)}." if idle else ""
+    said += f" Less or not used: {', '.join(idle)}." if idle else ""
     return said + (f" Not collected: {', '.join(unknown)}." if unknown else "")
 
 
@@ -253,7 +253,9 @@ def _cell(
     ax.barh(y, elapsed, 0.36, column, color=colour, edgecolor="none")
     text = " | ".join("?" if isnan(v) else f"{100 * v:.0f}" for v in both)
     text = "0" if text == "0 | 0" else text
-    ax.text(column + max(elapsed, active) + 0.012, y, text, fontsize=9.5, color=INK, va="center")
+    inside = elapsed > 0.55 and room < 0.9  # beside a long bar it would run into the next column
+    x = column + (0.02 if inside else max(elapsed, active) + 0.012)
+    ax.text(x, y, text, fontsize=9.5, color="white" if inside else INK, va="center")
 
 
 def _columns(ax: Axes, names: Sequence[str]) -> None:

@@ -15,6 +15,7 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
+from matplotlib.font_manager import FontProperties, findfont, get_font
 from matplotlib.text import Text
 
 from profkit.diagnosis.roofline import known
@@ -27,9 +28,10 @@ COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#0
 INK, FAINT, RULE = "#222222", "#6b6b6b", "#d9d9d9"
 WIDTH, DPI = 12.0, 200  # inches; 1200 px at 100 dots per inch, saved at twice that
 _SMALL, _LARGE = ("", "m", "µ", "n"), ("", "k", "M", "G", "T", "P")
-_SMALL_PRINT = 120  # characters in a line of it
+_PER_INCH = 10  # letters of the small print to an inch of the figure
 _LONGEST = 30  # characters of a kernel name that still reads beside a bar
-_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]")
+_NO_GLYPH = "\N{REPLACEMENT CHARACTER}"
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 
 
 class Shown(Axes):
@@ -97,16 +99,19 @@ def short(kernel: str) -> str:
             break
         if depth == 0 and char != ">":
             kept.append(char)
-    name = "".join(kept).strip().rsplit("::", 1)[-1].rsplit(" ", 1)[-1] or kernel
+    name = "".join(kept).strip().rsplit("::", 1)[-1].rsplit(" ", 1)[-1] or kernel or "kernel"
     return clip(name)
 
 
 def clip(name: str, longest: int = _LONGEST) -> str:
-    """Plain text of at most so many characters, the middle left out, control characters shown."""
-    name = _CONTROL.sub("\N{REPLACEMENT CHARACTER}", name)
-    if len(name) <= longest:
+    """Plain text of at most so many characters: the middle left out, what has no glyph replaced."""
+    name = _CONTROL.sub(_NO_GLYPH, name)
+    if len(name) > longest:
+        name = f"{name[: longest - 9]}…{name[-8:]}"
+    if name.isascii():
         return name
-    return f"{name[: longest - 9]}…{name[-8:]}"
+    drawn = get_font(findfont(FontProperties())).get_charmap()
+    return "".join(char if ord(char) in drawn else _NO_GLYPH for char in name)
 
 
 @dataclass(frozen=True)
@@ -204,11 +209,15 @@ def span(low: float, high: float, unit: str, top: str = "P") -> str:
 
 def titled(ax: Axes, title: str, below: str = "", above: float = 12, under: float = 46) -> None:
     """Title at the left, `above` points over the Axes; small print so many points under it."""
-    ax.set_title(title, loc="left", fontsize=14, fontweight="bold", color=INK, pad=above)
+    ax.set_title(
+        title, loc="left", fontsize=14, fontweight="bold", color=INK, pad=above, parse_math=False
+    )
+    letters = max(int(_PER_INCH * ax.figure.bbox.width / ax.figure.dpi), 20)
     if below:
         ax.annotate(
-            fill(" ".join(below.split()), _SMALL_PRINT), (0, 0), (0, -under), xycoords="axes fraction", textcoords="offset points",
-            fontsize=9.5, color=FAINT, va="top", ha="left", annotation_clip=False,
+            fill(" ".join(below.split()), letters), (0, 0), (0, -under), fontsize=9.5,
+            xycoords="axes fraction", textcoords="offset points", color=FAINT, va="top",
+            ha="left", annotation_clip=False, parse_math=False,
         )  # fmt: skip
 
 
@@ -224,7 +233,11 @@ def bare(ax: Axes, grid: Literal["both", "x", "y"]) -> None:
 
 
 def plain(ax: Axes) -> None:
-    """Take every text as it stands: a dollar sign in a kernel name is no formula."""
+    """Take every text as it stands: a dollar sign in a kernel name is no formula.
+
+    The roofline's title and labels are made without formulas from the start: they are measured
+    before this, and measuring parses. A style sheet that sends texts through TeX is turned down too.
+    """
     for text in ax.findobj(Text):
         text.set_parse_math(False)
         text.set_usetex(False)

@@ -23,6 +23,7 @@ from profkit.show.plots_base import (
     Row,
     bare,
     canvas,
+    clip,
     figure_of,
     groups,
     one_device,
@@ -51,6 +52,7 @@ class Placed:
     name: str
     colour: str
     launches: Sequence[Sequence[model.Point]]
+    time: float
 
 
 def roofline(
@@ -77,7 +79,12 @@ def roofline(
     rows = records(runs)
     device = one_device(rows)
     placed = [
-        Placed(group.name, COLOURS[i % len(COLOURS)], [model.points(row) for row in group.rows])
+        Placed(
+            group.name,
+            COLOURS[i % len(COLOURS)],
+            [model.points(row) for row in group.rows],
+            model.known(group.rows[0]).get("time", 0.0),
+        )
         for i, group in enumerate(groups(rows))
     ]
     points = [p for group in placed for launch in group.launches for p in launch]
@@ -102,7 +109,7 @@ def _frame(ax: Axes, roofs: Sequence[Roof], launches: Sequence[Sequence[model.Po
     """Axes, limits and ticks."""
     slope = min((r.high for r in roofs if r.name in model.LEVELS), default=1e12)
     peaks = [r.high for r in roofs if r.name not in model.LEVELS] or [10 * slope]
-    real = [p for points in launches for p in points if not p.note and p.intensity > 0]
+    real = [p for points in launches for p in _placing(points) if p.intensity > 0]
     xs = [p.intensity for p in real] + [peak / slope for peak in peaks]
     wide = max(5.0, (1e3 * min(xs) / max(xs)) ** 0.5)  # at least three decades
     left, right = max(min(xs) / wide, _LEFT), min(max(xs) * wide, _RIGHT)
@@ -131,14 +138,14 @@ def _prefixed_tick(value: float, _: int | None) -> str:
 
 
 def _title(device: str, rows: Sequence[Row]) -> str:
-    parts = [f"Roofline of {device}"]
+    parts = [f"Roofline of {clip(device)}"]
     for metric, what in (("sm_clock", "SM"), ("dram_clock", "DRAM")):
         clocks = [c for row in rows if (c := model.known(row).get(metric, nan)) > 0]
         if clocks:
             parts.append(f"{what} {span(min(clocks), max(clocks), 'Hz')}")
     cases = {row.get("case") for row in rows}
     if len(cases) == 1 and isinstance(case := cases.pop(), str):
-        parts.append(f"case {case}")
+        parts.append(f"case {clip(case)}")
     return "  ·  ".join(parts)
 
 
@@ -167,7 +174,7 @@ def _draw(ax: Axes, points: Sequence[model.Point], colour: str, small: bool) -> 
     """One launch: its levels on a line, the workload's own point tied to the DRAM one."""
     left, right = ax.get_xlim()
     size = 7.0 if small else 10.0
-    shown = [(_x(p, left), _y(p, left), p) for p in _visible(points, left, right)]
+    shown = [(_x(p, left, right), _y(p, left), p) for p in _visible(points, left, right)]
     levels = sorted((s for s in shown if s[2].level != "workload"), key=lambda s: s[0])
     if len(levels) > 1:
         xs, ys = [s[0] for s in levels], [s[1] for s in levels]
@@ -178,8 +185,9 @@ def _draw(ax: Axes, points: Sequence[model.Point], colour: str, small: bool) -> 
         if tied:
             ax.plot([x, tied[0]], [y, tied[1]], color=colour, lw=1.2, ls=":", zorder=3)
     for x, y, point in shown:
-        if point.intensity < left:
-            ax.plot(left, y, marker="<", color=colour, markersize=5, clip_on=False, zorder=4)
+        if not left <= point.intensity <= right:
+            edge, mark = (left, "<") if point.intensity < left else (right, ">")
+            ax.plot(edge, y, marker=mark, color=colour, markersize=5, clip_on=False, zorder=4)
         star = 1.6 if point.level == "workload" else 1.0
         ax.plot(
             x, y, marker=_MARKERS[point.level], markersize=size * star, ls="none", zorder=4,
@@ -189,16 +197,22 @@ def _draw(ax: Axes, points: Sequence[model.Point], colour: str, small: bool) -> 
         )  # fmt: skip
 
 
+def _placing(points: Sequence[model.Point]) -> Sequence[model.Point]:
+    """The points that the frame has to hold: the positions; the others of a launch without any."""
+    return [p for p in points if not p.note] or points
+
+
 def _visible(points: Sequence[model.Point], left: float, right: float) -> list[model.Point]:
-    """The points to draw: at the left edge only the level nearest to its peak."""
+    """The points to draw: those in the frame, and at an edge one that is all there is beyond it."""
     inside = [p for p in points if left <= p.intensity <= right]
-    edge = [p for p in points if p.intensity < left and not p.note]
-    best = max(edge, key=lambda p: p.share, default=None)
-    return inside + ([best] if best else [])
+    before = [p for p in points if p.intensity < left and not p.note]
+    best = max(before, key=lambda p: p.share, default=None)
+    shown = inside + ([best] if best else [])
+    return shown or sorted(points, key=lambda p: p.intensity)[:1]
 
 
-def _x(point: model.Point, left: float) -> float:
-    return max(point.intensity, left * 1.12)
+def _x(point: model.Point, left: float, right: float) -> float:
+    return min(max(point.intensity, left * 1.12), right / 1.12)
 
 
 def _y(point: model.Point, left: float) -> float:
@@ -234,14 +248,16 @@ def _name(ax: Axes, placed: Sequence[Placed], texts: Sequence[Text], most: int) 
     """Write the groups' names where they cover nothing."""
     left, right = ax.get_xlim()
     wanted = []
-    for group in placed:
+    for group in sorted(placed, key=lambda g: -g.time):
         points = [p for launch in group.launches[:1] for p in launch]
         shown = _visible([p for p in points if p.level != "workload"], left, right)
         shown = shown or _visible(points, left, right)
         if shown:
             shown.sort(key=lambda p: (bool(p.note), -p.share))
             text = group.name + _figures(shown[0], short=len(placed) > _CROWD)
-            spots = tuple((_x(p, left), _y(p, left)) for p in shown if p.note == shown[0].note)
+            spots = tuple(
+                (_x(p, left, right), _y(p, left)) for p in shown if p.note == shown[0].note
+            )
             wanted.append(Label(spots, text, group.colour))
     hard = [t.get_window_extent() for t in texts]
     if legend := ax.get_legend():
@@ -278,6 +294,6 @@ def _taken(ax: Axes, placed: Sequence[Placed]) -> Boxes:
             boxes.extend([x - 2, y - 2, x + 2, y + 2, 12.0] for x, y in a + steps * (b - a))
     for launch in (launch for group in placed for launch in group.launches):
         for p in _visible(launch, left, right):
-            x, y = ax.transData.transform((_x(p, left), _y(p, left)))
+            x, y = ax.transData.transform((_x(p, left, right), _y(p, left)))
             boxes.append([x - 7, y - 7, x + 7, y + 7, 150.0])
     return np.array(boxes).reshape(-1, 5)
