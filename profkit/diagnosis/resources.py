@@ -9,9 +9,11 @@ queue the launch is waiting for latency, not for throughput.
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Literal
 
+from profkit.diagnosis import units
 from profkit.diagnosis.rule import Launch, NotCollected
 
 Group = Literal["memory", "compute"]
@@ -22,6 +24,10 @@ IDLE_ALLOWED = 0.25
 # Unloaded DRAM latency is 500 to 900 cycles on every GPU since Volta (pointer-chase
 # microbenchmarks: arXiv 1804.06826, 2402.13499). A load that waits twice as long stands in a queue.
 QUEUED_LOAD_CYCLES = 1500.0
+# With this share of the warps resident, nearly all of them waiting for loads and this much of DRAM
+# busy, the requests in flight are all that an SM can have: parallelism is not what is missing.
+CROWDED = 0.7
+CROWDED_DRAM = 0.6
 WORKING = ("selected", "not_selected")  # a warp in these states waits for no event
 
 
@@ -62,120 +68,43 @@ class Use:
     near: bool
 
 
-def _metric(name: str) -> Callable[[Launch], float]:
-    return lambda launch: launch[name]
-
-
-def _tensor(launch: Launch) -> float:
-    """Tensor pipe; nothing when no matrix instruction ran (HFMA2.MMA counts on the pipe)."""
-    if "inst_matrix" in launch and launch["inst_matrix"] == 0:
-        return 0.0
-    return launch["tensor_busy"]
-
-
-def _mix(launch: Launch) -> tuple[float, float, float]:
-    """FP32, half and integer-multiply warp instructions on the FMA pipe, as shares of the three."""
-    counts = [launch[f"inst_{kind}"] for kind in ("fp32", "half", "imad")]
-    whole = sum(counts)
-    fp32, half, imad = (c / whole if whole else 0.0 for c in counts)
-    return fp32, half, imad
-
-
-def _fma_heavy(launch: Launch) -> float:
-    """The fuller half of the FMA pipe: IMAD only goes to the heavy one."""
-    return max(launch["fma_busy"], launch.get("fmaheavy_busy", 0.0))
-
-
-def _fp32(launch: Launch) -> float:
-    """FMA pipe when FP32 arithmetic is most of what runs on it."""
-    if launch.known("inst_fp32", "inst_half", "inst_imad"):
-        fp32, half, imad = _mix(launch)
-        return launch["fma_busy"] if fp32 >= max(half, imad) else 0.0
-    if "fp16_busy" in launch and launch["fp16_busy"] > 0.5 * launch["fma_busy"]:
-        return 0.0
-    # Without opcodes: a heavy half twice as full as the pipe's average means IMAD.
-    return launch["fma_busy"] if _fma_heavy(launch) < 1.6 * launch["fma_busy"] else 0.0
-
-
-def _int(launch: Launch) -> float:
-    """ALU, or the FMA pipe when integer multiply-adds are most of what runs on it."""
-    alu = launch["alu_busy"]
-    if "fma_busy" not in launch:
-        return alu
-    heavy = _fma_heavy(launch)
-    if launch.known("inst_fp32", "inst_half", "inst_imad"):
-        fp32, half, imad = _mix(launch)
-        return max(alu, heavy) if imad > max(fp32, half) else alu
-    return max(alu, heavy) if heavy >= 1.6 * launch["fma_busy"] else alu
-
-
-def _fp16(launch: Launch) -> float:
-    """half2 arithmetic: its own pipe before 8.6, the FMA pipe from 8.6 on."""
-    busy = launch["fp16_busy"]
-    if launch.known("inst_fp32", "inst_half", "inst_imad"):
-        fp32, half, imad = _mix(launch)
-        if half > max(fp32, imad):
-            return max(busy, launch["fma_busy"])
-    return busy
-
-
-def _shared(launch: Launch) -> float:
-    """Shared-memory wavefronts through the L1TEX data stage."""
-    return launch["shared_busy"]
-
-
-def _l1(launch: Launch) -> float:
-    """L1TEX less what shared memory and texture alone explain."""
-    busy = launch["l1_busy"]
-    if "texture_busy" in launch and launch["texture_busy"] >= 0.95 * busy:
-        return 0.0
-    if "shared_busy" in launch and launch["shared_busy"] >= 0.7 * launch["lsu_data_busy"]:
-        return min(busy, launch["lsu_in_busy"]) if "lsu_in_busy" in launch else 0.0
-    return busy
-
-
-def _atomics(launch: Launch) -> float:
-    """The L2 atomic unit; a single hot slice shows only in the busiest one."""
-    return launch["l2_atomics_busy"]
-
-
 _LOADS = ("long_scoreboard", "lg_throttle", "drain")
 
 RESOURCES: tuple[Resource, ...] = (
-    Resource("dram", "memory", "dram-bandwidth", _metric("dram_busy"), 0.68, 0.45, _LOADS, 0.5,
+    Resource("dram", "memory", "dram-bandwidth", units.metric("dram_busy"), 0.75, 0.45, _LOADS, 0.5,
              "A copy reaches 83 to 95 % of the pins' rate (refresh, read-write turns); scattered "
              "sectors and TLB misses lower what can be reached, and then loads queue"),
-    Resource("l2", "memory", "l2-bandwidth", _metric("l2_cache_busy"), 0.70, 0.50, _LOADS, 0.5,
+    Resource("l2", "memory", "l2-bandwidth", units.l2, 0.70, 0.60, _LOADS, 0.5,
              "L2-resident streams reach 75 to 95 % of the slices' peak"),
-    Resource("l1", "memory", "l1-bandwidth", _l1, 0.75, 0.60, ("lg_throttle",), 0.3,
+    Resource("l1", "memory", "l1-bandwidth", units.l1, 0.75, 0.60, ("lg_throttle",), 0.3,
              "The L1TEX stages reach 95 % and more; full ones throttle the LSU queue"),
-    Resource("shared", "memory", "shared-bandwidth", _shared, 0.75, 0.55,
+    Resource("shared", "memory", "shared-bandwidth", units.shared, 0.75, 0.55,
              ("mio_throttle", "short_scoreboard"), 0.4,
              "Shared memory reaches its peak of one wavefront a cycle; full, it fills the MIO queue"),
-    Resource("texture", "memory", "texture-bandwidth", _metric("texture_busy"), 0.75, 0.50,
+    Resource("texture", "memory", "texture-bandwidth", units.metric("texture_busy"), 0.75, 0.50,
              ("tex_throttle", "long_scoreboard"), 0.4,
              "The texture stages reach their peak; full, they throttle the TEX queue"),
-    Resource("constant", "memory", "constant-divergence", _metric("constant_busy"), 0.70, 0.50,
+    Resource("constant", "memory", "constant-divergence", units.metric("constant_busy"), 0.70, 0.50,
              ("short_scoreboard", "mio_throttle"), 0.4,
              "The indexed constant cache serves one address a cycle"),
-    Resource("atomics", "memory", "atomics-contention", _atomics, 0.70, 0.50, _LOADS, 0.5,
+    Resource("atomics", "memory", "atomics-contention", units.atomics, 0.70, 0.50, _LOADS, 0.5,
              "An L2 slice takes one atomic sector a cycle"),
-    Resource("tensor", "compute", "tensor-pipe", _tensor, 0.70, 0.60,
+    Resource("tensor", "compute", "tensor-pipe", units.tensor, 0.70, 0.60,
              ("math_pipe_throttle", "gmma"), 0.15,
              "Dense wgmma reaches 90 % and more; under 60 % nothing is called saturated"),
-    Resource("fp32", "compute", "fp32-pipe", _fp32, 0.75, 0.60, ("math_pipe_throttle",), 0.15,
+    Resource("fp32", "compute", "fp32-pipe", units.fp32, 0.75, 0.60, ("math_pipe_throttle",), 0.15,
              "Independent FMAs reach 95 % and more"),
-    Resource("fp64", "compute", "fp64-pipe", _metric("fp64_busy"), 0.75, 0.60,
+    Resource("fp64", "compute", "fp64-pipe", units.metric("fp64_busy"), 0.75, 0.60,
              ("math_pipe_throttle", "tex_throttle"), 0.15,
              "Independent DFMAs reach 95 % and more; small GPUs queue them with textures"),
-    Resource("fp16", "compute", "fp16-pipe", _fp16, 0.75, 0.60, ("math_pipe_throttle",), 0.15,
+    Resource("fp16", "compute", "fp16-pipe", units.fp16, 0.75, 0.60, ("math_pipe_throttle",), 0.15,
              "Independent HFMA2s reach 95 % and more"),
-    Resource("int", "compute", "int-pipe", _int, 0.75, 0.60, ("math_pipe_throttle",), 0.15,
+    Resource("int", "compute", "int-pipe", units.integer, 0.75, 0.60, ("math_pipe_throttle",), 0.15,
              "Independent integer operations reach 95 % and more"),
-    Resource("xu", "compute", "xu-pipe", _metric("xu_busy"), 0.75, 0.60,
+    Resource("xu", "compute", "xu-pipe", units.metric("xu_busy"), 0.75, 0.60,
              ("math_pipe_throttle", "mio_throttle", "short_scoreboard"), 0.3,
              "Independent MUFUs reach 95 % and more: 16 lanes a cycle and SM"),
-    Resource("issue", "compute", "issue-slots", _metric("issue_busy"), 0.80, 0.65,
+    Resource("issue", "compute", "issue-slots", units.metric("issue_busy"), 0.80, 0.55,
              ("not_selected", "math_pipe_throttle", "dispatch_stall"), 0.2,
              "One instruction a cycle and scheduler; ready warps that are not selected queue for it"),
 )  # fmt: skip
@@ -217,10 +146,30 @@ def uses(launch: Launch) -> list[Use]:
     return sorted(found, key=lambda u: -u.share / u.resource.sure)
 
 
-def next_limit(launch: Launch, *without: str) -> Use | None:
-    """The busiest resource other than those: what binds when they no longer do."""
-    others = [u for u in uses(launch) if u.resource.limiter not in without]
-    return max(others, key=lambda u: u.elapsed, default=None)
+@dataclass(frozen=True)
+class Limit:
+    """What binds next, and its share of peak (elapsed)."""
+
+    limiter: str
+    elapsed: float
+
+
+def next_limit(launch: Launch, *without: str) -> Limit | None:
+    """The busiest resource other than those: what binds when they no longer do.
+
+    Without DRAM, L2 is only its links to the SMs: its other stages are busy filling from DRAM.
+    """
+    others = [
+        Limit(r.limiter, found.elapsed)
+        for r in RESOURCES
+        if r.limiter not in without
+        and not (r.limiter == "l2" and "dram" in without)
+        and (found := use(r, launch)) is not None
+    ]
+    if "dram" in without and "l2" not in without:
+        with suppress(NotCollected):
+            others.append(Limit("l2", units.links(launch)))
+    return max(others, key=lambda limit: limit.elapsed, default=None)
 
 
 def _queues(resource: Resource, launch: Launch) -> bool:
@@ -237,10 +186,16 @@ def _queues(resource: Resource, launch: Launch) -> bool:
 
 
 def _loads_queue(resource: Resource, launch: Launch) -> bool:
-    """Waiting for loads is also what latency looks like: here the wait itself has to be long."""
+    """Waiting for loads is also what latency looks like: here more warps would not help."""
     if resource.limiter == "l2" and launch.get("dram_busy", 0.0) >= launch["l2_cache_busy"]:
         return False  # the stream that L2 passes on queues for DRAM
     if launch.get("stall_lg_throttle", 0.0) + launch.get("stall_drain", 0.0) >= 0.2:
+        return True
+    if (
+        resource.limiter == "dram"
+        and launch["dram_busy"] >= CROWDED_DRAM
+        and (launch.get("occupancy", 0.0) >= CROWDED and launch["stall_long_scoreboard"] >= 0.8)
+    ):
         return True
     try:
         return load_wait(launch) >= QUEUED_LOAD_CYCLES

@@ -15,6 +15,7 @@ from profkit.diagnosis.rules import BY_ID
 from profkit.diagnosis.rules.latency import stalls
 from profkit.reports.metrics.warps import MEANING
 
+MOSTLY = 0.8  # a pipe at this share of the issue slots' is what they are full of
 AS_GOOD_AS = 0.9  # a second resource at this share of the first one binds together with it
 WORTH = 1.3  # gain from which a launch's shape is what limits it
 SHAPES = (
@@ -44,6 +45,10 @@ def decide(launch: Launch) -> Verdict:
         return shape
     if near:
         return _full(near)
+    hot = _hit("atomics-contention", launch)
+    if hot and launch.get("l2_atomic_sectors", 0) > 0:
+        # One hot slice: every average reads near zero while all warps stand in its queue.
+        return Verdict("memory", "atomics", hot.cause)
     if not found or not _enough(launch):
         return Verdict(
             "unknown",
@@ -80,10 +85,13 @@ def _full(near: list[Use]) -> Verdict:
     first = near[0]
     # Issue slots are full of the instructions that fill the pipe: the pipe is the cause.
     if first.resource.limiter == "issue":
-        pipes = [u for u in near if u.resource.group == "compute" and u.share >= AS_GOOD_AS * first.share
-                 and u is not first]  # fmt: skip
+        pipes = [u for u in near if u.resource.group == "compute" and u is not first
+                 and u.share >= MOSTLY * first.share]  # fmt: skip
         first = pipes[0] if pipes else first
-    # A DRAM stream passes through L2: of the two, the one nearer its own peak was found first.
+    # A DRAM stream passes through L2: of the two, the busier one.
+    by = {u.resource.limiter: u for u in near}
+    if first.resource.limiter == "l2" and "dram" in by and by["dram"].elapsed >= first.elapsed:
+        first = by["dram"]
     others = [u for u in near if u.resource.group != first.resource.group
               and u.share >= AS_GOOD_AS * first.share]  # fmt: skip
     said = f"{first.resource.limiter} at {share(first.elapsed)} of peak"

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from profkit.diagnosis.resources import BY_LIMITER, next_limit, use
+from profkit.diagnosis.resources import BY_LIMITER, RESOURCES, next_limit, use
 from profkit.diagnosis.rule import Hit, Launch, Rule, share
 from profkit.diagnosis.rules.launch import capped
 
 DIVERGED = 24.0  # active threads of 32 below which divergence is worth more than the noise
 FUSED = 0.5  # FMA's share of the FP instructions below which fusing is worth a look
 USED = 0.4  # share of peak below which saving instructions of a kind saves no time
+# Work done again is done on every pipe again.
+COMPUTE = tuple(r.limiter for r in RESOURCES if r.group == "compute")
 TAKE_TURNS = 0.8  # tensor + XU: together they leave little time in which neither works
-MATRIX_OPERATIONS = 0.1  # share of the instructions that half arithmetic must have to be the work
+FROM_SHARED = 0.03  # share of shared-memory loads: products take their operands from tiles
+MATRIX_OPERATIONS = 0.3  # share of the instructions that half arithmetic must have to be the work
 
 
 def _pipe(limiter: str, what: str, *looked: str) -> Callable[[Launch], Hit | None]:
@@ -21,13 +24,12 @@ def _pipe(limiter: str, what: str, *looked: str) -> Callable[[Launch], Hit | Non
         found = use(BY_LIMITER[limiter], launch)
         if found is None or not found.near:
             return None
-        # The pipe's own instructions are most of the issued ones: the slots are no second limit.
-        after = next_limit(launch, limiter, "issue")
+        after = next_limit(launch, limiter)
         text = f"{what} at {share(found.elapsed)} of peak"
         if after is None or after.elapsed <= 0:
             return Hit(text, None, looked)
         return Hit(
-            f"{text}; next is {after.resource.limiter} at {share(after.elapsed)}",
+            f"{text}; next is {after.limiter} at {share(after.elapsed)}",
             max(1.0, 1 / after.elapsed),
             looked,
         )
@@ -75,10 +77,11 @@ def _tensor_idle(launch: Launch) -> Hit | None:
     looked = ("inst_matrix", "inst_half", "inst_ffma", "tensor_busy", "declared_operations")
     instructions = max(launch["instructions"], 1)
     half = launch["inst_half"] / instructions
-    if half >= MATRIX_OPERATIONS and "fp32_fused" in launch:
+    operands = launch["inst_shared_load"] / instructions
+    if half >= MATRIX_OPERATIONS and operands >= FROM_SHARED:
         return Hit(
-            f"{share(half)} of the instructions are half-precision arithmetic, none is a matrix "
-            "instruction",
+            f"{share(half)} of the instructions are half-precision arithmetic on tiles in shared "
+            "memory, none is a matrix instruction",
             None,
             looked,
         )
@@ -101,7 +104,7 @@ def _redundant(launch: Launch) -> Hit | None:
         return None
     return Hit(
         f"{again:.3g} exponentials are computed where one is useful",
-        capped(launch, again, "xu", "issue"),
+        capped(launch, again, *COMPUTE),
         ("inst_exp", "declared_exps", "xu_busy"),
     )
 
@@ -185,9 +188,9 @@ RULES = (
         "pipe, and no matrix instruction ran.",
         "mma.sync, wgmma, WMMA or a library for the matrix products.",
         _tensor_idle,
-        {"inst_matrix": 0, "inst_half": 4e6, "instructions": 1e7, "fp32_fused": 1.0,
+        {"inst_matrix": 0, "inst_half": 6e6, "instructions": 1e7, "inst_shared_load": 6e5,
          "inst_ffma": 0},
-        {"inst_matrix": 1.5e6, "inst_half": 0, "instructions": 7e7, "fp32_fused": 1.0,
+        {"inst_matrix": 1.5e6, "inst_half": 0, "instructions": 7e7, "inst_shared_load": 1e4,
          "inst_ffma": 0},
         ("fp16", "fp32", "issue"),
     ),

@@ -15,8 +15,11 @@ from profkit.diagnosis.rule import Hit, Launch, Rule, count, share
 from profkit.reports.metrics.warps import MEANING
 
 STALLED = 0.15  # share of the warps' time from which a stall is worth a line, or the leading one
-CROWDED = 0.5  # theoretical occupancy above which more blocks hide little more
+CROWDED = 0.75  # theoretical occupancy above which more blocks hide little more
 IDLE_SCHEDULER = 0.25  # share of cycles without an eligible warp from which latency shows
+_LIMITS = ("limit_registers", "limit_shared", "limit_warps", "limit_blocks")
+# A block without shared memory is limited by the driver's 1 KB exactly where blocks are.
+_EMPTY_BLOCKS = ("limit_shared", "limit_blocks")
 LIMITERS = (
     "long_scoreboard", "short_scoreboard", "barrier", "wait", "membar", "sleeping",
     "no_instruction", "mio_throttle", "lg_throttle", "tex_throttle", "math_pipe_throttle",
@@ -66,8 +69,7 @@ def _stall(state: str) -> Callable[[Launch], Hit | None]:
 def _occupancy(metric: str, what: str, step: str | None) -> Callable[[Launch], Hit | None]:
     def check(launch: Launch) -> Hit | None:
         blocks, limit = launch["blocks_per_sm"], launch[metric]
-        others = [launch[m] for m in ("limit_registers", "limit_shared", "limit_warps")
-                  if m != metric]  # fmt: skip
+        others = [launch[m] for m in _LIMITS if m != metric and (m, metric) != _EMPTY_BLOCKS]
         if limit > blocks or limit >= min(others):
             return None
         occupancy = launch["occupancy_limit"]
@@ -108,7 +110,7 @@ def _rule(name: str, state: str, title: str, meaning: str, advice: str) -> Rule:
     )
 
 
-_FEW = {"blocks_per_sm": 2, "limit_registers": 9, "limit_shared": 9, "limit_warps": 9,
+_FEW = {"blocks_per_sm": 2, "limit_registers": 9, "limit_shared": 9, "limit_warps": 9, "limit_blocks": 9,
         "occupancy_limit": 0.125, "waves": 8, "issue_busy_active": 0.2, "issue_busy": 0.2}  # fmt: skip
 _HIDES = ("long_scoreboard", "short_scoreboard", "wait", "barrier", "imc_miss", "drain",
           "no_instruction", "branch_resolving")  # fmt: skip
@@ -123,7 +125,7 @@ def _occupancy_rule(name: str, metric: str, what: str, step: str | None, advice:
         advice,
         _occupancy(metric, what.capitalize(), step),
         {**_FEW, metric: 2},
-        {**_FEW, metric: 2, "occupancy_limit": 0.75},
+        {**_FEW, metric: 2, "occupancy_limit": 0.94},
         _HIDES,
     )
 

@@ -17,7 +17,7 @@ BALANCED = 1.2  # busiest SM over average SM: below it, ramp and ordinary scatte
 SHORT = 10e-6  # s: beyond this a launch's 1 to 2 us of overhead is no longer the story
 OVERHEAD = 0.5  # share of the time in which even the busiest SM was idle: launch and drain
 EMPTY_LAUNCH = 1e-6  # s: no launch is faster (1.03 us measured on an H200 in a replayed graph)
-NULL_KERNEL = 3e-6  # s: what a launch without work takes under ncu, at most
+NULL_KERNEL = 3e-6  # s: a launch without work takes 1.5 to 2.5 us under ncu
 
 
 def busiest(launch: Launch) -> float:
@@ -43,6 +43,7 @@ def _grid(launch: Launch) -> Hit | None:
         what = f"{what}, {count(warps, 'warp')} each for {SCHEDULERS} schedulers"
         if fill >= FILLED:
             return None
+        fill = min(fill, launch.get("waves", fill))  # more blocks could fill every place
     at_work = busiest(launch)
     gain = capped(launch, 1 / (1 - at_work + at_work * fill))
     if "time" in launch:
@@ -97,16 +98,13 @@ def _short(launch: Launch) -> Hit | None:
     time = launch["time"]
     if time > SHORT:
         return None
-    if "sm_active_max" in launch:
-        most = busiest(launch)
-        if most >= 1 - OVERHEAD:
-            return None
-        gain = 1 / most if most > 0.05 else None
-        text = f"{time * 1e6:.3g} us, and even the busiest SM works only {share(most)} of that"
-    elif time <= NULL_KERNEL:
-        gain, text = None, f"{time * 1e6:.3g} us is what a launch without work takes"
-    else:
+    most = busiest(launch)
+    if time > NULL_KERNEL and most >= 1 - OVERHEAD:
         return None
+    text = f"{time * 1e6:.3g} us"
+    if "sm_active_max" in launch:
+        text += f", and even the busiest SM works only {share(most)} of that"
+    gain = 1 / most if 0.05 < most < 1 else None
     return Hit(f"{text}: the launch itself is the cost", gain, ("time", "sm_active_max"))
 
 

@@ -32,11 +32,13 @@ def full(limiter: str, what: str, *looked: str) -> Callable[[Launch], Hit | None
         found = use(resource, launch)
         if found is None or not found.near:
             return None
-        after = next_limit(launch, limiter)
+        # Fewer bytes through shared memory or L1TEX are fewer instructions that ask for them.
+        own = ("l1", "issue") if limiter == "shared" else ("issue",) if limiter == "l1" else ()
+        after = next_limit(launch, limiter, *own)
         text = f"{what} at {share(found.elapsed)} of its peak"
         if after is None or after.elapsed <= 0:
             return Hit(text, None, looked)
-        then = f"; next is {after.resource.limiter} at {share(after.elapsed)}"
+        then = f"; next is {after.limiter} at {share(after.elapsed)}"
         return Hit(text + then, max(1.0, 1 / after.elapsed), looked)
 
     return check

@@ -6,12 +6,13 @@ time the launch can spend on them, and never more than the next busiest resource
 
 from __future__ import annotations
 
-from profkit.diagnosis.resources import BY_LIMITER, use
+from profkit.diagnosis.resources import BY_LIMITER, QUEUED_LOAD_CYCLES, load_wait, next_limit, use
 from profkit.diagnosis.rule import Hit, Launch, Rule, share
 from profkit.diagnosis.rules.launch import capped
 from profkit.diagnosis.rules.memory import full, stalled
 
 WASTE = 0.2  # share of sectors or wavefronts below which coalescing gains less than the noise
+_SECTORS = ("dram", "l2", "l1")  # resources that wasted sectors fill
 LOCAL = 0.02  # share of instructions on local memory below which it is a prologue
 
 
@@ -24,28 +25,49 @@ def _weight(launch: Launch, limiters: tuple[str, ...], states: tuple[str, ...]) 
     return min(1.0, max(shares, default=1.0))
 
 
-def _uncoalesced(launch: Launch) -> Hit | None:
+def _sector_waste(launch: Launch) -> tuple[float, str]:
+    """Share of the global accesses' sectors that coalesced ones would not need, and how it shows."""
     if "excess_sectors" in launch:
         waste = launch["excess_sectors"]
-        text = f"{share(waste)} of the sectors of global accesses carry nothing the warp asked for"
-    else:
-        # 16 sectors is what 32 coalesced accesses of 16 bytes need: more cannot be coalesced.
-        per = max(launch[f"global_{op}_sectors_per_request"] for op in ("load", "store")
-                  if f"global_{op}_sectors_per_request" in launch
-                  or op == "load")  # fmt: skip
-        waste = 1 - 16 / per if per > 16 else 0.0
-        text = f"{per:.3g} sectors per request, where coalesced accesses need 16 at most"
+        return (
+            waste,
+            f"{share(waste)} of the sectors of global accesses carry nothing the warp asked for",
+        )
+    # 16 sectors is what 32 coalesced accesses of 16 bytes need: more cannot be coalesced.
+    per = launch["global_load_sectors_per_request"]
+    per = max(per, launch.get("global_store_sectors_per_request", 0.0))
+    return max(0.0, 1 - 16 / per), (
+        f"{per:.3g} sectors per request, where coalesced accesses need 16 at most"
+    )
+
+
+def _coalesced(launch: Launch, waste: float) -> float:
+    """Share of today's time that the busiest resource would need if no sector were wasted."""
+    keep = 1 - waste
+    left = [limit.elapsed] if (limit := next_limit(launch, *_SECTORS)) else []
+    # DRAM fetches 64 bytes at a time, L2 looks up a line of 4 sectors at once: scattered sectors
+    # cost twice and four times what they do in a row.
+    for metric, factor in (("dram_busy", keep / 2), ("l2_tag_busy", keep / 4),
+                           ("l2_to_xbar_busy", keep), ("xbar_to_l2_busy", keep),
+                           ("l1_busy", keep)):  # fmt: skip
+        if metric in launch:
+            left.append(launch[metric] * factor)
+    return max(left, default=keep)
+
+
+def _uncoalesced(launch: Launch) -> Hit | None:
+    waste, text = _sector_waste(launch)
     if waste < WASTE:
         return None
-    weight = _weight(launch, ("dram", "l2", "l1"), ("long_scoreboard", "lg_throttle", "drain"))
-    gain = capped(launch, 1 / (1 - waste * weight), "dram", "l2", "l1")
+    if any(u.near for limiter in _SECTORS if (u := use(BY_LIMITER[limiter], launch))):
+        gain = 1 / max(_coalesced(launch, waste), 0.01)
+    else:
+        weight = _weight(launch, _SECTORS, ("long_scoreboard", "lg_throttle", "drain"))
+        gain = capped(launch, 1 / (1 - waste * weight), *_SECTORS)
     if gain < 1.05:
         return None
-    looked = (
-        "excess_sectors",
-        "global_load_sectors_per_request",
-        "global_store_sectors_per_request",
-    )
+    looked = ("excess_sectors", "global_load_sectors_per_request", "global_store_sectors_per_request",
+              "dram_busy", "l2_cache_busy", "l1_busy")  # fmt: skip
     return Hit(text, gain, looked)
 
 
@@ -68,6 +90,19 @@ def _conflicts(launch: Launch) -> Hit | None:
     )
 
 
+def _one_slice(launch: Launch, sectors: float) -> bool:
+    """Whether a few L2 slices do the atomics while the others idle."""
+    if launch["l2_busy"] >= 0.5:
+        return False
+    if "l2_busy_max" in launch:
+        return launch["l2_busy_max"] >= 0.25 and launch["l2_busy_max"] >= 8 * launch["l2_busy"]
+    # No busiest slice before 2024.1: one slice takes an atomic every one to four cycles, and the
+    # warps wait for it far longer than for any memory.
+    if not 0.2 <= sectors / launch["cycles"] <= 1.5:
+        return False
+    return launch.get("stall_lg_throttle", 0.0) >= 0.3 or load_wait(launch) >= QUEUED_LOAD_CYCLES
+
+
 def _atomics(launch: Launch) -> Hit | None:
     looked = ("l2_atomics_busy", "l2_busy_max", "l2_atomic_sectors", "shared_atomics", "cycles")
     found = use(BY_LIMITER["atomics"], launch)
@@ -78,12 +113,9 @@ def _atomics(launch: Launch) -> Hit | None:
                       "short_scoreboard")  # fmt: skip
     if waiting < 0.3:
         return None
-    rate = sectors / launch["cycles"]
-    hot = "l2_busy_max" in launch and launch["l2_busy_max"] >= 0.5 > 4 * launch["l2_busy"]
-    # A slice takes one atomic sector a cycle: a rate near 1 with idle L2 means one hot address.
-    if sectors >= 0.3 * max(launch["l2_sectors"], 1) and (hot or 0.3 <= rate <= 1.5):
+    if sectors >= 0.3 * max(launch["l2_sectors"], 1) and _one_slice(launch, sectors):
         return Hit(
-            f"{sectors:.3g} atomic sectors at {rate:.2f} a cycle while L2 is at "
+            f"{sectors:.3g} atomic sectors at {sectors / launch['cycles']:.2f} a cycle while L2 is at "
             f"{share(launch['l2_busy'])}: they queue for a few addresses",
             None,
             looked,
@@ -105,7 +137,7 @@ def _atomics(launch: Launch) -> Hit | None:
 def _local_weight(launch: Launch, instructions: float) -> float:
     """Share of the time that local-memory instructions account for: their issue and their waits."""
     waits = stalled(launch, "long_scoreboard", "lg_throttle", "drain")
-    memory = _weight(launch, ("dram", "l2", "l1"), ()) if launch.known("l1_busy") else waits
+    memory = _weight(launch, _SECTORS, ()) if launch.known("l1_busy") else waits
     accesses = launch.get("local_share", 1.0)
     return min(0.97, instructions + accesses * max(waits, memory))
 
@@ -114,7 +146,7 @@ def _spills(launch: Launch) -> Hit | None:
     part = launch["spill_instructions"] / max(launch["instructions"], 1)
     if part < LOCAL:
         return None
-    gain = capped(launch, 1 / (1 - _local_weight(launch, part)), "dram", "l2", "l1", "issue")
+    gain = capped(launch, 1 / (1 - _local_weight(launch, part)), *_SECTORS, "issue")
     return Hit(f"{share(part)} of the instructions spill or reload registers", gain,
                ("spill_instructions", "instructions", "local_share", "registers"))  # fmt: skip
 
@@ -124,7 +156,8 @@ def _local(launch: Launch) -> Hit | None:
     part = (launch["local_instructions"] - spilled) / max(launch["instructions"], 1)
     if part < LOCAL:
         return None
-    gain = capped(launch, 1 / (1 - _local_weight(launch, part)), "dram", "l2", "l1", "issue")
+    # Finding an element's place is integer work that goes with the array.
+    gain = capped(launch, 1 / (1 - _local_weight(launch, part)), *_SECTORS, "issue", "int")
     return Hit(
         f"{share(part)} of the instructions access local memory: arrays indexed at run time, or "
         "spills",
@@ -190,7 +223,7 @@ RULES = (
             "shared_atomics": 0,
             "instructions": 7e7,
         },
-        ("atomics", *_MEMORY, "short_scoreboard", "mio_throttle", "membar"),
+        ("atomics", "shared", *_MEMORY, "short_scoreboard", "mio_throttle", "membar"),
     ),
     Rule(
         "constant-divergence",

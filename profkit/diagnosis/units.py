@@ -1,0 +1,107 @@
+"""One launch  ->  how busy each unit of the machine was, as a share of its peak (elapsed cycles).
+
+Every function raises NotCollected when the report does not have what it needs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from profkit.diagnosis.rule import Launch
+
+
+def metric(name: str) -> Callable[[Launch], float]:
+    """A unit that one metric describes."""
+    return lambda launch: launch[name]
+
+
+def tensor(launch: Launch) -> float:
+    """Tensor pipe; nothing when no matrix instruction ran (HFMA2.MMA counts on the pipe)."""
+    if "inst_matrix" in launch and launch["inst_matrix"] == 0:
+        return 0.0
+    return launch["tensor_busy"]
+
+
+def _mix(launch: Launch) -> tuple[float, float, float]:
+    """FP32, half and integer-multiply warp instructions on the FMA pipe, as shares of the three."""
+    counts = [launch[f"inst_{kind}"] for kind in ("fp32", "half", "imad")]
+    whole = sum(counts)
+    single, half, imad = (c / whole if whole else 0.0 for c in counts)
+    return single, half, imad
+
+
+def _fma_heavy(launch: Launch) -> float:
+    """The fuller half of the FMA pipe: IMAD only goes to the heavy one."""
+    return max(launch["fma_busy"], launch.get("fmaheavy_busy", 0.0))
+
+
+def fp32(launch: Launch) -> float:
+    """FMA pipe when FP32 arithmetic is most of what runs on it."""
+    if launch.known("inst_fp32", "inst_half", "inst_imad"):
+        single, half, imad = _mix(launch)
+        return launch["fma_busy"] if single >= max(half, imad) else 0.0
+    if "fp16_busy" in launch and launch["fp16_busy"] > 0.5 * launch["fma_busy"]:
+        return 0.0
+    # Without opcodes: a heavy half twice as full as the pipe's average means IMAD.
+    return launch["fma_busy"] if _fma_heavy(launch) < 1.6 * launch["fma_busy"] else 0.0
+
+
+def integer(launch: Launch) -> float:
+    """ALU, or the FMA pipe when integer multiply-adds are most of what runs on it."""
+    alu = launch["alu_busy"]
+    if "fma_busy" not in launch:
+        return alu
+    heavy = _fma_heavy(launch)
+    if launch.known("inst_fp32", "inst_half", "inst_imad"):
+        single, half, imad = _mix(launch)
+        return max(alu, heavy) if imad > max(single, half) else alu
+    return max(alu, heavy) if heavy >= 1.6 * launch["fma_busy"] else alu
+
+
+def fp16(launch: Launch) -> float:
+    """half2 arithmetic: its own pipe before 8.6, the FMA pipe from 8.6 on."""
+    busy = launch["fp16_busy"]
+    if launch.known("inst_fp32", "inst_half", "inst_imad"):
+        single, half, imad = _mix(launch)
+        if half > max(single, imad):
+            return max(busy, launch["fma_busy"])
+    return busy
+
+
+def shared(launch: Launch) -> float:
+    """Shared-memory wavefronts through the L1TEX data stage."""
+    return launch["shared_busy"]
+
+
+def l1(launch: Launch) -> float:
+    """L1TEX less what shared memory and texture alone explain."""
+    busy = launch["l1_busy"]
+    if "texture_busy" in launch and launch["texture_busy"] >= 0.95 * busy:
+        return 0.0
+    if "shared_busy" in launch and launch["shared_busy"] >= 0.7 * launch["lsu_data_busy"]:
+        entry = launch.get("lsu_in_busy", 0.0)  # one request a wavefront: shared memory fills both
+        return 0.0 if launch["shared_busy"] >= 0.9 * entry else min(busy, entry)
+    return busy
+
+
+def _mostly_atomics(launch: Launch) -> bool:
+    """Whether atomics are at least half of what L2 looks up."""
+    if not launch.known("l2_atomic_sectors", "l2_sectors"):
+        return False
+    return launch["l2_atomic_sectors"] >= 0.5 * max(launch["l2_sectors"], 1)
+
+
+def links(launch: Launch) -> float:
+    """The crossbar between L1TEX and L2, both ways: what is left of L2 without DRAM behind it."""
+    return max(launch["l2_to_xbar_busy"], launch["xbar_to_l2_busy"])
+
+
+def l2(launch: Launch) -> float:
+    """L2 stages without the fill, unless atomics fill them."""
+    return 0.0 if _mostly_atomics(launch) else launch["l2_cache_busy"]
+
+
+def atomics(launch: Launch) -> float:
+    """The L2 atomic unit, or whatever stage of L2 the atomics fill when they are most of its work."""
+    busy = launch["l2_atomics_busy"]
+    return max(busy, launch["l2_cache_busy"]) if _mostly_atomics(launch) else busy
