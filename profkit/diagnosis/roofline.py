@@ -246,10 +246,12 @@ def roof_share(launch: Row, level: Level | None = None) -> float:
 
 
 def missing(launch: Row) -> tuple[Missing, ...]:
-    """What to collect for the points that are not there: the section, and why."""
+    """What to collect for the points that are not there: the section (none can help when "")."""
     row = known(launch)
-    if launch.get("status") == "failed" or "time" not in row:
-        return (Missing("SpeedOfLight", "the launch failed or its duration was not collected"),)
+    if launch.get("status") == "failed":
+        return (Missing("", "the launch failed under ncu"),)
+    if "time" not in row:
+        return (Missing(CATALOGUE["time"].section, "its duration was not collected"),)
     if (lack := _uncounted(row)) is not None:
         return (lack,)
     sections: dict[str, list[str]] = {}

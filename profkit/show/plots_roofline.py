@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -14,7 +15,7 @@ from matplotlib.lines import Line2D
 from matplotlib.text import Text
 
 from profkit.diagnosis import roofline as model
-from profkit.diagnosis.rule import share
+from profkit.diagnosis.rule import Missing, share
 from profkit.show.plots_base import (
     COLOURS,
     FAINT,
@@ -126,11 +127,9 @@ def _small_print(rows: Sequence[Row], points: Sequence[model.Point], roofs: Sequ
         )
     without = [row for row in rows if not model.points(row)]
     if points and without:
-        lack = [m.section for row in without for m in model.missing(row)]
-        said.append(
-            f"{len(without)} of {len(rows)} launches have no point: "
-            f"collect {max(set(lack), key=lack.count, default='SpeedOfLight_RooflineChart')}."
-        )
+        lack = Counter(_wanted(m) for row in without for m in model.missing(row))
+        said.append(f"Without a point: {len(without)} of {len(rows)} launches")
+        said[-1] += f", {lack.most_common(1)[0][0]}." if lack else "."
     if any(p.above for p in points):
         said.append("A point above its roof is an error of the measurement.")
     return " ".join(said)
@@ -178,11 +177,15 @@ def _legend(ax: Axes, points: Sequence[model.Point]) -> None:
                   handletextpad=0.2, columnspacing=1.2, borderaxespad=0.2)  # fmt: skip
 
 
+def _wanted(lack: Missing) -> str:
+    return f"{lack.why} (ncu --section {lack.section})" if lack.section else lack.why
+
+
 def _say_why(ax: Axes, rows: Sequence[Row]) -> None:
     reasons = [m for row in rows for m in model.missing(row)]
     lines = ["No point:"]
     for reason in dict.fromkeys(reasons):
-        lines.append(f"{reason.why} (ncu --section {reason.section})")
+        lines.append(_wanted(reason))
     ax.text(0.98, 0.06, "\n".join(lines[:5]), transform=ax.transAxes, fontsize=12, color=INK,
             ha="right", va="bottom", linespacing=1.6, zorder=6)  # fmt: skip
 
