@@ -2,8 +2,7 @@
 
 The hierarchical roofline: one intensity per memory level (operations over the bytes which that
 level moved), one achieved rate, and a roof at each intensity: the lower one of the arithmetic's
-peak and intensity x bandwidth. Every ceiling comes from the report, at the clocks that really ran;
-from the device attributes, and marked so, when those are all there is; never from a list of cards.
+peak and intensity x bandwidth.
 
 A launch is a row of the frame: a mapping of short metric names to SI values, with its identity.
 """
@@ -13,52 +12,31 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from math import isnan, nan
-from numbers import Real
-from typing import Any, Literal
+from typing import Literal
 
+from profkit.diagnosis.ceilings import (
+    FAMILIES,
+    LEVELS,
+    SCALAR,
+    Ceiling,
+    Level,
+    Row,
+    Values,
+    ceilings,
+    known,
+)
 from profkit.diagnosis.rule import Missing, share
 from profkit.reports.metrics import CATALOGUE
-from profkit.reports.metrics.peaks import TENSOR_TYPES
 
-Row = Mapping[str, Any]
-Values = Mapping[str, float]
-Level = Literal["dram", "l2", "l1"]
+__all__ = [
+    "FAMILIES", "LEVELS", "TOLERANCE", "Ceiling", "Point", "attainable", "cache_resident",
+    "ceilings", "families", "known", "missing", "nearest_roof", "points", "roof_share",
+]  # fmt: skip
+
 Place = Literal["dram", "l2", "l1", "workload"]
-LEVELS: tuple[Level, ...] = ("dram", "l2", "l1")
-SCALAR = ("fp32", "fp64", "fp16")
-FAMILIES = (*SCALAR, *(f"tensor_{kind}" for kind in TENSOR_TYPES))
-
-_CLOCK = {"dram": "dram_clock", "l2": "l2_clock"}  # the others run at the SM clock
-# FP32 results per cycle and SM by compute capability: table "Throughput of Native Arithmetic
-# Instructions" of the CUDA C++ Programming Guide. Only for reports without the measured peak.
-_FP32_PER_SM = {"7.0": 64, "7.2": 64, "7.5": 64, "8.0": 64, "8.6": 128, "8.9": 128, "9.0": 128,
-                "10.0": 128, "12.0": 128}  # fmt: skip
 # Counters of different replay passes differ by a few per cent; beyond that a point above its roof
 # is an error of the measurement and is said to be one.
 TOLERANCE = 1.05
-
-
-@dataclass(frozen=True)
-class Ceiling:
-    """A roof of the machine.
-
-    Attributes:
-        name: A level (dram, l2, l1) or a precision (fp32, fp64, fp16, tensor_fp16, ...).
-        value: byte/s of a level, op/s of a precision (a fused multiply-add is two operations).
-        clock: The clock it holds at in Hz, NaN when the report does not say.
-        source: "report": the peak that ncu gives, at the measured clock; "device attributes":
-            worked out from what the driver says of the device.
-    """
-
-    name: str
-    value: float
-    clock: float
-    source: Literal["report", "device attributes"]
-
-    @property
-    def memory(self) -> bool:
-        """Whether it is a bandwidth."""
-        return self.name in LEVELS
 
 
 @dataclass(frozen=True)
@@ -92,37 +70,6 @@ class Point:
     def above(self) -> bool:
         """Whether it lies above its roof by more than passes of one launch differ."""
         return self.share > TOLERANCE
-
-
-def ceilings(launch: Row) -> tuple[Ceiling, ...]:
-    """The roofs: memory levels from the outside in, then precisions.
-
-    Args:
-        launch: A row of the frame; `cc` is read for the one ceiling that needs it.
-
-    Returns:
-        Those that the report has, and of the device attributes only those that it has not.
-    """
-    row = known(launch)
-    found = []
-    for name in (*LEVELS, *FAMILIES):
-        if row.get(f"peak_{name}", 0) > 0:
-            clock = row.get(_CLOCK.get(name, "sm_clock"), nan)
-            found.append(Ceiling(name, row[f"peak_{name}"], clock, "report"))
-        elif (device := _from_attributes(name, row, launch.get("cc"))) is not None:
-            found.append(device)
-    return tuple(found)
-
-
-def _from_attributes(name: str, row: Values, cc: object) -> Ceiling | None:
-    if name == "dram" and row.get("peak_dram_device", 0) > 0:
-        clock = row.get("dram_clock_max", nan)
-        return Ceiling(name, row["peak_dram_device"], clock, "device attributes")
-    if name == "fp32" and cc in _FP32_PER_SM and "sm_count" in row:
-        clock = row.get("sm_clock", row.get("sm_clock_max", nan))
-        value = row["sm_count"] * _FP32_PER_SM[str(cc)] * 2 * clock
-        return None if isnan(value) else Ceiling(name, value, clock, "device attributes")
-    return None
 
 
 def families(launch: Row) -> tuple[str, ...]:
@@ -246,10 +193,12 @@ def roof_share(launch: Row, level: Level | None = None) -> float:
 
 
 def missing(launch: Row) -> tuple[Missing, ...]:
-    """What to collect for the points that are not there: the section, and why."""
+    """What to collect for the points that are not there: the section (none can help when "")."""
     row = known(launch)
-    if launch.get("status") == "failed" or "time" not in row:
-        return (Missing("SpeedOfLight", "the launch failed or its duration was not collected"),)
+    if launch.get("status") == "failed":
+        return (Missing("", "the launch failed under ncu"),)
+    if "time" not in row:
+        return (Missing(CATALOGUE["time"].section, "its duration was not collected"),)
     if (lack := _uncounted(row)) is not None:
         return (lack,)
     sections: dict[str, list[str]] = {}
@@ -275,12 +224,6 @@ def _uncounted(row: Values) -> Missing | None:
     if all(isnan(_rate(row, family)) for family in FAMILIES):
         return Missing(CATALOGUE["fp32_rate"].section, "floating-point operations not counted")
     return None
-
-
-def known(launch: Row) -> dict[str, float]:
-    """The collected metrics of a row, without its identity and without NaN."""
-    pairs = ((name, launch[name]) for name in launch if name in launch)
-    return {n: float(v) for n, v in pairs if isinstance(v, Real) and not isnan(v)}
 
 
 def _rate(row: Values, family: str) -> float:

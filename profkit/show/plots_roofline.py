@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -12,16 +13,14 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 from matplotlib.text import Text
-from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 
 from profkit.diagnosis import roofline as model
-from profkit.diagnosis.rule import share
+from profkit.diagnosis.rule import Missing, share
 from profkit.show.plots_base import (
     COLOURS,
     FAINT,
     INK,
     Row,
-    bare,
     canvas,
     clip,
     figure_of,
@@ -34,6 +33,7 @@ from profkit.show.plots_base import (
     titled,
 )
 from profkit.show.plots_labels import Boxes, Label, place
+from profkit.show.plots_places import set_frame, visible, x_of, y_of
 from profkit.show.plots_roofs import WORDS, Roof, ceilings_of, draw_roofs, unit, word
 
 if TYPE_CHECKING:
@@ -42,7 +42,6 @@ if TYPE_CHECKING:
 _MARKERS = {"dram": "o", "l2": "s", "l1": "^", "workload": "*"}
 _MOST_LABELS = 20  # more do not fit at README size; the longest-running launches keep theirs
 _CROWD = 8  # with more groups than this everything is drawn smaller
-_LEFT, _RIGHT = 1e-2, 1e5  # intensities beyond are no place where kernels are
 
 
 @dataclass(frozen=True)
@@ -90,7 +89,7 @@ def roofline(
     points = [p for group in placed for launch in group.launches for p in launch]
     roofs = ceilings_of(rows, points)
     ax = canvas(ax, 7.5)
-    _frame(ax, roofs, [launch for group in placed for launch in group.launches])
+    set_frame(ax, roofs, [launch for group in placed for launch in group.launches])
     titled(ax, _title(device, rows), _small_print(rows, points, roofs))
     for group in placed:
         for launch in group.launches:
@@ -103,38 +102,6 @@ def roofline(
     _name(ax, placed, texts, labels)
     plain(ax)
     return ax
-
-
-def _frame(ax: Axes, roofs: Sequence[Roof], launches: Sequence[Sequence[model.Point]]) -> None:
-    """Axes, limits and ticks."""
-    slope = min((r.high for r in roofs if r.name in model.LEVELS), default=1e12)
-    peaks = [r.high for r in roofs if r.name not in model.LEVELS] or [10 * slope]
-    real = [p for points in launches for p in _placing(points) if p.intensity > 0]
-    xs = [p.intensity for p in real] + [peak / slope for peak in peaks]
-    wide = max(5.0, (1e3 * min(xs) / max(xs)) ** 0.5)  # at least three decades
-    left, right = max(min(xs) / wide, _LEFT), min(max(xs) * wide, _RIGHT)
-    right = max(right, 10 * left)
-    drawn = [_y(p, left) for points in launches for p in _visible(points, left, right)]
-    ys = [y for y in drawn if y > 0] + [left * slope] + peaks
-    ax.set(xscale="log", yscale="log", xlim=(left, right), ylim=(min(ys) / 3, max(ys) * 4))
-    ax.set_xlabel("Arithmetic intensity (operations per byte of the level)", fontsize=12, color=INK)
-    ax.set_ylabel("Operations per second", fontsize=12, color=INK)
-    ax.xaxis.set_major_formatter(FuncFormatter(_plain_tick))
-    ax.yaxis.set_major_formatter(FuncFormatter(_prefixed_tick))
-    for axis in (ax.xaxis, ax.yaxis):
-        axis.set_major_locator(LogLocator(10, numticks=20))
-        axis.set_minor_locator(NullLocator())
-    bare(ax, "both")
-
-
-def _plain_tick(value: float, _: int | None) -> str:
-    return f"{value:,.0f}" if value >= 1 else f"{value:g}"
-
-
-def _prefixed_tick(value: float, _: int | None) -> str:
-    """100 G, 1 T: powers of ten need no decimals."""
-    number, _space, prefix = si(value, "").partition(" ")
-    return f"{float(number):g} {prefix}".strip()
 
 
 def _title(device: str, rows: Sequence[Row]) -> str:
@@ -160,11 +127,9 @@ def _small_print(rows: Sequence[Row], points: Sequence[model.Point], roofs: Sequ
         )
     without = [row for row in rows if not model.points(row)]
     if points and without:
-        lack = [m.section for row in without for m in model.missing(row)]
-        said.append(
-            f"{len(without)} of {len(rows)} launches have no point: "
-            f"collect {max(set(lack), key=lack.count, default='SpeedOfLight_RooflineChart')}."
-        )
+        lack = Counter(_wanted(m) for row in without for m in model.missing(row))
+        said.append(f"Without a point: {len(without)} of {len(rows)} launches")
+        said[-1] += f", {lack.most_common(1)[0][0]}." if lack else "."
     if any(p.above for p in points):
         said.append("A point above its roof is an error of the measurement.")
     return " ".join(said)
@@ -174,7 +139,7 @@ def _draw(ax: Axes, points: Sequence[model.Point], colour: str, small: bool) -> 
     """One launch: its levels on a line, the workload's own point tied to the DRAM one."""
     left, right = ax.get_xlim()
     size = 7.0 if small else 10.0
-    shown = [(_x(p, left, right), _y(p, left), p) for p in _visible(points, left, right)]
+    shown = [(x_of(p, left, right), y_of(p, left), p) for p in visible(points, left, right)]
     levels = sorted((s for s in shown if s[2].level != "workload"), key=lambda s: s[0])
     if len(levels) > 1:
         xs, ys = [s[0] for s in levels], [s[1] for s in levels]
@@ -197,31 +162,8 @@ def _draw(ax: Axes, points: Sequence[model.Point], colour: str, small: bool) -> 
         )  # fmt: skip
 
 
-def _placing(points: Sequence[model.Point]) -> Sequence[model.Point]:
-    """The points that the frame has to hold: the positions; the others of a launch without any."""
-    return [p for p in points if not p.note] or points
-
-
-def _visible(points: Sequence[model.Point], left: float, right: float) -> list[model.Point]:
-    """The points to draw: those in the frame, and at an edge one that is all there is beyond it."""
-    inside = [p for p in points if left <= p.intensity <= right]
-    before = [p for p in points if p.intensity < left and not p.note]
-    best = max(before, key=lambda p: p.share, default=None)
-    shown = inside + ([best] if best else [])
-    return shown or sorted(points, key=lambda p: p.intensity)[:1]
-
-
-def _x(point: model.Point, left: float, right: float) -> float:
-    return min(max(point.intensity, left * 1.12), right / 1.12)
-
-
-def _y(point: model.Point, left: float) -> float:
-    """Height; left of the frame it slides along its diagonal, so the gap to the roof stays."""
-    return point.rate if point.intensity >= left else point.moved * left * 1.12
-
-
 def _legend(ax: Axes, points: Sequence[model.Point]) -> None:
-    every = _visible(points, *ax.get_xlim())
+    every = visible(points, *ax.get_xlim())
     marks = [
         Line2D([], [], marker=mark, color=INK, ls="none", markersize=11 if level == "workload" else 8,
                label=WORDS[level])
@@ -235,11 +177,15 @@ def _legend(ax: Axes, points: Sequence[model.Point]) -> None:
                   handletextpad=0.2, columnspacing=1.2, borderaxespad=0.2)  # fmt: skip
 
 
+def _wanted(lack: Missing) -> str:
+    return f"{lack.why} (ncu --section {lack.section})" if lack.section else lack.why
+
+
 def _say_why(ax: Axes, rows: Sequence[Row]) -> None:
     reasons = [m for row in rows for m in model.missing(row)]
     lines = ["No point:"]
     for reason in dict.fromkeys(reasons):
-        lines.append(f"{reason.why} (ncu --section {reason.section})")
+        lines.append(_wanted(reason))
     ax.text(0.98, 0.06, "\n".join(lines[:5]), transform=ax.transAxes, fontsize=12, color=INK,
             ha="right", va="bottom", linespacing=1.6, zorder=6)  # fmt: skip
 
@@ -250,13 +196,13 @@ def _name(ax: Axes, placed: Sequence[Placed], texts: Sequence[Text], most: int) 
     wanted = []
     for group in sorted(placed, key=lambda g: -g.time):
         points = [p for launch in group.launches[:1] for p in launch]
-        shown = _visible([p for p in points if p.level != "workload"], left, right)
-        shown = shown or _visible(points, left, right)
+        shown = visible([p for p in points if p.level != "workload"], left, right)
+        shown = shown or visible(points, left, right)
         if shown:
             shown.sort(key=lambda p: (bool(p.note), -p.share))
             text = group.name + _figures(shown[0], short=len(placed) > _CROWD)
             spots = tuple(
-                (_x(p, left, right), _y(p, left)) for p in shown if p.note == shown[0].note
+                (x_of(p, left, right), y_of(p, left)) for p in shown if p.note == shown[0].note
             )
             wanted.append(Label(spots, text, group.colour))
     hard = [t.get_window_extent() for t in texts]
@@ -293,7 +239,7 @@ def _taken(ax: Axes, placed: Sequence[Placed]) -> Boxes:
         for a, b in pairwise(xy):
             boxes.extend([x - 2, y - 2, x + 2, y + 2, 12.0] for x, y in a + steps * (b - a))
     for launch in (launch for group in placed for launch in group.launches):
-        for p in _visible(launch, left, right):
-            x, y = ax.transData.transform((_x(p, left, right), _y(p, left)))
+        for p in visible(launch, left, right):
+            x, y = ax.transData.transform((x_of(p, left, right), y_of(p, left)))
             boxes.append([x - 7, y - 7, x + 7, y + 7, 150.0])
     return np.array(boxes).reshape(-1, 5)

@@ -144,7 +144,7 @@ def test_l1_is_no_position_when_asynchronous_copies_pass_it_by():
     ("lost", "section"),
     [
         ({"time": nan}, "SpeedOfLight"),
-        ({"status": "failed"}, "SpeedOfLight"),
+        ({"status": "failed"}, ""),
         (dict.fromkeys(NO_OPS, nan), "SpeedOfLight_RooflineChart"),
         ({"tensor_ops": nan, "inst_matrix": 64.0}, "SpeedOfLight_HierarchicalTensorRooflineChart"),
         ({"tensor_ops": nan, "tensor_busy": 0.3}, "SpeedOfLight_HierarchicalTensorRooflineChart"),

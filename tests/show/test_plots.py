@@ -167,6 +167,14 @@ def test_without_a_point_the_picture_says_what_to_collect():
     assert "by the device attributes: DRAM at 3.00 GHz, FP32 at 1.00 GHz" in text
 
 
+def test_launches_without_a_point_are_counted_and_the_reason_said():
+    runs = frame(MACHINE | {"fp32_rate": 1e12, "dram_rate": 2e11}, {"time": 1e-3}, {"time": 1e-3})
+    small = " ".join(" ".join(t.get_text() for t in plots.roofline(runs).texts).split())
+    assert "Without a point: 2 of 3 launches, floating-point operations not counted (ncu" in small
+    failed = plots.roofline(frame({"status": "failed"}))
+    assert "No point:\nthe launch failed under ncu" in {t.get_text() for t in failed.texts}
+
+
 def test_several_devices_are_refused_with_the_query_to_make():
     runs = frame({"device": "A"}, {"device": "B"})
     with pytest.raises(ProfkitError, match="2 devices") as caught:
