@@ -6,11 +6,11 @@ import random
 from pathlib import Path
 
 import pytest
-from made import frame, record, row, samples
 
 from profkit.evidence.runs import Evidence, Run
 from profkit.evidence.verify import verify
 from profkit.reports.metrics import CATALOGUE
+from tests.evidence.made import frame, record, row, samples
 
 ROOT = Path(__file__).parents[2]
 FILES = sorted((ROOT / "analyses").glob("*.py"))

@@ -6,13 +6,13 @@ import json
 from dataclasses import replace
 
 import pytest
-from made import frame, row, run, samples
 
 from profkit.errors import ProfkitError
 from profkit.evidence import runs as runs_module
 from profkit.evidence.ladder import ladder, ladder_order
 from profkit.evidence.runs import Evidence, Run
 from profkit.evidence.sides import compare, pair, runs_of
+from tests.evidence.made import frame, row, run, samples
 
 
 def folder(*made: Run) -> Evidence:
