@@ -61,6 +61,12 @@ def test_the_ablation_table():
     json.dumps(found.to_json(), allow_nan=False)
 
 
+def test_a_wrong_kernel_gets_no_time():
+    found = ladder(folder(run("stage0", right=False), run("sdpa", source=None, sass=None)), "B")
+    assert found.steps[0].time is None
+    assert found.steps[0].references == {}
+
+
 def test_a_case_that_was_not_recorded():
     with pytest.raises(ProfkitError) as raised:
         ladder(folder(run("stage0")), "D")
