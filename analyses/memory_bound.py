@@ -55,13 +55,13 @@ def _dram_bound(evidence: Evidence, variant: str) -> Answer:
     ).elsewhere(computed_l4(launch, B))
 
 
-@claim(who="document 003: 'memory-bound, not compute-bound'", needs=["v1.B"])
+@claim(who="document 003: bound by memory, not by compute", needs=["v1.B"])
 def v1_is_dram_bound(evidence: Evidence) -> Answer:
     """V1 is limited by DRAM bandwidth."""
     return _dram_bound(evidence, "v1")
 
 
-@claim(who="document 003: 'memory-bound, not compute-bound'", needs=["v2.B"])
+@claim(who="document 003: bound by memory, not by compute", needs=["v2.B"])
 def v2_is_dram_bound(evidence: Evidence) -> Answer:
     """V2 is limited by DRAM bandwidth."""
     return _dram_bound(evidence, "v2")

@@ -26,7 +26,7 @@ def five_microseconds_on_an_l4(_: Evidence) -> Answer:
     )
 
 
-@claim(who="document 001: '131x remaining' and '30x remaining' in one header")
+@claim(who="document 001: 131x and 30x remaining, in one header")
 def thirty_times_remain(_: Evidence) -> Answer:
     """Thirty times faster is what is missing from 656 us to 5 us."""
     factor = 656e-6 / TARGET
@@ -36,9 +36,9 @@ def thirty_times_remain(_: Evidence) -> Answer:
 @claim(who="document 001: the same goal, on the GPU of the records", needs=["champion.B"])
 def five_microseconds_on_this_gpu(evidence: Evidence) -> Answer:
     """The fastest kernel of the ladder runs in less than 5 us on the GPU of the records."""
-    time = median_interval(evidence.load("champion", "B").time.samples)
+    time = median_interval(evidence.load("champion", "B").samples)
     return decide(
-        time.high < TARGET,
+        None if time.low < TARGET <= time.high else time.high < TARGET,
         f"it takes {time.median * 1e6:.2f} us ({time.low * 1e6:.2f} to {time.high * 1e6:.2f}), "
         "with a warm L2 in a replayed graph",
         time=time.median,

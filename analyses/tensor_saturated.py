@@ -11,7 +11,7 @@ V6A_TIME, V7A_TIME = 1177e-6, 1162e-6  # document 004, on an L4
 SATURATED = 0.6  # of peak: the least that anybody has called saturated (70 % in the original's own)
 
 
-@claim(who="document 004: 'tensor cores already saturated', from times alone")
+@claim(who="document 004: the tensor cores are saturated, from times alone")
 def saturated_by_the_documents_own_times(_: Evidence) -> Answer:
     """At their measured times v6a and v7a saturate an L4's tensor cores."""
     rate = B.operations / V7A_TIME
@@ -61,7 +61,7 @@ def v7a_saturates_the_tensor_cores(evidence: Evidence) -> Answer:
     return _saturated(evidence, "v2cv7a")
 
 
-@claim(who="the report on stage 4: 'compute-bound'", needs=["stage4.B"])
+@claim(who="the report on stage 4: bound by compute", needs=["stage4.B"])
 def stage4_is_compute_bound(evidence: Evidence) -> Answer:
     """Stage 4 is limited by arithmetic."""
     run = evidence.load("stage4", "B")

@@ -11,7 +11,10 @@ from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from profkit.errors import ProfkitError
-from profkit.evidence.runs import Evidence
+from profkit.evidence.compare import how_taken
+from profkit.evidence.refuse import refusals_of
+from profkit.evidence.runs import Evidence, MissingEvidence
+from profkit.evidence.stats import Comparison, Interval, compare_samples
 
 Verdict = Literal["holds", "fails", "undecided"]
 Number = float | int | str | None
@@ -41,9 +44,31 @@ class Answer:
         return replace(self, computed=self.computed + lines)
 
 
-def decide(true: bool, because: str, **numbers: Number) -> Answer:
-    """Holds if `true`, fails otherwise."""
-    return Answer("holds" if true else "fails", because, numbers)
+def decide(true: bool | None, because: str, **numbers: Number) -> Answer:
+    """Holds if `true`, fails if not, undecided if None (an interval that has the bound in it)."""
+    verdict: Verdict = "undecided" if true is None else "holds" if true else "fails"
+    return Answer(verdict, because, numbers)
+
+
+def at_least(value: Interval, bound: float) -> bool | None:
+    """Whether a value is at least this: None when its interval has the bound in it."""
+    if value.low >= bound:
+        return True
+    return False if value.high < bound else None
+
+
+def timed(evidence: Evidence, before: str, after: str) -> Comparison:
+    """How the times of two runs ("variant.case") compare.
+
+    Raises:
+        MissingEvidence: They were not timed or must not be compared; a claim becomes undecided.
+    """
+    one, other = (evidence.load(*name.split(".", 1)) for name in (before, after))
+    refused = refusals_of(one, other)
+    if refused:
+        why = "; ".join(r.sentence for r in refused)
+        raise MissingEvidence(f"{before} and {after} are not compared: {why}")
+    return compare_samples(one.samples, other.samples, taken=how_taken(one, other))
 
 
 def undecided(because: str, *collect: str, **numbers: Number) -> Answer:

@@ -117,13 +117,15 @@ def _step(
 ) -> Step:
     variant, depth = place
     run = runs[variant]
-    after = run.record.after if run.record else None
+    record = run.record
+    after = record.after if record else None
     parent = runs.get(after) if after else None
     verdict = run.diagnosis() if not run.usable.empty else None
-    timed = run.record is not None and bool(run.record.warm)
+    # A kernel that is wrong gets no time: what it saved it may have saved by being wrong.
+    timed = bool(record and record.warm and record.right is not False and not record.dirty)
     return Step(
         variant=variant,
-        title=run.record.title if run.record else "",
+        title=record.title if record else "",
         parent=after,
         depth=depth,
         time=median_interval(run.samples) if timed else None,

@@ -140,7 +140,7 @@ def _judge(claim: Claim, evidence: Evidence, path: Path) -> Judged:
     except NotCollected as absent:
         answer = _not_collected(absent.metric)
     except MissingEvidence as absent:
-        answer = undecided(absent.message, absent.hint)
+        answer = undecided(absent.message, *filter(None, [absent.hint]))
     except ProfkitError as mistake:
         error = f"{mistake.message} {mistake.hint}".strip()
     except (Exception, SystemExit) as mistake:  # noqa: BLE001 - the user's claim may do anything

@@ -6,7 +6,6 @@ import json
 from dataclasses import replace
 
 import pytest
-from made import frame, row, run, samples
 
 from profkit.diagnosis.rules import BY_ID
 from profkit.evidence.changes import change, moved
@@ -14,6 +13,7 @@ from profkit.evidence.compare import compare_runs, how_taken, match
 from profkit.evidence.records import Machine, Resources
 from profkit.evidence.runs import Run, verdict
 from profkit.evidence.sides import change_json
+from tests.evidence.made import frame, row, run, samples
 
 
 def test_time_is_judged_from_the_timings():

@@ -6,13 +6,13 @@ import json
 from dataclasses import replace
 
 import pytest
-from made import frame, row, run, samples
 
 from profkit.errors import ProfkitError
 from profkit.evidence import runs as runs_module
 from profkit.evidence.ladder import ladder, ladder_order
 from profkit.evidence.runs import Evidence, Run
 from profkit.evidence.sides import compare, pair, runs_of
+from tests.evidence.made import frame, row, run, samples
 
 
 def folder(*made: Run) -> Evidence:
@@ -59,6 +59,12 @@ def test_the_ablation_table():
     assert second.references["sdpa"].speedup.median == pytest.approx(0.2, rel=0.01)
     assert second.references["sdpa"].answer == "slower"
     json.dumps(found.to_json(), allow_nan=False)
+
+
+def test_a_wrong_kernel_gets_no_time():
+    found = ladder(folder(run("stage0", right=False), run("sdpa", source=None, sass=None)), "B")
+    assert found.steps[0].time is None
+    assert found.steps[0].references == {}
 
 
 def test_a_case_that_was_not_recorded():

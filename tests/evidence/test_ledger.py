@@ -7,7 +7,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from made import frame, row, run, samples
 
 from profkit.diagnosis.rules import ALL, BY_ID
 from profkit.errors import ProfkitError
@@ -22,6 +21,7 @@ from profkit.evidence.ledger import (
 )
 from profkit.evidence.runs import Evidence, Run
 from profkit.evidence.version import version
+from tests.evidence.made import frame, row, run, samples
 
 RULE = BY_ID["long-scoreboard"]
 

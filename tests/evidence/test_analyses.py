@@ -1,0 +1,93 @@
+"""Every analysis runs: without records it says what to record, with records it decides."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import pytest
+
+from profkit.evidence.runs import Evidence, Run
+from profkit.evidence.verify import verify
+from profkit.reports.metrics import CATALOGUE
+from tests.evidence.made import frame, record, row, samples
+
+ROOT = Path(__file__).parents[2]
+FILES = sorted((ROOT / "analyses").glob("*.py"))
+# Decided by arithmetic alone, all of them against the documents.
+ARITHMETIC = {
+    "amdahl_as_written", "claimed_bandwidth", "claimed_pair_fits_the_shape",
+    "exps_take_the_time_on_an_l4", "five_microseconds_on_an_l4", "nine_percent_is_a_register_limit",
+    "occupancy_rose_on_an_l4", "peak_is_242", "registers_limit_stage2_on_an_l4",
+    "row_xor_spreads_the_banks", "saturated_by_the_documents_own_times",
+    "ten_points_of_dram_were_there", "the_gap_is_38x", "thirty_times_remain",
+    "times_are_the_kernels_own", "two_blocks_of_v6a_fit_on_an_l4",
+    "two_kilobytes_cross_a_step_on_an_l4",
+}  # fmt: skip
+
+
+def claims(evidence: Evidence) -> list:
+    results = verify(FILES, evidence)
+    assert [f.error for f in results] == [""] * len(FILES)
+    return [j for f in results for j in f.claims]
+
+
+def test_without_records_only_arithmetic_is_decided(tmp_path):
+    judged = claims(Evidence(tmp_path))
+    assert {j.claim.name for j in judged if not j.claim.needs} == ARITHMETIC
+    for one in judged:
+        if one.claim.needs:
+            assert one.outcome == "undecided", one.claim.name
+            assert one.answer.collect[0].startswith("profkit profile --variant ")
+        else:
+            assert one.outcome == "fails", one.claim.name
+
+
+def made_run(need: str, seed: int) -> Run:
+    """A run with every metric collected, at values that no real kernel has."""
+    variant, case = need.split(".")
+    draw = random.Random(seed)
+    values = {
+        m.name: draw.uniform(0.01, 0.9) if m.unit == "share" else draw.uniform(1, 100)
+        for m in CATALOGUE.values()
+    }
+    values |= {"time": 1e-4, "cycles": 2e5, "sm_clock": 1.9e9, "waves": 1.1, "registers": 80.0,
+               "shared_static": 0.0, "shared_dynamic": 37120.0, "block_size": 128.0,
+               "grid_size": 128.0, "inst_exp": 2e6}  # fmt: skip
+    tools = ("memcheck", "racecheck", "initcheck", "synccheck")
+    said = record(
+        variant, case, sanitizers=dict.fromkeys(tools, "clean"), max_rel=1e-3, max_abs=1e-4,
+        warm=samples(1e-5 * (1 + seed % 7), seed=seed),
+    )  # fmt: skip
+    return Run(variant, case, said, frame(row(variant, case, **values)))
+
+
+def test_with_records_every_claim_decides(tmp_path):
+    needs = sorted({n for j in claims(Evidence(tmp_path)) for n in j.claim.needs})
+    runs = {tuple(need.split(".")): made_run(need, i) for i, need in enumerate(needs)}
+    for one in claims(Evidence(tmp_path, runs)):
+        assert one.outcome in ("holds", "fails"), (one.claim.name, one.error, one.answer)
+
+
+@pytest.mark.parametrize("missing", ["cycles", "shared_ld_conflicts", "stall_long_scoreboard"])
+def test_a_metric_that_is_missing_leaves_its_claims_undecided(tmp_path, missing):
+    needs = sorted({n for j in claims(Evidence(tmp_path)) for n in j.claim.needs})
+    runs = {}
+    for i, need in enumerate(needs):
+        run = made_run(need, i)
+        run.launches[missing] = float("nan")
+        runs[tuple(need.split("."))] = run
+    judged = claims(Evidence(tmp_path, runs))
+    assert all(j.outcome != "errored" for j in judged)
+    blind = [j for j in judged if j.outcome == "undecided"]
+    assert blind
+    assert all(missing in j.answer.because for j in blind)
+
+
+def test_the_gate_that_nothing_can_meet_is_told_not_asked(tmp_path):
+    results = verify([ROOT / "analyses" / "v3_gate.py"], Evidence(tmp_path))
+    stated, attainable = results[0].gates
+    assert not stated.gate.binding
+    assert attainable.gate.binding
+    impossible = {c.name for c in stated.gate.claims} - {c.name for c in attainable.gate.claims}
+    assert impossible == {"l2_hit_rate", "dram_share"}
