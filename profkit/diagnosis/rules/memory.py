@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from profkit.diagnosis.resources import BY_LIMITER, next_limit, use
+from profkit.diagnosis.roofline import cache_resident
 from profkit.diagnosis.rule import Hit, Launch, Rule, share
 from profkit.diagnosis.rules.launch import capped
 
 REFETCHED = 1.3  # DRAM bytes over compulsory ones: below, padding and write-back order
-RESIDENT = 4.0  # bytes asked of L2 per DRAM byte above which DRAM is not where the launch works
 
 
 def stalled(launch: Launch, *states: str) -> float:
@@ -58,17 +58,16 @@ def _low_hit(launch: Launch) -> Hit | None:
 
 
 def _resident(launch: Launch) -> Hit | None:
-    asked, dram = launch["l2_bytes"], launch["dram_bytes"]
-    if "declared_bytes" in launch and dram < 0.5 * launch["declared_bytes"]:
-        text = f"DRAM moved {share(dram / launch['declared_bytes'])} of the compulsory bytes"
-    elif launch["dram_busy"] < 0.3 and asked > RESIDENT * dram and asked > 0:
-        text = f"L2 served {asked / max(dram, 1):.3g} bytes for each byte of DRAM"
-    else:
+    launch["dram_bytes"]
+    if "declared_bytes" not in launch:
+        launch["l2_hit"]
+    why = cache_resident(launch)
+    if not why:
         return None
     return Hit(
-        f"{text}: the data stayed in L2, and the DRAM intensity is not this launch's position",
+        f"{why}: the DRAM intensity is not this launch's position",
         None,
-        ("l2_bytes", "dram_bytes", "declared_bytes", "dram_busy"),
+        ("dram_bytes", "declared_bytes", "l2_hit", "threads"),
     )
 
 
@@ -159,7 +158,7 @@ RULES = (
         "Nothing to mend: read the L2 point of the roofline; to measure from DRAM, flush the caches "
         "(ncu --cache-control all).",
         _resident,
-        {"l2_bytes": 8e8, "dram_bytes": 1e7, "dram_busy": 0.05},
-        {"l2_bytes": 3.3e9, "dram_bytes": 2.1e9, "dram_busy": 0.83},
+        {"dram_bytes": 1e7, "declared_bytes": 2e9},
+        {"dram_bytes": 2.1e9, "declared_bytes": 2e9},
     ),
 )

@@ -56,15 +56,19 @@ def _dense_peak(words: tuple[str, ...]) -> Source:
     split = tuple(f"{_OPS}{e}{w}_sparsity_off.sum.peak_sustained" for w in words for e in _ENGINES)
     plain = tuple(f"{_OPS}{w}.sum.peak_sustained" for w in words)
 
+    narrow = f"{_OPS}{words[0]}_dst_fp16.sum"
+
     def value(r: Raw) -> float:
-        found = [r[n] for n in split if n in r] or [r[n] for n in plain if n in r]
-        return max(found) * r[_CLOCK] if found else nan
+        there = [n for n in split if n in r] or [n for n in plain if n in r]
+        if r.get(narrow, 0.0) == 0:  # GeForce doubles its rate for fp16 sums, which did not run
+            there = [n for n in there if "dst_fp16" not in n] or there
+        return max(r[n] for n in there) * r[_CLOCK] if there else nan
 
     return Source(
         (_CLOCK,),
         value,
         f"max dense {_OPS}*{words[0]}*.sum.peak_sustained * SM clock",
-        split + plain,
+        (*split, *plain, narrow),
     )
 
 
