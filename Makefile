@@ -1,0 +1,50 @@
+# make demo | test | lint | speed: each makes .venv first, from the lock. Needs Python 3.11+ only.
+# make lock: write constraints.txt anew, the newest versions that fit pyproject.toml.
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+READY  := $(VENV)/.ready
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test lint format speed lock clean
+
+help:
+	@sed -n 's/^# make/make/p' $(MAKEFILE_LIST)
+
+$(READY): pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
+	  echo "profkit needs Python 3.11 or newer: make PYTHON=/path/to/python3.11" >&2; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev]'
+	@touch $@
+
+demo: $(READY)
+	$(BIN)/profkit diagnose artifacts/*.ncu-rep*
+	$(BIN)/profkit roofline artifacts/*.ncu-rep* -o artifacts/roofline.png
+
+lint: $(READY)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+test: lint
+	$(BIN)/python -m pytest -n 2
+
+format: $(READY)
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+speed: $(READY)
+	$(BIN)/python tests/speed.py
+
+# Everything that a checkout may install (torch comes with the GPU machine and is not pinned here).
+lock:
+	$(PYTHON) -m venv --clear build/lock
+	build/lock/bin/python -m pip install --quiet --upgrade --editable '.[dev,notebooks,parquet,tune]'
+	build/lock/bin/python -m pip freeze --exclude-editable --exclude pip --exclude setuptools \
+	  > build/lock/frozen.txt
+	{ echo '# Written by "make lock": what .venv is made of. Never edit by hand.'; \
+	  LC_ALL=C sort --ignore-case build/lock/frozen.txt; } > constraints.txt
+
+clean:
+	rm -rf $(VENV) build dist .mypy_cache .pytest_cache .ruff_cache

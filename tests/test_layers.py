@@ -1,0 +1,206 @@
+"""The shape of the source: who may import whom, one heavy import per room, and the budgets."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from graphlib import CycleError, TopologicalSorter
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+PACKAGE = ROOT / "profkit"
+
+# What each room may import of the others. profkit/__init__.py, the public names, stands on top of
+# all but measure; the verbs stand on top of everything.
+MAY_USE = {
+    "errors": set(),
+    "reports": {"errors"},
+    "diagnosis": {"errors", "reports"},
+    "evidence": {"errors", "reports", "diagnosis"},
+    "measure": {"errors", "reports", "diagnosis", "evidence"},
+    "show": {"errors", "reports", "diagnosis", "evidence"},
+    "api": {"errors", "reports", "diagnosis", "evidence", "show"},
+    "cli": {"errors", "reports", "diagnosis", "evidence", "measure", "show", "api"},
+    "__main__": {"cli"},
+}
+# A heavy or private import and the files that may have it.
+ONLY_IN = {
+    "ncu_report": ("profkit/reports/",),
+    "matplotlib": ("profkit/show/plots",),
+    "mpl_toolkits": ("profkit/show/plots",),
+    "typer": ("profkit/cli/",),
+    "click": (),
+    "torch": ("profkit/measure/",),
+    "optuna": ("profkit/measure/",),
+    "pynvml": ("profkit/measure/",),
+    "subprocess": ("profkit/measure/", "profkit/reports/workers.py"),
+    "pickle": ("profkit/reports/workers.py",),  # between a process and its own child
+}
+# Imported inside functions only, so that `profkit --help` does not pay for them.
+LATE = {
+    "ncu_report", "pandas", "numpy", "scipy", "matplotlib", "torch", "optuna", "rich", "pyarrow",
+}  # fmt: skip
+LIMITS = {"file": 300, "function": 50, "arguments": 6}
+
+
+@dataclass(frozen=True)
+class Source:
+    """One Python file of the project."""
+
+    path: Path
+
+    @cached_property
+    def tree(self) -> ast.Module:
+        return ast.parse(self.path.read_text("utf-8"), str(self.path))
+
+    @property
+    def name(self) -> str:
+        return self.path.relative_to(ROOT).as_posix()
+
+    @property
+    def module(self) -> str:
+        parts = self.path.relative_to(ROOT).with_suffix("").parts
+        return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+    @property
+    def room(self) -> str:
+        parts = self.module.split(".")
+        return parts[1] if len(parts) > 1 else "api"
+
+    def functions(self) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
+        for node in ast.walk(self.tree):
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+                yield node
+
+    def imports(self, *, top_only: bool = False) -> Iterator[str]:
+        """Dotted names that this file imports; type-checking-only ones do not count."""
+        for node in _walk(self.tree, into_functions=not top_only):
+            if isinstance(node, ast.Import):
+                yield from (alias.name for alias in node.names)
+            elif isinstance(node, ast.ImportFrom):
+                base = self._base(node)
+                yield from (f"{base}.{alias.name}" for alias in node.names)
+
+    def _base(self, node: ast.ImportFrom) -> str:
+        if not node.level:
+            return node.module or ""
+        inside = self.path.relative_to(ROOT).parent.parts
+        parts = inside[: len(inside) - node.level + 1]
+        return ".".join((*parts, *filter(None, [node.module])))
+
+
+def _walk(node: ast.AST, *, into_functions: bool) -> Iterator[ast.AST]:
+    for child in ast.iter_child_nodes(node):
+        if isinstance(child, ast.If) and "TYPE_CHECKING" in ast.unparse(child.test):
+            continue
+        if isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef) and not into_functions:
+            continue
+        yield child
+        yield from _walk(child, into_functions=into_functions)
+
+
+FILES = [Source(p) for p in sorted(PACKAGE.rglob("*.py"))]
+MODULES = {f.module for f in FILES}
+each_file = pytest.mark.parametrize("file", FILES, ids=lambda f: f.name)
+
+
+def _module_of(dotted: str) -> str:
+    """The module of the project that an imported dotted name lives in."""
+    while dotted not in MODULES:
+        dotted = dotted.rpartition(".")[0]
+    return dotted
+
+
+def _inner(file: Source, *, top_only: bool = False) -> set[str]:
+    names = (n for n in file.imports(top_only=top_only) if n.split(".")[0] == "profkit")
+    return {_module_of(n) for n in names} - {file.module}
+
+
+def test_every_room_is_known() -> None:
+    assert {f.room for f in FILES} <= set(MAY_USE)
+
+
+@each_file
+def test_imports_go_one_way(file: Source) -> None:
+    rooms = {([*m.split("."), "api"])[1] for m in _inner(file)}
+    assert rooms - {file.room} <= MAY_USE[file.room]
+
+
+def test_no_import_cycles() -> None:
+    # A package imports its parts and they may need one another, so late imports count too.
+    graph = {f.module: _inner(f, top_only=f.room == "api") for f in FILES}
+    try:
+        list(TopologicalSorter(graph).static_order())
+    except CycleError as error:
+        pytest.fail(f"import cycle: {' -> '.join(error.args[1])}")
+
+
+@each_file
+def test_heavy_imports_stay_in_their_room(file: Source) -> None:
+    for name in file.imports():
+        allowed = ONLY_IN.get(name.split(".")[0])
+        if allowed is not None:
+            assert file.name.startswith(allowed), f"{name} does not belong into {file.name}"
+
+
+@pytest.mark.parametrize(
+    "file", [f for f in FILES if f.room in {"api", "cli", "errors"}], ids=lambda f: f.name
+)
+def test_help_pays_for_no_heavy_import(file: Source) -> None:
+    assert {n.split(".")[0] for n in file.imports(top_only=True)} & LATE == set()
+
+
+@each_file
+def test_only_collect_starts_ncu(file: Source) -> None:
+    if file.name == "profkit/measure/collect.py":
+        return
+    commands = (n.elts[0] for n in ast.walk(file.tree) if isinstance(n, ast.List) and n.elts)
+    programs = {n.value for n in commands if isinstance(n, ast.Constant)}
+    assert programs & {"ncu", "nv-nsight-cu-cli"} == set()
+
+
+@each_file
+def test_nothing_is_caught_blindly_evaluated_or_given_to_a_shell(file: Source) -> None:
+    lines = file.path.read_text("utf-8").splitlines()
+    for node in ast.walk(file.tree):
+        if isinstance(node, ast.ExceptHandler):
+            caught = ast.unparse(node.type) if node.type else "Exception"
+            # A thread's errors of any kind are carried to the caller: it has to say so.
+            told = caught == "BaseException" and "# noqa: BLE001 - " in lines[node.lineno - 1]
+            assert told or caught not in {"Exception", "BaseException"}, node.lineno
+        if isinstance(node, ast.Call):
+            name = ast.unparse(node.func)
+            assert name not in {"eval", "exec", "os.system", "os.popen"}, node.lineno
+            assert not [k for k in node.keywords if k.arg == "shell"], node.lineno
+
+
+@each_file
+def test_only_cli_and_show_print(file: Source) -> None:
+    if file.room in {"cli", "show"}:
+        return
+    calls = (n for n in ast.walk(file.tree) if isinstance(n, ast.Call))
+    assert not [c.lineno for c in calls if ast.unparse(c.func) in {"print", "sys.stdout.write"}]
+
+
+@each_file
+def test_the_first_line_says_what_the_file_is_for(file: Source) -> None:
+    assert (ast.get_docstring(file.tree) or "").strip()
+
+
+@each_file
+def test_budgets(file: Source) -> None:
+    assert len(file.path.read_text("utf-8").splitlines()) <= LIMITS["file"]
+    for function in file.functions():
+        where = f"{file.name}:{function.lineno} {function.name}"
+        lines = (function.end_lineno or 0) - function.lineno + 1
+        assert lines <= LIMITS["function"], f"{where} has {lines} lines"
+        if file.room == "cli" and not function.name.startswith("_"):
+            continue  # a verb's arguments are its flags
+        given = function.args
+        names = [a.arg for a in (*given.posonlyargs, *given.args, *given.kwonlyargs)]
+        count = len([n for n in names if n not in {"self", "cls"}])
+        assert count <= LIMITS["arguments"], f"{where} has {count} arguments"

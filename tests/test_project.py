@@ -1,0 +1,78 @@
+"""The project's own files: the lock, what git tracks, and what must never be in it."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import tomllib
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+PIN = re.compile(r"([A-Za-z0-9][A-Za-z0-9._-]*)==[A-Za-z0-9.!+]+")
+# Put together here so that this file does not hold what it looks for.
+PATHS = [f"/{top}/".encode() for top in ("root", "work", "home")]
+HOSTS = [".".join(host).encode() for host in (("pypi", "org"), ("pythonhosted", "org"))]
+PATH = re.compile(rb"(?<![\w./-])(?:" + b"|".join(PATHS) + rb")\w")
+
+
+def _normal(name: str) -> str:
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+def _pins() -> dict[str, str]:
+    lines = (ROOT / "constraints.txt").read_text().splitlines()
+    pins = [line for line in lines if not line.startswith("#")]
+    assert not [p for p in pins if not PIN.fullmatch(p)], "exact pins only, no index, no URL"
+    return {_normal(p.split("==")[0]): p.split("==")[1] for p in pins}
+
+
+def _wanted() -> set[str]:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    named = project["dependencies"] + project["optional-dependencies"]["dev"]
+    return {_normal(re.match(r"[\w.-]+", n)[0]) for n in named}
+
+
+def test_everything_that_tests_need_is_pinned() -> None:
+    assert _wanted() - set(_pins()) == set()
+
+
+def test_the_tests_need_no_torch() -> None:
+    assert "torch" not in _pins()
+    assert "torch" not in _wanted()
+
+
+def _tracked() -> list[Path]:
+    git = shutil.which("git")
+    if git is None or not (ROOT / ".git").exists():
+        pytest.skip("not a git checkout")
+    listed = subprocess.run(
+        [git, "ls-files", "-z"], cwd=ROOT, capture_output=True, check=True, text=True
+    )
+    return [p for name in listed.stdout.split("\0") if name and (p := ROOT / name).is_file()]
+
+
+def _names_a_place(content: bytes) -> bytes | None:
+    host = next((h for h in HOSTS if h in content), None)
+    path = PATH.search(content) if any(p in content for p in PATHS) else None
+    return host or (path.group() if path else None)
+
+
+def test_no_tracked_file_names_a_machine_or_a_registry() -> None:
+    found = {p.name: where for p in _tracked() if (where := _names_a_place(p.read_bytes()))}
+    assert found == {}
+
+
+def test_the_search_finds_what_it_looks_for() -> None:
+    assert _names_a_place(b"in /" + b"root/x") == b"/" + b"root/x"
+    assert _names_a_place(b"https://files.pythonhosted" + b".org/a")
+    assert _names_a_place(b"a/" + b"work/b and /usr/local/cuda") is None
+
+
+def test_continuous_integration_calls_make_test_only() -> None:
+    script = ROOT / ".ci" / "run"
+    lines = [x for x in script.read_text().splitlines() if x and not x.startswith("#")]
+    assert script.stat().st_mode & 0o111
+    assert lines == ["set -eu", 'cd "$(dirname "$0")/.."', "make test"]
