@@ -1,0 +1,62 @@
+"""Text out of a report, which may hold anything  ->  text that is safe where it is shown.
+
+Kernel names, paths, source lines and rule messages come from whoever recorded the report. Whatever
+goes to a terminal passes `visible`, and into rich only as `rich.text.Text`, never as markup.
+"""
+
+from __future__ import annotations
+
+import html as _html
+import re
+import unicodedata
+
+# Controls (ESC, newlines, C1), formats (right-to-left overrides, zero-width), lone surrogates,
+# line and paragraph separators: all that a terminal or an editor obeys instead of showing.
+_ACTS = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
+_NAMED = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
+_MARKDOWN = re.compile(r"([\\`*_\[\]|~^$])")
+_AUTOLINK = re.compile(r"(?i)(?<=http):(?=//)|(?<=https):(?=//)|(?<=ftp):(?=//)|(?<=www)\.")
+_REFERENCE = re.compile(
+    r"(?<!&)[@#](?=\w)"
+)  # a mention or an issue: looked for in the rendered text
+
+
+def visible(text: str) -> str:
+    """The text with every character that acts instead of being seen written as an escape."""
+    if text.isascii() and text.isprintable():
+        return text
+    return "".join(_seen(c) if unicodedata.category(c) in _ACTS else c for c in text)
+
+
+def _seen(char: str) -> str:
+    code = ord(char)
+    if char in _NAMED:
+        return _NAMED[char]
+    return (
+        f"\\x{code:02x}"
+        if code < 0x100
+        else f"\\u{code:04x}"
+        if code < 0x10000
+        else (f"\\U{code:08x}")
+    )
+
+
+def markdown(text: str) -> str:
+    """The text as Markdown prose that renders as itself: no markup, HTML, link or mention."""
+    text = _html.escape(visible(text), quote=False)
+    text = _AUTOLINK.sub(lambda m: f"&#{ord(m.group())};", _MARKDOWN.sub(r"\\\1", text))
+    return _REFERENCE.sub(lambda m: f"{m.group()}&#8203;", text)
+
+
+def code(text: str, *, in_table: bool = False) -> str:
+    """The text as a Markdown code span, fenced with more backticks than it has in a row."""
+    text = visible(text) or " "
+    fence = "`" * (max((len(run) for run in re.findall("`+", text)), default=0) + 1)
+    pad = " " if text.startswith("`") or text.endswith("`") else ""
+    # A table's cells are cut at every bare pipe, also inside of code.
+    return f"{fence}{pad}{text.replace('|', chr(92) + '|') if in_table else text}{pad}{fence}"
+
+
+def html(text: str) -> str:
+    """The text for HTML, inside of elements and of quoted attributes."""
+    return _html.escape(visible(text), quote=True)
