@@ -1,0 +1,70 @@
+"""The JSON document: its keys, and that anything in a report survives it."""
+
+from __future__ import annotations
+
+import json
+from math import nan
+from typing import Any
+
+from profkit.reports.metrics import CATALOGUE
+from profkit.reports.reader import ReportFile
+from profkit.show.document import SCHEMA, document, dumps
+
+from .conftest import HOSTILE, Made
+
+FILE = ReportFile("a.ncu-rep", "0" * 64, "ok", "", 1, "2025.3.1.0 (build 1)")
+
+
+def _read(text: str) -> Any:
+    def refuse(constant: str) -> None:
+        raise AssertionError(f"{constant} is no JSON")
+
+    return json.loads(text, parse_constant=refuse)
+
+
+def test_the_keys_are_those_of_the_schema(made: Made) -> None:
+    found = _read(dumps(document([FILE], [made()])))
+    assert list(found) == ["schema", "reports", "launches"]
+    assert found["schema"] == SCHEMA == "profkit.diagnosis/1"
+    assert list(found["reports"][0]) == [
+        "path", "sha256", "status", "message", "launches", "ncu_version",
+    ]  # fmt: skip
+    (launch,) = found["launches"]
+    assert list(launch) == [
+        "report", "index", "kernel", "device", "cc", "grid", "block", "variant", "case", "status",
+        "time_s", "bound", "limiter", "because", "metrics", "findings", "missing", "ncu_rules",
+        "lines",
+    ]  # fmt: skip
+    assert list(launch["findings"][0]) == [
+        "rule", "status", "cause", "gain", "evidence", "where", "try",
+    ]  # fmt: skip
+    assert list(launch["ncu_rules"][0]) == ["rule", "title", "message", "speedup", "scope"]
+    assert list(launch["metrics"]) == list(CATALOGUE)
+    assert launch["grid"] == [64, 2, 1]
+
+
+def test_firing_findings_come_first(made: Made) -> None:
+    found = document([FILE], [made()])["launches"][0]["findings"]
+    order = ["fires", "unknown", "clear"]
+    ranks = [order.index(f["status"]) for f in found]
+    assert ranks == sorted(ranks)
+    assert found[0]["rule"] == "shared-bank-conflicts"
+
+
+def test_what_is_not_finite_is_null(made: Made) -> None:
+    launch = document([FILE], [made(time=nan)])["launches"][0]
+    assert launch["time_s"] is None
+    assert launch["metrics"]["waves"] is None
+    dumps({"x": launch})
+
+
+def test_any_kernel_name_survives(made: Made) -> None:
+    text = dumps(document([FILE], [made(name) for name in HOSTILE]))
+    assert text.isascii()
+    assert [x["kernel"] for x in _read(text)["launches"]] == list(HOSTILE)
+
+
+def test_a_failed_launch_is_a_launch(made: Made) -> None:
+    launch = document([FILE], [made(status="failed", grid=None, block=None)])["launches"][0]
+    assert (launch["status"], launch["bound"], launch["grid"]) == ("failed", "unknown", None)
+    assert launch["missing"][0]["why"]

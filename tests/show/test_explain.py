@@ -1,0 +1,72 @@
+"""Every rule and every metric has its page, made from itself."""
+
+from __future__ import annotations
+
+import pytest
+
+from profkit.diagnosis.rules import ALL
+from profkit.errors import ProfkitError
+from profkit.reports.metrics import CATALOGUE
+from profkit.show.explain import explain, index, reference
+
+
+@pytest.mark.parametrize("name", [*(r.id for r in ALL), *CATALOGUE])
+def test_everything_has_a_page(name: str) -> None:
+    page = explain(name)
+    assert page.name == name
+    assert page.title
+    assert all(part and all(part) for part in page.parts.values())
+    assert "To collect" in page.parts
+    assert str(page).startswith(f"{name} (")
+    assert page.markdown.startswith(f"### {name}\n")
+
+
+def test_a_rule_shows_its_example_with_the_gain() -> None:
+    parts = explain("grid-too-small").parts
+    assert "32 blocks for 132 SMs" in parts["An example that fires"][0]
+    assert "at most" in parts["An example that fires"][0]
+    assert any(text.startswith("grid_size (count)") for text in parts["Looks at"])
+
+
+def test_a_metric_shows_where_it_comes_from() -> None:
+    parts = explain("sm_busy").parts
+    assert parts["Unit"] == ("share: 0 to 1, where 1 is 100 %",)
+    assert "sm__throughput.avg.pct_of_peak_sustained_elapsed" in str(parts)
+    assert parts["To collect"] == ("ncu --section SpeedOfLight",)
+
+
+@pytest.mark.parametrize(
+    ("asked", "kind"),
+    [("long_scoreboard", "rule"), ("LONG-SCOREBOARD", "rule"), ("dram", "limiter"),
+     ("gpu__time_duration.sum", "ncu metric"), ("sm-busy", "metric")],
+)  # fmt: skip
+def test_people_need_not_know_the_exact_name(asked: str, kind: str) -> None:
+    assert explain(asked).kind == kind
+
+
+@pytest.mark.parametrize(
+    ("asked", "meant"),
+    [
+        ("long-scorebord", "long-scoreboard"),
+        ("ocupancy", "occupancy"),
+        ("bank-conflicts", "shared-"),
+    ],
+)
+def test_the_nearest_name_is_suggested(asked: str, meant: str) -> None:
+    with pytest.raises(ProfkitError) as error:
+        explain(asked)
+    assert asked in error.value.message
+    assert meant in error.value.hint
+
+
+def test_a_name_near_nothing_gets_the_list() -> None:
+    with pytest.raises(ProfkitError) as error:
+        explain("xyzzy 12345")
+    assert "lists" in error.value.hint
+
+
+def test_index_and_reference_hold_everything() -> None:
+    listed, written = index(), reference()
+    for name in (*(r.id for r in ALL), *CATALOGUE):
+        assert f"  {name}" in listed
+        assert f"### {name}\n" in written or f"| `{name}` |" in written

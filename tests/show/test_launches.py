@@ -1,0 +1,80 @@
+"""Launches in rows, worst first; the reader's frame judged."""
+
+from __future__ import annotations
+
+from math import nan
+
+import pytest
+
+from profkit.reports.metrics import CATALOGUE
+from profkit.reports.reader import read
+from profkit.show.launches import Judged, judged, rows, table
+from tests.conftest import committed
+
+from .conftest import Made
+
+
+def test_saved_is_time_less_time_over_gain(made: Made) -> None:
+    run = made(time=2e-3)
+    assert run.top is not None
+    assert run.top.rule == "shared-bank-conflicts"
+    assert run.top.gain == pytest.approx(8)
+    assert run.saved == pytest.approx(2e-3 * (1 - 1 / 8))
+
+
+def test_nothing_is_saved_where_nothing_is_known(made: Made) -> None:
+    assert made(time=nan).saved == 0
+    assert made(status="failed").saved == 0
+    assert made(status="failed").top is None
+
+
+def test_the_same_kernel_and_shape_is_one_row(made: Made) -> None:
+    runs = [made(time=t, index=i) for i, t in enumerate((3e-6, 1e-6, 2e-6))]
+    (row,) = rows(runs)
+    assert row.times == [1e-6, 2e-6, 3e-6]
+    assert row.shown.index == 2
+    assert row.total == pytest.approx(6e-6)
+    assert row.saved == pytest.approx(sum(run.saved for run in runs))
+    assert len(rows(runs, every=True)) == 3
+
+
+@pytest.mark.parametrize(
+    "other", [{"grid": (1, 1, 1)}, {"block": (32, 1, 1)}, {"report": "b.ncu-rep"}, {"kernel": "g"}]
+)
+def test_another_shape_report_or_kernel_is_another_row(
+    made: Made, other: dict[str, object]
+) -> None:
+    assert len(rows([made(), made(**other)])) == 2
+
+
+def test_worst_first_is_by_time_saved_then_by_time(made: Made) -> None:
+    slow_fine = made("fine", 1.0, rule="grid-too-small", diagnosis=made(status="failed").diagnosis)
+    quick_bad, slow_bad = made("quick", 1e-5), made("slow", 1e-3)
+    unknown = made("unknown", nan)
+    names = [row.shown.kernel for row in rows([unknown, slow_fine, quick_bad, slow_bad])]
+    assert names == ["slow", "quick", "fine", "unknown"]
+
+
+@pytest.fixture(scope="module")
+def own() -> tuple[object, list[Judged]]:
+    found = read([p for p in committed() if p.name == "copy.1GiB.ncu-rep"])
+    return found, judged(found)
+
+
+def test_a_real_copy_is_bound_by_dram(own: tuple[object, list[Judged]]) -> None:
+    (run,) = own[1]
+    assert run.diagnosis.bound == "memory"
+    assert run.diagnosis.limiter == "dram"
+    assert (run.variant, run.case, run.cc) == ("copy", "1GiB", "9.0")
+    assert run.grid == (1056, 1, 1)
+    assert set(run.values) == set(CATALOGUE)
+    assert any(found.rule == "SOLBottleneck" for found in run.nvidia)
+
+
+def test_the_table_has_the_verdict_beside_the_metrics(own: tuple[object, list[Judged]]) -> None:
+    frame = table(*own)  # type: ignore[arg-type]
+    assert frame.loc[0, ["bound", "limiter", "finding"]].tolist() == [
+        "memory", "dram", "dram-bandwidth",
+    ]  # fmt: skip
+    assert frame.loc[0, "gain"] > 1
+    assert list(frame.columns).index("bound") < list(frame.columns).index("time")

@@ -1,0 +1,45 @@
+"""Markdown for pull requests: a table and folded diagnoses, nothing of a report's is markup."""
+
+from __future__ import annotations
+
+import html.parser
+
+from markdown_it import MarkdownIt
+
+from profkit.show import markdown
+from profkit.show.launches import HotLine, rows
+
+from .conftest import HOSTILE, Made
+
+OURS = {"table", "thead", "tbody", "tr", "th", "td", "code", "p", "ul", "li", "strong", "em",
+        "details", "summary", "br"}  # fmt: skip
+
+
+def _tags(source: str) -> dict[str, int]:
+    tags: dict[str, int] = {}
+
+    class Reader(html.parser.HTMLParser):
+        def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+            tags[tag] = tags.get(tag, 0) + 1
+
+    Reader().feed(MarkdownIt("commonmark").enable("table").render(source))
+    return tags
+
+
+def test_nothing_of_a_report_becomes_markup(made: Made) -> None:
+    line = HotLine("|x|`.cu", 1, "``a`` | <b>", 1, 0.5, "barrier", 0.5)
+    runs = [made(n, report=f"{n[:99]}.r", device=n[:50], lines=(line,)) for n in HOSTILE]
+    found = rows(runs)
+    tags = _tags(markdown.render(found, found))
+    assert set(tags) == OURS
+    assert tags["details"] == len(HOSTILE)
+    # One row each in the table, and one for the head and for each hot line with its head.
+    assert tags["tr"] == 1 + len(HOSTILE) * 3
+    assert tags["td"] == len(HOSTILE) * (8 + 4)
+
+
+def test_the_table_has_the_verdict(made: Made) -> None:
+    found = rows([made("f", 3e-3), made("g", 1e-3)])
+    assert markdown.render(found, found).splitlines()[2] == (
+        "| 1 | `f` | 3.00 ms | 75 % | memory | shared | shared-bank-conflicts | 8.00x |"
+    )
