@@ -1,0 +1,142 @@
+"""profkit diagnose on the committed reports."""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+from pathlib import Path
+
+import pandas as pd
+import pytest
+from rich.cells import cell_len
+
+from profkit.reports.metrics import CATALOGUE
+from tests.conftest import committed
+
+from .conftest import REPORT
+
+
+@pytest.fixture(scope="module")
+def all_reports() -> list[Path]:
+    return committed()
+
+
+@pytest.fixture(scope="module")
+def few() -> list[Path]:
+    """A copy, a matrix product and three of SDPA's backends: small files."""
+    names = ("copy", "matmul", "sdpa-cudnn.A", "sdpa-flash.A", "sdpa-flash.C")
+    return [p for p in committed() if p.name.startswith(names)]
+
+
+def test_the_demo_fits_80_columns_and_is_clean_in_a_pipe(shell, all_reports) -> None:
+    found = shell("diagnose", *all_reports, COLUMNS="", NO_COLOR="")
+    assert (found.returncode, found.stderr) == (0, "")
+    lines = found.stdout.splitlines()
+    assert max(map(cell_len, lines)) <= 80
+    assert "\x1b" not in found.stdout
+    assert not [line for line in lines if line != line.rstrip()]
+    assert "dram_copy" in found.stdout
+
+
+@pytest.mark.parametrize("columns", ["40", "72", "100", "200"])
+def test_it_fits_any_width(shell, columns: str) -> None:
+    found = shell("diagnose", REPORT, COLUMNS=columns)
+    assert max(map(cell_len, found.stdout.splitlines())) <= int(columns)
+
+
+def test_colours_only_where_they_are_wanted(shell) -> None:
+    assert re.search(
+        r"\x1b\[(?:\d+;)*3\d", shell("diagnose", REPORT, FORCE_COLOR="1", TERM="xterm").stdout
+    )
+    plain = shell("diagnose", REPORT, FORCE_COLOR="1", TERM="xterm", NO_COLOR="1").stdout
+    assert not re.search(r"\x1b\[(?:\d+;)*[349]\d", plain)
+
+
+def test_json_has_every_launch_once_and_a_bound_for_each(run, all_reports) -> None:
+    result = run("diagnose", "--json", *all_reports)
+    assert result.exit_code == 0
+    found = json.loads(result.stdout)
+    assert len(found["launches"]) == sum(r["launches"] for r in found["reports"])
+    assert {x["bound"] for x in found["launches"]} <= {
+        "memory", "compute", "latency", "launch", "balanced",
+    }  # fmt: skip
+    assert {r["status"] for r in found["reports"]} == {"ok"}
+    assert run("diagnose", "--json", *all_reports).stdout == result.stdout
+
+
+def test_top_shows_the_worst_rows(run, few) -> None:
+    worst = run("diagnose", *few, "--top", "1").stdout
+    assert "rows shown" in worst
+    assert "\n1  " in worst
+    assert "\n2  " not in worst
+    launches = json.loads(run("diagnose", "--json", "--top", "2", *few).stdout)["launches"]
+    assert 1 <= len({x["kernel"] for x in launches}) <= 2
+
+
+def test_kernel_and_where_choose_launches(run, few) -> None:
+    by_name = run("diagnose", "--json", "--kernel", "flash_fwd|dram_copy$", *few)
+    kernels = {x["kernel"] for x in json.loads(by_name.stdout)["launches"]}
+    assert kernels
+    assert all("flash_fwd" in k for k in kernels)
+    by_bound = run("diagnose", "--json", "--where", "bound == 'memory' and time > 1e-4", *few)
+    found = json.loads(by_bound.stdout)["launches"]
+    assert found
+    assert {x["bound"] for x in found} == {"memory"}
+    assert min(x["time_s"] for x in found) > 1e-4
+
+
+def test_no_match_says_what_there_is(run) -> None:
+    result = run("diagnose", REPORT, "--kernel", "nothing_like_it")
+    assert result.exit_code == 2
+    assert result.stderr.splitlines() == [
+        "profkit: no launch matches --kernel nothing_like_it", "  there are: dram_copy",
+    ]  # fmt: skip
+
+
+def test_all_lists_alike_launches_one_by_one(run) -> None:
+    math = [p for p in committed() if "sdpa-math.C" in p.name]
+    grouped, single = run("diagnose", *math).stdout, run("diagnose", "--all", *math).stdout
+    assert "3x " in grouped
+    assert "3x " not in single
+    assert single.count("launch ") > grouped.count("launch ")
+
+
+def test_markdown_is_a_table_with_folded_details(run, few) -> None:
+    text = run("diagnose", "--markdown", "--top", "3", *few).stdout
+    assert text.startswith("| # | kernel |")
+    assert text.count("<details>") == text.count("</details>") == 3
+
+
+def test_the_frame_as_csv(run, tmp_path: Path) -> None:
+    path = tmp_path / "frame.csv"
+    result = run("diagnose", REPORT, "--csv", path)
+    assert (result.exit_code, result.stdout) == (0, "")
+    frame = pd.read_csv(path)
+    assert frame.loc[0, "bound"] == "memory"
+    assert set(CATALOGUE) <= set(frame.columns)
+    assert list(tmp_path.iterdir()) == [path]
+    piped = run("diagnose", REPORT, "--csv", "-")
+    assert pd.read_csv(io.StringIO(piped.stdout)).shape == frame.shape
+
+
+def test_the_frame_as_parquet(run, tmp_path: Path) -> None:
+    path = tmp_path / "frame.parquet"
+    assert run("diagnose", REPORT, "--parquet", path, "--json").exit_code == 0
+    frame = pd.read_parquet(path)
+    assert frame.loc[0, "limiter"] == "dram"
+    assert frame["time"].dtype == "float64"
+    assert list(frame.loc[0, "grid"]) == [1056, 1, 1]
+
+
+@pytest.mark.parametrize("flag", ["--csv", "--parquet"])
+def test_a_folder_that_is_not_there(run, tmp_path: Path, flag: str) -> None:
+    result = run("diagnose", REPORT, flag, tmp_path / "no" / "frame")
+    assert result.exit_code == 2
+    assert "its folder does not exist" in result.stderr
+
+
+def test_two_answers_at_once_are_refused(run) -> None:
+    result = run("diagnose", REPORT, "--json", "--markdown")
+    assert result.exit_code == 2
+    assert "--json and --markdown" in result.stderr

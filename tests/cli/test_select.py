@@ -1,0 +1,80 @@
+"""--where compares columns and does nothing else."""
+
+from __future__ import annotations
+
+from math import nan
+
+import pandas as pd
+import pytest
+
+from profkit.cli.select import by_kernel, safe, where
+from profkit.errors import ProfkitError
+
+FRAME = pd.DataFrame(
+    {
+        "kernel": ["flash", "copy", "gemm"],
+        "bound": ["latency", "memory", "compute"],
+        "time": [1e-5, 2e-5, nan],
+        "cc": ["9.0", "9.0", "8.0"],
+    }
+)
+
+
+@pytest.mark.parametrize(
+    ("expression", "kernels"),
+    [
+        ("bound == 'memory'", ["copy"]),
+        ('bound == "memory" or bound == "compute"', ["copy", "gemm"]),
+        ("bound in ['memory', 'latency']", ["flash", "copy"]),
+        ("bound not in ['memory']", ["flash", "gemm"]),
+        ("time > 1e-5 and cc == '9.0'", ["copy"]),
+        ("1e-6 < time <= 1e-5", ["flash"]),
+        ("not bound == 'memory'", ["flash", "gemm"]),
+        ("(time * 2 > 3e-5) | (cc == '8.0')", ["copy", "gemm"]),
+        ("time == time", ["flash", "copy"]),
+        (" bound == 'memory' ", ["copy"]),
+    ],
+)
+def test_where(expression: str, kernels: list[str]) -> None:
+    assert where(FRAME, expression)["kernel"].tolist() == kernels
+
+
+@pytest.mark.parametrize(
+    "expression",
+    [
+        "__import__('os').system('true')", "@pd.io", "kernel.str.len() > 3", "bound.__class__ == 1",
+        "[x for x in kernel] == 1", "(lambda: 1)() == 1", "kernel[0] == 'f'", "time ** 9 ** 9 > 1",
+        "f'{time}' == 'x'", "time := 3", "time = 3", "import os", "eval('1') == 1", "`time` > 1",
+        "bound == 'memory'; time > 1", "exit()", "time if True else 1", "", "time", "1 > 'a' > (",
+        "x" * 5000, "-" * 1500 + "1 > 0", "bound == {'a': 1}", "time > 1_000 @ 3", "nothing > 1",
+    ],
+)  # fmt: skip
+def test_anything_else_is_refused(expression: str) -> None:
+    with pytest.raises(ProfkitError) as error:
+        where(FRAME, expression)
+    assert "--where" in error.value.message
+    assert error.value.hint
+
+
+@pytest.mark.parametrize("expression", ["bound > 3", "kernel + 1 > 2", "(time > 1) + 'a'"])
+def test_what_cannot_be_compared_is_said(expression: str) -> None:
+    with pytest.raises(ProfkitError, match="--where"):
+        where(FRAME, expression)
+
+
+def test_a_near_column_is_suggested() -> None:
+    with pytest.raises(ProfkitError) as error:
+        safe("bond == 'memory'", list(FRAME.columns))
+    assert error.value.hint == "did you mean bound?"
+
+
+def test_a_frame_is_never_changed() -> None:
+    before = FRAME.copy()
+    where(FRAME, "time > 1e-5")
+    pd.testing.assert_frame_equal(FRAME, before)
+
+
+def test_kernel_is_a_regular_expression() -> None:
+    assert by_kernel(FRAME, "^f|mm$")["kernel"].tolist() == ["flash", "gemm"]
+    with pytest.raises(ProfkitError, match=r"--kernel \["):
+        by_kernel(FRAME, "[")
