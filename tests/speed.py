@@ -1,0 +1,160 @@
+"""What profkit costs, as ratios measured within one run on this machine: `make speed`.
+
+Each figure is the best of several interleaved rounds, so that a busy machine slows both sides. The
+exit status is 1 when a bar is missed.
+"""
+
+from __future__ import annotations
+
+import os
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from itertools import cycle, islice
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+ARTIFACTS = ROOT / "artifacts"
+MANY = 300
+BASELINE = "import ncu_report, pandas, typer, rich"
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A measured figure and its bar; `at_least` says on which side of the bar is good."""
+
+    what: str
+    value: float
+    bar: float
+    unit: str = "x"
+    at_least: bool = False
+
+    @property
+    def met(self) -> bool:
+        return self.value >= self.bar if self.at_least else self.value <= self.bar
+
+    def __str__(self) -> str:
+        side = ">=" if self.at_least else "<="
+        return (f"{'ok    ' if self.met else 'MISSED'} {self.what:<60} "
+                f"{self.value:7.3g} {self.unit} ({side} {self.bar:g})")  # fmt: skip
+
+
+def best(rounds: int, *sides: Callable[[], object]) -> list[float]:
+    """Shortest wall time in s of each side; the sides take turns."""
+    times: list[list[float]] = [[] for _ in sides]
+    for _ in range(rounds):
+        for side, taken in zip(sides, times, strict=True):
+            before = time.perf_counter()
+            side()
+            taken.append(time.perf_counter() - before)
+    return [min(taken) for taken in times]
+
+
+def python(*args: str) -> Callable[[], object]:
+    """A Python process, run to its end."""
+    command = [sys.executable, *args]
+    return lambda: subprocess.run(command, check=True, cwd=ROOT, stdout=subprocess.DEVNULL)
+
+
+def bare(paths: list[Path]) -> None:
+    """The loop that anybody would write: every raw value that the catalogue reads."""
+    import ncu_report
+
+    from profkit.reports.metrics import INSTANCED, RAW_NAMES
+
+    for path in paths:
+        for launches in ncu_report.load_report(str(path)):
+            for action in launches:
+                for name in RAW_NAMES:
+                    metric = action.metric_by_name(name)
+                    if metric is not None and metric.has_value():
+                        metric.as_double()
+                for name in INSTANCED:
+                    metric = action.metric_by_name(name)
+                    if metric is not None and metric.has_correlation_ids():
+                        keys = metric.correlation_ids()
+                        for i in range(metric.num_instances()):
+                            keys.as_string(i)
+                            metric.as_double(i)
+
+
+def reading() -> Iterator[Figure]:
+    from profkit.reports.reader import read
+
+    paths = sorted(ARTIFACTS.glob("*.ncu-rep"))
+    read(paths[:1])
+    ours, theirs = best(7, lambda: [read([p]) for p in paths], lambda: bare(paths))
+    launches = sum(f.launches for p in paths for f in read([p]).files)
+    what = f"read {len(paths)} reports ({launches} launches) / a bare ncu_report loop"
+    yield Figure(what, ours / theirs, 1.5)
+
+
+def starting() -> Iterator[Figure]:
+    small = min(ARTIFACTS.glob("*.ncu-rep"), key=lambda p: p.stat().st_size)
+    help_, typer = best(20, python("-m", "profkit", "--help"), python("-c", "import typer"))
+    yield Figure("profkit --help / import typer", help_ / typer, 3)
+    one, imports = best(10, python("-m", "profkit", "diagnose", str(small)), python("-c", BASELINE))
+    yield Figure(f"profkit diagnose {small.name} / its imports", one / imports, 1.5)
+
+
+def copies(folder: Path) -> list[Path]:
+    """MANY reports: links to the committed ones, each under a name of its own."""
+    own = sorted([*ARTIFACTS.glob("*.ncu-rep"), *ARTIFACTS.glob("*.ncu-repz")])
+    links = [folder / f"{i:03}-{p.name}" for i, p in enumerate(islice(cycle(own), MANY))]
+    for link, report in zip(links, cycle(own), strict=False):
+        link.symlink_to(report)
+    return links
+
+
+READ = """
+import resource, sys
+from profkit.reports.reader import read
+found = read(sys.argv[2:], jobs=int(sys.argv[1]))
+assert all(file.status == "ok" for file in found.files), found.files
+peak = [resource.getrusage(who).ru_maxrss for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+print(len(found.launches), *peak)
+"""
+
+
+def many() -> Iterator[Figure]:
+    with tempfile.TemporaryDirectory() as folder:
+        paths = [str(path) for path in copies(Path(folder))]
+
+        def process(jobs: int) -> list[int]:
+            command = [sys.executable, "-c", READ, str(jobs), *paths]
+            done = subprocess.run(command, check=True, cwd=ROOT, capture_output=True, text=True)
+            return [int(number) for number in done.stdout.split()]
+
+        launches, own, child = process(2)
+        one, two = best(2, lambda: process(1), lambda: process(2))
+        what = f"{MANY} reports ({launches} launches): one process / two"
+        yield Figure(what, one / two, 1.6, at_least=True)
+        # The largest child counts once for each of the two, though they share their libraries.
+        megabytes = (own + 2 * child) * 1024 / 1e6
+        yield Figure(f"{MANY} reports: peak memory of all processes", megabytes, 500, "MB")
+        first, second = best(2, lambda: process(2), lambda: process(2))
+        yield Figure(f"{MANY} reports: second look / first", second / first, 1.1)
+
+
+def main() -> int:
+    sys.path.insert(0, str(ROOT))
+    processors = len(os.sched_getaffinity(0))
+    print(
+        f"{processors} processors, load {os.getloadavg()[0]:.1f}, Python {sys.version.split()[0]}"
+    )
+    missed = 0
+    for part in (starting, reading, many):
+        for figure in part():
+            print(figure, flush=True)
+            missed += not figure.met
+    own = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / 1e6
+    print(f"this process peaked at {own:.0f} MB")
+    return 1 if missed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
