@@ -27,6 +27,7 @@ QUEUED_LOAD_CYCLES = 1500.0
 # With this share of the warps resident, nearly all of them waiting for loads and this much of DRAM
 # busy, the requests in flight are all that an SM can have: parallelism is not what is missing.
 CROWDED = 0.7
+READY = 0.65  # issue slots used from which warps that wait for a slot are enough of a sign
 CROWDED_DRAM = 0.6
 WORKING = ("selected", "not_selected")  # a warp in these states waits for no event
 
@@ -104,7 +105,7 @@ RESOURCES: tuple[Resource, ...] = (
     Resource("xu", "compute", "xu-pipe", units.metric("xu_busy"), 0.75, 0.60,
              ("math_pipe_throttle", "mio_throttle", "short_scoreboard"), 0.3,
              "Independent MUFUs reach 95 % and more: 16 lanes a cycle and SM"),
-    Resource("issue", "compute", "issue-slots", units.metric("issue_busy"), 0.80, 0.55,
+    Resource("issue", "compute", "issue-slots", units.metric("issue_busy"), 0.85, 0.55,
              ("not_selected", "math_pipe_throttle", "dispatch_stall"), 0.2,
              "One instruction a cycle and scheduler; ready warps that are not selected queue for it"),
 )  # fmt: skip
@@ -180,9 +181,11 @@ def _queues(resource: Resource, launch: Launch) -> bool:
         return False
     if resource.queue == _LOADS:
         return _loads_queue(resource, launch)
-    other = max((launch[f"stall_{s}"] for s in states if s not in (*resource.queue, *WORKING)),
-                default=0.0)  # fmt: skip
-    return waiting >= 0.8 * other
+    others = [launch[f"stall_{s}"] for s in states if s not in (*resource.queue, *WORKING)]
+    if resource.limiter == "issue" and launch["issue_busy"] < READY:
+        # Ready warps that are not issued explain a half-used scheduler only if little else happens.
+        return waiting >= 1.5 * sum(others)
+    return waiting >= 0.8 * max(others, default=0.0)
 
 
 def _loads_queue(resource: Resource, launch: Launch) -> bool:

@@ -6,7 +6,15 @@ time the launch can spend on them, and never more than the next busiest resource
 
 from __future__ import annotations
 
-from profkit.diagnosis.resources import BY_LIMITER, QUEUED_LOAD_CYCLES, load_wait, next_limit, use
+from profkit.diagnosis.coalescing import coalesced, sector_waste
+from profkit.diagnosis.resources import (
+    BY_LIMITER,
+    QUEUED_LOAD_CYCLES,
+    load_wait,
+    next_limit,
+    use,
+    uses,
+)
 from profkit.diagnosis.rule import Hit, Launch, Rule, share
 from profkit.diagnosis.rules.launch import capped
 from profkit.diagnosis.rules.memory import full, stalled
@@ -25,49 +33,25 @@ def _weight(launch: Launch, limiters: tuple[str, ...], states: tuple[str, ...]) 
     return min(1.0, max(shares, default=1.0))
 
 
-def _sector_waste(launch: Launch) -> tuple[float, str]:
-    """Share of the global accesses' sectors that coalesced ones would not need, and how it shows."""
-    if "excess_sectors" in launch:
-        waste = launch["excess_sectors"]
-        return (
-            waste,
-            f"{share(waste)} of the sectors of global accesses carry nothing the warp asked for",
-        )
-    # 16 sectors is what 32 coalesced accesses of 16 bytes need: more cannot be coalesced.
-    per = launch["global_load_sectors_per_request"]
-    per = max(per, launch.get("global_store_sectors_per_request", 0.0))
-    return max(0.0, 1 - 16 / per), (
-        f"{per:.3g} sectors per request, where coalesced accesses need 16 at most"
-    )
-
-
-def _coalesced(launch: Launch, waste: float) -> float:
-    """Share of today's time that the busiest resource would need if no sector were wasted."""
-    keep = 1 - waste
-    left = [limit.elapsed] if (limit := next_limit(launch, *_SECTORS)) else []
-    # DRAM fetches 64 bytes at a time, L2 looks up a line of 4 sectors at once: scattered sectors
-    # cost twice and four times what they do in a row.
-    for metric, factor in (("dram_busy", keep / 2), ("l2_tag_busy", keep / 4),
-                           ("l2_to_xbar_busy", keep), ("xbar_to_l2_busy", keep),
-                           ("l1_busy", keep)):  # fmt: skip
-        if metric in launch:
-            left.append(launch[metric] * factor)
-    return max(left, default=keep)
-
-
 def _uncoalesced(launch: Launch) -> Hit | None:
-    waste, text = _sector_waste(launch)
+    waste, text = sector_waste(launch)
     if waste < WASTE:
         return None
-    if any(u.near for limiter in _SECTORS if (u := use(BY_LIMITER[limiter], launch))):
-        gain = 1 / max(_coalesced(launch, waste), 0.01)
+    near = [u for u in uses(launch) if u.near and u.resource.limiter in _SECTORS]
+    if near:
+        after = coalesced(launch, waste)
+        binds = max(near, key=lambda u: u.elapsed)
+        if after.get(binds.resource.limiter, 0.0) > 0.9 * binds.elapsed:
+            return None  # the level that binds does not see this waste: the cache before it does
+        other = next_limit(launch, *_SECTORS)
+        gain = 1 / max([*after.values(), other.elapsed if other else 0.0, 0.01])
     else:
         weight = _weight(launch, _SECTORS, ("long_scoreboard", "lg_throttle", "drain"))
         gain = capped(launch, 1 / (1 - waste * weight), *_SECTORS)
     if gain < 1.05:
         return None
     looked = ("excess_sectors", "global_load_sectors_per_request", "global_store_sectors_per_request",
-              "dram_busy", "l2_cache_busy", "l1_busy")  # fmt: skip
+              "l2_sectors_per_request", "dram_busy", "l2_cache_busy", "l1_busy")  # fmt: skip
     return Hit(text, gain, looked)
 
 

@@ -91,6 +91,13 @@ def _local_share(r: Raw) -> float:
 
 METRICS = (
     Metric(
+        "l2_sectors_per_request",
+        "count",
+        "Sectors that one L1TEX request asks of an L2 line: 4 for whole lines, 1 for scattered words",
+        _TABLES,
+        (ratio("lts__t_sectors_srcunit_tex.sum", "lts__t_requests_srcunit_tex.sum"),),
+    ),
+    Metric(
         "l2_atomic_sectors",
         "count",
         "L2 sectors of global atomics and reductions",
