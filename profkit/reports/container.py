@@ -1,4 +1,4 @@
-"""A report's bytes  ->  whether it is whole, what it should hold, and who wrote it.
+r"""A report's bytes  ->  whether it is whole, what it should hold, and who wrote it.
 
 A .ncu-rep is `NVR\0` and then frames, each a little-endian u32 length and a protobuf message: a file
 header; then, again and again, a block header and the sources and results that it announces. A
@@ -21,15 +21,25 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import IO, Any, Literal
 
-from profkit.reports.contents import KINDS, Content, Header, header, nameless, result, source
-from profkit.reports.wire import Malformed, Message, verify
+from profkit.reports.contents import (
+    Content,
+    Header,
+    block_of_one,
+    header,
+    nameless,
+    result,
+    salvage,
+    source,
+)
+from profkit.reports.shapes import FILE, GRAPH_DATA, KINDS, SOURCES
+from profkit.reports.wire import Cut, Malformed, verify
 
 Status = Literal["ok", "empty", "damaged", "unreadable"]
 MAGIC = b"NVR\0"
 LIMIT = 4 << 30  # bytes that a compressed report may become: the largest seen is 1/50 of it
 # The newest ncu whose messages are known: an unknown field in a report that is no newer is damage.
 NEWEST = (2026, 3)
-_SOURCES = 1
+_CHUNK = 64 << 20
 _ZSTD = b"\x28\xb5\x2f\xfd"
 
 
@@ -63,35 +73,50 @@ def check(path: str | Path) -> Frames:
     Returns:
         What the bytes say; never raises for a file that is not a report.
     """
+    walk = _Walk()
     try:
-        with open(path, "rb") as file:
-            walk = _Walk()
-            start = file.read(4)
-            if start == _ZSTD:
-                file.seek(0)
-                _walk_compressed(file, walk)
-                file.seek(0)
-                digest = hashlib.file_digest(file, "sha256")
-            else:
-                digest = hashlib.sha256(start)
-                _walk(start, file, walk, digest.update, os.fstat(file.fileno()).st_size)
+        sha256 = _open(path, walk)
     except OSError as error:
         return Frames("unreadable", (error.strerror or str(error)).lower())
-    return replace(walk.verdict(), sha256=digest.hexdigest())
+    return replace(walk.verdict(), sha256=sha256)
 
 
-def _walk_compressed(file: IO[bytes], walk: _Walk) -> None:
-    import zstandard
+def rescue(path: str | Path, copy: str | Path, bare: bool = False) -> None:
+    """Write what is left of a damaged report into another that the library can read.
 
-    try:
-        with zstandard.ZstdDecompressor().stream_reader(file, read_across_frames=True) as stream:
-            _walk(stream.read(4), stream, walk, lambda _: None, LIMIT)
-    except zstandard.ZstdError:
-        walk.problems.append("what is compressed in it is damaged")
+    Args:
+        path: The report.
+        copy: The file to write, a .ncu-rep.
+        bare: Keep only what salvage keeps of every launch, not only of those known to be damaged.
+    """
+    with open(copy, "wb") as out:
+        _open(path, _Walk(out, bare))
+
+
+def _open(path: str | Path, walk: _Walk) -> str:
+    """Walk a file, compressed or not; returns its sha256."""
+    with open(path, "rb") as file:
+        start = file.read(4)
+        if start != _ZSTD:
+            digest = hashlib.sha256(start)
+            _walk(start, file, walk, digest.update, os.fstat(file.fileno()).st_size)
+            while rest := file.read(_CHUNK):  # behind the damage
+                digest.update(rest)
+            return digest.hexdigest()
+        import zstandard
+
+        file.seek(0)
+        try:
+            with zstandard.ZstdDecompressor().stream_reader(file, read_across_frames=True) as plain:
+                _walk(plain.read(4), plain, walk, lambda _: None, LIMIT)
+        except zstandard.ZstdError:
+            walk.problems.append("what is compressed in it is damaged")
+        file.seek(0)
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _walk(
-    start: bytes, file: IO[bytes], walk: _Walk, update: Callable[[bytes], None], limit: int
+    start: bytes, file: IO[bytes], walk: _Walk, update: Callable[[bytes], object], limit: int
 ) -> None:
     """Walk the frames behind the magic; `update` sees every byte that is read."""
     walk.start = start
@@ -101,81 +126,116 @@ def _walk(
                 walk.step(frame)
             walk.end()
     except Malformed as error:  # from here on frames cannot be told apart
-        walk.problems.append(str(error))
-    while rest := file.read(1 << 20):
-        update(rest)
+        walk.stop(error)
 
 
-def _frames(file: IO[bytes], limit: int, update: Callable[[bytes], None]) -> Iterator[bytes]:
+def _frames(file: IO[bytes], limit: int, update: Callable[[bytes], object]) -> Iterator[bytes]:
     """The length-prefixed frames up to the end of the file."""
     at = len(MAGIC)
     while prefix := file.read(4):
         update(prefix)
         size = struct.unpack("<I", prefix)[0] if len(prefix) == 4 else 0
         at += 4 + size
-        frame = file.read(size) if at <= limit else b""
+        room = min(size, limit - at + size)  # its size may be a lie
+        pieces = [file.read(min(_CHUNK, room - n)) for n in range(0, room, _CHUNK)]
+        frame = b"".join(pieces)
         update(frame)
         if len(prefix) < 4 or len(frame) < size:
-            raise Malformed(f"the file ends in the frame that should reach byte {at}")
+            raise Cut(f"the file ends in the frame that should reach byte {at}", frame)
         yield frame
 
 
 class _Walk:
     """What was seen while walking the frames one by one."""
 
-    def __init__(self) -> None:
+    def __init__(self, out: IO[bytes] | None = None, bare: bool = False) -> None:
         self.start = b""
         self.problems: list[str] = []
-        self.newer: list[int] = []
-        self._header = False
+        self._out, self._bare = out, bare
+        self._first = True
+        self._newer: list[int] = []
         self._contents: list[Content] = []
         self._lost = 0
         self._version: str | None = None
         self._names = 0
         self._sequences: set[tuple[bytes, ...]] = set()
-        self._left: list[int] = []  # what this block still has to have, as fields of its header
-        self._size = 0
+        self._process = b""  # of this block: the field of its header,
+        self._left: list[int] = []  # the frames still to come, as fields of its header,
+        self._size = 0  # and their bytes
 
     def step(self, frame: bytes) -> None:
         """Look at the next frame."""
-        if not self._header:
-            self._header = True
-            verify(frame, 0, len(frame), Message({1: 0}, required={1}), self.newer)
-            return
-        if not self._left:
-            self._begin(header(frame, self.newer))
-            return
-        field = self._left.pop()
-        self._size -= 4 + len(frame)
-        if self._size < 0 or (self._size and not self._left):
-            raise Malformed("a block is not as long as its header says")
-        try:
-            if field in _KINDS:
-                self._lost += 1
-                content = result(frame, _KINDS[field], self.newer, self._sequences)
-                self._contents.append(content)
-                self._lost -= 1
-            elif field == _SOURCES:
-                source(frame, self.newer)
-        except Malformed as error:
-            what = f"launch {self._seen() - 1}" if field in _KINDS else "a kernel's machine code"
-            self.problems.append(f"{what} is damaged: {error}")
-
-    def _seen(self) -> int:
-        return len(self._contents) + self._lost
+        if self._first:
+            self._first = False
+            verify(frame, 0, len(frame), FILE, self._newer)
+            self._write(MAGIC, frame)
+        elif not self._left:
+            self._begin(header(frame, self._newer))
+        else:
+            field = self._left.pop()
+            self._size -= 4 + len(frame)
+            self._measure()
+            self._keep(field, frame, self._whole(field, frame))
 
     def _begin(self, block: Header) -> None:
         order = [number for number, count in block.counts.items() for _ in range(count)]
         self._left, self._size = order[::-1], block.size
-        self._names += len(block.names)
+        self._measure()
+        if block.names is None:
+            self.problems.append("the names of metrics are damaged")
+        self._names += len(block.names or ())
         self._version = self._version or block.version
-        if self._size and not order:
+        self._process = block.process
+        self._write(b"", block.about)
+
+    def _measure(self) -> None:
+        """The frames of a block have the size that its header says."""
+        if self._size < 0 or (self._size and not self._left):
             raise Malformed("a block is not as long as its header says")
+        if not self._size and set(self._left) == {GRAPH_DATA}:
+            self._left.clear()  # a count of what may be elsewhere: no report with it was seen
+
+    def _whole(self, field: int, frame: bytes) -> bool:
+        try:
+            if field in _KINDS:
+                self._lost += 1
+                content = result(frame, _KINDS[field], self._newer, self._sequences)
+                self._contents.append(content)
+                self._lost -= 1
+            elif field == SOURCES:
+                source(frame, self._newer)
+        except Malformed as error:
+            what = f"launch {self._seen() - 1}" if field in _KINDS else "a kernel's machine code"
+            self.problems.append(f"{what} is damaged: {error}")
+            return False
+        return True
+
+    def stop(self, error: Malformed) -> None:
+        """Nothing behind this can be read."""
+        self.problems.append(str(error))
+        if isinstance(error, Cut) and self._left:
+            self._keep(self._left[-1], error.left, whole=False)
+
+    def _keep(self, field: int, frame: bytes, whole: bool) -> None:
+        """Write a frame, or what is left of it."""
+        left: bytes | None = frame if whole else None
+        if self._out is not None and field in _KINDS and (self._bare or not whole):
+            left = salvage(frame, _KINDS[field])
+        if left is not None:
+            self._write(b"", self._process + block_of_one(field, left), left)
+
+    def _write(self, start: bytes, *frames: bytes) -> None:
+        if self._out is not None:
+            sized = (struct.pack("<I", len(frame)) + frame for frame in frames)
+            self._out.write(start + b"".join(sized))
+
+    def _seen(self) -> int:
+        return len(self._contents) + self._lost
 
     def end(self) -> None:
         """The file ends here."""
         if self._left:
-            raise Malformed("the file ends before the last block does")
+            raise Malformed("the file ends before its last block does")
 
     def verdict(self) -> Frames:
         """What all frames together say."""
@@ -188,18 +248,17 @@ class _Walk:
         self._lost += sum(field in _KINDS for field in self._left)
         if self._seen() and not self._version:
             self.problems.append("the session details after the first launch are missing")
-        if nameless(self._sequences, self._names):
+        if nameless(self._sequences, self._names) and not self.problems:
             self.problems.append("a metric has no name")
-        if self.newer and not _is_newer(self._version):
-            self.problems.append(f"fields that ncu {self._version} does not write")
+        if self._newer and not _is_newer(self._version):
+            self.problems.append(f"it holds what ncu {self._version} does not write")
+        found = (tuple(self._contents), self._lost, self._version)
         if self.problems:
             more = f" (and {len(self.problems) - 1} more)" if len(self.problems) > 1 else ""
-            status, message = "damaged", self.problems[0] + more
-        elif self._contents:
-            status, message = "ok", ""
-        else:
-            status, message = "empty", "it holds no launch"
-        return Frames(status, message, tuple(self._contents), self._lost, self._version)
+            return Frames("damaged", self.problems[0] + more, *found)
+        if self._contents:
+            return Frames("ok", "", *found)
+        return Frames("empty", "it holds no launch", *found)
 
 
 _KINDS = {kind.counter: kind for kind in KINDS}

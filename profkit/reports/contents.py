@@ -1,12 +1,12 @@
 """One frame of a report (block header, source, result)  ->  what it holds, or Malformed.
 
-Field numbers are those of ProfilerReport.proto and its kin in Nsight Compute's extras/FileFormat.
-A report has 10 to 100 bytes per field, so the metrics, which are most of it, are checked by regular
-expressions (200 MB/s); what those do not match is walked field by field, and only that decides.
+The metrics are most of a report, a field every 10 bytes, so they are checked by regular expressions
+(200 MB/s). What those do not match is walked field by field, and only that decides.
 """
 
 from __future__ import annotations
 
+import contextlib
 import re
 from array import array
 from collections.abc import Iterable
@@ -16,138 +16,19 @@ from itertools import pairwise
 from sys import byteorder
 from typing import NamedTuple
 
-from profkit.reports.wire import (
-    BYTES,
-    FIXED32,
-    FIXED64,
-    VARINT,
-    Malformed,
-    Message,
-    fields,
-    inspect,
-    one,
-    varint,
-    verify,
+from profkit.reports.shapes import (
+    COUNTERS,
+    HEADER,
+    METRIC,
+    NAMES,
+    PROCESS,
+    RESULT_SOURCE,
+    SESSION,
+    SIZE,
+    SOURCE,
+    Kind,
 )
-
-
-def _of(wire: int, *numbers: int) -> dict[int, int]:
-    return dict.fromkeys(numbers, wire)
-
-
-_VALUE = Message({2: FIXED32, 3: FIXED64, **_of(VARINT, 4, 5)}, {1})
-_ELEMENT = Message(parts={1: _VALUE, 2: _VALUE, 3: _VALUE}, required={2})
-_METRIC = Message(_of(VARINT, 1, 4), parts={2: _VALUE, 3: _ELEMENT}, required={1})
-_ATTRIBUTES = Message({1: VARINT, 3: BYTES}, {2}, required={1})
-_SYSTEM = Message({6: VARINT, 7: BYTES}, {1, 2, 3, 4, 5})
-_VERSION = Message(texts={1, 2}, required={1, 2})
-_SESSION = Message(
-    {**_of(VARINT, 1, 2, 12), **_of(BYTES, 5, 9, 10)},
-    {7, 11},
-    {3: _SYSTEM, 4: _SYSTEM, 6: _ATTRIBUTES, 8: _VERSION},
-)
-_PROCESS = Message({1: VARINT}, {2, 3}, required={1})
-_HEADER = Message(
-    {**_of(VARINT, 1, 2, 5, 7, 8, 9, 10), 4: BYTES}, parts={3: _SESSION, 6: _PROCESS}
-)
-_SOURCE = Message({**_of(VARINT, 1, 5, 6, 7), **_of(BYTES, 2, 3, 4, 8, 9)})
-
-_DIMS = Message(_of(VARINT, 1, 2, 3))
-_PUSHED = Message({2: BYTES, **_of(VARINT, 3, 4)}, {1}, required={1})
-_STARTED = Message({**_of(VARINT, 1, 4, 5), 3: BYTES}, {2}, required={1, 2})
-_NVTX = Message(
-    _of(VARINT, 4, 5),
-    parts={
-        1: Message({1: VARINT, 3: BYTES, 4: BYTES}, {2}, required={1, 2}),
-        2: Message({1: VARINT}, parts={2: Message({1: VARINT}, parts={3: _PUSHED}, required={1})}),
-        3: Message({1: VARINT}, parts={3: _STARTED}, required={1}),
-    },
-)
-_PER_SM = Message({1: VARINT, **_of(BYTES, 2, 3, 4)}, required={1, 2, 3})
-_SAMPLES = Message(texts={1}, parts={2: Message(parts={1: _PER_SM})}, required={1, 2})
-
-
-@dataclass(frozen=True)
-class Kind:
-    """A kind of result and the numbers of the fields that all kinds have.
-
-    Attributes:
-        counter: Field of the block header that says how many follow.
-        message: What it may hold.
-        metrics: Number of the metrics, below 16 (a tag of one byte).
-        sections: Number of the sections.
-        rules: Number of the rule results.
-        nvtx: Number of the NVTX state.
-        samples: Number of the timed warp samples.
-    """
-
-    counter: int
-    message: Message
-    metrics: int
-    sections: int
-    rules: int
-    nvtx: int
-    samples: int
-
-
-KINDS = (
-    Kind(
-        2,
-        Message(
-            {
-                **_of(VARINT, 1, 2, 3, 4, 8, 14, 16, 20, 22, 23, 29, 30),
-                **_of(BYTES, 12, 13, 17, 18, 19, 24, 25, 28, 32, 33, 34, 37, 38),
-                35: FIXED32,
-            },
-            {5, 6, 7, 26, 27, 31, 39},
-            {9: _DIMS, 10: _DIMS, 11: _DIMS, 15: _SOURCE, 21: _NVTX, 36: _SAMPLES},
-            frozenset({*range(1, 12), 15}),
-        ),
-        metrics=13, sections=17, rules=19, nvtx=21, samples=36,
-    ),
-    Kind(  # a range of launches
-        7,
-        Message(
-            {
-                **_of(VARINT, 1, 2, 5, 6, 9, 11, 15, 16),
-                **_of(BYTES, 3, 4, 7, 8, 12, 14, 17, 18, 19, 20),
-                21: FIXED32,
-            },
-            {13, 23},
-            {10: _NVTX, 22: _SAMPLES},
-            {1, 2},
-        ),
-        metrics=4, sections=7, rules=20, nvtx=10, samples=22,
-    ),
-    Kind(  # a command list
-        8,
-        Message(
-            {
-                **_of(VARINT, 1, 2, 5, 6, 9, 11, 12, 17, 19),
-                **_of(BYTES, 3, 4, 7, 8, 13, 16, 20, 21, 22, 23, 24),
-                25: FIXED32,
-            },
-            {14, 15, 18, 27},
-            {10: _NVTX, 26: _SAMPLES},
-            {1, 2},
-        ),
-        metrics=4, sections=7, rules=21, nvtx=10, samples=26,
-    ),
-    Kind(  # a graph
-        9,
-        Message(
-            {
-                **_of(VARINT, 1, 2, 5, 6, 9, 11, 12, 17, 18),
-                **_of(BYTES, 3, 4, 7, 8, 13, 16, 19, 20, 21, 22, 25),
-                23: FIXED32,
-            },
-            {14, 15, 26},
-            {10: _NVTX, 24: _SAMPLES},
-            {1, 2},
-        ),
-        metrics=4, sections=7, rules=22, nvtx=10, samples=24,
-    ),
-)  # fmt: skip
+from profkit.reports.wire import BYTES, Malformed, fields, inspect, one, varint, verify
 
 
 class Content(NamedTuple):
@@ -166,39 +47,60 @@ class Header:
     Attributes:
         counts: Field number -> how many frames of that kind follow.
         size: Bytes of these frames.
-        names: The metric names it adds to the string table.
+        names: The metric names it adds to the string table, None when they are damaged.
         version: Of the ncu that wrote the report, when this block says it.
+        about: The header without the counts: string table, session, process.
+        process: The field of `about` that says which process.
     """
 
     counts: dict[int, int]
     size: int
-    names: list[bytes]
+    names: list[bytes] | None
     version: str | None
+    about: bytes
+    process: bytes
 
 
 def header(data: bytes, newer: list[int]) -> Header:
     """Check a block header."""
-    verify(data, 0, len(data), _HEADER, newer)
-    found = list(fields(data, 0, len(data)))
-    numbers = {number: value for number, wire, value, _ in found if wire == VARINT}
-    tables = [_names(data, start, stop) for number, _, start, stop in found if number == 4]
-    versions = [_version(data, start, stop) for number, _, start, stop in found if number == 3]
-    return Header(
-        {number: numbers.get(number, 0) for number in (1, 2, 7, 8, 9, 10)},
-        numbers.get(5, 0),
-        [name for table in tables for name in table],
-        next(filter(None, versions), None),
-    )
+    counts, size = dict.fromkeys(COUNTERS, 0), 0
+    names: list[bytes] | None = []
+    version, about, process, at = None, b"", b"", 0
+    while at < len(data):
+        begin = at
+        number, wire, start, stop, at = one(data, at, len(data))
+        inspect(data, (number, wire, start, stop), HEADER, newer)
+        if number in counts:
+            counts[number] = start
+            continue
+        if number == SIZE:
+            size = start
+            continue
+        about += data[begin:at]
+        if number == SESSION:
+            version = version or _version(data, start, stop)
+        elif number == NAMES:
+            table = _names(data, start, stop)
+            names = None if names is None or table is None else names + table
+        elif number == PROCESS:
+            process = data[begin:at]
+    return Header(counts, size, names, version, about, process)
+
+
+def block_of_one(counter: int, frame: bytes) -> bytes:
+    """The counts of a block header that announces one frame."""
+    size, left = b"", 4 + len(frame)
+    while left > 0x7F:
+        size, left = size + bytes([left & 0x7F | 0x80]), left >> 7
+    return bytes([counter << 3, 1, SIZE << 3]) + size + bytes([left])
 
 
 def source(data: bytes, newer: list[int]) -> None:
     """Check a source (the SASS and the files of a kernel); the bytes of both may be anything."""
-    verify(data, 0, len(data), _SOURCE, newer)
+    verify(data, 0, len(data), SOURCE, newer)
 
 
-def result(
-    data: bytes, kind: Kind, newer: list[int], sequences: set[tuple[bytes, ...]]
-) -> Content:
+def result(data: bytes, kind: Kind, newer: list[int], sequences: set[tuple[bytes, ...]]) -> Content:
     """Check a result.
 
     Args:
@@ -230,6 +132,41 @@ def result(
     if not kind.message.required <= seen:
         raise Malformed("a result that lacks a part")
     return Content(counts[kind.metrics], counts[kind.sections], rules, counts[kind.nvtx])
+
+
+def salvage(data: bytes, kind: Kind) -> bytes | None:
+    """What can be read of a damaged result.
+
+    The library drops a whole launch for a wrong byte in a section that nobody asks for. So only
+    the identity, the metrics and the NVTX state are kept, as far as each of them is whole.
+
+    Args:
+        data: The frame.
+        kind: Which kind of result.
+
+    Returns:
+        A frame that the library reads, None when not even the identity is left.
+    """
+    kept, seen, at = b"", set(), 0
+    wanted = kind.message.required | {kind.metrics, kind.nvtx}
+    try:
+        while at < len(data):
+            begin = at
+            number, wire, start, stop, at = one(data, at, len(data))
+            if number not in wanted:
+                continue
+            with contextlib.suppress(Malformed):
+                inspect(data, (number, wire, start, stop), kind.message, [])
+                if number == kind.metrics:
+                    verify(data, start, stop, METRIC, [])
+                kept += data[begin:at]
+                seen.add(number)
+    except Malformed:  # what follows cannot be told apart
+        pass
+    missing = kind.message.required - seen
+    if missing == {RESULT_SOURCE}:
+        kept, missing = kept + bytes([RESULT_SOURCE << 3 | BYTES, 0]), set()
+    return None if missing else kept
 
 
 @cache
@@ -277,7 +214,7 @@ def _metrics(
             at = found.end()
             continue
         _, _, start, stop, at = one(data, at, end)
-        verify(data, start, stop, _METRIC, newer)
+        verify(data, start, stop, METRIC, newer)
         ids.append(data[start + 1 : varint(data, start + 1)[1]])  # the id comes first
     sequences.add(tuple(ids))  # most launches of a report have the same
     return len(set(ids)), at
@@ -328,30 +265,27 @@ def _samples(data: bytes, start: int, end: int) -> None:
                 raise Malformed("warp samples out of order")
 
 
-def _names(data: bytes, at: int, end: int) -> list[bytes]:
-    """The string table at [at, end)."""
-    names: list[bytes] = []
-    while at < end:  # as one() would, three times faster
-        size, start = data[at + 1] if at + 1 < end else 0, at + 2
-        if data[at] != _NAME or size > 0x7F:
-            number, _, start, stop, at = one(data, at, end)
-            if number == 1:
-                names.append(data[start:stop])
-            continue
-        at = start + size
-        names.append(data[start:at])
-    if at != end:
-        raise Malformed("a name that leaves the string table")
+def _names(data: bytes, at: int, end: int) -> list[bytes] | None:
+    """The string table at [at, end), None when it cannot be right."""
+    names = _split(data[at:end])
     try:
+        if names is None:
+            found = list(fields(data, at, end))
+            names = [data[start:stop] for number, wire, start, stop in found if wire == BYTES]
         text = b" ".join(names).decode()  # a space ends any character that is cut short
-    except UnicodeDecodeError:
-        raise Malformed("a metric name that is not UTF-8") from None
-    if _CONTROL.search(text) or len(set(names)) < len(names):
-        raise Malformed("a metric name that no metric has")
-    return names
+    except (Malformed, UnicodeDecodeError):
+        return None
+    return None if _CONTROL.search(text) or len(set(names)) < len(names) else names
 
 
-_NAME = 1 << 3 | BYTES  # the tag of a string in the string table
+def _split(table: bytes) -> list[bytes] | None:
+    """The strings of a table whose names are short and have no newline (the tag of a string)."""
+    first, *parts = table.split(b"\n")
+    if first or any(len(part) - 1 != part[0] if part else True for part in parts):
+        return None
+    return [part[1:] for part in parts]
+
+
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 
 

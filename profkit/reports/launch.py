@@ -50,11 +50,13 @@ def raw(action: Any, names: Iterable[str]) -> dict[str, float]:
 
 def scalars(action: Any) -> dict[str, float | str]:
     """Every metric of a launch that has a value of its own: raw name -> value."""
-    return {
-        name: metric.as_string() if metric.kind() == _STRING else metric.as_double()
-        for name in action.metric_names()
-        if (metric := action.metric_by_name(name)) is not None and metric.has_value()
-    }
+    values: dict[str, float | str] = {}
+    for name in action.metric_names():
+        metric = action.metric_by_name(name) if _clean(name) == name else None
+        if metric is not None and metric.has_value():
+            is_text = metric.kind() == _STRING
+            values[name] = _clean(metric.as_string()) if is_text else metric.as_double()
+    return values
 
 
 def identity(action: Any, record: Mapping[str, Any], time: float) -> tuple[Any, ...]:
@@ -73,8 +75,9 @@ def identity(action: Any, record: Mapping[str, Any], time: float) -> tuple[Any, 
     variant, case = _marked(ranges) or (_text(record, "variant"), _text(record, "case"))
     # A launch that ncu gave up on has no launch__* metrics, and a duration that is NaN or absent.
     failed = isnan(time) and (grid is None or workload != "kernel")
+    kernel = action.name(action.NameBase_DEMANGLED) or action.name()
     return (
-        action.name(action.NameBase_DEMANGLED) or action.name(), workload, device, cc, grid, block,
+        kernel and _clean(kernel), workload, device, cc, grid, block,
         variant, case, "/".join(ranges) or None, "failed" if failed else "ok",
     )  # fmt: skip
 
@@ -102,8 +105,8 @@ def rules(results: Iterable[Any]) -> Iterator[tuple[str, str, str, float, str]]:
         if rule.has_speedup_estimation():
             estimate = rule.speedup_estimation()
             speedup, scope = estimate["speedup"] / 100, _SCOPES.get(estimate["type"], "")
-        title = said["title"] or rule.name()
-        yield rule.rule_identifier(), title, _LINK.sub(_plain, said["message"]), speedup, scope
+        title, message = said["title"] or rule.name(), _LINK.sub(_plain, said["message"])
+        yield rule.rule_identifier(), _clean(title), _clean(message), speedup, scope
 
 
 def _plain(link: re.Match[str]) -> str:
@@ -114,7 +117,15 @@ def _plain(link: re.Match[str]) -> str:
 
 def _value(action: Any, name: str) -> Any:
     metric = action.metric_by_name(name)
-    return metric.value() if metric is not None and metric.has_value() else None
+    value = metric.value() if metric is not None and metric.has_value() else None
+    return _clean(value) if isinstance(value, str) else value
+
+
+def _clean(text: str) -> str:
+    """A text of the library without the surrogates that stand for bytes that are not UTF-8."""
+    if text.isascii():
+        return text
+    return text.encode(errors="surrogateescape").decode(errors="replace")
 
 
 def _triple(dims: Sequence[float | None]) -> tuple[int, int, int] | None:
@@ -134,7 +145,7 @@ def _nvtx(action: Any) -> list[str]:
     if state is None:
         return []
     domains = (state.domain_by_id(index) for index in state.domains())
-    return [name for domain in domains for name in domain.push_pop_ranges()]
+    return [_clean(name) for domain in domains for name in domain.push_pop_ranges()]
 
 
 def _marked(ranges: Sequence[str]) -> tuple[str, str | None] | None:

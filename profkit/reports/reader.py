@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import os
 from array import array
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 from profkit.errors import ProfkitError
@@ -20,66 +21,21 @@ from profkit.reports.container import (
     check,
     record_beside,
     recorded_sha256,
+    rescue,
 )
 from profkit.reports.contents import Content
-from profkit.reports.metrics import CATALOGUE, evaluate
+from profkit.reports.frame import Part, ReportFile, Reports, assemble
+from profkit.reports.metrics import evaluate
 from profkit.reports.paths import expand
 from profkit.reports.workers import apart, processors
 
 if TYPE_CHECKING:
     import pandas as pd
 
-COLUMNS = ("report", "launch", *launch.IDENTIFIED, "ncu_version")
-RULE_COLUMNS = ("report", "launch", "rule", "title", "message", "speedup", "scope")
+__all__ = ["ReportFile", "Reports", "actions", "expand", "load", "raw", "read"]
+
 # Up to so many files a child process costs more than reading them (it takes 0.2 s to start).
 FEW = 8
-
-
-@dataclass(frozen=True)
-class ReportFile:
-    """One file and what could be read of it.
-
-    Attributes:
-        path: As it was given.
-        sha256: Of the file, None when it cannot be read.
-        status: ok; empty (0 bytes, or whole without a launch); damaged (something is lost, the
-            rest is in the frame); unreadable (missing, no permission, not a report).
-        message: What and why, empty when ok.
-        launches: Launches that were read.
-        ncu_version: The Nsight Compute that wrote it, None when not known.
-    """
-
-    path: str
-    sha256: str | None
-    status: Status
-    message: str
-    launches: int
-    ncu_version: str | None
-
-
-@dataclass(frozen=True)
-class Reports:
-    """Everything that was read.
-
-    Attributes:
-        files: In the order in which they were given.
-        launches: One row per launch: COLUMNS, then every catalogue metric (SI, float, NaN).
-        rules: One row per launch and NVIDIA rule result: RULE_COLUMNS; speedup is a share.
-    """
-
-    files: tuple[ReportFile, ...]
-    launches: pd.DataFrame
-    rules: pd.DataFrame
-
-
-@dataclass(frozen=True)
-class Part:
-    """One file's share of the frame, small enough to come back from a child process."""
-
-    file: ReportFile
-    identity: tuple[tuple[Any, ...], ...] = ()
-    values: bytes = b""  # float64, launches x catalogue, row by row
-    rules: tuple[tuple[Any, ...], ...] = ()
 
 
 def load(patterns: str | Path | Iterable[str | Path]) -> pd.DataFrame:
@@ -133,7 +89,7 @@ def read(
         for name in names:
             parts.append(_read_here(name))
             step()
-    return _assemble(parts)
+    return assemble(parts)
 
 
 def raw(path: str | Path) -> pd.DataFrame:
@@ -151,19 +107,26 @@ def raw(path: str | Path) -> pd.DataFrame:
     import pandas as pd
 
     path = os.path.expanduser(path)
-    status = check(path).status
-    if status == "unreadable":
-        raise _unreadable(path, check(path).message)
-    if status == "damaged":
-        rows = apart(f"{__name__}:raw_rows", [path], 1, lambda _path, _why: [])[0]
+    frames = check(path)
+    if frames.status == "unreadable":
+        raise _unreadable(path, frames.message)
+    if frames.status == "damaged":
+        rows = apart(f"{__name__}:raw_left", [path], 1, _no_rows)[0]
     else:
-        rows = raw_rows(path)
+        rows = [launch.scalars(action) for action in actions(path)]
     return pd.DataFrame(rows, index=pd.RangeIndex(len(rows), name="launch"))
 
 
-def raw_rows(path: str) -> list[dict[str, float | str]]:
-    """Raw name -> value of each launch, read in this process."""
-    return [launch.scalars(action) for action in actions(path)]
+def raw_left(path: str) -> list[dict[str, float | str]]:
+    """Raw name -> value of each launch, of what is left of a damaged report."""
+    with TemporaryDirectory(prefix="profkit-") as folder:
+        copy = os.path.join(folder, "left.ncu-rep")
+        rescue(path, copy, bare=True)
+        return [launch.scalars(action) for action in actions(copy)]
+
+
+def _no_rows(path: str, why: str) -> list[dict[str, float | str]]:
+    raise _unreadable(path, _crashed(why))
 
 
 def actions(path: str) -> Iterator[Any]:
@@ -189,12 +152,37 @@ def read_part(path: str, frames: Frames | None = None) -> Part:
     frames = frames or check(path)
     if frames.status == "unreadable":
         return Part(ReportFile(path, frames.sha256, "unreadable", frames.message, 0, None))
+    if frames.status == "damaged":
+        part = _read_left(path, frames, bare=False)
+    else:
+        part = _read_all(path, frames, path)
+    if part.file.status == "damaged" and any(row[2] is None for row in part.identity):
+        # The library gives nothing of a launch when a part of it is damaged, though not its names.
+        return replace(_read_left(path, frames, bare=True), file=part.file, rules=part.rules)
+    return part
+
+
+def read_bare(path: str) -> Part:
+    """Read only the metrics of a report: it crashed a child otherwise."""
+    return _read_left(path, check(path), bare=True)
+
+
+def _read_left(path: str, frames: Frames, bare: bool) -> Part:
+    """Read what is left of a damaged report."""
+    with TemporaryDirectory(prefix="profkit-") as folder:
+        copy = os.path.join(folder, "left.ncu-rep")
+        rescue(path, copy, bare)
+        return _read_all(path, frames, copy)
+
+
+def _read_all(path: str, frames: Frames, copy: str) -> Part:
+    """Read every launch of a file, or of the copy of what is left of it."""
     record = record_beside(path)
     identity: list[tuple[Any, ...]] = []
     values: array[float] = array("d")
     rules: list[tuple[Any, ...]] = []
     contents: list[Content] = []
-    for index, action in enumerate(actions(path)):
+    for index, action in enumerate(actions(copy)):
         names, results = action.metric_names(), action.rule_results()
         metrics = evaluate(launch.raw(action, names))
         who = launch.identity(action, record, metrics["time"])
@@ -216,18 +204,29 @@ def _read_here(path: str) -> Part:
 
 
 def _died(path: str, why: str) -> Part:
-    message = f"Nsight Compute's library crashed reading it ({why})"
+    """A child died reading a file: read only the metrics."""
+    part: Part = apart(f"{__name__}:read_bare", [path], 1, _lost)[0]
+    if part.file.status == "damaged":
+        return part
+    return replace(part, file=replace(part.file, status="damaged", message=_crashed(why)))
+
+
+def _lost(path: str, why: str) -> Part:
+    """A child died even so."""
     frames = check(path)
-    return Part(ReportFile(path, frames.sha256, "damaged", message, 0, frames.ncu_version))
+    version = frames.ncu_version
+    return Part(ReportFile(path, frames.sha256, "damaged", _crashed(why), 0, version))
+
+
+def _crashed(why: str) -> str:
+    return f"Nsight Compute's library crashed reading it ({why})"
 
 
 def _unreadable(path: str, why: str) -> ProfkitError:
     return ProfkitError(f"{path}: {why}", "give a .ncu-rep file that ncu wrote")
 
 
-def _verdict(
-    frames: Frames, given: list[Content], record: Mapping[str, Any]
-) -> tuple[Status, str]:
+def _verdict(frames: Frames, given: list[Content], record: Mapping[str, Any]) -> tuple[Status, str]:
     if frames.status in ("damaged", "unreadable"):
         return frames.status, frames.message
     if recorded_sha256(record) not in (None, frames.sha256):
@@ -242,22 +241,3 @@ def _verdict(
 
 def _sums(contents: Iterable[Content]) -> list[int]:
     return [sum(column) for column in zip(*contents, strict=True)]
-
-
-def _assemble(parts: Sequence[Part]) -> Reports:
-    """One frame out of the parts of all files."""
-    import numpy as np
-    import pandas as pd
-
-    files = tuple(part.file for part in parts)
-    identity = pd.DataFrame(
-        [row for part in parts for row in part.identity], columns=list(COLUMNS), dtype=object
-    ).astype({"launch": "int64"})
-    values = np.frombuffer(b"".join(part.values for part in parts))
-    metrics = pd.DataFrame(values.reshape(len(identity), len(CATALOGUE)), columns=list(CATALOGUE))
-    launches = pd.concat([identity, metrics], axis=1)
-    launches.attrs["reports"] = files
-    rules = pd.DataFrame(
-        [row for part in parts for row in part.rules], columns=list(RULE_COLUMNS)
-    ).astype({"speedup": "float64"})
-    return Reports(files, launches, rules)

@@ -18,6 +18,14 @@ class Malformed(Exception):
     """The bytes do not have the shape that Nsight Compute writes."""
 
 
+class Cut(Malformed):
+    """The file ends too early; `left` is what there is of its last frame."""
+
+    def __init__(self, why: str, left: bytes) -> None:
+        super().__init__(why)
+        self.left = left
+
+
 @dataclass(frozen=True)
 class Message:
     """What a message may hold.
