@@ -52,10 +52,10 @@ def scalars(action: Any) -> dict[str, float | str]:
     """Every metric of a launch that has a value of its own: raw name -> value."""
     values: dict[str, float | str] = {}
     for name in action.metric_names():
-        metric = action.metric_by_name(name) if _clean(name) == name else None
+        metric = action.metric_by_name(name) if clean(name) == name else None
         if metric is not None and metric.has_value():
             is_text = metric.kind() == _STRING
-            values[name] = _clean(metric.as_string()) if is_text else metric.as_double()
+            values[name] = clean(metric.as_string()) if is_text else metric.as_double()
     return values
 
 
@@ -77,7 +77,7 @@ def identity(action: Any, record: Mapping[str, Any], time: float) -> tuple[Any, 
     failed = isnan(time) and (grid is None or workload != "kernel")
     kernel = action.name(action.NameBase_DEMANGLED) or action.name()
     return (
-        kernel and _clean(kernel), workload, device, cc, grid, block,
+        kernel and clean(kernel), workload, device, cc, grid, block,
         variant, case, "/".join(ranges) or None, "failed" if failed else "ok",
     )  # fmt: skip
 
@@ -106,7 +106,7 @@ def rules(results: Iterable[Any]) -> Iterator[tuple[str, str, str, float, str]]:
             estimate = rule.speedup_estimation()
             speedup, scope = estimate["speedup"] / 100, _SCOPES.get(estimate["type"], "")
         title, message = said["title"] or rule.name(), _LINK.sub(_plain, said["message"])
-        yield rule.rule_identifier(), _clean(title), _clean(message), speedup, scope
+        yield rule.rule_identifier(), clean(title), clean(message), speedup, scope
 
 
 def _plain(link: re.Match[str]) -> str:
@@ -118,10 +118,10 @@ def _plain(link: re.Match[str]) -> str:
 def _value(action: Any, name: str) -> Any:
     metric = action.metric_by_name(name)
     value = metric.value() if metric is not None and metric.has_value() else None
-    return _clean(value) if isinstance(value, str) else value
+    return clean(value) if isinstance(value, str) else value
 
 
-def _clean(text: str) -> str:
+def clean(text: str) -> str:
     """A text of the library without the surrogates that stand for bytes that are not UTF-8."""
     if text.isascii():
         return text
@@ -145,7 +145,7 @@ def _nvtx(action: Any) -> list[str]:
     if state is None:
         return []
     domains = (state.domain_by_id(index) for index in state.domains())
-    return [_clean(name) for domain in domains for name in domain.push_pop_ranges()]
+    return [clean(name) for domain in domains for name in domain.push_pop_ranges()]
 
 
 def _marked(ranges: Sequence[str]) -> tuple[str, str | None] | None:

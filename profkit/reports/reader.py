@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -126,16 +127,43 @@ def raw_left(path: str) -> list[dict[str, float | str]]:
 
 
 def _no_rows(path: str, why: str) -> list[dict[str, float | str]]:
-    raise _unreadable(path, _crashed(why))
+    raise _unreadable(path, why)
 
 
 def actions(path: str) -> Iterator[Any]:
-    """The ncu_report actions of a file, over all its ranges."""
+    """The ncu_report actions of a file that is not damaged, over all its ranges."""
     import ncu_report
 
     if os.path.getsize(path):
         for launches in ncu_report.load_report(path):
             yield from launches
+
+
+@contextmanager
+def one_action(path: str | Path, index: int) -> Iterator[Any]:
+    """The ncu_report action of one launch, good within the `with`.
+
+    Raises:
+        ProfkitError: The file cannot be read, or has no such launch.
+    """
+    import ncu_report
+
+    path = os.path.expanduser(path)
+    frames = check(path)
+    if frames.status == "unreadable":
+        raise _unreadable(path, frames.message)
+    with TemporaryDirectory(prefix="profkit-") as folder:
+        source = path
+        if frames.status == "damaged":
+            source = os.path.join(folder, "left.ncu-rep")
+            rescue(path, source, bare=True)
+        left = index
+        for launches in ncu_report.load_report(source) if frames.contents or frames.lost else ():
+            if 0 <= left < launches.num_actions():
+                yield launches.action_by_idx(left)
+                return
+            left -= launches.num_actions()
+    raise ProfkitError(f"{path}: has no launch {index}", "launches are counted from 0")
 
 
 def read_part(path: str, frames: Frames | None = None) -> Part:
@@ -208,18 +236,14 @@ def _died(path: str, why: str) -> Part:
     part: Part = apart(f"{__name__}:read_bare", [path], 1, _lost)[0]
     if part.file.status == "damaged":
         return part
-    return replace(part, file=replace(part.file, status="damaged", message=_crashed(why)))
+    return replace(part, file=replace(part.file, status="damaged", message=why))
 
 
 def _lost(path: str, why: str) -> Part:
     """A child died even so."""
     frames = check(path)
     version = frames.ncu_version
-    return Part(ReportFile(path, frames.sha256, "damaged", _crashed(why), 0, version))
-
-
-def _crashed(why: str) -> str:
-    return f"Nsight Compute's library crashed reading it ({why})"
+    return Part(ReportFile(path, frames.sha256, "damaged", why, 0, version))
 
 
 def _unreadable(path: str, why: str) -> ProfkitError:
