@@ -1,145 +1,272 @@
-"""The bytes of a report  ->  whether it is whole, how many launches it holds, who wrote it."""
+r"""A report's bytes  ->  whether it is whole, what it should hold, and who wrote it.
+
+A .ncu-rep is `NVR\0` and then frames, each a little-endian u32 length and a protobuf message: a file
+header; then, again and again, a block header and the sources and results that it announces. A
+.ncu-repz is a zstd stream of the same. Nothing in it is a checksum. What the check can see: a file
+that ends early; frames, counts and messages that do not fit together, down to every metric; names
+that are not text. What it cannot see: an overwrite that hits nothing but the inside of a value
+(eight bytes of a double), of a name that stays one, or of a machine code section; and a file cut
+exactly between two launches. The sha256 in the run record beside a report sees those too.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import json
+import os
 import re
 import struct
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import IO, Any, Literal
+
+from profkit.reports.contents import (
+    Content,
+    Header,
+    block_of_one,
+    header,
+    nameless,
+    result,
+    salvage,
+    source,
+)
+from profkit.reports.shapes import FILE, GRAPH_DATA, KINDS, SOURCES
+from profkit.reports.wire import Cut, Malformed, verify
 
 Status = Literal["ok", "empty", "damaged", "unreadable"]
 MAGIC = b"NVR\0"
-
-
-class Malformed(Exception):
-    """The bytes do not have the shape that Nsight Compute writes."""
+LIMIT = 4 << 30  # bytes that a compressed report may become: the largest seen is 1/50 of it
+# The newest ncu whose messages are known: an unknown field in a report that is no newer is damage.
+NEWEST = (2026, 3)
+_CHUNK = 64 << 20
+_ZSTD = b"\x28\xb5\x2f\xfd"
 
 
 @dataclass(frozen=True)
 class Frames:
-    """What the container says about itself.
+    """What the bytes say.
 
     Attributes:
         status: ok, empty (nothing in it), damaged (a part is lost) or unreadable (not a report).
         message: Why it is not ok; empty when it is.
-        launches: Results that the block headers announce, up to the damage.
+        contents: What each launch that is whole should hold.
+        lost: Launches announced of which a part is missing.
         ncu_version: Version of the Nsight Compute that wrote it, None when not found.
+        sha256: Of the file as it is, None when it cannot be opened.
     """
 
     status: Status
     message: str
-    launches: int
-    ncu_version: str | None
-
-
-def varint(data: bytes, at: int) -> tuple[int, int]:
-    """One protobuf varint: its value and the offset behind it."""
-    value = shift = 0
-    while True:
-        byte = data[at]
-        at += 1
-        value |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            return value, at
-        shift += 7
-        if shift > 63:
-            raise Malformed(f"a number of more than 64 bits at byte {at}")
-
-
-def fields(data: bytes, at: int, end: int) -> Iterator[tuple[int, int, int, int]]:
-    """The fields of the message at [at, end): number, wire type, then value or [start, end)."""
-    try:
-        while at < end:
-            key, at = varint(data, at)
-            number, wire = key >> 3, key & 7
-            if wire == 0:
-                value, at = varint(data, at)
-                yield number, wire, value, at
-                continue
-            size, at = varint(data, at) if wire == 2 else ({1: 8, 5: 4}[wire], at)
-            if number == 0 or at + size > end:
-                raise Malformed(f"a field that leaves its message at byte {at}")
-            yield number, wire, at, at + size
-            at += size
-    except (IndexError, KeyError) as error:
-        raise Malformed(f"a field without a type at byte {at}") from error
-    if at != end:
-        raise Malformed(f"a message that ends outside itself at byte {at}")
+    contents: tuple[Content, ...] = ()
+    lost: int = 0
+    ncu_version: str | None = None
+    sha256: str | None = None
 
 
 def check(path: str | Path) -> Frames:
-    """Walk the frames of a report."""
-    try:
-        data = Path(path).read_bytes()
-        if Path(path).suffix == ".ncu-repz":
-            import zstandard
+    """Walk every frame of a report.
 
-            with zstandard.ZstdDecompressor().stream_reader(data) as stream:
-                data = stream.read()
+    Args:
+        path: A .ncu-rep or .ncu-repz, or anything else.
+
+    Returns:
+        What the bytes say; never raises for a file that is not a report.
+    """
+    walk = _Walk()
+    try:
+        sha256 = _open(path, walk)
     except OSError as error:
-        return Frames("unreadable", error.strerror or str(error), 0, None)
-    if not data:
-        return Frames("empty", "the file has 0 bytes", 0, None)
-    if data[:4] != MAGIC:
-        return Frames("unreadable", "not an Nsight Compute report", 0, None)
-    launches = 0
-    version: str | None = None
-    at = 4
+        return Frames("unreadable", (error.strerror or str(error)).lower())
+    return replace(walk.verdict(), sha256=sha256)
+
+
+def rescue(path: str | Path, copy: str | Path, bare: bool = False) -> None:
+    """Write what is left of a damaged report into another that the library can read.
+
+    Args:
+        path: The report.
+        copy: The file to write, a .ncu-rep.
+        bare: Keep only what salvage keeps of every launch, not only of those known to be damaged.
+    """
+    with open(copy, "wb") as out:
+        _open(path, _Walk(out, bare))
+
+
+def _open(path: str | Path, walk: _Walk) -> str:
+    """Walk a file, compressed or not; returns its sha256."""
+    with open(path, "rb") as file:
+        start = file.read(4)
+        if start != _ZSTD:
+            digest = hashlib.sha256(start)
+            _walk(start, file, walk, digest.update, os.fstat(file.fileno()).st_size)
+            while rest := file.read(_CHUNK):  # behind the damage
+                digest.update(rest)
+            return digest.hexdigest()
+        import zstandard
+
+        file.seek(0)
+        try:
+            with zstandard.ZstdDecompressor().stream_reader(file, read_across_frames=True) as plain:
+                _walk(plain.read(4), plain, walk, lambda _: None, LIMIT)
+        except zstandard.ZstdError:
+            walk.problems.append("what is compressed in it is damaged")
+        file.seek(0)
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _walk(
+    start: bytes, file: IO[bytes], walk: _Walk, update: Callable[[bytes], object], limit: int
+) -> None:
+    """Walk the frames behind the magic; `update` sees every byte that is read."""
+    walk.start = start
     try:
-        _, at = frame(data, at)
-        while at < len(data):
-            start, at = frame(data, at)
-            header = dict[int, int]()
-            for number, wire, value, end in fields(data, start, at):
-                if wire == 0:
-                    header[number] = value
-                elif number == 3:
-                    version = version_of(data, value, end) or version
-            behind = at + header.get(5, 0)
-            for number in (1, 2, 7, 8, 9, 10):
-                for _ in range(header.get(number, 0)):
-                    _, at = frame(data, at)
-                    launches += number in (2, 7, 8, 9)
-            if at != behind:
-                raise Malformed(f"a block that is not as long as it says at byte {at}")
-    except Malformed as error:
-        return Frames("damaged", str(error), launches, version)
-    if not launches:
-        return Frames("empty", "a whole report without a launch", 0, version)
-    return Frames("ok", "", launches, version)
+        if start == MAGIC:
+            for frame in _frames(file, limit, update):
+                walk.step(frame)
+            walk.end()
+    except Malformed as error:  # from here on frames cannot be told apart
+        walk.stop(error)
 
 
-def frame(data: bytes, at: int) -> tuple[int, int]:
-    """The length-prefixed frame at an offset: where its message starts and ends."""
-    if at + 4 > len(data):
-        raise Malformed(f"the file ends in a frame's length at byte {at}")
-    (size,) = struct.unpack_from("<I", data, at)
-    if at + 4 + size > len(data):
-        raise Malformed(f"the file ends {at + 4 + size - len(data)} bytes early at byte {at}")
-    return at + 4, at + 4 + size
+def _frames(file: IO[bytes], limit: int, update: Callable[[bytes], object]) -> Iterator[bytes]:
+    """The length-prefixed frames up to the end of the file."""
+    at = len(MAGIC)
+    while prefix := file.read(4):
+        update(prefix)
+        size = struct.unpack("<I", prefix)[0] if len(prefix) == 4 else 0
+        at += 4 + size
+        room = min(size, limit - at + size)  # its size may be a lie
+        pieces = [file.read(min(_CHUNK, room - n)) for n in range(0, room, _CHUNK)]
+        frame = b"".join(pieces)
+        update(frame)
+        if len(prefix) < 4 or len(frame) < size:
+            raise Cut(f"the file ends in the frame that should reach byte {at}", frame)
+        yield frame
 
 
-def version_of(data: bytes, at: int, end: int) -> str | None:
-    """The writer's version out of the session details at [at, end)."""
-    for number, wire, start, stop in fields(data, at, end):
-        if number == 8 and wire == 2:
-            texts = {n: data[a:b] for n, w, a, b in fields(data, start, stop) if w == 2}
-            if b"Nsight Compute" in texts.get(1, b""):
-                return texts.get(2, b"").split(b" ")[0].decode("ascii", "replace")
-    return None
+class _Walk:
+    """What was seen while walking the frames one by one."""
+
+    def __init__(self, out: IO[bytes] | None = None, bare: bool = False) -> None:
+        self.start = b""
+        self.problems: list[str] = []
+        self._out, self._bare = out, bare
+        self._first = True
+        self._newer: list[int] = []
+        self._contents: list[Content] = []
+        self._lost = 0
+        self._version: str | None = None
+        self._names = 0
+        self._sequences: set[tuple[bytes, ...]] = set()
+        self._process = b""  # of this block: the field of its header,
+        self._left: list[int] = []  # the frames still to come, as fields of its header,
+        self._size = 0  # and their bytes
+
+    def step(self, frame: bytes) -> None:
+        """Look at the next frame."""
+        if self._first:
+            self._first = False
+            verify(frame, 0, len(frame), FILE, self._newer)
+            self._write(MAGIC, frame)
+        elif not self._left:
+            self._begin(header(frame, self._newer))
+        else:
+            field = self._left.pop()
+            self._size -= 4 + len(frame)
+            self._measure()
+            self._keep(field, frame, self._whole(field, frame))
+
+    def _begin(self, block: Header) -> None:
+        order = [number for number, count in block.counts.items() for _ in range(count)]
+        self._left, self._size = order[::-1], block.size
+        self._measure()
+        if block.names is None:
+            self.problems.append("the names of metrics are damaged")
+        self._names += len(block.names or ())
+        self._version = self._version or block.version
+        self._process = block.process
+        self._write(b"", block.about)
+
+    def _measure(self) -> None:
+        """The frames of a block have the size that its header says."""
+        if self._size < 0 or (self._size and not self._left):
+            raise Malformed("a block is not as long as its header says")
+        if not self._size and set(self._left) == {GRAPH_DATA}:
+            self._left.clear()  # a count of what may be elsewhere: no report with it was seen
+
+    def _whole(self, field: int, frame: bytes) -> bool:
+        try:
+            if field in _KINDS:
+                self._lost += 1
+                content = result(frame, _KINDS[field], self._newer, self._sequences)
+                self._contents.append(content)
+                self._lost -= 1
+            elif field == SOURCES:
+                source(frame, self._newer)
+        except Malformed as error:
+            what = f"launch {self._seen() - 1}" if field in _KINDS else "a kernel's machine code"
+            self.problems.append(f"{what} is damaged: {error}")
+            return False
+        return True
+
+    def stop(self, error: Malformed) -> None:
+        """Nothing behind this can be read."""
+        self.problems.append(str(error))
+        if isinstance(error, Cut) and self._left:
+            self._keep(self._left[-1], error.left, whole=False)
+
+    def _keep(self, field: int, frame: bytes, whole: bool) -> None:
+        """Write a frame, or what is left of it."""
+        left: bytes | None = frame if whole else None
+        if self._out is not None and field in _KINDS and (self._bare or not whole):
+            left = salvage(frame, _KINDS[field])
+        if left is not None:
+            self._write(b"", self._process + block_of_one(field, left), left)
+
+    def _write(self, start: bytes, *frames: bytes) -> None:
+        if self._out is not None:
+            sized = (struct.pack("<I", len(frame)) + frame for frame in frames)
+            self._out.write(start + b"".join(sized))
+
+    def _seen(self) -> int:
+        return len(self._contents) + self._lost
+
+    def end(self) -> None:
+        """The file ends here."""
+        if self._left:
+            raise Malformed("the file ends before its last block does")
+
+    def verdict(self) -> Frames:
+        """What all frames together say."""
+        if not self.start and not self.problems:
+            return Frames("empty", "the file has 0 bytes")
+        if not MAGIC.startswith(self.start):
+            return Frames("unreadable", "not an Nsight Compute report")
+        if self.start != MAGIC:
+            self.problems.append("the file ends in its first 4 bytes")
+        self._lost += sum(field in _KINDS for field in self._left)
+        if self._seen() and not self._version:
+            self.problems.append("the session details after the first launch are missing")
+        if nameless(self._sequences, self._names) and not self.problems:
+            self.problems.append("a metric has no name")
+        if self._newer and not _is_newer(self._version):
+            self.problems.append(f"it holds what ncu {self._version} does not write")
+        found = (tuple(self._contents), self._lost, self._version)
+        if self.problems:
+            more = f" (and {len(self.problems) - 1} more)" if len(self.problems) > 1 else ""
+            return Frames("damaged", self.problems[0] + more, *found)
+        if self._contents:
+            return Frames("ok", "", *found)
+        return Frames("empty", "it holds no launch", *found)
 
 
-def digest(path: str | Path) -> str | None:
-    """The sha256 of a file, None when it cannot be read."""
-    try:
-        with open(path, "rb") as file:
-            return hashlib.file_digest(file, "sha256").hexdigest()
-    except OSError:
-        return None
+_KINDS = {kind.counter: kind for kind in KINDS}
+
+
+def _is_newer(version: str | None) -> bool:
+    numbers = [int(part) for part in re.findall(r"\d+", version or "")[:2]]
+    return tuple(numbers) > NEWEST
 
 
 def record_beside(path: str | Path) -> dict[str, Any]:

@@ -6,90 +6,37 @@ The only module that imports ncu_report, and late: its library is 50 MB.
 from __future__ import annotations
 
 import os
-import re
 from array import array
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
-from math import isnan, nan
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 from profkit.errors import ProfkitError
+from profkit.reports import launch
 from profkit.reports.container import (
     Frames,
     Status,
     check,
-    digest,
     record_beside,
     recorded_sha256,
+    rescue,
 )
-from profkit.reports.metrics import CATALOGUE, IDENTITY, INSTANCED, RAW_NAMES, evaluate
+from profkit.reports.contents import Content
+from profkit.reports.frame import Part, ReportFile, Reports, assemble
+from profkit.reports.metrics import evaluate
 from profkit.reports.paths import expand
 from profkit.reports.workers import apart, processors
 
 if TYPE_CHECKING:
     import pandas as pd
 
-COLUMNS = (
-    "report", "launch", "kernel", "workload", "device", "cc", "grid", "block",
-    "variant", "case", "nvtx", "status", "ncu_version",
-)  # fmt: skip
-RULE_COLUMNS = ("report", "launch", "rule", "title", "message", "speedup", "scope")
+__all__ = ["ReportFile", "Reports", "actions", "expand", "load", "raw", "read"]
+
 # Up to so many files a child process costs more than reading them (it takes 0.2 s to start).
 FEW = 8
-_ERROR = 4  # MsgType.ERROR: a rule that failed, its text a traceback, never advice
-_STRING = 2  # IMetric.ValueKind_STRING
-_SCOPES = {1: "local", 2: "global"}  # SpeedupType
-_WORKLOADS = {0: "kernel", 1: "range", 2: "cmdlist", 3: "graph", 4: "subgrid"}  # WorkloadType
-_LINK = re.compile(r"@(section|url|sass|source):[^@\n]*@")
-
-
-@dataclass(frozen=True)
-class ReportFile:
-    """One file and what could be read of it.
-
-    Attributes:
-        path: As it was given.
-        sha256: Of the file, None when it cannot be read.
-        status: ok; empty (0 bytes, or whole without a launch); damaged (something is lost, the
-            rest is in the frame); unreadable (missing, no permission, not a report).
-        message: What and why, empty when ok.
-        launches: Launches that were read.
-        ncu_version: The Nsight Compute that wrote it, None when not known.
-    """
-
-    path: str
-    sha256: str | None
-    status: Status
-    message: str
-    launches: int
-    ncu_version: str | None
-
-
-@dataclass(frozen=True)
-class Reports:
-    """Everything that was read.
-
-    Attributes:
-        files: In the order in which they were given.
-        launches: One row per launch: COLUMNS, then every catalogue metric (SI, float, NaN).
-        rules: One row per launch and NVIDIA rule result: RULE_COLUMNS.
-    """
-
-    files: tuple[ReportFile, ...]
-    launches: pd.DataFrame
-    rules: pd.DataFrame
-
-
-@dataclass(frozen=True)
-class Part:
-    """One file's share of the frame, small enough to come back from a child process."""
-
-    file: ReportFile
-    identity: tuple[tuple[Any, ...], ...] = ()
-    values: bytes = b""  # float64, launches x catalogue, row by row
-    rules: tuple[tuple[Any, ...], ...] = ()
 
 
 def load(patterns: str | Path | Iterable[str | Path]) -> pd.DataFrame:
@@ -107,9 +54,8 @@ def load(patterns: str | Path | Iterable[str | Path]) -> pd.DataFrame:
     """
     reports = read(expand(patterns))
     if all(file.status == "unreadable" for file in reports.files):
-        file = reports.files[0]
         more = f" (and {len(reports.files) - 1} more)" if len(reports.files) > 1 else ""
-        raise ProfkitError(f"{file.path}: {file.message}{more}", "give a report that ncu wrote")
+        raise _unreadable(reports.files[0].path, reports.files[0].message + more)
     return reports.launches
 
 
@@ -144,62 +90,7 @@ def read(
         for name in names:
             parts.append(_read_here(name))
             step()
-    return _assemble(parts)
-
-
-def _read_here(path: str) -> Part:
-    """Read one file in this process, unless it is damaged and might crash it."""
-    frames = check(path)
-    if frames.status == "damaged":
-        return apart(f"{__name__}:read_part", [path], 1, _died)[0]  # type: ignore[no-any-return]
-    return read_part(path, frames)
-
-
-def _died(path: str, why: str) -> Part:
-    message = f"Nsight Compute's library crashed reading it ({why})"
-    return Part(ReportFile(path, digest(path), "damaged", message, 0, check(path).ncu_version))
-
-
-def read_part(path: str, frames: Frames | None = None) -> Part:
-    """Read one report in this process.
-
-    Args:
-        path: The file.
-        frames: Its frame check when it was made already.
-
-    Returns:
-        Its launches, and its status: damaged too when the library gives fewer launches than the
-        frames announce, or the file is not the one that the run record beside it names.
-    """
-    frames = frames or check(path)
-    if frames.status == "unreadable":
-        return Part(ReportFile(path, None, "unreadable", frames.message, 0, None))
-    record = record_beside(path)
-    identity: list[tuple[Any, ...]] = []
-    values: array[float] = array("d")
-    rules: list[tuple[Any, ...]] = []
-    with ThreadPoolExecutor(1) as pool:  # hashing releases the GIL: it runs beside the reading
-        hashing = pool.submit(digest, path)
-        for index, action in enumerate(_actions(path, frames)):
-            metrics = evaluate(_raw(action))
-            who = _identity(action, record, metrics["time"])
-            identity.append((path, index, *who, frames.ncu_version))
-            values.extend(metrics.values())
-            rules.extend((path, index, *rule) for rule in _rules(action))
-        sha256 = hashing.result()
-    status, message = _verdict(frames, len(identity), sha256, record)
-    file = ReportFile(path, sha256, status, message, len(identity), frames.ncu_version)
-    return Part(file, tuple(identity), values.tobytes(), tuple(rules))
-
-
-def _verdict(
-    frames: Frames, launches: int, sha256: str | None, record: Mapping[str, Any]
-) -> tuple[Status, str]:
-    if frames.status in ("ok", "empty") and recorded_sha256(record) not in (None, sha256):
-        return "damaged", "not the file that the run record beside it names (sha256 differs)"
-    if frames.status == "ok" and launches != frames.launches:
-        return "damaged", f"{launches} of {frames.launches} launches could be read"
-    return frames.status, frames.message
+    return assemble(parts)
 
 
 def raw(path: str | Path) -> pd.DataFrame:
@@ -216,141 +107,161 @@ def raw(path: str | Path) -> pd.DataFrame:
     """
     import pandas as pd
 
+    path = os.path.expanduser(path)
     frames = check(path)
     if frames.status == "unreadable":
-        raise ProfkitError(f"{path}: {frames.message}", "give a report that ncu wrote")
+        raise _unreadable(path, frames.message)
     if frames.status == "damaged":
-        rows = apart(f"{__name__}:raw_rows", [os.fspath(path)], 1, lambda _path, _why: [])[0]
+        rows = apart(f"{__name__}:raw_left", [path], 1, _no_rows)[0]
     else:
-        rows = raw_rows(os.fspath(path))
+        rows = [launch.scalars(action) for action in actions(path)]
     return pd.DataFrame(rows, index=pd.RangeIndex(len(rows), name="launch"))
 
 
-def raw_rows(path: str) -> list[dict[str, float | str]]:
-    """Raw name -> value of each launch, of all metrics that have one."""
-    return [
-        {
-            name: metric.as_string() if metric.kind() == _STRING else metric.as_double()
-            for name in action.metric_names()
-            if (metric := action.metric_by_name(name)) is not None and metric.has_value()
-        }
-        for action in _actions(path, check(path))
-    ]
+def raw_left(path: str) -> list[dict[str, float | str]]:
+    """Raw name -> value of each launch, of what is left of a damaged report."""
+    with TemporaryDirectory(prefix="profkit-") as folder:
+        copy = os.path.join(folder, "left.ncu-rep")
+        rescue(path, copy, bare=True)
+        return [launch.scalars(action) for action in actions(copy)]
 
 
-def _actions(path: str, frames: Frames) -> Iterator[Any]:
-    """The ncu_report actions of a file, over all its ranges."""
-    if frames.status == "empty":
-        return
+def _no_rows(path: str, why: str) -> list[dict[str, float | str]]:
+    raise _unreadable(path, why)
+
+
+def actions(path: str) -> Iterator[Any]:
+    """The ncu_report actions of a file that is not damaged, over all its ranges."""
     import ncu_report
 
-    for launches in ncu_report.load_report(path):
-        yield from launches
+    if os.path.getsize(path):
+        for launches in ncu_report.load_report(path):
+            yield from launches
 
 
-def _raw(action: Any) -> dict[str, float]:
-    """What the catalogue reads of one launch: raw name -> value, only where there is one."""
-    values: dict[str, float] = {}
-    by_name = action.metric_by_name
-    for name in RAW_NAMES:
-        metric = by_name(name)
-        # Asked first, because value() of a metric without a value is 0.
-        if metric is not None and metric.has_value():
-            values[name] = metric.as_double()
-    for name in INSTANCED:
-        metric = by_name(name)
-        if metric is not None and metric.has_correlation_ids():
-            keys = metric.correlation_ids()
-            for i in range(metric.num_instances()):
-                values[f"{name}[{keys.as_string(i)}]"] = metric.as_double(i)
-    return values
+@contextmanager
+def one_action(path: str | Path, index: int) -> Iterator[Any]:
+    """The ncu_report action of one launch, good within the `with`.
+
+    Raises:
+        ProfkitError: The file cannot be read, or has no such launch.
+    """
+    import ncu_report
+
+    path = os.path.expanduser(path)
+    frames = check(path)
+    if frames.status == "unreadable":
+        raise _unreadable(path, frames.message)
+    with TemporaryDirectory(prefix="profkit-") as folder:
+        source = path
+        if frames.status == "damaged":
+            source = os.path.join(folder, "left.ncu-rep")
+            rescue(path, source, bare=True)
+        left = index
+        for launches in ncu_report.load_report(source) if frames.contents or frames.lost else ():
+            if 0 <= left < launches.num_actions():
+                yield launches.action_by_idx(left)
+                return
+            left -= launches.num_actions()
+    raise ProfkitError(f"{path}: has no launch {index}", "launches are counted from 0")
 
 
-def _identity(action: Any, record: Mapping[str, Any], time: float) -> tuple[Any, ...]:
-    """The identity columns of one launch, from kernel to status."""
-    device, major, minor, *dims = (_value(action, name) for name in IDENTITY)
-    cc = None if major is None or minor is None else f"{int(major)}.{int(minor)}"
-    grid, block = _triple(dims[:3]), _triple(dims[3:])
-    workload = _WORKLOADS.get(action.workload_type(), "unknown")
-    nvtx = _nvtx(action)
-    variant, case = _marked(nvtx) or (_text(record, "variant"), _text(record, "case"))
-    # A launch that ncu gave up on has no launch__* metrics, and a duration that is NaN or absent.
-    failed = isnan(time) and (grid is None or workload != "kernel")
-    return (
-        action.name(action.NameBase_DEMANGLED) or action.name(), workload, device, cc, grid, block,
-        variant, case, "/".join(nvtx) or None, "failed" if failed else "ok",
-    )  # fmt: skip
+def read_part(path: str, frames: Frames | None = None) -> Part:
+    """Read one report in this process.
+
+    Args:
+        path: The file.
+        frames: Its frame check when it was made already.
+
+    Returns:
+        Its launches and its status: damaged, too, when the library gives less than the file holds
+        or when the file is not the one that the run record beside it names.
+    """
+    frames = frames or check(path)
+    if frames.status == "unreadable":
+        return Part(ReportFile(path, frames.sha256, "unreadable", frames.message, 0, None))
+    if frames.status == "damaged":
+        part = _read_left(path, frames, bare=False)
+    else:
+        part = _read_all(path, frames, path)
+    if part.file.status == "damaged" and any(row[2] is None for row in part.identity):
+        # The library gives nothing of a launch when a part of it is damaged, though not its names.
+        return replace(_read_left(path, frames, bare=True), file=part.file, rules=part.rules)
+    return part
 
 
-def _value(action: Any, name: str) -> Any:
-    metric = action.metric_by_name(name)
-    return metric.value() if metric is not None and metric.has_value() else None
+def read_bare(path: str) -> Part:
+    """Read only the metrics of a report: it crashed a child otherwise."""
+    return _read_left(path, check(path), bare=True)
 
 
-def _triple(dims: Sequence[float | None]) -> tuple[int, int, int] | None:
-    """Three launch dimensions as int: they are floats in reports of ncu up to 2024.2."""
-    x, y, z = dims
-    return None if x is None or y is None or z is None else (int(x), int(y), int(z))
+def _read_left(path: str, frames: Frames, bare: bool) -> Part:
+    """Read what is left of a damaged report."""
+    with TemporaryDirectory(prefix="profkit-") as folder:
+        copy = os.path.join(folder, "left.ncu-rep")
+        rescue(path, copy, bare)
+        return _read_all(path, frames, copy)
 
 
-def _text(record: Mapping[str, Any], key: str) -> str | None:
-    value = record.get(key)
-    return value if isinstance(value, str) else None
+def _read_all(path: str, frames: Frames, copy: str) -> Part:
+    """Read every launch of a file, or of the copy of what is left of it."""
+    record = record_beside(path)
+    identity: list[tuple[Any, ...]] = []
+    values: array[float] = array("d")
+    rules: list[tuple[Any, ...]] = []
+    contents: list[Content] = []
+    for index, action in enumerate(actions(copy)):
+        names, results = action.metric_names(), action.rule_results()
+        metrics = evaluate(launch.raw(action, names))
+        who = launch.identity(action, record, metrics["time"])
+        identity.append((path, index, *who, frames.ncu_version))
+        values.extend(metrics.values())
+        rules.extend((path, index, *rule) for rule in launch.rules(results))
+        contents.append(launch.content(action, len(names), len(results)))
+    status, message = _verdict(frames, contents, record)
+    file = ReportFile(path, frames.sha256, status, message, len(identity), frames.ncu_version)
+    return Part(file, tuple(identity), values.tobytes(), tuple(rules))
 
 
-def _nvtx(action: Any) -> list[str]:
-    """The push/pop ranges round a launch, outer to inner, of all domains."""
-    state = action.nvtx_state()
-    if state is None:
-        return []
-    domains = (state.domain_by_id(index) for index in state.domains())
-    return [name for domain in domains for name in domain.push_pop_ranges()]
+def _read_here(path: str) -> Part:
+    """Read one file in this process, unless it is damaged and might crash it."""
+    frames = check(path)
+    if frames.status == "damaged":
+        return apart(f"{__name__}:read_part", [path], 1, _died)[0]  # type: ignore[no-any-return]
+    return read_part(path, frames)
 
 
-def _marked(nvtx: Iterable[str]) -> tuple[str, str | None] | None:
-    """Variant and case from a range named profkit:<variant>:<case>, the innermost one."""
-    for name in reversed(list(nvtx)):
-        mark, _, rest = name.partition(":")
-        if mark == "profkit" and rest:
-            variant, _, case = rest.partition(":")
-            return variant, case or None
-    return None
+def _died(path: str, why: str) -> Part:
+    """A child died reading a file: read only the metrics."""
+    part: Part = apart(f"{__name__}:read_bare", [path], 1, _lost)[0]
+    if part.file.status == "damaged":
+        return part
+    return replace(part, file=replace(part.file, status="damaged", message=why))
 
 
-def _rules(action: Any) -> Iterator[tuple[str, str, str, float, str]]:
-    """NVIDIA's rule results of one launch: rule, title, message, speedup, scope."""
-    for rule in action.rule_results():
-        said = rule.rule_message() if rule.has_rule_message() else None
-        if said is None or said["type"] == _ERROR:
-            continue
-        speedup, scope = nan, ""
-        if rule.has_speedup_estimation():
-            estimate = rule.speedup_estimation()
-            speedup, scope = estimate["speedup"] / 100, _SCOPES.get(estimate["type"], "")
-        title = said["title"] or rule.name()
-        yield rule.rule_identifier(), title, _LINK.sub(_plain, said["message"]), speedup, scope
+def _lost(path: str, why: str) -> Part:
+    """A child died even so."""
+    frames = check(path)
+    version = frames.ncu_version
+    return Part(ReportFile(path, frames.sha256, "damaged", why, 0, version))
 
 
-def _plain(link: re.Match[str]) -> str:
-    """@section:Id:text@, @url:text:address@, @sass:pc:text@ and @source:file:line:text@ -> text."""
-    kind, *parts = link[0].strip("@").split(":")
-    return parts[0] if kind == "url" else parts[-1]
+def _unreadable(path: str, why: str) -> ProfkitError:
+    return ProfkitError(f"{path}: {why}", "give a .ncu-rep file that ncu wrote")
 
 
-def _assemble(parts: Sequence[Part]) -> Reports:
-    """One frame out of the parts of all files."""
-    import numpy as np
-    import pandas as pd
+def _verdict(frames: Frames, given: list[Content], record: Mapping[str, Any]) -> tuple[Status, str]:
+    if frames.status in ("damaged", "unreadable"):
+        return frames.status, frames.message
+    if recorded_sha256(record) not in (None, frames.sha256):
+        return "damaged", "not the file that the run record beside it names (sha256 differs)"
+    if len(given) != len(frames.contents):
+        return "damaged", f"{len(given)} of {len(frames.contents)} launches could be read"
+    for part, held, got in zip(Content._fields, _sums(frames.contents), _sums(given), strict=True):
+        if got < held:  # more is well: rules have results without a message
+            return "damaged", f"{got} of {held} {part} could be read"
+    return frames.status, frames.message
 
-    files = tuple(part.file for part in parts)
-    identity = pd.DataFrame(
-        [row for part in parts for row in part.identity], columns=list(COLUMNS), dtype=object
-    ).astype({"launch": "int64"})
-    values = np.frombuffer(b"".join(part.values for part in parts))
-    metrics = pd.DataFrame(values.reshape(len(identity), len(CATALOGUE)), columns=list(CATALOGUE))
-    launches = pd.concat([identity, metrics], axis=1)
-    launches.attrs["reports"] = files
-    rules = pd.DataFrame(
-        [row for part in parts for row in part.rules], columns=list(RULE_COLUMNS)
-    ).astype({"speedup": "float64"})
-    return Reports(files, launches, rules)
+
+def _sums(contents: Iterable[Content]) -> list[int]:
+    return [sum(column) for column in zip(*contents, strict=True)]

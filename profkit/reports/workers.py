@@ -1,4 +1,4 @@
-"""A function's dotted name and many paths  ->  its results, each file read apart from the others.
+"""A function's dotted name and many items  ->  its results, each file read apart from the others.
 
 The native library under ncu_report can crash on a damaged file and takes its process with it. So
 files are handed one at a time to child processes: the file in a child that died is known exactly,
@@ -21,8 +21,11 @@ from collections.abc import Callable, Sequence
 from importlib import import_module
 from typing import Any, BinaryIO
 
+from profkit.errors import ProfkitError
+
 # What a child runs: our import path first, so that it sees the same packages as we do.
 _CHILD = (
+    "import signal; signal.signal(signal.SIGINT, signal.SIG_IGN); "  # Ctrl-C is the parent's
     "import json, sys; sys.path[:] = json.loads(sys.argv[1]); "
     "from profkit.reports.workers import serve; serve(sys.argv[2])"
 )
@@ -30,27 +33,28 @@ _CHILD = (
 
 def apart(
     function: str,
-    paths: Sequence[str],
+    items: Sequence[Any],
     jobs: int,
-    died: Callable[[str, str], Any],
+    died: Callable[[Any, str], Any],
     done: Callable[[], None] = lambda: None,
 ) -> list[Any]:
-    """Call a function of one path for many paths, in child processes.
+    """Call a function of one item for many items, in child processes.
 
     Args:
-        function: "module:name"; its result has to be picklable.
-        paths: What to call it with.
+        function: "module:name"; its result has to be picklable. A ProfkitError that it raises is
+            raised here too.
+        items: What to call it with: paths, or anything that JSON can hold.
         jobs: Child processes at a time.
-        died: (path, why) -> the result for a path whose child died.
-        done: Called after each path, from the caller's thread or another, never at once.
+        died: (item, why) -> the result for an item whose child died; why is a clause.
+        done: Called after each item, never twice at once.
 
     Returns:
-        The results in the order of the paths.
+        The results in the order of the items.
     """
     todo: queue.SimpleQueue[int] = queue.SimpleQueue()
-    for index in range(len(paths)):
+    for index in range(len(items)):
         todo.put(index)
-    results: list[Any] = [None] * len(paths)
+    results: list[Any] = [None] * len(items)
     errors: list[BaseException] = []
     lock, stop = threading.Lock(), threading.Event()
 
@@ -59,7 +63,7 @@ def apart(
         try:
             while not stop.is_set():
                 index = todo.get_nowait()
-                results[index] = child.call(paths[index], died)
+                results[index] = child.call(items[index], died)
                 with lock:
                     done()
         except queue.Empty:
@@ -71,7 +75,7 @@ def apart(
             child.end()
 
     threads = [
-        threading.Thread(target=run, daemon=True) for _ in range(max(1, min(jobs, len(paths))))
+        threading.Thread(target=run, daemon=True) for _ in range(max(1, min(jobs, len(items))))
     ]
     try:
         for thread in threads:
@@ -101,16 +105,19 @@ class _Child:
         self._function = function
         self._process: subprocess.Popen[bytes] | None = None
 
-    def call(self, path: str, died: Callable[[str, str], Any]) -> Any:
+    def call(self, item: Any, died: Callable[[Any, str], Any]) -> Any:
         process = self._process = self._process or self._start()
         stdin, stdout = _pipes(process)
         try:
-            stdin.write(json.dumps(path).encode() + b"\n")
+            stdin.write(json.dumps(item).encode() + b"\n")
             stdin.flush()
-            return pickle.load(stdout)  # noqa: S301 - written by our own child
+            result = pickle.load(stdout)  # noqa: S301 - written by our own child
         except (EOFError, BrokenPipeError, pickle.UnpicklingError):
             self.end()
-            return died(path, _how(process.returncode))
+            return died(item, _how(process.returncode))
+        if isinstance(result, ProfkitError):
+            raise result
+        return result
 
     def end(self) -> None:
         process, self._process = self._process, None
@@ -135,17 +142,20 @@ def _pipes(process: subprocess.Popen[bytes]) -> tuple[BinaryIO, BinaryIO]:
 
 def _how(returncode: int) -> str:
     if returncode < 0:
-        return f"{signal.Signals(-returncode).name}"
-    return f"exit status {returncode}"
+        return f"Nsight Compute's library crashed on it: {signal.Signals(-returncode).name}"
+    return f"the process that read it ended with exit status {returncode}"
 
 
 def serve(function: str) -> None:
-    """The child's side: a path per line on stdin, a pickled result on stdout."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to handle
+    """The child's side: an item per line on stdin, a pickled result on stdout."""
     answers = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # what the native library prints must not get between the answers
     module, name = function.split(":")
     call = getattr(import_module(module), name)
     for line in sys.stdin.buffer:
-        pickle.dump(call(json.loads(line)), answers, protocol=pickle.HIGHEST_PROTOCOL)
+        try:
+            result = call(json.loads(line))
+        except ProfkitError as error:
+            result = error
+        pickle.dump(result, answers, protocol=pickle.HIGHEST_PROTOCOL)
         answers.flush()

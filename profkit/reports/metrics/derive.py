@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from math import inf, isfinite, nan
 
 Raw = Mapping[str, float]
@@ -33,6 +34,11 @@ class Source:
     text: str
     optional: tuple[str, ...] = ()
 
+    @cached_property
+    def needs(self) -> frozenset[str]:
+        """`names` as a set: this is asked a hundred times per launch."""
+        return frozenset(self.names)
+
 
 @dataclass(frozen=True)
 class Metric:
@@ -56,7 +62,7 @@ class Metric:
     def of(self, raw: Raw) -> float:
         """The metric's value for one launch; NaN when it was not collected."""
         for source in self.sources:
-            if all(name in raw for name in source.names):
+            if source.needs <= raw.keys():
                 value = source.value(raw)
                 if isfinite(value):
                     # ncu subtracts counters of different passes: tiny negatives are 0.
@@ -162,12 +168,13 @@ def excess(actual: str, ideal: str) -> Source:
 def opcodes(*prefixes: str) -> Source:
     """Warp instructions executed whose SASS opcode (up to its first dot) is one of these."""
     wanted = set(prefixes)
+    start = len(OPCODES) + 1
 
     def value(r: Raw) -> float:
         return sum(
             v
             for k, v in r.items()
-            if k.startswith(OPCODES + "[") and k[len(OPCODES) + 1 : -1].split(".", 1)[0] in wanted
+            if k[-1] == "]" and k[start:-1].split(".", 1)[0] in wanted and k.startswith(OPCODES)
         )
 
     return Source((OPCODES,), value, f"{OPCODES} of {', '.join(prefixes)}")

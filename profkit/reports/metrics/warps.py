@@ -50,7 +50,9 @@ MEANING = {
 _RATIO = "smsp__average_warps_issue_stalled_{}_per_issue_active.ratio"
 _SAMPLES = "smsp__pcsamp_warps_issue_stalled_{}"
 _RATIOS = tuple(_RATIO.format(ratio) for ratio, _ in STATES.values())
-_SAMPLED = tuple(_SAMPLES.format(sample) for _, sample in STATES.values())
+# Raw name of the samples (one instance per instruction address) -> our word.
+SAMPLES = {_SAMPLES.format(sample): state for state, (_, sample) in STATES.items()}
+_SAMPLED = tuple(SAMPLES)
 
 
 def _share(name: str, all_of: tuple[str, ...], text: str) -> Source:

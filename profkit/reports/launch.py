@@ -1,0 +1,158 @@
+"""One launch as ncu_report gives it  ->  its identity, its raw values, NVIDIA's rule results."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from math import isnan, nan
+from typing import Any
+
+from profkit.reports.contents import Content
+from profkit.reports.metrics import IDENTITY, INSTANCED, RAW_NAMES
+
+# What identity() gives, in this order.
+IDENTIFIED = (
+    "kernel", "workload", "device", "cc", "grid", "block", "variant", "case", "nvtx", "status",
+)  # fmt: skip
+
+# ncu_report's enums as numbers, so that this file does not import 50 MB of library.
+_STRING = 2  # IMetric.ValueKind_STRING
+_ERROR = 4  # MsgType.ERROR: a rule that failed; its text is a traceback, never advice
+_SCOPES = {1: "local", 2: "global"}  # SpeedupType
+_WORKLOADS = {0: "kernel", 1: "range", 2: "cmdlist", 3: "graph", 4: "subgrid"}  # WorkloadType
+_LINK = re.compile(r"@(?:section|url|sass|source):[^@\n]*@")
+
+
+def raw(action: Any, names: Iterable[str]) -> dict[str, float]:
+    """What the catalogue reads of a launch.
+
+    Args:
+        action: An ncu_report IAction.
+        names: The metrics it has (metric_names()).
+
+    Returns:
+        Raw name -> value in ncu's unit, of those that have one; instances as "name[key]".
+    """
+    values: dict[str, float] = {}
+    for name in RAW_NAMES.intersection(names):
+        metric = action.metric_by_name(name)
+        # Asked first, because value() of a metric without a value is 0.
+        if metric is not None and metric.has_value():
+            values[name] = metric.as_double()
+    for name in INSTANCED:
+        metric = action.metric_by_name(name)
+        if metric is not None and metric.has_correlation_ids():
+            keys = metric.correlation_ids()
+            for i in range(metric.num_instances()):
+                values[f"{name}[{keys.as_string(i)}]"] = metric.as_double(i)
+    return values
+
+
+def scalars(action: Any) -> dict[str, float | str]:
+    """Every metric of a launch that has a value of its own: raw name -> value."""
+    values: dict[str, float | str] = {}
+    for name in action.metric_names():
+        metric = action.metric_by_name(name) if clean(name) == name else None
+        if metric is not None and metric.has_value():
+            is_text = metric.kind() == _STRING
+            values[name] = clean(metric.as_string()) if is_text else metric.as_double()
+    return values
+
+
+def identity(action: Any, record: Mapping[str, Any], time: float) -> tuple[Any, ...]:
+    """The identity of a launch: IDENTIFIED.
+
+    Args:
+        action: An ncu_report IAction.
+        record: The run record beside the report, {} when there is none.
+        time: Its duration in s, NaN when it has none.
+    """
+    device, major, minor, *dims = (_value(action, name) for name in IDENTITY)
+    cc = None if major is None or minor is None else f"{int(major)}.{int(minor)}"
+    grid, block = _triple(dims[:3]), _triple(dims[3:])
+    workload = _WORKLOADS.get(action.workload_type(), "unknown")
+    ranges = _nvtx(action)
+    variant, case = _marked(ranges) or (_text(record, "variant"), _text(record, "case"))
+    # A launch that ncu gave up on has no launch__* metrics, and a duration that is NaN or absent.
+    failed = isnan(time) and (grid is None or workload != "kernel")
+    kernel = action.name(action.NameBase_DEMANGLED) or action.name()
+    return (
+        kernel and clean(kernel), workload, device, cc, grid, block,
+        variant, case, "/".join(ranges) or None, "failed" if failed else "ok",
+    )  # fmt: skip
+
+
+def content(action: Any, names: int, rules: int) -> Content:
+    """How much the library gives of a launch, to compare with what the file holds."""
+    return Content(names, len(action.sections()), rules, int(action.nvtx_state() is not None))
+
+
+def rules(results: Iterable[Any]) -> Iterator[tuple[str, str, str, float, str]]:
+    """NVIDIA's rule results that are advice.
+
+    Args:
+        results: The launch's rule_results().
+
+    Yields:
+        Rule, title, message without links, speedup as a share (0.17 is ncu's 17 %; NaN when it
+        gives none), scope ("local": of the part that the rule looks at, "global", or "").
+    """
+    for rule in results:
+        said = rule.rule_message() if rule.has_rule_message() else None
+        if said is None or said["type"] == _ERROR:
+            continue
+        speedup, scope = nan, ""
+        if rule.has_speedup_estimation():
+            estimate = rule.speedup_estimation()
+            speedup, scope = estimate["speedup"] / 100, _SCOPES.get(estimate["type"], "")
+        title, message = said["title"] or rule.name(), _LINK.sub(_plain, said["message"])
+        yield rule.rule_identifier(), clean(title), clean(message), speedup, scope
+
+
+def _plain(link: re.Match[str]) -> str:
+    """@section:Id:text@, @url:text:address@, @sass:pc:text@ and @source:file:line:text@ -> text."""
+    kind, *parts = link[0].strip("@").split(":")
+    return parts[0] if kind == "url" else parts[-1]
+
+
+def _value(action: Any, name: str) -> Any:
+    metric = action.metric_by_name(name)
+    value = metric.value() if metric is not None and metric.has_value() else None
+    return clean(value) if isinstance(value, str) else value
+
+
+def clean(text: str) -> str:
+    """A text of the library without the surrogates that stand for bytes that are not UTF-8."""
+    if text.isascii():
+        return text
+    return text.encode(errors="surrogateescape").decode(errors="replace")
+
+
+def _triple(dims: Sequence[float | None]) -> tuple[int, int, int] | None:
+    """Three launch dimensions as int: they are floats in reports of ncu up to 2024.2."""
+    x, y, z = dims
+    return None if x is None or y is None or z is None else (int(x), int(y), int(z))
+
+
+def _text(record: Mapping[str, Any], key: str) -> str | None:
+    value = record.get(key)
+    return value if isinstance(value, str) else None
+
+
+def _nvtx(action: Any) -> list[str]:
+    """The push/pop ranges round a launch, outer to inner, of all domains."""
+    state = action.nvtx_state()
+    if state is None:
+        return []
+    domains = (state.domain_by_id(index) for index in state.domains())
+    return [clean(name) for domain in domains for name in domain.push_pop_ranges()]
+
+
+def _marked(ranges: Sequence[str]) -> tuple[str, str | None] | None:
+    """Variant and case from a range named profkit:<variant>:<case>, the innermost one."""
+    for name in reversed(ranges):
+        mark, _, rest = name.partition(":")
+        if mark == "profkit" and rest:
+            variant, _, case = rest.partition(":")
+            return variant, case or None
+    return None
