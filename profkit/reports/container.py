@@ -107,7 +107,9 @@ def _open(path: str | Path, walk: _Walk) -> str:
 
         file.seek(0)
         try:
-            with zstandard.ZstdDecompressor().stream_reader(file, read_across_frames=True) as plain:
+            with zstandard.ZstdDecompressor().stream_reader(
+                file, read_across_frames=True, closefd=False
+            ) as plain:
                 _walk(plain.read(4), plain, walk, lambda _: None, LIMIT)
         except zstandard.ZstdError:
             walk.problems.append("what is compressed in it is damaged")
