@@ -12,7 +12,9 @@ from profkit.evidence.sides import Compared
 from profkit.evidence.stats import Comparison
 from profkit.show import figures
 from profkit.show.blocks import Block, Grid, Heading, Line
+from profkit.show.names import short
 
+NAME = 60  # characters of a kernel name
 MOVED_SHOWN = 12  # metrics that moved; --json has them all
 _KEPT = {True: "kept", False: "broken", None: "unknown"}
 
@@ -36,7 +38,7 @@ def _change(change: Change, shown: int) -> Iterator[Block]:
     yield from (Line(f"{p.because} ({p.said}: {p.rule})", _KEPT[p.kept]) for p in change.promises)
     for number, launch in enumerate(change.launches, 1):
         if len(change.launches) > 1:
-            yield Heading(f"Launch {number}: {launch.kernel[1]}", 2)
+            yield Heading(f"Launch {number}", 2)
         yield from _launch(launch, shown)
     if change.resources:
         yield Heading("Resources", 3)
@@ -49,7 +51,8 @@ def _change(change: Change, shown: int) -> Iterator[Block]:
             ),
         )  # fmt: skip
     if change.unmatched:
-        yield Line(f"launches without a partner: {', '.join(change.unmatched)}")
+        names = ", ".join(short(name, NAME) for name in change.unmatched)
+        yield Line(f"launches without a partner: {names}")
     yield from (Line(note, "note") for note in change.notes)
 
 
@@ -69,6 +72,8 @@ def time_line(change: Change) -> tuple[str, str]:
 
 
 def _launch(launch: LaunchChange, shown: int) -> Iterator[Block]:
+    one, other = (short(name, NAME) for name in launch.kernel)
+    yield Line(one if one == other else f"{one} -> {other}", "kernel")
     was, now = launch.bound
     yield Line(was if was == now else f"{was} -> {now}", "bound")
     times = [figures.seconds(t) for t in launch.profiled_time]
