@@ -157,13 +157,16 @@ def match(before: Run, after: Run) -> tuple[list[tuple[Row, Row]], tuple[str, ..
         return list(zip(*usable, strict=True)), ()
     keyed = [_keyed(side) for side in usable]
     common = [key for key in keyed[0] if key in keyed[1]]
-    left = tuple(
-        str(row["kernel"]) for side in keyed for key, row in side.items() if key not in common
-    )
     pairs = [(keyed[0][key], keyed[1][key]) for key in common]
     if not pairs and all(usable):
-        pairs = [(before.row, after.row)]
-    return pairs, left
+        pairs = [(max(usable[0], key=_time_of), max(usable[1], key=_time_of))]
+    paired = {id(row) for two in pairs for row in two}
+    left = [row for side in usable for row in side if id(row) not in paired]
+    return pairs, tuple(str(row["kernel"]) for row in left)
+
+
+def _time_of(row: Row) -> float:
+    return 0.0 if isnan(row["time"]) else float(row["time"])
 
 
 def _keyed(rows: list[Row]) -> dict[tuple[Any, ...], Row]:
@@ -252,6 +255,13 @@ def _notes(before: Run, after: Run) -> tuple[str, ...]:
         if run.usable.empty:
             why = "no report" if run.launches.empty else "no launch that ncu could finish"
             found.append(f"{run.name} has {why}: no counters")
+    counts = len(before.usable), len(after.usable)
+    if counts[0] != counts[1] and all(counts):
+        sums = [float(run.usable["time"].sum()) * 1e6 for run in (before, after)]
+        found.append(
+            f"{counts[0]} and {counts[1]} launches, together {sums[0]:.3g} and {sums[1]:.3g} us "
+            "under ncu"
+        )
     one, other = clock_of(before), clock_of(after)
     if one and other and abs(one - other) > SAME_CLOCK * max(one, other):
         found.append(

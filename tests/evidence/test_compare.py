@@ -180,9 +180,11 @@ def test_launches_match_by_name_and_order():
     pairs, left = match(bare("a", "b", "a"), bare("b", "a", "c"))
     assert [(b["launch"], a["launch"]) for b, a in pairs] == [(0, 1), (1, 0)]
     assert left == ("a", "c")
-    pairs, left = match(bare("a"), bare("z"))
-    assert len(pairs) == 1
-    assert left == ("a", "z")
+    pairs, left = match(bare("a"), bare("y", "z"))
+    assert [(b["kernel"], a["kernel"]) for b, a in pairs] == [("a", "y")]
+    assert left == ("z",)
+    notes = compare_runs(bare("a"), bare("y", "z")).notes
+    assert any("1 and 2 launches, together 100 and 200 us" in note for note in notes)
 
 
 def test_launches_of_variants_match_in_order_whatever_their_names():

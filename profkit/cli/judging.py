@@ -1,0 +1,228 @@
+"""Did it help, and is it true: compare, verify, ledger."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from profkit.cli.options import Json, Markdown, Quiet, say
+from profkit.errors import ProfkitError
+
+if TYPE_CHECKING:
+    from profkit.evidence.compare import Change
+    from profkit.evidence.sides import Compared
+    from profkit.show.blocks import Block
+
+BAD, COULD_NOT = 1, 2
+FAIL_ON = ("slower", "finding", "resource")
+Artifacts = Annotated[
+    Path, typer.Option(metavar="DIR", help="Where records and reports of variants are.")
+]
+Case = Annotated[str | None, typer.Option(metavar="CASE", help="Only this case.")]
+
+
+def register(app: typer.Typer) -> None:
+    """Add this file's verbs."""
+    app.command()(compare)
+    app.command()(verify)
+    app.command()(ledger)
+
+
+def compare(
+    before: Annotated[
+        str | None, typer.Argument(help="A variant, run record, report or folder of them.")
+    ] = None,
+    after: Annotated[str | None, typer.Argument(help="The same, changed.")] = None,
+    case: Case = None,
+    ladder: Annotated[
+        bool, typer.Option("--ladder", help="All variants, each against its parent.")
+    ] = False,
+    artifacts: Artifacts = Path("artifacts"),
+    anyway: Annotated[
+        bool, typer.Option("--anyway", help="Across GPUs, clocks, ncu versions and cases too.")
+    ] = False,
+    fail_on: Annotated[
+        list[str] | None,
+        typer.Option(metavar="WHAT", help=f"Exit 1 on any of: {', '.join(FAIL_ON)}."),
+    ] = None,
+    every: Annotated[bool, typer.Option("--all", help="Every metric that moved.")] = False,
+    json: Json = False,
+    markdown: Markdown = False,
+    quiet: Quiet = False,
+) -> None:
+    """What changed from BEFORE to AFTER, and whether it is real."""
+    wanted = _wanted(fail_on or [], json and markdown)
+    if ladder:
+        if before or after:
+            raise ProfkitError("--ladder takes no BEFORE and AFTER", "profkit compare --ladder")
+        raise typer.Exit(_ladders(artifacts, case, anyway, wanted, json, markdown))
+    if not (before and after):
+        raise ProfkitError("two runs are needed", "profkit compare stage1 stage2, or --ladder")
+    from profkit.evidence.sides import compare as compare_sides
+    from profkit.show import changes
+
+    found = compare_sides(before, after, case, artifacts, anyway)
+    if not quiet:
+        _say_stale(found, artifacts)
+    shown = 10_000 if every else changes.MOVED_SHOWN
+    _print(changes.compared(found, shown), found.to_json() if json else None, markdown)
+    raise typer.Exit(status(found.changes, wanted))
+
+
+def _wanted(fail_on: list[str], two_forms: bool) -> set[str]:
+    if two_forms:
+        raise ProfkitError("--json and --markdown are two answers", "give one of them")
+    wanted = {word for given in fail_on for word in given.split(",")}
+    if unknown := wanted - set(FAIL_ON):
+        raise ProfkitError(f"--fail-on {', '.join(sorted(unknown))}: not known",
+                           f"one of {', '.join(FAIL_ON)}")  # fmt: skip
+    return wanted
+
+
+def status(changes: Iterable[Change], wanted: set[str]) -> int:
+    """2 when something could not be compared, else 1 when AFTER is bad as asked, else 0.
+
+    An AFTER that is wrong is bad, whether asked or not; without timing nothing can be slower, and
+    a gate on it has not been tried.
+    """
+    worst = 0
+    for change in changes:
+        wrong_after = any(
+            r.code in ("wrong", "sanitizer") and r.sentence.startswith(change.after)
+            for r in change.refusals
+        )
+        untried = "slower" in wanted and change.time is None
+        if not change.compared:
+            worst = max(worst, BAD if wrong_after else COULD_NOT)
+        elif untried:
+            worst = COULD_NOT
+        elif _is_bad(change, wanted):
+            worst = max(worst, BAD)
+    return worst
+
+
+def _is_bad(change: Change, wanted: set[str]) -> bool:
+    slower = change.time is not None and change.time.answer == "slower"
+    finding = any(f.what == "new" for launch in change.launches for f in launch.findings)
+    resource = any(r.worse for r in change.resources)
+    found = {"slower": slower, "finding": finding, "resource": resource}
+    return any(found[what] for what in wanted)
+
+
+def _ladders(
+    artifacts: Path, case: str | None, anyway: bool, wanted: set[str], json: bool, markdown: bool
+) -> int:
+    from profkit.evidence.ladder import ladder as build
+    from profkit.evidence.runs import Evidence
+    from profkit.show import changes
+
+    evidence = Evidence(artifacts)
+    recorded = {c for v, c in evidence.names() if (artifacts / f"{v}.{c}.json").is_file()}
+    cases = [case] if case else sorted(recorded)
+    if not cases:
+        raise ProfkitError(f"no run record in {artifacts}", "profkit profile --all")
+    ladders = [build(evidence, c, anyway) for c in cases]
+    document = {"schema": "profkit.ladders/1", "ladders": [x.to_json() for x in ladders]}
+    _print((b for x in ladders for b in changes.ladder(x)), document if json else None, markdown)
+    steps = [s.change for x in ladders for s in x.steps if s.change]
+    return status(steps, wanted) if wanted else 0
+
+
+def verify(
+    files: Annotated[list[Path], typer.Argument(help="Files of claims: your own Python files.")],
+    artifacts: Artifacts = Path("artifacts"),
+    json: Json = False,
+    markdown: Markdown = False,
+) -> None:
+    """Claims and acceptance gates, tried on what was recorded."""
+    from profkit.evidence import verify as trying
+    from profkit.evidence.runs import Evidence
+    from profkit.show import judged
+
+    _wanted([], json and markdown)
+    results = trying.verify(files, Evidence(artifacts))
+    _print(judged.verified(results), trying.to_json(results) if json else None, markdown)
+    raise typer.Exit(trying.exit_status(results))
+
+
+def ledger(
+    artifacts: Artifacts = Path("artifacts"),
+    file: Annotated[
+        Path | None, typer.Option("--ledger", metavar="FILE", help="The ledger, if elsewhere.")
+    ] = None,
+    update: Annotated[
+        bool, typer.Option("--update", help="First append what the artifacts say anew.")
+    ] = False,
+    json: Json = False,
+    markdown: Markdown = False,
+    quiet: Quiet = False,
+) -> None:
+    """Gains that rules predicted, and how they came out."""
+    from dataclasses import asdict
+
+    from profkit.evidence import ledger as books
+    from profkit.evidence.runs import Evidence
+    from profkit.show import judged
+
+    _wanted([], json and markdown)
+    path = file or artifacts / books.NAME
+    if update:
+        new = books.update(Evidence(artifacts), path)
+        if not quiet:
+            typer.echo(
+                f"{path}: {len(new.predictions)} predictions and {len(new.outcomes)} outcomes added",
+                err=True,
+            )
+    kept = books.read_ledger(path)
+    found = books.scores(kept)
+    table = books.calibration(found)
+    document = {
+        "schema": "profkit.scores/1",
+        "scores": [
+            {"prediction": asdict(s.prediction), "outcome": asdict(s.outcome)} for s in found
+        ],
+        "calibration": [asdict(c) for c in table],
+        "damaged": list(kept.damaged),
+    }
+    _print(judged.ledger(kept, found, table), document if json else None, markdown)
+
+
+def _print(blocks: Iterable[Block], document: dict[str, Any] | None, as_markdown: bool) -> None:
+    from profkit.show import blocks as form
+    from profkit.show.document import dumps
+    from profkit.show.text import console
+
+    if document is not None:
+        print(dumps(document))
+    elif as_markdown:
+        print(form.to_markdown(blocks), end="")
+    else:
+        print(form.to_text(blocks, console()), end="")
+
+
+def _say_stale(found: Compared, artifacts: Path) -> None:
+    """Say on stderr which records are of a source that has changed since."""
+    from importlib.util import find_spec
+
+    if not find_spec("profkit.measure.variants"):
+        return
+    from profkit.evidence.runs import Evidence
+    from profkit.measure.variants import find, kernels_dir
+
+    try:
+        sources = {v.id: v for v in find(kernels_dir())}
+    except ProfkitError:
+        return  # no kernels here: reports of somebody else
+    evidence = Evidence(artifacts)
+    names = {name for change in found.changes for name in (change.before, change.after)}
+    for name in sorted(names):
+        variant, _, case = name.partition(".")
+        if variant not in sources or not (artifacts / f"{name}.json").is_file():
+            continue
+        record = evidence.load(variant, case).record
+        if record and record.source and record.source != sources[variant].source_hash:
+            message = f"{name} is stale: {sources[variant].path.name} has changed since"
+            say(ProfkitError(message, f"profkit profile --variant {variant} --case {case}"))

@@ -1,0 +1,121 @@
+"""Headings, lines and tables  ->  the same in a terminal and as Markdown.
+
+What a comparison, a ladder, claims and the ledger say is put together once, of these. Text in them
+may come out of reports and other people's files: it is escaped here, where it is rendered.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from profkit.show.escape import markdown, visible
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.table import Table
+
+_TRAILING = re.compile(r" +$", re.MULTILINE)  # rich fills every line up to the width
+_COLOUR = {
+    "faster": "green", "holds": "green", "gone": "green", "kept": "green", "met": "green",
+    "slower": "red", "fails": "red", "new": "red", "broken": "red", "errored": "bold red",
+    "not met": "red", "cannot tell": "yellow", "undecided": "yellow", "unknown": "yellow",
+    "not compared": "bold yellow", "same": "cyan",
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Heading:
+    """What the blocks below it are about; level 1 is the largest."""
+
+    text: str
+    level: int = 1
+
+
+@dataclass(frozen=True)
+class Line:
+    """One sentence, `mark` (a verdict) in front of it in its colour."""
+
+    text: str
+    mark: str = ""
+    indent: int = 0
+
+
+@dataclass(frozen=True)
+class Grid:
+    """A table.
+
+    Attributes:
+        head: Column titles; one that begins with > is aligned to the right.
+        rows: Cells.
+        wraps: Index of the column whose text may take several lines.
+    """
+
+    head: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+    wraps: int | None = None
+
+
+Block = Heading | Line | Grid
+
+
+def to_text(blocks: Iterable[Block], on: Console) -> str:
+    """Blocks as text for a terminal of that width; nothing is printed."""
+    from rich.padding import Padding
+    from rich.text import Text
+
+    with on.capture() as captured:
+        for i, block in enumerate(blocks):
+            if isinstance(block, Heading):
+                gap = "\n" if i and block.level < 3 else ""
+                on.print(Text(gap + visible(block.text), "bold" if block.level < 3 else "italic"))
+            elif isinstance(block, Line):
+                line = Text(
+                    f"{block.mark}: " if block.mark else "", _COLOUR.get(block.mark, "bold")
+                )
+                line.append(visible(block.text), "not bold default")
+                on.print(Padding(line, (0, 0, 0, 2 + 2 * block.indent)))
+            else:
+                on.print(Padding(_table(block), (0, 0, 0, 2)))
+    return _TRAILING.sub("", captured.get())
+
+
+def _table(grid: Grid) -> Table:
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
+    for i, title in enumerate(grid.head):
+        right = title.startswith(">")
+        table.add_column(
+            Text(visible(title.removeprefix(">"))),
+            justify="right" if right else "left",
+            no_wrap=i != grid.wraps,
+            overflow="fold" if i == grid.wraps else "ellipsis",
+        )
+    for row in grid.rows:
+        table.add_row(*(Text(visible(cell), _COLOUR.get(cell, "")) for cell in row))
+    return table
+
+
+def to_markdown(blocks: Iterable[Block]) -> str:
+    """Blocks as Markdown for a pull request or a job summary."""
+    out: list[str] = []
+    for block in blocks:
+        if isinstance(block, Heading):
+            out += ["", f"{'#' * (block.level + 1)} {markdown(block.text)}", ""]
+        elif isinstance(block, Line):
+            mark = f"**{markdown(block.mark)}**: " if block.mark else ""
+            out.append(f"{'  ' * block.indent}- {mark}{markdown(block.text)}")
+        else:
+            out += ["", *_markdown_table(block), ""]
+    return re.sub(r"\n{3,}", "\n\n", "\n".join(out)).strip("\n") + "\n"
+
+
+def _markdown_table(grid: Grid) -> Sequence[str]:
+    head = [markdown(title.removeprefix(">")) for title in grid.head]
+    sides = ["--:" if title.startswith(">") else "---" for title in grid.head]
+    rows = [[markdown(cell) for cell in row] for row in grid.rows]
+    return [f"| {' | '.join(cells)} |" for cells in (head, sides, *rows)]

@@ -1,0 +1,162 @@
+"""compare, verify and ledger as a user types them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from profkit.evidence.records import SCHEMA
+from tests.conftest import ROOT
+
+REPORTS = ROOT / "artifacts"
+
+
+def write(folder: Path, variant: str, time: float = 1e-5, **facts) -> Path:
+    """A run record with 60 samples round `time`."""
+    rng = np.random.default_rng(sum(variant.encode()))
+    samples = [float(x) for x in time * (1 + rng.exponential(0.005, 60))]
+    record = {
+        "schema": SCHEMA, "variant": variant, "case": "B",
+        "header": {"title": f"The {variant}", "after": facts.pop("after", None)},
+        "source": {"sha256": variant, "sass": facts.pop("sass", f"sass {variant}")},
+        "check": {"status": facts.pop("status", "right"), "cases": []},
+        "timing": {"session": "one", "l2": {"warm": {"samples": samples}}},
+        "gpu": {"name": "NVIDIA H200"},
+        "launches": [{"regs": facts.pop("regs", 64)}],
+        **facts,
+    }  # fmt: skip
+    path = folder / f"{variant}.B.json"
+    path.write_text(json.dumps(record))
+    return path
+
+
+@pytest.fixture
+def ladder(tmp_path: Path) -> Path:
+    write(tmp_path, "stage1", 2e-5)
+    write(tmp_path, "stage2", 1e-5, after="stage1", regs=80)
+    write(tmp_path, "sdpa", 0.5e-5, source=None)
+    return tmp_path
+
+
+def test_compare_says_faster_and_exits_zero(run, ladder):
+    found = run("compare", "stage1", "stage2", "--artifacts", ladder)
+    assert found.exit_code == 0
+    assert "faster: 2x faster" in found.stdout
+    assert "registers" in found.stdout
+    assert "no report: no counters" in found.stdout
+
+
+@pytest.mark.parametrize(
+    ("sides", "fail_on", "status"),
+    [
+        (("stage1", "stage2"), "slower", 0),
+        (("stage2", "stage1"), "slower", 1),
+        (("stage2", "stage1"), "resource", 0),
+        (("stage1", "stage2"), "finding,resource", 1),
+        (("stage1", "stage2"), "finding", 0),
+    ],
+)
+def test_the_exit_status_is_what_was_asked(run, ladder, sides, fail_on, status):
+    found = run("compare", *sides, "--artifacts", ladder, "--fail-on", fail_on)
+    assert found.exit_code == status, found.output
+
+
+def test_a_wrong_kernel_is_not_compared(run, ladder):
+    write(ladder, "stage3", after="stage2", status="wrong")
+    found = run("compare", "stage2", "stage3", "--artifacts", ladder)
+    assert found.exit_code == 1
+    assert "not compared: stage3.B gives wrong results" in found.stdout
+    assert "x faster" not in found.stdout
+    assert run("compare", "stage3", "stage2", "--artifacts", ladder).exit_code == 2
+
+
+def test_one_binary_under_two_names_is_no_comparison(run, ladder):
+    write(ladder, "flag", sass="sass stage2")
+    found = run("compare", "stage2", "flag", "--artifacts", ladder)
+    assert found.exit_code == 2
+    assert "the same binary" in found.stdout
+
+
+def test_a_gate_on_time_without_timing_was_not_tried(run):
+    reports = [REPORTS / f"sdpa-{x}.C.ncu-rep" for x in ("efficient", "cudnn")]
+    assert run("compare", *reports).exit_code == 0
+    found = run("compare", *reports, "--fail-on", "slower")
+    assert found.exit_code == 2
+    assert "a duration under ncu is no timing" in found.stdout
+    assert run("compare", *reports, "--fail-on", "resource").exit_code in (0, 1)
+
+
+def test_compare_as_json_and_markdown(run, ladder):
+    document = json.loads(
+        run("compare", "stage1", "stage2", "--artifacts", ladder, "--json").stdout
+    )
+    assert document["schema"] == "profkit.compare/1"
+    assert document["changes"][0]["time"]["answer"] == "faster"
+    text = run("compare", "stage1", "stage2", "--artifacts", ladder, "--markdown").stdout
+    assert text.startswith("## stage1.B -&gt; stage2.B")
+    assert "| registers | 64 | 80 | worse |" in text
+
+
+def test_the_ladder(run, ladder):
+    found = run("compare", "--ladder", "--artifacts", ladder)
+    assert found.exit_code == 0
+    assert "  stage2" in found.stdout
+    assert "not compared" not in found.stdout
+    assert "2.00x  faster" in found.stdout
+    document = json.loads(run("compare", "--ladder", "--artifacts", ladder, "--json").stdout)
+    step = document["ladders"][0]["steps"][1]
+    assert step["parent"] == "stage1"
+    assert step["references"]["sdpa"]["answer"] == "slower"
+    write(ladder, "stage1", after="stage2")
+    circle = run("compare", "--ladder", "--artifacts", ladder)
+    assert circle.exit_code == 2
+    assert "circle" in circle.stderr
+
+
+@pytest.mark.parametrize(
+    ("args", "said"),
+    [
+        (("compare",), "two runs are needed"),
+        (("compare", "a", "b", "--ladder"), "takes no BEFORE"),
+        (("compare", "stage1", "never"), "no run of never"),
+        (("compare", "stage1", "stage2", "--fail-on", "worse"), "not known"),
+        (("compare", "stage1", "stage2", "--json", "--markdown"), "two answers"),
+        (("compare", "stage1", "stage2", "--case", "Z"), "no run of stage1 at case Z"),
+        (("ledger",), "--update"),
+    ],
+)
+def test_mistakes_are_one_line_and_a_hint(run, ladder, args, said):
+    found = run(*args, "--artifacts", ladder)
+    assert found.exit_code == 2
+    assert said in found.stderr
+    assert found.stdout == ""
+
+
+def test_verify_the_analyses_without_records(run, tmp_path):
+    files = sorted((ROOT / "analyses").glob("*.py"))
+    found = run("verify", *files, "--artifacts", tmp_path)
+    assert found.exit_code == 1  # V3's gate is not met while nothing is recorded
+    assert "would decide more: profkit profile --variant v3 --case B" in found.stdout
+    arithmetic = run("verify", ROOT / "analyses" / "target_5us.py", "--artifacts", tmp_path)
+    assert arithmetic.exit_code == 0
+    assert "fails: The kernel can run in less than 5 us on an L4." in arithmetic.stdout
+    lost = run("verify", tmp_path / "none.py", files[-1], "--artifacts", tmp_path)
+    assert lost.exit_code == 2
+    assert "no such file" in lost.stdout
+    assert "V3's acceptance gate" in lost.stdout
+
+
+def test_the_ledger_keeps_what_was_predicted(run, tmp_path):
+    folder = tmp_path / "artifacts"
+    folder.mkdir()
+    (folder / "copy.1GiB.ncu-rep").write_bytes((REPORTS / "copy.1GiB.ncu-rep").read_bytes())
+    first = run("ledger", "--artifacts", folder, "--update")
+    assert first.exit_code == 0
+    assert "1 predictions and 0 outcomes added" in first.stderr
+    again = run("ledger", "--artifacts", folder, "--update")
+    assert "0 predictions and 0 outcomes added" in again.stderr
+    document = json.loads(run("ledger", "--artifacts", folder, "--json").stdout)
+    assert document["scores"] == []
