@@ -165,14 +165,13 @@ def _print_json(
         worst = {id(run) for row in rows(launches)[:top] for run in row.launches}
         launches = [run for run in launches if id(run) in worst]
     if lines:
-        launches = [with_lines(run, lines) for run in launches]
+        launches = with_lines(launches, lines)
     print(dumps(document(files, launches)))
 
 
 def _print_text(
     launches: list[Judged], top: int | None, lines: int, *, every: bool, as_markdown: bool
 ) -> None:
-    from profkit.show import markdown, text
     from profkit.show.launches import rows, with_lines
 
     if not launches:
@@ -180,10 +179,15 @@ def _print_text(
     found = rows(launches, every=every)
     shown = found[:top]
     if lines:
-        shown = [row.replaced(row.shown, with_lines(row.shown, lines)) for row in shown]
+        lined = with_lines([row.shown for row in shown], lines)
+        shown = [row.replaced(row.shown, run) for row, run in zip(shown, lined, strict=True)]
     if as_markdown:
+        from profkit.show import markdown
+
         print(markdown.render(shown, found), end="")
     else:
+        from profkit.show import text
+
         print(text.render(shown, found, text.console()), end="")
 
 

@@ -35,12 +35,22 @@ class NvidiaRule:
 
 @dataclass(frozen=True)
 class HotLine:
-    """A source line or SASS instruction with many stall samples; shares are 0-1."""
+    """A source line with many stall samples, or an instruction where there is no source.
 
-    file: str
-    line: int
+    Attributes:
+        file: Source file, None for an instruction.
+        line: Its line, None for an instruction.
+        text: The line, or the instruction where the report has no source.
+        samples: Stall samples there.
+        share: Of all samples of the launch, 0-1.
+        stall: The leading warp state there.
+        stall_share: Of the line's samples, 0-1.
+    """
+
+    file: str | None
+    line: int | None
     text: str
-    samples: float
+    samples: int
     share: float
     stall: str
     stall_share: float
@@ -194,19 +204,25 @@ def table(reports: Reports, launches: Sequence[Judged]) -> DataFrame:
     return frame
 
 
-def with_lines(run: Judged, count: int) -> Judged:
-    """The launch with its hottest lines, and its firing findings with those where they happen.
+def with_lines(runs: Sequence[Judged], count: int) -> list[Judged]:
+    """The launches with their hottest lines, which their firing findings point at.
 
     Args:
-        run: A judged launch.
-        count: How many lines.
+        runs: Judged launches.
+        count: How many lines of each.
     """
-    from profkit.reports.source import hot_lines
+    from profkit.reports.source import hot_lines_each
 
+    frames = hot_lines_each([(run.report, run.index) for run in runs], count)
+    return [_lined(run, frame) for run, frame in zip(runs, frames, strict=True)]
+
+
+def _lined(run: Judged, frame: DataFrame) -> Judged:
     lines = tuple(
-        HotLine(x["file"] or "", int(x["line"]), x["text"] or x["sass"] or "", x["samples"],
-                x["share"], x["stall"] or "", x["stall_share"])
-        for x in _records(hot_lines(run.report, run.index, count))
+        HotLine(x["file"] or None, x["line"] if isinstance(x["line"], int) else None,
+                x["text"] or x["sass"] or "", x["samples"], x["share"], x["stall"] or "",
+                x["stall_share"])
+        for x in _records(frame)
     )  # fmt: skip
     findings = tuple(
         replace(f, where=_where(f, lines, leads=f is run.top)) if f.status == "fires" else f
@@ -218,5 +234,5 @@ def with_lines(run: Judged, count: int) -> Judged:
 def _where(finding: Finding, lines: Sequence[HotLine], *, leads: bool) -> tuple[Line, ...]:
     """The lines that stall on what the finding is about; all of them for the leading one."""
     about = {finding.rule.replace("-", "_"), *BY_ID[finding.rule].explains}
-    mine = [x for x in lines if x.stall in about] or (lines if leads else [])
-    return tuple(Line(x.file, x.line, x.stall, x.share) for x in mine)
+    known = [Line(x.file, x.line, x.stall, x.share) for x in lines if x.file and x.line is not None]
+    return tuple([x for x in known if x.stall in about] or (known if leads else []))
