@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from math import isfinite, isnan
 from typing import TYPE_CHECKING, Any
@@ -16,10 +16,10 @@ from profkit.reports.metrics import CATALOGUE
 if TYPE_CHECKING:
     from pandas import DataFrame
 
-    from profkit.reports.reader import Reports
+    from profkit.reports.frame import Part, Reports
 
 Dims = tuple[int, int, int]
-_IDENTITY = ("device", "cc", "grid", "block", "variant", "case")
+_IDENTITY = ("report", "status", "device", "cc", "grid", "block", "variant", "case")
 
 
 @dataclass(frozen=True)
@@ -130,37 +130,25 @@ class Row:
 
 
 def judged(reports: Reports) -> list[Judged]:
-    """The verdict on every launch, in the order of the files."""
-    rules: dict[tuple[str, int], list[NvidiaRule]] = {}
-    for found in _records(reports.rules):
-        speedup = found["speedup"] if isfinite(found["speedup"]) else None
-        about = NvidiaRule(found["rule"], found["title"], found["message"], speedup, found["scope"])
-        rules.setdefault((found["report"], found["launch"]), []).append(about)
-    return [
-        _one(run, tuple(rules.get((run["report"], run["launch"]), ())))
-        for run in _records(reports.launches)
-    ]
+    """The verdict on every launch, in the order of the files; makes no frame."""
+    return [run for part in reports.parts for run in _of_part(part)]
 
 
-def _records(frame: DataFrame) -> list[dict[str, Any]]:
-    return [{str(key): value for key, value in row.items()} for row in frame.to_dict("records")]
-
-
-def _one(run: dict[str, Any], nvidia: tuple[NvidiaRule, ...]) -> Judged:
-    known: dict[str, Any] = {
-        k: run[k] if isinstance(run[k], str | tuple) else None for k in _IDENTITY
-    }
-    values = {name: float(run[name]) for name in CATALOGUE if name in run}
-    return Judged(
-        report=run["report"],
-        index=int(run["launch"]),
-        kernel=run["kernel"] or "",
-        status=run["status"],
-        values=values,
-        diagnosis=judge(values, run["status"]),
-        nvidia=nvidia,
-        **known,
-    )
+def _of_part(part: Part) -> Iterator[Judged]:
+    rules: dict[int, list[NvidiaRule]] = {}
+    for _, launch, rule, title, message, speedup, scope in part.rules:
+        about = NvidiaRule(rule, title, message, speedup if isfinite(speedup) else None, scope)
+        rules.setdefault(launch, []).append(about)
+    for run in part.launches():
+        values = {name: run[name] for name in CATALOGUE}
+        yield Judged(
+            **{name: run[name] for name in _IDENTITY},
+            index=run["launch"],
+            kernel=run["kernel"] or "",
+            values=values,
+            diagnosis=judge(values, run["status"]),
+            nvidia=tuple(rules.get(run["launch"], ())),
+        )
 
 
 def rows(launches: Iterable[Judged], *, every: bool = False) -> list[Row]:
@@ -222,7 +210,7 @@ def _lined(run: Judged, frame: DataFrame) -> Judged:
         HotLine(x["file"] or None, x["line"] if isinstance(x["line"], int) else None,
                 x["text"] or x["sass"] or "", x["samples"], x["share"], x["stall"] or "",
                 x["stall_share"])
-        for x in _records(frame)
+        for x in frame.to_dict("records")
     )  # fmt: skip
     findings = tuple(
         replace(f, where=_where(f, lines, leads=f is run.top)) if f.status == "fires" else f
