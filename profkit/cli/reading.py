@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -77,10 +77,23 @@ def diagnose(
 
 @dataclass(frozen=True)
 class Chosen:
-    """The launches that were asked for: judged, and as the frame with the judgement in it."""
+    """The launches that were asked for."""
 
-    launches: list[Judged]
-    frame: DataFrame
+    reports: Reports
+    everything: list[Judged]
+    kept: list[int]
+
+    @property
+    def launches(self) -> list[Judged]:
+        """Judged, in the order of the files."""
+        return [self.everything[i] for i in self.kept]
+
+    @property
+    def frame(self) -> DataFrame:
+        """The rows of the frame, with the judgement in it."""
+        from profkit.show.launches import table
+
+        return table(self.reports, self.everything).iloc[self.kept]
 
 
 def read(patterns: Sequence[str], *, quiet: bool) -> tuple[Reports, bool]:
@@ -124,33 +137,34 @@ _MEND = {
 
 def _given_up(found: Reports) -> set[str]:
     """The reports in which no launch was measured."""
-    status = found.launches.groupby("report")["status"]
-    return {str(path) for path, of in status if (of == "failed").all()}
+    status = {part.file.path: {run["status"] for run in part.launches()} for part in found.parts}
+    return {path for path, of in status.items() if of == {"failed"}}
 
 
 def _choose(found: Reports, kernel: str | None, where: str | None) -> Chosen:
     """Judge every launch and keep those that were asked for."""
     from profkit.cli import select
-    from profkit.show.launches import judged, table
+    from profkit.show.launches import judged
 
-    launches = judged(found)
-    frame = kept = table(found, launches).reset_index(drop=True)
+    chosen = Chosen(found, launches := judged(found), list(range(len(launches))))
     if kernel is not None:
-        kept = select.by_kernel(kept, kernel)
+        matches = select.by_kernel([run.kernel for run in launches], kernel)
+        chosen = replace(chosen, kept=[i for i in chosen.kept if matches[i]])
     if where is not None:
-        kept = select.where(kept, where)
-    if len(frame) and not len(kept):
+        kept = select.where(chosen.frame, where).index
+        chosen = replace(chosen, kept=[int(i) for i in kept])
+    if launches and not chosen.kept:
         asked = " and ".join(
             f"--{flag} {text}" for flag, text in (("kernel", kernel), ("where", where)) if text
         )
-        raise ProfkitError(f"no launch matches {asked}", _nearest(frame))
-    return Chosen([launches[i] for i in kept.index], kept)
+        raise ProfkitError(f"no launch matches {asked}", _names(launches))
+    return chosen
 
 
-def _nearest(frame: DataFrame) -> str:
+def _names(launches: Sequence[Judged]) -> str:
     from profkit.show.names import short
 
-    names = dict.fromkeys(short(str(name), 40) for name in frame["kernel"])
+    names = dict.fromkeys(short(run.kernel, 40) for run in launches)
     more = f" and {len(names) - 5} more" if len(names) > 5 else ""
     return f"there are: {', '.join(list(names)[:5])}{more}"
 
@@ -165,14 +179,13 @@ def _print_json(
         worst = {id(run) for row in rows(launches)[:top] for run in row.launches}
         launches = [run for run in launches if id(run) in worst]
     if lines:
-        launches = [with_lines(run, lines) for run in launches]
+        launches = with_lines(launches, lines)
     print(dumps(document(files, launches)))
 
 
 def _print_text(
     launches: list[Judged], top: int | None, lines: int, *, every: bool, as_markdown: bool
 ) -> None:
-    from profkit.show import markdown, text
     from profkit.show.launches import rows, with_lines
 
     if not launches:
@@ -180,10 +193,15 @@ def _print_text(
     found = rows(launches, every=every)
     shown = found[:top]
     if lines:
-        shown = [row.replaced(row.shown, with_lines(row.shown, lines)) for row in shown]
+        lined = with_lines([row.shown for row in shown], lines)
+        shown = [row.replaced(row.shown, run) for row, run in zip(shown, lined, strict=True)]
     if as_markdown:
+        from profkit.show import markdown
+
         print(markdown.render(shown, found), end="")
     else:
+        from profkit.show import text
+
         print(text.render(shown, found, text.console()), end="")
 
 
@@ -219,7 +237,7 @@ def roofline(
     write_to(output)
     found, complete = read(reports, quiet=quiet)
     chosen = _choose(found, kernel, where)
-    devices = sorted({str(device) for device in chosen.frame["device"].dropna()})
+    devices = sorted({run.device for run in chosen.launches if run.device})
     if len(devices) > 1:
         raise ProfkitError(f"launches of {len(devices)} devices: {', '.join(devices)}",
                            f"draw one at a time: --where 'device == \"{devices[0]}\"'")  # fmt: skip

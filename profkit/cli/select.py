@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import difflib
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING
 
 from profkit.errors import ProfkitError
@@ -25,8 +25,8 @@ LONGEST = 2000  # characters: nobody types more, and the parser nests no deeper
 EXAMPLE = "for example: --where 'bound == \"memory\" and time > 1e-5'"
 
 
-def by_kernel(frame: DataFrame, pattern: str) -> DataFrame:
-    """The launches whose kernel name matches a regular expression anywhere.
+def by_kernel(names: Sequence[str], pattern: str) -> list[bool]:
+    """Which kernel names match a regular expression anywhere.
 
     Raises:
         ProfkitError: The expression is not one.
@@ -35,7 +35,7 @@ def by_kernel(frame: DataFrame, pattern: str) -> DataFrame:
         wanted = re.compile(pattern)
     except re.error as error:
         raise ProfkitError(f"--kernel {pattern}: {error}", "it is a regular expression") from error
-    return frame[[bool(wanted.search(str(name))) for name in frame["kernel"]]]
+    return [bool(wanted.search(name)) for name in names]
 
 
 def where(frame: DataFrame, expression: str) -> DataFrame:

@@ -25,7 +25,7 @@ from profkit.reports.container import (
     rescue,
 )
 from profkit.reports.contents import Content
-from profkit.reports.frame import Part, ReportFile, Reports, assemble
+from profkit.reports.frame import Part, ReportFile, Reports
 from profkit.reports.metrics import evaluate
 from profkit.reports.paths import expand
 from profkit.reports.workers import apart, processors
@@ -90,7 +90,7 @@ def read(
         for name in names:
             parts.append(_read_here(name))
             step()
-    return assemble(parts)
+    return Reports(tuple(parts))
 
 
 def raw(path: str | Path) -> pd.DataFrame:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from math import isfinite, isnan
 from typing import TYPE_CHECKING, Any
@@ -16,10 +16,10 @@ from profkit.reports.metrics import CATALOGUE
 if TYPE_CHECKING:
     from pandas import DataFrame
 
-    from profkit.reports.reader import Reports
+    from profkit.reports.frame import Part, Reports
 
 Dims = tuple[int, int, int]
-_IDENTITY = ("device", "cc", "grid", "block", "variant", "case")
+_IDENTITY = ("report", "status", "device", "cc", "grid", "block", "variant", "case")
 
 
 @dataclass(frozen=True)
@@ -35,12 +35,22 @@ class NvidiaRule:
 
 @dataclass(frozen=True)
 class HotLine:
-    """A source line or SASS instruction with many stall samples; shares are 0-1."""
+    """A source line with many stall samples, or an instruction where there is no source.
 
-    file: str
-    line: int
+    Attributes:
+        file: Source file, None for an instruction.
+        line: Its line, None for an instruction.
+        text: The line, or the instruction where the report has no source.
+        samples: Stall samples there.
+        share: Of all samples of the launch, 0-1.
+        stall: The leading warp state there.
+        stall_share: Of the line's samples, 0-1.
+    """
+
+    file: str | None
+    line: int | None
     text: str
-    samples: float
+    samples: int
     share: float
     stall: str
     stall_share: float
@@ -120,37 +130,25 @@ class Row:
 
 
 def judged(reports: Reports) -> list[Judged]:
-    """The verdict on every launch, in the order of the files."""
-    rules: dict[tuple[str, int], list[NvidiaRule]] = {}
-    for found in _records(reports.rules):
-        speedup = found["speedup"] if isfinite(found["speedup"]) else None
-        about = NvidiaRule(found["rule"], found["title"], found["message"], speedup, found["scope"])
-        rules.setdefault((found["report"], found["launch"]), []).append(about)
-    return [
-        _one(run, tuple(rules.get((run["report"], run["launch"]), ())))
-        for run in _records(reports.launches)
-    ]
+    """The verdict on every launch, in the order of the files; makes no frame."""
+    return [run for part in reports.parts for run in _of_part(part)]
 
 
-def _records(frame: DataFrame) -> list[dict[str, Any]]:
-    return [{str(key): value for key, value in row.items()} for row in frame.to_dict("records")]
-
-
-def _one(run: dict[str, Any], nvidia: tuple[NvidiaRule, ...]) -> Judged:
-    known: dict[str, Any] = {
-        k: run[k] if isinstance(run[k], str | tuple) else None for k in _IDENTITY
-    }
-    values = {name: float(run[name]) for name in CATALOGUE if name in run}
-    return Judged(
-        report=run["report"],
-        index=int(run["launch"]),
-        kernel=run["kernel"] or "",
-        status=run["status"],
-        values=values,
-        diagnosis=judge(values, run["status"]),
-        nvidia=nvidia,
-        **known,
-    )
+def _of_part(part: Part) -> Iterator[Judged]:
+    rules: dict[int, list[NvidiaRule]] = {}
+    for _, launch, rule, title, message, speedup, scope in part.rules:
+        about = NvidiaRule(rule, title, message, speedup if isfinite(speedup) else None, scope)
+        rules.setdefault(launch, []).append(about)
+    for run in part.launches():
+        values = {name: run[name] for name in CATALOGUE}
+        yield Judged(
+            **{name: run[name] for name in _IDENTITY},
+            index=run["launch"],
+            kernel=run["kernel"] or "",
+            values=values,
+            diagnosis=judge(values, run["status"]),
+            nvidia=tuple(rules.get(run["launch"], ())),
+        )
 
 
 def rows(launches: Iterable[Judged], *, every: bool = False) -> list[Row]:
@@ -194,19 +192,25 @@ def table(reports: Reports, launches: Sequence[Judged]) -> DataFrame:
     return frame
 
 
-def with_lines(run: Judged, count: int) -> Judged:
-    """The launch with its hottest lines, and its firing findings with those where they happen.
+def with_lines(runs: Sequence[Judged], count: int) -> list[Judged]:
+    """The launches with their hottest lines, which their firing findings point at.
 
     Args:
-        run: A judged launch.
-        count: How many lines.
+        runs: Judged launches.
+        count: How many lines of each.
     """
-    from profkit.reports.source import hot_lines
+    from profkit.reports.source import hot_lines_each
 
+    frames = hot_lines_each([(run.report, run.index) for run in runs], count)
+    return [_lined(run, frame) for run, frame in zip(runs, frames, strict=True)]
+
+
+def _lined(run: Judged, frame: DataFrame) -> Judged:
     lines = tuple(
-        HotLine(x["file"] or "", int(x["line"]), x["text"] or x["sass"] or "", x["samples"],
-                x["share"], x["stall"] or "", x["stall_share"])
-        for x in _records(hot_lines(run.report, run.index, count))
+        HotLine(x["file"] or None, x["line"] if isinstance(x["line"], int) else None,
+                x["text"] or x["sass"] or "", x["samples"], x["share"], x["stall"] or "",
+                x["stall_share"])
+        for x in frame.to_dict("records")
     )  # fmt: skip
     findings = tuple(
         replace(f, where=_where(f, lines, leads=f is run.top)) if f.status == "fires" else f
@@ -218,5 +222,5 @@ def with_lines(run: Judged, count: int) -> Judged:
 def _where(finding: Finding, lines: Sequence[HotLine], *, leads: bool) -> tuple[Line, ...]:
     """The lines that stall on what the finding is about; all of them for the leading one."""
     about = {finding.rule.replace("-", "_"), *BY_ID[finding.rule].explains}
-    mine = [x for x in lines if x.stall in about] or (lines if leads else [])
-    return tuple(Line(x.file, x.line, x.stall, x.share) for x in mine)
+    known = [Line(x.file, x.line, x.stall, x.share) for x in lines if x.file and x.line is not None]
+    return tuple([x for x in known if x.stall in about] or (known if leads else []))

@@ -13,7 +13,7 @@ from profkit.show import figures
 from profkit.show.escape import code, html, markdown
 from profkit.show.launches import Judged, Row
 from profkit.show.names import short
-from profkit.show.text import leading_nvidia, places, spread, summary, unknown
+from profkit.show.text import leading_nvidia, place, places, spread, summary, unknown
 
 WIDTH = 60  # of a kernel name
 _HEAD = "| # | kernel | time | share | bound | limiter | top finding | at most |"
@@ -101,6 +101,5 @@ def _rest(run: Judged) -> Iterator[str]:
         yield "| samples | leading stall | line | |"
         yield "|--:|---|---|---|"
     for line in run.lines:
-        place = code(f"{basename(line.file)}:{line.line}", in_table=True)
-        source = code(line.text.strip(), in_table=True)
-        yield f"| {share(line.share)} | {markdown(line.stall)} | {place} | {source} |"
+        where, source = code(place(line), in_table=True), code(line.text.strip(), in_table=True)
+        yield f"| {share(line.share)} | {markdown(line.stall)} | {where} | {source} |"

@@ -257,10 +257,14 @@ def _lines(lines: Sequence[HotLine]) -> Iterator[RenderableType]:
         table.add_column(head, no_wrap=True, overflow="ellipsis", ratio=None if head else 1)
     for line in lines:
         stall = f"{line.stall} {share(line.stall_share)}"
-        place = f"{basename(line.file)}:{line.line}" if line.file else f"{line.line}"
-        source = Text(visible(line.text.strip()))
-        table.add_row(share(line.share), stall, Text(middle(visible(place), 24)), source)
+        where, source = Text(middle(visible(place(line)), 24)), Text(visible(line.text.strip()))
+        table.add_row(share(line.share), stall, where, source)
     yield _indent(table, 3)
+
+
+def place(line: HotLine) -> str:
+    """Where a hot line is: "attention.cu:41", or that it is an instruction."""
+    return f"{basename(line.file)}:{line.line}" if line.file else "SASS"
 
 
 def _item(mark: str, what: Text) -> Padding:

@@ -5,10 +5,14 @@ from __future__ import annotations
 import json
 import os
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from profkit.reports import reader
+from profkit.reports.frame import Reports
+from profkit.reports.reader import read_part
 from tests.conftest import CORPUS
 
 from .conftest import REPORT
@@ -167,17 +171,11 @@ def test_a_report_with_metrics_only(run) -> None:
     assert any("collect" in f["cause"] for f in launch["findings"] if f["status"] == "unknown")
 
 
-def test_a_failed_launch_beside_good_ones_is_shown_as_failed(run, monkeypatch) -> None:
-    from profkit.reports import reader
-
-    whole = reader.read([REPORT])
-
-    def read(paths, jobs=None, progress=None):
-        frame = whole.launches.copy()
-        frame.loc[:, "status"] = "failed"
-        return reader.Reports(whole.files, frame, whole.rules)
-
-    monkeypatch.setattr(reader, "read", read)
+def test_a_launch_that_ncu_gave_up_on_is_shown_as_failed(run, monkeypatch) -> None:
+    part = read_part(REPORT)
+    launch = [("failed" if x == "ok" else x) for x in part.identity[0]]
+    failed = Reports((replace(part, identity=(tuple(launch),)),))
+    monkeypatch.setattr(reader, "read", lambda *args, **kwargs: failed)
     result = run("diagnose", REPORT)
     assert result.exit_code == 2
     assert "gave up on every launch" in result.stderr
