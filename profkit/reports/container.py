@@ -54,6 +54,8 @@ class Frames:
         lost: Launches announced of which a part is missing.
         ncu_version: Version of the Nsight Compute that wrote it, None when not found.
         sha256: Of the file as it is, None when it cannot be opened.
+        misnamed: Compressed under another suffix than .ncu-repz, or the reverse: the library goes
+            by the suffix and would find nothing.
     """
 
     status: Status
@@ -62,6 +64,7 @@ class Frames:
     lost: int = 0
     ncu_version: str | None = None
     sha256: str | None = None
+    misnamed: bool = False
 
 
 def check(path: str | Path) -> Frames:
@@ -78,7 +81,8 @@ def check(path: str | Path) -> Frames:
         sha256 = _open(path, walk)
     except OSError as error:
         return Frames("unreadable", (error.strerror or str(error)).lower())
-    return replace(walk.verdict(), sha256=sha256)
+    misnamed = walk.compressed != (Path(path).suffix == ".ncu-repz")
+    return replace(walk.verdict(), sha256=sha256, misnamed=misnamed)
 
 
 def rescue(path: str | Path, copy: str | Path, bare: bool = False) -> None:
@@ -105,6 +109,7 @@ def _open(path: str | Path, walk: _Walk) -> str:
             return digest.hexdigest()
         import zstandard
 
+        walk.compressed = True
         file.seek(0)
         try:
             with zstandard.ZstdDecompressor().stream_reader(
@@ -152,6 +157,7 @@ class _Walk:
 
     def __init__(self, out: IO[bytes] | None = None, bare: bool = False) -> None:
         self.start = b""
+        self.compressed = False
         self.problems: list[str] = []
         self._out, self._bare = out, bare
         self._first = True

@@ -113,6 +113,8 @@ def raw(path: str | Path) -> pd.DataFrame:
         raise _unreadable(path, frames.message)
     if frames.status == "damaged":
         rows = apart(f"{__name__}:raw_left", [path], 1, _no_rows)[0]
+    elif frames.misnamed:
+        rows = raw_left(path)
     else:
         rows = [launch.scalars(action) for action in actions(path)]
     return pd.DataFrame(rows, index=pd.RangeIndex(len(rows), name="launch"))
@@ -154,9 +156,9 @@ def one_action(path: str | Path, index: int) -> Iterator[Any]:
         raise _unreadable(path, frames.message)
     with TemporaryDirectory(prefix="profkit-") as folder:
         source = path
-        if frames.status == "damaged":
+        if frames.status == "damaged" or frames.misnamed:
             source = os.path.join(folder, "left.ncu-rep")
-            rescue(path, source, bare=True)
+            rescue(path, source, bare=frames.status == "damaged")
         left = index
         for launches in ncu_report.load_report(source) if frames.contents or frames.lost else ():
             if 0 <= left < launches.num_actions():
@@ -180,7 +182,7 @@ def read_part(path: str, frames: Frames | None = None) -> Part:
     frames = frames or check(path)
     if frames.status == "unreadable":
         return Part(ReportFile(path, frames.sha256, "unreadable", frames.message, 0, None))
-    if frames.status == "damaged":
+    if frames.status == "damaged" or frames.misnamed:
         part = _read_left(path, frames, bare=False)
     else:
         part = _read_all(path, frames, path)
