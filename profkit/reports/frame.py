@@ -70,14 +70,16 @@ def assemble(parts: Sequence[Part]) -> Reports:
     import pandas as pd
 
     files = tuple(part.file for part in parts)
-    identity = pd.DataFrame(
-        [row for part in parts for row in part.identity], columns=list(COLUMNS), dtype=object
-    ).astype({"launch": "int64"})
+    rows = [row for part in parts for row in part.identity]
+    launches = pd.DataFrame(rows, columns=list(COLUMNS), dtype=object)
+    # astype() of two columns would take longer than all the rest.
+    launches["launch"] = np.array([row[1] for row in rows], dtype=np.int64)
     values = np.frombuffer(b"".join(part.values for part in parts))
-    metrics = pd.DataFrame(values.reshape(len(identity), len(CATALOGUE)), columns=list(CATALOGUE))
-    launches = pd.concat([identity, metrics], axis=1)
+    metrics = pd.DataFrame(values.reshape(len(rows), len(CATALOGUE)), columns=list(CATALOGUE))
+    launches = pd.concat([launches, metrics], axis=1)
     launches.attrs["reports"] = files
-    rules = pd.DataFrame(
-        [row for part in parts for row in part.rules], columns=list(RULE_COLUMNS)
-    ).astype({"speedup": "float64"})
+    said = [row for part in parts for row in part.rules]
+    rules = pd.DataFrame(said, columns=list(RULE_COLUMNS), dtype=object)
+    rules["launch"] = np.array([row[1] for row in said], dtype=np.int64)
+    rules["speedup"] = np.array([row[5] for row in said], dtype=np.float64)
     return Reports(files, launches, rules)
