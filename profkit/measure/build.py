@@ -26,10 +26,10 @@ from profkit.measure.variants import Variant, source_hash
 # -lineinfo: reports show source lines. --no-compress: the machine code can be hashed.
 # The CUDA runtime is linked statically, so a library loads beside any other runtime (torch's).
 FLAGS = (
-    *("-O3", "-std=c++17", "-lineinfo", "-shared", "-Xcompiler", "-fPIC"),
+    *("-O3", "-std=c++17", "-lineinfo", "-Xcompiler", "-fPIC"),
     *("-Xptxas", "-v", "--no-compress"),
 )
-_FORMAT = 1  # part of every key: raise it when what is stored changes
+_FORMAT = 2  # part of every key: raise it when what is stored changes
 
 
 @dataclass(frozen=True)
@@ -173,17 +173,19 @@ def _seconds(log: Path) -> dict[str, float]:
 
 
 def _ninja_file(plans: list[Build], nvcc: Path) -> str:
-    """A ninja file with one edge per library: i.so and everything nvcc said in i.log."""
-    lines = ["rule nvcc", "  command = $nvcc > $log 2>&1", "  description = $out"]
+    """A ninja file with one edge per library: i.o, i.so and everything nvcc said in i.log."""
+    lines = ["rule nvcc", "  command = { $compile && $link ; } > $log 2>&1"]
     for i, plan in enumerate(plans):
-        words = [str(nvcc), *plan.flags, "-o", f"{i}.so", str(plan.variant.path)]
-        if bad := re.search(r'[$`"\\\n]', "".join(words)):
+        start = [str(nvcc), *plan.flags, "-o"]
+        compiling = [*start, f"{i}.o", "-c", str(plan.variant.path)]
+        linking = [*start, f"{i}.so", "-shared", f"{i}.o"]
+        if bad := re.search(r'[$`"\\\n]', "".join(compiling)):
             raise ProfkitError(
                 f"{plan.variant.path}: {bad[0]!r} in its path or its flags",
                 "nvcc hands both to a shell, which would read it; rename the folder or the flag",
             )
-        command = " ".join(shlex.quote(w) for w in words)
-        lines += [f"build {i}.so: nvcc", f"  nvcc = {command}", f"  log = {i}.log"]
+        lines += [f"build {i}.so: nvcc", f"  log = {i}.log"]
+        lines += [f"  compile = {shlex.join(compiling)}", f"  link = {shlex.join(linking)}"]
     return "\n".join(lines) + "\n"
 
 
@@ -211,6 +213,7 @@ def _take(plan: Build, stem: Path, folder: Path) -> Build:
         "flags": plan.flags,
         "source": plan.source,
     }
+    os.replace(stem.with_suffix(".o"), place / "variant.o")  # dry.py links it without CUDA
     os.replace(made, place / "variant.so")
     write_text(place / "nvcc.log", said)
     write_text(place / "build.json", json.dumps(kept, indent=1))

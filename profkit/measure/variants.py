@@ -20,7 +20,7 @@ from profkit.measure import header
 from profkit.measure.header import Budget
 
 _INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]+"([^"\n]+)"', re.M)
-_ID = re.compile(r"[A-Za-z][A-Za-z0-9]*")
+_ID = re.compile(r"[A-Za-z][A-Za-z0-9-]*")
 
 
 class Args(ctypes.Structure):
