@@ -21,7 +21,8 @@ class Verdict:
         max_abs: Largest absolute error of the finite elements.
         max_rel: Largest error relative to the reference, where that is not below atol.
         bias: Mean signed error of the finite elements.
-        worst: Index of the element that is furthest outside, or nearest to it.
+        worst: Index of the element that is furthest outside, or nearest to it; NaN is furthest.
+        worst_finite: The same among the finite elements.
         wrong: How many elements are outside.
         nans: How many are NaN or infinite.
     """
@@ -31,6 +32,7 @@ class Verdict:
     max_rel: float
     bias: float
     worst: tuple[int, ...]
+    worst_finite: tuple[int, ...]
     wrong: int
     nans: int
 
@@ -49,14 +51,13 @@ def judge(out: Array, ref: Array, atol: float, rtol: float) -> Verdict:
     if out.shape != ref.shape:
         raise ValueError(f"shapes differ: {out.shape} and {ref.shape}")
     if out.size == 0:
-        return Verdict(True, 0.0, 0.0, 0.0, (), 0, 0)
+        return Verdict(True, 0.0, 0.0, 0.0, (), (), 0, 0)
     wanted = ref.astype(np.float64)
     error = out.astype(np.float64) - wanted
     size = np.abs(wanted)
     finite = np.isfinite(error)
     off = np.where(finite, np.abs(error), np.inf)
     over = off / (atol + rtol * size)
-    worst = np.unravel_index(int(np.argmax(over)), out.shape)
     wrong = int((over > 1).sum())
     known = off[finite]
     large = finite & (size >= max(atol, np.finfo(np.float64).tiny))
@@ -65,7 +66,15 @@ def judge(out: Array, ref: Array, atol: float, rtol: float) -> Verdict:
         max_abs=float(known.max(initial=0.0)),
         max_rel=float((off[large] / size[large]).max(initial=0.0)),
         bias=float(error[finite].mean()) if known.size else 0.0,
-        worst=tuple(int(i) for i in worst),
+        worst=_index(over),
+        worst_finite=_index(np.where(finite, over, -1.0)),
         wrong=wrong,
         nans=int(out.size - finite.sum()),
     )
+
+
+def _index(of: NDArray[np.float64]) -> tuple[int, ...]:
+    """Where the largest element is."""
+    import numpy as np
+
+    return tuple(int(i) for i in np.unravel_index(int(np.argmax(of)), of.shape))
