@@ -20,7 +20,7 @@ from statistics import median
 from typing import Any
 
 from profkit.measure import device
-from profkit.measure.device import Launch
+from profkit.measure.graph import Launch, capture, instantiate, replay
 from profkit.measure.library import Support
 from profkit.measure.state import State, read
 
@@ -100,8 +100,8 @@ class Times:
 
 def native_capture(body: Callable[[], None], stream: int) -> Callable[[], None]:
     """Capture with the driver's own calls."""
-    graph = device.instantiate(device.capture(stream, body))
-    return lambda: device.replay(graph, stream)
+    graph = instantiate(capture(stream, body))
+    return lambda: replay(graph, stream)
 
 
 def eager_time(call: Callable[[int], None], n: int, stream: int) -> tuple[float, float]:
@@ -132,7 +132,7 @@ class _Graphs:
 def measure(
     subjects: Sequence[Subject],
     case: str,
-    stream: int,
+    gpu: device.Gpu,
     tools: Support,
     cold: bool = True,
 ) -> list[Times]:
@@ -141,17 +141,18 @@ def measure(
     Args:
         subjects: What to time; each has been run once already.
         case: The case's name, for the result.
-        stream: Where everything runs.
+        gpu: The GPU in use, whose clocks and power are read around the rounds.
         tools: For holding the stream and emptying L2.
         cold: Whether to time with a cold L2 too.
     """
+    stream = device.new_stream()
     clock = _clock(stream, tools)
     graphs = [_graphs(s, stream, tools if cold else None, clock) for s in subjects]
     flush = native_capture(lambda: _times(_COLD_PER_GRAPH, tools.flush, stream), stream)
     _warm_up(graphs, stream)
-    before = read()
+    before = read(gpu.pci)
     rounds, why = _rounds(graphs, flush, clock, _LIMIT * len(subjects))
-    after = read()
+    after = read(gpu.pci)
     results = []
     for g, samples in zip(graphs, rounds, strict=True):
         eager, host = g.subject.eager(20, stream)

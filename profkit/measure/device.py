@@ -1,4 +1,4 @@
-"""The CUDA driver, through ctypes  ->  memory, streams, graphs and what a captured launch is.
+"""The CUDA driver, through ctypes  ->  memory, streams and events.
 
 No toolkit and no torch: libcuda comes with the driver, starts in milliseconds, and shares its
 primary context with the CUDA runtime inside each variant and with torch in one process.
@@ -8,13 +8,11 @@ from __future__ import annotations
 
 import ctypes
 import functools
-from collections.abc import Callable
-from ctypes import byref, c_char_p, c_float, c_int, c_size_t, c_uint, c_ulonglong, c_void_p
+from ctypes import byref, c_char_p, c_float, c_int, c_size_t, c_ulonglong, c_void_p
 from dataclasses import dataclass
 from typing import Any
 
 from profkit.errors import ProfkitError
-from profkit.measure.ptxas import demangle
 
 NOT_SUPPORTED = 801  # cudaErrorNotSupported: the variant does not handle this case
 # After one of these the context is lost: nothing more can run in this process.
@@ -52,7 +50,8 @@ class Gpu:
         l2: Size of the L2 cache.
         sm_clock: The highest SM clock.
         dram_bandwidth: What memory clock and bus width come to (double data rate).
-        driver: CUDA version that the driver supports, e.g. `13.0`.
+        cuda: CUDA version that the driver supports, e.g. `13.0`.
+        pci: PCI bus id, by which NVML knows it.
     """
 
     name: str
@@ -61,30 +60,8 @@ class Gpu:
     l2: int
     sm_clock: float
     dram_bandwidth: float
-    driver: str
-
-
-@dataclass(frozen=True)
-class Launch:
-    """One kernel launch, read from a captured graph. Sizes in bytes.
-
-    Attributes:
-        kernel: Demangled name.
-        grid: Blocks in x, y and z.
-        block: Threads in x, y and z.
-        dynamic_smem: Dynamic shared memory per block.
-        static_smem: Static shared memory per block.
-        regs: Registers per thread.
-        blocks_per_sm: How many blocks fit on an SM at once, says the driver.
-    """
-
-    kernel: str
-    grid: tuple[int, int, int]
-    block: tuple[int, int, int]
-    dynamic_smem: int
-    static_smem: int
-    regs: int
-    blocks_per_sm: int
+    cuda: str
+    pci: str
 
 
 @functools.cache
@@ -115,26 +92,30 @@ def call(name: str, *args: Any) -> None:
 
 
 @functools.cache
-def gpu(index: int = 0) -> Gpu:
-    """Open a GPU: its primary context becomes this thread's.
-
-    Args:
-        index: As CUDA counts them, CUDA_VISIBLE_DEVICES included.
-    """
+def _initialised() -> None:
     code = _driver().cuInit(0)
-    if code in (100, 3, 999):
+    if code in (3, 100, 999):
         raise ProfkitError(
             f"no usable GPU: cuInit says {error_name(code)}", "profkit doctor says what is there"
         )
     if code:
         raise CudaError(code, "cuInit")
-    device, context, version = c_int(), c_void_p(), c_int()
+
+
+@functools.cache
+def gpu(index: int = 0) -> Gpu:
+    """What a GPU is; nothing is opened, so this takes milliseconds.
+
+    Args:
+        index: As CUDA counts them, CUDA_VISIBLE_DEVICES included.
+    """
+    _initialised()
+    device, version = c_int(), c_int()
     call("cuDeviceGet", byref(device), index)
-    call("cuDevicePrimaryCtxRetain", byref(context), device)
-    call("cuCtxSetCurrent", context)
     call("cuDriverGetVersion", byref(version))
-    name = ctypes.create_string_buffer(256)
+    name, pci = ctypes.create_string_buffer(256), ctypes.create_string_buffer(64)
     call("cuDeviceGetName", name, 256, device)
+    call("cuDeviceGetPCIBusId", pci, 64, device)
 
     def attribute(number: int) -> int:
         value = c_int()
@@ -143,13 +124,24 @@ def gpu(index: int = 0) -> Gpu:
 
     return Gpu(
         name=name.value.decode(errors="replace"),
+        pci=pci.value.decode(errors="replace"),
         arch=f"{attribute(75)}{attribute(76)}",
         sms=attribute(16),
         l2=attribute(38),
         sm_clock=attribute(13) * 1e3,
         dram_bandwidth=attribute(36) * 1e3 * 2 * attribute(37) / 8,
-        driver=f"{version.value // 1000}.{version.value % 1000 // 10}",
+        cuda=f"{version.value // 1000}.{version.value % 1000 // 10}",
     )
+
+
+@functools.cache
+def use(index: int = 0) -> Gpu:
+    """Open a GPU: its primary context becomes this thread's."""
+    found, device, context = gpu(index), c_int(), c_void_p()
+    call("cuDeviceGet", byref(device), index)
+    call("cuDevicePrimaryCtxRetain", byref(context), device)
+    call("cuCtxSetCurrent", context)
+    return found
 
 
 def allocate(size: int) -> int:
@@ -214,88 +206,7 @@ def elapsed(start: int, stop: int) -> float:
     return milliseconds.value * 1e-3
 
 
-def capture(stream: int, body: Callable[[], None]) -> int:
-    """Record what `body` enqueues on the stream into a graph, without running it.
-
-    Raises:
-        CudaError: The body did what a graph cannot hold, waiting for the device for example.
-    """
+def abandon_capture(stream: int) -> None:
+    """End a capture that failed; the stream is usable again."""
     graph = c_void_p()
-    call("cuStreamBeginCapture_v2", c_void_p(stream), 1)  # 1: this thread's calls only
-    try:
-        body()
-    except BaseException:
-        _driver().cuStreamEndCapture(c_void_p(stream), byref(graph))
-        raise
-    call("cuStreamEndCapture", c_void_p(stream), byref(graph))
-    return graph.value or 0
-
-
-def instantiate(graph: int) -> int:
-    """Make a captured graph launchable."""
-    executable = c_void_p()
-    call("cuGraphInstantiateWithFlags", byref(executable), c_void_p(graph), c_ulonglong(0))
-    return executable.value or 0
-
-
-def replay(executable: int, stream: int) -> None:
-    """Launch a graph on a stream."""
-    call("cuGraphLaunch", c_void_p(executable), c_void_p(stream))
-
-
-class _KernelNode(ctypes.Structure):
-    """CUDA_KERNEL_NODE_PARAMS_v2."""
-
-    _fields_ = (
-        ("func", c_void_p),
-        ("grid", c_uint * 3),
-        ("block", c_uint * 3),
-        ("smem", c_uint),
-        ("params", c_void_p),
-        ("extra", c_void_p),
-        ("kernel", c_void_p),
-        ("context", c_void_p),
-    )
-
-
-def launches(graph: int) -> list[Launch]:
-    """The kernel launches of a captured graph, in the order in which they were enqueued."""
-    count = c_size_t()
-    call("cuGraphGetNodes", c_void_p(graph), None, byref(count))
-    nodes = (c_void_p * count.value)()
-    call("cuGraphGetNodes", c_void_p(graph), nodes, byref(count))
-    return [found for node in nodes if (found := _launch(node or 0)) is not None]
-
-
-def _launch(node: int) -> Launch | None:
-    kind, params = c_int(), _KernelNode()
-    call("cuGraphNodeGetType", c_void_p(node), byref(kind))
-    if kind.value != 0:  # CU_GRAPH_NODE_TYPE_KERNEL
-        return None
-    call("cuGraphKernelNodeGetParams_v2", c_void_p(node), byref(params))
-    function = c_void_p(params.func)
-    if not params.func:
-        call("cuKernelGetFunction", byref(function), c_void_p(params.kernel))
-    name, blocks = c_char_p(), c_int()
-    call("cuFuncGetName", byref(name), function)
-    block = tuple(params.block)
-    call(
-        "cuOccupancyMaxActiveBlocksPerMultiprocessor",
-        *(byref(blocks), function, c_int(block[0] * block[1] * block[2]), c_size_t(params.smem)),
-    )
-    mangled = (name.value or b"?").decode(errors="replace")
-    return Launch(
-        kernel=demangle([mangled])[mangled],
-        grid=(params.grid[0], params.grid[1], params.grid[2]),
-        block=(params.block[0], params.block[1], params.block[2]),
-        dynamic_smem=params.smem,
-        static_smem=_attribute(function, 1),
-        regs=_attribute(function, 4),
-        blocks_per_sm=blocks.value,
-    )
-
-
-def _attribute(function: c_void_p, number: int) -> int:
-    value = c_int()
-    call("cuFuncGetAttribute", byref(value), c_int(number), function)
-    return value.value
+    _driver().cuStreamEndCapture(c_void_p(stream), byref(graph))

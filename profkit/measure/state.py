@@ -45,7 +45,6 @@ class State:
 class Identity:
     """Which GPU and driver; None where NVML does not say."""
 
-    name: str | None = None
     uuid: str | None = None
     driver: str | None = None
 
@@ -105,7 +104,6 @@ def identity(pci: str | None = None) -> Identity:
     nvml, handle = found
     ask = _asker(nvml)
     return Identity(
-        _text(ask(lambda: nvml.nvmlDeviceGetName(handle))),
         _text(ask(lambda: nvml.nvmlDeviceGetUUID(handle))),
         _text(ask(nvml.nvmlSystemGetDriverVersion)),
     )

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from profkit.measure import arena, bench, device, library
+from profkit.measure import arena, bench, device, graph, library
 from profkit.measure.bench import Subject
 from profkit.measure.check import CaseCheck, judge_values
 from profkit.measure.data import Data
@@ -65,13 +65,13 @@ def reference(name: str, problem: Problem, data: Data) -> tuple[Subject, CaseChe
             once()
 
     def capture(body: Callable[[], None], stream: int) -> Callable[[], None]:
-        graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph, stream=torch.cuda.ExternalStream(stream)):
+        made = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(made, stream=torch.cuda.ExternalStream(stream)):
             body()
 
         def replay() -> None:
             with on(stream):
-                graph.replay()
+                made.replay()
 
         return replay
 
@@ -105,5 +105,5 @@ def _seen(subject: Subject) -> Subject:
     for _ in range(2):  # the first call may load modules, which a capture forbids
         subject.call(stream)
     device.synchronize()
-    graph = device.capture(stream, lambda: subject.call(stream))
-    return replace(subject, launches=tuple(device.launches(graph)))
+    captured = graph.capture(stream, lambda: subject.call(stream))
+    return replace(subject, launches=tuple(graph.launches(captured)))

@@ -61,10 +61,14 @@ def _message(error: ProfkitError) -> dict[str, str]:
 def _work(job: dict[str, Any], say: Say) -> None:
     the = problem.load(Path(job["problem"]))
     folder = Path(job["build"])
-    gpu = device.gpu()
-    say("gpu", **asdict(gpu), **{f"nvml_{k}": v for k, v in asdict(state.identity()).items()})
+    gpu = device.use()
+    who = state.identity(gpu.pci)
+    say("gpu", **asdict(gpu), uuid=who.uuid, driver=who.driver)
     tools = library.support(Path(job["support"]), gpu)
     libraries: dict[str, ctypes.CDLL] = {}
+    for case, seed in job["checks"]:
+        say("start", what="inputs and reference", name="", case=case)
+        data.prepare(the, case, seed, folder)
     for one in job["variants"]:
         name = one["name"]
         say("start", what="check", name=name, case="")
@@ -109,7 +113,7 @@ def _bench(
         )
     if wanted and job["time"]:
         say("start", what="bench", name="", case=case)
-        for times in bench.measure(wanted, case, device.new_stream(), tools, job["cold"]):
+        for times in bench.measure(wanted, case, device.use(), tools, job["cold"]):
             say("times", **times.to_json())
 
 
