@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 from dataclasses import dataclass
+from math import prod
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -49,6 +50,12 @@ class Data:
     def reference(self) -> list[Array]:
         """The fp64 reference, kept as fp32."""
         return [_map(self.folder / f"ref{i}", s[0], "float32") for i, s in enumerate(self.outputs)]
+
+    def output_bytes(self) -> list[int]:
+        """Size of each output in bytes."""
+        import numpy as np
+
+        return [prod(shape) * np.dtype(dtype).itemsize for shape, dtype in self.outputs]
 
 
 def _map(path: Path, shape: tuple[int, ...], dtype: str) -> Array:
