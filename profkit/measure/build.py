@@ -110,6 +110,17 @@ def build(
     return [done[p.key] for p in plans]
 
 
+def is_built(variant: Variant, folder: Path) -> bool:
+    """Whether this very source is compiled for any architecture."""
+    for said in (folder / variant.problem).glob(f"{variant.id}-sm_*/build.json"):
+        try:
+            if json.loads(said.read_text())["source"] == variant.source_hash:
+                return True
+        except (OSError, ValueError, KeyError):
+            continue
+    return False
+
+
 def need(built: Build) -> Build:
     """The build itself, or an error that shows everything the compiler said."""
     if built.error is None:

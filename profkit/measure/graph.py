@@ -46,11 +46,13 @@ def capture(stream: int, body: Callable[[], None]) -> int:
     """
     graph = c_void_p()
     device.call("cuStreamBeginCapture_v2", c_void_p(stream), 1)  # 1: this thread's calls only
+    whole = False
     try:
         body()
-    except BaseException:
-        device.abandon_capture(stream)
-        raise
+        whole = True
+    finally:
+        if not whole:
+            device.abandon_capture(stream)
     device.call("cuStreamEndCapture", c_void_p(stream), byref(graph))
     return graph.value or 0
 

@@ -31,7 +31,7 @@ def main(arguments: list[str]) -> int:
             call()
             device.synchronize()
     except ProfkitError as error:
-        print(f"profkit: {error.message}", file=sys.stderr)
+        sys.stderr.write(f"profkit: {error.message}\n")
         return 2
     return 0
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from profkit.errors import ProfkitError
-from profkit.measure import collect, record, session, toolchain
+from profkit.measure import collect, record, sanitize, session, toolchain
 from profkit.measure.faults import NoCounters
 from profkit.measure.runs import Made, git_commit, plan_of, record_of, timing_of
 from profkit.measure.session import Job, Outcome, Progress
@@ -54,6 +54,7 @@ class Profiled:
         report: The report, if there is one.
         problem: Why there is none.
         ncu_seconds: How long ncu ran.
+        wrong: Whether the variant is at fault: its values, or what it touches.
     """
 
     name: str
@@ -62,6 +63,7 @@ class Profiled:
     report: Path | None
     problem: ProfkitError | None = None
     ncu_seconds: float = 0.0
+    wrong: bool = False
 
 
 def profile(
@@ -91,7 +93,9 @@ def profile(
     for name in (*(v.id for v in target.variants), *target.references):
         for case in target.cases:
             said = {**record_of(made, name, case), "git": commit}
-            result = Profiled(name, case, said, None, why_not(made, name, case))
+            checked = made.outcome.checks.get(name) or {}
+            wrong = checked.get("status") in ("wrong", "failed")
+            result = Profiled(name, case, said, None, why_not(made, name, case), wrong=wrong)
             if result.problem is None:
                 progress(f"ncu {name} {case}")
                 result = _collect(made, result, artifacts, options, ncu)
@@ -157,3 +161,36 @@ def _without(made: Made, result: Profiled, why: ProfkitError, artifacts: Path) -
     if not report.exists():
         record.save(path, result.record)
     return replace(result, problem=why)
+
+
+def sanitized(made: Made, progress: Progress) -> None:
+    """Run compute-sanitizer on a small ragged case of every variant, and add its verdicts."""
+    sanitizer = toolchain.need("compute-sanitizer")
+    for name, built in made.builds.items():
+        said = made.outcome.checks.get(name)
+        if said is None or built.library is None:
+            continue
+        case = _small_case(made, said)
+        plan = plan_of(made, name, case)
+        for tool in sanitize.TOOLS:
+            progress(f"{tool} {name} {case}")
+            (found,) = sanitize.sanitize(sanitizer, plan, [tool])
+            said["sanitizer"][tool] = found.verdict
+            if not found.clean:
+                said["status"] = "wrong"
+                fault = {"case": case, "seed": 0, "status": "wrong"}
+                said["cases"].append({**fault, "faults": [f"{tool}: {found.verdict}"]})
+
+
+def _small_case(made: Made, said: dict[str, Any]) -> str:
+    """The case with the fewest operations above ten million that the variant supports.
+
+    Large enough for several tiles and a ragged end, small enough for tools that slow a kernel down
+    a hundred times.
+    """
+    the = made.target.problem
+    supported = [c["case"] for c in said["cases"] if c["status"] != "not supported"]
+    known = [c for c in supported if c in {**the.cases, **the.checks}]
+    work = {c: the.module.operations(the.case(c)) for c in known or the.checks}
+    large = {c: n for c, n in work.items() if n >= 1e7} or work
+    return min(large, key=lambda c: large[c])

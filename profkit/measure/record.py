@@ -25,14 +25,16 @@ def write_bytes(path: Path, content: bytes) -> None:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+        whole = False
         try:
             with os.fdopen(handle, "wb") as file:
                 file.write(content)
             os.chmod(name, 0o644)
             os.replace(name, path)
-        except BaseException:
-            os.unlink(name)
-            raise
+            whole = True
+        finally:
+            if not whole:
+                os.unlink(name)
     except OSError as error:
         raise ProfkitError(f"cannot write {path}: {error.strerror or error}") from error
 

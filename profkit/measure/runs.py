@@ -98,6 +98,19 @@ def timing_of(made: Made, name: str, case: str) -> dict[str, Any] | None:
     return record.timing(times) if times else None
 
 
+def timed(made: Made, case: str) -> list[dict[str, Any]]:
+    """Everything that was timed at a case: name, backend of a reference, launches and timing."""
+    rows = []
+    for name in (*made.builds, *made.target.references):
+        timing = timing_of(made, name, case)
+        if timing is not None:
+            launches = made.outcome.launches.get((name, case), [])
+            backend = _backend(made.target.problem, launches) if name not in made.builds else None
+            row = {"name": name, "backend": backend, "launches": launches, "timing": timing}
+            rows.append(row)
+    return rows
+
+
 def _torch() -> str | None:
     try:
         return version("torch")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from profkit.errors import ProfkitError
@@ -104,6 +104,11 @@ def choose(
         the.case(case)
     calls = the.references if references else tuple(r for r in the.references if r in named)
     return Target(the, tuple(dict.fromkeys(chosen)), calls, picked, places.build_dir())
+
+
+def every_case(target: Target) -> Target:
+    """The same at every case that the problem has."""
+    return replace(target, cases=tuple(target.problem.cases))
 
 
 def builds(target: Target, arch: str | None = None) -> tuple[list[Build], Path]:
