@@ -103,7 +103,8 @@ def choose(
     for case in picked:
         the.case(case)
     calls = the.references if references else tuple(r for r in the.references if r in named)
-    return Target(the, tuple(dict.fromkeys(chosen)), calls, picked, places.build_dir())
+    once = {v.path: v for v in chosen}
+    return Target(the, tuple(once.values()), calls, picked, places.build_dir())
 
 
 def every_case(target: Target) -> Target:

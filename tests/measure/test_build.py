@@ -50,7 +50,7 @@ ptxas info    : Compiling entry function 'bar' for 'sm_90a'
 ptxas info    : Function properties for bar
     0 bytes stack frame, 0 bytes spill stores, 0 bytes spill loads
 ptxas info    : Used 10 registers, used 0 barriers, 400 bytes cmem[0]
-"""  # noqa: E501
+"""
 
 
 def test_ptxas_output() -> None:
