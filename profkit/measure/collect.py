@@ -24,6 +24,7 @@ from profkit.measure import faults, process
 from profkit.measure.ptxas import base_name
 from profkit.measure.toolchain import Tool
 
+CLOCKS = "none"  # ncu's default locks them to base: durations would be of another machine
 TIMEOUT = 600.0  # seconds for one report; --timeout changes it
 
 
@@ -66,7 +67,7 @@ class Collected:
 def common(ncu: Tool, options: Options) -> list[str]:
     """The part of the command that every collection shares."""
     return [
-        *(str(ncu.path), "--set", options.set, "--clock-control", "none"),
+        *(str(ncu.path), "--set", options.set, "--clock-control", CLOCKS),
         *("--cache-control", options.cache, "--import-source", "yes", "--nvtx"),
     ]
 

@@ -6,7 +6,7 @@ The verbs check, bench and profile are these functions and a table each.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -144,7 +144,13 @@ def _collect(
         return replace(result, problem=error)
     said["timing"] = timing_of(made, result.name, result.case)
     said["versions"]["ncu"] = ncu.version
-    said["ncu"] = {"command": got.command, "seconds": got.seconds, **asdict(options)}
+    said["ncu"] = {
+        "command": got.command,
+        "seconds": got.seconds,
+        "clock_control": collect.CLOCKS,
+        "cache_control": options.cache,
+        "set": options.set,
+    }
     said["report"] = {
         "file": report.name,
         "sha256": record.digest(report),

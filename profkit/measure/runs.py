@@ -65,6 +65,7 @@ def record_of(made: Made, name: str, case: str) -> dict[str, Any]:
         "variant": name,
         "problem": the.name,
         "case": case,
+        "header": _header(built),
         "made": datetime.now(UTC).isoformat(timespec="seconds"),
         "source": None,
         "resources": [],
@@ -90,6 +91,15 @@ def record_of(made: Made, name: str, case: str) -> dict[str, Any]:
     said["resources"] = [asdict(k) for k in built.kernels]
     said["versions"]["nvcc"] = built.nvcc
     return said
+
+
+def _header(built: Build | None) -> dict[str, Any] | None:
+    """What the variant's header promises; None of a library call."""
+    if built is None:
+        return None
+    v = built.variant
+    promises = {"fixes": v.fixes, "fixes-not": v.fixes_not}
+    return {"title": v.title, "after": v.after, **promises}
 
 
 def timing_of(made: Made, name: str, case: str) -> dict[str, Any] | None:

@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 from profkit.errors import ProfkitError
 from profkit.measure import process
@@ -139,6 +140,7 @@ def _request(job: Job, outcome: Outcome) -> str:
         "bench": [c for c in job.bench if c not in finished],
         "time": job.time,
         "cold": job.cold,
+        "session": uuid4().hex,  # of this worker: what is timed in turns has one
     })  # fmt: skip
 
 

@@ -114,7 +114,7 @@ def _bench(
     if wanted and job["time"]:
         say("start", what="bench", name="", case=case)
         for times in bench.measure(wanted, case, device.use(), tools, job["cold"]):
-            say("times", **times.to_json())
+            say("times", **times.to_json(), session=job["session"])
 
 
 def _not_lost(error: device.CudaError) -> None:

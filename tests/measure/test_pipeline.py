@@ -7,7 +7,6 @@ import pytest
 
 from profkit.measure import pipeline, record, session, targets
 from profkit.measure.runs import Made
-
 from tests.measure.conftest import Machine
 
 
@@ -31,7 +30,11 @@ def test_a_right_variant_is_right_on_every_case(machine: Machine) -> None:
     ]
     (launch,) = made.outcome.launches["v1", "B"]
     assert launch["kernel"] in ("attention_scalar()", "_Z16attention_scalarv")
-    assert (launch["grid"], launch["block"], launch["dynamic_smem"]) == ([4, 1, 1], [128, 1, 1], 2048)
+    assert (launch["grid"], launch["block"], launch["dynamic_smem"]) == (
+        [4, 1, 1],
+        [128, 1, 1],
+        2048,
+    )
     assert made.outcome.gpu["name"] == "Stand-in GPU"
 
 
@@ -178,7 +181,9 @@ def test_a_wrong_variant_gets_no_time_and_no_report(machine: Machine, tmp_path: 
     assert not machine.artifacts.exists() or not list(machine.artifacts.iterdir())
 
 
-def test_without_counters_it_still_answers(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_counters_it_still_answers(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
     pytest.importorskip("profkit.evidence.stats")
     monkeypatch.setenv("FAKE_NCU", "permission")
     machine.write("v1_x.cu")
