@@ -23,6 +23,7 @@ from profkit.cli.targets import (
     named,
     places,
     print_json,
+    say_all,
     show,
     status,
 )
@@ -96,8 +97,10 @@ def build(
     else:
         show(measured.builds([row for b in made for row in b.rows]))
     for one in made:
-        for line in (*one.over_budget, *([one.error] if one.error else [])):
+        for line in one.over_budget:
             say(ProfkitError(line))
+        if one.error:
+            say_all(*one.error.split("\n", 1))
     if any(b.error for b in made):
         raise typer.Exit(COULD_NOT)
     if any(b.over_budget for b in made):
@@ -164,6 +167,8 @@ def bench(
             if rows:
                 print(f"{name}: {measured.conditions(made.outcome.gpu, rows[0]['timing'])}")
                 show(measured.times(rows, target.references))
+                for line in measured.notes(rows, target.references):
+                    print(line)
     _faults(made, list(made.outcome.checks.values()))
 
 
@@ -176,7 +181,7 @@ def _faults(made: Made, checks: Sequence[dict[str, Any]]) -> None:
             print(f"profkit: {line}", file=sys.stderr)
     broken = [b for b in made.builds.values() if b.error]
     for built in broken:
-        say(ProfkitError(f"{built.variant.path} does not compile\n{built.error}"))
+        say_all(f"{built.variant.path} does not compile", built.error or "")
     judged = {c["variant"] for c in checks}
     lost = [n for n in made.outcome.failed if n not in judged]
     for name in lost:

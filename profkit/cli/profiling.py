@@ -23,6 +23,7 @@ from profkit.cli.targets import (
     named,
     places,
     print_json,
+    say_all,
     status,
 )
 from profkit.errors import ProfkitError
@@ -92,8 +93,8 @@ def _reporter(progress: Callable[[str], None]) -> Callable[[Profiled], None]:
     def finished(result: Profiled) -> None:
         progress("")
         if result.problem:
-            say(ProfkitError(f"{result.name} {result.case}: {result.problem.message}",
-                             result.problem.hint))  # fmt: skip
+            first, _, rest = result.problem.message.partition("\n")
+            say_all(f"{result.name} {result.case}: {first}", rest or result.problem.hint)
 
     return finished
 

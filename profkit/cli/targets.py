@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from profkit.cli.options import say
 
 from profkit.errors import ProfkitError
 
@@ -77,6 +78,15 @@ def show(what: RenderableType) -> None:
     from profkit.show.text import console
 
     console().print(what)
+
+
+def say_all(message: str, text: str) -> None:
+    """An error on stderr with everything that a tool said about it, line by line."""
+    from profkit.show.escape import visible
+
+    say(ProfkitError(message))
+    for line in text.splitlines():
+        print(f"  {visible(line)}", file=sys.stderr)
 
 
 def print_json(document: Any) -> None:

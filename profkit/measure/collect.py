@@ -196,8 +196,9 @@ def _run(
     known = faults.explain(done.output)
     if known and (done.status or not made.is_file() or isinstance(known, faults.NoCounters)):
         raise known
-    if done.status and not made.is_file():
-        raise _program_failed(faults.program_failed(done.output), done)
+    ended = faults.program_failed(done.output)
+    if done.status and not (ended and made.is_file()):
+        raise _program_failed(ended, done)
     if not made.is_file() or made.stat().st_size == 0:
         raise ProfkitError(
             "ncu matched no kernel: no report was written",

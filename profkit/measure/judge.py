@@ -57,7 +57,8 @@ def judge(out: Array, ref: Array, atol: float, rtol: float) -> Verdict:
     size = np.abs(wanted)
     finite = np.isfinite(error)
     off = np.where(finite, np.abs(error), np.inf)
-    over = off / (atol + rtol * size)
+    with np.errstate(invalid="ignore"):  # 0 / 0: exactly right at no tolerance
+        over = np.nan_to_num(off / (atol + rtol * size), nan=0.0, posinf=np.inf)
     wrong = int((over > 1).sum())
     known = off[finite]
     large = finite & (size >= max(atol, np.finfo(np.float64).tiny))

@@ -98,7 +98,11 @@ def _drain(source: IO[bytes], kept: deque[bytes], echo: BinaryIO | None) -> None
 
 
 def lines(
-    command: Sequence[str | Path], given: str, timeout: float, log: BinaryIO
+    command: Sequence[str | Path],
+    given: str,
+    timeout: float,
+    log: BinaryIO,
+    env: Mapping[str, str] | None = None,
 ) -> Iterator[str | None]:
     """Run a command and yield each line of its stdout as it comes.
 
@@ -107,11 +111,12 @@ def lines(
         given: Its stdin.
         timeout: Seconds to wait for the next line.
         log: A file for its stderr.
+        env: Its environment; None inherits.
 
     Yields:
         Lines; None once if none came in time, and then the command has been stopped.
     """
-    process = start(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log)
+    process = start(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, env=env)
     found: queue.Queue[bytes | None] = queue.Queue()
 
     def read() -> None:

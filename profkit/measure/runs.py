@@ -133,6 +133,9 @@ def _work(the: Problem, case: str, gpu: dict[str, Any]) -> dict[str, Any]:
     return {
         "operations": the.module.operations(of),
         "compulsory_bytes": the.module.compulsory_bytes(of),
+        "exponentials": the.module.exponentials(of)
+        if hasattr(the.module, "exponentials")
+        else None,
         "floors": analytic.floors(the, case, gpu) if gpu else {},
     }
 

@@ -75,8 +75,12 @@ def reference(name: str, problem: Problem, data: Data) -> tuple[Subject, CaseChe
 
         return replay
 
+    def plain(_: int) -> None:
+        once()
+
     def eager(n: int, stream: int) -> tuple[float, float]:
-        return bench.eager_time(call, n, stream)
+        with on(stream):
+            return bench.eager_time(plain, n, stream)
 
     try:
         out = once()

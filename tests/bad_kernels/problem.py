@@ -6,7 +6,7 @@ from profkit.measure.problem import load
 
 _attention = load(Path(__file__).parents[2] / "kernels/attention").module
 
-CASES = {"A": _attention.CASES["A"], "B": _attention.CASES["B"]}
+CASES = {"B": _attention.CASES["B"], "tiny": _attention.Case(1, 1, 17, 64)}
 CHECKS = _attention.CHECKS
 SEEDS = (0,)
 ATOL, RTOL = _attention.ATOL, _attention.RTOL

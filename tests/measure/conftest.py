@@ -68,7 +68,8 @@ static void twice(void* what) {{
 }}
 extern "C" int profkit_launch(const ProfkitArgs* a) {{
   {before}
-  fake_launch({stream}, "_Z16attention_scalarv", unsigned(a->size[0] + 127) / 128, 128, 2048, twice, a, sizeof *a);
+  fake_launch({stream}, "_Z16attention_scalarv", unsigned(a->size[0] + 127) / 128, 128, 2048,
+              twice, a, sizeof *a);
   return cudaSuccess;
 }}
 """

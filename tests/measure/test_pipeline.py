@@ -87,7 +87,6 @@ def test_a_lost_variant_fails_alone(
     machine: Machine, monkeypatch: pytest.MonkeyPatch, before: str, why: str
 ) -> None:
     monkeypatch.setattr(session, "TIMEOUT", 3.0)
-    monkeypatch.setitem(session.run.__kwdefaults__ or {}, "timeout", 3.0)
     machine.write("bad_x.cu", before=before)
     machine.write("good_x.cu")
     made = measure(machine, "bad", "good")

@@ -1,6 +1,6 @@
-/* One thread leaves out a barrier.
+/* The halves of a warp reach different barriers.
 
-   The block goes on with whoever arrives next.
+   bar.sync is for whole warps: what happens otherwise is not defined, and often nothing does.
 
    after: right   caught-by: synccheck
 */
