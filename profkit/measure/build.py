@@ -13,7 +13,7 @@ import re
 import shlex
 import subprocess
 import tempfile
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
@@ -239,18 +239,19 @@ def _with_resources(code: str | None, kernels: tuple[Kernel, ...]) -> str | None
     return hashlib.sha256(f"{code}{taken}".encode()).hexdigest()
 
 
-def check_budget(built: Build, dynamic: int = 0) -> list[str]:
+def check_budget(built: Build, dynamic: Mapping[str, int] | None = None) -> list[str]:
     """What a build takes over the budget in its header, one line each.
 
     Args:
         built: A build that compiled.
-        dynamic: Dynamic shared memory in bytes that the launcher asks for, where it is known.
+        dynamic: Demangled name -> the most dynamic shared memory in bytes that its launcher asks
+            for, where that is known.
     """
     budget, over = built.variant.budget, []
     for kernel in built.kernels:
         taken = {
             "regs": kernel.regs,
-            "smem": kernel.smem + dynamic,
+            "smem": kernel.smem + (dynamic or {}).get(kernel.name, 0),
             "spills": kernel.spills,
             "stack": kernel.stack,
         }

@@ -7,8 +7,9 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from profkit.errors import ProfkitError
-from profkit.measure import build, device, ptxas, record, variants
+from profkit.measure import build, device, dry, ptxas, record, toolchain, variants
 from profkit.measure.build import Build
+from profkit.measure.graph import Launch
 from profkit.measure.targets import Places
 
 
@@ -68,18 +69,38 @@ def compiled(places: Places, names: Sequence[str], archs: Sequence[str] | None) 
         names: Which; empty takes all.
         archs: `80`, `89`, ...; None takes the GPU present.
     """
-    known = variants.find(places.kernels_dir())
+    kernels = places.kernels_dir()
+    known = variants.find(kernels)
     chosen = [variants.select(known, n) for n in names] if names else known
     made = build.build(chosen, archs or [device.gpu().arch], places.build_dir())
-    return [_compiled(b) for b in made]
+    nvcc = toolchain.need("nvcc")
+    return [_compiled(b, dry.shapes(b, kernels / b.variant.problem, nvcc)) for b in made]
 
 
-def _compiled(built: Build) -> Compiled:
+def _compiled(built: Build, shape: dict[str, list[Launch]] | None) -> Compiled:
     kernels = [asdict(k) for k in built.kernels]
     shared = {"variant": built.variant.id, "arch": built.arch, "seconds": built.seconds}
     error = f"{built.variant.path} does not compile\n{built.error}" if built.error else None
-    over = build.check_budget(built)
-    rows = [{**k, **shared, "kernel": ptxas.base_name(k["name"])} for k in kernels]
-    extra = {"sass": built.sass, "error": built.error, "over_budget": over}
-    flags = {"flags": built.flags, "warnings": built.warnings, "source": built.source}
-    return Compiled(rows, {**shared, "kernels": kernels, **flags, **extra}, over, error)
+    seen = [launch for launches in (shape or {}).values() for launch in launches]
+    most = {x.kernel: x for x in sorted(seen, key=lambda x: x.dynamic_smem)}
+    over = build.check_budget(built, {k: x.dynamic_smem for k, x in most.items()})
+    rows = []
+    for kernel in kernels:
+        largest = most.get(kernel["name"])
+        fits = {
+            "dynamic": largest.dynamic_smem if largest else None,
+            "blocks_per_sm": largest.blocks_per_sm if largest else None,
+        }
+        rows.append({**kernel, **shared, **fits, "kernel": ptxas.base_name(kernel["name"])})
+    summary = {
+        **shared,
+        "kernels": kernels,
+        "launches": shape and {c: [asdict(x) for x in shape[c]] for c in shape},
+        "flags": built.flags,
+        "warnings": built.warnings,
+        "source": built.source,
+        "sass": built.sass,
+        "error": built.error,
+        "over_budget": over,
+    }
+    return Compiled(rows, summary, over, error)

@@ -85,7 +85,7 @@ def test_check_budget() -> None:
         "v.cu sm_90 k: regs=11, budget 10",
         "v.cu sm_90 k: spills=4, budget 0",
     ]
-    assert len(build.check_budget(built, dynamic=100)) == 3
+    assert len(build.check_budget(built, {"k(int)": 100})) == 3
     fits = replace(kernel, regs=10, spills=0)
     assert build.check_budget(replace(built, kernels=(fits,))) == []
 
