@@ -1,0 +1,153 @@
+"""A variant, or any command  ->  profile: checked, timed, collected, diagnosed."""
+
+from __future__ import annotations
+
+import signal
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from profkit.cli.options import Json, Quiet, say
+
+from profkit.cli.targets import (
+    BAD,
+    COULD_NOT,
+    Artifacts,
+    BuildDir,
+    Cases,
+    Every,
+    Kernels,
+    Names,
+    named,
+    places,
+    print_json,
+    say_all,
+    status,
+)
+from profkit.errors import ProfkitError
+
+if TYPE_CHECKING:
+    from profkit.measure.pipeline import Profiled
+
+
+def register(app: typer.Typer) -> None:
+    """Add this file's verb."""
+    app.command()(profile)
+
+
+def profile(
+    command: Annotated[
+        list[str] | None, typer.Argument(metavar="[-- COMMAND...]", help="Any command at all.")
+    ] = None,
+    variant: Names = None,
+    every: Every = False,
+    case: Cases = None,
+    kernel: Annotated[
+        str | None, typer.Option(metavar="REGEX", help="Of COMMAND: kernels of this name.")
+    ] = None,
+    skip: Annotated[int, typer.Option(min=0, help="Leave out so many launches.")] = 0,
+    count: Annotated[int | None, typer.Option(min=1, help="Profile so many launches.")] = None,
+    set_: Annotated[str, typer.Option("--set", help="ncu's section set.")] = "full",
+    cache: Annotated[
+        str, typer.Option("--cache-control", help="all: caches flushed before each replay; none.")
+    ] = "all",
+    timeout: Annotated[float, typer.Option(min=1, help="Seconds for one run of ncu.")] = 600.0,
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", help="Of COMMAND: where the report goes.")
+    ] = None,
+    kernels: Kernels = None,
+    build_dir: BuildDir = None,
+    artifacts: Artifacts = None,
+    json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Why: check, time, then ncu round exactly one call, then the diagnosis."""
+    from profkit.measure import collect, pipeline, targets
+
+    _stop_on_term()
+    filters = collect.launch_filters(kernel, skip, count)
+    options = collect.Options(set_, cache, timeout, filters if command else ())
+    if command:
+        if variant or every:
+            raise ProfkitError("a COMMAND and --variant are two things", "give one of them")
+        _wrap(command, output, options, json=json, quiet=quiet)
+        return
+    if filters:
+        raise ProfkitError(
+            "--kernel, --skip and --count choose launches of a COMMAND", "profile ... -- COMMAND"
+        )
+    at = places(kernels, build_dir, artifacts)
+    target = targets.choose(at, named(variant, every), every, case or (), False)
+    with status(quiet) as progress:
+        results = pipeline.profile(
+            target, at.artifacts_dir(), options, progress, _reporter(progress)
+        )
+    _show(results, json=json, quiet=quiet)
+
+
+def _reporter(progress: Callable[[str], None]) -> Callable[[Profiled], None]:
+    """Says what could not be done as soon as it is known."""
+
+    def finished(result: Profiled) -> None:
+        progress("")
+        if result.problem:
+            first, _, rest = result.problem.message.partition("\n")
+            say_all(f"{result.name} {result.case}: {first}", rest or result.problem.hint)
+
+    return finished
+
+
+def _show(results: Sequence[Profiled], *, json: bool, quiet: bool) -> None:
+    """The diagnosis of every report; without one, what is known without counters."""
+    from profkit.cli import reading
+    from profkit.show import measured
+
+    reports = [str(r.report) for r in results if r.report]
+    if json:
+        runs = [{**r.record, "problem_message": r.problem and r.problem.message} for r in results]
+        print_json({"schema": "profkit.profile/1", "runs": runs})
+    else:
+        if reports:
+            reading.diagnose(reports, quiet=quiet)
+        for result in results:
+            if not result.report and result.record["timing"]:
+                print(f"{result.name} {result.case}, without counters:")
+                for line in measured.without_counters(result.record):
+                    print(f"  {line}")
+    wrong = [r for r in results if r.wrong]
+    if any(r.problem for r in results if r not in wrong):
+        raise typer.Exit(COULD_NOT)
+    if wrong:
+        raise typer.Exit(BAD)
+
+
+def _wrap(
+    command: Sequence[str], output: Path | None, options: Any, *, json: bool, quiet: bool
+) -> None:
+    """Profile any command, then diagnose its report."""
+    from profkit.cli import reading
+    from profkit.measure import collect, toolchain
+
+    report = output or Path(f"{Path(command[0]).stem}.ncu-rep")
+    if report.suffix != ".ncu-rep":
+        raise ProfkitError(f"-o {report}: a report ends in .ncu-rep")
+    if report.exists() and output is None:
+        raise ProfkitError(f"{report} is there already", "say -o NAME.ncu-rep, also to replace it")
+    ncu = toolchain.Tool(toolchain.need("ncu"), None)
+    got = collect.wrap(command, report, ncu, options, None if quiet else sys.stderr.buffer)
+    if got.note:
+        say(ProfkitError(f"{command[0]} failed after its kernels were profiled: {got.note}"))
+    if not quiet:
+        print(f"{report}: {len(got.kernels)} launches, {got.seconds:.1f} s", file=sys.stderr)
+    reading.diagnose([str(report)], json=json, quiet=quiet)
+
+
+def _stop_on_term() -> None:
+    """A polite kill ends ncu too, like Ctrl-C."""
+
+    def stop(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    signal.signal(signal.SIGTERM, stop)

@@ -1,0 +1,98 @@
+"""Flags of the verbs that measure  ->  what they name, and how these verbs speak."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from profkit.cli.options import say
+
+from profkit.errors import ProfkitError
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+    from profkit.measure.targets import Places
+
+BAD, COULD_NOT = 1, 2
+Kernels = Annotated[
+    Path | None,
+    typer.Option("--kernels", metavar="DIR", help="The folder of problems.", show_default=False),
+]
+BuildDir = Annotated[
+    Path | None, typer.Option("--build-dir", metavar="DIR", help="Where libraries are kept.")
+]
+Artifacts = Annotated[
+    Path | None, typer.Option("--artifacts", metavar="DIR", help="Where reports and records go.")
+]
+Names = Annotated[
+    list[str] | None,
+    typer.Option("--variant", metavar="ID", help="A variant or a reference; may be repeated."),
+]
+Every = Annotated[bool, typer.Option("--all", help="The whole ladder.")]
+Cases = Annotated[list[str] | None, typer.Option("--case", metavar="CASE", help="May be repeated.")]
+Archs = Annotated[
+    str | None,
+    typer.Option("--arch", metavar="LIST", help="80,89,90; the GPU present when left out."),
+]
+
+
+def places(
+    kernels: Path | None = None, build_dir: Path | None = None, artifacts: Path | None = None
+) -> Places:
+    """Where the options say that things are."""
+    from profkit.measure.targets import Places
+
+    return Places(kernels, build_dir, artifacts)
+
+
+def named(names: Sequence[str] | None, every: bool) -> Sequence[str]:
+    """The variants that were named; none with --all, which is the other answer."""
+    if bool(names) == every:
+        raise ProfkitError(
+            "which variants?" if not every else "--all and --variant are two answers",
+            "--variant ID (profkit list shows them), or --all",
+        )
+    return names or ()
+
+
+@contextmanager
+def status(quiet: bool) -> Iterator[Callable[[str], None]]:
+    """What is being done, on stderr, while somebody looks."""
+    if quiet or not sys.stderr.isatty():
+        yield lambda _: None
+        return
+    from profkit.show.escape import visible
+    from profkit.show.text import console
+
+    with console(stderr=True).status("") as status:
+        yield lambda what: status.update(visible(what))
+
+
+def show(what: RenderableType) -> None:
+    """Print a table."""
+    from profkit.show.text import console
+
+    console().print(what)
+
+
+def say_all(message: str, text: str) -> None:
+    """An error on stderr with everything that a tool said about it, line by line."""
+    from profkit.show.escape import visible
+
+    say(ProfkitError(message))
+    for line in text.splitlines():
+        print(f"  {visible(line)}", file=sys.stderr)
+
+
+def print_json(document: Any) -> None:
+    """Print one document; what is no number is null."""
+    from json import dumps
+
+    from profkit.measure.record import clean
+
+    print(dumps(clean(document), indent=1, allow_nan=False))

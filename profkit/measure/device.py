@@ -1,0 +1,212 @@
+"""The CUDA driver, through ctypes  ->  memory, streams and events.
+
+No toolkit and no torch: libcuda comes with the driver, starts in milliseconds, and shares its
+primary context with the CUDA runtime inside each variant and with torch in one process.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+from ctypes import byref, c_char_p, c_float, c_int, c_size_t, c_ulonglong, c_void_p
+from dataclasses import dataclass
+from typing import Any
+
+from profkit.errors import ProfkitError
+
+NOT_SUPPORTED = 801  # cudaErrorNotSupported: the variant does not handle this case
+# After one of these the context is lost: nothing more can run in this process.
+STICKY = frozenset({700, 702, 710, 714, 715, 716, 717, 718, 719, 720, 999})
+# Codes that the runtime has and the driver's cuGetErrorName does not know.
+_RUNTIME = {
+    9: "cudaErrorInvalidConfiguration",
+    13: "cudaErrorInvalidSymbol",
+    98: "cudaErrorInvalidDeviceFunction",
+}
+_HINTS = {
+    2: "something else holds the GPU's memory: nvidia-smi lists it",
+    209: "the library was built for another architecture",
+    700: "run it again with --sanitize: memcheck names the line",
+    719: "run it again with --sanitize: memcheck names the line",
+}
+
+
+class CudaError(ProfkitError):
+    """A CUDA call failed; code is its cudaError_t, which the driver shares where both have one."""
+
+    def __init__(self, code: int, what: str) -> None:
+        super().__init__(f"{what}: {error_name(code)} ({code})", _HINTS.get(code, ""))
+        self.code = code
+
+
+@dataclass(frozen=True)
+class Gpu:
+    """The GPU in use. Sizes in bytes, clock rates in Hz, bandwidth in bytes/s.
+
+    Attributes:
+        name: As the driver has it.
+        arch: `90` for compute capability 9.0.
+        sms: Number of SMs.
+        l2: Size of the L2 cache.
+        sm_clock: The highest SM clock.
+        dram_bandwidth: What memory clock and bus width come to (double data rate).
+        cuda: CUDA version that the driver supports, e.g. `13.0`.
+        pci: PCI bus id, by which NVML knows it.
+    """
+
+    name: str
+    arch: str
+    sms: int
+    l2: int
+    sm_clock: float
+    dram_bandwidth: float
+    cuda: str
+    pci: str
+
+
+@functools.cache
+def _driver() -> ctypes.CDLL:
+    try:
+        return ctypes.CDLL("libcuda.so.1")
+    except OSError as error:
+        raise ProfkitError(
+            "no NVIDIA driver: libcuda.so.1 was not found",
+            "run this on a machine with an NVIDIA GPU; profkit doctor says what is there",
+        ) from error
+
+
+def error_name(code: int) -> str:
+    """CUDA's name for an error code."""
+    if code in _RUNTIME:
+        return _RUNTIME[code]
+    name = c_char_p()
+    _driver().cuGetErrorName(code, byref(name))
+    return name.value.decode() if name.value else "unknown CUDA error"
+
+
+def call(name: str, *args: Any) -> None:
+    """Call one function of the driver; raises CudaError if it fails."""
+    code = getattr(_driver(), name)(*args)
+    if code:
+        raise CudaError(code, name)
+
+
+@functools.cache
+def _initialised() -> None:
+    code = _driver().cuInit(0)
+    if code in (3, 100, 999):
+        raise ProfkitError(
+            f"no usable GPU: cuInit says {error_name(code)}", "profkit doctor says what is there"
+        )
+    if code:
+        raise CudaError(code, "cuInit")
+
+
+@functools.cache
+def gpu(index: int = 0) -> Gpu:
+    """What a GPU is; nothing is opened, so this takes milliseconds.
+
+    Args:
+        index: As CUDA counts them, CUDA_VISIBLE_DEVICES included.
+    """
+    _initialised()
+    device, version = c_int(), c_int()
+    call("cuDeviceGet", byref(device), index)
+    call("cuDriverGetVersion", byref(version))
+    name, pci = ctypes.create_string_buffer(256), ctypes.create_string_buffer(64)
+    call("cuDeviceGetName", name, 256, device)
+    call("cuDeviceGetPCIBusId", pci, 64, device)
+
+    def attribute(number: int) -> int:
+        value = c_int()
+        call("cuDeviceGetAttribute", byref(value), number, device)
+        return value.value
+
+    return Gpu(
+        name=name.value.decode(errors="replace"),
+        pci=pci.value.decode(errors="replace"),
+        arch=f"{attribute(75)}{attribute(76)}",
+        sms=attribute(16),
+        l2=attribute(38),
+        sm_clock=attribute(13) * 1e3,
+        dram_bandwidth=attribute(36) * 1e3 * 2 * attribute(37) / 8,
+        cuda=f"{version.value // 1000}.{version.value % 1000 // 10}",
+    )
+
+
+@functools.cache
+def use(index: int = 0) -> Gpu:
+    """Open a GPU: its primary context becomes this thread's."""
+    found, device, context = gpu(index), c_int(), c_void_p()
+    call("cuDeviceGet", byref(device), index)
+    call("cuDevicePrimaryCtxRetain", byref(context), device)
+    call("cuCtxSetCurrent", context)
+    return found
+
+
+def allocate(size: int) -> int:
+    """Device memory of `size` bytes; freed with the process."""
+    pointer = c_ulonglong()
+    call("cuMemAlloc_v2", byref(pointer), c_size_t(max(size, 1)))
+    return pointer.value
+
+
+def free(pointer: int) -> None:
+    """Give device memory back."""
+    call("cuMemFree_v2", c_ulonglong(pointer))
+
+
+def upload(pointer: int, address: int, size: int) -> None:
+    """Copy `size` bytes from a host address to the device."""
+    call("cuMemcpyHtoD_v2", c_ulonglong(pointer), c_void_p(address), c_size_t(size))
+
+
+def download(address: int, pointer: int, size: int) -> None:
+    """Copy `size` bytes from the device to a host address."""
+    call("cuMemcpyDtoH_v2", c_void_p(address), c_ulonglong(pointer), c_size_t(size))
+
+
+def fill(pointer: int, byte: int, size: int) -> None:
+    """Set device memory to one byte, finished on return."""
+    call("cuMemsetD8_v2", c_ulonglong(pointer), ctypes.c_ubyte(byte), c_size_t(size))
+    call("cuCtxSynchronize")
+
+
+def synchronize(stream: int | None = None) -> None:
+    """Wait for a stream, or for everything."""
+    if stream is None:
+        call("cuCtxSynchronize")
+    else:
+        call("cuStreamSynchronize", c_void_p(stream))
+
+
+def new_stream() -> int:
+    """A stream that does not wait for the default stream, nor that for it."""
+    stream = c_void_p()
+    call("cuStreamCreate", byref(stream), 1)
+    return stream.value or 0
+
+
+def new_event() -> int:
+    """An event that keeps the time."""
+    event = c_void_p()
+    call("cuEventCreate", byref(event), 0)
+    return event.value or 0
+
+
+def record(event: int, stream: int) -> None:
+    """Mark this point of the stream."""
+    call("cuEventRecord", c_void_p(event), c_void_p(stream))
+
+
+def elapsed(start: int, stop: int) -> float:
+    """Seconds between two events that have happened; the step is about half a microsecond."""
+    milliseconds = c_float()
+    call("cuEventElapsedTime", byref(milliseconds), c_void_p(start), c_void_p(stop))
+    return milliseconds.value * 1e-3
+
+
+def abandon_capture(stream: int) -> None:
+    """End a capture that failed; the stream is usable again."""
+    graph = c_void_p()
+    _driver().cuStreamEndCapture(c_void_p(stream), byref(graph))

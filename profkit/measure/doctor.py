@@ -1,0 +1,165 @@
+"""A machine  ->  what is there to measure with, and what to do about what is not."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import re
+import tempfile
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Literal
+
+from profkit.errors import ProfkitError
+from profkit.measure import device, faults, state, toolchain
+
+PARAMETERS = Path("/proc/driver/nvidia/params")
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One thing that was looked at.
+
+    Attributes:
+        name: What.
+        status: ok; missing: something cannot be done without it; warning: it may get in the way.
+        detail: What was found.
+        advice: What to do about it; empty when ok.
+    """
+
+    name: str
+    status: Literal["ok", "missing", "warning"]
+    detail: str
+    advice: str = ""
+
+
+def examine() -> list[Finding]:
+    """Look at everything; nothing here needs a GPU to be there, nor changes anything."""
+    questions: tuple[Callable[[], Iterator[Finding]], ...] = (
+        _gpu, _nvcc, _ninja, _torch, _ncu, _counters, _lock, _sanitizer,
+    )  # fmt: skip
+    return [finding for question in questions for finding in question()]
+
+
+def _gpu() -> Iterator[Finding]:
+    try:
+        gpu = device.gpu()
+    except ProfkitError as error:
+        yield Finding(
+            "GPU",
+            "missing",
+            error.message,
+            "list, build, diagnose, compare and report work without one; "
+            "check, bench and profile need a machine with an NVIDIA GPU and its driver",
+        )
+        return
+    who, now = state.identity(gpu.pci), state.read(gpu.pci)
+    yield Finding("GPU", "ok", f"{gpu.name}, sm_{gpu.arch}, {gpu.sms} SMs")
+    yield Finding("driver", "ok", f"{who.driver or 'version unknown'}, for CUDA {gpu.cuda}")
+    if who.driver is None:
+        yield Finding(
+            "NVML",
+            "warning",
+            "clocks, power and temperature cannot be read",
+            "pip install nvidia-ml-py",
+        )
+    elif now.throttle:
+        yield Finding(
+            "clocks",
+            "warning",
+            f"held down by {', '.join(now.throttle)}",
+            "let it cool, or see what else runs on it: nvidia-smi",
+        )
+
+
+def _nvcc() -> Iterator[Finding]:
+    yield _tool("nvcc", "building variants")
+
+
+def _ncu() -> Iterator[Finding]:
+    yield _tool("ncu", "profile; timing works without it")
+
+
+def _sanitizer() -> Iterator[Finding]:
+    yield _tool("compute-sanitizer", "check --sanitize")
+
+
+def _tool(name: str, use: str) -> Finding:
+    path = toolchain.find(name)
+    if path is None:
+        try:
+            toolchain.need(name)
+        except ProfkitError as error:
+            return Finding(name, "missing", f"not found; needed for {use}", error.hint)
+    said = toolchain.version(name, path) if path else None
+    if said is None:
+        return Finding(name, "warning", f"{path} does not say its version", "does it start?")
+    return Finding(name, "ok", f"{said} at {path}")
+
+
+def _ninja() -> Iterator[Finding]:
+    path = toolchain.find("ninja")
+    if path is None:
+        yield Finding("ninja", "missing", "not found; needed for building", "pip install ninja")
+    else:
+        yield Finding("ninja", "ok", str(path))
+
+
+def _torch() -> Iterator[Finding]:
+    if importlib.util.find_spec("torch") is None:
+        yield Finding(
+            "torch",
+            "warning",
+            "not installed: the SDPA references cannot run, everything else can",
+            "pip install torch",
+        )
+        return
+    try:
+        yield Finding("torch", "ok", version("torch"))
+    except PackageNotFoundError:
+        yield Finding("torch", "warning", "installed without metadata", "reinstall it")
+
+
+def _counters() -> Iterator[Finding]:
+    allowed = counters_allowed(PARAMETERS)
+    if allowed is None:
+        yield Finding(
+            "counters",
+            "warning",
+            f"not known who may read them: {PARAMETERS} is not there",
+            "profile says it; without permission it still times and gives the analytic roof",
+        )
+    elif allowed:
+        yield Finding("counters", "ok", "this user may read performance counters")
+    else:
+        yield Finding(
+            "counters", "missing", "only root may read performance counters", faults.PERMISSION
+        )
+
+
+def counters_allowed(parameters: Path) -> bool | None:
+    """Whether this user may read performance counters; None if the driver does not say.
+
+    Args:
+        parameters: /proc/driver/nvidia/params.
+    """
+    try:
+        said = parameters.read_text()
+    except OSError:
+        return None
+    found = re.search(r"^RmProfilingAdminOnly:\s*(\d)", said, re.M)
+    if not found:
+        return None
+    return found[1] == "0" or os.geteuid() == 0
+
+
+def _lock() -> Iterator[Finding]:
+    lock = Path(tempfile.gettempdir()) / "nsight-compute-lock"
+    if lock.exists() and not os.access(lock, os.W_OK):
+        yield Finding("ncu lock", "missing", f"{lock} belongs to another user", faults.LOCK)
+    elif lock.exists():
+        yield Finding("ncu lock", "ok", f"{lock} is there, and this user may take it")
+    else:
+        yield Finding("ncu lock", "ok", "not held")

@@ -1,0 +1,106 @@
+"""The variants on disk  ->  rows for list and build: what is compiled, recorded, stale, too big."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from profkit.errors import ProfkitError
+from profkit.measure import build, device, dry, ptxas, record, toolchain, variants
+from profkit.measure.build import Build
+from profkit.measure.graph import Launch
+from profkit.measure.targets import Places
+
+
+@dataclass(frozen=True)
+class Compiled:
+    """One build, for a table.
+
+    Attributes:
+        rows: One per kernel function.
+        summary: The same as one JSON value.
+        over_budget: What it takes over its header's budget.
+        error: What nvcc said, if it does not compile.
+    """
+
+    rows: list[dict[str, Any]]
+    summary: dict[str, Any]
+    over_budget: list[str]
+    error: str | None
+
+
+def listing(places: Places) -> list[dict[str, Any]]:
+    """Every variant in ladder order.
+
+    Returns:
+        Of each: variant, problem, after, title, file, built (for any architecture), and recorded
+        (case -> ok or stale).
+    """
+    artifacts, builds = places.artifacts_dir(), places.build_dir()
+    rows = []
+    for v in variants.find(places.kernels_dir()):
+        recorded: dict[str, str] = {}
+        for path in sorted(artifacts.glob(f"{v.id}.*.json")):
+            try:
+                said = record.load(path)
+            except ProfkitError:
+                recorded[path.name.split(".")[1]] = "unreadable"
+                continue
+            if said.get("problem") == v.problem:
+                recorded[str(said["case"])] = "stale" if record.stale(said, v.source_hash) else "ok"
+        rows.append({
+            "variant": v.id,
+            "problem": v.problem,
+            "after": v.after,
+            "title": v.title,
+            "file": str(v.path),
+            "built": build.is_built(v, builds),
+            "recorded": recorded,
+        })  # fmt: skip
+    return rows
+
+
+def compiled(places: Places, names: Sequence[str], archs: Sequence[str] | None) -> list[Compiled]:
+    """Compile variants and hold them to their budgets.
+
+    Args:
+        places: Where they are.
+        names: Which; empty takes all.
+        archs: `80`, `89`, ...; None takes the GPU present.
+    """
+    kernels = places.kernels_dir()
+    known = variants.find(kernels)
+    chosen = [variants.select(known, n) for n in names] if names else known
+    made = build.build(chosen, archs or [device.gpu().arch], places.build_dir())
+    nvcc = toolchain.need("nvcc")
+    return [_compiled(b, dry.shapes(b, kernels / b.variant.problem, nvcc)) for b in made]
+
+
+def _compiled(built: Build, shape: dict[str, list[Launch]] | None) -> Compiled:
+    kernels = [asdict(k) for k in built.kernels]
+    shared = {"variant": built.variant.id, "arch": built.arch, "seconds": built.seconds}
+    error = f"{built.variant.path} does not compile\n{built.error}" if built.error else None
+    seen = [launch for launches in (shape or {}).values() for launch in launches]
+    most = {x.kernel: x for x in sorted(seen, key=lambda x: x.dynamic_smem)}
+    over = build.check_budget(built, {k: x.dynamic_smem for k, x in most.items()})
+    rows = []
+    for kernel in kernels:
+        largest = most.get(kernel["name"])
+        fits = {
+            "dynamic": largest.dynamic_smem if largest else None,
+            "blocks_per_sm": largest.blocks_per_sm if largest else None,
+        }
+        rows.append({**kernel, **shared, **fits, "kernel": ptxas.base_name(kernel["name"])})
+    summary = {
+        **shared,
+        "kernels": kernels,
+        "launches": shape and {c: [asdict(x) for x in shape[c]] for c in shape},
+        "flags": built.flags,
+        "warnings": built.warnings,
+        "source": built.source,
+        "sass": built.sass,
+        "error": built.error,
+        "over_budget": over,
+    }
+    return Compiled(rows, summary, over, error)

@@ -1,0 +1,94 @@
+"""Registers, threads and shared memory of a block  ->  how many fit on an SM, and why no more.
+
+Limits per compute capability are those of the CUDA programming guide's table of technical
+specifications. Nothing is measured: this answers without a GPU and without counter permission.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import ceil, prod
+
+from profkit.errors import ProfkitError
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What one SM has. Shared memory in bytes; registers are allocated by warp.
+
+    Attributes:
+        warps: Resident warps.
+        blocks: Resident blocks.
+        smem: Shared memory of an SM.
+        reserved: Shared memory that the system takes of every block.
+    """
+
+    warps: int
+    blocks: int
+    smem: int
+    reserved: int = 1024
+
+
+LIMITS = {
+    "70": Limits(64, 32, 96 * 1024, 0),
+    "75": Limits(32, 16, 64 * 1024, 0),
+    "80": Limits(64, 32, 164 * 1024),
+    "86": Limits(48, 16, 100 * 1024),
+    "87": Limits(48, 16, 164 * 1024),
+    "89": Limits(48, 24, 100 * 1024),
+    "90": Limits(64, 32, 228 * 1024),
+    "100": Limits(64, 32, 228 * 1024),
+    "103": Limits(64, 32, 228 * 1024),
+    "120": Limits(48, 24, 100 * 1024),
+}
+_REGISTERS = 64 * 1024
+_REGISTER_UNIT = 256  # registers are given to a warp in units of 256
+_WARP_UNIT = 4  # warps are spread over the four schedulers of an SM
+_SMEM_UNIT = 128
+
+
+@dataclass(frozen=True)
+class Occupancy:
+    """How many blocks of a kernel are resident on an SM.
+
+    Attributes:
+        blocks: Blocks per SM; 0 if not even one fits.
+        limiter: What is used up first: registers, shared, warps or blocks.
+        fraction: Resident warps over the most that an SM holds.
+    """
+
+    blocks: int
+    limiter: str
+    fraction: float
+
+
+def occupancy(arch: str, regs: int, threads: int, smem: int) -> Occupancy:
+    """Count the blocks that fit.
+
+    Args:
+        arch: `90`, `90a`.
+        regs: Registers per thread.
+        threads: Threads per block.
+        smem: Shared memory per block, static and dynamic, bytes.
+    """
+    limits = LIMITS.get(arch.rstrip("af"))
+    if limits is None:
+        raise ProfkitError(f"the limits of sm_{arch} are not known", f"known: {', '.join(LIMITS)}")
+    warps = ceil(threads / 32)
+    per_warp = ceil(max(regs, 1) * 32 / _REGISTER_UNIT) * _REGISTER_UNIT
+    register_warps = _REGISTERS // per_warp // _WARP_UNIT * _WARP_UNIT
+    per_block = ceil((smem + limits.reserved) / _SMEM_UNIT) * _SMEM_UNIT
+    fits = {
+        "warps": limits.warps // warps,
+        "registers": register_warps // warps,
+        "shared": limits.smem // per_block if per_block else limits.blocks,
+        "blocks": limits.blocks,
+    }
+    limiter = min(fits, key=lambda k: fits[k])
+    return Occupancy(fits[limiter], limiter, fits[limiter] * warps / limits.warps)
+
+
+def waves(grid: tuple[int, int, int], blocks_per_sm: int, sms: int) -> float:
+    """How many times the machine is filled; NaN if no block fits."""
+    slots = blocks_per_sm * sms
+    return prod(grid) / slots if slots else float("nan")

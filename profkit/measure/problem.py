@@ -1,0 +1,117 @@
+"""problem.py beside the variants  ->  what no variant repeats: cases, inputs, reference, work.
+
+A problem is a Python file with the names below. It needs numpy alone; torch is imported only by
+its `reference_call`, on a machine that has it. Shapes are the problem's own business: profkit
+passes a case back to the functions of the file that it came from.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+from profkit.errors import ProfkitError
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    Array = NDArray[np.generic]
+
+Case = Any  # whatever the problem says
+
+REQUIRED = {
+    "CASES": "name -> case: what is timed and profiled",
+    "CHECKS": "name -> case: what is only checked: ragged, tiny, degenerate",
+    "SEEDS": "the seeds that every case of CHECKS is checked with",
+    "ATOL": "acceptance is abs(out - ref) <= ATOL + RTOL * abs(ref), everywhere",
+    "RTOL": "see ATOL",
+    "arguments": "case -> dict of size, stride, scale and causal for ProfkitArgs",
+    "inputs": "(case, seed, grid) -> arrays, in the order of ProfkitArgs.in",
+    "outputs": "case -> (shape, dtype) of each output, in the order of ProfkitArgs.out",
+    "reference": "(case, inputs) -> fp64 arrays, one per output",
+    "operations": "case -> floating-point operations that the work needs",
+    "compulsory_bytes": "case -> bytes that must cross DRAM: inputs read and outputs written once",
+}
+OPTIONAL = {
+    "REFERENCES": "names of library calls to compare with",
+    "reference_call": "(name, case, tensors) -> a function that makes one call",
+    "exponentials": "case -> exponentials that the work needs",
+}
+
+
+@dataclass(frozen=True)
+class Problem:
+    """A loaded problem.py; see REQUIRED and OPTIONAL for what it must have.
+
+    Attributes:
+        name: Its folder's name.
+        path: The file.
+        hash: sha256 of the file.
+        module: The file, imported.
+    """
+
+    name: str
+    path: Path
+    hash: str
+    module: ModuleType
+
+    @property
+    def cases(self) -> Mapping[str, Case]:
+        """Name -> case: what is timed and profiled."""
+        return dict(self.module.CASES)
+
+    @property
+    def checks(self) -> Mapping[str, Case]:
+        """Name -> case: what is only checked."""
+        return dict(self.module.CHECKS)
+
+    @property
+    def references(self) -> tuple[str, ...]:
+        """Names of the library calls to compare with."""
+        return tuple(getattr(self.module, "REFERENCES", ()))
+
+    def case(self, name: str) -> Case:
+        """A case of either kind by name."""
+        known = {**self.cases, **self.checks}
+        if name not in known:
+            raise ProfkitError(
+                f"--case {name}: {self.name} has no such case",
+                f"there are: {', '.join(self.cases)}",
+            )
+        return known[name]
+
+    def reference_call(self, name: str, case: str, tensors: Sequence[Any]) -> Callable[[], Any]:
+        """A function that calls a library once on these tensors."""
+        made: Callable[[], Any] = self.module.reference_call(name, self.case(case), tensors)
+        return made
+
+
+def load(folder: Path) -> Problem:
+    """Import <folder>/problem.py, by path: no package, no installation."""
+    path = folder / "problem.py"
+    if not path.is_file():
+        raise ProfkitError(
+            f"{folder} has no problem.py", "it says the cases, inputs and reference of its variants"
+        )
+    content = path.read_bytes()
+    digest = hashlib.sha256(content).hexdigest()
+    name = f"_profkit_problem_{digest[:16]}"
+    spec = importlib.util.spec_from_file_location(name, path)
+    if spec is None or spec.loader is None:
+        raise ProfkitError(f"cannot import {path}")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module  # dataclasses look their module up
+    spec.loader.exec_module(module)
+    missing = [n for n in REQUIRED if not hasattr(module, n)]
+    if missing:
+        raise ProfkitError(
+            f"{path} lacks {', '.join(missing)}", "; ".join(f"{n}: {REQUIRED[n]}" for n in missing)
+        )
+    return Problem(folder.name, path, digest, module)

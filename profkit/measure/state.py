@@ -1,0 +1,124 @@
+"""NVML  ->  clocks, power, temperature and what holds the clocks down, at one moment."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+# NVML's bits; idle and the application's own setting are no reason for concern.
+THROTTLE = {
+    0x0000000000000001: "idle",
+    0x0000000000000002: "applications clocks setting",
+    0x0000000000000004: "software power cap",
+    0x0000000000000008: "hardware slowdown",
+    0x0000000000000010: "sync boost",
+    0x0000000000000020: "software thermal slowdown",
+    0x0000000000000040: "hardware thermal slowdown",
+    0x0000000000000080: "hardware power brake",
+    0x0000000000000100: "display clocks setting",
+}
+_HARMLESS = 0x1 | 0x2
+
+
+@dataclass(frozen=True)
+class State:
+    """The GPU at one moment; None where NVML does not say.
+
+    Attributes:
+        sm_clock: Hz.
+        memory_clock: Hz.
+        power: W.
+        temperature: Degrees Celsius.
+        throttle: What holds the clocks down; empty: nothing; None: not known.
+    """
+
+    sm_clock: float | None = None
+    memory_clock: float | None = None
+    power: float | None = None
+    temperature: float | None = None
+    throttle: tuple[str, ...] | None = None
+
+
+@dataclass(frozen=True)
+class Identity:
+    """Which GPU and driver; None where NVML does not say."""
+
+    uuid: str | None = None
+    driver: str | None = None
+
+
+def _handle(pci: str | None) -> tuple[Any, Any] | None:
+    """(pynvml, handle) of a GPU, or None without NVML."""
+    try:
+        import pynvml
+    except ImportError:
+        return None
+    try:
+        pynvml.nvmlInit()
+        if pci:
+            return pynvml, pynvml.nvmlDeviceGetHandleByPciBusId(pci.encode())
+        return pynvml, pynvml.nvmlDeviceGetHandleByIndex(0)
+    except pynvml.NVMLError:
+        return None
+
+
+def read(pci: str | None = None) -> State:
+    """The GPU now.
+
+    Args:
+        pci: PCI bus id, as CUDA gives it; None takes NVML's first.
+    """
+    found = _handle(pci)
+    if found is None:
+        return State()
+    nvml, handle = found
+    ask = _asker(nvml)
+    bits = ask(lambda: nvml.nvmlDeviceGetCurrentClocksThrottleReasons(handle))
+    milliwatts = ask(lambda: nvml.nvmlDeviceGetPowerUsage(handle))
+    sm = ask(lambda: nvml.nvmlDeviceGetClockInfo(handle, nvml.NVML_CLOCK_SM))
+    memory = ask(lambda: nvml.nvmlDeviceGetClockInfo(handle, nvml.NVML_CLOCK_MEM))
+    heat = ask(lambda: nvml.nvmlDeviceGetTemperature(handle, nvml.NVML_TEMPERATURE_GPU))
+    return State(
+        sm_clock=None if sm is None else sm * 1e6,
+        memory_clock=None if memory is None else memory * 1e6,
+        power=None if milliwatts is None else milliwatts * 1e-3,
+        temperature=None if heat is None else float(heat),
+        throttle=None if bits is None else reasons(bits),
+    )
+
+
+def reasons(bits: int) -> tuple[str, ...]:
+    """NVML's throttle bits in words, without idle and the application's own setting."""
+    known = tuple(w for b, w in THROTTLE.items() if bits & b and not b & _HARMLESS)
+    unknown = bits & ~sum(THROTTLE)
+    return (*known, f"unknown reason {unknown:#x}") if unknown else known
+
+
+def identity(pci: str | None = None) -> Identity:
+    """Which GPU, and which driver."""
+    found = _handle(pci)
+    if found is None:
+        return Identity()
+    nvml, handle = found
+    ask = _asker(nvml)
+    return Identity(
+        _text(ask(lambda: nvml.nvmlDeviceGetUUID(handle))),
+        _text(ask(nvml.nvmlSystemGetDriverVersion)),
+    )
+
+
+def _asker(nvml: Any) -> Callable[[Callable[[], Any]], Any]:
+    """A question that this GPU or driver does not answer is None."""
+
+    def ask(question: Callable[[], Any]) -> Any:
+        with contextlib.suppress(nvml.NVMLError):
+            return question()
+        return None
+
+    return ask
+
+
+def _text(value: Any) -> str | None:
+    return value.decode() if isinstance(value, bytes) else value
