@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from profkit.cli.options import Json, Quiet, say
 
 from profkit.cli import profiling
+from profkit.cli.options import Json, Quiet, say
 from profkit.cli.targets import (
     BAD,
     COULD_NOT,
@@ -49,7 +49,7 @@ def list_(
     artifacts: Artifacts = None,
     json: Json = False,
 ) -> None:
-    """The variants in ladder order: what is built, what is recorded, what is stale."""
+    """The variants in ladder order: built, recorded, stale."""
     from profkit.measure import ladder
     from profkit.show import measured
 
@@ -119,7 +119,7 @@ def check(
     json: Json = False,
     quiet: Quiet = False,
 ) -> None:
-    """Is it right: values on every case, and everything that it must not touch."""
+    """Is it right, on every case, and does it keep to its own memory."""
     from profkit.measure import pipeline, targets
     from profkit.show import measured
 
@@ -149,7 +149,7 @@ def bench(
     json: Json = False,
     quiet: Quiet = False,
 ) -> None:
-    """How fast, against every reference, in turns: graph replay, L2 warm and cold."""
+    """How fast, against every reference, in turns: L2 warm and cold."""
     from profkit.measure import pipeline, targets
     from profkit.measure.runs import timed
     from profkit.show import measured

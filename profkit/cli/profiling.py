@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from profkit.cli.options import Json, Quiet, say
 
+from profkit.cli.options import Json, Quiet, say
 from profkit.cli.targets import (
     BAD,
     COULD_NOT,
@@ -63,7 +63,7 @@ def profile(
     json: Json = False,
     quiet: Quiet = False,
 ) -> None:
-    """Why: check, time, then ncu round exactly one call, then the diagnosis."""
+    """Why: check, time, ncu round exactly one call, diagnosis."""
     from profkit.measure import collect, pipeline, targets
 
     _stop_on_term()

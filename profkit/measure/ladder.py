@@ -92,10 +92,11 @@ def _compiled(built: Build, shape: dict[str, list[Launch]] | None) -> Compiled:
             "blocks_per_sm": largest.blocks_per_sm if largest else None,
         }
         rows.append({**kernel, **shared, **fits, "kernel": ptxas.base_name(kernel["name"])})
+    starts = shape and {case: [asdict(one) for one in found] for case, found in shape.items()}
     summary = {
         **shared,
         "kernels": kernels,
-        "launches": shape and {c: [asdict(x) for x in shape[c]] for c in shape},
+        "launches": starts,
         "flags": built.flags,
         "warnings": built.warnings,
         "source": built.source,

@@ -77,6 +77,13 @@ def apart(
     threads = [
         threading.Thread(target=run, daemon=True) for _ in range(max(1, min(jobs, len(items))))
     ]
+    _together(threads, stop)
+    if errors:
+        raise errors[0]
+    return results
+
+
+def _together(threads: Sequence[threading.Thread], stop: threading.Event) -> None:
     try:
         for thread in threads:
             thread.start()
@@ -87,9 +94,6 @@ def apart(
         for thread in threads:
             if thread.ident is not None:
                 thread.join()
-    if errors:
-        raise errors[0]
-    return results
 
 
 def processors() -> int:
