@@ -92,7 +92,9 @@ def _compiled(built: Build, shape: dict[str, list[Launch]] | None) -> Compiled:
             "blocks_per_sm": largest.blocks_per_sm if largest else None,
         }
         rows.append({**kernel, **shared, **fits, "kernel": ptxas.base_name(kernel["name"])})
-    starts = shape and {case: [asdict(one) for one in found] for case, found in shape.items()}
+    starts: dict[str, list[dict[str, Any]]] | None = None
+    if shape is not None:
+        starts = {case: [asdict(one) for one in found] for case, found in shape.items()}
     summary = {
         **shared,
         "kernels": kernels,
