@@ -1,0 +1,28 @@
+// Emulated: kernels/common/launch.cuh.
+#pragma once
+#include "emulator.h"
+
+template <class T>
+T& shared_memory() {
+  if (!emu::aligned(emu::shared(), alignof(T))) emu::fail("shared memory is not aligned");
+  return *static_cast<T*>(emu::shared());
+}
+
+template <cudaDeviceAttr ATTRIBUTE>
+inline cudaError_t device_attribute(int* value) {
+  switch (ATTRIBUTE) {
+    case cudaDevAttrMultiProcessorCount: *value = 3; return cudaSuccess;
+    case cudaDevAttrComputeCapabilityMajor: *value = 9; return cudaSuccess;
+    default: return cudaErrorNotSupported;
+  }
+}
+
+template <auto KERNEL, class... Args>
+inline cudaError_t launch(dim3 grid, unsigned threads, size_t bytes, cudaStream_t, unsigned cluster,
+                          const Args&... args) {
+  if (bytes > 227 * 1024) return cudaErrorNotSupported;
+  auto body = [&] { KERNEL(args...); };
+  emu::run(grid, threads, bytes, cluster, [](void* p) { (*static_cast<decltype(body)*>(p))(); },
+           &body);
+  return cudaSuccess;
+}

@@ -1,0 +1,307 @@
+// The scheduler behind emulator.h. Compiled without sanitizers: it tells them what it does.
+#include "emulator.h"
+
+#include <ucontext.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <deque>
+#include <memory>
+#include <random>
+#include <vector>
+
+extern "C" {
+#define WEAK __attribute__((weak))
+WEAK void* __tsan_get_current_fiber(void);
+WEAK void* __tsan_create_fiber(unsigned flags);
+WEAK void __tsan_destroy_fiber(void* fiber);
+WEAK void __tsan_switch_to_fiber(void* fiber, unsigned flags);
+WEAK void __tsan_acquire(void* p);
+WEAK void __tsan_release(void* p);
+WEAK void __sanitizer_start_switch_fiber(void** fake, const void* bottom, size_t size);
+WEAK void __sanitizer_finish_switch_fiber(void* fake, const void** bottom, size_t* size);
+}
+
+#undef threadIdx
+#undef blockIdx
+#undef blockDim
+#undef gridDim
+
+namespace emu {
+namespace {
+
+constexpr size_t STACK = 256 * 1024;
+constexpr unsigned NO_SYNC = 1;
+
+void acquire(void* p) {
+  if (__tsan_acquire) __tsan_acquire(p);
+}
+void release(void* p) {
+  if (__tsan_release) __tsan_release(p);
+}
+
+struct Barrier {
+  unsigned arrived = 0, generation = 0;
+};
+struct Warp {
+  Barrier sync, data;
+  unsigned alive = 0;
+  volatile uint64_t slots[2][32 * 8];
+};
+struct Block {
+  Barrier named[16];
+  unsigned expected[16] = {};
+  unsigned alive = 0;
+  unsigned char* shared = nullptr;
+  std::vector<Warp> warps;
+};
+struct Fiber : Self {
+  ucontext_t context;
+  std::vector<unsigned char> stack = std::vector<unsigned char>(STACK);
+  void* tsan = nullptr;
+  void* fake = nullptr;
+  bool done = false;
+  const Barrier* blocked = nullptr;  // on this barrier, until its generation moves on
+  unsigned seen = 0, cluster_seen = 0;
+  Block* block = nullptr;
+  std::deque<std::vector<Copy>> groups;
+  std::vector<Copy> open;
+};
+
+struct Machine {
+  ucontext_t main;
+  void* main_tsan = nullptr;
+  void* main_fake = nullptr;
+  const void* main_stack = nullptr;
+  size_t main_size = 0;
+  Fiber* current = nullptr;
+  std::vector<std::unique_ptr<Fiber>> fibers;
+  std::vector<std::unique_ptr<Block>> blocks;
+  Barrier cluster;
+  unsigned alive = 0;
+  Body body = nullptr;
+  void* arg = nullptr;
+  size_t shared_bytes = 0;
+} machine;
+
+void complete(Barrier& b, unsigned expected) {
+  if (b.arrived > 0 && b.arrived >= expected) {
+    b.arrived = 0;
+    ++b.generation;
+  }
+}
+
+void to_main(bool last) {
+  Fiber* f = machine.current;
+  if (__tsan_switch_to_fiber) __tsan_switch_to_fiber(machine.main_tsan, NO_SYNC);
+  if (__sanitizer_start_switch_fiber)
+    __sanitizer_start_switch_fiber(last ? nullptr : &f->fake, machine.main_stack,
+                                   machine.main_size);
+  swapcontext(&f->context, &machine.main);
+  if (__sanitizer_finish_switch_fiber)
+    __sanitizer_finish_switch_fiber(f->fake, nullptr, nullptr);
+}
+
+void to_fiber(Fiber* f) {
+  machine.current = f;
+  if (__tsan_switch_to_fiber) __tsan_switch_to_fiber(f->tsan, NO_SYNC);
+  if (__sanitizer_start_switch_fiber)
+    __sanitizer_start_switch_fiber(&machine.main_fake, f->stack.data(), STACK);
+  swapcontext(&machine.main, &f->context);
+  if (__sanitizer_finish_switch_fiber)
+    __sanitizer_finish_switch_fiber(machine.main_fake, nullptr, nullptr);
+  machine.current = nullptr;
+}
+
+void wait(Barrier& b, unsigned generation) {
+  Fiber* f = machine.current;
+  while (b.generation == generation) {
+    f->blocked = &b;
+    f->seen = generation;
+    to_main(false);
+  }
+  f->blocked = nullptr;
+}
+
+void arrive_and_wait(Barrier& b, unsigned expected) {
+  unsigned generation = b.generation;
+  ++b.arrived;
+  complete(b, expected);
+  wait(b, generation);
+}
+
+void entry() {
+  Fiber* f = machine.current;
+  if (__sanitizer_finish_switch_fiber)
+    __sanitizer_finish_switch_fiber(nullptr, &machine.main_stack, &machine.main_size);
+  acquire(&machine.body);  // the launch orders what the host wrote
+  machine.body(machine.arg);
+  commit_copies();
+  for (Copy c; next_due_copy(0, &c);) do_copy(c);
+  release(&machine.alive);
+  f->done = true;
+  --machine.alive;
+  complete(machine.cluster, machine.alive);
+  --f->block->alive;
+  for (int i = 0; i < 16; ++i)
+    complete(f->block->named[i], f->block->expected[i] ? f->block->expected[i] : f->block->alive);
+  Warp& w = f->block->warps[f->warp];
+  --w.alive;
+  complete(w.sync, w.alive);
+  complete(w.data, w.alive);
+  to_main(true);
+}
+
+std::mt19937& rng() {
+  static std::mt19937 r(getenv("EMU_ORDER") ? atoi(getenv("EMU_ORDER")) : 0);
+  return r;
+}
+
+void run_cluster(dim3 grid, unsigned threads, unsigned cluster, unsigned x, unsigned y,
+                 unsigned z) {
+  machine.fibers.clear();
+  machine.blocks.clear();
+  machine.cluster = Barrier();
+  machine.alive = threads * cluster;
+  release(&machine.body);
+  for (unsigned c = 0; c < cluster; ++c) {
+    auto block = std::make_unique<Block>();
+    block->alive = threads;
+    block->warps.resize((threads + 31) / 32);
+    void* p = nullptr;
+    if (posix_memalign(&p, 1024, machine.shared_bytes ? machine.shared_bytes : 1)) abort();
+    block->shared = static_cast<unsigned char*>(p);
+    memset(p, 0xff, machine.shared_bytes);  // NaN to every kernel that reads before it writes
+    for (unsigned t = 0; t < threads; ++t) {
+      auto f = std::make_unique<Fiber>();
+      f->thread = {t, 0, 0};
+      f->block_dim = dim3(threads);
+      f->grid_dim = grid;
+      static_cast<Self&>(*f).block = {x + c, y, z};
+      f->lane = t % 32, f->warp = t / 32, f->rank = c, f->cluster = cluster;
+      ++block->warps[f->warp].alive;
+      f->block = block.get();
+      getcontext(&f->context);
+      f->context.uc_stack.ss_sp = f->stack.data();
+      f->context.uc_stack.ss_size = STACK;
+      f->context.uc_link = nullptr;
+      makecontext(&f->context, entry, 0);
+      if (__tsan_create_fiber) f->tsan = __tsan_create_fiber(0);
+      machine.fibers.push_back(std::move(f));
+    }
+    machine.blocks.push_back(std::move(block));
+  }
+  std::vector<Fiber*> order;
+  for (auto& f : machine.fibers) order.push_back(f.get());
+  if (getenv("EMU_ORDER")) std::shuffle(order.begin(), order.end(), rng());
+  for (unsigned idle = 0; machine.alive;) {
+    bool progress = false;
+    for (Fiber* f : order) {
+      if (f->done || (f->blocked && f->blocked->generation == f->seen)) continue;
+      progress = true;
+      to_fiber(f);
+    }
+    idle = progress ? 0 : idle + 1;
+    if (idle > 1) {
+      machine.current = nullptr;
+      fail("deadlock: every thread waits");
+    }
+  }
+  acquire(&machine.alive);  // the end of the launch orders what the kernel wrote
+  for (auto& f : machine.fibers)
+    if (__tsan_destroy_fiber) __tsan_destroy_fiber(f->tsan);
+  for (auto& b : machine.blocks) free(b->shared);
+}
+
+}  // namespace
+
+Self& self() { return *machine.current; }
+void yield() { to_main(false); }
+void fail(const char* what) {
+  if (machine.current)
+    fprintf(stderr, "emulator: %s (block %u,%u thread %u)\n", what,
+            static_cast<Self*>(machine.current)->block.x,
+            static_cast<Self*>(machine.current)->block.y, machine.current->thread.x);
+  else
+    fprintf(stderr, "emulator: %s\n", what);
+  fflush(nullptr);
+  _exit(3);
+}
+void* shared() { return machine.current->block->shared; }
+void* shared_of(const void* mine, int rank) {
+  size_t offset = static_cast<const unsigned char*>(mine) - machine.current->block->shared;
+  if (offset >= machine.shared_bytes) fail("not an address of this block's shared memory");
+  return machine.blocks[rank]->shared + offset;
+}
+bool early_copies() { return getenv("EMU_EARLY") != nullptr; }
+
+void block_barrier(int id, unsigned threads) {
+  Block& b = *machine.current->block;
+  b.expected[id] = threads;
+  release(&b.named[id]);
+  arrive_and_wait(b.named[id], threads ? threads : b.alive);
+  acquire(&b.named[id]);
+}
+void warp_barrier() {
+  Warp& w = machine.current->block->warps[machine.current->warp];
+  release(&w.sync);
+  arrive_and_wait(w.sync, w.alive);
+  acquire(&w.sync);
+}
+void cluster_arrive() {
+  machine.current->cluster_seen = machine.cluster.generation;
+  release(&machine.cluster);
+  ++machine.cluster.arrived;
+  complete(machine.cluster, machine.alive);
+}
+void cluster_wait() {
+  wait(machine.cluster, machine.current->cluster_seen);
+  acquire(&machine.cluster);
+}
+const volatile uint64_t* Exchange::publish(const Words& mine) {
+  Warp& w = machine.current->block->warps[machine.current->warp];
+  volatile uint64_t* slots = w.slots[w.data.generation % 2];
+  for (int i = 0; i < 8; ++i) slots[8 * machine.current->lane + i] = mine.word[i];
+  arrive_and_wait(w.data, w.alive);
+  return slots;
+}
+Words Exchange::read(const volatile uint64_t* slots, int lane) {
+  Words words;
+  for (int i = 0; i < 8; ++i) words.word[i] = slots[8 * lane + i];
+  return words;
+}
+
+void start_copy(Copy copy) { machine.current->open.push_back(copy); }
+void commit_copies() {
+  machine.current->groups.push_back(std::move(machine.current->open));
+  machine.current->open.clear();
+}
+bool next_due_copy(int groups, Copy* copy) {
+  auto& g = machine.current->groups;
+  while (static_cast<int>(g.size()) > groups) {
+    if (!g.front().empty()) {
+      *copy = g.front().back();
+      g.front().pop_back();
+      return true;
+    }
+    g.pop_front();
+  }
+  return false;
+}
+
+void run(dim3 grid, unsigned threads, size_t shared_bytes, unsigned cluster, Body body,
+         void* arg) {
+  printf("launch grid=%u,%u,%u threads=%u shared=%zu cluster=%u\n", grid.x, grid.y, grid.z, threads,
+         shared_bytes, cluster);
+  if (__tsan_get_current_fiber && !machine.main_tsan)
+    machine.main_tsan = __tsan_get_current_fiber();
+  machine.body = body, machine.arg = arg, machine.shared_bytes = shared_bytes;
+  if (grid.x % cluster) fail("the grid is not a multiple of the cluster");
+  for (unsigned z = 0; z < grid.z; ++z)
+    for (unsigned y = 0; y < grid.y; ++y)
+      for (unsigned x = 0; x < grid.x; x += cluster)
+        run_cluster(grid, threads, cluster, x, y, z);
+}
+
+}  // namespace emu
