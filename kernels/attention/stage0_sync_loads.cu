@@ -20,7 +20,7 @@ struct Shared {
 };
 
 template <int D>
-__global__ void __launch_bounds__(THREADS) stage0(Attention a) {
+__global__ void __launch_bounds__(THREADS, 5) stage0(Attention a) {
   auto& m = shared_memory<Shared<D>>();
   int lane = threadIdx.x % 32, warp = threadIdx.x / 32, first = blockIdx.x * M, head = blockIdx.y;
   const half *k = head_of<D>(a.k, a, head), *v = head_of<D>(a.v, a, head);

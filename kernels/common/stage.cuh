@@ -70,34 +70,35 @@ __device__ __forceinline__ void scalar_pv(const P& p, const V& v, U& out, int ro
   }
 }
 
-// out += p v on the tensor cores: each warp 16 rows and half the columns, 16 columns at a time
-// through its own `scratch`, from where the lanes add to `out` in plain order.
+// out += p v on the tensor cores: each warp 16 rows and half the columns, 32 columns at a time
+// through its own `scratch` (16 x 32), from where it adds to `out` one row after the other.
 template <class P, class V, class X, class U>
 __device__ __forceinline__ void tensor_pv(const P& p, const V& v, X& scratch, U& out,
                                           int head_dim) {
-  int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
-  int row = warp / 2 * 16, half_dim = head_dim / 2, first = warp % 2 * half_dim;
-#pragma unroll
-  for (int col = first; col < first + half_dim; col += 16) {
-    float acc[2][4] = {};
+  int lane = threadIdx.x % 32, warp = threadIdx.x / 32, row = warp / 2 * 16;
+  for (int pass = 0; pass < head_dim / 64; ++pass) {
+    int col = warp % 2 * (head_dim / 2) + pass * 32;
+    float acc[4][4] = {};
 #pragma unroll
     for (int key = 0; key < N; key += 16) {
       uint32_t a[4], b[4];
       load_a(a, p, row, key, lane);
-      load_b_trans(b, v, key, col, lane);
-      mma(acc[0], a, b[0], b[1]);
-      mma(acc[1], a, b[2], b[3]);
+#pragma unroll
+      for (int j = 0; j < 4; j += 2) {
+        load_b_trans(b, v, key, col + 8 * j, lane);
+        mma(acc[j], a, b[0], b[1]);
+        mma(acc[j + 1], a, b[2], b[3]);
+      }
     }
 #pragma unroll
     for (int i = 0; i < 4; ++i)
 #pragma unroll
-      for (int j = 0; j < 2; ++j)
+      for (int j = 0; j < 4; ++j)
         *scratch.at(acc_row(lane, i), 8 * j + acc_col(lane, i)) = acc[j][i];
     __syncwarp();
 #pragma unroll
-    for (int i = lane; i < 256; i += 32)
-      *out.at(row + i / 16, col + i % 16) += *scratch.at(i / 16, i % 16);
-    __syncwarp();  // the scratch is read before the next 16 columns overwrite it
+    for (int i = 0; i < 16; ++i) *out.at(row + i, col + lane) += *scratch.at(i, lane);
+    __syncwarp();  // the scratch is read before the next 32 columns overwrite it
   }
 }
 
