@@ -53,10 +53,7 @@ __global__ void __launch_bounds__(THREADS, 1) stage3b(Attention a) {
 
     float s[N / 8][4];
     flash::scores<N, D>(s, rows.q, m.k[tile % STAGES], 0, lane);
-#pragma unroll
-    for (int n = 0; n < N / 8; ++n)
-#pragma unroll
-      for (int i = 0; i < 4; ++i) s[n][i] *= a.scale;
+    flash::scale_scores(s, a.scale);
     if (flash::at_edge<N>(a, row, tile * N)) flash::mask<N>(a, s, row, tile * N, lane);
     flash::softmax<N>(rows, s);
     flash::pv<N, D>(rows.out, s, m.v[tile % STAGES], 0, lane);

@@ -9,17 +9,9 @@
 
    after: v1      arch: 80+      budget: regs=128 smem=75K spills=0 stack=0
 */
-#include <mma.h>
-
-#include "../common/tile.cuh"
-
-using namespace nvcuda;
+#include "../common/wmma.cuh"
 
 constexpr int M = 32, N = 32, WARPS = M / 16 * 2, THREADS = 32 * WARPS;
-using Accumulator = wmma::fragment<wmma::accumulator, 16, 16, 16, float>;
-using Left = wmma::fragment<wmma::matrix_a, 16, 16, 16, half, wmma::row_major>;
-template <class ORDER>
-using Right = wmma::fragment<wmma::matrix_b, 16, 16, 16, half, ORDER>;
 
 template <int D>
 struct Shared {
@@ -30,21 +22,6 @@ struct Shared {
   Tile<float, M, D, Padded> product, out;
   float max[M], sum[M], correction[M];
 };
-
-// c = a b over `depth`; A starts at (row, 0) of `a`, the rows of B's tile are n or k as ORDER says.
-template <class ORDER, class A, class B>
-__device__ __forceinline__ void multiply(Accumulator& c, const A& a, const B& b, int row, int col,
-                                         int depth) {
-  constexpr bool ROWS_ARE_N = std::is_same_v<ORDER, wmma::col_major>;
-  wmma::fill_fragment(c, 0.0f);
-  for (int k = 0; k < depth; k += 16) {
-    Left left;
-    Right<ORDER> right;
-    wmma::load_matrix_sync(left, a.at(row, k), A::STRIDE);
-    wmma::load_matrix_sync(right, ROWS_ARE_N ? b.at(col, k) : b.at(k, col), B::STRIDE);
-    wmma::mma_sync(c, left, right, c);
-  }
-}
 
 template <int D>
 __global__ void __launch_bounds__(THREADS) v2(Attention a) {
@@ -63,8 +40,9 @@ __global__ void __launch_bounds__(THREADS) v2(Attention a) {
     load_elements<THREADS>(m.v, head_of<D>(a.v, a, head), key, a.length);
     __syncthreads();
 
-    multiply<wmma::col_major>(acc, m.q, m.k, row, side * 16, D);
-    wmma::store_matrix_sync(m.s.at(row, side * 16), acc, m.s.STRIDE, wmma::mem_row_major);
+    wmma::fill_fragment(acc, 0.0f);
+    multiply_add<RowsAreN>(acc, m.q, m.k, row, side * 16, D);
+    store(m.s, acc, row, side * 16);
     __syncthreads();
 
     if (t < M) {
@@ -86,8 +64,9 @@ __global__ void __launch_bounds__(THREADS) v2(Attention a) {
     __syncthreads();
 
     for (int col = side * (D / 2); col < (side + 1) * (D / 2); col += 16) {
-      multiply<wmma::row_major>(acc, m.p, m.v, row, col, N);
-      wmma::store_matrix_sync(m.product.at(row, col), acc, m.product.STRIDE, wmma::mem_row_major);
+      wmma::fill_fragment(acc, 0.0f);
+      multiply_add<RowsAreK>(acc, m.p, m.v, row, col, N);
+      store(m.product, acc, row, col);
     }
     __syncthreads();
 

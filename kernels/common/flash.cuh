@@ -80,6 +80,14 @@ __device__ __forceinline__ void scores(float (&s)[N / 8][4], const uint32_t (&q)
     }
 }
 
+template <int TILES>
+__device__ __forceinline__ void scale_scores(float (&s)[TILES][4], float scale) {
+#pragma unroll
+  for (int n = 0; n < TILES; ++n)
+#pragma unroll
+    for (int i = 0; i < 4; ++i) s[n][i] *= scale;
+}
+
 // Some of the rows row … row+15 do not see some of the keys key … key+N-1.
 template <int N>
 __device__ __forceinline__ bool at_edge(const Attention& a, int row, int key) {

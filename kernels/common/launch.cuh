@@ -48,6 +48,26 @@ inline cudaError_t allow_shared_memory(size_t bytes) {
   return cudaSuccess;
 }
 
+// Blocks of KERNEL that the whole device holds at once, asked for once per device.
+template <auto KERNEL>
+inline cudaError_t resident_blocks(unsigned threads, size_t bytes, int* blocks) {
+  static std::atomic<int> known[64];  // per SM, 0 = not asked yet
+  int device = 0, sms = 0, per_sm = 0;
+  if (cudaError_t e = cudaGetDevice(&device)) return e;
+  if (cudaError_t e = device_attribute<cudaDevAttrMultiProcessorCount>(&sms)) return e;
+  if (cudaError_t e = allow_shared_memory<KERNEL>(bytes)) return e;
+  per_sm = known[device].load(std::memory_order_relaxed);
+  if (per_sm == 0) {
+    if (cudaError_t e = cudaOccupancyMaxActiveBlocksPerMultiprocessor(
+            &per_sm, KERNEL, static_cast<int>(threads), bytes))
+      return e;
+    if (per_sm == 0) return cudaErrorNotSupported;
+    known[device].store(per_sm, std::memory_order_relaxed);
+  }
+  *blocks = sms * per_sm;
+  return cudaSuccess;
+}
+
 // KERNEL<<<grid, block, bytes, stream>>>(args...), in clusters of `cluster` blocks along x.
 // `bytes` is the same at every call of one KERNEL.
 template <auto KERNEL, class... Args>

@@ -10,6 +10,7 @@
 #pragma once
 #include <cuda_runtime.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
@@ -98,6 +99,9 @@ T from_lane(T mine, int lane) {
 
 #undef __launch_bounds__
 #define __launch_bounds__(...)
+
+using std::max;
+using std::min;
 
 inline void __syncthreads() { emu::block_barrier(0, 0); }
 inline void __syncwarp(unsigned mask = 0xffffffffu) {

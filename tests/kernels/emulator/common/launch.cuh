@@ -13,8 +13,15 @@ inline cudaError_t device_attribute(int* value) {
   switch (ATTRIBUTE) {
     case cudaDevAttrMultiProcessorCount: *value = 3; return cudaSuccess;
     case cudaDevAttrComputeCapabilityMajor: *value = 9; return cudaSuccess;
+    case cudaDevAttrMaxSharedMemoryPerBlockOptin: *value = 227 * 1024; return cudaSuccess;
     default: return cudaErrorNotSupported;
   }
+}
+
+template <auto KERNEL>
+inline cudaError_t resident_blocks(unsigned, size_t, int* blocks) {
+  *blocks = 3;
+  return cudaSuccess;
 }
 
 template <auto KERNEL, class... Args>
