@@ -28,7 +28,8 @@ __global__ void __launch_bounds__(THREADS, 1) persistent(Attention a) {
   long long strip = strips * blockIdx.x / gridDim.x, last = strips * (blockIdx.x + 1) / gridDim.x;
 
   while (strip < last) {  // up to M / 16 strips of one head at a time
-    int head = static_cast<int>(strip / strips_a_head), begin = static_cast<int>(strip % strips_a_head);
+    int head = static_cast<int>(strip / strips_a_head),
+        begin = static_cast<int>(strip % strips_a_head);
     int count = min(M / 16, strips_a_head - begin);
     if (count > last - strip) count = static_cast<int>(last - strip);
     int first = 16 * begin, end = min(first + 16 * count, a.length);
@@ -75,6 +76,6 @@ extern "C" int profkit_launch(const ProfkitArgs* args) {
     if (int e = device_attribute<cudaDevAttrMultiProcessorCount>(&sms)) return e;
     if (int e = device_attribute<cudaDevAttrMaxSharedMemoryPerBlockOptin>(&shared)) return e;
     if (shared < static_cast<int>(sizeof(Shared<D>))) return int{cudaErrorNotSupported};
-    return int{launch<persistent<D>>(dim3(sms), THREADS, shared, args->stream, 1, a)};
+    return int{launch<persistent<D>>({dim3(sms), THREADS, shared}, args->stream, a)};
   });
 }

@@ -41,9 +41,10 @@ __global__ void __launch_bounds__(THREADS, 5) stage0(Attention a) {
 #pragma unroll
     for (int i = 0; i < ROWS; ++i) {
       int row = warp + WARPS * i;
-      float p = softmax_row(a, state, i, m.out, *m.s.at(row, lane), row, first + row,
-                            tile * N + lane, D);
-      *m.s.at(row, lane) = p;  // this lane's score is read; the row is this warp's until the barrier
+      float p =
+          softmax_row(a, state, i, m.out, *m.s.at(row, lane), row, first + row, tile * N + lane, D);
+      *m.s.at(row, lane) =
+          p;  // this lane's score is read; the row is this warp's until the barrier
       __syncwarp();
       scalar_pv(m.s, m.v, m.out, row, D);
     }
@@ -54,7 +55,7 @@ __global__ void __launch_bounds__(THREADS, 5) stage0(Attention a) {
 extern "C" int profkit_launch(const ProfkitArgs* args) {
   return on_head_dim<64, 128>(args, [&](const Attention& a, auto d) {
     constexpr int D = decltype(d)::value;
-    return launch<stage0<D>>(dim3(ceil_div(a.length, M), a.heads), THREADS, sizeof(Shared<D>),
-                             args->stream, 1, a);
+    return launch<stage0<D>>({dim3(ceil_div(a.length, M), a.heads), THREADS, sizeof(Shared<D>)},
+                             args->stream, a);
   });
 }

@@ -51,9 +51,10 @@ __global__ void __launch_bounds__(THREADS, 5) stage1(Attention a) {
 #pragma unroll
     for (int i = 0; i < ROWS; ++i) {
       int row = warp + WARPS * i;
-      float p = softmax_row(a, state, i, m.out, *m.s.at(row, lane), row, first + row,
-                            tile * N + lane, D);
-      *m.s.at(row, lane) = p;  // this lane's score is read; the row is this warp's until the barrier
+      float p =
+          softmax_row(a, state, i, m.out, *m.s.at(row, lane), row, first + row, tile * N + lane, D);
+      *m.s.at(row, lane) =
+          p;  // this lane's score is read; the row is this warp's until the barrier
       __syncwarp();
       scalar_pv(m.s, tile_v, m.out, row, D);
     }
@@ -64,7 +65,7 @@ __global__ void __launch_bounds__(THREADS, 5) stage1(Attention a) {
 extern "C" int profkit_launch(const ProfkitArgs* args) {
   return on_head_dim<64, 128>(args, [&](const Attention& a, auto d) {
     constexpr int D = decltype(d)::value;
-    return launch<stage1<D>>(dim3(ceil_div(a.length, M), a.heads), THREADS, sizeof(Shared<D>),
-                             args->stream, 1, a);
+    return launch<stage1<D>>({dim3(ceil_div(a.length, M), a.heads), THREADS, sizeof(Shared<D>)},
+                             args->stream, a);
   });
 }

@@ -53,8 +53,8 @@ __global__ void __launch_bounds__(THREADS, 5) stage2rowxor(Attention a) {
 #pragma unroll
     for (int i = 0; i < ROWS; ++i) {
       int row = warp + WARPS * i;
-      float p = softmax_row(a, state, i, m.out, *m.s.at(row, lane), row, first + row,
-                            tile * N + lane, D);
+      float p =
+          softmax_row(a, state, i, m.out, *m.s.at(row, lane), row, first + row, tile * N + lane, D);
       *m.p.at(row, lane) = __float2half(p);
     }
     __syncthreads();
@@ -67,7 +67,7 @@ __global__ void __launch_bounds__(THREADS, 5) stage2rowxor(Attention a) {
 extern "C" int profkit_launch(const ProfkitArgs* args) {
   return on_head_dim<64, 128>(args, [&](const Attention& a, auto d) {
     constexpr int D = decltype(d)::value;
-    return launch<stage2rowxor<D>>(dim3(ceil_div(a.length, M), a.heads), THREADS, sizeof(Shared<D>),
-                             args->stream, 1, a);
+    return launch<stage2rowxor<D>>(
+        {dim3(ceil_div(a.length, M), a.heads), THREADS, sizeof(Shared<D>)}, args->stream, a);
   });
 }

@@ -69,7 +69,7 @@ __global__ void __launch_bounds__(THREADS, 5) stage3a(Attention a) {
 extern "C" int profkit_launch(const ProfkitArgs* args) {
   return on_head_dim<64, 128>(args, [&](const Attention& a, auto d) {
     constexpr int D = decltype(d)::value;
-    return launch<stage3a<D>>(dim3(ceil_div(a.length, M), a.heads), THREADS, sizeof(Shared<D>),
-                             args->stream, 1, a);
+    return launch<stage3a<D>>({dim3(ceil_div(a.length, M), a.heads), THREADS, sizeof(Shared<D>)},
+                              args->stream, a);
   });
 }

@@ -85,8 +85,8 @@ template <int D>
 __global__ void __launch_bounds__(THREADS, 1) unfused_pv(Attention a, Scratch x) {
   auto& m = shared_memory<PvShared<D>>();
   int lane = threadIdx.x % 32, warp = threadIdx.x / 32, first = blockIdx.x * M, head = blockIdx.y;
-  const half *v = head_of<D>(a.v, a, head);
-  const half *p = x.p + static_cast<size_t>(head) * a.length * x.pitch;
+  const half* v = head_of<D>(a.v, a, head);
+  const half* p = x.p + static_cast<size_t>(head) * a.length * x.pitch;
   int tiles = ceil_div(a.keys(first + M), N);
   auto fetch = [&](int tile) {
     if (tile < tiles) {
@@ -128,13 +128,13 @@ extern "C" int profkit_launch(const ProfkitArgs* args) {
     if (space.error) return int{space.error};
     float* s = static_cast<float*>(space.data);
     Scratch x = {s, reinterpret_cast<half*>(s + elements), pitch};
-    if (int e = launch<unfused_scores<D>>(dim3(blocks, blocks, a.heads), THREADS,
-                                          sizeof(ScoresShared<D>), args->stream, 1, a, x))
+    if (int e = launch<unfused_scores<D>>(
+            {dim3(blocks, blocks, a.heads), THREADS, sizeof(ScoresShared<D>)}, args->stream, a, x))
       return e;
-    if (int e = launch<unfused_softmax>(dim3(ceil_div(a.length, THREADS / 32), a.heads), THREADS, 0,
-                                        args->stream, 1, a, x))
+    if (int e = launch<unfused_softmax>(
+            {dim3(ceil_div(a.length, THREADS / 32), a.heads), THREADS, 0}, args->stream, a, x))
       return e;
-    return int{launch<unfused_pv<D>>(dim3(blocks, a.heads), THREADS, sizeof(PvShared<D>),
-                                     args->stream, 1, a, x)};
+    return int{launch<unfused_pv<D>>({dim3(blocks, a.heads), THREADS, sizeof(PvShared<D>)},
+                                     args->stream, a, x)};
   });
 }

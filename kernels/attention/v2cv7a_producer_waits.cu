@@ -98,7 +98,7 @@ __global__ void __launch_bounds__(THREADS, 1) v2cv7a(Attention a) {
 extern "C" int profkit_launch(const ProfkitArgs* args) {
   return on_head_dim<64, 128>(args, [&](const Attention& a, auto d) {
     constexpr int D = decltype(d)::value;
-    return launch<v2cv7a<D>>(dim3(ceil_div(a.length, M), a.heads), THREADS, sizeof(Shared<D>),
-                             args->stream, 1, a);
+    return launch<v2cv7a<D>>({dim3(ceil_div(a.length, M), a.heads), THREADS, sizeof(Shared<D>)},
+                             args->stream, a);
   });
 }

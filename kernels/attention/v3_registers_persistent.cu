@@ -93,7 +93,8 @@ extern "C" int profkit_launch(const ProfkitArgs* args) {
     constexpr int D = decltype(d)::value;
     int resident = 0, blocks = ceil_div(a.length, BLOCK_M) * a.heads;
     if (int e = resident_blocks<v3<D>>(THREADS, sizeof(Shared<D>), &resident)) return e;
-    return int{launch<v3<D>>(dim3(blocks < resident ? blocks : resident), THREADS,
-                             sizeof(Shared<D>), args->stream, 1, a)};
+    return int{
+        launch<v3<D>>({dim3(blocks < resident ? blocks : resident), THREADS, sizeof(Shared<D>)},
+                      args->stream, a)};
   });
 }

@@ -63,14 +63,19 @@ inline int on_head_dim(const ProfkitArgs* args, F f) {
   const long long *n = args->size, heads = n[0] * n[1];
   if (n[0] < 0 || n[1] < 0 || n[2] < 0) return cudaErrorInvalidValue;
   if (heads == 0 || n[2] == 0) return cudaSuccess;
-  if (n[0] > 65535 || n[1] > 65535 || heads > 65535 || n[2] > (1 << 20)) return cudaErrorNotSupported;
+  if (n[0] > 65535 || n[1] > 65535 || heads > 65535 || n[2] > (1 << 20))
+    return cudaErrorNotSupported;
   uintptr_t addresses = 0;
   for (int i = 0; i < 3; ++i) addresses |= reinterpret_cast<uintptr_t>(args->in[i]);
   if ((addresses | reinterpret_cast<uintptr_t>(args->out[0])) % 16) return cudaErrorInvalidValue;
-  Attention a = {static_cast<const half*>(args->in[0]), static_cast<const half*>(args->in[1]),
-                 static_cast<const half*>(args->in[2]), static_cast<half*>(args->out[0]),
-                 static_cast<int>(heads),               static_cast<int>(n[2]),
-                 args->scale,                           args->causal != 0};
+  Attention a = {static_cast<const half*>(args->in[0]),
+                 static_cast<const half*>(args->in[1]),
+                 static_cast<const half*>(args->in[2]),
+                 static_cast<half*>(args->out[0]),
+                 static_cast<int>(heads),
+                 static_cast<int>(n[2]),
+                 args->scale,
+                 args->causal != 0};
   int result = cudaErrorNotSupported;
   auto attempt = [&](auto d) {
     if (n[3] == decltype(d)::value) result = f(a, d);

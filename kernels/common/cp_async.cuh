@@ -18,8 +18,7 @@
 // `length` on. `thread` is this thread's number among the THREADS that share the work.
 template <int THREADS, int ROWS, int COLS, template <int> class L>
 __device__ __forceinline__ void copy_rows(Tile<half, ROWS, COLS, L>& tile, const half* from,
-                                          int first, int length, int thread,
-                                          int pitch = COLS) {
+                                          int first, int length, int thread, int pitch = COLS) {
   constexpr int ALL = ROWS * COLS / 8;
 #pragma unroll
   for (int j = 0; j < ceil_div(ALL, THREADS); ++j) {

@@ -68,22 +68,36 @@ inline cudaError_t resident_blocks(unsigned threads, size_t bytes, int* blocks) 
   return cudaSuccess;
 }
 
-// KERNEL<<<grid, block, bytes, stream>>>(args...), in clusters of `cluster` blocks along x.
-// `bytes` is the same at every call of one KERNEL.
+struct Shape {
+  dim3 grid;
+  unsigned threads;
+  size_t bytes;          // of dynamic shared memory, the same at every launch of one kernel
+  unsigned cluster = 1;  // blocks, along x (sm_90)
+  bool overlap = false;  // may start before the kernel before it has ended (sm_90): the kernel
+                         // itself waits, with griddepcontrol.wait, before it touches memory
+};
+
+// KERNEL<<<grid, threads, bytes, stream>>>(args...)
 template <auto KERNEL, class... Args>
-inline cudaError_t launch(dim3 grid, unsigned threads, size_t bytes, cudaStream_t stream,
-                          unsigned cluster, const Args&... args) {
-  if (bytes > 48 * 1024)
-    if (cudaError_t e = allow_shared_memory<KERNEL>(bytes)) return e;
-  cudaLaunchAttribute attribute = {};
-  attribute.id = cudaLaunchAttributeClusterDimension;
-  attribute.val.clusterDim = {cluster, 1, 1};
+inline cudaError_t launch(const Shape& shape, cudaStream_t stream, const Args&... args) {
+  if (shape.bytes > 48 * 1024)
+    if (cudaError_t e = allow_shared_memory<KERNEL>(shape.bytes)) return e;
+  cudaLaunchAttribute attributes[2] = {};
+  unsigned count = 0;
+  if (shape.cluster > 1) {
+    attributes[count].id = cudaLaunchAttributeClusterDimension;
+    attributes[count++].val.clusterDim = {shape.cluster, 1, 1};
+  }
+  if (shape.overlap) {
+    attributes[count].id = cudaLaunchAttributeProgrammaticStreamSerialization;
+    attributes[count++].val.programmaticStreamSerializationAllowed = 1;
+  }
   cudaLaunchConfig_t config = {};
-  config.gridDim = grid;
-  config.blockDim = dim3(threads);
-  config.dynamicSmemBytes = bytes;
+  config.gridDim = shape.grid;
+  config.blockDim = dim3(shape.threads);
+  config.dynamicSmemBytes = shape.bytes;
   config.stream = stream;
-  config.attrs = &attribute;
-  config.numAttrs = cluster > 1 ? 1 : 0;
+  config.attrs = attributes;
+  config.numAttrs = count;
   return cudaLaunchKernelEx(&config, KERNEL, args...);
 }

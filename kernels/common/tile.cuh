@@ -53,7 +53,7 @@ static_assert(ldmatrix_wavefronts<Swizzled<64>>(0, 3) == 1, "");
 // ROWS x COLS elements of type T. Elements of one chunk are neighbours; nothing else is promised.
 template <class T, int ROWS, int COLS, template <int> class LAYOUT = Plain>
 struct alignas(128) Tile {
-  using Layout = LAYOUT<COLS * static_cast<int>(sizeof(T))>;
+  using Layout = LAYOUT<COLS* static_cast<int>(sizeof(T))>;
   static constexpr int CHUNK = 16 / static_cast<int>(sizeof(T)), CHUNKS = COLS / CHUNK;
   static constexpr int STRIDE = Layout::SIZE / static_cast<int>(sizeof(T));  // elements a row
   unsigned char bytes[ROWS * Layout::SIZE];

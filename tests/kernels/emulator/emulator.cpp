@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <deque>
+#include <map>
 #include <memory>
 #include <random>
 #include <vector>
@@ -44,6 +45,16 @@ void release(void* p) {
 struct Barrier {
   unsigned arrived = 0, generation = 0;
 };
+struct MBarrier {
+  Barrier phase;
+  unsigned count = 0, pending = 0;
+  long bytes = 0;
+};
+struct Async {
+  void (*work)(void*);
+  void (*destroy)(void*);
+  void* arg;
+};
 struct Warp {
   Barrier sync, data;
   unsigned alive = 0;
@@ -58,7 +69,7 @@ struct Block {
 };
 struct Fiber : Self {
   ucontext_t context;
-  std::vector<unsigned char> stack = std::vector<unsigned char>(STACK);
+  unsigned char* stack = nullptr;
   void* tsan = nullptr;
   void* fake = nullptr;
   bool done = false;
@@ -78,6 +89,9 @@ struct Machine {
   Fiber* current = nullptr;
   std::vector<std::unique_ptr<Fiber>> fibers;
   std::vector<std::unique_ptr<Block>> blocks;
+  std::vector<unsigned char*> stacks;
+  std::map<void*, MBarrier> mbarriers;
+  std::deque<Async> asyncs;
   Barrier cluster;
   unsigned alive = 0;
   Body body = nullptr;
@@ -107,7 +121,7 @@ void to_fiber(Fiber* f) {
   machine.current = f;
   if (__tsan_switch_to_fiber) __tsan_switch_to_fiber(f->tsan, NO_SYNC);
   if (__sanitizer_start_switch_fiber)
-    __sanitizer_start_switch_fiber(&machine.main_fake, f->stack.data(), STACK);
+    __sanitizer_start_switch_fiber(&machine.main_fake, f->stack, STACK);
   swapcontext(&machine.main, &f->context);
   if (__sanitizer_finish_switch_fiber)
     __sanitizer_finish_switch_fiber(machine.main_fake, nullptr, nullptr);
@@ -158,11 +172,26 @@ std::mt19937& rng() {
   return r;
 }
 
+void run_async() {
+  size_t which = getenv("EMU_ORDER") ? rng()() % machine.asyncs.size() : 0;
+  Async a = machine.asyncs[which];
+  machine.asyncs.erase(machine.asyncs.begin() + which);
+  void* here = __tsan_get_current_fiber ? __tsan_get_current_fiber() : nullptr;
+  void* engine = __tsan_create_fiber ? __tsan_create_fiber(0) : nullptr;
+  if (engine) __tsan_switch_to_fiber(engine, NO_SYNC);
+  acquire(a.arg);
+  a.work(a.arg);
+  a.destroy(a.arg);
+  if (engine) __tsan_switch_to_fiber(here, NO_SYNC);
+  if (engine) __tsan_destroy_fiber(engine);
+}
+
 void run_cluster(dim3 grid, unsigned threads, unsigned cluster, unsigned x, unsigned y,
                  unsigned z) {
   machine.fibers.clear();
   machine.blocks.clear();
   machine.cluster = Barrier();
+  machine.mbarriers.clear();
   machine.alive = threads * cluster;
   release(&machine.body);
   for (unsigned c = 0; c < cluster; ++c) {
@@ -182,8 +211,11 @@ void run_cluster(dim3 grid, unsigned threads, unsigned cluster, unsigned x, unsi
       f->lane = t % 32, f->warp = t / 32, f->rank = c, f->cluster = cluster;
       ++block->warps[f->warp].alive;
       f->block = block.get();
+      if (machine.stacks.size() == machine.fibers.size())
+        machine.stacks.push_back(static_cast<unsigned char*>(malloc(STACK)));
+      f->stack = machine.stacks[machine.fibers.size()];
       getcontext(&f->context);
-      f->context.uc_stack.ss_sp = f->stack.data();
+      f->context.uc_stack.ss_sp = f->stack;
       f->context.uc_stack.ss_size = STACK;
       f->context.uc_link = nullptr;
       makecontext(&f->context, entry, 0);
@@ -195,19 +227,18 @@ void run_cluster(dim3 grid, unsigned threads, unsigned cluster, unsigned x, unsi
   std::vector<Fiber*> order;
   for (auto& f : machine.fibers) order.push_back(f.get());
   if (getenv("EMU_ORDER")) std::shuffle(order.begin(), order.end(), rng());
-  for (unsigned idle = 0; machine.alive;) {
+  while (machine.alive) {
     bool progress = false;
     for (Fiber* f : order) {
       if (f->done || (f->blocked && f->blocked->generation == f->seen)) continue;
       progress = true;
       to_fiber(f);
     }
-    idle = progress ? 0 : idle + 1;
-    if (idle > 1) {
-      machine.current = nullptr;
-      fail("deadlock: every thread waits");
-    }
+    if (progress) continue;
+    if (machine.asyncs.empty()) fail("deadlock: every thread waits");
+    run_async();
   }
+  if (!machine.asyncs.empty()) fail("a block left while copies to it were on their way");
   acquire(&machine.alive);  // the end of the launch orders what the kernel wrote
   for (auto& f : machine.fibers)
     if (__tsan_destroy_fiber) __tsan_destroy_fiber(f->tsan);
@@ -259,6 +290,55 @@ void cluster_wait() {
   wait(machine.cluster, machine.current->cluster_seen);
   acquire(&machine.cluster);
 }
+namespace {
+MBarrier& mbarrier(void* p) {
+  auto at = machine.mbarriers.find(p);
+  if (at == machine.mbarriers.end()) fail("a barrier that nobody initialized");
+  return at->second;
+}
+void complete(MBarrier& b) {
+  if (b.pending != 0 || b.bytes != 0) return;
+  b.pending = b.count;
+  ++b.phase.generation;
+}
+}  // namespace
+
+void mbarrier_init(void* p, unsigned arrivals) {
+  if (!aligned(p, 8)) fail("a barrier wants 8-byte alignment");
+  MBarrier b;
+  b.count = b.pending = arrivals;
+  machine.mbarriers[p] = b;
+}
+void mbarrier_arrive(void* p, unsigned expect_bytes) {
+  MBarrier& b = mbarrier(p);
+  if (b.pending == 0) fail("more arrivals than the barrier was made for");
+  release(p);
+  b.bytes += expect_bytes;
+  --b.pending;
+  complete(b);
+}
+void mbarrier_complete(void* p, unsigned bytes) {
+  MBarrier& b = mbarrier(p);
+  release(p);
+  b.bytes -= bytes;
+  complete(b);
+}
+void mbarrier_wait(void* p, unsigned parity) {
+  MBarrier& b = mbarrier(p);
+  while ((b.phase.generation & 1) == parity) {
+    machine.current->blocked = &b.phase;
+    machine.current->seen = b.phase.generation;
+    to_main(false);
+  }
+  machine.current->blocked = nullptr;
+  acquire(p);
+}
+void submit_async(void (*work)(void*), void (*destroy)(void*), void* arg) {
+  release(arg);
+  machine.asyncs.push_back({work, destroy, arg});
+  if (early_copies()) run_async();
+}
+
 const volatile uint64_t* Exchange::publish(const Words& mine) {
   Warp& w = machine.current->block->warps[machine.current->warp];
   volatile uint64_t* slots = w.slots[w.data.generation % 2];

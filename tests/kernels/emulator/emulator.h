@@ -16,6 +16,8 @@
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
+#include <utility>
+#include <vector>
 
 namespace emu {
 
@@ -72,6 +74,13 @@ class Exchange {
   static Words read(const volatile uint64_t* slots, int lane);
   const volatile uint64_t* slots_;
 };
+
+void mbarrier_init(void* barrier, unsigned arrivals);
+void mbarrier_arrive(void* barrier, unsigned expect_bytes);
+void mbarrier_complete(void* barrier, unsigned bytes);
+void mbarrier_wait(void* barrier, unsigned parity);
+// Work of the copy engine: done once every thread waits, or at once if copies are early.
+void submit_async(void (*work)(void*), void (*destroy)(void*), void* arg);
 
 void start_copy(Copy copy);
 void commit_copies();

@@ -24,12 +24,19 @@ inline cudaError_t resident_blocks(unsigned, size_t, int* blocks) {
   return cudaSuccess;
 }
 
+struct Shape {
+  dim3 grid;
+  unsigned threads;
+  size_t bytes;
+  unsigned cluster = 1;
+  bool overlap = false;
+};
+
 template <auto KERNEL, class... Args>
-inline cudaError_t launch(dim3 grid, unsigned threads, size_t bytes, cudaStream_t, unsigned cluster,
-                          const Args&... args) {
-  if (bytes > 227 * 1024) return cudaErrorNotSupported;
+inline cudaError_t launch(const Shape& shape, cudaStream_t, const Args&... args) {
+  if (shape.bytes > 227 * 1024) return cudaErrorNotSupported;
   auto body = [&] { KERNEL(args...); };
-  emu::run(grid, threads, bytes, cluster, [](void* p) { (*static_cast<decltype(body)*>(p))(); },
-           &body);
+  emu::run(shape.grid, shape.threads, shape.bytes, shape.cluster,
+           [](void* p) { (*static_cast<decltype(body)*>(p))(); }, &body);
   return cudaSuccess;
 }
