@@ -9,7 +9,7 @@
 
    after: splitk      fixes: l2-bandwidth      arch: 90a
    budget: regs=255 smem=150K spills=0 stack=0
-   tune: CLUSTER=1,2,4,8 OVERLAP=0,1
+   tune: CLUSTER=4,1,2,8 OVERLAP=1,0
 */
 #include "../common/splitk.cuh"
 #include "../common/tma.cuh"
@@ -26,7 +26,7 @@ constexpr int WARPS = 8, THREADS = 32 * WARPS;
 template <int D_, int STRIPS_, int GROUPS_, int KEYS_, int SLOTS_>
 struct Plan {
   static constexpr int D = D_, STRIPS = STRIPS_, GROUPS = GROUPS_, KEYS = KEYS_, SLOTS = SLOTS_;
-  static constexpr int SPLITS = WARPS / GROUPS;                   // warps with the same rows
+  static constexpr int SPLITS = WARPS / GROUPS;  // warps with the same rows
   static constexpr int GROUP_ROWS = 16 * STRIPS, M = GROUP_ROWS * GROUPS;
   struct Slot {
     Slabs<KEYS, D> k, v;
@@ -173,9 +173,9 @@ cudaError_t start(const Attention& a, cudaStream_t stream) {
   if (cudaError_t e = tensor_map(&maps.k, a.k, P::D, a, P::KEYS)) return e;
   if (cudaError_t e = tensor_map(&maps.v, a.v, P::D, a, P::KEYS)) return e;
   int clusters = ceil_div(a.length, P::M * CLUSTER);
-  return launch<champion<P>>({dim3(clusters * CLUSTER, a.heads), THREADS,
-                              sizeof(typename P::Shared), CLUSTER, OVERLAP},
-                             stream, a, maps);
+  return launch<champion<P>>(
+      {dim3(clusters * CLUSTER, a.heads), THREADS, sizeof(typename P::Shared), CLUSTER, OVERLAP},
+      stream, a, maps);
 }
 
 extern "C" int profkit_launch(const ProfkitArgs* args) {
@@ -184,7 +184,8 @@ extern "C" int profkit_launch(const ProfkitArgs* args) {
     int sms = 0;
     if (cudaError_t e = device_attribute<cudaDevAttrMultiProcessorCount>(&sms)) return e;
     if constexpr (D == 128) return start<Plan<128, 1, 2, 64, 4>>(a, args->stream);
-    if (ceil_div(a.length, 32) * a.heads > sms) return start<Plan<64, 2, 2, 64, 8>>(a, args->stream);
+    if (ceil_div(a.length, 32) * a.heads > sms)
+      return start<Plan<64, 2, 2, 64, 8>>(a, args->stream);
     if (a.length <= 256) return start<Plan<64, 2, 1, 32, 8>>(a, args->stream);
     return start<Plan<64, 2, 1, 64, 8>>(a, args->stream);
   });

@@ -76,6 +76,7 @@ extern "C" int profkit_launch(const ProfkitArgs* args) {
     if (int e = device_attribute<cudaDevAttrMultiProcessorCount>(&sms)) return e;
     if (int e = device_attribute<cudaDevAttrMaxSharedMemoryPerBlockOptin>(&shared)) return e;
     if (shared < static_cast<int>(sizeof(Shared<D>))) return int{cudaErrorNotSupported};
-    return int{launch<persistent<D>>({dim3(sms), THREADS, shared}, args->stream, a)};
+    return int{
+        launch<persistent<D>>({dim3(sms), THREADS, static_cast<size_t>(shared)}, args->stream, a)};
   });
 }

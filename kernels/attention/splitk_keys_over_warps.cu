@@ -91,8 +91,8 @@ __global__ void __launch_bounds__(THREADS, 1) split_keys(Attention a) {
     splitk::leave(mine.partial, m.stats, rows[i], 16 * i, 0, warp, lane);
   __syncthreads();
   splitk::combine<D, 16 * STRIPS, WARPS, THREADS>(
-      m.stats, [&](int w, int row, int col) { return m.slice[w].partial.at(row, col); }, head_of<D>(a.o, a, head), first,
-      a.length, threadIdx.x);
+      m.stats, [&](int w, int row, int col) { return m.slice[w].partial.at(row, col); },
+      head_of<D>(a.o, a, head), first, a.length, threadIdx.x);
 }
 
 template <int D, int KEYS, int STRIPS>

@@ -73,7 +73,8 @@ extern "C" int profkit_launch(const ProfkitArgs* args) {
     if (int e = device_attribute<cudaDevAttrMaxSharedMemoryPerBlockOptin>(&shared)) return e;
     if (shared < static_cast<int>(sizeof(Shared<D>))) return int{cudaErrorNotSupported};
     int rows = rows_with_tail(a.length, a.heads, sms);
-    return int{launch<tailwave<D>>({dim3(ceil_div(a.length, rows), a.heads), THREADS, shared},
-                                   args->stream, a, rows)};
+    return int{launch<tailwave<D>>(
+        {dim3(ceil_div(a.length, rows), a.heads), THREADS, static_cast<size_t>(shared)},
+        args->stream, a, rows)};
   });
 }

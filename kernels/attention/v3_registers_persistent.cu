@@ -13,7 +13,7 @@
 
    after: v2      fixes: barrier-wait      arch: 80+
    budget: regs=255 smem=80K spills=0 stack=0
-   tune: BLOCK_M=32,64,128 BLOCK_N=32,64,128 WARPS=2,4,8 STAGES=2,3,4
+   tune: BLOCK_M=64,32,128 BLOCK_N=64,32,128 WARPS=4,2,8 STAGES=2,3,4
 */
 #include "../common/flash.cuh"
 

@@ -48,7 +48,7 @@ double worst_error(const Case& c, const __half* q, const __half* k, const __half
         for (int j = 0; j < keys; ++j) ref += p[j] * __half2float(v[base + j * c.d + d]);
         ref /= sum;
         double error = std::fabs(__half2float(o[base + i * c.d + d]) - ref);
-        double ratio = error / (1e-3 + 1e-2 * std::fabs(ref));
+        double ratio = error / (1e-3 + 1e-3 * std::fabs(ref));
         if (!(ratio <= worst)) worst = std::isnan(ratio) ? INFINITY : ratio;
       }
     }

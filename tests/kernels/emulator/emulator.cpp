@@ -91,7 +91,8 @@ struct Machine {
   std::vector<std::unique_ptr<Block>> blocks;
   std::vector<unsigned char*> stacks;
   std::map<void*, MBarrier> mbarriers;
-  std::deque<Async> asyncs;
+  Async asyncs[1 << 16];  // plain memory: sanitizers watch what containers do
+  unsigned submitted = 0, waiting = 0;
   Barrier cluster;
   unsigned alive = 0;
   Body body = nullptr;
@@ -173,9 +174,11 @@ std::mt19937& rng() {
 }
 
 void run_async() {
-  size_t which = getenv("EMU_ORDER") ? rng()() % machine.asyncs.size() : 0;
-  Async a = machine.asyncs[which];
-  machine.asyncs.erase(machine.asyncs.begin() + which);
+  unsigned skip = getenv("EMU_ORDER") ? rng()() % machine.waiting : 0, at = 0;
+  while (!machine.asyncs[at].work || skip-- > 0) ++at;
+  Async a = machine.asyncs[at];
+  machine.asyncs[at].work = nullptr;
+  if (--machine.waiting == 0) machine.submitted = 0;
   void* here = __tsan_get_current_fiber ? __tsan_get_current_fiber() : nullptr;
   void* engine = __tsan_create_fiber ? __tsan_create_fiber(0) : nullptr;
   if (engine) __tsan_switch_to_fiber(engine, NO_SYNC);
@@ -235,10 +238,10 @@ void run_cluster(dim3 grid, unsigned threads, unsigned cluster, unsigned x, unsi
       to_fiber(f);
     }
     if (progress) continue;
-    if (machine.asyncs.empty()) fail("deadlock: every thread waits");
+    if (machine.waiting == 0) fail("deadlock: every thread waits");
     run_async();
   }
-  if (!machine.asyncs.empty()) fail("a block left while copies to it were on their way");
+  if (machine.waiting > 0) fail("a block left while copies to it were on their way");
   acquire(&machine.alive);  // the end of the launch orders what the kernel wrote
   for (auto& f : machine.fibers)
     if (__tsan_destroy_fiber) __tsan_destroy_fiber(f->tsan);
@@ -335,7 +338,9 @@ void mbarrier_wait(void* p, unsigned parity) {
 }
 void submit_async(void (*work)(void*), void (*destroy)(void*), void* arg) {
   release(arg);
-  machine.asyncs.push_back({work, destroy, arg});
+  if (machine.submitted == 1 << 16) fail("too many copies on their way");
+  machine.asyncs[machine.submitted++] = {work, destroy, arg};
+  ++machine.waiting;
   if (early_copies()) run_async();
 }
 

@@ -24,24 +24,28 @@ namespace emu {
 struct Box {
   Map map;
   int col, row, matrix;
-  std::vector<std::pair<void*, void*>> targets;  // where to, which barrier
+  int targets = 0;
+  void *to[16], *barrier[16];
 
   // TMA's 128-byte swizzle: bits 4-6 of the address are XORed with bits 7-9.
   void copy() const {
-    for (auto [to, barrier] : targets) {
-      if (!aligned(to, 1024)) fail("a swizzled box wants 1 KiB alignment");
+    for (int i = 0; i < targets; ++i) {
+      if (!aligned(to[i], 1024)) fail("a swizzled box wants 1 KiB alignment");
       for (int r = 0; r < map.box_rows; ++r)
         for (int c = 0; c < 64; ++c) {
           bool inside = row + r < map.length && col + c < map.head_dim;
           size_t from = (static_cast<size_t>(matrix) * map.length + row + r) * map.head_dim + col + c;
-          uintptr_t address = reinterpret_cast<uintptr_t>(to) + r * 128 + c * 2;
+          uintptr_t address = reinterpret_cast<uintptr_t>(to[i]) + r * 128 + c * 2;
           address ^= (address >> 7 & 7) << 4;
           *reinterpret_cast<half*>(address) = inside ? map.tensor[from] : __float2half(0.0f);
         }
-      mbarrier_complete(barrier, map.box_rows * 128);
+      mbarrier_complete(barrier[i], map.box_rows * 128);
     }
   }
 };
+inline void add_target(Box& box, void* to, void* barrier) {
+  box.to[box.targets] = to, box.barrier[box.targets++] = barrier;
+}
 inline void start_box(const Box& box) {
   submit_async([](void* p) { static_cast<Box*>(p)->copy(); },
                [](void* p) { delete static_cast<Box*>(p); }, new Box(box));
@@ -56,13 +60,13 @@ inline Box make_box(const CUtensorMap* map, int col, int row, int matrix) {
 
 inline void tma_load(void* to, const CUtensorMap* map, Barrier* b, int col, int row, int matrix) {
   emu::Box box = emu::make_box(map, col, row, matrix);
-  box.targets.push_back({to, b});
+  emu::add_target(box, to, b);
   emu::start_box(box);
 }
 inline void tma_multicast(void* to, const CUtensorMap* map, Barrier* b, int col, int row, int matrix,
                           uint16_t blocks) {
   emu::Box box = emu::make_box(map, col, row, matrix);
   for (unsigned i = 0; i < emu::self().cluster; ++i)
-    if (blocks >> i & 1) box.targets.push_back({emu::shared_of(to, i), emu::shared_of(b, i)});
+    if (blocks >> i & 1) emu::add_target(box, emu::shared_of(to, i), emu::shared_of(b, i));
   emu::start_box(box);
 }
