@@ -56,6 +56,14 @@ __device__ __forceinline__ unsigned cluster_rank() {
   return rank;
 }
 
+// The same place in the shared memory of block `rank` of the cluster.
+template <class T>
+__device__ __forceinline__ T* in_block(T* mine, unsigned rank) {
+  T* theirs;
+  asm("mapa.u64 %0, %1, %2;" : "=l"(theirs) : "l"(mine), "r"(rank));
+  return theirs;
+}
+
 // Waits until the kernels that this launch overlaps with have ended and their writes are visible.
 __device__ __forceinline__ void wait_for_earlier_kernels() {
   asm volatile("griddepcontrol.wait;" ::: "memory");

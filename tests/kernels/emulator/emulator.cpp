@@ -78,6 +78,8 @@ struct Fiber : Self {
   Block* block = nullptr;
   std::deque<std::vector<Copy>> groups;
   std::vector<Copy> open;
+  std::deque<std::vector<std::pair<void (*)(void*), void*>>> works;
+  std::vector<std::pair<void (*)(void*), void*>> open_works;
 };
 
 struct Machine {
@@ -154,6 +156,7 @@ void entry() {
   machine.body(machine.arg);
   commit_copies();
   for (Copy c; next_due_copy(0, &c);) do_copy(c);
+  if (!f->works.empty() || !f->open_works.empty()) fail("products nobody waited for");
   release(&machine.alive);
   f->done = true;
   --machine.alive;
@@ -277,6 +280,13 @@ void block_barrier(int id, unsigned threads) {
   arrive_and_wait(b.named[id], threads ? threads : b.alive);
   acquire(&b.named[id]);
 }
+void block_arrive(int id, unsigned threads) {
+  Block& b = *machine.current->block;
+  b.expected[id] = threads;
+  release(&b.named[id]);
+  ++b.named[id].arrived;
+  complete(b.named[id], threads);
+}
 void warp_barrier() {
   Warp& w = machine.current->block->warps[machine.current->warp];
   release(&w.sync);
@@ -355,6 +365,22 @@ Words Exchange::read(const volatile uint64_t* slots, int lane) {
   Words words;
   for (int i = 0; i < 8; ++i) words.word[i] = slots[8 * lane + i];
   return words;
+}
+
+void submit_work(void (*work)(void*), void* arg) {
+  if (early_copies())
+    work(arg);
+  else
+    machine.current->open_works.push_back({work, arg});
+}
+void commit_works() {
+  machine.current->works.push_back(std::move(machine.current->open_works));
+  machine.current->open_works.clear();
+}
+void do_works(int groups) {
+  auto& w = machine.current->works;
+  for (; static_cast<int>(w.size()) > groups; w.pop_front())
+    for (auto [work, arg] : w.front()) work(arg);
 }
 
 void start_copy(Copy copy) { machine.current->open.push_back(copy); }

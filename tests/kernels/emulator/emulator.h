@@ -82,6 +82,12 @@ void mbarrier_wait(void* barrier, unsigned parity);
 // Work of the copy engine: done once every thread waits, or at once if copies are early.
 void submit_async(void (*work)(void*), void (*destroy)(void*), void* arg);
 
+// Work of this thread that runs until it is waited for; groups as with copies.
+void submit_work(void (*work)(void*), void* arg);
+void commit_works();
+void do_works(int groups);
+void block_arrive(int id, unsigned threads);  // without waiting
+
 void start_copy(Copy copy);
 void commit_copies();
 // The next copy that has to be here if at most `groups` newest groups may be pending.

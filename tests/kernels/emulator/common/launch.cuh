@@ -11,7 +11,9 @@ T& shared_memory() {
 template <cudaDeviceAttr ATTRIBUTE>
 inline cudaError_t device_attribute(int* value) {
   switch (ATTRIBUTE) {
-    case cudaDevAttrMultiProcessorCount: *value = 3; return cudaSuccess;
+    case cudaDevAttrMultiProcessorCount:
+      *value = std::getenv("EMU_SMS") ? std::atoi(std::getenv("EMU_SMS")) : 3;
+      return cudaSuccess;
     case cudaDevAttrComputeCapabilityMajor: *value = 9; return cudaSuccess;
     case cudaDevAttrMaxSharedMemoryPerBlockOptin: *value = 227 * 1024; return cudaSuccess;
     default: return cudaErrorNotSupported;

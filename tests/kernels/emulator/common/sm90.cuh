@@ -16,6 +16,10 @@ inline void barrier_wait(Barrier* b, unsigned parity) { emu::mbarrier_wait(b, pa
 inline void cluster_arrive() { emu::cluster_arrive(); }
 inline void cluster_wait() { emu::cluster_wait(); }
 inline unsigned cluster_rank() { return emu::self().rank; }
+template <class T>
+T* in_block(T* mine, unsigned rank) {
+  return static_cast<T*>(emu::shared_of(mine, rank));
+}
 inline void wait_for_earlier_kernels() {}
 inline void let_next_kernel_start() {}
 inline void prefetch_map(const CUtensorMap*) {}

@@ -1,13 +1,19 @@
-/* splitk with TMA, and a cluster that shares K and V: for A and B.
+/* splitk with TMA, and four blocks that share K and V: slower, because 30 clusters fit and not 32.
 
-   Four neighbouring blocks read the same K and V. As a cluster each asks for a quarter of it, and TMA
-   writes every slice into all four: L2 to SM bytes fall by 3.7 times at B. One instruction per slice
-   replaces some forty copies and their addresses in every lane: LDGSTS is 0, instructions issued
-   fall. Each slice has two barriers, one for K and one for V, so a warp starts on its keys as soon as
-   they are there. Where 32 rows a block would be more blocks than SMs, a block has 64 rows, in two
-   groups of four warps. The launch may overlap the end of the kernel before it.
+   Neighbouring blocks read the same K and V. As a cluster of four each asks for a quarter of it, and
+   TMA writes every slice into all four. One instruction per slice replaces some forty copies and
+   their addresses in every lane: LDGSTS is 0, instructions issued fall. Each slice has two barriers,
+   one for K and one for V, so a warp starts on its keys as soon as they are there. Where 32 rows a
+   block would be more blocks than SMs, a block has 64 rows, in two groups of four warps.
 
-   after: splitk      fixes: l2-bandwidth      arch: 90a
+   The prediction was L2 to SM bytes down by 3.7 times and the fastest kernel at A and B. What came: a
+   cluster has to lie in one GPC, an H200's GPCs do not all have a multiple of four SMs, and of
+   clusters of four with one block per SM 30 fit at once (cudaOccupancyMaxActiveClusters). A, B and V
+   have 32: the last two wait, and the kernel takes twice its time, 8.8 us at B. With CLUSTER=1,
+   sharing nothing, it takes 4.4; with 2 all fit, and it is 5.0: starting together costs more than the
+   halved reads give. TMA and the overlapping launch are what remained of it.
+
+   after: splitk      fixes-not: l2-bandwidth      arch: 90a
    budget: regs=255 smem=150K spills=0 stack=0
    tune: CLUSTER=4,1,2,8 OVERLAP=1,0
 */
@@ -52,7 +58,7 @@ struct Maps {
 
 template <class P>
 __global__ void __launch_bounds__(THREADS, 1)
-    champion(Attention a, const __grid_constant__ Maps maps) {
+    multicast(Attention a, const __grid_constant__ Maps maps) {
   constexpr int D = P::D, KEYS = P::KEYS, SLOTS = P::SLOTS;
   auto& m = shared_memory<typename P::Shared>();
   int lane = threadIdx.x % 32, warp = threadIdx.x / 32, head = blockIdx.y;
@@ -173,7 +179,7 @@ cudaError_t start(const Attention& a, cudaStream_t stream) {
   if (cudaError_t e = tensor_map(&maps.k, a.k, P::D, a, P::KEYS)) return e;
   if (cudaError_t e = tensor_map(&maps.v, a.v, P::D, a, P::KEYS)) return e;
   int clusters = ceil_div(a.length, P::M * CLUSTER);
-  return launch<champion<P>>(
+  return launch<multicast<P>>(
       {dim3(clusters * CLUSTER, a.heads), THREADS, sizeof(typename P::Shared), CLUSTER, OVERLAP},
       stream, a, maps);
 }
