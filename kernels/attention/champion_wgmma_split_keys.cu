@@ -65,6 +65,7 @@ __global__ void __launch_bounds__(P::THREADS, 1)
         barrier_init(&m.k_here[g][i], 1), barrier_init(&m.v_here[g][i], 1);
     barrier_init_fence();
   }
+  __syncwarp();
   if (P::CLUSTER > 1) cluster_arrive();
   __syncthreads();
   if (OVERLAP) let_next_kernel_start(), wait_for_earlier_kernels();
@@ -83,6 +84,7 @@ __global__ void __launch_bounds__(P::THREADS, 1)
       fetch(m.slot[group][i].k, &maps.k, &m.k_here[group][i], part + i * PARTS);
       fetch(m.slot[group][i].v, &maps.v, &m.v_here[group][i], part + i * PARTS);
     }
+  __syncwarp();
 
   flash::Folded folded(a.scale);
   flash::Rows<D> rows;
@@ -108,6 +110,7 @@ __global__ void __launch_bounds__(P::THREADS, 1)
     if (later < slices) {
       named_barrier(1 + group, 128);  // all four warps are done with K
       if (thread == 0) fetch(tile.k, &maps.k, &m.k_here[group][slot], later);
+      __syncwarp();
     }
     if (flash::at_edge<KEYS>(a, first + row, slice * KEYS))
       flash::mask<KEYS>(a, s, first + row, slice * KEYS, lane);
@@ -123,6 +126,7 @@ __global__ void __launch_bounds__(P::THREADS, 1)
     if (later < slices) {
       named_barrier(1 + group, 128);  // all four warps are done with V
       if (thread == 0) fetch(tile.v, &maps.v, &m.v_here[group][slot], later);
+      __syncwarp();
     }
   }
 

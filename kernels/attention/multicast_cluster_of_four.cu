@@ -73,6 +73,7 @@ __global__ void __launch_bounds__(THREADS, 1)
     for (int i = 0; i < SLOTS; ++i) barrier_init(&m.k_here[i], 1), barrier_init(&m.v_here[i], 1);
     barrier_init_fence();
   }
+  __syncwarp();
   if (OVERLAP) let_next_kernel_start();
   if (CLUSTER > 1)
     cluster_arrive(), cluster_wait();  // all barriers are there before anything comes

@@ -161,10 +161,12 @@ struct Folded {
   }
 };
 
-// softmax() with the scale folded in; r.sum stays a lane's own, to be added up over the quad.
+// The first half of folded_softmax(): s becomes probabilities, r.max and r.sum (a lane's own) follow;
+// `correction` is what r.out has still to be scaled by.
 template <int N, int D>
-__device__ __forceinline__ void folded_softmax(Rows<D>& r, float (&s)[N / 8][4], float factor) {
-  float correction[2], offset[2];
+__device__ __forceinline__ void folded_probabilities(Rows<D>& r, float (&s)[N / 8][4], float factor,
+                                                     float (&correction)[2]) {
+  float offset[2];
 #pragma unroll
   for (int i = 0; i < 2; ++i) {
     float max = r.max[i];
@@ -181,6 +183,13 @@ __device__ __forceinline__ void folded_softmax(Rows<D>& r, float (&s)[N / 8][4],
 #pragma unroll
     for (int i = 0; i < 4; ++i)
       r.sum[i / 2] += s[n][i] = exp2_approx(fmaf(s[n][i], factor, offset[i / 2]));
+}
+
+// softmax() with the scale folded in; r.sum stays a lane's own, to be added up over the quad.
+template <int N, int D>
+__device__ __forceinline__ void folded_softmax(Rows<D>& r, float (&s)[N / 8][4], float factor) {
+  float correction[2];
+  folded_probabilities<N>(r, s, factor, correction);
   r.rescale(correction);
 }
 

@@ -52,6 +52,15 @@ __device__ __forceinline__ void named_barrier(int id, int threads) {
 __device__ __forceinline__ void named_barrier_arrive(int id, int threads) {
   asm volatile("bar.arrive %0, %1;" ::"r"(id), "r"(threads) : "memory");
 }
+// Registers of each thread of this warpgroup from now on: all warps of it, and a multiple of 8.
+template <int COUNT>
+__device__ __forceinline__ void give_up_registers() {
+  asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(COUNT));
+}
+template <int COUNT>
+__device__ __forceinline__ void take_registers() {
+  asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(COUNT));
+}
 // Ordinary writes to shared memory before this are seen by wgmma and TMA after a barrier.
 __device__ __forceinline__ void fence_for_async() {
   asm volatile("fence.proxy.async.shared::cta;" ::: "memory");

@@ -36,6 +36,10 @@ void hold(float (&)[TILES][4]) {}
 inline void named_barrier(int id, int threads) { emu::block_barrier(id, threads); }
 inline void named_barrier_arrive(int id, int threads) { emu::block_arrive(id, threads); }
 inline void fence_for_async() {}
+template <int COUNT>
+void give_up_registers() {}
+template <int COUNT>
+void take_registers() {}
 
 namespace emu {
 template <int TILES>
