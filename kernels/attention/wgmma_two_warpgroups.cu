@@ -1,0 +1,211 @@
+/* Two consumer warpgroups, a TMA ring and a producer: for C and D.
+
+   One block per SM loops over tiles of 128 queries. A producer warp keeps TMA a ring of K and V tiles
+   ahead, across the ends of tiles too; two warpgroups have 64 rows each. Within a warpgroup the scores
+   of tile j and P V of tile j-1 run on the tensor cores while nothing waits for them but the softmax
+   of j, which only needs the former; between the two warpgroups turns are taken, so that one's softmax
+   (XU and FP32) runs under the other's products. Registers go from the producer to those who need
+   them.
+
+   Against persistent: HMMA becomes HGMMA and ldmatrix goes; tensor and XU pipes are active at the same
+   time. At C the exponentials alone are 64 us and the products 87, so what does not overlap is seen
+   at once. For A and B it is the wrong shape: 32 blocks of 128 rows.
+
+   after: persistent      fixes: short-scoreboard      arch: 90a
+   budget: regs=168 smem=227K spills=0 stack=0
+   tune: TURNS=1,0 STAGES=2,3
+*/
+#include "../common/wgmma_attention.cuh"
+
+#ifndef TURNS
+#define TURNS 1  // the warpgroups take turns in starting products
+#endif
+#ifndef STAGES
+#define STAGES 2  // tiles in the ring
+#endif
+constexpr int GROUPS = 2, M = 64 * GROUPS, N = 128, THREADS = 128 * (GROUPS + 1);
+constexpr int SECTION = 8;  // heads worked on at a time, so that their K and V stay in L2
+
+template <int D>
+struct Shared {
+  Slabs<64, D> q[GROUPS];
+  Slabs<N, D> k[STAGES], v[STAGES];
+  Barrier q_here, q_free, k_here[STAGES], k_free[STAGES], v_here[STAGES], v_free[STAGES];
+};
+
+struct Maps {
+  CUtensorMap q, k, v;
+};
+
+// Tile number `work`: which rows of which head, and how many tiles of keys they see. Within a section
+// of heads rows go forwards, and backwards in the next, which evens out a causal mask.
+struct Work {
+  int first, head, tiles;
+  __device__ __forceinline__ Work(const Attention& a, int work) {
+    int blocks = ceil_div(a.length, M), section = work / (SECTION * blocks);
+    int heads = min(SECTION, a.heads - section * SECTION), i = work - section * SECTION * blocks;
+    int block = section % 2 ? i / heads : blocks - 1 - i / heads;
+    head = section * SECTION + i % heads;
+    first = block * M;
+    tiles = ceil_div(a.keys(first + M), N);
+  }
+};
+
+// A place in the ring, and how often it has been round.
+struct Place {
+  int slot = 0;
+  unsigned parity = 0;
+  __device__ __forceinline__ void next() {
+    if (++slot == STAGES) slot = 0, parity ^= 1;
+  }
+};
+
+template <int D>
+__device__ __forceinline__ void produce(const Attention& a, Shared<D>& m, const Maps& maps,
+                                        int works) {
+  Place at;
+  unsigned q_parity = 0;
+  for (int w = blockIdx.x; w < works; w += gridDim.x, q_parity ^= 1) {
+    Work work(a, w);
+    barrier_wait(&m.q_free, q_parity ^ 1);
+    barrier_expect(&m.q_here, GROUPS * Slabs<64, D>::BYTES);
+    for (int g = 0; g < GROUPS; ++g)
+      m.q[g].fetch(&maps.q, &m.q_here, work.first + 64 * g, work.head);
+    for (int tile = 0; tile < work.tiles; ++tile, at.next()) {
+      barrier_wait(&m.k_free[at.slot], at.parity ^ 1);
+      barrier_expect(&m.k_here[at.slot], Slabs<N, D>::BYTES);
+      m.k[at.slot].fetch(&maps.k, &m.k_here[at.slot], tile * N, work.head);
+      barrier_wait(&m.v_free[at.slot], at.parity ^ 1);
+      barrier_expect(&m.v_here[at.slot], Slabs<N, D>::BYTES);
+      m.v[at.slot].fetch(&maps.v, &m.v_here[at.slot], tile * N, work.head);
+    }
+  }
+}
+
+template <int D>
+__device__ __forceinline__ void consume(const Attention& a, Shared<D>& m, int group, int works) {
+  int lane = threadIdx.x % 32;
+  flash::Folded folded(a.scale);
+  Place k_at, v_at;
+  unsigned q_parity = 0;
+  auto release = [&](Barrier* free) {  // one arrival a warp
+    __syncwarp();
+    if (lane == 0) barrier_arrive(free);
+    __syncwarp();
+  };
+  auto begin_turn = [&] {
+    if (TURNS) named_barrier(1 + group, 256);
+  };
+  auto end_turn = [&](bool last) {  // nobody waits for a turn after the very last
+    if (TURNS && !(last && group == GROUPS - 1))
+      named_barrier_arrive(1 + (group + 1) % GROUPS, 256);
+  };
+  if (TURNS && group == GROUPS - 1) named_barrier_arrive(1, 256);  // warpgroup 0 begins
+
+  for (int w = blockIdx.x; w < works; w += gridDim.x, q_parity ^= 1) {
+    Work work(a, w);
+    bool last_work = w + static_cast<int>(gridDim.x) >= works;
+    int row = work.first + 64 * group + threadIdx.x % 128 / 32 * 16;
+    flash::Rows<D> rows;
+    rows.clear();
+    float s[N / 8][4], correction[2];
+    uint32_t p[N / 16][4];
+    auto softmax = [&](int tile) {
+      if (flash::at_edge<N>(a, row, tile * N)) flash::mask<N>(a, s, row, tile * N, lane);
+      flash::folded_probabilities<N>(rows, s, folded.factor, correction);
+    };
+    barrier_wait(&m.q_here, q_parity);
+    if (folded.sign) {
+      warpgroup::apply_sign(m.q[group], folded.sign, threadIdx.x % 128, 128);
+      named_barrier(3 + group, 128);
+    }
+
+    barrier_wait(&m.k_here[k_at.slot], k_at.parity);
+    begin_turn();
+    wgmma_fence();
+    warpgroup::start_scores<N, D>(s, m.q[group], 0, m.k[k_at.slot]);
+    wgmma_commit();
+    end_turn(last_work && work.tiles == 1);
+    wgmma_wait<0>();
+    hold(s);
+    release(&m.k_free[k_at.slot]);
+    k_at.next();
+    softmax(0);
+    warpgroup::pack_probabilities<N>(p, s);
+
+    for (int tile = 1; tile < work.tiles; ++tile) {
+      barrier_wait(&m.k_here[k_at.slot], k_at.parity);
+      barrier_wait(&m.v_here[v_at.slot], v_at.parity);
+      begin_turn();
+      hold(rows.out);
+      wgmma_fence();
+      warpgroup::start_scores<N, D>(s, m.q[group], 0, m.k[k_at.slot]);
+      wgmma_commit();
+      warpgroup::start_pv<N, D>(rows.out, p, m.v[v_at.slot]);  // of the tile before
+      wgmma_commit();
+      end_turn(last_work && tile == work.tiles - 1);
+      wgmma_wait<1>();
+      hold(s);
+      release(&m.k_free[k_at.slot]);
+      k_at.next();
+      softmax(tile);
+      wgmma_wait<0>();
+      hold(rows.out);
+      release(&m.v_free[v_at.slot]);
+      v_at.next();
+      rows.rescale(correction);
+      warpgroup::pack_probabilities<N>(p, s);
+    }
+    release(&m.q_free);
+    barrier_wait(&m.v_here[v_at.slot], v_at.parity);
+    hold(rows.out);
+    wgmma_fence();
+    warpgroup::start_pv<N, D>(rows.out, p, m.v[v_at.slot]);
+    wgmma_commit();
+    wgmma_wait<0>();
+    hold(rows.out);
+    release(&m.v_free[v_at.slot]);
+    v_at.next();
+    for (float& sum : rows.sum) sum = flash::quad_sum(sum);
+    rows.store(head_of<D>(a.o, a, work.head), row, a.length, lane);
+  }
+}
+
+template <int D>
+__global__ void __launch_bounds__(THREADS, 1)
+    two_warpgroups(Attention a, const __grid_constant__ Maps maps, int works) {
+  auto& m = shared_memory<Shared<D>>();
+  int group = threadIdx.x / 128;
+  if (threadIdx.x == 0) {
+    prefetch_map(&maps.q), prefetch_map(&maps.k), prefetch_map(&maps.v);
+    barrier_init(&m.q_here, 1), barrier_init(&m.q_free, 4 * GROUPS);
+    for (int i = 0; i < STAGES; ++i) {
+      barrier_init(&m.k_here[i], 1), barrier_init(&m.k_free[i], 4 * GROUPS);
+      barrier_init(&m.v_here[i], 1), barrier_init(&m.v_free[i], 4 * GROUPS);
+    }
+    barrier_init_fence();
+  }
+  __syncthreads();
+
+  if (group == GROUPS) {
+    give_up_registers<24>();
+    if (threadIdx.x % 128 == 0) produce(a, m, maps, works);
+  } else {
+    take_registers<240>();
+    consume(a, m, group, works);
+  }
+}
+
+extern "C" int profkit_launch(const ProfkitArgs* args) {
+  return on_head_dim<64, 128>(args, [&](const Attention& a, auto d) {
+    constexpr int D = decltype(d)::value;
+    int sms = 0, works = ceil_div(a.length, M) * a.heads;
+    if (cudaError_t e = device_attribute<cudaDevAttrMultiProcessorCount>(&sms)) return e;
+    Maps maps;
+    if (cudaError_t e = tensor_map(&maps.q, a.q, D, a, 64)) return e;
+    if (cudaError_t e = tensor_map(&maps.k, a.k, D, a, N)) return e;
+    if (cudaError_t e = tensor_map(&maps.v, a.v, D, a, N)) return e;
+    return launch<two_warpgroups<D>>({dim3(min(works, sms)), THREADS, sizeof(Shared<D>)},
+                                     args->stream, a, maps, works);
+  });
+}

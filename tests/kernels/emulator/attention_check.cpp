@@ -1,0 +1,97 @@
+// Runs one emulated variant on cases B,H,S,D,causal,scale,seed and compares with double precision.
+// Prints one line a case; exits with 1 if one is wrong.
+#include <cuda_fp16.h>
+
+#include <cmath>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <random>
+#include <vector>
+
+#include "variant.cuh"
+
+namespace {
+
+struct Case {
+  int b, h, s, d, causal;
+  float scale;
+  int seed;
+};
+
+struct Buffer {  // of the exact size, so that AddressSanitizer sees one element too many
+  __half* data;
+  explicit Buffer(size_t n) : data(static_cast<__half*>(std::aligned_alloc(16, n * 2))) {}
+  ~Buffer() { std::free(data); }
+};
+
+// abs(out - ref) over what is tolerated there; above 1 is wrong, NaN is infinitely wrong.
+double worst_error(const Case& c, const __half* q, const __half* k, const __half* v,
+                   const __half* o) {
+  double worst = 0;
+  std::vector<double> p(c.s);
+  for (int head = 0; head < c.b * c.h; ++head) {
+    size_t base = static_cast<size_t>(head) * c.s * c.d;
+    for (int i = 0; i < c.s; ++i) {
+      int keys = c.causal ? i + 1 : c.s;
+      double max = -INFINITY, sum = 0;
+      for (int j = 0; j < keys; ++j) {
+        double dot = 0;
+        for (int d = 0; d < c.d; ++d)
+          dot += double(__half2float(q[base + i * c.d + d])) * __half2float(k[base + j * c.d + d]);
+        p[j] = dot * c.scale;
+        max = std::fmax(max, p[j]);
+      }
+      for (int j = 0; j < keys; ++j) sum += p[j] = std::exp(p[j] - max);
+      for (int d = 0; d < c.d; ++d) {
+        double ref = 0;
+        for (int j = 0; j < keys; ++j) ref += p[j] * __half2float(v[base + j * c.d + d]);
+        ref /= sum;
+        double error = std::fabs(__half2float(o[base + i * c.d + d]) - ref);
+        double ratio = error / (1e-3 + 1e-3 * std::fabs(ref));
+        if (!(ratio <= worst)) worst = std::isnan(ratio) ? INFINITY : ratio;
+      }
+    }
+  }
+  return worst;
+}
+
+bool check(const Case& c) {
+  size_t n = static_cast<size_t>(c.b) * c.h * c.s * c.d;
+  Buffer q(n), k(n), v(n), o(n);
+  std::mt19937 random(c.seed);
+  std::normal_distribution<float> normal;
+  for (Buffer* x : {&q, &k, &v})
+    for (size_t i = 0; i < n; ++i) x->data[i] = __float2half(normal(random) * (x == &q ? 2 : 1));
+  std::memset(o.data, 0xff, n * 2);
+  std::vector<__half> before[3];
+  int i = 0;
+  for (Buffer* x : {&q, &k, &v}) before[i++].assign(x->data, x->data + n);
+
+  ProfkitArgs args = {};
+  args.in[0] = q.data, args.in[1] = k.data, args.in[2] = v.data, args.out[0] = o.data;
+  args.size[0] = c.b, args.size[1] = c.h, args.size[2] = c.s, args.size[3] = c.d;
+  args.scale = c.scale, args.causal = c.causal;
+  int error = profkit_launch(&args);
+  double worst = error ? INFINITY : worst_error(c, q.data, k.data, v.data, o.data);
+  i = 0;
+  bool kept = true;
+  for (Buffer* x : {&q, &k, &v}) kept &= !std::memcmp(before[i++].data(), x->data, n * 2);
+  printf("case %d,%d,%d,%d,%d,%g,%d error=%d worst=%.4f inputs=%s\n", c.b, c.h, c.s, c.d, c.causal,
+         c.scale, c.seed, error, worst, kept ? "kept" : "overwritten");
+  return error == cudaErrorNotSupported || (worst <= 1 && kept);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  bool right = true;
+  for (int i = 1; i < argc; ++i) {
+    Case c;
+    if (sscanf(argv[i], "%d,%d,%d,%d,%d,%f,%d", &c.b, &c.h, &c.s, &c.d, &c.causal, &c.scale,
+               &c.seed) != 7)
+      return 2;
+    right &= check(c);
+  }
+  return right ? 0 : 1;
+}
