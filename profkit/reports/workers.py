@@ -16,8 +16,8 @@ import queue
 import signal
 import subprocess
 import sys
-import threading
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from importlib import import_module
 from typing import Any, BinaryIO
 
@@ -29,6 +29,9 @@ _CHILD = (
     "import json, sys; sys.path[:] = json.loads(sys.argv[1]); "
     "from profkit.reports.workers import serve; serve(sys.argv[2])"
 )
+
+_GROWN = 60e6  # bytes that a fork takes before a fresh one goes on: 5 reports of a full set
+_AGAIN = 75  # its exit status then
 
 
 def apart(
@@ -46,54 +49,34 @@ def apart(
         items: What to call it with: paths, or anything that JSON can hold.
         jobs: Child processes at a time.
         died: (item, why) -> the result for an item whose child died; why is a clause.
-        done: Called after each item, never twice at once.
+        done: Called after each item, from the thread that called.
 
     Returns:
         The results in the order of the items.
     """
-    todo: queue.SimpleQueue[int] = queue.SimpleQueue()
-    for index in range(len(items)):
-        todo.put(index)
-    results: list[Any] = [None] * len(items)
-    errors: list[BaseException] = []
-    lock, stop = threading.Lock(), threading.Event()
+    free: queue.SimpleQueue[_Child] = queue.SimpleQueue()
+    children = [_Child(function) for _ in range(max(1, min(jobs, len(items))))]
+    for child in children:
+        free.put(child)
 
-    def run() -> None:
-        child = _Child(function)
+    def one(item: Any) -> Any:
+        child = free.get()
         try:
-            while not stop.is_set():
-                index = todo.get_nowait()
-                results[index] = child.call(items[index], died)
-                with lock:
-                    done()
-        except queue.Empty:
-            return
-        except BaseException as error:  # noqa: BLE001 - a thread's error is raised in the caller
-            errors.append(error)
-            stop.set()
+            return child.call(item, died)
         finally:
-            child.end()
+            free.put(child)
 
-    threads = [
-        threading.Thread(target=run, daemon=True) for _ in range(max(1, min(jobs, len(items))))
-    ]
-    _together(threads, stop)
-    if errors:
-        raise errors[0]
-    return results
-
-
-def _together(threads: Sequence[threading.Thread], stop: threading.Event) -> None:
-    try:
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-    finally:  # also for Ctrl-C: what runs is finished (a file takes milliseconds), no more begun
-        stop.set()
-        for thread in threads:
-            if thread.ident is not None:
-                thread.join()
+    with ThreadPoolExecutor(len(children)) as pool:
+        try:
+            calls = [pool.submit(one, item) for item in items]
+            for call in as_completed(calls):
+                call.result()
+                done()
+            return [call.result() for call in calls]
+        finally:  # also for Ctrl-C: what runs is finished (a file takes milliseconds), no more begun
+            pool.shutdown(cancel_futures=True)
+            for child in children:
+                child.end()
 
 
 def processors() -> int:
@@ -151,15 +134,55 @@ def _how(returncode: int) -> str:
 
 
 def serve(function: str) -> None:
-    """The child's side: an item per line on stdin, a pickled result on stdout."""
+    """The child's side: an item per line on stdin, a pickled result on stdout.
+
+    The native library never gives back what it took for a report. So items are answered in forks,
+    each of which ends when it has grown; the first one here, for what the library makes once (120
+    MB, 60 ms) to be there in all forks.
+    """
     answers = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # what the native library prints must not get between the answers
     module, name = function.split(":")
     call = getattr(import_module(module), name)
-    for line in sys.stdin.buffer:
+    more = _answer(call, answers, most=1 if hasattr(os, "fork") else None)
+    while more:
+        pid = os.fork()
+        if pid == 0:
+            os._exit(_AGAIN if _answer(call, answers) else 0)
+        more = _ended(os.waitpid(pid, 0)[1])
+
+
+def _answer(call: Callable[[Any], Any], answers: BinaryIO, most: int | None = None) -> bool:
+    """Answer items, so many at most or until this process has grown; whether there may be more."""
+    before = _taken()
+    for count, line in enumerate(sys.stdin.buffer, 1):
         try:
             result = call(json.loads(line))
         except ProfkitError as error:
             result = error
         pickle.dump(result, answers, protocol=pickle.HIGHEST_PROTOCOL)
         answers.flush()
+        if count == most or _taken() - before > _GROWN:
+            return True
+    return False
+
+
+def _taken() -> float:
+    """The most memory that this process ever had, in bytes; 0 where that cannot be asked."""
+    try:
+        import resource
+    except ImportError:  # Windows, which has no fork either
+        return 0
+    unit = 1 if sys.platform == "darwin" else 1024
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
+
+
+def _ended(status: int) -> bool:
+    """Whether a fork ended because it had grown; ends as it did when it died."""
+    code = os.waitstatus_to_exitcode(status)
+    if code < 0:
+        signal.signal(-code, signal.SIG_DFL)
+        os.kill(os.getpid(), -code)
+    if code not in {0, _AGAIN}:
+        sys.exit(code)
+    return code == _AGAIN
