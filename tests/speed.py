@@ -6,6 +6,7 @@ exit status is 1 when a bar is missed.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import subprocess
 import sys
@@ -114,12 +115,11 @@ def copies(folder: Path) -> list[Path]:
 
 
 READ = """
-import resource, sys
+import sys
 from profkit.reports.reader import read
 found = read(sys.argv[2:], jobs=int(sys.argv[1]))
 assert all(file.status == "ok" for file in found.files), found.files
-peak = [resource.getrusage(who).ru_maxrss for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
-print(len(found.launches), *peak)
+print(len(found.launches))
 """
 
 
@@ -127,21 +127,52 @@ def many() -> Iterator[Figure]:
     with tempfile.TemporaryDirectory() as folder:
         paths = [str(path) for path in copies(Path(folder))]
 
-        def process(jobs: int) -> list[int]:
+        def process(jobs: int) -> subprocess.Popen[str]:
             command = [sys.executable, "-c", READ, str(jobs), *paths]
-            done = subprocess.run(command, check=True, cwd=ROOT, capture_output=True, text=True)
-            return [int(number) for number in done.stdout.split()]
+            return subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True)
+
+        def run(jobs: int) -> None:
+            assert process(jobs).wait() == 0
 
         before = time.perf_counter()
-        launches, own, child = process(2)
+        run(2)
         first = time.perf_counter() - before
-        one, two = best(2, lambda: process(1), lambda: process(2))
-        what = f"{MANY} reports ({launches} launches): one process / two"
+        one, two = best(3, lambda: run(1), lambda: run(2))
+        what = f"{MANY} reports: one process / two"
         yield Figure(what, one / two, 1.6, at_least=True)
-        # The largest child counts once for each of the two, though they share their libraries.
-        megabytes = (own + 2 * child) * 1024 / 1e6
-        yield Figure(f"{MANY} reports: peak memory of all processes", megabytes, 500, "MB")
         yield Figure(f"{MANY} reports: a later look / the first", two / first, 1.1)
+        megabytes = peak(process(2)) / 1e6
+        yield Figure(f"{MANY} reports, two processes: peak memory", megabytes, 500, "MB")
+
+
+def peak(process: subprocess.Popen[str]) -> float:
+    """The most memory in bytes that a process and its children had together until it ended.
+
+    Looked at every 10 ms; a page that several share counts once (PSS).
+    """
+    most = 0.0
+    while process.poll() is None:
+        most = max(most, sum(map(proportional, family(process.pid))))
+        time.sleep(0.01)
+    return most
+
+
+def family(pid: int) -> list[int]:
+    """A process and all that descend from it; those that end meanwhile are left out."""
+    with contextlib.suppress(OSError):
+        tasks = Path(f"/proc/{pid}/task").iterdir()
+        children = [int(c) for task in tasks for c in (task / "children").read_text().split()]
+        return [pid, *(one for child in children for one in family(child))]
+    return []
+
+
+def proportional(pid: int) -> float:
+    """A process's memory in bytes, of shared pages its part."""
+    with contextlib.suppress(OSError):
+        for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines():
+            if line.startswith("Pss:"):
+                return float(line.split()[1]) * 1024
+    return 0.0
 
 
 def main() -> int:
