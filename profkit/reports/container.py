@@ -22,7 +22,6 @@ from pathlib import Path
 from typing import IO, Any, Literal
 
 from profkit.reports.contents import (
-    Content,
     Header,
     block_of_one,
     header,
@@ -50,8 +49,7 @@ class Frames:
     Attributes:
         status: ok, empty (nothing in it), damaged (a part is lost) or unreadable (not a report).
         message: Why it is not ok; empty when it is.
-        contents: What each launch that is whole should hold.
-        lost: Launches announced of which a part is missing.
+        launches: Launches that it holds, damaged ones too.
         ncu_version: Version of the Nsight Compute that wrote it, None when not found.
         sha256: Of the file as it is, None when it cannot be opened.
         misnamed: Compressed under another suffix than .ncu-repz, or the reverse: the library goes
@@ -60,8 +58,7 @@ class Frames:
 
     status: Status
     message: str
-    contents: tuple[Content, ...] = ()
-    lost: int = 0
+    launches: int = 0
     ncu_version: str | None = None
     sha256: str | None = None
     misnamed: bool = False
@@ -162,8 +159,7 @@ class _Walk:
         self._out, self._bare = out, bare
         self._first = True
         self._newer: list[int] = []
-        self._contents: list[Content] = []
-        self._lost = 0
+        self._launches = 0
         self._version: str | None = None
         self._names = 0
         self._sequences: set[tuple[bytes, ...]] = set()
@@ -204,16 +200,14 @@ class _Walk:
             self._left.clear()  # a count of what may be elsewhere: no report with it was seen
 
     def _whole(self, field: int, frame: bytes) -> bool:
+        self._launches += field in _KINDS
         try:
             if field in _KINDS:
-                self._lost += 1
-                content = result(frame, _KINDS[field], self._newer, self._sequences)
-                self._contents.append(content)
-                self._lost -= 1
+                result(frame, _KINDS[field], self._newer, self._sequences)
             elif field == SOURCES:
                 source(frame, self._newer)
         except Malformed as error:
-            what = f"launch {self._seen() - 1}" if field in _KINDS else "a kernel's machine code"
+            what = f"launch {self._launches - 1}" if field in _KINDS else "a kernel's machine code"
             self.problems.append(f"{what} is damaged: {error}")
             return False
         return True
@@ -237,9 +231,6 @@ class _Walk:
             sized = (struct.pack("<I", len(frame)) + frame for frame in frames)
             self._out.write(start + b"".join(sized))
 
-    def _seen(self) -> int:
-        return len(self._contents) + self._lost
-
     def end(self) -> None:
         """The file ends here."""
         if self._left:
@@ -253,18 +244,18 @@ class _Walk:
             return Frames("unreadable", "not an Nsight Compute report")
         if self.start != MAGIC:
             self.problems.append("the file ends in its first 4 bytes")
-        self._lost += sum(field in _KINDS for field in self._left)
-        if self._seen() and not self._version:
+        self._launches += sum(field in _KINDS for field in self._left)
+        if self._launches and not self._version:
             self.problems.append("the session details after the first launch are missing")
         if nameless(self._sequences, self._names) and not self.problems:
             self.problems.append("a metric has no name")
         if self._newer and not _is_newer(self._version):
             self.problems.append(f"it holds what ncu {self._version} does not write")
-        found = (tuple(self._contents), self._lost, self._version)
+        found = (self._launches, self._version)
         if self.problems:
             more = f" (and {len(self.problems) - 1} more)" if len(self.problems) > 1 else ""
             return Frames("damaged", self.problems[0] + more, *found)
-        if self._contents:
+        if self._launches:
             return Frames("ok", "", *found)
         return Frames("empty", "it holds no launch", *found)
 

@@ -1,7 +1,7 @@
 """One frame of a report (block header, source, result)  ->  what it holds, or Malformed.
 
-The metrics are most of a report, a field every 10 bytes, so they are checked by regular expressions
-(200 MB/s). What those do not match is walked field by field, and only that decides.
+Metrics are many and small, so they are checked by regular expressions (200 MB/s). What those do not
+match is walked field by field, and only that decides.
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from functools import cache
 from itertools import pairwise
 from sys import byteorder
-from typing import NamedTuple
 
 from profkit.reports.shapes import (
     COUNTERS,
@@ -29,15 +28,6 @@ from profkit.reports.shapes import (
     Kind,
 )
 from profkit.reports.wire import BYTES, Malformed, fields, inspect, one, varint, verify
-
-
-class Content(NamedTuple):
-    """How much a result holds, to compare with what the library gives of it."""
-
-    metrics: int  # different names
-    sections: int
-    messages: int  # of rules
-    nvtx: int  # states, 0 or 1
 
 
 @dataclass(frozen=True)
@@ -100,38 +90,31 @@ def source(data: bytes, newer: list[int]) -> None:
     verify(data, 0, len(data), SOURCE, newer)
 
 
-def result(data: bytes, kind: Kind, newer: list[int], sequences: set[tuple[bytes, ...]]) -> Content:
+def result(data: bytes, kind: Kind, newer: list[int], sequences: set[tuple[bytes, ...]]) -> None:
     """Check a result.
+
+    Not what is inside the instances of a metric, a section or a rule result: the library checks
+    that too, and gives nothing of the whole launch when it is wrong.
 
     Args:
         data: The frame.
         kind: Which kind of result.
         newer: See verify.
         sequences: Gets the ids (varints) of its metrics, in their order: see nameless.
-
-    Returns:
-        What it holds.
     """
     at, end, tag = 0, len(data), kind.metrics << 3 | BYTES
-    counts = dict.fromkeys((kind.metrics, kind.sections, kind.nvtx), 0)
-    seen, rules = set(), 0
+    seen = set()
     while at < end:
         if data[at] == tag:
-            metrics, at = _metrics(data, at, tag, newer, sequences)
-            counts[kind.metrics] += metrics
+            at = _metrics(data, at, tag, newer, sequences)
             continue
         number, wire, start, stop, at = one(data, at, end)
         inspect(data, (number, wire, start, stop), kind.message, newer)
         seen.add(number)
-        if number in counts:
-            counts[number] += 1
-        elif number == kind.rules:
-            rules += _said(data, start, stop)
-        elif number == kind.samples:
+        if number == kind.samples:
             _samples(data, start, stop)
     if not kind.message.required <= seen:
         raise Malformed("a result that lacks a part")
-    return Content(counts[kind.metrics], counts[kind.sections], rules, counts[kind.nvtx])
 
 
 def salvage(data: bytes, kind: Kind) -> bytes | None:
@@ -171,7 +154,7 @@ def salvage(data: bytes, kind: Kind) -> bytes | None:
 
 @cache
 def _patterns(tag: int) -> tuple[re.Pattern[bytes], re.Pattern[bytes], re.Pattern[bytes]]:
-    """For metrics under a tag: a run without instances, the name ids in it, one with instances."""
+    """For metrics under a tag: a run without instances, the name ids in it, the head of another."""
     more, last = rb"[\x80-\xff]", rb"[\x00-\x7f]"
 
     def sized(size: int, body: bytes) -> bytes:
@@ -179,27 +162,25 @@ def _patterns(tag: int) -> tuple[re.Pattern[bytes], re.Pattern[bytes], re.Patter
 
     values = (
         sized(9, rb"\x19.{8}"),
-        *(sized(n + 1, rb"[\x20\x28]%b{%d}%b" % (more, n - 1, last)) for n in range(1, 11)),
+        *(sized(n + 1, rb"\x28%b{%d}%b" % (more, n - 1, last)) for n in range(1, 11)),
         sized(5, rb"\x15.{4}"),
         *(sized(n + 2, rb"\n" + sized(n, rb"[\x20-\x7e]{%d}" % n)) for n in range(64)),
     )
     value = b"(?:" + b"|".join(values) + b")"
     number = rb"(?:%b|%b{1,4}%b)" % (last, more, last)
     head = rb"%b%b\x08(%b)(?:\x12%b)?+" % (re.escape(bytes([tag])), number, number, value)
-    tail = rb"(?:\x20%b)?" % last
-    plain = head + rb"(?![\x12\x1a])" + tail
-    element = rb"\x1a%b(?:\x0a%b)?\x12%b" % (last, value, value)
+    plain = rb"%b(?![\x12\x1a])(?:\x20%b)?" % (head, last)
     return (
         re.compile(rb"(?:%b)*+" % plain.replace(b"(%b)" % number, number), re.DOTALL),
         re.compile(plain, re.DOTALL),
-        re.compile(rb"%b(?:%b)++%b" % (head, element, tail), re.DOTALL),
+        re.compile(rb"%b\x1a" % head, re.DOTALL),
     )
 
 
 def _metrics(
     data: bytes, at: int, tag: int, newer: list[int], sequences: set[tuple[bytes, ...]]
-) -> tuple[int, int]:
-    """Check the run of metrics at an offset: how many different ones, and where it ends."""
+) -> int:
+    """Check the run of metrics at an offset; returns where it ends."""
     run, plain, listed = _patterns(tag)
     ids: list[bytes] = []
     end = len(data)
@@ -209,15 +190,14 @@ def _metrics(
         if at == end or data[at] != tag:
             break
         found = listed.match(data, at)
-        if found and found.end() == _end(data, at):
-            ids.append(found[1])
-            at = found.end()
-            continue
         _, _, start, stop, at = one(data, at, end)
-        verify(data, start, stop, METRIC, newer)
-        ids.append(data[start + 1 : varint(data, start + 1)[1]])  # the id comes first
+        if found:
+            ids.append(found[1])
+        else:
+            verify(data, start, stop, METRIC, newer)
+            ids.append(data[start + 1 : varint(data, start + 1)[1]])  # the id comes first
     sequences.add(tuple(ids))  # most launches of a report have the same
-    return len(set(ids)), at
+    return at
 
 
 def nameless(sequences: Iterable[tuple[bytes, ...]], names: int) -> bool:
@@ -227,23 +207,6 @@ def nameless(sequences: Iterable[tuple[bytes, ...]], names: int) -> bool:
     # A varint has its highest bits last, so that the largest id is the last one in this order.
     largest = max((id_[::-1] for id_ in ids if len(id_) == longest), default=b"")
     return bool(ids) and varint(largest[::-1], 0)[0] >= names
-
-
-def _end(data: bytes, at: int) -> int:
-    """Where the field at an offset says that it ends."""
-    size, start = varint(data, at + 1)
-    return start + size
-
-
-def _said(data: bytes, start: int, end: int) -> int:
-    """How many messages a rule result has."""
-    return sum(
-        number == 1
-        for part, _, body, stop in fields(data, start, end)
-        if part == 3
-        for _, _, item, behind in fields(data, body, stop)
-        for number, *_ in fields(data, item, behind)
-    )
 
 
 def _samples(data: bytes, start: int, end: int) -> None:

@@ -7,7 +7,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from math import isnan, nan
 from typing import Any
 
-from profkit.reports.contents import Content
 from profkit.reports.metrics import IDENTITY, INSTANCED, RAW_NAMES
 
 # What identity() gives, in this order.
@@ -80,11 +79,6 @@ def identity(action: Any, record: Mapping[str, Any], time: float) -> tuple[Any, 
         kernel and clean(kernel), workload, device, cc, grid, block,
         variant, case, "/".join(ranges) or None, "failed" if failed else "ok",
     )  # fmt: skip
-
-
-def content(action: Any, names: int, rules: int) -> Content:
-    """How much the library gives of a launch, to compare with what the file holds."""
-    return Content(names, len(action.sections()), rules, int(action.nvtx_state() is not None))
 
 
 def rules(results: Iterable[Any]) -> Iterator[tuple[str, str, str, float, str]]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 from array import array
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -24,7 +24,6 @@ from profkit.reports.container import (
     recorded_sha256,
     rescue,
 )
-from profkit.reports.contents import Content
 from profkit.reports.frame import Part, ReportFile, Reports
 from profkit.reports.metrics import evaluate
 from profkit.reports.paths import expand
@@ -160,7 +159,7 @@ def one_action(path: str | Path, index: int) -> Iterator[Any]:
             source = os.path.join(folder, "left.ncu-rep")
             rescue(path, source, bare=frames.status == "damaged")
         left = index
-        for launches in ncu_report.load_report(source) if frames.contents or frames.lost else ():
+        for launches in ncu_report.load_report(source) if frames.launches else ():
             if 0 <= left < launches.num_actions():
                 yield launches.action_by_idx(left)
                 return
@@ -211,16 +210,13 @@ def _read_all(path: str, frames: Frames, copy: str) -> Part:
     identity: list[tuple[Any, ...]] = []
     values: array[float] = array("d")
     rules: list[tuple[Any, ...]] = []
-    contents: list[Content] = []
     for index, action in enumerate(actions(copy)):
-        names, results = action.metric_names(), action.rule_results()
-        metrics = evaluate(launch.raw(action, names))
+        metrics = evaluate(launch.raw(action, action.metric_names()))
         who = launch.identity(action, record, metrics["time"])
         identity.append((path, index, *who, frames.ncu_version))
         values.extend(metrics.values())
-        rules.extend((path, index, *rule) for rule in launch.rules(results))
-        contents.append(launch.content(action, len(names), len(results)))
-    status, message = _verdict(frames, contents, record)
+        rules.extend((path, index, *rule) for rule in launch.rules(action.rule_results()))
+    status, message = _verdict(frames, [row[2] for row in identity], record)
     file = ReportFile(path, frames.sha256, status, message, len(identity), frames.ncu_version)
     return Part(file, tuple(identity), values.tobytes(), tuple(rules))
 
@@ -252,18 +248,17 @@ def _unreadable(path: str, why: str) -> ProfkitError:
     return ProfkitError(f"{path}: {why}", "give a .ncu-rep file that ncu wrote")
 
 
-def _verdict(frames: Frames, given: list[Content], record: Mapping[str, Any]) -> tuple[Status, str]:
-    if frames.status in ("damaged", "unreadable"):
+def _verdict(
+    frames: Frames, kernels: Sequence[str | None], record: Mapping[str, Any]
+) -> tuple[Status, str]:
+    """The status of a file from its bytes, from what the library gave, and from its record."""
+    if frames.status == "damaged":
         return frames.status, frames.message
     if recorded_sha256(record) not in (None, frames.sha256):
         return "damaged", "not the file that the run record beside it names (sha256 differs)"
-    if len(given) != len(frames.contents):
-        return "damaged", f"{len(given)} of {len(frames.contents)} launches could be read"
-    for part, held, got in zip(Content._fields, _sums(frames.contents), _sums(given), strict=True):
-        if got < held:  # more is well: rules have results without a message
-            return "damaged", f"{got} of {held} {part} could be read"
+    if len(kernels) != frames.launches:
+        return "damaged", f"{len(kernels)} of {frames.launches} launches can be read"
+    for index, kernel in enumerate(kernels):
+        if kernel is None:
+            return "damaged", f"launch {index} is damaged"
     return frames.status, frames.message
-
-
-def _sums(contents: Iterable[Content]) -> list[int]:
-    return [sum(column) for column in zip(*contents, strict=True)]

@@ -60,8 +60,6 @@ class Kind:
         counter: Field of the block header that says how many follow.
         message: What it may hold.
         metrics: Number of the metrics, below 16 (a tag of one byte).
-        sections: Number of the sections.
-        rules: Number of the rule results.
         nvtx: Number of the NVTX state.
         samples: Number of the timed warp samples.
     """
@@ -69,8 +67,6 @@ class Kind:
     counter: int
     message: Message
     metrics: int
-    sections: int
-    rules: int
     nvtx: int
     samples: int
 
@@ -88,7 +84,7 @@ KINDS = (
             {9: _DIMS, 10: _DIMS, 11: _DIMS, RESULT_SOURCE: SOURCE, 21: _NVTX, 36: _SAMPLES},
             frozenset({*range(1, 12), RESULT_SOURCE}),
         ),
-        metrics=13, sections=17, rules=19, nvtx=21, samples=36,
+        metrics=13, nvtx=21, samples=36,
     ),
     Kind(
         RANGES,
@@ -102,7 +98,7 @@ KINDS = (
             {10: _NVTX, 22: _SAMPLES},
             {1, 2},
         ),
-        metrics=4, sections=7, rules=20, nvtx=10, samples=22,
+        metrics=4, nvtx=10, samples=22,
     ),
     Kind(
         LISTS,
@@ -116,7 +112,7 @@ KINDS = (
             {10: _NVTX, 26: _SAMPLES},
             {1, 2},
         ),
-        metrics=4, sections=7, rules=21, nvtx=10, samples=26,
+        metrics=4, nvtx=10, samples=26,
     ),
     Kind(
         GRAPHS,
@@ -130,6 +126,6 @@ KINDS = (
             {10: _NVTX, 24: _SAMPLES},
             {1, 2},
         ),
-        metrics=4, sections=7, rules=22, nvtx=10, samples=24,
+        metrics=4, nvtx=10, samples=24,
     ),
 )  # fmt: skip
