@@ -115,6 +115,8 @@ def _open(path: str | Path, walk: _Walk) -> str:
                 _walk(plain.read(4), plain, walk, lambda _: None, LIMIT)
         except zstandard.ZstdError:
             walk.problems.append("what is compressed in it is damaged")
+        if not walk.start:
+            walk.problems.append("what is compressed in it ends at once")
         file.seek(0)
         return hashlib.file_digest(file, "sha256").hexdigest()
 
@@ -233,7 +235,7 @@ class _Walk:
 
     def end(self) -> None:
         """The file ends here."""
-        if self._left:
+        if self._first or self._left:
             raise Malformed("the file ends before its last block does")
 
     def verdict(self) -> Frames:

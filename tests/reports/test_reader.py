@@ -1,25 +1,244 @@
-"""Reading real reports: one row per launch, and a status for every file."""
+"""Reports made in the test, read by the real library: rows, statuses, rules."""
 
 from __future__ import annotations
 
+import hashlib
+import json
+from math import isnan, nan
 from pathlib import Path
 
 import pytest
+import zstandard
 
 from profkit.errors import ProfkitError
-from profkit.reports.reader import load, read
+from profkit.reports import launch, reader
+from profkit.reports.frame import COLUMNS, RULE_COLUMNS
+from profkit.reports.metrics import CATALOGUE, OPCODES
+from tests.reports import made
 
-CORPUS = Path(__file__).parents[3] / "shared" / "corpus"
-REPORTS = sorted(CORPUS.glob("*.ncu-rep"))
-
-
-@pytest.mark.skipif(not REPORTS, reason="no corpus")
-def test_corpus_is_read_whole() -> None:
-    reports = read(REPORTS)
-    assert {file.status for file in reports.files} == {"ok"}
-    assert len(reports.launches) == sum(file.launches for file in reports.files)
+NAMES = [*made.METRICS, OPCODES]
 
 
-def test_missing_file_beside_nothing_is_an_error(tmp_path: Path) -> None:
-    with pytest.raises(ProfkitError, match=r"gone\.ncu-rep"):
-        load(tmp_path / "gone.ncu-rep")
+@pytest.fixture
+def write(tmp_path: Path):
+    """Results, or bytes -> the path of a report that holds them."""
+
+    def written(*results: bytes, name: str = "made.ncu-rep", data: bytes | None = None) -> Path:
+        path = tmp_path / name
+        path.write_bytes(made.report(results or None, NAMES) if data is None else data)
+        return path
+
+    return written
+
+
+def row(path: Path, launch: int = 0):
+    return reader.read([path]).launches.iloc[launch]
+
+
+def test_one_launch(write) -> None:
+    path = write(made.result(NAMES))
+    runs = reader.read([path]).launches
+    assert list(runs.columns) == [*COLUMNS, *CATALOGUE]
+    assert runs.iloc[0][list(COLUMNS)].to_dict() == {
+        "report": str(path), "launch": 0, "kernel": "void scale<float>(float*, int)",
+        "workload": "kernel", "device": "NVIDIA H200", "cc": "9.0", "grid": (132, 2, 1),
+        "block": (128, 1, 1), "variant": None, "case": None, "nvtx": None, "status": "ok",
+        "ncu_version": "2025.3.1.0",
+    }  # fmt: skip
+    assert runs.time[0] == pytest.approx(1.5e-6)
+    assert runs[[name for name in CATALOGUE if "dram" in name]].isna().all(axis=None)
+    assert runs.attrs["reports"][0].sha256 == hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def test_dimensions_are_whole_numbers_though_old_reports_have_floats(write) -> None:
+    old = {name: float(value) for name, value in made.SHAPE.items()}
+    grid = row(write(made.result(NAMES, {**made.METRICS, **old}))).grid
+    assert grid == (132, 2, 1)
+    assert {type(size) for size in grid} == {int}
+
+
+def test_some_name_where_there_is_no_demangled_one(write) -> None:
+    assert row(write(made.result(NAMES, kernel=""))).kernel == "_Z5scale"
+
+
+@pytest.mark.parametrize(
+    "name", ["[red]bold[/red]", "\x1b[31mred\x1b[0m", "<script>", "two\nlines", "x" * 10_000, "ü→"]
+)
+def test_hostile_names_come_through_as_they_are(write, name: str) -> None:
+    found = row(write(made.result(NAMES, kernel=name, ranges=[name])))
+    assert (found.kernel, found.nvtx) == (name, name)
+
+
+@pytest.mark.parametrize(
+    "metrics", [made.DEVICE, {**made.DEVICE, "gpu__time_duration.sum": nan}], ids=["absent", "nan"]
+)
+def test_a_launch_that_ncu_gave_up_on(write, metrics) -> None:
+    found = row(write(made.result(NAMES), made.result(NAMES, metrics)), 1)
+    assert (found.status, found.grid, isnan(found.time)) == ("failed", None, True)
+
+
+def test_metrics_only_is_no_failure(write) -> None:
+    assert row(write(made.result(NAMES, {**made.DEVICE, **made.SHAPE}))).status == "ok"
+
+
+def test_a_range_is_a_launch(write) -> None:
+    data = made.report([made.range_result(NAMES, {**made.DEVICE, **made.TIME})], NAMES, counter=7)
+    found = row(write(data=data))
+    assert (found.workload, found.status, found.grid) == ("range", "ok", None)
+
+
+@pytest.mark.parametrize(
+    ("ranges", "variant", "case", "nvtx"),
+    [
+        (["train", "step"], None, None, "train/step"),
+        (
+            ["train", "profkit:stage2:A-causal"],
+            "stage2",
+            "A-causal",
+            "train/profkit:stage2:A-causal",
+        ),
+        (["profkit:a:A", "profkit:b:B"], "b", "B", "profkit:a:A/profkit:b:B"),
+        (["profkit:a"], "a", None, "profkit:a"),
+        (["profkit:", "profkitten:a:b"], None, None, "profkit:/profkitten:a:b"),
+    ],
+)
+def test_nvtx(write, ranges, variant, case, nvtx) -> None:
+    found = row(write(made.result(NAMES, ranges=ranges)))
+    assert (found.variant, found.case, found.nvtx) == (variant, case, nvtx)
+
+
+def test_the_run_record_beside_it(write) -> None:
+    path = write(made.result(NAMES))
+    sha256 = hashlib.sha256(path.read_bytes()).hexdigest()
+    record = {"variant": "v1", "case": "B", "report": {"sha256": sha256}}
+    path.with_suffix(".json").write_text(json.dumps(record))
+    reports = reader.read([path])
+    assert reports.files[0].status == "ok"
+    assert (reports.launches.variant[0], reports.launches.case[0]) == ("v1", "B")
+    # An eighth of a double is nothing that the bytes themselves could tell.
+    path.write_bytes(path.read_bytes().replace(made.field(3, 1500.0), made.field(3, 1501.0)))
+    file = reader.read([path]).files[0]
+    assert (file.status, "run record" in file.message, file.launches) == ("damaged", True, 1)
+
+
+@pytest.mark.parametrize("record", ["", "[]", "{", '{"variant": 3, "report": []}', "\xff"])
+def test_a_record_that_says_nothing(write, record: str) -> None:
+    path = write(made.result(NAMES))
+    path.with_suffix(".json").write_text(record, encoding="latin-1")
+    file = reader.read([path]).files[0]
+    assert (file.status, row(path).variant) == ("ok", None)
+
+
+def test_instances_by_name(write) -> None:
+    held = {OPCODES: {"HMMA.16816.F32": 3.0, "LDGSTS": 4.0, "EXIT": 1.0}}
+    path = write(made.result(NAMES, {**made.METRICS, OPCODES: 8.0}, instances=held))
+    (action,) = reader.actions(str(path))
+    raw = launch.raw(action, action.metric_names())
+    assert {k: v for k, v in raw.items() if OPCODES in k} == {
+        OPCODES: 8.0, **{f"{OPCODES}[{key}]": value for key, value in held[OPCODES].items()},
+    }  # fmt: skip
+
+
+def test_rules_are_advice_not_errors(write) -> None:
+    rules = [
+        made.rule("Title", "see @section:X:That Section@, @url:the guide:https://x.y/z@", 2, 17.0),
+        made.rule("", "Traceback (most recent call last)", 3),
+        made.rule("", "plain", 1),
+    ]
+    found = reader.read([write(made.result(NAMES, rules=rules))]).rules
+    assert list(found.columns) == list(RULE_COLUMNS)
+    assert found.message.tolist() == ["see That Section, the guide", "plain"]
+    assert found.title.tolist() == ["Title", "The Rule"]
+    assert found.speedup[0] == pytest.approx(0.17)
+    assert isnan(found.speedup[1])
+    assert found.scope.tolist() == ["local", ""]
+
+
+def test_every_file_has_its_status_and_the_others_go_on(write, tmp_path: Path) -> None:
+    good = write(made.result(NAMES))
+    data = good.read_bytes()
+    paths = [
+        write(data=b"", name="zero.ncu-rep"),
+        write(data=b"root:x:0:0\n", name="passwd.ncu-rep"),
+        write(data=data[:-10], name="cut.ncu-rep"),
+        tmp_path / "gone.ncu-rep",
+        tmp_path,
+        write(data=zstandard.compress(data), name="packed.ncu-repz"),
+        write(data=zstandard.compress(data), name="packed.ncu-rep"),
+        good,
+    ]
+    statuses = ["empty", "unreadable", "damaged", "unreadable", "unreadable", "ok", "ok", "ok"]
+    for many in (paths, paths * 2):  # in this process, and in children
+        files = reader.read(many).files
+        assert [file.path for file in files] == [str(path) for path in many]
+        assert [file.status for file in files] == statuses * (len(many) // len(paths))
+        assert all(file.message for file in files if file.status != "ok")
+        assert [file.launches for file in files[-3:]] == [1, 1, 1]
+    assert reader.load([str(path) for path in paths]).attrs["reports"][0].status == "empty"
+
+
+def test_nothing_readable_is_an_error(tmp_path: Path, write) -> None:
+    with pytest.raises(ProfkitError, match=r"gone\.ncu-rep: no such file"):
+        reader.load(tmp_path / "gone.ncu-rep")
+    write(data=b"text", name="a.ncu-rep")
+    write(data=b"text", name="b.ncu-rep")
+    with pytest.raises(ProfkitError, match="and 1 more"):
+        reader.load(tmp_path)
+
+
+def test_an_empty_report_has_the_columns(write) -> None:
+    runs = reader.load(write(data=b""))
+    assert (len(runs), list(runs.columns)) == (0, [*COLUMNS, *CATALOGUE])
+
+
+def test_what_is_left_of_a_damaged_report(write) -> None:
+    rules = [made.rule("T", "M", 2)]
+    good, other = made.result(NAMES, rules=rules), made.result(NAMES, kernel="other")
+    section = made.field(2, "GPU Speed Of Light Throughput")
+    # The section of launch 1 is overwritten: the library would give nothing of this launch.
+    bad = other.replace(section, b"\xff" * len(section))
+    reports = reader.read([write(good, bad, good)])
+    assert reports.files[0].status == "damaged"
+    assert reports.launches.kernel.tolist()[1] == "other"
+    assert reports.launches.time.notna().all()
+    assert reports.rules.launch.tolist() == [0, 2]
+    # A metric of launch 1 is overwritten: the others of it are read.
+    time = made.field(2, made.metric_value(1500.0))
+    bad = other.replace(time, time[:2] + b"\x77" * (len(time) - 2))
+    reports = reader.read([write(good, bad, good)])
+    assert reports.files[0].message.startswith("launch 1 is damaged")
+    assert reports.launches.time.notna().tolist() == [True, False, True]
+    assert reports.launches.device.tolist() == ["NVIDIA H200"] * 3
+
+
+def test_a_crash_of_the_library_takes_one_file(write, tmp_path: Path, monkeypatch) -> None:
+    for n in range(10):
+        write(made.result(NAMES), name=f"{n}.ncu-rep")
+    write(made.result(NAMES), name="5.culprit.ncu-rep")
+    real, crashing = f"{reader.__name__}:read_part", "tests.reports.crashing:read_part"
+    apart = reader.apart
+    monkeypatch.setattr(
+        reader, "apart", lambda f, *rest: apart(crashing if f == real else f, *rest)
+    )
+    seen: list[tuple[int, int]] = []
+    paths = sorted(tmp_path.iterdir())
+    reports = reader.read(paths, jobs=2, progress=lambda *at: seen.append(at))
+    assert [file.status for file in reports.files].count("ok") == 10
+    (culprit,) = [file for file in reports.files if file.status != "ok"]
+    assert (culprit.path, culprit.status) == (str(tmp_path / "5.culprit.ncu-rep"), "damaged")
+    assert "SIGSEGV" in culprit.message
+    assert len(reports.launches) == 11  # what is left of the culprit is all of it
+    assert seen == [(n, 11) for n in range(1, 12)]
+
+
+def test_raw(write) -> None:
+    frame = reader.raw(write(made.result(NAMES), made.result(NAMES, made.DEVICE)))
+    assert frame.index.name == "launch"
+    assert frame["gpu__time_duration.sum"].tolist()[0] == 1500.0
+    assert isnan(frame["gpu__time_duration.sum"][1])
+    assert frame["device__attribute_display_name"].tolist() == ["NVIDIA H200"] * 2
+    assert OPCODES not in frame  # has instances, no value
+    cut = write(data=made.report([made.result(NAMES)] * 2, NAMES)[:-5], name="cut.ncu-rep")
+    assert len(reader.raw(cut)) == 2
+    with pytest.raises(ProfkitError, match="not an Nsight Compute report"):
+        reader.raw(write(data=b"text", name="text.ncu-rep"))

@@ -1,0 +1,182 @@
+"""The frame check: a whole report is ok, and nothing else is."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from pathlib import Path
+
+import pytest
+import zstandard
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from profkit.reports import container
+from profkit.reports.container import check, recorded_sha256, rescue
+from tests.reports import made
+
+NAMES = [*made.METRICS, "sass__inst_executed_per_opcode"]
+WHOLE = made.report([made.result(NAMES)] * 3, NAMES)
+
+
+@pytest.fixture
+def at(tmp_path: Path):
+    """Bytes -> the frame check of a file that holds them."""
+
+    def checked(data: bytes, name: str = "made.ncu-rep") -> container.Frames:
+        path = tmp_path / name
+        path.write_bytes(data)
+        return check(path)
+
+    return checked
+
+
+def test_whole(at) -> None:
+    frames = at(WHOLE)
+    assert (frames.status, frames.message) == ("ok", "")
+    assert (frames.launches, frames.ncu_version) == (3, "2025.3.1.0")
+    assert len(frames.sha256) == 64
+
+
+def test_every_truncation_is_seen_but_one_between_launches(at) -> None:
+    data = made.report([made.result(NAMES)] * 2, NAMES)
+    second = len(made.block([made.result(NAMES)]))
+    verdicts = {cut: at(data[:cut]).status for cut in range(len(data))}
+    assert verdicts.pop(0) == "empty"
+    assert verdicts.pop(len(data) - second) == "ok"  # what only the run record's sha256 can see
+    # Behind the file header, the first session block and the source it is whole, without a launch.
+    assert Counter(verdicts.values()) == {"damaged": len(data) - 5, "empty": 3}
+
+
+@settings(max_examples=400, deadline=None)
+@given(st.integers(0, len(WHOLE) - 1), st.binary(min_size=1, max_size=60))
+def test_an_overwrite_never_raises_and_ok_keeps_every_launch(offset: int, noise: bytes) -> None:
+    path = Path(os.environ["PYTEST_TMP"]) / "over.ncu-rep"
+    path.write_bytes(WHOLE[:offset] + noise + WHOLE[offset + len(noise) :])
+    frames = check(path)
+    if frames.status == "ok":
+        assert (frames.launches, frames.ncu_version is None) == (3, False)
+
+
+@pytest.fixture(autouse=True)
+def _folder(tmp_path_factory, monkeypatch) -> None:
+    # hypothesis and function-scoped fixtures do not go together
+    monkeypatch.setenv("PYTEST_TMP", str(tmp_path_factory.getbasetemp()))
+
+
+@pytest.mark.parametrize(
+    ("data", "status", "said"),
+    [
+        (b"", "empty", "0 bytes"),
+        (b"NVR", "damaged", "first 4 bytes"),
+        (b"root:x:0:0:root:/root:/bin/bash\n", "unreadable", "not an Nsight Compute report"),
+        (b"SQLite format 3\0", "unreadable", "not an Nsight Compute report"),
+        (b"NVR\0" + made.frame(made.field(1, 7)), "empty", "no launch"),
+        (WHOLE + b"\0\0", "damaged", "file ends"),
+        (WHOLE + made.frame(made.field(2, 1) + made.field(5, 0)), "damaged", "file ends"),
+        (WHOLE + made.frame(made.field(5, 9)), "damaged", "as long as its header says"),
+        (made.report([made.result(NAMES)], NAMES[:3]), "damaged", "has no name"),
+        (made.report(names=[*NAMES, "bad\x01name"]), "damaged", "names of metrics"),
+        (made.report(names=[*NAMES, NAMES[0]]), "damaged", "names of metrics"),
+        (made.report(version="another"), "damaged", "session details"),
+    ],
+)
+def test_verdicts(at, data: bytes, status: str, said: str) -> None:
+    version_said = data.replace(b"Nsight Compute Target", b"Nsight Systems Target")
+    frames = at(version_said if said == "session details" else data)
+    assert frames.status == status
+    assert said in frames.message
+
+
+def test_a_field_that_this_ncu_does_not_know_is_damage_and_a_newer_ncu_may_write_it(at) -> None:
+    result = made.result(NAMES, extra=made.field(77, 1))
+    assert at(made.report([result], NAMES)).status == "damaged"
+    assert at(made.report([result], NAMES, "2031.1.0.0 (build 1)")).status == "ok"
+
+
+def test_a_value_that_becomes_an_unknown_field_is_damage(at) -> None:
+    double = made.field(3, 1500.0)
+    assert at(WHOLE.replace(double, b"\x11" + double[1:], 1)).status == "damaged"
+
+
+@pytest.mark.parametrize("samples", [[0, 3, 2], [0, 9, 9], None])
+def test_warp_samples_that_crash_the_library(at, samples: list[int] | None) -> None:
+    times = b"".join(i.to_bytes(8, "little") for pair in enumerate(samples or [1]) for i in pair)
+    per_sm = (
+        made.field(1, 0) + made.field(2, times) + made.field(3, b"\0" * (16 * 4 + (not samples)))
+    )
+    entry = made.field(1, "pmsampling:x") + made.field(2, made.field(1, per_sm))
+    frames = at(made.report([made.result(NAMES, extra=made.field(36, entry))], NAMES))
+    assert frames.status == "damaged"
+    assert "warp sample" in frames.message
+
+
+def test_a_range_and_a_graph_are_launches(at) -> None:
+    for counter in (7, 9):
+        data = made.report([made.range_result(NAMES, made.METRICS)], NAMES, counter=counter)
+        assert (at(data).status, at(data).launches) == ("ok", 1)
+
+
+def test_long_texts_and_instances_are_walked(at) -> None:
+    many = {f"OP{i}": float(i) for i in range(300)}
+    result = made.result(
+        NAMES,
+        {**made.METRICS, "device__attribute_display_name": "ü" * 200},
+        instances={"sass__inst_executed_per_opcode": many},
+    )
+    assert at(made.report([result], NAMES)).status == "ok"
+
+
+def test_compressed(at) -> None:
+    packed = zstandard.compress(WHOLE)
+    frames = at(packed, "made.ncu-repz")
+    assert (frames.status, frames.launches, frames.misnamed) == ("ok", 3, False)
+    assert at(packed).misnamed
+    assert at(WHOLE, "made.ncu-repz").misnamed
+    assert at(packed[: len(packed) // 2], "made.ncu-repz").status == "damaged"
+    assert at(packed[:20] + b"\xff" * 20 + packed[40:], "made.ncu-repz").status == "damaged"
+
+
+def test_a_compressed_file_that_swells_is_left(at, monkeypatch) -> None:
+    monkeypatch.setattr(container, "LIMIT", 10_000)
+    bomb = (
+        b"NVR\0" + made.frame(made.field(1, 7)) + (1 << 24).to_bytes(4, "little") + bytes(1 << 24)
+    )
+    assert at(zstandard.compress(bomb), "made.ncu-repz").status == "damaged"
+
+
+def test_what_cannot_be_opened(tmp_path: Path) -> None:
+    assert "no such file" in check(tmp_path / "gone").message
+    assert "directory" in check(tmp_path).message
+    assert {check(tmp_path / "gone").status, check(tmp_path).status} == {"unreadable"}
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
+def test_no_permission(tmp_path: Path) -> None:
+    path = tmp_path / "mine.ncu-rep"
+    path.write_bytes(WHOLE)
+    path.chmod(0)
+    assert (check(path).status, check(path).message) == ("unreadable", "permission denied")
+
+
+def test_rescue_keeps_what_is_whole(tmp_path: Path) -> None:
+    path, copy = tmp_path / "cut.ncu-rep", tmp_path / "left.ncu-rep"
+    path.write_bytes(WHOLE[:-30])
+    rescue(path, copy)
+    assert (check(copy).status, check(copy).launches) == ("ok", 3)  # the cut one without its end
+    assert b"GPU Speed Of Light Throughput" in copy.read_bytes()
+    rescue(path, copy, bare=True)
+    assert b"GPU Speed Of Light Throughput" not in copy.read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("record", "sha256"),
+    [
+        ({"report": {"sha256": "a" * 64}}, "a" * 64),
+        ({"report": {"sha256": "short"}}, None),
+        ({"report": None}, None),
+        ({"source": {"sha256": "a" * 64}}, None),
+    ],
+)
+def test_the_records_sha256(record: dict, sha256: str | None) -> None:
+    assert recorded_sha256(record) == sha256

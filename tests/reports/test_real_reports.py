@@ -1,0 +1,84 @@
+"""Real reports, the committed ones and those of others: read whole, and never ok when damaged."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from profkit.reports import reader
+from profkit.reports.container import check
+from profkit.reports.reader import read
+from profkit.reports.workers import apart, processors
+from tests.conftest import CORPUS, committed, others
+
+ALL = [*committed(), *others()]
+# Those that read in milliseconds, for what is done hundreds of times.
+SMALL = [p for p in ALL if p.stat().st_size < (4 << 20 if p.suffix == ".ncu-rep" else 1 << 20)]
+DAMAGED = 200  # of each kind
+
+
+def _id(path: Path) -> str:
+    return path.name[:40]
+
+
+@pytest.mark.parametrize("path", ALL, ids=_id)
+def test_is_whole(path: Path) -> None:
+    frames = check(path)
+    assert (frames.status, frames.message) == ("ok", "")
+    assert frames.launches == sum(1 for _ in reader.actions(str(path)))
+    assert re.fullmatch(r"20\d\d\.\d\.\d\.\d", frames.ncu_version or "")
+
+
+@pytest.mark.parametrize("path", others(), ids=_id)
+def test_versions_and_launches_of_others(path: Path) -> None:
+    """Their names say which ncu wrote them, their list how many launches they hold."""
+    lines = (CORPUS / "README.md").read_text().splitlines()
+    (line,) = [line for line in lines if line.startswith(f"| {path.name} ")]
+    cells = [cell.strip() for cell in line.split("|")]
+    frames = check(path)
+    assert frames.ncu_version == path.name.split("_")[2] == cells[4]
+    assert frames.launches == int(cells[5])
+    launches = read([path]).launches
+    assert set(launches.cc) == {cells[3]}
+    assert set(launches.device) == {cells[2]}
+    failed = (launches.status == "failed").sum()
+    assert (failed > 0) == ("failed-action" in cells[6])
+    assert (failed == len(launches)) == ("ALL-failed" in cells[6])
+    assert launches.nvtx.notna().any() == ("nvtx-ranges" in cells[6])
+
+
+def test_one_process_or_two_give_the_same() -> None:
+    one, two = read(SMALL, jobs=1), read(SMALL, jobs=2)
+    assert one.files == two.files
+    assert one.launches.equals(two.launches)
+    assert one.rules.equals(two.rules)
+
+
+@pytest.mark.parametrize("how", ["cut", "overwritten"])
+def test_none_that_lost_anything_is_ok(how: str) -> None:
+    """Seeded: the same damage on every run. An overwrite of nothing but values is not seen."""
+    items = [(str(SMALL[n % len(SMALL)]), how, n) for n in range(DAMAGED)]
+    died = "tests.reports.damage:verdict"
+    found = apart(died, items, processors(), lambda _item, why: ("damaged", why, []))
+    ok = [lost for status, _, lost in found if status == "ok"]
+    assert [lost for lost in ok if lost] == []
+    assert all(message for status, message, _ in found if status != "ok")
+    if how == "cut":
+        assert not ok
+    else:  # what hits machine code, source text or a rule's words loses no launch
+        assert len(ok) < DAMAGED // 2
+
+
+def test_what_is_left_of_the_damaged_is_read(tmp_path: Path) -> None:
+    """Cut in the last tenth, a report of many launches still gives most of them."""
+    many = max(ALL, key=lambda path: check(path).launches)
+    data = many.read_bytes()
+    cut = tmp_path / many.name
+    cut.write_bytes(data[: len(data) * 9 // 10])
+    before, after = read([many]), read([cut])
+    assert after.files[0].status == "damaged"
+    assert len(after.launches) >= len(before.launches) * 8 // 10
+    both = min(len(after.launches), len(before.launches)) - 1  # the last one may be half there
+    assert after.launches.time[:both].equals(before.launches.time[:both])

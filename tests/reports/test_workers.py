@@ -1,0 +1,90 @@
+"""Child processes: what dies in one costs one answer; the others come, in their order."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from profkit.errors import ProfkitError
+from profkit.reports.workers import apart
+from tests.reports import made
+
+DIES = "tests.reports.crashing:dies"
+
+
+def test_answers_in_order_from_as_many_children_as_asked_for() -> None:
+    items = [[n, "x"] for n in range(12)]
+    found = apart("tests.reports.crashing:pid", items, 2, lambda *_: None)
+    assert [item for item, _ in found] == items
+    pids = {pid for _, pid in found}
+    assert len(pids) <= 2
+    assert os.getpid() not in pids
+
+
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_a_crash_costs_one_answer(jobs: int) -> None:
+    items = ["a", "exit", "b", "crash", "c"]
+    steps: list[int] = []
+    found = apart(DIES, items, jobs, lambda item, why: (item, why), lambda: steps.append(1))
+    assert [found[n] for n in (0, 2, 4)] == ["A", "B", "C"]
+    assert found[1] == ("exit", "the process that read it ended with exit status 3")
+    assert found[3][1].endswith("crashed on it: SIGSEGV")
+    assert len(steps) == 5
+
+
+def test_a_mistake_of_the_user_comes_through() -> None:
+    with pytest.raises(ProfkitError, match="mend: is wrong") as caught:
+        apart(DIES, ["mend"], 1, lambda *_: None)
+    assert caught.value.hint == "mend it"
+
+
+def test_nothing_to_do() -> None:
+    assert apart(DIES, [], 4, lambda *_: None) == []
+
+
+def _script(tmp_path: Path, text: str) -> list[str]:
+    path = tmp_path / "script.py"
+    path.write_text(text)
+    return [sys.executable, str(path)]
+
+
+def test_a_script_without_a_main_guard(tmp_path: Path) -> None:
+    for n in range(10):
+        (tmp_path / f"{n}.ncu-rep").write_bytes(made.report())
+    text = f"from profkit.reports.reader import load\nprint(len(load({str(tmp_path)!r})))\n"
+    done = subprocess.run(
+        _script(tmp_path, text), capture_output=True, text=True, check=True, timeout=60,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+    )  # fmt: skip
+    assert done.stdout == "10\n"
+
+
+def test_ctrl_c_ends_without_noise_and_without_children(tmp_path: Path) -> None:
+    text = (
+        "import sys, time\n"
+        "def slow(item):\n    time.sleep(0.2)\n    return item\n"
+        "if __name__ == '__main__':\n"
+        "    from profkit.reports.workers import apart\n"
+        "    print('ready', flush=True)\n"
+        "    try:\n        apart('script:slow', list(range(1000)), 2, None)\n"
+        "    except KeyboardInterrupt:\n        sys.exit(130)\n"
+    )
+    process = subprocess.Popen(
+        _script(tmp_path, text), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join([str(tmp_path), *sys.path])},
+        start_new_session=True,
+    )  # fmt: skip
+    assert process.stdout is not None
+    process.stdout.readline()
+    time.sleep(1.0)
+    os.killpg(process.pid, signal.SIGINT)  # the terminal sends it to the children too
+    out, err = process.communicate(timeout=30)
+    assert (process.returncode, out, err) == (130, "", "")
+    with pytest.raises(ProcessLookupError):
+        os.killpg(process.pid, 0)
