@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from profkit.cli.options import Json, Quiet, say
 
 from profkit.cli import profiling
+from profkit.cli.options import Json, Quiet, say
 from profkit.cli.targets import (
     BAD,
     COULD_NOT,

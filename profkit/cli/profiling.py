@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from profkit.cli.options import Json, Quiet, say
 
+from profkit.cli.options import Json, Quiet, say
 from profkit.cli.targets import (
     BAD,
     COULD_NOT,

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from profkit.cli.options import say
 
+from profkit.cli.options import say
 from profkit.errors import ProfkitError
 
 if TYPE_CHECKING:

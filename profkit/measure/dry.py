@@ -105,7 +105,8 @@ def shapes(built: Build, folder: Path, nvcc: Path) -> dict[str, list[Launch]] | 
 
 
 def _launch(said: Mapping[str, Any]) -> Launch:
-    return Launch(**{k: tuple(v) if isinstance(v, list) else v for k, v in said.items()})
+    values: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in said.items()}
+    return Launch(**values)
 
 
 def _kept(memory: Path) -> dict[str, Any]:
