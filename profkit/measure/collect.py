@@ -220,7 +220,7 @@ def _preload() -> None:
     """Import what reads the report while ncu runs: it takes as long as a small report does."""
     import importlib
 
-    for name in ("profkit.reports.reader", "pandas", "ncu_report", "scipy.stats"):
+    for name in ("profkit.reports.reader", "ncu_report", "scipy.stats"):
         try:
             importlib.import_module(name)
         except ImportError:
@@ -239,13 +239,13 @@ def kernels_in(report: Path) -> list[str]:
     (file,) = found.files
     if file.status != "ok":
         raise ProfkitError(f"ncu wrote a report that is {file.status}: {file.message}", "again")
-    launches = found.launches
-    if (launches["status"] == "failed").any():
+    launches = [launch for part in found.parts for launch in part.launches()]
+    if any(launch["status"] == "failed" for launch in launches):
         raise ProfkitError(
             "ncu gave up on a kernel: its launch is in the report without a duration",
             "collect less with --set basic; profkit check --sanitize shows errors in the kernel",
         )
-    return [str(k) for k in launches["kernel"]]
+    return [str(launch["kernel"]) for launch in launches]
 
 
 def _keep(

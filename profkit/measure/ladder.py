@@ -81,7 +81,7 @@ def _compiled(built: Build, shape: dict[str, list[Launch]] | None) -> Compiled:
     kernels = [asdict(k) for k in built.kernels]
     shared = {"variant": built.variant.id, "arch": built.arch, "seconds": built.seconds}
     error = f"{built.variant.path} does not compile\n{built.error}" if built.error else None
-    seen = [launch for launches in (shape or {}).values() for launch in launches]
+    seen = [x for found in (shape or {}).values() for x in found]
     most = {x.kernel: x for x in sorted(seen, key=lambda x: x.dynamic_smem)}
     over = build.check_budget(built, {k: x.dynamic_smem for k, x in most.items()})
     rows = []

@@ -284,3 +284,25 @@ def recorded_sha256(record: Mapping[str, Any]) -> str | None:
     report = record.get("report")
     value = report.get("sha256") if isinstance(report, dict) else record.get("report_sha256")
     return value if isinstance(value, str) and re.fullmatch("[0-9a-f]{64}", value) else None
+
+
+_DECLARED = {
+    "declared_operations": "operations",
+    "declared_bytes": "compulsory_bytes",
+    "declared_exps": "exponentials",
+}
+
+
+def declared(record: Mapping[str, Any], launches: int) -> dict[str, float]:
+    """What the workload needs by its problem.py, as catalogue metrics.
+
+    Only where one launch is the whole workload: of several, none answers for all of it.
+    """
+    work = record.get("work")
+    if launches != 1 or not isinstance(work, dict):
+        return {}
+    return {
+        metric: float(work[key])
+        for metric, key in _DECLARED.items()
+        if isinstance(work.get(key), int | float) and not isinstance(work[key], bool)
+    }

@@ -20,6 +20,7 @@ from profkit.reports.container import (
     Frames,
     Status,
     check,
+    declared,
     record_beside,
     recorded_sha256,
     rescue,
@@ -207,11 +208,12 @@ def _read_left(path: str, frames: Frames, bare: bool) -> Part:
 def _read_all(path: str, frames: Frames, copy: str) -> Part:
     """Read every launch of a file, or of the copy of what is left of it."""
     record = record_beside(path)
+    work = declared(record, frames.launches)
     identity: list[tuple[Any, ...]] = []
     values: array[float] = array("d")
     rules: list[tuple[Any, ...]] = []
     for index, action in enumerate(actions(copy)):
-        metrics = evaluate(launch.raw(action, action.metric_names()))
+        metrics = evaluate(launch.raw(action, action.metric_names())) | work
         who = launch.identity(action, record, metrics["time"])
         identity.append((path, index, *who, frames.ncu_version))
         values.extend(metrics.values())
