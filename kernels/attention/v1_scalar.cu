@@ -6,7 +6,7 @@
    mio_throttle lead, FFMA counts 2 S² D a head, tensor instructions 0. For the softmax 96 of 128
    threads wait at a barrier.
 
-   arch: 80+      budget: regs=128 smem=45K spills=0 stack=0
+   arch: 80+      budget: regs=128 smem=46K spills=0 stack=0
 */
 #include "../common/tile.cuh"
 
