@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import signal
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -25,6 +24,7 @@ from profkit.cli.targets import (
     print_json,
     say_all,
     status,
+    stop_on_term,
 )
 from profkit.errors import ProfkitError
 
@@ -66,7 +66,6 @@ def profile(
     """Why: check, time, ncu round exactly one call, diagnosis."""
     from profkit.measure import collect, pipeline, targets
 
-    _stop_on_term()
     filters = collect.launch_filters(kernel, skip, count)
     options = collect.Options(set_, cache, timeout, filters if command else ())
     if command:
@@ -136,18 +135,10 @@ def _wrap(
     if report.exists() and output is None:
         raise ProfkitError(f"{report} is there already", "say -o NAME.ncu-rep, also to replace it")
     ncu = toolchain.Tool(toolchain.need("ncu"), None)
+    stop_on_term()
     got = collect.wrap(command, report, ncu, options, None if quiet else sys.stderr.buffer)
     if got.note:
         say(ProfkitError(f"{command[0]} failed after its kernels were profiled: {got.note}"))
     if not quiet:
         print(f"{report}: {len(got.kernels)} launches, {got.seconds:.1f} s", file=sys.stderr)
     reading.diagnose([str(report)], json=json, quiet=quiet)
-
-
-def _stop_on_term() -> None:
-    """A polite kill ends ncu too, like Ctrl-C."""
-
-    def stop(*_: object) -> None:
-        raise KeyboardInterrupt
-
-    signal.signal(signal.SIGTERM, stop)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -63,6 +64,7 @@ def named(names: Sequence[str] | None, every: bool) -> Sequence[str]:
 @contextmanager
 def status(quiet: bool) -> Iterator[Callable[[str], None]]:
     """What is being done, on stderr, while somebody looks."""
+    stop_on_term()
     if quiet or not sys.stderr.isatty():
         yield lambda _: None
         return
@@ -71,6 +73,15 @@ def status(quiet: bool) -> Iterator[Callable[[str], None]]:
 
     with console(stderr=True).status("") as status:
         yield lambda what: status.update(visible(what))
+
+
+def stop_on_term() -> None:
+    """A polite kill ends what was started too, like Ctrl-C."""
+
+    def stop(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    signal.signal(signal.SIGTERM, stop)
 
 
 def show(what: RenderableType) -> None:

@@ -155,7 +155,8 @@ def measure(
     after = read(gpu.pci)
     results = []
     for g, samples in zip(graphs, rounds, strict=True):
-        eager, host = g.subject.eager(20, stream)
+        # The best of three: one call that is interrupted would count for all twenty.
+        eager, host = min(g.subject.eager(20, stream) for _ in range(3))
         results.append(
             Times(
                 g.subject.name,

@@ -128,6 +128,8 @@ def _linked(place: Path, nvcc: Path) -> Path | None:
     if program.is_file():
         return program
     stub = _stub_object(place.parents[1], nvcc)
+    if stub is None:
+        return None
     with tempfile.TemporaryDirectory(dir=place) as folder:
         made = Path(folder) / "dry"
         inputs = [str(place / "variant.o"), str(stub)]
@@ -138,14 +140,15 @@ def _linked(place: Path, nvcc: Path) -> Path | None:
     return program
 
 
-def _stub_object(folder: Path, nvcc: Path) -> Path:
-    """dry.cpp, compiled once per build folder."""
+def _stub_object(folder: Path, nvcc: Path) -> Path | None:
+    """dry.cpp, compiled once per build folder; None if this toolkit's headers do not take it."""
     made = folder / f"dry-{_stub_hash()}.o"
     if not made.is_file():
         with tempfile.TemporaryDirectory(dir=folder) as work:
             out = Path(work) / "dry.o"
             command = [str(nvcc), "-O1", "-std=c++17", "-c", "-o", str(out), str(STUB)]
-            subprocess.run(command, capture_output=True, check=True)
+            if subprocess.run(command, capture_output=True, check=False).returncode:
+                return None
             os.replace(out, made)
     return made
 

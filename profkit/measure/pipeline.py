@@ -5,6 +5,7 @@ The verbs check, bench and profile are these functions and a table each.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -170,7 +171,10 @@ def _without(made: Made, result: Profiled, why: ProfkitError, artifacts: Path) -
 
 
 def sanitized(made: Made, progress: Progress) -> None:
-    """Run compute-sanitizer on a small ragged case of every variant, and add its verdicts."""
+    """Run compute-sanitizer on a small ragged case of every variant, and add its verdicts.
+
+    They are kept beside the build, so that the records of this very binary have them.
+    """
     sanitizer = toolchain.need("compute-sanitizer")
     for name, built in made.builds.items():
         said = made.outcome.checks.get(name)
@@ -178,6 +182,7 @@ def sanitized(made: Made, progress: Progress) -> None:
             continue
         case = _small_case(made, said)
         plan = plan_of(made, name, case)
+        kept = built.library.with_name("sanitizer.json")
         for tool in sanitize.TOOLS:
             progress(f"{tool} {name} {case}")
             (found,) = sanitize.sanitize(sanitizer, plan, [tool])
@@ -186,6 +191,7 @@ def sanitized(made: Made, progress: Progress) -> None:
                 said["status"] = "wrong"
                 fault = {"case": case, "seed": 0, "status": "wrong"}
                 said["cases"].append({**fault, "faults": [f"{tool}: {found.verdict}"]})
+        record.write_text(kept, json.dumps(said["sanitizer"]))
 
 
 def _small_case(made: Made, said: dict[str, Any]) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -88,6 +89,8 @@ def record_of(made: Made, name: str, case: str) -> dict[str, Any]:
         "arch": built.arch,
         "flags": built.flags,
     }
+    if said["check"] and built.library:
+        said["check"] = {**said["check"], "sanitizer": _sanitizer(built.library)}
     said["resources"] = [asdict(k) for k in built.kernels]
     said["versions"]["nvcc"] = built.nvcc
     return said
@@ -119,6 +122,15 @@ def timed(made: Made, case: str) -> list[dict[str, Any]]:
             row = {"name": name, "backend": backend, "launches": launches, "timing": timing}
             rows.append(row)
     return rows
+
+
+def _sanitizer(library: Path) -> dict[str, str]:
+    """What `check --sanitize` found in this very binary; empty if it was not run."""
+    try:
+        kept: dict[str, str] = json.loads(library.with_name("sanitizer.json").read_text())
+    except (OSError, ValueError):
+        return {}
+    return kept
 
 
 def _torch() -> str | None:

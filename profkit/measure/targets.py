@@ -74,10 +74,11 @@ def choose(
         references: Whether the problem's references are always included.
     """
     kernels = places.kernels_dir()
-    known = variants.find(kernels)
+    everything = variants.find(kernels)
     problems = {
         d.name: problem.load(d) for d in sorted(kernels.iterdir()) if (d / "problem.py").is_file()
     }
+    known = [v for v in everything if v.problem in problems]
     if every:
         fitting = [p for p in problems.values() if all(c in p.cases for c in cases)]
         wanted = {p.name for p in fitting}
@@ -85,7 +86,7 @@ def choose(
         named = [r for p in fitting for r in p.references]
     else:
         named = [n for n in names if any(n in p.references for p in problems.values())]
-        chosen = [variants.select(known, n) for n in names if n not in named]
+        chosen = [_select(n, known, everything) for n in names if n not in named]
         wanted = {v.problem for v in chosen} or {
             p.name for p in problems.values() if set(named) & set(p.references)
         }
@@ -96,8 +97,6 @@ def choose(
             "name variants of one problem with --variant, or a --case that only one has",
         )
     (of,) = wanted
-    if of not in problems:
-        raise ProfkitError(f"{kernels / of} has no problem.py", "it says the cases and the inputs")
     the = problems[of]
     picked = tuple(cases) or tuple(the.cases)[:1]
     for case in picked:
@@ -105,6 +104,16 @@ def choose(
     calls = the.references if references else tuple(r for r in the.references if r in named)
     once = {v.path: v for v in chosen}
     return Target(the, tuple(once.values()), calls, picked, places.build_dir())
+
+
+def _select(name: str, known: Sequence[Variant], everything: Sequence[Variant]) -> Variant:
+    """A variant that can be run; one without a problem can only be built."""
+    if any(name in (v.id, f"{v.problem}/{v.id}") for v in known):
+        return variants.select(known, name)
+    folder = variants.select(everything, name).path.parent
+    raise ProfkitError(
+        f"--variant {name}: {folder} has no problem.py", "it says the cases and the inputs"
+    )
 
 
 def every_case(target: Target) -> Target:

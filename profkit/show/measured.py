@@ -67,14 +67,14 @@ def builds(rows: Iterable[Mapping[str, Any]]) -> Table:
         rows: variant, arch, kernel, regs, smem, dynamic (None: not known), blocks_per_sm, spills,
             stack and seconds (0: nothing had to be done).
     """
-    names = {"regs": "regs", "smem": "static", "dynamic": "dynamic", "blocks_per_sm": "blocks/SM",
+    names = {"regs": "regs", "smem": "static", "dynamic": "dynamic", "blocks_per_sm": "per SM",
              "spills": "spills", "stack": "stack"}  # fmt: skip
-    numbers = (*names.values(), "seconds")
+    numbers = (*names.values(), "s")
     table = _table("variant", "sm", "kernel", *numbers, numbers=numbers)
     for row in rows:
         cells = [_cell(row[k]) for k in ("variant", "arch", "kernel")]
         cells += [_cell("?" if row[k] is None else row[k]) for k in names]
-        table.add_row(*cells, _cell(f"{row['seconds']:.1f}" if row["seconds"] else "cached"))
+        table.add_row(*cells, _cell(f"{row['seconds']:.1f}" if row["seconds"] else "-"))
     return table
 
 

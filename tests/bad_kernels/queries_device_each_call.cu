@@ -1,4 +1,4 @@
-/* The launcher asks for the device's properties at every call.
+/* The launcher asks for the device's properties and its free memory at every call.
 
    What is timed from outside is the question, not the kernel.
 
@@ -8,8 +8,9 @@
 
 extern "C" int profkit_launch(const ProfkitArgs* a) {
   cudaDeviceProp properties;
-  for (int i = 0; i < 4; ++i)
-    if (int e = cudaGetDeviceProperties(&properties, 0)) return e;
-  if (properties.warpSize != 32) return cudaErrorNotSupported;
+  size_t unused = 0, total = 0;
+  if (int e = cudaGetDeviceProperties(&properties, 0)) return e;
+  if (int e = cudaMemGetInfo(&unused, &total)) return e;
+  if (properties.warpSize != 32 || total == 0) return cudaErrorNotSupported;
   return start<Right>(a, a->stream);
 }

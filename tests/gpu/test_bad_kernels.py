@@ -60,9 +60,9 @@ def test_a_bias_is_seen_as_one(made: Made) -> None:
     assert all(c["bias"] > 0.005 for c in cases if c["case"] == "B")
 
 
-@caught_by("nothing", "sass", "host-bound", *sanitize.TOOLS)
+@caught_by("nothing", "sass", "host-bound", "racecheck", "memcheck", "synccheck")
 def test_values_do_not_show_the_others(made: Made, name: str) -> None:
-    if BAD[name].keys["caught-by"] in ("nothing", "sass", "host-bound"):
+    if name != "barrier":  # a race may show in the values too
         assert made.outcome.checks[name]["status"] == "right", faults(made, name)[:3]
 
 

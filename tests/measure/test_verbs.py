@@ -171,3 +171,37 @@ def test_ctrl_c_keeps_what_is_finished(
     assert b"Traceback" not in said
     assert processes(str(machine.artifacts)) == []
     assert sorted(p.name for p in machine.artifacts.iterdir()) == ["v1.B.json", "v1.B.ncu-rep"]
+
+
+def test_the_sanitizer_counts_and_is_recorded(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    machine.write("v1_x.cu")
+    said = json.loads(profkit("check", "--variant", "v1", "--sanitize", "--json").stdout)
+    clean = dict.fromkeys(("memcheck", "racecheck", "initcheck", "synccheck"), "clean")
+    assert said["checks"][0]["sanitizer"] == clean
+    profkit("profile", "--variant", "v1", "--case", "B")
+    recorded = json.loads((machine.artifacts / "v1.B.json").read_text())
+    assert recorded["check"]["sanitizer"] == clean
+    monkeypatch.setenv("FAKE_RACE", "1")
+    done = profkit("check", "--variant", "v1", "--sanitize", status=1)
+    assert "racecheck: 1 errors: Error: Race reported" in done.stderr
+
+
+def test_an_id_of_another_problem_does_not_stand_in_the_way(machine: Machine) -> None:
+    machine.write("v1_x.cu")
+    other = machine.kernels / "loose"
+    other.mkdir()
+    for name in ("v1_y.cu", "only_y.cu"):
+        (other / name).write_text((machine.kernels / "doubling/v1_x.cu").read_text())
+    profkit("check", "--variant", "v1", "--case", "B")
+    assert "has no problem.py" in profkit("check", "--variant", "only", status=2).stderr
+    done = profkit("build", "--variant", "loose/v1", "--arch", "90")
+    assert "attention_scalar" in done.stdout
+    assert "two problems" in profkit("build", "--variant", "v1", "--arch", "90", status=2).stderr
+
+
+def test_build_holds_budgets(machine: Machine) -> None:
+    machine.write("v1_x.cu", keys="budget: regs=16")
+    done = profkit("build", "--all", "--arch", "90", status=1)
+    assert "regs=32, budget 16" in done.stderr
