@@ -180,6 +180,11 @@ def one_action(path: str | Path, index: int) -> Iterator[Any]:
     raise ProfkitError(f"{path}: has no launch {index}", "launches are counted from 0")
 
 
+def prepare() -> None:
+    """What a child does before its first file, for all the processes that it becomes."""
+    import ncu_report  # noqa: F401
+
+
 def read_part(path: str, frames: Frames | None = None) -> Part:
     """Read one report in this process.
 
