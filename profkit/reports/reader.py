@@ -35,8 +35,10 @@ if TYPE_CHECKING:
 
 __all__ = ["ReportFile", "Reports", "actions", "expand", "load", "raw", "read"]
 
-# Up to so many files a child process costs more than reading them (it takes 0.2 s to start).
-FEW = 8
+# Up to so many files of so many bytes are read here: a child takes 0.1 s to start. More are not: one
+# might crash, and the library never gives back what it took, about five times the bytes in the file.
+FEW, MUCH = 8, 16 << 20
+_SWELLS = 20  # times, at most, that a compressed report becomes larger
 
 
 def load(patterns: str | Path | Iterable[str | Path]) -> pd.DataFrame:
@@ -83,7 +85,7 @@ def read(
         if progress:
             progress(done, len(names))
 
-    if len(names) > FEW:
+    if len(names) > FEW or sum(map(_weight, names)) > MUCH:
         parts = apart(f"{__name__}:read_part", names, jobs or processors(), _died, step)
     else:
         parts = []
@@ -134,11 +136,23 @@ def _no_rows(path: str, why: str) -> list[dict[str, float | str]]:
 
 def actions(path: str) -> Iterator[Any]:
     """The ncu_report actions of a file that is not damaged, over all its ranges."""
+    if os.path.getsize(path):
+        for launches in _open(path):
+            yield from launches
+
+
+def _open(path: str) -> Any:
+    """The ncu_report context of a file, without libnvperf_host.
+
+    That library gives the units and descriptions of metrics, which nobody asks for here, and takes
+    0.1 s and 110 MB. It is not loaded when the folder given for it has none.
+    """
     import ncu_report
 
-    if os.path.getsize(path):
-        for launches in ncu_report.load_report(path):
-            yield from launches
+    try:
+        return ncu_report._ncu_report.load_report(path, "")
+    except (AttributeError, TypeError):  # another version of ncu_report
+        return ncu_report.load_report(path)
 
 
 @contextmanager
@@ -148,8 +162,6 @@ def one_action(path: str | Path, index: int) -> Iterator[Any]:
     Raises:
         ProfkitError: The file cannot be read, or has no such launch.
     """
-    import ncu_report
-
     path = os.path.expanduser(path)
     frames = check(path)
     if frames.status == "unreadable":
@@ -160,12 +172,17 @@ def one_action(path: str | Path, index: int) -> Iterator[Any]:
             source = os.path.join(folder, "left.ncu-rep")
             rescue(path, source, bare=frames.status == "damaged")
         left = index
-        for launches in ncu_report.load_report(source) if frames.launches else ():
+        for launches in _open(source) if frames.launches else ():
             if 0 <= left < launches.num_actions():
                 yield launches.action_by_idx(left)
                 return
             left -= launches.num_actions()
     raise ProfkitError(f"{path}: has no launch {index}", "launches are counted from 0")
+
+
+def prepare() -> None:
+    """What a child does before its first file, for all the processes that it becomes."""
+    import ncu_report  # noqa: F401
 
 
 def read_part(path: str, frames: Frames | None = None) -> Part:
@@ -221,6 +238,14 @@ def _read_all(path: str, frames: Frames, copy: str) -> Part:
     status, message = _verdict(frames, [row[2] for row in identity], record)
     file = ReportFile(path, frames.sha256, status, message, len(identity), frames.ncu_version)
     return Part(file, tuple(identity), values.tobytes(), tuple(rules))
+
+
+def _weight(path: str) -> int:
+    """Bytes of a report when it is not compressed, about; 0 when it cannot be opened."""
+    try:
+        return os.path.getsize(path) * (_SWELLS if path.endswith(".ncu-repz") else 1)
+    except OSError:
+        return 0
 
 
 def _read_here(path: str) -> Part:

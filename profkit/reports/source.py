@@ -12,13 +12,15 @@ from profkit.errors import ProfkitError
 from profkit.reports.container import check, record_beside, recorded_sha256
 from profkit.reports.launch import clean
 from profkit.reports.metrics.warps import SAMPLES
-from profkit.reports.reader import one_action
+from profkit.reports.reader import one_action, prepare
 from profkit.reports.workers import apart, processors
 
 if TYPE_CHECKING:
     import pandas as pd
 
 COLUMNS = ("file", "line", "text", "sass", "samples", "share", "stall", "stall_share")
+__all__ = ["hot_lines", "hot_lines_each", "prepare"]
+
 # The warp was issuing: a sample like the others, but nothing that it waited for.
 _ISSUING = "selected"
 _NO_SASS = ("", "???")  # what the library says when it cannot disassemble

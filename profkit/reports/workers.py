@@ -45,7 +45,7 @@ def apart(
 
     Args:
         function: "module:name"; its result has to be picklable. A ProfkitError that it raises is
-            raised here too.
+            raised here too. A prepare() in its module is called first, once for every child.
         items: What to call it with: paths, or anything that JSON can hold.
         jobs: Child processes at a time.
         died: (item, why) -> the result for an item whose child died; why is a clause.
@@ -137,14 +137,19 @@ def serve(function: str) -> None:
     """The child's side: an item per line on stdin, a pickled result on stdout.
 
     The native library never gives back what it took for a report. So items are answered in forks,
-    each of which ends when it has grown; the first one here, for what the library makes once (120
-    MB, 60 ms) to be there in all forks.
+    each of which ends when it has grown. What the function's module does in its prepare() is done
+    before, once for all forks.
     """
     answers = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # what the native library prints must not get between the answers
     module, name = function.split(":")
-    call = getattr(import_module(module), name)
-    more = _answer(call, answers, most=1 if hasattr(os, "fork") else None)
+    place = import_module(module)
+    call = getattr(place, name)
+    getattr(place, "prepare", int)()
+    if not hasattr(os, "fork"):  # Windows
+        _answer(call, answers)
+        return
+    more = True
     while more:
         pid = os.fork()
         if pid == 0:
@@ -152,17 +157,17 @@ def serve(function: str) -> None:
         more = _ended(os.waitpid(pid, 0)[1])
 
 
-def _answer(call: Callable[[Any], Any], answers: BinaryIO, most: int | None = None) -> bool:
-    """Answer items, so many at most or until this process has grown; whether there may be more."""
+def _answer(call: Callable[[Any], Any], answers: BinaryIO) -> bool:
+    """Answer items until this process has grown; whether there may be more."""
     before = _taken()
-    for count, line in enumerate(sys.stdin.buffer, 1):
+    for line in sys.stdin.buffer:
         try:
             result = call(json.loads(line))
         except ProfkitError as error:
             result = error
         pickle.dump(result, answers, protocol=pickle.HIGHEST_PROTOCOL)
         answers.flush()
-        if count == most or _taken() - before > _GROWN:
+        if _taken() - before > _GROWN:
             return True
     return False
 

@@ -14,6 +14,15 @@ def pid(item: Any) -> tuple[Any, int]:
     return item, os.getpid()
 
 
+_kept = []
+
+
+def grows(megabytes: int) -> int:
+    """As the native library does: what it took is never given back."""
+    _kept.append(b"x" * (megabytes << 20))
+    return os.getpid()
+
+
 def dies(item: str) -> str:
     if item.startswith("exit"):
         os._exit(3)

@@ -27,6 +27,11 @@ def test_answers_in_order_from_as_many_children_as_asked_for() -> None:
     assert os.getpid() not in pids
 
 
+def test_a_child_that_has_grown_is_replaced() -> None:
+    pids = apart("tests.reports.crashing:grows", [1, 1, 100, 1, 100, 1], 1, lambda *_: None)
+    assert pids[0] == pids[1] == pids[2] != pids[3] == pids[4] != pids[5]
+
+
 @pytest.mark.parametrize("jobs", [1, 2])
 def test_a_crash_costs_one_answer(jobs: int) -> None:
     items = ["a", "exit", "b", "crash", "c"]
