@@ -212,8 +212,11 @@ def _lined(run: Judged, frame: DataFrame) -> Judged:
                 x["stall_share"])
         for x in frame.to_dict("records")
     )  # fmt: skip
+    on_lines = run.diagnosis.bound != "launch"  # no line makes a grid too small
     findings = tuple(
-        replace(f, where=_where(f, lines, leads=f is run.top)) if f.status == "fires" else f
+        replace(f, where=_where(f, lines, leads=f is run.top and on_lines))
+        if f.status == "fires"
+        else f
         for f in run.diagnosis.findings
     )
     return replace(run, lines=lines, diagnosis=replace(run.diagnosis, findings=findings))

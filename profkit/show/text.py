@@ -163,7 +163,7 @@ def diagnosis(row: Row, number: int, total: float, width: int) -> Iterator[Rende
             yield from _firing(finding)
     yield from _unknown(run)
     yield from _nvidia(run.nvidia)
-    yield from _lines(run.lines)
+    yield from _lines(run.lines, width - 3)
 
 
 def _identity(row: Row, total: float) -> Iterator[str]:
@@ -248,17 +248,24 @@ def _nvidia(results: Sequence[NvidiaRule]) -> Iterator[RenderableType]:
         yield _item(" ", Text(visible(what), "dim"))
 
 
-def _lines(lines: Sequence[HotLine]) -> Iterator[RenderableType]:
+def _lines(lines: Sequence[HotLine], room: int) -> Iterator[RenderableType]:
+    """The hot lines as a table of so many columns: the source takes what the others leave."""
     if not lines:
         return
+    stalls = [f"{x.stall} {share(x.stall_share)}" for x in lines]
+    places = [middle(visible(place(x)), 20) for x in lines]
     table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0), header_style="bold")
-    table.add_column("samples", justify="right", no_wrap=True)
-    for head in ("leading stall", "line", ""):
-        table.add_column(head, no_wrap=True, overflow="ellipsis", ratio=None if head else 1)
-    for line in lines:
-        stall = f"{line.stall} {share(line.stall_share)}"
-        where, source = Text(middle(visible(place(line)), 24)), Text(visible(line.text.strip()))
-        table.add_row(share(line.share), stall, where, source)
+    table.add_column("samples", width=7, min_width=7, justify="right", no_wrap=True)
+    widths = [
+        max(map(len, (head, *cells))) for head, cells in (("stall", stalls), ("line", places))
+    ]
+    table.add_column("stall", width=widths[0], no_wrap=True)
+    table.add_column("line", width=widths[1], no_wrap=True)
+    left = max(room - 7 - sum(widths) - 3, 8)
+    table.add_column("", width=left, no_wrap=True, overflow="ellipsis")
+    for line, stall, where in zip(lines, stalls, places, strict=True):
+        source = Text(visible(line.text.strip()))
+        table.add_row(share(line.share), stall, Text(where), source)
     yield _indent(table, 3)
 
 

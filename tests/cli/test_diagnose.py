@@ -140,3 +140,24 @@ def test_two_answers_at_once_are_refused(run) -> None:
     result = run("diagnose", REPORT, "--json", "--markdown")
     assert result.exit_code == 2
     assert "--json and --markdown" in result.stderr
+
+
+def test_lines_shows_where_warps_wait(run) -> None:
+    scalar = REPORT.with_name("scalar.B.ncu-rep")
+    shown = run("diagnose", scalar, "--lines", "3").stdout
+    assert "long_scoreboard 82.1 %  kernels.cu:25 ks[i / D][i % D] =" in shown
+    assert "where: kernels.cu:25 (34.4 %)" in shown
+    (launch,) = json.loads(run("diagnose", scalar, "--lines", "3", "--json").stdout)["launches"]
+    assert [x["line"] for x in launch["lines"]] == [25, 31, 34]
+    where = {f["rule"]: f["where"] for f in launch["findings"]}
+    assert [x["line"] for x in where["long-scoreboard"]] == [25]
+    assert where["long-scoreboard"][0].keys() == {"file", "line", "stall", "share"}
+    assert where["grid-too-small"] == []  # no line makes a grid too small
+
+
+def test_instructions_stand_in_where_there_is_no_source(run) -> None:
+    copy = run("diagnose", REPORT.with_name("sdpa-flash.A.ncu-repz"), "--lines", "2", "--json")
+    lines = json.loads(copy.stdout)["launches"][0]["lines"]
+    assert len(lines) == 2
+    assert {x["file"] for x in lines} == {None}
+    assert all(x["text"] and 0 < x["share"] < 1 for x in lines)
