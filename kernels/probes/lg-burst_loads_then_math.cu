@@ -2,9 +2,9 @@
 
    Like shared loads in bursts, but through the queue for global memory: 64 loads that hit the L1,
    back to back, a barrier, then 256 multiply-adds, with one warp per scheduler. No level of memory
-   and no pipe is much more than half busy.
+   and no pipe is much more than half busy; the four cycles from load to load are a fixed wait.
 
-   bound: latency     limiter: lg_throttle  cause: lg-throttle
+   bound: latency     limiter: wait      cause: fixed-latency
    twin: yes          output: same
    relieves: no barriers, and each load stands beside the arithmetic of an earlier one
 */

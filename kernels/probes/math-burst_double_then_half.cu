@@ -1,10 +1,10 @@
 /* Each warp computes in double precision for a while, then in half precision.
 
    One warp per scheduler and eight independent chains: the double-precision and the half-precision
-   pipe each take an instruction every other cycle, so the warp waits for the pipe every other cycle
-   in both phases, while the other pipe idles. Both are half busy on average.
+   pipe each take an instruction every other cycle. The compiler knows and writes the pause into the
+   instructions as a fixed wait. In each phase the other pipe idles: both are half busy on average.
 
-   bound: latency     limiter: math_pipe_throttle  cause: math-throttle
+   bound: latency     limiter: wait      cause: fixed-latency
    twin: yes          output: same
    relieves: the two kinds of arithmetic alternate, instruction by instruction
 */

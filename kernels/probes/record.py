@@ -114,8 +114,19 @@ def ncu(out: Path, number: int) -> list[str]:
             *sections, "-o", str(out / f"probes-{number}")]  # fmt: skip
 
 
+def keep_times(file: Path, found: dict[str, Any]) -> None:
+    """Put times into times.json, one line per probe; those of other probes stay."""
+    query = ["nvidia-smi", "--query-gpu=name,driver_version,clocks.sm,clocks.max.sm",
+             "--format=csv,noheader"]  # fmt: skip
+    gpu = subprocess.run(query, capture_output=True, text=True, check=False).stdout.strip()
+    old = json.loads(file.read_text())["times"] if file.exists() else {}
+    lines = (f"{json.dumps(k)}: {json.dumps(v)}" for k, v in sorted({**old, **found}.items()))
+    body = ",\n".join(lines)
+    file.write_text(f'{{"gpu": {json.dumps(gpu)}, "unit": "s", "times": {{\n{body}\n}}}}\n')
+
+
 def main() -> None:
-    """Build, time, profile."""
+    """Build, time, profile. Probes recorded before stay, in reports of a lower number."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("only", nargs="*")
     parser.add_argument("--out", type=Path, default=Path("probes"))
@@ -125,19 +136,17 @@ def main() -> None:
     folder = out / "build"
     errors = build(folder, given.arch, given.only)
     print(f"{time.strftime('%X')} built, failed: {errors or 'none'}", flush=True)
-    built = sorted(p.stem for p in folder.glob("*.main.so"))
-    names = [n.removesuffix(".main") for n in built]
+    names = sorted(p.name.removesuffix(".main.so") for p in folder.glob("*.main.so"))
+    names = [n for n in names if not given.only or n in given.only]
     task = {"do": "time", "folder": str(folder), "items": [[n] for n in names]}
     times, failed = run_all(task, "time", lambda _: [], len(names))
-    gpu = subprocess.run(["nvidia-smi", "--query-gpu=name,driver_version,clocks.sm,clocks.max.sm,"
-                          "temperature.gpu,power.draw", "--format=csv,noheader"],
-                         capture_output=True, text=True, check=False).stdout.strip()  # fmt: skip
-    (out / "times.json").write_text(json.dumps({"gpu": gpu, "unit": "s", "times": times}, indent=0))
+    keep_times(out / "times.json", times)
     print(f"{time.strftime('%X')} timed {len(times)}, failed: {failed or 'none'}", flush=True)
     print(*(f"  {n}: {t['fault']}" for n, t in times.items() if t["fault"]), sep="\n", flush=True)
     pairs = [[n, w] for n in times for w in ("main", "twin") if w in times[n]]
     task = {"do": "profile", "folder": str(folder), "items": pairs}
-    profiled, failed = run_all(task, "profile", lambda i: ncu(out, i), PER_REPORT)
+    first = len([*out.glob("probes-*.ncu-rep*")])
+    profiled, failed = run_all(task, "profile", lambda i: ncu(out, first + i), PER_REPORT)
     print(f"{time.strftime('%X')} profiled {len(profiled)}, failed: {failed or 'none'}", flush=True)
 
 

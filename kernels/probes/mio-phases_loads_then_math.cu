@@ -1,0 +1,49 @@
+/* All warps read shared memory at once, then all compute at once.
+
+   Four warps per scheduler, lined up by barriers: 32 shared loads each, back to back, then 128
+   multiply-adds each. The shared pipe takes one load per cycle of the SM; sixteen warps that offer
+   four fill its queue and wait for room in it, while the FP32 pipe idles; then the other way round.
+   Each unit is about half busy on average: the phases are the cause, no roof is.
+
+   bound: latency     limiter: mio_throttle  cause: mio-throttle
+   twin: yes          output: same
+   relieves: no barriers, and each load stands beside the arithmetic of an earlier one
+*/
+#include "../common/probe.cuh"
+
+constexpr int kBurst = 32, kAhead = 4;
+
+__device__ __forceinline__ void math(float (&x)[4], float a, float v) {
+#pragma unroll
+  for (int j = 0; j < 4; ++j) x[j] = fmaf(x[j], a, v);
+}
+
+__global__ void __launch_bounds__(512) mio_phases(const float* in, float* out, float a) {
+  __shared__ float table[16 * 512], factor;
+  for (int i = threadIdx.x; i < 16 * 512; i += 512) table[i] = in[i];
+  factor = a;
+  __syncthreads();
+  const unsigned mine = shared_address(table + threadIdx.x), common = shared_address(&factor);
+  float x[4] = {};
+#pragma unroll 1
+  for (int round = 0; round < 320; ++round) {
+    float v[kBurst];
+#pragma unroll
+    for (int k = 0; k < kBurst; ++k) {
+      v[k] = load_shared_again(mine + 4 * 512 * (k % 16));
+      if (kTwin && k >= kAhead) math(x, a, v[k - kAhead]);
+    }
+    if (!kTwin) __syncthreads();
+    // What is loaded behind the barrier keeps the arithmetic behind it too.
+    const float now = kTwin ? a : load_shared_again(common);
+#pragma unroll
+    for (int k = kTwin ? kBurst - kAhead : 0; k < kBurst; ++k) math(x, now, v[k]);
+    if (!kTwin) __syncthreads();
+  }
+  out[thread_slot()] = (x[0] + x[1]) + (x[2] + x[3]);
+}
+
+extern "C" int profkit_launch(const ProfkitArgs* args) {
+  return start(args, mio_phases, sm_count(), 512, 0, static_cast<const float*>(args->in[0]),
+               static_cast<float*>(args->out[0]), args->scale * 0.5f);
+}
