@@ -15,7 +15,7 @@ from profkit.cli.options import say
 from profkit.errors import ProfkitError
 
 if TYPE_CHECKING:
-    from rich.console import RenderableType
+    from rich.console import Console, RenderableType
 
     from profkit.measure.targets import Places
 
@@ -69,9 +69,8 @@ def status(quiet: bool) -> Iterator[Callable[[str], None]]:
         yield lambda _: None
         return
     from profkit.show.escape import visible
-    from profkit.show.text import console
 
-    with console(stderr=True).status("") as status:
+    with _console(stderr=True).status("") as status:
         yield lambda what: status.update(visible(what))
 
 
@@ -86,9 +85,14 @@ def stop_on_term() -> None:
 
 def show(what: RenderableType) -> None:
     """Print a table."""
-    from profkit.show.text import console
+    _console().print(what)
 
-    console().print(what)
+
+def _console(stderr: bool = False) -> Console:
+    """As profkit.show.text.console, which loads the whole diagnosis: these verbs need none."""
+    from rich.console import Console
+
+    return Console(stderr=stderr, markup=False, emoji=False, highlight=False)
 
 
 def say_all(message: str, text: str) -> None:

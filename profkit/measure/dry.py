@@ -86,9 +86,9 @@ def shapes(built: Build, folder: Path, nvcc: Path) -> dict[str, list[Launch]] | 
         launcher that needs more of the CUDA runtime than dry.cpp has.
     """
     machine = MACHINES.get(built.arch.rstrip("af"))
-    source = folder / "problem.py"
-    if built.library is None or machine is None or not source.is_file():
+    if built.library is None or machine is None or not problem.is_complete(folder):
         return None
+    source = folder / "problem.py"
     memory = built.library.with_name("shapes.json")
     key = hashlib.sha256(source.read_bytes() + _stub_hash().encode()).hexdigest()
     kept = _kept(memory)

@@ -7,6 +7,7 @@ passes a case back to the functions of the file that it came from.
 
 from __future__ import annotations
 
+import ast
 import hashlib
 import importlib.util
 import sys
@@ -91,6 +92,31 @@ class Problem:
         """A function that calls a library once on these tensors."""
         made: Callable[[], Any] = self.module.reference_call(name, self.case(case), tensors)
         return made
+
+
+def is_complete(folder: Path) -> bool:
+    """Whether <folder>/problem.py says everything that checking and timing need.
+
+    Looks at what the file defines, without running it: a folder may have a problem.py of another
+    kind, for kernels that are only built.
+    """
+    try:
+        tree = ast.parse((folder / "problem.py").read_bytes())
+    except (OSError, SyntaxError, ValueError):
+        return False
+    defined = {
+        name.id
+        for node in tree.body
+        if isinstance(node, ast.Assign | ast.AnnAssign)
+        for target in (node.targets if isinstance(node, ast.Assign) else [node.target])
+        for name in ast.walk(target)
+        if isinstance(name, ast.Name)
+    }
+    defined |= {n.name for n in tree.body if isinstance(n, ast.FunctionDef | ast.ClassDef)}
+    defined |= {
+        a.asname or a.name for n in tree.body if isinstance(n, ast.ImportFrom) for a in n.names
+    }
+    return set(REQUIRED) <= defined
 
 
 def load(folder: Path) -> Problem:

@@ -76,7 +76,7 @@ def choose(
     kernels = places.kernels_dir()
     everything = variants.find(kernels)
     problems = {
-        d.name: problem.load(d) for d in sorted(kernels.iterdir()) if (d / "problem.py").is_file()
+        d.name: problem.load(d) for d in sorted(kernels.iterdir()) if problem.is_complete(d)
     }
     known = [v for v in everything if v.problem in problems]
     if every:
@@ -110,10 +110,8 @@ def _select(name: str, known: Sequence[Variant], everything: Sequence[Variant]) 
     """A variant that can be run; one without a problem can only be built."""
     if any(name in (v.id, f"{v.problem}/{v.id}") for v in known):
         return variants.select(known, name)
-    folder = variants.select(everything, name).path.parent
-    raise ProfkitError(
-        f"--variant {name}: {folder} has no problem.py", "it says the cases and the inputs"
-    )
+    problem.load(variants.select(everything, name).path.parent)  # says what is missing
+    raise ProfkitError(f"--variant {name}: no such variant")
 
 
 def every_case(target: Target) -> Target:

@@ -7,12 +7,12 @@ kernels/common/variant.cuh; Args mirrors its struct.
 from __future__ import annotations
 
 import ctypes
+import functools
 import hashlib
 import os
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from pathlib import Path
 
 from profkit.errors import ProfkitError
@@ -91,7 +91,7 @@ class Variant:
         """Macro -> the values that it may take, the default first."""
         return header.tune(self.keys.get("tune", ""), self.path.name)
 
-    @cached_property
+    @functools.cached_property
     def source_hash(self) -> str:
         """sha256 of the file and of every header it includes with quotes."""
         return source_hash(self.path)
@@ -229,13 +229,22 @@ def source_hash(path: Path) -> str:
         if file in seen or not file.is_file():
             return
         seen.add(file)
-        content = file.read_bytes()
-        digest.update(b"%d:" % len(content) + content)
-        for name in _INCLUDE.findall(content.decode("utf-8", "replace")):
-            visit((file.parent / name).resolve())
+        stat = file.stat()
+        content, includes = _content(file, stat.st_mtime_ns, stat.st_size)
+        digest.update(content)
+        for included in includes:
+            visit(included)
 
     visit(path.resolve())
     return digest.hexdigest()
+
+
+@functools.lru_cache(maxsize=1024)
+def _content(file: Path, _mtime: int, _size: int) -> tuple[bytes, tuple[Path, ...]]:
+    """A file's bytes with their length before them, and the files that it includes with quotes."""
+    content = file.read_bytes()
+    names = _INCLUDE.findall(content.decode("utf-8", "replace"))
+    return b"%d:" % len(content) + content, tuple((file.parent / n).resolve() for n in names)
 
 
 def _natural(text: str) -> list[tuple[int, int, str]]:

@@ -190,3 +190,12 @@ def test_a_problem_that_lacks_something_is_told_what(tmp_path: Path) -> None:
     assert "ATOL" in caught.value.hint
     with pytest.raises(ProfkitError, match="--case Z"):
         ATTENTION.case("Z")
+
+
+def test_a_problem_of_another_kind_is_not_complete(tmp_path: Path) -> None:
+    assert problem.is_complete(ROOT / "kernels/attention")
+    assert problem.is_complete(ROOT / "tests/bad_kernels")
+    assert not problem.is_complete(tmp_path)
+    for text in ("def arguments(): return {}", "CASES = [", "CASES: dict = {}\nATOL, RTOL = 1, 2"):
+        (tmp_path / "problem.py").write_text(text)
+        assert not problem.is_complete(tmp_path)
