@@ -12,14 +12,13 @@ exactly between two launches. The sha256 in the run record beside a report sees 
 from __future__ import annotations
 
 import hashlib
-import json
 import os
 import re
 import struct
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import IO, Any, Literal
+from typing import IO, Literal
 
 from profkit.reports.contents import (
     Header,
@@ -54,6 +53,7 @@ class Frames:
         sha256: Of the file as it is, None when it cannot be opened.
         misnamed: Compressed under another suffix than .ncu-repz, or the reverse: the library goes
             by the suffix and would find nothing.
+        risky: It might crash the library: damaged, or of a kind that did.
     """
 
     status: Status
@@ -62,6 +62,7 @@ class Frames:
     ncu_version: str | None = None
     sha256: str | None = None
     misnamed: bool = False
+    risky: bool = False
 
 
 def check(path: str | Path) -> Frames:
@@ -79,7 +80,9 @@ def check(path: str | Path) -> Frames:
     except OSError as error:
         return Frames("unreadable", (error.strerror or str(error)).lower())
     misnamed = walk.compressed != (Path(path).suffix == ".ncu-repz")
-    return replace(walk.verdict(), sha256=sha256, misnamed=misnamed)
+    frames = walk.verdict()
+    risky = walk.risky or frames.status == "damaged"
+    return replace(frames, sha256=sha256, misnamed=misnamed, risky=risky)
 
 
 def rescue(path: str | Path, copy: str | Path, bare: bool = False) -> None:
@@ -162,6 +165,7 @@ class _Walk:
         self._first = True
         self._newer: list[int] = []
         self._launches = 0
+        self.risky = False
         self._version: str | None = None
         self._names = 0
         self._sequences: set[tuple[bytes, ...]] = set()
@@ -190,7 +194,7 @@ class _Walk:
         if block.names is None:
             self.problems.append("the names of metrics are damaged")
         self._names += len(block.names or ())
-        self._version = self._version or block.version
+        self._version = self._version or block.version  # "" when only others were said
         self._process = block.process
         self._write(b"", block.about)
 
@@ -205,7 +209,7 @@ class _Walk:
         self._launches += field in _KINDS
         try:
             if field in _KINDS:
-                result(frame, _KINDS[field], self._newer, self._sequences)
+                self.risky |= result(frame, _KINDS[field], self._newer, self._sequences)
             elif field == SOURCES:
                 source(frame, self._newer)
         except Malformed as error:
@@ -247,13 +251,13 @@ class _Walk:
         if self.start != MAGIC:
             self.problems.append("the file ends in its first 4 bytes")
         self._launches += sum(field in _KINDS for field in self._left)
-        if self._launches and not self._version:
+        if self._launches and self._version is None:
             self.problems.append("the session details after the first launch are missing")
         if nameless(self._sequences, self._names) and not self.problems:
             self.problems.append("a metric has no name")
         if self._newer and not _is_newer(self._version):
             self.problems.append(f"it holds what ncu {self._version} does not write")
-        found = (self._launches, self._version)
+        found = (self._launches, self._version or None)
         if self.problems:
             more = f" (and {len(self.problems) - 1} more)" if len(self.problems) > 1 else ""
             return Frames("damaged", self.problems[0] + more, *found)
@@ -268,41 +272,3 @@ _KINDS = {kind.counter: kind for kind in KINDS}
 def _is_newer(version: str | None) -> bool:
     numbers = [int(part) for part in re.findall(r"\d+", version or "")[:2]]
     return tuple(numbers) > NEWEST
-
-
-def record_beside(path: str | Path) -> dict[str, Any]:
-    """The run record `<stem>.json` beside a report, empty when there is none that can be read."""
-    try:
-        record = json.loads(Path(path).with_suffix(".json").read_bytes())
-    except (OSError, ValueError):
-        return {}
-    return record if isinstance(record, dict) else {}
-
-
-def recorded_sha256(record: Mapping[str, Any]) -> str | None:
-    """The report's sha256 as a run record says it, None when it says none."""
-    report = record.get("report")
-    value = report.get("sha256") if isinstance(report, dict) else record.get("report_sha256")
-    return value if isinstance(value, str) and re.fullmatch("[0-9a-f]{64}", value) else None
-
-
-_DECLARED = {
-    "declared_operations": "operations",
-    "declared_bytes": "compulsory_bytes",
-    "declared_exps": "exponentials",
-}
-
-
-def declared(record: Mapping[str, Any], launches: int) -> dict[str, float]:
-    """What the workload needs by its problem.py, as catalogue metrics.
-
-    Only where one launch is the whole workload: of several, none answers for all of it.
-    """
-    work = record.get("work")
-    if launches != 1 or not isinstance(work, dict):
-        return {}
-    return {
-        metric: float(work[key])
-        for metric, key in _DECLARED.items()
-        if isinstance(work.get(key), int | float) and not isinstance(work[key], bool)
-    }

@@ -38,7 +38,8 @@ class Header:
         counts: Field number -> how many frames of that kind follow.
         size: Bytes of these frames.
         names: The metric names it adds to the string table, None when they are damaged.
-        version: Of the ncu that wrote the report, when this block says it.
+        version: Of the ncu that wrote the report, when this block says it; "" for a block that
+            says other versions only.
         about: The header without the counts: string table, session, process.
         process: The field of `about` that says which process.
     """
@@ -68,7 +69,7 @@ def header(data: bytes, newer: list[int]) -> Header:
             continue
         about += data[begin:at]
         if number == SESSION:
-            version = version or _version(data, start, stop)
+            version = _version(data, start, stop)
         elif number == NAMES:
             table = _names(data, start, stop)
             names = None if names is None or table is None else names + table
@@ -90,7 +91,7 @@ def source(data: bytes, newer: list[int]) -> None:
     verify(data, 0, len(data), SOURCE, newer)
 
 
-def result(data: bytes, kind: Kind, newer: list[int], sequences: set[tuple[bytes, ...]]) -> None:
+def result(data: bytes, kind: Kind, newer: list[int], sequences: set[tuple[bytes, ...]]) -> bool:
     """Check a result.
 
     Not what is inside the instances of a metric, a section or a rule result: the library checks
@@ -101,9 +102,12 @@ def result(data: bytes, kind: Kind, newer: list[int], sequences: set[tuple[bytes
         kind: Which kind of result.
         newer: See verify.
         sequences: Gets the ids (varints) of its metrics, in their order: see nameless.
+
+    Returns:
+        Whether it is of the kind that the library might crash on.
     """
     at, end, tag = 0, len(data), kind.metrics << 3 | BYTES
-    seen = set()
+    seen, risky = set(), False
     while at < end:
         if data[at] == tag:
             at = _metrics(data, at, tag, newer, sequences)
@@ -112,9 +116,10 @@ def result(data: bytes, kind: Kind, newer: list[int], sequences: set[tuple[bytes
         inspect(data, (number, wire, start, stop), kind.message, newer)
         seen.add(number)
         if number == kind.samples:
-            _samples(data, start, stop)
+            risky = risky or not _in_order(data, start, stop)
     if not kind.message.required <= seen:
         raise Malformed("a result that lacks a part")
+    return risky
 
 
 def salvage(data: bytes, kind: Kind) -> bytes | None:
@@ -209,23 +214,24 @@ def nameless(sequences: Iterable[tuple[bytes, ...]], names: int) -> bool:
     return bool(ids) and varint(largest[::-1], 0)[0] >= names
 
 
-def _samples(data: bytes, start: int, end: int) -> None:
-    """Check timed warp samples: the library trusts what they say of themselves and crashes.
+def _in_order(data: bytes, start: int, end: int) -> bool:
+    """Whether timed warp samples are as they should be: the library trusts them, and crashes.
 
-    Per SM there are records of 16 bytes, (time, samples so far) and the samples.
+    Per SM there are records of 16 bytes, (time, samples so far), and the samples, 16 bytes each.
     """
     for number, _, group, stop in fields(data, start, end):
         for _, _, per_sm, behind in fields(data, group, stop) if number == 2 else ():
             spans = {n: (a, b) for n, _, a, b in fields(data, per_sm, behind)}
             (times, times_end), (samples, samples_end) = spans[2], spans[3]
             if (times_end - times) % 16 or (samples_end - samples) % 16:
-                raise Malformed("half a warp sample")
+                return False
             stamps = array("Q", data[times:times_end])
             if byteorder == "big":
                 stamps.byteswap()
             ends = [0, *stamps[1::2], (samples_end - samples) // 16]
             if any(a > b for a, b in pairwise(ends)):
-                raise Malformed("warp samples out of order")
+                return False
+    return True
 
 
 def _names(data: bytes, at: int, end: int) -> list[bytes] | None:
@@ -253,10 +259,12 @@ _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 
 
 def _version(data: bytes, at: int, end: int) -> str | None:
-    """The writer's version out of session details, like 2025.3.1.0."""
+    """The writer's version out of session details, like 2025.3.1.0; as in Header."""
+    found = None
     for number, _, start, stop in fields(data, at, end):
         if number == 8:
             said = {n: data[a:b] for n, _, a, b in fields(data, start, stop)}
             if b"Nsight Compute" in said.get(1, b""):
                 return said[2].split(b" ")[0].decode()
-    return None
+            found = ""
+    return found

@@ -16,13 +16,11 @@ from typing import TYPE_CHECKING, Any
 
 from profkit.errors import ProfkitError
 from profkit.reports import launch
+from profkit.reports.beside import declared, record_beside, recorded_sha256
 from profkit.reports.container import (
     Frames,
     Status,
     check,
-    declared,
-    record_beside,
-    recorded_sha256,
     rescue,
 )
 from profkit.reports.frame import Part, ReportFile, Reports
@@ -113,7 +111,7 @@ def raw(path: str | Path) -> pd.DataFrame:
     frames = check(path)
     if frames.status == "unreadable":
         raise _unreadable(path, frames.message)
-    if frames.status == "damaged":
+    if frames.risky:
         rows = apart(f"{__name__}:raw_left", [path], 1, _no_rows)[0]
     elif frames.misnamed:
         rows = raw_left(path)
@@ -168,9 +166,9 @@ def one_action(path: str | Path, index: int) -> Iterator[Any]:
         raise _unreadable(path, frames.message)
     with TemporaryDirectory(prefix="profkit-") as folder:
         source = path
-        if frames.status == "damaged" or frames.misnamed:
+        if frames.risky or frames.misnamed:
             source = os.path.join(folder, "left.ncu-rep")
-            rescue(path, source, bare=frames.status == "damaged")
+            rescue(path, source, bare=frames.risky)
         left = index
         for launches in _open(source) if frames.launches else ():
             if 0 <= left < launches.num_actions():
@@ -249,9 +247,9 @@ def _weight(path: str) -> int:
 
 
 def _read_here(path: str) -> Part:
-    """Read one file in this process, unless it is damaged and might crash it."""
+    """Read one file in this process, unless it might crash it."""
     frames = check(path)
-    if frames.status == "damaged":
+    if frames.risky:
         return apart(f"{__name__}:read_part", [path], 1, _died)[0]  # type: ignore[no-any-return]
     return read_part(path, frames)
 

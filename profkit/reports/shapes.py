@@ -9,6 +9,9 @@ from dataclasses import dataclass
 
 from profkit.reports.wire import BYTES, FIXED32, FIXED64, VARINT, Message
 
+# A text is UTF-8 where ncu makes it. Paths, command lines and NVTX names are the user's own, in
+# whatever encoding that system has: BYTES.
+
 
 def _of(wire: int, *numbers: int) -> dict[int, int]:
     return dict.fromkeys(numbers, wire)
@@ -18,15 +21,14 @@ _VALUE = Message({2: FIXED32, 3: FIXED64, **_of(VARINT, 4, 5)}, {1})
 _ELEMENT = Message(parts={1: _VALUE, 2: _VALUE, 3: _VALUE}, required={2})
 METRIC = Message(_of(VARINT, 1, 4), parts={2: _VALUE, 3: _ELEMENT}, required={1})
 _ATTRIBUTES = Message({1: VARINT, 3: BYTES}, {2}, required={1})
-_SYSTEM = Message({6: VARINT, 7: BYTES}, {1, 2, 3, 4, 5})
+_SYSTEM = Message({6: VARINT, **_of(BYTES, 1, 2, 3, 4, 5, 7)})
 _VERSION = Message(texts={1, 2}, required={1, 2})
 _SESSION = Message(
-    {**_of(VARINT, 1, 2, 12), **_of(BYTES, 5, 9, 10)},
-    {7, 11},
-    {3: _SYSTEM, 4: _SYSTEM, 6: _ATTRIBUTES, 8: _VERSION},
+    {**_of(VARINT, 1, 2, 12), **_of(BYTES, 5, 7, 9, 10, 11)},
+    parts={3: _SYSTEM, 4: _SYSTEM, 6: _ATTRIBUTES, 8: _VERSION},
 )
 FILE = Message({1: VARINT}, required={1})
-_PROCESS = Message({1: VARINT}, {2, 3}, required={1})
+_PROCESS = Message({1: VARINT, **_of(BYTES, 2, 3)}, required={1})
 SESSION, NAMES, SIZE, PROCESS = 3, 4, 5, 6  # fields of a block header
 # Its counters of the frames that follow, in their order.
 SOURCES, RESULTS, RANGES, LISTS, GRAPHS, GRAPH_DATA = COUNTERS = (1, 2, 7, 8, 9, 10)
@@ -36,12 +38,12 @@ HEADER = Message(
 SOURCE = Message({**_of(VARINT, 1, 5, 6, 7), **_of(BYTES, 2, 3, 4, 8, 9)})
 
 _DIMS = Message(_of(VARINT, 1, 2, 3))
-_PUSHED = Message({2: BYTES, **_of(VARINT, 3, 4)}, {1}, required={1})
-_STARTED = Message({**_of(VARINT, 1, 4, 5), 3: BYTES}, {2}, required={1, 2})
+_PUSHED = Message({**_of(BYTES, 1, 2), **_of(VARINT, 3, 4)}, required={1})
+_STARTED = Message({**_of(VARINT, 1, 4, 5), **_of(BYTES, 2, 3)}, required={1, 2})
 _NVTX = Message(
     _of(VARINT, 4, 5),
     parts={
-        1: Message({1: VARINT, 3: BYTES, 4: BYTES}, {2}, required={1, 2}),
+        1: Message({1: VARINT, **_of(BYTES, 2, 3, 4)}, required={1, 2}),
         2: Message({1: VARINT}, parts={2: Message({1: VARINT}, parts={3: _PUSHED}, required={1})}),
         3: Message({1: VARINT}, parts={3: _STARTED}, required={1}),
     },
@@ -77,10 +79,10 @@ KINDS = (
         Message(
             {
                 **_of(VARINT, 1, 2, 3, 4, 8, 14, 16, 20, 22, 23, 29, 30),
-                **_of(BYTES, 12, 13, 17, 18, 19, 24, 25, 28, 32, 33, 34, 37, 38),
+                **_of(BYTES, 12, 13, 17, 18, 19, 24, 25, 26, 27, 28, 31, 32, 33, 34, 37, 38, 39),
                 35: FIXED32,
             },
-            {5, 6, 7, 26, 27, 31, 39},
+            {5, 6, 7},
             {9: _DIMS, 10: _DIMS, 11: _DIMS, RESULT_SOURCE: SOURCE, 21: _NVTX, 36: _SAMPLES},
             frozenset({*range(1, 12), RESULT_SOURCE}),
         ),
@@ -91,12 +93,11 @@ KINDS = (
         Message(
             {
                 **_of(VARINT, 1, 2, 5, 6, 9, 11, 15, 16),
-                **_of(BYTES, 3, 4, 7, 8, 12, 14, 17, 18, 19, 20),
+                **_of(BYTES, 3, 4, 7, 8, 12, 13, 14, 17, 18, 19, 20, 23),
                 21: FIXED32,
             },
-            {13, 23},
-            {10: _NVTX, 22: _SAMPLES},
-            {1, 2},
+            parts={10: _NVTX, 22: _SAMPLES},
+            required={1, 2},
         ),
         metrics=4, nvtx=10, samples=22,
     ),
@@ -105,12 +106,11 @@ KINDS = (
         Message(
             {
                 **_of(VARINT, 1, 2, 5, 6, 9, 11, 12, 17, 19),
-                **_of(BYTES, 3, 4, 7, 8, 13, 16, 20, 21, 22, 23, 24),
+                **_of(BYTES, 3, 4, 7, 8, 13, 14, 15, 16, 18, 20, 21, 22, 23, 24, 27),
                 25: FIXED32,
             },
-            {14, 15, 18, 27},
-            {10: _NVTX, 26: _SAMPLES},
-            {1, 2},
+            parts={10: _NVTX, 26: _SAMPLES},
+            required={1, 2},
         ),
         metrics=4, nvtx=10, samples=26,
     ),
@@ -119,12 +119,11 @@ KINDS = (
         Message(
             {
                 **_of(VARINT, 1, 2, 5, 6, 9, 11, 12, 17, 18),
-                **_of(BYTES, 3, 4, 7, 8, 13, 16, 19, 20, 21, 22, 25),
+                **_of(BYTES, 3, 4, 7, 8, 13, 14, 15, 16, 19, 20, 21, 22, 25, 26),
                 23: FIXED32,
             },
-            {14, 15, 26},
-            {10: _NVTX, 24: _SAMPLES},
-            {1, 2},
+            parts={10: _NVTX, 24: _SAMPLES},
+            required={1, 2},
         ),
         metrics=4, nvtx=10, samples=24,
     ),

@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from profkit.errors import ProfkitError
-from profkit.reports.container import check, record_beside, recorded_sha256
+from profkit.reports.beside import record_beside, recorded_sha256
+from profkit.reports.container import check
 from profkit.reports.launch import clean
 from profkit.reports.metrics.warps import SAMPLES
 from profkit.reports.reader import one_action, prepare

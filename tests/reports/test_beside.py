@@ -1,0 +1,44 @@
+"""What a run record beside a report says of it, and what one cannot say."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from profkit.reports.beside import declared, record_beside, recorded_sha256
+
+
+@pytest.mark.parametrize(
+    ("record", "sha256"),
+    [
+        ({"report": {"sha256": "a" * 64}}, "a" * 64),
+        ({"report": {"sha256": "short"}}, None),
+        ({"report": None}, None),
+        ({"source": {"sha256": "a" * 64}}, None),
+    ],
+)
+def test_sha256(record: dict, sha256: str | None) -> None:
+    assert recorded_sha256(record) == sha256
+
+
+@pytest.mark.parametrize(
+    ("work", "launches", "found"),
+    [
+        ({"operations": 4, "compulsory_bytes": 2.5}, 1,
+         {"declared_operations": 4.0, "declared_bytes": 2.5}),
+        ({"operations": 4}, 2, {}),
+        ({"operations": True, "compulsory_bytes": "7", "exponentials": None}, 1, {}),
+        ({"operations": 10**400, "compulsory_bytes": float("nan")}, 1, {}),
+        ([], 1, {}),
+    ],
+)  # fmt: skip
+def test_declared(work, launches: int, found: dict) -> None:
+    assert declared({"work": work}, launches) == found
+
+
+def test_the_record_lies_beside(tmp_path: Path) -> None:
+    report = tmp_path / "stage2.A-causal.ncu-repz"
+    assert record_beside(report) == {}
+    (tmp_path / "stage2.A-causal.json").write_text('{"variant": "stage2"}')
+    assert record_beside(report) == {"variant": "stage2"}
