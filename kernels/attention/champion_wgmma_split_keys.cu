@@ -23,8 +23,8 @@
 #endif
 constexpr int M = 64;
 
-// GROUPS: of four warps. KEYS: a slice. SLOTS: slices held per group. CLUSTER: blocks with the same
-// rows; part p of the keys (of CLUSTER * GROUPS) is slices p, p + CLUSTER * GROUPS, …
+// GROUPS: of four warps. KEYS: a slice. SLOTS: slices held per group. CLUSTER: blocks (1 or 2) with
+// the same rows; part p of the keys (of CLUSTER * GROUPS) is slices p, p + CLUSTER * GROUPS, …
 template <int D_, int GROUPS_, int KEYS_, int SLOTS_, int CLUSTER_>
 struct Plan {
   static constexpr int D = D_, GROUPS = GROUPS_, KEYS = KEYS_, SLOTS = SLOTS_, CLUSTER = CLUSTER_;
@@ -36,9 +36,9 @@ struct Plan {
   struct Shared {
     Slabs<M, D> q;
     Slot slot[GROUPS][SLOTS];
-    splitk::Partial<ROWS, D> part[PARTS];
-    splitk::Stats<PARTS, ROWS> stats;
-    Barrier q_here, k_here[GROUPS][SLOTS], v_here[GROUPS][SLOTS];
+    // Parts of the rows of this block; then, for each warpgroup, what goes to the other block.
+    splitk::Part<ROWS, D> part[PARTS + (CLUSTER > 1 ? GROUPS : 0)];
+    Barrier q_here, parts_here, k_here[GROUPS][SLOTS], v_here[GROUPS][SLOTS];
   };
 };
 
@@ -59,14 +59,14 @@ __global__ void __launch_bounds__(P::THREADS, 1)
 
   if (threadIdx.x == 0) {
     prefetch_map(&maps.q), prefetch_map(&maps.k), prefetch_map(&maps.v);
-    barrier_init(&m.q_here, 1);
+    barrier_init(&m.q_here, 1), barrier_init(&m.parts_here, 1);
     for (int g = 0; g < P::GROUPS; ++g)
       for (int i = 0; i < SLOTS; ++i)
         barrier_init(&m.k_here[g][i], 1), barrier_init(&m.v_here[g][i], 1);
     barrier_init_fence();
   }
   __syncwarp();
-  if (P::CLUSTER > 1) cluster_arrive();
+  if (P::CLUSTER > 1) cluster_arrive_relaxed();
   __syncthreads();
   if (OVERLAP) let_next_kernel_start(), wait_for_earlier_kernels();
 
@@ -130,19 +130,30 @@ __global__ void __launch_bounds__(P::THREADS, 1)
     }
   }
 
-  // Rows of this warp belong to block row / ROWS of the cluster; its shared memory takes the part.
-  int owner = row / P::ROWS, own_row = row % P::ROWS;
-  if (P::CLUSTER > 1) cluster_wait();  // every block of the cluster has started
-  auto* stats = P::CLUSTER > 1 ? in_block(&m.stats, owner) : &m.stats;
-  auto* to = P::CLUSTER > 1 ? in_block(&m.part[part], owner) : &m.part[part];
-  splitk::leave(*to, *stats, rows, own_row, 0, part, lane);
-  if (P::CLUSTER > 1)
-    cluster_arrive(), cluster_wait();
-  else
-    __syncthreads();
-  splitk::combine<D, P::ROWS, PARTS, P::THREADS>(
-      m.stats, [&](int w, int r, int col) { return m.part[w].at(r, col); },
-      head_of<D>(a.o, a, head), first + rank * P::ROWS, a.length, threadIdx.x);
+  // Rows of this warp belong to block row / ROWS of the cluster. Parts for the other block go there in
+  // one copy a warpgroup, which that block's barrier counts: no fence of the whole cluster is needed.
+  constexpr int GOING = 32 * P::ROWS / 16;  // threads of a warpgroup with rows of the other block
+  if (P::CLUSTER == 1 || row / P::ROWS == rank) {
+    splitk::leave(m.part[part], rows, row % P::ROWS, lane);
+  } else {
+    splitk::leave(m.part[PARTS + group], rows, row % P::ROWS, lane);
+    fence_for_async();
+    named_barrier(1 + group, GOING);
+  }
+  if (P::CLUSTER > 1) {
+    constexpr unsigned BYTES = sizeof(m.part[0]);
+    cluster_wait();  // the other block has started, and its barriers are there
+    if (thread == (1 - rank) * GOING)
+      copy_to_block(1 - rank, &m.part[part], &m.part[PARTS + group], BYTES, &m.parts_here);
+    if (threadIdx.x == 0) barrier_expect(&m.parts_here, P::GROUPS * BYTES);
+    __syncwarp();
+  }
+  __syncthreads();
+  if (P::CLUSTER > 1) barrier_wait(&m.parts_here, 0), __syncwarp(), cluster_arrive_relaxed();
+  splitk::combine<D, P::ROWS, PARTS, P::THREADS>([&](int p, int) -> auto& { return m.part[p]; },
+                                                 head_of<D>(a.o, a, head), first + rank * P::ROWS,
+                                                 a.length, threadIdx.x);
+  if (P::CLUSTER > 1) cluster_wait();  // what I sent has arrived
 }
 
 template <class P>

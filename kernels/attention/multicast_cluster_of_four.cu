@@ -37,17 +37,20 @@ struct Plan {
   struct Slot {
     Slabs<KEYS, D> k, v;
   };
-  using Partial = splitk::Partial<GROUP_ROWS, D>;
+  using Part = splitk::Part<GROUP_ROWS, D>;
+  // A part lies over its warp's share of the slots, or a little beyond where the share is too small.
+  static constexpr size_t SHARE = sizeof(Slot) * SLOTS / WARPS;
+  static constexpr size_t PART_PITCH = SHARE > sizeof(Part) ? SHARE : sizeof(Part);
   struct Shared {
-    Slot slot[SLOTS];  // at last the parts of the output, each over its warp's share of the slots
+    union {
+      Slot slot[SLOTS];
+      char bytes[PART_PITCH * WARPS];  // at last the parts of the output
+    };
     Slabs<M, D> q;
-    splitk::Stats<SPLITS, M> stats;
     Barrier q_here, k_here[SLOTS], v_here[SLOTS];
 
-    __device__ __forceinline__ Partial& partial(int warp) {
-      static_assert(sizeof(slot) / WARPS >= sizeof(Partial), "the parts fit over the slots");
-      return *reinterpret_cast<Partial*>(reinterpret_cast<char*>(slot) +
-                                         sizeof(slot) / WARPS * warp);
+    __device__ __forceinline__ Part& part(int warp) {
+      return *reinterpret_cast<Part*>(bytes + sizeof(bytes) / WARPS * warp);
     }
   };
 };
@@ -76,7 +79,7 @@ __global__ void __launch_bounds__(THREADS, 1)
   __syncwarp();
   if (OVERLAP) let_next_kernel_start();
   if (CLUSTER > 1)
-    cluster_arrive(), cluster_wait();  // all barriers are there before anything comes
+    cluster_arrive_relaxed(), cluster_wait();  // all barriers are there before anything comes
   else
     __syncthreads();
   if (OVERLAP) wait_for_earlier_kernels();
@@ -153,22 +156,18 @@ __global__ void __launch_bounds__(THREADS, 1)
       barrier_wait(&m.v_here[slot], round % 2);
     }
   }
-  if (CLUSTER > 1) cluster_arrive();  // all that I asked for has come to me
+  if (CLUSTER > 1) cluster_arrive_relaxed();  // all that I asked for has come to me
 
   // A part lies over slots that its own warp alone used, or else over slots that nobody uses now.
-  if (P::GROUPS > 1 || SLOTS != WARPS)
+  if (P::GROUPS > 1 || SLOTS != WARPS || P::PART_PITCH > P::SHARE)
     __syncthreads();
   else
     __syncwarp();
 #pragma unroll
-  for (int i = 0; i < P::STRIPS; ++i)
-    splitk::leave(m.partial(warp), m.stats, rows[i], 16 * i, group * P::GROUP_ROWS, split, lane);
+  for (int i = 0; i < P::STRIPS; ++i) splitk::leave(m.part(warp), rows[i], 16 * i, lane);
   __syncthreads();
   splitk::combine<D, P::M, P::SPLITS, THREADS>(
-      m.stats,
-      [&](int w, int r, int col) {
-        return m.partial(r / P::GROUP_ROWS * P::SPLITS + w).at(r % P::GROUP_ROWS, col);
-      },
+      [&](int split, int row) -> auto& { return m.part(row / P::GROUP_ROWS * P::SPLITS + split); },
       head_of<D>(a.o, a, head), first, a.length, threadIdx.x);
   if (CLUSTER > 1) cluster_wait();  // nobody leaves while something of his may be on its way
 }

@@ -26,11 +26,10 @@ struct Shared {
     struct {
       Tile<half, KEYS, D, Swizzled> k, v;
     };
-    splitk::Partial<ROWS, D> partial;
+    splitk::Part<ROWS, D> part;
   };
   Slice slice[WARPS];
   Tile<half, ROWS, D, Swizzled> q;
-  splitk::Stats<WARPS, ROWS> stats;
 };
 
 template <int D, int KEYS, int STRIPS>
@@ -86,13 +85,13 @@ __global__ void __launch_bounds__(THREADS, 1) split_keys(Attention a) {
     key = next;
   }
 
+  __syncwarp();  // this warp's keys are used up
 #pragma unroll
-  for (int i = 0; i < STRIPS; ++i)
-    splitk::leave(mine.partial, m.stats, rows[i], 16 * i, 0, warp, lane);
+  for (int i = 0; i < STRIPS; ++i) splitk::leave(mine.part, rows[i], 16 * i, lane);
   __syncthreads();
   splitk::combine<D, 16 * STRIPS, WARPS, THREADS>(
-      m.stats, [&](int w, int row, int col) { return m.slice[w].partial.at(row, col); },
-      head_of<D>(a.o, a, head), first, a.length, threadIdx.x);
+      [&](int warp, int) -> auto& { return m.slice[warp].part; }, head_of<D>(a.o, a, head), first,
+      a.length, threadIdx.x);
 }
 
 template <int D, int KEYS, int STRIPS>

@@ -13,7 +13,7 @@
 
    after: persistent      fixes: short-scoreboard      arch: 90a
    budget: regs=168 smem=227K spills=0 stack=0
-   tune: TURNS=1,0 STAGES=2,3
+   tune: TURNS=1,0 STAGES=2,3 GROUPS=2,3
 */
 #include "../common/wgmma_attention.cuh"
 
@@ -23,7 +23,12 @@
 #ifndef STAGES
 #define STAGES 2  // tiles in the ring
 #endif
-constexpr int GROUPS = 2, M = 64 * GROUPS, N = 128, THREADS = 128 * (GROUPS + 1);
+#ifndef GROUPS
+#define GROUPS 2  // warpgroups that multiply, 64 rows each
+#endif
+static_assert(GROUPS == 2 || (GROUPS == 3 && !TURNS), "two take turns; three have to fit");
+constexpr int M = 64 * GROUPS, N = 128, THREADS = 128 * (GROUPS + 1);
+constexpr int REGISTERS = GROUPS == 2 ? 240 : 160;
 constexpr int SECTION = 8;  // heads worked on at a time, so that their K and V stay in L2
 
 template <int D>
@@ -117,7 +122,7 @@ __device__ __forceinline__ void consume(const Attention& a, Shared<D>& m, int gr
     barrier_wait(&m.q_here, q_parity);
     if (folded.sign) {
       warpgroup::apply_sign(m.q[group], folded.sign, threadIdx.x % 128, 128);
-      named_barrier(3 + group, 128);
+      named_barrier(4 + group, 128);
     }
 
     barrier_wait(&m.k_here[k_at.slot], k_at.parity);
@@ -149,7 +154,7 @@ __device__ __forceinline__ void consume(const Attention& a, Shared<D>& m, int gr
       release(&m.k_free[k_at.slot]);
       k_at.next();
       softmax(tile);
-      wgmma_wait<0>();
+      wgmma_wait_after<0>(rows.sum[0] + rows.sum[1]);  // the softmax runs beside P V
       hold(rows.out);
       release(&m.v_free[v_at.slot]);
       v_at.next();
@@ -191,7 +196,7 @@ __global__ void __launch_bounds__(THREADS, 1)
     give_up_registers<24>();
     if (threadIdx.x % 128 == 0) produce(a, m, maps, works);
   } else {
-    take_registers<240>();
+    take_registers<REGISTERS>();
     consume(a, m, group, works);
   }
 }

@@ -16,13 +16,13 @@
 
 // Rows first … first+ROWS-1 of a matrix of `length` rows that lie `pitch` elements apart; zeros from
 // `length` on. `thread` is this thread's number among the THREADS that share the work.
-template <int THREADS, int ROWS, int COLS, template <int> class L>
-__device__ __forceinline__ void copy_rows(Tile<half, ROWS, COLS, L>& tile, const half* from,
-                                          int first, int length, int thread, int pitch = COLS) {
-  constexpr int ALL = ROWS * COLS / 8;
+template <int THREADS, class T, int ROWS, int COLS, template <int> class L>
+__device__ __forceinline__ void copy_rows(Tile<T, ROWS, COLS, L>& tile, const T* from, int first,
+                                          int length, int thread, int pitch = COLS) {
+  constexpr int CHUNK = Tile<T, ROWS, COLS, L>::CHUNK, CHUNKS = COLS / CHUNK, ALL = ROWS * CHUNKS;
 #pragma unroll
   for (int j = 0; j < ceil_div(ALL, THREADS); ++j) {
-    int i = thread + j * THREADS, row = i / (COLS / 8), col = i % (COLS / 8) * 8;
+    int i = thread + j * THREADS, row = i / CHUNKS, col = i % CHUNKS * CHUNK;
     if (ALL % THREADS != 0 && i >= ALL) break;
     bool valid = first + row < length;
     size_t source = valid ? static_cast<size_t>(first + row) * pitch + col : 0;

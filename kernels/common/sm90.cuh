@@ -43,9 +43,14 @@ __device__ __forceinline__ void barrier_wait(Barrier* b, unsigned parity) {
 }
 
 // Every thread of every block of the cluster arrives, then waits for the others. What was written
-// before the arrival is seen after the wait, in the whole cluster.
+// before the arrival is seen after the wait, in the whole cluster: that is a MEMBAR.ALL.GPU, the
+// better part of a microsecond.
 __device__ __forceinline__ void cluster_arrive() {
   asm volatile("barrier.cluster.arrive.release.aligned;" ::: "memory");
+}
+// The same without that promise: for "everybody has started" and "everybody is done".
+__device__ __forceinline__ void cluster_arrive_relaxed() {
+  asm volatile("barrier.cluster.arrive.relaxed.aligned;" ::: "memory");
 }
 __device__ __forceinline__ void cluster_wait() {
   asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory");
@@ -56,12 +61,22 @@ __device__ __forceinline__ unsigned cluster_rank() {
   return rank;
 }
 
-// The same place in the shared memory of block `rank` of the cluster.
-template <class T>
-__device__ __forceinline__ T* in_block(T* mine, unsigned rank) {
-  T* theirs;
-  asm("mapa.u64 %0, %1, %2;" : "=l"(theirs) : "l"(mine), "r"(rank));
-  return theirs;
+// Starts a copy of `bytes` (16-byte aligned, a multiple of 16) from this block's shared memory to the
+// same-named place in block `rank` of the cluster; the bytes count on that block's barrier `b`.
+__device__ __forceinline__ void copy_to_block(unsigned rank, void* to, const void* from,
+                                              unsigned bytes, Barrier* b) {
+  unsigned there, barrier;
+  asm("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(there) : "r"(shared_address(to)), "r"(rank));
+  asm("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(barrier) : "r"(shared_address(b)), "r"(rank));
+  asm volatile(
+      "cp.async.bulk.shared::cluster.shared::cta.mbarrier::complete_tx::bytes [%0], [%1], %2, "
+      "[%3];" ::"r"(there),
+      "r"(shared_address(from)), "r"(bytes), "r"(barrier)
+      : "memory");
+}
+// Ordinary writes to shared memory before this are seen by wgmma, TMA and copies after a barrier.
+__device__ __forceinline__ void fence_for_async() {
+  asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
 }
 
 // Waits until the kernels that this launch overlaps with have ended and their writes are visible.

@@ -45,66 +45,66 @@ __device__ __forceinline__ void softmax(flash::Rows<D>& r, float (&s)[N / 8][4],
       r.sum[i / 2] += s[n][i] = exp2_approx(fmaf(s[n][i], factor, offset[i / 2]));
 }
 
-// What one warp leaves for the others: ROWS rows of D floats. A row is stored in 16-byte chunks,
-// XORed so that neither the fragments that write it (four rows, two chunks at a time) nor the rows
-// that read it (eight chunks) meet in a bank.
-template <int ROWS, int D>
-struct alignas(128) Partial {
-  float out[ROWS][D];
+// What one warp or warpgroup leaves for the others: rows of D floats with their maximum and sum. A row
+// is stored in 16-byte chunks, XORed so that neither the fragments that write it (four rows, two
+// chunks at a time) nor the rows that read it (eight chunks) meet in a bank.
+template <int ROWS_, int D>
+struct alignas(128) Part {
+  static constexpr int ROWS = ROWS_;
+  float out[ROWS][D], max[ROWS], sum[ROWS];
   __device__ __forceinline__ float* at(int row, int col) {
     return &out[row][(col / 4 ^ (row & 3) * 2) * 4 + col % 4];
   }
 };
-template <int WARPS, int ROWS>
-struct Stats {
-  float max[WARPS][ROWS], sum[WARPS][ROWS];
-};
 
-// Writes rows row … row+15 of this warp's part, the rows stats_row + row … of the block.
-template <int D, class PARTIAL, class STATS>
-__device__ __forceinline__ void leave(PARTIAL& partial, STATS& stats, const flash::Rows<D>& r,
-                                      int row, int stats_row, int warp, int lane) {
+// Writes the 16 rows of a warp, as rows row … row+15 of the part.
+template <int D, int ROWS>
+__device__ __forceinline__ void leave(Part<ROWS, D>& part, const flash::Rows<D>& r, int row,
+                                      int lane) {
 #pragma unroll
   for (int i = 0; i < 2; ++i) {
+    int mine = row + lane / 4 + 8 * i;
     float sum = flash::quad_sum(r.sum[i]);
-    if (lane % 4 == 0) {
-      stats.max[warp][stats_row + row + lane / 4 + 8 * i] = r.max[i];
-      stats.sum[warp][stats_row + row + lane / 4 + 8 * i] = sum;
-    }
+    if (lane % 4 == 0) part.max[mine] = r.max[i], part.sum[mine] = sum;
 #pragma unroll
     for (int d = 0; d < D / 8; ++d)
-      *reinterpret_cast<float2*>(partial.at(row + lane / 4 + 8 * i, 8 * d + lane % 4 * 2)) =
+      *reinterpret_cast<float2*>(part.at(mine, 8 * d + lane % 4 * 2)) =
           make_float2(r.out[d][2 * i], r.out[d][2 * i + 1]);
   }
 }
 
-// o = the sum over WARPS parts, after a barrier; eight threads a row take four columns at a time.
-// part(w, row, col) is where warp w left that element; `first` is row 0 in the head, rows before `end`
-// are written.
-template <int D, int ROWS, int WARPS, int THREADS, class STATS, class PART>
-__device__ __forceinline__ void combine(const STATS& stats, PART part, half* o, int first, int end,
-                                        int thread) {
-  constexpr int LANES = 8, ROWS_A_PASS = THREADS / LANES;
+// o = the sum over PARTS parts of each row, after a barrier; eight threads a row take four columns at
+// a time. part(p, row) holds row `row` as row % ROWS of a Part; row 0 is row `first` of the head, rows
+// before `end` are written.
+template <int D, int ROWS, int PARTS, int THREADS, class PART>
+__device__ __forceinline__ void combine(PART part, half* o, int first, int end, int thread) {
+  constexpr int LANES = 8;
   static_assert(THREADS % LANES == 0, "");
-  for (int row = thread / LANES; row < ROWS; row += ROWS_A_PASS) {
+  for (int row = thread / LANES; row < ROWS; row += THREADS / LANES) {
     if (first + row >= end) break;
-    float max = stats.max[0][row], weight[WARPS], sum = 0.0f;
+    float max = -INFINITY, weight[PARTS], sum = 0.0f;
 #pragma unroll
-    for (int w = 1; w < WARPS; ++w) max = fmaxf(max, stats.max[w][row]);
+    for (int p = 0; p < PARTS; ++p) {
+      auto& x = part(p, row);
+      weight[p] = x.max[row % x.ROWS];
+      max = fmaxf(max, weight[p]);
+    }
 #pragma unroll
-    for (int w = 0; w < WARPS; ++w) {
-      weight[w] = exp2_approx(stats.max[w][row] - max);
-      sum += weight[w] * stats.sum[w][row];
+    for (int p = 0; p < PARTS; ++p) {
+      auto& x = part(p, row);
+      weight[p] = exp2_approx(weight[p] - max);
+      sum += weight[p] * x.sum[row % x.ROWS];
     }
     float scale = 1.0f / sum;
 #pragma unroll
     for (int col = thread % LANES * 4; col < D; col += LANES * 4) {
       float4 total = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
 #pragma unroll
-      for (int w = 0; w < WARPS; ++w) {
-        float4 x = *reinterpret_cast<const float4*>(part(w, row, col));
-        total.x += weight[w] * x.x, total.y += weight[w] * x.y;
-        total.z += weight[w] * x.z, total.w += weight[w] * x.w;
+      for (int p = 0; p < PARTS; ++p) {
+        auto& from = part(p, row);
+        float4 x = *reinterpret_cast<const float4*>(from.at(row % from.ROWS, col));
+        total.x += weight[p] * x.x, total.y += weight[p] * x.y;
+        total.z += weight[p] * x.z, total.w += weight[p] * x.w;
       }
       uint2 packed = make_uint2(pack(total.x * scale, total.y * scale),
                                 pack(total.z * scale, total.w * scale));

@@ -12,7 +12,7 @@
 template <int ROWS, int D>
 struct Slabs {
   struct alignas(1024) Slab : Tile<half, ROWS, 64, Swizzled> {};  // the swizzle counts from 1 KiB
-  static constexpr int BYTES = ROWS * D * 2;
+  static constexpr int BYTES = ROWS * D * 2, CHUNK = 8;
   Slab slab[D / 64];
 
   __device__ __forceinline__ const half* at(int row, int col) const {
@@ -26,7 +26,6 @@ struct Slabs {
   __device__ __forceinline__ void fetch_for(uint16_t blocks, const CUtensorMap* map, Barrier* b,
                                             int row, int head) {
 #pragma unroll
-    for (int i = 0; i < D / 64; ++i)
-      tma_multicast(&slab[i], map, b, 64 * i, row, head, blocks);
+    for (int i = 0; i < D / 64; ++i) tma_multicast(&slab[i], map, b, 64 * i, row, head, blocks);
   }
 };

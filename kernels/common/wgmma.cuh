@@ -37,6 +37,18 @@ template <int PENDING>
 __device__ __forceinline__ void wgmma_wait() {
   asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(PENDING) : "memory");
 }
+// The same, and not before `x` (never negative) is known: ptxas moves a wait up as far as it can, also
+// before the arithmetic that was to run beside the products. The sleep is never taken.
+template <int PENDING>
+__device__ __forceinline__ void wgmma_wait_after(float x) {
+  asm volatile(
+      "{\n.reg .pred p;\n"
+      "setp.lt.f32 p, %0, 0f00000000;\n"
+      "@p nanosleep.u32 1;\n"
+      "wgmma.wait_group.sync.aligned %1;\n}" ::"f"(x),
+      "n"(PENDING)
+      : "memory");
+}
 // Keeps the compiler from moving accesses of accumulators across: products run behind its back.
 template <int TILES>
 __device__ __forceinline__ void hold(float (&d)[TILES][4]) {
@@ -61,11 +73,6 @@ template <int COUNT>
 __device__ __forceinline__ void take_registers() {
   asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(COUNT));
 }
-// Ordinary writes to shared memory before this are seen by wgmma and TMA after a barrier.
-__device__ __forceinline__ void fence_for_async() {
-  asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
-}
-
 #define PROFKIT_ACC(d, n) "+f"(d[n][0]), "+f"(d[n][1]), "+f"(d[n][2]), "+f"(d[n][3])
 #define PROFKIT_ACC8(d, n)                                                                \
   PROFKIT_ACC(d, n), PROFKIT_ACC(d, n + 1), PROFKIT_ACC(d, n + 2), PROFKIT_ACC(d, n + 3), \

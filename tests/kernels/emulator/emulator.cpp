@@ -199,7 +199,6 @@ void run_cluster(dim3 grid, unsigned threads, unsigned cluster, unsigned x, unsi
   machine.cluster = Barrier();
   machine.mbarriers.clear();
   machine.alive = threads * cluster;
-  release(&machine.body);
   for (unsigned c = 0; c < cluster; ++c) {
     auto block = std::make_unique<Block>();
     block->alive = threads;
@@ -230,6 +229,7 @@ void run_cluster(dim3 grid, unsigned threads, unsigned cluster, unsigned x, unsi
     }
     machine.blocks.push_back(std::move(block));
   }
+  release(&machine.body);  // what the host wrote, and what shared memory was filled with
   std::vector<Fiber*> order;
   for (auto& f : machine.fibers) order.push_back(f.get());
   if (getenv("EMU_ORDER")) std::shuffle(order.begin(), order.end(), rng());
@@ -294,8 +294,11 @@ void warp_barrier() {
   acquire(&w.sync);
 }
 void cluster_arrive() {
-  machine.current->cluster_seen = machine.cluster.generation;
   release(&machine.cluster);
+  cluster_arrive_relaxed();
+}
+void cluster_arrive_relaxed() {
+  machine.current->cluster_seen = machine.cluster.generation;
   ++machine.cluster.arrived;
   complete(machine.cluster, machine.alive);
 }

@@ -46,6 +46,7 @@ bool early_copies();
 void block_barrier(int id, unsigned threads);  // threads = 0: all that are alive
 void warp_barrier();
 void cluster_arrive();
+void cluster_arrive_relaxed();  // orders no memory
 void cluster_wait();
 // Every lane gives eight words; returns the 32 lanes' words, valid until the next exchange. Orders
 // no memory, and sanitizers do not see it.

@@ -2,6 +2,7 @@
 // second time on purpose.
 #pragma once
 #include <cuda_fp16.h>
+#include <cuda_fp8.h>
 
 #include "emulator.h"
 
@@ -70,4 +71,20 @@ inline void mma(float (&c)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1)
     for (int i = 0; i < 4; ++i) out[i] += x[i / 2] * y[i % 2];
   }
   for (int i = 0; i < 4; ++i) c[i] = out[i];
+}
+
+inline void mma_e4m3(float (&c)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1) {
+  struct Registers {
+    uint32_t x[6];
+  } mine = {{a[0], a[1], a[2], a[3], b0, b1}};
+  emu::Exchange all(mine);
+  auto code = [&](int lane, int i, int byte) {
+    auto bits = static_cast<__nv_fp8_storage_t>(all.of<Registers>(lane).x[i] >> 8 * byte);
+    return __half2float(__half(__nv_cvt_fp8_to_halfraw(bits, __NV_E4M3)));
+  };
+  int g = emu::self().lane / 4, t = emu::self().lane % 4;
+  for (int i = 0; i < 4; ++i)
+    for (int k = 0; k < 32; ++k)
+      c[i] += code(4 * g + k % 16 / 4, i / 2 + k / 16 * 2, k % 4) *
+              code(4 * (2 * t + i % 2) + k % 16 / 4, 4 + k / 16, k % 4);
 }

@@ -14,12 +14,10 @@ inline void barrier_expect(Barrier* b, unsigned bytes) { emu::mbarrier_arrive(b,
 inline void barrier_arrive(Barrier* b) { emu::mbarrier_arrive(b, 0); }
 inline void barrier_wait(Barrier* b, unsigned parity) { emu::mbarrier_wait(b, parity); }
 inline void cluster_arrive() { emu::cluster_arrive(); }
+inline void cluster_arrive_relaxed() { emu::cluster_arrive_relaxed(); }
 inline void cluster_wait() { emu::cluster_wait(); }
 inline unsigned cluster_rank() { return emu::self().rank; }
-template <class T>
-T* in_block(T* mine, unsigned rank) {
-  return static_cast<T*>(emu::shared_of(mine, rank));
-}
+inline void fence_for_async() {}
 inline void wait_for_earlier_kernels() {}
 inline void let_next_kernel_start() {}
 inline void prefetch_map(const CUtensorMap*) {}
@@ -73,4 +71,26 @@ inline void tma_multicast(void* to, const CUtensorMap* map, Barrier* b, int col,
   for (unsigned i = 0; i < emu::self().cluster; ++i)
     if (blocks >> i & 1) emu::add_target(box, emu::shared_of(to, i), emu::shared_of(b, i));
   emu::start_box(box);
+}
+
+namespace emu {
+struct Bulk {
+  unsigned char *to, *barrier;
+  const unsigned char* from;
+  unsigned bytes;
+  void copy() const {
+    for (unsigned i = 0; i < bytes; ++i) to[i] = from[i];
+    mbarrier_complete(barrier, bytes);
+  }
+};
+}  // namespace emu
+
+inline void copy_to_block(unsigned rank, void* to, const void* from, unsigned bytes, Barrier* b) {
+  if (!emu::aligned(to, 16) || !emu::aligned(from, 16) || bytes % 16) emu::fail("misaligned copy");
+  auto bytes_of = [](const void* p) { return static_cast<const unsigned char*>(p); };
+  auto* bulk = new emu::Bulk{static_cast<unsigned char*>(emu::shared_of(to, rank)),
+                             static_cast<unsigned char*>(emu::shared_of(b, rank)), bytes_of(from),
+                             bytes};
+  emu::submit_async([](void* p) { static_cast<emu::Bulk*>(p)->copy(); },
+                    [](void* p) { delete static_cast<emu::Bulk*>(p); }, bulk);
 }

@@ -31,11 +31,14 @@ template <int PENDING>
 inline void wgmma_wait() {
   emu::do_works(PENDING);
 }
+template <int PENDING>
+inline void wgmma_wait_after(float) {
+  emu::do_works(PENDING);
+}
 template <int TILES>
 void hold(float (&)[TILES][4]) {}
 inline void named_barrier(int id, int threads) { emu::block_barrier(id, threads); }
 inline void named_barrier_arrive(int id, int threads) { emu::block_arrive(id, threads); }
-inline void fence_for_async() {}
 template <int COUNT>
 void give_up_registers() {}
 template <int COUNT>
