@@ -28,7 +28,7 @@ def test_answers_in_order_from_as_many_children_as_asked_for() -> None:
 
 
 def test_a_child_that_has_grown_is_replaced() -> None:
-    pids = apart("tests.reports.crashing:grows", [1, 1, 100, 1, 100, 1], 1, lambda *_: None)
+    pids = apart("tests.reports.crashing:grows", [1, 1, 250, 1, 250, 1], 1, lambda *_: None)
     assert pids[0] == pids[1] == pids[2] != pids[3] == pids[4] != pids[5]
 
 
