@@ -85,7 +85,9 @@ def build(source: str, folder: Path, sanitizer: str, defines: tuple[str, ...] = 
         "emulator": (EMULATOR / "emulator.cpp", ()),
     }
     for name, (file, flags) in units.items():
-        _run("g++", *FLAGS, *flags, *defines, *seen, "-c", "-o", str(folder / f"{name}.o"), str(file))
+        _run(
+            "g++", *FLAGS, *flags, *defines, *seen, "-c", "-o", str(folder / f"{name}.o"), str(file)
+        )
     program = folder / "program"
     _run("g++", *checks, "-o", str(program), *(str(folder / f"{n}.o") for n in units))
     return program

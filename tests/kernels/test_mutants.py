@@ -78,7 +78,8 @@ def test_swapping_two_accumulator_slots_is_noticed(tmp_path: Path) -> None:
     """The record's twelve hours: the off-diagonal quadrants of a 16x16 accumulator swapped."""
     source = (KERNELS / "attention" / "stage3b_register_softmax.cu").read_text()
     scores = "    flash::scale_scores(s, a.scale);\n"
-    swap = "    for (int i = 2; i < 4; ++i) { float x = s[0][i]; s[0][i] = s[1][i - 2]; s[1][i - 2] = x; }\n"
+    swap = "    for (int i = 2; i < 4; ++i) {"
+    swap += " float x = s[0][i]; s[0][i] = s[1][i - 2]; s[1][i - 2] = x; }\n"
     assert scores in source
     program = build(source.replace(scores, scores + swap), tmp_path / "mutant", "bounds")
     assert run(program, CASES).worst > 1
