@@ -1,15 +1,15 @@
 /* What every probe uses: which build this is, how it is started, loads that compilers must keep.
 
-   A probe is built twice: plain, and with -DTWIN when its header says `twin: yes`. Buffers are at
-   least kBufferBytes each (size[0]) and filled as kernels/probes/problem.py says; out[0] holds
-   float32 results, one for each thread or item, out[1] is scratch that starts as zeros.
+   A probe is built twice: plain, and with -DPROFKIT_TWIN when its header says `twin: yes`. Buffers
+   are at least kBufferBytes each (size[0]) and filled as kernels/probes/problem.py says; out[0]
+   holds float32 results, one for each thread or item, out[1] is scratch that starts as zeros.
 */
 #pragma once
 #include <cstdint>
 
 #include "variant.cuh"
 
-#if defined(TWIN) || defined(PROFKIT_TWIN)
+#ifdef PROFKIT_TWIN
 constexpr bool kTwin = true;
 #else
 constexpr bool kTwin = false;

@@ -8,7 +8,7 @@
 
 // rows: how many rows (of A, or columns of B) one K slice of 8 columns has.
 __device__ __forceinline__ uint64_t wgmma_descriptor(unsigned address, int rows) {
-  const uint64_t leading = rows * 16, stride = 128;  // bytes to the next 8 columns, to the next 8 rows
+  const uint64_t leading = rows * 16, stride = 128;  // bytes to 8 columns, 8 rows on
   return (address >> 4 & 0x3FFF) | (leading >> 4) << 16 | (stride >> 4) << 32;
 }
 

@@ -1,8 +1,8 @@
 /* Histogram of 64 bins in global memory.
 
-   All threads of the GPU add to 64 words. They lie on different slices of the L2, but each slice does
-   the additions to one word one after the other: few slices work, most of the time waiting for their
-   own last result. The averages are middling to low.
+   All threads of the GPU add to 64 words. They lie on different slices of the L2, but each slice
+   does the additions to one word one after the other: few slices work, most of the time waiting for
+   their own last result. The averages are middling to low.
 
    bound: memory      limiter: atomics   cause: atomics-contention
    twin: yes          output: finite

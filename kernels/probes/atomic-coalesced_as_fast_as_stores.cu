@@ -1,9 +1,9 @@
 /* Add to consecutive words of 16 MiB of global memory.
 
-   Every warp adds to 128 consecutive bytes, no two threads of a moment to one word: nothing contends.
-   The atomic units of the L2 take a whole sector of additions per cycle, and what is full is the way
-   from the SMs to the L2, as it is for plain stores. The trap: all the traffic is atomics, and
-   atomics are not what limits it.
+   Every warp adds to 128 consecutive bytes, no two threads of a moment to one word: nothing
+   contends. The atomic units of the L2 take a whole sector of additions per cycle, and what is full
+   is the way from the SMs to the L2, as it is for plain stores. The trap: all the traffic is
+   atomics, and atomics are not what limits it.
 
    bound: memory      limiter: l2        cause: l2-bandwidth
    twin: yes          output: finite

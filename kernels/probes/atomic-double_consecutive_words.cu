@@ -1,7 +1,7 @@
 /* Add doubles to consecutive words of 16 MiB of global memory.
 
-   Coalesced and without contention, like the additions of floats that are as fast as stores; but the
-   atomic units of the L2 take longer over a sector of doubles, and they are what is full.
+   Coalesced and without contention, like the additions of floats that are as fast as stores; but
+   the atomic units of the L2 take longer over a sector of doubles, and they are what is full.
 
    bound: memory      limiter: atomics   cause: atomics-contention
    twin: yes          output: finite

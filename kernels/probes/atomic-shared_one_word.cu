@@ -9,7 +9,8 @@
 */
 #include "../common/probe.cuh"
 
-__global__ void __launch_bounds__(256) atomic_shared(const unsigned* in, float* out, unsigned pitch) {
+__global__ void __launch_bounds__(256)
+    atomic_shared(const unsigned* in, float* out, unsigned pitch) {
   __shared__ unsigned bins[256];
   bins[threadIdx.x] = 0;
   __syncthreads();

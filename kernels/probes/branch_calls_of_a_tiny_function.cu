@@ -1,7 +1,7 @@
 /* Calls of a function that does next to nothing.
 
-   Two jumps, there and back, for each addition: after a jump a warp cannot go on until the target is
-   known and its instructions are there. With two warps per scheduler nothing covers that time.
+   Two jumps, there and back, for each addition: after a jump a warp cannot go on until the target
+   is known and its instructions are there. With two warps per scheduler nothing covers that time.
 
    bound: latency     limiter: branch_resolving  cause: branch-resolving
    twin: yes          output: same

@@ -1,8 +1,8 @@
 /* Walk linked lists in shared memory.
 
-   Every lane follows a list in its own bank: no conflicts, one load in flight per warp, about thirty
-   cycles a step. With two warps per scheduler the shared pipe is three quarters idle and every warp
-   waits for its last load.
+   Every lane follows a list in its own bank: no conflicts, one load in flight per warp, about
+   thirty cycles a step. With two warps per scheduler the shared pipe is three quarters idle and
+   every warp waits for its last load.
 
    bound: latency     limiter: short_scoreboard  cause: short-scoreboard
    twin: yes          output: same

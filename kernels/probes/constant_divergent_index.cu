@@ -1,7 +1,7 @@
 /* Look up a constant table with four different indices per warp.
 
-   The constant cache answers one address at a time; a warp with four different ones takes four turns.
-   A filter or colour table put in __constant__ memory and indexed by data.
+   The constant cache answers one address at a time; a warp with four different ones takes four
+   turns. A filter or colour table put in __constant__ memory and indexed by data.
 
    bound: memory      limiter: constant  cause: constant-divergence
    twin: yes          output: same

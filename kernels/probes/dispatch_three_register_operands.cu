@@ -2,8 +2,8 @@
 
    One dependent chain per thread, factor and addend in registers of the thread. The scheduler turns
    to another warp with each instruction, so no operand can be kept at hand from the one before, and
-   the banks of the register file do not deliver three of them every cycle: warps are chosen and held
-   back. Neither the FP32 pipe nor the issue slots get near their peak.
+   the banks of the register file do not deliver three of them every cycle: warps are chosen and
+   held back. Neither the FP32 pipe nor the issue slots get near their peak.
 
    bound: latency     limiter: dispatch_stall  cause: dispatch-stall
    twin: yes          output: same

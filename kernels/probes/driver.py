@@ -1,6 +1,7 @@
 """Built probes  ->  checked, timed, or launched for ncu to see, in this process.
 
-Started by record.py with a task file; needs CUDA's runtime library and numpy, nothing else.
+Started by record.py with a task file; needs CUDA's runtime library and numpy; profkit as it
+lies beside, not installed.
 """
 
 from __future__ import annotations
@@ -16,22 +17,10 @@ from typing import Any
 import numpy as np
 import problem
 
+from profkit.measure.variants import Args
+
 ROUNDS = 15  # timed replays, main and twin in turn
 SPAN = 2e-3  # seconds that one replay lasts at least
-
-
-class Args(ctypes.Structure):
-    """ProfkitArgs of kernels/common/variant.cuh."""
-
-    _fields_ = (
-        ("input", ctypes.c_void_p * 4),
-        ("out", ctypes.c_void_p * 2),
-        ("size", ctypes.c_longlong * 6),
-        ("stride", ctypes.c_longlong * 6),
-        ("scale", ctypes.c_float),
-        ("causal", ctypes.c_int),
-        ("stream", ctypes.c_void_p),
-    )
 
 
 def runtime() -> str:

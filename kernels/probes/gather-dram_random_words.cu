@@ -1,8 +1,8 @@
 /* Gather 16 Mi words at random places of one gibibyte.
 
    Each lane's word lies in a sector of its own that nobody else wants: 32 bytes (64 on the DRAM
-   side) move for four. Plenty of loads are in flight, yet DRAM gets no further than half of what its
-   pins could carry, because each access opens another row. The trap: 50 % is a roof here.
+   side) move for four. Plenty of loads are in flight, yet DRAM gets no further than half of what
+   its pins could carry, because each access opens another row. The trap: 50 % is a roof here.
 
    bound: memory      limiter: dram      cause: uncoalesced-access
    twin: yes          output: finite

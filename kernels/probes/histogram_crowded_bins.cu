@@ -1,7 +1,7 @@
 /* Weighted histogram in shared memory of values that crowd in a few bins.
 
-   Seven of eight values fall into four of 256 bins, as in a dark picture: most lanes of a warp add to
-   the same words, and their additions queue in the SM.
+   Seven of eight values fall into four of 256 bins, as in a dark picture: most lanes of a warp add
+   to the same words, and their additions queue in the SM.
 
    bound: memory      limiter: shared    cause: atomics-contention
    twin: yes          output: same

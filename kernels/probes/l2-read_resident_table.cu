@@ -4,7 +4,6 @@
    the first round nothing comes from DRAM: what the L2 can hand to the SMs is the limit.
 
    bound: memory      limiter: l2        cause: l2-bandwidth
-   also: cache-resident
    twin: yes          output: finite
    relieves: the same loads go round in 64 KiB through the L1
 */

@@ -1,8 +1,9 @@
 /* Read whole 128-byte lines in random order.
 
    Every request is coalesced and every sector is used, and plenty are in flight; but neighbours in
-   time are no neighbours in memory, so DRAM opens a row for a line or two. It carries three quarters
-   of what the pins could, all that this order allows: a DRAM-bound kernel below the usual figure.
+   time are no neighbours in memory, so DRAM opens a row for a line or two. It carries three
+   quarters of what the pins could, all that this order allows: a DRAM-bound kernel below the usual
+   figure.
 
    bound: memory      limiter: dram      cause: dram-bandwidth
    twin: yes          output: finite

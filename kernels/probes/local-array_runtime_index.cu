@@ -1,7 +1,7 @@
 /* A small array per thread, indexed by a number known only at run time.
 
-   Registers have no index, so the array lies in local memory: each access is a load or a store, four
-   bytes for each of 32 lanes. The L1 writes through, so the stores fill the L2.
+   Registers have no index, so the array lies in local memory: each access is a load or a store,
+   four bytes for each of 32 lanes. The L1 writes through, so the stores fill the L2.
 
    bound: memory      limiter: l2        cause: local-memory
    twin: yes          output: same

@@ -5,6 +5,7 @@
 
    bound: memory      limiter: dram      cause: dram-bandwidth
    also: low-l2-hit
+   declares: declared_bytes=269516800
    twin: yes          output: finite
    relieves: all four passes over 8 MiB before the next 8 MiB, each from another SM
 */
@@ -21,8 +22,8 @@ __global__ void __launch_bounds__(512) low_l2_hit(const float4* in, float* out) 
         // A shift by a third of the piece puts the next pass over a line on another SM's L1.
         const unsigned shift = pass * (kPiece / 3);
         const float4 a = __ldcg(in + piece + ((i + shift) & (kPiece - 1)));
-        const float4 b = i + step < kPiece ? __ldcg(in + piece + ((i + step + shift) & (kPiece - 1)))
-                                           : float4{};
+        const unsigned next = (i + step + shift) & (kPiece - 1);
+        const float4 b = i + step < kPiece ? __ldcg(in + piece + next) : float4{};
         sum += (a.x + a.y + a.z + a.w) + (b.x + b.y + b.z + b.w);
       }
   out[thread_slot()] = sum;

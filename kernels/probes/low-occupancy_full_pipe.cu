@@ -1,15 +1,16 @@
 /* One warp per scheduler that never waits.
 
-   A large shared-memory request leaves room for one block of four warps per SM: 6 % occupancy. Eight
-   independent chains per thread feed the FP32 pipe all the same. The trap: low occupancy is not a
-   cause when the pipe is full.
+   A large shared-memory request leaves room for one block of four warps per SM: 6 % occupancy.
+   Eight independent chains per thread feed the FP32 pipe all the same. The trap: low occupancy is
+   not a cause when the pipe is full.
 
    bound: compute     limiter: fp32      cause: fp32-pipe
    twin: no           output: finite
 */
 #include "../common/probe.cuh"
 
-__global__ void __launch_bounds__(128) low_occupancy(const float* in, float* out, float a, float b) {
+__global__ void __launch_bounds__(128)
+    low_occupancy(const float* in, float* out, float a, float b) {
   extern __shared__ float room[];
   room[threadIdx.x] = b;
   float x[8];

@@ -1,8 +1,8 @@
 /* All warps compute in double precision at once, then all in half precision at once.
 
    Four warps per scheduler, lined up by barriers. Each pipe takes an instruction every other cycle,
-   so in each phase four ready warps queue for one pipe while the other idles, and both are about half
-   busy on average.
+   so in each phase four ready warps queue for one pipe while the other idles, and both are about
+   half busy on average.
 
    bound: latency     limiter: math_pipe_throttle  cause: math-throttle
    twin: yes          output: same
@@ -36,7 +36,8 @@ __global__ void __launch_bounds__(512)
         if (kTwin) h[k] = __hfma2(h[k], e, f);
       }
     if (!kTwin) {
-      // What is stored before a barrier keeps the arithmetic before it, what is loaded behind, behind.
+      // What is stored before a barrier keeps the arithmetic before it, what is loaded behind it
+      // keeps the arithmetic behind.
       room[threadIdx.x] = static_cast<float>((x[0] + x[1]) + (x[2] + x[3]));
       __syncthreads();
       e = __float2half2_rn(load_shared_again(common));

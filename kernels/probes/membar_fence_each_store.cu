@@ -1,9 +1,11 @@
 /* A fence after every store.
 
    __threadfence() holds the warp until its stores can be seen by the whole GPU, a trip to the L2
-   and back each time. Stores are few: no bandwidth is used.
+   and back each time. Stores are few: no bandwidth is used. They go round in 4 MiB, which the L2
+   holds: DRAM sees none of them.
 
    bound: latency     limiter: membar    cause: membar
+   also: cache-resident
    twin: yes          output: same
    relieves: one fence after the last store
 */

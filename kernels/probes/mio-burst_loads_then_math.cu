@@ -1,9 +1,10 @@
 /* Each warp reads shared memory in a burst, then computes.
 
-   One warp per scheduler: 64 shared loads back to back, a barrier, then 256 multiply-adds. The shared
-   pipe takes a load every fourth cycle from each scheduler, which the compiler knows and writes into
-   the instructions as a fixed wait; while it lasts the FP32 pipe idles, and then the other way round.
-   Each unit is half busy on average, and a single warp has nobody to fill the gaps.
+   One warp per scheduler: 64 shared loads back to back, a barrier, then 256 multiply-adds. The
+   shared pipe takes a load every fourth cycle from each scheduler, which the compiler knows and
+   writes into the instructions as a fixed wait; while it lasts the FP32 pipe idles, and then the
+   other way round. Each unit is half busy on average, and a single warp has nobody to fill the
+   gaps.
 
    bound: latency     limiter: wait      cause: fixed-latency
    twin: yes          output: same

@@ -29,7 +29,10 @@ occupancy_registers(const float4* in, const float* values, float* out) {
       for (int k = 0; k < kHeld; ++k) held[k % (kTwin ? 1 : kHeld)] *= sum;
   }
 #pragma unroll
-  for (int k = 0; k < kHeld; ++k) sum = fmaf(sum, 0.5f, kTwin ? values[thread_slot() + k] : held[k % (kTwin ? 1 : kHeld)]);
+  for (int k = 0; k < kHeld; ++k) {
+    const float late = kTwin ? values[thread_slot() + k] : held[k % (kTwin ? 1 : kHeld)];
+    sum = fmaf(sum, 0.5f, late);
+  }
   out[thread_slot()] = sum;
 }
 

@@ -6,13 +6,16 @@ it (`output: same` to the bit, `close` in norm within `tolerance:`), the rest fo
 
 from __future__ import annotations
 
-import re
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))  # run from a checkout, not installed
+from profkit.measure.header import parse
 
 BYTES = 1 << 30  # of each buffer: kBufferBytes of kernels/common/probe.cuh
 WORDS = BYTES // 4
@@ -27,7 +30,6 @@ INPUTS = (
     "float16 in [-1, 1)",
 )
 OUTPUTS = ("float32 results, poisoned first", "scratch, zeros first, never checked")
-KEYS = ("bound", "limiter", "cause", "also", "twin", "output", "tolerance", "arch", "relieves")
 
 
 def arguments() -> dict[str, Any]:
@@ -54,19 +56,9 @@ def cycle(first: int, count: int) -> NDArray[np.uint32]:
     return (i * np.uint32(CHASE_A) + np.uint32(CHASE_C)) & np.uint32(WORDS - 1)
 
 
-def header(path: Path) -> dict[str, str]:
-    """The keys of a probe's header comment, and its title under `title`."""
-    comment = path.read_text(encoding="utf-8").split("*/", 1)[0].removeprefix("/*")
-    lines = [line.strip() for line in comment.strip().splitlines()]
-    found = {"title": lines[0]}
-    start = re.compile(rf"(?:^|(?<=\s))({'|'.join(KEYS)}):\s")
-    for line in lines[1:]:
-        if not start.match(line):
-            continue
-        hits = list(start.finditer(line))
-        ends = [h.start() for h in hits[1:]] + [len(line)]
-        found |= {h[1]: line[h.end() : e].strip() for h, e in zip(hits, ends, strict=True)}
-    return found
+def header(path: Path) -> Mapping[str, str]:
+    """The keys of a probe's header comment; see KEYS of profkit/measure/header.py."""
+    return parse(path.read_text(encoding="utf-8"), path.name).keys
 
 
 def probes(folder: Path | None = None) -> dict[str, Path]:

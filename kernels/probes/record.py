@@ -21,6 +21,8 @@ from typing import Any
 
 import problem
 
+from profkit.measure.header import target
+
 SECTIONS = (
     "SpeedOfLight", "SpeedOfLight_RooflineChart", "ComputeWorkloadAnalysis",
     "MemoryWorkloadAnalysis", "MemoryWorkloadAnalysis_Chart", "MemoryWorkloadAnalysis_Tables",
@@ -42,19 +44,19 @@ def build(folder: Path, arch: str, only: list[str]) -> dict[str, str]:
     jobs = [("nvtx", folder / "nvtx.cu", arch, False)]
     for name, path in problem.probes().items():
         keys = problem.header(path)
-        target = keys.get("arch", arch)
-        if (only and name not in only) or target.rstrip("a") != arch:
+        code = target(keys.get("arch"), arch, path.name)
+        if (only and name not in only) or code is None:
             continue
-        jobs.append((f"{name}.main", path, target, False))
+        jobs.append((f"{name}.main", path, code, False))
         if keys["twin"] == "yes":
-            jobs.append((f"{name}.twin", path, target, True))
+            jobs.append((f"{name}.twin", path, code, True))
 
     def compile_one(job: tuple[str, Path, str, bool]) -> tuple[str, str]:
-        name, path, target, twin = job
+        name, path, code, twin = job
         done = subprocess.run(
             ["nvcc", "-std=c++17", "-O3", "-lineinfo", "-cudart", "shared", "-shared",
-             f"-gencode=arch=compute_{target},code=sm_{target}", "-Xcompiler", "-fPIC",
-             *(["-DTWIN"] if twin else []), "-o", str(folder / f"{name}.so"), str(path)],
+             f"-gencode=arch=compute_{code},code=sm_{code}", "-Xcompiler", "-fPIC",
+             *(["-DPROFKIT_TWIN"] if twin else []), "-o", str(folder / f"{name}.so"), str(path)],
             capture_output=True, text=True, check=False)  # fmt: skip
         return name, "" if done.returncode == 0 else done.stderr[-2000:]
 

@@ -1,11 +1,12 @@
 /* Every lane of a warp computes all the exponentials of one row.
 
    A row sum of exponentials, done 32 times over because each lane walks the whole row: the
-   special-function unit is full, and 31 of 32 of its results are copies. Its counters look like those
-   of a kernel that needs them all; only the workload's own count tells the two apart.
+   special-function unit is full, and 31 of 32 of its results are copies. Its counters look like
+   those of a kernel that needs them all; only the workload's own count tells the two apart.
 
-   bound: compute     limiter: xu        cause: xu-pipe
-   also: redundant-exp
+   bound: compute     limiter: xu        cause: redundant-exp
+   also: xu-pipe
+   declares: declared_exps=21626880
    twin: yes          output: close
    relieves: one exponential per lane, then a shuffle sum
 */

@@ -1,8 +1,8 @@
 /* SiLU of half-precision numbers, element by element.
 
    Two bytes in and two out for a handful of operations: DRAM. The trap: half-precision instructions
-   that are no matrix product (HFMA2.MMA) count on the tensor pipe's cycle counter, so "tensor" reads
-   a few per cent although no matrix instruction runs.
+   that are no matrix product (HFMA2.MMA) count on the tensor pipe's cycle counter, so "tensor"
+   reads a few per cent although no matrix instruction runs.
 
    bound: memory      limiter: dram      cause: dram-bandwidth
    twin: no           output: finite

@@ -12,7 +12,8 @@
 constexpr int kSide = 8192;
 
 __global__ void __launch_bounds__(256) stencil(const float* in, float* out, float w) {
-  const int x = blockIdx.x % (kSide / 1024) * 1024 + threadIdx.x * 4, y = blockIdx.x / (kSide / 1024);
+  const int x = blockIdx.x % (kSide / 1024) * 1024 + threadIdx.x * 4;
+  const int y = blockIdx.x / (kSide / 1024);
   const int up = max(y - 1, 0), down = min(y + 1, kSide - 1);
   const float4 here = *reinterpret_cast<const float4*>(in + y * kSide + x);
   const float4 above = *reinterpret_cast<const float4*>(in + up * kSide + x);

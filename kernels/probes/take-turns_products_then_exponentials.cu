@@ -1,7 +1,8 @@
 /* Matrix products, then exponentials of them, then products with those.
 
-   One warp per scheduler, as in attention: the next product needs all exponentials and those need the
-   product before. Tensor and special-function pipe are each busy half of the time and never together.
+   One warp per scheduler, as in attention: the next product needs all exponentials and those need
+   the product before. Tensor and special-function pipe are each busy half of the time and never
+   together.
 
    bound: latency     limiter: wait      cause: tensor-xu-serial
    twin: yes          output: finite

@@ -22,7 +22,8 @@ __global__ void __launch_bounds__(256, 1) tensor_wgmma(const uint4* in, float* o
     wgmma_arrive();
 #pragma unroll
     for (int k = 0; k < 4; ++k)
-      wgmma_256(d, wgmma_descriptor(a + k * 2 * 64 * 16, 64), wgmma_descriptor(b + k * 2 * 256 * 16, 256));
+      wgmma_256(d, wgmma_descriptor(a + k * 2 * 64 * 16, 64),
+                wgmma_descriptor(b + k * 2 * 256 * 16, 256));
     wgmma_commit();
     wgmma_wait<0>();
   }

@@ -26,12 +26,13 @@ KEYS: dict[str, str] = {
     "inputs": "the grid that the inputs lie on, for formats narrower than fp16: e4m3",
     "twin": "what differs from it in one thing only: a variant, or `yes` for -DPROFKIT_TWIN",
     "output": "what a kernel without a reference must give: finite, or as its twin: same, close",
-    "also": "rules that may fire on it beside its cause",
+    "also": "rules that must fire on it beside its cause",
     "tolerance": "how close a kernel and its twin must be, in norm",
     "relieves": "what the twin does instead",
     "bound": "what this kernel is bound by, where that is known by construction",
     "limiter": "the limiter that goes with the bound",
-    "cause": "the rule that must fire on it",
+    "cause": "the rule that must be named first on it",
+    "declares": "what the workload needs, as metric=number: declared_bytes=1073741824",
     "caught-by": "the check that must catch it, for kernels that are wrong on purpose",
 }
 
