@@ -79,6 +79,8 @@ def test_what_is_left_of_the_damaged_is_read(tmp_path: Path) -> None:
     cut.write_bytes(data[: len(data) * 9 // 10])
     before, after = read([many]), read([cut])
     assert after.files[0].status == "damaged"
-    assert len(after.launches) >= len(before.launches) * 8 // 10
+    # The last tenth of what is packed is more than a tenth of the report.
+    most = 8 if many.suffix == ".ncu-rep" else 5
+    assert len(after.launches) >= len(before.launches) * most // 10
     both = min(len(after.launches), len(before.launches)) - 1  # the last one may be half there
     assert after.launches.time[:both].equals(before.launches.time[:both])
