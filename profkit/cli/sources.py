@@ -38,14 +38,16 @@ def headers(artifacts: Path) -> dict[str, Header]:
     often = Counter(v.id for v in found)
     return {
         v.id: Header(
-            v.source_hash,
-            v.title,
-            v.text,
-            v.after,
-            v.fixes,
-            v.fixes_not,
-            tuple(map(str, v.moves)),
-            f"{v.problem}/{v.path.name}",
+            source=v.source_hash,
+            title=v.title,
+            text=v.text,
+            after=v.after,
+            fixes=v.fixes,
+            fixes_not=v.fixes_not,
+            moves=tuple(map(str, v.moves)),
+            moves_not=tuple(map(str, v.moves_not)),
+            said_of=v.keys.get("case"),
+            file=f"{v.problem}/{v.path.name}",
         )
         for v in found
         if often[v.id] == 1

@@ -61,6 +61,8 @@ class Record:
         fixes: Rules that its header said it clears.
         fixes_not: Rules that its header said it provably does not clear.
         moves: What its header said that the counters will do.
+        moves_not: What they were to do and provably do not.
+        said_of: The case that its header speaks of; None for every case.
         source: sha256 of the source and its headers; None for a library call.
         sass: Hash of the machine code.
         resources: Registers, shared memory, spills, stack.
@@ -83,6 +85,8 @@ class Record:
     fixes: tuple[str, ...] = ()
     fixes_not: tuple[str, ...] = ()
     moves: tuple[str, ...] = ()
+    moves_not: tuple[str, ...] = ()
+    said_of: str | None = None
     source: str | None = None
     sass: str | None = None
     resources: Resources = Resources()
@@ -148,6 +152,8 @@ def parse(path: Path, data: Mapping[str, Any]) -> Record:
         fixes=_words(data, "header", "fixes"),
         fixes_not=_words(data, "header", "fixes-not"),
         moves=_words(data, "header", "moves"),
+        moves_not=_words(data, "header", "moves-not"),
+        said_of=_text(data, "header", "case"),
         source=_text(data, "source", "sha256"),
         sass=_text(data, "source", "sass"),
         resources=_resources(data),
