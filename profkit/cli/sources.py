@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -21,9 +20,9 @@ def evidence(artifacts: Path) -> Evidence:
 
 
 def headers(artifacts: Path) -> dict[str, Header]:
-    """Variant -> header; none where no kernels lie beside the artifacts, or none can be read.
+    """problem/variant -> header; none where no kernels lie beside the artifacts.
 
-    An id that two problems use says nothing of a record, so it is left out.
+    Nor where they cannot be read: profkit list says what is wrong with them.
     """
     from profkit.evidence.headers import Header
     from profkit.measure.variants import find, kernels_dir
@@ -34,10 +33,9 @@ def headers(artifacts: Path) -> dict[str, Header]:
             return {}  # of somebody else's kernels, which may have the same names
         found = find(kernels)
     except ProfkitError:
-        return {}  # profkit list says what is wrong
-    often = Counter(v.id for v in found)
+        return {}
     return {
-        v.id: Header(
+        f"{v.problem}/{v.id}": Header(
             source=v.source_hash,
             title=v.title,
             text=v.text,
@@ -50,5 +48,4 @@ def headers(artifacts: Path) -> dict[str, Header]:
             file=f"{v.problem}/{v.path.name}",
         )
         for v in found
-        if often[v.id] == 1
     }

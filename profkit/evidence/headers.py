@@ -45,7 +45,7 @@ class Header:
 
 def apply(record: Record, headers: Mapping[str, Header]) -> tuple[Record, bool]:
     """The record with what its file says today, and whether it is stale."""
-    header = headers.get(record.variant)
+    header = headers.get(f"{record.problem}/{record.variant}")
     if header is None or record.source is None:
         return record, False
     if header.source != record.source:

@@ -56,6 +56,7 @@ class Record:
         path: The JSON file.
         variant: Its id.
         case: The problem's case.
+        problem: The problem, "" in a record that does not say.
         title: First line of the variant's header.
         after: The variant that it changes, None for a first one.
         fixes: Rules that its header said it clears.
@@ -80,6 +81,7 @@ class Record:
     path: Path
     variant: str
     case: str
+    problem: str = ""
     title: str = ""
     after: str | None = None
     fixes: tuple[str, ...] = ()
@@ -147,6 +149,7 @@ def parse(path: Path, data: Mapping[str, Any]) -> Record:
         path=path,
         variant=variant,
         case=case,
+        problem=_text(data, "problem") or "",
         title=_text(data, "header", "title") or "",
         after=_text(data, "header", "after"),
         fixes=_words(data, "header", "fixes"),

@@ -75,15 +75,10 @@ def _row(ax: Axes, y: int, step: Step, at: dict[str, float]) -> None:
         )
     ends = [[step.time.median - step.time.low], [step.time.high - step.time.median]]
     ax.errorbar(step.time.median, y, xerr=ends, fmt="o", color=_TIME, markersize=5, capsize=3)
-    texts = (_factor(compared), _factor(best(step)))
-    for text, (_, x), looks in zip(texts, _COLUMNS, (compared, best(step)), strict=True):
+    texts = (_factor(compared), _factor(step.best))
+    for text, (_, x), looks in zip(texts, _COLUMNS, (compared, step.best), strict=True):
         ax.annotate(text, (x, y), xycoords=("axes fraction", "data"), fontsize=10, va="center",
                     color=_LOOKS.get(looks.answer, INK) if looks else INK)  # fmt: skip
-
-
-def best(step: Step) -> Comparison | None:
-    """The comparison with the fastest reference."""
-    return min(step.references.values(), key=lambda c: c.before.median, default=None)
 
 
 def _factor(time: Comparison | None) -> str:

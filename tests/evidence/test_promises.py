@@ -60,20 +60,20 @@ def test_a_prediction_that_cannot_be_read_says_how_to_write_it(bad):
 
 
 def test_what_the_file_says_today_counts_while_its_code_is_the_same():
-    made = record("stage2", after="stage1", fixes=("barrier-wait",))
+    made = record("stage2", problem="p", after="stage1", fixes=("barrier-wait",))
     header = Header(made.source, "Mended", after="stage1", fixes_not=("barrier-wait",))
-    said, stale = apply(made, {"stage2": header})
+    said, stale = apply(made, {"p/stage2": header})
     assert (said.title, said.fixes, said.fixes_not, stale) == (
         "Mended",
         (),
         ("barrier-wait",),
         False,
     )
-    said, stale = apply(made, {"stage2": replace(header, source="other")})
+    said, stale = apply(made, {"p/stage2": replace(header, source="other")})
     assert (said, stale) == (made, True)
     assert apply(made, {}) == (made, False)
-    library = record("sdpa", source=None)
-    assert apply(library, {"sdpa": header}) == (library, False)
+    library = record("sdpa", problem="p", source=None)
+    assert apply(library, {"p/sdpa": header}) == (library, False)
 
 
 def test_a_stale_run_is_refused_until_waived():

@@ -21,7 +21,11 @@ from tests.conftest import ROOT
 ARTIFACTS = ROOT / "artifacts"
 HEADERS = headers(ARTIFACTS)
 EVIDENCE = Evidence(ARTIFACTS)
-LADDER = {v: h for v, h in HEADERS.items() if h.file.startswith("attention/")}
+LADDER = {
+    key.removeprefix("attention/"): header
+    for key, header in HEADERS.items()
+    if key.startswith("attention/")
+}
 # Their headers are settled with the last kernels; each leaves this list when its promises hold.
 OPEN = {"champion", "wgmma"}
 
@@ -35,7 +39,7 @@ def recorded(variant: str) -> list[tuple[Run, Run]]:
             run = EVIDENCE.load(variant, case)
             if run.record and run.report:
                 today = replace(header, source=run.record.source or "")
-                said, _ = headers_module.apply(run.record, {variant: today})
+                said, _ = headers_module.apply(run.record, {f"attention/{variant}": today})
                 found.append((EVIDENCE.load(header.after, case), replace(run, record=said)))
     return found
 
