@@ -62,7 +62,7 @@ def section(of: Attention, case: str, rungs: Mapping[str, Header]) -> list[str]:
         "launchers ask for, occupancy follows from the registers that ptxas gives. The roof at case",
         f"{case}, without any launch cost: {named}; {slowest} is the highest: {of.intensity:.0f}",
         f"operations per compulsory byte, the ridge is at {L4.tensor / L4.dram:.0f}. Two rounds of",
-        "blocks take twice the time of one, however few the last round has: mind waves just above 1.", "",
+        "blocks take twice the time of one, however few the last has: mind waves just above 1.", "",
         *to_markdown([Grid(head, tuple(rows))]).splitlines(),
     ]  # fmt: skip
 

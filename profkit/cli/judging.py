@@ -69,7 +69,7 @@ def compare(
         found = _ladders(artifacts, case, anyway, output)
         document = {"schema": "profkit.ladders/1", "ladders": [x.to_json() for x in found]}
         blocks = (b for x in found for b in changes.ladder(x))
-        _print(blocks, document if json else None, markdown)
+        print_blocks(blocks, document if json else None, markdown)
         raise typer.Exit(_ladders_status(found, wanted, quiet))
     if output:
         raise ProfkitError("-o draws a ladder", "profkit compare --ladder --case B -o ladder.png")
@@ -81,7 +81,7 @@ def compare(
     if not quiet:
         _say_problems(sides.problems)
     shown = 10_000 if every else changes.MOVED_SHOWN
-    _print(changes.compared(sides, shown), sides.to_json() if json else None, markdown)
+    print_blocks(changes.compared(sides, shown), sides.to_json() if json else None, markdown)
     raise typer.Exit(max(status(sides.changes, wanted), COULD_NOT if sides.problems else 0))
 
 
@@ -165,7 +165,7 @@ def verify(
 
     _wanted([], json and markdown)
     results = trying.verify(files, Evidence(artifacts))
-    _print(judged.verified(results), trying.to_json(results) if json else None, markdown)
+    print_blocks(judged.verified(results), trying.to_json(results) if json else None, markdown)
     raise typer.Exit(trying.exit_status(results))
 
 
@@ -213,7 +213,7 @@ def ledger(
         "calibration": [asdict(c) for c in table],
         "damaged": list(kept.damaged),
     }
-    _print(judged.ledger(kept, found, table), document if json else None, markdown)
+    print_blocks(judged.ledger(kept, found, table), document if json else None, markdown)
 
 
 def _say_problems(problems: Iterable[ProfkitError]) -> None:
@@ -222,7 +222,10 @@ def _say_problems(problems: Iterable[ProfkitError]) -> None:
         say(problem)
 
 
-def _print(blocks: Iterable[Block], document: dict[str, Any] | None, as_markdown: bool) -> None:
+def print_blocks(
+    blocks: Iterable[Block], document: dict[str, Any] | None, as_markdown: bool
+) -> None:
+    """Blocks as text or Markdown; or, where there is one, the document."""
     from profkit.show import blocks as form
     from profkit.show.document import dumps
     from profkit.show.text import console
