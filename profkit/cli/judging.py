@@ -186,25 +186,26 @@ def ledger(
     from dataclasses import asdict
 
     from profkit.evidence import ledger as books
-    from profkit.evidence.runs import Evidence
+    from profkit.evidence import scores as scoring
     from profkit.show import judged
 
     _wanted([], json and markdown)
     path = file or artifacts / books.NAME
     if update:
-        new = books.update(Evidence(artifacts), path)
+        new = books.update(sources.evidence(artifacts), path)
         if not quiet:
             typer.echo(
                 f"{path}: {len(new.predictions)} predictions and {len(new.outcomes)} outcomes added",
                 err=True,
             )
+            _say_problems(new.problems)
     kept = books.read_ledger(path)
-    found = books.scores(kept)
+    found = scoring.scores(kept)
     if output:
         from profkit.show import plots
 
         plots.save(plots.ledger(found), write_to(output))
-    table = books.calibration(found)
+    table = scoring.calibration(found)
     document = {
         "schema": "profkit.scores/1",
         "scores": [
@@ -214,6 +215,8 @@ def ledger(
         "damaged": list(kept.damaged),
     }
     print_blocks(judged.ledger(kept, found, table), document if json else None, markdown)
+    if update and new.problems:
+        raise typer.Exit(COULD_NOT)
 
 
 def _say_problems(problems: Iterable[ProfkitError]) -> None:
