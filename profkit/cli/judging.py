@@ -99,7 +99,7 @@ def status(changes: Iterable[Change], wanted: set[str]) -> int:
     """2 when something could not be compared, else 1 when AFTER is bad as asked, else 0.
 
     An AFTER that is wrong is bad, whether asked or not; without timing nothing can be slower, and
-    a gate on it has not been tried.
+    a gate on it has not been tried. Samples that are no times are nothing to compare.
     """
     worst = 0
     for change in changes:
@@ -107,7 +107,7 @@ def status(changes: Iterable[Change], wanted: set[str]) -> int:
             r.code in ("wrong", "sanitizer") and r.sentence.startswith(change.after)
             for r in change.refusals
         )
-        untried = "slower" in wanted and change.time is None
+        untried = change.bad_samples or ("slower" in wanted and change.time is None)
         if not change.compared:
             worst = max(worst, BAD if wrong_after else COULD_NOT)
         elif untried:
@@ -157,6 +157,7 @@ def verify(
     artifacts: Artifacts = Path("artifacts"),
     json: Json = False,
     markdown: Markdown = False,
+    quiet: Quiet = False,
 ) -> None:
     """Claims and acceptance gates, tried on what was recorded."""
     from profkit.evidence import verify as trying
@@ -165,6 +166,9 @@ def verify(
 
     _wanted([], json and markdown)
     results = trying.verify(files, Evidence(artifacts))
+    needs = {need for file in results for one in file.claims for need in one.claim.needs}
+    if not quiet:
+        _say_problems(sources.stale(artifacts, needs))
     print_blocks(judged.verified(results), trying.to_json(results) if json else None, markdown)
     raise typer.Exit(trying.exit_status(results))
 
