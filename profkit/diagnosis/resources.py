@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
+from math import inf
 from typing import Literal
 
 from profkit.diagnosis import units
@@ -29,6 +30,10 @@ QUEUED_LOAD_CYCLES = 1500.0
 CROWDED = 0.7
 READY = 0.65  # issue slots used from which warps that wait for a slot are enough of a sign
 CROWDED_DRAM = 0.6
+# Sectors at random places open a DRAM row for 64 bytes: 53 % of the pins' rate is what they get with
+# everything in flight (gather-dram, H200), whatever else is mended. DRAM fetching nearly two sectors
+# for each that missed tells them from streams.
+SCATTERED, PAIRED = 0.6, 1.8
 WORKING = ("selected", "not_selected")  # a warp in these states waits for no event
 
 
@@ -149,10 +154,17 @@ def uses(launch: Launch) -> list[Use]:
 
 @dataclass(frozen=True)
 class Limit:
-    """What binds next, and its share of peak (elapsed)."""
+    """What binds next.
+
+    Attributes:
+        limiter: Its word.
+        elapsed: Its share of peak, of elapsed cycles.
+        room: How many times faster the launch is when it is at what it can reach; inf when idle.
+    """
 
     limiter: str
     elapsed: float
+    room: float
 
 
 def next_limit(launch: Launch, *without: str) -> Limit | None:
@@ -161,7 +173,7 @@ def next_limit(launch: Launch, *without: str) -> Limit | None:
     Without DRAM, L2 is only its links to the SMs: its other stages are busy filling from DRAM.
     """
     others = [
-        Limit(r.limiter, found.elapsed)
+        Limit(r.limiter, found.elapsed, _room(r.limiter, found.elapsed, launch))
         for r in RESOURCES
         if r.limiter not in without
         and not (r.limiter == "l2" and "dram" in without)
@@ -169,8 +181,14 @@ def next_limit(launch: Launch, *without: str) -> Limit | None:
     ]
     if "dram" in without and "l2" not in without:
         with suppress(NotCollected):
-            others.append(Limit("l2", units.links(launch)))
-    return max(others, key=lambda limit: limit.elapsed, default=None)
+            links = units.links(launch)
+            others.append(Limit("l2", links, _room("l2", links, launch)))
+    return min(others, key=lambda limit: limit.room, default=None)
+
+
+def _room(limiter: str, elapsed: float, launch: Launch) -> float:
+    scattered = limiter == "dram" and units.fetched(launch) >= PAIRED
+    return (SCATTERED if scattered else 1.0) / elapsed if elapsed > 0 else inf
 
 
 def _queues(resource: Resource, launch: Launch) -> bool:

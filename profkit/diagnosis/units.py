@@ -9,6 +9,8 @@ from collections.abc import Callable
 
 from profkit.diagnosis.rule import Launch
 
+LINKS = ("l2_to_xbar_busy", "xbar_to_l2_busy")
+
 
 def metric(name: str) -> Callable[[Launch], float]:
     """A unit that one metric describes."""
@@ -84,6 +86,14 @@ def l1(launch: Launch) -> float:
     return busy
 
 
+def fetched(launch: Launch) -> float:
+    """Bytes that DRAM reads for each byte that missed L2: 2 where it fetches sectors by pairs."""
+    if not launch.known("dram_read", "l2_read_hit", "l2_read_bytes"):
+        return 1.0
+    missed = (1 - launch["l2_read_hit"]) * launch["l2_read_bytes"]
+    return min(2.0, max(1.0, launch["dram_read"] / missed)) if missed > 0 else 1.0
+
+
 def _mostly_atomics(launch: Launch) -> bool:
     """Whether atomics are at least half of what L2 looks up."""
     if not launch.known("l2_atomic_sectors", "l2_sectors"):
@@ -93,15 +103,21 @@ def _mostly_atomics(launch: Launch) -> bool:
 
 def links(launch: Launch) -> float:
     """The crossbar between L1TEX and L2, both ways: what is left of L2 without DRAM behind it."""
-    return max(launch["l2_to_xbar_busy"], launch["xbar_to_l2_busy"])
+    return max(launch[name] for name in LINKS)
 
 
 def l2(launch: Launch) -> float:
-    """L2 stages without the fill, unless atomics fill them."""
-    return 0.0 if _mostly_atomics(launch) else launch["l2_cache_busy"]
+    """L2 stages without the fill; of those that atomics fill, only the links that bring them."""
+    if not _mostly_atomics(launch):
+        return launch["l2_cache_busy"]
+    return links(launch) if launch.known(*LINKS) else 0.0
 
 
 def atomics(launch: Launch) -> float:
-    """The L2 atomic unit, or whatever stage of L2 the atomics fill when they are most of its work."""
+    """The L2 atomic unit, or a stage behind the links when atomics are most of its work."""
     busy = launch["l2_atomics_busy"]
-    return max(busy, launch["l2_cache_busy"]) if _mostly_atomics(launch) else busy
+    if not _mostly_atomics(launch):
+        return busy
+    if not launch.known(*LINKS):
+        return max(busy, launch["l2_cache_busy"])
+    return max(busy, launch.get("l2_tag_busy", 0.0), launch.get("l2_data_busy", 0.0))

@@ -21,6 +21,8 @@ from profkit.diagnosis.rules.memory import full, stalled
 
 WASTE = 0.2  # share of sectors or wavefronts below which coalescing gains less than the noise
 _SECTORS = ("dram", "l2", "l1")  # resources that wasted sectors fill
+# One word takes an atomic every 3 to 4 cycles: a slice with a single hot word reads at least this.
+HOT_SLICE = 0.25
 LOCAL = 0.02  # share of instructions on local memory below which it is a prologue
 
 
@@ -44,7 +46,7 @@ def _uncoalesced(launch: Launch) -> Hit | None:
         if after.get(binds.resource.limiter, 0.0) > 0.9 * binds.elapsed:
             return None  # the level that binds does not see this waste: the cache before it does
         other = next_limit(launch, *_SECTORS)
-        gain = 1 / max([*after.values(), other.elapsed if other else 0.0, 0.01])
+        gain = 1 / max([*after.values(), 1 / other.room if other else 0.0, 0.01])
     else:
         weight = _weight(launch, _SECTORS, ("long_scoreboard", "lg_throttle", "drain"))
         gain = capped(launch, 1 / (1 - waste * weight), *_SECTORS)
@@ -79,18 +81,26 @@ def _one_slice(launch: Launch, sectors: float) -> bool:
     if launch["l2_busy"] >= 0.5:
         return False
     if "l2_busy_max" in launch:
-        return launch["l2_busy_max"] >= 0.25 and launch["l2_busy_max"] >= 8 * launch["l2_busy"]
-    # No busiest slice before 2024.1: one slice takes an atomic every one to four cycles, and the
-    # warps wait for it far longer than for any memory.
+        most, average = launch["l2_busy_max"], launch["l2_busy"]
+        if most < HOT_SLICE:
+            return False
+        return most >= 8 * average or (most >= 2 * average and _loads_wait(launch))
+    # No busiest slice before 2024.1: one slice takes an atomic every one to four cycles.
     if not 0.2 <= sectors / launch["cycles"] <= 1.5:
         return False
+    return _loads_wait(launch)
+
+
+def _loads_wait(launch: Launch) -> bool:
+    """Whether the warps wait for memory longer than for any memory that is not contended."""
     return launch.get("stall_lg_throttle", 0.0) >= 0.3 or load_wait(launch) >= QUEUED_LOAD_CYCLES
 
 
 def _atomics(launch: Launch) -> Hit | None:
     looked = ("l2_atomics_busy", "l2_busy_max", "l2_atomic_sectors", "shared_atomics", "cycles")
     found = use(BY_LIMITER["atomics"], launch)
-    if found is not None and found.near:
+    link = use(BY_LIMITER["l2"], launch)
+    if found is not None and found.near and (link is None or found.elapsed >= link.elapsed):
         return Hit(f"L2 atomic units at {share(found.elapsed)} of their peak", None, looked)
     sectors = launch["l2_atomic_sectors"]
     waiting = stalled(launch, "long_scoreboard", "lg_throttle", "drain", "membar", "mio_throttle",
