@@ -42,7 +42,7 @@ NO_PROBE = {
     "constant-miss": "not a limiter of its own; the first instructions of every launch show it",
 }
 # Written and compiled, but not yet on a GPU: nothing claims that their labels hold.
-NOT_RECORDED = {"mio-phases", "lg-phases", "math-phases", "math-pair", "math-side"}
+NOT_RECORDED = {"mio-phases", "lg-phases"}
 
 
 def _beside_the_probes(name: str) -> ModuleType:
@@ -150,7 +150,8 @@ def test_reports_hold_every_probe_and_twin():
     launches = reports.launches
     assert set(launches["status"]) == {"ok"}
     wanted = {(n, w) for n, took in TIMES.items() for w in ("main", "twin") if w in took}
-    assert set(zip(launches["variant"], launches["case"], strict=True)) == wanted
+    held = zip(launches["variant"], launches["case"], strict=True)
+    assert {(n, w) for n, w in held if n in TIMES} == wanted
     assert sum(f.stat().st_size for f in RECORDED.iterdir()) < 12e6
 
 
