@@ -99,16 +99,18 @@ def rows(folder: Path = RECORDED) -> list[Row]:
     """Every recorded probe. The last launch of a name counts, so reports can be added."""
     known = truths()
     reports = read(sorted(folder.glob("probes-*.ncu-rep*")))
-    times = json.loads((folder / "times.json").read_text("utf-8"))["times"]
+    timed = folder / "times.json"
+    times = json.loads(timed.read_text("utf-8"))["times"] if timed.exists() else None
     launches = {r["variant"]: r for r in reports.launches.to_dict("records") if r["case"] == "main"}
     found = []
     for name, path in known.probes(PROBES).items():
-        if name in launches and name in times:
+        if name in launches and (times is None or name in times):
             launch, keys = launches[name], known.header(path)
             same = (reports.rules["report"] == launch["report"]) & (
                 reports.rules["launch"] == launch["launch"]
             )
-            found.append(_row(name, keys, launch, reports.rules[same], times[name]))
+            took = times[name] if times else {}
+            found.append(_row(name, keys, launch, reports.rules[same], took))
     return found
 
 

@@ -1,6 +1,7 @@
 """Probes  ->  built, checked, timed (times.json) and profiled (probes-N.ncu-rep) on this GPU.
 
     python kernels/probes/record.py --out DIR [ID ...]       on the machine with the GPU
+    python kernels/probes/record.py --out DIR --mains [ID ...]   the same without twins and times
     python kernels/probes/record.py --keep DIR               anywhere: DIR into artifacts/probes
 
 Reports keep the paths they saw: run it from a neutral folder. Each step runs in a process of its
@@ -40,7 +41,7 @@ extern "C" void range_pop() { nvtxRangePop(); }
 """
 
 
-def build(folder: Path, arch: str, only: list[str]) -> dict[str, str]:
+def build(folder: Path, arch: str, only: list[str], twins: bool = True) -> dict[str, str]:
     """Compile every main and twin side by side; id.which -> error for those that failed."""
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "nvtx.cu").write_text(NVTX)
@@ -51,7 +52,7 @@ def build(folder: Path, arch: str, only: list[str]) -> dict[str, str]:
         if (only and name not in only) or code is None:
             continue
         jobs.append((f"{name}.main", path, code, False))
-        if keys["twin"] == "yes":
+        if twins and keys["twin"] == "yes":
             jobs.append((f"{name}.twin", path, code, True))
 
     def compile_one(job: tuple[str, Path, str, bool]) -> tuple[str, str]:
@@ -165,12 +166,23 @@ def keep(new: Path, kept: Path = KEPT) -> list[Path]:
     return written
 
 
+def measure(out: Path, folder: Path, names: list[str]) -> list[list[str]]:
+    """Check and time probes with their twins into times.json; [id, which] of those that ran."""
+    task = {"do": "time", "folder": str(folder), "items": [[n] for n in names]}
+    times, failed = run_all(task, "time", lambda _: [], len(names))
+    keep_times(out / "times.json", times, this_gpu())
+    print(f"{time.strftime('%X')} timed {len(times)}, failed: {failed or 'none'}", flush=True)
+    print(*(f"  {n}: {t['fault']}" for n, t in times.items() if t["fault"]), sep="\n", flush=True)
+    return [[n, w] for n in times for w in ("main", "twin") if w in times[n]]
+
+
 def main() -> None:
     """Build, time, profile; or keep what was recorded."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("only", nargs="*")
     parser.add_argument("--out", type=Path, default=Path("probes"))
     parser.add_argument("--arch", default="90")
+    parser.add_argument("--mains", action="store_true", help="no twins, no times")
     parser.add_argument("--keep", type=Path, help="a recording to add to artifacts/probes")
     given = parser.parse_args()
     if given.keep:
@@ -181,16 +193,11 @@ def main() -> None:
         parser.error(f"no such probe: {', '.join(sorted(unknown))}")
     out = given.out.resolve()
     folder = out / "build"
-    errors = build(folder, given.arch, given.only)
+    errors = build(folder, given.arch, given.only, twins=not given.mains)
     print(f"{time.strftime('%X')} built, failed: {errors or 'none'}", flush=True)
     names = sorted(p.name.removesuffix(".main.so") for p in folder.glob("*.main.so"))
     names = [n for n in names if not given.only or n in given.only]
-    task = {"do": "time", "folder": str(folder), "items": [[n] for n in names]}
-    times, failed = run_all(task, "time", lambda _: [], len(names))
-    keep_times(out / "times.json", times, this_gpu())
-    print(f"{time.strftime('%X')} timed {len(times)}, failed: {failed or 'none'}", flush=True)
-    print(*(f"  {n}: {t['fault']}" for n, t in times.items() if t["fault"]), sep="\n", flush=True)
-    pairs = [[n, w] for n in times for w in ("main", "twin") if w in times[n]]
+    pairs = [[n, "main"] for n in names] if given.mains else measure(out, folder, names)
     task = {"do": "profile", "folder": str(folder), "items": pairs}
     first = len([*out.glob("probes-*.ncu-rep*")])
     profiled, failed = run_all(task, "profile", lambda i: ncu(out, first + i), PER_REPORT)
