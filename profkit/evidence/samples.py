@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from math import hypot, isnan, nan, sqrt
 from typing import Literal, TypeAlias
 
@@ -169,7 +170,7 @@ def _one_process(x: Array, thresholds: Thresholds) -> Sample:
     effective = effective_size(x, thresholds)
     if effective < thresholds.min_samples:
         return Sample(nothing, unusable="autocorrelated")
-    low, high = _bootstrap(x, thresholds)
+    low, high = _bootstrap(tuple(x.tolist()), thresholds)
     drift = abs(drift_of(x, thresholds))
     # Which end of a drift is the kernel's time is not known. Half of it would be just the shift of
     # the median, and two drifting samples in ten would still look different.
@@ -189,7 +190,8 @@ def _quantile(level: float, dof: int | None) -> float:
     return float(stats.norm.ppf(tail) if dof is None else stats.t.ppf(tail, dof))
 
 
-def _bootstrap(x: Array, thresholds: Thresholds) -> tuple[float, float]:
+@lru_cache(maxsize=256)  # in a ladder one side is compared with its parent and every reference
+def _bootstrap(samples: tuple[float, ...], thresholds: Thresholds) -> tuple[float, float]:
     """Expanded percentile bootstrap of the median: low and high end.
 
     The percentile interval of n samples has the spread of the sample itself, too narrow by
@@ -200,10 +202,10 @@ def _bootstrap(x: Array, thresholds: Thresholds) -> tuple[float, float]:
     """
     from scipy import stats
 
-    n = x.size
+    n = len(samples)
     tail = stats.norm.cdf(-sqrt(n / (n - 1)) * _quantile(thresholds.level, n - 1))
     found = stats.bootstrap(
-        (x,),
+        (np.array(samples),),
         np.median,
         n_resamples=thresholds.resamples,
         confidence_level=float(1 - 2 * tail),
