@@ -141,7 +141,7 @@ def process_spread(*sides: list[Array]) -> Spread | None:
 
 def summarize(groups: list[Array], thresholds: Thresholds, spread: Spread | None = None) -> Sample:
     """The median of one side (the mean of its processes' medians) with its interval."""
-    parts = [_one_process(g, thresholds) for g in groups]
+    parts = [_one_process(tuple(g.tolist()), thresholds) for g in groups]
     k, level = len(parts), thresholds.level
     centre = float(np.mean([p.interval.median for p in parts]))
     unusable = next((p.unusable for p in parts if p.unusable), None)
@@ -159,7 +159,9 @@ def summarize(groups: list[Array], thresholds: Thresholds, spread: Spread | None
     return Sample(Interval(centre, centre - below, centre + above, level), faults)
 
 
-def _one_process(x: Array, thresholds: Thresholds) -> Sample:
+@lru_cache(maxsize=256)  # in a ladder one side is compared with its parent and every reference
+def _one_process(samples: tuple[float, ...], thresholds: Thresholds) -> Sample:
+    x = np.array(samples)
     median, level = float(np.median(x)), thresholds.level
     nothing = Interval(median, nan, nan, level)
     if x.size < thresholds.min_samples:
@@ -170,7 +172,7 @@ def _one_process(x: Array, thresholds: Thresholds) -> Sample:
     effective = effective_size(x, thresholds)
     if effective < thresholds.min_samples:
         return Sample(nothing, unusable="autocorrelated")
-    low, high = _bootstrap(tuple(x.tolist()), thresholds)
+    low, high = _bootstrap(x, thresholds)
     drift = abs(drift_of(x, thresholds))
     # Which end of a drift is the kernel's time is not known. Half of it would be just the shift of
     # the median, and two drifting samples in ten would still look different.
@@ -190,8 +192,7 @@ def _quantile(level: float, dof: int | None) -> float:
     return float(stats.norm.ppf(tail) if dof is None else stats.t.ppf(tail, dof))
 
 
-@lru_cache(maxsize=256)  # in a ladder one side is compared with its parent and every reference
-def _bootstrap(samples: tuple[float, ...], thresholds: Thresholds) -> tuple[float, float]:
+def _bootstrap(x: Array, thresholds: Thresholds) -> tuple[float, float]:
     """Expanded percentile bootstrap of the median: low and high end.
 
     The percentile interval of n samples has the spread of the sample itself, too narrow by
@@ -202,10 +203,10 @@ def _bootstrap(samples: tuple[float, ...], thresholds: Thresholds) -> tuple[floa
     """
     from scipy import stats
 
-    n = len(samples)
+    n = x.size
     tail = stats.norm.cdf(-sqrt(n / (n - 1)) * _quantile(thresholds.level, n - 1))
     found = stats.bootstrap(
-        (np.array(samples),),
+        (x,),
         np.median,
         n_resamples=thresholds.resamples,
         confidence_level=float(1 - 2 * tail),
