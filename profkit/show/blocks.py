@@ -25,6 +25,8 @@ _COLOUR = {
     "not compared": "bold yellow", "same": "cyan",
 }  # fmt: skip
 
+_READABLE = {"yellow": "darkorange", "cyan": "teal"}  # of these on white and on black
+
 
 @dataclass(frozen=True)
 class Heading:
@@ -124,7 +126,7 @@ def _markdown_table(grid: Grid) -> Sequence[str]:
 def to_html(blocks: Iterable[Block]) -> str:
     """Blocks as one HTML element for a notebook, in the colours of its theme."""
     out = [_html(block) for block in blocks]
-    return f'<div style="max-width:110ch;overflow-x:auto">{"".join(out)}</div>'
+    return f'<div style="overflow-x:auto">{"".join(out)}</div>'
 
 
 def _html(block: Block) -> str:
@@ -142,14 +144,16 @@ def _html(block: Block) -> str:
 def _row(tag: str, texts: Sequence[str], head: Sequence[str]) -> str:
     cells = []
     for text, title in zip(texts, head, strict=True):
-        side = "right" if title.startswith(">") else "left"
-        # A ladder is indented with blanks, which HTML would swallow.
-        style = _style(text, f"text-align:{side};white-space:pre-wrap")
+        # A ladder is indented with blanks, which HTML would swallow; a number keeps its unit.
+        right = title.startswith(">")
+        rules = "right;white-space:nowrap" if right else "left;white-space:pre-wrap"
+        style = _style(text, f"text-align:{rules}")
         cells.append(f"<{tag}{style}>{html(text)}</{tag}>")
     return f"<tr>{''.join(cells)}</tr>"
 
 
 def _style(text: str, more: str = "") -> str:
-    colour = _COLOUR.get(text, "").removeprefix("bold ").replace("yellow", "darkorange")
+    colour = _COLOUR.get(text, "").removeprefix("bold ")
+    colour = _READABLE.get(colour, colour)
     rules = ";".join(filter(None, (more, f"color:{colour}" if colour else "")))
     return f' style="{rules}"' if rules else ""
