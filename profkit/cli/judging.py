@@ -8,13 +8,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from profkit.cli import complete
+from profkit.cli import complete, sources
 from profkit.cli.options import Json, Markdown, Quiet, say
 from profkit.errors import ProfkitError
 
 if TYPE_CHECKING:
     from profkit.evidence.compare import Change
-    from profkit.evidence.sides import Compared
     from profkit.show.blocks import Block
 
 BAD, COULD_NOT = 1, 2
@@ -80,12 +79,12 @@ def compare(
     from profkit.evidence.sides import compare as compare_sides
     from profkit.show import changes
 
-    found = compare_sides(before, after, case, artifacts, anyway)
+    found = compare_sides(before, after, case, sources.evidence(artifacts), anyway)
     if not quiet:
-        _say_stale(found, artifacts)
+        _say_problems(found.problems)
     shown = 10_000 if every else changes.MOVED_SHOWN
     _print(changes.compared(found, shown), found.to_json() if json else None, markdown)
-    raise typer.Exit(status(found.changes, wanted))
+    raise typer.Exit(max(status(found.changes, wanted), COULD_NOT if found.problems else 0))
 
 
 def _wanted(fail_on: list[str], two_forms: bool) -> set[str]:
@@ -132,10 +131,9 @@ def _ladders(
     artifacts: Path, case: str | None, anyway: bool, wanted: set[str], json: bool, markdown: bool
 ) -> int:
     from profkit.evidence.ladder import ladder as build
-    from profkit.evidence.runs import Evidence
     from profkit.show import changes
 
-    evidence = Evidence(artifacts)
+    evidence = sources.evidence(artifacts)
     recorded = {c for v, c in evidence.names() if (artifacts / f"{v}.{c}.json").is_file()}
     cases = [case] if case else sorted(recorded)
     if not cases:
@@ -143,8 +141,10 @@ def _ladders(
     ladders = [build(evidence, c, anyway) for c in cases]
     document = {"schema": "profkit.ladders/1", "ladders": [x.to_json() for x in ladders]}
     _print((b for x in ladders for b in changes.ladder(x)), document if json else None, markdown)
+    problems = [p for x in ladders for p in x.problems]
+    _say_problems(problems)
     steps = [s.change for x in ladders for s in x.steps if s.change]
-    return status(steps, wanted) if wanted else 0
+    return max(status(steps, wanted) if wanted else 0, COULD_NOT if problems else 0)
 
 
 def verify(
@@ -206,6 +206,12 @@ def ledger(
     _print(judged.ledger(kept, found, table), document if json else None, markdown)
 
 
+def _say_problems(problems: Iterable[ProfkitError]) -> None:
+    """What could not be read, on stderr, two lines each: the rest goes on."""
+    for problem in problems:
+        say(problem)
+
+
 def _print(blocks: Iterable[Block], document: dict[str, Any] | None, as_markdown: bool) -> None:
     from profkit.show import blocks as form
     from profkit.show.document import dumps
@@ -217,28 +223,3 @@ def _print(blocks: Iterable[Block], document: dict[str, Any] | None, as_markdown
         print(form.to_markdown(blocks), end="")
     else:
         print(form.to_text(blocks, console()), end="")
-
-
-def _say_stale(found: Compared, artifacts: Path) -> None:
-    """Say on stderr which records are of a source that has changed since."""
-    from importlib.util import find_spec
-
-    if not find_spec("profkit.measure.variants"):
-        return
-    from profkit.evidence.runs import Evidence
-    from profkit.measure.variants import find, kernels_dir
-
-    try:
-        sources = {v.id: v for v in find(kernels_dir())}
-    except ProfkitError:
-        return  # no kernels here: reports of somebody else
-    evidence = Evidence(artifacts)
-    names = {name for change in found.changes for name in (change.before, change.after)}
-    for name in sorted(names):
-        variant, _, case = name.partition(".")
-        if variant not in sources or not (artifacts / f"{name}.json").is_file():
-            continue
-        record = evidence.load(variant, case).record
-        if record and record.source and record.source != sources[variant].source_hash:
-            message = f"{name} is stale: {sources[variant].path.name} has changed since"
-            say(ProfkitError(message, f"profkit profile --variant {variant} --case {case}"))

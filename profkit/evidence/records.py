@@ -60,6 +60,7 @@ class Record:
         after: The variant that it changes, None for a first one.
         fixes: Rules that its header said it clears.
         fixes_not: Rules that its header said it provably does not clear.
+        moves: What its header said that the counters will do.
         source: sha256 of the source and its headers; None for a library call.
         sass: Hash of the machine code.
         resources: Registers, shared memory, spills, stack.
@@ -81,6 +82,7 @@ class Record:
     after: str | None = None
     fixes: tuple[str, ...] = ()
     fixes_not: tuple[str, ...] = ()
+    moves: tuple[str, ...] = ()
     source: str | None = None
     sass: str | None = None
     resources: Resources = Resources()
@@ -145,6 +147,7 @@ def parse(path: Path, data: Mapping[str, Any]) -> Record:
         after=_text(data, "header", "after"),
         fixes=_words(data, "header", "fixes"),
         fixes_not=_words(data, "header", "fixes-not"),
+        moves=_words(data, "header", "moves"),
         source=_text(data, "source", "sha256"),
         sass=_text(data, "source", "sass"),
         resources=_resources(data),

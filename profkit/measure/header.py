@@ -19,6 +19,7 @@ KEYS: dict[str, str] = {
     "after": "the variant that this one changes, by id",
     "fixes": "rules that fire for `after` and are clear for this one",
     "fixes-not": "rules that this variant was meant to clear and provably does not",
+    "moves": "what the counters will do against `after`: stall_barrier<0.5x inst_matrix>2x",
     "flags": "further nvcc flags",
     "arch": "80+ (that or newer), 90a (exactly that), or a list: 80,89",
     "tune": "tunable macros and their values: BLOCK_M=16,32,64 STAGES=2,3",

@@ -101,7 +101,7 @@ def _header(built: Build | None) -> dict[str, Any] | None:
     if built is None:
         return None
     v = built.variant
-    promises = {"fixes": v.fixes, "fixes-not": v.fixes_not}
+    promises = {"fixes": v.fixes, "fixes-not": v.fixes_not, "moves": [str(m) for m in v.moves]}
     return {"title": v.title, "after": v.after, **promises}
 
 

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from profkit.errors import ProfkitError
+from profkit.evidence import moves
 from profkit.measure import header, source
 from profkit.measure.header import Budget
 
@@ -72,6 +73,11 @@ class Variant:
     def fixes_not(self) -> tuple[str, ...]:
         """Rules that this variant was meant to clear and provably does not."""
         return header.words(self.keys.get("fixes-not", ""))
+
+    @property
+    def moves(self) -> tuple[moves.Move, ...]:
+        """What the counters will do against `after`."""
+        return moves.parse(self.keys.get("moves", ""), self.path.name)
 
     @property
     def flags(self) -> tuple[str, ...]:
@@ -166,7 +172,12 @@ def read(path: Path) -> Variant:
     variant = Variant(name, path.parent.name, path.resolve(), head.title, head.text, head.keys)
     if len(header.words(head.keys.get("after", ""))) > 1:
         raise ProfkitError(f"{path.name}: 'after:' names more than one variant", "name one")
-    _ = variant.budget, variant.tune, variant.target("90")  # a bad value is an error now
+    _ = (
+        variant.budget,
+        variant.tune,
+        variant.moves,
+        variant.target("90"),
+    )  # a bad value is an error now
     return variant
 
 
