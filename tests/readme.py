@@ -35,9 +35,9 @@ class Output:
     filters: tuple[str, ...]
     shown: str
 
-    def made(self, cwd: Path = ROOT) -> str:
+    def made(self) -> str:
         """What the command prints today, cut as asked."""
-        text = run(self.command, cwd).stdout
+        text = run(self.command).stdout
         for one in self.filters:
             text = _cut(text, *shlex.split(one))
         return text
