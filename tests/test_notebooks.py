@@ -9,6 +9,8 @@ import nbformat
 import pytest
 from nbclient import NotebookClient
 
+from profkit.diagnosis.rules import BY_ID
+from profkit.measure.variants import find
 from tests.conftest import ROOT
 
 FOLDER = ROOT / "notebooks"
@@ -52,3 +54,10 @@ def test_it_runs_and_shows_something(path: Path, monkeypatch: pytest.MonkeyPatch
     assert not [o for o in outputs if o.get("name") == "stderr"]
     left = {p for p in set(FOLDER.rglob("*")) - before if "__pycache__" not in p.parts}
     assert left == set()
+
+
+def test_the_kernels_of_notebook_04_name_rules_that_there_are() -> None:
+    found = find(FOLDER / "own")
+    assert [v.id for v in found] == ["thread", "warp"]
+    assert {rule for v in found for rule in (*v.fixes, *v.fixes_not)} <= set(BY_ID)
+    assert any(v.fixes for v in found)

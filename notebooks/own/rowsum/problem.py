@@ -18,10 +18,10 @@ class Case:
     columns: int
 
 
-CASES = {"wide": Case(4096, 4096), "few": Case(16, 65536)}
+CASES = {"wide": Case(4096, 4096), "few": Case(16, 8192)}
 CHECKS = {f"{r}x{c}": Case(r, c) for r, c in ((1, 1), (3, 31), (17, 1000), (300, 4097))}
 SEEDS = (0, 1)
-# Of 65,536 halves between 0 and 1, added in fp32 in any order.
+# Of 8,192 halves between 0 and 1, added in fp32 in any order; one that is missing is 0.5.
 ATOL, RTOL = 1e-3, 1e-5
 
 
