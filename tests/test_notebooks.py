@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import os
+import re
+import shlex
 from pathlib import Path
 
 import nbformat
 import pytest
+import typer
 from nbclient import NotebookClient
 
+from profkit.cli import app
 from profkit.diagnosis.rules import BY_ID
 from profkit.measure.variants import find
 from tests.conftest import ROOT
@@ -16,6 +20,7 @@ from tests.conftest import ROOT
 FOLDER = ROOT / "notebooks"
 NOTEBOOKS = sorted(FOLDER.glob("*.ipynb"))
 LONGEST = 10  # lines of a cell
+VERBS = typer.main.get_command(app).commands  # type: ignore[attr-defined]
 each = pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda p: p.stem)
 
 
@@ -54,6 +59,19 @@ def test_it_runs_and_shows_something(path: Path, monkeypatch: pytest.MonkeyPatch
     assert not [o for o in outputs if o.get("name") == "stderr"]
     left = {p for p in set(FOLDER.rglob("*")) - before if "__pycache__" not in p.parts}
     assert left == set()
+
+
+def _told(path: Path) -> list[str]:
+    """The commands in a notebook's prose."""
+    cells = nbformat.read(path, as_version=4).cells
+    prose = "\n".join(c.source for c in cells if c.cell_type == "markdown")
+    return [*re.findall(r"^profkit .*$", prose, re.M), *re.findall(r"`(profkit \S+ [^`]+)`", prose)]
+
+
+@pytest.mark.parametrize("command", sorted({c for path in NOTEBOOKS for c in _told(path)}))
+def test_commands_in_the_prose_are_what_the_parser_takes(command: str) -> None:
+    _, verb, *args = shlex.split(command, comments=True)
+    VERBS[verb].make_context(verb, args)
 
 
 def test_the_kernels_of_notebook_04_name_rules_that_there_are() -> None:
