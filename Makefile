@@ -10,7 +10,7 @@ SHOWN  := case != "A" and variant in ["stage0", "stage2", "stage3b", "champion",
           "sdpa-cudnn", "sdpa-flash", "sdpa-efficient", "copy", "matmul"]
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint format speed readme lock clean
+.PHONY: help demo ladder ladder-build test lint format speed readme lock clean
 
 help:
 	@sed -n 's/^# make/make/p' $(MAKEFILE_LIST)
@@ -25,6 +25,13 @@ $(READY): pyproject.toml constraints.txt
 demo: $(READY)
 	$(BIN)/profkit diagnose artifacts/*.ncu-rep*
 	$(BIN)/profkit roofline artifacts/*.ncu-rep* --where '$(SHOWN)' -o artifacts/roofline.png
+
+# The ladder's page, from the committed records; ladder-build compiles for an L4 first (needs nvcc).
+ladder: $(READY)
+	$(BIN)/python analyses/ladder_page.py
+
+ladder-build: $(READY)
+	$(BIN)/python analyses/ladder_page.py --build
 
 lint: $(READY)
 	$(BIN)/ruff check .

@@ -110,7 +110,7 @@ class Evidence:
 
     Attributes:
         root: The folder with <variant>.<case>.json and .ncu-rep files.
-        headers: Variant -> what its file says today; without it the records say so.
+        headers: problem/variant -> what its file says today; without it the records say so.
     """
 
     root: Path
