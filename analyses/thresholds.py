@@ -10,7 +10,6 @@ other probes leave it, and the probe that was left out is judged with it.
 
 from __future__ import annotations
 
-import importlib
 import json
 import re
 import sys
@@ -53,9 +52,8 @@ ENDS = {
     **{f"{name}.likely": (0.0, peak.sure) for name, peak in vars(resources).items()
        if isinstance(peak, resources.Peak)},
 }  # fmt: skip
-STEPS = (0.25, 0.5, 0.9)  # of the way to the end of the range: where verdicts are tried
+STEPS = (0.25, 0.5, 0.98)  # of the way to the end of the range: where verdicts are tried
 PRECISION = 1 / 512  # of that way: how closely the turning point is found
-Truth = Mapping[str, tuple[str, tuple[str, ...]]]
 
 
 @dataclass(frozen=True)
@@ -154,13 +152,18 @@ class Probes:
     """The probes' launches, and whether the verdict on each is right."""
 
     def __init__(self) -> None:
-        known, reports = verdicts.truths(), read(sorted(verdicts.RECORDED.glob("probes-*.ncu-rep*")))
+        known, reports = (
+            verdicts.truths(),
+            read(sorted(verdicts.RECORDED.glob("probes-*.ncu-rep*"))),
+        )
         times = json.loads((verdicts.RECORDED / "times.json").read_text("utf-8"))["times"]
         rows = {r["variant"]: r for r in reports.launches.to_dict("records") if r["case"] == "main"}
         keys = {n: known.header(p) for n, p in known.probes(verdicts.PROBES).items() if n in times}
         self.truth = {n: (k["bound"], sorted(k["limiter"].split("+"))) for n, k in keys.items()}
+        self.values = {n: {**rows[n], **verdicts.declared(k)} for n, k in keys.items()}
         self.launches = {
-            n: Launch({k: float(v) for k, v in rows[n].items() if k in CATALOGUE}) for n in keys
+            n: Launch({k: float(v) for k, v in row.items() if k in CATALOGUE})
+            for n, row in self.values.items()
         }
 
     def right(self, name: str) -> bool:

@@ -42,7 +42,7 @@ NO_PROBE = {
     "constant-miss": "not a limiter of its own; the first instructions of every launch show it",
 }
 # Written and compiled, but not yet on a GPU: nothing claims that their labels hold.
-NOT_RECORDED = {"mio-phases", "lg-phases"}
+NOT_RECORDED = {"mio-phases", "lg-phases", "imbalance-mild"}
 
 
 def _beside_the_probes(name: str) -> ModuleType:
