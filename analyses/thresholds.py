@@ -10,6 +10,7 @@ other probes leave it, and the probe that was left out is judged with it.
 
 from __future__ import annotations
 
+import inspect
 import json
 import re
 import sys
@@ -116,8 +117,7 @@ def thresholds() -> list[Threshold]:
         for part in ("sure", "likely", "queued")
     ]
     for module in MODULES:
-        assert module.__file__
-        source = Path(module.__file__).read_text("utf-8")
+        source = inspect.getsource(module)
         for names in re.findall(r"^([A-Z_]+(?:, [A-Z_]+)*) = [0-9]", source, re.M):
             for name in names.split(", "):
                 full = f"{module.__name__.rsplit('.', 1)[1]}.{name}"
@@ -138,8 +138,8 @@ def _of_peak(peak: resources.Peak, part: str) -> Callable[[float], None]:
 
 def _of_modules(name: str, value: float) -> Callable[[float], None]:
     """In every module that has it, imported ones too."""
-    having = [m for m in sys.modules.values()
-              if (m.__name__ or "").startswith("profkit.diagnosis") and getattr(m, name, None) == value]  # fmt: skip
+    ours = [m for n, m in sys.modules.items() if n.startswith("profkit.diagnosis")]
+    having = [m for m in ours if getattr(m, name, None) == value]
 
     def put(new: float) -> None:
         for module in having:
@@ -178,19 +178,21 @@ class Probes:
 
 def turning(threshold: Threshold, probes: Probes, end: float) -> dict[str, float]:
     """Probe -> where its verdict turns wrong on the way from the value to an end of the range."""
-    way, turned, before = end - threshold.value, {}, 0.0
+    way, before = end - threshold.value, 0.0
+    turned: dict[str, tuple[float, float]] = {}  # shares of the way: still right, already wrong
     for step in STEPS:
         with threshold.at(threshold.value + step * way):
             for name in probes.wrong() - turned.keys():
                 turned[name] = (before, step)
         before = step
-    for name, (right, wrong) in turned.items():
+    for name, ends in turned.items():
+        right, wrong = ends
         while wrong - right > PRECISION:
             middle = (right + wrong) / 2
             with threshold.at(threshold.value + middle * way):
                 right, wrong = (middle, wrong) if probes.right(name) else (right, middle)
-        turned[name] = threshold.value + wrong * way
-    return turned
+        turned[name] = (right, wrong)
+    return {name: threshold.value + wrong * way for name, (_, wrong) in turned.items()}
 
 
 def ranges(probes: Probes) -> list[Range]:

@@ -1,6 +1,6 @@
 /* Block n has 80 + n pieces of work.
 
-   The milder half of causal attention: the last block has two and a half times the work of the first,
+   The milder half of causal attention: the last block has more than twice the work of the first,
    and on average an SM is busy two thirds of the time. While it is, its schedulers issue on most
    cycles; over the whole launch nothing is near its peak.
 

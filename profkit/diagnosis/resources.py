@@ -158,7 +158,9 @@ def use(resource: Resource, launch: Launch) -> Use | None:
     except NotCollected:
         return None
     share = min(elapsed / at_work(launch), 1.0) if elapsed <= 1 else elapsed
-    near = share >= resource.peak.sure or (share >= resource.peak.likely and _queues(resource, launch))
+    near = share >= resource.peak.sure or (
+        share >= resource.peak.likely and _queues(resource, launch)
+    )
     return Use(resource, elapsed, share, near)
 
 

@@ -99,7 +99,9 @@ def _one_slice(launch: Launch, sectors: float) -> bool:
 
 def _loads_wait(launch: Launch) -> bool:
     """Whether the warps wait for memory longer than for any memory that is not contended."""
-    return launch.get("stall_lg_throttle", 0.0) >= WAITING or load_wait(launch) >= QUEUED_LOAD_CYCLES
+    return (
+        launch.get("stall_lg_throttle", 0.0) >= WAITING or load_wait(launch) >= QUEUED_LOAD_CYCLES
+    )
 
 
 def _atomics(launch: Launch) -> Hit | None:
