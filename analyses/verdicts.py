@@ -12,7 +12,7 @@ from __future__ import annotations
 import importlib.util
 import json
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from math import isnan
 from pathlib import Path
@@ -114,11 +114,14 @@ def rows(folder: Path = RECORDED) -> list[Row]:
     return found
 
 
+def declared(keys: Mapping[str, str]) -> dict[str, float]:
+    """What a probe's header says of its workload, as metrics."""
+    pairs = (d.partition("=") for d in keys.get("declares", "").split())
+    return {name: float(number) for name, _, number in pairs}
+
+
 def _row(name: str, keys: dict[str, str], launch: Any, rules: Any, took: Any) -> Row:
-    declared = {
-        k: float(v) for k, _, v in (d.partition("=") for d in keys.get("declares", "").split())
-    }
-    diagnosis = judge({**launch, **declared}, str(launch["status"]))
+    diagnosis = judge({**launch, **declared(keys)}, str(launch["status"]))
     fires = [f for f in diagnosis.findings if f.status == "fires"]
     also = set(keys.get("also", "").replace(",", " ").split())
     sm, memory = launch["sm_busy"], launch["memory_busy"]

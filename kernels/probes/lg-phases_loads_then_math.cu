@@ -2,9 +2,11 @@
 
    Like shared loads in phases, but through the queue for global memory: four warps per scheduler,
    lined up by barriers, 32 loads each that hit the L1, then 128 multiply-adds each. No level of
-   memory and no pipe is much more than half busy.
+   memory and no pipe is more than half busy; the warps that are served first wait at the barrier,
+   the others for room in the queue.
 
-   bound: latency     limiter: lg_throttle  cause: lg-throttle
+   bound: latency     limiter: barrier   cause: barrier-wait
+   also: lg-throttle
    twin: yes          output: same
    relieves: each load stands beside the arithmetic of an earlier one; the barriers stay
 */

@@ -1,11 +1,14 @@
 /* All warps read shared memory at once, then all compute at once.
 
    Four warps per scheduler, lined up by barriers: 32 shared loads each, back to back, then 128
-   multiply-adds each. The shared pipe takes one load per cycle of the SM; a scheduler's queue holds
-   about 14, its warps offer 128 and wait for room, while the FP32 pipe idles; then the other way
-   round. Each unit is about half busy on average: the phases are the cause, no roof is.
+   multiply-adds each. The shared pipe takes one load per cycle of the SM, so the queues fill while
+   the FP32 pipe idles; then the other way round. Each unit is half busy on average. A scheduler does
+   not serve its warps in turn: those it prefers are done early and stand at the barrier, a bit
+   longer than the others wait for room in the queue. The phases that the barriers make are the
+   cause.
 
-   bound: latency     limiter: mio_throttle  cause: mio-throttle
+   bound: latency     limiter: barrier   cause: barrier-wait
+   also: mio-throttle
    twin: yes          output: same
    relieves: each load stands beside the arithmetic of an earlier one; the barriers stay
 */

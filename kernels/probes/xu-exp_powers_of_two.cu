@@ -4,6 +4,7 @@
    kernel's softmax asks it for S*S exponentials; here it gets nothing else.
 
    bound: compute     limiter: xu        cause: xu-pipe
+   declares: declared_exps=756940800
    twin: yes          output: finite
    relieves: a multiply-add stands in for each exponential
 */

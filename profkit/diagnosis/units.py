@@ -9,6 +9,13 @@ from collections.abc import Callable
 
 from profkit.diagnosis.rule import Launch
 
+HALF = 0.5  # of the sectors that L2 looks up: then atomics are what it does
+NEARLY_ALL = 0.95  # of L1TEX's busiest stage: then texture is what L1TEX does
+MAINLY = 0.7  # of the LSU's data stage: then shared memory is what L1TEX does
+WAVEFRONT = 0.9  # of the LSU's entry: then each wavefront is a request of its own
+# The heavy half of the FMA pipe this much fuller than both on average: IMAD, which only it can do
+# (twice as full when there is nothing else).
+HEAVY = 1.6
 LINKS = ("l2_to_xbar_busy", "xbar_to_l2_busy")
 
 
@@ -45,7 +52,7 @@ def fp32(launch: Launch) -> float:
     if "fp16_busy" in launch and launch["fp16_busy"] > 0.5 * launch["fma_busy"]:
         return 0.0
     # Without opcodes: a heavy half twice as full as the pipe's average means IMAD.
-    return launch["fma_busy"] if _fma_heavy(launch) < 1.6 * launch["fma_busy"] else 0.0
+    return launch["fma_busy"] if _fma_heavy(launch) < HEAVY * launch["fma_busy"] else 0.0
 
 
 def integer(launch: Launch) -> float:
@@ -57,7 +64,7 @@ def integer(launch: Launch) -> float:
     if launch.known("inst_fp32", "inst_half", "inst_imad"):
         single, half, imad = _mix(launch)
         return max(alu, heavy) if imad > max(single, half) else alu
-    return max(alu, heavy) if heavy >= 1.6 * launch["fma_busy"] else alu
+    return max(alu, heavy) if heavy >= HEAVY * launch["fma_busy"] else alu
 
 
 def fp16(launch: Launch) -> float:
@@ -78,11 +85,11 @@ def shared(launch: Launch) -> float:
 def l1(launch: Launch) -> float:
     """L1TEX less what shared memory and texture alone explain."""
     busy = launch["l1_busy"]
-    if "texture_busy" in launch and launch["texture_busy"] >= 0.95 * busy:
+    if "texture_busy" in launch and launch["texture_busy"] >= NEARLY_ALL * busy:
         return 0.0
-    if "shared_busy" in launch and launch["shared_busy"] >= 0.7 * launch["lsu_data_busy"]:
+    if "shared_busy" in launch and launch["shared_busy"] >= MAINLY * launch["lsu_data_busy"]:
         entry = launch.get("lsu_in_busy", 0.0)  # one request a wavefront: shared memory fills both
-        return 0.0 if launch["shared_busy"] >= 0.9 * entry else min(busy, entry)
+        return 0.0 if launch["shared_busy"] >= WAVEFRONT * entry else min(busy, entry)
     return busy
 
 
@@ -98,7 +105,7 @@ def _mostly_atomics(launch: Launch) -> bool:
     """Whether atomics are at least half of what L2 looks up."""
     if not launch.known("l2_atomic_sectors", "l2_sectors"):
         return False
-    return launch["l2_atomic_sectors"] >= 0.5 * max(launch["l2_sectors"], 1)
+    return launch["l2_atomic_sectors"] >= HALF * max(launch["l2_sectors"], 1)
 
 
 def links(launch: Launch) -> float:

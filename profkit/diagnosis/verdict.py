@@ -40,7 +40,7 @@ def decide(launch: Launch) -> Verdict:
     found = uses(launch)
     near = [u for u in found if u.near]
     shape = _shape(launch)
-    if shape and not any(u.share >= u.resource.sure for u in near):
+    if shape and not any(u.share >= u.resource.peak.sure for u in near):
         return shape
     if near:
         return _full(near)

@@ -41,8 +41,10 @@ NO_PROBE = {
     "replay-unsteady": "about passes that disagree; every probe does the same each time",
     "constant-miss": "not a limiter of its own; the first instructions of every launch show it",
 }
-# Written and compiled, but not yet on a GPU: nothing claims that their labels hold.
-NOT_RECORDED = {"mio-phases", "lg-phases"}
+# Limiters that no probe has: three forms were tried, and something else was always waited for longer:
+# the fixed interval between loads (one warp per scheduler: mio-burst), the last load's result (the
+# same with loads of 16 bytes: a queue holds 14), the barrier (four warps: mio-phases). Rules fire.
+NO_LIMITER = {("latency", "mio_throttle"), ("latency", "lg_throttle")}
 
 
 def _beside_the_probes(name: str) -> ModuleType:
@@ -77,7 +79,7 @@ def test_header_is_whole(name):
 
 def test_every_limiter_has_a_probe():
     wanted = {(bound, limiter) for bound, words in LIMITERS.items() for limiter in words.split()}
-    assert {(k["bound"], k["limiter"]) for k in PROBES.values()} == wanted
+    assert {(k["bound"], k["limiter"]) for k in PROBES.values()} == wanted - NO_LIMITER
 
 
 def test_every_rule_has_a_probe_or_a_reason():
@@ -128,7 +130,7 @@ def test_the_chase_visits_everything_once():
 
 
 def test_recorded_probes_gave_results_that_agree():
-    assert set(TIMES) == set(PROBES) - NOT_RECORDED
+    assert set(TIMES) == set(PROBES)
     for name, took in TIMES.items():
         assert took["fault"] == "", name
         assert ("twin" in took) == (PROBES[name]["twin"] == "yes")
@@ -150,8 +152,7 @@ def test_reports_hold_every_probe_and_twin():
     launches = reports.launches
     assert set(launches["status"]) == {"ok"}
     wanted = {(n, w) for n, took in TIMES.items() for w in ("main", "twin") if w in took}
-    held = zip(launches["variant"], launches["case"], strict=True)
-    assert {(n, w) for n, w in held if n in TIMES} == wanted
+    assert set(zip(launches["variant"], launches["case"], strict=True)) == wanted
     assert sum(f.stat().st_size for f in RECORDED.iterdir()) < 12e6
 
 

@@ -23,6 +23,13 @@ def _verdicts() -> ModuleType:
 
 
 VERDICTS = _verdicts()
+# Gains that are not kept, and why no better bound is honest.
+MISSED = {
+    "drain": "3.30 of 2.84 promised: a scattered store also holds up the S2R of the next blocks, which"
+    " is booked as short_scoreboard and not as a wait for memory",
+    "gmma": "3.78 of 3.15: the H200 runs the main at 1.61 GHz and the twin at 1.80; in cycles 3.35",
+    "texture": "7.28 of 6.80: the twin's loads need half of the address arithmetic of its fetches",
+}
 
 
 @pytest.fixture(scope="module")
@@ -49,6 +56,12 @@ def test_causes_are_named_first(score):
 
 def test_gains_come_true(score):
     assert score["gain kept"] >= 0.80
+
+
+def test_gains_that_do_not_come_true_are_known(rows):
+    estimates = {r.probe: (r.estimate, r.gain) for r in rows}
+    missed = {name for name, pair in estimates.items() if VERDICTS.good([pair])[::2] == (0, 1)}
+    assert missed == set(MISSED)
 
 
 def test_better_than_the_reports_own_rules(score):
