@@ -37,7 +37,7 @@ def _env(file: Path, schedule: str) -> dict[str, str]:
 @pytest.mark.parametrize("file", VARIANTS, ids=lambda f: f.stem.split("_")[0])
 def test_right_and_without_races(file: Path, tmp_path: Path) -> None:
     program = build(file.read_text(), tmp_path / "races", "races")
-    split = any(word in file.stem for word in ("splitk", "multicast", "champion", "wgmma"))
+    split = any(word in file.stem for word in ("splitk", "multicast", "champion", "wgmma", "swap"))
     for schedule in SCHEDULES:
         out = run(program, CASES + (LONG if split else ()), **_env(file, schedule))
         assert out.findings == [], f"{schedule}: {out.text[:4000]}"
