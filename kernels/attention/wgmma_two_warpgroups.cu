@@ -26,9 +26,17 @@
 #ifndef GROUPS
 #define GROUPS 2  // warpgroups that multiply, 64 rows each
 #endif
-static_assert(GROUPS == 2 || (GROUPS == 3 && !TURNS), "two take turns; three have to fit");
-constexpr int M = 64 * GROUPS, N = 128, THREADS = 128 * (GROUPS + 1);
-constexpr int REGISTERS = GROUPS == 2 ? 240 : 160;
+#ifndef TILE_KEYS
+#define TILE_KEYS 128  // keys
+#endif
+#ifndef POLY_EVERY
+#define POLY_EVERY 0  // one exponential in so many is a polynomial
+#endif
+#ifndef LAZY_POWERS
+#define LAZY_POWERS 0  // the maximum may be behind by so many powers of two
+#endif
+constexpr int M = 64 * GROUPS, N = TILE_KEYS, THREADS = 128 * (GROUPS + 1);
+constexpr int REGISTERS = GROUPS == 2 ? 240 : GROUPS == 3 ? 160 : 120;
 constexpr int SECTION = 8;  // heads worked on at a time, so that their K and V stay in L2
 
 template <int D>
@@ -117,12 +125,12 @@ __device__ __forceinline__ void consume(const Attention& a, Shared<D>& m, int gr
     uint32_t p[N / 16][4];
     auto softmax = [&](int tile) {
       if (flash::at_edge<N>(a, row, tile * N)) flash::mask<N>(a, s, row, tile * N, lane);
-      flash::folded_probabilities<N>(rows, s, folded.factor, correction);
+      flash::folded_probabilities<N, POLY_EVERY, LAZY_POWERS>(rows, s, folded.factor, correction);
     };
     barrier_wait(&m.q_here, q_parity);
     if (folded.sign) {
       warpgroup::apply_sign(m.q[group], folded.sign, threadIdx.x % 128, 128);
-      named_barrier(4 + group, 128);
+      named_barrier(8 + group, 128);
     }
 
     barrier_wait(&m.k_here[k_at.slot], k_at.parity);
@@ -158,7 +166,8 @@ __device__ __forceinline__ void consume(const Attention& a, Shared<D>& m, int gr
       hold(rows.out);
       release(&m.v_free[v_at.slot]);
       v_at.next();
-      rows.rescale(correction);
+      if (!LAZY_POWERS || !__all_sync(0xffffffffu, correction[0] == 1.0f && correction[1] == 1.0f))
+        rows.rescale(correction);
       warpgroup::pack_probabilities<N>(p, s);
     }
     release(&m.q_free);
