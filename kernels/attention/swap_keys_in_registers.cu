@@ -172,9 +172,11 @@ __global__ void __launch_bounds__(P::THREADS, P::RESIDENT)
     swap_keys(Attention a, const __grid_constant__ Maps maps) {
   constexpr int D = P::D, KEYS = P::KEYS, SLOTS = P::SLOTS, BOXES = P::BOXES, PARTS = P::PARTS;
   auto& m = shared_memory<typename P::Shared>();
-  const int lane = threadIdx.x % 32, group = threadIdx.x / 128, split = group % P::SPLITS;
+  // From lane 0, so that the compiler knows it to be the same in all of a warp.
+  const int warp = __shfl_sync(0xffffffffu, threadIdx.x / 32, 0);
+  const int lane = threadIdx.x % 32, group = warp / 4, split = group % P::SPLITS;
   const int rank = P::CLUSTER > 1 ? cluster_rank() : 0, part = rank * P::SPLITS + split;
-  const int strip = group / P::SPLITS * 4 + threadIdx.x / 32 % 4;  // of this warp
+  const int strip = group / P::SPLITS * 4 + warp % 4;  // of this warp
   const int first = blockIdx.x / P::CLUSTER * P::M, head = blockIdx.y, row = first + 16 * strip;
   const int slices = ceil_div(a.keys(first + P::M), KEYS);
 

@@ -1,5 +1,5 @@
 /* Candidate: wgmma with three warpgroups that multiply.
 
-   flags: -DTURNS=0 -DGROUPS=3   arch: 90a
+   flags: -DGROUPS=2   arch: 90a
 */
 #include "wgmma_two_warpgroups.cu"

@@ -18,16 +18,13 @@
 #include "../common/wgmma_attention.cuh"
 
 #ifndef TURNS
-#define TURNS 1  // the warpgroups take turns in starting products
+#define TURNS 1  // two warpgroups take turns in starting products
 #endif
 #ifndef STAGES
 #define STAGES 2  // tiles in the ring
 #endif
 #ifndef GROUPS
-#define GROUPS 2  // warpgroups that multiply, 64 rows each
-#endif
-#ifndef TILE_KEYS
-#define TILE_KEYS 128  // keys
+#define GROUPS 3  // warpgroups that multiply, where their registers suffice and nothing is masked
 #endif
 #ifndef POLY_EVERY
 #define POLY_EVERY 0  // one exponential in so many is a polynomial
@@ -35,32 +32,41 @@
 #ifndef LAZY_POWERS
 #define LAZY_POWERS 0  // the maximum may be behind by so many powers of two
 #endif
-constexpr int M = 64 * GROUPS, N = TILE_KEYS, THREADS = 128 * (GROUPS + 1);
-constexpr int REGISTERS = GROUPS == 2 ? 240 : GROUPS == 3 ? 160 : 120;
 constexpr int SECTION = 8;  // heads worked on at a time, so that their K and V stay in L2
 
-template <int D>
-struct Shared {
-  Slabs<64, D> q[GROUPS];
-  Slabs<N, D> k[STAGES], v[STAGES];
-  Barrier q_here, q_free, k_here[STAGES], k_free[STAGES], v_here[STAGES], v_free[STAGES];
+// GROUPS_: warpgroups that multiply, 64 rows each. KEYS: a tile. REGISTERS: of each of their threads.
+template <int D_, int GROUPS_, int KEYS, int REGISTERS_>
+struct Plan {
+  static constexpr int D = D_, WARPGROUPS = GROUPS_, N = KEYS, REGISTERS = REGISTERS_;
+  static constexpr int M = 64 * WARPGROUPS, THREADS = 128 * (WARPGROUPS + 1);
+  static constexpr bool IN_TURNS = TURNS && WARPGROUPS == 2;
+  struct Shared {
+    Slabs<64, D> q[WARPGROUPS];
+    Slabs<N, D> k[STAGES], v[STAGES];
+    Barrier q_here, q_free, k_here[STAGES], k_free[STAGES], v_here[STAGES], v_free[STAGES];
+  };
 };
 
 struct Maps {
   CUtensorMap q, k, v;
 };
 
-// Tile number `work`: which rows of which head, and how many tiles of keys they see. Within a section
-// of heads rows go forwards, and backwards in the next, which evens out a causal mask.
+// Tile number `work` of M queries: which rows of which head, and how many tiles of N keys they see.
+// Within a section of heads rows go forwards, and backwards in the next, which evens out a causal mask.
+// Without a mask, the last rows of a head, where they are fewer than M, come at the very end.
 struct Work {
   int first, head, tiles;
-  __device__ __forceinline__ Work(const Attention& a, int work) {
-    int blocks = ceil_div(a.length, M), section = work / (SECTION * blocks);
-    int heads = min(SECTION, a.heads - section * SECTION), i = work - section * SECTION * blocks;
-    int block = section % 2 ? i / heads : blocks - 1 - i / heads;
-    head = section * SECTION + i % heads;
-    first = block * M;
-    tiles = ceil_div(a.keys(first + M), N);
+  template <class P>
+  static __device__ __forceinline__ Work number(const Attention& a, int work) {
+    int blocks = a.causal ? ceil_div(a.length, P::M) : a.length / P::M, block = blocks;
+    int head = work - a.heads * blocks;
+    if (head < 0) {
+      int section = work / (SECTION * blocks), i = work - section * SECTION * blocks;
+      int heads = min(SECTION, a.heads - section * SECTION);
+      block = section % 2 ? i / heads : blocks - 1 - i / heads;
+      head = section * SECTION + i % heads;
+    }
+    return {block * P::M, head, ceil_div(a.keys((block + 1) * P::M), P::N)};
   }
 };
 
@@ -73,16 +79,17 @@ struct Place {
   }
 };
 
-template <int D>
-__device__ __forceinline__ void produce(const Attention& a, Shared<D>& m, const Maps& maps,
+template <class P>
+__device__ __forceinline__ void produce(const Attention& a, typename P::Shared& m, const Maps& maps,
                                         int works) {
+  constexpr int D = P::D, N = P::N;
   Place at;
   unsigned q_parity = 0;
   for (int w = blockIdx.x; w < works; w += gridDim.x, q_parity ^= 1) {
-    Work work(a, w);
+    Work work = Work::number<P>(a, w);
     barrier_wait(&m.q_free, q_parity ^ 1);
-    barrier_expect(&m.q_here, GROUPS * Slabs<64, D>::BYTES);
-    for (int g = 0; g < GROUPS; ++g)
+    barrier_expect(&m.q_here, P::WARPGROUPS * Slabs<64, D>::BYTES);
+    for (int g = 0; g < P::WARPGROUPS; ++g)
       m.q[g].fetch(&maps.q, &m.q_here, work.first + 64 * g, work.head);
     for (int tile = 0; tile < work.tiles; ++tile, at.next()) {
       barrier_wait(&m.k_free[at.slot], at.parity ^ 1);
@@ -95,8 +102,10 @@ __device__ __forceinline__ void produce(const Attention& a, Shared<D>& m, const 
   }
 }
 
-template <int D>
-__device__ __forceinline__ void consume(const Attention& a, Shared<D>& m, int group, int works) {
+template <class P>
+__device__ __forceinline__ void consume(const Attention& a, typename P::Shared& m, int group,
+                                        int works) {
+  constexpr int D = P::D, N = P::N, LAST = P::WARPGROUPS - 1;
   int lane = threadIdx.x % 32;
   flash::Folded folded(a.scale);
   Place k_at, v_at;
@@ -107,16 +116,15 @@ __device__ __forceinline__ void consume(const Attention& a, Shared<D>& m, int gr
     __syncwarp();
   };
   auto begin_turn = [&] {
-    if (TURNS) named_barrier(1 + group, 256);
+    if (P::IN_TURNS) named_barrier(1 + group, 256);
   };
   auto end_turn = [&](bool last) {  // nobody waits for a turn after the very last
-    if (TURNS && !(last && group == GROUPS - 1))
-      named_barrier_arrive(1 + (group + 1) % GROUPS, 256);
+    if (P::IN_TURNS && !(last && group == LAST)) named_barrier_arrive(1 + LAST - group, 256);
   };
-  if (TURNS && group == GROUPS - 1) named_barrier_arrive(1, 256);  // warpgroup 0 begins
+  if (P::IN_TURNS && group == LAST) named_barrier_arrive(1, 256);  // warpgroup 0 begins
 
   for (int w = blockIdx.x; w < works; w += gridDim.x, q_parity ^= 1) {
-    Work work(a, w);
+    Work work = Work::number<P>(a, w);
     bool last_work = w + static_cast<int>(gridDim.x) >= works;
     int row = work.first + 64 * group + threadIdx.x % 128 / 32 * 16;
     flash::Rows<D> rows;
@@ -128,6 +136,16 @@ __device__ __forceinline__ void consume(const Attention& a, Shared<D>& m, int gr
       flash::folded_probabilities<N, POLY_EVERY, LAZY_POWERS>(rows, s, folded.factor, correction);
     };
     barrier_wait(&m.q_here, q_parity);
+    if (!P::IN_TURNS && work.first + 64 * group >= a.length) {  // no rows: let the tiles pass
+      release(&m.q_free);
+      for (int tile = 0; tile < work.tiles; ++tile, k_at.next(), v_at.next()) {
+        barrier_wait(&m.k_here[k_at.slot], k_at.parity);
+        release(&m.k_free[k_at.slot]);
+        barrier_wait(&m.v_here[v_at.slot], v_at.parity);
+        release(&m.v_free[v_at.slot]);
+      }
+      continue;
+    }
     if (folded.sign) {
       warpgroup::apply_sign(m.q[group], folded.sign, threadIdx.x % 128, 128);
       named_barrier(8 + group, 128);
@@ -185,41 +203,50 @@ __device__ __forceinline__ void consume(const Attention& a, Shared<D>& m, int gr
   }
 }
 
-template <int D>
-__global__ void __launch_bounds__(THREADS, 1)
-    two_warpgroups(Attention a, const __grid_constant__ Maps maps, int works) {
-  auto& m = shared_memory<Shared<D>>();
-  int group = threadIdx.x / 128;
+template <class P>
+__global__ void __launch_bounds__(P::THREADS, 1)
+    warpgroups(Attention a, const __grid_constant__ Maps maps, int works) {
+  auto& m = shared_memory<typename P::Shared>();
+  // From lane 0, so that the compiler knows it to be the same in all of a warp: what depends on it can
+  // then live in uniform registers, which is where wgmma wants its operands.
+  int group = __shfl_sync(0xffffffffu, threadIdx.x / 128, 0);
   if (threadIdx.x == 0) {
     prefetch_map(&maps.q), prefetch_map(&maps.k), prefetch_map(&maps.v);
-    barrier_init(&m.q_here, 1), barrier_init(&m.q_free, 4 * GROUPS);
+    barrier_init(&m.q_here, 1), barrier_init(&m.q_free, 4 * P::WARPGROUPS);
     for (int i = 0; i < STAGES; ++i) {
-      barrier_init(&m.k_here[i], 1), barrier_init(&m.k_free[i], 4 * GROUPS);
-      barrier_init(&m.v_here[i], 1), barrier_init(&m.v_free[i], 4 * GROUPS);
+      barrier_init(&m.k_here[i], 1), barrier_init(&m.k_free[i], 4 * P::WARPGROUPS);
+      barrier_init(&m.v_here[i], 1), barrier_init(&m.v_free[i], 4 * P::WARPGROUPS);
     }
     barrier_init_fence();
   }
   __syncthreads();
 
-  if (group == GROUPS) {
+  if (group == P::WARPGROUPS) {
     give_up_registers<24>();
-    if (threadIdx.x % 128 == 0) produce(a, m, maps, works);
+    if (threadIdx.x % 128 == 0) produce<P>(a, m, maps, works);
   } else {
-    take_registers<REGISTERS>();
-    consume(a, m, group, works);
+    take_registers<P::REGISTERS>();
+    consume<P>(a, m, group, works);
   }
+}
+
+template <class P>
+cudaError_t start(const Attention& a, cudaStream_t stream) {
+  int sms = 0, works = ceil_div(a.length, P::M) * a.heads;
+  if (cudaError_t e = device_attribute<cudaDevAttrMultiProcessorCount>(&sms)) return e;
+  Maps maps;
+  if (cudaError_t e = tensor_map(&maps.q, a.q, P::D, a, 64)) return e;
+  if (cudaError_t e = tensor_map(&maps.k, a.k, P::D, a, P::N)) return e;
+  if (cudaError_t e = tensor_map(&maps.v, a.v, P::D, a, P::N)) return e;
+  return launch<warpgroups<P>>(
+      {dim3(min(works, sms)), P::THREADS, sizeof(typename P::Shared)}, stream, a, maps, works);
 }
 
 extern "C" int profkit_launch(const ProfkitArgs* args) {
   return on_head_dim<64, 128>(args, [&](const Attention& a, auto d) {
     constexpr int D = decltype(d)::value;
-    int sms = 0, works = ceil_div(a.length, M) * a.heads;
-    if (cudaError_t e = device_attribute<cudaDevAttrMultiProcessorCount>(&sms)) return e;
-    Maps maps;
-    if (cudaError_t e = tensor_map(&maps.q, a.q, D, a, 64)) return e;
-    if (cudaError_t e = tensor_map(&maps.k, a.k, D, a, N)) return e;
-    if (cudaError_t e = tensor_map(&maps.v, a.v, D, a, N)) return e;
-    return launch<two_warpgroups<D>>({dim3(min(works, sms)), THREADS, sizeof(Shared<D>)},
-                                     args->stream, a, maps, works);
+    if constexpr (D == 64 && GROUPS > 2)
+      if (!a.causal) return start<Plan<D, GROUPS, GROUPS == 3 ? 128 : 64, GROUPS == 3 ? 160 : 120>>(a, args->stream);
+    return start<Plan<D, 2, 128, 240>>(a, args->stream);
   });
 }
