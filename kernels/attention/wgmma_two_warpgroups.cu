@@ -1,19 +1,26 @@
-/* Two consumer warpgroups, a TMA ring and a producer: for C and D.
+/* Two or three consumer warpgroups, a TMA ring and a producer: for C and D.
 
-   One block per SM loops over tiles of 128 queries. A producer warp keeps TMA a ring of K and V tiles
-   ahead, across the ends of tiles too; two warpgroups have 64 rows each. Within a warpgroup the scores
-   of tile j and P V of tile j-1 run on the tensor cores while nothing waits for them but the softmax
-   of j, which only needs the former; between the two warpgroups turns are taken, so that one's softmax
-   (XU and FP32) runs under the other's products. Registers go from the producer to those who need
-   them.
+   One block per SM loops over tiles of 128 or 192 queries. A producer warp keeps TMA a ring of K and V
+   tiles ahead, across the ends of tiles too; the warpgroups that multiply have 64 rows each. Within a
+   warpgroup the scores of tile j and P V of tile j-1 run on the tensor cores while nothing waits for
+   them but the softmax of j, which only needs the former; two warpgroups take turns in starting
+   products, so that one's softmax (XU and FP32) runs under the other's products. Registers go from the
+   producer to those who need them.
+
+   With D = 64 a tile's products and its exponentials take about a thousand cycles each, and so do the
+   instructions around them: two warps a scheduler leave each of the three idle for most of the time. A
+   third warpgroup fills more of it: C takes 158 us on an H200 instead of 171, although 192 rows do not
+   divide 2048, and the last of six rounds is a third full. Under a causal mask the larger tile wastes
+   more than it gains (117 us instead of 102), and with D = 128 the registers do not suffice (463 us
+   instead of 228, with spills): two there. Three stages, or no turns, change nothing (within 3 %).
 
    Against persistent: HMMA becomes HGMMA and ldmatrix goes; tensor and XU pipes are active at the same
    time. At C the exponentials alone are 64 us and the products 87, so what does not overlap is seen
-   at once. For A and B it is the wrong shape: 32 blocks of 128 rows.
+   at once. For A and B it is the wrong shape: 24 or 32 blocks.
 
    after: persistent      fixes: short-scoreboard      arch: 90a
    budget: regs=168 smem=227K spills=0 stack=0
-   tune: TURNS=1,0 STAGES=2,3 GROUPS=2,3
+   tune: TURNS=1,0 STAGES=2,3 GROUPS=3,2
 */
 #include "../common/wgmma_attention.cuh"
 
@@ -24,22 +31,20 @@
 #define STAGES 2  // tiles in the ring
 #endif
 #ifndef GROUPS
-#define GROUPS 3  // warpgroups that multiply, where their registers suffice and nothing is masked
-#endif
-#ifndef POLY_EVERY
-#define POLY_EVERY 0  // one exponential in so many is a polynomial
-#endif
-#ifndef LAZY_POWERS
-#define LAZY_POWERS 0  // the maximum may be behind by so many powers of two
+#define GROUPS 3  // warpgroups that multiply where D is 64 and nothing is masked
 #endif
 constexpr int SECTION = 8;  // heads worked on at a time, so that their K and V stay in L2
 
-// GROUPS_: warpgroups that multiply, 64 rows each. KEYS: a tile. REGISTERS: of each of their threads.
-template <int D_, int GROUPS_, int KEYS, int REGISTERS_>
+// WARPGROUPS: that multiply, 64 rows each. REGISTERS: of each of their threads, taken from the producer
+// and from what the launch left over: asking for more than there is would wait for ever.
+template <int D_, int WARPGROUPS_>
 struct Plan {
-  static constexpr int D = D_, WARPGROUPS = GROUPS_, N = KEYS, REGISTERS = REGISTERS_;
-  static constexpr int M = 64 * WARPGROUPS, THREADS = 128 * (WARPGROUPS + 1);
-  static constexpr bool IN_TURNS = TURNS && WARPGROUPS == 2;
+  static constexpr int D = D_, WARPGROUPS = WARPGROUPS_, M = 64 * WARPGROUPS, N = 128;
+  static constexpr int THREADS = 128 * (WARPGROUPS + 1), AT_LAUNCH = 65536 / THREADS / 8 * 8;
+  static constexpr int REGISTERS = WARPGROUPS == 2 ? 240 : 160, LEFT = 24;
+  static_assert(WARPGROUPS == 2 || WARPGROUPS == 3, "");
+  static_assert((REGISTERS - AT_LAUNCH) * WARPGROUPS <= AT_LAUNCH - LEFT, "");
+  static constexpr bool IN_TURNS = TURNS && WARPGROUPS == 2;  // three have no need to
   struct Shared {
     Slabs<64, D> q[WARPGROUPS];
     Slabs<N, D> k[STAGES], v[STAGES];
@@ -53,20 +58,16 @@ struct Maps {
 
 // Tile number `work` of M queries: which rows of which head, and how many tiles of N keys they see.
 // Within a section of heads rows go forwards, and backwards in the next, which evens out a causal mask.
-// Without a mask, the last rows of a head, where they are fewer than M, come at the very end.
+template <int M, int N>
 struct Work {
   int first, head, tiles;
-  template <class P>
-  static __device__ __forceinline__ Work number(const Attention& a, int work) {
-    int blocks = a.causal ? ceil_div(a.length, P::M) : a.length / P::M, block = blocks;
-    int head = work - a.heads * blocks;
-    if (head < 0) {
-      int section = work / (SECTION * blocks), i = work - section * SECTION * blocks;
-      int heads = min(SECTION, a.heads - section * SECTION);
-      block = section % 2 ? i / heads : blocks - 1 - i / heads;
-      head = section * SECTION + i % heads;
-    }
-    return {block * P::M, head, ceil_div(a.keys((block + 1) * P::M), P::N)};
+  __device__ __forceinline__ Work(const Attention& a, int work) {
+    int blocks = ceil_div(a.length, M), section = work / (SECTION * blocks);
+    int heads = min(SECTION, a.heads - section * SECTION), i = work - section * SECTION * blocks;
+    int block = section % 2 ? i / heads : blocks - 1 - i / heads;
+    head = section * SECTION + i % heads;
+    first = block * M;
+    tiles = ceil_div(a.keys(first + M), N);
   }
 };
 
@@ -86,7 +87,7 @@ __device__ __forceinline__ void produce(const Attention& a, typename P::Shared& 
   Place at;
   unsigned q_parity = 0;
   for (int w = blockIdx.x; w < works; w += gridDim.x, q_parity ^= 1) {
-    Work work = Work::number<P>(a, w);
+    Work<P::M, P::N> work(a, w);
     barrier_wait(&m.q_free, q_parity ^ 1);
     barrier_expect(&m.q_here, P::WARPGROUPS * Slabs<64, D>::BYTES);
     for (int g = 0; g < P::WARPGROUPS; ++g)
@@ -119,12 +120,13 @@ __device__ __forceinline__ void consume(const Attention& a, typename P::Shared& 
     if (P::IN_TURNS) named_barrier(1 + group, 256);
   };
   auto end_turn = [&](bool last) {  // nobody waits for a turn after the very last
-    if (P::IN_TURNS && !(last && group == LAST)) named_barrier_arrive(1 + LAST - group, 256);
+    if (P::IN_TURNS && !(last && group == LAST))
+      named_barrier_arrive(1 + (group + 1) % P::WARPGROUPS, 256);
   };
   if (P::IN_TURNS && group == LAST) named_barrier_arrive(1, 256);  // warpgroup 0 begins
 
   for (int w = blockIdx.x; w < works; w += gridDim.x, q_parity ^= 1) {
-    Work work = Work::number<P>(a, w);
+    Work<P::M, P::N> work(a, w);
     bool last_work = w + static_cast<int>(gridDim.x) >= works;
     int row = work.first + 64 * group + threadIdx.x % 128 / 32 * 16;
     flash::Rows<D> rows;
@@ -133,19 +135,9 @@ __device__ __forceinline__ void consume(const Attention& a, typename P::Shared& 
     uint32_t p[N / 16][4];
     auto softmax = [&](int tile) {
       if (flash::at_edge<N>(a, row, tile * N)) flash::mask<N>(a, s, row, tile * N, lane);
-      flash::folded_probabilities<N, POLY_EVERY, LAZY_POWERS>(rows, s, folded.factor, correction);
+      flash::folded_probabilities<N>(rows, s, folded.factor, correction);
     };
     barrier_wait(&m.q_here, q_parity);
-    if (!P::IN_TURNS && work.first + 64 * group >= a.length) {  // no rows: let the tiles pass
-      release(&m.q_free);
-      for (int tile = 0; tile < work.tiles; ++tile, k_at.next(), v_at.next()) {
-        barrier_wait(&m.k_here[k_at.slot], k_at.parity);
-        release(&m.k_free[k_at.slot]);
-        barrier_wait(&m.v_here[v_at.slot], v_at.parity);
-        release(&m.v_free[v_at.slot]);
-      }
-      continue;
-    }
     if (folded.sign) {
       warpgroup::apply_sign(m.q[group], folded.sign, threadIdx.x % 128, 128);
       named_barrier(8 + group, 128);
@@ -184,8 +176,7 @@ __device__ __forceinline__ void consume(const Attention& a, typename P::Shared& 
       hold(rows.out);
       release(&m.v_free[v_at.slot]);
       v_at.next();
-      if (!LAZY_POWERS || !__all_sync(0xffffffffu, correction[0] == 1.0f && correction[1] == 1.0f))
-        rows.rescale(correction);
+      rows.rescale(correction);
       warpgroup::pack_probabilities<N>(p, s);
     }
     release(&m.q_free);
@@ -207,9 +198,7 @@ template <class P>
 __global__ void __launch_bounds__(P::THREADS, 1)
     warpgroups(Attention a, const __grid_constant__ Maps maps, int works) {
   auto& m = shared_memory<typename P::Shared>();
-  // From lane 0, so that the compiler knows it to be the same in all of a warp: what depends on it can
-  // then live in uniform registers, which is where wgmma wants its operands.
-  int group = __shfl_sync(0xffffffffu, threadIdx.x / 128, 0);
+  int group = threadIdx.x / 128;
   if (threadIdx.x == 0) {
     prefetch_map(&maps.q), prefetch_map(&maps.k), prefetch_map(&maps.v);
     barrier_init(&m.q_here, 1), barrier_init(&m.q_free, 4 * P::WARPGROUPS);
@@ -222,7 +211,7 @@ __global__ void __launch_bounds__(P::THREADS, 1)
   __syncthreads();
 
   if (group == P::WARPGROUPS) {
-    give_up_registers<24>();
+    give_up_registers<P::LEFT>();
     if (threadIdx.x % 128 == 0) produce<P>(a, m, maps, works);
   } else {
     take_registers<P::REGISTERS>();
@@ -245,8 +234,8 @@ cudaError_t start(const Attention& a, cudaStream_t stream) {
 extern "C" int profkit_launch(const ProfkitArgs* args) {
   return on_head_dim<64, 128>(args, [&](const Attention& a, auto d) {
     constexpr int D = decltype(d)::value;
-    if constexpr (D == 64 && GROUPS > 2)
-      if (!a.causal) return start<Plan<D, GROUPS, GROUPS == 3 ? 128 : 64, GROUPS == 3 ? 160 : 120>>(a, args->stream);
-    return start<Plan<D, 2, 128, 240>>(a, args->stream);
+    if constexpr (D == 64)  // three of D = 128 do not fit the registers
+      if (!a.causal) return start<Plan<64, GROUPS>>(a, args->stream);
+    return start<Plan<D, 2>>(a, args->stream);
   });
 }

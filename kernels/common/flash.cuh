@@ -161,19 +161,9 @@ struct Folded {
   }
 };
 
-// 2^x for x <= 0 without the exponential unit: x is rounded to a whole n, 2^(x - n) is a polynomial of
-// third degree (wrong by 7.5e-5, a sixth of what rounding it to fp16 costs), n goes to the exponent.
-__device__ __forceinline__ float exp2_polynomial(float x) {
-  constexpr float WHOLE = 12582912.0f;  // 1.5 * 2^23: adding it leaves no fraction
-  float n = fmaxf(x, -126.0f) + WHOLE, f = fmaxf(x, -126.0f) - (n - WHOLE);
-  float p = fmaf(f, fmaf(f, fmaf(f, 0.05517149f, 0.24261093f), 0.69326097f), 0.99992806f);
-  return __uint_as_float(__float_as_uint(p) + (__float_as_uint(n) << 23));
-}
-
 // The first half of folded_softmax(): s becomes probabilities, r.max and r.sum (a lane's own) follow;
-// `correction` is what r.out has still to be scaled by. One exponential in POLY is a polynomial (0:
-// none); a maximum that grows by less than 2^LAZY is left as it is, which leaves corrections at 1.
-template <int N, int POLY = 0, int LAZY = 0, int D>
+// `correction` is what r.out has still to be scaled by.
+template <int N, int D>
 __device__ __forceinline__ void folded_probabilities(Rows<D>& r, float (&s)[N / 8][4], float factor,
                                                      float (&correction)[2]) {
   float offset[2];
@@ -183,7 +173,6 @@ __device__ __forceinline__ void folded_probabilities(Rows<D>& r, float (&s)[N / 
 #pragma unroll
     for (int n = 0; n < N / 8; ++n) max = fmaxf(max, fmaxf(s[n][2 * i], s[n][2 * i + 1]));
     max = quad_max(max);
-    if (LAZY && (max - r.max[i]) * factor <= LAZY) max = r.max[i];
     correction[i] = exp2_approx((r.max[i] - max) * factor);
     offset[i] = -max * factor;
     r.max[i] = max;
@@ -192,11 +181,8 @@ __device__ __forceinline__ void folded_probabilities(Rows<D>& r, float (&s)[N / 
 #pragma unroll
   for (int n = 0; n < N / 8; ++n)
 #pragma unroll
-    for (int i = 0; i < 4; ++i) {
-      float x = fmaf(s[n][i], factor, offset[i / 2]);
-      s[n][i] = POLY && (4 * n + i) % (POLY + !POLY) == 0 ? exp2_polynomial(x) : exp2_approx(x);
-      r.sum[i / 2] += s[n][i];
-    }
+    for (int i = 0; i < 4; ++i)
+      r.sum[i / 2] += s[n][i] = exp2_approx(fmaf(s[n][i], factor, offset[i / 2]));
 }
 
 // softmax() with the scale folded in; r.sum stays a lane's own, to be added up over the quad.

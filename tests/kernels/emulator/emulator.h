@@ -119,12 +119,6 @@ T from_lane(T mine, int lane) {
 using std::max;
 using std::min;
 
-inline int __all_sync(unsigned, int x) {
-  emu::Exchange all(x);
-  for (int lane = 0; lane < 32; ++lane)
-    if (!all.of<int>(lane)) return 0;
-  return 1;
-}
 inline float __uint_as_float(unsigned x) {
   float y;
   std::memcpy(&y, &x, sizeof y);

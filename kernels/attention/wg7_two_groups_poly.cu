@@ -1,5 +1,0 @@
-/* Candidate: two warpgroups, polynomial, lazy maximum
-
-   flags: -DGROUPS=2 -DPOLY_EVERY=4 -DLAZY_POWERS=8   arch: 90a   after: wgmma
-*/
-#include "wgmma_two_warpgroups.cu"
