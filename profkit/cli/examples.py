@@ -25,7 +25,13 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "profkit compare old.ncu-rep new.ncu-rep --all # every metric that moved",
         "profkit compare base/artifacts artifacts --fail-on slower --markdown --quiet",
         "profkit compare --ladder --artifacts runs --json",
+        "profkit compare --ladder --case B --output ladder.png",
         "profkit compare h100/ h200/ --anyway          # across GPUs: only to look",
+    ),
+    "report": (
+        "profkit report stage2 --case B --markdown     # for a pull request",
+        "profkit report v3 --against v2 --gate analyses/v3_gate.py --artifacts runs",
+        "profkit report stage2 --anyway --json         # stale records too",
     ),
     "verify": (
         "profkit verify analyses/*.py",
@@ -36,7 +42,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "profkit ledger",
         "profkit ledger --update --quiet               # after a profile",
         "profkit ledger --artifacts runs --ledger ledger.jsonl --json",
-        "profkit ledger --markdown",
+        "profkit ledger --markdown --output ledger.png",
     ),
     "list": (
         "profkit list",

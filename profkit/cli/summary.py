@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from profkit.cli import sources
+from profkit.cli import complete, sources
 from profkit.cli.judging import BAD, COULD_NOT, Artifacts, Case, print_blocks
 from profkit.cli.options import Json, Markdown
 from profkit.errors import ProfkitError
@@ -25,10 +25,17 @@ def register(app: typer.Typer) -> None:
 
 
 def report(
-    variant: Annotated[str, typer.Argument(help="A variant: stage2, or stage2.B.")],
+    variant: Annotated[
+        str,
+        typer.Argument(help="A variant: stage2, or stage2.B.", autocompletion=complete.recorded),
+    ],
     against: Annotated[
         str | None,
-        typer.Option(metavar="ID", help="The baseline; what its header changes if left out."),
+        typer.Option(
+            metavar="ID",
+            help="The baseline; what its header changes if left out.",
+            autocompletion=complete.recorded,
+        ),
     ] = None,
     case: Case = None,
     gate: Annotated[
