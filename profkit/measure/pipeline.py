@@ -200,9 +200,8 @@ def sanitized(made: Made, progress: Progress) -> None:
                 record.write_text(
                     library.with_name("sanitizer.json"), json.dumps(said["sanitizer"])
                 )
-        except BaseException:
+        finally:
             pool.shutdown(wait=False, cancel_futures=True)  # Ctrl-C: what has not begun never does
-            raise
 
 
 def _add_verdict(
