@@ -79,11 +79,21 @@ def ladder(evidence: Evidence, case: str, anyway: bool = False) -> Ladder:
         ProfkitError: Nothing was recorded at this case, or `after:` goes round in a circle.
     """
     runs = [evidence.load(variant, c) for variant, c in evidence.names() if c == case]
-    recorded = {run.variant: run for run in runs if run.record and not run.record.reference}
-    if not recorded:
+    if not any(run.record and not run.record.reference for run in runs):
         cases = sorted({c for _, c in evidence.names()})
         hint = f"recorded cases: {', '.join(cases)}" if cases else "profkit profile --all"
         raise ProfkitError(f"no run record at case {case} in {evidence.root}", hint)
+    return of_runs(runs, case, anyway)
+
+
+def of_runs(runs: Iterable[Run], case: str, anyway: bool = False) -> Ladder:
+    """The same of runs that are there already; those without a record have no place in it.
+
+    Raises:
+        ProfkitError: `after:` goes round in a circle.
+    """
+    runs = list(runs)
+    recorded = {run.variant: run for run in runs if run.record and not run.record.reference}
     references = [r for r in runs if r.record and r.record.reference and r.record.warm]
     order = ladder_order({v: r.record.after for v, r in recorded.items() if r.record})
     return Ladder(case, tuple(_step(recorded, references, place, anyway) for place in order))
@@ -136,5 +146,5 @@ def _step(
             for r in references
             if timed
         },
-        note="" if parent or not after else f"its parent {after} was not recorded",
+        note="" if parent or not after else f"its parent {after} is not among these runs",
     )

@@ -1,0 +1,97 @@
+"""Reports with a run record beside them  ->  the ladder of each case, as a chart and as blocks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from math import isfinite
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from profkit.errors import ProfkitError
+from profkit.evidence.ladder import Ladder, Step, of_runs
+from profkit.evidence.records import read_record
+from profkit.evidence.runs import Run
+from profkit.evidence.samples import Interval
+from profkit.show import changes, figures
+from profkit.show.blocks import Block
+
+if TYPE_CHECKING:
+    from profkit.reports.frame import Reports
+
+REFERENCE = "reference"
+
+
+def runs_of(reports: Reports) -> tuple[list[Run], list[str]]:
+    """The runs whose record lies beside a report that was read whole.
+
+    Returns:
+        One run a variant and case, and what is wrong with records that cannot be used.
+    """
+    found: dict[tuple[str, str], Run] = {}
+    wrong = []
+    for file in reports.files:
+        path = Path(file.path)
+        beside = path.with_suffix(".json")
+        if file.status != "ok" or not beside.is_file():
+            continue
+        try:
+            record = read_record(beside)
+        except ProfkitError as error:
+            wrong.append(error.message)
+            continue
+        frame = reports.launches
+        launches = frame[frame["report"] == file.path]
+        run = Run(record.variant, record.case, record, launches, path)
+        found.setdefault((record.variant, record.case), run)
+    return list(found.values()), wrong
+
+
+def ladders(runs: Iterable[Run]) -> list[tuple[Ladder, list[Block]]]:
+    """The ladder of every case that has a variant, with the blocks that say it in words.
+
+    Raises:
+        ProfkitError: `after:` goes round in a circle.
+    """
+    cases: dict[str, list[Run]] = {}
+    for run in runs:
+        if run.case:
+            cases.setdefault(run.case, []).append(run)
+    made = [of_runs(mine, case) for case, mine in sorted(cases.items())]
+    return [(found, list(changes.ladder(found))) for found in made if found.steps]
+
+
+def chart(found: Ladder) -> list[dict[str, Any]]:
+    """The chart's rows: every variant that was timed, in the ladder's order, then the references."""
+    rows = [_row(step) for step in found.steps if step.time]
+    references = {n: c.before for step in found.steps for n, c in step.references.items()}
+    return rows + [_reference(name, time) for name, time in references.items()]
+
+
+def _row(step: Step) -> dict[str, Any]:
+    time = step.change.time if step.change else None
+    against = f"{changes.factor(time)} {time.answer}" if time else ""
+    return {
+        # Spaces at the start would be cut.
+        "name": "\N{NO-BREAK SPACE}" * (2 * step.depth) + step.variant,
+        "variant": step.variant,
+        **_interval(step.time),
+        "kind": time.answer if time and time.answer in ("faster", "slower") else "",
+        "parent": f"{against} than {step.parent}" if against else step.note,
+        "said": changes.factor(time),
+        "bound": step.bound,
+    }
+
+
+def _reference(name: str, time: Interval) -> dict[str, Any]:
+    return {"name": name, "variant": name, **_interval(time), "kind": REFERENCE,
+            "parent": "a library call", "said": "", "bound": ""}  # fmt: skip
+
+
+def _interval(time: Interval | None) -> dict[str, Any]:
+    if time is None:
+        return {}
+    known = isfinite(time.low) and isfinite(time.high)
+    low, high = (time.low, time.high) if known else (time.median, time.median)
+    said = f"{figures.seconds(low)} to {figures.seconds(high)}" if known else "none: see the notes"
+    return {"median": time.median, "low": low, "high": high, "interval": said,
+            "text": figures.seconds(time.median)}  # fmt: skip
