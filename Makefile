@@ -7,6 +7,9 @@ READY  := $(VENV)/.ready
 # What fits on one picture: four rungs of the ladder beside the library kernels.
 SHOWN  := case != "A" and variant in ["stage0", "stage2", "stage3b", "champion", \
           "sdpa-cudnn", "sdpa-flash", "sdpa-efficient", "copy", "matmul"]
+# About twenty launches on the page: the ladder at one case beside the library kernels.
+PAGE   := case == "B" and variant not in ["sdpa-math", "unfused", "scalar"] \
+          or variant in ["copy", "matmul"]
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test lint format speed lock clean
@@ -24,6 +27,7 @@ $(READY): pyproject.toml constraints.txt
 demo: $(READY)
 	$(BIN)/profkit diagnose artifacts/*.ncu-rep*
 	$(BIN)/profkit roofline artifacts/*.ncu-rep* --where '$(SHOWN)' -o artifacts/roofline.png
+	$(BIN)/profkit report artifacts/*.ncu-rep* --where '$(PAGE)' -o artifacts/page.html
 
 lint: $(READY)
 	$(BIN)/ruff check .

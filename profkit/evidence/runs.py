@@ -185,4 +185,11 @@ def read_launches(reports: list[Path]) -> pd.DataFrame:
             raise ProfkitError(
                 f"{file.path}: {file.status}: {file.message}", "record it again: profkit profile"
             )
-    return found.launches
+    return without_attrs(found.launches)
+
+
+def without_attrs(launches: pd.DataFrame) -> pd.DataFrame:
+    """The frame without the files' status: pandas copies that deeply whenever it takes a column."""
+    launches = launches.copy(deep=False)
+    launches.attrs = {}
+    return launches

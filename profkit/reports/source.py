@@ -124,9 +124,7 @@ def rows(item: Sequence[Any]) -> list[tuple[Any, ...]]:
         ]
 
 
-def _between(
-    hot: Sequence[_Place], sources: dict[str, list[str]], around: int
-) -> Iterator[_Place]:
+def _between(hot: Sequence[_Place], sources: dict[str, list[str]], around: int) -> Iterator[_Place]:
     """The lines of code near hot ones, in order."""
     near = {
         (file, n)

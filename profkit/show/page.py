@@ -122,8 +122,8 @@ def _payload(shown: Sequence[Shown], ladders: list[Any]) -> dict[str, Any]:
         "not_the_kernel": list(changes.NOT_THE_KERNEL),
         "thresholds": {"points": changes.POINTS, "relative": changes.RELATIVE, "gain": changes.GAIN},
         "launches": [data(s) for s in shown],
-        "rooflines": by_device([(s.number, s.label, s.run) for s in shown]),
-        "ladders": ladders,
+        "roofline": by_device([(s.number, s.label, s.run) for s in shown]),
+        "ladder": ladders,
     }  # fmt: skip
 
 
@@ -134,7 +134,7 @@ def _fill(content: Mapping[str, Any]) -> str:
         loader=FileSystemLoader(WEB), autoescape=True, undefined=StrictUndefined,
         trim_blocks=True, lstrip_blocks=True, finalize=_safe,
     )  # fmt: skip
-    library = _script(vl_convert.javascript_bundle())
+    library = _script(vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed;"))
     own = _script("".join((WEB / name).read_text("utf-8") for name in SCRIPTS))
     style = (WEB / "page.css").read_text("utf-8")
     policy = (

@@ -10,10 +10,10 @@ from typing import Any
 
 import altair as alt
 
+Layers = alt.LayerChart | alt.FacetChart  # what alt.layer says that it returns
 BOUNDS = ("memory", "compute", "latency", "launch", "balanced", "unknown")
 LEVELS = {"DRAM": "circle", "L2": "square", "L1": "triangle-up", "workload's own": "diamond"}
 _INK, _FAINT, _ROOF = "var(--ink)", "var(--faint)", "var(--roof)"
-_STEP = 21  # pixels from bar to bar
 _LOG = alt.Scale(type="log", nice=False)
 _CONFIG: dict[str, Any] = {
     "background": "transparent",
@@ -29,11 +29,12 @@ _CONFIG: dict[str, Any] = {
 
 def specs() -> dict[str, Any]:
     """Name -> Vega-Lite specification; width and data are filled in by the page."""
-    charts = {"roofline": roofline(), "stalls": stalls(), "pipes": pipes(), "ladder": ladder()}
+    charts = {"roofline": roofline(), "position": roofline(one=True), "stalls": stalls(),
+              "pipes": pipes(), "ladder": ladder()}  # fmt: skip
     return {name: _plain(chart) for name, chart in charts.items()}
 
 
-def _plain(chart: alt.LayerChart) -> dict[str, Any]:
+def _plain(chart: Layers) -> dict[str, Any]:
     spec = chart.to_dict()
     return {**spec, "config": _CONFIG, "autosize": {"type": "fit-x", "contains": "padding"}}
 
@@ -42,89 +43,101 @@ def _data(name: str) -> alt.Chart:
     return alt.Chart(alt.NamedData(name=name))
 
 
-def roofline() -> alt.LayerChart:
+def roofline(one: bool = False) -> Layers:
     """Roofs, a point per launch and level, the levels of a launch on a line.
 
-    Data: frame (two corners), roofs, points. Parameters: one decade's pixels decide the angle of
-    what is written on a diagonal; `picked` is the launch to stand out, 0 for none.
+    Data: frame (two corners), roofs (their ends), words (on them), points. Parameters: the decades
+    across and up decide the angle of what is written on a diagonal; `picked` is the launch to
+    stand out, 0 for none.
+
+    Args:
+        one: Of one launch: levels are named at the points and need no legend.
     """
     x = alt.X("x:Q", scale=_LOG, title="Arithmetic intensity (operations per byte of the level)",
               axis=alt.Axis(format="~g", tickCount=6))  # fmt: skip
     y = alt.Y("y:Q", scale=_LOG, title="Operations per second",
               axis=alt.Axis(format="~s", tickCount=6))  # fmt: skip
-    roofs = _data("roofs")
-    lines = roofs.mark_line(color=_ROOF, strokeWidth=1.6).encode(
+    frame = _data("frame").mark_point(opacity=0, tooltip=None).encode(x, y)
+    lines = _data("roofs").mark_line(color=_ROOF, strokeWidth=1.6).encode(
         x, y, detail="roof:N", tooltip=[alt.Tooltip("about:N", title="roof")]
-    )
-    angle = alt.ExprRef("-atan2(height / up, width / across) * 180 / PI")
-    at_left = roofs.transform_aggregate(x="min(x)", y="min(y)", groupby=["roof", "kind", "text"])
-    slopes = at_left.transform_filter("datum.kind == 'bandwidth'").mark_text(
-        angle=angle, align="left", baseline="bottom", dx=6, dy=-3, color=_FAINT, fontSize=11
     )  # fmt: skip
-    at_right = roofs.transform_aggregate(x="max(x)", y="max(y)", groupby=["roof", "kind", "text"])
-    flats = at_right.transform_filter("datum.kind == 'peak'").mark_text(
+    words = _data("words").encode(x, y, text="text:N")
+    angle = alt.ExprRef("-atan2(height / up, width / across) * 180 / PI")
+    slopes = words.transform_filter("datum.slope").mark_text(
+        angle=angle, align="left", baseline="bottom", dx=6, dy=-3, color=_FAINT, fontSize=11
+    )
+    flats = words.transform_filter("!datum.slope").mark_text(
         align="right", baseline="bottom", dx=-2, dy=-3, color=_FAINT, fontSize=11
     )
-    frame = _data("frame").mark_point(opacity=0, tooltip=None).encode(x, y)
-    words = [layer.encode(x, y, text="text:N") for layer in (slopes, flats)]
-    return alt.layer(frame, lines, *words, *_launches(x, y)).add_params(
-        alt.param("picked", value=0), alt.param("across", value=4), alt.param("up", value=4)
-    ).properties(height=330)  # fmt: skip
+    parameters = (
+        alt.param("picked", value=0),
+        alt.param("across", value=4),
+        alt.param("up", value=4),
+    )
+    return (
+        alt.layer(frame, lines, slopes, flats, *_launches(x, y, one))
+        .add_params(*parameters)
+        .properties(height=280 if one else 400)
+    )
 
 
-def _launches(x: alt.X, y: alt.Y) -> list[alt.Chart]:
+def _launches(x: alt.X, y: alt.Y, one: bool) -> list[alt.Chart]:
     points = _data("points")
-    bound = alt.Color("bound:N", title="bound by",
-                      scale=alt.Scale(domain=list(BOUNDS), range=[f"var(--{b})" for b in BOUNDS]))  # fmt: skip
+    colours = alt.Scale(domain=list(BOUNDS), range=[f"var(--{b})" for b in BOUNDS])
+    shapes = alt.Scale(domain=list(LEVELS), range=list(LEVELS.values()))
+    inked = alt.Legend(symbolFillColor=_INK, symbolStrokeColor=_INK)
+    bound = alt.Color(
+        "bound:N", title="bound by", scale=colours, legend=None if one else alt.Legend()
+    )
+    level = alt.Shape("level:N", title="bytes of", scale=shapes, legend=None if one else inked)
     dim = alt.condition("picked == 0 || picked == datum.launch", alt.value(1), alt.value(0.15))
-    level = alt.Shape("level:N", title="bytes of",
-                      scale=alt.Scale(domain=list(LEVELS), range=list(LEVELS.values())))  # fmt: skip
+    named = alt.condition("picked == datum.launch", alt.value(1), alt.value(1 if one else 0))
     ties = points.mark_line(strokeWidth=1.3).encode(
         x, y, color=bound, detail="launch:N", opacity=dim, order="x:Q"
     )
-    told = [alt.Tooltip(f"{name}:N", title=title) for name, title in (
-        ("label", "launch"), ("level", "bytes of"), ("rate", "rate"), ("intensity", "intensity"),
-        ("moved", "moved"), ("of", "roof"), ("note", "note"))]  # fmt: skip
+    told = [
+        alt.Tooltip(f"{name}:N", title=title)
+        for name, title in (
+            ("label", "launch"), ("level", "bytes of"), ("rate", "rate"),
+            ("intensity", "intensity"), ("moved", "moved"), ("of", "roof"), ("note", "note"),
+        )
+    ]  # fmt: skip
     marks = points.mark_point(size=95, strokeWidth=1.8, cursor="pointer").encode(
         x, y, color=bound, shape=level, opacity=dim, tooltip=told,
         fill=alt.condition("datum.hollow", alt.value("var(--paper)"), bound),
     )  # fmt: skip
     names = points.mark_text(
-        align="left", dx=10, dy=-8, fontSize=12, fontWeight="bold", color=_INK
-    ).encode(
-        x, y, text="label:N",
-        opacity=alt.condition("picked == datum.launch", alt.value(1), alt.value(0)),
-    )  # fmt: skip
+        align="center" if one else "left", dx=0 if one else 10, dy=-13 if one else -8,
+        fontSize=12, fontWeight="normal" if one else "bold", color=_INK,
+    ).encode(x, y, text="level:N" if one else "label:N", opacity=named)  # fmt: skip
     return [ties, marks, names]
 
 
-def stalls() -> alt.LayerChart:
-    """What the resident warps did, a bar a state; the verdict's own stands out. Data: bars."""
+def stalls() -> Layers:
+    """What the resident warps did, a bar a state; the verdict's own stands out. Data: rows."""
     kinds = {"issuing": "var(--issuing)", "waiting": "var(--waiting)", "verdict": "var(--verdict)"}
-    bars = _data("bars").encode(
-        alt.Y("state:N", sort=None, title=None),
+    bars = _data("rows").encode(
+        alt.Y("line:N", sort=None, title=None),
         alt.X("of:Q", title="Share of a resident warp's time",
               axis=alt.Axis(format=".0%", tickCount=5)),
-        tooltip=[alt.Tooltip("state:N"), alt.Tooltip("text:N", title="share"),
+        tooltip=[alt.Tooltip("line:N", title="state"), alt.Tooltip("text:N", title="share"),
                  alt.Tooltip("meaning:N")],
     )  # fmt: skip
     colour = alt.Color("kind:N", legend=None,
                        scale=alt.Scale(domain=list(kinds), range=list(kinds.values())))  # fmt: skip
-    return alt.layer(bars.mark_bar(size=14).encode(color=colour), _figures(bars)).properties(
-        height=alt.Step(_STEP)
-    )
+    return alt.layer(bars.mark_bar(size=14).encode(color=colour), _figures(bars))
 
 
-def pipes() -> alt.LayerChart:
-    """How busy the pipes were: elapsed over the lighter active. Data: bars."""
+def pipes() -> Layers:
+    """How busy the pipes were: elapsed over the lighter active. Data: rows."""
     colours = {"elapsed": "var(--elapsed)", "active": "var(--active)"}
     sizes = {"elapsed": 7, "active": 15}
-    bars = _data("bars").encode(
-        alt.Y("pipe:N", sort=alt.EncodingSortField("order", op="min"), title=None),
+    bars = _data("rows").encode(
+        alt.Y("line:N", sort=alt.EncodingSortField("order", op="min"), title=None),
         alt.X("of:Q", title="Share of the pipe's peak, of elapsed and of active cycles",
               axis=alt.Axis(format=".0%", tickCount=5)),
-        tooltip=[alt.Tooltip("pipe:N"), alt.Tooltip("cycles:N"), alt.Tooltip("text:N", title="busy"),
-                 alt.Tooltip("meaning:N")],
+        tooltip=[alt.Tooltip("line:N", title="pipe"), alt.Tooltip("cycles:N"),
+                 alt.Tooltip("text:N", title="busy"), alt.Tooltip("meaning:N")],
     )  # fmt: skip
     colour = alt.Color("cycles:N", title=None,
                        scale=alt.Scale(domain=list(colours), range=list(colours.values())))  # fmt: skip
@@ -132,31 +145,32 @@ def pipes() -> alt.LayerChart:
         bars.transform_filter(f"datum.cycles == '{cycles}'").mark_bar(size=sizes[cycles])
         .encode(color=colour) for cycles in ("active", "elapsed")
     ]  # fmt: skip
-    widest = bars.transform_filter("datum.cycles == 'elapsed'")
-    return alt.layer(*each, _figures(widest)).properties(height=alt.Step(_STEP))
+    once = bars.transform_filter("datum.cycles == 'elapsed'").encode(x="end:Q")
+    return alt.layer(*each, _figures(once))
 
 
 def _figures(bars: alt.Chart) -> alt.Chart:
-    return bars.mark_text(align="left", dx=5, color=_INK, fontSize=11).encode(text="text:N")
+    words: alt.Chart = bars.mark_text(align="left", dx=5, color=_INK, fontSize=11)
+    return words.encode(text="text:N")
 
 
-def ladder() -> alt.LayerChart:
-    """Each variant's time with its interval, in the order of the ladder. Data: steps."""
+def ladder() -> Layers:
+    """Each variant's time with its interval, in the order of the ladder. Data: rows."""
     kinds = {"faster": "var(--good)", "slower": "var(--bad)", "reference": "var(--reference)",
              "": "var(--waiting)"}  # fmt: skip
-    steps = _data("steps").encode(
-        alt.Y("name:N", sort=None, title=None),
+    steps = _data("rows").encode(
+        alt.Y("line:N", sort=None, title=None),
         tooltip=[alt.Tooltip(f"{n}:N", title=title) for n, title in (
             ("variant", "variant"), ("text", "time"), ("interval", "95 % interval"),
             ("parent", "against its parent"), ("bound", "bound by"))],
     )  # fmt: skip
-    title = "Time per call, warm L2 (seconds, logarithmic)"
-    scale = alt.Scale(type="log", padding=30)
-    axis = alt.Axis(format="~s", tickCount=6)
+    title = "Time per call, warm L2 (logarithmic)"
+    scale = alt.Scale(type="log", padding=30, nice=False)
+    axis = alt.Axis(labelExpr="format(datum.value * 1e6, ',~r') + ' µs'", tickCount=6)
     x, low = (alt.X(f"{n}:Q", title=title, scale=scale, axis=axis) for n in ("median", "low"))
     colour = alt.Color("kind:N", legend=None,
                        scale=alt.Scale(domain=list(kinds), range=list(kinds.values())))  # fmt: skip
     whiskers = steps.mark_rule(strokeWidth=5, opacity=0.5).encode(low, x2="high:Q", color=colour)
     points = steps.mark_point(filled=True, size=60, opacity=1).encode(x, color=colour)
     words = steps.mark_text(align="left", dx=9, fontSize=11, color=_INK).encode(x, text="said:N")
-    return alt.layer(whiskers, points, words).properties(height=alt.Step(_STEP))
+    return alt.layer(whiskers, points, words)

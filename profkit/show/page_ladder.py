@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from profkit.errors import ProfkitError
 from profkit.evidence.ladder import Ladder, Step, of_runs
 from profkit.evidence.records import read_record
-from profkit.evidence.runs import Run
+from profkit.evidence.runs import Run, without_attrs
 from profkit.evidence.samples import Interval
 from profkit.show import changes, figures
 from profkit.show.blocks import Block
@@ -29,6 +29,7 @@ def runs_of(reports: Reports) -> tuple[list[Run], list[str]]:
     """
     found: dict[tuple[str, str], Run] = {}
     wrong = []
+    frame = without_attrs(reports.launches)
     for file in reports.files:
         path = Path(file.path)
         beside = path.with_suffix(".json")
@@ -39,7 +40,6 @@ def runs_of(reports: Reports) -> tuple[list[Run], list[str]]:
         except ProfkitError as error:
             wrong.append(error.message)
             continue
-        frame = reports.launches
         launches = frame[frame["report"] == file.path]
         run = Run(record.variant, record.case, record, launches, path)
         found.setdefault((record.variant, record.case), run)
@@ -71,20 +71,27 @@ def _row(step: Step) -> dict[str, Any]:
     time = step.change.time if step.change else None
     against = f"{changes.factor(time)} {time.answer}" if time else ""
     return {
-        # Spaces at the start would be cut.
-        "name": "\N{NO-BREAK SPACE}" * (2 * step.depth) + step.variant,
+        "line": step.variant,
         "variant": step.variant,
         **_interval(step.time),
         "kind": time.answer if time and time.answer in ("faster", "slower") else "",
         "parent": f"{against} than {step.parent}" if against else step.note,
-        "said": changes.factor(time),
+        "said": "  ".join(filter(None, (_figure(step.time), changes.factor(time)))),
         "bound": step.bound,
     }
 
 
 def _reference(name: str, time: Interval) -> dict[str, Any]:
-    return {"name": name, "variant": name, **_interval(time), "kind": REFERENCE,
-            "parent": "a library call", "said": "", "bound": ""}  # fmt: skip
+    return {"line": name, "variant": name, **_interval(time), "kind": REFERENCE,
+            "parent": "a library call", "said": _figure(time), "bound": ""}  # fmt: skip
+
+
+def _figure(time: Interval | None) -> str:
+    """106 µs ± 0.25 %."""
+    if time is None:
+        return ""
+    half = (time.high - time.low) / 2 / time.median
+    return figures.seconds(time.median) + (f" ± {100 * half:.2g} %" if isfinite(half) else "")
 
 
 def _interval(time: Interval | None) -> dict[str, Any]:

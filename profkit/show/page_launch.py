@@ -173,7 +173,7 @@ def stalls(run: Judged) -> list[dict[str, Any]]:
     """The states of the resident warps, largest first; none when not collected."""
     limiters = (run.diagnosis.limiter or "").split("+")
     found = [
-        {"state": state, "of": value, "text": share(value), "meaning": meaning,
+        {"line": state, "of": value, "text": share(value), "meaning": meaning,
          "kind": "issuing" if state == "selected" else "verdict" if state in limiters else "waiting"}
         for state, meaning in MEANING.items()
         if (value := run.values.get(f"stall_{state}", nan)) >= SMALL
@@ -191,8 +191,8 @@ def pipes(run: Judged) -> list[dict[str, Any]]:
         if most >= SMALL:
             about = CATALOGUE[f"{pipe}_busy"].meaning
             found += [
-                {"pipe": word(pipe), "cycles": cycles, "of": v, "text": share(v), "order": -most,
-                 "meaning": about}
+                {"line": word(pipe), "cycles": cycles, "of": v, "text": share(v),
+                 "order": -most, "end": most, "meaning": about}
                 for cycles, v in (("elapsed", elapsed), ("active", active))
                 if isfinite(v)
             ]  # fmt: skip
@@ -216,7 +216,7 @@ def data(shown: Shown) -> dict[str, Any]:
         },
         "stalls": stalls(run),
         "pipes": pipes(run),
-        "roofline": roofline([(shown.number, shown.label, run)]),
+        "position": roofline([(shown.number, shown.label, run)]),
     }
 
 

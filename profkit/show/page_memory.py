@@ -56,7 +56,7 @@ def fact(values: Values, name: str, label: str) -> Fact:
 
 def levels(values: Values) -> list[Level]:
     """SM to DRAM; a level that a launch did not use (shared memory, host memory) is left out."""
-    found = [
+    return [
         Level(
             "L1TEX",
             fact(values, "l1_busy", "busy"),
@@ -83,7 +83,6 @@ def levels(values: Values) -> list[Level]:
             up=_bytes(values.get("dram_write", nan)),
         ),
     ]
-    return found
 
 
 def beside(values: Values) -> list[Fact]:

@@ -63,6 +63,7 @@ def roofline(launches: Sequence[tuple[int, str, Judged]]) -> dict[str, Any]:
     return {
         "frame": [left, right, bottom, top],
         "roofs": [line for roof in roofs for line in _roof(roof, roofs, left, right)],
+        "words": [_words(roof, left, right, bottom) for roof in roofs],
         "points": points,
         "lacking": list(lacking),
     }
@@ -80,10 +81,16 @@ def _roof(roof: Roof, every: Sequence[Roof], left: float, right: float) -> list[
     value = f"{roof.text} at {si(roof.clock, 'Hz')}" if isfinite(roof.clock) else roof.text
     by = " (by the device attributes)" if roof.device else ""
     return [
-        {"roof": roof.name, "kind": "bandwidth" if slope else "peak", "x": x,
-         "y": x * roof.high if slope else roof.high, "text": roof.text, "about": value + by}
+        {"roof": roof.name, "x": x, "y": x * roof.high if slope else roof.high, "about": value + by}
         for x in ends
-    ]  # fmt: skip
+    ]
+
+
+def _words(roof: Roof, left: float, right: float, bottom: float) -> dict[str, Any]:
+    """What is written on a ceiling, and where it begins (a diagonal) or ends (a flat)."""
+    slope = roof.name in model.LEVELS
+    x = max(left, bottom / roof.high) if slope else right
+    return {"slope": slope, "x": x, "y": x * roof.high if slope else roof.high, "text": roof.text}
 
 
 def _point(
@@ -104,5 +111,6 @@ def _point(
         "rate": f"{rate} {word(point.family)}" if point.family else rate,
         "moved": si(point.moved, "B/s", "T"),
         "of": f"{share(point.share)} of {word(point.roof)}" if known else "not known",
-        "note": point.note + (" above its roof: an error of the measurement" if point.above else ""),
+        "note": point.note
+        + (" above its roof: an error of the measurement" if point.above else ""),
     }

@@ -209,6 +209,7 @@ def pipes(runs: pd.DataFrame | pd.Series[Any], ax: Axes | None = None) -> Axes:
 
 
 def word(pipe: str) -> str:
+    """A pipe's name in a picture."""
     return _PIPE_WORDS.get(pipe, pipe.upper())
 
 

@@ -20,14 +20,17 @@ function showTip(handler, event, item, value) {
 /** The values of a specification's parameters, and its data. */
 function fill(name, data, width) {
   const spec = structuredClone(DATA.specs[name]);
-  const inner = Math.max(width - 60, 200);
-  if (name === "roofline") {
+  if (name === "roofline" || name === "position") {
     const [left, right, bottom, top] = data.frame;
     const decades = { across: Math.log10(right / left), up: Math.log10(top / bottom) };
     for (const param of spec.params) param.value = decades[param.name] ?? param.value;
-    spec.datasets = { frame: [{ x: left, y: bottom }, { x: right, y: top }], roofs: data.roofs, points: data.points };
-  } else spec.datasets = { [name === "ladder" ? "steps" : "bars"]: data };
-  return { ...spec, width: Math.max(inner, 240) };
+    const corners = [{ x: left, y: bottom }, { x: right, y: top }];
+    return { ...spec, width, datasets: { ...data, frame: corners } };
+  }
+  // A line of its own for each bar: as a step of the scale Vega-Lite would not fit the width.
+  const height = 21 * new Set(data.map((row) => row.line)).size;
+  const figures = name === "ladder" ? 110 : 40; // they stand behind the longest bar
+  return { ...spec, width: width - figures, height, datasets: { rows: data } };
 }
 
 const drawn = new Map();
@@ -41,7 +44,7 @@ async function draw(place, name, data) {
     mode: "vega-lite", ast: true, renderer: "svg", actions: false, defaultStyle: false, tooltip: showTip,
     logLevel: 1, // errors
   };
-  const { view } = await vegaEmbed(place, { ...fill(name, data, width), width }, options);
+  const { view } = await vegaEmbed(place, fill(name, data, Math.max(width, 240)), options);
   view.addEventListener("click", (event, item) => {
     if (item?.datum?.launch) location.hash = `launch-${item.datum.launch}`;
   });
@@ -51,15 +54,14 @@ async function draw(place, name, data) {
 /** What a place on the page shows. */
 function dataOf(place) {
   const { chart, index } = place.dataset;
-  if (chart === "ladder") return DATA.ladders[index];
-  if (index !== undefined) return DATA.rooflines[index];
-  return DATA.launches[Number(place.closest(".launch").dataset.launch) - 1][chart];
+  if (index !== undefined) return DATA[chart][index];
+  return DATA.launches[Number(place.closest(".one").dataset.launch) - 1][chart];
 }
 
 /** Without a point there is no roofline: then what to collect for one. */
 function drawPlace(place) {
   const data = dataOf(place);
-  if (place.dataset.chart === "roofline" && !data.points.length) {
+  if (data.points?.length === 0) {
     const why = data.lacking.length ? data.lacking.join("; ") : "nothing was counted that has a place on it";
     place.replaceChildren(make("p", "faint", `No point: ${why}.`));
     return null;
@@ -67,11 +69,11 @@ function drawPlace(place) {
   return draw(place, place.dataset.chart, data);
 }
 
-const overviews = DATA.rooflines.map((roofline, index) => {
+const overviews = DATA.roofline.map((roofline, index) => {
   const place = make("div", "chart");
   Object.assign(place.dataset, { chart: "roofline", index });
   const title = make("h3", "", roofline.device);
-  byId("rooflines").append(...(DATA.rooflines.length > 1 ? [title] : []), place);
+  byId("rooflines").append(...(DATA.roofline.length > 1 ? [title] : []), place);
   return place;
 });
 

@@ -54,6 +54,14 @@ function findingRows(before, after) {
     });
 }
 
+const FIRST = 15;
+
+/** What moved less, behind a fold. */
+function rest(rows) {
+  const titles = ["metric", ">before", ">after", ">change", "meaning"];
+  return make("details", "more", make("summary", "", `${rows.length} more`), make("div", "wide", tableOf(titles, rows)));
+}
+
 function compareChosen() {
   const [before, after] = ["before", "after"].map((id) => DATA.launches[Number(byId(id).value) - 1]);
   const time = DATA.metrics.findIndex((metric) => metric.name === "time");
@@ -72,7 +80,8 @@ function compareChosen() {
     make("h3", "", "Findings"),
     make("div", "wide", tableOf(["", "rule", ">gain before", ">gain after", "cause"], findings)),
     make("h3", "", `Metrics that moved (${rows.length})`),
-    make("div", "wide", tableOf(["metric", ">before", ">after", ">change", "meaning"], rows)),
+    make("div", "wide", tableOf(["metric", ">before", ">after", ">change", "meaning"], rows.slice(0, FIRST))),
+    ...(rows.length > FIRST ? [rest(rows.slice(FIRST))] : []),
   );
 }
 

@@ -44,7 +44,7 @@ byId("theme").addEventListener("click", () => {
 const kept = memory.get("profkit-theme");
 useTheme(THEMES.includes(kept) ? kept : "auto");
 
-const launches = () => [...document.querySelectorAll("details.launch")];
+const launches = () => [...document.querySelectorAll("details.one")];
 
 /** Open a launch's section and bring it into view. */
 function openLaunch(number) {
@@ -77,7 +77,7 @@ for (const more of document.querySelectorAll("details.metrics")) {
   more.addEventListener("toggle", () => {
     const place = more.querySelector("div");
     if (!more.open || place.firstChild) return;
-    const launch = DATA.launches[Number(more.closest(".launch").dataset.launch) - 1];
+    const launch = DATA.launches[Number(more.closest(".one").dataset.launch) - 1];
     const rows = DATA.metrics.map((metric, i) => [metric.name, launch.texts[i], metric.meaning]);
     place.append(tableOf(["metric", ">value", "meaning"], rows));
   });
