@@ -23,7 +23,7 @@ _CONFIG: dict[str, Any] = {
              "domainColor": "var(--line)", "tickColor": "var(--line)", "labelFontSize": 12,
              "titleFontSize": 12, "titleFontWeight": "normal", "labelLimit": 190},
     "legend": {"labelColor": _INK, "titleColor": _FAINT, "labelFontSize": 12, "orient": "top",
-               "titleFontWeight": "normal", "symbolStrokeWidth": 1.5},
+               "titleFontWeight": "normal", "symbolStrokeWidth": 1.5, "columnPadding": 14},
 }  # fmt: skip
 
 
@@ -89,6 +89,8 @@ def _launches(x: alt.X, y: alt.Y, one: bool) -> list[alt.Chart]:
     bound = alt.Color(
         "bound:N", title="bound by", scale=colours, legend=None if one else alt.Legend()
     )
+    bound_fill = alt.Fill("bound:N", title="bound by", scale=colours,
+                          legend=None if one else alt.Legend())  # fmt: skip
     level = alt.Shape("level:N", title="bytes of", scale=shapes, legend=None if one else inked)
     dim = alt.condition("picked == 0 || picked == datum.launch", alt.value(1), alt.value(0.15))
     named = alt.condition("picked == datum.launch", alt.value(1), alt.value(1 if one else 0))
@@ -104,7 +106,7 @@ def _launches(x: alt.X, y: alt.Y, one: bool) -> list[alt.Chart]:
     ]  # fmt: skip
     marks = points.mark_point(size=95, strokeWidth=1.8, cursor="pointer").encode(
         x, y, color=bound, shape=level, opacity=dim, tooltip=told,
-        fill=alt.condition("datum.hollow", alt.value("var(--paper)"), bound),
+        fill=bound_fill, fillOpacity=alt.condition("datum.hollow", alt.value(0), alt.value(1)),
     )  # fmt: skip
     names = points.mark_text(
         align="center" if one else "left", dx=0 if one else 10, dy=-13 if one else -8,
@@ -166,7 +168,8 @@ def ladder() -> Layers:
     )  # fmt: skip
     title = "Time per call, warm L2 (logarithmic)"
     scale = alt.Scale(type="log", padding=30, nice=False)
-    axis = alt.Axis(labelExpr="format(datum.value * 1e6, ',~r') + ' µs'", tickCount=6)
+    ticks = [float(f"{digit}e{power}") for power in range(-9, 3) for digit in (1, 2, 5)]
+    axis = alt.Axis(labelExpr="format(datum.value * 1e6, ',~r') + ' µs'", values=ticks)
     x, low = (alt.X(f"{n}:Q", title=title, scale=scale, axis=axis) for n in ("median", "low"))
     colour = alt.Color("kind:N", legend=None,
                        scale=alt.Scale(domain=list(kinds), range=list(kinds.values())))  # fmt: skip

@@ -76,7 +76,7 @@ def _row(step: Step) -> dict[str, Any]:
         **_interval(step.time),
         "kind": time.answer if time and time.answer in ("faster", "slower") else "",
         "parent": f"{against} than {step.parent}" if against else step.note,
-        "said": "  ".join(filter(None, (_figure(step.time), changes.factor(time)))),
+        "said": " · ".join(filter(None, (_figure(step.time), changes.factor(time)))),
         "bound": step.bound,
     }
 

@@ -210,9 +210,10 @@ def data(shown: Shown) -> dict[str, Any]:
         "values": [number(run.values.get(name, nan)) for name in CATALOGUE],
         "texts": [figures.metric(name, run.values.get(name, nan)) for name in CATALOGUE],
         "findings": {
-            f.rule: [f.status, f.cause, number(f.gain), figures.times(f.gain)]
+            f.rule: ["clear"]
+            if f.status == "clear"
+            else [f.status, f.cause, number(f.gain), figures.times(f.gain)]
             for f in run.diagnosis.findings
-            if f.status != "clear"
         },
         "stalls": stalls(run),
         "pipes": pipes(run),

@@ -9,7 +9,7 @@ function movedBy(metric, before, after) {
   if (metric.unit === "share") {
     if (far < points) return null;
     const change = 100 * (after - before);
-    return { weight: far * 4, text: `${change >= 0 ? "+" : "−"}${Math.abs(change).toFixed(1)} points` };
+    return { weight: far * 4, text: `${change >= 0 ? "+" : "-"}${Math.abs(change).toFixed(1)} points` };
   }
   if (far <= relative * Math.max(Math.abs(before), Math.abs(after))) return null;
   const factor = before ? after / before : Infinity;
@@ -29,7 +29,7 @@ function moved(before, after) {
 
 /** What became of a rule: gone, new, changed, unknown or stays; null when it fires on neither side. */
 function became(was, now) {
-  const [one, other] = [was?.[0] ?? "clear", now?.[0] ?? "clear"];
+  const [one, other] = [was[0], now[0]];
   if (one !== "fires" && other !== "fires") return null;
   if (one === "unknown" || other === "unknown") return "unknown";
   if (other === "clear") return "gone";
@@ -42,24 +42,28 @@ function became(was, now) {
 const BECAME = ["gone", "new", "changed", "unknown", "stays"];
 
 function findingRows(before, after) {
-  const rules = new Set([...Object.keys(before.findings), ...Object.keys(after.findings)]);
-  return [...rules]
+  const most = (x) => Math.max(1, ...[x.was, x.now].map((side) => (side[0] === "fires" && side[2]) || 1));
+  return Object.keys(before.findings)
+    .filter((rule) => rule in after.findings)
     .map((rule) => ({ rule, was: before.findings[rule], now: after.findings[rule] }))
     .map((x) => ({ ...x, what: became(x.was, x.now) }))
     .filter((x) => x.what)
-    .sort((a, b) => BECAME.indexOf(a.what) - BECAME.indexOf(b.what))
+    .sort((a, b) => BECAME.indexOf(a.what) - BECAME.indexOf(b.what) || most(b) - most(a))
     .map(({ rule, was, now, what }) => {
-      const gain = (side) => (side?.[0] === "fires" ? side[3] || "-" : side?.[0] ?? "clear");
-      return [what, rule, gain(was), gain(now), (now?.[0] === "fires" ? now : was)[1]];
+      const gain = (side) => (side[0] === "fires" ? side[3] || "-" : side[0]);
+      return [what, rule, gain(was), gain(now), (now[0] === "fires" ? now : was)[1]];
     });
 }
 
 const FIRST = 15;
 
+function movedTable(rows) {
+  return make("div", "wide moved", tableOf(["metric", ">before", ">after", ">change", "meaning"], rows));
+}
+
 /** What moved less, behind a fold. */
 function rest(rows) {
-  const titles = ["metric", ">before", ">after", ">change", "meaning"];
-  return make("details", "more", make("summary", "", `${rows.length} more`), make("div", "wide", tableOf(titles, rows)));
+  return make("details", "more", make("summary", "", `${rows.length} more`), movedTable(rows));
 }
 
 function compareChosen() {
@@ -80,7 +84,7 @@ function compareChosen() {
     make("h3", "", "Findings"),
     make("div", "wide", tableOf(["", "rule", ">gain before", ">gain after", "cause"], findings)),
     make("h3", "", `Metrics that moved (${rows.length})`),
-    make("div", "wide", tableOf(["metric", ">before", ">after", ">change", "meaning"], rows.slice(0, FIRST))),
+    movedTable(rows.slice(0, FIRST)),
     ...(rows.length > FIRST ? [rest(rows.slice(FIRST))] : []),
   );
 }
