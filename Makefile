@@ -7,8 +7,10 @@ READY  := $(VENV)/.ready
 # What fits on one picture: four rungs of the ladder beside the library kernels.
 SHOWN  := case != "A" and variant in ["stage0", "stage2", "stage3b", "champion", \
           "sdpa-cudnn", "sdpa-flash", "sdpa-efficient", "copy", "matmul"]
-# About twenty launches on the page: the ladder at one case beside the library kernels.
-PAGE   := case == "B" and variant not in ["sdpa-math", "unfused", "scalar"] \
+# Twenty launches on the page: the ladder at one case beside the library kernels.
+PAGE   := case == "B" and variant in ["stage0", "stage1", "stage2", "stage2swizzle", "stage3a", \
+          "stage3b", "stage4", "exp2fold", "splitk", "champion", "persistent", "tailwave", \
+          "multicast", "async2", "sdpa", "sdpa-cudnn", "sdpa-flash", "sdpa-efficient"] \
           or variant in ["copy", "matmul"]
 
 .DEFAULT_GOAL := help

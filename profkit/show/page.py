@@ -21,6 +21,7 @@ from markupsafe import Markup
 
 from profkit.errors import ProfkitError
 from profkit.evidence import changes
+from profkit.evidence.ladder import Ladder
 from profkit.show import figures, page_charts, page_ladder
 from profkit.show.escape import visible
 from profkit.show.launches import Judged, rows, with_lines
@@ -74,7 +75,7 @@ def render(
         Shown(n, row, row.total / total if total and row.times else nan)
         for n, row in enumerate(kept, 1)
     ]
-    recorded, wrong = page_ladder.runs_of(reports)
+    recorded, wrong = page_ladder.runs_of(reports, {run.report for run in chosen})
     notes += wrong
     try:
         ladders = page_ladder.ladders(recorded)
@@ -94,7 +95,7 @@ def render(
         "cases": list(dict.fromkeys(row["case"] for row in tables if row["case"])),
         "ladders": [(found.case, blocks) for found, blocks in ladders],
         "notes": notes,
-        "payload": _payload(shown, [page_ladder.chart(found) for found, _ in ladders]),
+        "payload": _payload(shown, [found for found, _ in ladders]),
     }
     return Page(_fill(content), len(shown), len(every) - len(kept), tuple(notes))
 
@@ -114,16 +115,20 @@ def _lined(runs: Sequence[Judged]) -> tuple[list[Judged], list[str]]:
         return found, notes
 
 
-def _payload(shown: Sequence[Shown], ladders: list[Any]) -> dict[str, Any]:
+def _payload(shown: Sequence[Shown], ladders: Sequence[Ladder]) -> dict[str, Any]:
     """What the scripts read."""
+    timed = page_ladder.timed(ladders)
     return {
         "specs": page_charts.specs(),
         "metrics": metrics(),
         "not_the_kernel": list(changes.NOT_THE_KERNEL),
         "thresholds": {"points": changes.POINTS, "relative": changes.RELATIVE, "gain": changes.GAIN},
-        "launches": [data(s) for s in shown],
+        "launches": [
+            {**data(s), "timed": timed.get((s.run.variant or "", s.run.case or ""), "")}
+            for s in shown
+        ],
         "roofline": by_device([(s.number, s.label, s.run) for s in shown]),
-        "ladder": ladders,
+        "ladder": [page_ladder.chart(found) for found in ladders],
     }  # fmt: skip
 
 

@@ -23,7 +23,8 @@ _CONFIG: dict[str, Any] = {
              "domainColor": "var(--line)", "tickColor": "var(--line)", "labelFontSize": 12,
              "titleFontSize": 12, "titleFontWeight": "normal", "labelLimit": 190},
     "legend": {"labelColor": _INK, "titleColor": _FAINT, "labelFontSize": 12, "orient": "top",
-               "titleFontWeight": "normal", "symbolStrokeWidth": 1.5, "columnPadding": 14},
+               "titleFontWeight": "normal", "symbolStrokeWidth": 1.5, "columnPadding": 14,
+               "layout": {"top": {"direction": "horizontal", "margin": 28}}},
 }  # fmt: skip
 
 
@@ -53,7 +54,7 @@ def roofline(one: bool = False) -> Layers:
     Args:
         one: Of one launch: levels are named at the points and need no legend.
     """
-    x = alt.X("x:Q", scale=_LOG, title="Arithmetic intensity (operations per byte of the level)",
+    x = alt.X("x:Q", scale=_LOG, title="Operations per byte (arithmetic intensity)",
               axis=alt.Axis(format="~g", tickCount=6))  # fmt: skip
     y = alt.Y("y:Q", scale=_LOG, title="Operations per second",
               axis=alt.Axis(format="~s", tickCount=6))  # fmt: skip
@@ -136,7 +137,7 @@ def pipes() -> Layers:
     sizes = {"elapsed": 7, "active": 15}
     bars = _data("rows").encode(
         alt.Y("line:N", sort=alt.EncodingSortField("order", op="min"), title=None),
-        alt.X("of:Q", title="Share of the pipe's peak, of elapsed and of active cycles",
+        alt.X("of:Q", title="Share of peak, of elapsed and of active cycles",
               axis=alt.Axis(format=".0%", tickCount=5)),
         tooltip=[alt.Tooltip("line:N", title="pipe"), alt.Tooltip("cycles:N"),
                  alt.Tooltip("text:N", title="busy"), alt.Tooltip("meaning:N")],
@@ -169,7 +170,9 @@ def ladder() -> Layers:
     title = "Time per call, warm L2 (logarithmic)"
     scale = alt.Scale(type="log", padding=30, nice=False)
     ticks = [float(f"{digit}e{power}") for power in range(-9, 3) for digit in (1, 2, 5)]
-    axis = alt.Axis(labelExpr="format(datum.value * 1e6, ',~r') + ' µs'", values=ticks)
+    axis = alt.Axis(
+        labelExpr="format(datum.value * 1e6, ',~r') + ' µs'", values=ticks, labelOverlap="greedy"
+    )
     x, low = (alt.X(f"{n}:Q", title=title, scale=scale, axis=axis) for n in ("median", "low"))
     colour = alt.Color("kind:N", legend=None,
                        scale=alt.Scale(domain=list(kinds), range=list(kinds.values())))  # fmt: skip

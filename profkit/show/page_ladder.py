@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from math import isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,8 +21,12 @@ if TYPE_CHECKING:
 REFERENCE = "reference"
 
 
-def runs_of(reports: Reports) -> tuple[list[Run], list[str]]:
+def runs_of(reports: Reports, shown: Collection[str]) -> tuple[list[Run], list[str]]:
     """The runs whose record lies beside a report that was read whole.
+
+    Args:
+        reports: What was read.
+        shown: Paths of the reports that the page shows.
 
     Returns:
         One run a variant and case, and what is wrong with records that cannot be used.
@@ -33,7 +37,7 @@ def runs_of(reports: Reports) -> tuple[list[Run], list[str]]:
     for file in reports.files:
         path = Path(file.path)
         beside = path.with_suffix(".json")
-        if file.status != "ok" or not beside.is_file():
+        if file.path not in shown or file.status != "ok" or not beside.is_file():
             continue
         try:
             record = read_record(beside)
@@ -65,6 +69,17 @@ def chart(found: Ladder) -> list[dict[str, Any]]:
     rows = [_row(step) for step in found.steps if step.time]
     references = {n: c.before for step in found.steps for n, c in step.references.items()}
     return rows + [_reference(name, time) for name, time in references.items()]
+
+
+def timed(found: Iterable[Ladder]) -> dict[tuple[str, str], str]:
+    """Variant and case -> its time without a profiler: "54.6 µs ± 0.44 %"."""
+    known: dict[tuple[str, str], str] = {}
+    for ladder in found:
+        for step in ladder.steps:
+            known[step.variant, ladder.case] = _figure(step.time)
+            for name, time in step.references.items():
+                known[name, ladder.case] = _figure(time.before)
+    return known
 
 
 def _row(step: Step) -> dict[str, Any]:

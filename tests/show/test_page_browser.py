@@ -213,6 +213,18 @@ def _number(change: str) -> float:
     )
 
 
+def test_the_comparison_has_the_times_of_the_records(
+    tab: Open, real: Path, runs: list[Judged]
+) -> None:
+    page = tab(real)
+    number = {run.variant: str(n) for n, run in enumerate(runs, 1)}
+    page.select_option("#before", number["stage1"])
+    page.select_option("#after", number["stage2"])
+    assert "104 µs ± 0.25 % → 54.6 µs ± 0.44 %" in page.inner_text("#compared")
+    page.select_option("#after", number["copy"])
+    assert "timed without a profiler" not in page.inner_text("#compared")
+
+
 def _cells(page: Any, rows: str) -> list[Any]:
     return page.eval_on_selector_all(
         rows, "rows => rows.map(row => [...row.cells].map(cell => cell.textContent))"

@@ -25,12 +25,14 @@ function fill(name, data, width) {
     const decades = { across: Math.log10(right / left), up: Math.log10(top / bottom) };
     for (const param of spec.params) param.value = decades[param.name] ?? param.value;
     const corners = [{ x: left, y: bottom }, { x: right, y: top }];
+    if (width < 620) Object.assign(spec.config.legend, { columns: 3, layout: { top: { direction: "vertical" } } });
     return { ...spec, width, datasets: { ...data, frame: corners } };
   }
   // A line of its own for each bar: as a step of the scale Vega-Lite would not fit the width.
   const height = 21 * new Set(data.map((row) => row.line)).size;
   const figures = name === "ladder" ? 110 : 40; // they stand behind the longest bar
-  return { ...spec, width: width - figures, height, datasets: { rows: data } };
+  // Too narrow, and the names leave no room to draw in: then the picture shrinks as a whole.
+  return { ...spec, width: Math.max(width - figures, 320), height, datasets: { rows: data } };
 }
 
 const drawn = new Map();

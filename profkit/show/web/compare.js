@@ -75,6 +75,7 @@ function compareChosen() {
     ["bound", sides((x) => x.bound)],
     ["time under ncu", `${before.texts[time]} → ${after.texts[time]} (one launch each: no verdict)`],
   ];
+  if (before.timed && after.timed) facts.push(["timed without a profiler", `${before.timed} → ${after.timed}`]);
   const rows = moved(before, after).map(({ metric, i, by }) => [
     metric.name, before.texts[i], after.texts[i], by.text, metric.meaning,
   ]);
