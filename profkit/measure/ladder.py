@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from profkit.errors import ProfkitError
-from profkit.measure import build, device, dry, ptxas, record, toolchain, variants
+from profkit.measure import build, device, dry, ptxas, record, state, toolchain, variants
 from profkit.measure.build import Build
 from profkit.measure.graph import Launch
 from profkit.measure.targets import Places
@@ -72,7 +72,7 @@ def compiled(places: Places, names: Sequence[str], archs: Sequence[str] | None) 
     kernels = places.kernels_dir()
     known = variants.find(kernels)
     chosen = [variants.select(known, n) for n in names] if names else known
-    made = build.build(chosen, archs or [device.gpu().arch], places.build_dir())
+    made = build.build(chosen, archs or [state.arch() or device.gpu().arch], places.build_dir())
     nvcc = toolchain.need("nvcc")
     return [_compiled(b, dry.shapes(b, kernels / b.variant.problem, nvcc)) for b in made]
 

@@ -77,10 +77,8 @@ def render(
     ]
     recorded, wrong = page_ladder.runs_of(reports, {run.report for run in chosen})
     notes += wrong
-    try:
-        ladders = page_ladder.ladders(recorded)
-    except ProfkitError as error:
-        ladders, notes = [], [*notes, error.message]
+    ladders = page_ladder.ladders(recorded)
+    notes += [problem.message for found, _ in ladders for problem in found.problems]
     tables = [summary(s) for s in shown]
     content = {
         "title": title,

@@ -51,11 +51,7 @@ def runs_of(reports: Reports, shown: Collection[str]) -> tuple[list[Run], list[s
 
 
 def ladders(runs: Iterable[Run]) -> list[tuple[Ladder, list[Block]]]:
-    """The ladder of every case that has a variant, with the blocks that say it in words.
-
-    Raises:
-        ProfkitError: `after:` goes round in a circle.
-    """
+    """The ladder of every case that has a variant, with the blocks that say it in words."""
     cases: dict[str, list[Run]] = {}
     for run in runs:
         if run.case:

@@ -37,7 +37,9 @@ def test_list_shows_the_ladder_and_what_is_stale(machine: Machine) -> None:
         ("v1", False, {}),
         ("v2", True, {"B": "ok"}),
     ]
-    path.write_text(path.read_text() + "\n")
+    path.write_text(path.read_text() + "// a last word\n")
+    assert "B (stale)" not in profkit("list").stdout
+    path.write_text(path.read_text() + "int more;\n")
     assert "B (stale)" in profkit("list").stdout
 
 
