@@ -57,6 +57,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     ),
     "build": (
         "profkit build --variant stage2 --arch 80,89,90",
+        "profkit build --all --arch 90 --refresh --artifacts runs",
         "profkit build --all --kernels mine --build-dir build --json --quiet",
     ),
     "check": (
