@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -92,11 +92,19 @@ def ladder(evidence: Evidence, case: str, anyway: bool = False) -> Ladder:
         ProfkitError: Nothing was recorded at this case.
     """
     runs, problems = evidence.readable(case)
-    recorded = {run.variant: run for run in runs if run.record and not run.record.reference}
-    if not recorded and not problems:
+    if not problems and not any(run.record and not run.record.reference for run in runs):
         cases = sorted({c for _, c in evidence.names()})
         hint = f"recorded cases: {', '.join(cases)}" if cases else "profkit profile --all"
         raise ProfkitError(f"no run record at case {case} in {evidence.root}", hint)
+    return of_runs(runs, case, anyway, problems)
+
+
+def of_runs(
+    runs: Sequence[Run], case: str, anyway: bool = False, unreadable: Iterable[ProfkitError] = ()
+) -> Ladder:
+    """The same of runs that are there already; those without a record have no place in it."""
+    problems = list(unreadable)
+    recorded = {run.variant: run for run in runs if run.record and not run.record.reference}
     references = [r for r in runs if r.record and r.record.reference and r.record.warm]
     order, lost = ladder_order({v: r.record.after for v, r in recorded.items() if r.record})
     if lost:
@@ -152,5 +160,5 @@ def _step(
             for r in references
             if timed
         },
-        note="" if parent or not after else f"its parent {after} was not recorded",
+        note="" if parent or not after else f"its parent {after} is not among these runs",
     )

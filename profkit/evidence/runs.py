@@ -198,6 +198,11 @@ def read_launches(reports: list[Path]) -> pd.DataFrame:
             raise ProfkitError(
                 f"{file.path}: {file.status}: {file.message}", "record it again: profkit profile"
             )
-    launches = found.launches
-    launches.attrs = {}  # pandas copies them with every column that is looked at
+    return without_attrs(found.launches)
+
+
+def without_attrs(launches: pd.DataFrame) -> pd.DataFrame:
+    """The frame without the files' status: pandas copies it with every column that is looked at."""
+    launches = launches.copy(deep=False)
+    launches.attrs = {}
     return launches
