@@ -12,6 +12,7 @@
    fragments say who holds what, a commit follows every tile, and what does not divide does not compile.
 
    after: v2      fixes: barrier-wait      arch: 80+
+   moves: shared_wavefronts<0.3x inst_barrier<0.4x
    budget: regs=255 smem=80K spills=0 stack=0
    tune: BLOCK_M=64,32,128 BLOCK_N=64,32,128 WARPS=4,2,8 STAGES=2,3,4
 */

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -21,9 +20,9 @@ def evidence(artifacts: Path) -> Evidence:
 
 
 def headers(artifacts: Path) -> dict[str, Header]:
-    """Variant -> header; none where no kernels lie beside the artifacts, or none can be read.
+    """problem/variant -> header; none where no kernels lie beside the artifacts.
 
-    An id that two problems use says nothing of a record, so it is left out.
+    Nor where they cannot be read: profkit list says what is wrong with them.
     """
     from profkit.evidence.headers import Header
     from profkit.measure.variants import find, kernels_dir
@@ -34,19 +33,19 @@ def headers(artifacts: Path) -> dict[str, Header]:
             return {}  # of somebody else's kernels, which may have the same names
         found = find(kernels)
     except ProfkitError:
-        return {}  # profkit list says what is wrong
-    often = Counter(v.id for v in found)
+        return {}
     return {
-        v.id: Header(
-            v.source_hash,
-            v.title,
-            v.text,
-            v.after,
-            v.fixes,
-            v.fixes_not,
-            tuple(map(str, v.moves)),
-            f"{v.problem}/{v.path.name}",
+        f"{v.problem}/{v.id}": Header(
+            source=v.source_hash,
+            title=v.title,
+            text=v.text,
+            after=v.after,
+            fixes=v.fixes,
+            fixes_not=v.fixes_not,
+            moves=tuple(map(str, v.moves)),
+            moves_not=tuple(map(str, v.moves_not)),
+            said_of=v.keys.get("case"),
+            file=f"{v.problem}/{v.path.name}",
         )
         for v in found
-        if often[v.id] == 1
     }

@@ -11,6 +11,8 @@ from dataclasses import dataclass, replace
 
 from profkit.evidence.records import Record
 
+_SAID = ("title", "after", "fixes", "fixes_not", "moves", "moves_not", "said_of")
+
 
 @dataclass(frozen=True)
 class Header:
@@ -24,6 +26,8 @@ class Header:
         fixes: Rules that it clears.
         fixes_not: Rules that it provably does not clear.
         moves: What the counters will do, as written.
+        moves_not: What they were to do and do not.
+        said_of: The case that these speak of; None for every case.
         file: problem/name.cu.
     """
 
@@ -34,15 +38,16 @@ class Header:
     fixes: tuple[str, ...] = ()
     fixes_not: tuple[str, ...] = ()
     moves: tuple[str, ...] = ()
+    moves_not: tuple[str, ...] = ()
+    said_of: str | None = None
     file: str = ""
 
 
 def apply(record: Record, headers: Mapping[str, Header]) -> tuple[Record, bool]:
     """The record with what its file says today, and whether it is stale."""
-    header = headers.get(record.variant)
+    header = headers.get(f"{record.problem}/{record.variant}")
     if header is None or record.source is None:
         return record, False
     if header.source != record.source:
         return record, True
-    promises = {k: getattr(header, k) for k in ("title", "after", "fixes", "fixes_not", "moves")}
-    return replace(record, **promises), False
+    return replace(record, **{k: getattr(header, k) for k in _SAID}), False

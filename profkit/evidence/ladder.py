@@ -40,6 +40,11 @@ class Step:
     references: Mapping[str, Comparison]
     note: str = ""
 
+    @property
+    def best(self) -> Comparison | None:
+        """The comparison with the fastest reference."""
+        return min(self.references.values(), key=lambda c: c.before.median, default=None)
+
 
 @dataclass(frozen=True)
 class Ladder:

@@ -11,7 +11,7 @@ from profkit.evidence.moves import parse, values
 from profkit.evidence.runs import Run
 from profkit.reports.metrics import CATALOGUE
 
-Said = Literal["fixes", "fixes-not", "moves"]
+Said = Literal["fixes", "fixes-not", "moves", "moves-not"]
 
 
 @dataclass(frozen=True)
@@ -19,8 +19,8 @@ class Promise:
     """What the AFTER header said, and whether the counters agree.
 
     Attributes:
-        rule: The rule's id; for "moves" the prediction as written: stall_barrier<0.5x.
-        said: "fixes", "fixes-not" or "moves".
+        rule: The rule's id; of a move the prediction as written: stall_barrier<0.5x.
+        said: "fixes", "fixes-not", "moves" or "moves-not".
         kept: None when it is not decidable on one side.
         because: One sentence.
     """
@@ -39,12 +39,15 @@ def promises_of(before: Run, after: Run) -> tuple[Promise, ...]:
     said: list[tuple[str, Said]] = [(rule, "fixes") for rule in record.fixes]
     said += [(rule, "fixes-not") for rule in record.fixes_not]
     said += [(word, "moves") for word in record.moves]
+    said += [(word, "moves-not") for word in record.moves_not]
+    if record.said_of not in (None, after.case):
+        return tuple(Promise(r, w, None, f"said of case {record.said_of}") for r, w in said)
     if not said or before.usable.empty or after.usable.empty:
         return tuple(Promise(r, w, None, "no report on both sides") for r, w in said)
     was, now = ({f.rule: f.status for f in run.diagnosis().findings} for run in (before, after))
     return tuple(
-        _move(rule, before, after)
-        if what == "moves"
+        _move(rule, what, before, after)
+        if what in ("moves", "moves-not")
         else _promise(rule, what, was.get(rule), now.get(rule))
         for rule, what in said
     )
@@ -65,20 +68,20 @@ def _promise(rule: str, said: Said, was: str | None, now: str | None) -> Promise
     )
 
 
-def _move(word: str, before: Run, after: Run) -> Promise:
+def _move(word: str, said: Said, before: Run, after: Run) -> Promise:
     """What the counters of the longest launch of each side say."""
     try:
         (move,) = parse(word, "its header")
     except ProfkitError as error:
-        return Promise(word, "moves", None, error.message)
+        return Promise(word, said, None, error.message)
     sides = [{str(k): v for k, v in run.row.items()} for run in (before, after)]
     pair = values(move, sides[0], sides[1])
     if pair is None:
-        return Promise(word, "moves", None, f"{move.metric} was not collected")
+        return Promise(word, said, None, f"{move.metric} was not collected")
     factor = pair[1] / pair[0] if pair[0] else inf if pair[1] else 1.0
     one, other = (_text(move.metric, value) for value in pair)
     because = f"{one} -> {other}" + (f", {factor:.2g}x" if factor < inf else "")
-    return Promise(word, "moves", move.holds(*pair), because)
+    return Promise(word, said, move.holds(*pair) == (said == "moves"), because)
 
 
 def _text(metric: str, value: float) -> str:

@@ -20,6 +20,8 @@ KEYS: dict[str, str] = {
     "fixes": "rules that fire for `after` and are clear for this one",
     "fixes-not": "rules that this variant was meant to clear and provably does not",
     "moves": "what the counters will do against `after`: stall_barrier<0.5x inst_matrix>2x",
+    "moves-not": "what they were to do and provably do not",
+    "case": "the case that fixes and moves speak of; without it, every case",
     "flags": "further nvcc flags",
     "arch": "80+ (that or newer), 90a (exactly that), or a list: 80,89",
     "tune": "tunable macros and their values: BLOCK_M=16,32,64 STAGES=2,3",

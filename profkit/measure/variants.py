@@ -15,7 +15,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from profkit.errors import ProfkitError
-from profkit.evidence import moves
+from profkit.evidence.moves import Move
+from profkit.evidence.moves import parse as parse_moves
 from profkit.measure import header, source
 from profkit.measure.header import Budget
 
@@ -75,9 +76,14 @@ class Variant:
         return header.words(self.keys.get("fixes-not", ""))
 
     @property
-    def moves(self) -> tuple[moves.Move, ...]:
+    def moves(self) -> tuple[Move, ...]:
         """What the counters will do against `after`."""
-        return moves.parse(self.keys.get("moves", ""), self.path.name)
+        return parse_moves(self.keys.get("moves", ""), self.path.name)
+
+    @property
+    def moves_not(self) -> tuple[Move, ...]:
+        """What they were meant to do and provably do not."""
+        return parse_moves(self.keys.get("moves-not", ""), self.path.name)
 
     @property
     def flags(self) -> tuple[str, ...]:
@@ -176,6 +182,7 @@ def read(path: Path) -> Variant:
         variant.budget,
         variant.tune,
         variant.moves,
+        variant.moves_not,
         variant.target("90"),
     )  # a bad value is an error now
     return variant
