@@ -43,24 +43,6 @@ def test_list_shows_the_ladder_and_what_is_stale(machine: Machine) -> None:
     assert "B (stale)" in profkit("list").stdout
 
 
-def test_the_same_machine_code_of_another_source_refreshes_a_record(machine: Machine) -> None:
-    path = machine.write("v1_x.cu")
-    profkit("profile", "--variant", "v1", "--case", "B")
-    record = machine.artifacts / "v1.B.json"
-    made_from = json.loads(record.read_text())["source"]["sha256"]
-    plain = path.read_text()
-
-    path.write_text(plain + "typedef int Unused;\n")
-    assert "B (stale)" in profkit("list").stdout
-    assert record.name in profkit("build", "--variant", "v1", "--refresh").stderr
-    assert "B (stale)" not in profkit("list").stdout
-    assert json.loads(record.read_text())["source"]["made_from"] == made_from
-
-    path.write_text(plain + 'extern "C" __global__ void more(int* x) { *x = 7; }\n')
-    assert record.name not in profkit("build", "--variant", "v1", "--refresh").stderr
-    assert "B (stale)" in profkit("list").stdout
-
-
 def test_check_says_what_is_wrong_and_fails(machine: Machine) -> None:
     machine.write("good_x.cu")
     machine.write("bad_x.cu", inside="out[0] = 0x7fff;")
