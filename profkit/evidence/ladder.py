@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from profkit.errors import ProfkitError
 from profkit.evidence.compare import Change, compare_runs, how_taken
 from profkit.evidence.runs import Evidence, Run
-from profkit.evidence.samples import Interval
+from profkit.evidence.samples import Interval, as_groups
 from profkit.evidence.stats import Comparison, compare_samples, median_interval
 
 
@@ -105,7 +105,13 @@ def of_runs(
     """The same of runs that are there already; those without a record have no place in it."""
     problems = list(unreadable)
     recorded = {run.variant: run for run in runs if run.record and not run.record.reference}
-    references = [r for r in runs if r.record and r.record.reference and r.record.warm]
+    bad = {run.variant: fault for run in runs if (fault := _bad_samples(run))}
+    problems += bad.values()
+    recorded |= {v: _untimed(recorded[v]) for v in bad if v in recorded}
+    references = [
+        r for r in runs
+        if r.record and r.record.reference and r.record.warm and r.variant not in bad
+    ]  # fmt: skip
     order, lost = ladder_order({v: r.record.after for v, r in recorded.items() if r.record})
     if lost:
         problems.append(
@@ -116,6 +122,21 @@ def of_runs(
         )
     steps = tuple(_step(recorded, references, place, anyway) for place in order)
     return Ladder(case, steps, tuple(problems))
+
+
+def _bad_samples(run: Run) -> ProfkitError | None:
+    """Why a run's samples are no times; None if they are, or if there are none."""
+    if run.record is None or not run.record.warm:
+        return None
+    try:
+        as_groups(run.record.warm, f"warm samples of {run.name}", positive=True)
+    except ProfkitError as error:
+        return error
+    return None
+
+
+def _untimed(run: Run) -> Run:
+    return replace(run, record=replace(run.record, warm=())) if run.record else run
 
 
 def ladder_order(parents: Mapping[str, str | None]) -> tuple[list[tuple[str, int]], list[str]]:

@@ -6,7 +6,7 @@ What comparisons and claims are given. Nothing is read twice.
 from __future__ import annotations
 
 import re
-from collections.abc import Hashable, Mapping
+from collections.abc import Collection, Hashable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from math import isnan
@@ -151,6 +151,18 @@ class Evidence:
                 except ProfkitError as problem:
                     problems.append(problem)
         return runs, problems
+
+    def records(self, cases: Collection[str]) -> tuple[list[Record], list[ProfkitError]]:
+        """The run records at some cases, without their reports; and what cannot be read."""
+        found, problems = [], []
+        for variant, case in self.names():
+            path = self.root / f"{variant}.{case}.json"
+            if case in cases and path.is_file():
+                try:
+                    found.append(apply(read_record(path), self.headers)[0])
+                except ProfkitError as problem:
+                    problems.append(problem)
+        return found, problems
 
     def names(self) -> list[tuple[str, str]]:
         """Variant and case of everything in the folder."""

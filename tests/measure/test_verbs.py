@@ -43,6 +43,17 @@ def test_list_shows_the_ladder_and_what_is_stale(machine: Machine) -> None:
     assert "B (stale)" in profkit("list").stdout
 
 
+def test_list_keeps_problems_apart(machine: Machine) -> None:
+    machine.write("v1_x.cu")
+    name = json.loads(profkit("list", "--json").stdout)["variants"][0]["problem"]
+    assert profkit("list").stdout.splitlines()[0] == name
+    rows = json.loads(profkit("list", "--problem", name, "--json").stdout)["variants"]
+    assert [r["variant"] for r in rows] == ["v1"]
+    done = profkit("list", "--problem", "nothing", status=2)
+    assert "has no problem 'nothing'" in done.stderr
+    assert f"there are: {name}" in done.stderr
+
+
 def test_check_says_what_is_wrong_and_fails(machine: Machine) -> None:
     machine.write("good_x.cu")
     machine.write("bad_x.cu", inside="out[0] = 0x7fff;")
@@ -172,7 +183,11 @@ def test_ctrl_c_keeps_what_is_finished(
     assert running.returncode == 130
     assert b"Traceback" not in said
     assert processes(str(machine.artifacts)) == []
-    assert sorted(p.name for p in machine.artifacts.iterdir()) == ["v1.B.json", "v1.B.ncu-rep"]
+    assert sorted(p.name for p in machine.artifacts.iterdir()) == [
+        "ledger.jsonl",  # what the rules predict for v1
+        "v1.B.json",
+        "v1.B.ncu-rep",
+    ]
 
 
 def test_the_sanitizer_counts_and_is_recorded(
