@@ -1,4 +1,5 @@
-# make demo | test | lint | speed: each makes .venv first, from the lock. Needs Python 3.11+ only.
+# make demo | test | lint | speed | readme: each makes .venv first, from the lock. Needs Python 3.11+ only.
+# make readme: write the outputs in README.md and the reference anew, after rules or records changed.
 # make lock: write constraints.txt anew, the newest versions that fit pyproject.toml.
 PYTHON ?= python3
 VENV   := .venv
@@ -7,9 +8,14 @@ READY  := $(VENV)/.ready
 # What fits on one picture: four rungs of the ladder beside the library kernels.
 SHOWN  := case != "A" and variant in ["stage0", "stage2", "stage3b", "champion", \
           "sdpa-cudnn", "sdpa-flash", "sdpa-efficient", "copy", "matmul"]
+# Twenty launches on the page: the ladder at one case beside the library kernels.
+PAGE   := case == "B" and variant in ["stage0", "stage1", "stage2", "stage2swizzle", "stage3a", \
+          "stage3b", "stage4", "exp2fold", "splitk", "champion", "persistent", "tailwave", \
+          "multicast", "async2", "sdpa", "sdpa-cudnn", "sdpa-flash", "sdpa-efficient"] \
+          or variant in ["copy", "matmul"]
 
 .DEFAULT_GOAL := help
-.PHONY: help demo ladder ladder-build test lint format speed lock clean
+.PHONY: help demo ladder ladder-build test lint format speed readme lock clean
 
 help:
 	@sed -n 's/^# make/make/p' $(MAKEFILE_LIST)
@@ -24,6 +30,7 @@ $(READY): pyproject.toml constraints.txt
 demo: $(READY)
 	$(BIN)/profkit diagnose artifacts/*.ncu-rep*
 	$(BIN)/profkit roofline artifacts/*.ncu-rep* --where '$(SHOWN)' -o artifacts/roofline.png
+	$(BIN)/profkit report artifacts/*.ncu-rep* --where '$(PAGE)' -o artifacts/page.html
 
 # The ladder's page, from the committed records; ladder-build compiles for an L4 first (needs nvcc).
 ladder: $(READY)
@@ -46,6 +53,10 @@ format: $(READY)
 
 speed: $(READY)
 	$(BIN)/python tests/speed.py
+
+readme: $(READY)
+	$(BIN)/profkit explain --markdown > profkit/REFERENCE.md
+	$(BIN)/python tests/readme.py
 
 # Everything that a checkout may install (torch comes with the GPU machine and is not pinned here).
 lock:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from profkit.cli import sources
+from profkit.cli import complete, sources
 from profkit.cli.options import Json, Markdown, Quiet, say, write_to
 from profkit.errors import ProfkitError
 
@@ -26,7 +26,27 @@ Picture = Annotated[
     Path | None,
     typer.Option("--output", "-o", metavar="FILE", help="Draw it too: .png, .svg or .pdf."),
 ]
-Case = Annotated[str | None, typer.Option(metavar="CASE", help="Only this case.")]
+Case = Annotated[
+    str | None,
+    typer.Option(metavar="CASE", help="Only this case.", autocompletion=complete.cases),
+]
+Before = Annotated[
+    str | None,
+    typer.Argument(
+        help="A variant, run record, report or folder of them.", autocompletion=complete.sides
+    ),
+]
+After = Annotated[
+    str | None, typer.Argument(help="The same, changed.", autocompletion=complete.sides)
+]
+FailOn = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="WHAT",
+        help=f"Exit 1 on any of: {', '.join(FAIL_ON)}.",
+        autocompletion=complete.one_of(*FAIL_ON),
+    ),
+]
 
 
 def register(app: typer.Typer) -> None:
@@ -37,10 +57,8 @@ def register(app: typer.Typer) -> None:
 
 
 def compare(
-    before: Annotated[
-        str | None, typer.Argument(help="A variant, run record, report or folder of them.")
-    ] = None,
-    after: Annotated[str | None, typer.Argument(help="The same, changed.")] = None,
+    before: Before = None,
+    after: After = None,
     case: Case = None,
     ladder: Annotated[
         bool, typer.Option("--ladder", help="All variants, each against its parent.")
@@ -49,10 +67,7 @@ def compare(
     anyway: Annotated[
         bool, typer.Option("--anyway", help="Across GPUs, clocks, ncu versions and cases too.")
     ] = False,
-    fail_on: Annotated[
-        list[str] | None,
-        typer.Option(metavar="WHAT", help=f"Exit 1 on any of: {', '.join(FAIL_ON)}."),
-    ] = None,
+    fail_on: FailOn = None,
     every: Annotated[bool, typer.Option("--all", help="Every metric that moved.")] = False,
     output: Picture = None,
     json: Json = False,

@@ -206,8 +206,18 @@ def _resource(run: Run, name: str) -> float | None:
     return counted if isinstance(counted, float) and not isnan(counted) else None
 
 
+def _taken_once(before: Run, after: Run) -> bool:
+    """Whether both sides hold the very same timing samples of the same session."""
+    one, other = before.record, after.record
+    if one is None or other is None or not one.warm:
+        return False
+    return (one.session, one.warm) == (other.session, other.warm)
+
+
 def _notes(before: Run, after: Run) -> tuple[str, ...]:
     found: list[str] = []
+    if _taken_once(before, after):
+        found.append("both sides are one measurement: nothing was recorded anew")
     for run in (before, after):
         if run.record is None:
             found.append(f"{run.name} has no run record: right or wrong is not known")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -92,11 +92,19 @@ def ladder(evidence: Evidence, case: str, anyway: bool = False) -> Ladder:
         ProfkitError: Nothing was recorded at this case.
     """
     runs, problems = evidence.readable(case)
-    recorded = {run.variant: run for run in runs if run.record and not run.record.reference}
-    if not recorded and not problems:
+    if not problems and not any(run.record and not run.record.reference for run in runs):
         cases = sorted({c for _, c in evidence.names()})
         hint = f"recorded cases: {', '.join(cases)}" if cases else "profkit profile --all"
         raise ProfkitError(f"no run record at case {case} in {evidence.root}", hint)
+    return of_runs(runs, case, anyway, problems)
+
+
+def of_runs(
+    runs: Sequence[Run], case: str, anyway: bool = False, unreadable: Iterable[ProfkitError] = ()
+) -> Ladder:
+    """The same of runs that are there already; those without a record have no place in it."""
+    problems = list(unreadable)
+    recorded = {run.variant: run for run in runs if run.record and not run.record.reference}
     bad = {run.variant: fault for run in runs if (fault := _bad_samples(run))}
     problems += bad.values()
     recorded |= {v: _untimed(recorded[v]) for v in bad if v in recorded}
@@ -173,5 +181,5 @@ def _step(
             for r in references
             if timed
         },
-        note="" if parent or not after else f"its parent {after} was not recorded",
+        note="" if parent or not after else f"its parent {after} is not among these runs",
     )

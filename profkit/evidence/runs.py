@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Hashable, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from math import isnan
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -53,20 +54,19 @@ class Run:
         """Variant and case as one word, as in the files' names."""
         return f"{self.variant}.{self.case}" if self.case else self.variant
 
-    @property
+    @cached_property
     def usable(self) -> pd.DataFrame:
         """The launches that ncu could finish."""
         return self.launches[self.launches["status"] == "ok"]
 
-    @property
+    @cached_property
     def row(self) -> dict[Hashable, Any]:
         """The row of the longest launch that ncu could finish, identity columns included."""
         usable = self.usable
         if usable.empty:
             raise MissingEvidence(f"no counters of {self.name}", self._command())
         longest = int(usable["time"].fillna(0).to_numpy().argmax())
-        found: dict[Hashable, Any] = usable.iloc[[longest]].to_dict("records")[0]
-        return found
+        return usable.iloc[longest].to_dict()
 
     @property
     def launch(self) -> Launch:
@@ -210,4 +210,11 @@ def read_launches(reports: list[Path]) -> pd.DataFrame:
             raise ProfkitError(
                 f"{file.path}: {file.status}: {file.message}", "record it again: profkit profile"
             )
-    return found.launches
+    return without_attrs(found.launches)
+
+
+def without_attrs(launches: pd.DataFrame) -> pd.DataFrame:
+    """The frame without the files' status: pandas copies it with every column that is looked at."""
+    launches = launches.copy(deep=False)
+    launches.attrs = {}
+    return launches
