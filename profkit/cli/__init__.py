@@ -71,7 +71,7 @@ def profkit(
 
 
 reading.register(app)
-for _room in ("judging", "measuring"):
+for _room in ("judging", "measuring", "tuning"):
     if importlib.util.find_spec(f"profkit.cli.{_room}"):
         importlib.import_module(f"profkit.cli.{_room}").register(app)
 

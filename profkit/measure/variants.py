@@ -16,8 +16,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from profkit.errors import ProfkitError
-from profkit.measure import header
+from profkit.measure import header, tunables
 from profkit.measure.header import Budget
+from profkit.measure.tunables import Space
 
 _INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]+"([^"\n]+)"', re.M)
 _ID = re.compile(r"[A-Za-z][A-Za-z0-9-]*")
@@ -86,10 +87,10 @@ class Variant:
         """What ptxas may use at most."""
         return header.budget(self.keys.get("budget", ""), self.path.name)
 
-    @property
-    def tune(self) -> dict[str, tuple[str, ...]]:
-        """Macro -> the values that it may take, the default first."""
-        return header.tune(self.keys.get("tune", ""), self.path.name)
+    @functools.cached_property
+    def space(self) -> Space:
+        """The tunables of the header: values, conditions, what they take and where to steer."""
+        return tunables.read(self.keys, self.path)
 
     @functools.cached_property
     def source_hash(self) -> str:
@@ -103,7 +104,7 @@ class Variant:
     def tuned(self, **defines: str) -> Variant:
         """The same file built with other values of its tunables."""
         for macro, value in defines.items():
-            if value not in self.tune.get(macro, ()):
+            if value not in self.space.values.get(macro, ()):
                 raise ProfkitError(
                     f"{self.path.name} does not declare {macro}={value}",
                     f"its header would say so: tune: {macro}={value}",
@@ -168,7 +169,7 @@ def read(path: Path) -> Variant:
     variant = Variant(name, path.parent.name, path.resolve(), head.title, head.text, head.keys)
     if len(header.words(head.keys.get("after", ""))) > 1:
         raise ProfkitError(f"{path.name}: 'after:' names more than one variant", "name one")
-    _ = variant.budget, variant.tune, variant.target("90")  # a bad value is an error now
+    _ = variant.budget, variant.space, variant.target("90")  # a bad value is an error now
     return variant
 
 

@@ -1,4 +1,4 @@
-"""Launches  ->  pictures: roofline, warp states, pipes, occupancy. Each returns its Axes.
+"""Launches, or a search  ->  pictures: roofline, warp states, pipes, history. Each returns its Axes.
 
 The plots_*.py files beside this one are the only room with matplotlib.
 """
@@ -9,5 +9,19 @@ from profkit.show.plots_bars import pipes, stalls
 from profkit.show.plots_base import save
 from profkit.show.plots_occupancy import occupancy
 from profkit.show.plots_roofline import roofline
+from profkit.show.plots_tune import history as search_history
+from profkit.show.plots_tune import importance as search_importance
+from profkit.show.plots_tune import parallel as search_parallel
+from profkit.show.plots_tune import resources as search_resources
 
-__all__ = ["occupancy", "pipes", "roofline", "save", "stalls"]
+__all__ = [
+    "occupancy",
+    "pipes",
+    "roofline",
+    "save",
+    "search_history",
+    "search_importance",
+    "search_parallel",
+    "search_resources",
+    "stalls",
+]
