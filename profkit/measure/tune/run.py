@@ -78,6 +78,7 @@ class Result:
             },
             "anchor": of.noted("basis")["anchor"],
             "no_anchor": of.noted("no_anchor"),
+            "no_counters": of.noted("no_counters"),
             "comparison": final.said["comparison"],
             "times": {name: _brief(t) for name, t in final.said["times"].items()},
             "keep": final.keep,

@@ -49,6 +49,10 @@ class _Item:
     ready: Future[Ready]
 
 
+class _NoBasis(ProfkitError):
+    """The defaults do not pass the gates: there is nothing to compare with."""
+
+
 class Search:
     """One search in this process."""
 
@@ -195,6 +199,8 @@ class Search:
                         self._changed.notify_all()
         except Closed:
             pass
+        except _NoBasis as error:
+            self._failed.append(error)
         except ProfkitError as error:
             self._leave(lane, error)
         except BaseException as error:  # noqa: BLE001 - carried to the main thread
@@ -239,31 +245,30 @@ class Search:
         """One trial; a worker that went away is the configuration's fault if the next one works."""
         trial, lane = item.trial, runner.lane
         self.progress(self._where(trial))
+        is_default = trial.config == self.task.space.default
         try:
             outcome = runner.run(trial, item.ready.result())
-            if trial.config == self.task.space.default and outcome != "measured":
-                reason = self._reason(trial.number)
-                raise ProfkitError(
-                    f"the defaults of {self.task.variant.id} are {outcome}: {reason}"
-                )
         except Closed:
             self.study.finish(trial.number, "interrupted", None, {})
             raise
         except Lost as error:
             try:
                 self._start(lane)
-                if self.board.based.is_set():
-                    self._trusted(lane)
+                if is_default:
+                    what = f"the defaults of {self.task.variant.id} failed: {error.message}"
+                    raise ProfkitError(what, error.hint)
+                self._trusted(lane)
             except ProfkitError:
+                # This GPU is in doubt, not the configuration: another one may try it.
                 self.study.finish(trial.number, "interrupted", None, {})
                 self.study.propose(trial.config, trial.source)
                 raise
             said = {"reason": error.message, "kind": "failed", "gpu": lane.visible}
             self.study.finish(trial.number, "failed", None, said)
-            if trial.config == self.task.space.default:
-                raise ProfkitError(
-                    f"the defaults of {self.task.variant.id} failed: {error.message}", error.hint
-                ) from error
+        else:
+            if is_default and outcome != "measured":
+                why = self._reason(trial.number)
+                raise _NoBasis(f"the defaults of {self.task.variant.id} are {outcome}: {why}")
 
     def _trusted(self, lane: Lane) -> None:
         """Whether the defaults still run on a GPU that lost its worker."""

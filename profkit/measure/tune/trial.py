@@ -267,6 +267,8 @@ class Runner:
             return
         self.board.progress(f"ncu {self.task.name(trial.config)}")
         said["verdict"] = self.profiler.verdict(trial.config, said)
+        if self.profiler.without:
+            self.study.note("no_counters", self.profiler.without)
 
     def _consider(self, trial: Trial, said: Mapping[str, Any]) -> None:
         """Let the diagnosis of a new incumbent propose what comes next."""

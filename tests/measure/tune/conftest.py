@@ -1,15 +1,18 @@
 """A variant with tunables on the stand-in machine: its time is what its macros say."""
 
-import json
 import subprocess
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from tests.measure.conftest import Machine, machine  # noqa: F401 - a fixture
+
+if TYPE_CHECKING:
+    from profkit.measure.tune.run import Result
 
 KEYS = """tune: TILE=4,1,2,8,16 WARPS=2,1,4 MODE=0,1
    where: TILE % WARPS == 0
@@ -59,10 +62,26 @@ class Bench:
         start = [sys.executable, "-m", "profkit", "tune", "--variant", "knob", "--case", "B"]
         return [*start, *words]
 
-    def json(self, *words: str) -> dict[str, Any]:
-        """What the verb says in JSON."""
-        said: dict[str, Any] = json.loads(self.tune("--json", *words).stdout)
-        return said
+    def search(
+        self,
+        resume: bool = False,
+        visible: Sequence[str | None] = (None,),
+        storage: str | None = None,
+        **options: Any,
+    ) -> "Result":
+        """A search in this process: no start of Python and no pictures."""
+        from profkit.measure import targets
+        from profkit.measure.tune import run, task
+
+        at = targets.Places(self.machine.kernels)
+        target = targets.choose(at, ["knob"], False, ["B"], False)
+        what = task.task_of(target, task.Options(**options))
+        try:
+            return run.tune(
+                what, storage or run.default_storage(what), resume, visible, lambda _: None
+            )
+        finally:
+            what.stop()
 
 
 @pytest.fixture

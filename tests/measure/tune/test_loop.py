@@ -1,12 +1,14 @@
 """The whole search on a stand-in machine: propose, build, gate, time, profile, steer, decide."""
 
+import json
+
 import pandas as pd
 
 from .conftest import Bench
 
 
 def test_the_whole_loop(knob: Bench) -> None:
-    said = knob.json("--trials", "12")
+    said = json.loads(knob.tune("--trials", "12", "--json").stdout)
     assert said["distinct"] == 12
     assert said["ended"] == "done"
     assert said["refused_by_arithmetic"] == {
