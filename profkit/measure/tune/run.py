@@ -34,7 +34,7 @@ class Result:
         task: What it was about.
         study: Its memory.
         outcome: How it ended.
-        final: The champion; None if it ended before the defaults were measured.
+        final: The champion, and the decision.
         plain: The study of a search without steering in the same storage, if there is one.
     """
 
@@ -129,6 +129,11 @@ def tune(
     try:
         outcome = search.run()
         final = known(study)
+        if study.noted("basis") is None:
+            raise ProfkitError(
+                "time was up before the defaults were measured",
+                "go on with --resume and a longer --time",
+            )
         if final is None:
             lane = outcome.lanes[0]
             lane.start()

@@ -150,7 +150,9 @@ class Search:
                 self.outcome.why = "time"
                 self._give_up_queue()
             left = 0 if late else self._left()
-            if not exhausted and left > 0 and queued < depth:
+            # The defaults, back from a GPU that failed, must find a place before what waits for them.
+            room = depth if self.board.based.is_set() else depth + 1
+            if not exhausted and left > 0 and queued < room:
                 asked = self.study.ask()
                 if asked is not None:
                     self._add(asked)

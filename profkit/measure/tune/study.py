@@ -244,6 +244,8 @@ class Study:
     def _nearest(self, wish: Mapping[str, int] | None) -> dict[str, int]:
         """The untried configuration that is nearest to the sampler's wish; any, without a wish."""
         free, macros = self._free, self.space.macros
+        if not free:  # another process has just taken the last one: ask() finds that out
+            return dict(zip(macros, self.space.ranks(self.space.default), strict=True))
         if not wish:
             chosen = self.space.ranks(self._random.choice(free))
             return dict(zip(macros, chosen, strict=True))

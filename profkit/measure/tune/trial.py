@@ -158,7 +158,8 @@ class Runner:
             "gpu": self.lane.gpu,
         }
         self.study.note("basis", basis)
-        if self.study.noted("incumbent") is None:
+        best = {t.number for t in self.study.trials() if t.said.get("became_incumbent")}
+        if self.study.noted("incumbent") not in best:  # a killed search may have got further
             self.study.note("incumbent", trial.number)
         said |= {"time": mine, "anchor_time": basis["anchor_time"]}
         self.board.based.set()  # the other lanes have what they compare with

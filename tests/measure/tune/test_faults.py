@@ -8,24 +8,25 @@ from .conftest import INSIDE, KEYS, Bench
 
 SMALL = """tune: TILE=2,1,4 WARPS=1,2
    where: TILE >= WARPS"""
+BAD = "if (TILE == 4 && a->size[0])"
 FAULTS = {
     # what -> (before the launch, inside the kernel, outcome, words of the reason)
-    "crash": ("if (TILE == 4 && a->size[0]) std::abort();", "", "failed", "the process crashed"),
+    "crash": (f"{BAD} std::abort();", "", "failed", "the process crashed"),
     "context": (
-        "if (TILE == 4 && a->size[0]) return cudaErrorIllegalAddress;",
+        f"{BAD} return cudaErrorIllegalAddress;",
         "",
         "failed",
         "ILLEGAL_ADDRESS",
     ),
     "hang": (
-        "if (TILE == 4 && a->size[0]) for (;;) sleep(1);",
+        f"{BAD} for (;;) sleep(1);",
         "",
         "failed",
         "it hung: nothing came back for 5",
     ),
     "wrong": ("", "if (TILE == 4) out[0] = 0x7fff;", "wrong", "elements are NaN"),
     "code": (
-        "if (TILE == 4 && a->size[0]) return cudaErrorInvalidValue;",
+        f"{BAD} return cudaErrorInvalidValue;",
         "",
         "failed",
         "profkit_launch",
