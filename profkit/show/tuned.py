@@ -16,7 +16,6 @@ _ENDED = {
     "done": "all of them",
     "exhausted": "nothing was left to try",
     "time": "its time was up",
-    "lanes": "no GPU was left",
 }
 
 

@@ -29,7 +29,7 @@ class Outcome:
     """How a search ended.
 
     Attributes:
-        why: done, exhausted (nothing left to try), time, or lanes (no GPU is left).
+        why: done, exhausted (nothing left to try), or time.
         lost: What went wrong with GPUs, one line each.
         seconds: From start to end of the trials.
         lanes: Those that still work.
@@ -72,7 +72,7 @@ class Search:
         self.board = Board(progress)
         self.outcome = Outcome(lanes=list(self.lanes))
         self._queue: deque[_Item] = deque()
-        self._running = 0
+        self._doing: list[Trial] = []
         self._changed = threading.Condition()
         self._stop = threading.Event()
         self._failed: list[BaseException] = []
@@ -120,19 +120,19 @@ class Search:
 
     def _take_up(self) -> None:
         """Begin with the defaults, or with what a killed search left."""
+        default = self.task.space.default
+        self.study.propose(default, "default")  # unless it was tried, before what was lost
         self.study.resume()
         for trial in self.study.trials():
             if trial.said.get("code") and trial.outcome in ("measured", "pruned"):
                 self.board.codes[trial.said["code"]] = trial.number
-        if self.study.noted("basis") is not None:
-            self.board.based.set()
-        else:
-            self.study.propose(self.task.space.default, "default")
+            if trial.config == default and trial.outcome == "measured":
+                self.board.based.set()
 
     def _left(self) -> int:
         """How many distinct trials are still to be asked for."""
         counted = sum(t.counts for t in self.study.trials())
-        return self.task.options.trials - counted - self._running - len(self._queue)
+        return self.task.options.trials - counted - len(self._doing) - len(self._queue)
 
     def _feed(self, began: float) -> None:
         """Keep builds ahead of the GPUs until the search is over."""
@@ -140,7 +140,7 @@ class Search:
         exhausted = False
         while True:
             with self._changed:
-                busy, queued = self._running, len(self._queue)
+                busy, queued = len(self._doing), len(self._queue)
             if self._failed or not self.outcome.lanes:
                 return
             late = self.task.options.time is not None and (
@@ -150,9 +150,8 @@ class Search:
                 self.outcome.why = "time"
                 self._give_up_queue()
             left = 0 if late else self._left()
-            # The defaults, back from a GPU that failed, must find a place before what waits for them.
-            room = depth if self.board.based.is_set() else depth + 1
-            if not exhausted and left > 0 and queued < room:
+            wanted = (left > 0 and queued < depth) or (not late and self._needs_defaults())
+            if wanted and not exhausted:
                 asked = self.study.ask()
                 if asked is not None:
                     self._add(asked)
@@ -165,6 +164,15 @@ class Search:
                 exhausted = False
             with self._changed:
                 self._changed.wait(_TICK)
+
+    def _needs_defaults(self) -> bool:
+        """Whether everything waits for the defaults, which came back from a GPU that failed."""
+        if self.board.based.is_set():
+            return False
+        if self.study.noted("basis") is not None:  # another process has measured them
+            self.board.based.set()
+        default = self.task.space.default
+        return default in self.study.waiting()
 
     def _add(self, trial: Trial) -> None:
         ready = self.task.start_build(trial.config)
@@ -197,7 +205,7 @@ class Search:
                     self._do(runner, item)
                 finally:
                     with self._changed:
-                        self._running -= 1
+                        self._doing.remove(item.trial)
                         self._changed.notify_all()
         except Closed:
             pass
@@ -238,7 +246,7 @@ class Search:
                     first = item.trial.config == self.task.space.default
                     if item.ready.done() and (first or self.board.based.is_set()):
                         self._queue.remove(item)
-                        self._running += 1
+                        self._doing.append(item.trial)
                         return item
                 self._changed.wait(_TICK)
         return None

@@ -184,6 +184,13 @@ class Study:
         taken = {c for t in known if (c := self._claimed(t)) is not None}
         return [c for c in self.possible if c not in taken]
 
+    def waiting(self) -> list[Config]:
+        """What was proposed and nobody has taken up."""
+        states = (TrialState.WAITING,)
+        with self._lock:
+            found = self._study.get_trials(deepcopy=False, states=states)
+        return [c for t in found if (c := self._claimed(t)) is not None]
+
     def importances(self) -> dict[str, float]:
         """Macro -> its share in what makes a configuration one of the fastest (PED-ANOVA)."""
         done = [t for t in self.trials() if t.outcome in ("measured", "pruned")]
