@@ -42,6 +42,8 @@ class Setup:
         support: The library of support.cu.
         grid: The header's `inputs:` key.
         checks: (case, seed) that every configuration is judged on.
+        case: The case that is timed.
+        anchor: The reference that is loaded at once, or None.
         timeout: Seconds without a word after which a worker is stopped.
     """
 
@@ -50,6 +52,8 @@ class Setup:
     support: Path
     grid: str | None
     checks: tuple[tuple[str, int], ...]
+    case: str
+    anchor: str | None
     timeout: float = TIMEOUT
 
 
@@ -85,7 +89,6 @@ class Lane:
         self._process: subprocess.Popen[bytes] | None = None
         self._lines: queue.Queue[bytes | None] = queue.Queue()
         self._log = tempfile.TemporaryFile()  # noqa: SIM115 - lives as long as the lane
-        self._known: set[str] = set()
         self._closed = False
 
     @property
@@ -119,13 +122,9 @@ class Lane:
         """
         self._start()
         named = [{"name": n, "library": p and str(p)} for n, p in subjects.items()]
-        # The first reference imports torch.
-        new = {n for n, p in subjects.items() if p is None} - self._known
         asked = {"do": "time", "subjects": named, "case": case, "cold": cold}
         asked |= {"rounds": rounds[0], "most": rounds[1]}
-        said = self._ask(asked, FIRST_TIMEOUT if new else self.setup.timeout)
-        self._known |= new
-        return said
+        return self._ask(asked, self.setup.timeout)
 
     def close(self) -> None:
         """End the worker, also while another thread waits for it; it will not start again."""
@@ -145,7 +144,7 @@ class Lane:
         self._end()
         self._log.seek(0)
         self._log.truncate()
-        self._lines, self._known = queue.Queue(), set()
+        self._lines = queue.Queue()
         pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": self._log}
         self._process = process.start(COMMAND, env=self.env, **pipes)
         args = self._process, self._lines
@@ -155,7 +154,8 @@ class Lane:
         first = {"problem": str(said.problem.path.parent), "build": str(said.build)}
         try:
             self._ask({**first, "support": str(said.support), "grid": said.grid}, FIRST_TIMEOUT)
-            self._ask({"do": "prepare", "checks": list(said.checks)}, FIRST_TIMEOUT)
+            second = {"do": "prepare", "checks": list(said.checks), "case": said.case}
+            self._ask({**second, "anchor": said.anchor}, FIRST_TIMEOUT)
         except ProfkitError:
             self._end()
             raise

@@ -21,7 +21,7 @@ from profkit.measure.tune.trial import Board, Runner
 
 AHEAD = 6  # builds in flight for one GPU: a build takes about four times as long as a trial
 STRIKES = 3  # times in a row that a worker may fail to start before its GPU is left alone
-_TICK = 0.2  # seconds between two looks at what has become ready
+_TICK = 0.5  # seconds between two looks at what has become ready
 
 
 @dataclass
@@ -66,7 +66,7 @@ class Search:
         self.task, self.study, self.progress = task, study, progress
         setup = Setup(
             task.problem, task.folder, task.support, task.variant.keys.get("inputs"),
-            task.checks(), task.options.timeout,
+            task.checks(), task.case, task.anchor, task.options.timeout,
         )  # fmt: skip
         self.lanes = [Lane(setup, v) for v in visible]
         self.board = Board(progress)

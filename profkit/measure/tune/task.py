@@ -192,7 +192,8 @@ def task_of(target: Target, options: Options) -> Task:
     arch = device.gpu().arch
     if variant.target(arch) is None:
         raise ProfkitError(f"{variant.path.name} does not run on sm_{arch}", "see 'arch:'")
-    _, support = builds(replace(target, variants=()), arch)
+    default = variant.tuned(**variant.space.named(variant.space.default))
+    _, support = builds(replace(target, variants=(default,)), arch)  # side by side
     anchor = next(iter(target.problem.references), None)
     return Task(
         variant, target.problem, case, arch, target.folder, support, anchor, options, Builder()

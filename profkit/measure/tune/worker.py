@@ -7,6 +7,7 @@ it, and lane.py starts another.
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import json
 import sys
@@ -90,10 +91,14 @@ def main() -> int:
 
 
 def _prepare(held: _Held, asked: Mapping[str, Any]) -> None:
-    """Compute inputs and references before anything is timed."""
+    """Compute inputs and references, and load the anchor, before anything is timed."""
     for case, seed in asked["checks"]:
         held.say("start", what="inputs and reference", name="", case=case)
         held.at(case, seed)
+    if asked["anchor"] is not None:
+        # Where it cannot run, the first request to time it says so.
+        with contextlib.suppress(subjects.ReferenceUnavailable, ImportError):
+            held.subject({"name": asked["anchor"], "library": None}, asked["case"])
 
 
 def _check(held: _Held, asked: Mapping[str, Any]) -> None:
