@@ -1,4 +1,5 @@
-# make demo | test | lint | speed: each makes .venv first, from the lock. Needs Python 3.11+ only.
+# make demo | test | lint | speed | readme: each makes .venv first, from the lock. Needs Python 3.11+ only.
+# make readme: write the outputs in README.md and the reference anew, after rules or records changed.
 # make lock: write constraints.txt anew, the newest versions that fit pyproject.toml.
 PYTHON ?= python3
 VENV   := .venv
@@ -9,7 +10,7 @@ SHOWN  := case != "A" and variant in ["stage0", "stage2", "stage3b", "champion",
           "sdpa-cudnn", "sdpa-flash", "sdpa-efficient", "copy", "matmul"]
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint format speed lock clean
+.PHONY: help demo ladder ladder-build test lint format speed readme lock clean
 
 help:
 	@sed -n 's/^# make/make/p' $(MAKEFILE_LIST)
@@ -25,6 +26,13 @@ demo: $(READY)
 	$(BIN)/profkit diagnose artifacts/*.ncu-rep*
 	$(BIN)/profkit roofline artifacts/*.ncu-rep* --where '$(SHOWN)' -o artifacts/roofline.png
 
+# The ladder's page, from the committed records; ladder-build compiles for an L4 first (needs nvcc).
+ladder: $(READY)
+	$(BIN)/python analyses/ladder_page.py
+
+ladder-build: $(READY)
+	$(BIN)/python analyses/ladder_page.py --build
+
 lint: $(READY)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -39,6 +47,10 @@ format: $(READY)
 
 speed: $(READY)
 	$(BIN)/python tests/speed.py
+
+readme: $(READY)
+	$(BIN)/profkit explain --markdown > profkit/REFERENCE.md
+	$(BIN)/python tests/readme.py
 
 # Everything that a checkout may install (torch comes with the GPU machine and is not pinned here).
 lock:

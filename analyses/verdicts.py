@@ -12,7 +12,7 @@ from __future__ import annotations
 import importlib.util
 import json
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from math import isnan
 from pathlib import Path
@@ -99,24 +99,29 @@ def rows(folder: Path = RECORDED) -> list[Row]:
     """Every recorded probe. The last launch of a name counts, so reports can be added."""
     known = truths()
     reports = read(sorted(folder.glob("probes-*.ncu-rep*")))
-    times = json.loads((folder / "times.json").read_text("utf-8"))["times"]
+    timed = folder / "times.json"
+    times = json.loads(timed.read_text("utf-8"))["times"] if timed.exists() else None
     launches = {r["variant"]: r for r in reports.launches.to_dict("records") if r["case"] == "main"}
     found = []
     for name, path in known.probes(PROBES).items():
-        if name in launches and name in times:
+        if name in launches and (times is None or name in times):
             launch, keys = launches[name], known.header(path)
             same = (reports.rules["report"] == launch["report"]) & (
                 reports.rules["launch"] == launch["launch"]
             )
-            found.append(_row(name, keys, launch, reports.rules[same], times[name]))
+            took = times[name] if times else {}
+            found.append(_row(name, keys, launch, reports.rules[same], took))
     return found
 
 
+def declared(keys: Mapping[str, str]) -> dict[str, float]:
+    """What a probe's header says of its workload, as metrics."""
+    pairs = (d.partition("=") for d in keys.get("declares", "").split())
+    return {name: float(number) for name, _, number in pairs}
+
+
 def _row(name: str, keys: dict[str, str], launch: Any, rules: Any, took: Any) -> Row:
-    declared = {
-        k: float(v) for k, _, v in (d.partition("=") for d in keys.get("declares", "").split())
-    }
-    diagnosis = judge({**launch, **declared}, str(launch["status"]))
+    diagnosis = judge({**launch, **declared(keys)}, str(launch["status"]))
     fires = [f for f in diagnosis.findings if f.status == "fires"]
     also = set(keys.get("also", "").replace(",", " ").split())
     sm, memory = launch["sm_busy"], launch["memory_busy"]

@@ -14,21 +14,29 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from profkit.diagnosis.engine import diagnose
+    from profkit.diagnosis.rule import Hit, Launch, Rule
     from profkit.errors import ProfkitError
-    from profkit.evidence.sides import compare
-    from profkit.reports.reader import load, raw
+    from profkit.reports.reader import raw
     from profkit.show import plots
     from profkit.show.explain import explain
+    from profkit.show.notebook import claims, compare, diagnose, ladder, load
 
-__all__ = ["ProfkitError", "compare", "diagnose", "explain", "load", "plots", "raw"]
+__all__ = [
+    "Hit", "Launch", "ProfkitError", "Rule", "claims", "compare", "diagnose", "explain", "ladder",
+    "load", "plots", "raw",
+]  # fmt: skip
 
 _WHERE = {
+    "Hit": "profkit.diagnosis.rule",
+    "Launch": "profkit.diagnosis.rule",
     "ProfkitError": "profkit.errors",
-    "compare": "profkit.evidence.sides",
-    "diagnose": "profkit.diagnosis.engine",
+    "Rule": "profkit.diagnosis.rule",
+    "claims": "profkit.show.notebook",
+    "compare": "profkit.show.notebook",
+    "diagnose": "profkit.show.notebook",
     "explain": "profkit.show.explain",
-    "load": "profkit.reports.reader",
+    "ladder": "profkit.show.notebook",
+    "load": "profkit.show.notebook",
     "raw": "profkit.reports.reader",
 }
 

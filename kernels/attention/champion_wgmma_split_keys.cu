@@ -1,72 +1,74 @@
-/* Keys split over warpgroups and over two blocks, wgmma, TMA: for A, B and V.
+/* Keys split over warpgroups, and over two blocks where SMs would idle; wgmma and TMA: for A, B and V.
 
    splitk is limited by what each SM fetches (all of K and V for 32 rows: 17 MB at B) and by the
-   instructions that feed mma.sync. Here a block has 64 rows and, where that leaves SMs idle, a cluster
-   of two blocks halves the keys: each fetches half of K and V, 9 MB in all at B, and still 128 blocks
-   run. wgmma reads K and V from shared memory itself, so no ldmatrix is issued; each warpgroup has
-   its own keys, 128 or 64, and its own barriers, so nothing waits for anybody until the end. Then each
-   block finishes half of the rows: the parts that belong to the other block are written straight into
-   its shared memory, and one cluster barrier later both add up. Launches may overlap the end of the
-   kernel before them, which hides barriers' setting up.
+   instructions that feed mma.sync. Here a block has 64 rows, wgmma reads K and V from shared memory
+   itself, so no ldmatrix is issued, and each of two warpgroups has keys and barriers of its own: nothing
+   waits for anybody until the end. Where that leaves SMs idle, at A and B, a cluster of two blocks
+   halves the keys once more (common/merged.cuh): each block fetches half of K and V, 9 MB in all at B,
+   and the parts are merged in registers: what belongs to the other block is stored straight into its
+   shared memory, where a barrier counts the bytes, so no fence of the whole GPU is needed. At A those
+   parts go in fp16. At V, where the blocks suffice, the two parts are added up in shared memory.
 
    Against splitk: bytes from L2 halve, instructions fall by two thirds or more, HMMA becomes HGMMA.
-   What is left at B is latency: one trip to L2, two products, one softmax, one cluster barrier.
+   What is left at B is latency: one trip to L2, two products, one softmax, one trip to the other block.
+
+   Launches may overlap: a block sets up its barriers while the kernel before still runs, and waits for
+   that kernel's end before it reads or writes any tensor. Of calls in a row, as they are timed here,
+   that hides a part; one call alone does not get it. inseries is the same without: 4.24, 4.80 and
+   5.86 us at A, B and V on an H200, where this took 3.99, 3.93 and 4.87 before parts were merged in
+   registers.
+
+   Measured on the way, at A, B and V (us): more blocks per SM (3.8, 5.1, 8.0: those of the next launch
+   come to lie two on one SM), four warpgroups (3.8, 4.4, 5.5), 128 rows a cluster (V 8.3).
 
    after: splitk      fixes: long-scoreboard      arch: 90a
    budget: regs=255 smem=227K spills=0 stack=0
    tune: OVERLAP=1,0
 */
-#include "../common/wgmma_attention.cuh"
+#include "../common/merged.cuh"
 
 #ifndef OVERLAP
 #define OVERLAP 1  // start before the kernel before has ended
 #endif
 constexpr int M = 64;
 
-// GROUPS: of four warps. KEYS: a slice. SLOTS: slices held per group. CLUSTER: blocks (1 or 2) with
-// the same rows; part p of the keys (of CLUSTER * GROUPS) is slices p, p + CLUSTER * GROUPS, …
-template <int D_, int GROUPS_, int KEYS_, int SLOTS_, int CLUSTER_>
+// One block for 64 rows. GROUPS: of four warps; part p of the keys is slices p, p + GROUPS, … KEYS: a
+// slice. SLOTS: slices held per group.
+template <int D_, int GROUPS_, int KEYS_, int SLOTS_>
 struct Plan {
-  static constexpr int D = D_, GROUPS = GROUPS_, KEYS = KEYS_, SLOTS = SLOTS_, CLUSTER = CLUSTER_;
-  static constexpr int THREADS = 128 * GROUPS, PARTS = CLUSTER * GROUPS;
-  static constexpr int ROWS = M / CLUSTER;  // that a block finishes
+  static constexpr int D = D_, GROUPS = GROUPS_, KEYS = KEYS_, SLOTS = SLOTS_;
+  static constexpr int THREADS = 128 * GROUPS;
   struct Slot {
     Slabs<KEYS, D> k, v;
   };
   struct Shared {
     Slabs<M, D> q;
     Slot slot[GROUPS][SLOTS];
-    // Parts of the rows of this block; then, for each warpgroup, what goes to the other block.
-    splitk::Part<ROWS, D> part[PARTS + (CLUSTER > 1 ? GROUPS : 0)];
-    Barrier q_here, parts_here, k_here[GROUPS][SLOTS], v_here[GROUPS][SLOTS];
+    splitk::Part<M, D> part[GROUPS];
+    Barrier q_here, k_here[GROUPS][SLOTS], v_here[GROUPS][SLOTS];
   };
 };
 
-struct Maps {
-  CUtensorMap q, k, v;
-};
+using merged::Maps;
 
 template <class P>
 __global__ void __launch_bounds__(P::THREADS, 1)
     champion(Attention a, const __grid_constant__ Maps maps) {
-  constexpr int D = P::D, KEYS = P::KEYS, SLOTS = P::SLOTS, PARTS = P::PARTS;
+  constexpr int D = P::D, KEYS = P::KEYS, SLOTS = P::SLOTS, PARTS = P::GROUPS;
   auto& m = shared_memory<typename P::Shared>();
   int thread = threadIdx.x % 128, lane = threadIdx.x % 32, group = threadIdx.x / 128;
-  int rank = P::CLUSTER > 1 ? cluster_rank() : 0, part = rank * P::GROUPS + group;
-  int first = blockIdx.x / P::CLUSTER * M, head = blockIdx.y;
+  int first = blockIdx.x * M, head = blockIdx.y;
   int row = thread / 32 * 16;  // of this warp, among the M
   int slices = ceil_div(a.keys(first + M), KEYS);
 
   if (threadIdx.x == 0) {
     prefetch_map(&maps.q), prefetch_map(&maps.k), prefetch_map(&maps.v);
-    barrier_init(&m.q_here, 1), barrier_init(&m.parts_here, 1);
+    barrier_init(&m.q_here, 1);
     for (int g = 0; g < P::GROUPS; ++g)
       for (int i = 0; i < SLOTS; ++i)
         barrier_init(&m.k_here[g][i], 1), barrier_init(&m.v_here[g][i], 1);
     barrier_init_fence();
   }
-  __syncwarp();
-  if (P::CLUSTER > 1) cluster_arrive_relaxed();
   __syncthreads();
   if (OVERLAP) let_next_kernel_start(), wait_for_earlier_kernels();
 
@@ -81,8 +83,8 @@ __global__ void __launch_bounds__(P::THREADS, 1)
   }
   if (thread == 0)
     for (int i = 0; i < SLOTS; ++i) {
-      fetch(m.slot[group][i].k, &maps.k, &m.k_here[group][i], part + i * PARTS);
-      fetch(m.slot[group][i].v, &maps.v, &m.v_here[group][i], part + i * PARTS);
+      fetch(m.slot[group][i].k, &maps.k, &m.k_here[group][i], group + i * PARTS);
+      fetch(m.slot[group][i].v, &maps.v, &m.v_here[group][i], group + i * PARTS);
     }
   __syncwarp();
 
@@ -96,7 +98,7 @@ __global__ void __launch_bounds__(P::THREADS, 1)
   }
 
   int round = 0;
-  for (int slice = part; slice < slices; slice += PARTS, ++round) {
+  for (int slice = group; slice < slices; slice += PARTS, ++round) {
     int slot = round % SLOTS, parity = round / SLOTS % 2, later = slice + SLOTS * PARTS;
     auto& tile = m.slot[group][slot];
     float s[KEYS / 8][4];
@@ -130,30 +132,10 @@ __global__ void __launch_bounds__(P::THREADS, 1)
     }
   }
 
-  // Rows of this warp belong to block row / ROWS of the cluster. Parts for the other block go there in
-  // one copy a warpgroup, which that block's barrier counts: no fence of the whole cluster is needed.
-  constexpr int GOING = 32 * P::ROWS / 16;  // threads of a warpgroup with rows of the other block
-  if (P::CLUSTER == 1 || row / P::ROWS == rank) {
-    splitk::leave(m.part[part], rows, row % P::ROWS, lane);
-  } else {
-    splitk::leave(m.part[PARTS + group], rows, row % P::ROWS, lane);
-    fence_for_async();
-    named_barrier(1 + group, GOING);
-  }
-  if (P::CLUSTER > 1) {
-    constexpr unsigned BYTES = sizeof(m.part[0]);
-    cluster_wait();  // the other block has started, and its barriers are there
-    if (thread == (1 - rank) * GOING)
-      copy_to_block(1 - rank, &m.part[part], &m.part[PARTS + group], BYTES, &m.parts_here);
-    if (threadIdx.x == 0) barrier_expect(&m.parts_here, P::GROUPS * BYTES);
-    __syncwarp();
-  }
+  splitk::leave(m.part[group], rows, row, lane);
   __syncthreads();
-  if (P::CLUSTER > 1) barrier_wait(&m.parts_here, 0), __syncwarp(), cluster_arrive_relaxed();
-  splitk::combine<D, P::ROWS, PARTS, P::THREADS>([&](int p, int) -> auto& { return m.part[p]; },
-                                                 head_of<D>(a.o, a, head), first + rank * P::ROWS,
-                                                 a.length, threadIdx.x);
-  if (P::CLUSTER > 1) cluster_wait();  // what I sent has arrived
+  splitk::combine<D, M, PARTS, P::THREADS>([&](int p, int) -> auto& { return m.part[p]; },
+                                           head_of<D>(a.o, a, head), first, a.length, threadIdx.x);
 }
 
 template <class P>
@@ -162,8 +144,8 @@ cudaError_t start(const Attention& a, cudaStream_t stream) {
   if (cudaError_t e = tensor_map(&maps.q, a.q, P::D, a, M)) return e;
   if (cudaError_t e = tensor_map(&maps.k, a.k, P::D, a, P::KEYS)) return e;
   if (cudaError_t e = tensor_map(&maps.v, a.v, P::D, a, P::KEYS)) return e;
-  return launch<champion<P>>({dim3(ceil_div(a.length, M) * P::CLUSTER, a.heads), P::THREADS,
-                              sizeof(typename P::Shared), P::CLUSTER, OVERLAP},
+  return launch<champion<P>>({dim3(ceil_div(a.length, M), a.heads), P::THREADS,
+                              sizeof(typename P::Shared), 1, OVERLAP},
                              stream, a, maps);
 }
 
@@ -175,13 +157,13 @@ extern "C" int profkit_launch(const ProfkitArgs* args) {
     bool alone =
         2 * ceil_div(a.length, M) * a.heads > sms;  // two blocks for the same rows: too many
     if constexpr (D == 128)
-      return alone ? start<Plan<128, 2, 64, 2, 1>>(a, args->stream)
-                   : start<Plan<128, 2, 64, 1, 2>>(a, args->stream);
+      return alone ? start<Plan<128, 2, 64, 2>>(a, args->stream)
+                   : merged::start<merged::Plan<128, 64, false>, OVERLAP>(a, args->stream);
     else if (alone)
-      return start<Plan<64, 2, 128, 2, 1>>(a, args->stream);
+      return start<Plan<64, 2, 128, 2>>(a, args->stream);
     else if (a.length <= 256)
-      return start<Plan<64, 2, 64, 1, 2>>(a, args->stream);
+      return merged::start<merged::Plan<64, 64, true>, OVERLAP>(a, args->stream);
     else
-      return start<Plan<64, 2, 128, 1, 2>>(a, args->stream);
+      return merged::start<merged::Plan<64, 128, false>, OVERLAP>(a, args->stream);
   });
 }

@@ -7,6 +7,7 @@
    strips: with a causal mask the late strips of a head cost more, and neighbours are late together.
 
    after: tailwave      fixes: tail-effect      arch: 80+
+   moves: waves<1x sm_active>1.2x
    budget: regs=255 smem=227K spills=0 stack=0
 */
 #include "../common/flash.cuh"

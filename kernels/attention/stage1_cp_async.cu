@@ -6,6 +6,7 @@
    8 KB more shared memory: three blocks per SM instead of four on an L4, which B does not notice.
 
    after: stage0      arch: 80+      budget: regs=128 smem=64K spills=0 stack=0
+   moves: stall_long_scoreboard<0.5x
 */
 #include "../common/cp_async.cuh"
 #include "../common/stage.cuh"

@@ -6,6 +6,7 @@
    conflicts and time stay where they are; only integer instructions are added.
 
    after: stage2      fixes-not: shared-bank-conflicts      arch: 80+
+   moves: shared_ld_conflicts~1x
    budget: regs=128 smem=70K spills=0 stack=0
 */
 #include "../common/cp_async.cuh"

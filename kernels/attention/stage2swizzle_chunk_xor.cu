@@ -8,6 +8,7 @@
    barriers and for the softmax than for wavefronts.
 
    after: stage2      fixes: shared-bank-conflicts      arch: 80+
+   moves: shared_ld_conflicts<0.1x shared_wavefronts<0.7x
    budget: regs=128 smem=70K spills=0 stack=0
 */
 #include "../common/cp_async.cuh"

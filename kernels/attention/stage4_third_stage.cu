@@ -3,9 +3,11 @@
    stage2 with a ring of three. Two tiles already hide the trip to L2 behind a whole tile of work, so
    there is nothing left for a third to hide: time and stalls stay. 8 KB more shared memory is all
    that moves: five blocks per SM become four on an H200 (the limit by shared memory), where neither
-   is reached at B.
+   is reached at B. What came: exactly that. long-scoreboard is clear on both sides: 1 % of the warps'
+   time waits for loads, with two tiles or with three.
 
-   after: stage2      fixes-not: long-scoreboard      arch: 80+
+   after: stage2      arch: 80+
+   moves: limit_shared~0.8x stall_long_scoreboard~1x
    budget: regs=128 smem=86K spills=0 stack=0
 */
 #include "../common/cp_async.cuh"

@@ -6,7 +6,11 @@
    and short_scoreboard lead; XU instructions are 32 times the useful ones; tensor 0. 62 KB of shared
    memory leave one block per SM on an L4, where the 64 blocks of B are 1.10 waves.
 
+   What came: short_scoreboard leads with 48 %, mio_throttle does not show, and the counters name the
+   grid first: 64 blocks leave half of an H200's SMs without one. 7.7 times slower than v2.
+
    after: v2      arch: 80+
+   moves: inst_shuffle>10x inst_matrix<0.01x
    budget: regs=128 smem=140K spills=0 stack=0
 */
 #include "../common/v2c.cuh"

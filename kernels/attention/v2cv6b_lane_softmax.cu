@@ -6,6 +6,7 @@
    shared memory next.
 
    after: v2cv6a      fixes: redundant-exp      arch: 80+
+   moves: inst_exp<0.05x
    budget: regs=255 smem=130K spills=0 stack=0
 */
 #include "../common/v2c.cuh"

@@ -10,6 +10,7 @@
    thread count until the tile is done.
 
    after: v2      fixes-not: barrier-wait      arch: 80+
+   moves: blocks_per_sm<0.9x
    budget: regs=128 smem=95K spills=0 stack=0
 */
 #include "../common/wmma.cuh"

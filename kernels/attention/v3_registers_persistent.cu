@@ -12,6 +12,7 @@
    fragments say who holds what, a commit follows every tile, and what does not divide does not compile.
 
    after: v2      fixes: barrier-wait      arch: 80+
+   moves: shared_wavefronts<0.3x inst_barrier<0.4x
    budget: regs=255 smem=227K spills=0 stack=0
    tune: BLOCK_M=64,16,32,128 BLOCK_N=64,16,32,48,96,128 WARPS=4,1,2,8 STAGES=2,3,4,5
    where: BLOCK_M % (16 * WARPS) == 0
@@ -20,7 +21,7 @@
    steer: grid-too-small=BLOCK_M- tail-effect=BLOCK_M- occupancy-shared=smem-
    steer: occupancy-registers=regs- barrier-wait=WARPS- long-scoreboard=STAGES+
    steer: fixed-latency=strips+ short-scoreboard=BLOCK_N+
-   moves: stall_long_scoreboard- stall_barrier- sm_active+
+   watch: stall_long_scoreboard- stall_barrier- sm_active+
 */
 #include "../common/flash.cuh"
 
@@ -39,7 +40,6 @@
 constexpr int THREADS = 32 * WARPS, STRIPS = BLOCK_M / (16 * WARPS);  // of 16 rows, a warp
 static_assert(BLOCK_M % (16 * WARPS) == 0 && STRIPS >= 1, "each warp owns whole strips of 16 rows");
 static_assert(BLOCK_N % 16 == 0, "a tile is whole mma.sync blocks of 16 keys");
-static_assert(THREADS <= 1024, "a block has 1024 threads at most");
 static_assert(STAGES >= 2, "with one slot there is no room to copy into while a tile is used");
 
 template <int D>

@@ -74,6 +74,18 @@ __device__ __forceinline__ void copy_to_block(unsigned rank, void* to, const voi
       "r"(shared_address(from)), "r"(bytes), "r"(barrier)
       : "memory");
 }
+// Starts a store of x to the same-named place in block `rank` of the cluster, which counts 16 bytes on
+// its barrier of the name `b`.
+__device__ __forceinline__ void store_to_block(unsigned rank, float4* to, float4 x, Barrier* b) {
+  unsigned there, barrier;
+  asm("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(there) : "r"(shared_address(to)), "r"(rank));
+  asm("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(barrier) : "r"(shared_address(b)), "r"(rank));
+  asm volatile(
+      "st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.v4.f32 [%0], {%1, %2, %3, %4}, [%5];" ::"r"(
+          there),
+      "f"(x.x), "f"(x.y), "f"(x.z), "f"(x.w), "r"(barrier)
+      : "memory");
+}
 // Ordinary writes to shared memory before this are seen by wgmma, TMA and copies after a barrier.
 __device__ __forceinline__ void fence_for_async() {
   asm volatile("fence.proxy.async.shared::cta;" ::: "memory");

@@ -4,6 +4,7 @@
    memory-bound kernel there is.
 
    bound: memory      limiter: dram      cause: dram-bandwidth
+   declares: declared_bytes=1073741824
    twin: no           output: finite
 */
 #include "../common/probe.cuh"

@@ -6,7 +6,7 @@
 
    bound: latency     limiter: math_pipe_throttle  cause: math-throttle
    twin: yes          output: same
-   relieves: no barriers, the two kinds of arithmetic alternate, instruction by instruction
+   relieves: the two kinds of arithmetic alternate, instruction by instruction; the barriers stay
 */
 #include <cuda_fp16.h>
 
@@ -35,7 +35,10 @@ __global__ void __launch_bounds__(512)
         x[k] = fma(x[k], c, d);
         if (kTwin) h[k] = __hfma2(h[k], e, f);
       }
-    if (!kTwin) {
+    if (kTwin) {
+      __syncthreads();
+      __syncthreads();
+    } else {
       // What is stored before a barrier keeps the arithmetic before it, what is loaded behind it
       // keeps the arithmetic behind.
       room[threadIdx.x] = static_cast<float>((x[0] + x[1]) + (x[2] + x[3]));

@@ -14,7 +14,8 @@
 __global__ void __launch_bounds__(512) membar(float* out, float value) {
   for (int i = 0; i < 128; ++i) {
     out[thread_slot() + (i & 7) * thread_count()] = value + i;
-    if (!kTwin) __threadfence();
+    if (kTwin) asm volatile("" ::: "memory");  // each store is done, as before a fence
+    else __threadfence();
   }
   __threadfence();
 }

@@ -8,7 +8,7 @@
 
    bound: latency     limiter: wait      cause: fixed-latency
    twin: yes          output: same
-   relieves: no barriers, and each load stands beside the arithmetic of an earlier one
+   relieves: each load stands beside the arithmetic of an earlier one; the barriers stay
 */
 #include "../common/probe.cuh"
 
@@ -34,12 +34,12 @@ __global__ void __launch_bounds__(128) mio_burst(const float* in, float* out, fl
       v[k] = load_shared_again(mine + 4 * 128 * k);
       if (kTwin && k > 7) math(x, a, v[k - 8]);
     }
-    if (!kTwin) __syncthreads();
+    __syncthreads();
     // What is loaded behind the barrier keeps the arithmetic behind it too.
     const float now = kTwin ? a : load_shared_again(common);
 #pragma unroll
     for (int k = kTwin ? kBurst - 8 : 0; k < kBurst; ++k) math(x, now, v[k]);
-    if (!kTwin) __syncthreads();
+    __syncthreads();
   }
   out[thread_slot()] = (x[0] + x[1]) + (x[2] + x[3]);
 }

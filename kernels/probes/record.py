@@ -1,9 +1,12 @@
 """Probes  ->  built, checked, timed (times.json) and profiled (probes-N.ncu-rep) on this GPU.
 
-    python kernels/probes/record.py --out DIR [ID ...]
+    python kernels/probes/record.py --out DIR [ID ...]       on the machine with the GPU
+    python kernels/probes/record.py --out DIR --mains [ID ...]   the same without twins and times
+    python kernels/probes/record.py --keep DIR               anywhere: DIR into artifacts/probes
 
 Reports keep the paths they saw: run it from a neutral folder. Each step runs in a process of its
-own that goes on after a probe that fails; nothing but CUDA, ncu and numpy is needed.
+own that goes on after a probe that fails; nothing but CUDA, ncu and numpy is needed. What is kept
+is packed, under the next free numbers; of a probe recorded twice the later report counts.
 """
 
 from __future__ import annotations
@@ -31,13 +34,14 @@ SECTIONS = (
 )  # fmt: skip
 STALLED = 60  # seconds without progress after which a process is given up
 PER_REPORT = 40  # launches
+KEPT = Path(__file__).resolve().parents[2] / "artifacts" / "probes"
 NVTX = """#include <nvtx3/nvToolsExt.h>
 extern "C" void range_push(const char* name) { nvtxRangePushA(name); }
 extern "C" void range_pop() { nvtxRangePop(); }
 """
 
 
-def build(folder: Path, arch: str, only: list[str]) -> dict[str, str]:
+def build(folder: Path, arch: str, only: list[str], twins: bool = True) -> dict[str, str]:
     """Compile every main and twin side by side; id.which -> error for those that failed."""
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "nvtx.cu").write_text(NVTX)
@@ -48,7 +52,7 @@ def build(folder: Path, arch: str, only: list[str]) -> dict[str, str]:
         if (only and name not in only) or code is None:
             continue
         jobs.append((f"{name}.main", path, code, False))
-        if keys["twin"] == "yes":
+        if twins and keys["twin"] == "yes":
             jobs.append((f"{name}.twin", path, code, True))
 
     def compile_one(job: tuple[str, Path, str, bool]) -> tuple[str, str]:
@@ -116,36 +120,84 @@ def ncu(out: Path, number: int) -> list[str]:
             *sections, "-o", str(out / f"probes-{number}")]  # fmt: skip
 
 
-def keep_times(file: Path, found: dict[str, Any]) -> None:
-    """Put times into times.json, one line per probe; those of other probes stay."""
+def this_gpu() -> str:
+    """This machine's GPU, driver and clocks in one line."""
     query = ["nvidia-smi", "--query-gpu=name,driver_version,clocks.sm,clocks.max.sm",
              "--format=csv,noheader"]  # fmt: skip
-    gpu = subprocess.run(query, capture_output=True, text=True, check=False).stdout.strip()
+    return subprocess.run(query, capture_output=True, text=True, check=False).stdout.strip()
+
+
+def keep_times(file: Path, found: dict[str, Any], gpu: str) -> None:
+    """Put times into times.json, one line per probe; those of other probes stay."""
     old = json.loads(file.read_text())["times"] if file.exists() else {}
     lines = (f"{json.dumps(k)}: {json.dumps(v)}" for k, v in sorted({**old, **found}.items()))
     body = ",\n".join(lines)
     file.write_text(f'{{"gpu": {json.dumps(gpu)}, "unit": "s", "times": {{\n{body}\n}}}}\n')
 
 
+def keep(new: Path, kept: Path = KEPT) -> list[Path]:
+    """Add a recording to the committed ones: times merged, reports packed.
+
+    Args:
+        new: The --out folder of a recording.
+        kept: Where times.json and probes-N.ncu-repz are.
+
+    Returns:
+        The reports written.
+
+    Raises:
+        SystemExit: the recording is of another GPU: its times do not compare.
+    """
+    from zstandard import ZstdCompressor
+
+    times = json.loads((new / "times.json").read_text())
+    if (kept / "times.json").exists():
+        before = json.loads((kept / "times.json").read_text())["gpu"]
+        if before.split(",")[0] != times["gpu"].split(",")[0]:
+            raise SystemExit(f"{new} is of another GPU: {times['gpu']}; kept: {before}")
+    kept.mkdir(parents=True, exist_ok=True)
+    first = len([*kept.glob("probes-*.ncu-repz")])
+    written = []
+    for number, report in enumerate(sorted(new.glob("probes-*.ncu-rep")), first):
+        written.append(kept / f"probes-{number}.ncu-repz")
+        packed = ZstdCompressor(19, write_checksum=True).compress(report.read_bytes())
+        written[-1].write_bytes(packed)
+    keep_times(kept / "times.json", times["times"], times["gpu"])
+    return written
+
+
+def measure(out: Path, folder: Path, names: list[str]) -> list[list[str]]:
+    """Check and time probes with their twins into times.json; [id, which] of those that ran."""
+    task = {"do": "time", "folder": str(folder), "items": [[n] for n in names]}
+    times, failed = run_all(task, "time", lambda _: [], len(names))
+    keep_times(out / "times.json", times, this_gpu())
+    print(f"{time.strftime('%X')} timed {len(times)}, failed: {failed or 'none'}", flush=True)
+    print(*(f"  {n}: {t['fault']}" for n, t in times.items() if t["fault"]), sep="\n", flush=True)
+    return [[n, w] for n in times for w in ("main", "twin") if w in times[n]]
+
+
 def main() -> None:
-    """Build, time, profile. Probes recorded before stay, in reports of a lower number."""
+    """Build, time, profile; or keep what was recorded."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("only", nargs="*")
     parser.add_argument("--out", type=Path, default=Path("probes"))
     parser.add_argument("--arch", default="90")
+    parser.add_argument("--mains", action="store_true", help="no twins, no times")
+    parser.add_argument("--keep", type=Path, help="a recording to add to artifacts/probes")
     given = parser.parse_args()
+    if given.keep:
+        print(*keep(given.keep), sep="\n")
+        return
+    unknown = set(given.only) - set(problem.probes())
+    if unknown:
+        parser.error(f"no such probe: {', '.join(sorted(unknown))}")
     out = given.out.resolve()
     folder = out / "build"
-    errors = build(folder, given.arch, given.only)
+    errors = build(folder, given.arch, given.only, twins=not given.mains)
     print(f"{time.strftime('%X')} built, failed: {errors or 'none'}", flush=True)
     names = sorted(p.name.removesuffix(".main.so") for p in folder.glob("*.main.so"))
     names = [n for n in names if not given.only or n in given.only]
-    task = {"do": "time", "folder": str(folder), "items": [[n] for n in names]}
-    times, failed = run_all(task, "time", lambda _: [], len(names))
-    keep_times(out / "times.json", times)
-    print(f"{time.strftime('%X')} timed {len(times)}, failed: {failed or 'none'}", flush=True)
-    print(*(f"  {n}: {t['fault']}" for n, t in times.items() if t["fault"]), sep="\n", flush=True)
-    pairs = [[n, w] for n in times for w in ("main", "twin") if w in times[n]]
+    pairs = [[n, "main"] for n in names] if given.mains else measure(out, folder, names)
     task = {"do": "profile", "folder": str(folder), "items": pairs}
     first = len([*out.glob("probes-*.ncu-rep*")])
     profiled, failed = run_all(task, "profile", lambda i: ncu(out, first + i), PER_REPORT)

@@ -8,7 +8,7 @@
    also: xu-pipe
    declares: declared_exps=21626880
    twin: yes          output: close
-   relieves: one exponential per lane, then a shuffle sum
+   relieves: one exponential per lane; the lanes add up once, at the end
 */
 #include "../common/probe.cuh"
 
@@ -29,14 +29,15 @@ __global__ void __launch_bounds__(256) redundant_exp(const float* in, float* out
     float sum = 0.0f;
     if (kTwin) {
       sum = exp2_unit(row[warp][lane] - shift);
-#pragma unroll
-      for (int offset = 16; offset > 0; offset /= 2) sum += __shfl_xor_sync(~0u, sum, offset);
     } else {
 #pragma unroll
       for (int k = 0; k < 32; ++k) sum += exp2_unit(row[warp][k] - shift);
     }
     all += sum;
   }
+#pragma unroll
+  for (int offset = 16; kTwin && offset > 0; offset /= 2)
+    all += __shfl_xor_sync(~0u, all, offset);
   out[thread_slot()] = all;
 }
 

@@ -4,7 +4,7 @@
    latency of the asynchronous product is the time, and the tensor cores are nearly idle. The trap:
    the hardware books the wait for wgmma results as "barrier", although no barrier is executed.
 
-   bound: latency     limiter: barrier   cause: gmma-wait
+   bound: latency     limiter: barrier   cause: wgmma-wait
    twin: yes          output: close
    arch: 90a
    relieves: sixteen products are in flight before the wait

@@ -4,8 +4,9 @@
    kernel's softmax asks it for S*S exponentials; here it gets nothing else.
 
    bound: compute     limiter: xu        cause: xu-pipe
-   twin: yes          output: close
-   relieves: every fourth exponential is a polynomial on the FP32 pipe instead
+   declares: declared_exps=756940800
+   twin: yes          output: finite
+   relieves: a multiply-add stands in for each exponential
 */
 #include "../common/probe.cuh"
 
@@ -13,16 +14,6 @@ __device__ __forceinline__ float exp2_unit(float x) {
   float y;
   asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
   return y;
-}
-
-// 2^x = 2^round(x) * 2^rest with |rest| <= 1/2, relative error below 1e-5.
-__device__ __forceinline__ float exp2_polynomial(float x) {
-  const float shifted = x + 12582912.0f, rest = x - (shifted - 12582912.0f);
-  float p = fmaf(rest, 0.0096181291f, 0.0555041087f);
-  p = fmaf(p, rest, 0.2402265070f);
-  p = fmaf(p, rest, 0.6931471806f);
-  p = fmaf(p, rest, 1.0f);
-  return __int_as_float(__float_as_int(p) + (__float_as_int(shifted) << 23));
 }
 
 __global__ void __launch_bounds__(256) xu_exp(const float* in, float* out, float step) {
@@ -33,7 +24,7 @@ __global__ void __launch_bounds__(256) xu_exp(const float* in, float* out, float
   for (int round = 0; round < 700; ++round) {
 #pragma unroll
     for (int k = 0; k < 4; ++k) {
-      sum[k] += kTwin && k == 0 ? exp2_polynomial(x[k]) : exp2_unit(x[k]);
+      sum[k] += kTwin ? fmaf(x[k], x[k], 1.0f) : exp2_unit(x[k]);
       x[k] -= step;
     }
   }

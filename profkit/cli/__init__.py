@@ -14,9 +14,10 @@ import sys
 from typing import Annotated, Any
 
 import typer
-from typer.core import TyperGroup
+from typer.core import TyperCommand, TyperGroup
 
 from profkit.cli import reading
+from profkit.cli.examples import EXAMPLES
 from profkit.cli.options import say
 from profkit.errors import ProfkitError
 
@@ -41,6 +42,16 @@ class Verbs(TyperGroup):
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             raise typer.Exit(PIPE_CLOSED) from error
         return result
+
+
+class Verb(TyperCommand):
+    """A verb: its help ends with its examples."""
+
+    def format_epilog(self, ctx: Any, formatter: Any) -> None:  # noqa: ARG002
+        """Write the examples as they stand."""
+        with formatter.section("Examples"):
+            for line in EXAMPLES.get(self.name or "", ()):
+                formatter.write(f"  {line}\n")
 
 
 app = typer.Typer(
@@ -71,9 +82,11 @@ def profkit(
 
 
 reading.register(app)
-for _room in ("judging", "measuring", "tuning"):
+for _room in ("judging", "summary", "measuring", "tuning"):
     if importlib.util.find_spec(f"profkit.cli.{_room}"):
         importlib.import_module(f"profkit.cli.{_room}").register(app)
+for _verb in app.registered_commands:
+    _verb.cls = Verb
 
 
 def main() -> None:

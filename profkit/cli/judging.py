@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from profkit.cli.options import Json, Markdown, Quiet, say
+from profkit.cli import complete, sources
+from profkit.cli.options import Json, Markdown, Quiet, say, write_to
 from profkit.errors import ProfkitError
 
 if TYPE_CHECKING:
     from profkit.evidence.compare import Change
-    from profkit.evidence.sides import Compared
+    from profkit.evidence.ladder import Ladder
     from profkit.show.blocks import Block
 
 BAD, COULD_NOT = 1, 2
@@ -21,7 +22,31 @@ FAIL_ON = ("slower", "finding", "resource")
 Artifacts = Annotated[
     Path, typer.Option(metavar="DIR", help="Where records and reports of variants are.")
 ]
-Case = Annotated[str | None, typer.Option(metavar="CASE", help="Only this case.")]
+Picture = Annotated[
+    Path | None,
+    typer.Option("--output", "-o", metavar="FILE", help="Draw it too: .png, .svg or .pdf."),
+]
+Case = Annotated[
+    str | None,
+    typer.Option(metavar="CASE", help="Only this case.", autocompletion=complete.cases),
+]
+Before = Annotated[
+    str | None,
+    typer.Argument(
+        help="A variant, run record, report or folder of them.", autocompletion=complete.sides
+    ),
+]
+After = Annotated[
+    str | None, typer.Argument(help="The same, changed.", autocompletion=complete.sides)
+]
+FailOn = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="WHAT",
+        help=f"Exit 1 on any of: {', '.join(FAIL_ON)}.",
+        autocompletion=complete.one_of(*FAIL_ON),
+    ),
+]
 
 
 def register(app: typer.Typer) -> None:
@@ -32,10 +57,8 @@ def register(app: typer.Typer) -> None:
 
 
 def compare(
-    before: Annotated[
-        str | None, typer.Argument(help="A variant, run record, report or folder of them.")
-    ] = None,
-    after: Annotated[str | None, typer.Argument(help="The same, changed.")] = None,
+    before: Before = None,
+    after: After = None,
     case: Case = None,
     ladder: Annotated[
         bool, typer.Option("--ladder", help="All variants, each against its parent.")
@@ -44,32 +67,37 @@ def compare(
     anyway: Annotated[
         bool, typer.Option("--anyway", help="Across GPUs, clocks, ncu versions and cases too.")
     ] = False,
-    fail_on: Annotated[
-        list[str] | None,
-        typer.Option(metavar="WHAT", help=f"Exit 1 on any of: {', '.join(FAIL_ON)}."),
-    ] = None,
+    fail_on: FailOn = None,
     every: Annotated[bool, typer.Option("--all", help="Every metric that moved.")] = False,
+    output: Picture = None,
     json: Json = False,
     markdown: Markdown = False,
     quiet: Quiet = False,
 ) -> None:
     """What changed from BEFORE to AFTER, and whether it is real."""
+    from profkit.show import changes
+
     wanted = _wanted(fail_on or [], json and markdown)
     if ladder:
         if before or after:
             raise ProfkitError("--ladder takes no BEFORE and AFTER", "profkit compare --ladder")
-        raise typer.Exit(_ladders(artifacts, case, anyway, wanted, json, markdown))
+        found = _ladders(artifacts, case, anyway, output)
+        document = {"schema": "profkit.ladders/1", "ladders": [x.to_json() for x in found]}
+        blocks = (b for x in found for b in changes.ladder(x))
+        print_blocks(blocks, document if json else None, markdown)
+        raise typer.Exit(_ladders_status(found, wanted, quiet))
+    if output:
+        raise ProfkitError("-o draws a ladder", "profkit compare --ladder --case B -o ladder.png")
     if not (before and after):
         raise ProfkitError("two runs are needed", "profkit compare stage1 stage2, or --ladder")
     from profkit.evidence.sides import compare as compare_sides
-    from profkit.show import changes
 
-    found = compare_sides(before, after, case, artifacts, anyway)
+    sides = compare_sides(before, after, case, sources.evidence(artifacts), anyway)
     if not quiet:
-        _say_stale(found, artifacts)
+        _say_problems(sides.problems)
     shown = 10_000 if every else changes.MOVED_SHOWN
-    _print(changes.compared(found, shown), found.to_json() if json else None, markdown)
-    raise typer.Exit(status(found.changes, wanted))
+    print_blocks(changes.compared(sides, shown), sides.to_json() if json else None, markdown)
+    raise typer.Exit(max(status(sides.changes, wanted), COULD_NOT if sides.problems else 0))
 
 
 def _wanted(fail_on: list[str], two_forms: bool) -> set[str]:
@@ -112,23 +140,31 @@ def _is_bad(change: Change, wanted: set[str]) -> bool:
     return any(found[what] for what in wanted)
 
 
-def _ladders(
-    artifacts: Path, case: str | None, anyway: bool, wanted: set[str], json: bool, markdown: bool
-) -> int:
+def _ladders(artifacts: Path, case: str | None, anyway: bool, output: Path | None) -> list[Ladder]:
+    """The ladder of each case that was recorded; one of them drawn where that is asked for."""
     from profkit.evidence.ladder import ladder as build
-    from profkit.evidence.runs import Evidence
-    from profkit.show import changes
 
-    evidence = Evidence(artifacts)
+    evidence = sources.evidence(artifacts)
     recorded = {c for v, c in evidence.names() if (artifacts / f"{v}.{c}.json").is_file()}
     cases = [case] if case else sorted(recorded)
     if not cases:
         raise ProfkitError(f"no run record in {artifacts}", "profkit profile --all")
-    ladders = [build(evidence, c, anyway) for c in cases]
-    document = {"schema": "profkit.ladders/1", "ladders": [x.to_json() for x in ladders]}
-    _print((b for x in ladders for b in changes.ladder(x)), document if json else None, markdown)
+    if output and len(cases) > 1:
+        raise ProfkitError(f"one picture of {len(cases)} cases", f"--case {cases[0]} -o {output}")
+    found = [build(evidence, c, anyway) for c in cases]
+    if output:
+        from profkit.show import plots
+
+        plots.save(plots.ladder(found[0]), write_to(output))
+    return found
+
+
+def _ladders_status(ladders: Iterable[Ladder], wanted: set[str], quiet: bool) -> int:
+    problems = [p for x in ladders for p in x.problems]
+    if not quiet:
+        _say_problems(problems)
     steps = [s.change for x in ladders for s in x.steps if s.change]
-    return status(steps, wanted) if wanted else 0
+    return max(status(steps, wanted) if wanted else 0, COULD_NOT if problems else 0)
 
 
 def verify(
@@ -144,7 +180,7 @@ def verify(
 
     _wanted([], json and markdown)
     results = trying.verify(files, Evidence(artifacts))
-    _print(judged.verified(results), trying.to_json(results) if json else None, markdown)
+    print_blocks(judged.verified(results), trying.to_json(results) if json else None, markdown)
     raise typer.Exit(trying.exit_status(results))
 
 
@@ -156,6 +192,7 @@ def ledger(
     update: Annotated[
         bool, typer.Option("--update", help="First append what the artifacts say anew.")
     ] = False,
+    output: Picture = None,
     json: Json = False,
     markdown: Markdown = False,
     quiet: Quiet = False,
@@ -178,6 +215,10 @@ def ledger(
             )
     kept = books.read_ledger(path)
     found = books.scores(kept)
+    if output:
+        from profkit.show import plots
+
+        plots.save(plots.ledger(found), write_to(output))
     table = books.calibration(found)
     document = {
         "schema": "profkit.scores/1",
@@ -187,10 +228,19 @@ def ledger(
         "calibration": [asdict(c) for c in table],
         "damaged": list(kept.damaged),
     }
-    _print(judged.ledger(kept, found, table), document if json else None, markdown)
+    print_blocks(judged.ledger(kept, found, table), document if json else None, markdown)
 
 
-def _print(blocks: Iterable[Block], document: dict[str, Any] | None, as_markdown: bool) -> None:
+def _say_problems(problems: Iterable[ProfkitError]) -> None:
+    """What could not be read, on stderr, two lines each: the rest goes on."""
+    for problem in problems:
+        say(problem)
+
+
+def print_blocks(
+    blocks: Iterable[Block], document: dict[str, Any] | None, as_markdown: bool
+) -> None:
+    """Blocks as text or Markdown; or, where there is one, the document."""
     from profkit.show import blocks as form
     from profkit.show.document import dumps
     from profkit.show.text import console
@@ -201,28 +251,3 @@ def _print(blocks: Iterable[Block], document: dict[str, Any] | None, as_markdown
         print(form.to_markdown(blocks), end="")
     else:
         print(form.to_text(blocks, console()), end="")
-
-
-def _say_stale(found: Compared, artifacts: Path) -> None:
-    """Say on stderr which records are of a source that has changed since."""
-    from importlib.util import find_spec
-
-    if not find_spec("profkit.measure.variants"):
-        return
-    from profkit.evidence.runs import Evidence
-    from profkit.measure.variants import find, kernels_dir
-
-    try:
-        sources = {v.id: v for v in find(kernels_dir())}
-    except ProfkitError:
-        return  # no kernels here: reports of somebody else
-    evidence = Evidence(artifacts)
-    names = {name for change in found.changes for name in (change.before, change.after)}
-    for name in sorted(names):
-        variant, _, case = name.partition(".")
-        if variant not in sources or not (artifacts / f"{name}.json").is_file():
-            continue
-        record = evidence.load(variant, case).record
-        if record and record.source and record.source != sources[variant].source_hash:
-            message = f"{name} is stale: {sources[variant].path.name} has changed since"
-            say(ProfkitError(message, f"profkit profile --variant {variant} --case {case}"))

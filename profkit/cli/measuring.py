@@ -78,8 +78,13 @@ def build(
     variant: Names = None,
     every: Every = False,
     arch: Archs = None,
+    refresh: Annotated[
+        bool,
+        typer.Option("--refresh", help="Stale records of this very machine code are so no more."),
+    ] = False,
     kernels: Kernels = None,
     build_dir: BuildDir = None,
+    artifacts: Artifacts = None,
     json: Json = False,
     quiet: Quiet = False,
 ) -> None:
@@ -87,11 +92,14 @@ def build(
     from profkit.measure import ladder
     from profkit.show import measured
 
-    at = places(kernels, build_dir)
+    at = places(kernels, build_dir, artifacts)
     archs = arch.split(",") if arch else None
     with status(quiet) as progress:
         progress("build")
         made = ladder.compiled(at, named(variant, every), archs)
+    for path in ladder.refresh(at, made) if refresh else ():
+        if not quiet:
+            print(f"{path}: machine code that today's source still gives", file=sys.stderr)
     if json:
         print_json({"schema": "profkit.build/1", "builds": [b.summary for b in made]})
     else:

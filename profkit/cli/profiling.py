@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from profkit.cli.complete import one_of
 from profkit.cli.options import Json, Quiet, say
 from profkit.cli.targets import (
     BAD,
@@ -31,6 +32,25 @@ from profkit.errors import ProfkitError
 if TYPE_CHECKING:
     from profkit.measure.pipeline import Profiled
 
+Set = Annotated[
+    str,
+    typer.Option(
+        "--set",
+        metavar="SET",
+        help="ncu's section set.",
+        autocompletion=one_of("full", "detailed", "basic", "roofline"),
+    ),
+]
+CacheControl = Annotated[
+    str,
+    typer.Option(
+        "--cache-control",
+        metavar="WHEN",
+        help="all: caches flushed before each replay; none.",
+        autocompletion=one_of("all", "none"),
+    ),
+]
+
 
 def register(app: typer.Typer) -> None:
     """Add this file's verb."""
@@ -49,10 +69,8 @@ def profile(
     ] = None,
     skip: Annotated[int, typer.Option(min=0, help="Leave out so many launches.")] = 0,
     count: Annotated[int | None, typer.Option(min=1, help="Profile so many launches.")] = None,
-    set_: Annotated[str, typer.Option("--set", help="ncu's section set.")] = "full",
-    cache: Annotated[
-        str, typer.Option("--cache-control", help="all: caches flushed before each replay; none.")
-    ] = "all",
+    set_: Set = "full",
+    cache: CacheControl = "all",
     timeout: Annotated[float, typer.Option(min=1, help="Seconds for one run of ncu.")] = 600.0,
     output: Annotated[
         Path | None, typer.Option("--output", "-o", help="Of COMMAND: where the report goes.")

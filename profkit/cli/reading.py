@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from profkit.cli import complete
 from profkit.cli.options import Json, Markdown, Paths, Quiet, progress, say, write_to
 from profkit.errors import ProfkitError
 
@@ -250,7 +251,12 @@ def roofline(
 
 def explain(
     name: Annotated[
-        str | None, typer.Argument(metavar="RULE-or-METRIC", help="All of them when left out.")
+        str | None,
+        typer.Argument(
+            metavar="RULE-or-METRIC",
+            help="All of them when left out.",
+            autocompletion=complete.pages,
+        ),
     ] = None,
     markdown: Annotated[
         bool, typer.Option("--markdown", help="As Markdown; without a name the whole reference.")

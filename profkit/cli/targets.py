@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from profkit.cli import complete
 from profkit.cli.options import say
 from profkit.errors import ProfkitError
 
@@ -32,10 +33,18 @@ Artifacts = Annotated[
 ]
 Names = Annotated[
     list[str] | None,
-    typer.Option("--variant", metavar="ID", help="A variant or a reference; may be repeated."),
+    typer.Option(
+        "--variant",
+        metavar="ID",
+        help="A variant or a reference; may be repeated.",
+        autocompletion=complete.variants,
+    ),
 ]
 Every = Annotated[bool, typer.Option("--all", help="The whole ladder.")]
-Cases = Annotated[list[str] | None, typer.Option("--case", metavar="CASE", help="May be repeated.")]
+Cases = Annotated[
+    list[str] | None,
+    typer.Option("--case", metavar="CASE", help="May be repeated.", autocompletion=complete.cases),
+]
 Archs = Annotated[
     str | None,
     typer.Option("--arch", metavar="LIST", help="80,89,90; the GPU present when left out."),

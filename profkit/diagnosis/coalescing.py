@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from profkit.diagnosis.rule import Launch, share
+from profkit.diagnosis.units import fetched
 from profkit.reports.metrics.derive import SECTOR
 
 
@@ -37,13 +38,30 @@ def _scatter(launch: Launch) -> tuple[float, float]:
 
     DRAM fetches 64 bytes at a time, and L2 looks up a line of 4 sectors at once.
     """
-    pairs, lines = 1.0, 1.0
-    if launch.known("dram_read", "l2_read_hit", "l2_read_bytes"):
-        missed = (1 - launch["l2_read_hit"]) * launch["l2_read_bytes"]
-        pairs = min(2.0, max(1.0, launch["dram_read"] / missed)) if missed > 0 else 1.0
+    lines = 1.0
     if "l2_sectors_per_request" in launch:
         lines = min(4.0, max(1.0, 4 / max(launch["l2_sectors_per_request"], 1.0)))
-    return pairs, lines
+    return fetched(launch), lines
+
+
+def _lines(launch: Launch, keep: float) -> float:
+    """Share of L1's work that stays: it looks up and serves a line at a time, not a sector."""
+    names = ("global_load_requests", "global_store_requests", "global_load_sectors",
+             "global_store_sectors")  # fmt: skip
+    if not launch.known("global_tag_requests", *names):
+        return keep
+    loads, stores, read, written = (launch[n] for n in names)
+    needed = max(loads + stores, keep * (read + written) / 4)
+    return min(keep, needed / max(launch["global_tag_requests"], needed, 1.0))
+
+
+def _stores(launch: Launch, keep: float) -> float:
+    """Share of the stored sectors that stays if as much of the waste as can be is the stores'."""
+    if not launch.known("global_load_sectors", "global_store_sectors_per_request"):
+        return keep
+    loads, stores = launch["global_load_sectors"], launch["global_store_sectors"]
+    least = min(keep, 4 / max(launch["global_store_sectors_per_request"], 4.0))
+    return max((keep * (loads + stores) - loads) / max(stores, 1.0), least)
 
 
 def coalesced(launch: Launch, waste: float) -> dict[str, float]:
@@ -53,8 +71,8 @@ def coalesced(launch: Launch, waste: float) -> dict[str, float]:
     parts = {
         "dram": (("dram_busy", behind / pairs),),
         "l2": (("l2_tag_busy", behind / lines), ("l2_to_xbar_busy", behind),
-               ("xbar_to_l2_busy", behind)),
-        "l1": (("l1_busy", keep),),
+               ("xbar_to_l2_busy", min(behind, _stores(launch, keep)))),
+        "l1": (("l1_busy", _lines(launch, keep)),),
     }  # fmt: skip
     return {level: max(launch[metric] * factor for metric, factor in stages)
             for level, stages in parts.items()

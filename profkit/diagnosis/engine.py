@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from profkit.diagnosis.rule import (
@@ -25,13 +25,14 @@ WORTH_NAMING = 1.1  # gain from which a special cause is named before the plain 
 FAILED = "ncu gave up on this launch: the kernel or its replay died, and no counter is valid"
 
 
-def judge(values: Mapping[str, Any], status: str = "ok") -> Diagnosis:
+def judge(values: Mapping[str, Any], status: str = "ok", more: Sequence[Rule] = ()) -> Diagnosis:
     """The verdict on one launch.
 
     Args:
         values: Short metric name -> SI value, NaN or absent when not collected. Other keys (the
             identity columns of a frame's row) are ignored.
         status: The launch's status in the frame: ok or failed.
+        more: Rules of somebody's own, asked like profkit's.
 
     Returns:
         Verdict with its findings: firing ones first, the cause of the verdict before all others,
@@ -41,9 +42,10 @@ def judge(values: Mapping[str, Any], status: str = "ok") -> Diagnosis:
         return Diagnosis("unknown", None, FAILED, (), (Missing("", FAILED),))
     launch = Launch({k: float(v) for k, v in values.items() if k in CATALOGUE})
     verdict = decide(launch)
-    findings = [_ask(rule, launch) for rule in ALL]
+    rules = (*ALL, *more)
+    findings = [_ask(rule, launch) for rule in rules]
     order = {"fires": 0, "unknown": 1, "clear": 2}
-    lead = _leads(verdict, {f.rule: f for f in findings if f.status == "fires"})
+    lead = _leads(verdict, rules, {f.rule: f for f in findings if f.status == "fires"})
     findings.sort(
         key=lambda f: (
             order[f.status],
@@ -56,11 +58,12 @@ def judge(values: Mapping[str, Any], status: str = "ok") -> Diagnosis:
     )
 
 
-def diagnose(runs: DataFrame) -> DataFrame:
+def diagnose(runs: DataFrame, rules: Sequence[Rule] = ()) -> DataFrame:
     """Every finding of every launch.
 
     Args:
         runs: A frame from `profkit.load`, one row per launch.
+        rules: Rules of your own, asked beside profkit's.
 
     Returns:
         One row per launch and rule, in the order of the launches: report, launch, kernel, variant,
@@ -84,7 +87,7 @@ def diagnose(runs: DataFrame) -> DataFrame:
             "try": finding.advice,
         }
         for run in ({str(k): v for k, v in r.items()} for r in runs.to_dict("records"))
-        for found in (judge(run, str(run.get("status", "ok"))),)
+        for found in (judge(run, str(run.get("status", "ok")), rules),)
         for finding in found.findings
     ]
     return pd.DataFrame(rows, columns=_COLUMNS)
@@ -110,7 +113,7 @@ def _evidence(hit: Hit, launch: Launch) -> dict[str, float | None]:
     return {name: launch.get(name) for name in hit.looked}
 
 
-def _leads(verdict: Verdict, fires: Mapping[str, Finding]) -> list[str]:
+def _leads(verdict: Verdict, rules: Sequence[Rule], fires: Mapping[str, Finding]) -> list[str]:
     """Rules that name the verdict's cause, the first one first.
 
     A rule explains a limiter when it stands behind it. A special cause with something to gain
@@ -118,7 +121,7 @@ def _leads(verdict: Verdict, fires: Mapping[str, Finding]) -> list[str]:
     """
     limiters = set((verdict.limiter or "").split("+"))
     plain, special = [], []
-    for rule in ALL:
+    for rule in rules:
         if rule.id not in fires or not limiters & set(rule.explains):
             continue
         if rule.explains in tuple((limiter,) for limiter in limiters):

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
+from math import inf
 from typing import Literal
 
 from profkit.diagnosis import units
@@ -29,7 +30,47 @@ QUEUED_LOAD_CYCLES = 1500.0
 CROWDED = 0.7
 READY = 0.65  # issue slots used from which warps that wait for a slot are enough of a sign
 CROWDED_DRAM = 0.6
+LOADING = 0.8  # "nearly all": with less than this, a fifth of the warps had something else to do
+THROTTLED = 0.2  # the LSU's own queue is full, or stores cannot leave: no latency looks like that
+FOREMOST = 0.8  # a queue is the cause if no other wait is clearly longer than it
+ALONE = 1.5  # ready warps say little of a half-used scheduler unless they outweigh all other waits
+# Sectors at random places open a DRAM row for 64 bytes: 53 % of the pins' rate is what they get with
+# everything in flight (gather-dram, H200), whatever else is mended. DRAM fetching nearly two sectors
+# for each that missed tells them from streams.
+SCATTERED, PAIRED = 0.6, 1.8
 WORKING = ("selected", "not_selected")  # a warp in these states waits for no event
+
+
+@dataclass
+class Peak:
+    """From where on a kind of unit is near its peak. One for all units that work alike.
+
+    Attributes:
+        sure: Share of peak (of the time at work) at which it is near its peak whatever else shows.
+        likely: Share at which it is near if warps queue for it.
+        queued: Share of the warps' time in the states of its queue that counts as a queue.
+    """
+
+    sure: float
+    likely: float
+    queued: float
+
+
+# What holds each of these numbers, and how far each can move: python analyses/thresholds.py.
+# Refresh and read-write turns leave a copy 83 to 95 % of the pins' rate. Scattered sectors and TLB
+# misses lower what can be reached, down to half; then loads queue.
+DRAM = Peak(0.75, 0.45, 0.5)
+# Streams that stay in L2 reach 75 to 95 % of its slices and links: hashing fills slices unevenly.
+L2 = Peak(0.70, 0.60, 0.5)
+# Every stage of L1TEX takes one wavefront, sample or address a cycle and reaches 95 % and more: what
+# is missing to that is ramp and the instructions between. A full one backs up into its queue.
+L1TEX = Peak(0.75, 0.55, 0.4)
+# Independent instructions fill a pipe to 95 % and more. Warps that are throttled a little while it
+# idles 40 % of the time ran into each other; from a seventh of their time on it is the pipe.
+PIPE = Peak(0.75, 0.60, 0.15)
+# One instruction a cycle and scheduler. Ready warps that are not selected queue for it, but they are
+# always some where there are many warps.
+ISSUE = Peak(0.85, 0.55, 0.2)
 
 
 @dataclass(frozen=True)
@@ -41,22 +82,16 @@ class Resource:
         group: memory or compute.
         rule: The rule that names it when nothing more special explains it.
         busy: Share of its peak, of elapsed cycles; raises NotCollected.
-        sure: Share of peak (of the time at work) at which it is near its peak whatever else shows.
-        likely: Share at which it is near if warps queue for it.
+        peak: From where on it is near its peak.
         queue: Warp states that a full unit causes.
-        queued: Share of the warps' time in those states that counts as a queue.
-        why: Where the numbers come from.
     """
 
     limiter: str
     group: Group
     rule: str
     busy: Callable[[Launch], float]
-    sure: float
-    likely: float
+    peak: Peak
     queue: tuple[str, ...]
-    queued: float
-    why: str
 
 
 @dataclass(frozen=True)
@@ -72,42 +107,28 @@ class Use:
 _LOADS = ("long_scoreboard", "lg_throttle", "drain")
 
 RESOURCES: tuple[Resource, ...] = (
-    Resource("dram", "memory", "dram-bandwidth", units.metric("dram_busy"), 0.75, 0.45, _LOADS, 0.5,
-             "A copy reaches 83 to 95 % of the pins' rate (refresh, read-write turns); scattered "
-             "sectors and TLB misses lower what can be reached, and then loads queue"),
-    Resource("l2", "memory", "l2-bandwidth", units.l2, 0.70, 0.60, _LOADS, 0.5,
-             "L2-resident streams reach 75 to 95 % of the slices' peak"),
-    Resource("l1", "memory", "l1-bandwidth", units.l1, 0.75, 0.60, ("lg_throttle",), 0.3,
-             "The L1TEX stages reach 95 % and more; full ones throttle the LSU queue"),
-    Resource("shared", "memory", "shared-bandwidth", units.shared, 0.75, 0.55,
-             ("mio_throttle", "short_scoreboard"), 0.4,
-             "Shared memory reaches its peak of one wavefront a cycle; full, it fills the MIO queue"),
-    Resource("texture", "memory", "texture-bandwidth", units.metric("texture_busy"), 0.75, 0.50,
-             ("tex_throttle", "long_scoreboard"), 0.4,
-             "The texture stages reach their peak; full, they throttle the TEX queue"),
-    Resource("constant", "memory", "constant-divergence", units.metric("constant_busy"), 0.70, 0.50,
-             ("short_scoreboard", "mio_throttle"), 0.4,
-             "The indexed constant cache serves one address a cycle"),
-    Resource("atomics", "memory", "atomics-contention", units.atomics, 0.70, 0.50, _LOADS, 0.5,
-             "An L2 slice takes one atomic sector a cycle"),
-    Resource("tensor", "compute", "tensor-pipe", units.tensor, 0.70, 0.60,
-             ("math_pipe_throttle", "gmma"), 0.15,
-             "Dense wgmma reaches 90 % and more; under 60 % nothing is called saturated"),
-    Resource("fp32", "compute", "fp32-pipe", units.fp32, 0.75, 0.60, ("math_pipe_throttle",), 0.15,
-             "Independent FMAs reach 95 % and more"),
-    Resource("fp64", "compute", "fp64-pipe", units.metric("fp64_busy"), 0.75, 0.60,
-             ("math_pipe_throttle", "tex_throttle"), 0.15,
-             "Independent DFMAs reach 95 % and more; small GPUs queue them with textures"),
-    Resource("fp16", "compute", "fp16-pipe", units.fp16, 0.75, 0.60, ("math_pipe_throttle",), 0.15,
-             "Independent HFMA2s reach 95 % and more"),
-    Resource("int", "compute", "int-pipe", units.integer, 0.75, 0.60, ("math_pipe_throttle",), 0.15,
-             "Independent integer operations reach 95 % and more"),
-    Resource("xu", "compute", "xu-pipe", units.metric("xu_busy"), 0.75, 0.60,
-             ("math_pipe_throttle", "mio_throttle", "short_scoreboard"), 0.3,
-             "Independent MUFUs reach 95 % and more: 16 lanes a cycle and SM"),
-    Resource("issue", "compute", "issue-slots", units.metric("issue_busy"), 0.85, 0.55,
-             ("not_selected", "math_pipe_throttle", "dispatch_stall"), 0.2,
-             "One instruction a cycle and scheduler; ready warps that are not selected queue for it"),
+    Resource("dram", "memory", "dram-bandwidth", units.metric("dram_busy"), DRAM, _LOADS),
+    Resource("l2", "memory", "l2-bandwidth", units.l2, L2, _LOADS),
+    Resource("l1", "memory", "l1-bandwidth", units.l1, L1TEX, ("lg_throttle",)),
+    Resource("shared", "memory", "shared-bandwidth", units.shared, L1TEX,
+             ("mio_throttle", "short_scoreboard")),
+    Resource("texture", "memory", "texture-bandwidth", units.metric("texture_busy"), L1TEX,
+             ("tex_throttle", "long_scoreboard")),
+    Resource("constant", "memory", "constant-divergence", units.metric("constant_busy"), L1TEX,
+             ("short_scoreboard", "mio_throttle")),
+    Resource("atomics", "memory", "atomics-contention", units.atomics, L2, _LOADS),
+    Resource("tensor", "compute", "tensor-pipe", units.tensor, PIPE,
+             ("math_pipe_throttle", "gmma")),
+    Resource("fp32", "compute", "fp32-pipe", units.fp32, PIPE, ("math_pipe_throttle",)),
+    # Small GPUs queue FP64 with textures.
+    Resource("fp64", "compute", "fp64-pipe", units.metric("fp64_busy"), PIPE,
+             ("math_pipe_throttle", "tex_throttle")),
+    Resource("fp16", "compute", "fp16-pipe", units.fp16, PIPE, ("math_pipe_throttle",)),
+    Resource("int", "compute", "int-pipe", units.integer, PIPE, ("math_pipe_throttle",)),
+    Resource("xu", "compute", "xu-pipe", units.metric("xu_busy"), PIPE,
+             ("math_pipe_throttle", "mio_throttle", "short_scoreboard")),
+    Resource("issue", "compute", "issue-slots", units.metric("issue_busy"), ISSUE,
+             ("not_selected", "math_pipe_throttle", "dispatch_stall")),
 )  # fmt: skip
 BY_LIMITER = {resource.limiter: resource for resource in RESOURCES}
 
@@ -137,22 +158,31 @@ def use(resource: Resource, launch: Launch) -> Use | None:
     except NotCollected:
         return None
     share = min(elapsed / at_work(launch), 1.0) if elapsed <= 1 else elapsed
-    near = share >= resource.sure or (share >= resource.likely and _queues(resource, launch))
+    near = share >= resource.peak.sure or (
+        share >= resource.peak.likely and _queues(resource, launch)
+    )
     return Use(resource, elapsed, share, near)
 
 
 def uses(launch: Launch) -> list[Use]:
     """Every collected resource, busiest first (against what it can reach)."""
     found = [u for r in RESOURCES if (u := use(r, launch)) is not None]
-    return sorted(found, key=lambda u: -u.share / u.resource.sure)
+    return sorted(found, key=lambda u: -u.share / u.resource.peak.sure)
 
 
 @dataclass(frozen=True)
 class Limit:
-    """What binds next, and its share of peak (elapsed)."""
+    """What binds next.
+
+    Attributes:
+        limiter: Its word.
+        elapsed: Its share of peak, of elapsed cycles.
+        room: How many times faster the launch is when it is at what it can reach; inf when idle.
+    """
 
     limiter: str
     elapsed: float
+    room: float
 
 
 def next_limit(launch: Launch, *without: str) -> Limit | None:
@@ -161,7 +191,7 @@ def next_limit(launch: Launch, *without: str) -> Limit | None:
     Without DRAM, L2 is only its links to the SMs: its other stages are busy filling from DRAM.
     """
     others = [
-        Limit(r.limiter, found.elapsed)
+        Limit(r.limiter, found.elapsed, _room(r.limiter, found.elapsed, launch))
         for r in RESOURCES
         if r.limiter not in without
         and not (r.limiter == "l2" and "dram" in without)
@@ -169,35 +199,41 @@ def next_limit(launch: Launch, *without: str) -> Limit | None:
     ]
     if "dram" in without and "l2" not in without:
         with suppress(NotCollected):
-            others.append(Limit("l2", units.links(launch)))
-    return max(others, key=lambda limit: limit.elapsed, default=None)
+            links = units.links(launch)
+            others.append(Limit("l2", links, _room("l2", links, launch)))
+    return min(others, key=lambda limit: limit.room, default=None)
+
+
+def _room(limiter: str, elapsed: float, launch: Launch) -> float:
+    scattered = limiter == "dram" and units.fetched(launch) >= PAIRED
+    return (SCATTERED if scattered else 1.0) / elapsed if elapsed > 0 else inf
 
 
 def _queues(resource: Resource, launch: Launch) -> bool:
     """Whether the warps stand in a queue for this resource rather than wait for something else."""
     states = [name.removeprefix("stall_") for name in launch.present("stall_")]
     waiting = sum(launch[f"stall_{s}"] for s in states if s in resource.queue)
-    if waiting < resource.queued:
+    if waiting < resource.peak.queued:
         return False
     if resource.queue == _LOADS:
         return _loads_queue(resource, launch)
     others = [launch[f"stall_{s}"] for s in states if s not in (*resource.queue, *WORKING)]
     if resource.limiter == "issue" and launch["issue_busy"] < READY:
         # Ready warps that are not issued explain a half-used scheduler only if little else happens.
-        return waiting >= 1.5 * sum(others)
-    return waiting >= 0.8 * max(others, default=0.0)
+        return waiting >= ALONE * sum(others)
+    return waiting >= FOREMOST * max(others, default=0.0)
 
 
 def _loads_queue(resource: Resource, launch: Launch) -> bool:
     """Waiting for loads is also what latency looks like: here more warps would not help."""
     if resource.limiter == "l2" and launch.get("dram_busy", 0.0) >= launch["l2_cache_busy"]:
         return False  # the stream that L2 passes on queues for DRAM
-    if launch.get("stall_lg_throttle", 0.0) + launch.get("stall_drain", 0.0) >= 0.2:
+    if launch.get("stall_lg_throttle", 0.0) + launch.get("stall_drain", 0.0) >= THROTTLED:
         return True
     if (
         resource.limiter == "dram"
         and launch["dram_busy"] >= CROWDED_DRAM
-        and (launch.get("occupancy", 0.0) >= CROWDED and launch["stall_long_scoreboard"] >= 0.8)
+        and (launch.get("occupancy", 0.0) >= CROWDED and launch["stall_long_scoreboard"] >= LOADING)
     ):
         return True
     try:

@@ -9,6 +9,15 @@ from collections.abc import Callable
 
 from profkit.diagnosis.rule import Launch
 
+HALF = 0.5  # of the sectors that L2 looks up: then atomics are what it does
+NEARLY_ALL = 0.95  # of L1TEX's busiest stage: then texture is what L1TEX does
+MAINLY = 0.7  # of the LSU's data stage: then shared memory is what L1TEX does
+WAVEFRONT = 0.9  # of the LSU's entry: then each wavefront is a request of its own
+# The heavy half of the FMA pipe this much fuller than both on average: IMAD, which only it can do
+# (twice as full when there is nothing else).
+HEAVY = 1.6
+LINKS = ("l2_to_xbar_busy", "xbar_to_l2_busy")
+
 
 def metric(name: str) -> Callable[[Launch], float]:
     """A unit that one metric describes."""
@@ -43,7 +52,7 @@ def fp32(launch: Launch) -> float:
     if "fp16_busy" in launch and launch["fp16_busy"] > 0.5 * launch["fma_busy"]:
         return 0.0
     # Without opcodes: a heavy half twice as full as the pipe's average means IMAD.
-    return launch["fma_busy"] if _fma_heavy(launch) < 1.6 * launch["fma_busy"] else 0.0
+    return launch["fma_busy"] if _fma_heavy(launch) < HEAVY * launch["fma_busy"] else 0.0
 
 
 def integer(launch: Launch) -> float:
@@ -55,7 +64,7 @@ def integer(launch: Launch) -> float:
     if launch.known("inst_fp32", "inst_half", "inst_imad"):
         single, half, imad = _mix(launch)
         return max(alu, heavy) if imad > max(single, half) else alu
-    return max(alu, heavy) if heavy >= 1.6 * launch["fma_busy"] else alu
+    return max(alu, heavy) if heavy >= HEAVY * launch["fma_busy"] else alu
 
 
 def fp16(launch: Launch) -> float:
@@ -76,32 +85,46 @@ def shared(launch: Launch) -> float:
 def l1(launch: Launch) -> float:
     """L1TEX less what shared memory and texture alone explain."""
     busy = launch["l1_busy"]
-    if "texture_busy" in launch and launch["texture_busy"] >= 0.95 * busy:
+    if "texture_busy" in launch and launch["texture_busy"] >= NEARLY_ALL * busy:
         return 0.0
-    if "shared_busy" in launch and launch["shared_busy"] >= 0.7 * launch["lsu_data_busy"]:
+    if "shared_busy" in launch and launch["shared_busy"] >= MAINLY * launch["lsu_data_busy"]:
         entry = launch.get("lsu_in_busy", 0.0)  # one request a wavefront: shared memory fills both
-        return 0.0 if launch["shared_busy"] >= 0.9 * entry else min(busy, entry)
+        return 0.0 if launch["shared_busy"] >= WAVEFRONT * entry else min(busy, entry)
     return busy
+
+
+def fetched(launch: Launch) -> float:
+    """Bytes that DRAM reads for each byte that missed L2: 2 where it fetches sectors by pairs."""
+    if not launch.known("dram_read", "l2_read_hit", "l2_read_bytes"):
+        return 1.0
+    missed = (1 - launch["l2_read_hit"]) * launch["l2_read_bytes"]
+    return min(2.0, max(1.0, launch["dram_read"] / missed)) if missed > 0 else 1.0
 
 
 def _mostly_atomics(launch: Launch) -> bool:
     """Whether atomics are at least half of what L2 looks up."""
     if not launch.known("l2_atomic_sectors", "l2_sectors"):
         return False
-    return launch["l2_atomic_sectors"] >= 0.5 * max(launch["l2_sectors"], 1)
+    return launch["l2_atomic_sectors"] >= HALF * max(launch["l2_sectors"], 1)
 
 
 def links(launch: Launch) -> float:
     """The crossbar between L1TEX and L2, both ways: what is left of L2 without DRAM behind it."""
-    return max(launch["l2_to_xbar_busy"], launch["xbar_to_l2_busy"])
+    return max(launch[name] for name in LINKS)
 
 
 def l2(launch: Launch) -> float:
-    """L2 stages without the fill, unless atomics fill them."""
-    return 0.0 if _mostly_atomics(launch) else launch["l2_cache_busy"]
+    """L2 stages without the fill; of those that atomics fill, only the links that bring them."""
+    if not _mostly_atomics(launch):
+        return launch["l2_cache_busy"]
+    return links(launch) if launch.known(*LINKS) else 0.0
 
 
 def atomics(launch: Launch) -> float:
-    """The L2 atomic unit, or whatever stage of L2 the atomics fill when they are most of its work."""
+    """The L2 atomic unit, or a stage behind the links when atomics are most of its work."""
     busy = launch["l2_atomics_busy"]
-    return max(busy, launch["l2_cache_busy"]) if _mostly_atomics(launch) else busy
+    if not _mostly_atomics(launch):
+        return busy
+    if not launch.known(*LINKS):
+        return max(busy, launch["l2_cache_busy"])
+    return max(busy, launch.get("l2_tag_busy", 0.0), launch.get("l2_data_busy", 0.0))

@@ -12,8 +12,7 @@ from dataclasses import dataclass
 from profkit.diagnosis.resources import Use, uses
 from profkit.diagnosis.rule import Bound, Hit, Launch, Missing, NotCollected, share
 from profkit.diagnosis.rules import BY_ID
-from profkit.diagnosis.rules.latency import stalls
-from profkit.reports.metrics.warps import MEANING
+from profkit.diagnosis.rules.latency import meaning, stalls
 
 MOSTLY = 0.8  # a pipe at this share of the issue slots' is what they are full of
 AS_GOOD_AS = 0.9  # a second resource at this share of the first one binds together with it
@@ -41,7 +40,7 @@ def decide(launch: Launch) -> Verdict:
     found = uses(launch)
     near = [u for u in found if u.near]
     shape = _shape(launch)
-    if shape and not any(u.share >= u.resource.sure for u in near):
+    if shape and not any(u.share >= u.resource.peak.sure for u in near):
         return shape
     if near:
         return _full(near)
@@ -124,5 +123,5 @@ def _latency(launch: Launch, found: list[Use]) -> Verdict:
         "latency",
         state,
         f"nothing is near its peak (busiest: {full}), and the warps spend {share(part)} of their "
-        f"time {MEANING[state]}",
+        f"time {meaning(state, launch)}",
     )

@@ -9,10 +9,11 @@ from collections import Counter
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
 from math import isnan
-from typing import Any, Literal
+from typing import Any
 
 from profkit.errors import ProfkitError
 from profkit.evidence.changes import LaunchChange, change
+from profkit.evidence.promises import Promise, promises_of
 from profkit.evidence.refuse import WAIVABLE, Refusal, clock_of, refusals_of
 from profkit.evidence.runs import MissingEvidence, Run, verdict
 from profkit.evidence.stats import Comparison, Taken, compare_samples
@@ -37,23 +38,6 @@ class ResourceChange:
         return (
             self.after < self.before if self.name in _MORE_IS_BETTER else self.after > self.before
         )
-
-
-@dataclass(frozen=True)
-class Promise:
-    """What the AFTER header said of a rule, and whether the counters agree.
-
-    Attributes:
-        rule: The rule's id.
-        said: "fixes" or "fixes-not".
-        kept: None when the rule is not decidable on one side.
-        because: One sentence.
-    """
-
-    rule: str
-    said: Literal["fixes", "fixes-not"]
-    kept: bool | None
-    because: str
 
 
 @dataclass(frozen=True)
@@ -112,7 +96,7 @@ def compare_runs(before: Run, after: Run, anyway: bool = False, within: float = 
         launches=launches,
         unmatched=unmatched,
         resources=_resources(before, after),
-        promises=_promises(before, after),
+        promises=promises_of(before, after),
         notes=_notes(before, after),
     )
 
@@ -185,7 +169,7 @@ def _named(row: Row) -> Mapping[str, Any]:
     return {str(k): v for k, v in row.items()}
 
 
-# --- what it cost, what was promised -------------------------------------------------------------
+# --- what it cost --------------------------------------------------------------------------------
 
 _MORE_IS_BETTER = ("blocks_per_sm", "occupancy_limit")
 _FROM_FRAME = {
@@ -214,39 +198,18 @@ def _resource(run: Run, name: str) -> float | None:
     return counted if isinstance(counted, float) and not isnan(counted) else None
 
 
-def _promises(before: Run, after: Run) -> tuple[Promise, ...]:
-    record = after.record
-    if record is None or record.after != before.variant:
-        return ()
-    said = [(rule, "fixes") for rule in record.fixes]
-    said += [(rule, "fixes-not") for rule in record.fixes_not]
-    if not said or before.usable.empty or after.usable.empty:
-        return tuple(Promise(r, w, None, "no report on both sides") for r, w in said)  # type: ignore[arg-type]
-    was, now = ({f.rule: f.status for f in run.diagnosis().findings} for run in (before, after))
-    return tuple(
-        _promise(rule, what == "fixes", was.get(rule), now.get(rule)) for rule, what in said
-    )
-
-
-def _promise(rule: str, fixes: bool, was: str | None, now: str | None) -> Promise:
-    said: Literal["fixes", "fixes-not"] = "fixes" if fixes else "fixes-not"
-    if was is None or now is None:
-        return Promise(rule, said, None, "no rule has this name")
-    if "unknown" in (was, now):
-        return Promise(rule, said, None, "what the rule needs was not collected")
-    if was == "clear":
-        return Promise(rule, said, False, "it did not fire before: there was nothing to fix")
-    if fixes:
-        return Promise(
-            rule, said, now == "clear", "it is clear now" if now == "clear" else "it still fires"
-        )
-    return Promise(
-        rule, said, now == "fires", "it fires as before" if now == "fires" else "it is clear now"
-    )
+def _taken_once(before: Run, after: Run) -> bool:
+    """Whether both sides hold the very same timing samples of the same session."""
+    one, other = before.record, after.record
+    if one is None or other is None or not one.warm:
+        return False
+    return (one.session, one.warm) == (other.session, other.warm)
 
 
 def _notes(before: Run, after: Run) -> tuple[str, ...]:
     found: list[str] = []
+    if _taken_once(before, after):
+        found.append("both sides are one measurement: nothing was recorded anew")
     for run in (before, after):
         if run.record is None:
             found.append(f"{run.name} has no run record: right or wrong is not known")

@@ -40,13 +40,25 @@ class Step:
     references: Mapping[str, Comparison]
     note: str = ""
 
+    @property
+    def best(self) -> Comparison | None:
+        """The comparison with the fastest reference."""
+        return min(self.references.values(), key=lambda c: c.before.median, default=None)
+
 
 @dataclass(frozen=True)
 class Ladder:
-    """All variants of a case, each after its parent."""
+    """All variants of a case, each after its parent.
+
+    Attributes:
+        case: The problem's case.
+        steps: In ladder order.
+        problems: Records and reports that cannot be read, headers that go round in a circle.
+    """
 
     case: str
     steps: tuple[Step, ...]
+    problems: tuple[ProfkitError, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         """The document that `profkit compare --ladder --json` prints."""
@@ -69,6 +81,7 @@ class Ladder:
                 }
                 for s in self.steps
             ],
+            "problems": [p.message for p in self.problems],
         }
 
 
@@ -76,24 +89,32 @@ def ladder(evidence: Evidence, case: str, anyway: bool = False) -> Ladder:
     """The ablation table of everything recorded at one case.
 
     Raises:
-        ProfkitError: Nothing was recorded at this case, or `after:` goes round in a circle.
+        ProfkitError: Nothing was recorded at this case.
     """
-    runs = [evidence.load(variant, c) for variant, c in evidence.names() if c == case]
+    runs, problems = evidence.readable(case)
     recorded = {run.variant: run for run in runs if run.record and not run.record.reference}
-    if not recorded:
+    if not recorded and not problems:
         cases = sorted({c for _, c in evidence.names()})
         hint = f"recorded cases: {', '.join(cases)}" if cases else "profkit profile --all"
         raise ProfkitError(f"no run record at case {case} in {evidence.root}", hint)
     references = [r for r in runs if r.record and r.record.reference and r.record.warm]
-    order = ladder_order({v: r.record.after for v, r in recorded.items() if r.record})
-    return Ladder(case, tuple(_step(recorded, references, place, anyway) for place in order))
+    order, lost = ladder_order({v: r.record.after for v, r in recorded.items() if r.record})
+    if lost:
+        problems.append(
+            ProfkitError(
+                f"case {case}: `after:` goes round in a circle: {', '.join(lost)}",
+                "one of these headers has to name a variant outside the circle, or none",
+            )
+        )
+    steps = tuple(_step(recorded, references, place, anyway) for place in order)
+    return Ladder(case, steps, tuple(problems))
 
 
-def ladder_order(parents: Mapping[str, str | None]) -> list[tuple[str, int]]:
+def ladder_order(parents: Mapping[str, str | None]) -> tuple[list[tuple[str, int]], list[str]]:
     """Variants with their depth, each after its parent, siblings in the order given.
 
-    Raises:
-        ProfkitError: A variant comes, through others, after itself.
+    Returns:
+        All of them, and those that come, through others, after themselves (they stand last).
     """
     found: list[tuple[str, int]] = []
 
@@ -104,12 +125,7 @@ def ladder_order(parents: Mapping[str, str | None]) -> list[tuple[str, int]]:
 
     place([v for v, parent in parents.items() if parent is None or parent not in parents], 0)
     lost = sorted(set(parents) - {v for v, _ in found})
-    if lost:
-        raise ProfkitError(
-            f"`after:` goes round in a circle: {', '.join(lost)}",
-            "one of these headers has to name a variant outside the circle, or none",
-        )
-    return found
+    return found + [(v, 0) for v in lost], lost
 
 
 def _step(

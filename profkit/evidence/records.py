@@ -56,10 +56,14 @@ class Record:
         path: The JSON file.
         variant: Its id.
         case: The problem's case.
+        problem: The problem, "" in a record that does not say.
         title: First line of the variant's header.
         after: The variant that it changes, None for a first one.
         fixes: Rules that its header said it clears.
         fixes_not: Rules that its header said it provably does not clear.
+        moves: What its header said that the counters will do.
+        moves_not: What they were to do and provably do not.
+        said_of: The case that its header speaks of; None for every case.
         source: sha256 of the source and its headers; None for a library call.
         sass: Hash of the machine code.
         resources: Registers, shared memory, spills, stack.
@@ -77,10 +81,14 @@ class Record:
     path: Path
     variant: str
     case: str
+    problem: str = ""
     title: str = ""
     after: str | None = None
     fixes: tuple[str, ...] = ()
     fixes_not: tuple[str, ...] = ()
+    moves: tuple[str, ...] = ()
+    moves_not: tuple[str, ...] = ()
+    said_of: str | None = None
     source: str | None = None
     sass: str | None = None
     resources: Resources = Resources()
@@ -141,10 +149,14 @@ def parse(path: Path, data: Mapping[str, Any]) -> Record:
         path=path,
         variant=variant,
         case=case,
+        problem=_text(data, "problem") or "",
         title=_text(data, "header", "title") or "",
         after=_text(data, "header", "after"),
         fixes=_words(data, "header", "fixes"),
         fixes_not=_words(data, "header", "fixes-not"),
+        moves=_words(data, "header", "moves"),
+        moves_not=_words(data, "header", "moves-not"),
+        said_of=_text(data, "header", "case"),
         source=_text(data, "source", "sha256"),
         sass=_text(data, "source", "sass"),
         resources=_resources(data),

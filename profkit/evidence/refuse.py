@@ -13,9 +13,9 @@ from typing import Any, Literal
 from profkit.evidence.records import Record
 from profkit.evidence.runs import Run
 
-Refused = Literal["wrong", "sanitizer", "same-binary", "device", "clocks", "ncu", "case"]
+Refused = Literal["wrong", "sanitizer", "same-binary", "device", "clocks", "ncu", "case", "stale"]
 # Refusals that --anyway sets aside; the others would compare something that is not there.
-WAIVABLE: frozenset[Refused] = frozenset({"device", "clocks", "ncu", "case"})
+WAIVABLE: frozenset[Refused] = frozenset({"device", "clocks", "ncu", "case", "stale"})
 # Free clocks follow the power that a kernel draws: on one H200 a copy ran at 1.98 GHz and a matrix
 # product at 1.54, 1.29x apart. Farther apart, one of the two was locked or throttled.
 CLOCKS = 1.35
@@ -40,6 +40,11 @@ def refusals_of(before: Run, after: Run) -> list[Refusal]:
         if record and record.dirty:
             found.append(
                 Refusal("sanitizer", f"{run.name}: {', '.join(record.dirty)} found errors")
+            )
+        if run.stale:
+            again = f"profkit profile --variant {run.variant} --case {run.case}"
+            found.append(
+                Refusal("stale", f"{run.name} is stale, its code has changed since: {again}")
             )
     if before.record and after.record:
         found += _same_binary(before.record, after.record)

@@ -8,12 +8,14 @@ from __future__ import annotations
 import re
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from math import isnan
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from profkit.diagnosis.rule import Diagnosis, Launch
 from profkit.errors import ProfkitError
+from profkit.evidence.headers import Header, apply
 from profkit.evidence.records import Record, read_record
 
 if TYPE_CHECKING:
@@ -37,6 +39,7 @@ class Run:
         record: The run record, None without one.
         launches: Rows of the frame, none without a report.
         report: The report's path, None without one.
+        stale: Whether the code of its file is another today.
     """
 
     variant: str
@@ -44,26 +47,26 @@ class Run:
     record: Record | None
     launches: pd.DataFrame
     report: Path | None = None
+    stale: bool = False
 
     @property
     def name(self) -> str:
         """Variant and case as one word, as in the files' names."""
         return f"{self.variant}.{self.case}" if self.case else self.variant
 
-    @property
+    @cached_property
     def usable(self) -> pd.DataFrame:
         """The launches that ncu could finish."""
         return self.launches[self.launches["status"] == "ok"]
 
-    @property
+    @cached_property
     def row(self) -> dict[Hashable, Any]:
         """The row of the longest launch that ncu could finish, identity columns included."""
         usable = self.usable
         if usable.empty:
             raise MissingEvidence(f"no counters of {self.name}", self._command())
         longest = int(usable["time"].fillna(0).to_numpy().argmax())
-        found: dict[Hashable, Any] = usable.iloc[[longest]].to_dict("records")[0]
-        return found
+        return usable.iloc[longest].to_dict()
 
     @property
     def launch(self) -> Launch:
@@ -107,10 +110,12 @@ class Evidence:
 
     Attributes:
         root: The folder with <variant>.<case>.json and .ncu-rep files.
+        headers: problem/variant -> what its file says today; without it the records say so.
     """
 
     root: Path
     _runs: dict[tuple[str, str], Run | MissingEvidence] = field(default_factory=dict, repr=False)
+    headers: Mapping[str, Header] = field(default_factory=dict, repr=False)
 
     def load(self, variant: str, case: str) -> Run:
         """The run of a variant at a case.
@@ -136,6 +141,17 @@ class Evidence:
             return missing
         return None
 
+    def readable(self, case: str | None = None) -> tuple[list[Run], list[ProfkitError]]:
+        """Every run (at one case) that can be used, and what is wrong with the others."""
+        runs, problems = [], []
+        for variant, at in self.names():
+            if case in (None, at):
+                try:
+                    runs.append(self.load(variant, at))
+                except ProfkitError as problem:
+                    problems.append(problem)
+        return runs, problems
+
     def names(self) -> list[tuple[str, str]]:
         """Variant and case of everything in the folder."""
         files = [p for p in self.root.glob("*.*") if p.suffix in (".json", *REPORT_SUFFIXES)]
@@ -155,13 +171,10 @@ class Evidence:
                 f"no run of {variant} at case {case} in {self.root}",
                 f"profkit profile --variant {variant} --case {case}",
             )
-        return Run(
-            variant,
-            case,
-            read_record(record) if record.is_file() else None,
-            read_launches(reports[:1]),
-            reports[0] if reports else None,
-        )
+        said = read_record(record) if record.is_file() else None
+        said, stale = apply(said, self.headers) if said else (None, False)
+        report = reports[0] if reports else None
+        return Run(variant, case, said, read_launches(reports[:1]), report, stale)
 
 
 def verdict(row: Mapping[Hashable, Any]) -> Diagnosis:
@@ -185,4 +198,6 @@ def read_launches(reports: list[Path]) -> pd.DataFrame:
             raise ProfkitError(
                 f"{file.path}: {file.status}: {file.message}", "record it again: profkit profile"
             )
-    return found.launches
+    launches = found.launches
+    launches.attrs = {}  # pandas copies them with every column that is looked at
+    return launches

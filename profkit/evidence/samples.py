@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from math import hypot, isnan, nan, sqrt
 from typing import Literal, TypeAlias
 
@@ -140,7 +141,7 @@ def process_spread(*sides: list[Array]) -> Spread | None:
 
 def summarize(groups: list[Array], thresholds: Thresholds, spread: Spread | None = None) -> Sample:
     """The median of one side (the mean of its processes' medians) with its interval."""
-    parts = [_one_process(g, thresholds) for g in groups]
+    parts = [_one_process(tuple(g.tolist()), thresholds) for g in groups]
     k, level = len(parts), thresholds.level
     centre = float(np.mean([p.interval.median for p in parts]))
     unusable = next((p.unusable for p in parts if p.unusable), None)
@@ -158,7 +159,9 @@ def summarize(groups: list[Array], thresholds: Thresholds, spread: Spread | None
     return Sample(Interval(centre, centre - below, centre + above, level), faults)
 
 
-def _one_process(x: Array, thresholds: Thresholds) -> Sample:
+@lru_cache(maxsize=256)  # in a ladder one side is compared with its parent and every reference
+def _one_process(samples: tuple[float, ...], thresholds: Thresholds) -> Sample:
+    x = np.array(samples)
     median, level = float(np.median(x)), thresholds.level
     nothing = Interval(median, nan, nan, level)
     if x.size < thresholds.min_samples:

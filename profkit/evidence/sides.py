@@ -22,10 +22,12 @@ class Compared:
     Attributes:
         changes: One per pair of runs.
         alone: Runs that only one side has.
+        problems: What in a folder cannot be read.
     """
 
     changes: tuple[Change, ...]
     alone: tuple[str, ...] = ()
+    problems: tuple[ProfkitError, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         """The document that `profkit compare --json` prints."""
@@ -33,6 +35,7 @@ class Compared:
             "schema": "profkit.compare/1",
             "changes": [change_json(c) for c in self.changes],
             "alone": list(self.alone),
+            "problems": [p.message for p in self.problems],
         }
 
 
@@ -40,7 +43,7 @@ def compare(
     before: Side,
     after: Side,
     case: str | None = None,
-    artifacts: str | Path = "artifacts",
+    artifacts: str | Path | Evidence = "artifacts",
     anyway: bool = False,
 ) -> Compared:
     """Compare two variants, records, reports or folders of artifacts.
@@ -49,14 +52,15 @@ def compare(
         before: A variant's id ("stage1", "stage1.B"), a run record, a report, a folder, or a Run.
         after: Likewise.
         case: Only this case.
-        artifacts: Where variants' records and reports are.
+        artifacts: Where variants' records and reports are: a folder, or what was read of it.
         anyway: Compare across GPUs, clocks, ncu versions and cases all the same.
 
     Raises:
         ProfkitError: A side cannot be found or read, or the two have nothing in common.
     """
-    evidence = Evidence(Path(artifacts))
-    sides = [runs_of(side, evidence, case) for side in (before, after)]
+    evidence = artifacts if isinstance(artifacts, Evidence) else Evidence(Path(artifacts))
+    problems: list[ProfkitError] = []
+    sides = [runs_of(side, evidence, case, problems) for side in (before, after)]
     pairs, alone = pair(sides[0], sides[1])
     if not pairs:
         have = ["; ".join(run.name for run in side) for side in sides]
@@ -64,17 +68,33 @@ def compare(
             f"nothing in common to compare: {have[0]} and {have[1]}",
             "record both at one case: profkit profile --variant ... --case ...",
         )
-    return Compared(tuple(compare_runs(b, a, anyway) for b, a in pairs), alone)
+    changes = tuple(compare_runs(b, a, anyway) for b, a in pairs)
+    return Compared(changes, alone, tuple(problems))
 
 
-def runs_of(side: Side, evidence: Evidence, case: str | None = None) -> list[Run]:
-    """The runs that one side names; never an empty list."""
+def runs_of(
+    side: Side,
+    evidence: Evidence,
+    case: str | None = None,
+    problems: list[ProfkitError] | None = None,
+) -> list[Run]:
+    """The runs that one side names; never an empty list.
+
+    Args:
+        side: A variant's id, a run record, a report, a folder, or a Run.
+        evidence: Where variants are.
+        case: Only this case.
+        problems: Takes what in a folder cannot be read; without it, that is raised.
+    """
     if isinstance(side, Run):
         return [side]
     path = Path(side)
     if path.is_dir():
-        there = Evidence(path)
-        found = [there.load(*name) for name in there.names() if case in (None, name[1])]
+        found, wrong = Evidence(path).readable(case)
+        if wrong and (problems is None or not found):
+            raise wrong[0]
+        if problems is not None:
+            problems += wrong
     elif path.is_file():
         found = [run for run in _of_file(path) if case in (None, run.case)]
     else:

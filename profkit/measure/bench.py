@@ -33,9 +33,10 @@ _COLD_PER_GRAPH = 10
 ROUNDS = 30, 240  # a look at the spread, and the end
 _LIMIT = 2.0  # seconds per subject after which no round is added
 _WARM_UP = 0.05  # seconds: an idle GPU needs tens of milliseconds to raise its clocks
-# Eager calls slower than this many graph launches, by more than this many seconds: the host is
-# what the caller waits for. An ordinary launch costs the host two to five microseconds.
-_HOST_RATIO, _HOST_SECONDS = 1.25, 10e-6
+_EAGER = 20  # plain calls in a row
+# Host-bound: plain calls take longer than in a graph, the host is busy with the calls for most of
+# that time (the rest is the last kernel, one in _EAGER), and with more than the launches themselves.
+_HOST_RATIO, _HOST_SHARE, _HOST_LAUNCHES = 1.1, 0.8, 1.5
 
 
 @dataclass(frozen=True)
@@ -69,6 +70,7 @@ class Times:
         per_sample: Calls in one warm sample.
         eager: Event time of one plain call, among others.
         host: Host time of one plain call.
+        bare: Host time of starting one empty kernel, in the same process.
         before: The GPU after warming up.
         after: The GPU at the end.
         launches: The kernel launches of one call.
@@ -82,6 +84,7 @@ class Times:
     per_sample: int
     eager: float
     host: float
+    bare: float
     before: State
     after: State
     launches: tuple[Launch, ...] = ()
@@ -89,9 +92,17 @@ class Times:
 
     @property
     def host_bound(self) -> bool:
-        """Whether a caller without graphs waits for the launcher instead of the kernel."""
-        kernel = median(self.warm)
-        return self.eager > _HOST_RATIO * kernel and self.host > max(kernel, _HOST_SECONDS)
+        """Whether a caller without graphs waits for the launcher instead of the kernel.
+
+        Any kernel of a microsecond or two is over before the host has started the next: that is
+        the price of a launch, and no fault of the launcher. So its host time has to be well above
+        that of as many empty launches, too.
+        """
+        return (
+            self.eager > _HOST_RATIO * median(self.warm)
+            and self.host > _HOST_SHARE * self.eager
+            and self.host > _HOST_LAUNCHES * self.bare * max(1, len(self.launches))
+        )
 
     def to_json(self) -> dict[str, Any]:
         """Plain values; null where not known."""
@@ -155,10 +166,11 @@ def measure(
     before = read(gpu.pci)
     taken, why = _rounds(graphs, flush, clock, (*rounds, _LIMIT * len(subjects)))
     after = read(gpu.pci)
+    bare = min(tools.bare(_EAGER, stream) for _ in range(4))  # the first one loads the kernel
     results = []
     for g, samples in zip(graphs, taken, strict=True):
-        # The best of three: one call that is interrupted would count for all twenty.
-        eager, host = min(g.subject.eager(20, stream) for _ in range(3))
+        # The best of three: one call that is interrupted would count for all the others.
+        eager, host = min(g.subject.eager(_EAGER, stream) for _ in range(3))
         results.append(
             Times(
                 g.subject.name,
@@ -168,6 +180,7 @@ def measure(
                 per_sample=g.n,
                 eager=eager,
                 host=host,
+                bare=bare,
                 before=before,
                 after=after,
                 launches=g.subject.launches,

@@ -18,10 +18,10 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from profkit.errors import ProfkitError
-from profkit.measure import cubin, ptxas, toolchain
+from profkit.measure import cubin, ptxas, source, toolchain
 from profkit.measure.ptxas import Kernel
 from profkit.measure.record import write_text
-from profkit.measure.variants import Variant, source_hash
+from profkit.measure.variants import Variant
 
 # -lineinfo: reports show source lines. --no-compress: the machine code can be hashed.
 # The CUDA runtime is linked statically, so a library loads beside any other runtime (torch's).
@@ -29,7 +29,7 @@ FLAGS = (
     *("-O3", "-std=c++17", "-lineinfo", "-Xcompiler", "-fPIC"),
     *("-Xptxas", "-v", "--no-compress"),
 )
-_FORMAT = 2  # part of every key: raise it when what is stored changes
+_FORMAT = 3  # part of every key: raise it when what is stored changes
 
 
 @dataclass(frozen=True)
@@ -39,11 +39,12 @@ class Build:
     Attributes:
         variant: What was compiled.
         arch: `90`, `90a`.
-        key: Hash of source, headers, flags, compiler and architecture.
+        key: Hash of the text of source and headers, flags, compiler and architecture.
         library: The shared library; None if it did not compile.
         kernels: What ptxas says of each kernel function.
         sass: Hash of the machine code and resources; None if it cannot be read.
-        source: Hash of the source and its headers.
+        text: Hash of the source and its headers to the letter.
+        source: Hash of their code: Variant.source_hash.
         flags: All flags that nvcc was given.
         nvcc: Version of nvcc.
         warnings: What the compiler warned of.
@@ -57,6 +58,7 @@ class Build:
     library: Path | None
     kernels: tuple[Kernel, ...] = ()
     sass: str | None = None
+    text: str = ""
     source: str = ""
     flags: tuple[str, ...] = ()
     nvcc: str | None = None
@@ -111,10 +113,11 @@ def build(
 
 
 def is_built(variant: Variant, folder: Path) -> bool:
-    """Whether this very source is compiled for any architecture."""
+    """Whether this very text is compiled for any architecture."""
+    text = source.text_hash(variant.path)
     for said in (folder / variant.problem).glob(f"{variant.id}-sm_*/build.json"):
         try:
-            if json.loads(said.read_text())["source"] == variant.source_hash:
+            if json.loads(said.read_text())["text"] == text:
                 return True
         except (OSError, ValueError, KeyError):
             continue
@@ -132,12 +135,13 @@ def _plan(variant: Variant, arch: str, nvcc: toolchain.Tool) -> Build:
     """A Build that nothing has been compiled for yet."""
     gencode = f"-gencode=arch=compute_{arch},code=sm_{arch}"
     flags = (*FLAGS, gencode, *variant.flags)
-    source = source_hash(variant.path)
+    text = source.text_hash(variant.path)
     around = [os.environ.get(k, "") for k in ("NVCC_PREPEND_FLAGS", "NVCC_APPEND_FLAGS")]
-    # The path is part of the key because line tables hold it, and ncu reads the source from there.
-    key = [_FORMAT, str(variant.path), source, flags, str(nvcc.path), nvcc.version, around]
+    # Path and text are part of the key because line tables follow both, and ncu reads them there.
+    key = [_FORMAT, str(variant.path), text, flags, str(nvcc.path), nvcc.version, around]
     digest = hashlib.sha256(json.dumps(key).encode()).hexdigest()
-    return Build(variant, arch, digest, None, source=source, flags=flags, nvcc=nvcc.version)
+    plan = Build(variant, arch, digest, None, text=text, flags=flags, nvcc=nvcc.version)
+    return replace(plan, source=variant.source_hash)
 
 
 def _place(plan: Build, folder: Path) -> Path:
@@ -222,7 +226,7 @@ def _take(plan: Build, stem: Path, folder: Path) -> Build:
         "sass": built.sass,
         "warnings": built.warnings,
         "flags": plan.flags,
-        "source": plan.source,
+        "text": plan.text,
     }
     os.replace(stem.with_suffix(".o"), place / "variant.o")  # dry.py links it without CUDA
     os.replace(made, place / "variant.so")

@@ -147,7 +147,9 @@ def launch_filters(kernel: str | None, skip: int, count: int | None) -> tuple[st
     """Launches of kernels whose name matches, from the skip-th, count of them, in ncu's options.
 
     Args:
-        kernel: A regular expression on the function's name; None takes every kernel.
+        kernel: A regular expression on the demangled name, as reports and `diagnose --kernel` have
+            it: template arguments are what tells one elementwise kernel from another. None takes
+            every kernel.
         skip: How many matching launches to leave out.
         count: How many to profile; None takes all.
     """
@@ -158,7 +160,8 @@ def launch_filters(kernel: str | None, skip: int, count: int | None) -> tuple[st
             raise ProfkitError(
                 f"--kernel {kernel}: {error}", "give a regular expression"
             ) from error
-    named = ["--kernel-name", f"regex:{kernel}"] if kernel is not None else []
+    base = ["--kernel-name-base", "demangled"]
+    named = [*base, "--kernel-name", f"regex:{kernel}"] if kernel is not None else []
     skipped = ["--launch-skip", str(skip)] if skip else []
     counted = ["--launch-count", str(count)] if count is not None else []
     return (*named, *skipped, *counted)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any
 
 from profkit.errors import ProfkitError
-from profkit.measure import build, device, dry, ptxas, record, toolchain, variants
+from profkit.measure import build, device, dry, ptxas, record, state, toolchain, variants
 from profkit.measure.build import Build
 from profkit.measure.graph import Launch
 from profkit.measure.targets import Places
@@ -61,6 +62,32 @@ def listing(places: Places) -> list[dict[str, Any]]:
     return rows
 
 
+def refresh(places: Places, made: Sequence[Compiled]) -> list[Path]:
+    """Let records of the very machine code that was just built follow today's source.
+
+    A change that leaves the machine code as it is (a header that moved, a refactoring) makes a
+    record stale by its source although what was measured is what the source still gives.
+
+    Returns:
+        The records that were written anew; each keeps the hash that it was made with.
+    """
+    today = {(s["variant"], s["arch"], s["sass"]): s for s in (b.summary for b in made)}
+    kept = []
+    for path in sorted(places.artifacts_dir().glob("*.json")):
+        try:
+            said = record.load(path)
+        except ProfkitError:
+            continue  # list names it
+        source = said.get("source") or {}
+        found = today.get((said.get("variant"), source.get("arch"), source.get("sass")))
+        if not found or not found["sass"] or not record.stale(said, found["source"]):
+            continue
+        said["source"] = {**source, "made_from": source["sha256"], "sha256": found["source"]}
+        record.save(path, said)
+        kept.append(path)
+    return kept
+
+
 def compiled(places: Places, names: Sequence[str], archs: Sequence[str] | None) -> list[Compiled]:
     """Compile variants and hold them to their budgets.
 
@@ -72,7 +99,7 @@ def compiled(places: Places, names: Sequence[str], archs: Sequence[str] | None) 
     kernels = places.kernels_dir()
     known = variants.find(kernels)
     chosen = [variants.select(known, n) for n in names] if names else known
-    made = build.build(chosen, archs or [device.gpu().arch], places.build_dir())
+    made = build.build(chosen, archs or [state.arch() or device.gpu().arch], places.build_dir())
     nvcc = toolchain.need("nvcc")
     return [_compiled(b, dry.shapes(b, kernels / b.variant.problem, nvcc)) for b in made]
 

@@ -43,6 +43,7 @@ class Support:
         spin: (nanoseconds, stream): keep the stream busy.
         flush: (stream): read a buffer larger than L2.
         repeat: (library, args, n): seconds of host time per call.
+        bare: (n, stream): seconds of host time per start of an empty kernel.
         push: (text): open an NVTX range.
         pop: Close it.
     """
@@ -50,6 +51,7 @@ class Support:
     spin: Callable[[int, int], None]
     flush: Callable[[int], None]
     repeat: Callable[[ctypes.CDLL, Args, int], float]
+    bare: Callable[[int, int], float]
     push: Callable[[str], None]
     pop: Callable[[], None]
 
@@ -57,7 +59,7 @@ class Support:
 def support(path: Path, gpu: device.Gpu | None = None) -> Support:
     """Load support.cu's library; without a gpu nothing is allocated, and flush must not be used."""
     lib = ctypes.CDLL(str(path))
-    lib.profkit_repeat.restype = ctypes.c_longlong
+    lib.profkit_repeat.restype = lib.profkit_bare.restype = ctypes.c_longlong
     size = 2 * gpu.l2 if gpu else 0
     buffer = device.allocate(size) if gpu else 0
     if gpu:
@@ -82,7 +84,13 @@ def support(path: Path, gpu: device.Gpu | None = None) -> Support:
         ok(error.value, "profkit_launch")
         return float(took) / n * 1e-9
 
+    def bare(n: int, stream: int) -> float:
+        error = ctypes.c_int()
+        took = lib.profkit_bare(n, ctypes.c_void_p(stream), ctypes.byref(error))
+        ok(error.value, "an empty kernel")
+        return float(took) / n * 1e-9
+
     def push(text: str) -> None:
         lib.profkit_range_push(text.encode())
 
-    return Support(spin, flush, repeat, push, lib.profkit_range_pop)
+    return Support(spin, flush, repeat, bare, push, lib.profkit_range_pop)

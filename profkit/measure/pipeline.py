@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,8 @@ from profkit.measure.faults import NoCounters
 from profkit.measure.runs import Made, git_commit, plan_of, record_of, timing_of
 from profkit.measure.session import Job, Outcome, Progress
 from profkit.measure.targets import Target, builds
+
+_SANITIZERS = 6  # at once: each is mostly starting up, on a processor core of its own
 
 
 def measure(
@@ -173,25 +176,49 @@ def _without(made: Made, result: Profiled, why: ProfkitError, artifacts: Path) -
 def sanitized(made: Made, progress: Progress) -> None:
     """Run compute-sanitizer on a small ragged case of every variant, and add its verdicts.
 
-    They are kept beside the build, so that the records of this very binary have them.
+    They are kept beside the build, so that the records of this very binary have them. A tool that
+    gives no verdict is a fault of that variant; the others go on.
     """
     sanitizer = toolchain.need("compute-sanitizer")
-    for name, built in made.builds.items():
-        said = made.outcome.checks.get(name)
-        if said is None or built.library is None:
-            continue
-        case = _small_case(made, said)
-        plan = plan_of(made, name, case)
-        kept = built.library.with_name("sanitizer.json")
-        for tool in sanitize.TOOLS:
-            progress(f"{tool} {name} {case}")
-            (found,) = sanitize.sanitize(sanitizer, plan, [tool])
-            said["sanitizer"][tool] = found.verdict
-            if not found.clean:
-                said["status"] = "wrong"
-                fault = {"case": case, "seed": 0, "status": "wrong"}
-                said["cases"].append({**fault, "faults": [f"{tool}: {found.verdict}"]})
-        record.write_text(kept, json.dumps(said["sanitizer"]))
+    with ThreadPoolExecutor(_SANITIZERS) as pool:
+        asked = []
+        for name, built in made.builds.items():
+            said = made.outcome.checks.get(name)
+            if said is None or built.library is None:
+                continue
+            case = _small_case(made, said)
+            plan = plan_of(made, name, case)
+            runs = [
+                (t, pool.submit(sanitize.sanitize, sanitizer, plan, [t])) for t in sanitize.TOOLS
+            ]
+            asked.append((name, built.library, said, case, runs))
+        try:
+            for name, library, said, case, runs in asked:
+                for tool, run in runs:
+                    progress(f"{tool} {name} {case}")
+                    _add_verdict(said, case, tool, run)
+                record.write_text(
+                    library.with_name("sanitizer.json"), json.dumps(said["sanitizer"])
+                )
+        except BaseException:
+            pool.shutdown(wait=False, cancel_futures=True)  # Ctrl-C: what has not begun never does
+            raise
+
+
+def _add_verdict(
+    said: dict[str, Any], case: str, tool: str, run: Future[list[sanitize.Finding]]
+) -> None:
+    """Put one tool's verdict into a check; what is not clean makes the variant wrong."""
+    try:
+        (found,) = run.result()
+        clean, verdict = found.clean, found.verdict
+    except ProfkitError as error:
+        clean, verdict = False, error.message
+    said["sanitizer"][tool] = verdict
+    if not clean:
+        said["status"] = "wrong"
+        fault = {"case": case, "seed": 0, "status": "wrong"}
+        said["cases"].append({**fault, "faults": [f"{tool}: {verdict}"]})
 
 
 def _small_case(made: Made, said: dict[str, Any]) -> str:

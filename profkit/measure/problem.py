@@ -13,6 +13,7 @@ import importlib.util
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
@@ -101,9 +102,15 @@ def is_complete(folder: Path) -> bool:
     kind, for kernels that are only built.
     """
     try:
-        tree = ast.parse((folder / "problem.py").read_bytes())
+        return set(REQUIRED) <= _defined((folder / "problem.py").read_bytes())
     except (OSError, SyntaxError, ValueError):
         return False
+
+
+@lru_cache
+def _defined(source: bytes) -> set[str]:
+    """The names that a module defines, without running it."""
+    tree = ast.parse(source)
     defined = {
         name.id
         for node in tree.body
@@ -116,7 +123,7 @@ def is_complete(folder: Path) -> bool:
     defined |= {
         a.asname or a.name for n in tree.body if isinstance(n, ast.ImportFrom) for a in n.names
     }
-    return set(REQUIRED) <= defined
+    return defined
 
 
 def load(folder: Path) -> Problem:

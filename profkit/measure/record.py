@@ -111,7 +111,7 @@ def timing(times: Mapping[str, Any]) -> dict[str, Any]:
     if wide:
         reason = times["rounds_short"] or "neighbouring samples hang together"
         why = f"{' and '.join(wide)}: wider than {WIDTH:.0%}, {reason}"
-    kept = ("session", "per_sample", "eager", "host", "host_bound", "before", "after")
+    kept = ("session", "per_sample", "eager", "host", "bare", "host_bound", "before", "after")
     return {"method": METHOD, "l2": found, "why_wide": why, **{k: times[k] for k in kept}}
 
 

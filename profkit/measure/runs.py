@@ -101,8 +101,15 @@ def _header(built: Build | None) -> dict[str, Any] | None:
     if built is None:
         return None
     v = built.variant
-    promises = {"fixes": v.fixes, "fixes-not": v.fixes_not}
-    return {"title": v.title, "after": v.after, **promises}
+    return {
+        "title": v.title,
+        "after": v.after,
+        "fixes": v.fixes,
+        "fixes-not": v.fixes_not,
+        "moves": [str(m) for m in v.moves],
+        "moves-not": [str(m) for m in v.moves_not],
+        "case": v.keys.get("case"),
+    }
 
 
 def timing_of(made: Made, name: str, case: str) -> dict[str, Any] | None:

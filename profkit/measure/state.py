@@ -64,6 +64,23 @@ def _handle(pci: str | None) -> tuple[Any, Any] | None:
         return None
 
 
+def arch() -> str | None:
+    """The architecture that every GPU here has, such as `90`; None if they differ or NVML is absent.
+
+    NVML answers in 20 ms where cuInit takes 200, but counts GPUs in another order than CUDA may.
+    """
+    found = _handle(None)
+    if found is None:
+        return None
+    nvml, _ = found
+    try:
+        handles = [nvml.nvmlDeviceGetHandleByIndex(i) for i in range(nvml.nvmlDeviceGetCount())]
+        archs = {"{}{}".format(*nvml.nvmlDeviceGetCudaComputeCapability(h)) for h in handles}
+    except nvml.NVMLError:
+        return None
+    return archs.pop() if len(archs) == 1 else None
+
+
 def read(pci: str | None = None) -> State:
     """The GPU now.
 

@@ -57,6 +57,17 @@ extern "C" int profkit_flush(void* buffer, size_t bytes, int blocks, cudaStream_
   return cudaGetLastError();
 }
 
+__global__ void profkit_empty_kernel() {}
+// Starts an empty kernel n times in a row and returns the host time of all starts in nanoseconds: what
+// the smallest launcher there is costs here.
+extern "C" long long profkit_bare(int n, cudaStream_t stream, int* error) {
+  auto start = std::chrono::steady_clock::now();
+  for (int i = 0; i < n; ++i) profkit_empty_kernel<<<1, 1, 0, stream>>>();
+  auto took = std::chrono::steady_clock::now() - start;
+  *error = cudaGetLastError();
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(took).count();
+}
+
 // Calls a launcher n times in a row and returns the host time of all calls in nanoseconds; -1 and
 // the code in *error if one failed.
 extern "C" long long profkit_repeat(int (*launch)(const void*), const void* args, int n,

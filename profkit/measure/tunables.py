@@ -1,4 +1,4 @@
-"""A header's tune:, where:, takes:, steer: and moves:  ->  the space that a search walks in.
+"""A header's tune:, where:, takes:, steer: and watch:  ->  the space that a search walks in.
 
 The space is a list: every choice of one value per macro, the defaults first. What cannot exist is
 told apart by arithmetic, before anything is built.
@@ -43,7 +43,7 @@ class Wish:
 
     Attributes:
         rule: The rule that asks for it; empty for a metric.
-        name: A macro or a quantity of `takes:`; a metric's short name in `moves:`.
+        name: A macro or a quantity of `takes:`; a metric's short name in `watch:`.
         way: +1 or -1.
     """
 
@@ -62,7 +62,7 @@ class Space:
         conditions: All must hold.
         quantities: What a block takes; `threads`, `smem` (bytes) and `regs` are held to limits.
         steer: Which way a rule that fires asks a macro or a quantity to go.
-        moves: Metrics that a better choice moves.
+        watch: Metrics that a better choice moves.
     """
 
     file: str
@@ -70,7 +70,7 @@ class Space:
     conditions: tuple[Expression, ...] = ()
     quantities: Mapping[str, Expression] | None = None
     steer: tuple[Wish, ...] = ()
-    moves: tuple[Wish, ...] = ()
+    watch: tuple[Wish, ...] = ()
 
     @property
     def macros(self) -> tuple[str, ...]:
@@ -179,8 +179,8 @@ def read(keys: Mapping[str, str], path: Path) -> Space:
     texts = [t for t in keys.get("where", "").split(",") if t.strip()]
     conditions = tuple(_expression(t, f"{file}: 'where:'", known, condition=True) for t in texts)
     steer = tuple(_steer(word, file, known) for word in keys.get("steer", "").split())
-    moves = tuple(_wish("", word, file, "moves") for word in keys.get("moves", "").split())
-    return Space(file, values, conditions, quantities, steer, moves)
+    watch = tuple(_wish("", word, file, "watch") for word in keys.get("watch", "").split())
+    return Space(file, values, conditions, quantities, steer, watch)
 
 
 def _expression(text: str, where: str, known: set[str], *, condition: bool) -> Expression:

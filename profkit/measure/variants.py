@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import ctypes
 import functools
-import hashlib
 import os
 import re
 from collections.abc import Iterable, Mapping
@@ -16,11 +15,12 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from profkit.errors import ProfkitError
-from profkit.measure import header, tunables
+from profkit.evidence.moves import Move
+from profkit.evidence.moves import parse as parse_moves
+from profkit.measure import header, source, tunables
 from profkit.measure.header import Budget
 from profkit.measure.tunables import Space
 
-_INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]+"([^"\n]+)"', re.M)
 _ID = re.compile(r"[A-Za-z][A-Za-z0-9-]*")
 
 
@@ -77,6 +77,16 @@ class Variant:
         return header.words(self.keys.get("fixes-not", ""))
 
     @property
+    def moves(self) -> tuple[Move, ...]:
+        """What the counters will do against `after`."""
+        return parse_moves(self.keys.get("moves", ""), self.path.name)
+
+    @property
+    def moves_not(self) -> tuple[Move, ...]:
+        """What they were meant to do and provably do not."""
+        return parse_moves(self.keys.get("moves-not", ""), self.path.name)
+
+    @property
     def flags(self) -> tuple[str, ...]:
         """Flags for nvcc: those of the header, then one -D for each of defines."""
         defines = (f"-D{k}={v}" for k, v in sorted(self.defines.items()))
@@ -94,8 +104,8 @@ class Variant:
 
     @functools.cached_property
     def source_hash(self) -> str:
-        """sha256 of the file and of every header it includes with quotes."""
-        return source_hash(self.path)
+        """sha256 of the code of the file and of every header it includes: see source.code_hash."""
+        return source.code_hash(self.path, self.keys)
 
     def target(self, arch: str) -> str | None:
         """The compile target for `90`: `90`, `90a`, or None if the header rules it out."""
@@ -169,7 +179,13 @@ def read(path: Path) -> Variant:
     variant = Variant(name, path.parent.name, path.resolve(), head.title, head.text, head.keys)
     if len(header.words(head.keys.get("after", ""))) > 1:
         raise ProfkitError(f"{path.name}: 'after:' names more than one variant", "name one")
-    _ = variant.budget, variant.space, variant.target("90")  # a bad value is an error now
+    _ = (
+        variant.budget,
+        variant.space,
+        variant.moves,
+        variant.moves_not,
+        variant.target("90"),
+    )  # a bad value is an error now
     return variant
 
 
@@ -216,36 +232,6 @@ def select(variants: Iterable[Variant], name: str) -> Variant:
         f"--variant {name}: no such variant",
         f"there are: {', '.join(v.id for v in known) or 'none'}",
     )
-
-
-def source_hash(path: Path) -> str:
-    """sha256 of a source file and of the files it includes with quotes, in order of inclusion.
-
-    Where the files lie does not matter; a header that cannot be found is left to the compiler.
-    """
-    digest = hashlib.sha256()
-    seen: set[Path] = set()
-
-    def visit(file: Path) -> None:
-        if file in seen or not file.is_file():
-            return
-        seen.add(file)
-        stat = file.stat()
-        content, includes = _content(file, stat.st_mtime_ns, stat.st_size)
-        digest.update(content)
-        for included in includes:
-            visit(included)
-
-    visit(path.resolve())
-    return digest.hexdigest()
-
-
-@functools.lru_cache(maxsize=1024)
-def _content(file: Path, _mtime: int, _size: int) -> tuple[bytes, tuple[Path, ...]]:
-    """A file's bytes with their length before them, and the files that it includes with quotes."""
-    content = file.read_bytes()
-    names = _INCLUDE.findall(content.decode("utf-8", "replace"))
-    return b"%d:" % len(content) + content, tuple((file.parent / n).resolve() for n in names)
 
 
 def _natural(text: str) -> list[tuple[int, int, str]]:

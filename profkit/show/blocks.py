@@ -1,4 +1,4 @@
-"""Headings, lines and tables  ->  the same in a terminal and as Markdown.
+"""Headings, lines and tables  ->  the same in a terminal, as Markdown and as HTML.
 
 What a comparison, a ladder, claims and the ledger say is put together once, of these. Text in them
 may come out of reports and other people's files: it is escaped here, where it is rendered.
@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from profkit.show.escape import markdown, visible
+from profkit.show.escape import html, markdown, visible
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -24,6 +24,8 @@ _COLOUR = {
     "not met": "red", "cannot tell": "yellow", "undecided": "yellow", "unknown": "yellow",
     "not compared": "bold yellow", "same": "cyan",
 }  # fmt: skip
+
+_READABLE = {"yellow": "darkorange", "cyan": "teal"}  # of these on white and on black
 
 
 @dataclass(frozen=True)
@@ -119,3 +121,39 @@ def _markdown_table(grid: Grid) -> Sequence[str]:
     sides = ["--:" if title.startswith(">") else "---" for title in grid.head]
     rows = [[markdown(cell) for cell in row] for row in grid.rows]
     return [f"| {' | '.join(cells)} |" for cells in (head, sides, *rows)]
+
+
+def to_html(blocks: Iterable[Block]) -> str:
+    """Blocks as one HTML element for a notebook, in the colours of its theme."""
+    out = [_html(block) for block in blocks]
+    return f'<div style="overflow-x:auto">{"".join(out)}</div>'
+
+
+def _html(block: Block) -> str:
+    if isinstance(block, Heading):
+        level = min(block.level + 3, 6)
+        return f"<h{level}>{html(block.text)}</h{level}>"
+    if isinstance(block, Line):
+        mark = f"<b{_style(block.mark)}>{html(block.mark)}:</b> " if block.mark else ""
+        return f'<div style="margin-left:{2 * block.indent}em">{mark}{html(block.text)}</div>'
+    head = _row("th", [title.removeprefix(">") for title in block.head], block.head)
+    rows = "".join(_row("td", row, block.head) for row in block.rows)
+    return f"<table><thead>{head}</thead><tbody>{rows}</tbody></table>"
+
+
+def _row(tag: str, texts: Sequence[str], head: Sequence[str]) -> str:
+    cells = []
+    for text, title in zip(texts, head, strict=True):
+        # A ladder is indented with blanks, which HTML would swallow; a number keeps its unit.
+        right = title.startswith(">")
+        rules = "right;white-space:nowrap" if right else "left;white-space:pre-wrap"
+        style = _style(text, f"text-align:{rules}")
+        cells.append(f"<{tag}{style}>{html(text)}</{tag}>")
+    return f"<tr>{''.join(cells)}</tr>"
+
+
+def _style(text: str, more: str = "") -> str:
+    colour = _COLOUR.get(text, "").removeprefix("bold ")
+    colour = _READABLE.get(colour, colour)
+    rules = ";".join(filter(None, (more, f"color:{colour}" if colour else "")))
+    return f' style="{rules}"' if rules else ""

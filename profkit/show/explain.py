@@ -106,6 +106,8 @@ def _rule(rule: Rule) -> Page:
         "Looks at": tuple(_about(CATALOGUE[name]) for name in looked if name in CATALOGUE),
         "To collect": (_command(CATALOGUE[n].section for n in looked if n in CATALOGUE),),
     }
+    if rule.explains:
+        parts["Can be the cause behind the limiter"] = (", ".join(rule.explains),)
     return Page(rule.id, "rule", rule.title, parts)
 
 
@@ -159,7 +161,7 @@ def index() -> str:
 
 def reference() -> str:
     """Every rule's page and a table of every metric, as one Markdown document."""
-    head = ["# Rules and metrics", "", "## Rules"]
+    head = [_HEAD, *(f"| [{r.id}](#{r.id}) | {markdown(r.title)} |" for r in ALL)]
     rules = [f"\n{_rule(rule).markdown}" for rule in ALL]
     table = ["\n## Metrics", "", "| metric | unit | meaning | section | sources |",
              "|---|---|---|---|---|"]  # fmt: skip
@@ -168,6 +170,18 @@ def reference() -> str:
         cells = (f"`{m.name}`", m.unit, markdown(m.meaning), m.section, sources)
         table.append(f"| {' | '.join(cells)} |")
     return "\n".join([*head, *rules, *table])
+
+
+_HEAD = """# Rules and metrics
+
+Written by `profkit explain --markdown` from the rules in `profkit/diagnosis/rules/` and the metrics in
+`profkit/reports/metrics/`; `make readme` writes it anew. Values are SI, a share is 0 to 1, and a metric
+that was not collected is never a zero.
+
+## Rules
+
+| rule | fires when |
+|---|---|"""
 
 
 def _wrapped(text: str, indent: str) -> str:

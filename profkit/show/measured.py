@@ -139,9 +139,16 @@ def times(rows: Sequence[Mapping[str, Any]], references: Sequence[str]) -> Table
 def notes(rows: Sequence[Mapping[str, Any]], references: Sequence[str]) -> list[str]:
     """What has to be said beside the times: host-bound launchers, wide intervals, held clocks.
 
-    A reference is called from Python here, so that its plain call is slow says nothing of it.
+    References are called from Python, so they are named together: outside of a graph, the GPU
+    waits for the caller, and the ratios are those of the kernels alone.
     """
     found = []
+    called = [r["name"] for r in rows if r["timing"]["host_bound"] and r["name"] in references]
+    if called:
+        found.append(
+            f"host-bound in plain calls, not in a graph: {', '.join(called)} "
+            "(one call waits for Python and torch)"
+        )
     for row in rows:
         timing = row["timing"]
         if timing["host_bound"] and row["name"] not in references:

@@ -1,12 +1,14 @@
-"""Launches, or a search  ->  pictures: roofline, warp states, pipes, history. Each returns its Axes.
+"""Launches, or a search  ->  pictures: roofline, warp states, pipes, occupancy; ladder, ledger.
 
-The plots_*.py files beside this one are the only room with matplotlib.
+Each returns its Axes. The plots_*.py files beside this one are the only room with matplotlib.
 """
 
 from __future__ import annotations
 
 from profkit.show.plots_bars import pipes, stalls
 from profkit.show.plots_base import save
+from profkit.show.plots_ladder import ladder
+from profkit.show.plots_ledger import ledger
 from profkit.show.plots_occupancy import occupancy
 from profkit.show.plots_roofline import roofline
 from profkit.show.plots_tune import history as search_history
@@ -15,6 +17,8 @@ from profkit.show.plots_tune import parallel as search_parallel
 from profkit.show.plots_tune import resources as search_resources
 
 __all__ = [
+    "ladder",
+    "ledger",
     "occupancy",
     "pipes",
     "roofline",

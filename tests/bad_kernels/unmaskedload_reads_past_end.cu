@@ -1,6 +1,7 @@
-/* Rows behind the end are read.
+/* Keys behind the end are read.
 
-   What is read is never used, so values are right; the last head reads outside its allocation.
+   What is read is never used (masked scores do not look at it), so values are right; the last head
+   reads outside its allocation. With v it would show in the values too: 0 times NaN is NaN.
 
    after: right   caught-by: memcheck
 */

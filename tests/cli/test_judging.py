@@ -161,3 +161,16 @@ def test_the_ledger_keeps_what_was_predicted(run, tmp_path):
     assert "0 predictions and 0 outcomes added" in again.stderr
     document = json.loads(run("ledger", "--artifacts", folder, "--json").stdout)
     assert document["scores"] == []
+
+
+def test_the_ladder_and_the_ledger_are_drawn(run, ladder, tmp_path):
+    picture = tmp_path / "ladder.png"
+    found = run("compare", "--ladder", "--artifacts", ladder, "-o", picture)
+    assert found.exit_code == 0, found.output
+    assert picture.read_bytes().startswith(b"\x89PNG")
+    drawn = run("ledger", "--artifacts", REPORTS, "-o", tmp_path / "ledger.svg")
+    assert drawn.exit_code == 0
+    assert (tmp_path / "ledger.svg").stat().st_size > 5000
+    wrong = run("compare", "stage1", "stage2", "--artifacts", ladder, "-o", picture)
+    assert wrong.exit_code == 2
+    assert "-o draws a ladder" in wrong.stderr

@@ -64,5 +64,5 @@ def test_resources_and_shapes_name_rules_that_exist():
 def test_queues_are_warp_states_and_thresholds_are_in_order():
     for resource in RESOURCES:
         assert set(resource.queue) <= set(STATES)
-        assert 0 < resource.likely < resource.sure < 1
-        assert resource.why
+        assert 0 < resource.peak.likely < resource.peak.sure < 1
+        assert 0 < resource.peak.queued < 1

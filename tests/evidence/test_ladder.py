@@ -28,15 +28,18 @@ def folder(*made: Run) -> Evidence:
 
 def test_every_step_comes_after_its_parent():
     parents = {"b": "a", "c": "b", "a": None, "d": "a", "x": "absent"}
-    order = ladder_order(parents)
+    order, lost = ladder_order(parents)
     assert order == [("a", 0), ("b", 1), ("c", 2), ("d", 1), ("x", 0)]
+    assert lost == []
 
 
-def test_a_circle_is_named():
-    with pytest.raises(ProfkitError, match="circle: b, c"):
-        ladder_order({"a": None, "b": "c", "c": "b"})
-    with pytest.raises(ProfkitError, match="circle: a"):
-        ladder_order({"a": "a"})
+def test_a_circle_is_named_and_the_rest_goes_on():
+    order, lost = ladder_order({"a": None, "b": "c", "c": "b"})
+    assert (order, lost) == ([("a", 0), ("b", 0), ("c", 0)], ["b", "c"])
+    assert ladder_order({"a": "a"}) == ([("a", 0)], ["a"])
+    found = ladder(folder(run("a"), run("b", after="c"), run("c", after="b")), "B")
+    assert [s.variant for s in found.steps] == ["a", "b", "c"]
+    assert [p.message for p in found.problems] == ["case B: `after:` goes round in a circle: b, c"]
 
 
 def test_the_ablation_table():

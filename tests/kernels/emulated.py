@@ -77,6 +77,8 @@ def build(source: str, folder: Path, sanitizer: str, defines: tuple[str, ...] = 
     shutil.copytree(EMULATOR / "common", common, dirs_exist_ok=True)
     shutil.copy(EMULATOR / "emulator.h", common)
     (folder / "attention" / "variant.cpp").write_text(source)
+    for other in (KERNELS / "attention").glob("*.cu"):  # a variant may include another one
+        shutil.copy(other, folder / "attention")
     seen = (f"-I{common}", "-isystem", str(cuda_include()))
     checks = SANITIZERS[sanitizer]
     units = {  # the scheduler tells the sanitizers what it does, and is not watched itself

@@ -28,7 +28,7 @@ def _env(file: Path, schedule: str) -> dict[str, str]:
     env = dict(SCHEDULES[schedule])
     if re.search(r"^\s*inputs: e4m3|\sinputs: e4m3", file.read_text(), re.M):
         env["EMU_INPUTS"] = "e4m3"
-    if schedule == "shuffled":
+    if schedule != "late":
         env["EMU_SMS"] = "132"  # launchers choose by the size of the machine
     return env
 

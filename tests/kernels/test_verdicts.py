@@ -23,6 +23,13 @@ def _verdicts() -> ModuleType:
 
 
 VERDICTS = _verdicts()
+# Gains that are not kept, and why no better bound is honest.
+MISSED = {
+    "drain": "3.30 of 2.84 promised: a scattered store also holds up the S2R of the next blocks, which"
+    " is booked as short_scoreboard and not as a wait for memory",
+    "gmma": "3.78 of 3.15: the H200 runs the main at 1.61 GHz and the twin at 1.80; in cycles 3.35",
+    "texture": "7.28 of 6.80: the twin's loads need half of the address arithmetic of its fetches",
+}
 
 
 @pytest.fixture(scope="module")
@@ -35,18 +42,26 @@ def score(rows):
     return {name: right / of for name, (right, of) in VERDICTS.score(rows).items()}
 
 
-@pytest.mark.xfail(strict=True, reason="atomic-bins: 64 hot words show in no average")
 def test_every_bound_is_right(rows):
     assert [r.probe for r in rows if not r.right[0]] == []
+
+
+def test_every_limiter_is_right(rows):
+    assert [r.probe for r in rows if not r.right[1]] == []
 
 
 def test_causes_are_named_first(score):
     assert score["cause first"] >= 0.95
 
 
-@pytest.mark.xfail(strict=True, reason="17 of 64 estimates are missed; analyses/verdicts.py")
 def test_gains_come_true(score):
     assert score["gain kept"] >= 0.80
+
+
+def test_gains_that_do_not_come_true_are_known(rows):
+    estimates = {r.probe: (r.estimate, r.gain) for r in rows}
+    missed = {name for name, pair in estimates.items() if VERDICTS.good([pair])[::2] == (0, 1)}
+    assert missed == set(MISSED)
 
 
 def test_better_than_the_reports_own_rules(score):

@@ -44,6 +44,7 @@ def test_a_report_and_nothing_else_is_left(tmp_path: Path) -> None:
     assert said[-len(PROGRAM) :] == PROGRAM
     for option, value in [
         ("--kernel-name", "regex:attn"),
+        ("--kernel-name-base", "demangled"),
         ("--launch-skip", "2"),
         ("--launch-count", "3"),
         ("--clock-control", "none"),

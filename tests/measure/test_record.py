@@ -58,6 +58,7 @@ def test_an_interval_that_stays_wide_says_why() -> None:
         "per_sample": 10,
         "eager": 1e-5,
         "host": 2e-6,
+        "bare": 2e-6,
         "host_bound": False,
         "before": state,
         "after": state,

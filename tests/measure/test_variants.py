@@ -96,7 +96,7 @@ def test_the_source_hash_follows_includes_and_not_places(tmp_path: Path) -> None
         path = write(folder / "p", "k_x.cu", text='#include "../common/h.cuh"\n#include "no.h"\n')
         (folder / "common").mkdir()
         (folder / "common" / "h.cuh").write_text(f'#include "h.cuh"\n{header}')
-        hashes.append(variants.source_hash(path))
+        hashes.append(variants.read(path).source_hash)
     assert hashes[0] == hashes[1] != hashes[2]
 
 

@@ -37,7 +37,27 @@ def test_list_shows_the_ladder_and_what_is_stale(machine: Machine) -> None:
         ("v1", False, {}),
         ("v2", True, {"B": "ok"}),
     ]
-    path.write_text(path.read_text() + "\n")
+    path.write_text(path.read_text() + "// a last word\n")
+    assert "B (stale)" not in profkit("list").stdout
+    path.write_text(path.read_text() + "int more;\n")
+    assert "B (stale)" in profkit("list").stdout
+
+
+def test_the_same_machine_code_of_another_source_refreshes_a_record(machine: Machine) -> None:
+    path = machine.write("v1_x.cu")
+    profkit("profile", "--variant", "v1", "--case", "B")
+    record = machine.artifacts / "v1.B.json"
+    made_from = json.loads(record.read_text())["source"]["sha256"]
+    plain = path.read_text()
+
+    path.write_text(plain + "typedef int Unused;\n")
+    assert "B (stale)" in profkit("list").stdout
+    assert record.name in profkit("build", "--variant", "v1", "--refresh").stderr
+    assert "B (stale)" not in profkit("list").stdout
+    assert json.loads(record.read_text())["source"]["made_from"] == made_from
+
+    path.write_text(plain + 'extern "C" __global__ void more(int* x) { *x = 7; }\n')
+    assert record.name not in profkit("build", "--variant", "v1", "--refresh").stderr
     assert "B (stale)" in profkit("list").stdout
 
 

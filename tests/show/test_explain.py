@@ -8,6 +8,7 @@ from profkit.diagnosis.rules import ALL
 from profkit.errors import ProfkitError
 from profkit.reports.metrics import CATALOGUE
 from profkit.show.explain import explain, index, reference
+from tests.conftest import ROOT
 
 
 @pytest.mark.parametrize("name", [*(r.id for r in ALL), *CATALOGUE])
@@ -70,3 +71,8 @@ def test_index_and_reference_hold_everything() -> None:
     for name in (*(r.id for r in ALL), *CATALOGUE):
         assert f"  {name}" in listed
         assert f"### {name}\n" in written or f"| `{name}` |" in written
+
+
+def test_the_committed_reference_is_current() -> None:
+    page = ROOT / "profkit" / "REFERENCE.md"
+    assert page.read_text("utf-8") == f"{reference()}\n", "make readme writes it anew"

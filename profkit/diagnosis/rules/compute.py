@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from math import inf
 
 from profkit.diagnosis.resources import BY_LIMITER, RESOURCES, next_limit, use
 from profkit.diagnosis.rule import Hit, Launch, Rule, share
@@ -26,11 +27,11 @@ def _pipe(limiter: str, what: str, *looked: str) -> Callable[[Launch], Hit | Non
             return None
         after = next_limit(launch, limiter)
         text = f"{what} at {share(found.elapsed)} of peak"
-        if after is None or after.elapsed <= 0:
+        if after is None or after.room == inf:
             return Hit(text, None, looked)
         return Hit(
             f"{text}; next is {after.limiter} at {share(after.elapsed)}",
-            max(1.0, 1 / after.elapsed),
+            max(1.0, after.room),
             looked,
         )
 

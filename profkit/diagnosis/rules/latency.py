@@ -2,6 +2,7 @@
 
 A stall's gain: if warps never waited for it, the time between two issues of a warp would shrink by
 its share, so the launch speeds up by 1 / (1 - share) at most, and never past the busiest resource.
+To the share belongs what only happens because of the wait; see _accounts_for.
 A wait that a full unit causes (see the queues in resources.py) is that unit's finding, not one of
 these.
 """
@@ -10,12 +11,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from profkit.diagnosis.resources import next_limit, uses
+from profkit.diagnosis.resources import uses
 from profkit.diagnosis.rule import Hit, Launch, Rule, count, share
+from profkit.diagnosis.rules.launch import capped
 from profkit.reports.metrics.warps import MEANING
 
 STALLED = 0.15  # share of the warps' time from which a stall is worth a line, or the leading one
 CROWDED = 0.75  # theoretical occupancy above which more blocks hide little more
+PER_PRODUCT = 2  # WARPGROUP instructions of one wgmma: an arrival before it, a wait behind it
 IDLE_SCHEDULER = 0.25  # share of cycles without an eligible warp from which latency shows
 _LIMITS = ("limit_registers", "limit_shared", "limit_warps", "limit_blocks")
 # A block without shared memory is limited by the driver's 1 KB exactly where blocks are.
@@ -46,21 +49,56 @@ def _queue_of(state: str, launch: Launch) -> str | None:
     return None
 
 
-def _stall(state: str) -> Callable[[Launch], Hit | None]:
+def for_wgmma(launch: Launch) -> bool:
+    """Whether the warps in state barrier wait for wgmma's results rather than for each other.
+
+    9.0 books the wait for results (WARPGROUP.DEPBAR) as barrier. With an arrival and a wait to a
+    product, twice as many WARPGROUP instructions as block barriers are as many waits as barriers.
+    """
+    waits = launch.get("inst_warpgroup", 0.0)
+    return waits > 0 and waits >= PER_PRODUCT * launch.get("inst_barrier", 0.0)
+
+
+def meaning(state: str, launch: Launch) -> str:
+    """What a warp in this state is doing, in this launch."""
+    if state == "barrier" and for_wgmma(launch):
+        return "waiting for the results of wgmma, which ncu books as barrier"
+    return MEANING[state]
+
+
+def _accounts_for(state: str, launch: Launch) -> float:
+    """Share of a warp's time that would go with a wait: its own, and what the wait causes.
+
+    A warp that is ready but not selected stands behind others; where these hold the scheduler or its
+    pipe for longer than the one cycle of their issue, the same part of its time is theirs. A jump
+    takes its own issue with it, and the fetch of what it jumps to.
+    """
+    part = launch[f"stall_{state}"]
+    if state in ("dispatch_stall", "math_pipe_throttle"):
+        held = part / (part + launch["stall_selected"]) if part > 0 else 0.0
+        part += held * launch.get("stall_not_selected", 0.0)
+    elif state == "branch_resolving" and launch.known("branches", "instructions"):
+        jumps = min(1.0, launch["branches"] / max(launch["instructions"], 1.0))
+        own = launch["stall_selected"] + launch.get("stall_wait", 0.0)
+        part += jumps * own + launch.get("stall_no_instruction", 0.0)
+    return part
+
+
+def _stall(state: str, wgmma: bool = False) -> Callable[[Launch], Hit | None]:
     def check(launch: Launch) -> Hit | None:
         found = stalls(launch)
         part = found.get(state, 0.0)
         leads = part > 0 and next(iter(found)) == state
         if (part < STALLED and not leads) or _queue_of(state, launch):
             return None
-        limit = next_limit(launch)
-        gain = 1 / (1 - min(part, 0.999))
-        if limit and limit.elapsed > 0:
-            gain = max(1.0, min(gain, 1 / limit.elapsed))
+        if state == "barrier" and for_wgmma(launch) != wgmma:
+            return None
+        gain = 1 / (1 - min(_accounts_for(state, launch), 0.999))
+        looked = (f"stall_{state}", "warp_latency", "warps_per_scheduler", "issue_busy")
         return Hit(
-            f"{share(part)} of the warps' time goes to {MEANING[state]}",
-            gain,
-            (f"stall_{state}", "warp_latency", "warps_per_scheduler", "issue_busy"),
+            f"{share(part)} of the warps' time goes to {meaning(state, launch)}",
+            capped(launch, gain),
+            (*looked, "inst_warpgroup", "inst_barrier") if wgmma else looked,
         )
 
     return check
@@ -78,10 +116,7 @@ def _occupancy(metric: str, what: str, step: str | None) -> Callable[[Launch], H
         waiting = 1 - launch["issue_busy_active"]
         if waiting < IDLE_SCHEDULER or any(u.near for u in uses(launch)):
             return None
-        gain = 1 / occupancy
-        after = next_limit(launch)
-        if after and after.elapsed > 0:
-            gain = max(1.0, min(gain, 1 / after.elapsed))
+        gain = capped(launch, 1 / occupancy)
         text = f"{what}: {count(blocks, 'block')} per SM, "
         text += f"{share(occupancy)} occupancy"
         if step and step in launch:
@@ -190,6 +225,20 @@ RULES = (
     _rule("gmma-wait", "gmma", "Waiting for the warpgroup",
           "wgmma needs the registers of a whole warpgroup: warps wait for the others to arrive.",
           "Equal work in the four warps before the wgmma; deeper asynchronous wgmma pipelines."),
+    Rule(
+        "wgmma-wait",
+        "Waiting for wgmma's results",
+        "wgmma runs beside the warps that start it, and WARPGROUP.DEPBAR waits until its results are "
+        "there. Nsight Compute books that wait as barrier: no block barrier need be near.",
+        "More products in flight before the wait (wait for all but the last), larger tiles per "
+        "product, a second warpgroup that computes while the first waits.",
+        _stall("barrier", wgmma=True),
+        {"stall_barrier": 0.6, "stall_wait": 0.1, "stall_selected": 0.1, "issue_busy": 0.1,
+         "inst_warpgroup": 2e6, "inst_barrier": 500},
+        {"stall_barrier": 0.6, "stall_wait": 0.1, "stall_selected": 0.1, "issue_busy": 0.1,
+         "inst_warpgroup": 2e3, "inst_barrier": 3e3},
+        ("barrier",),
+    ),
     _occupancy_rule("occupancy-registers", "limit_registers", "registers", "registers_step",
                     "Launch bounds or -maxrregcount down to the step, smaller tiles per thread; or "
                     "more independent work per warp instead."),
@@ -200,4 +249,4 @@ RULES = (
                     "Larger blocks: an SM holds 16 to 32 blocks however small they are."),
 )  # fmt: skip
 
-__all__ = ["LIMITERS", "RULES", "stalls"]
+__all__ = ["LIMITERS", "RULES", "meaning", "stalls"]

@@ -28,7 +28,7 @@ def busiest(launch: Launch) -> float:
 def capped(launch: Launch, gain: float, *without: str) -> float:
     """A gain, no larger than the next busiest resource at its peak allows."""
     limit = next_limit(launch, *without)
-    return min(gain, 1 / limit.elapsed) if limit and limit.elapsed > 0 else gain
+    return min(gain, max(1.0, limit.room)) if limit else gain
 
 
 def _grid(launch: Launch) -> Hit | None:
@@ -44,13 +44,15 @@ def _grid(launch: Launch) -> Hit | None:
         if fill >= FILLED:
             return None
         fill = min(fill, launch.get("waves", fill))  # more blocks could fill every place
-    at_work = busiest(launch)
-    gain = capped(launch, 1 / (1 - at_work + at_work * fill))
+    # Beginning and end of the launch stay, however many blocks there are.
+    ends = 1 - busiest(launch)
     if "time" in launch:
-        gain = max(1.0, min(gain, launch["time"] / EMPTY_LAUNCH))
+        ends = min(1.0, max(ends, EMPTY_LAUNCH / launch["time"]))
+    after = next_limit(launch)
+    full = 1 / after.room if after else 0.0
     return Hit(
         f"{what}: {share(1 - fill)} of them have nothing to do",
-        gain,
+        1 / min(1.0, ends + max((1 - ends) * fill, full)),
         ("grid_size", "sm_count", "block_size", "waves", "sm_active", "sm_active_max"),
     )
 

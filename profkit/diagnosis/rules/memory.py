@@ -7,6 +7,7 @@ up until the next busiest resource reaches its peak.
 from __future__ import annotations
 
 from collections.abc import Callable
+from math import inf
 
 from profkit.diagnosis.resources import BY_LIMITER, next_limit, use
 from profkit.diagnosis.roofline import cache_resident
@@ -36,10 +37,10 @@ def full(limiter: str, what: str, *looked: str) -> Callable[[Launch], Hit | None
         own = ("l1", "issue") if limiter == "shared" else ("issue",) if limiter == "l1" else ()
         after = next_limit(launch, limiter, *own)
         text = f"{what} at {share(found.elapsed)} of its peak"
-        if after is None or after.elapsed <= 0:
+        if after is None or after.room == inf:
             return Hit(text, None, looked)
         then = f"; next is {after.limiter} at {share(after.elapsed)}"
-        return Hit(text + then, max(1.0, 1 / after.elapsed), looked)
+        return Hit(text + then, max(1.0, after.room), looked)
 
     return check
 

@@ -21,12 +21,20 @@ from profkit.diagnosis.rules.memory import full, stalled
 
 WASTE = 0.2  # share of sectors or wavefronts below which coalescing gains less than the noise
 _SECTORS = ("dram", "l2", "l1")  # resources that wasted sectors fill
+# One word takes an atomic every 3 to 4 cycles: a slice with a single hot word reads at least this.
+HOT_SLICE = 0.25
+ONE_OF_MANY = 8  # busiest slice over average: one hot word of an L2 of 32 slices or more
+UNEVEN = 2  # the same: addresses spread evenly stay below 1.2, a few dozen hot words do not
+EVEN = 0.5  # of L2's peak on average: then the other slices work too
+WAITING = 0.3  # share of the warps' time that a cause must have to be worth naming
+ATOMIC = 0.3  # share of L2's sectors that are atomics, from which they can be the cause
+SHARED_ATOMIC = 0.01  # share of the instructions: each takes tens of cycles when it contends
 LOCAL = 0.02  # share of instructions on local memory below which it is a prologue
 
 
 def _weight(launch: Launch, limiters: tuple[str, ...], states: tuple[str, ...]) -> float:
     """Share of the launch's time that these resources or stalls can account for, at most."""
-    shares = [u.share / u.resource.sure for limiter in limiters
+    shares = [u.share / u.resource.peak.sure for limiter in limiters
               if (u := use(BY_LIMITER[limiter], launch)) is not None]  # fmt: skip
     if "stall_selected" in launch:
         shares.append(stalled(launch, *states))
@@ -44,7 +52,7 @@ def _uncoalesced(launch: Launch) -> Hit | None:
         if after.get(binds.resource.limiter, 0.0) > 0.9 * binds.elapsed:
             return None  # the level that binds does not see this waste: the cache before it does
         other = next_limit(launch, *_SECTORS)
-        gain = 1 / max([*after.values(), other.elapsed if other else 0.0, 0.01])
+        gain = 1 / max([*after.values(), 1 / other.room if other else 0.0, 0.01])
     else:
         weight = _weight(launch, _SECTORS, ("long_scoreboard", "lg_throttle", "drain"))
         gain = capped(launch, 1 / (1 - waste * weight), *_SECTORS)
@@ -76,28 +84,38 @@ def _conflicts(launch: Launch) -> Hit | None:
 
 def _one_slice(launch: Launch, sectors: float) -> bool:
     """Whether a few L2 slices do the atomics while the others idle."""
-    if launch["l2_busy"] >= 0.5:
+    if launch["l2_busy"] >= EVEN:
         return False
     if "l2_busy_max" in launch:
-        return launch["l2_busy_max"] >= 0.25 and launch["l2_busy_max"] >= 8 * launch["l2_busy"]
-    # No busiest slice before 2024.1: one slice takes an atomic every one to four cycles, and the
-    # warps wait for it far longer than for any memory.
+        most, average = launch["l2_busy_max"], launch["l2_busy"]
+        if most < HOT_SLICE:
+            return False
+        return most >= ONE_OF_MANY * average or (most >= UNEVEN * average and _loads_wait(launch))
+    # No busiest slice before 2024.1: one slice takes an atomic every one to four cycles.
     if not 0.2 <= sectors / launch["cycles"] <= 1.5:
         return False
-    return launch.get("stall_lg_throttle", 0.0) >= 0.3 or load_wait(launch) >= QUEUED_LOAD_CYCLES
+    return _loads_wait(launch)
+
+
+def _loads_wait(launch: Launch) -> bool:
+    """Whether the warps wait for memory longer than for any memory that is not contended."""
+    return (
+        launch.get("stall_lg_throttle", 0.0) >= WAITING or load_wait(launch) >= QUEUED_LOAD_CYCLES
+    )
 
 
 def _atomics(launch: Launch) -> Hit | None:
     looked = ("l2_atomics_busy", "l2_busy_max", "l2_atomic_sectors", "shared_atomics", "cycles")
     found = use(BY_LIMITER["atomics"], launch)
-    if found is not None and found.near:
+    link = use(BY_LIMITER["l2"], launch)
+    if found is not None and found.near and (link is None or found.elapsed >= link.elapsed):
         return Hit(f"L2 atomic units at {share(found.elapsed)} of their peak", None, looked)
     sectors = launch["l2_atomic_sectors"]
     waiting = stalled(launch, "long_scoreboard", "lg_throttle", "drain", "membar", "mio_throttle",
                       "short_scoreboard")  # fmt: skip
-    if waiting < 0.3:
+    if waiting < WAITING:
         return None
-    if sectors >= 0.3 * max(launch["l2_sectors"], 1) and _one_slice(launch, sectors):
+    if sectors >= ATOMIC * max(launch["l2_sectors"], 1) and _one_slice(launch, sectors):
         return Hit(
             f"{sectors:.3g} atomic sectors at {sectors / launch['cycles']:.2f} a cycle while L2 is at "
             f"{share(launch['l2_busy'])}: they queue for a few addresses",
@@ -106,8 +124,8 @@ def _atomics(launch: Launch) -> Hit | None:
         )
     shared = launch["shared_atomics"]
     if (
-        shared >= 0.01 * launch["instructions"]
-        and stalled(launch, "short_scoreboard", "mio_throttle", "lg_throttle") >= 0.3
+        shared >= SHARED_ATOMIC * launch["instructions"]
+        and stalled(launch, "short_scoreboard", "mio_throttle", "lg_throttle") >= WAITING
     ):
         return Hit(
             f"{shared:.3g} shared-memory atomics, {share(shared / launch['instructions'])} of all "

@@ -29,7 +29,7 @@ class Profiler:
 
         Returns:
             bound, limiter, because, findings (firing, worst first: rule, gain, cause, evidence),
-            metrics (those of `moves:`; None: not collected), report (its path) and seconds.
+            metrics (those of `watch:`; None: not collected), report (its path) and seconds.
         """
         if self.without:
             return None
@@ -42,7 +42,7 @@ class Profiler:
 
     def moved(self, mine: Mapping[str, Any] | None, theirs: Mapping[str, Any] | None) -> bool:
         """Whether the header's metrics moved as it wants: one at least did, and none went back."""
-        wanted = self.task.space.moves
+        wanted = self.task.space.watch
         if not wanted or mine is None or theirs is None:
             return False
         changes = []
@@ -89,7 +89,7 @@ class Profiler:
             {"rule": f.rule, "gain": f.gain, "cause": f.cause, "evidence": dict(f.evidence)}
             for f in firing
         ]
-        names = {wish.name for wish in self.task.space.moves}
+        names = {wish.name for wish in self.task.space.watch}
         verdict = {
             "bound": found.bound,
             "limiter": found.limiter,
@@ -107,15 +107,15 @@ def reports(task: Task) -> Path:
 
 
 def known_metrics(task: Task) -> None:
-    """Fail if `moves:` names a metric that the catalogue does not have."""
+    """Fail if `watch:` names a metric that the catalogue does not have."""
     from difflib import get_close_matches
 
     from profkit.reports.metrics import CATALOGUE
 
-    for wish in task.space.moves:
+    for wish in task.space.watch:
         if wish.name not in CATALOGUE:
             near = get_close_matches(wish.name, CATALOGUE, n=1)
             raise ProfkitError(
-                f"{task.space.file}: 'moves:' names no metric: {wish.name}",
+                f"{task.space.file}: 'watch:' names no metric: {wish.name}",
                 f"did you mean {near[0]}?" if near else "profkit explain lists the metrics",
             )

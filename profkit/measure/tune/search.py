@@ -130,9 +130,9 @@ class Search:
                 self.board.based.set()
 
     def _left(self) -> int:
-        """How many distinct trials are still to be asked for."""
-        counted = sum(t.counts for t in self.study.trials())
-        return self.task.options.trials - counted - len(self._doing) - len(self._queue)
+        """How many distinct trials are still to be asked for: not done, and nobody is at them."""
+        known = self.study.trials()
+        return self.task.options.trials - sum(t.counts or t.outcome == "running" for t in known)
 
     def _feed(self, began: float) -> None:
         """Keep builds ahead of the GPUs until the search is over."""

@@ -256,7 +256,7 @@ class Runner:
         said["promoted"] = None
         if found.answer == "faster" and found.speedup.median >= PROMOTE:
             said["promoted"] = "faster"
-        elif found.answer != "slower" and self.task.space.moves and "verdict" not in said:
+        elif found.answer != "slower" and self.task.space.watch and "verdict" not in said:
             self._profile(trial, said)
             if self.profiler.moved(said.get("verdict"), incumbent.said.get("verdict")):
                 said["promoted"] = "metrics"

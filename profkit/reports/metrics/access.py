@@ -132,6 +132,13 @@ METRICS = (
         ),
     ),
     Metric(
+        "global_tag_requests",
+        "count",
+        "L1TEX tag look-ups of global accesses: one for each line (128 bytes) that a warp touches",
+        _SOURCE,
+        (raw("memory_l1_tag_requests_global"),),
+    ),
+    Metric(
         "excess_shared_wavefronts",
         "share",
         "Share of the shared-memory wavefronts that conflict-free accesses would not need",

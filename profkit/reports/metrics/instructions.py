@@ -175,6 +175,7 @@ METRICS = (
         "UTMALDG",
     ),
     _count("inst_barrier", "block barriers", "BAR"),
+    _count("inst_warpgroup", "arrivals and waits of wgmma", "WARPGROUP"),
     _count("inst_atomic", "global atomics and reductions", "ATOM", "ATOMG", "RED", "REDG"),
     _count("inst_shuffle", "warp shuffles", "SHFL"),
     _count("inst_membar", "memory fences", "MEMBAR", "FENCE", "ERRBAR"),

@@ -119,6 +119,17 @@ T from_lane(T mine, int lane) {
 using std::max;
 using std::min;
 
+inline float __uint_as_float(unsigned x) {
+  float y;
+  std::memcpy(&y, &x, sizeof y);
+  return y;
+}
+inline unsigned __float_as_uint(float x) {
+  unsigned y;
+  std::memcpy(&y, &x, sizeof y);
+  return y;
+}
+
 inline void __syncthreads() { emu::block_barrier(0, 0); }
 inline void __syncwarp(unsigned mask = 0xffffffffu) {
   if (mask != 0xffffffffu) emu::fail("__syncwarp with part of a warp is not emulated");

@@ -27,6 +27,11 @@ int profkit_flush(void* buffer, size_t bytes, int blocks, void* stream) {
   fake_launch(stream, "flush", blocks, 512, 0, nothing, "", 0);
   return 0;
 }
+long long profkit_bare(int n, void* stream, int* error) {
+  (void)stream;
+  *error = 0;
+  return 2000LL * n; /* what an H200's host takes */
+}
 int profkit_launch(const void* args) { (void)args; return 0; }
 long long profkit_repeat(int (*launch)(const void*), const void* args, int n, int* error) {
   struct timespec a, b;

@@ -18,7 +18,7 @@ KEYS = """tune: TILE=4,1,2,8,16 WARPS=2,1,4 MODE=0,1
    where: TILE % WARPS == 0
    takes: threads=32*WARPS smem=16384*TILE
    steer: grid-too-small=TILE- fixed-latency=WARPS+
-   moves: stall_long_scoreboard-"""
+   watch: stall_long_scoreboard-"""
 # Microseconds: fastest at TILE=2, WARPS=1 MODE=1.
 INSIDE = """
   timespec t, u; clock_gettime(CLOCK_MONOTONIC, &t);

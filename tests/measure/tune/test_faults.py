@@ -101,7 +101,7 @@ def test_without_counters_the_search_goes_on(knob: Bench, monkeypatch: pytest.Mo
             (),
             "the defaults of 'tune:' cannot be",
         ),
-        ("tune: TILE=2,1 WARPS=1 MODE=1\n   moves: no_such-", (), "names no metric: no_such"),
+        ("tune: TILE=2,1 WARPS=1 MODE=1\n   watch: no_such-", (), "names no metric: no_such"),
         ("tune: TILE=2,1 WARPS=1 MODE=1\n   steer: barrier=TILE-", (), "names no rule: barrier"),
         (KEYS, ("--gpus", "3"), "--gpus 3: there are 1 GPUs"),
         (KEYS, ("--gpus", "x"), "--gpus x: not understood"),

@@ -52,16 +52,16 @@ def finished(knob: Bench) -> list[tuple[str, ...]]:
     return rows
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
 def test_killed_and_resumed_it_has_as_many_distinct_trials(
     knob: Bench, number: signal.Signals, processes
 ) -> None:
     knob.write(WIDE)
-    status = kill(knob, number, "--trials", "9", after=3)
+    status = kill(knob, number, "--trials", "6", after=2)
     assert status == (-9 if number == signal.SIGKILL else 130)
-    trials = knob.search(resume=True, trials=9, profile=False).study.trials()
+    trials = knob.search(resume=True, trials=6, profile=False).study.trials()
     counted = [t.config for t in trials if t.counts]
-    assert len(counted) == len(set(counted)) == 9
+    assert len(counted) == len(set(counted)) == 6
     assert not [t for t in trials if t.outcome == "running"]
     if number != signal.SIGKILL:
         assert processes("profkit.measure.tune.worker") == []
@@ -87,13 +87,13 @@ def test_a_search_is_not_overwritten_nor_mixed(knob: Bench) -> None:
 
 def test_time_ends_a_search_that_can_be_resumed(knob: Bench) -> None:
     with pytest.raises(ProfkitError, match="before the defaults were measured"):
-        knob.search(trials=12, time=0.0, profile=False)
+        knob.search(trials=7, time=0.0, profile=False)
     knob.search(resume=True, trials=2, profile=False)
-    result = knob.search(resume=True, trials=12, time=1.5, profile=False)
+    result = knob.search(resume=True, trials=7, time=1.0, profile=False)
     assert result.outcome.why == "time"
-    assert 2 <= sum(t.counts for t in result.study.trials()) < 12
-    trials = knob.search(resume=True, trials=12, profile=False).study.trials()
-    assert sum(t.counts for t in trials) == 12
+    assert 2 <= sum(t.counts for t in result.study.trials()) < 7
+    trials = knob.search(resume=True, trials=7, profile=False).study.trials()
+    assert sum(t.counts for t in trials) == 7
 
 
 def test_two_gpus_share_a_search(knob: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -116,14 +116,14 @@ def test_a_gpu_that_fails_leaves_the_search_to_the_other(knob: Bench, how: str) 
 
 
 def test_two_processes_share_a_storage(knob: Bench, tmp_path: Path) -> None:
-    words = ("--trials", "8", "--no-profile", "--resume", "--quiet")
+    words = ("--trials", "6", "--no-profile", "--resume", "--quiet")
     url = ("--storage", f"sqlite:///{tmp_path}/shared.db")
     both = [
         subprocess.Popen(knob.command(*words, *url, "-o", str(tmp_path / name)))
         for name in ("a", "b")
     ]
     assert [p.wait(timeout=120) for p in both] == [0, 0]
-    result = knob.search(resume=True, storage=url[1], trials=8, profile=False)
+    result = knob.search(resume=True, storage=url[1], trials=6, profile=False)
     counted = [t.config for t in result.study.trials() if t.counts]
     assert len(counted) == len(set(counted))
-    assert 8 <= len(counted) <= 10  # each may be at its last one when the other ends
+    assert 6 <= len(counted) <= 7  # both may ask for the last one at the same time

@@ -106,7 +106,7 @@ def test_what_cannot_exist_is_refused_with_its_kind(
         ({"tune": "M=1,2", "takes": "smem 64"}, "cannot read 'smem'"),
         ({"tune": "M=1,2", "steer": "membar=N+"}, "'steer:' names N"),
         ({"tune": "M=1,2", "steer": "membar=M"}, "cannot read 'M'"),
-        ({"tune": "M=1,2", "moves": "sm_active"}, "cannot read 'sm_active'"),
+        ({"tune": "M=1,2", "watch": "sm_active"}, "cannot read 'sm_active'"),
         ({"tune": " ".join(f"A{i}=1,2,3,4" for i in range(9))}, "more than 100000"),
     ],
 )
@@ -146,7 +146,7 @@ def test_every_variant_that_can_be_tuned_has_rules_metrics_and_defaults_that_exi
     assert len(tunable) >= 4
     for v in tunable:
         wishes(v.space)
-        assert {w.name for w in v.space.moves} <= set(CATALOGUE)
+        assert {w.name for w in v.space.watch} <= set(CATALOGUE)
         for arch in occupancy.LIMITS:
             if v.target(arch) and int(arch) >= 90:
                 assert v.space.refusal(v.space.default, arch, v.budget) is None

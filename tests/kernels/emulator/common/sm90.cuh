@@ -94,3 +94,22 @@ inline void copy_to_block(unsigned rank, void* to, const void* from, unsigned by
   emu::submit_async([](void* p) { static_cast<emu::Bulk*>(p)->copy(); },
                     [](void* p) { delete static_cast<emu::Bulk*>(p); }, bulk);
 }
+
+namespace emu {
+struct Store {
+  float4 *to, x;
+  void* barrier;
+  void copy() const {
+    *to = x;
+    mbarrier_complete(barrier, sizeof x);
+  }
+};
+}  // namespace emu
+
+inline void store_to_block(unsigned rank, float4* to, float4 x, Barrier* b) {
+  if (!emu::aligned(to, 16)) emu::fail("misaligned store");
+  auto* store =
+      new emu::Store{static_cast<float4*>(emu::shared_of(to, rank)), x, emu::shared_of(b, rank)};
+  emu::submit_async([](void* p) { static_cast<emu::Store*>(p)->copy(); },
+                    [](void* p) { delete static_cast<emu::Store*>(p); }, store);
+}

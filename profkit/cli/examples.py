@@ -1,0 +1,70 @@
+"""Every verb's examples, with which its help ends: each flag stands in one, and each one parses."""
+
+from __future__ import annotations
+
+EXAMPLES: dict[str, tuple[str, ...]] = {
+    "diagnose": (
+        "profkit diagnose my.ncu-rep --lines 5         # and the source lines that wait",
+        "profkit diagnose runs/ --top 3 --quiet        # the three worst of a folder",
+        "profkit diagnose runs/ --kernel flash --all   # launches one by one",
+        "profkit diagnose runs/ --where 'bound == \"memory\"' --json",
+        "profkit diagnose runs/ --markdown             # for a pull request",
+        "profkit diagnose runs/ --csv runs.csv --parquet runs.parquet",
+    ),
+    "roofline": (
+        "profkit roofline runs/ --output roof.svg",
+        "profkit roofline runs/ --kernel gemm --where 'time > 1e-5' --quiet",
+    ),
+    "explain": (
+        "profkit explain                               # every rule and every metric",
+        "profkit explain shared-bank-conflicts         # or a limiter, or ncu's metric",
+        "profkit explain --markdown                    # the whole reference",
+    ),
+    "compare": (
+        "profkit compare stage1 stage2 --case B",
+        "profkit compare old.ncu-rep new.ncu-rep --all # every metric that moved",
+        "profkit compare base/artifacts artifacts --fail-on slower --markdown --quiet",
+        "profkit compare --ladder --artifacts runs --json",
+        "profkit compare h100/ h200/ --anyway          # across GPUs: only to look",
+    ),
+    "verify": (
+        "profkit verify analyses/*.py",
+        "profkit verify mine.py --artifacts runs --markdown",
+        "profkit verify mine.py --json",
+    ),
+    "ledger": (
+        "profkit ledger",
+        "profkit ledger --update --quiet               # after a profile",
+        "profkit ledger --artifacts runs --ledger ledger.jsonl --json",
+        "profkit ledger --markdown",
+    ),
+    "list": (
+        "profkit list",
+        "profkit list --kernels mine --build-dir build --artifacts runs --json",
+    ),
+    "doctor": (
+        "profkit doctor",
+        "profkit doctor --json",
+    ),
+    "build": (
+        "profkit build --variant stage2 --arch 80,89,90",
+        "profkit build --all --arch 90 --refresh --artifacts runs",
+        "profkit build --all --kernels mine --build-dir build --json --quiet",
+    ),
+    "check": (
+        "profkit check --variant stage2 --sanitize     # compute-sanitizer's four tools too",
+        "profkit check --all --case B --kernels mine --build-dir build",
+        "profkit check --variant stage2 --json --quiet",
+    ),
+    "bench": (
+        "profkit bench --variant stage2 --variant champion --case B",
+        "profkit bench --all --kernels mine --build-dir build --json --quiet",
+    ),
+    "profile": (
+        "profkit profile --variant stage2 --case B",
+        "profkit profile --all --kernels mine --build-dir build --artifacts runs",
+        "profkit profile --variant stage2 --set basic --cache-control none --json -q",
+        "profkit profile --kernel softmax -o run.ncu-rep -- python train.py",
+        "profkit profile --skip 10 --count 3 --timeout 1800 -- ./train",
+    ),
+}

@@ -1,0 +1,51 @@
+"""The kernels folder at hand  ->  what the variants' headers say, for the verbs that judge."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from profkit.errors import ProfkitError
+
+if TYPE_CHECKING:
+    from profkit.evidence.headers import Header
+    from profkit.evidence.runs import Evidence
+
+
+def evidence(artifacts: Path) -> Evidence:
+    """A folder of artifacts; its runs say what the headers of the kernels beside it say today."""
+    from profkit.evidence.runs import Evidence
+
+    return Evidence(artifacts, headers=headers(artifacts))
+
+
+def headers(artifacts: Path) -> dict[str, Header]:
+    """problem/variant -> header; none where no kernels lie beside the artifacts.
+
+    Nor where they cannot be read: profkit list says what is wrong with them.
+    """
+    from profkit.evidence.headers import Header
+    from profkit.measure.variants import find, kernels_dir
+
+    try:
+        kernels = kernels_dir()
+        if kernels.parent not in artifacts.resolve().parents:
+            return {}  # of somebody else's kernels, which may have the same names
+        found = find(kernels)
+    except ProfkitError:
+        return {}
+    return {
+        f"{v.problem}/{v.id}": Header(
+            source=v.source_hash,
+            title=v.title,
+            text=v.text,
+            after=v.after,
+            fixes=v.fixes,
+            fixes_not=v.fixes_not,
+            moves=tuple(map(str, v.moves)),
+            moves_not=tuple(map(str, v.moves_not)),
+            said_of=v.keys.get("case"),
+            file=f"{v.problem}/{v.path.name}",
+        )
+        for v in found
+    }

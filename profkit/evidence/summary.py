@@ -1,0 +1,185 @@
+"""One variant, its baseline and the references  ->  what a pull request has to say of it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from profkit.errors import ProfkitError
+from profkit.evidence.compare import Change, compare_runs, how_taken
+from profkit.evidence.runs import Evidence, Run
+from profkit.evidence.samples import Interval
+from profkit.evidence.sides import change_json
+from profkit.evidence.stats import Comparison, compare_samples, median_interval
+from profkit.evidence.verify import GateResult
+
+Decision = Literal["keep", "reject", "no gain proven", "undecided"]
+METRICS = ("l2_hit", "dram_busy", "tensor_busy", "occupancy", "registers", "shared_block")
+
+
+@dataclass(frozen=True)
+class Side:
+    """One column of the summary.
+
+    Attributes:
+        name: Variant or reference.
+        role: "variant", "baseline" or "reference".
+        time: Median with a warm L2, None without timing.
+        against: The variant's speed-up over this one; None for the variant itself.
+        metrics: Of METRICS, those that were collected, on its longest launch.
+        bound: "bound: limiter", "" without counters.
+        because: The verdict's sentence.
+    """
+
+    name: str
+    role: Literal["variant", "baseline", "reference"]
+    time: Interval | None
+    against: Comparison | None
+    metrics: dict[str, float]
+    bound: str = ""
+    because: str = ""
+
+
+@dataclass(frozen=True)
+class Summary:
+    """A variant at one case.
+
+    Attributes:
+        case: The case.
+        sides: The variant, its baseline, then the references, fastest first.
+        change: Against the baseline; None for a variant that changes nothing.
+        decision: keep, reject, no gain proven or undecided.
+        because: Why.
+        gates: Acceptance gates that were asked for.
+    """
+
+    case: str
+    sides: tuple[Side, ...]
+    change: Change | None
+    decision: Decision
+    because: str
+    gates: tuple[GateResult, ...] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        """The document that `profkit report --json` prints for one case."""
+        return {
+            "case": self.case,
+            "decision": self.decision,
+            "because": self.because,
+            "sides": [
+                {
+                    "name": s.name,
+                    "role": s.role,
+                    "time_s": s.time.to_json() if s.time else None,
+                    "against": s.against.to_json() if s.against else None,
+                    "metrics": s.metrics,
+                    "bound": s.bound or None,
+                }
+                for s in self.sides
+            ],
+            "change": change_json(self.change) if self.change else None,
+            "gates": [
+                {"name": g.gate.name, "met": g.met, "failing": list(g.failing)} for g in self.gates
+            ],
+        }
+
+
+def summarize(
+    evidence: Evidence,
+    variant: str,
+    case: str,
+    against: str | None = None,
+    gates: Sequence[GateResult] = (),
+    anyway: bool = False,
+) -> Summary:
+    """What a variant came to at a case.
+
+    Args:
+        evidence: The artifacts.
+        variant: Its id.
+        case: The case.
+        against: The baseline; what its header says it changes when None.
+        gates: Acceptance gates that were tried.
+        anyway: Compare across GPUs, clocks and ncu versions, and with stale runs too.
+
+    Raises:
+        MissingEvidence: The variant or its baseline was not recorded at this case.
+    """
+    run = evidence.load(variant, case)
+    name = against or (run.record.after if run.record else None)
+    baseline = evidence.load(name, case) if name else None
+    change = compare_runs(baseline, run, anyway) if baseline else None
+    sides = [_side(run, "variant", None)]
+    if baseline is not None:
+        sides.append(_side(baseline, "baseline", change.time if change else None))
+    references = [_side(r, "reference", _against(r, run)) for r in _references(evidence, case)]
+    references.sort(key=lambda s: s.time.median if s.time else 0.0)
+    decision, because = decide(run, change, gates)
+    return Summary(case, (*sides, *references), change, decision, because, tuple(gates))
+
+
+def decide(
+    run: Run, change: Change | None, gates: Sequence[GateResult] = ()
+) -> tuple[Decision, str]:
+    """Whether to keep a variant, and why: right first, then the gates, then time."""
+    fault = _fault(run, gates)
+    if fault:
+        return "reject", fault
+    if change is None:
+        return "undecided", "it changes no other variant: name a baseline with --against"
+    if not change.compared or change.time is None:
+        return "undecided", "; ".join(r.sentence for r in change.refusals) or change.time_note
+    said = f"against {change.before} {change.time.sentence}"
+    if change.time.answer == "faster" and (run.record is None or run.record.right is None):
+        return "undecided", f"{said}, but it was not checked"
+    decisions: dict[str, Decision] = {"faster": "keep", "slower": "reject"}
+    decision = decisions.get(change.time.answer, "no gain proven")
+    return decision, f"right, and {said}" if decision == "keep" else said
+
+
+def _fault(run: Run, gates: Sequence[GateResult]) -> str:
+    """What rules a variant out whatever its time; "" if nothing does."""
+    record = run.record
+    if record and record.right is False:
+        return f"{run.name} gives wrong results"
+    if record and record.dirty:
+        return f"{', '.join(record.dirty)} found errors"
+    closed = [g for g in gates if g.gate.binding and not g.met]
+    failing = "; ".join(f"{g.gate.name}: {', '.join(g.failing)}" for g in closed)
+    return f"gate not met: {failing}" if closed else ""
+
+
+def _references(evidence: Evidence, case: str) -> list[Run]:
+    runs, _ = evidence.readable(case)
+    return [r for r in runs if r.record and r.record.reference and r.record.warm]
+
+
+def _against(reference: Run, run: Run) -> Comparison | None:
+    try:
+        taken = how_taken(reference, run)
+        return compare_samples(reference.samples, run.samples, taken=taken)
+    except ProfkitError:
+        return None
+
+
+def _side(
+    run: Run, role: Literal["variant", "baseline", "reference"], against: Comparison | None
+) -> Side:
+    try:
+        time = median_interval(run.samples)
+    except ProfkitError:
+        time = None
+    if run.usable.empty:
+        return Side(run.variant, role, time, against, {})
+    values = {m: float(run.column(m)) for m in METRICS}
+    found = run.diagnosis()
+    return Side(
+        run.variant,
+        role,
+        time,
+        against,
+        {m: v for m, v in values.items() if v == v},  # noqa: PLR0124 - NaN is not collected
+        f"{found.bound}: {found.limiter}" if found.limiter else found.bound,
+        found.because,
+    )

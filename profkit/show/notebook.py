@@ -1,0 +1,194 @@
+"""What the public functions return  ->  the same, with a display of its own in a notebook.
+
+Frames stay pandas DataFrames and comparisons what profkit.evidence makes of them; they only know,
+besides, how to show themselves: with units, short names and verdicts, every text escaped.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import fields
+from pathlib import Path
+from typing import Any, TypeVar
+
+import pandas as pd
+
+from profkit.diagnosis import engine
+from profkit.diagnosis.rule import Line as SourceLine
+from profkit.diagnosis.rule import Rule
+from profkit.errors import ProfkitError
+from profkit.evidence import ladder as ladders
+from profkit.evidence import sides, verify
+from profkit.evidence.runs import Evidence
+from profkit.reports import reader
+from profkit.reports.metrics import CATALOGUE
+from profkit.show import changes, figures, judged
+from profkit.show.blocks import Block, Grid, Line, to_html, to_text
+from profkit.show.names import short
+from profkit.show.text import console
+
+WIDTH = 100  # of a terminal that prints one of these
+KERNEL = 48  # characters of a kernel name in a table
+LONGEST = 400  # characters of any other cell
+COLUMNS = 12  # a wider frame shows the leading ones only: no screen is 220 columns wide
+LEADING = ("variant", "case", "kernel", "grid", "block", "bound", "limiter", "rule", "status",
+           "gain", "cause", "where", "try", "time", "waves", "registers", "occupancy",
+           "issue_busy", "tensor_busy", "shared_busy", "l2_busy", "dram_busy")  # fmt: skip
+T = TypeVar("T")
+
+
+class Frame(pd.DataFrame):
+    """A DataFrame whose display in a notebook has units; its values are SI as ever."""
+
+    @property
+    def _constructor(self) -> Callable[..., Frame]:
+        return Frame
+
+    def _repr_html_(self) -> str:
+        return to_html(_frame(self))
+
+
+def _frame(frame: pd.DataFrame) -> Iterator[Block]:
+    """The columns that fit and the first rows, and how much there is in all."""
+    display = pd.options.display
+    most = display.max_rows or len(frame)
+    names = [str(name) for name in frame.columns]
+    shown = list(range(len(names)))
+    if len(names) > COLUMNS:
+        known = [n for n in LEADING if n in names and frame[n].notna().any()]
+        known = known if "variant" in known else ["report", "launch", *known]
+        shown = [names.index(n) for n in known if n in names] or shown[:COLUMNS]
+    rows = frame if len(frame) <= most else frame.head(display.min_rows or most)
+    right = [pd.api.types.is_numeric_dtype(dtype) for dtype in frame.dtypes]
+    # Row numbers say nothing; names of groups, or of metrics in a transposed frame, do.
+    index = frame.index.name is not None or not pd.api.types.is_integer_dtype(frame.index.dtype)
+    yield Grid(
+        (*([str(frame.index.name or "")] * index), *(f"{'>' * right[i]}{names[i]}" for i in shown)),
+        tuple(
+            (*([_cell("", label)] * index), *(_cell(names[i], row[i]) for i in shown))
+            for label, row in zip(rows.index, rows.itertuples(index=False, name=None), strict=True)
+        ),
+    )
+    columns = f"{len(shown)} of {figures.counted(frame.shape[1], 'column')}"
+    yield Line(f"{len(rows)} of {figures.counted(len(frame), 'row')}, {columns}")
+
+
+def _cell(name: str, value: Any) -> str:
+    """A value as people read it: metrics with their unit, evidence and places as text."""
+    if name == "gain":
+        return figures.gain(value)
+    if isinstance(value, Mapping):
+        return ", ".join(f"{key} {text}" for key, text in figures.evidence(value))
+    if isinstance(value, tuple):
+        return _of_tuple(value)
+    if value is None or value is pd.NA:
+        return ""
+    if isinstance(value, float):
+        unit = CATALOGUE[name].unit if name in CATALOGUE else "count"
+        return figures.quantity(value, unit)
+    text = str(value)
+    return short(text, KERNEL) if name == "kernel" else text[:LONGEST]
+
+
+def _of_tuple(value: tuple[Any, ...]) -> str:
+    if value and all(isinstance(item, SourceLine) for item in value):
+        return ", ".join(f"{item.file}:{item.line} {item.stall}" for item in value[:3])
+    if len(value) == 3 and all(isinstance(item, int) for item in value):
+        return figures.dims(value)
+    return ", ".join(map(str, value))
+
+
+class Shown:
+    """Something that is told in blocks: text where it is printed, HTML in a notebook."""
+
+    def blocks(self) -> Iterable[Block]:
+        """What there is to say."""
+        raise NotImplementedError
+
+    def __repr__(self) -> str:
+        return to_text(self.blocks(), console(width=WIDTH)).rstrip("\n")
+
+    def _repr_html_(self) -> str:
+        return to_html(self.blocks())
+
+
+class Comparison(Shown, sides.Compared):
+    """What two sides have in common, compared."""
+
+    def blocks(self) -> Iterable[Block]:
+        """As `profkit compare` prints it."""
+        return changes.compared(self)
+
+
+class Ladder(Shown, ladders.Ladder):
+    """Every variant of a case against its parent and the references."""
+
+    def blocks(self) -> Iterable[Block]:
+        """As `profkit compare --ladder` prints it."""
+        return changes.ladder(self)
+
+
+class Claims(Shown, tuple[verify.Verified, ...]):
+    """Files of claims, each claim tried."""
+
+    def blocks(self) -> Iterable[Block]:
+        """As `profkit verify` prints it."""
+        return judged.verified(self)
+
+
+def _as(kind: type[T], plain: Any) -> T:
+    return kind(**{field.name: getattr(plain, field.name) for field in fields(plain)})
+
+
+def load(patterns: str | Path | Iterable[str | Path]) -> Frame:
+    """Read reports into one row per launch: see profkit.reports.reader.load."""
+    plain = reader.load(patterns)
+    frame = Frame(plain)
+    frame.attrs = plain.attrs
+    return frame
+
+
+def diagnose(runs: pd.DataFrame, rules: Sequence[Rule] = ()) -> Frame:
+    """Every finding of every launch: see profkit.diagnosis.engine.diagnose."""
+    return Frame(engine.diagnose(runs, rules))
+
+
+def compare(
+    before: sides.Side,
+    after: sides.Side,
+    case: str | None = None,
+    artifacts: str | Path = "artifacts",
+    anyway: bool = False,
+) -> Comparison:
+    """What changed, and whether it is real: see profkit.evidence.sides.compare."""
+    return _as(Comparison, sides.compare(before, after, case, artifacts, anyway))
+
+
+def ladder(case: str, artifacts: str | Path = "artifacts", anyway: bool = False) -> Ladder:
+    """Every recorded variant of a case against its parent and every reference.
+
+    Args:
+        case: Id of the case.
+        artifacts: Where variants' records and reports are.
+        anyway: Compare across GPUs, clocks and ncu versions all the same.
+
+    Raises:
+        ProfkitError: Nothing is recorded at this case.
+    """
+    return _as(Ladder, ladders.ladder(Evidence(Path(artifacts)), case, anyway))
+
+
+def claims(files: str | Path | Iterable[str | Path], artifacts: str | Path = "artifacts") -> Claims:
+    """Try the claims and acceptance gates in files: holds, fails, undecided or errored.
+
+    Args:
+        files: Python files of claims. They are run: they are your own.
+        artifacts: The records and reports that the claims look at.
+
+    Raises:
+        ProfkitError: The artifacts are not there.
+    """
+    if not Path(artifacts).is_dir():
+        raise ProfkitError(f"{artifacts}: no such folder", "it holds the records and reports")
+    paths = [files] if isinstance(files, str | Path) else files
+    return Claims(verify.verify(paths, Evidence(Path(artifacts))))

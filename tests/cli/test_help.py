@@ -1,0 +1,112 @@
+"""Help: every verb and flag is told with an example that works; completion knows the names."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+
+from profkit.cli import app
+from profkit.cli.examples import EXAMPLES
+from profkit.diagnosis.rules import ALL
+from profkit.reports.metrics import CATALOGUE
+from tests.conftest import ROOT
+
+COMMANDS: dict[str, Any] = typer.main.get_command(app).commands  # type: ignore[attr-defined]
+each_verb = pytest.mark.parametrize("verb", sorted(COMMANDS))
+
+
+def _words(example: str) -> list[str]:
+    return shlex.split(example, comments=True)
+
+
+def test_every_verb_has_examples_and_every_example_a_verb() -> None:
+    assert set(EXAMPLES) == set(COMMANDS), "examples stand in profkit/cli/examples.py"
+
+
+@each_verb
+def test_every_flag_stands_in_an_example(verb: str) -> None:
+    said = {word for example in EXAMPLES.get(verb, ()) for word in _words(example)}
+    flags = [p for p in COMMANDS[verb].params if p.param_type_name == "option"]
+    left = [p.opts[0] for p in flags if p.name != "help" and not said & set(p.opts)]
+    assert left == []
+
+
+@pytest.mark.parametrize("example", [x for of in EXAMPLES.values() for x in of])
+def test_every_example_is_one_that_the_parser_takes(example: str) -> None:
+    program, verb, *args = _words(example)
+    assert program == "profkit"
+    assert example in EXAMPLES[verb]
+    COMMANDS[verb].make_context(verb, args)
+
+
+@each_verb
+def test_help_ends_with_the_examples(run, verb: str) -> None:
+    shown = run(verb, "--help").stdout
+    *_, tail = shown.partition("\nExamples:\n")
+    assert tail == "".join(f"  {example}\n" for example in EXAMPLES[verb])
+    assert max(map(len, shown.splitlines())) <= 84
+
+
+CASES = {
+    "diagn": {"diagnose"},
+    "explain shared-b": {"shared-bandwidth", "shared-bank-conflicts"},
+    "explain tensor_busy_a": {"tensor_busy_active"},
+    "compare stage2s": {"stage2swizzle"},
+    "compare stage1 stage2s": {"stage2swizzle"},
+    "compare artifacts/copy.1G": {
+        f"artifacts/{p.name}" for p in (ROOT / "artifacts").glob("copy.1G*")
+    },
+    "compare --fail-on sl": {"slower"},
+    "compare a b --case A": {"A"},
+    "check --variant stage2sw": {"stage2swizzle"},
+    "check --kernels kernels --variant stage2sw": {"stage2swizzle"},
+    "check --kernels tests --variant stage2sw": {"stage2swizzle"},
+    "bench --variant sdpa-cu": {"sdpa-cudnn"},
+    "profile --case B": {"B"},
+    "profile --set ba": {"basic"},
+    "profile --cache-control n": {"none"},
+    "profile --variant no-such": set(),
+}
+
+
+@pytest.fixture
+def complete(run, monkeypatch: pytest.MonkeyPatch):
+    """What bash is offered for a line."""
+    from typer.testing import CliRunner
+
+    monkeypatch.chdir(ROOT)
+
+    def ask(line: str) -> set[str]:
+        words = ["profkit", *line.split()]
+        asked = {"COMP_WORDS": " ".join(words), "COMP_CWORD": str(len(words) - 1)}
+        env = {"_PROFKIT_COMPLETE": "complete_bash", **asked}
+        found = CliRunner().invoke(app, [], prog_name="profkit", env=env)
+        assert not found.stderr
+        return set(found.stdout.split())
+
+    return ask
+
+
+@pytest.mark.parametrize("line", CASES)
+def test_completion(complete, line: str) -> None:
+    assert complete(line) == CASES[line]
+
+
+def test_completion_knows_every_rule_and_metric(complete) -> None:
+    first = {name[0] for name in CATALOGUE} | {rule.id[0] for rule in ALL}
+    offered = set().union(*(complete(f"explain {letter}") for letter in first))
+    assert offered == {*CATALOGUE, *(rule.id for rule in ALL)}
+
+
+def test_completion_without_kernels_or_records_is_no_error(
+    complete, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PROFKIT_KERNELS", str(tmp_path / "nowhere"))
+    assert complete("check --variant st") == set()
+    assert complete("profile --case B") == set()
+    assert complete("compare st") == set()

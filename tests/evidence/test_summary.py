@@ -1,0 +1,96 @@
+"""What a pull request is told of one variant: the decision follows from the evidence."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import pytest
+
+from profkit.evidence.claims import Claim, Gate
+from profkit.evidence.runs import MissingEvidence
+from profkit.evidence.summary import decide, summarize
+from profkit.evidence.verify import GateResult
+from profkit.show.blocks import to_markdown
+from profkit.show.summary import summary
+from tests.evidence.made import row, run, samples
+from tests.evidence.test_ladder import folder
+
+SDPA = {"source": None, "sass": None}
+
+
+def made(**facts):
+    """stage2 (changed by `facts`) after stage1, beside two references."""
+    given = {"after": "stage1", "warm": samples(5e-5, seed=1)} | facts
+    return folder(
+        run("stage1"),
+        run("stage2", launches=[row("stage2", l2_hit=0.8, tensor_busy=0.1)], **given),
+        run("sdpa", warm=samples(6e-5, seed=2), **SDPA),
+        run("sdpa-flash", warm=samples(4e-5, seed=3), **SDPA),
+    )
+
+
+def met(ok: bool, binding: bool = True) -> GateResult:
+    claim = Claim("latency", "It is fast.", "the plan", (), lambda _: None)
+    return GateResult(Gate("V3", (claim,), binding), ok, () if ok else ("latency",))
+
+
+@pytest.mark.parametrize(
+    ("facts", "gates", "decision", "said"),
+    [
+        ({}, (), "keep", "right, and against stage1.B 2x faster"),
+        ({}, (met(True),), "keep", "faster"),
+        ({}, (met(False),), "reject", "gate not met: V3: latency"),
+        ({}, (met(False, binding=False),), "keep", "faster"),
+        ({"warm": samples(2e-4)}, (), "reject", "slower"),
+        ({"warm": samples(seed=9)}, (), "no gain proven", "the same within"),
+        ({"warm": ()}, (), "undecided", "no timing of stage2.B"),
+        ({"right": False}, (), "reject", "wrong results"),
+        ({"right": None}, (), "undecided", "not checked"),
+        ({"sanitizers": {"racecheck": "3 hazards"}}, (), "reject", "racecheck found errors"),
+        ({"sass": "sass of stage1"}, (), "undecided", "the same binary"),
+        ({"after": None}, (), "undecided", "--against"),
+    ],
+)
+def test_the_decision_and_its_reason(facts, gates, decision, said):
+    found = summarize(made(**facts), "stage2", "B", gates=gates)
+    assert found.decision == decision
+    assert said in found.because
+
+
+def test_a_stale_variant_is_not_decided():
+    change = summarize(made(), "stage2", "B").change
+    stale = replace(run("stage2"), stale=True)
+    refused = replace(change, compared=False, time=None)
+    assert decide(stale, refused)[0] == "undecided"
+
+
+def test_the_table_has_baseline_and_references_fastest_first():
+    found = summarize(made(), "stage2", "B")
+    assert [(s.name, s.role) for s in found.sides] == [
+        ("stage2", "variant"),
+        ("stage1", "baseline"),
+        ("sdpa-flash", "reference"),
+        ("sdpa", "reference"),
+    ]
+    assert found.sides[1].against.speedup.median == pytest.approx(2, rel=0.02)
+    assert found.sides[2].against.answer == "slower"
+    text = to_markdown(summary(found))
+    assert "- **keep**: " in text
+    assert "| L2 hit rate | 80 % | not collected |" in text
+    assert "2.00x" in text
+    json.dumps(found.to_json(), allow_nan=False)
+
+
+def test_another_baseline_can_be_named_and_a_missing_one_is_said():
+    found = summarize(made(), "stage2", "B", against="sdpa")
+    assert found.change.before == "sdpa.B"
+    with pytest.raises(MissingEvidence) as raised:
+        summarize(made(), "stage2", "B", against="never")
+    assert raised.value.hint == "profkit profile --variant never --case B"
+
+
+def test_without_counters_the_figures_are_not_collected():
+    text = to_markdown(summary(summarize(folder(run("a", launches=[])), "a", "B")))
+    assert "not collected" in text
+    assert "0 %" not in text

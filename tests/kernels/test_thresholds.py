@@ -1,0 +1,87 @@
+"""The numbers that decide: what holds each of them, and that no probe is right only by its own."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+
+import pytest
+
+from profkit.diagnosis.engine import judge
+from profkit.diagnosis.rules import BY_ID
+from tests.kernels.test_probes import NO_PROBE
+from tests.kernels.test_verdicts import ROOT
+
+# Numbers that no probe holds: for reports with fewer sections, other GPUs, real kernels' mixtures.
+NOT_HELD = {
+    "L2.queued": "a wait per load of 1,500 cycles comes with it; alone it only spares the question",
+    "L1TEX.queued": "holds a library's FP32 product (sdpa-math.B), whose shared memory is 60 % busy",
+    "ISSUE.queued": "probes that fill the schedulers fill them beyond `sure`",
+    "resources.ALONE": "held from 0.56 on (sleep), where ready warps outweigh nothing any more",
+    "resources.THROTTLED": "reports without instruction counts, whose wait per load is unknown",
+    "resources.FOREMOST": "probes wait for one thing; real kernels for several",
+    "units.HALF": "a probe's L2 serves atomics only or hardly any",
+    "units.NEARLY_ALL": "a probe fetches through texture only or not at all",
+    "units.WAVEFRONT": "tells a shared-memory kernel's entry from another's; probes use one alone",
+    "units.HEAVY": "reports without opcodes",
+    "launch.OVERHEAD": "too-short is below NULL_KERNEL",
+    "launch.NULL_KERNEL": "too-short is above OVERHEAD",
+    "waste.ONE_OF_MANY": "all probes with one hot word also wait beyond UNEVEN",
+}
+
+
+def _thresholds():
+    spec = importlib.util.spec_from_file_location("thresholds", ROOT / "analyses" / "thresholds.py")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules["thresholds"] = module  # dataclasses look their module up
+    spec.loader.exec_module(module)
+    return module
+
+
+THRESHOLDS = _thresholds()
+
+
+@pytest.fixture(scope="module")
+def probes():
+    return THRESHOLDS.Probes()
+
+
+@pytest.fixture(scope="module")
+def ranges(probes):
+    return THRESHOLDS.ranges(probes)
+
+
+def test_every_verdict_is_right_where_the_numbers_are(probes):
+    assert probes.wrong() == set()
+
+
+def test_moving_a_number_is_undone(probes, ranges):
+    assert probes.wrong() == set()
+    assert {r.name: r.value for r in ranges} == {t.name: t.value for t in THRESHOLDS.thresholds()}
+
+
+def test_every_number_lies_inside_its_range(ranges):
+    for r in ranges:
+        assert r.lower is None or r.lower[1] < r.value, r.name
+        assert r.upper is None or r.value < r.upper[1], r.name
+
+
+def test_every_number_is_held_or_says_why_not(ranges):
+    assert {r.name for r in ranges if not r.low and not r.high} == set(NOT_HELD)
+
+
+def test_no_probe_hangs_on_its_own_number(probes, ranges):
+    """All but a few: each of these is alone on its side of a number."""
+    wrong = THRESHOLDS.left_out(probes, ranges)
+    assert set(wrong) <= {"imbalance", "tensor-idle"}
+    assert len(wrong) <= 0.05 * len(probes.launches)
+
+
+def test_every_rule_fires_on_a_probe_and_is_clear_on_another(probes):
+    said = {rule: set() for rule in BY_ID}
+    for values in probes.values.values():
+        for f in judge(values).findings:
+            said[f.rule].add(f.status)
+    never = {rule for rule, statuses in said.items() if "fires" not in statuses}
+    assert never == {"operations-mismatch", "constant-miss"} <= set(NO_PROBE)
+    assert {rule for rule, s in said.items() if "clear" not in s} == {"operations-mismatch"}

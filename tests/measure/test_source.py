@@ -1,0 +1,89 @@
+"""What a record goes stale with: code, and nothing that is only said."""
+
+from pathlib import Path
+
+import pytest
+
+from profkit.measure import header, source
+from profkit.measure.variants import find, read
+
+ROOT = Path(__file__).parents[2]
+CODE = (
+    '#define TWO(x) \\\n  (x + 2)\nint f(int a) { return TWO(a) - -1\'000; }\nauto s = "a // b";\n'
+)
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        CODE + "// a last word",
+        CODE.replace("{ return", "{\n    return").replace("(int a)", "( int a )"),
+        CODE.replace("TWO(a)", "TWO(a) /* it's \" two */"),
+        CODE.replace("int f", "/* one\n two */ int\nf"),
+        CODE.replace("\n", "\r\n"),
+        CODE.replace("TWO(x) \\", "TWO(x) /* which\n is two */ \\"),
+    ],
+)
+def test_comments_and_layout_are_no_code(other: str) -> None:
+    assert other != CODE
+    assert source.code(other) == source.code(CODE)
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        CODE.replace("a // b", "a // c"),
+        CODE.replace("a // b", "a  // b"),
+        CODE.replace("- -1", "--1"),
+        CODE.replace("int f", "intf"),
+        CODE.replace("(x + 2)", "(x + 2)\nint g;"),
+        CODE.replace("\\\n", "\n"),  # the macro ends with its line
+        CODE.replace("1'000", "1'001"),
+        CODE.replace("int f", "// int f"),
+    ],
+)
+def test_everything_else_is(other: str) -> None:
+    assert source.code(other) != source.code(CODE)
+
+
+def test_a_quote_in_a_number_or_a_raw_string_hides_no_code() -> None:
+    assert "b" in source.code("int a = 1'000; // it's\nint b;").splitlines()
+    assert source.code('auto a = R"x(" // )x";').splitlines()[-2:] == ['R"x(" // )x"', ";"]
+    assert source.code("a = '\"'; // b") == source.code("a = '\"';")
+
+
+def kernel(folder: Path, header: str, code: str = "int x;") -> str:
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "k_x.cu").write_text(f"/* {header}\n*/\n{code}\n")
+    return read(folder / "k_x.cu").source_hash
+
+
+def test_only_what_is_compiled_and_run_makes_a_record_stale(tmp_path: Path) -> None:
+    first = kernel(tmp_path, "One.")
+    assert kernel(tmp_path, "Two.\n more\n fixes: x after: y budget: regs=3") == first
+    assert kernel(tmp_path, "One.\n flags: -DX=1") != first
+    assert kernel(tmp_path, "One.\n inputs: e4m3") != first
+    assert kernel(tmp_path, "One.", "int y;") != first
+
+
+def test_an_include_that_is_only_a_comment_is_not_followed(tmp_path: Path) -> None:
+    (tmp_path / "h.cuh").write_text("int a;")
+    first = kernel(tmp_path / "k", "One.", '// #include "../h.cuh"')
+    (tmp_path / "h.cuh").write_text("int b;")
+    assert kernel(tmp_path / "k", "One.", '/*\n#include "../h.cuh"\n*/') == first
+
+
+def test_the_build_follows_the_text_to_the_letter(tmp_path: Path) -> None:
+    kernel(tmp_path, "One.")
+    first = source.text_hash(tmp_path / "k_x.cu")
+    kernel(tmp_path, "Two.")
+    assert source.text_hash(tmp_path / "k_x.cu") != first
+
+
+def test_every_key_that_only_speaks_is_a_key() -> None:
+    assert header.KEYS.keys() >= source.SPEAKS
+
+
+def test_no_two_variants_are_one_code() -> None:
+    hashes = {v.path: v.source_hash for v in find(ROOT / "kernels")}
+    assert len(set(hashes.values())) == len(hashes)

@@ -1,0 +1,117 @@
+"""README.md as data: its commands, its workflow, its outputs. Run it to write the outputs anew.
+
+An output is a block after a comment that says where it comes from: <!-- $ profkit ... -->. Behind
+the command may stand, each after a |: `part 2` (of the output parted at blank lines), `first 20`
+(lines), `only A B` (lines that begin with one of these words).
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache
+from glob import glob
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+README = ROOT / "README.md"
+_FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.M | re.S)
+_OUTPUT = re.compile(
+    r"(?P<head><!-- \$ (?P<asked>.+?) -->\n```text\n)(?P<body>.*?)(?=^```$)", re.M | re.S
+)
+_SPAN = re.compile(r"(?<!`)`((?:profkit|make|pip|python) [^`\n]+)`(?!`)")
+
+
+@dataclass(frozen=True)
+class Output:
+    """An output in the page: the command, what is left of what it prints, and what stands there."""
+
+    command: str
+    filters: tuple[str, ...]
+    shown: str
+
+    def made(self) -> str:
+        """What the command prints today, cut as asked."""
+        text = run(self.command).stdout
+        for one in self.filters:
+            text = _cut(text, *shlex.split(one))
+        return text
+
+
+def blocks(language: str) -> list[str]:
+    """The contents of the page's code blocks of a language; "" is a block of commands."""
+    return [body for tag, body in _FENCE.findall(README.read_text("utf-8")) if tag == language]
+
+
+def commands() -> list[str]:
+    """Every command of the page in its order, without its comment: blocks, then code in prose."""
+    lines = [line for block in blocks("") for line in block.replace("\\\n", "").splitlines()]
+    prose = _FENCE.sub("", README.read_text("utf-8"))
+    spans = [span for span in _SPAN.findall(prose) if len(span.split()) > 2 or span[:4] == "make"]
+    return list(dict.fromkeys(filter(None, map(_bare, [*lines, *spans]))))
+
+
+def _bare(line: str) -> str:
+    return re.sub(r"\s+#\s.*", "", line).strip()
+
+
+def outputs() -> list[Output]:
+    """Every output of the page."""
+    found = _OUTPUT.finditer(README.read_text("utf-8"))
+    return [_output(match) for match in found]
+
+
+def _output(match: re.Match[str]) -> Output:
+    command, *filters = (part.strip() for part in match["asked"].split(" | "))
+    return Output(command, tuple(filters), match["body"])
+
+
+def words(command: str) -> list[str]:
+    """The arguments of a command as a shell would make them: patterns expanded, here."""
+    return [w for word in shlex.split(command) for w in (sorted(glob(word)) or [word])]
+
+
+@cache
+def run(command: str, cwd: Path = ROOT) -> subprocess.CompletedProcess[str]:
+    """Run a command of the page, 96 columns wide; what it printed is kept, not run again."""
+    before = Path.cwd()
+    os.chdir(cwd)
+    try:
+        program, *args = words(command)
+    finally:
+        os.chdir(before)
+    start = {"profkit": [sys.executable, "-m", "profkit"], "python": [sys.executable]}
+    env = {**os.environ, "PYTHONPATH": str(ROOT), "COLUMNS": "96", "NO_COLOR": "1"}
+    env.pop("FORCE_COLOR", None)
+    return subprocess.run(
+        [*start.get(program, [program]), *args],
+        cwd=cwd, env=env, capture_output=True, text=True, check=False, timeout=300,
+    )  # fmt: skip
+
+
+def _cut(text: str, what: str, *asked: str) -> str:
+    lines = text.splitlines()
+    if what == "part":
+        kept = text.strip("\n").split("\n\n")[int(asked[0]) - 1].splitlines()
+    elif what == "first":
+        kept = lines[: int(asked[0])]
+    elif what == "only":
+        kept = [line for line in lines if line.split()[:1] and line.split()[0] in asked]
+    else:
+        raise ValueError(f"{what}: part, first and only are known")
+    return "".join(f"{line.rstrip()}\n" for line in kept)
+
+
+def written() -> str:
+    """The page with every output as it is today."""
+    made: Iterator[str] = iter([output.made() for output in outputs()])
+    return _OUTPUT.sub(lambda match: match["head"] + next(made), README.read_text("utf-8"))
+
+
+if __name__ == "__main__":
+    README.write_text(written(), "utf-8")

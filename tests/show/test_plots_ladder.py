@@ -1,0 +1,123 @@
+"""Pictures of a ladder and of a ledger: what is drawn is what was measured."""
+
+from __future__ import annotations
+
+from itertools import combinations
+
+import pytest
+from matplotlib.text import Annotation, Text
+
+from profkit.errors import ProfkitError
+from profkit.evidence.ladder import ladder
+from profkit.evidence.ledger import Outcome, Prediction, Score
+from profkit.show import plots
+from tests.evidence.made import run, samples
+from tests.evidence.test_ladder import folder
+
+
+@pytest.fixture
+def made():
+    return ladder(
+        folder(
+            run("stage0", warm=samples(2e-4)),
+            run("stage1", after="stage0", warm=samples(1e-4)),
+            run("slow", after="stage1", warm=samples(3e-4, seed=2)),
+            run("lost", after="stage1", warm=()),
+            run("sdpa", source=None, sass=None, warm=samples(5e-5, seed=5)),
+            run("sdpa-cudnn", source=None, sass=None, warm=samples(5.02e-5, seed=6)),
+            run("sdpa-math", source=None, sass=None, warm=samples(4e-4, seed=7)),
+        ),
+        "B",
+    )
+
+
+def words(ax) -> list[str]:
+    return [t.get_text() for t in ax.texts if isinstance(t, Annotation)]
+
+
+def test_every_variant_has_its_row_and_its_time(made):
+    ax = plots.ladder(made)
+    names = [t.get_text().strip() for t in ax.get_yticklabels()]
+    assert names == [s.variant for s in made.steps] == ["stage0", "stage1", "lost", "slow"]
+    dots = {
+        round(float(line.get_ydata()[0])): float(line.get_xdata()[0])
+        for line in ax.get_lines()
+        if line.get_marker() == "o"
+    }
+    medians = {y: s.time.median for y, s in enumerate(made.steps) if s.time}
+    assert dots == pytest.approx(medians)
+    assert "not timed" in words(ax)
+
+
+def test_steps_come_from_their_parent_in_the_colour_of_their_verdict(made):
+    ax = plots.ladder(made)
+    times = {s.variant: s.time.median for s in made.steps if s.time}
+    steps = {
+        tuple(map(float, line.get_xdata())): line.get_color()
+        for line in ax.get_lines()
+        if len(line.get_xdata()) == 2 and line.get_linewidth() == 2.2
+    }
+    assert steps == {
+        (times["stage0"], times["stage1"]): "#009E73",
+        (times["stage1"], times["slow"]): "#D55E00",
+    }
+    assert {"2.00x", "0.50x", "0.33x", "0.17x"} <= set(words(ax))
+
+
+def test_references_are_lines_and_those_alike_share_one(made):
+    ax = plots.ladder(made)
+    upright = [line.get_xdata()[0] for line in ax.get_lines() if line.get_linestyle() == "--"]
+    assert upright == pytest.approx([5e-5, 4e-4], rel=0.01)
+    named = [w for w in words(ax) if w.startswith("sdpa")]
+    assert named[0].startswith("sdpa, sdpa-cudnn 50.")
+    assert named[1].startswith("sdpa-math 40")
+    ax.figure.draw_without_rendering()
+    boxes = [Text.get_window_extent(t) for t in ax.texts if t.get_text().startswith("sdpa")]
+    assert not [1 for a, b in combinations(boxes, 2) if a.overlaps(b)]
+
+
+def test_a_ladder_without_times_is_refused():
+    with pytest.raises(ProfkitError, match="no variant was timed at case B"):
+        plots.ladder(ladder(folder(run("stage0", warm=())), "B"))
+
+
+def score(rule: str, gain: float, came: float, finding: str = "gone", meant: bool = True) -> Score:
+    made = Prediction("sha", "stage1", "B", rule, "v", gain, "")
+    outcome = Outcome("sha", rule, "v", f"after-{rule}", "sha2", finding, meant, "faster", came,
+                      came * 0.99, came * 1.01)  # fmt: skip
+    return Score(made, outcome)
+
+
+def test_a_ledger_draws_what_was_tried_and_names_the_misses():
+    found = [
+        score("tail-effect", 2.0, 1.7),
+        score("barrier-wait", 1.2, 3.0, meant=False),
+        score("never-removed", 9.0, 1.1, finding="stays"),
+    ]
+    ax = plots.ledger(found)
+    points = {
+        (float(line.get_xdata()[0]), float(line.get_ydata()[0])): line.get_markerfacecolor()
+        for line in ax.get_lines()
+        if line.get_marker() not in ("None", "")
+    }
+    assert set(points) == {(2.0, 1.7), (1.2, 3.0)}
+    assert points[(1.2, 3.0)] == "white"
+    assert points[(2.0, 1.7)] != "white"
+    assert "stage1 → after-barrier-wait" in words(ax)
+    assert not any("after-tail-effect" in w for w in words(ax))
+    legend = [t.get_text() for t in ax.get_legend().get_texts()]
+    assert "tail-effect: 1 of 1 held, 0.850 of the gain" in legend
+    assert "barrier-wait: 0 of 1 held, 2.50 of the gain" in legend
+
+
+def test_a_ledger_of_which_nothing_was_tried_is_refused():
+    with pytest.raises(ProfkitError) as raised:
+        plots.ledger([score("tail-effect", 2.0, 1.7, finding="stays")])
+    assert raised.value.hint == "profkit ledger --update"
+
+
+def test_names_from_elsewhere_are_drawn_as_they_stand(tmp_path):
+    hostile = run("a$b$_x", title="$x^2$", warm=samples(2e-4))
+    ax = plots.ladder(ladder(folder(hostile), "B"))
+    assert plots.save(ax, tmp_path / "ladder.png").stat().st_size > 5000
+    assert "a$b$_x" in [t.get_text() for t in ax.get_yticklabels()]

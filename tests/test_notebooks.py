@@ -1,0 +1,81 @@
+"""The notebooks: short, stored without outputs, and every one of them runs on the artifacts."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+from pathlib import Path
+
+import nbformat
+import pytest
+import typer
+from nbclient import NotebookClient
+
+from profkit.cli import app
+from profkit.diagnosis.rules import BY_ID
+from profkit.measure.variants import find
+from tests.conftest import ROOT
+
+FOLDER = ROOT / "notebooks"
+NOTEBOOKS = sorted(FOLDER.glob("*.ipynb"))
+LONGEST = 10  # lines of a cell
+VERBS = typer.main.get_command(app).commands  # type: ignore[attr-defined]
+each = pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda p: p.stem)
+
+
+def _code(path: Path) -> list[nbformat.NotebookNode]:
+    return [c for c in nbformat.read(path, as_version=4).cells if c.cell_type == "code"]
+
+
+def test_they_are_numbered_and_all_there() -> None:
+    numbers = [path.stem.split("_")[0] for path in NOTEBOOKS]
+    assert len(numbers) >= 6
+    assert numbers == [f"{n:02}" for n in range(len(numbers))]
+
+
+@each
+def test_it_is_a_valid_notebook_without_outputs(path: Path) -> None:
+    nbformat.validate(nbformat.read(path, as_version=4))
+    for cell in _code(path):
+        assert (cell.outputs, cell.execution_count) == ([], None)
+
+
+@each
+def test_cells_are_short(path: Path) -> None:
+    long = [c.source for c in _code(path) if len(c.source.splitlines()) > LONGEST]
+    assert long == []
+
+
+@each
+def test_it_runs_and_shows_something(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")]))
+    before = set(FOLDER.rglob("*"))
+    notebook = nbformat.read(path, as_version=4)
+    NotebookClient(notebook, timeout=120, resources={"metadata": {"path": str(FOLDER)}}).execute()
+    outputs = [o for cell in notebook.cells if cell.cell_type == "code" for o in cell.outputs]
+    kinds = {kind for o in outputs for kind in o.get("data", ())}
+    assert "text/html" in kinds or "stream" in {o.output_type for o in outputs}
+    assert not [o for o in outputs if o.get("name") == "stderr"]
+    left = {p for p in set(FOLDER.rglob("*")) - before if "__pycache__" not in p.parts}
+    assert left == set()
+
+
+def _told(path: Path) -> list[str]:
+    """The commands in a notebook's prose."""
+    cells = nbformat.read(path, as_version=4).cells
+    prose = "\n".join(c.source for c in cells if c.cell_type == "markdown")
+    return [*re.findall(r"^profkit .*$", prose, re.M), *re.findall(r"`(profkit \S+ [^`]+)`", prose)]
+
+
+@pytest.mark.parametrize("command", sorted({c for path in NOTEBOOKS for c in _told(path)}))
+def test_commands_in_the_prose_are_what_the_parser_takes(command: str) -> None:
+    _, verb, *args = shlex.split(command, comments=True)
+    VERBS[verb].make_context(verb, args)
+
+
+def test_the_kernels_of_notebook_04_name_rules_that_there_are() -> None:
+    found = find(FOLDER / "own")
+    assert [v.id for v in found] == ["thread", "warp"]
+    assert {rule for v in found for rule in (*v.fixes, *v.fixes_not)} <= set(BY_ID)
+    assert any(v.fixes for v in found)

@@ -1,0 +1,224 @@
+"""README.md keeps its word: its commands run, its outputs are current, its workflow gates."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+import typer
+
+from profkit.cli import app
+from tests import readme
+from tests.conftest import ROOT
+
+# What cannot be run on any machine is at least read by its parser here; tests/gpu runs it.
+NEEDS_GPU = {"check", "bench", "profile"}
+NEEDS_NVCC = {"build"}
+# Exit status 1 is an answer too: a gate that is not met, a machine without a GPU.
+MAY_ANSWER_BAD = {"verify", "compare", "doctor"}
+VERBS = typer.main.get_command(app).commands  # type: ignore[attr-defined]
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder in which everything lies that the page speaks of.
+
+    The kernels are elsewhere, so records that are stale today are compared all the same.
+    """
+    folder = tmp_path_factory.mktemp("readme")
+    prepare(folder)
+    return folder
+
+
+def prepare(folder: Path) -> None:
+    for name in ("kernels", "analyses", "profkit", "tests", "Makefile", "pyproject.toml"):
+        (folder / name).symlink_to(ROOT / name)
+    shutil.copytree(ROOT / "artifacts", folder / "artifacts", copy_function=os.symlink)
+    shutil.copy(ROOT / "artifacts" / "copy.1GiB.ncu-rep", folder / "my.ncu-rep")
+    shutil.copytree(ROOT / "notebooks" / "own", folder / "mine")
+    (folder / "mine" / "common").mkdir()
+    shutil.copy(ROOT / "kernels" / "common" / "variant.cuh", folder / "mine" / "common")
+    (folder / "runs").mkdir()
+    for report in (ROOT / "artifacts").glob("sdpa-cudnn.[AB].ncu-rep*"):
+        shutil.copy(report, folder / "runs")
+    (folder / "train.py").write_text(
+        "import torch\ntorch.softmax(torch.rand(999, 999, device='cuda'), 1).cpu()\n"
+    )
+
+
+@pytest.mark.parametrize("command", readme.commands())
+def test_command(command: str, place: Path, tmp_path: Path) -> None:
+    program, *args = readme.words(command)
+    if program == "make":
+        _make(args)
+    elif program == "pip":
+        _pip(args)
+    elif program == "python":
+        assert readme.run(command, place).returncode == 0
+    else:
+        assert program == "profkit", f"no test knows how to run {program}"
+        _profkit(command, args, place, tmp_path)
+
+
+def _profkit(command: str, args: list[str], place: Path, home: Path) -> None:
+    verb = args[0]
+    if verb == "--install-completion":
+        _completion(home)
+        return
+    assert verb in VERBS
+    if verb in NEEDS_GPU:
+        VERBS[verb].make_context(verb, args[1:])
+        return
+    if verb in NEEDS_NVCC and not shutil.which("nvcc"):
+        pytest.skip("no nvcc")
+    done = readme.run(command, place)
+    assert done.returncode in ({0, 1} if verb in MAY_ANSWER_BAD else {0}), done.stderr
+    assert done.stdout or done.stderr
+
+
+def _make(args: list[str]) -> None:
+    """The target is there, and what it starts of profkit is what the parser takes."""
+    done = subprocess.run(
+        ["make", "--dry-run", *args], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    lines = done.stdout.replace("\\\n", " ").splitlines()
+    started = [line for line in lines if line.startswith(".venv/bin/profkit ")]
+    for line in started:
+        verb, *rest = shlex.split(line.partition(" > ")[0])[1:]
+        VERBS[verb].make_context(verb, rest)
+    assert started or "pytest" in done.stdout
+
+
+def _pip(args: list[str]) -> None:
+    """It installs this folder, with extras that there are."""
+    found = re.fullmatch(r"\.(?:\[([\w,]+)\])?", args[-1])
+    assert args[0] == "install"
+    assert found
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    assert set((found[1] or "gpu").split(",")) <= set(project["optional-dependencies"])
+
+
+def _completion(home: Path) -> None:
+    """bash, started for this, is told how to complete, in a home of its own."""
+    if not shutil.which("bash"):
+        pytest.skip("no bash")
+    command = f"{shlex.quote(sys.executable)} -m profkit --install-completion; exit $?"
+    env = {**os.environ, "PYTHONPATH": str(ROOT), "HOME": str(home)}
+    done = subprocess.run(
+        ["bash", "-c", command], env=env, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert "profkit" in (home / ".bashrc").read_text()
+
+
+def test_every_block_is_of_a_kind_that_is_tested() -> None:
+    tags = re.findall(r"^```(\w*)$", readme.README.read_text("utf-8"), re.M)
+    assert set(tags) <= {"", "text", "python", "yaml"}
+    assert len(readme.blocks("text")) == len(readme.outputs()), "say where an output comes from"
+    assert len(readme.outputs()) >= 3
+
+
+@pytest.mark.parametrize("output", readme.outputs(), ids=lambda output: output.command)
+def test_outputs_are_what_the_commands_print(output: readme.Output) -> None:
+    assert output.shown == output.made(), "make readme writes it anew"
+
+
+def test_the_lines_for_a_notebook_run(place: Path) -> None:
+    (code,) = readme.blocks("python")
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=place, capture_output=True, text=True, check=False,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+
+
+def test_links_lead_somewhere() -> None:
+    links = re.findall(r"\]\((?!http)([^)#]+)\)", readme.README.read_text("utf-8"))
+    assert links
+    assert [link for link in links if not (ROOT / link).exists()] == []
+
+
+# The workflow: a repository with records, a pull request that changes one of them.
+
+
+def _steps() -> list[str]:
+    """The shell of each step, in order; yaml's own block scalars are all that has to be known."""
+    (workflow,) = readme.blocks("yaml")
+    found = re.findall(r"^ *(?:- )?run: (?:\|\n((?:^ {10,}.*\n)+)|(.+)\n)", workflow, re.M)
+    return [re.sub(r"^ {10}", "", block, flags=re.M) or line for block, line in found]
+
+
+def _git(folder: Path, *words: str) -> None:
+    who = ("-c", "user.name=a", "-c", "user.email=a@b.c", "-c", "init.defaultBranch=main")
+    subprocess.run(["git", *who, *words], cwd=folder, check=True, capture_output=True)
+
+
+@pytest.fixture
+def checkout(tmp_path: Path) -> Path:
+    """A clone, as actions/checkout makes it, of a repository with one record and its report."""
+    if not shutil.which("git"):
+        pytest.skip("no git")
+    origin = tmp_path / "origin"
+    (origin / "artifacts").mkdir(parents=True)
+    for file in (ROOT / "artifacts").glob("stage2swizzle.B.*"):
+        shutil.copy(file, origin / "artifacts")
+    _git(origin, "init")
+    _git(origin, "add", "--all")
+    _git(origin, "commit", "--message", "base")
+    _git(tmp_path, "clone", "origin", "clone")
+    return tmp_path / "clone"
+
+
+def _scaled(value: object, factor: float) -> object:
+    if isinstance(value, dict):
+        return {key: _scaled(x, factor) for key, x in value.items()}
+    if isinstance(value, list):
+        return [_scaled(x, factor) for x in value]
+    return value * factor if isinstance(value, float) else value
+
+
+@pytest.mark.parametrize(("factor", "status"), [(1.2, 1), (0.8, 0), (1.0, 0)])
+def test_the_workflow_gates(checkout: Path, tmp_path: Path, factor: float, status: int) -> None:
+    record = checkout / "artifacts" / "stage2swizzle.B.json"
+    measured = json.loads(record.read_text())
+    measured["timing"]["l2"] = _scaled(measured["timing"]["l2"], factor)
+    record.write_text(json.dumps(measured))
+    _git(checkout, "commit", "--all", "--allow-empty", "--message", "head")
+    program = tmp_path / "bin" / "profkit"
+    program.parent.mkdir()
+    program.write_text(f'#!/bin/sh\nexec {shlex.quote(sys.executable)} -m profkit "$@"\n')
+    program.chmod(0o755)
+    summary = tmp_path / "summary.md"
+    env = {
+        **os.environ,
+        "PATH": f"{program.parent}{os.pathsep}{os.environ['PATH']}",
+        "PYTHONPATH": str(ROOT),
+        "GITHUB_BASE_REF": "main",
+        "GITHUB_STEP_SUMMARY": str(summary),
+    }
+    steps = _steps()
+    assert [step for step in steps if "--fail-on slower --markdown" in step] == steps[-1:]
+    found = 0
+    for step in steps:
+        if step.startswith("pip "):
+            _pip(shlex.split(step)[1:])
+            continue
+        assert found == 0, step
+        done = subprocess.run(
+            ["bash", "-e", "-o", "pipefail", "-c", step], cwd=checkout, env=env,
+            capture_output=True, text=True, check=False,
+        )  # fmt: skip
+        found = done.returncode
+    assert found == status, done.stderr
+    answer = {1.2: "slower", 0.8: "faster"}.get(factor)
+    assert summary.read_text().startswith("## stage2swizzle.B -&gt; stage2swizzle.B")
+    said = f"**{answer}**" if answer else "both sides are one measurement"
+    assert said in summary.read_text()
