@@ -270,6 +270,7 @@ class Search:
                 self._trusted(lane)
             except ProfkitError:
                 # This GPU is in doubt, not the configuration: another one may try it.
+                self.board.forget(trial.number)
                 self.study.finish(trial.number, "interrupted", None, {})
                 self.study.propose(trial.config, trial.source)
                 raise

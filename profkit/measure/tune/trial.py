@@ -45,6 +45,11 @@ class Board:
     based: threading.Event = field(default_factory=threading.Event)
     codes: dict[str, int] = field(default_factory=dict)
 
+    def forget(self, number: int) -> None:
+        """A trial came to nothing: what it wanted to measure is another's to measure."""
+        with self.lock:
+            self.codes = {code: n for code, n in self.codes.items() if n != number}
+
 
 class Ended(Exception):
     """A trial that came to its end before its time."""
