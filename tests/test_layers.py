@@ -38,7 +38,8 @@ ONLY_IN = {
     "typer": ("profkit/cli/",),
     "click": (),
     "torch": ("profkit/measure/",),
-    "optuna": ("profkit/measure/",),
+    "optuna": ("profkit/measure/tune/",),
+    "sqlalchemy": ("profkit/measure/tune/",),
     "pynvml": ("profkit/measure/",),
     "subprocess": ("profkit/measure/", "profkit/reports/workers.py"),
     "pickle": ("profkit/reports/workers.py",),  # between a process and its own child

@@ -13,8 +13,15 @@
 
    after: v2      fixes: barrier-wait      arch: 80+
    moves: shared_wavefronts<0.3x inst_barrier<0.4x
-   budget: regs=255 smem=80K spills=0 stack=0
-   tune: BLOCK_M=64,32,128 BLOCK_N=64,32,128 WARPS=4,2,8 STAGES=2,3,4
+   budget: regs=255 smem=227K spills=0 stack=0
+   tune: BLOCK_M=64,16,32,128 BLOCK_N=64,16,32,48,96,128 WARPS=4,1,2,8 STAGES=2,3,4,5
+   where: BLOCK_M % (16 * WARPS) == 0
+   takes: threads=32*WARPS smem=256*BLOCK_M+512*BLOCK_N*STAGES strips=BLOCK_M//(16*WARPS)
+   takes: regs=48*strips+BLOCK_N//2
+   steer: grid-too-small=BLOCK_M- tail-effect=BLOCK_M- occupancy-shared=smem-
+   steer: occupancy-registers=regs- barrier-wait=WARPS- long-scoreboard=STAGES+
+   steer: fixed-latency=strips+ short-scoreboard=BLOCK_N+
+   watch: stall_long_scoreboard- stall_barrier- sm_active+
 */
 #include "../common/flash.cuh"
 

@@ -30,7 +30,7 @@ _SAMPLE = 1e-3  # seconds: two thousand steps of the event timer
 _HOLD = 60_000  # nanoseconds that the stream is held: longer than the host needs to enqueue
 _MOST_PER_GRAPH = 500
 _COLD_PER_GRAPH = 10
-_FIRST, _MOST = 30, 240  # rounds: a look at the spread, and the end
+ROUNDS = 30, 240  # a look at the spread, and the end
 _LIMIT = 2.0  # seconds per subject after which no round is added
 _WARM_UP = 0.05  # seconds: an idle GPU needs tens of milliseconds to raise its clocks
 _EAGER = 20  # plain calls in a row
@@ -146,6 +146,7 @@ def measure(
     gpu: device.Gpu,
     tools: Support,
     cold: bool = True,
+    rounds: tuple[int, int] = ROUNDS,
 ) -> list[Times]:
     """Time subjects in turns.
 
@@ -155,6 +156,7 @@ def measure(
         gpu: The GPU in use, whose clocks and power are read around the rounds.
         tools: For holding the stream and emptying L2.
         cold: Whether to time with a cold L2 too.
+        rounds: How many at first, and how many at most if an interval is still wide.
     """
     stream = device.new_stream()
     clock = _clock(stream, tools)
@@ -162,11 +164,11 @@ def measure(
     flush = native_capture(lambda: _times(_COLD_PER_GRAPH, tools.flush, stream), stream)
     _warm_up(graphs, stream)
     before = read(gpu.pci)
-    rounds, why = _rounds(graphs, flush, clock, _LIMIT * len(subjects))
+    taken, why = _rounds(graphs, flush, clock, (*rounds, _LIMIT * len(subjects)))
     after = read(gpu.pci)
     bare = min(tools.bare(_EAGER, stream) for _ in range(4))  # the first one loads the kernel
     results = []
-    for g, samples in zip(graphs, rounds, strict=True):
+    for g, samples in zip(graphs, taken, strict=True):
         # The best of three: one call that is interrupted would count for all the others.
         eager, host = min(g.subject.eager(_EAGER, stream) for _ in range(3))
         results.append(
@@ -241,11 +243,15 @@ def _warm_up(graphs: Sequence[_Graphs], stream: int) -> None:
 
 
 def _rounds(
-    graphs: Sequence[_Graphs], flush: Callable[[], None], clock: Clock, limit: float
+    graphs: Sequence[_Graphs],
+    flush: Callable[[], None],
+    clock: Clock,
+    limits: tuple[int, int, float],
 ) -> tuple[list[list[tuple[float, float]]], str]:
     """(warm, cold) samples of each subject, and why there are no more."""
     rounds: list[list[tuple[float, float]]] = [[] for _ in graphs]
-    until, wanted = time.monotonic() + limit, _FIRST
+    wanted, most, limit = limits
+    until = time.monotonic() + limit
     while True:
         flushes = clock(flush, None) if any(g.cold for g in graphs) else nan
         for g, samples in zip(graphs, rounds, strict=True):
@@ -258,9 +264,9 @@ def _rounds(
         if done >= wanted:
             if all(_narrow(r) for r in rounds):
                 return rounds, ""
-            if done >= _MOST:
+            if done >= most:
                 return rounds, f"still wide after {done} rounds"
-            wanted = min(2 * wanted, _MOST)
+            wanted = min(2 * wanted, most)
 
 
 def _narrow(samples: Sequence[tuple[float, float]]) -> bool:

@@ -37,12 +37,14 @@ class Options:
         cache: ncu's --cache-control: all flushes before every replay, none leaves caches warm.
         timeout: Seconds after which ncu and its program are stopped.
         filters: Which launches, from launch_filters; empty takes all that the program marks.
+        env: The environment of ncu and its program; None inherits.
     """
 
     set: str = "full"
     cache: str = "all"
     timeout: float = TIMEOUT
     filters: tuple[str, ...] = ()
+    env: Mapping[str, str] | None = None
 
 
 @dataclass(frozen=True)
@@ -189,7 +191,7 @@ def _run(
     made = folder / "report.ncu-rep"
     threading.Thread(target=_preload, daemon=True).start()
     whole = [*command, "--force-overwrite", "--export", str(made), *program]
-    done = process.run(whole, options.timeout, echo=echo)
+    done = process.run(whole, options.timeout, options.env, echo)
     if done.status is None:
         raise ProfkitError(
             f"ncu was stopped after {options.timeout:.0f} s",

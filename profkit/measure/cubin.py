@@ -30,6 +30,18 @@ def sass_hash(library: Path) -> str | None:
     return hashlib.sha256(b"".join(parts)).hexdigest() if parts else None
 
 
+def host_hash(object_file: Path) -> str | None:
+    """sha256 over the machine code of an object file's host functions; None if it is no ELF file."""
+    try:
+        data = object_file.read_bytes()
+    except OSError:
+        return None
+    if data[:6] != b"\x7fELF\x02\x01":
+        return None
+    found = (hashlib.sha256(code).digest() for _, code in _sections(data, (".text",)))
+    return hashlib.sha256(b"".join(found)).hexdigest()
+
+
 def _images(data: bytes) -> Iterator[int]:
     """Offsets of the CUDA ELF images."""
     at = data.find(b"\x7fELF\x02\x01", 1)
@@ -39,7 +51,7 @@ def _images(data: bytes) -> Iterator[int]:
         at = data.find(b"\x7fELF\x02\x01", at + 1)
 
 
-def _sections(image: bytes) -> Iterator[tuple[str, bytes]]:
+def _sections(image: bytes, kinds: tuple[str, ...] = _CODE) -> Iterator[tuple[str, bytes]]:
     """(kind, content) of the sections that hold code or constants."""
     (table,) = struct.unpack_from("<Q", image, 40)
     size, count, names_index = struct.unpack_from("<HHH", image, 58)
@@ -47,6 +59,6 @@ def _sections(image: bytes) -> Iterator[tuple[str, bytes]]:
     names = rows[names_index][4]
     for name, kind, _flags, _addr, offset, length, *_ in rows:
         label = image[names + name : image.index(b"\0", names + name)].decode("latin-1")
-        for prefix in _CODE:
+        for prefix in kinds:
             if label.startswith(prefix) and kind != _NOBITS:
                 yield prefix, image[offset : offset + length]

@@ -102,6 +102,14 @@ def _initialised() -> None:
         raise CudaError(code, "cuInit")
 
 
+def count() -> int:
+    """How many GPUs CUDA shows to this process."""
+    _initialised()
+    found = c_int()
+    call("cuDeviceGetCount", byref(found))
+    return found.value
+
+
 @functools.cache
 def gpu(index: int = 0) -> Gpu:
     """What a GPU is; nothing is opened, so this takes milliseconds.

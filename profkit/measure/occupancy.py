@@ -41,7 +41,7 @@ LIMITS = {
     "103": Limits(64, 32, 228 * 1024),
     "120": Limits(48, 24, 100 * 1024),
 }
-_REGISTERS = 64 * 1024
+REGISTERS = 64 * 1024  # of an SM
 _REGISTER_UNIT = 256  # registers are given to a warp in units of 256
 _WARP_UNIT = 4  # warps are spread over the four schedulers of an SM
 _SMEM_UNIT = 128
@@ -76,7 +76,7 @@ def occupancy(arch: str, regs: int, threads: int, smem: int) -> Occupancy:
         raise ProfkitError(f"the limits of sm_{arch} are not known", f"known: {', '.join(LIMITS)}")
     warps = ceil(threads / 32)
     per_warp = ceil(max(regs, 1) * 32 / _REGISTER_UNIT) * _REGISTER_UNIT
-    register_warps = _REGISTERS // per_warp // _WARP_UNIT * _WARP_UNIT
+    register_warps = REGISTERS // per_warp // _WARP_UNIT * _WARP_UNIT
     per_block = ceil((smem + limits.reserved) / _SMEM_UNIT) * _SMEM_UNIT
     fits = {
         "warps": limits.warps // warps,

@@ -14,7 +14,8 @@ from pathlib import Path
 
 # Keys of a header that only speak of the kernel; the others decide what is compiled or run.
 _SAID = ("after", "fixes", "fixes-not", "moves", "moves-not", "case", "budget", "tune", "also")
-SPEAKS = frozenset((*_SAID, "relieves", "bound", "limiter", "cause", "caught-by"))
+_TUNING = ("where", "takes", "steer", "watch")
+SPEAKS = frozenset((*_SAID, *_TUNING, "relieves", "bound", "limiter", "cause", "caught-by"))
 
 _INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]+"([^"\n]+)"', re.M)
 _LITERAL = r"""

@@ -17,8 +17,9 @@ from pathlib import Path
 from profkit.errors import ProfkitError
 from profkit.evidence.moves import Move
 from profkit.evidence.moves import parse as parse_moves
-from profkit.measure import header, source
+from profkit.measure import header, source, tunables
 from profkit.measure.header import Budget
+from profkit.measure.tunables import Space
 
 _ID = re.compile(r"[A-Za-z][A-Za-z0-9-]*")
 
@@ -96,10 +97,10 @@ class Variant:
         """What ptxas may use at most."""
         return header.budget(self.keys.get("budget", ""), self.path.name)
 
-    @property
-    def tune(self) -> dict[str, tuple[str, ...]]:
-        """Macro -> the values that it may take, the default first."""
-        return header.tune(self.keys.get("tune", ""), self.path.name)
+    @functools.cached_property
+    def space(self) -> Space:
+        """The tunables of the header: values, conditions, what they take and where to steer."""
+        return tunables.read(self.keys, self.path)
 
     @functools.cached_property
     def source_hash(self) -> str:
@@ -113,7 +114,7 @@ class Variant:
     def tuned(self, **defines: str) -> Variant:
         """The same file built with other values of its tunables."""
         for macro, value in defines.items():
-            if value not in self.tune.get(macro, ()):
+            if value not in self.space.values.get(macro, ()):
                 raise ProfkitError(
                     f"{self.path.name} does not declare {macro}={value}",
                     f"its header would say so: tune: {macro}={value}",
@@ -183,7 +184,7 @@ def read(path: Path) -> Variant:
         raise ProfkitError(f"{path.name}: 'after:' names more than one variant", "name one")
     _ = (
         variant.budget,
-        variant.tune,
+        variant.space,
         variant.moves,
         variant.moves_not,
         variant.target("90"),

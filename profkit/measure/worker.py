@@ -28,7 +28,7 @@ LOST = 3  # exit status: the CUDA context is gone
 
 def main() -> int:
     """Read one job, do it, say what came of it."""
-    say = _protocol()
+    say = protocol()
     job = json.load(sys.stdin)
     try:
         _work(job, say)
@@ -42,7 +42,7 @@ def main() -> int:
     return 0
 
 
-def _protocol() -> Say:
+def protocol() -> Say:
     """Keep stdout for the protocol: what kernels and libraries print goes to stderr."""
     out = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)

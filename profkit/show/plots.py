@@ -1,4 +1,4 @@
-"""Launches  ->  pictures: roofline, warp states, pipes, occupancy; ladder and ledger too.
+"""Launches, or a search  ->  pictures: roofline, warp states, pipes, occupancy; ladder, ledger.
 
 Each returns its Axes. The plots_*.py files beside this one are the only room with matplotlib.
 """
@@ -11,5 +11,21 @@ from profkit.show.plots_ladder import ladder
 from profkit.show.plots_ledger import ledger
 from profkit.show.plots_occupancy import occupancy
 from profkit.show.plots_roofline import roofline
+from profkit.show.plots_tune import history as search_history
+from profkit.show.plots_tune import importance as search_importance
+from profkit.show.plots_tune import parallel as search_parallel
+from profkit.show.plots_tune import resources as search_resources
 
-__all__ = ["ladder", "ledger", "occupancy", "pipes", "roofline", "save", "stalls"]
+__all__ = [
+    "ladder",
+    "ledger",
+    "occupancy",
+    "pipes",
+    "roofline",
+    "save",
+    "search_history",
+    "search_importance",
+    "search_parallel",
+    "search_resources",
+    "stalls",
+]

@@ -52,6 +52,7 @@ int cuGetErrorName(int code, const char** name) {
 }
 int cuInit(unsigned flags) { (void)flags; return getenv("FAKE_NO_GPU") ? 100 : 0; }
 int cuDeviceGet(int* d, int i) { *d = i; return 0; }
+int cuDeviceGetCount(int* n) { const char* v = getenv("FAKE_GPUS"); *n = v ? atoi(v) : 1; return 0; }
 int cuDriverGetVersion(int* v) { *v = 13000; return 0; }
 int cuDeviceGetName(char* name, int n, int d) { (void)d; snprintf(name, n, "Stand-in GPU"); return 0; }
 int cuDeviceGetPCIBusId(char* id, int n, int d) { (void)d; snprintf(id, n, "0000:00:00.0"); return 0; }

@@ -1,0 +1,169 @@
+"""A variant with tunables  ->  tune: search, decide, write down."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from profkit.cli.options import Json, Quiet, say
+from profkit.cli.targets import (
+    Artifacts,
+    BuildDir,
+    Kernels,
+    places,
+    print_json,
+    status,
+    stop_on_term,
+)
+from profkit.errors import ProfkitError
+
+if TYPE_CHECKING:
+    from profkit.measure.tune.run import Result
+
+
+Id = Annotated[str, typer.Option("--variant", metavar="ID", help="What to tune.")]
+Case = Annotated[str | None, typer.Option("--case", help="The case to tune for.")]
+Trials = Annotated[
+    int, typer.Option("--trials", min=1, help="Distinct configurations, the defaults included.")
+]
+Time = Annotated[float | None, typer.Option("--time", help="Seconds after which no trial begins.")]
+Seed = Annotated[int, typer.Option("--seed", min=0, help="Of the sampler.")]
+Resume = Annotated[
+    bool, typer.Option("--resume", help="Go on with a search that was stopped or killed.")
+]
+Storage = Annotated[
+    str | None,
+    typer.Option("--storage", metavar="URL", help="A database; else SQLite beside the builds."),
+]
+Gpus = Annotated[
+    str | None, typer.Option("--gpus", help="all, how many, or a list: 0,1. One if left out.")
+]
+NoSteer = Annotated[bool, typer.Option("--no-steer", help="Plain TPE: diagnoses propose nothing.")]
+NoProfile = Annotated[
+    bool, typer.Option("--no-profile", help="No ncu: promoted trials are timed only.")
+]
+Occupancy = Annotated[
+    float | None,
+    typer.Option("--min-occupancy", min=0, max=1, help="Refuse below this share of warps."),
+]
+Timeout = Annotated[
+    float, typer.Option("--timeout", min=1, help="Seconds without a word: it hangs.")
+]
+Output = Annotated[
+    Path | None,
+    typer.Option("--output", "-o", metavar="DIR", help="Else artifacts/tune/<variant>.<case>."),
+]
+
+
+def register(app: typer.Typer) -> None:
+    """Add this file's verb."""
+    app.command()(tune)
+
+
+def tune(
+    variant: Id,
+    case: Case = None,
+    trials: Trials = 60,
+    time: Time = None,
+    seed: Seed = 0,
+    resume: Resume = False,
+    storage: Storage = None,
+    gpus: Gpus = None,
+    no_steer: NoSteer = False,
+    no_profile: NoProfile = False,
+    min_occupancy: Occupancy = None,
+    timeout: Timeout = 30.0,
+    output: Output = None,
+    kernels: Kernels = None,
+    build_dir: BuildDir = None,
+    artifacts: Artifacts = None,
+    json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Search the tunables that a header declares."""
+    from profkit.measure.tune import need_optuna
+
+    need_optuna()
+    from profkit.measure import device, targets
+    from profkit.measure.tune import run
+    from profkit.measure.tune.lane import visible_devices
+    from profkit.measure.tune.task import Options, task_of
+
+    at = places(kernels, build_dir, artifacts)
+    target = targets.choose(at, [variant], False, [case] if case else (), False)
+    visible = visible_devices(gpus, device.count())
+    wanted = Options(trials, time, seed, not no_steer, min_occupancy, timeout, not no_profile)
+    stop_on_term()
+    with status(quiet) as progress:
+        progress("build")
+        task = task_of(target, wanted)
+        try:
+            url = storage or run.default_storage(task)
+            result = run.tune(task, url, resume, visible, progress)
+        except KeyboardInterrupt:
+            say(ProfkitError("stopped; no trial is lost", "go on: the same command and --resume"))
+            raise
+        finally:
+            task.stop()
+        progress("writing")
+        name = f"{task.variant.id}.{task.case}"
+        written = _write(result, output or at.artifacts_dir() / "tune" / name)
+    _show(result, written, json=json, quiet=quiet)
+
+
+def _write(result: Result, folder: Path) -> dict[str, Any]:
+    """Everything that a search leaves: record, history, plots, summary."""
+    from profkit.measure.record import write_text
+    from profkit.measure.tune import history, run
+    from profkit.show import plots, tuned
+
+    folder.mkdir(parents=True, exist_ok=True)
+    said, frame = result.to_json(), history.frame(result.study)
+    others = history.frame(result.plain) if result.plain else None
+    run.champion_record(result, folder)
+    kept = _history(frame, folder)
+    pictures: dict[str, Callable[[], Any]] = {
+        "history.png": lambda: plots.search_history(frame, others),
+        "importance.png": lambda: plots.search_importance(said["importances"]),
+        "parallel.png": lambda: plots.search_parallel(frame, list(result.task.space.macros)),
+        "resources.png": lambda: plots.search_resources(frame),
+    }
+    drawn = []
+    for name, draw in pictures.items():
+        try:
+            plots.save(draw(), folder / name)
+            drawn.append(name)
+        except ProfkitError:
+            (folder / name).unlink(missing_ok=True)  # too few trials to draw
+    write_text(folder / "profile_summary.md", tuned.summary(said, frame, drawn))
+    return {**said, "output": str(folder), "history": str(kept)}
+
+
+def _history(frame: Any, folder: Path) -> Path:
+    """The history as Parquet; as CSV where pyarrow is not installed."""
+    from importlib.util import find_spec
+
+    if find_spec("pyarrow") is None:
+        say(ProfkitError("no pyarrow: the history is a CSV file", "pip install 'profkit[tune]'"))
+        frame.to_csv(folder / "history.csv", index=False)
+        return folder / "history.csv"
+    frame.to_parquet(folder / "history.parquet", index=False)
+    return folder / "history.parquet"
+
+
+def _show(result: Result, said: dict[str, Any], *, json: bool, quiet: bool) -> None:
+    """The end of the search for people, or all of it for programs."""
+    from profkit.show import tuned
+
+    if json:
+        print_json(said)
+        return
+    for line in tuned.lines(said):
+        print(line)
+    if not quiet:
+        for line in result.outcome.lost:
+            say(ProfkitError(line, "the others went on"))
+    print(f"written to {said['output']}")

@@ -1,0 +1,17 @@
+"""A variant with tunables  ->  the fastest choice that passes every gate, or the defaults again."""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+
+from profkit.errors import ProfkitError
+
+
+def need_optuna() -> None:
+    """Say what is missing before anything here is imported.
+
+    Raises:
+        ProfkitError: Optuna is not installed.
+    """
+    if find_spec("optuna") is None:
+        raise ProfkitError("profkit tune needs optuna", "pip install 'profkit[tune]'")

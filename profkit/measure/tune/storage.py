@@ -1,0 +1,89 @@
+"""A storage URL  ->  Optuna's storage, and whether a search that wrote in it is still running."""
+
+from __future__ import annotations
+
+import os
+import socket
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import optuna
+
+from profkit.errors import ProfkitError
+
+
+def storage(url: str) -> Any:
+    """Optuna's storage at a URL; SQLite files are opened for several writers."""
+    engine = {"creator": _sqlite(url)} if url.startswith("sqlite:") else None
+    return optuna.storages.RDBStorage(url, engine_kwargs=engine)
+
+
+def _sqlite(url: str) -> Callable[[], Any]:
+    """How to open a SQLite file: written ahead, so that a commit does not wait for the disk.
+
+    A killed process loses nothing; a machine that loses power may lose the last trials. Others who
+    write at the same time are waited for.
+    """
+    import sqlite3
+
+    from sqlalchemy.engine import make_url
+
+    def connect() -> Any:
+        path = make_url(url).database or ":memory:"
+        made = sqlite3.connect(path, timeout=60, check_same_thread=False)
+        made.execute("PRAGMA journal_mode=WAL")
+        made.execute("PRAGMA synchronous=NORMAL")
+        return made
+
+    return connect
+
+
+def reached(url: str, opened: Callable[[], Any]) -> Any:
+    """What `opened` gives.
+
+    Raises:
+        ProfkitError: The storage cannot be reached, or is something else.
+    """
+    from sqlalchemy.exc import SQLAlchemyError
+
+    try:
+        return opened()
+    except (SQLAlchemyError, ImportError, OSError, optuna.exceptions.OptunaError) as error:
+        said = (str(getattr(error, "orig", None) or error).splitlines() or ["?"])[0]
+        raise ProfkitError(
+            f"--storage {without_password(url)}: {said[:200]}",
+            "for example sqlite:///search.db, or postgresql://user@host/name with its driver",
+        ) from error
+
+
+def without_password(url: str) -> str:
+    """A URL that may be shown."""
+    scheme, found, rest = url.partition("://")
+    return f"{scheme}://{rest.rpartition('@')[2]}" if found else url
+
+
+def studies(url: str) -> list[str]:
+    """Names of the studies in a storage."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        names = reached(url, lambda: optuna.get_all_study_names(storage(url)))
+    return list(names)
+
+
+def owner() -> str:
+    """This process, as trials keep it: host:pid."""
+    return f"{socket.gethostname()}:{os.getpid()}"
+
+
+def alive(pid: str) -> bool:
+    """Whether a process of this host is there."""
+    if not pid.isdigit():
+        return False
+    try:
+        os.kill(int(pid), 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True  # somebody else's
+    return True

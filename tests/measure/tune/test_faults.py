@@ -1,0 +1,119 @@
+"""Configurations that are wrong, crash, hang, lose the context or do not build: no trial is lost."""
+
+import pytest
+
+from profkit.errors import ProfkitError
+
+from .conftest import INSIDE, KEYS, Bench
+
+SMALL = """tune: TILE=2,1,4 WARPS=1,2
+   where: TILE >= WARPS"""
+BAD = "if (TILE == 4 && a->size[0])"
+FAULTS = {
+    # what -> (before the launch, inside the kernel, outcome, words of the reason)
+    "crash": (f"{BAD} std::abort();", "", "failed", "the process crashed"),
+    "context": (
+        f"{BAD} return cudaErrorIllegalAddress;",
+        "",
+        "failed",
+        "ILLEGAL_ADDRESS",
+    ),
+    "hang": (
+        f"{BAD} for (;;) sleep(1);",
+        "",
+        "failed",
+        "it hung: nothing came back for 5",
+    ),
+    "wrong": ("", "if (TILE == 4) out[0] = 0x7fff;", "wrong", "elements are NaN"),
+    "code": (
+        f"{BAD} return cudaErrorInvalidValue;",
+        "",
+        "failed",
+        "profkit_launch",
+    ),
+    "unsupported": (
+        "if (TILE == 4 && a->size[0] == 17) return cudaErrorNotSupported;",
+        "",
+        "refused",
+        "not supported: n17, which the defaults can",
+    ),
+}
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_bad_configuration_ends_its_trial_only(knob: Bench, fault: str) -> None:
+    before, inside, outcome, words = FAULTS[fault]
+    knob.write(SMALL, before, INSIDE.replace("MODE", "1") + inside)
+    trials = knob.search(trials=5, timeout=5, profile=False).study.trials()
+    assert sum(t.counts for t in trials) == 5
+    bad = [t for t in trials if t.config[0] == "4"]
+    assert {t.outcome for t in bad} == {outcome}
+    assert all(words in t.said["reason"] for t in bad), bad
+    assert {t.outcome for t in trials if t not in bad} <= {"measured", "pruned"}
+
+
+def test_what_does_not_compile_is_refused_and_counted(knob: Bench) -> None:
+    stop = '  static_assert(TILE != 4, "four is too many");'
+    knob.write(SMALL, inside=INSIDE.replace("MODE", "1") + stop)
+    result = knob.search(trials=5, profile=False)
+    assert result.to_json()["refused"] == {"does not compile": 2}
+    refused = [t for t in result.study.trials() if t.outcome == "refused"]
+    assert all("four is too many" in t.said["reason"] for t in refused)
+
+
+def test_macros_without_effect_are_one_configuration(knob: Bench) -> None:
+    knob.write(
+        "tune: TILE=2,4 IDLE=1,2,3", inside=INSIDE.replace("MODE", "1").replace("WARPS", "1")
+    )
+    said = knob.search(trials=6, profile=False).to_json()
+    assert said["ended"] == "exhausted"
+    assert said["distinct"] == 2
+    assert said["outcomes"]["same"] == 4
+
+
+def test_defaults_that_are_wrong_end_the_search(knob: Bench) -> None:
+    knob.write(inside=INSIDE + "if (TILE == 4) out[0] = 0x7fff;")
+    with pytest.raises(ProfkitError, match="the defaults of knob are wrong: n1 seed 0"):
+        knob.search(trials=3)
+
+
+def test_defaults_that_crash_end_the_search(knob: Bench) -> None:
+    knob.write(before="if (TILE == 4) std::abort();")
+    with pytest.raises(ProfkitError, match="the defaults of knob failed: the process crashed"):
+        knob.search(trials=3)
+
+
+def test_without_counters_the_search_goes_on(knob: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FAKE_NCU", "permission")
+    said = knob.search(trials=4).to_json()
+    assert said["distinct"] == 4
+    assert said["steering"]["proposed"] == 0
+    assert "performance counters" in said["no_counters"]
+
+
+@pytest.mark.parametrize(
+    ("keys", "words", "says"),
+    [
+        ("", (), "declares nothing to tune"),
+        ("tune: TILE=2,1 WARPS=1 MODE=1\n   where: TILE", (), "compares nothing"),
+        (
+            "tune: TILE=2,1 WARPS=1 MODE=1\n   where: TILE < 2",
+            (),
+            "the defaults of 'tune:' cannot be",
+        ),
+        ("tune: TILE=2,1 WARPS=1 MODE=1\n   watch: no_such-", (), "names no metric: no_such"),
+        ("tune: TILE=2,1 WARPS=1 MODE=1\n   steer: barrier=TILE-", (), "names no rule: barrier"),
+        (KEYS, ("--gpus", "3"), "--gpus 3: there are 1 GPUs"),
+        (KEYS, ("--gpus", "x"), "--gpus x: not understood"),
+        (KEYS, ("--storage", "nonsense"), "--storage nonsense"),
+        (KEYS, ("--storage", "sqlite:////no/such/folder/x.db"), "unable to open database file"),
+    ],
+)
+def test_mistakes_are_a_line_and_a_hint(
+    knob: Bench, keys: str, words: tuple[str, ...], says: str
+) -> None:
+    knob.write(keys)
+    done = knob.tune(*words, status=2)
+    assert says in done.stderr
+    assert len(done.stderr.splitlines()) == 2
+    assert done.stdout == ""

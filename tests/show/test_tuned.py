@@ -1,0 +1,102 @@
+"""A finished search as text and pictures."""
+
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from profkit.errors import ProfkitError
+from profkit.show import plots, tuned
+
+
+def trials(n: int) -> pd.DataFrame:
+    sources = ["default", *["random"] * 3, "steer:grid-too-small", *["tpe"] * n][:n]
+    return pd.DataFrame({
+        "number": range(n),
+        "source": pd.array(sources, dtype="string"),
+        "outcome": pd.array((["measured", "measured", "pruned"] * n)[:n], dtype="string"),
+        "value": [1e-5 * (1 + (7 * i) % 5) for i in range(n)],
+        "M": [16 << i % 3 for i in range(n)],
+        "W": [1 + i % 2 for i in range(n)],
+        "smem": [1024.0 * i for i in range(n)],
+        "regs": [32.0 + i for i in range(n)],
+        "occupancy": [0.25] * n,
+        "became_incumbent": [i == 2 for i in range(n)],
+        "confirmed_speedup": [1.2] * n,
+        "confirmed_low": [1.1] * n,
+        "confirmed_high": [1.3] * n,
+        "bound": pd.array(["launch"] * n, dtype="string"),
+        "limiter": pd.array(["grid_too_small"] * n, dtype="string"),
+    })  # fmt: skip
+
+
+SAID = {
+    "variant": "v3", "case": "B", "gpu": {"name": "H200"}, "seed": 0, "seconds": 61.0,
+    "ended": "done", "distinct": 12, "outcomes": {"measured": 8, "refused": 4},
+    "refused": {"spills": 4}, "refused_by_arithmetic": {"M % W == 0": 9},
+    "keep": True, "because": "1.3x faster than the defaults", "anchor": "sdpa",
+    "champion": {"config": {"M": "32"}, "number": 7, "source": "steer:grid-too-small",
+                 "name": "v3-32", "said": {}},
+    "default": {"config": {"M": "64"}, "number": 0, "name": "v3-64", "said": {
+        "verdict": {"bound": "launch", "limiter": "grid_too_small", "because": "64 blocks"}}},
+    "times": {n: {"warm": {"median": t, "low": t * 0.99, "high": t * 1.01}}
+              for n, t in (("v3-32", 1e-5), ("v3-64", 1.3e-5), ("sdpa", 9e-6))},
+    "comparison": {"sentence": "1.3x faster", "hedges_g": 3.2, "p_value": None},
+    "importances": {"M": 0.75},
+    "steering": {"proposed": 3, "measured": 2, "incumbents": 1, "by_rule": {"grid-too-small": 3}},
+}  # fmt: skip
+WORTH = {"trials": 12, "best": 1e-5, "plain_best": 1.1e-5, "ratio": 1.1, "near_after": 4,
+         "plain_near_after": None}  # fmt: skip
+
+
+def test_the_end_of_a_search_in_lines() -> None:
+    text = "\n".join(tuned.lines(SAID))
+    assert "12 distinct trials (8 measured, 4 refused) in 61 s; all of them." in text
+    assert "by arithmetic, before building: 9 (M % W == 0: 9)" in text
+    assert "keep: 1.3x faster than the defaults" in text
+    assert "-DM=32" in text
+    assert "against plain TPE: not known; run the same search with --no-steer" in text
+    worth = "\n".join(tuned.lines({**SAID, "steering": {**SAID["steering"], **WORTH}}))
+    assert "10.0 µs and 11.0 µs (1.100x)" in worth
+    assert "after 4 and never trials" in worth
+
+
+def test_the_summary_holds_decision_path_and_pictures() -> None:
+    text = tuned.summary(SAID, trials(12), ["history.png"])
+    assert "**Keep**: 1.3x faster" in text
+    assert "Hedges' g 3.2, p not known" in text
+    assert "| 2 | random |" in text
+    assert "1.200x (1.100 to 1.300)" in text
+    assert "![history](history.png)" in text
+    champion = {**SAID["champion"], "number": 0}
+    fall = tuned.summary({**SAID, "keep": False, "champion": champion}, trials(3), [])
+    assert "**Fall back**" in fall
+    assert "nothing was confirmed faster" in fall
+
+
+@pytest.mark.parametrize("name", ["history", "parallel", "resources", "importance"])
+def test_pictures_of_a_search(name: str, tmp_path: Path) -> None:
+    frame = trials(12)
+    draw = {
+        "history": lambda: plots.search_history(frame, trials(9)),
+        "parallel": lambda: plots.search_parallel(frame, ["M", "W"]),
+        "resources": lambda: plots.search_resources(frame),
+        "importance": lambda: plots.search_importance({"M": 0.7, "W": 0.3}),
+    }
+    assert plots.save(draw[name](), tmp_path / "x.png").stat().st_size > 5000
+
+
+def test_nothing_to_draw_is_said() -> None:
+    empty = trials(3).assign(value=float("nan"))
+    for draw in (plots.search_history, plots.search_resources):
+        with pytest.raises(ProfkitError, match="no trial of this search has a time"):
+            draw(empty)
+    with pytest.raises(ProfkitError, match="too few trials"):
+        plots.search_importance({})
+
+
+def test_hostile_names_stay_text() -> None:
+    said = {**SAID, "variant": "[red]x[/red]\x1b[31m", "because": "<script>|\n# x"}
+    assert "\x1b" not in "\n".join(tuned.lines(said))
+    text = tuned.summary(said, trials(3), [])
+    assert "<script>" not in text
