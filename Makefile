@@ -8,6 +8,11 @@ READY  := $(VENV)/.ready
 # What fits on one picture: four rungs of the ladder beside the library kernels.
 SHOWN  := case != "A" and variant in ["stage0", "stage2", "stage3b", "champion", \
           "sdpa-cudnn", "sdpa-flash", "sdpa-efficient", "copy", "matmul"]
+# Twenty launches on the page: the ladder at one case beside the library kernels.
+PAGE   := case == "B" and variant in ["stage0", "stage1", "stage2", "stage2swizzle", "stage3a", \
+          "stage3b", "stage4", "exp2fold", "splitk", "champion", "persistent", "tailwave", \
+          "multicast", "async2", "sdpa", "sdpa-cudnn", "sdpa-flash", "sdpa-efficient"] \
+          or variant in ["copy", "matmul"]
 
 .DEFAULT_GOAL := help
 .PHONY: help demo ladder ladder-build test lint format speed readme lock clean
@@ -25,6 +30,7 @@ $(READY): pyproject.toml constraints.txt
 demo: $(READY)
 	$(BIN)/profkit diagnose artifacts/*.ncu-rep*
 	$(BIN)/profkit roofline artifacts/*.ncu-rep* --where '$(SHOWN)' -o artifacts/roofline.png
+	$(BIN)/profkit report artifacts/*.ncu-rep* --where '$(PAGE)' -o artifacts/page.html
 
 # The ladder's page, from the committed records; ladder-build compiles for an L4 first (needs nvcc).
 ladder: $(READY)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from arithmetic import B, computed_l4
+
 from profkit.evidence.claims import Answer, at_least, claim, decide, timed
 from profkit.evidence.runs import Evidence
 
@@ -75,4 +77,7 @@ def conflicts_are_not_the_bottleneck(evidence: Evidence) -> Answer:
         speedup=found.speedup.median,
         low=found.speedup.low,
         high=found.speedup.high,
+    ).elsewhere(
+        f"L4 (computed): the same {BANKS} banks of {WORD} bytes, so the same conflicts",
+        *(computed_l4(evidence.load(v, "B").launch, B) for v in ("stage2", "stage2swizzle")),
     )

@@ -39,6 +39,9 @@ def the_exp_unit_is_the_limit(evidence: Evidence) -> Answer:
         "that are needed",
         xu_busy=busy,
         redundancy=times,
+    ).elsewhere(
+        f"L4 (computed): as many exponentials take {times * L4.floor(B)['exp'] * 1e6:.1f} us there, "
+        "with every XU at work"
     )
 
 

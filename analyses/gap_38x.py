@@ -5,6 +5,8 @@ from __future__ import annotations
 from itertools import pairwise
 from math import log
 
+from arithmetic import B, computed_l4
+
 from profkit.evidence.claims import Answer, at_least, claim, decide, timed
 from profkit.evidence.runs import Evidence
 
@@ -52,7 +54,7 @@ def the_gap_is_algorithmic(evidence: Evidence) -> Answer:
         gap=whole,
         closed=closed,
         **{b.split(".")[0]: x for b, x in steps.items()},
-    )
+    ).elsewhere(*(computed_l4(evidence.load(v, "B").launch, B) for v in ("v2cv6a", "splitk")))
 
 
 @claim(who="document 001: 656 us is about 16x faster than SDPA", needs=["stage2.B", "sdpa.B"])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from arithmetic import L4, RESERVED
+from arithmetic import L4, RESERVED, B, computed_l4
 
 from profkit.evidence.claims import Answer, at_least, claim, decide, timed
 from profkit.evidence.runs import Evidence
@@ -38,7 +38,7 @@ def it_crosses_a_step_here(evidence: Evidence) -> Answer:
         before=before["blocks_per_sm"],
         after=after["blocks_per_sm"],
         shared_step=before["shared_step"],
-    )
+    ).elsewhere(*(computed_l4(launch, B) for launch in (before, after)))
 
 
 @claim(who="document 001: a valid negative", needs=["stage2.B", "stage3a.B"])

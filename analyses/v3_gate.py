@@ -9,6 +9,7 @@ from profkit.evidence.runs import Evidence
 
 BASELINE, CANDIDATE = "v2.B", "v3.B"
 BOTH = [BASELINE, CANDIDATE]
+LIBRARY = "sdpa.B"
 # 0.255 ms against V2's 0.3184 ms on an L4: a ratio, to be asked of any GPU.
 FACTOR = 0.3184 / 0.255
 TOOLS = ("memcheck", "racecheck", "initcheck", "synccheck")
@@ -56,12 +57,12 @@ def _points(evidence: Evidence, metric: str) -> tuple[float, float]:
 def l2_hit_rate(evidence: Evidence) -> Answer:
     """The L2 hit rate rises by at least 8 percentage points."""
     before, after = _points(evidence, "l2_hit")
-    room = (
-        "" if before <= 0.92 else f": V2 is at {before:.1%} already, no kernel could add 8 points"
-    )
+    asked = [b / 1e6 for b in _points(evidence, "l2_read_bytes")]
     return decide(
         after - before >= 0.08,
-        f"{before:.1%} to {after:.1%}, {(after - before) * 100:+.1f} points{room}",
+        f"{before:.1%} to {after:.1%}, {(after - before) * 100:+.1f} points: L2 was asked for "
+        f"{asked[0]:.1f} MB and then {asked[1]:.1f}; what misses is read once either way, so a kernel "
+        "that reuses more hits less, and no better kernel could meet this part",
         before=before,
         after=after,
     )
@@ -93,48 +94,84 @@ def ten_points_of_dram_were_there(_: Evidence) -> Answer:
 
 @claim(who=DOCUMENT, needs=[CANDIDATE])
 def sanitizers(evidence: Evidence) -> Answer:
-    """No race, no uninitialised read, no synchronisation error."""
+    """No invalid access, race, uninitialised read or synchronisation error."""
     record = evidence.load(*CANDIDATE.split(".")).record
     said = record.sanitizers if record else {}
     missing = [tool for tool in TOOLS if tool not in said]
     if missing:
         return undecided(
-            f"{', '.join(missing)} did not run", "profkit profile --variant v3 --case B --sanitize"
+            f"{', '.join(missing)} did not run",
+            "profkit check --variant v3 --sanitize",
+            "profkit profile --variant v3 --case B",
         )
     return decide(
         all(said[tool] == "clean" for tool in TOOLS), "; ".join(f"{t}: {said[t]}" for t in TOOLS)
     )
 
 
-@claim(who=DOCUMENT, needs=[CANDIDATE])
+def _error(evidence: Evidence, name: str) -> float | None:
+    """Largest relative error of an element, of all that was checked."""
+    record = evidence.load(*name.split(".")).record
+    return record.max_rel if record else None
+
+
+@claim(who=DOCUMENT, needs=[CANDIDATE, LIBRARY])
 def numerics(evidence: Evidence) -> Answer:
-    """The largest relative error is at most 1e-2."""
+    """The largest relative error of any element is at most 1e-2."""
+    ours, theirs = (_error(evidence, name) for name in (CANDIDATE, LIBRARY))
+    if ours is None:
+        return undecided("V3 was not checked", "profkit profile --variant v3 --case B")
+    beside = "" if theirs is None else f", SDPA's at its one case {theirs:.2g}"
+    return decide(
+        ours <= 1e-2,
+        f"largest relative error {ours:.2g}{beside}: near zero the terms of an output cancel and "
+        "their rounding does not, so no kernel with fp16 inputs could ever meet this part",
+        max_rel=ours,
+        max_rel_sdpa=theirs,
+    )
+
+
+@claim(who="the part of the same that says something: absolute and relative", needs=[CANDIDATE])
+def checked(evidence: Evidence) -> Answer:
+    """Every element is within 1e-3 + 1e-3 of its value, on every size and seed."""
     record = evidence.load(*CANDIDATE.split(".")).record
-    if record is None or record.max_rel is None:
+    if record is None or record.right is None or record.max_abs is None:
         return undecided("V3 was not checked", "profkit profile --variant v3 --case B")
     return decide(
-        record.max_rel <= 1e-2,
-        f"largest relative error {record.max_rel:.2g}, absolute {record.max_abs:.2g}; the check "
-        f"{'passed' if record.right else 'failed'}",
-        max_rel=record.max_rel,
+        record.right,
+        f"the check against fp64 {'passed' if record.right else 'failed'}, largest error "
+        f"{record.max_abs:.2g}",
         max_abs=record.max_abs,
     )
 
 
 @claim(who=DOCUMENT, needs=[CANDIDATE])
-def resources(evidence: Evidence) -> Answer:
-    """At most 48 KB of shared memory and 96 registers."""
+def shared_memory(evidence: Evidence) -> Answer:
+    """At most 48 KB of shared memory per block."""
     launch = evidence.load(*CANDIDATE.split(".")).launch
     shared = launch["shared_static"] + launch["shared_dynamic"]
-    registers = launch["registers"]
-    blocks = L4.blocks(registers, shared, launch["block_size"])
+    blocks = L4.blocks(launch["registers"], shared, launch["block_size"])
     return decide(
-        shared <= 48 * 1024 and registers <= 96,
-        f"{shared / 1024:.1f} KB and {registers:.0f} registers; 48 KB is the limit of static shared "
-        "memory only, dynamic goes to 99 KB on an L4",
+        shared <= 48 * 1024,
+        f"{shared / 1024:.1f} KB; 48 KB is the limit of static shared memory only, dynamic goes to "
+        "99 KB on an L4",
         shared_kb=shared / 1024,
-        registers=registers,
     ).elsewhere(f"L4 (computed): {blocks} blocks per SM")
+
+
+@claim(who=DOCUMENT, needs=[CANDIDATE])
+def registers(evidence: Evidence) -> Answer:
+    """At most 96 registers per thread."""
+    launch = evidence.load(*CANDIDATE.split(".")).launch
+    count, shared = launch["registers"], launch["shared_static"] + launch["shared_dynamic"]
+    with_96, now = (L4.blocks(n, shared, launch["block_size"]) for n in (96, count))
+    return decide(
+        count <= 96,
+        f"{count:.0f} registers: scores, probabilities and output live in them, which is the design; "
+        f"the grid has {launch['grid_size'] / launch['sm_count']:.2f} blocks per SM, so fewer would "
+        "let nothing more in here",
+        registers=count,
+    ).elsewhere(f"L4 (computed): {now} blocks per SM, with 96 registers {with_96}")
 
 
 AS_STATED = gate(
@@ -147,11 +184,12 @@ AS_STATED = gate(
         dram_share,
         sanitizers,
         numerics,
-        resources,
+        shared_memory,
+        registers,
     ],
-    binding=False,  # two of its parts ask for what V2 does not have to give
+    binding=False,  # three of its parts ask for what no kernel could give
 )
 ATTAINABLE = gate(
-    "V3, without the two parts that no kernel could meet",
-    [latency, intervals_apart, effect_size, sanitizers, numerics, resources],
+    "V3, without the parts that no kernel could meet",
+    [latency, intervals_apart, effect_size, sanitizers, checked, shared_memory, registers],
 )

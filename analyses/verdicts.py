@@ -1,6 +1,7 @@
 """Are the verdicts right, and do the gains come true? Scored on kernels whose truth is known.
 
     python analyses/verdicts.py [--json]
+    python analyses/verdicts.py REPORT...     only where the diagnosis and ncu's rule disagree on these
 
 For every probe of kernels/probes: what its header says it is bound by and why, what the diagnosis
 says, what Nsight Compute's own bottleneck rule and the plain comparison of SM and memory throughput
@@ -86,6 +87,8 @@ def ncu_class(rules: Any) -> str:
     words = {"Small Grid": "launch", "Latency Issue": "latency", "Balanced Throughput": "balanced"}
     if title in words:
         return words[title]
+    if "grid is too small" in message:  # before 2022 every title was the same
+        return "launch"
     return "memory" if "Memory Workload Analysis" in message else "compute"
 
 
@@ -118,6 +121,26 @@ def declared(keys: Mapping[str, str]) -> dict[str, float]:
     """What a probe's header says of its workload, as metrics."""
     pairs = (d.partition("=") for d in keys.get("declares", "").split())
     return {name: float(number) for name, _, number in pairs}
+
+
+def disagreements(paths: Iterable[Path]) -> tuple[list[tuple[str, str, str, str]], int]:
+    """Launches of any reports that ncu's rule puts into another class than the diagnosis does.
+
+    Returns:
+        (report, kernel, ncu's class, bound and limiter with the sentence that says why) of each, and
+        how many launches both had an answer for.
+    """
+    found, asked = [], 0
+    for path in paths:
+        reports = read([path])
+        for launch in reports.launches.to_dict("records"):
+            said = judge(launch, str(launch["status"]))
+            theirs = ncu_class(reports.rules[reports.rules["launch"] == launch["launch"]])
+            asked += "unknown" not in (theirs, said.bound)
+            if theirs != said.bound and "unknown" not in (theirs, said.bound):
+                why = f"{said.bound}/{said.limiter}: {said.because}"
+                found.append((path.name, str(launch["kernel"]).split("(")[0], theirs, why))
+    return found, asked
 
 
 def _row(name: str, keys: dict[str, str], launch: Any, rules: Any, took: Any) -> Row:
@@ -203,6 +226,12 @@ def _factor(value: float | None) -> str:
 
 
 if __name__ == "__main__":
+    if others := [Path(word) for word in sys.argv[1:] if not word.startswith("--")]:
+        differing, asked = disagreements(others)
+        for report, kernel, theirs, why in differing:
+            print(f"{report}: {kernel}\n  ncu says {theirs}; we say {why}")
+        print(f"{len(differing)} of {asked} launches")
+        sys.exit()
     judged = rows()
     if "--json" in sys.argv:
         print(json.dumps({"score": score(judged), "probes": [asdict(r) for r in judged]}, indent=1))

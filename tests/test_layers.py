@@ -32,6 +32,9 @@ ONLY_IN = {
     "ncu_report": ("profkit/reports/",),
     "matplotlib": ("profkit/show/plots",),
     "mpl_toolkits": ("profkit/show/plots",),
+    "altair": ("profkit/show/page_charts.py",),
+    "vl_convert": ("profkit/show/page.py",),
+    "jinja2": ("profkit/show/page.py",),
     "typer": ("profkit/cli/",),
     "click": (),
     "torch": ("profkit/measure/",),
@@ -44,6 +47,7 @@ ONLY_IN = {
 # Imported inside functions only, so that `profkit --help` does not pay for them.
 LATE = {
     "ncu_report", "pandas", "numpy", "scipy", "matplotlib", "torch", "optuna", "rich", "pyarrow",
+    "altair", "vl_convert", "jinja2",
 }  # fmt: skip
 LIMITS = {"file": 300, "function": 50, "arguments": 6}
 

@@ -136,7 +136,8 @@ __device__ __forceinline__ void finish(const Attention& a, typename P::Shared& m
   }
 }
 
-template <class P, bool OVERLAP>
+// EARLY: may start before the kernel before has ended.
+template <class P, bool EARLY>
 __global__ void __launch_bounds__(THREADS, 1)
     merged_parts(Attention a, const __grid_constant__ Maps maps) {
   constexpr int D = P::D, KEYS = P::KEYS, BOXES = P::BOXES;
@@ -146,11 +147,11 @@ __global__ void __launch_bounds__(THREADS, 1)
   const int first = blockIdx.x / CLUSTER * M, head = blockIdx.y, row = first + 16 * strip;
   const int slices = ceil_div(a.keys(first + M), KEYS);
 
-  if (OVERLAP) let_next_kernel_start();
+  if (EARLY) let_next_kernel_start();
   if (threadIdx.x == 0) {
     prefetch_map(&maps.q), prefetch_map(&maps.k), prefetch_map(&maps.v);
     init_barriers<P>(m);
-    if (OVERLAP) wait_for_earlier_kernels();
+    if (EARLY) wait_for_earlier_kernels();
     barrier_expect(&m.q_here, Slabs<M, D>::BYTES);
     m.q.fetch(&maps.q, &m.q_here, first, head);
     for (int g = 0; g < GROUPS; ++g)  // all of K before V
@@ -163,7 +164,7 @@ __global__ void __launch_bounds__(THREADS, 1)
   __syncwarp();
   cluster_arrive_relaxed();
   __syncthreads();
-  if (OVERLAP) wait_for_earlier_kernels();
+  if (EARLY) wait_for_earlier_kernels();
 
   flash::Folded folded(a.scale);
   flash::Rows<D> rows;
@@ -234,14 +235,14 @@ __global__ void __launch_bounds__(THREADS, 1)
     finish<1, P>(a, m, rows.out, stats, strip, row, head);
 }
 
-template <class P, bool OVERLAP>
+template <class P, bool EARLY>
 cudaError_t start(const Attention& a, cudaStream_t stream) {
   Maps maps;
   if (cudaError_t e = tensor_map(&maps.q, a.q, P::D, a, M)) return e;
   if (cudaError_t e = tensor_map(&maps.k, a.k, P::D, a, 64)) return e;
   if (cudaError_t e = tensor_map(&maps.v, a.v, P::D, a, 64)) return e;
-  return launch<merged_parts<P, OVERLAP>>(
-      {dim3(ceil_div(a.length, M) * CLUSTER, a.heads), THREADS, P::BYTES, CLUSTER, OVERLAP}, stream,
+  return launch<merged_parts<P, EARLY>>(
+      {dim3(ceil_div(a.length, M) * CLUSTER, a.heads), THREADS, P::BYTES, CLUSTER, EARLY}, stream,
       a, maps);
 }
 

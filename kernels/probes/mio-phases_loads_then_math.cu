@@ -2,8 +2,8 @@
 
    Four warps per scheduler, lined up by barriers: 32 shared loads each, back to back, then 128
    multiply-adds each. The shared pipe takes one load per cycle of the SM, so the queues fill while
-   the FP32 pipe idles; then the other way round. Each unit is half busy on average. A scheduler does
-   not serve its warps in turn: those it prefers are done early and stand at the barrier, a bit
+   the FP32 pipe idles; then the other way round. Each unit is half busy on average. A scheduler
+   does not serve its warps in turn: those it prefers are done early and stand at the barrier, a bit
    longer than the others wait for room in the queue. The phases that the barriers make are the
    cause.
 

@@ -82,7 +82,7 @@ def profkit(
 
 
 reading.register(app)
-for _room in ("judging", "summary", "measuring", "tuning"):
+for _room in ("reporting", "judging", "measuring", "tuning"):
     if importlib.util.find_spec(f"profkit.cli.{_room}"):
         importlib.import_module(f"profkit.cli.{_room}").register(app)
 for _verb in app.registered_commands:

@@ -31,6 +31,11 @@ def sides(ctx: typer.Context, incomplete: str) -> list[str]:
     return [name for name in (*_recorded(ctx, 0), *paths) if name.startswith(incomplete)]
 
 
+def recorded(ctx: typer.Context, incomplete: str) -> list[str]:
+    """Variants that were recorded."""
+    return [name for name in _recorded(ctx, 0) if name.startswith(incomplete)]
+
+
 def cases(ctx: typer.Context, incomplete: str) -> list[str]:
     """Cases that were recorded."""
     return [name for name in sorted(_recorded(ctx, 1)) if name.startswith(incomplete)]

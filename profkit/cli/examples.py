@@ -15,6 +15,14 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "profkit roofline runs/ --output roof.svg",
         "profkit roofline runs/ --kernel gemm --where 'time > 1e-5' --quiet",
     ),
+    "report": (
+        "profkit report runs/ -o page.html             # one page, to open, send and print",
+        "profkit report *.ncu-rep -o page.html --title 'Attention' --top 20 --quiet",
+        "profkit report runs/ --output page.html --kernel flash --where 'time > 1e-5'",
+        "profkit report stage2.B --markdown            # one variant, for a pull request",
+        "profkit report stage2 --against stage1 --case B --gate gates.py --json",
+        "profkit report stage2 --artifacts h100 --anyway",
+    ),
     "explain": (
         "profkit explain                               # every rule and every metric",
         "profkit explain shared-bank-conflicts         # or a limiter, or ncu's metric",
@@ -25,6 +33,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "profkit compare old.ncu-rep new.ncu-rep --all # every metric that moved",
         "profkit compare base/artifacts artifacts --fail-on slower --markdown --quiet",
         "profkit compare --ladder --artifacts runs --json",
+        "profkit compare --ladder --case B -o ladder.png",
         "profkit compare h100/ h200/ --anyway          # across GPUs: only to look",
     ),
     "verify": (
@@ -36,7 +45,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "profkit ledger",
         "profkit ledger --update --quiet               # after a profile",
         "profkit ledger --artifacts runs --ledger ledger.jsonl --json",
-        "profkit ledger --markdown",
+        "profkit ledger --markdown --output ledger.svg",
     ),
     "list": (
         "profkit list",

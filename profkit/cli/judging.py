@@ -114,7 +114,7 @@ def status(changes: Iterable[Change], wanted: set[str]) -> int:
     """2 when something could not be compared, else 1 when AFTER is bad as asked, else 0.
 
     An AFTER that is wrong is bad, whether asked or not; without timing nothing can be slower, and
-    a gate on it has not been tried.
+    a gate on it has not been tried. Samples that are no times are nothing to compare.
     """
     worst = 0
     for change in changes:
@@ -122,7 +122,7 @@ def status(changes: Iterable[Change], wanted: set[str]) -> int:
             r.code in ("wrong", "sanitizer") and r.sentence.startswith(change.after)
             for r in change.refusals
         )
-        untried = "slower" in wanted and change.time is None
+        untried = change.bad_samples or ("slower" in wanted and change.time is None)
         if not change.compared:
             worst = max(worst, BAD if wrong_after else COULD_NOT)
         elif untried:
@@ -172,6 +172,7 @@ def verify(
     artifacts: Artifacts = Path("artifacts"),
     json: Json = False,
     markdown: Markdown = False,
+    quiet: Quiet = False,
 ) -> None:
     """Claims and acceptance gates, tried on what was recorded."""
     from profkit.evidence import verify as trying
@@ -180,6 +181,9 @@ def verify(
 
     _wanted([], json and markdown)
     results = trying.verify(files, Evidence(artifacts))
+    needs = {need for file in results for one in file.claims for need in one.claim.needs}
+    if not quiet:
+        _say_problems(sources.stale(artifacts, needs))
     print_blocks(judged.verified(results), trying.to_json(results) if json else None, markdown)
     raise typer.Exit(trying.exit_status(results))
 
@@ -201,25 +205,26 @@ def ledger(
     from dataclasses import asdict
 
     from profkit.evidence import ledger as books
-    from profkit.evidence.runs import Evidence
+    from profkit.evidence import scores as scoring
     from profkit.show import judged
 
     _wanted([], json and markdown)
     path = file or artifacts / books.NAME
     if update:
-        new = books.update(Evidence(artifacts), path)
+        new = books.update(sources.evidence(artifacts), path)
         if not quiet:
             typer.echo(
                 f"{path}: {len(new.predictions)} predictions and {len(new.outcomes)} outcomes added",
                 err=True,
             )
+            _say_problems(new.problems)
     kept = books.read_ledger(path)
-    found = books.scores(kept)
+    found = scoring.scores(kept)
     if output:
         from profkit.show import plots
 
         plots.save(plots.ledger(found), write_to(output))
-    table = books.calibration(found)
+    table = scoring.calibration(found)
     document = {
         "schema": "profkit.scores/1",
         "scores": [
@@ -229,6 +234,8 @@ def ledger(
         "damaged": list(kept.damaged),
     }
     print_blocks(judged.ledger(kept, found, table), document if json else None, markdown)
+    if update and new.problems:
+        raise typer.Exit(COULD_NOT)
 
 
 def _say_problems(problems: Iterable[ProfkitError]) -> None:

@@ -44,20 +44,25 @@ def register(app: typer.Typer) -> None:
 
 
 def list_(
+    problem: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Only this one: a folder of --kernels.")
+    ] = None,
     kernels: Kernels = None,
     build_dir: BuildDir = None,
     artifacts: Artifacts = None,
     json: Json = False,
 ) -> None:
-    """The variants in ladder order: built, recorded, stale."""
+    """The variants of each problem in ladder order: built, recorded, stale."""
     from profkit.measure import ladder
     from profkit.show import measured
 
-    rows = ladder.listing(places(kernels, build_dir, artifacts))
+    rows = ladder.listing(places(kernels, build_dir, artifacts), problem)
     if json:
         print_json({"schema": "profkit.list/1", "variants": rows})
     else:
-        show(measured.ladder(rows))
+        for name in dict.fromkeys(row["problem"] for row in rows):
+            print(name)
+            show(measured.ladder([row for row in rows if row["problem"] == name]))
 
 
 def doctor(json: Json = False) -> None:

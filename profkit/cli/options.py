@@ -55,8 +55,10 @@ def write_to(path: Path) -> Path:
     """A file that a verb may write: its folder has to be there.
 
     Raises:
-        ProfkitError: The folder does not exist.
+        ProfkitError: The folder does not exist, or the name is a folder's.
     """
+    if path.is_dir():
+        raise ProfkitError(f"{path}: is a folder", "name a file in it")
     if not path.absolute().parent.is_dir():
         raise ProfkitError(f"{path}: its folder does not exist", f"mkdir -p {path.parent}")
     return path

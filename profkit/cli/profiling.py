@@ -101,7 +101,26 @@ def profile(
         results = pipeline.profile(
             target, at.artifacts_dir(), options, progress, _reporter(progress)
         )
+    _remember(results, at.artifacts_dir(), quiet)
     _show(results, json=json, quiet=quiet)
+
+
+def _remember(results: Sequence[Profiled], artifacts: Path, quiet: bool) -> None:
+    """Write what the rules predict, and what came of earlier predictions, into the ledger."""
+    measured = [(r.name, r.case) for r in results if r.report]
+    if not measured:
+        return
+    from profkit.cli import sources
+    from profkit.evidence import ledger
+
+    try:
+        new = ledger.update(sources.evidence(artifacts), only=measured)
+    except ProfkitError as error:  # the report is there all the same
+        say(error)
+        return
+    if not quiet:
+        for problem in new.problems:
+            say(problem)
 
 
 def _reporter(progress: Callable[[str], None]) -> Callable[[Profiled], None]:

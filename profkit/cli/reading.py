@@ -63,7 +63,7 @@ def diagnose(
         raise ProfkitError("--json and --markdown are two answers", "give one of them")
     files = [write_to(f) for f in (csv, parquet) if f and str(f) != "-"]
     found, complete = read(reports, quiet=quiet)
-    chosen = _choose(found, kernel, where)
+    chosen = choose(found, kernel, where)
     for file in files:
         _save(chosen.frame, file, as_csv=file == csv)
     if csv and str(csv) == "-":
@@ -142,7 +142,7 @@ def _given_up(found: Reports) -> set[str]:
     return {path for path, of in status.items() if of == {"failed"}}
 
 
-def _choose(found: Reports, kernel: str | None, where: str | None) -> Chosen:
+def choose(found: Reports, kernel: str | None, where: str | None) -> Chosen:
     """Judge every launch and keep those that were asked for."""
     from profkit.cli import select
     from profkit.show.launches import judged
@@ -237,7 +237,7 @@ def roofline(
 
     write_to(output)
     found, complete = read(reports, quiet=quiet)
-    chosen = _choose(found, kernel, where)
+    chosen = choose(found, kernel, where)
     devices = sorted({run.device for run in chosen.launches if run.device})
     if len(devices) > 1:
         raise ProfkitError(f"launches of {len(devices)} devices: {', '.join(devices)}",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,6 +18,25 @@ def evidence(artifacts: Path) -> Evidence:
     from profkit.evidence.runs import Evidence
 
     return Evidence(artifacts, headers=headers(artifacts))
+
+
+def stale(artifacts: Path, needs: Collection[str]) -> list[ProfkitError]:
+    """Which runs ("variant.case") are of code that has changed since, as errors to say."""
+    known, found = headers(artifacts), []
+    for need in sorted(needs):
+        path = artifacts / f"{need}.json"
+        if known and path.is_file():
+            from profkit.evidence.headers import apply
+            from profkit.evidence.records import read_record
+
+            try:
+                record = read_record(path)
+            except ProfkitError:
+                continue  # the claim says so itself
+            if apply(record, known)[1]:
+                again = f"profkit profile --variant {record.variant} --case {record.case}"
+                found.append(ProfkitError(f"{need} is stale: its code has changed since", again))
+    return found
 
 
 def headers(artifacts: Path) -> dict[str, Header]:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 import typer
 
 from profkit.cli import sources
-from profkit.cli.judging import BAD, COULD_NOT, Artifacts, Case, print_blocks
-from profkit.cli.options import Json, Markdown
+from profkit.cli.judging import BAD, COULD_NOT, print_blocks
 from profkit.errors import ProfkitError
 
 if TYPE_CHECKING:
@@ -19,40 +20,30 @@ if TYPE_CHECKING:
 _STATUS = {"keep": 0, "no gain proven": 0, "reject": BAD, "undecided": COULD_NOT}
 
 
-def register(app: typer.Typer) -> None:
-    """Add this file's verb."""
-    app.command()(report)
+@dataclass(frozen=True)
+class Asked:
+    """What was asked of one variant: the flags of `report` by their names."""
+
+    variant: str
+    against: str | None
+    case: str | None
+    gate: Sequence[Path]
+    artifacts: Path
+    anyway: bool
 
 
-def report(
-    variant: Annotated[str, typer.Argument(help="A variant: stage2, or stage2.B.")],
-    against: Annotated[
-        str | None,
-        typer.Option(metavar="ID", help="The baseline; what its header changes if left out."),
-    ] = None,
-    case: Case = None,
-    gate: Annotated[
-        list[Path] | None,
-        typer.Option(metavar="FILE", help="Acceptance gates: your own file of claims."),
-    ] = None,
-    artifacts: Artifacts = Path("artifacts"),
-    anyway: Annotated[
-        bool, typer.Option("--anyway", help="Stale runs, other GPUs, clocks and ncu versions too.")
-    ] = False,
-    json: Json = False,
-    markdown: Markdown = False,
-) -> None:
-    """One variant: decision, time, counters, what changed, gates; for a pull request."""
+def write(asked: Asked, *, json: bool, markdown: bool) -> None:
+    """Print decision, time, counters, what changed and gates, and leave with the status."""
     from profkit.evidence.runs import Evidence
     from profkit.evidence.summary import summarize
     from profkit.show.summary import summary
 
     if json and markdown:
         raise ProfkitError("--json and --markdown are two answers", "give one of them")
-    evidence = sources.evidence(artifacts)
-    name, cases = _cases(evidence, variant, case)
-    gates = _gates(gate or [], Evidence(artifacts) if anyway else evidence)
-    found = [summarize(evidence, name, c, against, gates, anyway) for c in cases]
+    evidence = sources.evidence(asked.artifacts)
+    name, cases = _cases(evidence, asked.variant, asked.case)
+    gates = _gates(asked.gate, Evidence(asked.artifacts) if asked.anyway else evidence)
+    found = [summarize(evidence, name, c, asked.against, gates, asked.anyway) for c in cases]
     document = {"schema": "profkit.summary/1", "summaries": [s.to_json() for s in found]}
     print_blocks((b for s in found for b in summary(s)), document if json else None, markdown)
     raise typer.Exit(max(_STATUS[s.decision] for s in found))
@@ -71,7 +62,7 @@ def _cases(evidence: Evidence, variant: str, case: str | None) -> tuple[str, lis
     return name, cases
 
 
-def _gates(files: list[Path], evidence: Evidence) -> list[GateResult]:
+def _gates(files: Sequence[Path], evidence: Evidence) -> list[GateResult]:
     from profkit.evidence.verify import verify
 
     found = verify(files, evidence)

@@ -158,10 +158,16 @@ def use(resource: Resource, launch: Launch) -> Use | None:
     except NotCollected:
         return None
     share = min(elapsed / at_work(launch), 1.0) if elapsed <= 1 else elapsed
-    near = share >= resource.peak.sure or (
-        share >= resource.peak.likely and _queues(resource, launch)
-    )
-    return Use(resource, elapsed, share, near)
+    return Use(resource, elapsed, share, _near(resource, share, launch))
+
+
+def _near(resource: Resource, share: float, launch: Launch) -> bool:
+    peak = resource.peak
+    if share >= peak.sure or share < peak.likely:
+        return share >= peak.sure
+    if not launch.present("stall_"):
+        return share >= (peak.sure + peak.likely) / 2  # nothing says whether warps queue
+    return _queues(resource, launch)
 
 
 def uses(launch: Launch) -> list[Use]:

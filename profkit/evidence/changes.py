@@ -19,7 +19,7 @@ POINTS = 0.01
 RELATIVE = 0.02
 GAIN = 0.1  # a finding whose gain differs by less than a tenth has not changed
 # Facts about the device or about ncu, not about the kernel.
-_NOT_THE_KERNEL = ("peak_", "sm_count", "sm_clock_max", "dram_clock_max", "l2_size", "max_warps",
+NOT_THE_KERNEL = ("peak_", "sm_count", "sm_clock_max", "dram_clock_max", "l2_size", "max_warps",
                    "replay_passes", "limit_blocks", "limit_warps")  # fmt: skip
 
 
@@ -129,7 +129,7 @@ def moved(before: Mapping[str, Any], after: Mapping[str, Any]) -> tuple[Moved, .
     found = [
         Moved(m.name, m.unit, b, a)
         for m in CATALOGUE.values()
-        if not m.name.startswith(_NOT_THE_KERNEL)
+        if not m.name.startswith(NOT_THE_KERNEL)
         and not isnan(b := _value(before, m.name))
         and not isnan(a := _value(after, m.name))
         and _differs(m.unit, b, a)

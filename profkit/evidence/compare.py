@@ -51,6 +51,7 @@ class Change:
         compared: Whether they were.
         time: The verdict on time, None without timing of both.
         time_note: Where `time` comes from, or why it is None.
+        bad_samples: Whether there are samples that no verdict can be made of: too few, or no times.
         launches: Launch by launch; empty without reports of both.
         unmatched: Kernels of one side that have no partner.
         resources: Those that differ.
@@ -64,6 +65,7 @@ class Change:
     compared: bool
     time: Comparison | None = None
     time_note: str = ""
+    bad_samples: bool = False
     launches: tuple[LaunchChange, ...] = ()
     unmatched: tuple[str, ...] = ()
     resources: tuple[ResourceChange, ...] = ()
@@ -93,6 +95,7 @@ def compare_runs(before: Run, after: Run, anyway: bool = False, within: float = 
         compared=True,
         time=time,
         time_note=time_note,
+        bad_samples=_bad(before, after, time),
         launches=launches,
         unmatched=unmatched,
         resources=_resources(before, after),
@@ -114,6 +117,11 @@ def _time(before: Run, after: Run, within: float) -> tuple[Comparison | None, st
         return compare_samples(one, other, within, taken), f"warm L2, {taken}"
     except ProfkitError as error:
         return None, error.message
+
+
+def _bad(before: Run, after: Run, time: Comparison | None) -> bool:
+    there = all(run.record and run.record.warm for run in (before, after))
+    return there and (time is None or time.reason == "too-few")
 
 
 def how_taken(before: Run, after: Run) -> Taken:

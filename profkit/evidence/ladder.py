@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 from profkit.errors import ProfkitError
 from profkit.evidence.compare import Change, compare_runs, how_taken
 from profkit.evidence.runs import Evidence, Run
-from profkit.evidence.samples import Interval
+from profkit.evidence.samples import Interval, as_groups
 from profkit.evidence.stats import Comparison, compare_samples, median_interval
 
 
@@ -92,12 +92,26 @@ def ladder(evidence: Evidence, case: str, anyway: bool = False) -> Ladder:
         ProfkitError: Nothing was recorded at this case.
     """
     runs, problems = evidence.readable(case)
-    recorded = {run.variant: run for run in runs if run.record and not run.record.reference}
-    if not recorded and not problems:
+    if not problems and not any(run.record and not run.record.reference for run in runs):
         cases = sorted({c for _, c in evidence.names()})
         hint = f"recorded cases: {', '.join(cases)}" if cases else "profkit profile --all"
         raise ProfkitError(f"no run record at case {case} in {evidence.root}", hint)
-    references = [r for r in runs if r.record and r.record.reference and r.record.warm]
+    return of_runs(runs, case, anyway, problems)
+
+
+def of_runs(
+    runs: Sequence[Run], case: str, anyway: bool = False, unreadable: Iterable[ProfkitError] = ()
+) -> Ladder:
+    """The same of runs that are there already; those without a record have no place in it."""
+    problems = list(unreadable)
+    recorded = {run.variant: run for run in runs if run.record and not run.record.reference}
+    bad = {run.variant: fault for run in runs if (fault := _bad_samples(run))}
+    problems += bad.values()
+    recorded |= {v: _untimed(recorded[v]) for v in bad if v in recorded}
+    references = [
+        r for r in runs
+        if r.record and r.record.reference and r.record.warm and r.variant not in bad
+    ]  # fmt: skip
     order, lost = ladder_order({v: r.record.after for v, r in recorded.items() if r.record})
     if lost:
         problems.append(
@@ -108,6 +122,21 @@ def ladder(evidence: Evidence, case: str, anyway: bool = False) -> Ladder:
         )
     steps = tuple(_step(recorded, references, place, anyway) for place in order)
     return Ladder(case, steps, tuple(problems))
+
+
+def _bad_samples(run: Run) -> ProfkitError | None:
+    """Why a run's samples are no times; None if they are, or if there are none."""
+    if run.record is None or not run.record.warm:
+        return None
+    try:
+        as_groups(run.record.warm, f"warm samples of {run.name}", positive=True)
+    except ProfkitError as error:
+        return error
+    return None
+
+
+def _untimed(run: Run) -> Run:
+    return replace(run, record=replace(run.record, warm=())) if run.record else run
 
 
 def ladder_order(parents: Mapping[str, str | None]) -> tuple[list[tuple[str, int]], list[str]]:
@@ -152,5 +181,5 @@ def _step(
             for r in references
             if timed
         },
-        note="" if parent or not after else f"its parent {after} was not recorded",
+        note="" if parent or not after else f"its parent {after} is not among these runs",
     )

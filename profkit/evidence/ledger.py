@@ -9,10 +9,9 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from statistics import median
 from typing import Any
 
 from profkit.errors import ProfkitError
@@ -22,6 +21,7 @@ from profkit.evidence.version import version
 
 SCHEMA = "profkit.ledger/1"
 NAME = "ledger.jsonl"
+Name = tuple[str, str]  # variant and case
 
 
 @dataclass(frozen=True)
@@ -86,43 +86,13 @@ class Ledger:
         predictions: In the order written.
         outcomes: In the order written.
         damaged: Numbers of lines that are no entry (kept in the file, not read).
+        problems: Of an update: records and reports that could not be read.
     """
 
     predictions: tuple[Prediction, ...] = ()
     outcomes: tuple[Outcome, ...] = ()
     damaged: tuple[int, ...] = ()
-
-
-@dataclass(frozen=True)
-class Score:
-    """One prediction with one outcome; see both for the fields."""
-
-    prediction: Prediction
-    outcome: Outcome
-
-    @property
-    def tried(self) -> bool:
-        """Whether the child removed the cause: only then can the gain come true."""
-        return self.outcome.finding == "gone"
-
-
-@dataclass(frozen=True)
-class Calibration:
-    """How one rule's gains came out, over the children that removed its cause.
-
-    Attributes:
-        rule: Its id.
-        tried: Predictions whose cause a child removed.
-        bounded: Measured speed-ups at or below the gain.
-        close: Those within a factor of two below it.
-        ratio: Median of measured over predicted; None when nothing was tried.
-    """
-
-    rule: str
-    tried: int
-    bounded: int
-    close: int
-    ratio: float | None
+    problems: tuple[ProfkitError, ...] = ()
 
 
 def predictions_of(run: Run) -> list[Prediction]:
@@ -160,24 +130,30 @@ def outcomes_of(parent: Run, child: Run) -> list[Outcome]:
     ]  # fmt: skip
 
 
-def update(evidence: Evidence, path: Path | None = None) -> Ledger:
+def update(
+    evidence: Evidence, path: Path | None = None, only: Collection[Name] | None = None
+) -> Ledger:
     """Append what the artifacts say and the ledger does not have yet.
 
     Args:
         evidence: The artifacts.
         path: The ledger; ledger.jsonl among the artifacts when None.
+        only: Variants with their case that were measured just now: their predictions, and the
+            outcomes that they are part of. None takes everything.
 
     Returns:
-        Only what was appended.
+        Only what was appended, and what could not be read: that stops nothing.
     """
     file = path or evidence.root / NAME
     known = read_ledger(file) if file.exists() else Ledger()
-    runs = {name: evidence.load(*name) for name in evidence.names()}
-    predicted = [p for run in runs.values() for p in predictions_of(run)]
+    readable, problems = _runs(evidence, only)
+    runs = {(run.variant, str(run.case)): run for run in readable}
+    measured = runs if only is None else {name: runs[name] for name in only if name in runs}
+    predicted = [p for run in measured.values() for p in predictions_of(run)]
     came = [
         outcome
-        for (_, case), child in runs.items()
-        if child.record and child.record.after and (parent := runs.get((child.record.after, case)))
+        for parent, child in _steps(runs)
+        if {(parent.variant, str(parent.case)), (child.variant, str(child.case))} & set(measured)
         for outcome in outcomes_of(parent, child)
     ]
     new = Ledger(
@@ -185,9 +161,42 @@ def update(evidence: Evidence, path: Path | None = None) -> Ledger:
             p for p in dict.fromkeys(predicted) if _key(p) not in set(map(_key, known.predictions))
         ),
         tuple(o for o in dict.fromkeys(came) if _key(o) not in set(map(_key, known.outcomes))),
+        problems=tuple(problems),
     )
     _append(file, new)
     return new
+
+
+def _runs(
+    evidence: Evidence, only: Collection[Name] | None
+) -> tuple[list[Run], list[ProfkitError]]:
+    """The runs to look at: all, or at the cases of those that were measured.
+
+    Reports are read when they are needed; of a case's other variants that are no parent and no
+    child of what was measured, only the record is.
+    """
+    if only is None:
+        return evidence.readable()
+    found, problems = [], []
+    cases = {case for _, case in only}
+    records, _ = evidence.records(cases)
+    wanted = set(only)
+    wanted |= {(r.after, r.case) for r in records if (r.variant, r.case) in only and r.after}
+    wanted |= {(r.variant, r.case) for r in records if (r.after, r.case) in only}
+    for name in sorted(wanted & set(evidence.names())):
+        try:
+            found.append(evidence.load(*name))
+        except ProfkitError as problem:
+            problems.append(problem)
+    return found, problems
+
+
+def _steps(runs: Mapping[Name, Run]) -> Iterator[tuple[Run, Run]]:
+    """Parent and child at one case."""
+    for (_, case), child in runs.items():
+        parent = runs.get((child.record.after or "", case)) if child.record else None
+        if parent:
+            yield parent, child
 
 
 def read_ledger(path: Path) -> Ledger:
@@ -214,33 +223,6 @@ def read_ledger(path: Path) -> Ledger:
         except (ValueError, TypeError, KeyError):
             damaged.append(number)
     return Ledger(tuple(predictions), tuple(outcomes), tuple(damaged))
-
-
-def scores(ledger: Ledger) -> list[Score]:
-    """Every prediction with each of its outcomes, the latest outcome of a child only."""
-    by_key = {(p.report, p.rule, p.version): p for p in ledger.predictions}
-    latest = {(o.report, o.rule, o.version, o.child): o for o in ledger.outcomes}
-    return [Score(by_key[key[:3]], outcome) for key, outcome in latest.items() if key[:3] in by_key]
-
-
-def calibration(found: Iterable[Score]) -> list[Calibration]:
-    """Per rule, how the gains came out; most tried first."""
-    by_rule: dict[str, list[Score]] = {}
-    for score in found:
-        by_rule.setdefault(score.prediction.rule, []).append(score)
-    table = [_calibrated(rule, [s for s in rows if s.tried]) for rule, rows in by_rule.items()]
-    return sorted(table, key=lambda c: (-c.tried, c.rule))
-
-
-def _calibrated(rule: str, tried: list[Score]) -> Calibration:
-    ratios = [s.outcome.speedup / s.prediction.gain for s in tried]
-    return Calibration(
-        rule,
-        len(ratios),
-        sum(r <= 1 for r in ratios),
-        sum(0.5 <= r <= 1 for r in ratios),
-        median(ratios) if ratios else None,
-    )
 
 
 _FRAME = ("schema", "kind")

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from math import isfinite
+from math import isfinite, nan
 from pathlib import Path
 from typing import Any
 
@@ -199,8 +199,9 @@ def _resources(data: Mapping[str, Any]) -> Resources:
 
 
 def _samples(data: Mapping[str, Any], l2: str) -> tuple[float, ...]:
+    """As recorded; what is no number is NaN, so that whoever compares says how many there are."""
     found = _list(data, "timing", "l2", l2, "samples")
-    return tuple(map(float, found)) if all(map(_is_number, found)) else ()
+    return tuple(float(x) if _is_number(x) else nan for x in found)
 
 
 def _most(rows: Sequence[Any], name: str) -> float | None:

@@ -6,7 +6,7 @@ What comparisons and claims are given. Nothing is read twice.
 from __future__ import annotations
 
 import re
-from collections.abc import Hashable, Mapping
+from collections.abc import Collection, Hashable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from math import isnan
@@ -152,6 +152,18 @@ class Evidence:
                     problems.append(problem)
         return runs, problems
 
+    def records(self, cases: Collection[str]) -> tuple[list[Record], list[ProfkitError]]:
+        """The run records at some cases, without their reports; and what cannot be read."""
+        found, problems = [], []
+        for variant, case in self.names():
+            path = self.root / f"{variant}.{case}.json"
+            if case in cases and path.is_file():
+                try:
+                    found.append(apply(read_record(path), self.headers)[0])
+                except ProfkitError as problem:
+                    problems.append(problem)
+        return found, problems
+
     def names(self) -> list[tuple[str, str]]:
         """Variant and case of everything in the folder."""
         files = [p for p in self.root.glob("*.*") if p.suffix in (".json", *REPORT_SUFFIXES)]
@@ -198,6 +210,11 @@ def read_launches(reports: list[Path]) -> pd.DataFrame:
             raise ProfkitError(
                 f"{file.path}: {file.status}: {file.message}", "record it again: profkit profile"
             )
-    launches = found.launches
-    launches.attrs = {}  # pandas copies them with every column that is looked at
+    return without_attrs(found.launches)
+
+
+def without_attrs(launches: pd.DataFrame) -> pd.DataFrame:
+    """The frame without the files' status: pandas copies it with every column that is looked at."""
+    launches = launches.copy(deep=False)
+    launches.attrs = {}
     return launches

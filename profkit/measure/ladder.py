@@ -31,8 +31,12 @@ class Compiled:
     error: str | None
 
 
-def listing(places: Places) -> list[dict[str, Any]]:
-    """Every variant in ladder order.
+def listing(places: Places, problem: str | None = None) -> list[dict[str, Any]]:
+    """Every variant in ladder order, problem by problem.
+
+    Args:
+        places: Where they are.
+        problem: Only this one.
 
     Returns:
         Of each: variant, problem, after, title, file, built (for any architecture), and recorded
@@ -40,7 +44,7 @@ def listing(places: Places) -> list[dict[str, Any]]:
     """
     artifacts, builds = places.artifacts_dir(), places.build_dir()
     rows = []
-    for v in variants.find(places.kernels_dir()):
+    for v in variants.find(places.kernels_dir(), problem):
         recorded: dict[str, str] = {}
         for path in sorted(artifacts.glob(f"{v.id}.*.json")):
             try:

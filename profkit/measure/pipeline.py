@@ -180,7 +180,8 @@ def sanitized(made: Made, progress: Progress) -> None:
     gives no verdict is a fault of that variant; the others go on.
     """
     sanitizer = toolchain.need("compute-sanitizer")
-    with ThreadPoolExecutor(_SANITIZERS) as pool:
+    pool = ThreadPoolExecutor(_SANITIZERS)
+    try:
         asked = []
         for name, built in made.builds.items():
             said = made.outcome.checks.get(name)
@@ -192,17 +193,13 @@ def sanitized(made: Made, progress: Progress) -> None:
                 (t, pool.submit(sanitize.sanitize, sanitizer, plan, [t])) for t in sanitize.TOOLS
             ]
             asked.append((name, built.library, said, case, runs))
-        try:
-            for name, library, said, case, runs in asked:
-                for tool, run in runs:
-                    progress(f"{tool} {name} {case}")
-                    _add_verdict(said, case, tool, run)
-                record.write_text(
-                    library.with_name("sanitizer.json"), json.dumps(said["sanitizer"])
-                )
-        except BaseException:
-            pool.shutdown(wait=False, cancel_futures=True)  # Ctrl-C: what has not begun never does
-            raise
+        for name, library, said, case, runs in asked:
+            for tool, run in runs:
+                progress(f"{tool} {name} {case}")
+                _add_verdict(said, case, tool, run)
+            record.write_text(library.with_name("sanitizer.json"), json.dumps(said["sanitizer"]))
+    finally:
+        pool.shutdown(cancel_futures=True)  # after Ctrl-C: what has not begun never does
 
 
 def _add_verdict(

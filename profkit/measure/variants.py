@@ -159,7 +159,10 @@ def find(kernels: Path, problem: str | None = None) -> list[Variant]:
     if problem is not None:
         folders = [d for d in folders if d.name == problem]
         if not folders:
-            raise ProfkitError(f"{kernels} has no problem '{problem}'")
+            there = sorted(d.name for d in kernels.iterdir() if any(d.glob("*.cu")))
+            raise ProfkitError(
+                f"{kernels} has no problem '{problem}'", f"there are: {', '.join(there) or 'none'}"
+            )
     return [v for d in folders for v in ladder(read(p) for p in sorted(d.glob("*.cu")))]
 
 

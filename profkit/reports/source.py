@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -54,7 +54,10 @@ def hot_lines(path: str | Path, launch: int, n: int = 10) -> pd.DataFrame:
 
 
 def hot_lines_each(
-    launches: Sequence[tuple[str | Path, int]], n: int = 10, jobs: int | None = None
+    launches: Sequence[tuple[str | Path, int]],
+    n: int = 10,
+    jobs: int | None = None,
+    around: int = 0,
 ) -> list[pd.DataFrame]:
     """As hot_lines, for many launches in less time.
 
@@ -62,13 +65,16 @@ def hot_lines_each(
         launches: (report, index of the launch in it).
         n: At most so many lines of each.
         jobs: Child processes; the number of processors when None.
+        around: Behind them so many lines of code before and after each, where the report has the
+            source, in file order; one without samples has 0 of them and no stall. Text is
+            indented then.
 
     Returns:
         One frame per launch, in their order.
     """
     import pandas as pd
 
-    wanted = [(os.path.expanduser(path), launch, n) for path, launch in launches]
+    wanted = [(os.path.expanduser(path), launch, n, around) for path, launch in launches]
     # Debug information that was overwritten passes the frame check and crashes the library.
     safe = [item for item in dict.fromkeys(wanted) if _is_recorded(item[0])]
     others = [item for item in dict.fromkeys(wanted) if item not in safe]
@@ -90,13 +96,13 @@ def _is_recorded(path: str) -> bool:
     return said is not None and said == check(path).sha256
 
 
-def _died(item: tuple[str, int, int], why: str) -> None:
+def _died(item: tuple[str, int, int, int], why: str) -> None:
     raise ProfkitError(f"{item[0]}: {why}", "its machine code is damaged: record it again")
 
 
 def rows(item: Sequence[Any]) -> list[tuple[Any, ...]]:
-    """The rows of hot_lines for (report, launch, n), read in this process."""
-    path, launch, n = item
+    """The rows of hot_lines for (report, launch, n, around), read in this process."""
+    path, launch, n, around = item
     with one_action(path, launch) as action:
         sampled = _sampled(action)
         lines: dict[_Place, Counter[str]] = defaultdict(Counter)
@@ -108,17 +114,35 @@ def rows(item: Sequence[Any]) -> list[tuple[Any, ...]]:
             hottest[place] = max(hottest.get(place, (0, 0)), (states.total(), -pc))
         most = sorted(lines, key=lambda place: (-lines[place].total(), place[0] or "", place[1]))
         every = sum(states.total() for states in lines.values())
-        sources = _sources(action)
+        # A listing needs its indentation; a line alone does not.
+        sources = _sources(action, str.rstrip if around else str.strip)
         return [
             (*_named(place, sources), *_counted(action, -hottest[place][1], lines[place], every))
-            for place in most[:n]
+            if place in lines
+            else (*_named(place, sources), None, 0, 0.0, None, 0.0)
+            for place in (*most[:n], *_between(most[:n], sources, around))
         ]
 
 
-def _sources(action: Any) -> dict[str, list[str]]:
+def _between(hot: Sequence[_Place], sources: dict[str, list[str]], around: int) -> Iterator[_Place]:
+    """The lines of code near hot ones, in order."""
+    near = {
+        (file, n)
+        for file, line in hot
+        if file in sources
+        for n in range(max(line - around, 1), min(line + around, len(sources[file])) + 1)
+    }
+    yield from sorted(near - set(hot))
+
+
+def _sources(action: Any, trimmed: Callable[[str], str]) -> dict[str, list[str]]:
     """The source files that were imported into the report: name -> lines."""
     files = action.source_files().items()
-    return {clean(name): clean(text).splitlines() for name, text in files if text}
+    return {
+        clean(name): [trimmed(line) for line in clean(text).splitlines()]
+        for name, text in files
+        if text
+    }
 
 
 def _sampled(action: Any) -> dict[int, Counter[str]]:
@@ -148,7 +172,7 @@ def _named(place: _Place, sources: dict[str, list[str]]) -> tuple[Any, ...]:
     if file is None:
         return None, None, None
     lines = sources.get(file, [])
-    return file, line, lines[line - 1].strip() if line <= len(lines) else None
+    return file, line, lines[line - 1] if line <= len(lines) else None
 
 
 def _counted(action: Any, pc: int, states: Counter[str], every: int) -> tuple[Any, ...]:

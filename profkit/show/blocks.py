@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING
 from profkit.show.escape import html, markdown, visible
 
 if TYPE_CHECKING:
-    from rich.console import Console
+    from rich.console import Console, RenderableType
     from rich.table import Table
 
+_WIDEST = 1000  # columns of a table in a pipe
 _TRAILING = re.compile(r" +$", re.MULTILINE)  # rich fills every line up to the width
 _COLOUR = {
     "faster": "green", "holds": "green", "gone": "green", "kept": "green", "met": "green",
@@ -65,23 +66,35 @@ Block = Heading | Line | Grid
 
 def to_text(blocks: Iterable[Block], on: Console) -> str:
     """Blocks as text for a terminal of that width; nothing is printed."""
+    return _TRAILING.sub("", "".join(_to_text(b, on, not i) for i, b in enumerate(blocks)))
+
+
+def _to_text(block: Block, on: Console, first: bool) -> str:
     from rich.padding import Padding
     from rich.text import Text
 
+    if isinstance(block, Grid):
+        # In a pipe no window cuts: a table is as wide as it is, and grep finds whole words.
+        room = on if on.is_terminal or block.wraps is not None else _wide()
+        return _printed(room, Padding(_table(block), (0, 0, 0, 2)))
+    if isinstance(block, Line):
+        line = Text(f"{block.mark}: " if block.mark else "", _COLOUR.get(block.mark, "bold"))
+        line.append(visible(block.text), "not bold default")
+        return _printed(on, Padding(line, (0, 0, 0, 2 + 2 * block.indent)))
+    gap = "" if first or block.level >= 3 else "\n"
+    return _printed(on, Text(gap + visible(block.text), "bold" if block.level < 3 else "italic"))
+
+
+def _printed(on: Console, what: RenderableType) -> str:
     with on.capture() as captured:
-        for i, block in enumerate(blocks):
-            if isinstance(block, Heading):
-                gap = "\n" if i and block.level < 3 else ""
-                on.print(Text(gap + visible(block.text), "bold" if block.level < 3 else "italic"))
-            elif isinstance(block, Line):
-                line = Text(
-                    f"{block.mark}: " if block.mark else "", _COLOUR.get(block.mark, "bold")
-                )
-                line.append(visible(block.text), "not bold default")
-                on.print(Padding(line, (0, 0, 0, 2 + 2 * block.indent)))
-            else:
-                on.print(Padding(_table(block), (0, 0, 0, 2)))
-    return _TRAILING.sub("", captured.get())
+        on.print(what)
+    return captured.get()
+
+
+def _wide() -> Console:
+    from rich.console import Console
+
+    return Console(width=_WIDEST, markup=False, emoji=False, highlight=False)
 
 
 def _table(grid: Grid) -> Table:

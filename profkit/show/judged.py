@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from profkit.evidence.ledger import Calibration, Ledger, Score
+from profkit.evidence.ledger import Ledger
+from profkit.evidence.scores import Calibration, Score
 from profkit.evidence.verify import Judged, Verified
 from profkit.show import figures
 from profkit.show.blocks import Block, Grid, Heading, Line

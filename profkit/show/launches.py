@@ -43,7 +43,7 @@ class HotLine:
         text: The line, or the instruction where the report has no source.
         samples: Stall samples there.
         share: Of all samples of the launch, 0-1.
-        stall: The leading warp state there.
+        stall: The leading warp state there; "" where no warp was found.
         stall_share: Of the line's samples, 0-1.
     """
 
@@ -192,16 +192,17 @@ def table(reports: Reports, launches: Sequence[Judged]) -> DataFrame:
     return frame
 
 
-def with_lines(runs: Sequence[Judged], count: int) -> list[Judged]:
+def with_lines(runs: Sequence[Judged], count: int, around: int = 0) -> list[Judged]:
     """The launches with their hottest lines, which their firing findings point at.
 
     Args:
         runs: Judged launches.
         count: How many lines of each.
+        around: So many lines of code before and after each, behind them.
     """
     from profkit.reports.source import hot_lines_each
 
-    frames = hot_lines_each([(run.report, run.index) for run in runs], count)
+    frames = hot_lines_each([(run.report, run.index) for run in runs], count, around=around)
     return [_lined(run, frame) for run, frame in zip(runs, frames, strict=True)]
 
 
@@ -225,5 +226,9 @@ def _lined(run: Judged, frame: DataFrame) -> Judged:
 def _where(finding: Finding, lines: Sequence[HotLine], *, leads: bool) -> tuple[Line, ...]:
     """The lines that stall on what the finding is about; all of them for the leading one."""
     about = {finding.rule.replace("-", "_"), *BY_ID[finding.rule].explains}
-    known = [Line(x.file, x.line, x.stall, x.share) for x in lines if x.file and x.line is not None]
+    known = [
+        Line(x.file, x.line, x.stall, x.share)
+        for x in lines
+        if x.stall and x.file and x.line is not None
+    ]
     return tuple([x for x in known if x.stall in about] or (known if leads else []))

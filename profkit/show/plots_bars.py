@@ -189,15 +189,15 @@ def pipes(runs: pd.DataFrame | pd.Series[Any], ax: Axes | None = None) -> Axes:
     rows = [known(group.rows[0]) for group in kept]
     single = len(rows) == 1
     shown = _busiest_pipes(rows, 12 if single else 8)
-    words = [_word(pipe) for pipe in shown]
+    words = [word(pipe) for pipe in shown]
     names = [group.name for group in kept]
     ax = rows_axes(ax, words if single and words else names, 0.4, 1.15)
     for i, row in enumerate(rows):
-        busy = {p: e for p in shown if p != "issue" and not isnan(e := _both(row, p)[0])}
+        busy = {p: e for p in shown if p != "issue" and not isnan(e := both(row, p)[0])}
         top = max(busy, key=lambda p: busy[p], default=None)
         for j, pipe in enumerate(shown):
             at = (0, j) if single else (j, i)
-            _cell(ax, at, _both(row, pipe), pipe == top, 0.9 if single else 0.64)
+            _cell(ax, at, both(row, pipe), pipe == top, 0.9 if single else 0.64)
         if not any(_collected(row, pipe) for pipe in PIPES):
             lacking(ax, i, kept[i], f"{PIPES[0]}_busy")
     ax.set_xlim(0, 1 if single else max(len(shown), 1))
@@ -208,15 +208,16 @@ def pipes(runs: pd.DataFrame | pd.Series[Any], ax: Axes | None = None) -> Axes:
     return ax
 
 
-def _word(pipe: str) -> str:
+def word(pipe: str) -> str:
+    """A pipe's name in a picture."""
     return _PIPE_WORDS.get(pipe, pipe.upper())
 
 
 def _legend_words(rows: Sequence[dict[str, float]], shown: Sequence[str]) -> str:
     """What the colours mean, and what became of the pipes that are not there."""
     rest = [p for p in PIPES if p not in shown]
-    idle = [_word(p) for p in rest if any(_collected(row, p) for row in rows)]
-    unknown = [_word(p) for p in rest if not any(_collected(row, p) for row in rows)]
+    idle = [word(p) for p in rest if any(_collected(row, p) for row in rows)]
+    unknown = [word(p) for p in rest if not any(_collected(row, p) for row in rows)]
     said = "Solid elapsed, light active; the busiest pipe in orange."
     said += f" Less or not used: {', '.join(idle)}." if idle else ""
     return said + (f" Not collected: {', '.join(unknown)}." if unknown else "")
@@ -224,18 +225,18 @@ def _legend_words(rows: Sequence[dict[str, float]], shown: Sequence[str]) -> str
 
 def _busiest_pipes(rows: Sequence[dict[str, float]], most: int) -> list[str]:
     """Pipes that did something, in the catalogue's order."""
-    top = {p: max((v for r in rows for v in _both(r, p) if v > 0), default=0.0) for p in PIPES}
+    top = {p: max((v for r in rows for v in both(r, p) if v > 0), default=0.0) for p in PIPES}
     kept = sorted((p for p in PIPES if top[p] >= 0.005), key=lambda p: -top[p])[:most]
     return [p for p in PIPES if p in kept]
 
 
-def _both(row: dict[str, float], pipe: str) -> tuple[float, float]:
+def both(row: dict[str, float], pipe: str) -> tuple[float, float]:
     """Elapsed and active share, NaN where not collected."""
     return row.get(f"{pipe}_busy", nan), row.get(f"{pipe}_busy_active", nan)
 
 
 def _collected(row: dict[str, float], pipe: str) -> bool:
-    return not all(isnan(v) for v in _both(row, pipe))
+    return not all(isnan(v) for v in both(row, pipe))
 
 
 def _cell(

@@ -10,7 +10,7 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
 from profkit.errors import ProfkitError
-from profkit.evidence.ledger import Score, calibration
+from profkit.evidence.scores import Score, calibration
 from profkit.show import figures
 from profkit.show.plots_base import COLOURS, FAINT, INK, bare, canvas, clip, plain, titled
 
@@ -27,7 +27,7 @@ def ledger(found: Sequence[Score], ax: Axes | None = None) -> Axes:
     predicted.
 
     Args:
-        found: As evidence.ledger.scores gives them.
+        found: As evidence.scores.scores gives them.
         ax: Where to draw; a new figure when None.
 
     Returns:

@@ -76,10 +76,10 @@ def _row(ax: Axes, y: int, group: Group, end: float) -> None:
         ax.text(_FIRST + _WIDE * i, y, f"{blocks[name]:.0f}" if name in blocks else "–", ha="center",
                 va="center", fontsize=11, color=_HOT if decides else FAINT,
                 fontweight="bold" if decides else "normal")  # fmt: skip
-    ax.text(end - 0.35 * _WIDE, y, _step(row, blocks, least), fontsize=10, color=INK, va="center")
+    ax.text(end - 0.35 * _WIDE, y, step(row, blocks, least), fontsize=10, color=INK, va="center")
 
 
-def _step(row: dict[str, float], blocks: dict[str, float], least: float) -> str:
+def step(row: dict[str, float], blocks: dict[str, float], least: float) -> str:
     """What the deciding limiters have to give for one more block; a dash when one cannot.
 
     Shared memory without a step needs none: the driver only configured as much of it as the other

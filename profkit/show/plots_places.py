@@ -14,8 +14,10 @@ from profkit.show.plots_roofs import Roof
 _LEFT, _RIGHT = 1e-2, 1e5  # intensities beyond are no place where kernels are
 
 
-def set_frame(ax: Axes, roofs: Sequence[Roof], launches: Sequence[Sequence[model.Point]]) -> None:
-    """Axes, limits and ticks."""
+def limits(
+    roofs: Sequence[Roof], launches: Sequence[Sequence[model.Point]]
+) -> tuple[float, float, float, float]:
+    """Left, right, bottom and top of the frame that holds roofs and positions."""
     slope = min((r.high for r in roofs if r.name in model.LEVELS), default=1e12)
     peaks = [r.high for r in roofs if r.name not in model.LEVELS] or [10 * slope]
     real = [p for points in launches for p in _placing(points) if p.intensity > 0]
@@ -25,7 +27,13 @@ def set_frame(ax: Axes, roofs: Sequence[Roof], launches: Sequence[Sequence[model
     right = max(right, 10 * left)
     drawn = [y_of(p, left) for points in launches for p in visible(points, left, right)]
     ys = [y for y in drawn if y > 0] + [left * slope] + peaks
-    ax.set(xscale="log", yscale="log", xlim=(left, right), ylim=(min(ys) / 3, max(ys) * 4))
+    return left, right, min(ys) / 3, max(ys) * 4
+
+
+def set_frame(ax: Axes, roofs: Sequence[Roof], launches: Sequence[Sequence[model.Point]]) -> None:
+    """Axes, limits and ticks."""
+    left, right, bottom, top = limits(roofs, launches)
+    ax.set(xscale="log", yscale="log", xlim=(left, right), ylim=(bottom, top))
     ax.set_xlabel("Arithmetic intensity (operations per byte of the level)", fontsize=12, color=INK)
     ax.set_ylabel("Operations per second", fontsize=12, color=INK)
     ax.xaxis.set_major_formatter(FuncFormatter(_plain_tick))

@@ -61,6 +61,8 @@ CASES = {
         f"artifacts/{p.name}" for p in (ROOT / "artifacts").glob("copy.1G*")
     },
     "compare --fail-on sl": {"slower"},
+    "report stage2s": {"stage2swizzle"},
+    "report stage3b --against stage2s": {"stage2swizzle"},
     "compare a b --case A": {"A"},
     "check --variant stage2sw": {"stage2swizzle"},
     "check --kernels kernels --variant stage2sw": {"stage2swizzle"},

@@ -53,7 +53,7 @@ def test_the_ablation_table():
     found = ladder(evidence, "B")
     assert [s.variant for s in found.steps] == ["lost", "stage0", "stage1"]
     lost, first, second = found.steps
-    assert lost.note == "its parent never was not recorded"
+    assert lost.note == "its parent never is not among these runs"
     assert lost.time is None
     assert first.change is None
     assert first.title == "The first"

@@ -12,14 +12,13 @@ from profkit.diagnosis.rules import ALL, BY_ID
 from profkit.errors import ProfkitError
 from profkit.evidence.ledger import (
     Ledger,
-    calibration,
     outcomes_of,
     predictions_of,
     read_ledger,
-    scores,
     update,
 )
 from profkit.evidence.runs import Evidence, Run
+from profkit.evidence.scores import calibration, scores
 from profkit.evidence.version import version
 from tests.evidence.made import frame, row, run, samples
 
@@ -128,3 +127,36 @@ def test_the_version_follows_code_and_thresholds(monkeypatch):
 def test_a_run_without_a_report_predicts_nothing():
     assert predictions_of(run()) == []
     assert predictions_of(Run("x", "B", None, frame(), None)) == []
+
+
+def test_only_what_was_measured_is_written(tmp_path):
+    evidence = ladder(tmp_path)
+    other = made(tmp_path, "other", True, 1e-4)
+    evidence._runs[("other", "B")] = other
+    for run_ in evidence._runs.values():
+        record = {
+            "schema": "profkit.run/1", "variant": run_.variant, "case": "B",
+            "header": {"after": run_.record.after}, "source": {"sha256": "x"},
+        }  # fmt: skip
+        (tmp_path / f"{run_.variant}.B.json").write_text(json.dumps(record))
+    first = update(evidence, only=[("stage1", "B")])
+    assert {p.variant for p in first.predictions} == {"stage1"}
+    assert {o.child for o in first.outcomes} == {"stage2"}
+    later = update(evidence)
+    assert {p.variant for p in later.predictions} == {"stage2", "other"} - (
+        {"stage2"} if not predictions_of(evidence.load("stage2", "B")) else set()
+    )
+    assert later.outcomes == ()
+
+
+def test_a_damaged_record_stops_no_other(tmp_path):
+    class Half(Known):
+        def load(self, variant, case):
+            if variant == "stage1":
+                raise ProfkitError("stage1.B.json: not JSON")
+            return super().load(variant, case)
+
+    known = ladder(tmp_path)
+    new = update(Half(tmp_path, {**known._runs}))
+    assert [p.message for p in new.problems] == ["stage1.B.json: not JSON"]
+    assert new.outcomes == ()

@@ -8,7 +8,10 @@ import sys
 import pytest
 
 from profkit.diagnosis.engine import judge
+from profkit.diagnosis.rule import Launch
 from profkit.diagnosis.rules import BY_ID
+from profkit.diagnosis.verdict import decide
+from profkit.reports.metrics import CATALOGUE
 from tests.kernels.test_probes import NO_PROBE
 from tests.kernels.test_verdicts import ROOT
 
@@ -85,3 +88,17 @@ def test_every_rule_fires_on_a_probe_and_is_clear_on_another(probes):
     never = {rule for rule, statuses in said.items() if "fires" not in statuses}
     assert never == {"operations-mismatch", "constant-miss"} <= set(NO_PROBE)
     assert {rule for rule, s in said.items() if "clear" not in s} == {"operations-mismatch"}
+
+
+@pytest.mark.parametrize("without", [("WarpStateStats", "SourceCounters"), None])
+def test_bounds_hold_on_reports_with_fewer_sections(probes, without):
+    """Without warp states, and with ncu's basic set alone: only hot atomics and gathers are missed."""
+    basic = {"", "SpeedOfLight", "LaunchStats", "Occupancy", "WorkloadDistribution"}
+    wrong = set()
+    for name, launch in probes.launches.items():
+        sections = {m: CATALOGUE[m].section for m in launch if m in launch}
+        kept = {m for m, s in sections.items() if (s not in without if without else s in basic)}
+        said = decide(Launch({m: launch[m] for m in kept}))
+        if said.bound != probes.truth[name][0]:
+            wrong.add(name)
+    assert wrong <= {"atomic-bins", "atomic-same", "gather-dram"}

@@ -9,6 +9,8 @@ from types import ModuleType
 
 import pytest
 
+from tests.conftest import others
+
 ROOT = Path(__file__).parents[2]
 
 
@@ -72,6 +74,28 @@ def test_better_than_the_reports_own_rules(score):
 
 def test_further_rules_of_the_headers_fire(rows):
     assert {r.probe: r.missed for r in rows if r.missed} == {}
+
+
+def test_disagreements_with_the_rule_of_other_peoples_reports_are_known():
+    """Who is right on each: DECISIONS.md."""
+    if not others():
+        pytest.skip("no reports of others beside the project (../shared/corpus)")
+    found, asked = VERDICTS.disagreements(others())
+    assert asked >= 130
+    known = {
+        "flash_attn_v2_kernel": ("latency", "launch"),
+        "set_halo_values_x_396_gpu": ("launch", "latency"),
+        "set_halo_values_x_419_gpu": ("launch", "latency"),
+        "distribution_elementwise_grid_stride_kernel": ("compute", "latency"),
+    }
+    said = {
+        word: (ncu, why.split("/")[0])
+        for _, kernel, ncu, why in found
+        for word in known
+        if word in kernel
+    }
+    assert said == known
+    assert len(found) == len(known)
 
 
 def test_good_counts_estimates_within_a_factor_of_two():

@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 
 from profkit.errors import ProfkitError
-from profkit.measure import record
+from profkit.measure import ladder, record
+from profkit.measure.targets import Places
 
 
 def test_a_record_comes_back_and_has_no_nan(tmp_path: Path) -> None:
@@ -69,3 +70,18 @@ def test_an_interval_that_stays_wide_says_why() -> None:
     assert said["l2"]["warm"]["low"] <= said["l2"]["warm"]["median"] <= said["l2"]["warm"]["high"]
     narrow = record.timing({**times, "warm": [1e-5 + i * 1e-9 for i in range(5)] * 8})
     assert narrow["why_wide"] == ""
+
+
+def test_the_same_machine_code_of_another_source_refreshes_a_record(tmp_path: Path) -> None:
+    source = {"sha256": "old", "sass": "s", "arch": "90"}
+    for name, change in {"same": {}, "other": {"sass": "t"}, "unread": {"sass": None}}.items():
+        said = {"variant": "v1", "case": name, "source": {**source, **change}}
+        record.save(tmp_path / f"v1.{name}.json", said)
+    summary = {"variant": "v1", "arch": "90", "sass": "s", "source": "new"}
+    made = [ladder.Compiled([], summary, [], None)]
+    made.append(ladder.Compiled([], {**summary, "sass": None}, [], None))
+    places = Places(tmp_path, artifacts=tmp_path)
+    assert [p.name for p in ladder.refresh(places, made)] == ["v1.same.json"]
+    said = record.load(tmp_path / "v1.same.json")["source"]
+    assert (said["sha256"], said["made_from"]) == ("new", "old")
+    assert ladder.refresh(places, made) == [], "it is fresh now"

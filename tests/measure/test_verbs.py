@@ -43,22 +43,15 @@ def test_list_shows_the_ladder_and_what_is_stale(machine: Machine) -> None:
     assert "B (stale)" in profkit("list").stdout
 
 
-def test_the_same_machine_code_of_another_source_refreshes_a_record(machine: Machine) -> None:
-    path = machine.write("v1_x.cu")
-    profkit("profile", "--variant", "v1", "--case", "B")
-    record = machine.artifacts / "v1.B.json"
-    made_from = json.loads(record.read_text())["source"]["sha256"]
-    plain = path.read_text()
-
-    path.write_text(plain + "typedef int Unused;\n")
-    assert "B (stale)" in profkit("list").stdout
-    assert record.name in profkit("build", "--variant", "v1", "--refresh").stderr
-    assert "B (stale)" not in profkit("list").stdout
-    assert json.loads(record.read_text())["source"]["made_from"] == made_from
-
-    path.write_text(plain + 'extern "C" __global__ void more(int* x) { *x = 7; }\n')
-    assert record.name not in profkit("build", "--variant", "v1", "--refresh").stderr
-    assert "B (stale)" in profkit("list").stdout
+def test_list_keeps_problems_apart(machine: Machine) -> None:
+    machine.write("v1_x.cu")
+    name = json.loads(profkit("list", "--json").stdout)["variants"][0]["problem"]
+    assert profkit("list").stdout.splitlines()[0] == name
+    rows = json.loads(profkit("list", "--problem", name, "--json").stdout)["variants"]
+    assert [r["variant"] for r in rows] == ["v1"]
+    done = profkit("list", "--problem", "nothing", status=2)
+    assert "has no problem 'nothing'" in done.stderr
+    assert f"there are: {name}" in done.stderr
 
 
 def test_check_says_what_is_wrong_and_fails(machine: Machine) -> None:
@@ -190,7 +183,11 @@ def test_ctrl_c_keeps_what_is_finished(
     assert running.returncode == 130
     assert b"Traceback" not in said
     assert processes(str(machine.artifacts)) == []
-    assert sorted(p.name for p in machine.artifacts.iterdir()) == ["v1.B.json", "v1.B.ncu-rep"]
+    assert sorted(p.name for p in machine.artifacts.iterdir()) == [
+        "ledger.jsonl",  # what the rules predict for v1
+        "v1.B.json",
+        "v1.B.ncu-rep",
+    ]
 
 
 def test_the_sanitizer_counts_and_is_recorded(

@@ -9,7 +9,8 @@ from matplotlib.text import Annotation, Text
 
 from profkit.errors import ProfkitError
 from profkit.evidence.ladder import ladder
-from profkit.evidence.ledger import Outcome, Prediction, Score
+from profkit.evidence.ledger import Outcome, Prediction
+from profkit.evidence.scores import Score
 from profkit.show import plots
 from tests.evidence.made import run, samples
 from tests.evidence.test_ladder import folder

@@ -104,6 +104,10 @@ def _loads_wait(launch: Launch) -> bool:
     )
 
 
+# What warps wait for that wait for an atomic, or behind one.
+_BEHIND = ("long_scoreboard", "lg_throttle", "drain", "membar", "mio_throttle", "short_scoreboard")
+
+
 def _atomics(launch: Launch) -> Hit | None:
     looked = ("l2_atomics_busy", "l2_busy_max", "l2_atomic_sectors", "shared_atomics", "cycles")
     found = use(BY_LIMITER["atomics"], launch)
@@ -111,10 +115,8 @@ def _atomics(launch: Launch) -> Hit | None:
     if found is not None and found.near and (link is None or found.elapsed >= link.elapsed):
         return Hit(f"L2 atomic units at {share(found.elapsed)} of their peak", None, looked)
     sectors = launch["l2_atomic_sectors"]
-    waiting = stalled(launch, "long_scoreboard", "lg_throttle", "drain", "membar", "mio_throttle",
-                      "short_scoreboard")  # fmt: skip
-    if waiting < WAITING:
-        return None
+    if launch.present("stall_") and stalled(launch, *_BEHIND) < WAITING:
+        return None  # without warp states a hot slice alone must do
     if sectors >= ATOMIC * max(launch["l2_sectors"], 1) and _one_slice(launch, sectors):
         return Hit(
             f"{sectors:.3g} atomic sectors at {sectors / launch['cycles']:.2f} a cycle while L2 is at "

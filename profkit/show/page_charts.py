@@ -1,0 +1,182 @@
+"""The charts of the page as Vega-Lite: what is drawn how. Their data come when they are shown.
+
+Colours are CSS variables of the page, so that light, dark and print need no second drawing. No
+expression here is ever made of a report's text.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import altair as alt
+
+Layers = alt.LayerChart | alt.FacetChart  # what alt.layer says that it returns
+BOUNDS = ("memory", "compute", "latency", "launch", "balanced", "unknown")
+LEVELS = {"DRAM": "circle", "L2": "square", "L1": "triangle-up", "workload's own": "diamond"}
+_INK, _FAINT, _ROOF = "var(--ink)", "var(--faint)", "var(--roof)"
+_LOG = alt.Scale(type="log", nice=False)
+_CONFIG: dict[str, Any] = {
+    "background": "transparent",
+    "font": "inherit",
+    "view": {"stroke": None},
+    "axis": {"labelColor": _INK, "titleColor": _INK, "gridColor": "var(--line)",
+             "domainColor": "var(--line)", "tickColor": "var(--line)", "labelFontSize": 12,
+             "titleFontSize": 12, "titleFontWeight": "normal", "labelLimit": 190},
+    "legend": {"labelColor": _INK, "titleColor": _FAINT, "labelFontSize": 12, "orient": "top",
+               "titleFontWeight": "normal", "symbolStrokeWidth": 1.5, "columnPadding": 14,
+               "layout": {"top": {"direction": "horizontal", "margin": 28}}},
+}  # fmt: skip
+
+
+def specs() -> dict[str, Any]:
+    """Name -> Vega-Lite specification; width and data are filled in by the page."""
+    charts = {"roofline": roofline(), "position": roofline(one=True), "stalls": stalls(),
+              "pipes": pipes(), "ladder": ladder()}  # fmt: skip
+    return {name: _plain(chart) for name, chart in charts.items()}
+
+
+def _plain(chart: Layers) -> dict[str, Any]:
+    spec = chart.to_dict()
+    return {**spec, "config": _CONFIG, "autosize": {"type": "fit-x", "contains": "padding"}}
+
+
+def _data(name: str) -> alt.Chart:
+    return alt.Chart(alt.NamedData(name=name))
+
+
+def roofline(one: bool = False) -> Layers:
+    """Roofs, a point per launch and level, the levels of a launch on a line.
+
+    Data: frame (two corners), roofs (their ends), words (on them), points. Parameters: the decades
+    across and up decide the angle of what is written on a diagonal; `picked` is the launch to
+    stand out, 0 for none.
+
+    Args:
+        one: Of one launch: levels are named at the points and need no legend.
+    """
+    x = alt.X("x:Q", scale=_LOG, title="Operations per byte (arithmetic intensity)",
+              axis=alt.Axis(format="~g", tickCount=6))  # fmt: skip
+    y = alt.Y("y:Q", scale=_LOG, title="Operations per second",
+              axis=alt.Axis(format="~s", tickCount=6))  # fmt: skip
+    frame = _data("frame").mark_point(opacity=0, tooltip=None).encode(x, y)
+    lines = _data("roofs").mark_line(color=_ROOF, strokeWidth=1.6).encode(
+        x, y, detail="roof:N", tooltip=[alt.Tooltip("about:N", title="roof")]
+    )  # fmt: skip
+    words = _data("words").encode(x, y, text="text:N")
+    angle = alt.ExprRef("-atan2(height / up, width / across) * 180 / PI")
+    slopes = words.transform_filter("datum.slope").mark_text(
+        angle=angle, align="left", baseline="bottom", dx=6, dy=-3, color=_FAINT, fontSize=11
+    )
+    flats = words.transform_filter("!datum.slope").mark_text(
+        align="right", baseline="bottom", dx=-2, dy=-3, color=_FAINT, fontSize=11
+    )
+    parameters = (
+        alt.param("picked", value=0),
+        alt.param("across", value=4),
+        alt.param("up", value=4),
+    )
+    return (
+        alt.layer(frame, lines, slopes, flats, *_launches(x, y, one))
+        .add_params(*parameters)
+        .properties(height=280 if one else 400)
+    )
+
+
+def _launches(x: alt.X, y: alt.Y, one: bool) -> list[alt.Chart]:
+    points = _data("points")
+    colours = alt.Scale(domain=list(BOUNDS), range=[f"var(--{b})" for b in BOUNDS])
+    shapes = alt.Scale(domain=list(LEVELS), range=list(LEVELS.values()))
+    inked = alt.Legend(symbolFillColor=_INK, symbolStrokeColor=_INK)
+    bound = alt.Color(
+        "bound:N", title="bound by", scale=colours, legend=None if one else alt.Legend()
+    )
+    bound_fill = alt.Fill("bound:N", title="bound by", scale=colours,
+                          legend=None if one else alt.Legend())  # fmt: skip
+    level = alt.Shape("level:N", title="bytes of", scale=shapes, legend=None if one else inked)
+    dim = alt.condition("picked == 0 || picked == datum.launch", alt.value(1), alt.value(0.15))
+    named = alt.condition("picked == datum.launch", alt.value(1), alt.value(1 if one else 0))
+    ties = points.mark_line(strokeWidth=1.3).encode(
+        x, y, color=bound, detail="launch:N", opacity=dim, order="x:Q"
+    )
+    told = [
+        alt.Tooltip(f"{name}:N", title=title)
+        for name, title in (
+            ("label", "launch"), ("level", "bytes of"), ("rate", "rate"),
+            ("intensity", "intensity"), ("moved", "moved"), ("of", "roof"), ("note", "note"),
+        )
+    ]  # fmt: skip
+    marks = points.mark_point(size=95, strokeWidth=1.8, cursor="pointer").encode(
+        x, y, color=bound, shape=level, opacity=dim, tooltip=told,
+        fill=bound_fill, fillOpacity=alt.condition("datum.hollow", alt.value(0), alt.value(1)),
+    )  # fmt: skip
+    names = points.mark_text(
+        align="center" if one else "left", dx=0 if one else 10, dy=-13 if one else -8,
+        fontSize=12, fontWeight="normal" if one else "bold", color=_INK,
+    ).encode(x, y, text="level:N" if one else "label:N", opacity=named)  # fmt: skip
+    return [ties, marks, names]
+
+
+def stalls() -> Layers:
+    """What the resident warps did, a bar a state; the verdict's own stands out. Data: rows."""
+    kinds = {"issuing": "var(--issuing)", "waiting": "var(--waiting)", "verdict": "var(--verdict)"}
+    bars = _data("rows").encode(
+        alt.Y("line:N", sort=None, title=None),
+        alt.X("of:Q", title="Share of a resident warp's time",
+              axis=alt.Axis(format=".0%", tickCount=5)),
+        tooltip=[alt.Tooltip("line:N", title="state"), alt.Tooltip("text:N", title="share"),
+                 alt.Tooltip("meaning:N")],
+    )  # fmt: skip
+    colour = alt.Color("kind:N", legend=None,
+                       scale=alt.Scale(domain=list(kinds), range=list(kinds.values())))  # fmt: skip
+    return alt.layer(bars.mark_bar(size=14).encode(color=colour), _figures(bars))
+
+
+def pipes() -> Layers:
+    """How busy the pipes were: elapsed over the lighter active. Data: rows."""
+    colours = {"elapsed": "var(--elapsed)", "active": "var(--active)"}
+    sizes = {"elapsed": 7, "active": 15}
+    bars = _data("rows").encode(
+        alt.Y("line:N", sort=alt.EncodingSortField("order", op="min"), title=None),
+        alt.X("of:Q", title="Share of peak, of elapsed and of active cycles",
+              axis=alt.Axis(format=".0%", tickCount=5)),
+        tooltip=[alt.Tooltip("line:N", title="pipe"), alt.Tooltip("cycles:N"),
+                 alt.Tooltip("text:N", title="busy"), alt.Tooltip("meaning:N")],
+    )  # fmt: skip
+    colour = alt.Color("cycles:N", title=None,
+                       scale=alt.Scale(domain=list(colours), range=list(colours.values())))  # fmt: skip
+    each = [
+        bars.transform_filter(f"datum.cycles == '{cycles}'").mark_bar(size=sizes[cycles])
+        .encode(color=colour) for cycles in ("active", "elapsed")
+    ]  # fmt: skip
+    once = bars.transform_filter("datum.cycles == 'elapsed'").encode(x="end:Q")
+    return alt.layer(*each, _figures(once))
+
+
+def _figures(bars: alt.Chart) -> alt.Chart:
+    words: alt.Chart = bars.mark_text(align="left", dx=5, color=_INK, fontSize=11)
+    return words.encode(text="text:N")
+
+
+def ladder() -> Layers:
+    """Each variant's time with its interval, in the order of the ladder. Data: rows."""
+    kinds = {"faster": "var(--good)", "slower": "var(--bad)", "reference": "var(--reference)",
+             "": "var(--waiting)"}  # fmt: skip
+    steps = _data("rows").encode(
+        alt.Y("line:N", sort=None, title=None),
+        tooltip=[alt.Tooltip(f"{n}:N", title=title) for n, title in (
+            ("variant", "variant"), ("text", "time"), ("interval", "95 % interval"),
+            ("parent", "against its parent"), ("bound", "bound by"))],
+    )  # fmt: skip
+    title = "Time per call, warm L2 (logarithmic)"
+    scale = alt.Scale(type="log", padding=30, nice=False)
+    ticks = [float(f"{digit}e{power}") for power in range(-9, 3) for digit in (1, 2, 5)]
+    axis = alt.Axis(
+        labelExpr="format(datum.value * 1e6, ',~r') + ' µs'", values=ticks, labelOverlap="greedy"
+    )
+    x, low = (alt.X(f"{n}:Q", title=title, scale=scale, axis=axis) for n in ("median", "low"))
+    colour = alt.Color("kind:N", legend=None,
+                       scale=alt.Scale(domain=list(kinds), range=list(kinds.values())))  # fmt: skip
+    whiskers = steps.mark_rule(strokeWidth=5, opacity=0.5).encode(low, x2="high:Q", color=colour)
+    points = steps.mark_point(filled=True, size=60, opacity=1).encode(x, color=colour)
+    words = steps.mark_text(align="left", dx=9, fontSize=11, color=_INK).encode(x, text="said:N")
+    return alt.layer(whiskers, points, words)

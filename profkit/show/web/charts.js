@@ -1,0 +1,118 @@
+// The charts: specifications and data come with the page, Vega draws them as SVG.
+
+const tip = byId("tip");
+
+/** What hovering shows: names and texts of the datum, as text. */
+function showTip(handler, event, item, value) {
+  tip.hidden = value == null || value === "";
+  if (tip.hidden) return;
+  const list = make("dl", "");
+  for (const [name, text] of Object.entries(value)) {
+    if (text !== "" && text != null) list.append(make("dt", "", name), make("dd", "", String(text)));
+  }
+  tip.replaceChildren(list);
+  const { clientX: x, clientY: y } = event.touches?.[0] ?? event;
+  const box = tip.getBoundingClientRect();
+  tip.style.left = `${Math.max(4, Math.min(x + 14, innerWidth - box.width - 8))}px`;
+  tip.style.top = `${y + 18 + box.height > innerHeight ? Math.max(4, y - box.height - 12) : y + 18}px`;
+}
+
+/** The values of a specification's parameters, and its data. */
+function fill(name, data, width) {
+  const spec = structuredClone(DATA.specs[name]);
+  if (name === "roofline" || name === "position") {
+    const [left, right, bottom, top] = data.frame;
+    const decades = { across: Math.log10(right / left), up: Math.log10(top / bottom) };
+    for (const param of spec.params) param.value = decades[param.name] ?? param.value;
+    const corners = [{ x: left, y: bottom }, { x: right, y: top }];
+    if (width < 620) Object.assign(spec.config.legend, { columns: 3, layout: { top: { direction: "vertical" } } });
+    return { ...spec, width, datasets: { ...data, frame: corners } };
+  }
+  // A line of its own for each bar: as a step of the scale Vega-Lite would not fit the width.
+  const height = 21 * new Set(data.map((row) => row.line)).size;
+  const figures = name === "ladder" ? 110 : 40; // they stand behind the longest bar
+  // Too narrow, and the names leave no room to draw in: then the picture shrinks as a whole.
+  return { ...spec, width: Math.max(width - figures, 320), height, datasets: { rows: data } };
+}
+
+const drawn = new Map();
+
+/** Draw a chart into its place, once for each width. */
+async function draw(place, name, data) {
+  const width = Math.floor(place.getBoundingClientRect().width) || place.fallback || 560;
+  if (drawn.get(place)?.width === width) return;
+  drawn.set(place, { width });
+  const options = {
+    mode: "vega-lite", ast: true, renderer: "svg", actions: false, defaultStyle: false, tooltip: showTip,
+    logLevel: 1, // errors
+  };
+  const { view } = await vegaEmbed(place, fill(name, data, Math.max(width, 240)), options);
+  view.addEventListener("click", (event, item) => {
+    if (item?.datum?.launch) location.hash = `launch-${item.datum.launch}`;
+  });
+  drawn.set(place, { width, view });
+}
+
+/** What a place on the page shows. */
+function dataOf(place) {
+  const { chart, index } = place.dataset;
+  if (index !== undefined) return DATA[chart][index];
+  return DATA.launches[Number(place.closest(".one").dataset.launch) - 1][chart];
+}
+
+/** Without a point there is no roofline: then what to collect for one. */
+function drawPlace(place) {
+  const data = dataOf(place);
+  if (data.points?.length === 0) {
+    const why = data.lacking.length ? data.lacking.join("; ") : "nothing was counted that has a place on it";
+    place.replaceChildren(make("p", "faint", `No point: ${why}.`));
+    return null;
+  }
+  return draw(place, place.dataset.chart, data);
+}
+
+const overviews = DATA.roofline.map((roofline, index) => {
+  const place = make("div", "chart");
+  Object.assign(place.dataset, { chart: "roofline", index });
+  const title = make("h3", "", roofline.device);
+  byId("rooflines").append(...(DATA.roofline.length > 1 ? [title] : []), place);
+  return place;
+});
+
+/** The launch under the pointer or the focus stands out on the roofline; 0: none. */
+function pick(number) {
+  for (const place of overviews) {
+    drawn.get(place)?.view?.signal("picked", Number(number)).runAsync();
+  }
+}
+for (const [type, end] of [["mouseover", false], ["focusin", false], ["mouseout", true], ["focusout", true]]) {
+  body?.addEventListener(type, (event) => pick(end ? 0 : event.target.closest("tr")?.dataset.number ?? 0));
+}
+
+const inLaunch = (launch) => [...launch.querySelectorAll(".chart")];
+for (const launch of launches()) {
+  launch.addEventListener("toggle", () => { if (launch.open) inLaunch(launch).forEach(drawPlace); });
+}
+
+/** The charts in sight at once, the others one by one when there is nothing else to do. */
+async function drawAll() {
+  openHash();
+  await Promise.all([...overviews, ...document.querySelectorAll("#ladder .chart")].map(drawPlace));
+  const room = byId("details").getBoundingClientRect().width;
+  for (const launch of launches()) {
+    for (const place of inLaunch(launch)) {
+      place.fallback = room > 860 ? Math.floor(room / 2 - 36) : Math.floor(room - 36);
+      await new Promise((ready) => { setTimeout(ready); });
+      await drawPlace(place);
+    }
+  }
+  document.documentElement.dataset.ready = "yes";
+}
+
+let settling;
+addEventListener("resize", () => {
+  clearTimeout(settling);
+  settling = setTimeout(() => {
+    for (const place of drawn.keys()) if (place.offsetParent) drawPlace(place);
+  }, 150);
+});

@@ -1,0 +1,84 @@
+"use strict";
+// The page's own: what the other scripts share, light and dark, opening and printing.
+
+const DATA = JSON.parse(document.getElementById("data").textContent);
+const byId = (id) => document.getElementById(id);
+
+/** An element with a class and content: strings become text, never markup. */
+function make(tag, className, ...content) {
+  const element = document.createElement(tag);
+  if (className) element.className = className;
+  element.append(...content);
+  return element;
+}
+
+/** A table of rows of strings; columns whose title begins with > are aligned to the right. */
+function tableOf(titles, rows) {
+  const right = titles.map((title) => title.startsWith(">"));
+  const cells = (row, tag) => row.map((cell, i) => make(tag, right[i] ? "n" : "", cell));
+  const head = make("thead", "", make("tr", "", ...cells(titles.map((t) => t.replace(/^>/, "")), "th")));
+  const body = make("tbody", "", ...rows.map((row) => make("tr", "", ...cells(row, "td"))));
+  return make("table", "plain", head, body);
+}
+
+/** Storage is not there for every page that is opened from disk: then nothing is remembered. */
+const memory = {
+  get(key) { try { return localStorage.getItem(key); } catch { return null; } },
+  set(key, value) { try { localStorage.setItem(key, value); } catch { /* not kept */ } },
+};
+
+const THEMES = ["auto", "light", "dark"];
+
+function useTheme(theme) {
+  if (theme === "auto") delete document.documentElement.dataset.theme;
+  else document.documentElement.dataset.theme = theme;
+  byId("theme").textContent = { auto: "◐ auto", light: "☀ light", dark: "☾ dark" }[theme];
+  byId("theme").setAttribute("aria-label", `Colours: ${theme}. Change`);
+  memory.set("profkit-theme", theme);
+}
+
+byId("theme").addEventListener("click", () => {
+  const now = document.documentElement.dataset.theme ?? "auto";
+  useTheme(THEMES[(THEMES.indexOf(now) + 1) % THEMES.length]);
+});
+const kept = memory.get("profkit-theme");
+useTheme(THEMES.includes(kept) ? kept : "auto");
+
+const launches = () => [...document.querySelectorAll("details.one")];
+
+/** Open a launch's section and bring it into view. */
+function openLaunch(number) {
+  const section = byId(`launch-${number}`);
+  if (!section) return;
+  section.open = true;
+  section.scrollIntoView();
+  section.querySelector("summary").focus({ preventScroll: true });
+}
+
+function openHash() {
+  const found = /^#launch-(\d+)$/.exec(location.hash);
+  if (found) openLaunch(Number(found[1]));
+}
+addEventListener("hashchange", openHash);
+
+byId("open-all").addEventListener("click", () => launches().forEach((x) => { x.open = true; }));
+byId("close-all").addEventListener("click", () => launches().forEach((x) => { x.open = false; }));
+
+// On paper nothing can be opened.
+let closed = [];
+addEventListener("beforeprint", () => {
+  closed = launches().filter((x) => !x.open);
+  closed.forEach((x) => { x.open = true; });
+});
+addEventListener("afterprint", () => closed.forEach((x) => { x.open = false; }));
+
+/** All metrics of a launch, written when they are asked for. */
+for (const more of document.querySelectorAll("details.metrics")) {
+  more.addEventListener("toggle", () => {
+    const place = more.querySelector("div");
+    if (!more.open || place.firstChild) return;
+    const launch = DATA.launches[Number(more.closest(".one").dataset.launch) - 1];
+    const rows = DATA.metrics.map((metric, i) => [metric.name, launch.texts[i], metric.meaning]);
+    place.append(tableOf(["metric", ">value", "meaning"], rows));
+  });
+}

@@ -1,0 +1,184 @@
+"""The page without a browser: what is in it, what can get into it, and how it is written."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+
+from profkit.errors import ProfkitError
+from profkit.evidence import changes
+from profkit.reports.frame import Part, ReportFile, Reports
+from profkit.show import page as pages
+from profkit.show import page_charts
+from profkit.show.document import document
+from profkit.show.escape import visible
+from profkit.show.launches import NvidiaRule
+from tests.show.conftest import HOSTILE, Made
+
+NONE = Reports(())
+
+
+class Read(HTMLParser):
+    """Every element with its text, as a browser would read it."""
+
+    def __init__(self, html: str) -> None:
+        super().__init__(convert_charrefs=True)
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.text: list[str] = []
+        self.inside: dict[str, list[str]] = {"script": [], "style": []}
+        self._open = ""
+        self.feed(html)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, dict(attrs)))
+        self._open = tag
+        if tag in self.inside:
+            self.inside[tag].append("")
+
+    def handle_endtag(self, tag: str) -> None:
+        self._open = ""
+
+    def handle_data(self, data: str) -> None:
+        if self._open in self.inside:
+            self.inside[self._open][-1] += data
+        else:
+            self.text.append(data)
+
+    def payload(self) -> dict[str, object]:
+        return json.loads(self.inside["script"][0])
+
+
+@pytest.fixture(scope="module")
+def hostile(made: Made) -> Read:
+    runs = [
+        made(kernel=name, report=f"{name[:40]}.ncu-rep", variant=name[:60], case=name[:20],
+             device=name[:50], time=1e-4 * (n + 1),
+             nvidia=(NvidiaRule(name[:50], name[:50], name[:80], 0.25, "local"),))
+        for n, name in enumerate(HOSTILE)
+    ]  # fmt: skip
+    return Read(pages.render(NONE, runs, title="<b>a title</b>").html)
+
+
+def test_no_text_becomes_markup(hostile: Read) -> None:
+    assert [tag for tag, _ in hostile.tags].count("script") == 3  # the data, Vega, ours
+    assert not {"b ", "img", "iframe", "object", "embed", "base", "link"} & {
+        t for t, _ in hostile.tags
+    }
+    for tag, attributes in hostile.tags:
+        assert not [name for name in attributes if name.startswith("on")], tag
+        assert "style" not in attributes, "an inline style is against the policy"
+        target = attributes.get("href") or "#"
+        assert target.startswith("#"), "nothing leads out of the page"
+    assert "<b>a title</b>" in hostile.text
+
+
+@pytest.mark.parametrize(
+    "name", [n for n in HOSTILE if 0 < len(n) < 200], ids=lambda n: ascii(n)[:12]
+)
+def test_hostile_names_stay_readable_text(hostile: Read, name: str) -> None:
+    assert visible(name) in "\n".join(hostile.text)
+
+
+def test_nothing_acts_in_what_is_shown(hostile: Read) -> None:
+    shown = "".join(hostile.text) + json.dumps(hostile.payload(), ensure_ascii=False)
+    assert not set(shown) & {"\x1b", "\u202e", "\u2066", "\udc80", "\x07"}
+
+
+def test_the_data_cannot_end_their_element(hostile: Read) -> None:
+    html_data = hostile.inside["script"][0]
+    assert "<" not in html_data
+    kernels = [launch["kernel"] for launch in hostile.payload()["launches"]]
+    assert any("script" in kernel for kernel in kernels)
+
+
+def test_the_policy_knows_the_hashes_of_what_is_there(hostile: Read) -> None:
+    policy = next(a["content"] for t, a in hostile.tags if a.get("http-equiv"))
+    named = re.findall(r"'sha256-([^']+)'", policy)
+    there = [*hostile.inside["script"][1:], *hostile.inside["style"]]
+    assert named == [base64.b64encode(hashlib.sha256(x.encode()).digest()).decode() for x in there]
+    assert policy.startswith("default-src 'none';")
+    assert "unsafe" not in policy
+    assert "http" not in policy
+
+
+def test_the_page_asks_the_network_for_nothing(hostile: Read) -> None:
+    for tag, attributes in hostile.tags:
+        assert "src" not in attributes, tag
+        assert "srcset" not in attributes, tag
+    assert not re.search(r"url\(|@import", hostile.inside["style"][0])
+
+
+def test_the_numbers_are_those_of_the_json(made: Made) -> None:
+    run = made(rule="dram-bandwidth")
+    read = Read(pages.render(NONE, [run]).html)
+    (launch,) = read.payload()["launches"]
+    said = document((), [run])["launches"][0]["metrics"]
+    names = [metric["name"] for metric in read.payload()["metrics"]]
+    assert dict(zip(names, launch["values"], strict=True)) == said
+
+
+def test_what_cannot_be_read_is_named(made: Made) -> None:
+    bad = ReportFile("cut & <torn>.ncu-rep", None, "damaged", "ends in the middle", 0, None)
+    read = Read(pages.render(Reports((Part(bad),)), [made()]).html)
+    assert read.text.count("cut & <torn>.ncu-rep") == 2  # above the table and in the list
+    assert "ends in the middle" in read.text
+
+
+def test_a_page_without_a_launch_still_says_why() -> None:
+    bad = ReportFile("a.txt", None, "unreadable", "not a report", 0, None)
+    page = pages.render(Reports((Part(bad),)), [])
+    assert page.launches == 0
+    assert "not a report" in Read(page.html).text
+
+
+def test_top_keeps_the_worst_and_says_so(made: Made) -> None:
+    runs = [made(kernel=f"k{n}", index=n, time=10.0**-n) for n in range(2, 6)]
+    page = pages.render(NONE, runs, top=2)
+    assert (page.launches, page.left_out) == (2, 2)
+    assert [x["kernel"] for x in Read(page.html).payload()["launches"]] == ["k2", "k3"]
+    assert "The 2 worst rows of 4." in " ".join("".join(Read(page.html).text).split())
+
+
+def test_a_failed_launch_has_its_place(made: Made) -> None:
+    page = pages.render(NONE, [made(status="failed", values={})])
+    assert "failed" in Read(page.html).text
+
+
+def test_every_chart_is_of_the_page_s_own_colours() -> None:
+    style = (pages.WEB / "page.css").read_text("utf-8")
+    known = set(re.findall(r"(--[a-z]+):", style))
+    used = set(re.findall(r"var\((--[a-z]+)\)", json.dumps(page_charts.specs()) + style))
+    assert used <= known
+
+
+def test_bounds_of_the_charts_are_the_verdict_s() -> None:
+    from typing import get_args
+
+    from profkit.diagnosis.rule import Bound
+
+    assert set(page_charts.BOUNDS) == set(get_args(Bound))
+
+
+def test_the_thresholds_are_those_of_compare(made: Made) -> None:
+    payload = Read(pages.render(NONE, [made()]).html).payload()
+    assert payload["thresholds"] == {
+        "points": changes.POINTS, "relative": changes.RELATIVE, "gain": changes.GAIN,
+    }  # fmt: skip
+
+
+def test_a_page_is_written_whole_or_not_at_all(made: Made, tmp_path: Path) -> None:
+    page = pages.render(NONE, [made()])
+    there = tmp_path / "page.html"
+    there.write_text("the old one")
+    assert pages.save(page, there).read_text("utf-8") == page.html
+    folder = tmp_path / "folder.html"
+    folder.mkdir()
+    with pytest.raises(ProfkitError, match=r"folder\.html: cannot be written"):
+        pages.save(page, folder)
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["folder.html", "page.html"]

@@ -1,0 +1,321 @@
+"""The page in a real browser: what it shows, what it does, and what it must never do.
+
+Needs Playwright and a Chromium of the machine's own; without one all of this is skipped.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable, Iterator
+from math import inf
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from profkit.evidence.changes import change
+from profkit.reports.frame import Reports
+from profkit.reports.metrics import CATALOGUE
+from profkit.reports.reader import read
+from profkit.show import page as pages
+from profkit.show.changes import _finding, _moved
+from profkit.show.document import document
+from profkit.show.escape import visible
+from profkit.show.figures import quantity
+from profkit.show.launches import Judged, judged, rows
+from tests.conftest import ROOT
+from tests.show.conftest import HOSTILE, Made
+
+pytestmark = pytest.mark.browser
+api = pytest.importorskip("playwright.sync_api", reason="Playwright is not installed")
+
+NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
+REPORTS = ("stage1.B.ncu-rep", "stage2.B.ncu-rep", "sdpa-cudnn.B.ncu-rep", "copy.1GiB.ncu-rep")
+
+
+@pytest.fixture(scope="module")
+def chromium() -> Iterator[Any]:
+    program = next(filter(None, map(shutil.which, NAMES)), None)
+    if program is None:
+        pytest.skip(f"no browser on this machine (looked for {', '.join(NAMES)})")
+    with api.sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=program, args=["--no-sandbox"])
+        yield browser
+        browser.close()
+
+
+@pytest.fixture(scope="module")
+def runs() -> list[Judged]:
+    """The launches in the order of the page's rows."""
+    found = judged(read([ROOT / "artifacts" / name for name in REPORTS]))
+    return [row.shown for row in rows(found)]
+
+
+@pytest.fixture(scope="module")
+def real(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    reports = read([ROOT / "artifacts" / name for name in REPORTS])
+    path = tmp_path_factory.mktemp("real") / "page.html"
+    return pages.save(pages.render(reports, judged(reports)), path)
+
+
+Open = Callable[..., Any]
+
+
+@pytest.fixture
+def tab(chromium: Any) -> Iterator[Open]:
+    """Open a file; what the console said and what was asked of any network must stay empty."""
+    opened, said = [], []
+
+    def start(path: Path, fragment: str = "", **context: Any) -> Any:
+        page = chromium.new_page(**context)
+        opened.append(page)
+        page.on("console", lambda message: said.append(message.text))
+        page.on("pageerror", lambda error: said.append(str(error)))
+        page.on("dialog", lambda dialog: said.append(dialog.message))
+        page.on("request", lambda r: None if r.url.startswith("file:") else said.append(r.url))
+        page.goto(path.as_uri() + fragment)
+        page.wait_for_selector("html[data-ready=yes]", state="attached", timeout=90_000)
+        return page
+
+    yield start
+    for page in opened:
+        page.close()
+    assert said == []
+
+
+def _column(page: Any, key: str) -> list[str]:
+    return page.eval_on_selector_all(
+        "#overview tbody tr", f"rows => rows.filter(r => !r.hidden).map(r => r.dataset.{key})"
+    )
+
+
+def test_columns_sort_by_their_numbers(tab: Open, real: Path, runs: list[Judged]) -> None:
+    page = tab(real)
+    times = [document((), [run])["launches"][0]["time_s"] for run in runs]
+    head = page.locator("th button[data-sort=time]")
+    head.click()
+    assert [float(t) for t in _column(page, "time")] == sorted(times, reverse=True)
+    head.click()
+    assert [float(t) for t in _column(page, "time")] == sorted(times)
+    assert page.locator("th[aria-sort=ascending]").inner_text() == "time"
+    page.locator("th button[data-sort=label]").click()
+    assert _column(page, "label") == sorted(_column(page, "label"))
+
+
+def test_search_and_choices_filter(tab: Open, real: Path, runs: list[Judged]) -> None:
+    page = tab(real)
+    page.fill("#search", "stage2 shared")
+    assert _column(page, "label") == ["stage2 B"]
+    assert page.inner_text("#found") == "1 of 4"
+    assert page.locator("details.one:not([hidden])").count() == 1
+    page.fill("#search", "")
+    page.select_option("#by-bound", "memory")
+    of_memory = [n for n, run in enumerate(runs, 1) if run.diagnosis.bound == "memory"]
+    assert [int(n) for n in _column(page, "number")] == of_memory
+    page.fill("#search", "no such kernel")
+    assert _column(page, "label") == []
+
+
+def _hover(page: Any, mark: Any) -> dict[str, str]:
+    mark.scroll_into_view_if_needed()
+    box = mark.bounding_box()
+    page.mouse.move(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
+    page.wait_for_selector("#tip:not([hidden])")
+    names, values = page.locator("#tip dt"), page.locator("#tip dd")
+    return dict(zip(names.all_inner_texts(), values.all_inner_texts(), strict=True))
+
+
+def test_hovering_a_stall_shows_the_number_of_the_json(
+    tab: Open, real: Path, runs: list[Judged]
+) -> None:
+    number = next(n for n, run in enumerate(runs, 1) if run.variant == "stage2")
+    said = document((), [runs[number - 1]])["launches"][0]["metrics"]
+    page = tab(real, f"#launch-{number}")
+    bars = page.locator(f"#launch-{number} [data-chart=stalls] .mark-rect path")
+    assert bars.count() > 3
+    for n in range(3):
+        tip = _hover(page, bars.nth(n))
+        assert tip["share"] == quantity(said[f"stall_{tip['state']}"], "share")
+
+
+def test_hovering_the_roofline_shows_the_number_of_the_json(
+    tab: Open, real: Path, runs: list[Judged]
+) -> None:
+    page = tab(real)
+    copy = next(run for run in runs if run.variant == "copy")
+    points = page.locator("#rooflines .mark-symbol path[aria-label*='copy 1GiB']")
+    tip = _hover(page, points.first)
+    assert tip["launch"] == "copy 1GiB"
+    said = document((), [copy])["launches"][0]["metrics"]
+    assert tip["moved"] == quantity(said[f"{tip['bytes of'].lower()}_rate"], "byte/s")
+    assert tip["rate"] == "no arithmetic"
+
+
+def test_a_row_under_the_pointer_stands_out_on_the_roofline(tab: Open, real: Path) -> None:
+    page = tab(real)
+    page.hover("#row-2 .name")
+    page.wait_for_function(
+        "() => document.querySelectorAll('#rooflines path[opacity=\"0.15\"]').length"
+    )
+
+
+def test_keys(tab: Open, real: Path) -> None:
+    page = tab(real)
+    page.keyboard.press("/")
+    page.keyboard.type("stage")
+    assert page.inner_text("#found") == "2 of 4"
+    page.keyboard.press("Escape")
+    assert page.inner_text("#found") == "4 of 4"
+    page.keyboard.press("j")
+    page.keyboard.press("ArrowDown")
+    page.keyboard.press("k")
+    focused = page.evaluate("() => document.activeElement.id")
+    assert focused == "row-2"
+    page.keyboard.press("Enter")
+    assert page.locator("#launch-2[open]").count() == 1
+    assert page.evaluate("() => document.activeElement.tagName") == "SUMMARY"
+
+
+def test_a_link_from_outside_opens_its_launch(tab: Open, real: Path) -> None:
+    page = tab(real, "#launch-3")
+    assert page.locator("#launch-3[open] .because").is_visible()
+    assert not page.locator("#launch-1 .because").is_visible()
+
+
+@pytest.mark.parametrize(("before", "after"), [(1, 2), (3, 2), (4, 1), (2, 2)])
+def test_the_comparison_is_that_of_python(
+    tab: Open, real: Path, runs: list[Judged], before: int, after: int
+) -> None:
+    page = tab(real)
+    page.select_option("#before", str(before))
+    page.select_option("#after", str(after))
+    one, other = runs[before - 1], runs[after - 1]
+    said = change({**one.values, "kernel": one.kernel}, {**other.values, "kernel": other.kernel},
+                  (one.diagnosis, other.diagnosis))  # fmt: skip
+    assert _cells(page, "#compared .wide:not(.moved) tbody tr") == [
+        list(_finding(f)) for f in said.findings
+    ]
+    moved = _cells(page, "#compared .moved tbody tr")
+    wanted = [list(_moved(m)) for m in said.moved]
+    assert [cells[:3] for cells in moved] == [cells[:3] for cells in wanted]
+    for cells, want in zip(moved, wanted, strict=True):
+        # JavaScript rounds halves up, Python to even: the last figure may be one off.
+        step = 0.1 if want[3].endswith("points") else 0.01 if "." in want[3] else 1
+        assert _number(cells[3]) == pytest.approx(_number(want[3]), abs=1.01 * step), want
+
+
+def _number(change: str) -> float:
+    return (
+        inf
+        if change == "from 0"
+        else float(change.split(maxsplit=1)[0].rstrip("x").replace(",", ""))
+    )
+
+
+def test_the_comparison_has_the_times_of_the_records(
+    tab: Open, real: Path, runs: list[Judged]
+) -> None:
+    page = tab(real)
+    number = {run.variant: str(n) for n, run in enumerate(runs, 1)}
+    page.select_option("#before", number["stage1"])
+    page.select_option("#after", number["stage2"])
+    assert "104 µs ± 0.25 % → 54.6 µs ± 0.44 %" in page.inner_text("#compared")
+    page.select_option("#after", number["copy"])
+    assert "timed without a profiler" not in page.inner_text("#compared")
+
+
+def _cells(page: Any, rows: str) -> list[Any]:
+    return page.eval_on_selector_all(
+        rows, "rows => rows.map(row => [...row.cells].map(cell => cell.textContent))"
+    )
+
+
+def test_hostile_names_stay_text(tab: Open, made: Made, tmp_path: Path) -> None:
+    launches = [
+        made(kernel=name, variant=name[:40] or None, report=name[:20], time=1e-4, index=n)
+        for n, name in enumerate(HOSTILE)
+    ]
+    # Their files are not there, so each has a note about its source; names are what counts here.
+    page = tab(pages.save(pages.render(Reports(()), launches), tmp_path / "page.html"))
+    assert page.locator("script").count() == 3
+    assert page.locator("main img, main iframe, main b b").count() == 0
+    text = page.evaluate("() => document.body.textContent")
+    for name in HOSTILE:
+        if 0 < len(name) < 200:
+            assert visible(name) in text
+    assert not set(text) & set("\x1b\u202e\u2066")
+    page.select_option("#before", "3")
+    page.click("#swap")
+    assert page.locator("script").count() == 3
+
+
+def test_the_policy_stops_a_script_that_is_not_ours(chromium: Any, real: Path) -> None:
+    page = chromium.new_page()
+    page.goto(real.as_uri())
+    stopped = page.evaluate(
+        """() => {
+          const script = document.createElement('script');
+          script.textContent = 'window.ran = true';
+          document.body.append(script);
+          return window.ran === undefined;
+        }"""
+    )
+    page.close()
+    assert stopped
+
+
+def _shade(page: Any) -> int:
+    colour = page.evaluate("() => getComputedStyle(document.body).backgroundColor")
+    return int(colour.split("(")[1].split(",")[0])
+
+
+def test_light_and_dark(tab: Open, real: Path) -> None:
+    assert _shade(tab(real, color_scheme="light")) > 200
+    page = tab(real, color_scheme="dark")
+    assert _shade(page) < 60
+    page.click("#theme")  # light, whatever the system says
+    assert _shade(page) > 200
+    page.click("#theme")
+    assert _shade(page) < 60
+
+
+@pytest.mark.parametrize("width", [360, 768, 1400])
+def test_nothing_is_wider_than_the_screen(tab: Open, real: Path, width: int) -> None:
+    page = tab(real, viewport={"width": width, "height": 800})
+    page.click("#open-all")
+    page.wait_for_timeout(300)
+    over = page.evaluate("() => document.documentElement.scrollWidth - innerWidth")
+    assert over <= 0
+    if width < 500:
+        assert page.locator("#row-1 .verdict").is_visible()
+
+
+def test_on_paper_everything_is_open(tab: Open, real: Path) -> None:
+    page = tab(real)
+    assert not page.locator("#launch-2 .because").is_visible()
+    page.emulate_media(media="print")
+    assert page.locator("#launch-2 .because").is_visible()
+    assert page.locator("#launch-2 .chart svg").first.is_visible()
+    assert not page.locator("#search").is_visible()
+    assert page.pdf().startswith(b"%PDF")
+
+
+def test_all_metrics_are_there_when_asked_for(tab: Open, real: Path, runs: list[Judged]) -> None:
+    page = tab(real, "#launch-1")
+    page.click("#launch-1 .metrics summary")
+    cells = page.locator("#launch-1 .metrics tbody tr").all_inner_texts()
+    assert len(cells) == len(CATALOGUE)
+    said = document((), [runs[0]])["launches"][0]["metrics"]
+    name, value, _ = cells[0].split("\t")
+    assert value == quantity(said[name], CATALOGUE[name].unit)
+
+
+def test_without_scripts_every_verdict_is_there(chromium: Any, real: Path) -> None:
+    context = chromium.new_context(java_script_enabled=False)
+    page = context.new_page()
+    page.goto(real.as_uri())
+    assert page.locator("#overview tbody tr").count() == 4
+    assert "Without JavaScript" in page.inner_text("main")
+    assert json.dumps(page.locator(".because").all_text_contents()).count("of peak") >= 1
+    context.close()
