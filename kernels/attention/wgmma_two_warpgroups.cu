@@ -18,7 +18,8 @@
    time. At C the exponentials alone are 64 us and the products 87, so what does not overlap is seen
    at once. For A and B it is the wrong shape: 24 or 32 blocks.
 
-   after: persistent      fixes: short-scoreboard      arch: 90a
+   after: persistent      arch: 90a      case: C
+   moves: tensor_busy>1.5x xu_busy>2x inst_async_copy<0.1x instructions<0.5x l2_to_l1_bytes<0.5x
    budget: regs=168 smem=227K spills=0 stack=0
    tune: TURNS=1,0 STAGES=2,3 GROUPS=3,2
 */
