@@ -7,6 +7,7 @@
    than half, at V a fifth.
 
    after: champion      arch: 90a      flags: -DOVERLAP=0
+   moves: instructions~1x l2_to_l1_bytes~1x
    budget: regs=255 smem=227K spills=0 stack=0
 */
 #include "champion_wgmma_split_keys.cu"
