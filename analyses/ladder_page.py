@@ -138,7 +138,8 @@ def time_of(step: Step, run: Run) -> str:
         return f"no time: {', '.join(faults)}" if faults else "not timed"
     half = (step.time.high - step.time.low) / 2 / step.time.median
     stale = " (stale)" if run.stale else ""
-    return f"{figures.seconds(step.time.median)} ± {100 * half:.1f} %{stale}"
+    interval = "" if isnan(half) else f" ± {100 * half:.1f} %"
+    return f"{figures.seconds(step.time.median)}{interval}{stale}"
 
 
 def against(step: Step) -> tuple[str, str]:
