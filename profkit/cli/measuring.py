@@ -52,7 +52,7 @@ def list_(
     artifacts: Artifacts = None,
     json: Json = False,
 ) -> None:
-    """The variants of each problem in ladder order: built, recorded, stale."""
+    """The variants in ladder order: built, recorded, stale."""
     from profkit.measure import ladder
     from profkit.show import measured
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from profkit.cli import complete
 from profkit.cli.options import Json, Quiet, say
 from profkit.cli.targets import (
     Artifacts,
@@ -24,8 +25,16 @@ if TYPE_CHECKING:
     from profkit.measure.tune.run import Result
 
 
-Id = Annotated[str, typer.Option("--variant", metavar="ID", help="What to tune.")]
-Case = Annotated[str | None, typer.Option("--case", help="The case to tune for.")]
+Id = Annotated[
+    str,
+    typer.Option("--variant", metavar="ID", help="What to tune.", autocompletion=complete.variants),
+]
+Case = Annotated[
+    str | None,
+    typer.Option(
+        "--case", metavar="CASE", help="The case to tune for.", autocompletion=complete.cases
+    ),
+]
 Trials = Annotated[
     int, typer.Option("--trials", min=1, help="Distinct configurations, the defaults included.")
 ]

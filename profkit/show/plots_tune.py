@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from matplotlib.axes import Axes
 
 from profkit.errors import ProfkitError
-from profkit.show.plots_base import COLOURS, FAINT, INK, bare, canvas, plain, titled
+from profkit.show.plots_base import COLOURS, INK, bare, canvas, plain, titled
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -166,9 +166,9 @@ def resources(history: pd.DataFrame, ax: Axes | None = None) -> Axes:
 
 
 def _plain_ticks(ax: Axes) -> None:
-    from matplotlib.ticker import LogLocator, NullFormatter, StrMethodFormatter
+    """Whole steps on a logarithmic axis: a search seldom spans a decade."""
+    from matplotlib.ticker import MaxNLocator, NullLocator, StrMethodFormatter
 
-    ax.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+    ax.yaxis.set_major_locator(MaxNLocator(7))
     ax.yaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
-    ax.yaxis.set_minor_formatter(NullFormatter())
-    ax.tick_params(axis="y", which="minor", colors=FAINT)
+    ax.yaxis.set_minor_locator(NullLocator())

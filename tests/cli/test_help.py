@@ -69,6 +69,7 @@ CASES = {
     "check --kernels tests --variant stage2sw": {"stage2swizzle"},
     "bench --variant sdpa-cu": {"sdpa-cudnn"},
     "profile --case B": {"B"},
+    "tune --variant stage2sw": {"stage2swizzle"},
     "profile --set ba": {"basic"},
     "profile --cache-control n": {"none"},
     "profile --variant no-such": set(),

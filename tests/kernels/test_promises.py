@@ -37,10 +37,11 @@ def recorded(variant: str) -> list[tuple[Run, Run]]:
     for name, case in names:
         if name == variant and header.after and (header.after, case) in names:
             run = EVIDENCE.load(variant, case)
-            if run.record and run.report:
+            parent = EVIDENCE.load(header.after, case)
+            if run.record and run.report and parent.report:
                 today = replace(header, source=run.record.source or "")
                 said, _ = headers_module.apply(run.record, {f"attention/{variant}": today})
-                found.append((EVIDENCE.load(header.after, case), replace(run, record=said)))
+                found.append((parent, replace(run, record=said)))
     return found
 
 

@@ -86,6 +86,17 @@ def test_pictures_of_a_search(name: str, tmp_path: Path) -> None:
     assert plots.save(draw[name](), tmp_path / "x.png").stat().st_size > 5000
 
 
+def test_the_committed_search_is_whole_and_draws(tmp_path: Path) -> None:
+    kept = pd.read_parquet(Path(__file__).parents[2] / "artifacts/tune/v3.B/history.parquet")
+    macros = ["BLOCK_M", "BLOCK_N", "WARPS", "STAGES"]
+    assert len(kept) == 60
+    assert not kept.duplicated(macros).any()
+    assert set(kept["outcome"]) <= {"measured", "pruned", "refused"}
+    best = kept.loc[kept[kept["outcome"] == "measured"]["value"].idxmin()]
+    assert (best["BLOCK_M"], best["BLOCK_N"], best["WARPS"], best["STAGES"]) == (64, 128, 4, 2)
+    assert plots.save(plots.search_parallel(kept, macros), tmp_path / "x.png").is_file()
+
+
 def test_nothing_to_draw_is_said() -> None:
     empty = trials(3).assign(value=float("nan"))
     for draw in (plots.search_history, plots.search_resources):
