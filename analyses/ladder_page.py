@@ -82,7 +82,7 @@ def page() -> str:
     gpu = first.record.machine.gpu if first.record else None
     parts = [HEAD.format(gpu=gpu)]
     parts += ["", f"## Case {MAIN}: {shape(MAIN)}", "", *main_table(ladders[MAIN], found, rungs)]
-    parts += ["", "## What was to move, and did it", "", *promises(ladders[MAIN])]
+    parts += ["", "## What was to move, and did it", "", *promises(ladders, rungs)]
     for case, steps in ladders.items():
         if case != MAIN:
             parts += ["", f"## Case {case}: {shape(case)}", "", *small_table(steps, found)]
@@ -133,10 +133,13 @@ def table(head: tuple[str, ...], rows: list[tuple[str, ...]]) -> list[str]:
 def time_of(step: Step, run: Run) -> str:
     """Median and interval; a run of other code than the file's says so."""
     if step.time is None:
-        return "not timed"
+        faults = [*run.record.dirty] if run.record else []
+        faults += ["wrong"] if run.record and run.record.right is False else []
+        return f"no time: {', '.join(faults)}" if faults else "not timed"
     half = (step.time.high - step.time.low) / 2 / step.time.median
     stale = " (stale)" if run.stale else ""
-    return f"{figures.seconds(step.time.median)} ± {100 * half:.1f} %{stale}"
+    interval = "" if isnan(half) else f" ± {100 * half:.1f} %"
+    return f"{figures.seconds(step.time.median)}{interval}{stale}"
 
 
 def against(step: Step) -> tuple[str, str]:
@@ -181,14 +184,18 @@ def small_table(found: Ladder, known: Evidence) -> list[str]:
     return table(("rung", ">time", ">vs parent", ">vs SDPA", "bound: limiter"), rows)
 
 
-def promises(found: Ladder) -> list[str]:
-    """Each prediction of a header and what the counters said."""
+def promises(ladders: Mapping[str, Ladder], rungs: Mapping[str, Header]) -> list[str]:
+    """Each prediction of a header and what the counters said, at the case that it speaks of."""
     did = {"moves": "did", "moves-not": "did not", "fixes": "gone", "fixes-not": "still there"}
     rows = []
-    for step in found.steps:
-        for i, p in enumerate(step.change.promises if step.change else ()):
+    for variant, header in order(ladders[MAIN], rungs).items():
+        case = header.said_of or MAIN
+        steps = ladders[case].steps if case in ladders else ()
+        change = next((s.change for s in steps if s.variant == variant), None)
+        at = f" at {case}" if case != MAIN else ""
+        for i, p in enumerate(change.promises if change else ()):
             answer = did[p.said] if p.kept else "broken" if p.kept is False else "unknown"
-            rows.append((link(step.variant) if not i else "", p.rule, answer, p.because))
+            rows.append((link(variant) + at if not i else "", p.rule, answer, p.because))
     return table(("rung", "counter or rule", "", "from its parent to it"), rows)
 
 

@@ -14,6 +14,10 @@
    was ever seen, but profkit compares no kernel with a sanitizer's finding. Next: a named barrier of 64
    threads per strip instead, which racecheck knows, measured again.
 
+   Against splitk bytes fall to 0.6 (the parts for the other block travel too), instructions to a half. The
+   rule long-scoreboard, which was to go, did not fire on splitk, where loads hide each other. It does
+   here, for with so little work left a fifth of the warps' time is the trip to L2.
+
    Launches may overlap: a block sets up its barriers while the kernel before still runs, and waits for
    that kernel's end before it reads or writes any tensor. Of calls in a row, as they are timed here,
    that hides a part; one call alone does not get it. inseries is the same without.

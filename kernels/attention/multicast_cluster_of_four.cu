@@ -17,8 +17,8 @@
    17 MB only 4.8 MB were asked of L2 (5.2 MB here), so neighbours' reads are joined on the way without
    a cluster. l2-bandwidth fires on neither.
 
-   after: splitk      arch: 90a      case: B
-   moves: inst_async_copy<0.1x instructions<0.9x      moves-not: l2_to_l1_bytes<0.3x l2_read_bytes<0.3x
+   after: splitk      arch: 90a
+   moves: inst_async_copy<0.2x instructions<0.95x      moves-not: l2_to_l1_bytes<0.3x l2_read_bytes<0.3x
    budget: regs=255 smem=150K spills=0 stack=0
    tune: CLUSTER=4,1,2,8 OVERLAP=1,0
 */

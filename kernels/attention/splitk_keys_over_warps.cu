@@ -12,6 +12,7 @@
    block reads all of K and V, so L2 to SM traffic doubles (17 MB at B): that is the next limit.
 
    after: exp2fold      fixes: grid-too-small      arch: 80+
+   moves: sm_active>1.4x l2_to_l1_bytes~1.9x
    budget: regs=255 smem=140K spills=0 stack=0
 */
 #include "../common/splitk.cuh"

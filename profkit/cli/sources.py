@@ -6,6 +6,7 @@ from collections.abc import Collection
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from profkit.cli.options import say
 from profkit.errors import ProfkitError
 
 if TYPE_CHECKING:
@@ -42,17 +43,21 @@ def stale(artifacts: Path, needs: Collection[str]) -> list[ProfkitError]:
 def headers(artifacts: Path) -> dict[str, Header]:
     """problem/variant -> header; none where no kernels lie beside the artifacts.
 
-    Nor where they cannot be read: profkit list says what is wrong with them.
+    Nor where they cannot be read, which is said on stderr.
     """
     from profkit.evidence.headers import Header
     from profkit.measure.variants import find, kernels_dir
 
     try:
         kernels = kernels_dir()
-        if kernels.parent not in artifacts.resolve().parents:
-            return {}  # of somebody else's kernels, which may have the same names
-        found = find(kernels)
     except ProfkitError:
+        return {}
+    if kernels.parent not in artifacts.resolve().parents:
+        return {}  # of somebody else's kernels, which may have the same names
+    try:
+        found = find(kernels)
+    except ProfkitError as error:
+        say(error)  # what the records say goes on
         return {}
     return {
         f"{v.problem}/{v.id}": Header(

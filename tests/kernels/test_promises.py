@@ -26,6 +26,8 @@ LADDER = {
     for key, header in HEADERS.items()
     if key.startswith("attention/")
 }
+# Headers that are not settled yet; each leaves this list when its promises hold.
+OPEN: set[str] = set()
 
 
 def recorded(variant: str) -> list[tuple[Run, Run]]:
@@ -35,11 +37,11 @@ def recorded(variant: str) -> list[tuple[Run, Run]]:
     for name, case in names:
         if name == variant and header.after and (header.after, case) in names:
             run = EVIDENCE.load(variant, case)
-            before = EVIDENCE.load(header.after, case)
-            if run.record and run.report and before.report:
+            parent = EVIDENCE.load(header.after, case)
+            if run.record and run.report and parent.report:
                 today = replace(header, source=run.record.source or "")
                 said, _ = headers_module.apply(run.record, {f"attention/{variant}": today})
-                found.append((before, replace(run, record=said)))
+                found.append((parent, replace(run, record=said)))
     return found
 
 
@@ -54,7 +56,9 @@ def broken(variant: str) -> list[tuple[str, Promise]]:
 
 
 @pytest.mark.parametrize("variant", sorted(v for v in LADDER if recorded(v)))
-def test_what_the_header_promises_holds(variant):
+def test_what_the_header_promises_holds(variant, request):
+    if variant in OPEN:
+        request.applymarker(pytest.mark.xfail(strict=True, reason="not settled yet"))
     assert broken(variant) == []
 
 
