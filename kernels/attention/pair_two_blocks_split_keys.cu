@@ -12,7 +12,7 @@
    Against splitk: bytes from L2 halve, instructions fall by two thirds or more, HMMA becomes HGMMA.
    What is left at B is latency: one trip to L2, two products, one softmax, one cluster barrier.
 
-   after: splitk      arch: 90a      moves: l2_to_l1_bytes<0.6x instructions<0.4x
+   after: splitk      arch: 90a      moves: l2_to_l1_bytes<0.7x instructions<0.6x
    budget: regs=255 smem=227K spills=0 stack=0
    tune: OVERLAP=1,0
 */
