@@ -39,7 +39,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "verify": (
         "profkit verify analyses/*.py",
         "profkit verify mine.py --artifacts runs --markdown",
-        "profkit verify mine.py --json",
+        "profkit verify mine.py --json --quiet",
     ),
     "ledger": (
         "profkit ledger",
@@ -49,6 +49,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     ),
     "list": (
         "profkit list",
+        "profkit list --problem attention",
         "profkit list --kernels mine --build-dir build --artifacts runs --json",
     ),
     "doctor": (

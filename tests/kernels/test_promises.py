@@ -26,8 +26,6 @@ LADDER = {
     for key, header in HEADERS.items()
     if key.startswith("attention/")
 }
-# Headers that are not settled yet; each leaves this list when its promises hold.
-OPEN: set[str] = set()
 
 
 def recorded(variant: str) -> list[tuple[Run, Run]]:
@@ -56,9 +54,7 @@ def broken(variant: str) -> list[tuple[str, Promise]]:
 
 
 @pytest.mark.parametrize("variant", sorted(v for v in LADDER if recorded(v)))
-def test_what_the_header_promises_holds(variant, request):
-    if variant in OPEN:
-        request.applymarker(pytest.mark.xfail(strict=True, reason="not settled yet"))
+def test_what_the_header_promises_holds(variant):
     assert broken(variant) == []
 
 
