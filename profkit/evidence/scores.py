@@ -42,10 +42,19 @@ class Calibration:
 
 
 def scores(ledger: Ledger) -> list[Score]:
-    """Every prediction with each of its outcomes, the latest outcome of a child only."""
+    """Every prediction with its outcome: of a variant, case, rule and child only the latest.
+
+    What an older version of a rule said, or of an older report, stays in the file and is not
+    counted again.
+    """
     by_key = {(p.report, p.rule, p.version): p for p in ledger.predictions}
-    latest = {(o.report, o.rule, o.version, o.child): o for o in ledger.outcomes}
-    return [Score(by_key[key[:3]], outcome) for key, outcome in latest.items() if key[:3] in by_key]
+    latest: dict[tuple[str, ...], Score] = {}
+    for outcome in ledger.outcomes:
+        made = by_key.get((outcome.report, outcome.rule, outcome.version))
+        if made:
+            key = made.variant, made.case, made.rule, outcome.child
+            latest[key] = Score(made, outcome)
+    return list(latest.values())
 
 
 def calibration(found: Iterable[Score]) -> list[Calibration]:

@@ -134,7 +134,7 @@ def test_a_missing_baseline_is_named_with_its_command(run, ladder):  # noqa: F81
     assert found.exit_code == 2
     assert "no run of stage1" in found.stderr
     table = run("compare", "--ladder", "--artifacts", ladder)
-    assert "its parent stage1 was not recorded" in table.stdout
+    assert "its parent stage1 is not among these runs" in table.stdout
     assert "stage2" in table.stdout
 
 

@@ -160,3 +160,19 @@ def test_a_damaged_record_stops_no_other(tmp_path):
     new = update(Half(tmp_path, {**known._runs}))
     assert [p.message for p in new.problems] == ["stage1.B.json: not JSON"]
     assert new.outcomes == ()
+
+
+def test_a_newer_version_or_report_is_counted_once(tmp_path):
+    first = update(ladder(tmp_path))
+    old = next(o for o in first.outcomes if o.rule == RULE.id)
+    made_ = next(p for p in first.predictions if p.rule == RULE.id)
+    newer = (replace(made_, version="new", gain=9.0), replace(old, version="new", speedup=1.5))
+    again = (
+        replace(made_, report="sha of a new report"),
+        replace(old, report="sha of a new report"),
+    )
+    for pair in (newer, again):
+        both = Ledger((made_, pair[0]), (old, pair[1]))
+        (score,) = scores(both)
+        assert score.prediction == pair[0]
+        assert calibration([score])[0].tried == 1
