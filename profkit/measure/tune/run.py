@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from profkit.errors import ProfkitError
-from profkit.measure import device, record, runs
+from profkit.measure import device, record, runs, toolchain
 from profkit.measure.build import Build
 from profkit.measure.runs import Made
 from profkit.measure.session import Outcome as Measured
@@ -205,6 +205,8 @@ def champion_record(result: Result, folder: Path) -> Path:
     kept = runs.record_of(made, name, task.case)
     kept["timing"] = runs.timing_of(made, name, task.case)
     kept["git"] = runs.git_commit(task.problem.path.parent)
+    # It changes the variant that was tuned, and promises no rule.
+    kept["header"] = {"title": task.variant.title, "after": task.variant.id}
     kept["tune"] = {
         "variant": task.variant.id,
         "config": task.space.named(final.champion.config),
@@ -218,5 +220,6 @@ def champion_record(result: Result, folder: Path) -> Path:
     if source.is_file():
         shutil.copyfile(source, report)
         kept["report"] = {"file": report.name, "sha256": record.digest(report)}
+        kept["versions"]["ncu"] = toolchain.tool("ncu", task.folder).version
     record.save(path, kept)
     return path

@@ -4,6 +4,8 @@ import json
 
 import pandas as pd
 
+from profkit.evidence.records import read_record
+
 from .conftest import Bench
 
 
@@ -25,4 +27,7 @@ def test_the_whole_loop(knob: Bench) -> None:
     assert measured["time"].min() < measured["time"].iloc[0]
     for name in ("history.png", "parallel.png", "resources.png", "knob-tuned.B.json"):
         assert (knob.out / name).stat().st_size > 1000
+    record = read_record(knob.out / "knob-tuned.B.json")
+    assert (record.variant, record.after, record.right) == ("knob-tuned", "knob", True)
+    assert len(record.warm) >= 100
     assert "-DTILE=2" in (knob.out / "profile_summary.md").read_text()
