@@ -7,6 +7,8 @@ fetches by a cluster of two blocks; champion merges the parts in registers. wgmm
 
 from __future__ import annotations
 
+from arithmetic import B, computed_l4
+
 from profkit.evidence.claims import Answer, at_least, claim, decide, gate, timed
 from profkit.evidence.runs import Evidence
 
@@ -50,7 +52,7 @@ def filling_the_machine_pays(evidence: Evidence) -> Answer:
         f"{found.sentence}; SMs active {before['sm_active']:.0%} to {after['sm_active']:.0%}, but "
         f"{after['l2_to_l1_bytes'] / before['l2_to_l1_bytes']:.1f} times the bytes from L2 to the SMs",
         speedup=found.speedup.median,
-    )
+    ).elsewhere(computed_l4(after, B))
 
 
 @claim(who="header of pair", needs=["splitk.B", "pair.B"])

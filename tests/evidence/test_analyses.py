@@ -57,7 +57,7 @@ def made_run(need: str, seed: int) -> Run:
     tools = ("memcheck", "racecheck", "initcheck", "synccheck")
     said = record(
         variant, case, sanitizers=dict.fromkeys(tools, "clean"), max_rel=1e-3, max_abs=1e-4,
-        warm=samples(1e-5 * (1 + seed % 7), seed=seed),
+        warm=samples(1e-5 * 1.23 ** (seed % 11), seed=seed),
     )  # fmt: skip
     return Run(variant, case, said, frame(row(variant, case, **values)))
 
@@ -94,7 +94,7 @@ def test_the_gate_that_nothing_can_meet_is_told_not_asked(tmp_path):
 
 
 # What the records do not decide yet: of champion, racecheck has the last word.
-OPEN = {"sdpa_can_be_beaten"}
+OPEN = {"a_beyond", "b_beyond"}
 
 
 def test_every_question_is_decided_on_the_committed_records():
