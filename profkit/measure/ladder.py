@@ -101,8 +101,7 @@ def compiled(places: Places, names: Sequence[str], archs: Sequence[str] | None) 
         archs: `80`, `89`, ...; None takes the GPU present.
     """
     kernels = places.kernels_dir()
-    known = variants.find(kernels)
-    chosen = [variants.select(known, n) for n in names] if names else known
+    chosen = variants.named(kernels, names) if names else variants.find(kernels)
     made = build.build(chosen, archs or [state.arch() or device.gpu().arch], places.build_dir())
     nvcc = toolchain.need("nvcc")
     return [_compiled(b, dry.shapes(b, kernels / b.variant.problem, nvcc)) for b in made]

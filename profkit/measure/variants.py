@@ -10,7 +10,7 @@ import ctypes
 import functools
 import os
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -164,6 +164,23 @@ def find(kernels: Path, problem: str | None = None) -> list[Variant]:
                 f"{kernels} has no problem '{problem}'", f"there are: {', '.join(there) or 'none'}"
             )
     return [v for d in folders for v in ladder(read(p) for p in sorted(d.glob("*.cu")))]
+
+
+def named(kernels: Path, names: Sequence[str]) -> list[Variant]:
+    """The variants of these names; other files are read only to say what there is instead.
+
+    Args:
+        kernels: The folder of problems.
+        names: `stage2` or `attention/stage2`.
+    """
+    ids = {name.rpartition("/")[2] for name in names}
+    files = [f for f in sorted(kernels.glob("*/*.cu")) if f.stem.split("_", 1)[0] in ids]
+    found = [read(f) for f in files if f.parent.name != "common"]
+    try:
+        return [select(found, name) for name in names]
+    except ProfkitError:
+        known = find(kernels)
+        return [select(known, name) for name in names]
 
 
 def read(path: Path) -> Variant:
