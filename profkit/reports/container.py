@@ -170,8 +170,10 @@ class _Walk:
         self._names = 0
         self._sequences: set[tuple[bytes, ...]] = set()
         self._process = b""  # of this block: the field of its header,
-        self._left: list[int] = []  # the frames still to come, as fields of its header,
-        self._size = 0  # and their bytes
+        self._left: list[
+            tuple[int, int]
+        ] = []  # the frames still to come, the next ones last: field
+        self._size = 0  # of its header and how many (a lie may say 2**60), and the bytes of all
 
     def step(self, frame: bytes) -> None:
         """Look at the next frame."""
@@ -182,14 +184,18 @@ class _Walk:
         elif not self._left:
             self._begin(header(frame, self._newer))
         else:
-            field = self._left.pop()
+            field, count = self._left.pop()
+            if count > 1:
+                self._left.append((field, count - 1))
             self._size -= 4 + len(frame)
             self._measure()
             self._keep(field, frame, self._whole(field, frame))
 
     def _begin(self, block: Header) -> None:
-        order = [number for number, count in block.counts.items() for _ in range(count)]
-        self._left, self._size = order[::-1], block.size
+        announced = [(field, count) for field, count in block.counts.items() if count > 0]
+        if 4 * sum(count for field, count in announced if field != GRAPH_DATA) > block.size:
+            raise Malformed("a block is not as long as its header says")
+        self._left, self._size = announced[::-1], block.size
         self._measure()
         if block.names is None:
             self.problems.append("the names of metrics are damaged")
@@ -202,7 +208,7 @@ class _Walk:
         """The frames of a block have the size that its header says."""
         if self._size < 0 or (self._size and not self._left):
             raise Malformed("a block is not as long as its header says")
-        if not self._size and set(self._left) == {GRAPH_DATA}:
+        if not self._size and [field for field, _ in self._left] == [GRAPH_DATA]:
             self._left.clear()  # a count of what may be elsewhere: no report with it was seen
 
     def _whole(self, field: int, frame: bytes) -> bool:
@@ -222,7 +228,7 @@ class _Walk:
         """Nothing behind this can be read."""
         self.problems.append(str(error))
         if isinstance(error, Cut) and self._left:
-            self._keep(self._left[-1], error.left, whole=False)
+            self._keep(self._left[-1][0], error.left, whole=False)
 
     def _keep(self, field: int, frame: bytes, whole: bool) -> None:
         """Write a frame, or what is left of it."""
@@ -250,7 +256,7 @@ class _Walk:
             return Frames("unreadable", "not an Nsight Compute report")
         if self.start != MAGIC:
             self.problems.append("the file ends in its first 4 bytes")
-        self._launches += sum(field in _KINDS for field in self._left)
+        self._launches += sum(count for field, count in self._left if field in _KINDS)
         if self._launches and self._version is None:
             self.problems.append("the session details after the first launch are missing")
         if nameless(self._sequences, self._names) and not self.problems:
