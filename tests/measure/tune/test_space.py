@@ -57,6 +57,7 @@ def test_any_text_is_read_or_refused(text: str) -> None:
         return
     with contextlib.suppress(ZeroDivisionError):
         found.value(dict.fromkeys(found.names, 3))
+    assert all(name in text for name in found.names)
 
 
 def test_a_space_is_its_choices_the_defaults_first() -> None:
