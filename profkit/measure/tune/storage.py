@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import socket
+import time
 import warnings
 from collections.abc import Callable
 from typing import Any
@@ -12,11 +13,34 @@ import optuna
 
 from profkit.errors import ProfkitError
 
+_WAITS = (0.1, 0.2, 0.4, 0.8, 1.6, 3.2)
+"""Seconds between looks at a storage whose tables somebody else is making."""
+
 
 def storage(url: str) -> Any:
-    """Optuna's storage at a URL; SQLite files are opened for several writers."""
+    """Optuna's storage at a URL; SQLite files are opened for several writers.
+
+    Optuna makes the tables without a lock: of several processes that begin a search at once, all
+    but one find that a table, or the row with the version, came to be under their hands.
+    """
+    from sqlalchemy.exc import DatabaseError
+
     engine = {"creator": _sqlite(url)} if url.startswith("sqlite:") else None
+    for wait in _WAITS:
+        try:
+            return optuna.storages.RDBStorage(url, engine_kwargs=engine)
+        except DatabaseError as error:
+            if not _made_meanwhile(error):
+                raise
+            time.sleep(wait)
     return optuna.storages.RDBStorage(url, engine_kwargs=engine)
+
+
+def _made_meanwhile(error: Exception) -> bool:
+    """Whether an error says that what was to be made is there (a table, a unique row)."""
+    from sqlalchemy.exc import IntegrityError
+
+    return isinstance(error, IntegrityError) or "already exists" in str(error)
 
 
 def _sqlite(url: str) -> Callable[[], Any]:
