@@ -99,10 +99,11 @@ def tune(
     from profkit.measure import device, targets
     from profkit.measure.tune import run
     from profkit.measure.tune.lane import visible_devices
-    from profkit.measure.tune.task import Options, task_of
+    from profkit.measure.tune.task import Options, subject_of, task_of
 
     at = places(kernels, build_dir, artifacts)
     target = targets.choose(at, [variant], False, [case] if case else (), False)
+    subject_of(target)  # said also where there is no GPU
     visible = visible_devices(gpus, device.count())
     wanted = Options(trials, time, seed, not no_steer, min_occupancy, timeout, not no_profile)
     stop_on_term()

@@ -171,12 +171,8 @@ def cores() -> int:
     return len(os.sched_getaffinity(0))
 
 
-def task_of(target: Target, options: Options) -> Task:
-    """What a search is about.
-
-    Args:
-        target: One variant and one case.
-        options: What the user asked for.
+def subject_of(target: Target) -> tuple[Variant, str]:
+    """The variant and the case that a search is about.
 
     Raises:
         ProfkitError: There is nothing to tune, or more than one variant or case.
@@ -189,6 +185,20 @@ def task_of(target: Target, options: Options) -> Task:
             f"{variant.path.name} declares nothing to tune",
             "say in its header: tune: BLOCK_M=64,32,128 (the first is the default)",
         )
+    return variant, case
+
+
+def task_of(target: Target, options: Options) -> Task:
+    """What a search is about, built.
+
+    Args:
+        target: One variant and one case.
+        options: What the user asked for.
+
+    Raises:
+        ProfkitError: As `subject_of`; or the variant does not run, or does not build, for this GPU.
+    """
+    variant, case = subject_of(target)
     arch = device.gpu().arch
     if variant.target(arch) is None:
         raise ProfkitError(f"{variant.path.name} does not run on sm_{arch}", "see 'arch:'")

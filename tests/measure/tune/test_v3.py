@@ -1,6 +1,8 @@
 """The arithmetic in v3's header against its compiler and its launcher."""
 
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -38,3 +40,11 @@ def test_what_v3_takes_is_what_its_launcher_asks_for(tmp_path: Path) -> None:
     assert refused is not None
     assert refused.kind == "spills"
     assert len({gates.identity(m) for m in good}) == len(good)
+
+
+def test_nothing_to_tune_is_said_on_any_machine() -> None:
+    pytest.importorskip("optuna")
+    command = [sys.executable, "-m", "profkit", "tune", "--variant", "stage2", "--case", "B"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert "stage2_tensor_pv.cu declares nothing to tune" in done.stderr
