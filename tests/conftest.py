@@ -1,13 +1,20 @@
 """Where real reports lie: the committed ones, and those of others when they are beside the project."""
 
+import signal
 from pathlib import Path
 
 import pytest
 from hypothesis import settings
 
 # A loaded machine is slow now and then: that says nothing about what is tested.
-settings.register_profile("unhurried", deadline=None)
+# And the same examples each time, so that nothing fails by chance; --hypothesis-profile=explore has new ones.
+settings.register_profile("explore", deadline=None)
+settings.register_profile("unhurried", deadline=None, derandomize=True)
 settings.load_profile("unhurried")
+
+# Started in the background of a script, Ctrl-C is ignored, by whatever the tests start too.
+if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 ROOT = Path(__file__).resolve().parent.parent
 CORPUS = ROOT.parent / "shared" / "corpus"

@@ -61,6 +61,8 @@ def read(text: str, where: str) -> Expression:
         text: The expression.
         where: What to call its place in an error: "v3_x.cu: 'where:'".
     """
+    if not text.isascii():  # Python reads º as o: a name that nobody wrote
+        raise ProfkitError(f"{where}: {text[:60]!r} is not plain ASCII", _GRAMMAR)
     try:
         tree = ast.parse(text[: _LONGEST + 1].strip(), mode="eval").body
     except (SyntaxError, ValueError, MemoryError, RecursionError) as error:

@@ -166,7 +166,7 @@ def tune(value: str, name: str) -> dict[str, tuple[str, ...]]:
     for word in value.replace(";", " ").split():
         macro, equals, values = word.partition("=")
         options = tuple(v for v in values.split(",") if v)
-        if not equals or not options or not re.fullmatch(r"[A-Za-z_]\w*", macro):
+        if not equals or not options or not re.fullmatch(r"[A-Za-z_]\w*", macro, re.ASCII):
             raise ProfkitError(
                 f"{name}: cannot read '{word}' in 'tune:'", "write e.g. BLOCK_M=16,32,64"
             )

@@ -256,4 +256,4 @@ def select(variants: Iterable[Variant], name: str) -> Variant:
 
 def _natural(text: str) -> list[tuple[int, int, str]]:
     """A sort key by which stage2 comes before stage10."""
-    return [(0, int(w), "") if w.isdigit() else (1, 0, w) for w in re.split(r"(\d+)", text) if w]
+    return [(0, int(w), "") if w.isdecimal() else (1, 0, w) for w in re.split(r"(\d+)", text) if w]

@@ -102,7 +102,7 @@ def owner() -> str:
 
 def alive(pid: str) -> bool:
     """Whether a process of this host is there."""
-    if not pid.isdigit():
+    if not pid.isdecimal():
         return False
     try:
         os.kill(int(pid), 0)

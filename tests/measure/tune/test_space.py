@@ -41,7 +41,7 @@ def test_arithmetic(text: str, value: int) -> None:
     [
         "__import__('os').system('id')", "A.real", "A[0]", "A()", "lambda: 1", "1 if A else 2",
         "A ** 9", "9 << 9", "A and B", "'x' * 9", "1.5", "True", "[A]", "", "A +", "A = 1", "(" * 150,
-        "A in B", "not A", "(yield)", "f'{A}'", "A * " * 60 + "A", "A == (B == 1)", "~A",
+        "A in B", "not A", "(yield)", "f'{A}'", "A * " * 60 + "A", "A == (B == 1)", "~A", "º", "Å + 1",
     ],
 )  # fmt: skip
 def test_nothing_else_is_arithmetic(text: str) -> None:
