@@ -1,4 +1,4 @@
-# make demo | test | lint | speed | readme: each makes .venv first, from the lock. Needs Python 3.11+ only.
+# make demo | test | emulate | lint | speed | readme: each makes .venv first, from the lock. Needs Python 3.11+ only.
 # make readme: write the outputs in README.md and the reference anew, after rules or records changed.
 # make lock: write constraints.txt anew, the newest versions that fit pyproject.toml.
 PYTHON ?= python3
@@ -14,8 +14,11 @@ PAGE   := case == "B" and variant in ["stage0", "stage1", "stage2", "stage2swizz
           "multicast", "async2", "sdpa", "sdpa-cudnn", "sdpa-flash", "sdpa-efficient"] \
           or variant in ["copy", "matmul"]
 
+# Hundreds of tests start profkit: without its compiled modules each start takes half as long again.
+unexport PYTHONDONTWRITEBYTECODE
+
 .DEFAULT_GOAL := help
-.PHONY: help demo ladder ladder-build test lint format speed readme lock clean
+.PHONY: help demo ladder ladder-build test emulate lint format speed readme lock clean
 
 help:
 	@sed -n 's/^# make/make/p' $(MAKEFILE_LIST)
@@ -46,6 +49,10 @@ lint: $(READY)
 
 test: lint
 	$(BIN)/python -m pytest -n 2
+
+# Every kernel of the ladder on the CPU, at every schedule and case; make test takes a part of them.
+emulate: $(READY)
+	PROFKIT_EMULATE_ALL=1 $(BIN)/python -m pytest -n 2 tests/kernels/test_emulated.py
 
 format: $(READY)
 	$(BIN)/ruff check --fix .

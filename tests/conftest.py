@@ -7,7 +7,7 @@ import pytest
 from hypothesis import settings
 
 # A loaded machine is slow now and then: that says nothing about what is tested.
-# And the same examples each time, so that nothing fails by chance; --hypothesis-profile=explore has new ones.
+# The same examples each time: nothing fails by chance. --hypothesis-profile=explore has new ones.
 settings.register_profile("explore", deadline=None)
 settings.register_profile("unhurried", deadline=None, derandomize=True)
 settings.load_profile("unhurried")

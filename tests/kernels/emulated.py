@@ -6,10 +6,12 @@ PTX; everything else that runs is the variant itself. See emulator/emulator.h.
 
 from __future__ import annotations
 
+import functools
 import os
 import re
 import shutil
 import subprocess
+import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,7 +20,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 KERNELS = ROOT / "kernels"
 EMULATOR = Path(__file__).parent / "emulator"
-FLAGS = ("-std=c++17", "-O1", "-g", "-Wall", "-Wno-unknown-pragmas", "-Wno-attributes")
+FLAGS = ("-std=c++17", "-O1", "-g1", "-Wall", "-Wno-unknown-pragmas", "-Wno-attributes")
 SANITIZERS = {
     "races": ("-fsanitize=thread",),
     "bounds": ("-fsanitize=address,undefined", "-fno-sanitize-recover=undefined"),
@@ -51,47 +53,69 @@ class Outcome:
     text: str
 
 
+@functools.cache
 def cuda_include() -> Path:
     """The folder of cuda_fp16.h; skips the test where there is no toolkit or no g++."""
     nvcc = shutil.which("nvcc")
     if nvcc is None or shutil.which("g++") is None:
         pytest.skip("needs g++ and the headers of a CUDA toolkit")
-    for up in Path(nvcc).resolve().parents:
-        if (up / "include" / "cuda_fp16.h").is_file():
-            return up / "include"
-    pytest.skip("no cuda_fp16.h beside nvcc")
+    # The compiler itself says where: nvcc on the path may be a script or a link.
+    said = subprocess.run(
+        [nvcc, "--dryrun", "-E", "-x", "cu", os.devnull], capture_output=True, text=True, check=True
+    ).stderr
+    for folder in re.findall(r'"?-(?:I|isystem)"?\s*"?([^"\s]+)', said):
+        if (Path(folder) / "cuda_fp16.h").is_file():
+            return Path(folder)
+    raise AssertionError(f"nvcc names no folder with cuda_fp16.h:\n{said}")
 
 
-def build(source: str, folder: Path, sanitizer: str, defines: tuple[str, ...] = ()) -> Path:
+@functools.cache
+def _scratch() -> tempfile.TemporaryDirectory[str]:
+    """A folder that goes when the process ends, with the emulator's headers over those with PTX."""
+    folder = tempfile.TemporaryDirectory(prefix="emulated-")
+    common = Path(folder.name) / "common"
+    shutil.copytree(KERNELS / "common", common)
+    shutil.copytree(EMULATOR / "common", common, dirs_exist_ok=True)
+    return folder
+
+
+def headers() -> tuple[str, ...]:
+    """What g++ is told so that it finds all headers."""
+    places = (f"-I{_scratch().name}/common", f"-I{EMULATOR}", "-isystem", str(cuda_include()))
+    return (*places, "-include", "emulator.h")
+
+
+@functools.cache
+def _machine(sanitizer: str) -> tuple[str, ...]:
+    """The objects that every program has beside its variant."""
+    units = {  # the scheduler tells the sanitizers what it does, and is not watched itself
+        "attention_check": SANITIZERS[sanitizer],
+        "emulator": (),
+    }
+    made = {name: f"{_scratch().name}/{name}-{sanitizer}.o" for name in units}
+    for name, flags in units.items():
+        _run(
+            "g++", *FLAGS, *flags, *headers(), "-c", "-o", made[name], str(EMULATOR / f"{name}.cpp")
+        )
+    return tuple(made.values())
+
+
+def build(source: str, folder: Path, sanitizer: str) -> Path:
     """Compile one variant, given as text, into a program.
 
     Args:
         source: The .cu file's content.
         folder: Where to; it is filled.
         sanitizer: A key of SANITIZERS.
-        defines: Further -D flags.
     """
-    common = folder / "common"
     (folder / "attention").mkdir(parents=True)
-    shutil.copytree(KERNELS / "common", common)
-    shutil.copytree(EMULATOR / "common", common, dirs_exist_ok=True)
-    shutil.copy(EMULATOR / "emulator.h", common)
-    (folder / "attention" / "variant.cpp").write_text(source)
+    (folder / "common").symlink_to(f"{_scratch().name}/common")
+    variant, program = folder / "attention" / "variant.cpp", folder / "program"
+    variant.write_text(source)
     for other in (KERNELS / "attention").glob("*.cu"):  # a variant may include another one
         shutil.copy(other, folder / "attention")
-    seen = (f"-I{common}", "-isystem", str(cuda_include()))
-    checks = SANITIZERS[sanitizer]
-    units = {  # the scheduler tells the sanitizers what it does, and is not watched itself
-        "variant": (folder / "attention" / "variant.cpp", (*checks, "-include", "emulator.h")),
-        "check": (EMULATOR / "attention_check.cpp", checks),
-        "emulator": (EMULATOR / "emulator.cpp", ()),
-    }
-    for name, (file, flags) in units.items():
-        _run(
-            "g++", *FLAGS, *flags, *defines, *seen, "-c", "-o", str(folder / f"{name}.o"), str(file)
-        )
-    program = folder / "program"
-    _run("g++", *checks, "-o", str(program), *(str(folder / f"{n}.o") for n in units))
+    flags = (*FLAGS, *SANITIZERS[sanitizer])
+    _run("g++", *flags, *headers(), "-o", str(program), str(variant), *_machine(sanitizer))
     return program
 
 

@@ -6,7 +6,8 @@ import shutil
 
 import pytest
 
-from profkit.measure import build, dry, toolchain, variants
+from profkit.measure import ladder, variants
+from profkit.measure.targets import Places
 from tests.conftest import ROOT
 
 KERNELS = ROOT / "kernels"
@@ -17,18 +18,10 @@ LADDER = variants.find(KERNELS, "attention")
 @pytest.mark.skipif(shutil.which("nvcc") is None, reason="nvcc is not installed")
 @pytest.mark.parametrize("arch", ["80", "89", "90"])
 def test_the_ladder_keeps_its_budgets(arch):
-    folder, nvcc = build.build_dir(KERNELS), toolchain.need("nvcc")
-    made = build.build(LADDER, [arch], folder)
-    assert {b.variant.id: b.error for b in made if b.error} == {}
-    over = []
-    for one in made:
-        shapes = dry.shapes(one, KERNELS / "attention", nvcc)
-        assert shapes is not None, one.variant.id
-        dynamic: dict[str, int] = {}
-        for launch in (x for found in shapes.values() for x in found):
-            dynamic[launch.kernel] = max(dynamic.get(launch.kernel, 0), launch.dynamic_smem)
-        over += build.check_budget(one, dynamic)
-    assert over == []
+    made = ladder.compiled(Places(KERNELS), [f"attention/{v.id}" for v in LADDER], [arch])
+    assert {c.summary["variant"]: c.error for c in made if c.error} == {}
+    assert [c.summary["variant"] for c in made if c.summary["launches"] is None] == []
+    assert [line for c in made for line in c.over_budget] == []
     assert len(made) >= {"80": 20, "89": 20, "90": 24}[arch]
 
 

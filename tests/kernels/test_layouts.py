@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import shutil
 import subprocess
 from pathlib import Path
 
 import pytest
 
-from tests.kernels.emulated import EMULATOR, FLAGS, KERNELS, cuda_include
+from tests.kernels.emulated import EMULATOR, FLAGS, headers
 
 pytestmark = pytest.mark.nvcc
 
@@ -16,15 +15,9 @@ pytestmark = pytest.mark.nvcc
 @pytest.fixture(scope="module")
 def lines(tmp_path_factory: pytest.TempPathFactory) -> list[list[str]]:
     """What layouts.cpp prints, in words."""
-    folder = tmp_path_factory.mktemp("layouts")
-    common = folder / "common"
-    shutil.copytree(KERNELS / "common", common)
-    shutil.copytree(EMULATOR / "common", common, dirs_exist_ok=True)
-    shutil.copy(EMULATOR / "emulator.h", common)
-    program = folder / "layouts"
+    program = tmp_path_factory.mktemp("layouts") / "layouts"
     sources = (Path(__file__).with_name("layouts.cpp"), EMULATOR / "emulator.cpp")
-    seen = (f"-I{common}", "-isystem", str(cuda_include()), "-include", "emulator.h")
-    subprocess.run(["g++", *FLAGS, *seen, "-o", program, *sources], check=True)
+    subprocess.run(["g++", *FLAGS, *headers(), "-o", program, *sources], check=True)
     said = subprocess.run([program], capture_output=True, text=True, check=True).stdout
     return [line.split() for line in said.splitlines()]
 

@@ -52,8 +52,8 @@ MUTANTS = {
     ),
     "a part left over keys in use": (
         "multicast_cluster_of_four.cu",
-        "  else\n    __syncwarp();\n",
-        "",
+        "P::PART_PITCH > P::SHARE)\n    __syncthreads();",
+        "P::PART_PITCH > P::SHARE)\n    __syncwarp();",
         "race",
     ),
 }
@@ -66,7 +66,7 @@ def test_a_broken_variant_is_noticed(name: str, tmp_path: Path) -> None:
     source = (KERNELS / "attention" / file).read_text()
     assert source.count(old) == 1, "the text to break is there once"
     program = build(source.replace(old, new), tmp_path / "mutant", "races")
-    outs = [run(program, CASES, **env) for env in SCHEDULES.values()]
+    outs = (run(program, CASES, **env) for env in SCHEDULES.values())
     if how == "race":
         assert any("ThreadSanitizer" in f for out in outs for f in out.findings)
     else:

@@ -1,7 +1,6 @@
 // The scheduler behind emulator.h. Compiled without sanitizers: it tells them what it does.
 #include "emulator.h"
 
-#include <ucontext.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -12,11 +11,12 @@
 #include <random>
 #include <vector>
 
+#include "context.h"
+
 extern "C" {
 #define WEAK __attribute__((weak))
 WEAK void* __tsan_get_current_fiber(void);
 WEAK void* __tsan_create_fiber(unsigned flags);
-WEAK void __tsan_destroy_fiber(void* fiber);
 WEAK void __tsan_switch_to_fiber(void* fiber, unsigned flags);
 WEAK void __tsan_acquire(void* p);
 WEAK void __tsan_release(void* p);
@@ -68,7 +68,7 @@ struct Block {
   std::vector<Warp> warps;
 };
 struct Fiber : Self {
-  ucontext_t context;
+  Context context;
   unsigned char* stack = nullptr;
   void* tsan = nullptr;
   void* fake = nullptr;
@@ -83,7 +83,7 @@ struct Fiber : Self {
 };
 
 struct Machine {
-  ucontext_t main;
+  Context main;
   void* main_tsan = nullptr;
   void* main_fake = nullptr;
   const void* main_stack = nullptr;
@@ -92,6 +92,11 @@ struct Machine {
   std::vector<std::unique_ptr<Fiber>> fibers;
   std::vector<std::unique_ptr<Block>> blocks;
   std::vector<unsigned char*> stacks;
+  // ThreadSanitizer's view of threads, used again by the next cluster, which the launch orders after
+  // this one anyway: making one takes longer than what most threads do.
+  std::vector<void*> tsans;
+  void* engines[64] = {};  // of asynchronous work, which nothing orders: used again much later
+  unsigned engine = 0;
   std::map<void*, MBarrier> mbarriers;
   Async asyncs[1 << 16];  // plain memory: sanitizers watch what containers do
   unsigned submitted = 0, waiting = 0;
@@ -115,7 +120,7 @@ void to_main(bool last) {
   if (__sanitizer_start_switch_fiber)
     __sanitizer_start_switch_fiber(last ? nullptr : &f->fake, machine.main_stack,
                                    machine.main_size);
-  swapcontext(&f->context, &machine.main);
+  change(f->context, machine.main);
   if (__sanitizer_finish_switch_fiber)
     __sanitizer_finish_switch_fiber(f->fake, nullptr, nullptr);
 }
@@ -125,7 +130,7 @@ void to_fiber(Fiber* f) {
   if (__tsan_switch_to_fiber) __tsan_switch_to_fiber(f->tsan, NO_SYNC);
   if (__sanitizer_start_switch_fiber)
     __sanitizer_start_switch_fiber(&machine.main_fake, f->stack, STACK);
-  swapcontext(&machine.main, &f->context);
+  change(machine.main, f->context);
   if (__sanitizer_finish_switch_fiber)
     __sanitizer_finish_switch_fiber(machine.main_fake, nullptr, nullptr);
   machine.current = nullptr;
@@ -183,13 +188,13 @@ void run_async() {
   machine.asyncs[at].work = nullptr;
   if (--machine.waiting == 0) machine.submitted = 0;
   void* here = __tsan_get_current_fiber ? __tsan_get_current_fiber() : nullptr;
-  void* engine = __tsan_create_fiber ? __tsan_create_fiber(0) : nullptr;
+  void*& engine = machine.engines[machine.engine++ % 64];
+  if (!engine && __tsan_create_fiber) engine = __tsan_create_fiber(0);
   if (engine) __tsan_switch_to_fiber(engine, NO_SYNC);
   acquire(a.arg);
   a.work(a.arg);
   a.destroy(a.arg);
   if (engine) __tsan_switch_to_fiber(here, NO_SYNC);
-  if (engine) __tsan_destroy_fiber(engine);
 }
 
 void run_cluster(dim3 grid, unsigned threads, unsigned cluster, unsigned x, unsigned y,
@@ -219,12 +224,10 @@ void run_cluster(dim3 grid, unsigned threads, unsigned cluster, unsigned x, unsi
       if (machine.stacks.size() == machine.fibers.size())
         machine.stacks.push_back(static_cast<unsigned char*>(malloc(STACK)));
       f->stack = machine.stacks[machine.fibers.size()];
-      getcontext(&f->context);
-      f->context.uc_stack.ss_sp = f->stack;
-      f->context.uc_stack.ss_size = STACK;
-      f->context.uc_link = nullptr;
-      makecontext(&f->context, entry, 0);
-      if (__tsan_create_fiber) f->tsan = __tsan_create_fiber(0);
+      prepare(f->context, f->stack, STACK, entry);
+      if (__tsan_create_fiber && machine.tsans.size() == machine.fibers.size())
+        machine.tsans.push_back(__tsan_create_fiber(0));
+      if (__tsan_create_fiber) f->tsan = machine.tsans[machine.fibers.size()];
       machine.fibers.push_back(std::move(f));
     }
     machine.blocks.push_back(std::move(block));
@@ -246,8 +249,6 @@ void run_cluster(dim3 grid, unsigned threads, unsigned cluster, unsigned x, unsi
   }
   if (machine.waiting > 0) fail("a block left while copies to it were on their way");
   acquire(&machine.alive);  // the end of the launch orders what the kernel wrote
-  for (auto& f : machine.fibers)
-    if (__tsan_destroy_fiber) __tsan_destroy_fiber(f->tsan);
   for (auto& b : machine.blocks) free(b->shared);
 }
 
