@@ -2,7 +2,6 @@
 #pragma once
 #include <cstring>
 #include <cuda.h>
-#include <mutex>
 
 #include "attention.cuh"
 
@@ -34,8 +33,8 @@ inline cudaError_t encode_tensor_map(CUtensorMap* map, const half* tensor, int h
   return e == CUDA_SUCCESS ? cudaSuccess : cudaErrorInvalidValue;
 }
 
-// The tensor map for boxes of box_rows rows; encoded once per address, shape and box (the last 64 are
-// remembered), since encoding costs the host as much as a launch.
+// The tensor map for boxes of box_rows rows; encoded once per address, shape and box (a thread
+// remembers its last 64), since encoding costs the host as much as a launch.
 inline cudaError_t tensor_map(CUtensorMap* map, const half* tensor, int head_dim, const Attention& a,
                               int box_rows) {
   struct Key {
@@ -46,10 +45,8 @@ inline cudaError_t tensor_map(CUtensorMap* map, const half* tensor, int head_dim
     Key key;
     CUtensorMap map;
   };
-  static Entry entries[64];
-  static int filled = 0, next = 0;
-  static std::mutex lock;
-  std::lock_guard<std::mutex> hold(lock);
+  static thread_local Entry entries[64];
+  static thread_local int filled = 0, next = 0;
   for (int i = 0; i < filled; ++i)
     if (!std::memcmp(&entries[i].key, &key, sizeof key)) {
       *map = entries[i].map;

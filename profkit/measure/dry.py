@@ -104,6 +104,22 @@ def shapes(built: Build, folder: Path, nvcc: Path) -> dict[str, list[Launch]] | 
     return said and {n: [_launch(x) for x in found] for n, found in said.items()}
 
 
+def stub_object(folder: Path, nvcc: Path) -> Path | None:
+    """dry.cpp, compiled once per build folder; None if this toolkit's headers do not take it.
+
+    `launches` and `shapes` call it; called before, it compiles beside the variant.
+    """
+    made = folder / f"dry-{_stub_hash()}.o"
+    if not made.is_file():
+        with tempfile.TemporaryDirectory(dir=folder) as work:
+            out = Path(work) / "dry.o"
+            command = [str(nvcc), "-O1", "-std=c++17", "-c", "-o", str(out), str(STUB)]
+            if subprocess.run(command, capture_output=True, check=False).returncode:
+                return None
+            os.replace(out, made)
+    return made
+
+
 def _launch(said: Mapping[str, Any]) -> Launch:
     values: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in said.items()}
     return Launch(**values)
@@ -127,7 +143,7 @@ def _linked(place: Path, nvcc: Path) -> Path | None:
     program = place / f"dry-{_stub_hash()}"
     if program.is_file():
         return program
-    stub = _stub_object(place.parents[1], nvcc)
+    stub = stub_object(place.parents[1], nvcc)
     if stub is None:
         return None
     with tempfile.TemporaryDirectory(dir=place) as folder:
@@ -138,19 +154,6 @@ def _linked(place: Path, nvcc: Path) -> Path | None:
             return None
         os.replace(made, program)
     return program
-
-
-def _stub_object(folder: Path, nvcc: Path) -> Path | None:
-    """dry.cpp, compiled once per build folder; None if this toolkit's headers do not take it."""
-    made = folder / f"dry-{_stub_hash()}.o"
-    if not made.is_file():
-        with tempfile.TemporaryDirectory(dir=folder) as work:
-            out = Path(work) / "dry.o"
-            command = [str(nvcc), "-O1", "-std=c++17", "-c", "-o", str(out), str(STUB)]
-            if subprocess.run(command, capture_output=True, check=False).returncode:
-                return None
-            os.replace(out, made)
-    return made
 
 
 def _words(built: Build, values: Mapping[str, Any], machine: Machine) -> list[str]:

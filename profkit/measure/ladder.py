@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -102,9 +103,14 @@ def compiled(places: Places, names: Sequence[str], archs: Sequence[str] | None) 
     """
     kernels = places.kernels_dir()
     chosen = variants.named(kernels, names) if names else variants.find(kernels)
-    made = build.build(chosen, archs or [state.arch() or device.gpu().arch], places.build_dir())
-    nvcc = toolchain.need("nvcc")
-    return [_compiled(b, dry.shapes(b, kernels / b.variant.problem, nvcc)) for b in made]
+    archs = archs or [state.arch() or device.gpu().arch]
+    folder, nvcc = places.build_dir(), toolchain.need("nvcc")
+    with ThreadPoolExecutor() as pool:  # each waits for a program of its own
+        stub = pool.submit(dry.stub_object, folder, nvcc)
+        made = build.build(chosen, archs, folder)
+        stub.result()
+        shapes = pool.map(lambda b: dry.shapes(b, kernels / b.variant.problem, nvcc), made)
+        return [_compiled(b, shape) for b, shape in zip(made, shapes, strict=True)]
 
 
 def _compiled(built: Build, shape: dict[str, list[Launch]] | None) -> Compiled:
