@@ -12,6 +12,7 @@ import logging
 import random
 import socket
 import threading
+import time
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -20,6 +21,7 @@ from typing import Any
 
 import optuna
 from optuna.distributions import IntDistribution
+from optuna.exceptions import UpdateFinishedTrialError
 from optuna.trial import FrozenTrial, TrialState
 
 from profkit.measure.tunables import Config, Space
@@ -27,6 +29,7 @@ from profkit.measure.tune.sampler import STARTUP, Nearest
 from profkit.measure.tune.storage import alive, owner, reached, storage
 
 _STALE = timedelta(minutes=15)  # a running trial of another host, older than this, is given up
+_SIGNS = 10.0  # seconds within which whoever asks for a trial has put a name to it
 _ABANDONED = ("interrupted", "repeated")  # outcomes that are no result
 
 
@@ -140,9 +143,10 @@ class Study:
 
     def report(self, number: int, value: float, step: int) -> bool:
         """Tell an intermediate value; whether the trial is not worth going on with."""
-        with self._lock:
+        with self._lock, contextlib.suppress(UpdateFinishedTrialError):
             self._live[number].report(value, step)
             return bool(self._live[number].should_prune())
+        return True  # another search gave this one up, and has it again
 
     def finish(
         self, number: int, outcome: str, value: float | None, said: Mapping[str, Any]
@@ -157,7 +161,7 @@ class Study:
             state = TrialState.PRUNED
         if outcome in ("failed", *_ABANDONED):
             state = TrialState.FAIL
-        with self._lock:
+        with self._lock, contextlib.suppress(UpdateFinishedTrialError):  # as in report
             live = self._live.pop(number)
             live.set_user_attr("said", {**said, "outcome": outcome})
             done = value if state == TrialState.COMPLETE else None
@@ -166,7 +170,7 @@ class Study:
     def resume(self) -> int:
         """Take up what a killed search left: its running trials are proposed again; how many."""
         with self._lock:
-            lost = [t for t in self._study.get_trials(deepcopy=False) if self._is_lost(t)]
+            lost = [t for t in self._signed() if self._is_lost(t)]
             for t in lost:
                 if t.state == TrialState.RUNNING:
                     self._study.tell(t.number, state=TrialState.FAIL, skip_if_finished=True)
@@ -223,6 +227,16 @@ class Study:
             t.duration.total_seconds() if t.duration else None,
             t.datetime_complete.isoformat(timespec="seconds") if t.datetime_complete else None,
         )
+
+    def _signed(self) -> list[FrozenTrial]:
+        """All trials; one that another process is just asking for is waited for."""
+        until = time.monotonic() + _SIGNS
+        while True:
+            known: list[FrozenTrial] = self._study.get_trials(deepcopy=False)
+            running = (t for t in known if t.state == TrialState.RUNNING)
+            if all(_by(t)[1] for t in running) or time.monotonic() > until:
+                return known
+            time.sleep(0.1)
 
     def _is_lost(self, t: FrozenTrial) -> bool:
         if t.state != TrialState.RUNNING:

@@ -1,13 +1,17 @@
 """A storage that several processes open at once."""
 
 import sqlite3
+import threading
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 optuna = pytest.importorskip("optuna")
 exc = pytest.importorskip("sqlalchemy.exc")
+
+if TYPE_CHECKING:
+    from profkit.measure.tune.study import Study
 
 
 def fails(monkeypatch: pytest.MonkeyPatch, *errors: Exception) -> list[str]:
@@ -57,3 +61,54 @@ def test_a_storage_that_cannot_be_opened_is_refused_at_once(
     with pytest.raises(ProfkitError, match="unable to open"):
         storage.reached(url, lambda: storage.storage(url))
     assert len(opened) == 1
+
+
+@pytest.fixture
+def two(tmp_path: Path) -> "tuple[Study, Study]":
+    """Two searches in one storage."""
+    from profkit.measure import tunables
+    from profkit.measure.tune.study import Study
+
+    space = tunables.read({"tune": "A=1,2,3,4"}, Path("x.cu"))
+    one, other = (Study(f"sqlite:///{tmp_path}/a.db", "x", space, space.every(), 0) for _ in "ab")
+    return one, other
+
+
+def test_a_trial_that_another_search_is_asking_for_is_not_given_up(
+    two: "tuple[Study, Study]",
+) -> None:
+    from profkit.measure.tune.storage import owner
+
+    one, other = two
+    asked = one._study.ask(one._dists)
+    signs = threading.Timer(0.5, asked.set_user_attr, ("by", ["tpe", owner()]))
+    signs.start()
+    assert other.resume() == 0
+    signs.join()
+    assert [t.outcome for t in one.trials()] == ["running"]
+
+
+def test_a_trial_that_nobody_ever_signed_is_taken_up(
+    two: "tuple[Study, Study]", monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from profkit.measure.tune import study
+
+    one, other = two
+    lost = one._study.ask(one._dists)
+    monkeypatch.setattr(study, "_SIGNS", 0.2)
+    assert other.resume() == 1
+    assert [t.outcome for t in other.trials()] == ["interrupted"]
+    again = other.ask()
+    assert again is not None
+    assert again.config == (str(lost.params["A"] + 1),)
+
+
+def test_what_another_search_gave_up_ends_without_a_result(two: "tuple[Study, Study]") -> None:
+    one, other = two
+    for _ in range(2):
+        trial = one.ask()
+        assert trial is not None
+        other._study.tell(trial.number, state=optuna.trial.TrialState.FAIL)
+    assert one.report(0, 1.0, 1)
+    one.finish(1, "measured", 1.0, {})
+    assert [t.outcome for t in one.trials()] == ["interrupted", "interrupted"]
