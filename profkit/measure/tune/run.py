@@ -156,7 +156,7 @@ def _opened(task: Task, url: str, resume: bool) -> Study:
         "gpu": device.gpu().name,
         "arch": task.arch,
     }
-    was, trials = study.noted("about"), study.trials()
+    trials, was = study.trials(), study.noted("about")  # whoever begins notes this first
     if trials and not resume:
         raise ProfkitError(
             f"there is a search of {name} with {sum(t.counts for t in trials)} trials already",

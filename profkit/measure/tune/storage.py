@@ -18,10 +18,29 @@ _WAITS = (0.1, 0.2, 0.4, 0.8, 1.6, 3.2)
 
 
 def storage(url: str) -> Any:
-    """Optuna's storage at a URL; SQLite files are opened for several writers.
+    """Optuna's storage at a URL; SQLite files are opened for several writers."""
+    made = _opened(url)
+    if url.startswith("sqlite:"):
+        from sqlalchemy import event
 
-    Optuna makes the tables without a lock: of several processes that begin a search at once, all
-    but one find that a table, or the row with the version, came to be under their hands.
+        event.listen(made.engine, "begin", _immediate)
+    return made
+
+
+def _immediate(connection: Any) -> None:
+    """Hold others off from the first look on, not from the first change.
+
+    Optuna reads that a trial waits, then takes it. It asks the database to lock the row meanwhile,
+    which SQLite does not know: two searches took the same one.
+    """
+    connection.exec_driver_sql("BEGIN IMMEDIATE")
+
+
+def _opened(url: str) -> Any:
+    """The storage, with its tables.
+
+    Optuna makes them without a lock: of several processes that begin a search at once, all but one
+    find that a table, or the row with the version, came to be under their hands.
     """
     from sqlalchemy.exc import DatabaseError
 
@@ -55,7 +74,8 @@ def _sqlite(url: str) -> Callable[[], Any]:
 
     def connect() -> Any:
         path = make_url(url).database or ":memory:"
-        made = sqlite3.connect(path, timeout=60, check_same_thread=False)
+        # No isolation level: transactions begin where SQLAlchemy says, and as _immediate says.
+        made = sqlite3.connect(path, timeout=60, check_same_thread=False, isolation_level=None)
         made.execute("PRAGMA journal_mode=WAL")
         made.execute("PRAGMA synchronous=NORMAL")
         return made

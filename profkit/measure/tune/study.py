@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import math
 import random
 import socket
 import threading
@@ -228,11 +229,11 @@ class Study:
             t.datetime_complete.isoformat(timespec="seconds") if t.datetime_complete else None,
         )
 
-    def _signed(self) -> list[FrozenTrial]:
-        """All trials; one that another process is just asking for is waited for."""
+    def _signed(self, before: float = math.inf) -> list[FrozenTrial]:
+        """The trials before one; what another process is just asking for is waited for."""
         until = time.monotonic() + _SIGNS
         while True:
-            known: list[FrozenTrial] = self._study.get_trials(deepcopy=False)
+            known = [t for t in self._study.get_trials(deepcopy=False) if t.number < before]
             running = (t for t in known if t.state == TrialState.RUNNING)
             if all(_by(t)[1] for t in running) or time.monotonic() > until:
                 return known
@@ -258,9 +259,8 @@ class Study:
 
     def _tried(self, before: int) -> set[Config | None]:
         """What earlier trials have claimed, also those of other processes."""
-        known = self._study.get_trials(deepcopy=False)
-        earlier = (t for t in known if t.number < before and t.state != TrialState.WAITING)
-        return {self._claimed(t) for t in earlier}
+        earlier = self._signed(before)
+        return {self._claimed(t) for t in earlier if t.state != TrialState.WAITING}
 
     def _nearest(self, wish: Mapping[str, int] | None) -> dict[str, int]:
         """The untried configuration that is nearest to the sampler's wish; any, without a wish."""

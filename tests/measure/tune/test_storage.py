@@ -1,5 +1,6 @@
 """A storage that several processes open at once."""
 
+import contextlib
 import sqlite3
 import threading
 from pathlib import Path
@@ -112,3 +113,27 @@ def test_what_another_search_gave_up_ends_without_a_result(two: "tuple[Study, St
     assert one.report(0, 1.0, 1)
     one.finish(1, "measured", 1.0, {})
     assert [t.outcome for t in one.trials()] == ["interrupted", "interrupted"]
+
+
+def test_of_two_searches_one_takes_what_waits(two: "tuple[Study, Study]") -> None:
+    from optuna.trial import TrialState
+
+    start, taken = threading.Barrier(2), []
+
+    def take(study: "Study", trials: list[int]) -> None:
+        storage = study._study._storage
+        for number in trials:
+            start.wait(30)
+            with contextlib.suppress(optuna.exceptions.UpdateFinishedTrialError):
+                if storage.set_trial_state_values(number, state=TrialState.RUNNING):
+                    taken.append(number)
+
+    for _ in range(40):
+        two[0]._study.enqueue_trial({"A": 0})
+    waiting = [t._trial_id for t in two[0]._study.get_trials(deepcopy=False)]
+    threads = [threading.Thread(target=take, args=(s, waiting)) for s in two]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(taken) == waiting
