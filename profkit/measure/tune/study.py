@@ -166,7 +166,7 @@ class Study:
             live = self._live.pop(number)
             live.set_user_attr("said", {**said, "outcome": outcome})
             done = value if state == TrialState.COMPLETE else None
-            self._study.tell(live, done, state)
+            self._study.tell(live, done, state, skip_if_finished=True)
 
     def resume(self) -> int:
         """Take up what a killed search left: its running trials are proposed again; how many."""
