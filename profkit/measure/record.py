@@ -11,7 +11,7 @@ import json
 import os
 import tempfile
 from collections.abc import Mapping, Sequence
-from math import isfinite
+from math import isfinite, isnan
 from pathlib import Path
 from typing import Any
 
@@ -106,11 +106,13 @@ def timing(times: Mapping[str, Any]) -> dict[str, Any]:
     from profkit.measure.bench import METHOD, WIDTH
 
     found = {k: _summary(times[k]) for k in ("warm", "cold")}
-    wide = [k for k, v in found.items() if v and v["width"] is not None and v["width"] > WIDTH]
-    why = ""
-    if wide:
-        reason = times["rounds_short"] or "neighbouring samples hang together"
-        why = f"{' and '.join(wide)}: wider than {WIDTH:.0%}, {reason}"
+    widths = {k: v["width"] for k, v in found.items() if v}
+    reason = times["rounds_short"] or "neighbouring samples hang together"
+    short = {
+        f"wider than {WIDTH:.0%}": [k for k, w in widths.items() if w is not None and w > WIDTH],
+        "no interval": [k for k, w in widths.items() if w is None],
+    }
+    why = "; ".join(f"{' and '.join(ks)}: {what}, {reason}" for what, ks in short.items() if ks)
     kept = ("session", "per_sample", "eager", "host", "bare", "host_bound", "before", "after")
     return {"method": METHOD, "l2": found, "why_wide": why, **{k: times[k] for k in kept}}
 
@@ -122,11 +124,6 @@ def _summary(samples: Sequence[float]) -> dict[str, Any] | None:
 
     found = median_interval(list(samples))
     half = (found.high - found.low) / 2
-    return {
-        "median": found.median,
-        "low": found.low,
-        "high": found.high,
-        "level": found.level,
-        "width": half / found.median if found.median else None,
-        "samples": list(samples),
-    }
+    known = found.median and not isnan(half)
+    width = half / found.median if known else None
+    return {**found.to_json(), "width": width, "samples": list(samples)}

@@ -40,8 +40,10 @@ def test_bench_names_the_backend_that_ran() -> None:
         assert rows[f"sdpa-{backend}"]["backend"] == backend
     for row in rows.values():
         warm = row["timing"]["l2"]["warm"]
-        assert warm["low"] <= warm["median"] <= warm["high"]
-        assert warm["width"] <= 0.01 or row["timing"]["why_wide"]
+        if warm["width"] is not None:
+            assert warm["low"] <= warm["median"] <= warm["high"]
+        if warm["width"] is None or warm["width"] > 0.01:
+            assert "warm" in row["timing"]["why_wide"]
         assert warm["median"] < row["timing"]["l2"]["cold"]["median"] * 1.05
 
 

@@ -70,6 +70,10 @@ def test_an_interval_that_stays_wide_says_why() -> None:
     assert said["l2"]["warm"]["low"] <= said["l2"]["warm"]["median"] <= said["l2"]["warm"]["high"]
     narrow = record.timing({**times, "warm": [1e-5 + i * 1e-9 for i in range(5)] * 8})
     assert narrow["why_wide"] == ""
+    # Two levels, one after the other: 40 samples that are worth less than six.
+    hanging = record.timing({**times, "warm": [1e-5] * 20 + [1.3e-5] * 20, "rounds_short": ""})
+    assert hanging["why_wide"] == "warm: no interval, neighbouring samples hang together"
+    assert hanging["l2"]["warm"]["low"] is hanging["l2"]["warm"]["width"] is None
 
 
 def test_the_same_machine_code_of_another_source_refreshes_a_record(tmp_path: Path) -> None:
