@@ -86,7 +86,8 @@ def run(command: str, cwd: Path = ROOT) -> subprocess.CompletedProcess[str]:
     finally:
         os.chdir(before)
     start = {"profkit": [sys.executable, "-m", "profkit"], "python": [sys.executable]}
-    env = {**os.environ, "PYTHONPATH": str(ROOT), "COLUMNS": "96", "NO_COLOR": "1"}
+    path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
+    env = {**os.environ, "PYTHONPATH": path, "COLUMNS": "96", "NO_COLOR": "1"}
     env.pop("FORCE_COLOR", None)
     return subprocess.run(
         [*start.get(program, [program]), *args],
