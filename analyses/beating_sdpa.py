@@ -11,21 +11,30 @@ from arithmetic import B, computed_l4
 
 from profkit.evidence.claims import Answer, at_least, claim, decide, gate, timed
 from profkit.evidence.runs import Evidence
+from profkit.evidence.stats import Comparison
 
 ISSUE = "the target set for this kernel"
 BEYOND = "beyond the target"
 
 
+# What PyTorch picks, and the same kernel pinned: at these shapes the fastest two of its backends.
+BEST = ("sdpa", "sdpa-cudnn")
+
+
 def _ratio(evidence: Evidence, ours: str, case: str, wanted: float) -> Answer:
-    """How many times faster than the backend that PyTorch picks, with the interval."""
-    found = timed(evidence, f"sdpa.{case}", f"{ours}.{case}")
+    """How many times faster than the faster of BEST, with the interval."""
+    best = min((timed(evidence, f"{b}.{case}", f"{ours}.{case}") for b in BEST), key=_speedup)
     return decide(
-        at_least(found.speedup, wanted),
-        f"{ours} at {case} against what PyTorch picks: {found.sentence}; wanted {wanted}x",
-        speedup=found.speedup.median,
-        low=found.speedup.low,
-        high=found.speedup.high,
+        at_least(best.speedup, wanted),
+        f"{ours} at {case} against PyTorch's fastest backend: {best.sentence}; wanted {wanted}x",
+        speedup=best.speedup.median,
+        low=best.speedup.low,
+        high=best.speedup.high,
     )
+
+
+def _speedup(found: Comparison) -> float:
+    return found.speedup.median
 
 
 @claim(who="profkit diagnose on cuDNN's kernel", needs=["sdpa-cudnn.B"])
@@ -62,6 +71,20 @@ def sharing_the_keys_pays(evidence: Evidence) -> Answer:
     return decide(at_least(found.speedup, 1.3), found.sentence, speedup=found.speedup.median)
 
 
+@claim(who="header of champion", needs=["pair.A", "champion.A"])
+def merging_in_registers_pays(evidence: Evidence) -> Answer:
+    """Merging the parts in registers is at least 1.15 times faster at A than adding in shared memory."""
+    found = timed(evidence, "pair.A", "champion.A")
+    before, after = (evidence.load(v, "A").launch for v in ("pair", "champion"))
+    return decide(
+        at_least(found.speedup, 1.15),
+        f"{found.sentence}; shared wavefronts to "
+        f"{after['shared_wavefronts'] / before['shared_wavefronts']:.2f}, bytes that reach an SM to "
+        f"{after['l2_to_l1_bytes'] / before['l2_to_l1_bytes']:.2f}",
+        speedup=found.speedup.median,
+    )
+
+
 @claim(who="header of multicast", needs=["splitk.B", "multicast.B"])
 def multicast_over_four_blocks_pays(evidence: Evidence) -> Answer:
     """TMA multicast over a cluster of four makes splitk faster at B."""
@@ -75,25 +98,25 @@ def multicast_over_four_blocks_pays(evidence: Evidence) -> Answer:
     )
 
 
-@claim(who=ISSUE, needs=["sdpa.A", "pair.A"])
+@claim(who=ISSUE, needs=[f"{b}.A" for b in (*BEST, "champion")])
 def a_full(evidence: Evidence) -> Answer:
     """At A we are at least 1.6 times faster than SDPA."""
-    return _ratio(evidence, "pair", "A", 1.6)
+    return _ratio(evidence, "champion", "A", 1.6)
 
 
-@claim(who=ISSUE, needs=["sdpa.B", "pair.B"])
+@claim(who=ISSUE, needs=[f"{b}.B" for b in (*BEST, "champion")])
 def b_full(evidence: Evidence) -> Answer:
     """At B we are at least 2 times faster than SDPA."""
-    return _ratio(evidence, "pair", "B", 2.0)
+    return _ratio(evidence, "champion", "B", 2.0)
 
 
-@claim(who=ISSUE, needs=["sdpa.V", "pair.V"])
+@claim(who=ISSUE, needs=[f"{b}.V" for b in (*BEST, "champion")])
 def v_full(evidence: Evidence) -> Answer:
     """At V we are at least 1.3 times faster than SDPA."""
-    return _ratio(evidence, "pair", "V", 1.3)
+    return _ratio(evidence, "champion", "V", 1.3)
 
 
-@claim(who=ISSUE, needs=["sdpa.C", "wgmma.C"])
+@claim(who=ISSUE, needs=[f"{b}.C" for b in (*BEST, "wgmma")])
 def c_full(evidence: Evidence) -> Answer:
     """At C we reach at least 0.7 of SDPA."""
     return _ratio(evidence, "wgmma", "C", 0.7)
@@ -110,14 +133,14 @@ def _causal(evidence: Evidence, ours: str, cases: str) -> Answer:
     return decide(worst >= 0.8, "; ".join(said), worst=worst)
 
 
-SMALL = [f"{v}.{c}{end}" for v in ("sdpa", "pair") for c in "ABV" for end in ("", "-causal")]
+SMALL = [f"{v}.{c}{end}" for v in ("sdpa", "champion") for c in "ABV" for end in ("", "-causal")]
 LARGE = [f"{v}.{c}{end}" for v in ("sdpa", "wgmma") for c in "CD" for end in ("", "-causal")]
 
 
 @claim(who=ISSUE, needs=SMALL)
 def causal_small(evidence: Evidence) -> Answer:
     """Causal, the ratio at A, B and V is no worse than full by more than a fifth."""
-    return _causal(evidence, "pair", "ABV")
+    return _causal(evidence, "champion", "ABV")
 
 
 @claim(who=ISSUE, needs=LARGE)
@@ -131,25 +154,25 @@ targets = gate(
 )
 
 
-@claim(who=BEYOND, needs=["sdpa.V", "pair.V"])
+@claim(who=BEYOND, needs=[f"{b}.V" for b in (*BEST, "champion")])
 def v_beyond(evidence: Evidence) -> Answer:
-    """At V we are at least 1.8 times faster than SDPA."""
-    return _ratio(evidence, "pair", "V", 1.8)
+    """At V champion is at least 1.8 times faster than SDPA."""
+    return _ratio(evidence, "champion", "V", 1.8)
 
 
-@claim(who=BEYOND, needs=["sdpa.A", "champion.A"])
+@claim(who=BEYOND, needs=[f"{b}.A" for b in (*BEST, "champion")])
 def a_beyond(evidence: Evidence) -> Answer:
     """At A champion is at least 2 times faster than SDPA."""
     return _ratio(evidence, "champion", "A", 2.0)
 
 
-@claim(who=BEYOND, needs=["sdpa.B", "champion.B"])
+@claim(who=BEYOND, needs=[f"{b}.B" for b in (*BEST, "champion")])
 def b_beyond(evidence: Evidence) -> Answer:
     """At B champion is at least 2.5 times faster than SDPA."""
     return _ratio(evidence, "champion", "B", 2.5)
 
 
-@claim(who=BEYOND, needs=["sdpa.C", "wgmma.C"])
+@claim(who=BEYOND, needs=[f"{b}.C" for b in (*BEST, "wgmma")])
 def c_beyond(evidence: Evidence) -> Answer:
     """At C we are as fast as SDPA."""
     return _ratio(evidence, "wgmma", "C", 1.0)

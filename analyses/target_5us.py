@@ -33,10 +33,10 @@ def thirty_times_remain(_: Evidence) -> Answer:
     return decide(abs(factor - 30) < 3, f"656 us / 5 us is {factor:.0f}x", factor=factor)
 
 
-@claim(who="document 001: the same goal, on the GPU of the records", needs=["pair.B"])
+@claim(who="document 001: the same goal, on the GPU of the records", needs=["champion.B"])
 def five_microseconds_on_this_gpu(evidence: Evidence) -> Answer:
     """The fastest clean kernel of the ladder runs in less than 5 us on the GPU of the records."""
-    time = median_interval(evidence.load("pair", "B").samples)
+    time = median_interval(evidence.load("champion", "B").samples)
     return decide(
         None if time.low < TARGET <= time.high else time.high < TARGET,
         f"it takes {time.median * 1e6:.2f} us ({time.low * 1e6:.2f} to {time.high * 1e6:.2f}), "

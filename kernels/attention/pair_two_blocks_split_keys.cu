@@ -12,7 +12,11 @@
    Against splitk: bytes from L2 halve, instructions fall by two thirds or more, HMMA becomes HGMMA.
    What is left at B is latency: one trip to L2, two products, one softmax, one cluster barrier.
 
-   after: splitk      arch: 90a      moves: l2_to_l1_bytes<0.7x instructions<0.6x
+   What came: at V, where no cluster is needed, bytes to 0.52 and instructions to 0.40. At B 0.67 and
+   0.50, at A 0.83 and 0.59: Q goes to both blocks, and the parts that they give each other, 2 MB, count
+   as bytes that reach an SM; the smaller K and V, the more of the whole that is.
+
+   after: splitk      arch: 90a      moves: l2_to_l1_bytes<0.9x instructions<0.6x
    budget: regs=255 smem=227K spills=0 stack=0
    tune: OVERLAP=1,0
 */

@@ -6,7 +6,12 @@
    a block, side by side, where tailwave needed two rounds. What a static share cannot do is weigh
    strips: with a causal mask the late strips of a head cost more, and neighbours are late together.
 
-   after: tailwave      fixes: tail-effect      arch: 80+
+   What came: 1.7 times at B; at A, said of it too, slower than tailwave. There 16 heads of 16 strips
+   leave four of the 132 blocks with strips of two heads, which it does one after the other: those take
+   twice as long, SMs are active 45 % of the time, and workload-imbalance fires for it and not before.
+   At B a share never has strips of two heads. Equal in count is not equal in work.
+
+   after: tailwave      fixes: tail-effect      arch: 80+      case: B
    moves: waves<1x sm_active>1.2x
    budget: regs=255 smem=227K spills=0 stack=0
 */

@@ -30,7 +30,7 @@ struct Plan {
     Near near[STRIPS][GROUPS];
     Far far[OWN][GROUPS];
     Barrier q_here, k_here[GROUPS][BOXES], v_here[GROUPS][BOXES], k_free[GROUPS], v_free[GROUPS];
-    Barrier near_here[STRIPS], far_here[OWN][GROUPS];
+    Barrier far_here[OWN][GROUPS];
   };
   // More than half of an SM: where two blocks fit, those of the next launch come to lie two on one SM
   // while others stay empty, and A takes 3.8 us instead of 3.3.
@@ -49,7 +49,6 @@ __device__ __forceinline__ void init_barriers(typename P::Shared& m) {
       barrier_init(&m.k_here[g][b], 1), barrier_init(&m.v_here[g][b], 1);
     barrier_init(&m.k_free[g], 4), barrier_init(&m.v_free[g], 4);  // warps
   }
-  for (int w = 0; w < STRIPS; ++w) barrier_init(&m.near_here[w], GROUPS);
   for (int w = 0; w < OWN; ++w)
     for (int g = 0; g < GROUPS; ++g) barrier_init(&m.far_here[w][g], 1);
   barrier_init_fence();
@@ -96,6 +95,16 @@ __device__ __forceinline__ void raise_max(flash::Rows<D>& rows, const float (&s)
   }
 }
 
+// The columns that the warp of the other group finishes go to it.
+template <int MINE, class P>
+__device__ __forceinline__ void pass_on(typename P::Shared& m, const float (*all)[4],
+                                        const Stats& stats, int strip) {
+  auto& for_other = m.near[strip][1 - MINE];
+  P::Near::write(all + (1 - MINE) * P::TILES, stats, [&](int line, float4 x) {
+    for_other.line[line][threadIdx.x % 32] = x;
+  });
+}
+
 // Merges the parts of a strip and stores columns [32 MINE …) (D = 64) of the rows that are this block's.
 template <int MINE, class P>
 __device__ __forceinline__ void finish(const Attention& a, typename P::Shared& m, float (*all)[4],
@@ -103,12 +112,6 @@ __device__ __forceinline__ void finish(const Attention& a, typename P::Shared& m
   constexpr int TILES = P::TILES, D = P::D;
   const int lane = threadIdx.x % 32, rank = cluster_rank();
   float(*out)[4] = all + MINE * TILES;
-  auto& for_other = m.near[strip][1 - MINE];
-  P::Near::write(all + (1 - MINE) * TILES, stats,
-                 [&](int line, float4 x) { for_other.line[line][lane] = x; });
-  __syncwarp();
-  if (lane == 0) barrier_arrive(&m.near_here[strip]);
-  barrier_wait(&m.near_here[strip], 0);
   m.near[strip][MINE].merge_into(out, stats, lane);
 
   auto& mail = m.far[strip % OWN][MINE];
@@ -229,6 +232,11 @@ __global__ void __launch_bounds__(THREADS, 1)
   }
 
   Stats stats = {{rows.max[0], rows.max[1]}, {rows.sum[0], rows.sum[1]}};
+  if (group == 0)
+    pass_on<0, P>(m, rows.out, stats, strip);
+  else
+    pass_on<1, P>(m, rows.out, stats, strip);
+  __syncthreads();
   if (group == 0)
     finish<0, P>(a, m, rows.out, stats, strip, row, head);
   else

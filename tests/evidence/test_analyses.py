@@ -93,14 +93,10 @@ def test_the_gate_that_nothing_can_meet_is_told_not_asked(tmp_path):
     assert impossible == {"l2_hit_rate", "dram_share", "numerics"}
 
 
-# What the records do not decide yet: of champion, racecheck has the last word.
-OPEN = {"a_beyond", "b_beyond"}
-
-
 def test_every_question_is_decided_on_the_committed_records():
     judged = claims(Evidence(ROOT / "artifacts"))
     assert [(j.claim.name, j.error) for j in judged if j.outcome == "errored"] == []
-    assert {j.claim.name for j in judged if j.outcome == "undecided"} <= OPEN
+    assert [j.claim.name for j in judged if j.outcome == "undecided"] == []
     assert sum(j.outcome in ("holds", "fails") for j in judged) >= 50
 
 

@@ -1,5 +1,6 @@
 """A finished search as text and pictures."""
 
+import json
 from pathlib import Path
 
 import pandas as pd
@@ -87,13 +88,16 @@ def test_pictures_of_a_search(name: str, tmp_path: Path) -> None:
 
 
 def test_the_committed_search_is_whole_and_draws(tmp_path: Path) -> None:
-    kept = pd.read_parquet(Path(__file__).parents[2] / "artifacts/tune/v3.B/history.parquet")
+    folder = Path(__file__).parents[2] / "artifacts/tune/v3.B"
+    kept = pd.read_parquet(folder / "history.parquet")
     macros = ["BLOCK_M", "BLOCK_N", "WARPS", "STAGES"]
     assert len(kept) == 60
     assert not kept.duplicated(macros).any()
     assert set(kept["outcome"]) <= {"measured", "pruned", "refused"}
     best = kept.loc[kept[kept["outcome"] == "measured"]["value"].idxmin()]
-    assert (best["BLOCK_M"], best["BLOCK_N"], best["WARPS"], best["STAGES"]) == (64, 128, 4, 2)
+    champion = json.loads((folder / "v3-tuned.B.json").read_text())["tune"]
+    assert {macro: str(best[macro]) for macro in macros} == champion["config"]
+    assert champion["trials"] == 60
     assert plots.save(plots.search_parallel(kept, macros), tmp_path / "x.png").is_file()
 
 

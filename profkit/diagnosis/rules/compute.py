@@ -16,7 +16,7 @@ USED = 0.4  # share of peak below which saving instructions of a kind saves no t
 COMPUTE = tuple(r.limiter for r in RESOURCES if r.group == "compute")
 TAKE_TURNS = 0.8  # tensor + XU: together they leave little time in which neither works
 FROM_SHARED = 0.03  # share of shared-memory loads: products take their operands from tiles
-MATRIX_OPERATIONS = 0.3  # share of the instructions that half arithmetic must have to be the work
+MATRIX_OPERATIONS = 0.25  # share of the instructions that products must have to be the work
 
 
 def _pipe(limiter: str, what: str, *looked: str) -> Callable[[Launch], Hit | None]:
