@@ -27,6 +27,12 @@ def committed() -> list[Path]:
     )
 
 
+def kinds() -> list[Path]:
+    """Those of `committed` that differ in kind: of kernels recorded at several shapes, B and C."""
+    more = (".A", ".V", ".D", "-causal")
+    return [p for p in committed() if not p.stem.endswith(more)]
+
+
 def others() -> list[Path]:
     """Reports that other people made: only where somebody put them beside the project."""
     return sorted(CORPUS.glob("*.ncu-rep"))
@@ -44,7 +50,7 @@ def corpus_runs():
 
 @pytest.fixture(scope="session")
 def own_runs():
-    """The frame of the committed reports."""
+    """The frame of the committed reports, one of each kind."""
     from profkit.reports.reader import read
 
-    return read(committed()).launches
+    return read(kinds()).launches

@@ -11,11 +11,15 @@ from profkit.reports import reader
 from profkit.reports.container import check
 from profkit.reports.reader import read
 from profkit.reports.workers import apart, processors
-from tests.conftest import CORPUS, committed, others
+from tests.conftest import CORPUS, committed, kinds, others
 
 ALL = [*committed(), *others()]
 # Those that read in milliseconds, for what is done hundreds of times.
-SMALL = [p for p in ALL if p.stat().st_size < (4 << 20 if p.suffix == ".ncu-rep" else 1 << 20)]
+SMALL = [
+    p
+    for p in [*kinds(), *others()]
+    if p.stat().st_size < (4 << 20 if p.suffix == ".ncu-rep" else 1 << 20)
+]
 DAMAGED = 200  # of each kind
 
 

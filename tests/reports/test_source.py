@@ -11,7 +11,7 @@ from profkit.reports import source
 from profkit.reports.metrics.warps import SAMPLES, STATES
 from profkit.reports.reader import raw
 from profkit.reports.source import COLUMNS, hot_lines, hot_lines_each
-from tests.conftest import ROOT, committed, others
+from tests.conftest import ROOT, kinds, others
 from tests.reports import made
 
 ARTIFACTS = ROOT / "artifacts"
@@ -34,7 +34,7 @@ def test_no_source_is_instructions() -> None:
     assert lines.sass.notna().all()
 
 
-@pytest.mark.parametrize("path", [*committed(), *others()], ids=lambda path: path.name[:40])
+@pytest.mark.parametrize("path", [*kinds(), *others()], ids=lambda path: path.name[:40])
 def test_samples_are_all_there(path: Path) -> None:
     every = hot_lines(path, 0, 1_000_000)
     assert list(every.columns) == list(COLUMNS)
