@@ -6,8 +6,8 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 # What fits on one picture: four rungs of the ladder beside the library kernels.
-SHOWN  := case not in ["A", "V", "D"] and variant in ["stage0", "stage2", "stage3b", "champion", "wgmma", \
-          "sdpa-cudnn", "sdpa-flash", "sdpa-efficient", "copy", "matmul"]
+SHOWN  := case in ["B", "C"] and variant in ["stage0", "stage2", "stage3b", "champion", "wgmma", \
+          "sdpa-cudnn", "sdpa-flash", "sdpa-efficient"] or variant in ["copy", "matmul"]
 # Twenty launches on the page: the ladder at one case beside the library kernels.
 PAGE   := case == "B" and variant in ["stage0", "stage1", "stage2", "stage2swizzle", "stage3a", \
           "stage3b", "stage4", "exp2fold", "splitk", "champion", "persistent", "tailwave", \
