@@ -107,14 +107,24 @@ def timing(times: Mapping[str, Any]) -> dict[str, Any]:
 
     found = {k: _summary(times[k]) for k in ("warm", "cold")}
     widths = {k: v["width"] for k, v in found.items() if v}
+    wide = [k for k, width in widths.items() if width is not None and width > WIDTH]
     reason = times["rounds_short"] or "neighbouring samples hang together"
-    short = {
-        f"wider than {WIDTH:.0%}": [k for k, w in widths.items() if w is not None and w > WIDTH],
-        "no interval": [k for k, w in widths.items() if w is None],
-    }
-    why = "; ".join(f"{' and '.join(ks)}: {what}, {reason}" for what, ks in short.items() if ks)
+    short = [f"{' and '.join(wide)}: wider than {WIDTH:.0%}, {reason}"] if wide else []
+    none = [k for k, width in widths.items() if width is None]
+    why = "; ".join(short + [f"{k}: no interval, {_unusable(times[k])}" for k in none])
     kept = ("session", "per_sample", "eager", "host", "bare", "host_bound", "before", "after")
     return {"method": METHOD, "l2": found, "why_wide": why, **{k: times[k] for k in kept}}
+
+
+def _unusable(samples: Sequence[float]) -> str:
+    from profkit.evidence.samples import THRESHOLDS, as_groups, summarize
+
+    fault = summarize(as_groups(samples, "the samples"), THRESHOLDS).unusable
+    return {
+        "too-few": f"{len(samples)} samples are too few",
+        "constant": "all samples are equal",
+        "autocorrelated": "neighbouring samples hang together",
+    }.get(str(fault), str(fault))
 
 
 def _summary(samples: Sequence[float]) -> dict[str, Any] | None:

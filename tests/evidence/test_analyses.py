@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import random
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from profkit.evidence.runs import Evidence, Run
+from profkit.evidence.stats import Interval
 from profkit.evidence.verify import verify
 from profkit.reports.metrics import CATALOGUE
 from tests.evidence.made import frame, record, row, samples
@@ -109,3 +111,25 @@ def test_every_question_says_what_an_l4_would_change(file):
     computed = [line for j in found.claims if j.answer for line in j.answer.computed]
     assert [line for line in computed if line.startswith("L4")], "Answer.elsewhere(...)"
     assert all(j.claim.who for j in found.claims)
+
+
+def test_a_causal_ratio_without_an_interval_is_not_taken_for_a_good_one(monkeypatch):
+    """min() passes over NaN: an unknown case must leave the claim undecided."""
+    monkeypatch.syspath_prepend(str(ROOT / "analyses"))
+    import beating_sdpa
+
+    nan = float("nan")
+    ratios = {"C": (1, 0.99, 1.01), "D": (1, 0.99, 1.01), "C-causal": (1, 0.99, 1.01)}
+    for last, outcome in (
+        ((1, nan, nan), "undecided"),
+        ((0.5, 0.49, 0.51), "fails"),
+        ((1, 0.9, 1.1), "holds"),
+    ):
+        known = {**ratios, "D-causal": last}
+        monkeypatch.setattr(
+            beating_sdpa, "timed",
+            lambda _evidence, _before, after, known=known: SimpleNamespace(
+                speedup=Interval(*known[after.partition(".")[2]])
+            ),
+        )  # fmt: skip
+        assert beating_sdpa._causal(None, "wgmma", "CD").verdict == outcome

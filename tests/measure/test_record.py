@@ -74,6 +74,10 @@ def test_an_interval_that_stays_wide_says_why() -> None:
     hanging = record.timing({**times, "warm": [1e-5] * 20 + [1.3e-5] * 20, "rounds_short": ""})
     assert hanging["why_wide"] == "warm: no interval, neighbouring samples hang together"
     assert hanging["l2"]["warm"]["low"] is hanging["l2"]["warm"]["width"] is None
+    few = record.timing({**times, "warm": [1e-5, 2e-5], "cold": [1e-5] * 40})
+    assert few["why_wide"] == (
+        "warm: no interval, 2 samples are too few; cold: no interval, all samples are equal"
+    )
 
 
 def test_the_same_machine_code_of_another_source_refreshes_a_record(tmp_path: Path) -> None:
