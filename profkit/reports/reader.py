@@ -149,11 +149,11 @@ def _open(path: str) -> Any:
 
 
 @contextmanager
-def one_action(path: str | Path, index: int) -> Iterator[Any]:
-    """The ncu_report action of one launch, good within the `with`.
+def launched(path: str | Path) -> Iterator[Callable[[int], Any]]:
+    """A function from the index of a launch to its ncu_report action, good within the `with`.
 
     Raises:
-        ProfkitError: The file cannot be read, or has no such launch.
+        ProfkitError: The file cannot be read; from the function: it has no such launch.
     """
     path = os.path.expanduser(path)
     frames = check(path)
@@ -164,13 +164,17 @@ def one_action(path: str | Path, index: int) -> Iterator[Any]:
         if frames.risky or frames.misnamed:
             source = os.path.join(folder, "left.ncu-rep")
             rescue(path, source, bare=frames.risky)
-        left = index
-        for launches in _open(source) if frames.launches else ():
-            if 0 <= left < launches.num_actions():
-                yield launches.action_by_idx(left)
-                return
-            left -= launches.num_actions()
-    raise ProfkitError(f"{path}: has no launch {index}", "launches are counted from 0")
+        groups = list(_open(source)) if frames.launches else []
+
+        def action(index: int) -> Any:
+            left = index
+            for group in groups:
+                if 0 <= left < group.num_actions():
+                    return group.action_by_idx(left)
+                left -= group.num_actions()
+            raise ProfkitError(f"{path}: has no launch {index}", "launches are counted from 0")
+
+        yield action
 
 
 def prepare() -> None:
