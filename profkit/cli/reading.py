@@ -34,7 +34,16 @@ Csv = Annotated[
 ]
 Parquet = Annotated[Path | None, typer.Option(metavar="FILE", help="Write the frame as Parquet.")]
 Top = Annotated[int | None, typer.Option(min=1, metavar="N", help="The N worst rows only.")]
-Lines = Annotated[int, typer.Option(min=0, metavar="N", help="The N hottest source lines of each.")]
+Lines = Annotated[
+    int | None,
+    typer.Option(
+        min=0,
+        metavar="N",
+        help="N source lines of each finding, and the N hottest of each launch; 0: none. "
+        "Left out, 3 of each finding.",
+        show_default=False,
+    ),
+]
 Every = Annotated[bool, typer.Option("--all", help="Launches of one kernel one by one.")]
 
 
@@ -54,7 +63,7 @@ def diagnose(
     top: Top = None,
     kernel: Kernel = None,
     where: Where = None,
-    lines: Lines = 0,
+    lines: Lines = None,
     every: Every = False,
     quiet: Quiet = False,
 ) -> None:
@@ -171,7 +180,7 @@ def _names(launches: Sequence[Judged]) -> str:
 
 
 def _print_json(
-    files: Sequence[ReportFile], launches: list[Judged], top: int | None, lines: int
+    files: Sequence[ReportFile], launches: list[Judged], top: int | None, lines: int | None
 ) -> None:
     from profkit.diagnosis.launches import rows, with_lines
     from profkit.show.views.document import document, dumps
@@ -179,13 +188,13 @@ def _print_json(
     if top is not None:
         worst = {id(run) for row in rows(launches)[:top] for run in row.launches}
         launches = [run for run in launches if id(run) in worst]
-    if lines:
-        launches = with_lines(launches, lines)
+    if lines != 0:
+        launches = with_lines(launches, lines, lines or 0)
     print(dumps(document(files, launches)))
 
 
 def _print_text(
-    launches: list[Judged], top: int | None, lines: int, *, every: bool, as_markdown: bool
+    launches: list[Judged], top: int | None, lines: int | None, *, every: bool, as_markdown: bool
 ) -> None:
     from profkit.diagnosis.launches import rows, with_lines
 
@@ -193,8 +202,8 @@ def _print_text(
         return
     found = rows(launches, every=every)
     shown = found[:top]
-    if lines:
-        lined = with_lines([row.shown for row in shown], lines)
+    if lines != 0:
+        lined = with_lines([row.shown for row in shown], lines, lines or 0)
         shown = [row.replaced(row.shown, run) for row, run in zip(shown, lined, strict=True)]
     if as_markdown:
         from profkit.show.views import markdown

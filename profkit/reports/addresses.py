@@ -23,7 +23,9 @@ Place = tuple[str | None, int]
 
 # Headers of the toolkit, where atomicAdd and __expf are lines of their own. Who reads a finding asks
 # for the line that calls them: the nearest instruction that stands in a file of somebody's own.
-_TOOLKIT = re.compile(r"/(?:targets/[^/]+|cuda[^/]*)/include/|/include/(?:cuda|crt|cooperative_groups)")
+_TOOLKIT = re.compile(
+    r"/(?:targets/[^/]+|cuda[^/]*)/include/|/include/(?:cuda|crt|cooperative_groups)"
+)
 _NEAR = 24  # instructions before and behind among which it is looked for
 _NO_SASS = ("", "???")  # what the library says when it cannot disassemble
 
@@ -174,5 +176,3 @@ def _instances(action: Any, name: str) -> dict[int, float] | None:
         pc = address(i)
         total[pc] = total.get(pc, 0.0) + value
     return total
-
-

@@ -16,14 +16,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from profkit.errors import ProfkitError
-from profkit.reports.addresses import Kernel, Place
 from profkit.records.run_record import record_beside, recorded_sha256
+from profkit.reports.addresses import Kernel, Place
 from profkit.reports.container.container import check
 from profkit.reports.counters import COUNTERS, samples
+from profkit.reports.isolated import apart, processors
 from profkit.reports.metrics.warps import SAMPLES
 from profkit.reports.reader import launched, prepare
 from profkit.reports.sass import images
-from profkit.reports.isolated import apart, processors
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -104,12 +104,12 @@ class HotLines:
     sampled: tuple[CounterLine, ...]
 
 
-def lines_of(wishes: Sequence[Wish], jobs: int | None = None) -> list[HotLines]:
+def lines_of(wishes: Sequence[Wish], *, strict: bool = True) -> list[HotLines]:
     """Answer wishes; each report is opened once.
 
     Args:
         wishes: See Wish.
-        jobs: Child processes; the number of processors when None.
+        strict: Machine code that crashes the library is an error, and not only without lines.
 
     Returns:
         One answer per wish, in their order.
@@ -129,9 +129,8 @@ def lines_of(wishes: Sequence[Wish], jobs: int | None = None) -> list[HotLines]:
     safe = [_is_recorded(path) for path in by_report]
     inside = [read_lines(item) if ok else None for item, ok in zip(items, safe, strict=True)]
     others = [item for item, ok in zip(items, safe, strict=True) if not ok]
-    outside = iter(
-        apart(f"{__name__}:read_lines", others, jobs or processors(), _died) if others else ()
-    )
+    died = _died if strict else _without
+    outside = iter(apart(f"{__name__}:read_lines", others, processors(), died) if others else ())
     answers: dict[int, HotLines] = {}
     for numbers, answer in zip(by_report.values(), inside, strict=True):
         answers |= zip(numbers, next(outside) if answer is None else answer, strict=True)
@@ -188,6 +187,10 @@ def _died(item: Sequence[Any], why: str) -> None:
     raise ProfkitError(f"{item[0]}: {why}", "its machine code is damaged: record it again")
 
 
+def _without(item: Sequence[Any], _why: str) -> list[HotLines]:
+    return [HotLines({}, ()) for _ in item[1]]
+
+
 def _answer(
     kernel: Kernel, counters: Mapping[str, Sequence[str]], count: int, sampled: int, around: int
 ) -> HotLines:
@@ -196,7 +199,9 @@ def _answer(
         answered[names] = tuple(_sourced(kernel, x) for x in _first(kernel, names, count))
     listed = _by_samples(kernel)[:sampled] if sampled else []
     # A listing needs its indentation; a line alone does not.
-    rows = [_sourced(kernel, x, strip=not around) for x in (*listed, *_between(kernel, listed, around))]
+    rows = [
+        _sourced(kernel, x, strip=not around) for x in (*listed, *_between(kernel, listed, around))
+    ]
     return HotLines({key: answered[tuple(names)] for key, names in counters.items()}, tuple(rows))
 
 
@@ -251,8 +256,10 @@ def _stalled(kernel: Kernel, name: str) -> list[CounterLine]:
     for state in COUNTERS[name].states:
         for pc, value in (kernel.values({samples(state): 1.0}) or {}).items():
             sources = {kernel.place(p): p for p in kernel.producers(pc, state)}
-            for place, source in (sources or {kernel.place(pc): None}).items():
-                sums[place].add(value / max(len(sources), 1), pc, source, state)
+            for place, source in sources.items():
+                sums[place].add(value / len(sources), pc, source, state)
+            if not sources:
+                sums[kernel.place(pc)].add(value, pc, state=state)
     return list(_lines(kernel, name, sums))
 
 
@@ -318,5 +325,5 @@ def _between(kernel: Kernel, hot: Sequence[CounterLine], around: int) -> Iterato
         if file in kernel.sources and line is not None
         for n in range(max(line - around, 1), min(line + around, len(kernel.sources[file])) + 1)
     }
-    for file, line in sorted(near - at) if around else ():  # type: ignore[type-var]
+    for file, line in sorted(near - at) if around else ():
         yield CounterLine("samples", file, line, None, "", 0.0, 0.0)

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 import pandas as pd
 
-from profkit.diagnosis import engine
+from profkit.diagnosis import engine, launches
 from profkit.diagnosis.rule import Line as SourceLine
 from profkit.diagnosis.rule import Rule
 from profkit.errors import ProfkitError
@@ -154,6 +154,11 @@ def load(patterns: str | Path | Iterable[str | Path]) -> Frame:
 def diagnose(runs: pd.DataFrame, rules: Sequence[Rule] = ()) -> Frame:
     """Every finding of every launch: see profkit.diagnosis.engine.diagnose."""
     return Frame(engine.diagnose(runs, rules))
+
+
+def lines(report: str | Path, launch: int = 0, count: int = 10) -> Frame:
+    """Where the findings of one launch happen: see profkit.diagnosis.launches.lines."""
+    return Frame(launches.lines(report, launch, count))
 
 
 def compare(

@@ -23,7 +23,9 @@ STORES = frozenset({
     "ST", "STG", "STL", "STS", "RED", "REDG", "SUST", "SURED", "UTMASTG", "UTMAREDG", "UBLKRED",
     "ATOM", "ATOMG", "STAS",
 })  # fmt: skip
-ATOMICS = frozenset({"ATOM", "ATOMG", "ATOMS", "RED", "REDG", "SUATOM", "SURED", "UTMAREDG", "UBLKRED"})
+ATOMICS = frozenset(
+    {"ATOM", "ATOMG", "ATOMS", "RED", "REDG", "SUATOM", "SURED", "UTMAREDG", "UBLKRED"}
+)
 LOCAL = frozenset({"LDL", "STL"})
 TEXTURE = frozenset({"TEX", "TLD", "TLD4", "TMML", "TXD", "TXQ"})
 CONSTANT = frozenset({"LDC", "LDCU", "ULDC"})
@@ -31,7 +33,9 @@ TENSOR = frozenset({
     "HMMA", "IMMA", "BMMA", "DMMA", "QMMA", "OMMA", "HGMMA", "IGMMA", "BGMMA", "QGMMA", "UTCHMMA",
     "UTCIMMA", "UTCQMMA", "UTCOMMA", "UTCMXQMMA",
 })  # fmt: skip
-FP32 = frozenset({"FFMA", "FADD", "FMUL", "FFMA32I", "FADD32I", "FMUL32I", "FFMA2", "FADD2", "FMUL2"})
+FP32 = frozenset(
+    {"FFMA", "FADD", "FMUL", "FFMA32I", "FADD32I", "FMUL32I", "FFMA2", "FADD2", "FMUL2"}
+)
 UNFUSED = frozenset({"FADD", "FMUL", "FADD32I", "FMUL32I", "DADD", "DMUL"})
 FP64 = frozenset({"DFMA", "DADD", "DMUL", "DSETP", "DMNMX", "DMMA"})
 FP16 = frozenset({"HFMA2", "HADD2", "HMUL2", "HMNMX2", "HSET2", "HSETP2", "HFMA2_32I", "HADD2_32I"})

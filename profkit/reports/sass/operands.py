@@ -33,6 +33,9 @@ _PREDICATE_FIRST = frozenset({
 })  # fmt: skip
 _DOUBLE = frozenset({"DFMA", "DADD", "DMUL", "DMNMX", "DSETP"})
 _TEXTURE = frozenset({"TEX", "TLD", "TLD4", "TXD", "TMML", "SULD"})
+_CONVERSIONS = frozenset({"F2F", "I2F", "F2I", "FRND"})
+# Their last modifier is how many registers they move: .4, .x32.
+_MATRICES = frozenset({"LDSM", "STSM", "LDTM", "STTM"})
 # Registers of (A, B, C and D) by opcode and shape.
 _MATRIX = {
     "HMMA.884": (2, 2, 8), "HMMA.1688": (2, 1, 4), "HMMA.16816": (4, 2, 4), "HMMA.16832": (4, 2, 4),
@@ -120,24 +123,23 @@ def _named(operand: str, width: int) -> Iterator[str]:
 
 def _width(opcode: str, modifiers: tuple[str, ...], at: int, results: int) -> int:
     """32-bit registers of the operand at a position."""
+    width = 1
     if opcode.endswith("MMA"):
-        return _matrix(opcode, modifiers, at)
-    if opcode in ("LDSM", "STSM", "LDTM", "STTM"):
+        width = _matrix(opcode, modifiers, at)
+    elif opcode in _MATRICES:
         last = modifiers[-1].lstrip("x") if modifiers else ""
-        return int(last) if last.isdigit() and int(last) <= 128 else 1
-    if opcode in _TEXTURE:
-        return 2
-    if opcode in _DOUBLE:
-        return 2
-    if opcode == "CS2R":
-        return 1 if "32" in modifiers else 2
-    if opcode in ("IMAD", "UIMAD") and "WIDE" in modifiers:
-        return 2 if at < results or at == results + 2 else 1
-    if opcode in ("F2F", "I2F", "F2I", "FRND"):
-        return _converted(modifiers, at < results)
-    if opcode == "MUFU":
-        return 1
-    return next((int(m) // 32 for m in modifiers if m in ("64", "96", "128", "256")), 1)
+        width = int(last) if last.isdigit() and int(last) <= 128 else 1
+    elif opcode in _TEXTURE | _DOUBLE:
+        width = 2
+    elif opcode == "CS2R":
+        width = 1 if "32" in modifiers else 2
+    elif opcode in ("IMAD", "UIMAD") and "WIDE" in modifiers:
+        width = 2 if at < results or at == results + 2 else 1
+    elif opcode in _CONVERSIONS:
+        width = _converted(modifiers, at < results)
+    elif opcode != "MUFU":  # .RCP64H and .RSQ64H read and write a half
+        width = next((int(m) // 32 for m in modifiers if m in ("64", "96", "128", "256")), 1)
+    return width
 
 
 def _converted(modifiers: tuple[str, ...], result: bool) -> int:

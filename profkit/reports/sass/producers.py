@@ -155,8 +155,7 @@ def _writers(program: Program, at: int) -> set[int]:
 def _last(program: Program, at: int, register: str, *, reads: bool) -> Iterator[int]:
     """The last ones on each path that write a register and take their time.
 
-    Args:
-        reads: Those that read it instead, as far as nobody writes it in between.
+    With reads, those that read it instead, as far as nobody writes it in between.
     """
     code = program.instructions
     for n in _walk(program, at, lambda n: register in code[n].writes):
