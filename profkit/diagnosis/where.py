@@ -10,7 +10,7 @@ NO_LINE: tuple[str, ...] = ()
 
 # Waiting that more warps, or more independent work, would hide.
 _HIDDEN = ("stalls",)
-_MEMORY = ("sectors", "stall long_scoreboard")
+_MEMORY = ("sectors", "stalls memory")
 
 LINES: dict[str, tuple[str, ...]] = {
     # The shape of the launch

@@ -69,12 +69,22 @@ class Kernel:
         place = self._place(pc)
         if place[0] is None or not _TOOLKIT.search(place[0]):
             return place
-        for far in range(1, _NEAR + 1):
-            for near in (pc - BYTES * far, pc + BYTES * far):
+        start = self._start(pc)
+        function = self._spans[start] if start is not None else None
+        table = function.cubin.lines.get(function.name) if function else None
+        for file, line in table.stack(pc - (start or 0)) if table else ():
+            if not _TOOLKIT.search(file):
+                return _cleaned(file), line
+        return self._neighbour(pc) or place
+
+    def _neighbour(self, pc: int) -> Place | None:
+        """The line of an instruction near by; its operands are made before it."""
+        for step in (-BYTES, BYTES):
+            for near in range(pc + step, pc + step * (_NEAR + 1), step):
                 file, line = self._place(near)
                 if file is not None and not _TOOLKIT.search(file):
                     return file, line
-        return place
+        return None
 
     def _place(self, pc: int) -> Place:
         info = self._action.source_info(pc)
@@ -113,27 +123,32 @@ class Kernel:
 
     def _program(self, pc: int) -> Program | None:
         """The code of the function that an address is in."""
-        start = next((s for s, code in self._spans.items() if s <= pc < s + len(code)), None)
+        start = self._start(pc)
         if start is None:
             return self._texts
         if start not in self._programs:
-            code = machine.decode(self._spans[start], start, self._capability)
+            code = machine.decode(self._spans[start].code, start, self._capability)
             if code is None:
                 return self._texts
             self._programs[start] = Program(code)
         return self._programs[start]
 
+    def _start(self, pc: int) -> int | None:
+        """The address of the function that an address is in."""
+        spans = self._spans.items()
+        return next((start for start, f in spans if start <= pc < start + len(f.code)), None)
+
     @cached_property
-    def _spans(self) -> dict[int, bytes]:
-        """Address of the kernel and of each other function of the report -> machine code."""
+    def _spans(self) -> dict[int, Function]:
+        """Address -> the kernel, and each other function of the report."""
         known = self._functions()
-        spans = {f.start: f.code for f in known if f.start is not None}
+        spans = {f.start: f for f in known if f.start is not None}
         starts = self._action.metric_by_name("launch__function_pcs")
         if starts is not None and starts.num_instances():
             start = starts.as_uint64(0)
-            code = images.of(known, self._action.name(self._action.NameBase_MANGLED), start)
-            if code is not None:
-                return {start: code} | spans
+            function = images.of(known, self._action.name(self._action.NameBase_MANGLED), start)
+            if function is not None:
+                return {start: function} | spans
         return spans
 
     @cached_property

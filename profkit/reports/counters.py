@@ -16,6 +16,9 @@ Terms = dict[str, float]
 
 _WARP = 32.0
 _EXECUTED = "inst_executed"
+# A warp in these states waits for memory of any kind, or for room to ask for it.
+MEMORY = ("long_scoreboard", "short_scoreboard", "lg_throttle", "mio_throttle", "tex_throttle",
+          "drain", "membar")  # fmt: skip
 ACTIVE = ("selected", "not_selected")  # the warp was issuing, or could have
 _RAW_OF = {state: raw for raw, state in SAMPLES.items()}
 
@@ -79,6 +82,7 @@ COUNTERS: dict[str, Counter] = {
         for family, names in FAMILIES.items()
     },
     **{f"stall {state}": Counter(f"samples in {state}", states=(state,)) for state in STATES},
+    "stalls memory": Counter("samples of warps that wait for memory", states=MEMORY),
     "stalls": Counter("samples of waiting warps", states=tuple(s for s in STATES if s not in ACTIVE)),
 }  # fmt: skip
 

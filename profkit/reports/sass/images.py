@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import IO
 
 from profkit.reports.container.wire import BYTES, Malformed, fields
+from profkit.reports.sass.inlined import LineTable, line_tables
 
 _MAGIC = b"NVR\0"
 _ZSTD = b"\x28\xb5\x2f\xfd"
@@ -32,11 +34,13 @@ class Function:
         start: Address of its first instruction, None where the report does not say it (before
             2023.2): then it is known by its name alone.
         code: Its machine code.
+        cubin: The image it is in.
     """
 
     name: str
     start: int | None
     code: bytes
+    cubin: Cubin = field(repr=False)
 
 
 def functions(path: str | Path) -> list[Function]:
@@ -50,12 +54,11 @@ def functions(path: str | Path) -> list[Function]:
     return found
 
 
-def of(functions: list[Function], name: str, start: int) -> bytes | None:
-    """The machine code of one function; None when the report has none, or several unlike ones."""
+def of(functions: list[Function], name: str, start: int) -> Function | None:
+    """One function; None when the report has no code of it, or several unlike ones."""
     named = [f for f in functions if f.name == name]
-    placed = [f.code for f in named if f.start == start]
-    codes = set(placed or [f.code for f in named if f.start is None])
-    return codes.pop() if len(codes) == 1 else None
+    placed = [f for f in named if f.start == start] or [f for f in named if f.start is None]
+    return placed[0] if len({f.code for f in placed}) == 1 else None
 
 
 def _sources(path: str | Path) -> Iterator[bytes]:
@@ -104,8 +107,11 @@ def _functions(frame: bytes) -> Iterator[Function]:
             places = dict(_places(frame, start, stop))
     if image[:6] != b"\x7fELF\x02\x01":
         return
-    for name, code in _sections(image):
-        yield Function(name, places.get(name), code)
+    cubin = Cubin(image)
+    for label, number in cubin.labels.items():
+        if label.startswith(_CODE):
+            name = label[len(_CODE) :]
+            yield Function(name, places.get(name), cubin.section(number), cubin)
 
 
 def _places(frame: bytes, start: int, stop: int) -> Iterator[tuple[str, int]]:
@@ -118,14 +124,50 @@ def _places(frame: bytes, start: int, stop: int) -> Iterator[tuple[str, int]]:
             yield frame[a:b].decode("utf-8", "replace"), about[_ADDRESS][1]
 
 
-def _sections(image: bytes) -> Iterator[tuple[str, bytes]]:
-    """(function, machine code) of each code section of an ELF image."""
-    (table,) = struct.unpack_from("<Q", image, 40)
-    size, count, names_index = struct.unpack_from("<HHH", image, 58)
-    rows = [struct.unpack_from("<IIQQQQII", image, table + size * n) for n in range(count)]
-    names = rows[names_index][4]
-    for row in rows:
-        at = names + row[0]
-        label = image[at : image.index(b"\0", at)].decode("utf-8", "replace")
-        if label.startswith(_CODE):
-            yield label[len(_CODE) :], image[row[4] : row[4] + row[5]]
+class Cubin:
+    """An ELF image of machine code: its sections by number, and its line tables when asked for."""
+
+    def __init__(self, image: bytes) -> None:
+        """Of the whole image."""
+        self._image = image
+        (table,) = struct.unpack_from("<Q", image, 40)
+        size, count, names = struct.unpack_from("<HHH", image, 58)
+        self._rows = [
+            struct.unpack_from("<IIQQQQII", image, table + size * n) for n in range(count)
+        ]
+        labels = self._rows[names][4]
+        self.labels = {self._text(labels + row[0]): n for n, row in enumerate(self._rows)}
+
+    def _text(self, at: int) -> str:
+        return self._image[at : self._image.index(b"\0", at)].decode("utf-8", "replace")
+
+    def section(self, number: int) -> bytes:
+        """The bytes of a section."""
+        row = self._rows[number]
+        return self._image[row[4] : row[4] + row[5]]
+
+    @cached_property
+    def lines(self) -> dict[str, LineTable]:
+        """Function -> its line table; empty when it was built without -lineinfo."""
+        if ".debug_line" not in self.labels:
+            return {}
+        try:
+            functions = dict(self._relocated())
+        except (struct.error, ValueError, IndexError):
+            return {}
+        return line_tables(self.section(self.labels[".debug_line"]), functions)
+
+    def _relocated(self) -> Iterator[tuple[int, str]]:
+        """Offset in .debug_line of a function's address, and which function it is."""
+        names = {n: label for label, n in self.labels.items()}
+        symbols = self.section(self.labels[".symtab"])
+        for kind, size in ((".rela.debug_line", 24), (".rel.debug_line", 16)):
+            if kind not in self.labels:
+                continue
+            table = self.section(self.labels[kind])
+            for at in range(0, len(table) - size + 1, size):
+                offset, about = struct.unpack_from("<QQ", table, at)
+                _, _, _, section = struct.unpack_from("<IBBH", symbols, 24 * (about >> 32))
+                label = names.get(section, "")
+                if label.startswith(_CODE):
+                    yield offset, label[len(_CODE) :]
