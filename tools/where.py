@@ -148,7 +148,7 @@ def _statements(lines: Sequence[str], mechanism: str) -> Iterator[int]:
     for n, line in enumerate(lines, 1):
         if any(re.search(pattern, line) for pattern in wanted):
             start = max((k for k in range(1, n + 1) if "asm" in lines[k - 1]), default=n)
-            stop = next((k for k in range(n, len(lines) + 1) if ";" in lines[k - 1][-2:]), n)
+            stop = next((k for k in range(n, len(lines) + 1) if lines[k - 1].endswith(");")), n)
             yield from range(start, stop + 1)
 
 
@@ -166,27 +166,25 @@ def expected(path: Path, mechanism: str, recorded: Mapping[str, Set[int]]) -> se
             source = path.read_text("utf-8")
             lines = sites(source, mechanism)
         else:  # what all probes share: only what does it by itself
-            header = next(iter(sorted(COMMON.glob(f"*{name}"), reverse=True)), None)
-            source = header.read_text("utf-8") if header else ""
+            headers = [COMMON / f"probe_{name}", COMMON / name]
+            source = next((h.read_text("utf-8") for h in headers if h.exists()), "")
             lines = set(_statements(_bare(source).split("\n"), mechanism))
-        moved = _moved(_bare(source).split("\n"), table)
+        moved = _moved(_bare(source).split("\n"), table, exits=name == path.name)
         found |= {(name, line - moved) for line in lines}
     return found
 
 
-def _moved(lines: Sequence[str], table: Set[int]) -> int:
+def _moved(lines: Sequence[str], table: Set[int], *, exits: bool) -> int:
     """How many lines a file has grown above its code since it was recorded, by its header comment.
 
-    By so many that the most lines of the table hold code now.
+    By so many that the most lines of the table hold code now; where a kernel exits there, that the
+    last one ends a function.
     """
 
-    def fits(moved: int) -> tuple[float, int]:
+    def fits(moved: int) -> tuple[int, int]:
         now = [lines[n + moved - 1] if 0 < n + moved <= len(lines) else "" for n in sorted(table)]
-        code = sum(bool(re.search(r"[;(]", line)) and "#" not in line for line in now)
-        # The last one is where the kernel exits, of a header anything.
-        return code + 2 * (now[-1:] == ["}"]) - sum(
-            line.strip() in ("", "}") for line in now
-        ), -abs(moved)
+        code = sum(bool(re.search(r"[;({]", line)) and "#" not in line for line in now)
+        return code + 2 * (exits and now[-1] == "}"), -abs(moved)
 
     return max(range(-_GROWN, _GROWN + 1), key=fits) if table else 0
 
@@ -233,7 +231,7 @@ def _tables(kernels: Iterable[Kernel]) -> dict[str, set[int]]:
 def stalls_of(keys: Mapping[str, str]) -> str:
     """The counter of the samples that are a finding's: of its state, or of all waits for memory."""
     if keys["bound"] == "memory":
-        return "stalls memory"
+        return "stalls shared" if keys["limiter"] == "shared" else "stalls memory"
     return f"stall {keys['limiter']}"
 
 

@@ -23,7 +23,7 @@ LINES: dict[str, tuple[str, ...]] = {
     "l2-bandwidth": _MEMORY,
     "low-l2-hit": _MEMORY,
     "l1-bandwidth": ("l1-requests", "wavefronts"),
-    "shared-bandwidth": ("wavefronts",),
+    "shared-bandwidth": ("wavefronts", "stalls shared"),
     "texture-bandwidth": ("instructions texture",),
     "cache-resident": NO_LINE,
     # Accesses that cost more than they bring: what is too much

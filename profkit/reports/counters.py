@@ -82,6 +82,9 @@ COUNTERS: dict[str, Counter] = {
         for family, names in FAMILIES.items()
     },
     **{f"stall {state}": Counter(f"samples in {state}", states=(state,)) for state in STATES},
+    "stalls shared": Counter(
+        "samples of warps that wait for shared memory", states=("short_scoreboard", "mio_throttle")
+    ),
     "stalls memory": Counter("samples of warps that wait for memory", states=MEMORY),
     "stalls": Counter("samples of waiting warps", states=tuple(s for s in STATES if s not in ACTIVE)),
 }  # fmt: skip
