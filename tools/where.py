@@ -84,16 +84,21 @@ class Row:
 
 def sites(source: str, mechanism: str) -> set[int]:
     """The lines of a source that hold what a mechanism is about; comments and signatures do not."""
-    lines = _bare(source).split("\n")
-    patterns = list(_patterns("\n".join(lines), mechanism))
+    code = _bare(source)
+    patterns = list(_patterns(code, mechanism))
+    lines = _blank(r"__(?:global|device)__[^{;]*", code).split("\n")
     found = {n for n, line in enumerate(lines, 1) if any(p.search(line) for p in patterns)}
     return found | set(_statements(lines, mechanism))
 
 
 def _bare(source: str) -> str:
     """The source with its comments blank, line for line."""
-    text = re.sub(r"/\*.*?\*/", lambda m: re.sub(r"[^\n]", " ", m[0]), source, flags=re.DOTALL)
-    return re.sub(r"//[^\n]*", "", text)
+    return _blank(r"//[^\n]*", _blank(r"/\*.*?\*/", source))
+
+
+def _blank(pattern: str, text: str) -> str:
+    """The text with blanks for every match, line for line."""
+    return re.sub(pattern, lambda m: re.sub(r"[^\n]", " ", m[0]), text, flags=re.DOTALL)
 
 
 def _patterns(source: str, mechanism: str) -> Iterator[re.Pattern[str]]:

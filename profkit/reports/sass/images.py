@@ -49,7 +49,7 @@ def functions(path: str | Path) -> list[Function]:
     for frame in _sources(path):
         try:
             found += _functions(frame)
-        except (Malformed, struct.error, ValueError, IndexError):
+        except (Malformed, struct.error, ValueError, IndexError, OverflowError):
             continue  # the frame check says that it is damaged
     return found
 

@@ -12,8 +12,9 @@ from collections.abc import Iterator
 from profkit.reports.sass.encodings import BY_FORM, OPCODES, RENAMED
 from profkit.reports.sass.instruction import BYTES, Instruction, control
 
-_JUMPS = frozenset({"BRA", "CALL"})
-_ABSOLUTE = 0x943  # CALL.ABS: to an address that the loader fills in
+# Codes of jumps with an offset in them: BRA, BRA.U, CALL.REL. Others go where a register says, or
+# (CALL.ABS) to an address that the loader fills in.
+_JUMPS = frozenset({0x947, 0x547, 0x944})
 _HOPPER = 90  # from here on a jump has eight bits more, in bits 16-23
 _ALWAYS = 7  # the predicate PT
 
@@ -40,7 +41,7 @@ def decode(code: bytes, start: int, capability: int) -> list[Instruction] | None
                 pc=pc,
                 opcode=opcode,
                 guard=_guard(low),
-                target=_target(low, high, pc, capability) if opcode in _JUMPS else None,
+                target=_target(low, high, pc, capability) if low & 0xFFF in _JUMPS else None,
                 scoreboard=(low >> 44 & 7, low >> 38 & 0x3F) if opcode == "DEPBAR" else None,
                 control=control(high),
             )
@@ -73,9 +74,7 @@ def _guard(low: int) -> str | None:
     return f"{'!' if low >> 15 & 1 else ''}P{predicate}"
 
 
-def _target(low: int, high: int, pc: int, capability: int) -> int | None:
-    if low & 0xFFF == _ABSOLUTE:
-        return None
+def _target(low: int, high: int, pc: int, capability: int) -> int:
     offset = (low >> 34 | high << 30) & (1 << 48) - 1
     if offset >> 47:
         offset -= 1 << 48
