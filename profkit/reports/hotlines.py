@@ -32,6 +32,7 @@ __all__ = ["COLUMNS", "CounterLine", "HotLines", "Wish", "hot_lines", "lines_of"
 
 # The warp was issuing: a sample like the others, but nothing that it waited for.
 _ISSUING = "selected"
+_FIXED = "wait"
 
 
 @dataclass(frozen=True)
@@ -250,16 +251,18 @@ def _counted(kernel: Kernel, name: str) -> list[CounterLine]:
 def _stalled(kernel: Kernel, name: str) -> list[CounterLine]:
     """Samples by the line that is waited for; by where the warps are when that is not known.
 
-    One sample that waits for several lines is divided among them.
+    One sample that waits for several lines is divided among them. A fixed latency is waited for
+    from one instruction to the next: there the line is the thing.
     """
     sums: dict[Place, _Sum] = defaultdict(_Sum)
     for state in COUNTERS[name].states:
         for pc, value in (kernel.values({samples(state): 1.0}) or {}).items():
             sources = {kernel.place(p): p for p in kernel.producers(pc, state)}
+            if state == _FIXED or not sources:
+                sums[kernel.place(pc)].add(value, pc, next(iter(sources.values()), None), state)
+                continue
             for place, source in sources.items():
                 sums[place].add(value / len(sources), pc, source, state)
-            if not sources:
-                sums[kernel.place(pc)].add(value, pc, state=state)
     return list(_lines(kernel, name, sums))
 
 

@@ -18,21 +18,19 @@ class Program:
         instructions: All of them, ascending.
         index: Address -> position.
         before: Position -> positions that control may come from.
+        encoded: Whether every instruction has its control fields.
     """
 
     instructions: Sequence[Instruction]
     index: dict[int, int] = field(init=False)
     before: dict[int, list[int]] = field(init=False)
+    encoded: bool = field(init=False)
 
     def __post_init__(self) -> None:
         index = {instruction.pc: n for n, instruction in enumerate(self.instructions)}
         object.__setattr__(self, "index", index)
         object.__setattr__(self, "before", _before(self.instructions, index))
-
-    @property
-    def encoded(self) -> bool:
-        """Whether every instruction has its control fields."""
-        return bool(self.instructions) and all(x.control for x in self.instructions)
+        object.__setattr__(self, "encoded", all(x.control for x in self.instructions))
 
 
 def _before(instructions: Sequence[Instruction], index: dict[int, int]) -> dict[int, list[int]]:
