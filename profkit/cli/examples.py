@@ -4,7 +4,7 @@ from __future__ import annotations
 
 EXAMPLES: dict[str, tuple[str, ...]] = {
     "diagnose": (
-        "profkit diagnose my.ncu-rep --lines 5         # and the source lines that wait",
+        "profkit diagnose my.ncu-rep --lines 5         # five source lines of each finding",
         "profkit diagnose runs/ --top 3 --quiet        # the three worst of a folder",
         "profkit diagnose runs/ --kernel flash --all   # launches one by one",
         "profkit diagnose runs/ --where 'bound == \"memory\"' --json",
