@@ -143,12 +143,12 @@ class Kernel:
         """Address -> the kernel, and each other function of the report."""
         known = self._functions()
         spans = {f.start: f for f in known if f.start is not None}
-        starts = self._action.metric_by_name("launch__function_pcs")
-        if starts is not None and starts.num_instances():
-            start = starts.as_uint64(0)
-            function = images.of(known, self._action.name(self._action.NameBase_MANGLED), start)
-            if function is not None:
-                return {start: function} | spans
+        metric = self._action.metric_by_name("launch__function_pcs")
+        if metric is not None:
+            starts = {metric.as_uint64(i) for i in range(metric.num_instances())}
+            kernel = images.of(known, self._action.name(self._action.NameBase_MANGLED), starts)
+            if kernel is not None and kernel.start is not None:
+                spans[kernel.start] = kernel  # another process may have had another there
         return spans
 
     @cached_property

@@ -8,8 +8,8 @@ field 9 the address that each of its functions had.
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import IO
@@ -54,10 +54,21 @@ def functions(path: str | Path) -> list[Function]:
     return found
 
 
-def of(functions: list[Function], name: str, start: int) -> Function | None:
-    """One function; None when the report has no code of it, or several unlike ones."""
+def of(functions: list[Function], name: str, starts: Collection[int]) -> Function | None:
+    """A kernel among the functions of a report.
+
+    Args:
+        functions: All of them.
+        name: Mangled.
+        starts: Addresses of it and of what it calls, in any order.
+
+    Returns:
+        It, with its start; None when the report has no code of it, or cannot tell which it ran.
+    """
     named = [f for f in functions if f.name == name]
-    placed = [f for f in named if f.start == start] or [f for f in named if f.start is None]
+    placed = [f for f in named if f.start in starts]
+    if len(starts) == 1 and not placed:  # no address in the report: this one must be it
+        placed = [replace(f, start=next(iter(starts))) for f in named if f.start is None]
     return placed[0] if len({f.code for f in placed}) == 1 else None
 
 

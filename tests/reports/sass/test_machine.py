@@ -17,19 +17,23 @@ ARTIFACTS = ROOT / "artifacts"
 
 def _functions(path: Path) -> Iterator[tuple[list[str], list[machine.Instruction], int]]:
     """Texts, instructions and start of each function that a report ran, once."""
-    known, seen = images.functions(path), set()
+    known, seen = images.functions(path), set[int]()
     for action in actions(str(path)):
         starts = action.metric_by_name("launch__function_pcs")
         major, minor = (
             action.metric_by_name(f"device__attribute_compute_capability_{part}").as_double()
             for part in ("major", "minor")
         )
-        if starts is None or starts.as_uint64(0) in seen:
+        if starts is None:
             continue
-        start = starts.as_uint64(0)
-        seen.add(start)
-        function = images.of(known, action.name(action.NameBase_MANGLED), start)
+        places = {starts.as_uint64(i) for i in range(starts.num_instances())}
+        function = images.of(known, action.name(action.NameBase_MANGLED), places)
         assert function is not None, path
+        start = function.start
+        assert start is not None
+        if start in seen:
+            continue
+        seen.add(start)
         code = machine.decode(function.code, start, int(10 * major + minor))
         assert code is not None, set(machine.unknown(function.code, int(10 * major + minor)))
         yield [action.sass_by_pc(x.pc) or "" for x in code], code, start
@@ -72,11 +76,11 @@ def test_two_builds_of_one_kernel_are_told_apart_by_their_place() -> None:
     assert sorted(len(f.code) for f in both) == [1024, 1152]
     for function in both:
         assert function.start is not None
-        found = images.of(known, function.name, function.start)
+        found = images.of(known, function.name, {function.start})
         assert found is not None
         assert found.code == function.code
-    assert images.of(known, "_Z11atomic_samePKfPfS1_", 0) is None  # which of them nobody can say
-    assert images.of(known, "nothing", 0) is None
+    assert images.of(known, "_Z11atomic_samePKfPfS1_", {0}) is None  # which of them nobody can say
+    assert images.of(known, "nothing", {0}) is None
 
 
 def test_unknown_opcode_is_no_answer() -> None:
