@@ -13,9 +13,8 @@ import tomllib
 from pathlib import Path
 
 import pytest
-import typer
 
-from profkit.cli import app
+from profkit.cli.app import commands
 from tests import readme
 from tests.conftest import ROOT
 
@@ -24,7 +23,7 @@ NEEDS_GPU = {"check", "bench", "profile", "tune"}
 NEEDS_NVCC = {"build"}
 # Exit status 1 is an answer too: a gate that is not met, a machine without a GPU.
 MAY_ANSWER_BAD = {"verify", "compare", "report", "doctor"}
-VERBS = typer.main.get_command(app).commands  # type: ignore[attr-defined]
+VERBS = commands()
 
 
 @pytest.fixture(scope="module")

@@ -6,7 +6,7 @@ from collections.abc import Collection
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from profkit.cli.options import say
+from profkit.cli.output import say
 from profkit.errors import ProfkitError
 
 if TYPE_CHECKING:

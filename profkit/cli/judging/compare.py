@@ -1,36 +1,35 @@
-"""Did it help, and is it true: compare, verify, ledger."""
+"""Two runs, or a ladder of them  ->  what changed, and whether it is real."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from profkit.cli import complete
 from profkit.cli.inputs import sources
-from profkit.cli.options import Json, Markdown, Quiet, say, write_to
+from profkit.cli.options import (
+    ARTIFACTS,
+    BAD,
+    COULD_NOT,
+    Artifacts,
+    Case,
+    Json,
+    Markdown,
+    Picture,
+    Quiet,
+)
+from profkit.cli.output import print_blocks, say_each, write_to
+from profkit.cli.verb import Verb
 from profkit.errors import ProfkitError
 
 if TYPE_CHECKING:
     from profkit.evidence.comparison.compare import Change
     from profkit.evidence.comparison.ladder import Ladder
-    from profkit.show.text.blocks import Block
 
-BAD, COULD_NOT = 1, 2
 FAIL_ON = ("slower", "finding", "resource")
-Artifacts = Annotated[
-    Path, typer.Option(metavar="DIR", help="Where records and reports of variants are.")
-]
-Picture = Annotated[
-    Path | None,
-    typer.Option("--output", "-o", metavar="FILE", help="Draw it too: .png, .svg or .pdf."),
-]
-Case = Annotated[
-    str | None,
-    typer.Option(metavar="CASE", help="Only this case.", autocompletion=complete.cases),
-]
 Before = Annotated[
     str | None,
     typer.Argument(
@@ -50,21 +49,14 @@ FailOn = Annotated[
 ]
 
 
-def register(app: typer.Typer) -> None:
-    """Add this file's verbs."""
-    app.command()(compare)
-    app.command()(verify)
-    app.command()(ledger)
-
-
-def compare(
+def compare_runs(
     before: Before = None,
     after: After = None,
     case: Case = None,
     ladder: Annotated[
         bool, typer.Option("--ladder", help="All variants, each against its parent.")
     ] = False,
-    artifacts: Artifacts = Path("artifacts"),
+    artifacts: Artifacts = ARTIFACTS,
     anyway: Annotated[
         bool, typer.Option("--anyway", help="Across GPUs, clocks, ncu versions and cases too.")
     ] = False,
@@ -95,7 +87,7 @@ def compare(
 
     sides = compare_sides(before, after, case, sources.evidence(artifacts), anyway)
     if not quiet:
-        _say_problems(sides.problems)
+        say_each(sides.problems)
     shown = 10_000 if every else changes.MOVED_SHOWN
     print_blocks(changes.compared(sides, shown), sides.to_json() if json else None, markdown)
     raise typer.Exit(max(status(sides.changes, wanted), COULD_NOT if sides.problems else 0))
@@ -163,99 +155,20 @@ def _ladders(artifacts: Path, case: str | None, anyway: bool, output: Path | Non
 def _ladders_status(ladders: Iterable[Ladder], wanted: set[str], quiet: bool) -> int:
     problems = [p for x in ladders for p in x.problems]
     if not quiet:
-        _say_problems(problems)
+        say_each(problems)
     steps = [s.change for x in ladders for s in x.steps if s.change]
     return max(status(steps, wanted) if wanted else 0, COULD_NOT if problems else 0)
 
 
-def verify(
-    files: Annotated[list[Path], typer.Argument(help="Files of claims: your own Python files.")],
-    artifacts: Artifacts = Path("artifacts"),
-    json: Json = False,
-    markdown: Markdown = False,
-    quiet: Quiet = False,
-) -> None:
-    """Claims and acceptance gates, tried on what was recorded."""
-    from profkit.evidence.claims import verify as trying
-    from profkit.evidence.runs.runs import Evidence
-    from profkit.show.views import claims as judged
-
-    _wanted([], json and markdown)
-    results = trying.verify(files, Evidence(artifacts))
-    needs = {need for file in results for one in file.claims for need in one.claim.needs}
-    if not quiet:
-        _say_problems(sources.stale(artifacts, needs))
-    print_blocks(judged.verified(results), trying.to_json(results) if json else None, markdown)
-    raise typer.Exit(trying.exit_status(results))
-
-
-def ledger(
-    artifacts: Artifacts = Path("artifacts"),
-    file: Annotated[
-        Path | None, typer.Option("--ledger", metavar="FILE", help="The ledger, if elsewhere.")
-    ] = None,
-    update: Annotated[
-        bool, typer.Option("--update", help="First append what the artifacts say anew.")
-    ] = False,
-    output: Picture = None,
-    json: Json = False,
-    markdown: Markdown = False,
-    quiet: Quiet = False,
-) -> None:
-    """Gains that rules predicted, and how they came out."""
-    from dataclasses import asdict
-
-    from profkit.evidence.ledger import calibration as scoring
-    from profkit.evidence.ledger import ledger as books
-    from profkit.show.views import claims as judged
-
-    _wanted([], json and markdown)
-    path = file or artifacts / books.NAME
-    if update:
-        new = books.update(sources.evidence(artifacts), path)
-        if not quiet:
-            typer.echo(
-                f"{path}: {len(new.predictions)} predictions and {len(new.outcomes)} outcomes added",
-                err=True,
-            )
-            _say_problems(new.problems)
-    kept = books.read_ledger(path)
-    found = scoring.scores(kept)
-    if output:
-        from profkit.show import plots
-
-        plots.save(plots.ledger(found), write_to(output))
-    table = scoring.calibration(found)
-    document = {
-        "schema": "profkit.scores/1",
-        "scores": [
-            {"prediction": asdict(s.prediction), "outcome": asdict(s.outcome)} for s in found
-        ],
-        "calibration": [asdict(c) for c in table],
-        "damaged": list(kept.damaged),
-    }
-    print_blocks(judged.ledger(kept, found, table), document if json else None, markdown)
-    if update and new.problems:
-        raise typer.Exit(COULD_NOT)
-
-
-def _say_problems(problems: Iterable[ProfkitError]) -> None:
-    """What could not be read, on stderr, two lines each: the rest goes on."""
-    for problem in problems:
-        say(problem)
-
-
-def print_blocks(
-    blocks: Iterable[Block], document: dict[str, Any] | None, as_markdown: bool
-) -> None:
-    """Blocks as text or Markdown; or, where there is one, the document."""
-    from profkit.show.text import blocks as form
-    from profkit.show.views.diagnosis import console
-    from profkit.show.views.document import dumps
-
-    if document is not None:
-        print(dumps(document))
-    elif as_markdown:
-        print(form.to_markdown(blocks), end="")
-    else:
-        print(form.to_text(blocks, console()), end="")
+VERB = Verb(
+    run=compare_runs,
+    bad="AFTER is wrong, or as bad as --fail-on names",
+    examples=(
+        "profkit compare stage1 stage2 --case B",
+        "profkit compare old.ncu-rep new.ncu-rep --all # every metric that moved",
+        "profkit compare base/artifacts artifacts --fail-on slower --markdown --quiet",
+        "profkit compare --ladder --artifacts runs --json",
+        "profkit compare --ladder --case B -o ladder.png",
+        "profkit compare h100/ h200/ --anyway          # across GPUs: only to look",
+    ),
+)

@@ -9,16 +9,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from profkit.cli import complete
-from profkit.cli.inputs.targets import (
-    Artifacts,
-    BuildDir,
-    Kernels,
-    places,
-    print_json,
-    status,
-    stop_on_term,
-)
-from profkit.cli.options import Json, Quiet, say
+from profkit.cli.inputs.targets import places
+from profkit.cli.options import BuildDir, Json, Kernels, Quiet, RecordsDir
+from profkit.cli.output import print_json, say, spinner
+from profkit.cli.signals import stop_on_term
+from profkit.cli.verb import Verb
 from profkit.errors import ProfkitError
 
 if TYPE_CHECKING:
@@ -67,12 +62,7 @@ Output = Annotated[
 ]
 
 
-def register(app: typer.Typer) -> None:
-    """Add this file's verb."""
-    app.command()(tune)
-
-
-def tune(
+def tune_variant(
     variant: Id,
     case: Case = None,
     trials: Trials = 60,
@@ -88,7 +78,7 @@ def tune(
     output: Output = None,
     kernels: Kernels = None,
     build_dir: BuildDir = None,
-    artifacts: Artifacts = None,
+    artifacts: RecordsDir = None,
     json: Json = False,
     quiet: Quiet = False,
 ) -> None:
@@ -108,7 +98,7 @@ def tune(
     visible = visible_devices(gpus, device.count())
     wanted = Options(trials, time, seed, not no_steer, min_occupancy, timeout, not no_profile)
     stop_on_term()
-    with status(quiet) as progress:
+    with spinner(quiet) as progress:
         progress("build")
         task = task_of(target, wanted)
         try:
@@ -178,3 +168,16 @@ def _show(result: Result, said: dict[str, Any], *, json: bool, quiet: bool) -> N
         for line in result.outcome.lost:
             say(ProfkitError(line, "the others went on"))
     print(f"written to {said['output']}")
+
+
+VERB = Verb(
+    run=tune_variant,
+    examples=(
+        "profkit tune --variant v3 --case B",
+        "profkit tune --variant v3 --case B --resume   # after Ctrl-C, a crash or a kill",
+        "profkit tune --variant v3 --trials 200 --time 600 --seed 1 --gpus all --quiet",
+        "profkit tune --variant v3 --storage sqlite:///a.db --no-steer --no-profile",
+        "profkit tune --variant v3 --min-occupancy 0.5 --timeout 60 -o found --json",
+        "profkit tune --variant mine --kernels mine --build-dir build --artifacts runs",
+    ),
+)

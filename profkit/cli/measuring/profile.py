@@ -10,23 +10,23 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from profkit.cli.complete import one_of
-from profkit.cli.inputs.targets import (
+from profkit.cli.inputs.targets import named, places
+from profkit.cli.options import (
     BAD,
     COULD_NOT,
-    Artifacts,
     BuildDir,
     Cases,
     Every,
+    Json,
     Kernels,
     Names,
-    named,
-    places,
-    print_json,
-    say_all,
-    status,
-    stop_on_term,
+    Quiet,
+    RecordsDir,
 )
-from profkit.cli.options import Json, Quiet, say
+from profkit.cli.output import note, print_json, say, say_all, say_each, spinner
+from profkit.cli.reading.diagnose import diagnose_reports
+from profkit.cli.signals import stop_on_term
+from profkit.cli.verb import Verb
 from profkit.errors import ProfkitError
 
 if TYPE_CHECKING:
@@ -52,12 +52,7 @@ CacheControl = Annotated[
 ]
 
 
-def register(app: typer.Typer) -> None:
-    """Add this file's verb."""
-    app.command()(profile)
-
-
-def profile(
+def profile_variants(
     command: Annotated[
         list[str] | None, typer.Argument(metavar="[-- COMMAND...]", help="Any command at all.")
     ] = None,
@@ -77,7 +72,7 @@ def profile(
     ] = None,
     kernels: Kernels = None,
     build_dir: BuildDir = None,
-    artifacts: Artifacts = None,
+    artifacts: RecordsDir = None,
     json: Json = False,
     quiet: Quiet = False,
 ) -> None:
@@ -98,7 +93,7 @@ def profile(
         )
     at = places(kernels, build_dir, artifacts)
     target = targets.choose(at, named(variant, every), every, case or (), False)
-    with status(quiet) as progress:
+    with spinner(quiet) as progress:
         results = pipeline.profile(
             target, at.artifacts_dir(), options, progress, _reporter(progress)
         )
@@ -120,8 +115,7 @@ def _remember(results: Sequence[Profiled], artifacts: Path, quiet: bool) -> None
         say(error)
         return
     if not quiet:
-        for problem in new.problems:
-            say(problem)
+        say_each(new.problems)
 
 
 def _reporter(progress: Callable[[str], None]) -> Callable[[Profiled], None]:
@@ -138,7 +132,6 @@ def _reporter(progress: Callable[[str], None]) -> Callable[[Profiled], None]:
 
 def _show(results: Sequence[Profiled], *, json: bool, quiet: bool) -> None:
     """The diagnosis of every report; without one, what is known without counters."""
-    from profkit.cli import reading
     from profkit.show.views import measured
 
     reports = [str(r.report) for r in results if r.report]
@@ -147,7 +140,7 @@ def _show(results: Sequence[Profiled], *, json: bool, quiet: bool) -> None:
         print_json({"schema": "profkit.profile/1", "runs": runs})
     else:
         if reports:
-            reading.diagnose(reports, quiet=quiet)
+            diagnose_reports(reports, quiet=quiet)
         for result in results:
             if not result.report and result.record["timing"]:
                 print(f"{result.name} {result.case}, without counters:")
@@ -164,7 +157,6 @@ def _wrap(
     command: Sequence[str], output: Path | None, options: Any, *, json: bool, quiet: bool
 ) -> None:
     """Profile any command, then diagnose its report."""
-    from profkit.cli import reading
     from profkit.measure.build import toolchain
     from profkit.measure.profile import collect
 
@@ -178,6 +170,18 @@ def _wrap(
     got = collect.wrap(command, report, ncu, options, None if quiet else sys.stderr.buffer)
     if got.note:
         say(ProfkitError(f"{command[0]} failed after its kernels were profiled: {got.note}"))
-    if not quiet:
-        print(f"{report}: {len(got.kernels)} launches, {got.seconds:.1f} s", file=sys.stderr)
-    reading.diagnose([str(report)], json=json, quiet=quiet)
+    note(f"{report}: {len(got.kernels)} launches, {got.seconds:.1f} s", quiet=quiet)
+    diagnose_reports([str(report)], json=json, quiet=quiet)
+
+
+VERB = Verb(
+    run=profile_variants,
+    bad="a variant is wrong",
+    examples=(
+        "profkit profile --variant stage2 --case B",
+        "profkit profile --all --kernels mine --build-dir build --artifacts runs",
+        "profkit profile --variant stage2 --set basic --cache-control none --json -q",
+        "profkit profile --kernel softmax -o run.ncu-rep -- python train.py",
+        "profkit profile --skip 10 --count 3 --timeout 1800 -- ./train",
+    ),
+)
