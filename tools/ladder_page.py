@@ -99,8 +99,9 @@ def ladder_headers(found: Evidence) -> dict[str, Header]:
 
 def recorded(found: Evidence, rungs: Mapping[str, Header]) -> list[str]:
     """Cases at which a rung has a record, the main one first."""
-    cases = {c for v, c in found.names() if v in rungs and (ARTIFACTS / f"{v}.{c}.json").is_file()}
-    return sorted(cases, key=lambda c: (c != MAIN, c))
+    names = [name for name in found.names() if name[0] in rungs]
+    cases = {case for v, case in names if (files := found.files(v, case)) and files.record}
+    return sorted(cases, key=lambda case: (case != MAIN, case))
 
 
 def order(found: Ladder, rungs: Mapping[str, Header]) -> dict[str, Header]:

@@ -138,8 +138,7 @@ def _ladders(artifacts: Path, case: str | None, anyway: bool, output: Path | Non
     from profkit.evidence.comparison.ladder import ladder as build
 
     evidence = sources.evidence(artifacts)
-    recorded = {c for v, c in evidence.names() if (artifacts / f"{v}.{c}.json").is_file()}
-    cases = [case] if case else sorted(recorded)
+    cases = [case] if case else evidence.recorded_cases()
     if not cases:
         raise ProfkitError(f"no run record in {artifacts}", "profkit profile --all")
     if output and len(cases) > 1:

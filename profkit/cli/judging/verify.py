@@ -26,10 +26,11 @@ def verify_claims(
     from profkit.show.views import claims as judged
 
     one_form(json, markdown)
-    results = trying.verify(files, Evidence(artifacts))
+    evidence = Evidence(artifacts)
+    results = trying.verify(files, evidence)
     needs = {need for file in results for one in file.claims for need in one.claim.needs}
     if not quiet:
-        say_each(sources.stale(artifacts, needs))
+        say_each(sources.stale(evidence, needs))
     print_blocks(judged.verified(results), trying.to_json(results) if json else None, markdown)
     raise typer.Exit(trying.exit_status(results))
 
