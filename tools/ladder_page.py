@@ -17,15 +17,16 @@ from collections.abc import Iterator, Mapping
 from math import isnan
 from pathlib import Path
 
-from arithmetic import Attention
-from on_l4 import BUILT, built, section
-
 from profkit.cli.inputs.sources import headers
 from profkit.evidence.comparison.ladder import Ladder, Step, ladder
 from profkit.evidence.runs.runs import Evidence, Run
 from profkit.records.current import Header
 from profkit.show.text import figures
 from profkit.show.text.blocks import Grid, to_markdown
+
+sys.path[:0] = [str(Path(__file__).parents[1] / "analyses")]
+from arithmetic import Attention  # noqa: E402
+from on_l4 import BUILT, built, section  # noqa: E402
 
 ROOT = Path(__file__).resolve().parents[1]
 KERNELS, ARTIFACTS = ROOT / "kernels", ROOT / "artifacts"
