@@ -92,7 +92,7 @@ def test_every_rule_has_a_probe_or_a_reason():
 @pytest.mark.parametrize("name", PROBES)
 def test_source_uses_the_common_interface(name):
     source = PROBLEM.probes()[name].read_text("utf-8")
-    assert '#include "../common/probe.cuh"' in source
+    assert '#include "../probe.cuh"' in source
     assert 'extern "C" int profkit_launch(const ProfkitArgs* args)' in source
     assert ("kTwin" in source) == (PROBES[name]["twin"] == "yes")
     assert len(source.splitlines()) <= 120
@@ -106,7 +106,7 @@ def test_kernel_names_are_unique():
 
 
 def test_constants_stand_the_same_in_c_and_python():
-    text = (ROOT / "kernels" / "common" / "probe.cuh").read_text("utf-8")
+    text = (ROOT / "kernels" / "probes" / "probe.cuh").read_text("utf-8")
     said = dict(re.findall(r"constexpr \w+(?: \w+)* (k\w+) = ([^;]+);", text))
     sizes = {
         name: int(base) << int(shift)

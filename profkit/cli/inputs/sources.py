@@ -70,7 +70,7 @@ def headers(artifacts: Path) -> dict[str, Header]:
             moves=tuple(map(str, v.moves)),
             moves_not=tuple(map(str, v.moves_not)),
             said_of=v.keys.get("case"),
-            file=f"{v.problem}/{v.path.name}",
+            file=v.path.relative_to(kernels).as_posix(),
         )
         for v in found
     }

@@ -161,11 +161,11 @@ def find(kernels: Path, problem: str | None = None) -> list[Variant]:
     if problem is not None:
         folders = [d for d in folders if d.name == problem]
         if not folders:
-            there = sorted(d.name for d in kernels.iterdir() if any(d.glob("*.cu")))
+            there = sorted(d.name for d in kernels.iterdir() if any(d.rglob("*.cu")))
             raise ProfkitError(
                 f"{kernels} has no problem '{problem}'", f"there are: {', '.join(there) or 'none'}"
             )
-    return [v for d in folders for v in ladder(read(p) for p in sorted(d.glob("*.cu")))]
+    return [v for d in folders for v in ladder(read(p) for p in sorted(d.rglob("*.cu")))]
 
 
 def named(kernels: Path, names: Sequence[str]) -> list[Variant]:
@@ -176,13 +176,22 @@ def named(kernels: Path, names: Sequence[str]) -> list[Variant]:
         names: `stage2` or `attention/stage2`.
     """
     ids = {name.rpartition("/")[2] for name in names}
-    files = [f for f in sorted(kernels.glob("*/*.cu")) if f.stem.split("_", 1)[0] in ids]
-    found = [read(f) for f in files if f.parent.name != "common"]
+    files = [f for f in sorted(kernels.glob("*/**/*.cu")) if f.stem.split("_", 1)[0] in ids]
+    found = [read(f) for f in files if f.relative_to(kernels).parts[0] != "common"]
     try:
         return [select(found, name) for name in names]
     except ProfkitError:
         known = find(kernels)
         return [select(known, name) for name in names]
+
+
+def problem_of(path: Path) -> Path:
+    """The folder of a kernel's problem: the nearest one above it that holds a problem.py.
+
+    Families are folders inside it. Where no folder above has one, it is the kernel's own.
+    """
+    above = path.resolve().parents
+    return next((d for d in above if (d / "problem.py").is_file()), above[0])
 
 
 def read(path: Path) -> Variant:
@@ -198,7 +207,8 @@ def read(path: Path) -> Variant:
             "name the file <id>_<words>.cu, with letters and digits in the id",
         )
     head = header.parse(source, path.name)
-    variant = Variant(name, path.parent.name, path.resolve(), head.title, head.text, head.keys)
+    problem = problem_of(path).name
+    variant = Variant(name, problem, path.resolve(), head.title, head.text, head.keys)
     if len(header.words(head.keys.get("after", ""))) > 1:
         raise ProfkitError(f"{path.name}: 'after:' names more than one variant", "name one")
     _ = (
@@ -225,7 +235,7 @@ def ladder(variants: Iterable[Variant]) -> list[Variant]:
     for v in sorted(by_id.values(), key=lambda v: _natural(v.id)):
         if v.after is not None and v.after not in by_id:
             raise ProfkitError(
-                f"{v.path.name}: 'after: {v.after}' names no variant in {v.path.parent}",
+                f"{v.path.name}: 'after: {v.after}' names no variant in {problem_of(v.path)}",
                 f"there are: {', '.join(by_id) or 'none'}",
             )
         children.setdefault(v.after, []).append(v)
