@@ -12,10 +12,7 @@ import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-# Keys of a header that only speak of the kernel; the others decide what is compiled or run.
-_SAID = ("after", "fixes", "fixes-not", "moves", "moves-not", "case", "budget", "tune", "also")
-_TUNING = ("where", "takes", "steer", "watch")
-SPEAKS = frozenset((*_SAID, *_TUNING, "relieves", "bound", "limiter", "cause", "caught-by"))
+from profkit.records.header import SPEAKS
 
 _INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]+"([^"\n]+)"', re.M)
 _FOLDERS = re.compile(r'^"(?:[^"/]*/)+(?=[^"/]+\.cuh?"$)')

@@ -17,7 +17,7 @@ import zstandard
 
 from profkit.diagnosis.rule import Bound
 from profkit.diagnosis.rules import BY_ID
-from profkit.records.header import target
+from profkit.records.header import compile_target
 from profkit.reports.metrics import CATALOGUE
 from profkit.reports.reader import read
 
@@ -70,7 +70,7 @@ def test_header_is_whole(name):
     assert keys["twin"] in ("yes", "no")
     assert (keys["twin"] == "yes") == ("relieves" in keys)
     assert keys["output"] in (("same", "close", "finite") if keys["twin"] == "yes" else ("finite",))
-    assert target(keys.get("arch"), "90", name)
+    assert compile_target(keys.get("arch"), "90", name)
     for declared in keys.get("declares", "").split():
         metric, _, number = declared.partition("=")
         assert metric in CATALOGUE
@@ -199,7 +199,7 @@ def test_probes_build_into_launchers(name, twin, tmp_path):
     keys, path = PROBES[name], PROBLEM.probes()[name]
     if twin and keys["twin"] == "no":
         pytest.skip("no twin")
-    code, library = target(keys.get("arch"), "90", name), tmp_path / "probe.so"
+    code, library = compile_target(keys.get("arch"), "90", name), tmp_path / "probe.so"
     done = subprocess.run(
         ["nvcc", "-std=c++17", "-shared", f"-gencode=arch=compute_{code},code=sm_{code}",
          "-Xcompiler", "-fPIC", *(["-DPROFKIT_TWIN"] if twin else []), "-o", library, path],
