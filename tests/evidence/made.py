@@ -73,14 +73,15 @@ def record(variant: str = "stage1", case: str = "B", **facts) -> Record:
     """A record of chosen facts, by their short names."""
     known = {"correct": True, "sass": f"sass of {variant}", "source": f"source of {variant}",
              "session": "one", "warm": samples(), "gpu": "NVIDIA H200", "clock_control": "none",
-             "sm_clock": None, "sanitizers": {}, "max_abs": None, "path": Path(f"{variant}.{case}.json"),
+             "sm_clock": None, "sanitizers": {}, "max_abs": None, "max_rel": None,
+             "path": Path(f"{variant}.{case}.json"),
              "resources": Resources(64, 0, 32768, 0, 0)} | facts  # fmt: skip
     names = ["title", *(key.replace("-", "_") for key in KEYS)]
     said = {name: known.pop(name) for name in names if name in known}
     if "said_of" in known:
         said["case"] = known.pop("said_of")
     status = {True: "right", False: "wrong"}.get(known.pop("correct"))
-    errors = (CheckedCase(max_abs=known.pop("max_abs")),)
+    errors = (CheckedCase(max_abs=known.pop("max_abs"), max_rel=known.pop("max_rel")),)
     check = CheckResult(status=status, cases=errors, sanitizer=known.pop("sanitizers"))
     source, sass, most = known.pop("source"), known.pop("sass"), known.pop("resources")
     clock, control = known.pop("sm_clock"), known.pop("clock_control")
