@@ -12,6 +12,8 @@ from typing import Any
 
 from profkit.errors import ProfkitError
 
+JsonObject = dict[str, Any]  # what json.loads gives of a document of ours: a border, nothing else
+
 
 def write_bytes(path: Path, content: bytes) -> None:
     """Write a file whole or not at all: beside it first, then renamed over it."""
