@@ -25,17 +25,13 @@ from profkit.show.text import figures
 from profkit.show.text.blocks import Grid, to_markdown
 
 sys.path[:0] = [str(Path(__file__).parents[1] / "analyses")]
-from arithmetic import Attention  # noqa: E402
+from arithmetic import CASES  # noqa: E402
 from on_l4 import BUILT, built, section  # noqa: E402
 
 ROOT = Path(__file__).resolve().parents[1]
 KERNELS, ARTIFACTS = ROOT / "kernels", ROOT / "artifacts"
 PAGE, PICTURE = KERNELS / "README.md", KERNELS / "ladder.png"
 MAIN = "B"
-SHAPES = {
-    "A": Attention(2, 8, 256, 64), "B": Attention(1, 8, 512, 64), "V": Attention(2, 8, 512, 64),
-    "L": Attention(1, 8, 2048, 64), "C": Attention(4, 16, 2048, 64), "D": Attention(4, 16, 2048, 128),
-}  # fmt: skip
 HEAD = """\
 # Kernels
 
@@ -87,7 +83,7 @@ def page() -> str:
     for case, steps in ladders.items():
         if case != MAIN:
             parts += ["", f"## Case {case}: {shape(case)}", "", *small_table(steps, found)]
-    parts += ["", *section(SHAPES[MAIN], MAIN, order(ladders[MAIN], rungs))]
+    parts += ["", *section(CASES[MAIN], MAIN, order(ladders[MAIN], rungs))]
     parts += ["", "## What each rung teaches", *prose(ladders[MAIN], rungs)]
     return "\n".join(parts).rstrip() + "\n"
 
@@ -114,8 +110,8 @@ def order(found: Ladder, rungs: Mapping[str, SourceFile]) -> dict[str, SourceFil
 def shape(case: str) -> str:
     """(B, H, S, D) of a case."""
     name, _, causal = case.partition("-")
-    of = SHAPES[name]
-    sizes = f"({of.batch}, {of.heads}, {of.length}, {of.dim})"
+    work = CASES[name]
+    sizes = f"({work.batch}, {work.heads}, {work.length}, {work.dim})"
     return f"{sizes}, causal" if causal else sizes
 
 

@@ -81,7 +81,7 @@ class Profiled:
 def profile(
     target: Target,
     artifacts: Path,
-    options: collect.Options,
+    options: collect.CollectOptions,
     progress: Progress,
     finished: Callable[[Profiled], None],
 ) -> list[Profiled]:
@@ -137,7 +137,7 @@ def _collect(
     made: Made,
     result: Profiled,
     artifacts: Path,
-    options: collect.Options,
+    options: collect.CollectOptions,
     ncu: toolchain.Tool | ProfkitError,
 ) -> Profiled:
     """Run ncu round one call, and write the record; without ncu or counters, the record alone."""

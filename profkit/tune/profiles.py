@@ -69,7 +69,7 @@ class Profiler:
         kernels = [launch.kernel for launch in launches]
         plan = runs.plan_of(made, name, self.task.case)
         ncu = toolchain.tool("ncu", self.task.folder)
-        options = collect.Options(env=self._env())
+        options = collect.CollectOptions(env=self._env())
         got = collect.launch(plan, kernels, report, ncu, options)
         write_record(report.with_suffix(".json"), runs.record_of(made, name, self.task.case))
         return got

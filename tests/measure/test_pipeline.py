@@ -126,7 +126,7 @@ def profile(machine: Machine, *names: str, **options: object) -> list[pipeline.P
 
     target = targets.choose(targets.Places(machine.kernels), names, False, ("B",), False)
     return pipeline.profile(
-        target, machine.artifacts, collect.Options(**options), lambda _: None, lambda _: None
+        target, machine.artifacts, collect.CollectOptions(**options), lambda _: None, lambda _: None
     )
 
 

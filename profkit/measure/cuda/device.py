@@ -183,6 +183,11 @@ def download(address: int, pointer: int, size: int) -> None:
     call("cuMemcpyDtoH_v2", c_void_p(address), c_ulonglong(pointer), c_size_t(size))
 
 
+def copy(to: int, source: int, size: int) -> None:
+    """Copy `size` bytes from one place on the device to another."""
+    call("cuMemcpyDtoD_v2", c_ulonglong(to), c_ulonglong(source), c_size_t(size))
+
+
 def fill(pointer: int, byte: int, size: int) -> None:
     """Set device memory to one byte, finished on return."""
     call("cuMemsetD8_v2", c_ulonglong(pointer), ctypes.c_ubyte(byte), c_size_t(size))

@@ -30,7 +30,7 @@ TIMEOUT = 600.0  # seconds for one report; --timeout changes it
 
 
 @dataclass(frozen=True)
-class Options:
+class CollectOptions:
     """What to collect.
 
     Attributes:
@@ -39,6 +39,7 @@ class Options:
         timeout: Seconds after which ncu and its program are stopped.
         filters: Which launches, from launch_filters; empty takes all that the program marks.
         env: The environment of ncu and its program; None inherits.
+        sections: ncu's --section, instead of a set.
     """
 
     set: str = "full"
@@ -46,6 +47,7 @@ class Options:
     timeout: float = TIMEOUT
     filters: tuple[str, ...] = ()
     env: Mapping[str, str] | None = None
+    sections: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -67,10 +69,13 @@ class Collected:
     note: str = ""
 
 
-def common(ncu: Tool, options: Options) -> list[str]:
+def common(ncu: Tool, options: CollectOptions) -> list[str]:
     """The part of the command that every collection shares."""
+    asked = ["--set", options.set]
+    if options.sections:
+        asked = [word for section in options.sections for word in ("--section", section)]
     return [
-        *(str(ncu.path), "--set", options.set, "--clock-control", CLOCKS),
+        *(str(ncu.path), *asked, "--clock-control", CLOCKS),
         *("--cache-control", options.cache, "--import-source", "yes", "--nvtx"),
     ]
 
@@ -80,7 +85,7 @@ def launch(
     expected: Sequence[str],
     report: Path,
     ncu: Tool,
-    options: Options,
+    options: CollectOptions,
 ) -> Collected:
     """Profile exactly one call of a variant or a reference.
 
@@ -124,7 +129,7 @@ def wrap(
     program: Sequence[str],
     report: Path,
     ncu: Tool,
-    options: Options,
+    options: CollectOptions,
     echo: BinaryIO | None = None,
 ) -> Collected:
     """Profile any command.
@@ -185,7 +190,7 @@ def _run(
     command: list[str],
     program: Sequence[str],
     folder: Path,
-    options: Options,
+    options: CollectOptions,
     echo: BinaryIO | None = None,
 ) -> tuple[Path, process.Done]:
     """Run ncu; the report it wrote, or an error that says why there is none."""
