@@ -1,10 +1,14 @@
-# make demo | test | emulate | lint | speed | readme: each makes .venv first, from the lock. Needs Python 3.11+ only.
+# make demo | test | fast | emulate | mutate | lint | speed | readme: each makes .venv first, from the lock. Needs Python 3.11+ only.
+# make fast: lint, types and every test that neither compiles nor reads all reports; make test runs them all.
+# make mutate: would the tests notice? 150 random changes of diagnosis, evidence and reports; about an hour.
 # make readme: write the outputs in README.md and the reference anew, after rules or records changed.
 # make lock: write constraints.txt anew, the newest versions that fit pyproject.toml.
 PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
+# Recorded by profile and by plain ncu; not the probes, nor what a search kept.
+REPORTS := artifacts/*.ncu-rep artifacts/attention artifacts/library
 # What fits on one picture: four rungs of the ladder beside the library kernels.
 SHOWN  := case in ["B", "C"] and variant in ["stage0", "stage2", "stage3b", "champion", "wgmma", \
           "sdpa-cudnn", "sdpa-flash", "sdpa-efficient"] or variant in ["copy", "matmul"]
@@ -18,7 +22,7 @@ PAGE   := case == "B" and variant in ["stage0", "stage1", "stage2", "stage2swizz
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help demo ladder ladder-build test emulate lint format speed readme lock clean
+.PHONY: help demo ladder ladder-build test fast emulate mutate lint format speed readme lock clean
 
 help:
 	@sed -n 's/^# make/make/p' $(MAKEFILE_LIST)
@@ -31,9 +35,9 @@ $(READY): pyproject.toml constraints.txt
 	@touch $@
 
 demo: $(READY)
-	$(BIN)/profkit diagnose artifacts/*.ncu-rep*
-	$(BIN)/profkit roofline artifacts/*.ncu-rep* --where '$(SHOWN)' -o artifacts/roofline.png
-	$(BIN)/profkit report artifacts/*.ncu-rep* --where '$(PAGE)' -o artifacts/page.html
+	$(BIN)/profkit diagnose $(REPORTS)
+	$(BIN)/profkit roofline $(REPORTS) --where '$(SHOWN)' -o artifacts/roofline.png
+	$(BIN)/profkit report $(REPORTS) --where '$(PAGE)' -o artifacts/page.html
 
 # The ladder's page, from the committed records; ladder-build compiles for an L4 first (needs nvcc).
 ladder: $(READY)
@@ -49,6 +53,12 @@ lint: $(READY)
 
 test: lint
 	$(BIN)/python -m pytest -n 2
+
+fast: lint
+	$(BIN)/python -m pytest -n 2 -m 'not slow and not nvcc and not browser and not gpu'
+
+mutate: $(READY)
+	$(BIN)/python tools/mutate.py
 
 # Every kernel of the ladder on the CPU, at every schedule and case; make test takes a part of them.
 emulate: $(READY)

@@ -9,10 +9,9 @@ from pathlib import Path
 
 import nbformat
 import pytest
-import typer
 from nbclient import NotebookClient
 
-from profkit.cli import app
+from profkit.cli.app import commands
 from profkit.diagnosis.rules import BY_ID
 from profkit.measure.variants.variants import find
 from tests.conftest import ROOT
@@ -20,7 +19,7 @@ from tests.conftest import ROOT
 FOLDER = ROOT / "notebooks"
 NOTEBOOKS = sorted(FOLDER.glob("*.ipynb"))
 LONGEST = 10  # lines of a cell
-VERBS = typer.main.get_command(app).commands  # type: ignore[attr-defined]
+VERBS = commands()
 each = pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda p: p.stem)
 
 
@@ -77,5 +76,5 @@ def test_commands_in_the_prose_are_what_the_parser_takes(command: str) -> None:
 def test_the_kernels_of_notebook_04_name_rules_that_there_are() -> None:
     found = find(FOLDER / "own")
     assert [v.id for v in found] == ["thread", "warp"]
-    assert {rule for v in found for rule in (*v.fixes, *v.fixes_not)} <= set(BY_ID)
-    assert any(v.fixes for v in found)
+    assert {rule for v in found for rule in (*v.header.fixes, *v.header.fixes_not)} <= set(BY_ID)
+    assert any(v.header.fixes for v in found)

@@ -13,7 +13,7 @@ from profkit.reports.counters import COUNTERS, FAMILIES, MEMORY
 from profkit.reports.hotlines import COLUMNS, CounterLine, Wish, hot_lines, lines_of
 from profkit.reports.metrics.warps import SAMPLES, STATES
 from profkit.reports.reader import launched, raw
-from tests.conftest import ROOT, kinds, others
+from tests.conftest import ROOT, kinds, others, report_of
 from tests.reports import made
 
 ARTIFACTS = ROOT / "artifacts"
@@ -186,7 +186,7 @@ def test_around() -> None:
 
 
 def test_many_at_once() -> None:
-    path = str(ARTIFACTS / "sdpa-flash.B.ncu-repz")
+    path = str(report_of("sdpa-flash", "B"))
     found = lines_of([Wish(*x, sampled=4) for x in ((path, 1), (COPY, 0), (path, 0), (path, 1))])
     assert [len(answer.sampled) for answer in found] == [4, 4, 4, 4]
     assert found[0] == found[3]

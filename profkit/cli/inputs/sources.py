@@ -6,12 +6,12 @@ from collections.abc import Collection
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from profkit.cli.options import say
+from profkit.cli.output import say
 from profkit.errors import ProfkitError
 
 if TYPE_CHECKING:
     from profkit.evidence.runs.runs import Evidence
-    from profkit.records.current import Header
+    from profkit.records.current import SourceFile
 
 
 def evidence(artifacts: Path) -> Evidence:
@@ -21,32 +21,32 @@ def evidence(artifacts: Path) -> Evidence:
     return Evidence(artifacts, headers=headers(artifacts))
 
 
-def stale(artifacts: Path, needs: Collection[str]) -> list[ProfkitError]:
+def stale(evidence: Evidence, needs: Collection[str]) -> list[ProfkitError]:
     """Which runs ("variant.case") are of code that has changed since, as errors to say."""
-    known, found = headers(artifacts), []
-    for need in sorted(needs):
-        path = artifacts / f"{need}.json"
-        if known and path.is_file():
-            from profkit.records.current import apply
-            from profkit.records.record import read_record
+    from profkit.records.current import apply
+    from profkit.records.record import read_record
 
-            try:
-                record = read_record(path)
-            except ProfkitError:
-                continue  # the claim says so itself
-            if apply(record, known)[1]:
-                again = f"profkit profile --variant {record.variant} --case {record.case}"
-                found.append(ProfkitError(f"{need} is stale: its code has changed since", again))
-    return found
+    known, problems = headers(evidence.root), []
+    for need in sorted(needs) if known else ():
+        variant, _, case = need.partition(".")
+        try:
+            files = evidence.files(variant, case)
+            record = read_record(files.record) if files and files.record else None
+        except ProfkitError:
+            continue  # the claim says so itself
+        if record and apply(record, known)[1]:
+            again = f"profkit profile --variant {record.variant} --case {record.case}"
+            problems.append(ProfkitError(f"{need} is stale: its code has changed since", again))
+    return problems
 
 
-def headers(artifacts: Path) -> dict[str, Header]:
+def headers(artifacts: Path) -> dict[str, SourceFile]:
     """problem/variant -> header; none where no kernels lie beside the artifacts.
 
     Nor where they cannot be read, which is said on stderr.
     """
     from profkit.measure.variants.variants import find, kernels_dir
-    from profkit.records.current import Header
+    from profkit.records.current import SourceFile
 
     try:
         kernels = kernels_dir()
@@ -60,17 +60,8 @@ def headers(artifacts: Path) -> dict[str, Header]:
         say(error)  # what the records say goes on
         return {}
     return {
-        f"{v.problem}/{v.id}": Header(
-            source=v.source_hash,
-            title=v.title,
-            text=v.text,
-            after=v.after,
-            fixes=v.fixes,
-            fixes_not=v.fixes_not,
-            moves=tuple(map(str, v.moves)),
-            moves_not=tuple(map(str, v.moves_not)),
-            said_of=v.keys.get("case"),
-            file=f"{v.problem}/{v.path.name}",
+        f"{v.problem}/{v.id}": SourceFile(
+            v.header, v.source_hash, v.path.relative_to(kernels).as_posix()
         )
         for v in found
     }
