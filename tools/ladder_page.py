@@ -18,7 +18,7 @@ from math import isnan
 from pathlib import Path
 
 from profkit.cli.inputs.sources import headers
-from profkit.evidence.comparison.ladder import Ladder, Step, ladder
+from profkit.evidence.comparison.ladder import Ladder, Step, build_ladder
 from profkit.evidence.runs.runs import Evidence, Run
 from profkit.records.current import SourceFile
 from profkit.show.text import figures
@@ -74,7 +74,7 @@ def page() -> str:
     """All of kernels/README.md."""
     found = evidence()
     rungs = ladder_headers(found)
-    ladders = {c: ladder(found, c, anyway=True) for c in recorded(found, rungs)}
+    ladders = {c: build_ladder(found, c, anyway=True) for c in recorded(found, rungs)}
     first = next(r for r in found.readable(MAIN)[0] if r.record)
     gpu = first.record.gpu.name if first.record and first.record.gpu else None
     parts = [HEAD.format(gpu=gpu)]
@@ -191,7 +191,7 @@ def promises(ladders: Mapping[str, Ladder], rungs: Mapping[str, SourceFile]) -> 
         steps = ladders[case].steps if case in ladders else ()
         change = next((s.change for s in steps if s.variant == variant), None)
         at = f" at {case}" if case != MAIN else ""
-        for i, p in enumerate(change.promises if change else ()):
+        for i, p in enumerate(change.predictions if change else ()):
             answer = did[p.said] if p.kept else "broken" if p.kept is False else "unknown"
             rows.append((link(variant) + at if not i else "", p.rule, answer, p.because))
     return table(("rung", "counter or rule", "", "from its parent to it"), rows)
@@ -219,7 +219,7 @@ def plain(text: str) -> str:
 
 def digest() -> str:
     """Of everything that the picture shows."""
-    steps = ladder(evidence(), MAIN, anyway=True).to_json()["steps"]
+    steps = build_ladder(evidence(), MAIN, anyway=True).to_json()["steps"]
     shown = [
         (s["variant"], s["depth"], s["time_s"], (s["change"] or {}).get("time"), s["references"])
         for s in steps
@@ -234,7 +234,7 @@ def draw(made_of: str) -> None:
 
     from profkit.show import plots
 
-    plots.save(plots.ladder(ladder(evidence(), MAIN, anyway=True)), PICTURE)
+    plots.save(plots.ladder(build_ladder(evidence(), MAIN, anyway=True)), PICTURE)
     with Image.open(PICTURE) as image:
         said = PngInfo()
         said.add_text("made of", made_of)

@@ -19,7 +19,7 @@ from profkit.measure.targets import Places
 from profkit.measure.variants import variants
 from profkit.measure.variants.variants import Variant
 from profkit.records.artifacts import run_files
-from profkit.records.parts import Source
+from profkit.records.parts import RecordedSource
 from profkit.records.record import read_record, write_record
 from profkit.records.store import JsonObject
 
@@ -166,7 +166,7 @@ def refresh(places: Places, made: Sequence[Compiled]) -> list[Path]:
             record = read_record(path)
         except ProfkitError:
             continue  # list names it
-        source = record.source or Source()
+        source = record.source or RecordedSource()
         same = today.get(f"{record.variant} {source.arch} {source.sass}")
         if same is None or not record.stale(same.source):
             continue

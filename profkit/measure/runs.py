@@ -22,8 +22,8 @@ from profkit.measure.targets import Target
 from profkit.measure.variants.problem import Problem
 from profkit.measure.workers.session import Measurements
 from profkit.records.json_fields import from_json
-from profkit.records.parts import BuiltKernel, Commit, Source, Timing
-from profkit.records.record import Record, parse
+from profkit.records.parts import BuiltKernel, Commit, RecordedSource, Timing
+from profkit.records.record import Record, parse_record
 from profkit.records.store import JsonObject
 
 
@@ -79,7 +79,9 @@ def record_of(made: Made, name: str, case: str) -> Record:
         "versions": {"torch": _torch()},
         "work": _work(problem, case, gpu),
     }
-    record = replace(parse(document), shape=analytic.shapes(launches, gpu.sms) if gpu else ())
+    record = replace(
+        parse_record(document), shape=analytic.shapes(launches, gpu.sms) if gpu else ()
+    )
     if built is None:
         return replace(record, backend=_backend(problem, launches))
     file = f"{problem.name}/{built.variant.path.name}"
@@ -88,7 +90,7 @@ def record_of(made: Made, name: str, case: str) -> Record:
         resources=tuple(from_json(BuiltKernel, asdict(kernel)) for kernel in built.kernels),
         versions=replace(record.versions, nvcc=built.nvcc),
         header=built.variant.header,
-        source=Source(file, built.source, built.sass, built.arch, tuple(built.flags)),
+        source=RecordedSource(file, built.source, built.sass, built.arch, tuple(built.flags)),
     )
 
 

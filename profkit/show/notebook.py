@@ -162,14 +162,14 @@ def lines(report: str | Path, launch: int = 0, count: int = 10) -> Frame:
 
 
 def compare(
-    before: sides.Side,
-    after: sides.Side,
+    before: sides.Comparand,
+    after: sides.Comparand,
     case: str | None = None,
     artifacts: str | Path = "artifacts",
     anyway: bool = False,
 ) -> Comparison:
     """What changed, and whether it is real: see profkit.evidence.comparison.select.compare."""
-    return _as(Comparison, sides.compare(before, after, case, artifacts, anyway))
+    return _as(Comparison, sides.compare_sides(before, after, case, artifacts, anyway))
 
 
 def ladder(case: str, artifacts: str | Path = "artifacts", anyway: bool = False) -> Ladder:
@@ -183,7 +183,7 @@ def ladder(case: str, artifacts: str | Path = "artifacts", anyway: bool = False)
     Raises:
         ProfkitError: Nothing is recorded at this case.
     """
-    return _as(Ladder, ladders.ladder(Evidence(Path(artifacts)), case, anyway))
+    return _as(Ladder, ladders.build_ladder(Evidence(Path(artifacts)), case, anyway))
 
 
 def claims(files: str | Path | Iterable[str | Path], artifacts: str | Path = "artifacts") -> Claims:

@@ -8,7 +8,7 @@ from profkit.errors import ProfkitError
 from profkit.measure.check.check import Check
 from profkit.measure.cuda.graph import Launch
 from profkit.measure.workers.client import Worker, entries_of
-from profkit.records.store import JsonObject, clean
+from profkit.records.store import JsonObject, json_safe
 from profkit.tune.result import FinalMeasurement, read_basis, read_final
 from profkit.tune.study.study import Study, Trial
 from profkit.tune.task import Task
@@ -95,7 +95,7 @@ def _finalists(runner: Runner) -> None:
         except ProfkitError as error:
             runner.study.note(f"finalist {trial.number}", {"reason": error.message})
             continue
-        runner.study.note(f"finalist {trial.number}", clean(asdict(confirmed)))
+        runner.study.note(f"finalist {trial.number}", json_safe(asdict(confirmed)))
         if confirmed.answer == "faster":
             runner.study.note("incumbent", trial.number)
             held = trial

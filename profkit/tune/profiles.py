@@ -17,7 +17,7 @@ from profkit.measure.variants.tunables import Config
 from profkit.measure.workers.client import Worker
 from profkit.measure.workers.session import Measurements
 from profkit.records.record import write_record
-from profkit.records.store import clean
+from profkit.records.store import json_safe
 from profkit.tune.result import FiringRule, TrialDiagnosis
 from profkit.tune.task import Task
 
@@ -94,12 +94,12 @@ class Profiler:
             limiter=diagnosis.limiter,
             because=diagnosis.because,
             findings=tuple(map(_firing, firing)),
-            metrics=clean({name: row[name] for name in watched}),
+            metrics=json_safe({name: row[name] for name in watched}),
         )
 
 
 def _firing(finding: Finding) -> FiringRule:
-    gain, evidence = clean(finding.gain), clean(finding.evidence)
+    gain, evidence = json_safe(finding.gain), json_safe(finding.evidence)
     return FiringRule(finding.rule, gain, finding.cause, evidence)
 
 

@@ -14,10 +14,10 @@ from profkit.measure.bench.bench import Times
 from profkit.measure.check.check import Check
 from profkit.measure.cuda.device import Gpu
 from profkit.measure.cuda.graph import Launch
-from profkit.records.store import JsonObject, clean
+from profkit.records.store import JsonObject, json_safe
 
 if TYPE_CHECKING:
-    from profkit.evidence.timing.stats import Comparison
+    from profkit.evidence.timing.stats import TimeComparison
 
 _Kind = TypeVar("_Kind")
 _KEPT_AS = {"reference_time": "anchor_time", "reference": "anchor"}  # as JSON has had it
@@ -204,7 +204,7 @@ class FinalMeasurement:
         return _plain(self)
 
 
-def challenge(comparison: Comparison, against: int, samples: int | None = None) -> Challenge:
+def challenge(comparison: TimeComparison, against: int, samples: int | None = None) -> Challenge:
     """A comparison with the incumbent, as the history keeps it."""
     plain = comparison.to_json()
     figures = plain["hedges_g"], plain["p_value"], samples
@@ -228,7 +228,7 @@ def read_final(stored: Mapping[str, Any]) -> FinalMeasurement:
 
 
 def _plain(value: Any) -> JsonObject:
-    plain: JsonObject = clean({_KEPT_AS.get(k, k): v for k, v in asdict(value).items()})
+    plain: JsonObject = json_safe({_KEPT_AS.get(k, k): v for k, v in asdict(value).items()})
     return plain
 
 

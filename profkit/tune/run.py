@@ -19,7 +19,7 @@ from profkit.measure.workers.session import Measurements
 from profkit.records.header import Header
 from profkit.records.parts import RecordedReport
 from profkit.records.record import write_record
-from profkit.records.store import JsonObject, clean, digest
+from profkit.records.store import JsonObject, digest, json_safe
 from profkit.tune import history
 from profkit.tune.final import Conclusion, conclude, known
 from profkit.tune.profiles import known_metrics
@@ -56,7 +56,7 @@ class SearchResult:
         study, final, options = self.study, self.final, self.task.options
         others = self.plain.trials() if self.plain else None
         measured = final.measured
-        document: JsonObject = clean({
+        document: JsonObject = json_safe({
             "schema": "profkit.tune/1",
             "variant": self.task.variant.id,
             "problem": self.task.problem.name,

@@ -26,7 +26,7 @@ from profkit.tune.study.study import Study, Trial
 from profkit.tune.task import ReadyBuild, Task, built_result
 
 if TYPE_CHECKING:
-    from profkit.evidence.timing.stats import Comparison
+    from profkit.evidence.timing.stats import TimeComparison
 
 LOOK, QUICK, CONFIRM = (10, 10), (40, 40), (100, 100)  # rounds: at first, and at most
 PROMOTE = 1.05  # speed-up over the incumbent from which a quick round is worth confirming
@@ -291,7 +291,7 @@ class Runner:
         held: Mapping[str, Path],
         calls: Mapping[str, Path | None],
         limits: tuple[int, int],
-    ) -> tuple[Comparison, dict[str, Times]]:
+    ) -> tuple[TimeComparison, dict[str, Times]]:
         """The incumbent against the candidate, in turns with the reference."""
         from profkit.evidence.timing.stats import compare_samples
 
@@ -302,7 +302,7 @@ class Runner:
 
     # --- promotion -------------------------------------------------------------------------------
 
-    def _promote(self, attempt: _Attempt, quick: Comparison, incumbent: Trial) -> None:
+    def _promote(self, attempt: _Attempt, quick: TimeComparison, incumbent: Trial) -> None:
         """Decide whether a quick round is worth more samples and ncu."""
         promoted = None
         if quick.answer == "faster" and quick.speedup.median >= PROMOTE:

@@ -15,7 +15,7 @@ from profkit.measure.cuda.state import State
 from profkit.measure.targets import Places
 from profkit.measure.variants.variants import Variant
 from profkit.records.header import Header
-from profkit.records.parts import Source, TimedSide, TimedSides, Timing
+from profkit.records.parts import RecordedSource, TimedSide, TimedSides, Timing
 from profkit.records.record import Record, read_record, write_record
 
 
@@ -51,8 +51,8 @@ def test_a_write_that_fails_leaves_the_old_file(
 
 
 def test_stale() -> None:
-    assert not Record("v1", "B", source=Source(sha256="a")).stale("a")
-    assert Record("v1", "B", source=Source(sha256="a")).stale("b")
+    assert not Record("v1", "B", source=RecordedSource(sha256="a")).stale("a")
+    assert Record("v1", "B", source=RecordedSource(sha256="a")).stale("b")
     assert Record("v1", "B").stale("b")
 
 
@@ -82,7 +82,7 @@ def test_an_interval_that_stays_wide_says_why() -> None:
 
 def test_the_same_machine_code_of_another_source_refreshes_a_record(tmp_path: Path) -> None:
     for name, sass in {"same": "s", "other": "t", "unread": None}.items():
-        source = Source(sha256="old", sass=sass, arch="90")
+        source = RecordedSource(sha256="old", sass=sass, arch="90")
         write_record(tmp_path / f"v1.{name}.json", Record("v1", name, source=source))
     variant = Variant("v1", "x", tmp_path / "v1_x.cu", Header("T"))
     build = Build(variant, "90", "key", None, sass="s", source="new")

@@ -16,7 +16,7 @@ from typing import Any
 
 from profkit.errors import ProfkitError
 from profkit.evidence.comparison.compare import compare_runs
-from profkit.evidence.predictions.version import version
+from profkit.evidence.predictions.version import rule_version
 from profkit.evidence.runs.runs import Evidence, Run
 
 SCHEMA = "profkit.ledger/1"
@@ -103,7 +103,9 @@ def predictions_of(run: Run) -> list[Prediction]:
 
     sha256 = hashlib.sha256(run.report.read_bytes()).hexdigest()
     return [
-        Prediction(sha256, run.variant, run.case, f.rule, version(BY_ID[f.rule]), f.gain, f.cause)
+        Prediction(
+            sha256, run.variant, run.case, f.rule, rule_version(BY_ID[f.rule]), f.gain, f.cause
+        )
         for f in run.diagnosis().findings
         if f.status == "fires" and f.gain is not None
     ]

@@ -25,9 +25,9 @@ def timing(times: Times) -> JsonObject:
 
 
 def _unusable(samples: Sequence[float]) -> str:
-    from profkit.evidence.timing.samples import THRESHOLDS, as_groups, summarize
+    from profkit.evidence.timing.samples import THRESHOLDS, as_groups, summarize_samples
 
-    fault = summarize(as_groups(samples, "the samples"), THRESHOLDS).unusable
+    fault = summarize_samples(as_groups(samples, "the samples"), THRESHOLDS).unusable
     return {
         "too-few": f"{len(samples)} samples are too few",
         "constant": "all samples are equal",

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from profkit.errors import ProfkitError
-from profkit.evidence.predictions.moves import parse as parse_moves
+from profkit.evidence.predictions.moves import parse_moves
 from profkit.measure.variants import tunables
 from profkit.measure.variants.tunables import Space
 from profkit.records import header
@@ -185,7 +185,7 @@ def read(path: Path) -> Variant:
             f"{path}: '{name}' is no id",
             "name the file <id>_<words>.cu, with letters and digits in the id",
         )
-    head = header.parse(source, path.name)
+    head = header.parse_header(source, path.name)
     variant = Variant(name, problem_of(path).name, path.resolve(), head)
     if len(header.words(head.keys.get("after", ""))) > 1:
         raise ProfkitError(f"{path.name}: 'after:' names more than one variant", "name one")
