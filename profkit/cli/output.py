@@ -11,8 +11,6 @@ from typing import TYPE_CHECKING, Any
 from profkit.errors import ProfkitError
 
 if TYPE_CHECKING:
-    from rich.console import Console, RenderableType
-
     from profkit.show.text.blocks import Block
 
 
@@ -75,8 +73,9 @@ def spinner(quiet: bool) -> Iterator[Callable[[str], None]]:
         yield lambda _: None
         return
     from profkit.show.text.escape import visible
+    from profkit.show.text.terminal import console
 
-    with _console(stderr=True).status("") as status:
+    with console(stderr=True).status("") as status:
         yield lambda what: status.update(visible(what))
 
 
@@ -106,18 +105,9 @@ def print_blocks(
     elif as_markdown:
         print(form.to_markdown(blocks), end="")
     else:
-        print(form.to_text(blocks, _console()), end="")
+        from profkit.show.text.terminal import console
 
-
-def print_table(what: RenderableType) -> None:
-    """Print a table."""
-    _console().print(what)
-
-
-def _console(stderr: bool = False) -> Console:
-    from rich.console import Console
-
-    return Console(stderr=stderr, markup=False, emoji=False, highlight=False)
+        print(form.to_text(blocks, console()), end="")
 
 
 def write_to(path: Path) -> Path:

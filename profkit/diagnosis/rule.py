@@ -13,7 +13,12 @@ from math import isnan
 from typing import Literal
 
 from profkit.errors import ProfkitError
+from profkit.reports.figures import count, share
 
+__all__ = [
+    "Bound", "Diagnosis", "Finding", "Hit", "Launch", "Line", "Missing", "NotCollected", "Rule",
+    "Status", "count", "share",
+]  # fmt: skip
 Bound = Literal["memory", "compute", "latency", "launch", "balanced", "unknown"]
 Status = Literal["fires", "clear", "unknown"]
 
@@ -189,13 +194,7 @@ class Diagnosis:
     findings: tuple[Finding, ...]
     missing: tuple[Missing, ...]
 
-
-def share(value: float) -> str:
-    """A fraction as text with three figures at most: 0.827 -> "82.7 %"."""
-    percent = 100 * value
-    return f"{percent:.0f} %" if percent >= 99.95 or percent == 0 else f"{percent:.3g} %"
-
-
-def count(number: float, noun: str) -> str:
-    """A count with its noun: 1 block, 32 blocks."""
-    return f"{number:.0f} {noun}{'' if number == 1 else 's'}"
+    @property
+    def label(self) -> str:
+        """What it is bound by in two words: "memory: shared", "unknown"."""
+        return f"{self.bound}: {self.limiter}" if self.limiter else self.bound

@@ -184,7 +184,7 @@ def test_launches_match_by_name_and_order():
     assert [(b["kernel"], a["kernel"]) for b, a in pairs] == [("a", "y")]
     assert left == ("z",)
     notes = compare_runs(bare("a"), bare("y", "z")).notes
-    assert any("1 and 2 launches, together 100 and 200 us" in note for note in notes)
+    assert any("1 and 2 launches, together 100 µs and 200 µs" in note for note in notes)
 
 
 def test_launches_of_variants_match_in_order_whatever_their_names():

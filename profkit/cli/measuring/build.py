@@ -18,7 +18,7 @@ from profkit.cli.options import (
     Quiet,
     RecordsDir,
 )
-from profkit.cli.output import note, print_json, print_table, say, say_all, spinner
+from profkit.cli.output import note, print_blocks, print_json, say, say_all, spinner
 from profkit.cli.verb import Verb
 from profkit.errors import ProfkitError
 
@@ -56,7 +56,7 @@ def build_variants(
     if json:
         print_json({"schema": "profkit.build/1", "builds": [b.to_json() for b in made]})
     else:
-        print_table(measured.builds([row for b in made for row in b.rows()]))
+        print_blocks(measured.builds([row for b in made for row in b.rows()]))
     for compiled in made:
         for line in compiled.over_budget:
             say(ProfkitError(line))

@@ -9,7 +9,7 @@ import typer
 
 from profkit.cli.inputs.targets import places
 from profkit.cli.options import BuildDir, Json, Kernels, RecordsDir
-from profkit.cli.output import print_json, print_table
+from profkit.cli.output import print_blocks, print_json
 from profkit.cli.verb import Verb
 
 
@@ -31,9 +31,7 @@ def list_variants(
     if json:
         print_json({"schema": "profkit.list/1", "variants": rows})
     else:
-        for name in dict.fromkeys(row["problem"] for row in rows):
-            print(name)
-            print_table(measured.ladder([row for row in rows if row["problem"] == name]))
+        print_blocks(measured.ladder(rows))
 
 
 VERB = Verb(

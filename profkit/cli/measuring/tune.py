@@ -11,7 +11,7 @@ import typer
 from profkit.cli import complete
 from profkit.cli.inputs.targets import places
 from profkit.cli.options import BuildDir, Json, Kernels, Quiet, RecordsDir
-from profkit.cli.output import print_json, say, spinner
+from profkit.cli.output import print_blocks, print_json, say, spinner
 from profkit.cli.signals import stop_on_term
 from profkit.cli.verb import Verb
 from profkit.errors import ProfkitError
@@ -162,8 +162,7 @@ def _show(result: SearchResult, said: dict[str, Any], *, json: bool, quiet: bool
     if json:
         print_json(said)
         return
-    for line in tuned.lines(said):
-        print(line)
+    print_blocks(tuned.ended(said))
     if not quiet:
         for line in result.outcome.lost:
             say(ProfkitError(line, "the others went on"))

@@ -17,6 +17,7 @@ from profkit.evidence.predictions.predictions import HeaderPrediction, header_pr
 from profkit.evidence.runs.comparable import WAIVABLE, Refusal, clock_of, refusals_of
 from profkit.evidence.runs.runs import MissingEvidence, Run, verdict
 from profkit.evidence.timing.stats import Taken, TimeComparison, compare_samples
+from profkit.reports.figures import seconds
 
 SAME_CLOCK = 0.03  # clocks nearer than this are not worth a word
 
@@ -230,10 +231,9 @@ def _notes(before: Run, after: Run) -> tuple[str, ...]:
             found.append(f"{run.name} has {why}: no counters")
     counts = len(before.usable), len(after.usable)
     if counts[0] != counts[1] and all(counts):
-        sums = [float(run.usable["time"].sum()) * 1e6 for run in (before, after)]
+        sums = [seconds(float(run.usable["time"].sum())) for run in (before, after)]
         found.append(
-            f"{counts[0]} and {counts[1]} launches, together {sums[0]:.3g} and {sums[1]:.3g} us "
-            "under ncu"
+            f"{counts[0]} and {counts[1]} launches, together {sums[0]} and {sums[1]} under ncu"
         )
     one, other = clock_of(before), clock_of(after)
     if one and other and abs(one - other) > SAME_CLOCK * max(one, other):

@@ -65,8 +65,8 @@ def ledger(kept: Ledger, found: Sequence[Score], table: Sequence[Calibration]) -
         ),
     )  # fmt: skip
     yield Line(
-        f"{figures.counted(len(kept.predictions), 'prediction')}, "
-        f"{figures.counted(len(kept.outcomes), 'outcome')}; {len(found) - len(tried)} outcomes are "
+        f"{figures.count(len(kept.predictions), 'prediction')}, "
+        f"{figures.count(len(kept.outcomes), 'outcome')}; {len(found) - len(tried)} outcomes are "
         "of children that left the cause in place"
     )
     if kept.damaged:
