@@ -98,16 +98,16 @@ def print_blocks(
     blocks: Iterable[Block], document: dict[str, Any] | None = None, as_markdown: bool = False
 ) -> None:
     """Print blocks as text or Markdown; or, where there is one, the document."""
-    from profkit.show.text import blocks as form
-
     if document is not None:
         print_json(document)
     elif as_markdown:
-        print(form.to_markdown(blocks), end="")
-    else:
-        from profkit.show.text.terminal import console
+        from profkit.show.text.markup import to_markdown
 
-        print(form.to_text(blocks, console()), end="")
+        print(to_markdown(blocks), end="")
+    else:
+        from profkit.show.text.terminal import console, to_text
+
+        print(to_text(blocks, console()), end="")
 
 
 def write_to(path: Path) -> Path:

@@ -24,9 +24,10 @@ from profkit.evidence.runs.runs import Evidence
 from profkit.reports import reader
 from profkit.reports.metrics import CATALOGUE
 from profkit.show.text import figures
-from profkit.show.text.blocks import Block, Grid, Line, to_html, to_text
+from profkit.show.text.blocks import Block, Grid, Line
+from profkit.show.text.markup import to_html
 from profkit.show.text.names import short
-from profkit.show.text.terminal import console
+from profkit.show.text.terminal import console, to_text
 from profkit.show.views import claims as judged
 from profkit.show.views import comparison as changes
 

@@ -16,7 +16,7 @@ from profkit.diagnosis.rule import Line as SourceLine
 from profkit.diagnosis.rules.latency import LIMITERS
 from profkit.diagnosis.verdict import SHAPES
 from profkit.show.text import words
-from profkit.show.text.blocks import to_text
+from profkit.show.text.terminal import to_text
 from profkit.show.views.diagnosis import Asked, told
 from profkit.show.views.headline import headline, next_commands
 

@@ -8,8 +8,7 @@ import pytest
 
 from profkit.errors import ProfkitError
 from profkit.show import plots
-from profkit.show.text.blocks import to_text
-from profkit.show.text.terminal import console
+from profkit.show.text.terminal import console, to_text
 from profkit.show.views import search as tuned
 
 

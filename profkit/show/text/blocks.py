@@ -7,12 +7,8 @@ never before.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
-
-if TYPE_CHECKING:
-    from rich.console import Console
+from typing import Literal
 
 Role = Literal["", "strong", "dim", "code", "note"]
 
@@ -149,24 +145,3 @@ _COLOUR = {
     "memory": "cyan", "compute": "green", "latency": "yellow", "launch": "red",
     "balanced": "blue",
 }  # fmt: skip
-
-
-def to_text(blocks: Iterable[Block], on: Console) -> str:
-    """Blocks as text for a terminal of that width; nothing is printed."""
-    from profkit.show.text import terminal
-
-    return terminal.render(blocks, on)
-
-
-def to_markdown(blocks: Iterable[Block]) -> str:
-    """Blocks as Markdown for a pull request or a job summary."""
-    from profkit.show.text import markup
-
-    return markup.to_markdown(blocks)
-
-
-def to_html(blocks: Iterable[Block]) -> str:
-    """Blocks as one HTML element for a notebook, in the colours of its theme."""
-    from profkit.show.text import markup
-
-    return markup.to_html(blocks)

@@ -45,7 +45,7 @@ def console(*, width: int | None = None, stderr: bool = False) -> Console:
     return Console(width=width, stderr=stderr, markup=False, emoji=False, highlight=False)
 
 
-def render(blocks: Iterable[Block], on: Console) -> str:
+def to_text(blocks: Iterable[Block], on: Console) -> str:
     """Blocks as text; nothing is printed."""
     out, before = "", None
     for block in blocks:

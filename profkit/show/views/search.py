@@ -7,17 +7,8 @@ from math import isnan
 from typing import TYPE_CHECKING, Any
 
 from profkit.show.text import figures
-from profkit.show.text.blocks import (
-    Block,
-    Grid,
-    Heading,
-    Image,
-    Line,
-    Paragraph,
-    Span,
-    Words,
-    to_markdown,
-)
+from profkit.show.text.blocks import Block, Grid, Heading, Image, Line, Paragraph, Span, Words
+from profkit.show.text.markup import to_markdown
 
 if TYPE_CHECKING:
     import pandas as pd
