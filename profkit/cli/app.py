@@ -19,6 +19,7 @@ from typer.core import TyperCommand, TyperGroup
 from profkit.cli.options import COULD_NOT
 from profkit.cli.output import say
 from profkit.errors import ProfkitError
+from profkit.records.paths import SUFFIXES
 
 INTERRUPTED, PIPE_CLOSED = 130, 141
 # Folder of verbs -> what they have in common, in the order of the help.
@@ -27,6 +28,10 @@ FOLDERS = {
     "judging": "Did it help, and is it true",
     "measuring": "Variants, on a machine with a GPU",
 }
+
+
+def _names_a_report(word: str) -> bool:
+    return word.endswith(SUFFIXES) or os.sep in word or Path(word).is_dir()
 
 
 def verb_folders() -> dict[str, str]:
@@ -52,6 +57,12 @@ class Verbs(TyperGroup):
         if folder is None:
             return None
         return import_module(f"profkit.cli.{folder}.{name}").VERB.command(name)
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """A verb and what follows it; a report where a verb should be means diagnose."""
+        if args and args[0] not in verb_folders() and _names_a_report(args[0]):
+            args = ["diagnose", *args]
+        return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         """Write the verbs of each folder under what they have in common."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Annotated
 
 import typer
@@ -47,10 +48,15 @@ def build_variants(
     from profkit.show.views import measured
 
     at = places(kernels, build_dir, artifacts)
-    archs = arch.split(",") if arch else None
+    archs = _archs(arch) if arch else None
     with spinner(quiet) as progress:
         progress("build")
         made = ladder.compiled(at, named(variant, every), archs)
+    if not made:
+        raise ProfkitError(
+            f"--arch {arch}: the headers of these variants rule it out",
+            "`arch:` in a header says what it is for; profkit list shows the variants",
+        )
     for path in ladder.refresh(at, made) if refresh else ():
         note(f"{path}: machine code that today's source still gives", quiet=quiet)
     if json:
@@ -66,6 +72,19 @@ def build_variants(
         raise typer.Exit(COULD_NOT)
     if any(b.over_budget for b in made):
         raise typer.Exit(BAD)
+
+
+def _archs(text: str) -> list[str]:
+    """Architectures as nvcc's numbers: 90, 90a; sm_90 and compute_90 are 90."""
+    words = [word.strip() for word in text.split(",") if word.strip()]
+    numbers = [re.fullmatch(r"(?:sm_|compute_)?(\d{2,3}[af]?)", word) for word in words]
+    bad = [word for word, number in zip(words, numbers, strict=True) if number is None]
+    if bad or not words:
+        raise ProfkitError(
+            f"--arch {', '.join(bad) or text}: not an architecture",
+            "compute capabilities without a point: --arch 80,89,90",
+        )
+    return [number[1] for number in numbers if number]
 
 
 VERB = Verb(

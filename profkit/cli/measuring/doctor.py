@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from profkit.cli.options import Json
+import typer
+
+from profkit.cli.options import BAD, Json
 from profkit.cli.output import print_blocks, print_json
 from profkit.cli.verb import Verb
 
@@ -19,10 +21,13 @@ def examine_machine(json: Json = False) -> None:
         print_json({"schema": "profkit.doctor/1", "findings": found})
     else:
         print_blocks(measured.examined(found))
+    if any(finding["status"] == "missing" for finding in found):
+        raise typer.Exit(BAD)
 
 
 VERB = Verb(
     run=examine_machine,
+    bad="something is missing that measuring needs",
     examples=(
         "profkit doctor",
         "profkit doctor --json",

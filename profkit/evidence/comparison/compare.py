@@ -144,7 +144,8 @@ def match(before: Run, after: Run) -> tuple[list[tuple[FrameRow, FrameRow]], tup
     """Pairs of launches, and the kernels left over.
 
     Launches of two variants belong together in order when there are as many; otherwise by NVTX
-    range and kernel name, the n-th with the n-th; otherwise the longest with the longest.
+    range and kernel name, the n-th with the n-th. Where no name is on both sides, two variants'
+    longest launches belong together, and so do two reports of one launch each.
     """
     usable = [list(run.usable.to_dict("records")) for run in (before, after)]
     marked = all(r["variant"] is not None for side in usable for r in side)
@@ -153,7 +154,8 @@ def match(before: Run, after: Run) -> tuple[list[tuple[FrameRow, FrameRow]], tup
     keyed = [_keyed(side) for side in usable]
     common = [key for key in keyed[0] if key in keyed[1]]
     pairs = [(keyed[0][key], keyed[1][key]) for key in common]
-    if not pairs and all(usable):
+    alone = all(len(side) == 1 for side in usable)
+    if not pairs and all(usable) and (marked or alone):
         pairs = [(max(usable[0], key=_time_of), max(usable[1], key=_time_of))]
     paired = {id(row) for two in pairs for row in two}
     left = [row for side in usable for row in side if id(row) not in paired]
@@ -229,6 +231,9 @@ def _notes(before: Run, after: Run) -> tuple[str, ...]:
         if run.usable.empty:
             why = "no report" if run.launches.empty else "no launch that ncu could finish"
             found.append(f"{run.name} has {why}: no counters")
+    names = [set(run.usable["kernel"]) for run in (before, after)]
+    if all(names) and not names[0] & names[1] and before.record is None and after.record is None:
+        found.append("no kernel has the same name on both sides: these may be different kernels")
     counts = len(before.usable), len(after.usable)
     if counts[0] != counts[1] and all(counts):
         sums = [seconds(float(run.usable["time"].sum())) for run in (before, after)]

@@ -18,7 +18,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from profkit.errors import ProfkitError
+from profkit.errors import ProfkitError, did_you_mean
 
 if TYPE_CHECKING:
     import numpy as np
@@ -85,7 +85,7 @@ class Problem:
         if name not in known:
             raise ProfkitError(
                 f"--case {name}: {self.name} has no such case",
-                f"there are: {', '.join(self.cases)}",
+                did_you_mean(name, self.cases),
             )
         return known[name]
 

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from profkit.errors import ProfkitError
+from profkit.errors import ProfkitError, did_you_mean
 from profkit.evidence.predictions.moves import parse_moves
 from profkit.measure.variants import tunables
 from profkit.measure.variants.tunables import Space
@@ -250,7 +250,7 @@ def select(variants: Iterable[Variant], name: str) -> Variant:
         raise ProfkitError(f"--variant {name} is in two problems", f"say {which}")
     raise ProfkitError(
         f"--variant {name}: no such variant",
-        f"there are: {', '.join(v.id for v in known) or 'none'}",
+        did_you_mean(name, (v.id for v in known), "profkit list shows them"),
     )
 
 

@@ -35,6 +35,8 @@ def draw_roofs(ax: Axes, roofs: Sequence[Roof]) -> list[Text]:
         texts.append(_on_flat(ax, roof, right, texts))
     for roof in slopes:
         end = right if isnan(top) else min(top / roof.high, right)
+        if end <= left:
+            continue  # it meets the flats left of the frame: words without a line say nothing
         xs = np.array([left, end])
         _line(ax, roof, xs, xs)
         texts.append(_on_diagonal(ax, roof, [r.high for r in peaks]))

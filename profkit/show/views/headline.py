@@ -9,6 +9,7 @@ from os.path import basename
 
 from profkit.diagnosis.launches import Judged, Row
 from profkit.diagnosis.rule import Finding
+from profkit.records.paths import FULL
 from profkit.show.text import figures
 from profkit.show.text.blocks import Command
 from profkit.show.text.escape import visible
@@ -16,7 +17,6 @@ from profkit.show.text.names import short
 from profkit.show.text.words import bound_by
 
 NAME = 48  # characters of a kernel name in a sentence
-FULL = "ncu --set full --import-source yes -o full.ncu-rep COMMAND"
 
 
 def headline(rows: Sequence[Row]) -> list[str]:
