@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -110,14 +110,17 @@ def print_blocks(
         print(to_text(blocks, console()), end="")
 
 
-def write_to(path: Path) -> Path:
-    """A file that a verb may write: its folder has to be there.
+def write_to(path: Path, reads: Sequence[str] = ()) -> Path:
+    """A file that a verb may write, asked before anything is read.
+
+    Args:
+        path: Where.
+        reads: The reports that the verb reads, as they were named: none of them may be it.
 
     Raises:
-        ProfkitError: The folder does not exist, or the name is a folder's.
+        ProfkitError: As files.check_output.
     """
-    if path.is_dir():
-        raise ProfkitError(f"{path}: is a folder", "name a file in it")
-    if not path.absolute().parent.is_dir():
-        raise ProfkitError(f"{path}: its folder does not exist", f"mkdir -p {path.parent}")
-    return path
+    from profkit.files import check_output
+    from profkit.records.paths import expand
+
+    return check_output(path, expand(reads) if reads else ())

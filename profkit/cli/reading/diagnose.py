@@ -13,6 +13,7 @@ from profkit.cli.options import COULD_NOT, Json, Kernel, Markdown, Paths, Quiet,
 from profkit.cli.output import one_form, print_blocks, print_json, write_to
 from profkit.cli.verb import Verb
 from profkit.errors import ProfkitError
+from profkit.files import part_of
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -61,13 +62,15 @@ def diagnose_reports(
 ) -> None:
     """What each kernel waits for, and what mending that could gain."""
     one_form(json, markdown)
-    files = [write_to(f) for f in (csv, parquet) if f and str(f) != "-"]
+    files = [write_to(f, reports) for f in (csv, parquet) if f and str(f) != "-"]
     found, complete = read(reports, quiet=quiet)
     chosen = choose(found, kernel, where)
     for file in files:
         _save(chosen.frame, file, as_csv=file == csv)
     if csv and str(csv) == "-":
-        print(chosen.frame.to_csv(index=False), end="")
+        from profkit.show.text.spreadsheet import csv_text
+
+        print(csv_text(chosen.frame), end="")
     elif json:
         _show_document(found.files, chosen.launches, top, lines)
     elif not files:
@@ -112,20 +115,18 @@ def _print_rows(
 
 
 def _save(frame: DataFrame, file: Path, *, as_csv: bool) -> None:
-    """Write a frame beside its place and move it there, so that no half file is ever left."""
-    part = file.with_name(f".{file.name}.part")
-    try:
+    """Write a frame whole or not at all."""
+    from profkit.show.text.spreadsheet import csv_text
+
+    with part_of(file) as part:
         if as_csv:
-            frame.to_csv(part, index=False)
-        else:
+            part.write_text(csv_text(frame), encoding="utf-8")
+            return
+        try:
             frame.to_parquet(part, index=False)
-        part.replace(file)
-    except ImportError as error:
-        raise ProfkitError("--parquet needs pyarrow", "pip install 'profkit[parquet]'") from error
-    except OSError as error:
-        raise ProfkitError(f"{file}: cannot be written: {error.strerror or error}") from error
-    finally:
-        part.unlink(missing_ok=True)
+        except ImportError as error:
+            hint = "pip install 'profkit[parquet]'"
+            raise ProfkitError("--parquet needs pyarrow", hint) from error
 
 
 VERB = Verb(

@@ -91,7 +91,7 @@ def write_report(
                   "--json": json, "--markdown": markdown}  # fmt: skip
     if output is not None:
         _none_of(of_variant, "for one variant, not for a page", "leave it out, or -o")
-        write_to(output)
+        write_to(output, what)
         found, complete = read(what, quiet=quiet)
         chosen = choose(found, kernel, where).launches
         _page(output, found, chosen, title, top, quiet)

@@ -7,21 +7,24 @@ improved predicts anew under its new version.
 
 from __future__ import annotations
 
-import hashlib
 import json
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from profkit.errors import ProfkitError
 from profkit.evidence.comparison.compare import compare_runs
 from profkit.evidence.predictions.version import rule_version
 from profkit.evidence.runs.runs import Evidence, Run
+from profkit.files import cannot_write, locked, read_bytes, write_bytes
+from profkit.records.store import digest
 
 SCHEMA = "profkit.ledger/1"
 NAME = "ledger.jsonl"
 Name = tuple[str, str]  # variant and case
+_MOST = 256 << 20  # bytes of a ledger: a million entries
+_Entry = TypeVar("_Entry", "Prediction", "Outcome")
 
 
 @dataclass(frozen=True)
@@ -101,7 +104,7 @@ def predictions_of(run: Run) -> list[Prediction]:
         return []
     from profkit.diagnosis.rules import BY_ID
 
-    sha256 = hashlib.sha256(run.report.read_bytes()).hexdigest()
+    sha256 = digest(run.report)
     return [
         Prediction(
             sha256, run.variant, run.case, f.rule, rule_version(BY_ID[f.rule]), f.gain, f.cause
@@ -119,7 +122,7 @@ def outcomes_of(parent: Run, child: Run) -> list[Outcome]:
     found = compare_runs(parent, child)
     if found.time is None or not found.launches:
         return []
-    sha256 = hashlib.sha256(child.report.read_bytes()).hexdigest()
+    sha256 = digest(child.report)
     became = {f.rule: f.what for launch in found.launches for f in launch.findings}
     speedup = found.time.speedup.to_json()
     return [
@@ -147,7 +150,6 @@ def update(
         Only what was appended, and what could not be read: that stops nothing.
     """
     file = path or evidence.root / NAME
-    known = read_ledger(file) if file.exists() else Ledger()
     readable, problems = _runs(evidence, only)
     runs = {(run.variant, str(run.case)): run for run in readable}
     measured = runs if only is None else {name: runs[name] for name in only if name in runs}
@@ -158,15 +160,24 @@ def update(
         if {(parent.variant, str(parent.case)), (child.variant, str(child.case))} & set(measured)
         for outcome in outcomes_of(parent, child)
     ]
-    new = Ledger(
-        tuple(
-            p for p in dict.fromkeys(predicted) if _key(p) not in set(map(_key, known.predictions))
-        ),
-        tuple(o for o in dict.fromkeys(came) if _key(o) not in set(map(_key, known.outcomes))),
-        problems=tuple(problems),
-    )
-    _append(file, new)
+    with locked(file):  # two updates at once: the second sees what the first has written
+        known = read_ledger(file) if file.exists() else Ledger()
+        new = Ledger(
+            _unknown(predicted, known.predictions),
+            _unknown(came, known.outcomes),
+            problems=tuple(problems),
+        )
+        _append(file, new)
     return new
+
+
+def _unknown(entries: Iterable[_Entry], known: Iterable[_Entry]) -> tuple[_Entry, ...]:
+    """The entries that a ledger does not have, each once."""
+    kept = {_key(entry) for entry in known}
+    fresh: dict[tuple[Any, ...], _Entry] = {}
+    for entry in entries:
+        fresh.setdefault(_key(entry), entry)
+    return tuple(entry for key, entry in fresh.items() if key not in kept)
 
 
 def _runs(
@@ -206,7 +217,7 @@ def _steps(runs: Mapping[Name, Run]) -> Iterator[tuple[Run, Run]]:
 def read_ledger(path: Path) -> Ledger:
     """Read a ledger; lines that are damaged are counted, not dropped from the file."""
     try:
-        lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
+        lines = read_bytes(path, _MOST).decode("utf-8", "replace").splitlines()
     except OSError as error:
         raise ProfkitError(
             f"{path}: {error.strerror}", "profkit ledger --update writes it from the artifacts"
@@ -245,13 +256,12 @@ def _append(path: Path, new: Ledger) -> None:
     if not lines:
         return
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        # A line cut off by a crash must not swallow the next one.
-        cut = path.exists() and not path.read_bytes().endswith(b"\n")
-        with path.open("a", encoding="utf-8") as file:
-            file.write(("\n" if cut else "") + "".join(lines))
+        old = read_bytes(path, _MOST) if path.exists() else b""
     except OSError as error:
-        raise ProfkitError(f"cannot write {path}: {error.strerror}") from error
+        raise cannot_write(path, error) from error
+    # A line cut off by a crash must not swallow the next one.
+    cut = b"\n" if old and not old.endswith(b"\n") else b""
+    write_bytes(path, old + cut + "".join(lines).encode())
 
 
 def _line(kind: str, fields: Mapping[str, Any]) -> str:

@@ -12,19 +12,18 @@ import os
 import re
 import shlex
 import subprocess
-import tempfile
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from profkit.errors import ProfkitError
+from profkit.files import temporary_folder, write_text
 from profkit.measure.build import ptxas, toolchain
 from profkit.measure.build.ptxas import Kernel
 from profkit.measure.cuda import cubin
 from profkit.measure.cuda.names import base_name
 from profkit.measure.variants.variants import Variant
 from profkit.records import source_hash as source
-from profkit.records.store import write_text
 
 # -lineinfo: reports show source lines. --no-compress: the machine code can be hashed.
 # The CUDA runtime is linked statically, so a library loads beside any other runtime (torch's).
@@ -170,10 +169,9 @@ def _load(plan: Build, folder: Path) -> Build | None:
 
 def _compile(plans: list[Build], nvcc: Path, folder: Path, jobs: int | None) -> dict[str, Build]:
     ninja = toolchain.need("ninja")
-    with tempfile.TemporaryDirectory(dir=folder, prefix="tmp-") as scratch:
-        work = Path(scratch)
+    with temporary_folder(folder) as work:
         (work / "build.ninja").write_text(_ninja_file(plans, nvcc), encoding="utf-8")
-        command = [str(ninja), "-C", scratch, "-k", "0", *(["-j", str(jobs)] if jobs else [])]
+        command = [str(ninja), "-C", str(work), "-k", "0", *(["-j", str(jobs)] if jobs else [])]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         if not any(work.glob("*.log")):
             raise ProfkitError(f"ninja could not start: {(done.stdout + done.stderr).strip()}")

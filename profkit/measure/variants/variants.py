@@ -16,6 +16,7 @@ from pathlib import Path
 
 from profkit.errors import ProfkitError, did_you_mean
 from profkit.evidence.predictions.moves import parse_moves
+from profkit.files import read_text
 from profkit.measure.variants import tunables
 from profkit.measure.variants.tunables import Space
 from profkit.records import header
@@ -176,7 +177,7 @@ def problem_of(path: Path) -> Path:
 def read(path: Path) -> Variant:
     """One .cu file  ->  Variant."""
     try:
-        source = path.read_text(encoding="utf-8")
+        source = read_text(path)
     except (OSError, UnicodeDecodeError) as error:
         raise ProfkitError(f"cannot read {path}: {error}") from error
     name = path.stem.split("_", 1)[0]

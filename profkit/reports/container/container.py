@@ -20,6 +20,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import IO, Literal
 
+from profkit.files import open_regular
 from profkit.reports.container.contents import (
     Header,
     block_of_one,
@@ -99,7 +100,7 @@ def rescue(path: str | Path, copy: str | Path, bare: bool = False) -> None:
 
 def _open(path: str | Path, walk: _Walk) -> str:
     """Walk a file, compressed or not; returns its sha256."""
-    with open(path, "rb") as file:
+    with open_regular(path) as file:
         start = file.read(4)
         if start != _ZSTD:
             digest = hashlib.sha256(start)

@@ -16,6 +16,7 @@ from matplotlib.font_manager import FontProperties, findfont, get_font
 from matplotlib.text import Text
 
 from profkit.errors import ProfkitError
+from profkit.files import part_of
 from profkit.show.charts.groups import Group, Row, groups
 
 # Okabe and Ito's colours, told apart with every common colour blindness; without the yellow,
@@ -117,10 +118,6 @@ def save(ax: Axes, path: str | Path) -> Path:
     if path.suffix.lower() not in {".png", ".svg", ".pdf"}:
         raise ProfkitError(f"{path}: cannot draw a {path.suffix or 'nameless'} file",
                            "end the name in .png, .svg or .pdf")  # fmt: skip
-    try:
-        figure_of(ax).savefig(path, dpi=DPI)
-    except OSError as error:
-        raise ProfkitError(
-            f"{path}: {error.strerror or error}", "choose a folder that can be written"
-        ) from error
+    with part_of(path) as part:
+        figure_of(ax).savefig(part, dpi=DPI, format=path.suffix[1:].lower())
     return path
