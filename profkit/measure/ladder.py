@@ -102,16 +102,19 @@ class ListedVariant:
     recorded: Mapping[str, str]
 
 
-def listing(places: Places, problem: str | None = None) -> list[ListedVariant]:
-    """Every variant in ladder order, problem by problem.
+def listing(
+    places: Places, problem: str | None = None
+) -> tuple[list[ListedVariant], tuple[ProfkitError, ...]]:
+    """Every variant in ladder order, problem by problem; and what cannot be read.
 
     Args:
         places: Where they are.
         problem: Only this one.
     """
     records = _records(places.artifacts_dir())
-    rungs = variants.find(places.kernels_dir(), problem)
-    return [_listed(variant, places, records.get(variant.id, ())) for variant in rungs]
+    rungs = variants.survey(places.kernels_dir(), problem)
+    rows = [_listed(variant, places, records.get(variant.id, ())) for variant in rungs.variants]
+    return rows, rungs.problems
 
 
 def _listed(variant: Variant, places: Places, records: Iterable[tuple[Path, str]]) -> ListedVariant:

@@ -19,6 +19,7 @@ from pathlib import Path
 from profkit.errors import ProfkitError
 from profkit.files import temporary_folder, write_text
 from profkit.measure.build import ptxas, toolchain
+from profkit.measure.build.flags import check_flags
 from profkit.measure.build.ptxas import Kernel
 from profkit.measure.cuda import cubin
 from profkit.measure.cuda.names import base_name
@@ -136,6 +137,7 @@ def need(built: Build) -> Build:
 
 def _plan(variant: Variant, arch: str, nvcc: toolchain.Tool) -> Build:
     """A Build that nothing has been compiled for yet."""
+    check_flags(variant.header.flags, variant.path.name)
     gencode = f"-gencode=arch=compute_{arch},code=sm_{arch}"
     flags = (*FLAGS, gencode, *variant.flags)
     text = source.text_hash(variant.path)

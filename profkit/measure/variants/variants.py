@@ -137,6 +137,43 @@ def find(kernels: Path, problem: str | None = None) -> list[Variant]:
         kernels: The folder of problems.
         problem: Only this one.
     """
+    folders = _problems(kernels, problem)
+    return [v for d in folders for v in ladder(read(p) for p in sorted(d.rglob("*.cu")))]
+
+
+@dataclass(frozen=True)
+class Survey:
+    """What stands in a folder of problems: the variants that can be read, and what cannot."""
+
+    variants: tuple[Variant, ...]
+    problems: tuple[ProfkitError, ...]
+
+
+def survey(kernels: Path, problem: str | None = None) -> Survey:
+    """Like find, but a header that is wrong stops none of the others.
+
+    Raises:
+        ProfkitError: There is no such problem.
+    """
+    variants: list[Variant] = []
+    problems: list[ProfkitError] = []
+    for folder in _problems(kernels, problem):
+        readable = []
+        for path in sorted(folder.rglob("*.cu")):
+            try:
+                readable.append(read(path))
+            except ProfkitError as error:
+                problems.append(error)
+        try:
+            variants += ladder(readable)
+        except ProfkitError as error:  # `after:` leads nowhere: in the order of the files
+            problems.append(error)
+            variants += readable
+    return Survey(tuple(variants), tuple(problems))
+
+
+def _problems(kernels: Path, problem: str | None) -> list[Path]:
+    """The folders of problems, or the one of this name."""
     folders = [d for d in sorted(kernels.iterdir()) if d.is_dir() and d.name != "common"]
     if problem is not None:
         folders = [d for d in folders if d.name == problem]
@@ -145,7 +182,7 @@ def find(kernels: Path, problem: str | None = None) -> list[Variant]:
             raise ProfkitError(
                 f"{kernels} has no problem '{problem}'", f"there are: {', '.join(there) or 'none'}"
             )
-    return [v for d in folders for v in ladder(read(p) for p in sorted(d.rglob("*.cu")))]
+    return folders
 
 
 def named(kernels: Path, names: Sequence[str]) -> list[Variant]:
