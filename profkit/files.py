@@ -48,14 +48,11 @@ def open_regular(path: str | Path) -> BufferedReader:
     """
     # Without O_NONBLOCK, a pipe that nobody writes to hangs before it can be looked at.
     handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
-    try:
-        kind = _kind(os.fstat(handle).st_mode)
-        if kind:
-            raise OSError(errno.EINVAL, f"is {kind}, not a file", os.fspath(path))
-        return os.fdopen(handle, "rb")
-    except BaseException:
+    kind = _kind(os.fstat(handle).st_mode)
+    if kind:
         os.close(handle)
-        raise
+        raise OSError(errno.EINVAL, f"is {kind}, not a file", os.fspath(path))
+    return os.fdopen(handle, "rb")
 
 
 def read_bytes(path: str | Path, most: int = TEXT_LIMIT) -> bytes:
