@@ -1,4 +1,4 @@
-/* inseries that fetches with cp.async: for a call that finds a cold L2.
+/* inseries that fetches with cp.async, for a call that finds a cold L2: a negative.
 
    TMA reads a tensor map before it reads a tensor. In a row of calls on the same arrays the maps of Q, K
    and V are warm; after another kernel has gone through L2 they come from DRAM, and the tensors only
@@ -9,7 +9,12 @@
    Expected before it was measured: cold 0.3 to 0.5 us faster than inseries at A, B and V, the trip to the
    map; warm no faster, since 20 instructions of address arithmetic a thread replace one TMA.
 
-   after: inseries      arch: 90a      case: A      moves: inst_global_load~1x
+   What came: the other way. Warm 4.22 us at A where inseries takes 4.03 in the same run, 4.98 and 4.50 at
+   B, 6.58 and 5.82 at V; cold 5.2 and 4.7, 6.4 and 5.7, 7.9 and 8.0 (one run, spread not known). The map is
+   prefetched while barriers are set up, and ten copies a thread with their addresses take longer than what
+   is left of that trip; TMA's are on their way after one thread has run a few instructions.
+
+   after: inseries      arch: 90a      case: A      moves: instructions>1.05x
    budget: regs=255 smem=227K spills=0 stack=0
 */
 #include "../common/merged.cuh"

@@ -1,18 +1,20 @@
 /* lazymax with four warpgroups, 256 rows and tiles of 64 keys.
 
-   A warp of lazymax needs about 2900 cycles for a tile that tensor cores and XU each work on for 512: with
-   three warps a scheduler each pipe is idle for more than 40 % of the time. A fourth warp needs registers:
-   112 a thread are left when the producer has given up its own, enough for scores of 64 keys instead of
-   128 (32 registers instead of 64, and 16 instead of 32 for the probabilities). And 256 rows divide 2048:
-   512 tiles are 3.88 rounds of 132 blocks paid as 4, 97 %, where 704 tiles of 192 rows are 5.33 paid
-   as 6, 89 %.
+   Of lazymax's time on an SM, tensor cores and XU work 58 % each: three warps a scheduler do not always
+   have one for them. A fourth warp needs registers: 112 a thread are left when the producer has given up
+   its own, enough for scores of 64 keys instead of 128 (32 registers instead of 64, and 16 instead of 32
+   for the probabilities). And 256 rows divide 2048: 512 tiles are 3.88 rounds of 132 blocks paid as 4,
+   97 %, where 704 tiles of 192 rows are 5.33 paid as 6, 89 %.
 
-   Expected before it was measured: 1.09 from the rounds, and from the fourth warp 4/3 at most, less what
-   twice as many barriers and votes cost: 125 to 135 us at C.
+   Reckoned beforehand, and put down here afterwards: 1.09 from the rounds, and four warps that share the
+   pipes well enough for 750 cycles of an SM per 64 rows and 128 keys instead of 960: 100 us at C.
 
-   What came: 140 us, 1.125 times cuDNN in the same run. With the true maximum 156 (lazymax gains more
-   here, as there are twice as many maxima). Under a causal mask it is the first that needs no second
-   shape, 89 us, 1.13 times cuDNN. With D = 128 there are no registers for it: two warpgroups there.
+   What came: 140 us where lazymax takes 150, 1.12 times cuDNN in that run; 1.10 and 1.13 in two others.
+   ncu says why it is not more: SMs are active for 226 000 cycles on average, as with lazymax, of 244 000
+   instead of 265 000 in all. The rounds gave everything, the fourth warp nothing: tensor cores and XU work
+   56 % of the active time each, and a tile of 64 keys has the barriers and votes of one of 128. With the
+   true maximum 156. Under a causal mask, too, it is the first to pass cuDNN, by 1.15 (88 and 101 us).
+   With D = 128 there are no registers for it: two warpgroups there.
 
    Measured on the way at C (us): 80 and 96 keys only fit when P V is not started beside the scores, 164
    and 167; 64 like that 169; stages 3 and 6 instead of 4: 142 and 142; Q in one slot 146; one of sixteen
@@ -22,7 +24,7 @@
 
    after: lazymax      arch: 90a      case: C
    moves: tensor_busy>1.05x xu_busy>1.05x
-   budget: regs=168 smem=227K spills=64 stack=64
+   budget: regs=168 smem=227K spills=96 stack=32
 */
 #include "../common/warpgroups.cuh"
 

@@ -1,18 +1,18 @@
 /* wgmma with a maximum that is raised only when it has to be, and looked for in eight chains.
 
-   wgmma's warps wait for the maximum: 68 FMNMX in one chain a row take 600 of the 3100 cycles that a
+   wgmma's warps wait for the maximum: 68 FMNMX in one chain a row take a fifth of the 2900 cycles that a
    warp needs for a tile, row g+8 is not begun before row g has gone through its shuffles, and 32 FMUL
    rescale an output whose maximum hardly ever moves after the first tile. A maximum need not be the
    maximum: whatever keeps exp2 within the range of a half will do. Here a lane looks for its largest
    score in four chains a row, one vote tells whether any lies 2^8 above what is in use, and only then do
    the lanes exchange maxima and rescale. Q of the next tile is fetched while this one is worked on.
 
-   Expected before it was measured: 64 FMNMX at two cycles and a vote instead of 600 cycles, that is 2600
-   cycles a tile and 135 us at C. The cost model says 1.34x at most for rule fixed-latency.
+   Reckoned beforehand, and put down here afterwards: a sixth of a warp's cycles, 134 us at C. Rule
+   fixed-latency says 1.34x at most of wgmma.
 
-   What came: 151 us where wgmma takes 162 in the same run (its clocks were lower than when wgmma's own
-   record, 157, was made), 1.05 times cuDNN. The eight chains alone: 156. Eight times fewer stalls of
-   FMNMX did not come off the whole: what they had hidden under, MUFU, is waited for now.
+   What came, each pair in one process: 150 us where wgmma takes 162 and cuDNN 157; in another, hotter run
+   158, 168 and 163. The eight chains alone: 156. Less than was expected: what the maximum's cycles had
+   hidden, the wait for XU, is seen now.
 
    With two warpgroups (D = 128, and causal) it loses: 255 us at D where the true maximum takes 246, for
    the branch keeps the compiler from running the exponentials of row g beside the maximum of row g+8, and

@@ -7,12 +7,16 @@
    computes the scores again with mma.sync, from K, which it has not given back yet, and takes the true
    maximum. Exact in any case; slow where scores rise from tile to tile.
 
-   Expected before it was measured: at D 5 %: FMNMX and FMUL are 130 of 480 instructions, and both kernels
+   Expected before it was measured on uniform: at D 5 %: FMNMX and FMUL are 130 of 480 instructions, and both kernels
    run at 1.7 of 1.98 GHz for the power, which instructions cost. At C less, 2 to 3 %: the pipes are shared
    better there.
 
-   What came before uniform: at D 236 us instead of 246 with the true maximum, cuDNN 234. At C fourgroups
-   139.8 instead of 141.6; with three warpgroups it lost to lazymax (157 and 151), with 36 bytes of spills.
+   What came, in one process: D 241.6 us after 248.7 (2.9 %, 1.01 times cuDNN), C 140.0 after 143.6
+   (2.5 %, 1.16 times), causal 78.1 after 79.1 and, at D, 146.8 after 152.0. With three warpgroups of 128
+   keys it had lost to lazymax (157 and 151 us at C), with 36 bytes of spills.
+
+   Measured on the way at D, with Q in one slot: three stages instead of two 235.5 us, for K is given back
+   late here; two stages of 160 keys 234.8, of 176 keys 248.5.
 
    after: uniform      arch: 90a      case: D
    moves: inst_fp32<0.9x instructions<0.9x

@@ -8,6 +8,10 @@
    Expected before it was measured: shared wavefronts fall by a fifth. At D the clock is what power allows,
    so 1 to 3 %, which is what cuDNN is ahead.
 
+   What came, in one process: D 236.3 us after 241.6, 1.03 times cuDNN; causal 145.6 after 146.8, 1.13
+   times. But a third stage alone, with Q read from shared memory, takes 235.5: the stage did it, and Q in
+   registers nothing. Power is not what these reads cost, or the 20 bytes of spills take it back.
+
    after: nomax      arch: 90a      case: D
    moves: shared_wavefronts<0.9x
    budget: regs=168 smem=227K spills=48 stack=48

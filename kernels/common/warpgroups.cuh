@@ -25,6 +25,7 @@ struct Basic {
   static constexpr bool TURNS = false;    // warpgroups start products in turn
   static constexpr bool UNIFORM = false;  // that a warpgroup has one number is known to the compiler
   static constexpr bool Q_IN_REGISTERS = false;
+  static constexpr bool V_LATE = false;  // V is waited for when the scores have started
   static constexpr int Q_SLOTS = 2, SECTION = D == 64 ? 0 : 8;  // heads at a time (causal), 0: all
   static constexpr int CUBIC = 0;  // of 16 exponentials, so many on the FMA pipe
 };
@@ -272,11 +273,13 @@ class Consumer {
     softmax<true>(s, 0);
     warpgroup::pack_probabilities<N>(p, s);
     for (int tile = 1; tile < tiles; ++tile) {
-      wait_k(), wait_v();
+      wait_k();
+      if (!P::V_LATE) wait_v();
       begin_turn();
       hold(rows.out);
       wgmma_fence();
       start_scores(s);
+      if (P::V_LATE) wait_v();
       start_pv(p);  // of the tile before
       end_turn();
       wgmma_wait<1>();
