@@ -16,6 +16,15 @@ __device__ __forceinline__ void start_scores(float (&s)[KEYS / 8][4], const Slab
           Operand(&k.slab[d / 64], 0).plus(d % 64 * 2), d > 0);
 }
 
+// The same with the 64 rows in registers, sixteen a warp.
+template <int KEYS, int D>
+__device__ __forceinline__ void start_scores(float (&s)[KEYS / 8][4], const uint32_t (&q)[D / 16][4],
+                                             const Slabs<KEYS, D>& k) {
+#pragma unroll
+  for (int d = 0; d < D; d += 16)
+    wgmma_keys(s, q[d / 16], Operand(&k.slab[d / 64], 0).plus(d % 64 * 2), d > 0);
+}
+
 // Probabilities as the left operand of P V: registers of mma.sync, 16 keys each.
 template <int KEYS>
 __device__ __forceinline__ void pack_probabilities(uint32_t (&p)[KEYS / 16][4],

@@ -26,7 +26,7 @@ CASES = (
     "1,1,1,64,0,0.125,2",
 )
 # The launchers of these choose by the size of the machine: few blocks are split once more.
-SPLIT = ("splitk", "multicast", "pair", "champion", "inseries", "wgmma")
+SPLIT = ("splitk", "multicast", "pair", "champion", "inseries", "wgmma", "coldstart")
 LONG = ("1,1,600,64,1,0.125,3", "1,1,300,128,0,0.088,3")  # more than one round of split keys
 
 
@@ -58,5 +58,30 @@ def test_right_and_without_races(file: Path, tmp_path: Path) -> None:
 def test_within_bounds(file: Path, tmp_path: Path) -> None:
     program = build(file.read_text(), tmp_path / "bounds", "bounds")
     out = run(program, CASES, **_env(file, "late"))
+    assert out.findings == [], out.text[:4000]
+    assert out.right, out.text[:4000]
+
+
+@pytest.mark.nvcc
+@pytest.mark.parametrize("name", ["nomax", "latev", "qregisters"])
+def test_a_tile_whose_sum_is_too_large_is_computed_again(name: str, tmp_path: Path) -> None:
+    """A limit of 4 for a lane's 16 or 32 probabilities takes that way in nearly every tile."""
+    (file,) = [f for f in VARIANTS if f.stem.startswith(f"{name}_")]
+    program = build("#define SUM_LIMIT 4.0f\n" + file.read_text(), tmp_path / "again", "races")
+    for env in ({}, {"EMU_EARLY": "1", "EMU_SMS": "3"}):
+        cases = ("1,3,330,64,1,0.125,2", "1,1,300,64,0,-0.125,2", "1,1,300,128,1,0.088,3")
+        out = run(program, cases, **env)
+        assert out.findings == [], out.text[:4000]
+        assert out.right, out.text[:4000]
+
+
+@pytest.mark.nvcc
+@pytest.mark.parametrize("name", ["uniform", "nomax", "latev", "qregisters"])
+def test_few_blocks_take_many_tiles(name: str, tmp_path: Path) -> None:
+    """Three SMs: the ring and both slots of Q go round, and the last causal round has holes."""
+    (file,) = [f for f in VARIANTS if f.stem.startswith(f"{name}_")]
+    program = build(file.read_text(), tmp_path / "many", "races")
+    cases = ("1,5,330,64,1,0.125,2", "1,3,600,64,0,0.125,3", "1,5,150,128,1,0.088,3")
+    out = run(program, cases, EMU_EARLY="1", EMU_SMS="3")
     assert out.findings == [], out.text[:4000]
     assert out.right, out.text[:4000]

@@ -143,3 +143,9 @@ template <class T>
 T __shfl_sync(unsigned, T x, int lane) {
   return emu::from_lane(x, lane);
 }
+inline bool __any_sync(unsigned, bool x) {
+  emu::Exchange all(static_cast<int>(x));
+  for (int lane = 0; lane < 32; ++lane)
+    if (all.of<int>(lane)) return true;
+  return false;
+}

@@ -75,19 +75,32 @@ void wgmma(float (&d)[TILES][4], Operand a, Operand b, int add) {
     emu::multiply<TILES>(to, left, b, false, add);
   });
 }
+namespace emu {
+// The left operand from registers: sixteen rows a warp.
 template <int TILES>
-void wgmma(float (&d)[TILES][4], const uint32_t (&a)[4], Operand b, int add) {
+void multiply_registers(float (&d)[TILES][4], const uint32_t (&a)[4], Operand b, bool b_rows_are_k,
+                        int add) {
   struct Registers {
     uint32_t x[4];
   } mine = {{a[0], a[1], a[2], a[3]}};
-  emu::Exchange all(mine);
+  Exchange all(mine);
   struct Left {
     float x[2][16];
   } left;
   for (int i = 0; i < 2; ++i)
     for (int k = 0; k < 16; ++k)
-      left.x[i][k] = emu::half_at(
-          all.of<Registers>(emu::self().lane / 4 * 4 + k % 8 / 2).x[i + k / 8 * 2], k % 2);
+      left.x[i][k] =
+          half_at(all.of<Registers>(self().lane / 4 * 4 + k % 8 / 2).x[i + k / 8 * 2], k % 2);
   float(*to)[4] = d;
-  emu::later([=] { emu::multiply<TILES>(to, left.x, b, true, add); });
+  later([=] { multiply<TILES>(to, left.x, b, b_rows_are_k, add); });
+}
+}  // namespace emu
+
+template <int TILES>
+void wgmma(float (&d)[TILES][4], const uint32_t (&a)[4], Operand b, int add) {
+  emu::multiply_registers(d, a, b, true, add);
+}
+template <int TILES>
+void wgmma_keys(float (&d)[TILES][4], const uint32_t (&a)[4], Operand b, int add) {
+  emu::multiply_registers(d, a, b, false, add);
 }
