@@ -22,7 +22,7 @@
    moves: inst_fp32<0.9x instructions<0.9x
    budget: regs=168 smem=227K spills=32 stack=32
 */
-#include "../common/warpgroups.cuh"
+#include "warpgroups.cuh"
 
 template <int D, bool MASKED>
 struct Plan : warpgroups::Basic<D, D == 64 ? 4 : 2, D == 64 ? 64 : 128, D == 64 ? 4 : 2, MASKED> {

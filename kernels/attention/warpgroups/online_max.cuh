@@ -10,7 +10,7 @@
              were too large, the caller computes the scores anew and takes the true maximum
 */
 #pragma once
-#include "flash.cuh"
+#include "../../common/flash.cuh"
 
 #ifndef SUM_LIMIT
 #define SUM_LIMIT 16384.0f  // of a lane: no probability is above it, and halves go to 65504

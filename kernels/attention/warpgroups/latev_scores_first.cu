@@ -14,7 +14,7 @@
    after: nomax      arch: 90a      case: D      moves: instructions~1x
    budget: regs=168 smem=227K spills=32 stack=32
 */
-#include "../common/warpgroups.cuh"
+#include "warpgroups.cuh"
 
 template <int D, bool MASKED>
 struct Plan : warpgroups::Basic<D, D == 64 ? 4 : 2, D == 64 ? 64 : 128, D == 64 ? 4 : 2, MASKED> {

@@ -19,7 +19,7 @@
    moves: instructions<0.97x
    budget: regs=168 smem=227K spills=0 stack=0
 */
-#include "../common/warpgroups.cuh"
+#include "warpgroups.cuh"
 
 template <int D, bool MASKED>
 struct Plan : warpgroups::Basic<D, D == 64 ? 4 : 2, D == 64 ? 64 : 128, D == 64 ? 4 : 2, MASKED> {

@@ -27,7 +27,7 @@
    budget: regs=168 smem=227K spills=0 stack=0
    tune: CUBIC_OF_16=0,1,2,4
 */
-#include "../common/warpgroups.cuh"
+#include "warpgroups.cuh"
 
 #ifndef CUBIC_OF_16
 #define CUBIC_OF_16 0

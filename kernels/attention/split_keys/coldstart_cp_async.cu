@@ -17,7 +17,7 @@
    after: inseries      arch: 90a      case: A      moves: instructions>1.05x
    budget: regs=255 smem=227K spills=0 stack=0
 */
-#include "../common/merged.cuh"
+#include "merged.cuh"
 
 // ROWS rows from `row` of a head of D columns, as the slabs that TMA would fill, by THREADS threads.
 template <int THREADS, int ROWS, int D>

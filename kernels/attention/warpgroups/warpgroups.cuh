@@ -12,7 +12,7 @@
 */
 #pragma once
 #include "online_max.cuh"
-#include "wgmma_attention.cuh"
+#include "../../common/wgmma_attention.cuh"
 
 namespace warpgroups {
 

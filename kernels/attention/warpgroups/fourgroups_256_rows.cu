@@ -26,7 +26,7 @@
    moves: tensor_busy>1.05x xu_busy>1.05x
    budget: regs=168 smem=227K spills=96 stack=32
 */
-#include "../common/warpgroups.cuh"
+#include "warpgroups.cuh"
 
 template <int D, bool MASKED>
 struct Plan : warpgroups::Basic<D, D == 64 ? 4 : 2, D == 64 ? 64 : 128, D == 64 ? 4 : 2, MASKED> {

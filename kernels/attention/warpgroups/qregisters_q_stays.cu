@@ -16,7 +16,7 @@
    moves: shared_wavefronts<0.9x
    budget: regs=168 smem=227K spills=48 stack=48
 */
-#include "../common/warpgroups.cuh"
+#include "warpgroups.cuh"
 
 template <int D, bool MASKED>
 struct Plan : warpgroups::Basic<D, D == 64 ? 4 : 2, D == 64 ? 64 : 128, D == 64 ? 4 : 3, MASKED> {
