@@ -30,7 +30,9 @@ def test_each_step_is_a_function_of_its_file(file: str, function: str) -> None:
 
 
 @pytest.mark.parametrize(("file", "function"), STEPS[1:])
-def test_each_step_is_called_from_one_before_it_or_from_the_verb_s_inputs(file: str, function: str) -> None:
+def test_each_step_is_called_from_one_before_it_or_from_the_verb_s_inputs(
+    file: str, function: str
+) -> None:
     before = [ROOT / earlier for earlier, _ in STEPS if earlier != file]
     before += sorted((ROOT / "profkit/cli/inputs").glob("*.py"))
     called = {
@@ -42,6 +44,8 @@ def test_each_step_is_called_from_one_before_it_or_from_the_verb_s_inputs(file: 
     assert function in called
 
 
-@pytest.mark.parametrize("room", sorted(p.name for p in (ROOT / "profkit").iterdir() if p.is_dir() and p.name[0] != "_"))
+@pytest.mark.parametrize(
+    "room", sorted(p.name for p in (ROOT / "profkit").iterdir() if p.is_dir() and p.name[0] != "_")
+)
 def test_every_room_has_its_sentence(room: str) -> None:
     assert f"- `profkit/{room}/`:" in TEXT

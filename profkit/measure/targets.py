@@ -15,8 +15,6 @@ from profkit.measure.variants import problem, variants
 from profkit.measure.variants.problem import Problem
 from profkit.measure.variants.variants import Variant
 
-SUPPORT = Path(__file__).parent / "cuda" / "support.cu"
-
 
 @dataclass(frozen=True)
 class Target:
@@ -162,9 +160,9 @@ def every_case(target: Target) -> Target:
 def builds(target: Target, arch: str | None = None) -> tuple[list[Build], Path]:
     """Build the variants and support.cu for the GPU present; (builds, support library)."""
     arch = arch or device.gpu().arch
-    support = variants.read(SUPPORT)
+    support = variants.read(build.SUPPORT)
     *made, tools = build.build([*target.variants, support], [arch], target.folder)
     library = build.need(tools).library
     if library is None:
-        raise ProfkitError(f"{SUPPORT} was not built")
+        raise ProfkitError(f"{build.SUPPORT} was not built")
     return made, library

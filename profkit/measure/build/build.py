@@ -32,6 +32,8 @@ FLAGS = (
     *("-O3", "-std=c++17", "-lineinfo", "-Xcompiler", "-fPIC"),
     *("-Xptxas", "-v", "--no-compress"),
 )
+# What is built beside the variants: calls that workers need, and no launcher.
+SUPPORT = Path(__file__).resolve().parents[1] / "cuda" / "support.cu"
 NO_LAUNCH = 'no profkit_launch: define extern "C" int profkit_launch(const ProfkitArgs*)'
 _FORMAT = 3  # part of every key: raise it when what is stored changes
 
@@ -214,7 +216,7 @@ def _take(plan: Build, stem: Path, folder: Path) -> Build:
     output = log.read_text(encoding="utf-8", errors="replace") if log.is_file() else "not started"
     if not made.is_file():
         return replace(plan, error=output.strip())
-    if b"profkit_launch" not in made.read_bytes():
+    if plan.variant.path != SUPPORT and b"profkit_launch" not in made.read_bytes():
         return replace(plan, error=NO_LAUNCH)
     kernels = tuple(ptxas.parse(output))
     built = replace(

@@ -154,6 +154,7 @@ def gpu(index: int = 0) -> Gpu:
 @functools.cache
 def use(index: int = 0) -> Gpu:
     """Open a GPU: its primary context becomes this thread's."""
+    _initialised()
     device, context = c_int(), c_void_p()
     call("cuDeviceGet", byref(device), index)
     call("cuDevicePrimaryCtxRetain", byref(context), device)
