@@ -35,8 +35,16 @@ SLOW = (
     "evidence/test_stats.py::test_processes_that_differ",
     "evidence/test_stats.py::test_a_drift_is_not",
     "evidence/test_stats.py::test_equal_kernels",
+    "reports/sass/test_machine.py::test_bits_say_what_the_text_says",
     "reports/test_catalogue_on_reports.py",
+    "reports/test_container.py::test_every_truncation",
+    "reports/test_container.py::test_an_overwrite",
+    "reports/test_hotlines.py::test_each_counter_is_found",
+    "reports/test_hotlines.py::test_samples_are_all_there",
+    "reports/test_reader.py::test_a_crash_of_the_library",
+    "reports/test_reader.py::test_every_file_has_its_status",
     "reports/test_real_reports.py",
+    "reports/test_workers.py",
 )
 
 
