@@ -60,6 +60,7 @@ T, P = "gpu__time_duration.sum", "x.pct"  # 1e-9 and 0.01
         (raw(P, 2), {P: 50.0}, 1.0, "2 * x.pct"),
         (total("a", "b"), {"a": 3.0, "b": 4.0}, 7.0, "a + b"),
         (total("a", "b", factor=32), {"a": 3.0, "b": 4.0}, 224.0, "32 * (a + b)"),
+        (total("a", "b", factor=2), {"a": 3.0, "b": 4.0}, 14.0, "2 * (a + b)"),
         (total("a", P), {"a": 3.0, P: 50.0}, 3.5, "a + x.pct"),
         (total("a", "b"), {"a": 3.0}, nan, None),
         (largest("a", "b"), {"a": 3.0, "b": 4.0}, 4.0, "max(a, b)"),
@@ -73,8 +74,10 @@ T, P = "gpu__time_duration.sum", "x.pct"  # 1e-9 and 0.01
         (any_total("a", "b"), {"a": 1.0, "b": 3.0}, 4.0, None),
         (any_total("a", "b"), {}, nan, None),
         (product("a", "b"), {"a": 3.0, "b": 4.0}, 12.0, "a * b"),
+        (product("a", factor=2), {"a": 3.0}, 6.0, "2 * a"),
         (product("a", P, factor=8), {"a": 3.0, P: 50.0}, 12.0, "8 * a * x.pct"),
         (ratio("a", "b"), {"a": 3.0, "b": 4.0}, 0.75, "(a) / (b)"),
+        (ratio("a", "b"), {"a": 3.0, "b": 0.5}, 6.0, None),
         (ratio("a", "b", 2), {"a": 3.0, "b": 4.0}, 1.5, "2 * (a) / (b)"),
         (ratio(("a", "b"), ("c", "d")), {"a": 1.0, "b": 2.0, "c": 3.0, "d": 9.0}, 0.25,
          "(a + b) / (c + d)"),
@@ -84,6 +87,7 @@ T, P = "gpu__time_duration.sum", "x.pct"  # 1e-9 and 0.01
         (ratio("a", "b"), {"a": 0.0, "b": 1.0}, 0.0, None),
         (excess("a", "i"), {"a": 8.0, "i": 2.0}, 0.75, "1 - i / a"),
         (excess("a", "i"), {"a": 1.0, "i": 1.0}, 0.0, None),
+        (excess("a", "i"), {"a": 0.5, "i": 0.0}, 1.0, None),
         (excess("a", "i"), {"a": 0.0, "i": 0.0}, 0.0, None),
         (formula(("a",), lambda r: r["a"] + 1, "t"), {"a": 1.0}, 2.0, "t"),
     ],
@@ -144,8 +148,8 @@ WAVEFRONTS = "l1tex__data_pipe_lsu_wavefronts_mem_shared_op_{}.sum"
 LIMIT = "launch__occupancy_limit_"
 LIMITS = {LIMIT + "registers": 5.0, LIMIT + "shared_mem": 4.0, LIMIT + "warps": 16.0,
           LIMIT + "blocks": 32.0}  # fmt: skip
-LOCAL = {LSU.format("sectors", "local", "ld"): 3.0, LSU.format("sectors", "local", "st"): 1.0,
-         LSU.format("sectors", "global", "ld"): 5.0, LSU.format("sectors", "global", "st"): 7.0}  # fmt: skip
+LOCAL = dict(zip((LSU.format("sectors", space, op) for space in ("local", "global")
+                  for op in ("ld", "st")), (3.0, 1.0, 5.0, 7.0), strict=True))  # fmt: skip
 NOTHING = dict.fromkeys(LOCAL, 0.0)
 FMA = {PER_CYCLE.format(op): value for op, value in (("ffma", 6.0), ("fadd", 1.0), ("fmul", 3.0))}
 HALF = {PER_CYCLE.format("hadd"): 5.0, PER_CYCLE.format("hmul"): 7.0, SMSP: 2.0}
