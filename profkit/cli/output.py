@@ -110,6 +110,14 @@ def print_blocks(
         print(to_text(blocks, console()), end="")
 
 
+def print_plain(text: str) -> None:
+    """Print lines as they are, whatever the width; what would act on a terminal is escaped."""
+    from profkit.show.text.escape import visible
+
+    for line in text.splitlines():
+        print(visible(line))
+
+
 def write_to(path: Path, reads: Sequence[str] = ()) -> Path:
     """A file that a verb may write, asked before anything is read.
 

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from profkit.cli.inputs.launches import choose, read
-from profkit.cli.options import COULD_NOT, Json, Kernel, Markdown, Paths, Quiet, Where
-from profkit.cli.output import one_form, print_blocks, print_json, write_to
+from profkit.cli.options import COULD_NOT, Brief, Json, Kernel, Markdown, Paths, Quiet, Where
+from profkit.cli.output import one_form, print_blocks, print_json, print_plain, write_to
 from profkit.cli.verb import Verb
 from profkit.errors import ProfkitError
 from profkit.files import part_of
@@ -58,6 +58,7 @@ def diagnose_reports(
     lines: Lines = None,
     every: Every = False,
     each: Each = False,
+    brief: Brief = False,
     quiet: Quiet = False,
 ) -> None:
     """What each kernel waits for, and what mending that could gain."""
@@ -77,7 +78,9 @@ def diagnose_reports(
         from profkit.diagnosis.launches import rows
 
         table = rows(chosen.launches, every=each)
-        _print_rows(table, len(table) if every else top or DETAILS, lines, markdown, every)
+        details = len(table) if every else top or DETAILS
+        form = "brief" if brief else "markdown" if markdown else "text"
+        _print_rows(table, table[:details], lines, form, every)
     if not complete or not any(run.status == "ok" for run in chosen.launches):
         raise typer.Exit(COULD_NOT)
 
@@ -97,7 +100,7 @@ def _show_document(
 
 
 def _print_rows(
-    table: list[Row], details: int, lines: int | None, markdown: bool, full: bool
+    table: list[Row], detailed: list[Row], lines: int | None, form: str, full: bool
 ) -> None:
     """The answer, the table, and the first rows in detail."""
     from profkit.diagnosis.launches import with_lines
@@ -106,12 +109,16 @@ def _print_rows(
 
     if not table:
         return
-    detailed = table[:details]
     if lines != 0:
         lined = with_lines([row.shown for row in detailed], lines, lines or 0)
         detailed = [row.replaced(row.shown, run) for row, run in zip(detailed, lined, strict=True)]
-    width = None if markdown else console().width
-    print_blocks(told(table, Asked(detailed, full, width)), as_markdown=markdown)
+    if form == "brief":
+        from profkit.show.views.brief import brief_diagnosis
+
+        print_plain(brief_diagnosis([*detailed, *table[len(detailed) :]]))
+        return
+    width = None if form == "markdown" else console().width
+    print_blocks(told(table, Asked(detailed, full, width)), as_markdown=form == "markdown")
 
 
 def _save(frame: DataFrame, file: Path, *, as_csv: bool) -> None:
@@ -138,6 +145,7 @@ VERB = Verb(
         "profkit diagnose runs/ --all                  # every row in detail",
         "profkit diagnose runs/ --where 'bound == \"memory\"' --json",
         "profkit diagnose runs/ --markdown             # for a pull request",
+        "profkit diagnose runs/ --brief                # for an agent: 500 tokens at most",
         "profkit diagnose runs/ --csv runs.csv --parquet runs.parquet",
     ),
 )
