@@ -20,10 +20,10 @@
    and 167; 64 like that 169; stages 3 and 6 instead of 4: 142 and 142; Q in one slot 146; one of sixteen
    exponentials on the FMA pipe 144. And a fault that cost a run: 120 registers were asked for, of which
    the block had been launched with too few (640 threads get 96 each): setmaxnreg waits for ever. There is
-   a static_assert now in common/warpgroups.cuh, as wgmma had one.
+   a static_assert now in warpgroups.cuh, as wgmma had one.
 
    after: lazymax      arch: 90a      case: C
-   moves: tensor_busy>1.05x xu_busy>1.05x
+   moves-not: tensor_busy>1.05x xu_busy>1.05x
    budget: regs=168 smem=227K spills=96 stack=32
 */
 #include "warpgroups.cuh"
