@@ -8,7 +8,7 @@ def main() -> None:
     import sys
 
     from profkit.cli.signals import die_silently
-    from profkit.cli.streams import PIPE_CLOSED, drop_streams, is_lost, open_streams
+    from profkit.cli.streams import INTERRUPTED, PIPE_CLOSED, drop_streams, is_lost, open_streams
 
     die_silently()
     open_streams()
@@ -20,6 +20,8 @@ def main() -> None:
         finally:
             die_silently()
             sys.stdout.flush()
+    except KeyboardInterrupt:  # between the verb and the end
+        raise SystemExit(INTERRUPTED) from None
     except OSError as error:
         if not is_lost(error):
             raise

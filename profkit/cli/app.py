@@ -17,12 +17,11 @@ from typer.core import TyperCommand, TyperGroup
 
 from profkit.cli.options import COULD_NOT
 from profkit.cli.output import say
-from profkit.cli.signals import stop_on_term
-from profkit.cli.streams import PIPE_CLOSED, drop_streams
+from profkit.cli.signals import die_silently, stop_on_term
+from profkit.cli.streams import INTERRUPTED, PIPE_CLOSED, drop_streams
 from profkit.errors import ProfkitError
 from profkit.records.paths import SUFFIXES
 
-INTERRUPTED = 130
 _UNITS = {"M": 1 << 20, "G": 1 << 30}
 # Folder of verbs -> what they have in common, in the order of the help.
 FOLDERS = {
@@ -91,6 +90,8 @@ class Verbs(TyperGroup):
         except BrokenPipeError as error:  # `| head`; click would make it a 1
             drop_streams()
             raise typer.Exit(PIPE_CLOSED) from error
+        finally:
+            die_silently()  # what is left is to end
         return result
 
 

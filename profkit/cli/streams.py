@@ -6,6 +6,7 @@ import errno
 import os
 import sys
 
+INTERRUPTED = 130
 PIPE_CLOSED = 141  # what a shell shows for a program that ends because its reader went away
 # What a write to stdout or stderr fails with when the disk is full or the reader went away. Files
 # are written by profkit.files, whose errors are others.
