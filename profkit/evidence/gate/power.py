@@ -23,8 +23,8 @@ def smallest_change(time: TimeComparison, alpha: float = ALPHA, power: float = P
     """
     if isnan(time.speedup.low):
         return nan
-    half = (log(time.speedup.high) - log(time.speedup.low)) / 2
-    sigma = half / two_sided(time.speedup.level)
+    median, low, high = (log(x) for x in (time.speedup.median, time.speedup.low, time.speedup.high))
+    sigma = max(median - low, high - median) / two_sided(time.speedup.level)
     return exp((two_sided(1 - alpha) + _one_sided(power)) * sigma) - 1
 
 
