@@ -35,7 +35,7 @@ def run_gate(
     """
     from profkit.evidence.gate.gate import GateSide, judge_gate
     from profkit.evidence.runs.runs import Evidence
-    from profkit.show.views.gate import gate as view
+    from profkit.show.views.history import gate_blocks
 
     one_form(json, markdown)
     for folder in (base, head):
@@ -43,7 +43,7 @@ def run_gate(
             raise ProfkitError(f"{folder}: no such folder", "git worktree add base origin/main")
     sides = [GateSide(Evidence(folder), sources.files_beside(folder)) for folder in (base, head)]
     report = judge_gate(sides[0], sides[1], case, strict)
-    print_blocks(view(report), report.to_json() if json else None, markdown)
+    print_blocks(gate_blocks(report), report.to_json() if json else None, markdown)
     if not quiet:
         for reason in report.reasons:
             say(ProfkitError(f"exit status {report.status}: {reason}"))

@@ -139,16 +139,7 @@ def compare_samples(
     if spread is None and taken == "apart":
         spread = Spread(thresholds.process_spread)
     sides = [summarize_samples(side, thresholds, spread) for side in logs]
-    fewest = min(sum(g.size for g in side) for side in logs)
-    if taken == "interleaved":
-        rounds = _rounds(*logs)
-        ratio = summarize_samples(rounds, thresholds, process_spread(rounds))
-    else:
-        ratio = _difference(sides[0], sides[1])
-        if fewest < thresholds.alone and (spread is None or spread.dof is None):
-            ratio = _widened(ratio, sqrt(2) * thresholds.alone_spread)
-    if fewest < thresholds.enough:
-        ratio = _widened(ratio, factor=thresholds.enough / fewest)
+    ratio = _ratio(logs, sides, taken, spread, thresholds)
     speedup = _exp(ratio.interval)
     answer, reason = _decide(speedup, ratio, within)
     return TimeComparison(
@@ -184,6 +175,27 @@ def _rounds(before: list[Array], after: list[Array]) -> list[Array]:
             "a round is missing: measure again, or compare them as not interleaved",
         )
     return [b - a for b, a in zip(before, after, strict=True)]
+
+
+def _ratio(
+    logs: list[list[Array]],
+    sides: list[Sample],
+    taken: Taken,
+    spread: Spread | None,
+    thresholds: Thresholds,
+) -> Sample:
+    """The log of the speed-up, with what so few samples cannot show."""
+    fewest = min(sum(g.size for g in side) for side in logs)
+    if taken == "interleaved":
+        rounds = _rounds(*logs)
+        ratio = summarize_samples(rounds, thresholds, process_spread(rounds))
+    else:
+        ratio = _difference(sides[0], sides[1])
+        if fewest < thresholds.alone and (spread is None or spread.dof is None):
+            ratio = _widened(ratio, sqrt(2) * thresholds.alone_spread)
+    if fewest < thresholds.enough:
+        ratio = _widened(ratio, factor=thresholds.enough / fewest)
+    return ratio
 
 
 def _difference(before: Sample, after: Sample) -> Sample:
