@@ -24,8 +24,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Hit", "Launch", "ProfkitError", "Rule", "claims", "compare", "diagnose", "explain", "history",
-    "ladder",
-    "lines", "load", "plots", "raw",
+    "ladder", "lines", "load", "plots", "raw",
 ]  # fmt: skip
 
 _WHERE = {

@@ -24,7 +24,7 @@ Folder = Annotated[Path, typer.Option("--history", metavar="DIR", help="The fold
 
 def show_history(
     subject: Annotated[
-        str | None, typer.Argument(help="A variant, stage2 or stage2.B; without it, all.")
+        str | None, typer.Argument(help="A variant, or stage2.B; without it, all.")
     ] = None,
     case: Case = None,
     history: Folder = HISTORY,
@@ -98,7 +98,7 @@ def _from_artifacts(
 VERB = Verb(
     run=show_history,
     examples=(
-        "profkit history --add                         # after a profile; again adds nothing",
+        "profkit history --add                         # after a profile",
         "profkit history --log --artifacts artifacts   # every record ever committed",
         "profkit history champion --case B",
         "profkit history --add --commit HEAD~2 --quiet --json",
