@@ -38,6 +38,6 @@ VERB = Verb(
     examples=(
         "profkit query 'SELECT variant, min(median) FROM runs GROUP BY variant'",
         "profkit query 'SELECT * FROM launches' --history runs/history --json",
-        "profkit query 'SELECT bound, count(*) FROM launches GROUP BY bound' --markdown --quiet",
+        "profkit query 'SELECT count(*) FROM launches' --markdown --quiet",
     ),
 )
