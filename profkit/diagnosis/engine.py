@@ -46,7 +46,12 @@ def judge(values: Mapping[str, Any], status: str = "ok", more: Sequence[Rule] = 
         )
     )
     return Diagnosis(
-        verdict.bound, verdict.limiter, verdict.because, tuple(findings), verdict.missing
+        verdict.bound,
+        verdict.limiter,
+        verdict.because,
+        tuple(findings),
+        verdict.missing,
+        verdict.near_border,
     )
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import inf
 from typing import Literal
 
@@ -102,6 +102,11 @@ class Use:
     elapsed: float
     share: float
     near: bool
+
+    def scaled(self, factor: float, launch: Launch) -> Use:
+        """The same with a share of peak that many times as large: would it be near?"""
+        part = self.share * factor
+        return replace(self, share=part, near=_near(self.resource, part, launch))
 
 
 _LOADS = ("long_scoreboard", "lg_throttle", "drain")
