@@ -120,23 +120,16 @@ def _hit(rule: str, launch: Launch) -> Hit | None:
 
 def _shape(launch: Launch) -> tuple[Verdict | None, float]:
     """The verdict that the shape is the cause, and what a launch of ideal shape would gain."""
-    try:
-        idle = idleness(launch)
-    except NotCollected:
+    hits = {limiter: hit for limiter, rule in SHAPES if (hit := _hit(rule, launch))}
+    if not hits:
         return None, 1.0
     after = next_limit(launch)
     full = 1 / after.room if after else 0.0
-    worth = 1 / max(idle.average, full, 0.001) if "sm_active" in launch else 1.0
-    hits = {limiter: hit for limiter, rule in SHAPES if (hit := _hit(rule, launch))}
-    worth = max([worth, *(hit.gain or 1.0 for hit in hits.values())])
-    if not hits:
-        return None, worth
-    # Of the causes, the one that costs most; where ends are assumed, they have their share of it.
-    assumed = 1 / max(idle.busiest, 0.001)
-    first = max(hits, key=lambda limiter: hits[limiter].gain or assumed)
-    if hits[first].gain is None:
-        worth = max(worth, assumed)
-    return Verdict("launch", first, hits[first].cause), worth
+    gains = {limiter: hit.gain or 1 / max(idleness(launch).busiest, 0.001)
+             for limiter, hit in hits.items()}  # fmt: skip
+    whole = 1 / max(launch["sm_active"], full, 0.001) if "sm_active" in launch else 1.0
+    first = max(gains, key=lambda limiter: gains[limiter])  # of the causes, the one that costs most
+    return Verdict("launch", first, hits[first].cause), max(whole, *gains.values())
 
 
 def _full(near: list[Use]) -> Verdict:
@@ -207,15 +200,13 @@ def _moved(facts: _Facts, step: float, launch: Launch) -> Iterator[tuple[_Facts,
     """The facts with one figure a little larger or smaller, and what was moved."""
     for factor in (1 + step, 1 - step):
         if facts.shape:
-            text = (
-                f"SMs that are never idle would bring {facts.worth:.3g}x, and {WORTH:.3g}x decides"
-            )
+            text = f"SMs that never idle would bring {facts.worth:.3g}x, and {WORTH:.3g}x decides"
             yield replace(facts, worth=facts.worth * factor), text
         for n, use in enumerate(facts.usages):
             turned = use.scaled(factor, launch)
             if turned.near == use.near and not use.near:
                 continue
             usages = (*facts.usages[:n], turned, *facts.usages[n + 1 :])
-            text = f"{use.resource.limiter} at {share(use.elapsed)}, where "
-            text += f"{share(use.elapsed * factor)} would turn it"
+            border = share(use.elapsed * factor)
+            text = f"{use.resource.limiter} at {share(use.elapsed)}, the border at about {border}"
             yield replace(facts, usages=usages), text

@@ -80,6 +80,7 @@ RULES = (
             "work; far fewer means that this launch is not the whole workload."
         ),
         advice="Look for masked tiles computed in full, recomputation, or other launches.",
+        note=True,
         check=_operations,
         fires=({"declared_operations": 1e9, "tensor_ops": 2e9, "fp32_rate": 0.0, "time": 1e-5},),
         clear=({"declared_operations": 1e9, "tensor_ops": 1.05e9, "fp32_rate": 0.0, "time": 1e-5},),
@@ -95,6 +96,7 @@ RULES = (
             "Compare durations only within one report; profile with --clock-control none and warm "
             "up for times that hold outside."
         ),
+        note=True,
         check=_clocks,
         fires=(
             {
@@ -123,6 +125,7 @@ RULES = (
             "its range, the runs differed: short launches, data-dependent work, contention."
         ),
         advice="Measure a longer launch; use fewer metrics (fewer passes); fix random seeds.",
+        note=True,
         check=_replay,
         fires=({"time": 4e-6, "l2_hit": 1.08, "replay_passes": 38},),
         clear=({"time": 4e-4, "l2_hit": 0.93, "replay_passes": 38},),

@@ -33,9 +33,9 @@ def _grid(launch: Launch) -> Hit | None:
     if fill >= 1:
         return None
     # Beginning and end of the launch stay, however many blocks there are.
-    ends = idleness(launch).ends
+    ends = 0.0
     if launch.get("time", 0) > 0:
-        ends = min(1.0, max(ends, EMPTY_LAUNCH / launch["time"]))
+        ends = min(1.0, max(idleness(launch).ends, EMPTY_LAUNCH / launch["time"]))
     after = next_limit(launch)
     full = 1 / after.room if after else 0.0
     filled = min(fill, launch.get("waves", fill))  # more blocks could fill every place

@@ -23,22 +23,21 @@ _MEM, _TABLES = "MemoryWorkloadAnalysis", "MemoryWorkloadAnalysis_Tables"
 _SHARED = "l1tex__data_pipe_lsu_wavefronts_mem_shared"
 
 
-# 7.5 gives these stages of L1TEX as shares of twice what they can do: none of 107 launches passes
-# 50.0 %, and l1tex__throughput, which takes them in, is double where they bind (T4: 99.9 and 50.0 %).
-_HALVED = (
-    "l1tex__data_pipe_lsu_wavefronts",
-    "l1tex__m_l1tex2xbar_req_cycles_active",
-)
+# Stages of L1TEX that ncu gives as shares of twice what they can do, and the compute capabilities
+# where it does: there l1tex__throughput, which takes them in, is double where they bind (T4: 99.9 and
+# 50.0 %; V100, RTX 3070, 4090, 5060: the links, 1.99 to 2.01 times), and they never pass 50.0 %.
+_HALVED = {
+    "l1tex__data_pipe_lsu_wavefronts": {(7, 5)},
+    "l1tex__m_l1tex2xbar_req_cycles_active": {(7, 0), (7, 5), (8, 6), (8, 9), (12, 0)},
+}
 _CC = tuple(f"device__attribute_compute_capability_{part}" for part in ("major", "minor"))
-
-
-def _on_turing(r: Raw) -> bool:
-    return (r.get(_CC[0]), r.get(_CC[1])) == (7, 5)
 
 
 def _share_of_peak(name: str, r: Raw) -> float:
     """A unit's share of peak; doubled where ncu halves it."""
-    return 0.01 * r[name] * (2 if name.startswith(_HALVED) and _on_turing(r) else 1)
+    cc = (r.get(_CC[0]), r.get(_CC[1]))
+    halved = any(name.startswith(unit) and cc in on for unit, on in _HALVED.items())
+    return 0.01 * r[name] * (2 if halved else 1)
 
 
 def _busy(name: str, what: str, *units: str) -> Metric:
@@ -50,8 +49,13 @@ def _busy(name: str, what: str, *units: str) -> Metric:
     def value(r: Raw) -> float:
         return max((_share_of_peak(n, r) for n in names if n in r), default=nan)
 
-    text = f"max of those collected: {', '.join(names)}; {' and '.join(_HALVED)} twice on 7.5"
+    doubled = (f"{u} twice on {_versions(on)}" for u, on in _HALVED.items() if u in units)
+    text = "; ".join((f"max of those collected: {', '.join(names)}", *doubled))
     return Metric(name, "share", what, _SOL, (Source((), value, text, (*names, *_CC)),))
+
+
+def _versions(capabilities: set[tuple[int, int]]) -> str:
+    return ", ".join(f"{major}.{minor}" for major, minor in sorted(capabilities))
 
 
 def _shared_busy(r: Raw) -> float:
@@ -76,6 +80,7 @@ METRICS = (
         "DRAM throughput of peak, busiest channel",
         "WorkloadDistribution",
         (raw("gpu__dram_throughput.max.pct_of_peak_sustained_elapsed"),),
+        since="2024.1",
     ),
     Metric(
         "l2_busy",
@@ -100,6 +105,7 @@ METRICS = (
         "L2 throughput of peak, busiest slice",
         "WorkloadDistribution",
         (raw("lts__throughput.max.pct_of_peak_sustained_elapsed"),),
+        since="2024.1",
     ),
     Metric(
         "l1_busy_active",
@@ -235,6 +241,7 @@ METRICS = (
         "L2 sector hit rate of reads",
         _TABLES,
         (raw("lts__t_sector_op_read_hit_rate.pct"),),
+        since="2024.1",
     ),
     Metric("l2_sectors", "count", "Sectors looked up in L2", _TABLES, (raw("lts__t_sectors.sum"),)),
     Metric(
