@@ -86,9 +86,8 @@ class Judged:
 
     @property
     def top(self) -> Finding | None:
-        """The finding that leads: the verdict's cause; None when nothing fires."""
-        first = self.diagnosis.findings[:1]
-        return first[0] if first and first[0].status == "fires" else None
+        """The finding that leads: the verdict's cause; None when nothing fires but notes."""
+        return self.diagnosis.top
 
     @property
     def saved(self) -> float:
@@ -150,7 +149,7 @@ def _of_part(part: Part) -> Iterator[Judged]:
             index=run["launch"],
             kernel=run["kernel"] or "",
             values=values,
-            diagnosis=judge(values, run["status"]),
+            diagnosis=judge(run, run["status"]),
             nvidia=tuple(rules.get(run["launch"], ())),
         )
 

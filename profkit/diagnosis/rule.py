@@ -160,7 +160,7 @@ class Rule:
         fires: Launches (metrics only) on which it must fire, the plainest one first.
         clear: Launches on which it must be clear, the one most like the first of `fires` first.
         explains: Limiters that this cause can stand behind: it is named before the plain one.
-        note: It says something of the measurement, no cause: never ranked before one.
+        note: It says something of the measurement, no cause: told apart, and after all causes.
         leads: Its cause comes before every other, whatever the verdict.
     """
 

@@ -10,7 +10,7 @@ of its border: two runs of one kernel may then get two bounds, and each names th
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from profkit.diagnosis.machine.idleness import idleness
@@ -22,7 +22,7 @@ from profkit.reports.metrics.warps import FEWEST
 
 MOSTLY = 0.8  # a pipe at this share of the issue slots' is what they are full of
 AS_GOOD_AS = 0.9  # a second resource at this share of the first one binds together with it
-WORTH = 1.3  # gain from which a launch's shape is what limits it
+WORTH = 1.25  # gain from which a launch's shape is what limits it
 BUSY = 0.75  # share of peak of SM or memory as a whole, where no unit of it was collected
 SHAPES = (
     ("too_short", "short-kernel"),
@@ -30,7 +30,8 @@ SHAPES = (
     ("tail", "tail-effect"),
     ("imbalance", "workload-imbalance"),
 )
-STEPS = (0.01, 0.02, 0.03)  # shares of its figure by which a verdict near a border is turned
+MARGIN = 0.03  # of a figure: two runs of one kernel differ by as much
+HALVINGS = 6  # of that margin, until the border is known to a twentieth of a per cent
 
 
 @dataclass(frozen=True)
@@ -188,25 +189,42 @@ def _border(verdict: Verdict, facts: _Facts, launch: Launch) -> NearBorder | Non
     """The bound on the other side of a border that one figure is within 3 % of."""
     if verdict.bound == "unknown":
         return None
-    for step in STEPS:
-        for moved, why in _moved(facts, step, launch):
-            other = _choose(moved, launch).bound
-            if other not in (verdict.bound, "unknown"):
-                return NearBorder(other, step, why)
-    return None
+    nearest: tuple[float, int] | None = None
+    for figure in range(-1, len(facts.usages)):
+        for end in (1 + MARGIN, 1 - MARGIN):
+            if _choose(_moved(facts, figure, end, launch), launch).bound != verdict.bound:
+                factor = _turning(facts, figure, end, launch)
+                if nearest is None or abs(factor - 1) < abs(nearest[0] - 1):
+                    nearest = factor, figure
+    if nearest is None:
+        return None
+    factor, figure = nearest
+    why = f"SMs that never idle would bring {facts.worth:.3g}x, and {WORTH:.3g}x decides"
+    if figure >= 0:
+        use = facts.usages[figure]
+        turned = share(use.elapsed * factor)
+        why = f"{use.resource.limiter} at {share(use.elapsed)}, and {turned} decides"
+    other = _choose(_moved(facts, figure, factor, launch), launch).bound
+    return NearBorder(other, abs(factor - 1), why)
 
 
-def _moved(facts: _Facts, step: float, launch: Launch) -> Iterator[tuple[_Facts, str]]:
-    """The facts with one figure a little larger or smaller, and what was moved."""
-    for factor in (1 + step, 1 - step):
-        if facts.shape:
-            text = f"SMs that never idle would bring {facts.worth:.3g}x, and {WORTH:.3g}x decides"
-            yield replace(facts, worth=facts.worth * factor), text
-        for n, use in enumerate(facts.usages):
-            turned = use.scaled(factor, launch)
-            if turned.near == use.near and not use.near:
-                continue
-            usages = (*facts.usages[:n], turned, *facts.usages[n + 1 :])
-            border = share(use.elapsed * factor)
-            text = f"{use.resource.limiter} at {share(use.elapsed)}, the border at about {border}"
-            yield replace(facts, usages=usages), text
+def _moved(facts: _Facts, figure: int, factor: float, launch: Launch) -> _Facts:
+    """The facts with one figure that many times as large: a usage, or for -1 what the shape costs."""
+    if figure < 0:
+        return replace(facts, worth=facts.worth * factor)
+    usages = list(facts.usages)
+    usages[figure] = usages[figure].scaled(factor, launch)
+    return replace(facts, usages=tuple(usages))
+
+
+def _turning(facts: _Facts, figure: int, end: float, launch: Launch) -> float:
+    """The factor nearest to 1 that turns the bound, between 1 and one that does."""
+    here = _choose(facts, launch).bound
+    same, turned = 1.0, end
+    for _ in range(HALVINGS):
+        middle = (same + turned) / 2
+        if _choose(_moved(facts, figure, middle, launch), launch).bound == here:
+            same = middle
+        else:
+            turned = middle
+    return turned

@@ -8,6 +8,7 @@ from profkit.diagnosis.machine.resources import RESOURCES, uses
 from profkit.diagnosis.rule import Hit, Launch, Rule, share
 from profkit.diagnosis.rules.gains import amdahl, capped, stalled
 from profkit.diagnosis.rules.occupancy import HIDES
+from profkit.reports.figures import seconds
 
 WARP = 32
 IDLE_LANES = (
@@ -65,11 +66,9 @@ def _short(launch: Launch) -> Hit | None:
     text = f"occupancy is {share(achieved)}, where {share(limit)} would fit"
     looked = ("occupancy", "occupancy_limit", "waves", "block_size", "sm_active")
     if life is not None and life >= SHORT_LIFE:
-        text += (
-            f": blocks live {life * 1e6:.3g} µs, and a place stays taken until their last warp ends"
-        )
+        text += f": blocks live {seconds(life)}, and a place stays taken until their last warp ends"
         return Hit(text, capped(launch, gain), looked, _UNEVEN)
-    lives = "" if life is None else f" of {life * 1e6:.2g} µs"
+    lives = "" if life is None else f" of {seconds(life)}"
     text += f": lives{lives} are too short to fill places as fast as they empty"
     return Hit(text, capped(launch, gain), looked)
 

@@ -6,8 +6,6 @@ from profkit.diagnosis.rule import Hit, Launch, Rule, share
 
 STEADY = 0.9  # clock over the highest clock below which times do not compare with free-running ones
 MISMATCH = 1.1  # counted over declared operations: padding and tails stay below
-# What these say is a doubt of the measurement: it is told apart from what the kernel does.
-OF_THE_MEASUREMENT = frozenset({"clocks-unsteady", "replay-unsteady"})
 OUT_OF_RANGE = 1.03  # a share above 1 by more than rounding: passes that did not see the same
 
 
@@ -80,7 +78,6 @@ RULES = (
             "work; far fewer means that this launch is not the whole workload."
         ),
         advice="Look for masked tiles computed in full, recomputation, or other launches.",
-        note=True,
         check=_operations,
         fires=({"declared_operations": 1e9, "tensor_ops": 2e9, "fp32_rate": 0.0, "time": 1e-5},),
         clear=({"declared_operations": 1e9, "tensor_ops": 1.05e9, "fp32_rate": 0.0, "time": 1e-5},),

@@ -11,8 +11,10 @@ from profkit.diagnosis.machine.idleness import ENDS, ENDS_MOST, Idleness, idlene
 from profkit.diagnosis.machine.resources import next_limit
 from profkit.diagnosis.rule import Hit, Launch, Rule, count, share
 from profkit.diagnosis.rules.gains import capped
+from profkit.reports.figures import seconds
 
 SCHEDULERS = 4  # per SM, since Volta
+FILLED = 0.75  # share of the SMs (or schedulers) with work below which every place is counted
 LINE = 1.1  # gain from which idle SMs are worth a line
 TAIL = 0.85  # share of the last wave's capacity: above it the tail costs less than the noise
 HIDDEN = 1.05  # busiest SM over average SM among blocks that all began together
@@ -38,7 +40,8 @@ def _grid(launch: Launch) -> Hit | None:
         ends = min(1.0, max(idleness(launch).ends, EMPTY_LAUNCH / launch["time"]))
     after = next_limit(launch)
     full = 1 / after.room if after else 0.0
-    filled = min(fill, launch.get("waves", fill))  # more blocks could fill every place
+    # More blocks could fill every place, where they are few; else just those that idle.
+    filled = min(fill, launch.get("waves", fill)) if fill < FILLED else fill
     gain = 1 / min(1.0, ends + max((1 - ends) * filled, full))
     if gain < LINE:
         return None
@@ -143,9 +146,9 @@ def _short(launch: Launch) -> Hit | None:
     if gain < LINE:
         return None
     looked = ("time", "sm_active", "sm_active_max")
-    text = f"{time * 1e6:.3g} µs"
+    text = seconds(time)
     if idle.assumed:
-        ends = f"about {part * time * 1e6:.2g} of it begin and end the launch"
+        ends = f"about {seconds(part * time)} of it begin and end the launch"
         return Hit(f"{text}: {ends} (assumed: the busiest SM was not counted)", None, looked)
     text += f", and even the busiest SM works only {share(idle.busiest)} of that"
     return Hit(f"{text}: the launch itself is the cost", gain, looked)
@@ -179,8 +182,7 @@ RULES = (
         check=_grid,
         fires=(
             {"grid_size": 32, "sm_count": 132, "block_size": 384, "waves": 0.24, "sm_active": 0.2},
-            # Every SM but four has a block, and each could have six.
-            {"grid_size": 128, "sm_count": 132, "block_size": 256, "waves": 0.16, "sm_active": 0.9},
+            {"grid_size": 108, "sm_count": 132, "block_size": 256, "waves": 0.16, "sm_active": 0.8},
             # One warp a block leaves three schedulers of four without any.
             {"grid_size": 132, "sm_count": 132, "block_size": 32, "waves": 0.03, "sm_active": 0.95},
         ),
@@ -199,13 +201,8 @@ RULES = (
                 "waves": 0.06,
                 "sm_active": 0.95,
             },
-            {
-                "grid_size": 131,
-                "sm_count": 132,
-                "block_size": 128,
-                "waves": 0.99,
-                "sm_active": 0.95,
-            },
+            # Every SM but four has a block, though each has room for six.
+            {"grid_size": 128, "sm_count": 132, "block_size": 256, "waves": 0.16, "sm_active": 0.9},
         ),
         explains=("grid_too_small",),
     ),
