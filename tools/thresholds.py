@@ -36,7 +36,8 @@ MODULES: tuple[ModuleType, ...] = (resources, units, idleness, verdict, shapes, 
 # Numbers of these files that decide no verdict: facts of the hardware, and those of gains and causes.
 DECIDE_NO_VERDICT = {
     "resources.SCATTERED", "resources.PAIRED", "launch.SCHEDULERS", "launch.EMPTY_LAUNCH",
-    "launch.HIDDEN", "launch.ROUNDS", "idleness.ENDS", "verdict.BUSY", "waste.WASTE",
+    "launch.HIDDEN", "launch.ROUNDS", "idleness.ENDS", "verdict.BUSY", "verdict.MARGIN",
+    "verdict.HALVINGS", "waste.WASTE",
     "waste.LOCAL", "waste.SHARED_ATOMIC", "waste.SEES",
 }  # fmt: skip
 # Ends of the range that follow from what the number is; the others can go to 0 and to 1, or to 8

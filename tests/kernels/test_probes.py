@@ -42,7 +42,7 @@ NO_PROBE = {
     "debug-build": "how a kernel was compiled, not what it is: seen on 7.5 and 8.6 (five authors)",
     "nothing-stands-out": "what is said where a basic set has too little; every probe has a full one",
     "partial-warps": "a launch's block size alone: tests/diagnosis has it (one thread, 10, 33)",
-    "short-blocks": "seen on a T4 (7.5), an RTX 4090 (8.9) and drain (9.0), which is about another",
+    "short-blocks": "seen on a T4 (7.5) and an RTX 4090 (8.9), in others' reports",
     "hidden-tail": "the ladder's wgmma at C (9.0) and a CUTLASS product (8.0) have it",
     "constant-miss": "not a limiter of its own; the first instructions of every launch show it",
 }

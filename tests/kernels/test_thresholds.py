@@ -27,6 +27,7 @@ NOT_HELD = {
     "units.NEARLY_ALL": "a probe fetches through texture only or not at all",
     "units.WAVEFRONT": "tells a shared-memory kernel's entry from another's; probes use one alone",
     "units.HEAVY": "reports without opcodes",
+    "launch.FILLED": "sizes a gain: fuller grids of probes are full, emptier ones a sixteenth",
     "idleness.ENDS_MOST": "reports of ncu before 2024.1, which has no busiest SM; probes have it",
     "waste.ONE_OF_MANY": "all probes with one hot word also wait beyond UNEVEN",
 }
