@@ -38,6 +38,7 @@ NEVER = {
     "constant-miss",
     "debug-build",
     "partial-warps",
+    "short-blocks",
     "nothing-stands-out",
 }
 
