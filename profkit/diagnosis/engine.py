@@ -1,18 +1,15 @@
-"""A frame  ->  findings: every rule asked of every launch, the verdict's cause first."""
+"""One launch  ->  its verdict and findings: every rule asked, the verdict's cause first."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from profkit.diagnosis.rule import Diagnosis, Finding, Hit, Launch, Missing, NotCollected, Rule
 from profkit.diagnosis.rules import ALL
 from profkit.diagnosis.verdict import Verdict, decide
 from profkit.reports.metrics import CATALOGUE
-
-if TYPE_CHECKING:
-    from pandas import DataFrame
 
 WORTH_NAMING = 1.1  # gain from which a special cause is named before the plain one
 RECORD = "run record"  # the section of what profkit writes beside a report
@@ -58,45 +55,6 @@ def judge(values: Mapping[str, Any], status: str = "ok", more: Sequence[Rule] = 
         verdict.missing,
         verdict.near_border,
     )
-
-
-def diagnose(runs: DataFrame, rules: Sequence[Rule] = ()) -> DataFrame:
-    """Every finding of every launch.
-
-    Args:
-        runs: A frame from `profkit.load`, one row per launch.
-        rules: Rules of your own, asked beside profkit's.
-
-    Returns:
-        One row per launch and rule, in the order of the launches: report, launch, kernel, variant,
-        case, bound, limiter, because (of the launch), rule, status (fires, clear, unknown), cause,
-        gain (speed-up factor, an upper bound; NaN when none is given), evidence, where, try.
-    """
-    import pandas as pd
-
-    rows = [
-        {
-            **{key: run.get(key) for key in ("report", "launch", "kernel", "variant", "case")},
-            "bound": found.bound,
-            "limiter": found.limiter,
-            "because": found.because,
-            "rule": finding.rule,
-            "status": finding.status,
-            "cause": finding.cause,
-            "gain": float("nan") if finding.gain is None else finding.gain,
-            "evidence": dict(finding.evidence),
-            "where": finding.where,
-            "try": finding.advice,
-        }
-        for run in ({str(k): v for k, v in r.items()} for r in runs.to_dict("records"))
-        for found in (judge(run, str(run.get("status", "ok")), rules),)
-        for finding in found.findings
-    ]
-    return pd.DataFrame(rows, columns=_COLUMNS)
-
-
-_COLUMNS = ["report", "launch", "kernel", "variant", "case", "bound", "limiter", "because", "rule",
-            "status", "cause", "gain", "evidence", "where", "try"]  # fmt: skip
 
 
 def _ask(rule: Rule, launch: Launch, ncu: str) -> Finding:
