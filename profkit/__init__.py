@@ -16,14 +16,15 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from profkit.diagnosis.rule import Hit, Launch, Rule
     from profkit.errors import ProfkitError
+    from profkit.evidence.history.dataset import history
     from profkit.reports.reader import raw
     from profkit.show import plots
     from profkit.show.notebook import claims, compare, diagnose, ladder, lines, load
     from profkit.show.views.explain import explain
 
 __all__ = [
-    "Hit", "Launch", "ProfkitError", "Rule", "claims", "compare", "diagnose", "explain", "ladder",
-    "lines", "load", "plots", "raw",
+    "Hit", "Launch", "ProfkitError", "Rule", "claims", "compare", "diagnose", "explain", "history",
+    "ladder", "lines", "load", "plots", "raw",
 ]  # fmt: skip
 
 _WHERE = {
@@ -35,6 +36,7 @@ _WHERE = {
     "compare": "profkit.show.notebook",
     "diagnose": "profkit.show.notebook",
     "explain": "profkit.show.views.explain",
+    "history": "profkit.evidence.history.dataset",
     "ladder": "profkit.show.notebook",
     "lines": "profkit.show.notebook",
     "load": "profkit.show.notebook",

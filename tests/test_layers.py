@@ -61,7 +61,7 @@ ONLY_IN = {
 # Imported inside functions only, so that `profkit --help` does not pay for them.
 LATE = {
     "ncu_report", "pandas", "numpy", "scipy", "matplotlib", "torch", "optuna", "rich", "pyarrow",
-    "altair", "vl_convert", "jinja2",
+    "altair", "vl_convert", "jinja2", "duckdb",
 }  # fmt: skip
 LIMITS = {"file": 400, "function": 50, "arguments": 6, "folder": 12}
 

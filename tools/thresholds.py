@@ -22,7 +22,7 @@ from pathlib import Path
 from types import ModuleType
 
 from profkit.diagnosis import verdict
-from profkit.diagnosis.machine import resources, units
+from profkit.diagnosis.machine import idleness, resources, units
 from profkit.diagnosis.rule import Launch
 from profkit.diagnosis.rules import launch as shapes
 from profkit.diagnosis.rules import waste
@@ -32,11 +32,13 @@ from profkit.reports.reader import read
 sys.path.insert(0, str(Path(__file__).parent))
 import verdicts
 
-MODULES: tuple[ModuleType, ...] = (resources, units, verdict, shapes, waste)
+MODULES: tuple[ModuleType, ...] = (resources, units, idleness, verdict, shapes, waste)
 # Numbers of these files that decide no verdict: facts of the hardware, and those of gains and causes.
 DECIDE_NO_VERDICT = {
     "resources.SCATTERED", "resources.PAIRED", "launch.SCHEDULERS", "launch.EMPTY_LAUNCH",
-    "waste.WASTE", "waste.LOCAL", "waste.SHARED_ATOMIC", "waste.SEES",
+    "launch.HIDDEN", "launch.ROUNDS", "idleness.ENDS", "verdict.BUSY", "verdict.MARGIN",
+    "verdict.HALVINGS", "waste.WASTE",
+    "waste.LOCAL", "waste.SHARED_ATOMIC", "waste.SEES",
 }  # fmt: skip
 # Ends of the range that follow from what the number is; the others can go to 0 and to 1, or to 8
 # times the value.
@@ -48,7 +50,7 @@ ENDS = {
     "verdict.MOSTLY": (0.5, 1.0),
     "verdict.WORTH": (1.0, 8.0),
     "launch.TAIL": (0.5, 1.0),  # more than one wave fills more than half of two
-    "launch.BALANCED": (1.0, 8.0),  # the busiest over the average
+    "launch.LINE": (1.0, 8.0),  # a gain
     "waste.UNEVEN": (1.0, waste.ONE_OF_MANY),  # likewise; beyond, the other test fires
     "waste.ONE_OF_MANY": (waste.UNEVEN, 128.0),  # to the number of slices
     **{f"{name}.likely": (0.0, peak.sure) for name, peak in vars(resources).items()

@@ -1,19 +1,18 @@
-"""A frame  ->  findings: every rule asked of every launch, the verdict's cause first."""
+"""One launch  ->  its verdict and findings: every rule asked, the verdict's cause first."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from profkit.diagnosis.rule import Diagnosis, Finding, Hit, Launch, Missing, NotCollected, Rule
 from profkit.diagnosis.rules import ALL
 from profkit.diagnosis.verdict import Verdict, decide
 from profkit.reports.metrics import CATALOGUE
 
-if TYPE_CHECKING:
-    from pandas import DataFrame
-
 WORTH_NAMING = 1.1  # gain from which a special cause is named before the plain one
+RECORD = "run record"  # the section of what profkit writes beside a report
 FAILED = "ncu gave up on this launch: the kernel or its replay died, and no counter is valid"
 
 
@@ -21,84 +20,80 @@ def judge(values: Mapping[str, Any], status: str = "ok", more: Sequence[Rule] = 
     """The verdict on one launch.
 
     Args:
-        values: Short metric name -> SI value, NaN or absent when not collected. Other keys (the
-            identity columns of a frame's row) are ignored.
+        values: Short metric name -> SI value, NaN or absent when not collected. Of the other keys
+            (the identity columns of a frame's row) only ncu_version is looked at: what that ncu
+            does not count is not asked for.
         status: The launch's status in the frame: ok or failed.
         more: Rules of somebody's own, asked like profkit's.
 
     Returns:
         Verdict with its findings: firing ones first, the cause of the verdict before all others,
-        then by gain; then unknown ones, then clear ones.
+        then by gain, then notes on the measurement; then unknown ones, then clear ones.
     """
     if status != "ok":
         return Diagnosis("unknown", None, FAILED, (), (Missing("", FAILED),))
     launch = Launch({k: float(v) for k, v in values.items() if k in CATALOGUE})
     verdict = decide(launch)
     rules = (*ALL, *more)
-    findings = [_ask(rule, launch) for rule in rules]
+    ncu = str(values.get("ncu_version") or "")
+    findings = [_ask(rule, launch, ncu) for rule in rules]
     order = {"fires": 0, "unknown": 1, "clear": 2}
     lead = _leads(verdict, rules, {f.rule: f for f in findings if f.status == "fires"})
     findings.sort(
         key=lambda f: (
             order[f.status],
+            f.note,
             lead.index(f.rule) if f.rule in lead else len(lead),
             -(f.gain or 0.0),
         )
     )
     return Diagnosis(
-        verdict.bound, verdict.limiter, verdict.because, tuple(findings), verdict.missing
+        verdict.bound,
+        verdict.limiter,
+        verdict.because,
+        tuple(findings),
+        verdict.missing,
+        verdict.near_border,
     )
 
 
-def diagnose(runs: DataFrame, rules: Sequence[Rule] = ()) -> DataFrame:
-    """Every finding of every launch.
-
-    Args:
-        runs: A frame from `profkit.load`, one row per launch.
-        rules: Rules of your own, asked beside profkit's.
-
-    Returns:
-        One row per launch and rule, in the order of the launches: report, launch, kernel, variant,
-        case, bound, limiter, because (of the launch), rule, status (fires, clear, unknown), cause,
-        gain (speed-up factor, an upper bound; NaN when none is given), evidence, where, try.
-    """
-    import pandas as pd
-
-    rows = [
-        {
-            **{key: run.get(key) for key in ("report", "launch", "kernel", "variant", "case")},
-            "bound": found.bound,
-            "limiter": found.limiter,
-            "because": found.because,
-            "rule": finding.rule,
-            "status": finding.status,
-            "cause": finding.cause,
-            "gain": float("nan") if finding.gain is None else finding.gain,
-            "evidence": dict(finding.evidence),
-            "where": finding.where,
-            "try": finding.advice,
-        }
-        for run in ({str(k): v for k, v in r.items()} for r in runs.to_dict("records"))
-        for found in (judge(run, str(run.get("status", "ok")), rules),)
-        for finding in found.findings
-    ]
-    return pd.DataFrame(rows, columns=_COLUMNS)
-
-
-_COLUMNS = ["report", "launch", "kernel", "variant", "case", "bound", "limiter", "because", "rule",
-            "status", "cause", "gain", "evidence", "where", "try"]  # fmt: skip
-
-
-def _ask(rule: Rule, launch: Launch) -> Finding:
+def _ask(rule: Rule, launch: Launch, ncu: str) -> Finding:
     try:
         hit = rule.check(launch)
     except NotCollected as absent:
-        section = CATALOGUE[absent.metric].section or "every report"
-        return Finding(rule.id, "unknown", f"needs {absent.metric}: collect {section}",
-                       evidence={absent.metric: None}, advice=f"--section {section}")  # fmt: skip
+        why, advice = _lack(absent.metric, launch, ncu)
+        return Finding(
+            rule.id, "unknown", why, evidence={absent.metric: None}, advice=advice, note=rule.note
+        )
     if hit is None:
-        return Finding(rule.id, "clear", rule.title)
-    return Finding(rule.id, "fires", hit.cause, hit.gain, _evidence(hit, launch), (), rule.advice)
+        return Finding(rule.id, "clear", rule.title, note=rule.note)
+    evidence, advice = _evidence(hit, launch), hit.advice or rule.advice
+    return Finding(rule.id, "fires", hit.cause, hit.gain, evidence, (), advice, rule.note)
+
+
+def _lack(name: str, launch: Launch, ncu: str) -> tuple[str, str]:
+    """Why a metric is not there, and what collects it; "" where nothing would."""
+    metric = CATALOGUE[name]
+    if metric.section == RECORD:
+        return f"needs {name}: the run record has it", "profkit profile"
+    wrote = re.match(r"\d+\.\d+", ncu)
+    version = wrote[0] if wrote else ""
+    since = metric.since
+    if version and since and _number(version) < _number(since):
+        return (f"needs {name}: this ncu ({version}) did not count it; from {since} on",
+                f"profile with ncu {since} or newer")  # fmt: skip
+    if any(
+        other != name and CATALOGUE[other].section == metric.section
+        for other in launch
+        if other in launch
+    ):
+        which = f"this ncu ({version})" if version else "ncu"
+        return f"needs {name}: {which} did not count it on this GPU in this launch", ""
+    return f"needs {name}: collect {metric.section}", f"--section {metric.section}"
+
+
+def _number(version: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in version.split("."))
 
 
 def _evidence(hit: Hit, launch: Launch) -> dict[str, float | None]:
@@ -113,12 +108,13 @@ def _leads(verdict: Verdict, rules: Sequence[Rule], fires: Mapping[str, Finding]
     """
     limiters = set((verdict.limiter or "").split("+"))
     plain, special = [], []
+    first = [rule.id for rule in rules if rule.leads and rule.id in fires]
     for rule in rules:
-        if rule.id not in fires or not limiters & set(rule.explains):
+        if rule.id not in fires or rule.note or not limiters & set(rule.explains):
             continue
         if rule.explains in tuple((limiter,) for limiter in limiters):
             plain.append(rule.id)
         elif (fires[rule.id].gain or WORTH_NAMING) >= WORTH_NAMING:
             special.append(rule.id)
     special.sort(key=lambda r: -(fires[r].gain or float("inf")))
-    return special + plain
+    return first + special + plain

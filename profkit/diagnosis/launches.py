@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import os
 import statistics
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
-from math import isfinite, isnan
+from math import isfinite, isnan, nan
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from profkit.diagnosis.engine import judge
-from profkit.diagnosis.rule import Diagnosis, Finding, Line, Producer
+from profkit.diagnosis.rule import Diagnosis, Finding, Line, Producer, Rule
 from profkit.diagnosis.where import counters
+from profkit.errors import ProfkitError
 from profkit.reports.metrics import CATALOGUE
 
 if TYPE_CHECKING:
@@ -86,9 +88,8 @@ class Judged:
 
     @property
     def top(self) -> Finding | None:
-        """The finding that leads: the verdict's cause; None when nothing fires."""
-        first = self.diagnosis.findings[:1]
-        return first[0] if first and first[0].status == "fires" else None
+        """The finding that leads: the verdict's cause; None when nothing fires but notes."""
+        return self.diagnosis.top
 
     @property
     def saved(self) -> float:
@@ -150,9 +151,68 @@ def _of_part(part: Part) -> Iterator[Judged]:
             index=run["launch"],
             kernel=run["kernel"] or "",
             values=values,
-            diagnosis=judge(values, run["status"]),
+            diagnosis=judge(run, run["status"]),
             nvidia=tuple(rules.get(run["launch"], ())),
         )
+
+
+def diagnose(runs: DataFrame, rules: Sequence[Rule] = ()) -> DataFrame:
+    """Every finding of every launch.
+
+    Args:
+        runs: A frame from `profkit.load`, one row per launch.
+        rules: Rules of your own, asked beside profkit's.
+
+    Returns:
+        One row per launch and rule, in the order of the launches: report, launch, kernel, variant,
+        case, bound, limiter, because (of the launch), rule, status (fires, clear, unknown), cause,
+        gain (speed-up factor, an upper bound; NaN when none is given), evidence, where (the source
+        lines of a finding that fires, most of its cause first, three at most; empty where the
+        report is not there, or has no lines), try.
+    """
+    import pandas as pd
+
+    launches = [_of_row({str(k): v for k, v in r.items()}, rules) for r in runs.to_dict("records")]
+    table = [
+        (run.report, run.index, run.kernel, run.variant, run.case, run.diagnosis.bound,
+         run.diagnosis.limiter, run.diagnosis.because, f.rule, f.status, f.cause,
+         nan if f.gain is None else f.gain, dict(f.evidence), f.where, f.advice)
+        for run in _with_known_lines(launches)
+        for f in run.diagnosis.findings
+    ]  # fmt: skip
+    return pd.DataFrame(table, columns=_COLUMNS)
+
+
+_COLUMNS = ["report", "launch", "kernel", "variant", "case", "bound", "limiter", "because", "rule",
+            "status", "cause", "gain", "evidence", "where", "try"]  # fmt: skip
+
+
+def _of_row(run: Mapping[str, Any], rules: Sequence[Rule]) -> Judged:
+    """A row of a frame, which may be anybody's: what it lacks is None."""
+    status = str(run.get("status") or "ok")
+    identity = {name: run.get(name) for name in _IDENTITY} | {
+        "index": run.get("launch", 0),
+        "kernel": run.get("kernel", ""),
+        "status": status,
+    }
+    values = {name: float(run.get(name, nan)) for name in CATALOGUE}
+    return Judged(**identity, values=values, diagnosis=judge(run, status, rules))  # type: ignore[arg-type]
+
+
+def _with_known_lines(launches: Sequence[Judged]) -> list[Judged]:
+    """The launches with their lines, as far as their reports are still there and hold them."""
+    there = [n for n, run in enumerate(launches) if os.path.isfile(str(run.report))]
+    lined = list(launches)
+    try:
+        found = with_lines([launches[n] for n in there])
+    except ProfkitError:  # one of the files is another by now: the others have lines
+        found = []
+        for n in there:
+            with suppress(ProfkitError):
+                lined[n] = with_lines([launches[n]])[0]
+    for n, run in zip(there, found, strict=False):
+        lined[n] = run
+    return lined
 
 
 def rows(launches: Iterable[Judged], *, every: bool = False) -> list[Row]:

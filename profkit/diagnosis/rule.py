@@ -117,6 +117,7 @@ class Finding:
         where: The source lines with most of its cause, at most three unless more were asked for;
             empty when not known, or when no line is the cause.
         advice: What people do about it (JSON key "try").
+        note: It says something of the measurement and is no cause to mend.
     """
 
     rule: str
@@ -126,15 +127,24 @@ class Finding:
     evidence: Mapping[str, float | None] = field(default_factory=dict)
     where: tuple[Line, ...] = ()
     advice: str = ""
+    note: bool = False
 
 
 @dataclass(frozen=True)
 class Hit:
-    """A rule that fires: the cause with its figures, the bound on the gain, what it looked at."""
+    """A rule that fires.
+
+    Attributes:
+        cause: One line with the figures that decide.
+        gain: The bound on the speed-up; None where none can be given.
+        looked: Short names of the metrics it looked at.
+        advice: What to do about just this; "" for the rule's own advice.
+    """
 
     cause: str
     gain: float | None
     looked: tuple[str, ...]
+    advice: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -150,6 +160,8 @@ class Rule:
         fires: Launches (metrics only) on which it must fire, the plainest one first.
         clear: Launches on which it must be clear, the one most like the first of `fires` first.
         explains: Limiters that this cause can stand behind: it is named before the plain one.
+        note: It says something of the measurement, no cause: told apart, and after all causes.
+        leads: Its cause comes before every other, whatever the verdict.
     """
 
     id: str
@@ -160,6 +172,8 @@ class Rule:
     fires: tuple[Mapping[str, float], ...]
     clear: tuple[Mapping[str, float], ...]
     explains: tuple[str, ...] = ()
+    note: bool = False
+    leads: bool = False
 
     def __post_init__(self) -> None:
         for name in ("fires", "clear"):
@@ -177,6 +191,21 @@ class Missing:
 
 
 @dataclass(frozen=True)
+class NearBorder:
+    """A verdict that a little more or less would have turned.
+
+    Attributes:
+        other: The bound on the other side.
+        margin: By what share the deciding figure would have to move, 0.01 is 1 %.
+        why: The figure and its border, one clause.
+    """
+
+    other: Bound
+    margin: float
+    why: str
+
+
+@dataclass(frozen=True)
 class Diagnosis:
     """The verdict on one launch.
 
@@ -186,6 +215,7 @@ class Diagnosis:
         because: One sentence with the two numbers that decide.
         findings: Firing ones first, worst first; then unknown; then clear.
         missing: What to collect for a better answer.
+        near_border: The bound that it nearly was; None for a clear one.
     """
 
     bound: Bound
@@ -193,6 +223,13 @@ class Diagnosis:
     because: str
     findings: tuple[Finding, ...]
     missing: tuple[Missing, ...]
+    near_border: NearBorder | None = None
+
+    @property
+    def top(self) -> Finding | None:
+        """The finding that leads: the verdict's cause; None when nothing fires but notes."""
+        fires = (f for f in self.findings if f.status == "fires" and not f.note)
+        return next(fires, None)
 
     @property
     def label(self) -> str:

@@ -3,65 +3,112 @@
 The order is the machine's own. A launch that leaves SMs idle is limited by its shape, unless some
 resource is near its peak all the same. Then a resource near its peak; two of different groups at
 once are balanced. What is left waits: latency, by the leading warp state.
+
+Every border is one figure against one number, so a verdict also says when that figure is within 3 %
+of its border: two runs of one kernel may then get two bounds, and each names the other.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
-from profkit.diagnosis.machine.resources import Use, uses
-from profkit.diagnosis.rule import Bound, Hit, Launch, Missing, NotCollected, share
+from profkit.diagnosis.machine.idleness import idleness
+from profkit.diagnosis.machine.resources import Use, next_limit, uses
+from profkit.diagnosis.rule import Bound, Hit, Launch, Missing, NearBorder, NotCollected, share
 from profkit.diagnosis.rules import BY_ID
 from profkit.diagnosis.rules.latency import meaning, stalls
+from profkit.reports.metrics.warps import FEWEST
 
 MOSTLY = 0.8  # a pipe at this share of the issue slots' is what they are full of
 AS_GOOD_AS = 0.9  # a second resource at this share of the first one binds together with it
-WORTH = 1.3  # gain from which a launch's shape is what limits it
+WORTH = 1.25  # gain from which a launch's shape is what limits it
+BUSY = 0.75  # share of peak of SM or memory as a whole, where no unit of it was collected
 SHAPES = (
     ("too_short", "short-kernel"),
     ("grid_too_small", "grid-too-small"),
     ("tail", "tail-effect"),
     ("imbalance", "workload-imbalance"),
 )
+MARGIN = 0.03  # of a figure: two runs of one kernel differ by as much
+HALVINGS = 6  # of that margin, until the border is known to a twentieth of a per cent
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """bound, limiter, why, and what to collect for a better answer."""
+    """bound, limiter, why, what to collect for a better answer, and the bound that it nearly was."""
 
     bound: Bound
     limiter: str | None
     because: str
     missing: tuple[Missing, ...] = ()
+    near_border: NearBorder | None = None
+
+
+@dataclass(frozen=True)
+class _Facts:
+    """What decides: how full each resource is, and what the launch's shape costs."""
+
+    usages: tuple[Use, ...]
+    shape: Verdict | None
+    worth: float
 
 
 def decide(launch: Launch) -> Verdict:
     """The verdict on a launch that ncu could measure."""
-    found = uses(launch)
-    near = [u for u in found if u.near]
-    shape = _shape(launch)
-    if shape and not any(u.share >= u.resource.peak.sure for u in near):
-        return shape
+    facts = _facts(launch)
+    verdict = _choose(facts, launch)
+    border = _border(verdict, facts, launch)
+    if border is None:
+        return verdict
+    because = f"{verdict.because}; near {border.other}: {border.why}"
+    return replace(verdict, because=because, near_border=border)
+
+
+def _facts(launch: Launch) -> _Facts:
+    shape, worth = _shape(launch)
+    return _Facts(tuple(uses(launch)), shape, worth)
+
+
+def _choose(facts: _Facts, launch: Launch) -> Verdict:
+    near = [u for u in facts.usages if u.near]
+    sure = any(u.share >= u.resource.peak.sure for u in near)
+    if facts.shape and facts.worth >= WORTH and not sure:
+        return facts.shape
     if near:
         return _full(near)
     hot = _hit("atomics-contention", launch)
     if hot and launch.get("l2_atomic_sectors", 0) > 0:
         # One hot slice: every average reads near zero while all warps stand in its queue.
         return Verdict("memory", "atomics", hot.cause)
-    if not found or not _enough(launch):
-        return Verdict(
-            "unknown",
-            None,
-            "no throughput was collected, so nothing says how busy the machine was",
-            (Missing("SpeedOfLight", "throughput of SM, L1, L2 and DRAM decide the bound"),),
-        )
-    return _latency(launch, found)
+    if not _enough(launch):
+        return _partial(launch, facts.usages)
+    return _latency(launch, facts.usages)
 
 
 def _enough(launch: Launch) -> bool:
     """Whether both halves of the machine were measured: else a full unit may go unseen."""
     return launch.known("memory_busy") or (
         launch.known("dram_busy", "l2_cache_busy", "l1_busy") and launch.known("issue_busy")
+    )
+
+
+def _partial(launch: Launch, usages: Sequence[Use]) -> Verdict:
+    """A bound from a few throughputs, or none; what else to collect for a sure one."""
+    lack = (Missing("SpeedOfLight", "throughput of SM, L1, L2 and DRAM decide the bound"),)
+    halves: tuple[tuple[Bound, str], ...] = (("memory", "memory_busy"), ("compute", "sm_busy"))
+    for bound, whole in halves:
+        if launch.get(whole, 0.0) >= BUSY:
+            text = f"{bound} throughput at {share(launch[whole])} of peak; its units were not collected"
+            return Verdict(bound, None, text, lack)
+    if not usages:
+        text = "no throughput was collected, so nothing says how busy the machine was"
+        return Verdict("unknown", None, text, lack)
+    latency = _latency(launch, usages)
+    return replace(
+        latency,
+        because=f"of what was collected {latency.because}; other units may be full",
+        missing=(*lack, *latency.missing),
     )
 
 
@@ -72,12 +119,18 @@ def _hit(rule: str, launch: Launch) -> Hit | None:
         return None
 
 
-def _shape(launch: Launch) -> Verdict | None:
-    for limiter, rule in SHAPES:
-        hit = _hit(rule, launch)
-        if hit and (hit.gain is None or hit.gain >= WORTH):
-            return Verdict("launch", limiter, hit.cause)
-    return None
+def _shape(launch: Launch) -> tuple[Verdict | None, float]:
+    """The verdict that the shape is the cause, and what a launch of ideal shape would gain."""
+    hits = {limiter: hit for limiter, rule in SHAPES if (hit := _hit(rule, launch))}
+    if not hits:
+        return None, 1.0
+    after = next_limit(launch)
+    full = 1 / after.room if after else 0.0
+    gains = {limiter: hit.gain or 1 / max(idleness(launch).busiest, 0.001)
+             for limiter, hit in hits.items()}  # fmt: skip
+    whole = 1 / max(launch["sm_active"], full, 0.001) if "sm_active" in launch else 1.0
+    first = max(gains, key=lambda limiter: gains[limiter])  # of the causes, the one that costs most
+    return Verdict("launch", first, hits[first].cause), max(whole, *gains.values())
 
 
 def _full(near: list[Use]) -> Verdict:
@@ -93,30 +146,35 @@ def _full(near: list[Use]) -> Verdict:
         first = by["dram"]
     others = [u for u in near if u.resource.group != first.resource.group
               and u.share >= AS_GOOD_AS * first.share]  # fmt: skip
-    said = f"{first.resource.limiter} at {share(first.elapsed)} of peak"
+    text = f"{first.resource.limiter} at {share(first.elapsed)} of peak"
     if others:
-        other = others[0]
+        second = others[0]
         return Verdict(
             "balanced",
-            f"{first.resource.limiter}+{other.resource.limiter}",
-            f"{said} and {other.resource.limiter} at {share(other.elapsed)}: both near what they reach",
+            f"{first.resource.limiter}+{second.resource.limiter}",
+            f"{text} and {second.resource.limiter} at {share(second.elapsed)}: both near what they "
+            "reach",
         )
     rest = [u for u in near if u is not first and u.resource.group == first.resource.group]
-    second = f"; {rest[0].resource.limiter} at {share(rest[0].elapsed)}" if rest else ""
-    return Verdict(first.resource.group, first.resource.limiter, said + second)
+    more = f"; {rest[0].resource.limiter} at {share(rest[0].elapsed)}" if rest else ""
+    return Verdict(first.resource.group, first.resource.limiter, text + more)
 
 
-def _latency(launch: Launch, found: list[Use]) -> Verdict:
-    busiest = sorted(found, key=lambda u: -u.elapsed)[:2]
+def _latency(launch: Launch, usages: Sequence[Use]) -> Verdict:
+    busiest = sorted(usages, key=lambda u: -u.elapsed)[:2]
     full = " and ".join(f"{u.resource.limiter} {share(u.elapsed)}" for u in busiest)
     try:
         waiting = stalls(launch)
     except NotCollected:
+        few = launch.get("warp_samples", FEWEST)
+        why = "warp states say what the warps wait for"
+        if few < FEWEST:
+            why += f"; {few:.0f} samples of them say nothing"
         return Verdict(
             "latency",
             None,
             f"nothing is near its peak (busiest: {full})",
-            (Missing("WarpStateStats", "warp states say what the warps wait for"),),
+            (Missing("WarpStateStats", why),),
         )
     state, part = next(iter(waiting.items()))
     return Verdict(
@@ -125,3 +183,48 @@ def _latency(launch: Launch, found: list[Use]) -> Verdict:
         f"nothing is near its peak (busiest: {full}), and the warps spend {share(part)} of their "
         f"time {meaning(state, launch)}",
     )
+
+
+def _border(verdict: Verdict, facts: _Facts, launch: Launch) -> NearBorder | None:
+    """The bound on the other side of a border that one figure is within 3 % of."""
+    if verdict.bound == "unknown":
+        return None
+    nearest: tuple[float, int] | None = None
+    for figure in range(-1, len(facts.usages)):
+        for end in (1 + MARGIN, 1 - MARGIN):
+            if _choose(_moved(facts, figure, end, launch), launch).bound != verdict.bound:
+                factor = _turning(facts, figure, end, launch)
+                if nearest is None or abs(factor - 1) < abs(nearest[0] - 1):
+                    nearest = factor, figure
+    if nearest is None:
+        return None
+    factor, figure = nearest
+    why = f"SMs that never idle would bring {facts.worth:.3g}x, and {WORTH:.3g}x decides"
+    if figure >= 0:
+        use = facts.usages[figure]
+        turned = share(use.elapsed * factor)
+        why = f"{use.resource.limiter} at {share(use.elapsed)}, and {turned} decides"
+    other = _choose(_moved(facts, figure, factor, launch), launch).bound
+    return NearBorder(other, abs(factor - 1), why)
+
+
+def _moved(facts: _Facts, figure: int, factor: float, launch: Launch) -> _Facts:
+    """The facts with one figure that many times as large: a usage, or for -1 what the shape costs."""
+    if figure < 0:
+        return replace(facts, worth=facts.worth * factor)
+    usages = list(facts.usages)
+    usages[figure] = usages[figure].scaled(factor, launch)
+    return replace(facts, usages=tuple(usages))
+
+
+def _turning(facts: _Facts, figure: int, end: float, launch: Launch) -> float:
+    """The factor nearest to 1 that turns the bound, between 1 and one that does."""
+    here = _choose(facts, launch).bound
+    same, turned = 1.0, end
+    for _ in range(HALVINGS):
+        middle = (same + turned) / 2
+        if _choose(_moved(facts, figure, middle, launch), launch).bound == here:
+            same = middle
+        else:
+            turned = middle
+    return turned

@@ -18,6 +18,11 @@ LINES: dict[str, tuple[str, ...]] = {
     "tail-effect": NO_LINE,
     "workload-imbalance": NO_LINE,
     "short-kernel": NO_LINE,
+    "hidden-tail": NO_LINE,
+    "debug-build": NO_LINE,
+    "partial-warps": NO_LINE,
+    "short-blocks": NO_LINE,
+    "nothing-stands-out": NO_LINE,
     # Levels of memory: who asks for most of it
     "dram-bandwidth": _MEMORY,
     "l2-bandwidth": _MEMORY,

@@ -157,7 +157,7 @@ def _references(evidence: Evidence, case: str) -> list[Run]:
 
 def _against(reference: Run, run: Run) -> TimeComparison | None:
     try:
-        taken = how_taken(reference, run)
+        taken = how_taken(reference.record, run.record)
         return compare_samples(reference.samples, run.samples, taken=taken)
     except ProfkitError:
         return None

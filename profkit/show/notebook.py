@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 import pandas as pd
 
-from profkit.diagnosis import engine, launches
+from profkit.diagnosis import launches
 from profkit.diagnosis.rule import Line as SourceLine
 from profkit.diagnosis.rule import Rule
 from profkit.errors import ProfkitError
@@ -153,8 +153,8 @@ def load(patterns: str | Path | Iterable[str | Path]) -> Frame:
 
 
 def diagnose(runs: pd.DataFrame, rules: Sequence[Rule] = ()) -> Frame:
-    """Every finding of every launch: see profkit.diagnosis.engine.diagnose."""
-    return Frame(engine.diagnose(runs, rules))
+    """Every finding of every launch: see profkit.diagnosis.launches.diagnose."""
+    return Frame(launches.diagnose(runs, rules))
 
 
 def lines(report: str | Path, launch: int = 0, count: int = 10) -> Frame:

@@ -39,7 +39,8 @@ def test_a_stall_rule_counts_the_stall_that_it_explains() -> None:
 def test_launch_shapes_and_doubts_happen_at_no_line() -> None:
     assert {rule for rule, names in CHOICES.items() if not names} == {
         "grid-too-small", "tail-effect", "workload-imbalance", "short-kernel", "cache-resident",
-        "operations-mismatch", "clocks-unsteady", "replay-unsteady",
+        "operations-mismatch", "clocks-unsteady", "replay-unsteady", "hidden-tail", "debug-build",
+        "partial-warps", "short-blocks", "nothing-stands-out",
     }  # fmt: skip
 
 

@@ -13,7 +13,7 @@ from profkit.evidence.comparison.counters import launch_change, moved
 from profkit.evidence.comparison.select import change_json
 from profkit.evidence.runs.runs import Run, verdict
 from profkit.records.parts import Resources
-from tests.evidence.made import frame, row, run, samples
+from tests.evidence.made import frame, record, row, run, samples
 
 
 def test_time_is_judged_from_the_timings():
@@ -41,7 +41,7 @@ def test_a_duration_under_ncu_is_no_timing():
     ],
 )
 def test_how_the_samples_were_taken(one, other, taken):
-    assert how_taken(run(**one), run("stage2", **other)) == taken
+    assert how_taken(record(**one), record("stage2", **other)) == taken
 
 
 @pytest.mark.parametrize(

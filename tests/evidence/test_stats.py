@@ -68,10 +68,11 @@ def test_the_interval_covers_the_median_as_often_as_it_says(n):
 
 def test_a_real_difference_is_seen():
     rng = np.random.default_rng(3)
-    seen = answers(lambda: (timings(rng, 40), timings(rng, 40, 9.7)), 200)
-    assert seen["faster"] >= 190
-    lost = answers(lambda: (timings(rng, 40), timings(rng, 40, 10.3)), 200)
-    assert lost["slower"] >= 190
+    for taken, n in (("interleaved", 60), ("one process", 120)):
+        seen = answers(lambda: (timings(rng, n), timings(rng, n, 9.7)), 200, taken=taken)  # noqa: B023
+        assert seen["faster"] >= 190, taken
+        lost = answers(lambda: (timings(rng, n), timings(rng, n, 10.3)), 200, taken=taken)  # noqa: B023
+        assert lost["slower"] >= 190, taken
 
 
 def test_equal_kernels_are_the_same_within_the_tolerance():
@@ -111,6 +112,37 @@ def test_interleaved_rounds_cancel_a_drift_that_both_share():
     assert compare_samples(before, after, taken="interleaved").answer == "faster"
 
 
+def states(rng: np.random.Generator, n: int) -> np.ndarray:
+    """Two clock states 3 % apart, each held for 15 samples."""
+    held = np.repeat(rng.integers(0, 2, n // 15 + 2), 15)[rng.integers(15) :][:n]
+    return 10 * (1 + 0.03 * held) * (1 + rng.exponential(0.003, n))
+
+
+@pytest.mark.parametrize("n", [10, 30, 60, 120, 240])
+def test_clock_states_in_runs_raise_no_alarm(n):
+    rng = np.random.default_rng(20)
+    seen = answers(lambda: (states(rng, n), states(rng, n)), 150)
+    assert alarms(seen) <= 0.01, "36 % at 10 and 20 % at 120 before blocks were compared"
+
+
+def test_levels_are_named_and_interleaving_is_the_cure():
+    rng = np.random.default_rng(21)
+    found = compare_samples(states(rng, 240), states(rng, 240))
+    assert found.answer == "cannot tell"
+    assert found.reason in ("levels", "drift", "autocorrelated")
+    clock = np.repeat([1.0, 1.03, 1.0, 1.03], 30)
+    before, after = timings(rng, 120) * clock, timings(rng, 120, 9.7) * clock
+    assert compare_samples(before, after, taken="interleaved").answer == "faster"
+
+
+@pytest.mark.parametrize(("n", "taken"), [(10, "one process"), (30, "one process"),
+                                          (10, "interleaved"), (30, "interleaved")])  # fmt: skip
+def test_correlation_that_few_samples_hide_raises_no_alarm(n, taken):
+    rng = np.random.default_rng(22)
+    seen = answers(lambda: (correlated(rng, n, 0.8), correlated(rng, n, 0.8)), 150, taken=taken)
+    assert alarms(seen) <= 0.04, "14 to 25 % at 10 before"
+
+
 def processes(rng: np.random.Generator, k: int) -> list[np.ndarray]:
     return [timings(rng, 30, 10 * np.exp(rng.normal(0, 0.05))) for _ in range(k)]
 
@@ -131,7 +163,7 @@ def test_several_processes_widen_the_interval():
 
 def test_two_processes_are_not_one_sample():
     rng = np.random.default_rng(16)
-    before, after = timings(rng, 60), timings(rng, 60, 9.85)
+    before, after = timings(rng, 120), timings(rng, 120, 9.8)
     assert compare_samples(before, after).answer == "faster"
     apart = compare_samples(before, after, taken="apart")
     assert apart.answer == "cannot tell"

@@ -39,6 +39,11 @@ NO_PROBE = {
     "operations-mismatch": "compares with what a workload declares; a probe has no workload",
     "clocks-unsteady": "about the state of the GPU, which a kernel does not choose",
     "replay-unsteady": "about passes that disagree; every probe does the same each time",
+    "debug-build": "how a kernel was compiled, not what it is: seen on 7.5 and 8.6 (five authors)",
+    "nothing-stands-out": "what is said where a basic set has too little; every probe has a full one",
+    "partial-warps": "a launch's block size alone: tests/diagnosis has it (one thread, 10, 33)",
+    "short-blocks": "seen on a T4 (7.5) and an RTX 4090 (8.9), in others' reports",
+    "hidden-tail": "the ladder's wgmma at C (9.0) and a CUTLASS product (8.0) have it",
     "constant-miss": "not a limiter of its own; the first instructions of every launch show it",
 }
 # Limiters that no probe has: three forms were tried, and something else was always waited for longer:

@@ -27,9 +27,19 @@ NOT_HELD = {
     "units.NEARLY_ALL": "a probe fetches through texture only or not at all",
     "units.WAVEFRONT": "tells a shared-memory kernel's entry from another's; probes use one alone",
     "units.HEAVY": "reports without opcodes",
-    "launch.OVERHEAD": "too-short is below NULL_KERNEL",
-    "launch.NULL_KERNEL": "too-short is above OVERHEAD",
+    "launch.FILLED": "sizes a gain: fuller grids of probes are full, emptier ones a sixteenth",
+    "idleness.ENDS_MOST": "reports of ncu before 2024.1, which has no busiest SM; probes have it",
     "waste.ONE_OF_MANY": "all probes with one hot word also wait beyond UNEVEN",
+}
+
+
+NEVER = {
+    "operations-mismatch",
+    "constant-miss",
+    "debug-build",
+    "partial-warps",
+    "short-blocks",
+    "nothing-stands-out",
 }
 
 
@@ -86,7 +96,7 @@ def test_every_rule_fires_on_a_probe_and_is_clear_on_another(probes):
         for f in judge(values).findings:
             said[f.rule].add(f.status)
     never = {rule for rule, statuses in said.items() if "fires" not in statuses}
-    assert never == {"operations-mismatch", "constant-miss"} <= set(NO_PROBE)
+    assert never == NEVER <= set(NO_PROBE)
     assert {rule for rule, s in said.items() if "clear" not in s} == {"operations-mismatch"}
 
 

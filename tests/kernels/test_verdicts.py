@@ -84,15 +84,14 @@ def test_disagreements_with_the_rule_of_other_peoples_reports_are_known():
     assert asked >= 130
     known = {
         "flash_attn_v2_kernel": ("latency", "launch"),
-        "set_halo_values_x_396_gpu": ("launch", "latency"),
-        "set_halo_values_x_419_gpu": ("launch", "latency"),
+        "kernel": ("latency", "launch"),
         "distribution_elementwise_grid_stride_kernel": ("compute", "latency"),
     }
     said = {
         word: (ncu, why.split("/")[0])
         for _, kernel, ncu, why in found
         for word in known
-        if word in kernel
+        if (kernel == word if word == "kernel" else word in kernel)
     }
     assert said == known
     assert len(found) == len(known)

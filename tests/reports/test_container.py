@@ -167,7 +167,7 @@ def test_a_compressed_file_that_swells_is_left(at, monkeypatch) -> None:
 
 def test_what_cannot_be_opened(tmp_path: Path) -> None:
     assert "no such file" in check(tmp_path / "gone").message
-    assert "directory" in check(tmp_path).message
+    assert "folder" in check(tmp_path).message
     assert {check(tmp_path / "gone").status, check(tmp_path).status} == {"unreadable"}
 
 

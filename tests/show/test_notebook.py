@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 import profkit as pk
-from profkit.diagnosis import engine
+from profkit.diagnosis import launches
 from profkit.diagnosis.rules import BY_ID
 from profkit.errors import ProfkitError
 from profkit.reports import reader
@@ -56,7 +56,7 @@ def test_a_frame_is_the_same_frame(runs: Frame) -> None:
     plain = reader.load(REPORT)
     pd.testing.assert_frame_equal(pd.DataFrame(runs), plain)
     assert runs.attrs["reports"] == plain.attrs["reports"]
-    pd.testing.assert_frame_equal(pd.DataFrame(pk.diagnose(runs)), engine.diagnose(plain))
+    pd.testing.assert_frame_equal(pd.DataFrame(pk.diagnose(runs)), launches.diagnose(plain))
 
 
 def test_it_stays_one_through_pandas(runs: Frame) -> None:

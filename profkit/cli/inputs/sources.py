@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,6 +11,7 @@ from profkit.errors import ProfkitError
 
 if TYPE_CHECKING:
     from profkit.evidence.runs.runs import Evidence
+    from profkit.measure.variants.variants import Variant
     from profkit.records.current import SourceFile
 
 
@@ -40,13 +41,22 @@ def stale(evidence: Evidence, needs: Collection[str]) -> list[ProfkitError]:
     return problems
 
 
+def files_beside(artifacts: Path) -> dict[str, SourceFile]:
+    """problem/variant -> its file in the kernels folder beside artifacts; none without one."""
+    from profkit.measure.variants.variants import find
+
+    kernels = artifacts.resolve().parent / "kernels"
+    if not (kernels / "common" / "variant.cuh").is_file():
+        return {}
+    return _source_files(find(kernels), kernels)
+
+
 def headers(artifacts: Path) -> dict[str, SourceFile]:
     """problem/variant -> header; none where no kernels lie beside the artifacts.
 
     Nor where they cannot be read, which is said on stderr.
     """
     from profkit.measure.variants.variants import find, kernels_dir
-    from profkit.records.current import SourceFile
 
     try:
         kernels = kernels_dir()
@@ -59,6 +69,12 @@ def headers(artifacts: Path) -> dict[str, SourceFile]:
     except ProfkitError as error:
         say(error)  # what the records say goes on
         return {}
+    return _source_files(found, kernels)
+
+
+def _source_files(found: Iterable[Variant], kernels: Path) -> dict[str, SourceFile]:
+    from profkit.records.current import SourceFile
+
     return {
         f"{v.problem}/{v.id}": SourceFile(
             v.header, v.source_hash, v.path.relative_to(kernels).as_posix()

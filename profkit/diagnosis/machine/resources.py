@@ -10,12 +10,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import inf
 from typing import Literal
 
 from profkit.diagnosis.machine import units
-from profkit.diagnosis.rule import Launch, NotCollected
+from profkit.diagnosis.rule import Launch, NotCollected, share
 
 Group = Literal["memory", "compute"]
 
@@ -103,11 +103,16 @@ class Use:
     share: float
     near: bool
 
+    def scaled(self, factor: float, launch: Launch) -> Use:
+        """The same with a share of peak that many times as large: would it be near?"""
+        part = self.share * factor
+        return replace(self, share=part, near=_near(self.resource, part, launch))
+
 
 _LOADS = ("long_scoreboard", "lg_throttle", "drain")
 
 RESOURCES: tuple[Resource, ...] = (
-    Resource("dram", "memory", "dram-bandwidth", units.metric("dram_busy"), DRAM, _LOADS),
+    Resource("dram", "memory", "dram-bandwidth", units.dram, DRAM, _LOADS),
     Resource("l2", "memory", "l2-bandwidth", units.l2, L2, _LOADS),
     Resource("l1", "memory", "l1-bandwidth", units.l1, L1TEX, ("lg_throttle",)),
     Resource("shared", "memory", "shared-bandwidth", units.shared, L1TEX,
@@ -157,16 +162,16 @@ def use(resource: Resource, launch: Launch) -> Use | None:
         elapsed = resource.busy(launch)
     except NotCollected:
         return None
-    share = min(elapsed / at_work(launch), 1.0) if elapsed <= 1 else elapsed
-    return Use(resource, elapsed, share, _near(resource, share, launch))
+    part = min(elapsed / at_work(launch), 1.0) if elapsed <= 1 else elapsed
+    return Use(resource, elapsed, part, _near(resource, part, launch))
 
 
-def _near(resource: Resource, share: float, launch: Launch) -> bool:
+def _near(resource: Resource, part: float, launch: Launch) -> bool:
     peak = resource.peak
-    if share >= peak.sure or share < peak.likely:
-        return share >= peak.sure
+    if part >= peak.sure or part < peak.likely:
+        return part >= peak.sure
     if not launch.present("stall_"):
-        return share >= (peak.sure + peak.likely) / 2  # nothing says whether warps queue
+        return part >= (peak.sure + peak.likely) / 2  # nothing says whether warps queue
     return _queues(resource, launch)
 
 
@@ -189,6 +194,12 @@ class Limit:
     limiter: str
     elapsed: float
     room: float
+
+    def told(self, beside: float) -> str:
+        """It as a clause, beside a resource with this share of its peak."""
+        if self.elapsed > beside:  # it is fuller, and still does not bind: nothing queues for it
+            return f"{self.limiter} is at {share(self.elapsed)} without a queue"
+        return f"next is {self.limiter} at {share(self.elapsed)}"
 
 
 def next_limit(launch: Launch, *without: str) -> Limit | None:

@@ -24,6 +24,23 @@ def metric(name: str) -> Callable[[Launch], float]:
     return lambda launch: launch[name]
 
 
+def dram(launch: Launch) -> float:
+    """DRAM's share of peak; where ncu's own was not collected, of the bandwidth by the attributes.
+
+    Then at least: where reads alone were counted, writes are missing.
+    """
+    if "dram_busy" in launch:
+        return launch["dram_busy"]
+    peak = launch.get("peak_dram", launch.get("peak_dram_device", 0.0))
+    if peak <= 0:
+        launch.need("dram_busy")
+    if "dram_rate" in launch:
+        return launch["dram_rate"] / peak
+    launch.need("time")
+    moved = launch["dram_bytes"] if "dram_bytes" in launch else launch["dram_read"]
+    return moved / launch["time"] / peak
+
+
 def tensor(launch: Launch) -> float:
     """Tensor pipe; nothing when no matrix instruction ran (HFMA2.MMA counts on the pipe)."""
     if "inst_matrix" in launch and launch["inst_matrix"] == 0:
@@ -69,17 +86,20 @@ def integer(launch: Launch) -> float:
 
 def fp16(launch: Launch) -> float:
     """half2 arithmetic: its own pipe before 8.6, the FMA pipe from 8.6 on."""
-    busy = launch["fp16_busy"]
-    if launch.known("inst_fp32", "inst_half", "inst_imad"):
-        single, half, imad = _mix(launch)
-        if half > max(single, imad):
-            return max(busy, launch["fma_busy"])
-    return busy
+    if not launch.known("inst_fp32", "inst_half", "inst_imad"):
+        return launch["fp16_busy"]
+    single, half, imad = _mix(launch)
+    if half > max(single, imad):
+        return max(launch.get("fp16_busy", 0.0), launch["fma_busy"])
+    # Not counted on some GPUs (8.6 and 9.0 of some versions): the opcodes say that it is not full.
+    return launch.get("fp16_busy", 0.0)
 
 
 def shared(launch: Launch) -> float:
-    """Shared-memory wavefronts through the L1TEX data stage."""
-    return launch["shared_busy"]
+    """The L1TEX data stage where shared memory is most of what goes through it, else its own part."""
+    busy = launch["shared_busy"]
+    stage = launch.get("lsu_data_busy", busy)
+    return max(busy, stage) if busy >= MAINLY * stage else busy
 
 
 def l1(launch: Launch) -> float:

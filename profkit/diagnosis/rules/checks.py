@@ -6,8 +6,6 @@ from profkit.diagnosis.rule import Hit, Launch, Rule, share
 
 STEADY = 0.9  # clock over the highest clock below which times do not compare with free-running ones
 MISMATCH = 1.1  # counted over declared operations: padding and tails stay below
-# What these say is a doubt of the measurement: it is told apart from what the kernel does.
-OF_THE_MEASUREMENT = frozenset({"clocks-unsteady", "replay-unsteady"})
 OUT_OF_RANGE = 1.03  # a share above 1 by more than rounding: passes that did not see the same
 
 
@@ -95,6 +93,7 @@ RULES = (
             "Compare durations only within one report; profile with --clock-control none and warm "
             "up for times that hold outside."
         ),
+        note=True,
         check=_clocks,
         fires=(
             {
@@ -123,6 +122,7 @@ RULES = (
             "its range, the runs differed: short launches, data-dependent work, contention."
         ),
         advice="Measure a longer launch; use fewer metrics (fewer passes); fix random seeds.",
+        note=True,
         check=_replay,
         fires=({"time": 4e-6, "l2_hit": 1.08, "replay_passes": 38},),
         clear=({"time": 4e-4, "l2_hit": 0.93, "replay_passes": 38},),

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from math import inf
 
-from profkit.diagnosis.machine.resources import BY_LIMITER, RESOURCES, next_limit, use
+from profkit.diagnosis.machine.resources import BY_LIMITER, next_limit, use
 from profkit.diagnosis.rule import Hit, Launch, Rule, share
+from profkit.diagnosis.rules.blocks import COMPUTE, full_warps
 from profkit.diagnosis.rules.gains import amdahl, capped
 
 DIVERGED = 24.0  # active threads of 32 below which divergence is worth more than the noise
+BLOCKS_OWN = 0.9  # of the threads that the block's size allows: then nothing diverged
 FUSED = 0.5  # FMA's share of the FP instructions below which fusing is worth a look
 USED = 0.4  # share of peak below which saving instructions of a kind saves no time
-# Work done again is done on every pipe again.
-COMPUTE = tuple(r.limiter for r in RESOURCES if r.group == "compute")
 TAKE_TURNS = 0.8  # tensor + XU: together they leave little time in which neither works
 FROM_SHARED = 0.03  # share of shared-memory loads: products take their operands from tiles
 MATRIX_OPERATIONS = 0.25  # share of the instructions that products must have to be the work
@@ -30,7 +30,7 @@ def _pipe(limiter: str, what: str, *looked: str) -> Callable[[Launch], Hit | Non
         if after is None or after.room == inf:
             return Hit(text, None, looked)
         return Hit(
-            f"{text}; next is {after.limiter} at {share(after.elapsed)}",
+            f"{text}; {after.told(found.elapsed)}",
             max(1.0, after.room),
             looked,
         )
@@ -40,12 +40,13 @@ def _pipe(limiter: str, what: str, *looked: str) -> Callable[[Launch], Hit | Non
 
 def _divergence(launch: Launch) -> Hit | None:
     threads = launch["threads_per_warp"]
-    if threads >= DIVERGED:
-        return None
+    full = full_warps(launch) if "block_size" in launch else 32.0
+    if threads >= DIVERGED or threads >= BLOCKS_OWN * full:
+        return None  # lanes that never had a thread are another rule's
     memory = [u for limiter in ("dram", "l2", "l1", "shared")
               if (u := use(BY_LIMITER[limiter], launch)) is not None]  # fmt: skip
     limit = max((u.elapsed for u in memory), default=0.0)
-    gain = min(32 / threads, 1 / limit if limit > 0 else 32.0)
+    gain = min(full / threads, 1 / limit if limit > 0 else 32.0)
     if gain < 1.1:
         return None
     return Hit(
@@ -105,7 +106,7 @@ def _redundant(launch: Launch) -> Hit | None:
         return None
     return Hit(
         f"{again:.3g} exponentials are computed where one is useful",
-        capped(launch, again, *COMPUTE),
+        capped(launch, again, *COMPUTE),  # work done again is done on every pipe again
         ("inst_exp", "declared_exps", "xu_busy"),
     )
 
@@ -208,7 +209,7 @@ RULES = (
     ),
     Rule(
         id="issue-slots",
-        title="Schedulers issue on nearly every cycle",
+        title="Issue slots near their peak",
         meaning=(
             "A scheduler issues one instruction a cycle. It is full though no single pipe is: the "
             "kernel has too many instructions."

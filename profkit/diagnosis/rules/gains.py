@@ -25,11 +25,6 @@ def capped(launch: Launch, gain: float, *without: str) -> float:
     return min(gain, max(1.0, limit.room)) if limit else gain
 
 
-def busiest(launch: Launch) -> float:
-    """Share of the time in which the busiest SM had work; 1 when not collected."""
-    return min(1.0, launch["sm_active_max"]) if "sm_active_max" in launch else 1.0
-
-
 def stalled(launch: Launch, *states: str) -> float:
     """Share of the warps' time in these states; 0 for one that this architecture does not have.
 

@@ -5,100 +5,166 @@ Every gain here is Amdahl's: the share of the elapsed time in which SMs had no w
 
 from __future__ import annotations
 
-from math import ceil
+from math import ceil, inf
 
+from profkit.diagnosis.machine.idleness import ENDS, ENDS_MOST, Idleness, idleness
 from profkit.diagnosis.machine.resources import next_limit
 from profkit.diagnosis.rule import Hit, Launch, Rule, count, share
-from profkit.diagnosis.rules.gains import busiest, capped
+from profkit.diagnosis.rules.gains import capped
 from profkit.reports.figures import seconds
 
 SCHEDULERS = 4  # per SM, since Volta
-FILLED = 0.75  # share of the SMs (or schedulers) with work below which the grid is too small
+FILLED = 0.75  # share of the SMs (or schedulers) with work below which every place is counted
+LINE = 1.1  # gain from which idle SMs are worth a line
 TAIL = 0.85  # share of the last wave's capacity: above it the tail costs less than the noise
-BALANCED = 1.2  # busiest SM over average SM: below it, ramp and ordinary scatter
-SHORT = 10e-6  # s: beyond this a launch's 1 to 2 us of overhead is no longer the story
-OVERHEAD = 0.5  # share of the time in which even the busiest SM was idle: launch and drain
+HIDDEN = 1.05  # busiest SM over average SM among blocks that all began together
+ROUNDS = 0.5  # idlest over busiest SM: from here on they differ by a tile, not by a block's luck
 EMPTY_LAUNCH = 1e-6  # s: no launch is faster (1.03 us measured on an H200 in a replayed graph)
-NULL_KERNEL = 3e-6  # s: a launch without work takes 1.5 to 2.5 us under ncu
 
 
 def _grid(launch: Launch) -> Hit | None:
     blocks, sms = launch["grid_size"], launch["sm_count"]
     warps = ceil(launch["block_size"] / 32)
     fill, what = blocks / sms, f"{count(blocks, 'block')} for {count(sms, 'SM')}"
-    if fill >= FILLED:
-        # Every SM has a block; a scheduler without a warp is idle all the same.
-        if "waves" in launch and launch["waves"] >= 1:
-            return None
-        fill = blocks / sms * warps / SCHEDULERS
+    if fill >= 1 and launch.get("waves", 0.0) >= 1:
+        return None
+    if fill * warps / SCHEDULERS < min(fill, 1):
+        # Every SM may have a block; a scheduler without a warp is idle all the same.
+        fill *= warps / SCHEDULERS
         what = f"{what}, {count(warps, 'warp')} each for {SCHEDULERS} schedulers"
-        if fill >= FILLED:
-            return None
-        fill = min(fill, launch.get("waves", fill))  # more blocks could fill every place
+    if fill >= 1:
+        return None
     # Beginning and end of the launch stay, however many blocks there are.
-    ends = 1 - busiest(launch)
-    if "time" in launch:
-        ends = min(1.0, max(ends, EMPTY_LAUNCH / launch["time"]))
+    ends = 0.0
+    if launch.get("time", 0) > 0:
+        ends = min(1.0, max(idleness(launch).ends, EMPTY_LAUNCH / launch["time"]))
     after = next_limit(launch)
     full = 1 / after.room if after else 0.0
-    return Hit(
-        f"{what}: {share(1 - fill)} of them have nothing to do",
-        1 / min(1.0, ends + max((1 - ends) * fill, full)),
-        ("grid_size", "sm_count", "block_size", "waves", "sm_active", "sm_active_max"),
+    # More blocks could fill every place, where they are few; else just those that idle.
+    filled = min(fill, launch.get("waves", fill)) if fill < FILLED else fill
+    gain = 1 / min(1.0, ends + max((1 - ends) * filled, full))
+    if gain < LINE:
+        return None
+    looked = ("grid_size", "sm_count", "block_size", "waves", "sm_active", "sm_active_max")
+    return Hit(f"{what}: {share(1 - fill)} of them have nothing to do", gain, looked)
+
+
+def _average(idle: Idleness) -> str:
+    """Average against busiest SM; what is assumed is said to be."""
+    if idle.assumed:
+        return (
+            f"the average SM works {share(idle.average)} of the time (the busiest was not counted)"
+        )
+    return (
+        f"the average SM works {share(idle.average)}, the busiest {share(idle.busiest)} of the time"
     )
 
 
 def _tail(launch: Launch) -> Hit | None:
-    waves, active = launch["waves"], launch["sm_active"]
-    if waves <= 1 or waves / ceil(waves) >= TAIL:
+    launch.need("waves", "sm_active")
+    waves, idle = launch["waves"], idleness(launch)
+    if waves <= 1 or waves / ceil(waves) >= TAIL or idle.average <= 0:
         return None
-    measured = busiest(launch) / active
-    gain = capped(launch, min(ceil(waves) / waves, measured))
+    gain = capped(launch, min(ceil(waves) / waves, idle.busiest / idle.average))
     if gain < 1 / TAIL:
         return None  # short blocks, or blocks that run faster when alone: the tail was no loss
     last = waves - ceil(waves) + 1
     return Hit(
-        f"{waves:.2f} waves: the last one fills {share(last)} of the machine, and the average SM "
-        f"works {share(active)} of the time",
+        f"{waves:.4g} waves: the last one fills {share(last)} of the machine, and {_average(idle)}",
         gain,
         ("waves", "grid_size", "blocks_per_sm", "sm_active", "sm_active_max"),
     )
 
 
+def _uneven(launch: Launch, least: float) -> Idleness | None:
+    """How idle the SMs are if they finish at times that differ by more than launches begin and end."""
+    launch.need("sm_active")
+    idle = idleness(launch)
+    if idle.average <= 0 or idle.busiest / idle.average < least:
+        return None
+    return idle if idle.spread * launch.get("time", inf) >= ENDS else None
+
+
+def _hidden(launch: Launch) -> Hit | None:
+    launch.need("waves", "grid_size", "sm_count", "sm_active_max")
+    blocks, sms = launch["grid_size"], launch["sm_count"]
+    idle = _uneven(launch, HIDDEN)
+    if idle is None or launch["waves"] > 1 or blocks < sms:
+        return None
+    idlest = launch.get("sm_active_min", idle.average)
+    if idlest < ROUNDS * idle.busiest:
+        return None  # one SM works much longer than the rest: a block, not a round of tiles
+    looked = ("sm_active", "sm_active_max", "sm_active_min", "waves", "grid_size", "sm_count")
+    gain = capped(launch, idle.busiest / idle.average)
+    if (each := blocks / sms) != int(each):
+        return Hit(
+            f"{each:.3g} blocks per SM: some SMs have {ceil(each)}, others {int(each)}, and "
+            f"{_average(idle)}",
+            gain,
+            looked,
+            "A number of blocks that is a multiple of the SMs: another tile size, or a persistent "
+            "grid that hands out tiles.",
+        )
+    text = f"all blocks are on the SMs from the start, yet {_average(idle)}"
+    if idle.busiest > idlest:
+        late = (idle.average - idlest) / (idle.busiest - idlest)
+        text += f": work as of a last round on {share(late)} of the SMs"
+    return Hit(text, gain, looked)
+
+
 def _imbalance(launch: Launch) -> Hit | None:
-    if launch["grid_size"] < FILLED * launch["sm_count"]:
+    launch.need("grid_size", "sm_count")
+    idle = _uneven(launch, LINE)
+    if idle is None or launch["grid_size"] < launch["sm_count"]:
         return None  # idle SMs for want of blocks are another rule's
-    active = launch["sm_active"]
-    if "sm_active_max" in launch:
-        most = busiest(launch)
-    elif launch["time"] > 2 * SHORT:
-        most = 1.0  # no busiest SM before 2024.1: one that ran to the end is assumed
-    else:
-        return None
-    if active <= 0 or most / active < BALANCED:
-        return None
-    if "waves" in launch and _tail(launch) is not None:
-        return None
+    if "waves" in launch:
+        counted = "sm_active_max" in launch
+        if _tail(launch) is not None or (counted and _hidden(launch) is not None):
+            return None
+    queued = launch.get("waves", 2.0) > 1
+    how = "blocks take different times" + (" or land unevenly" if queued else "")
     return Hit(
-        f"the busiest SM works {share(most)} of the time, the average one {share(active)}: "
-        "blocks take different times or land unevenly",
-        capped(launch, most / active),
+        f"{_average(idle)}: {how}",
+        capped(launch, idle.busiest / idle.average),
         ("sm_active", "sm_active_max", "sm_active_min", "waves"),
+        "" if queued else _ALL_AT_ONCE,
     )
 
 
+# Where all blocks begin together no order helps.
+_ALL_AT_ONCE = (
+    "Give blocks equal work, split the long ones, or hand out tiles from an atomic counter."
+)
+
+
 def _short(launch: Launch) -> Hit | None:
-    time = launch["time"]
-    if time > SHORT:
+    launch.need("time")
+    time, idle = launch["time"], idleness(launch)
+    # Longer idle times are no launch's own: another process, or a clock that two passes saw apart.
+    part = min(idle.ends, 2 * ENDS_MOST / time) if time > 0 else 0.0
+    gain = 1 / max(1 - part, 0.05)
+    if gain < LINE:
         return None
-    most = busiest(launch)
-    if time > NULL_KERNEL and most >= 1 - OVERHEAD:
-        return None
+    looked = ("time", "sm_active", "sm_active_max")
     text = seconds(time)
-    if "sm_active_max" in launch:
-        text += f", and even the busiest SM works only {share(most)} of that"
-    gain = 1 / most if 0.05 < most < 1 else None
-    return Hit(f"{text}: the launch itself is the cost", gain, ("time", "sm_active_max"))
+    if idle.assumed:
+        ends = f"about {seconds(part * time)} of it begin and end the launch"
+        return Hit(f"{text}: {ends} (assumed: the busiest SM was not counted)", None, looked)
+    text += f", and even the busiest SM works only {share(idle.busiest)} of that"
+    return Hit(f"{text}: the launch itself is the cost", gain, looked)
+
+
+def _shares(average: float, idlest: float, waves: float) -> dict[str, float]:
+    """A launch of 100 µs whose busiest of 132 SMs works 99 % of the time."""
+    return {
+        "sm_active": average,
+        "sm_active_min": idlest,
+        "sm_active_max": 0.99,
+        "grid_size": 1056,
+        "sm_count": 132,
+        "waves": waves,
+        "time": 1e-4,
+    }
 
 
 RULES = (
@@ -116,6 +182,9 @@ RULES = (
         check=_grid,
         fires=(
             {"grid_size": 32, "sm_count": 132, "block_size": 384, "waves": 0.24, "sm_active": 0.2},
+            {"grid_size": 108, "sm_count": 132, "block_size": 256, "waves": 0.16, "sm_active": 0.8},
+            # One warp a block leaves three schedulers of four without any.
+            {"grid_size": 132, "sm_count": 132, "block_size": 32, "waves": 0.03, "sm_active": 0.95},
         ),
         clear=(
             {
@@ -125,6 +194,15 @@ RULES = (
                 "waves": 3.9,
                 "sm_active": 0.95,
             },
+            {
+                "grid_size": 132,
+                "sm_count": 132,
+                "block_size": 128,
+                "waves": 0.06,
+                "sm_active": 0.95,
+            },
+            # Every SM but four has a block, though each has room for six.
+            {"grid_size": 128, "sm_count": 132, "block_size": 256, "waves": 0.16, "sm_active": 0.9},
         ),
         explains=("grid_too_small",),
     ),
@@ -141,8 +219,15 @@ RULES = (
             "grid."
         ),
         check=_tail,
-        fires=({"waves": 1.06, "sm_active": 0.55, "grid_size": 140, "sm_count": 132},),
-        clear=({"waves": 8.4, "sm_active": 0.96, "grid_size": 8870, "sm_count": 132},),
+        fires=(
+            {"waves": 1.06, "sm_active": 0.55, "grid_size": 140, "sm_count": 132},
+            {"waves": 2.1, "sm_active": 0.7, "sm_active_max": 0.99, "time": 1e-4},
+        ),
+        clear=(
+            {"waves": 8.4, "sm_active": 0.96, "grid_size": 8870, "sm_count": 132},
+            {"waves": 1.06, "sm_active": 0.93, "sm_active_max": 0.99, "time": 1e-4},
+            {"waves": 2.1, "sm_active": 0.55, "sm_active_max": 0.6, "time": 1e-5},
+        ),
         explains=("tail",),
     ),
     Rule(
@@ -158,30 +243,50 @@ RULES = (
         ),
         check=_imbalance,
         fires=(
-            {
-                "sm_active": 0.4,
-                "sm_active_max": 0.99,
-                "grid_size": 1056,
-                "sm_count": 132,
-                "waves": 1.0,
-            },
+            _shares(0.4, 0.3, waves=8.0),
+            _shares(0.8, 0.7, waves=8.0),
+            _shares(0.2, 0.15, waves=1.0),
+            {"sm_active": 0.4, "grid_size": 1056, "sm_count": 132, "waves": 8.0, "time": 1e-4},
         ),
         clear=(
-            {
-                "sm_active": 0.9,
-                "sm_active_max": 0.99,
-                "grid_size": 1056,
-                "sm_count": 132,
-                "waves": 1.0,
-            },
+            _shares(0.93, 0.9, waves=8.0),
+            _shares(0.8, 0.75, waves=1.0),
+            {**_shares(0.4, 0.3, waves=8.0), "time": 2e-6},
+            {**_shares(0.4, 0.3, waves=0.5), "grid_size": 66},
         ),
         explains=("imbalance",),
+    ),
+    Rule(
+        id="hidden-tail",
+        title="A last round that only some SMs work in",
+        meaning=(
+            "The blocks all fit at once, so no wave is half empty; but they loop over tiles, or "
+            "some SMs have one block more than others. In the last round the SMs without a tile "
+            "wait for the others."
+        ),
+        advice=(
+            "Choose tiles so that they are a multiple of the blocks, split those of the last round "
+            "(split-K, stream-K), or hand out smaller ones from an atomic counter."
+        ),
+        check=_hidden,
+        fires=(
+            _shares(0.85, 0.79, waves=1.0),
+            {**_shares(0.88, 0.82, waves=0.9), "grid_size": 704},
+        ),
+        clear=(
+            _shares(0.95, 0.9, waves=1.0),
+            _shares(0.85, 0.79, waves=2.0),
+            _shares(0.2, 0.15, waves=1.0),
+            {**_shares(0.85, 0.79, waves=1.0), "time": 4e-6},
+            {**_shares(0.85, 0.79, waves=0.5), "grid_size": 66},
+        ),
+        explains=("imbalance", "tail"),
     ),
     Rule(
         id="short-kernel",
         title="The launch costs more than the work",
         meaning=(
-            "A launch takes 1 to 2 µs before the first and after the last instruction. A kernel of "
+            "A launch takes 1 to 4 µs before the first and after the last instruction. A kernel of "
             "that length measures the launch, not the code."
         ),
         advice=(
@@ -189,8 +294,16 @@ RULES = (
             "CUDA graph."
         ),
         check=_short,
-        fires=({"time": 2.1e-6, "sm_active_max": 0.3},),
-        clear=({"time": 150e-6, "sm_active_max": 0.98},),
+        fires=(
+            {"time": 2.1e-6, "sm_active_max": 0.3},
+            {"time": 8e-6, "sm_active_max": 0.7},
+            {"time": 4e-6, "sm_active": 0.4},
+        ),
+        clear=(
+            {"time": 150e-6, "sm_active_max": 0.98},
+            {"time": 8e-6, "sm_active_max": 0.95},
+            {"time": 150e-6, "sm_active": 0.4},
+        ),
         explains=("too_short",),
     ),
 )

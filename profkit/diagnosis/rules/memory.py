@@ -22,18 +22,20 @@ def full(limiter: str, what: str, *looked: str) -> Callable[[Launch], Hit | None
 
     def check(launch: Launch) -> Hit | None:
         resource = BY_LIMITER[limiter]
-        launch.need(looked[0])
         found = use(resource, launch)
+        if found is None:
+            launch.need(looked[0])
         if found is None or not found.near:
             return None
         # Fewer bytes through shared memory or L1TEX are fewer instructions that ask for them.
         own = ("l1", "issue") if limiter == "shared" else ("issue",) if limiter == "l1" else ()
         after = next_limit(launch, limiter, *own)
         text = f"{what} at {share(found.elapsed)} of its peak"
+        if looked[0] not in launch:
+            text += " by the device attributes"
         if after is None or after.room == inf:
             return Hit(text, None, looked)
-        then = f"; next is {after.limiter} at {share(after.elapsed)}"
-        return Hit(text + then, max(1.0, after.room), looked)
+        return Hit(f"{text}; {after.told(found.elapsed)}", max(1.0, after.room), looked)
 
     return check
 
@@ -77,7 +79,7 @@ RULES = (
             "Move fewer bytes: fuse kernels, keep tiles in shared memory or L2, use narrower "
             "types, remove excess sectors."
         ),
-        check=full("dram", "DRAM", "dram_busy", "dram_rate", "dram_bytes"),
+        check=full("dram", "DRAM", "dram_busy", "dram_rate", "dram_bytes", "dram_read"),
         fires=({"dram_busy": 0.85, "sm_active": 0.95, "l2_cache_busy": 0.5},),
         clear=({"dram_busy": 0.2, "sm_active": 0.95, "l2_cache_busy": 0.5},),
         explains=("dram",),
@@ -180,6 +182,7 @@ RULES = (
             "Nothing to mend: read the L2 point of the roofline; to measure from DRAM, flush the "
             "caches (ncu --cache-control all)."
         ),
+        note=True,
         check=_resident,
         fires=({"dram_bytes": 1e7, "declared_bytes": 2e9},),
         clear=({"dram_bytes": 2.1e9, "declared_bytes": 2e9},),

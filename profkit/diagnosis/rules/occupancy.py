@@ -6,13 +6,25 @@ from collections.abc import Callable
 
 from profkit.diagnosis.machine.resources import uses
 from profkit.diagnosis.rule import Hit, Launch, Rule, count, share
-from profkit.diagnosis.rules.gains import capped
+from profkit.diagnosis.rules.gains import amdahl, capped, stalled
 
 CROWDED = 0.75  # theoretical occupancy above which more blocks hide little more
+HIDDEN = 0.25  # share of the warps' time in waits that other warps would hide
 IDLE_SCHEDULER = 0.25  # share of cycles without an eligible warp from which latency shows
+# Waits that other warps hide; throttles are queues, which more warps make longer.
+HIDES = ("long_scoreboard", "short_scoreboard", "wait", "barrier", "imc_miss", "drain",
+         "no_instruction", "branch_resolving")  # fmt: skip
 _LIMITS = ("limit_registers", "limit_shared", "limit_warps", "limit_blocks")
 # A block without shared memory is limited by the driver's 1 KB exactly where blocks are.
 _EMPTY_BLOCKS = ("limit_shared", "limit_blocks")
+
+
+def _issuing(launch: Launch) -> float:
+    """Share of the SMs' active cycles in which a scheduler issued; basic sets have it of all cycles."""
+    if "issue_busy_active" in launch:
+        return launch["issue_busy_active"]
+    launch.need("issue_busy_active" if "issue_busy" not in launch else "sm_active")
+    return min(1.0, launch["issue_busy"] / max(launch["sm_active"], 1e-9))
 
 
 def _occupancy(metric: str, what: str, step: str | None) -> Callable[[Launch], Hit | None]:
@@ -24,10 +36,15 @@ def _occupancy(metric: str, what: str, step: str | None) -> Callable[[Launch], H
         occupancy = launch["occupancy_limit"]
         if occupancy >= CROWDED or launch["waves"] < 1:
             return None  # warps enough, or not enough blocks to fill even these places
-        waiting = 1 - launch["issue_busy_active"]
+        waiting = 1 - _issuing(launch)
         if waiting < IDLE_SCHEDULER or any(u.near for u in uses(launch)):
             return None
         gain = capped(launch, 1 / occupancy)
+        if "stall_selected" in launch:
+            hidden = stalled(launch, *HIDES)
+            if hidden < HIDDEN:
+                return None  # more warps would stand in the same queue
+            gain = min(gain, amdahl(hidden))
         text = f"{what}: {count(blocks, 'block')} per SM, "
         text += f"{share(occupancy)} occupancy"
         if step and step in launch:
@@ -36,7 +53,14 @@ def _occupancy(metric: str, what: str, step: str | None) -> Callable[[Launch], H
         return Hit(
             f"{text}; schedulers have no ready warp {share(waiting)} of the time",
             gain,
-            (metric, "occupancy_limit", "occupancy", "issue_busy_active", step or metric),
+            (
+                metric,
+                "occupancy_limit",
+                "occupancy",
+                "issue_busy_active",
+                "issue_busy",
+                step or metric,
+            ),
         )
 
     return check
@@ -44,8 +68,6 @@ def _occupancy(metric: str, what: str, step: str | None) -> Callable[[Launch], H
 
 _FEW = {"blocks_per_sm": 2, "limit_registers": 9, "limit_shared": 9, "limit_warps": 9, "limit_blocks": 9,
         "occupancy_limit": 0.125, "waves": 8, "issue_busy_active": 0.2, "issue_busy": 0.2}  # fmt: skip
-_HIDES = ("long_scoreboard", "short_scoreboard", "wait", "barrier", "imc_miss", "drain",
-          "no_instruction", "branch_resolving")  # fmt: skip
 
 
 def _occupancy_rule(*, name: str, metric: str, what: str, step: str | None, advice: str) -> Rule:
@@ -58,7 +80,7 @@ def _occupancy_rule(*, name: str, metric: str, what: str, step: str | None, advi
         check=_occupancy(metric, what.capitalize(), step),
         fires=({**_FEW, metric: 2},),
         clear=({**_FEW, metric: 2, "occupancy_limit": 0.94},),
-        explains=_HIDES,
+        explains=HIDES,
     )
 
 

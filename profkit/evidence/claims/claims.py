@@ -68,7 +68,7 @@ def timed(evidence: Evidence, before: str, after: str) -> TimeComparison:
     if refused:
         why = "; ".join(r.sentence for r in refused)
         raise MissingEvidence(f"{before} and {after} are not compared: {why}")
-    return compare_samples(one.samples, other.samples, taken=how_taken(one, other))
+    return compare_samples(one.samples, other.samples, taken=how_taken(one.record, other.record))
 
 
 def undecided(because: str, *collect: str, **numbers: Number) -> Answer:

@@ -17,6 +17,7 @@ from profkit.evidence.predictions.predictions import HeaderPrediction, header_pr
 from profkit.evidence.runs.comparable import WAIVABLE, Refusal, clock_of, refusals_of
 from profkit.evidence.runs.runs import MissingEvidence, Run, verdict
 from profkit.evidence.timing.stats import Taken, TimeComparison, compare_samples
+from profkit.records.record import Record
 from profkit.reports.figures import seconds
 
 SAME_CLOCK = 0.03  # clocks nearer than this are not worth a word
@@ -115,7 +116,7 @@ def _time(before: Run, after: Run, within: float) -> tuple[TimeComparison | None
         one, other = before.samples, after.samples
     except MissingEvidence as missing:
         return None, f"{missing.message}; a duration under ncu is no timing ({missing.hint})"
-    taken = how_taken(before, after)
+    taken = how_taken(before.record, after.record)
     try:
         return compare_samples(one, other, within, taken), f"warm L2, {taken}"
     except ProfkitError as error:
@@ -127,12 +128,13 @@ def _bad(before: Run, after: Run, time: TimeComparison | None) -> bool:
     return there and (time is None or time.reason == "too-few")
 
 
-def how_taken(before: Run, after: Run) -> Taken:
+def how_taken(before: Record | None, after: Record | None) -> Taken:
     """Whether two runs were timed in one process; there, subjects take turns round by round."""
-    one, other = before.record, after.record
-    if one is None or other is None or one.session is None or one.session != other.session:
+    if before is None or after is None or before.session is None:
         return "apart"
-    return "interleaved" if len(one.warm) == len(other.warm) else "one process"
+    if before.session != after.session:
+        return "apart"
+    return "interleaved" if len(before.warm) == len(after.warm) else "one process"
 
 
 # --- launches ------------------------------------------------------------------------------------

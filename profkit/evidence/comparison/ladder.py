@@ -179,7 +179,9 @@ def _step(
         bound=verdict.label if verdict else "",
         change=compare_runs(parent, run, anyway) if parent else None,
         references={
-            r.variant: compare_samples(r.samples, run.samples, taken=how_taken(r, run))
+            r.variant: compare_samples(
+                r.samples, run.samples, taken=how_taken(r.record, run.record)
+            )
             for r in references
             if timed
         },

@@ -25,6 +25,7 @@ from profkit.evidence.timing.samples import (
     as_groups,
     process_spread,
     summarize_samples,
+    two_sided,
 )
 
 __all__ = [
@@ -138,11 +139,7 @@ def compare_samples(
     if spread is None and taken == "apart":
         spread = Spread(thresholds.process_spread)
     sides = [summarize_samples(side, thresholds, spread) for side in logs]
-    if taken == "interleaved":
-        rounds = _rounds(*logs)
-        ratio = summarize_samples(rounds, thresholds, process_spread(rounds))
-    else:
-        ratio = _difference(sides[0], sides[1])
+    ratio = _ratio(logs, sides, taken, spread, thresholds)
     speedup = _exp(ratio.interval)
     answer, reason = _decide(speedup, ratio, within)
     return TimeComparison(
@@ -180,6 +177,27 @@ def _rounds(before: list[Array], after: list[Array]) -> list[Array]:
     return [b - a for b, a in zip(before, after, strict=True)]
 
 
+def _ratio(
+    logs: list[list[Array]],
+    sides: list[Sample],
+    taken: Taken,
+    spread: Spread | None,
+    thresholds: Thresholds,
+) -> Sample:
+    """The log of the speed-up, with what so few samples cannot show."""
+    fewest = min(sum(g.size for g in side) for side in logs)
+    if taken == "interleaved":
+        rounds = _rounds(*logs)
+        ratio = summarize_samples(rounds, thresholds, process_spread(rounds))
+    else:
+        ratio = _difference(sides[0], sides[1])
+        if fewest < thresholds.alone and (spread is None or spread.dof is None):
+            ratio = _widened(ratio, sqrt(2) * thresholds.alone_spread)
+    if fewest < thresholds.enough:
+        ratio = _widened(ratio, factor=thresholds.enough / fewest)
+    return ratio
+
+
 def _difference(before: Sample, after: Sample) -> Sample:
     """The interval of before - after from the interval of each.
 
@@ -192,6 +210,17 @@ def _difference(before: Sample, after: Sample) -> Sample:
     high = centre + hypot(b.high - b.median, a.median - a.low)
     faults = tuple(dict.fromkeys(before.faults + after.faults))
     return Sample(Interval(centre, low, high, b.level), faults, before.unusable or after.unusable)
+
+
+def _widened(ratio: Sample, sigma: float = 0.0, factor: float = 1.0) -> Sample:
+    """An interval with what so few samples cannot show: a standard deviation, or a factor."""
+    if ratio.unusable:
+        return ratio
+    x = ratio.interval
+    half = two_sided(x.level) * sigma
+    low = x.median - hypot(factor * (x.median - x.low), half)
+    high = x.median + hypot(factor * (x.high - x.median), half)
+    return replace(ratio, interval=replace(x, low=low, high=high), faults=(*ratio.faults, "unseen"))
 
 
 def _exp(x: Interval) -> Interval:
@@ -217,7 +246,7 @@ def _p_value(ratio: Interval) -> float:
     if isnan(ratio.low):
         return nan
     half = ratio.median - ratio.low if ratio.median > 0 else ratio.high - ratio.median
-    sigma = half / float(stats.norm.ppf((1 + ratio.level) / 2))
+    sigma = half / two_sided(ratio.level)
     return float(2 * stats.norm.sf(abs(ratio.median) / sigma))
 
 
@@ -228,6 +257,10 @@ _WHY_NOT: dict[Reason, str] = {
     "drift": "the samples drift while they are taken: warm up longer, or interleave the two sides",
     "autocorrelated": "neighbouring samples hang together, so that {n} are worth far fewer: "
     "take more, with pauses, or interleave the two sides",
+    "levels": "the times change between levels while they are taken (clock states?): "
+    "interleave the two sides, or take more samples than {n}",
+    "unseen": "{n} samples cannot show whether clocks changed between the sides: interleave them, "
+    "or take at least 120 of each",
     "processes": "the difference is inside what one process differs from the next: "
     "measure both sides in one process, or several processes of each",
     "wide": "the noise is larger than the difference: take more samples than {n}",

@@ -41,8 +41,12 @@ RATIO, SMALL = 100, 64 << 20
 HOLLOW = 10_000  # blocks without anything in them: reports that were seen have one at most
 # The newest ncu whose messages are known: an unknown field in a report that is no newer is damage.
 NEWEST = (2026, 3)
+REMEMBERED = 1024  # files whose check is kept: a few hundred bytes each
 _CHUNK = 64 << 20
 _ZSTD = b"\x28\xb5\x2f\xfd"
+
+
+_Key = tuple[str, int, int, int, int]  # see _identity
 
 
 @dataclass(frozen=True)
@@ -69,8 +73,11 @@ class Frames:
     risky: bool = False
 
 
+_walked: dict[_Key, Frames] = {}
+
+
 def check(path: str | Path) -> Frames:
-    """Walk every frame of a report.
+    """Walk every frame of a report; once, however often it is asked in this process.
 
     Args:
         path: A .ncu-rep or .ncu-repz, or anything else.
@@ -78,11 +85,27 @@ def check(path: str | Path) -> Frames:
     Returns:
         What the bytes say; never raises for a file that is not a report.
     """
-    walk = _Walk()
     try:
-        sha256 = _open(path, walk)
+        key = _identity(path)
+        if key not in _walked:
+            if len(_walked) >= REMEMBERED:
+                _walked.clear()
+            _walked[key] = _check(path)
     except OSError as error:
         return Frames("unreadable", (error.strerror or str(error)).lower())
+    return _walked[key]
+
+
+def _identity(path: str | Path) -> _Key:
+    """What a file is until somebody writes to it."""
+    state = os.stat(path)
+    where = os.path.abspath(path)
+    return where, state.st_dev, state.st_ino, state.st_size, state.st_mtime_ns
+
+
+def _check(path: str | Path) -> Frames:
+    walk = _Walk()
+    sha256 = _open(path, walk)
     misnamed = walk.compressed != (Path(path).suffix == ".ncu-repz")
     frames = walk.verdict()
     risky = walk.risky or frames.status == "damaged"

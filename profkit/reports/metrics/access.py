@@ -187,6 +187,7 @@ METRICS = (
         "Warp instructions that the compiler added to spill registers (2025.1 and later)",
         _INST,
         (raw("sass__inst_executed_register_spilling"),),
+        since="2025.1",
     ),
     Metric(
         "local_instructions",
@@ -201,6 +202,7 @@ METRICS = (
         "Immediate constant cache hit rate (9.0 with 2025.2 and later)",
         _TABLES,
         (raw("smsp__imc_request_hit_rate.pct"),),
+        since="2025.2",
     ),
     Metric(
         "instruction_hit",
@@ -208,5 +210,6 @@ METRICS = (
         "Instruction cache (ICC) hit rate (2025.2 and later)",
         _TABLES,
         (raw("sm__icc_request_hit_rate.pct"),),
+        since="2025.2",
     ),
 )

@@ -51,6 +51,7 @@ class Metric:
         section: The smallest ncu section that collects it ("" when every report has it).
         sources: Tried in order; the first whose raw names are all there decides. All of them mean
             the same with the same denominator.
+        since: First ncu that counts it ("2024.1"); "" where every one since 2020 does.
     """
 
     name: str
@@ -58,6 +59,7 @@ class Metric:
     meaning: str
     section: str
     sources: tuple[Source, ...]
+    since: str = ""
 
     def of(self, raw: Raw) -> float:
         """The metric's value for one launch; NaN when it was not collected."""

@@ -161,6 +161,8 @@ METRICS = (
         "inst_half", "half-precision arithmetic off the tensor cores", "HFMA2", "HADD2", "HMUL2"
     ),
     _count("inst_imad", "integer multiply-add", "IMAD", "XMAD"),
+    _count("inst_mov", "register moves", "MOV"),
+    _count("inst_generic", "loads and stores of any address space", "LD", "ST"),
     _count("inst_xu", "special functions and conversions on XU", "MUFU", "I2F", "F2I", "F2F"),
     _count("inst_exp", "MUFU (exp2, rcp, rsqrt, sin, ...)", "MUFU"),
     _count("inst_global_load", "global loads", "LDG", "LD"),

@@ -65,6 +65,7 @@ METRICS = (
         "The same for the busiest SM",
         _WORK,
         (ratio("sm__cycles_active.max", "gpc__cycles_elapsed.max"),),
+        since="2024.1",
     ),
     Metric(
         "sm_active_min",
@@ -72,6 +73,7 @@ METRICS = (
         "The same for the idlest SM",
         _WORK,
         (ratio("sm__cycles_active.min", "gpc__cycles_elapsed.max"),),
+        since="2024.1",
     ),
     Metric(
         "replay_passes",
@@ -156,6 +158,7 @@ METRICS = (
         "SM throughput on the busiest SM",
         _WORK,
         (raw("sm__throughput.max.pct_of_peak_sustained_elapsed"),),
+        since="2024.1",
     ),
     Metric(
         "memory_busy",
@@ -170,6 +173,7 @@ METRICS = (
         "Warp instructions of the busiest SM sub-partition over the average one",
         "InstructionStats",
         (ratio("smsp__inst_executed.max", "smsp__inst_executed.avg"),),
+        since="2024.1",
     ),
     Metric(
         "l2_active",
@@ -177,6 +181,7 @@ METRICS = (
         "Share of elapsed cycles in which an L2 slice worked",
         _WORK,
         (ratio("lts__cycles_active.avg", "lts__cycles_elapsed.avg"),),
+        since="2024.1",
     ),
     Metric(
         "declared_operations", "op", "Operations of the workload by its problem.py", _RECORD, ()

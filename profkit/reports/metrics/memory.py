@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from math import nan
+
 from profkit.reports.metrics.derive import (
     SECTOR,
     Metric,
     Raw,
+    Source,
     any_largest,
     formula,
     product,
@@ -18,33 +21,45 @@ _SUM_PCT = ".sum.pct_of_peak_sustained_elapsed"
 _SOL = "SpeedOfLight"
 _MEM, _TABLES = "MemoryWorkloadAnalysis", "MemoryWorkloadAnalysis_Tables"
 _SHARED = "l1tex__data_pipe_lsu_wavefronts_mem_shared"
-_CONFLICTS = "l1tex__data_bank_conflicts_pipe_lsu_mem_shared"
+
+
+# Stages of L1TEX that ncu gives as shares of twice what they can do, and the compute capabilities
+# where it does: there l1tex__throughput, which takes them in, is double where they bind (T4: 99.9 and
+# 50.0 %; V100, RTX 3070, 4090, 5060: the links, 1.99 to 2.01 times), and they never pass 50.0 %.
+_HALVED = {
+    "l1tex__data_pipe_lsu_wavefronts": {(7, 5)},
+    "l1tex__m_l1tex2xbar_req_cycles_active": {(7, 0), (7, 5), (8, 6), (8, 9), (12, 0)},
+}
+_CC = tuple(f"device__attribute_compute_capability_{part}" for part in ("major", "minor"))
+
+
+def _share_of_peak(name: str, r: Raw) -> float:
+    """A unit's share of peak; doubled where ncu halves it."""
+    cc = (r.get(_CC[0]), r.get(_CC[1]))
+    halved = any(name.startswith(unit) and cc in on for unit, on in _HALVED.items())
+    return 0.01 * r[name] * (2 if halved else 1)
 
 
 def _busy(name: str, what: str, *units: str) -> Metric:
     """Share of elapsed cycles' peak of one unit, from the SpeedOfLight breakdown."""
-    return Metric(name, "share", what, _SOL, (any_largest(*(u + _PCT for u in units)),))
+    names = tuple(unit + _PCT for unit in units)
+    if not any(unit in _HALVED for unit in units):
+        return Metric(name, "share", what, _SOL, (any_largest(*names),))
+
+    def value(r: Raw) -> float:
+        return max((_share_of_peak(n, r) for n in names if n in r), default=nan)
+
+    doubled = (f"{u} twice on {_versions(on)}" for u, on in _HALVED.items() if u in units)
+    text = "; ".join((f"max of those collected: {', '.join(names)}", *doubled))
+    return Metric(name, "share", what, _SOL, (Source((), value, text, (*names, *_CC)),))
 
 
-def _conflicts(op: str) -> Metric:
-    return Metric(
-        f"shared_{op}_conflicts",
-        "share",
-        f"Shared-memory {'load' if op == 'ld' else 'store'} bank conflicts per wavefront",
-        _TABLES,
-        (
-            formula(
-                (f"{_CONFLICTS}_op_{op}.sum", f"{_SHARED}_op_{op}.sum"),
-                lambda r: _per(r, f"{_CONFLICTS}_op_{op}.sum", f"{_SHARED}_op_{op}.sum"),
-                f"{_CONFLICTS}_op_{op}.sum / {_SHARED}_op_{op}.sum",
-            ),
-        ),
-    )
+def _versions(capabilities: set[tuple[int, int]]) -> str:
+    return ", ".join(f"{major}.{minor}" for major, minor in sorted(capabilities))
 
 
-def _per(r: Raw, top: str, bottom: str) -> float:
-    """A share of a count; nothing counted means nothing wasted."""
-    return r[top] / r[bottom] if r[bottom] > 0 else 0.0
+def _shared_busy(r: Raw) -> float:
+    return _share_of_peak(_SHARED + _SUM_PCT, r)
 
 
 def _dram_bytes_from_rate(r: Raw) -> float:
@@ -65,6 +80,7 @@ METRICS = (
         "DRAM throughput of peak, busiest channel",
         "WorkloadDistribution",
         (raw("gpu__dram_throughput.max.pct_of_peak_sustained_elapsed"),),
+        since="2024.1",
     ),
     Metric(
         "l2_busy",
@@ -89,6 +105,7 @@ METRICS = (
         "L2 throughput of peak, busiest slice",
         "WorkloadDistribution",
         (raw("lts__throughput.max.pct_of_peak_sustained_elapsed"),),
+        since="2024.1",
     ),
     Metric(
         "l1_busy_active",
@@ -128,7 +145,7 @@ METRICS = (
         "share",
         "Shared-memory wavefronts of the L1TEX data stage's peak",
         _TABLES,
-        (raw(_SHARED + _SUM_PCT),),
+        (Source((_SHARED + _SUM_PCT,), _shared_busy, f"{_SHARED}{_SUM_PCT}; twice on 7.5", _CC),),
     ),
     _busy(
         "texture_busy",
@@ -224,6 +241,7 @@ METRICS = (
         "L2 sector hit rate of reads",
         _TABLES,
         (raw("lts__t_sector_op_read_hit_rate.pct"),),
+        since="2024.1",
     ),
     Metric("l2_sectors", "count", "Sectors looked up in L2", _TABLES, (raw("lts__t_sectors.sum"),)),
     Metric(

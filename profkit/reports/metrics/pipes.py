@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from profkit.reports.metrics.derive import Metric, any_largest, largest, raw
+from profkit.reports.metrics.derive import Metric, Source, any_largest, largest, raw
 
 _ELAPSED = ".avg.pct_of_peak_sustained_elapsed"
 _ACTIVE = ".avg.pct_of_peak_sustained_active"
@@ -10,22 +10,27 @@ _SOL, _COMPUTE = "SpeedOfLight", "ComputeWorkloadAnalysis"
 _TENSOR_9 = "sm__pipe_tensor_type_hmma_hgmma_qgmma_imma_igmma_bmma_bgmma_cycles_active"
 
 
-def _pipe(name: str, what: str, unit: str) -> tuple[Metric, Metric]:
+def _pipe(name: str, what: str, *units: str) -> tuple[Metric, Metric]:
     """A pipe's share of peak, elapsed (SpeedOfLight breakdown) and active (ComputeWorkload...)."""
+
+    def source(form: str) -> Source:
+        names = [unit + form for unit in units]
+        return raw(names[0]) if len(names) == 1 else any_largest(*names)
+
     return (
         Metric(
             f"{name}_busy",
             "share",
             f"{what}, share of peak, elapsed cycles",
             _SOL,
-            (raw(unit + _ELAPSED),),
+            (source(_ELAPSED),),
         ),
         Metric(
             f"{name}_busy_active",
             "share",
             f"{what}, share of peak, active cycles",
             _COMPUTE,
-            (raw(unit + _ACTIVE),),
+            (source(_ACTIVE),),
         ),
     )
 
@@ -59,7 +64,13 @@ METRICS = (
         _SOL,
         (raw("sm__pipe_fmaheavy_cycles_active" + _ELAPSED),),
     ),
-    *_pipe("alu", "ALU pipe (integer, logic, compare)", "sm__pipe_alu_cycles_active"),
+    # 12.0 splits ALU; basic sets there have its heavy half only.
+    *_pipe(
+        "alu",
+        "ALU pipe (integer, logic, compare)",
+        "sm__pipe_alu_cycles_active",
+        "sm__pipe_aluheavy_cycles_active",
+    ),
     *_pipe("fp64", "FP64 pipe", "sm__pipe_fp64_cycles_active"),
     Metric(
         "fp16_busy",

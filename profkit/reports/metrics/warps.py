@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from profkit.reports.metrics.derive import Metric, Raw, Source, raw
+from profkit.reports.metrics.derive import Metric, Raw, Source, any_total, raw
 
 # Nsight Compute's warp states: our limiter word -> (word of the per-issue ratio, of the samples).
 STATES = {
@@ -29,22 +29,22 @@ STATES = {
 MEANING = {
     "barrier": "waiting for the other warps of the block at a barrier",
     "branch_resolving": "waiting for a branch target",
-    "dispatch_stall": "the dispatcher held the warp back",
+    "dispatch_stall": "held back by the dispatcher",
     "drain": "waiting at exit for outstanding stores",
     "gmma": "waiting for the warpgroup to arrive for wgmma",
     "imc_miss": "waiting for an immediate constant",
-    "lg_throttle": "the queue of local and global memory instructions was full",
+    "lg_throttle": "waiting for a place in the queue of local and global accesses",
     "long_scoreboard": "waiting for data from L1TEX (global, local, texture memory)",
     "math_pipe_throttle": "waiting for a busy math pipe",
     "membar": "waiting at a memory fence",
-    "mio_throttle": "the queue of memory, special-function and shared instructions was full",
-    "misc": "other reasons",
+    "mio_throttle": "waiting for a place in the queue of shared-memory and special functions",
+    "misc": "waiting for other reasons",
     "no_instruction": "waiting for instructions to be fetched",
-    "not_selected": "ready, but another warp was chosen",
+    "not_selected": "ready while another warp is chosen",
     "selected": "issuing",
     "short_scoreboard": "waiting for data from MIO (shared memory, special functions)",
     "sleeping": "asleep (nanosleep)",
-    "tex_throttle": "the queue of texture instructions was full",
+    "tex_throttle": "waiting for a place in the queue of texture fetches",
     "wait": "waiting for a fixed-latency dependency",
 }
 _RATIO = "smsp__average_warps_issue_stalled_{}_per_issue_active.ratio"
@@ -55,10 +55,14 @@ SAMPLES = {_SAMPLES.format(sample): state for state, (_, sample) in STATES.items
 _SAMPLED = tuple(SAMPLES)
 
 
-def _share(name: str, all_of: tuple[str, ...], text: str) -> Source:
+# Warp samples below which no share of them is one: at 100, a state of 30 % is 21 to 39 % (95 %).
+FEWEST = 100
+
+
+def _share(name: str, all_of: tuple[str, ...], text: str, fewest: float = 0) -> Source:
     def value(r: Raw) -> float:
         whole = sum(max(r[n], 0.0) for n in all_of if n in r)
-        return max(r[name], 0.0) / whole if whole > 0 else float("nan")
+        return max(r[name], 0.0) / whole if whole > 0 and whole >= fewest else float("nan")
 
     return Source((name,), value, text, all_of)
 
@@ -77,11 +81,21 @@ METRICS = (
                     f"{_RATIO.format(ratio)} over the sum of all states",
                 ),
                 _share(
-                    _SAMPLES.format(sample), _SAMPLED, f"{_SAMPLES.format(sample)} over all samples"
+                    _SAMPLES.format(sample),
+                    _SAMPLED,
+                    f"{_SAMPLES.format(sample)} over all samples, of which {FEWEST} are needed",
+                    FEWEST,
                 ),
             ),
         )
         for state, (ratio, sample) in STATES.items()
+    ),
+    Metric(
+        "warp_samples",
+        "count",
+        "Samples of warp states",
+        "SourceCounters",
+        (any_total(*_SAMPLED),),
     ),
     Metric(
         "warp_latency",

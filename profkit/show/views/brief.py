@@ -9,7 +9,6 @@ from collections.abc import Iterator, Sequence
 
 from profkit.diagnosis.launches import Row
 from profkit.diagnosis.rule import Finding
-from profkit.diagnosis.rules.checks import OF_THE_MEASUREMENT
 from profkit.evidence.comparison.compare import Change
 from profkit.evidence.comparison.counters import LaunchChange
 from profkit.evidence.comparison.select import Compared
@@ -35,7 +34,7 @@ def brief_diagnosis(rows: Sequence[Row]) -> str:
     run = rows[0].shown
     out = [*headline(rows)]
     firing = [f for f in run.diagnosis.findings[1:] if f.status == "fires"]
-    further = [f for f in firing if f.rule not in OF_THE_MEASUREMENT]
+    further = [f for f in firing if not f.note]
     out += [f"Also: {_finding(finding)}" for finding in further[: FINDINGS - 1]]
     for number, row in enumerate(rows[1:ROWS], 2):
         judged, top = row.shown, row.shown.top

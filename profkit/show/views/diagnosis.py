@@ -9,7 +9,6 @@ from os.path import basename
 
 from profkit.diagnosis.launches import HotLine, Judged, NvidiaRule, Row
 from profkit.diagnosis.rule import Finding
-from profkit.diagnosis.rules.checks import OF_THE_MEASUREMENT
 from profkit.show.text import figures
 from profkit.show.text.blocks import (
     BREAK,
@@ -73,9 +72,10 @@ def told(rows: Sequence[Row], asked: Asked) -> Iterator[Block]:
 def summary(listed: Sequence[Row], rows: Sequence[Row]) -> str:
     """How much was read, what is listed of it, and what the order means."""
     launches = sum(len(row.launches) for row in rows)
-    total = figures.seconds(sum(row.total for row in rows))
+    timed = any(row.times for row in rows)
+    total = f"{figures.seconds(sum(row.total for row in rows))} in all" if timed else "no durations"
     hidden = f"; {len(listed)} of {len(rows)} rows shown (--all)" if len(rows) > len(listed) else ""
-    return f"{figures.count(launches, 'launch', 'launches')}, {total} in all{hidden}; {ORDER}."
+    return f"{figures.count(launches, 'launch', 'launches')}, {total}{hidden}; {ORDER}."
 
 
 def overview(rows: Sequence[Row], total: float, width: int | None) -> Grid:
@@ -238,7 +238,7 @@ def _resources(run: Judged) -> str:
 def _firing(run: Judged, *, doubts: bool) -> list[Finding]:
     """The findings that fire: of the kernel, or those that doubt the measurement."""
     firing = [f for f in run.diagnosis.findings if f.status == "fires"]
-    return [f for f in firing if (f.rule in OF_THE_MEASUREMENT) == doubts]
+    return [f for f in firing if f.note == doubts]
 
 
 def _findings(run: Judged) -> Iterator[Item]:
@@ -249,7 +249,7 @@ def _findings(run: Judged) -> Iterator[Item]:
         section = f"collect {missing.section}: " if missing.section else ""
         yield Item(f"{section}{missing.why}", bullet="?")
     for need, rules in unknown(run).items():
-        yield Item((f"not known without {need}: ", Span(", ".join(rules), "dim")), bullet="?")
+        yield Item((f"not known {need}: ", Span(", ".join(rules), "dim")), bullet="?")
 
 
 def _doubts(run: Judged) -> Iterator[Block]:
@@ -267,7 +267,7 @@ def firing_item(finding: Finding, *, listing: bool = False) -> Item:
         finding: It fires.
         listing: Every line of it with its text, instead of the first few in one line.
     """
-    worth = "" if finding.rule in OF_THE_MEASUREMENT else f" ({figures.worth(finding)})"
+    worth = "" if finding.note else f" ({figures.worth(finding)})"
     known = {name: value for name, value in finding.evidence.items() if value is not None}
     numbers = ", ".join(f"{name} {text}" for name, text in figures.evidence(known))
     return Item(
@@ -290,17 +290,20 @@ def _where(finding: Finding, *, listing: bool) -> Iterator[Words]:
 
 
 def unknown(run: Judged) -> dict[str, list[str]]:
-    """Rules that could not be asked, by what to collect for them."""
+    """Rules that could not be asked, by a clause that says why: "without --section LaunchStats"."""
     needs: dict[str, list[str]] = {}
     for finding in run.diagnosis.findings:
         if finding.status == "unknown":
-            needs.setdefault(_need(finding.advice), []).append(finding.rule)
+            needs.setdefault(_why(finding), []).append(finding.rule)
     return needs
 
 
-def _need(advice: str) -> str:
-    # The record is profkit's own, not one of ncu's sections.
-    return "the run record of profkit profile" if advice.endswith("run record") else advice
+def _why(finding: Finding) -> str:
+    if finding.advice.startswith("--section"):
+        return f"without {finding.advice}"
+    if finding.advice == "profkit profile":
+        return "without the run record of profkit profile"
+    return f"as {finding.cause.partition(': ')[2]}"
 
 
 def leading_nvidia(results: Sequence[NvidiaRule]) -> list[NvidiaRule]:

@@ -46,6 +46,7 @@ def dumps(content: Mapping[str, Any]) -> str:
 
 def _launch(run: Judged) -> dict[str, Any]:
     found = run.diagnosis
+    border = found.near_border
     return {
         "report": run.report,
         "index": run.index,
@@ -61,6 +62,7 @@ def _launch(run: Judged) -> dict[str, Any]:
         "bound": found.bound,
         "limiter": found.limiter,
         "because": found.because,
+        "near_border": border and {"other": border.other, "margin": border.margin},
         "metrics": {name: number(value) for name, value in run.values.items()},
         "findings": [_finding(f) for f in found.findings],
         "missing": [asdict(m) for m in found.missing],
@@ -78,6 +80,7 @@ def _finding(found: Finding) -> dict[str, Any]:
         "evidence": {name: number(value) for name, value in found.evidence.items()},
         "where": [asdict(line) for line in found.where],
         "try": found.advice,
+        "note": found.note,
     }
 
 

@@ -1,0 +1,107 @@
+"""Everything that was ever measured  ->  what changed when, by which commit, and was it real."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from profkit.cli.inputs import sources
+from profkit.cli.options import ARTIFACTS, COULD_NOT, Artifacts, Case, Json, Markdown, Quiet
+from profkit.cli.output import note, one_form, print_blocks, say_each
+from profkit.cli.verb import Verb
+from profkit.errors import ProfkitError
+
+if TYPE_CHECKING:
+    from profkit.evidence.history.dataset import History
+
+HISTORY = Path("history")
+Folder = Annotated[Path, typer.Option("--history", metavar="DIR", help="The folder of its tables.")]
+
+
+def show_history(
+    subject: Annotated[
+        str | None, typer.Argument(help="A variant, or stage2.B; without it, all.")
+    ] = None,
+    case: Case = None,
+    history: Folder = HISTORY,
+    artifacts: Artifacts = ARTIFACTS,
+    add: Annotated[
+        bool, typer.Option("--add", help="First add the artifacts: records and diagnoses.")
+    ] = False,
+    log: Annotated[
+        bool, typer.Option("--log", help="First add every record in the artifacts' git log.")
+    ] = False,
+    commit: Annotated[
+        str | None,
+        typer.Option(metavar="HASH", help="Of the code, for records that do not say (--add)."),
+    ] = None,
+    json: Json = False,
+    markdown: Markdown = False,
+    quiet: Quiet = False,
+) -> None:
+    """What changed when, by which commit, and was it real.
+
+    Each run stands against the one before it on the same GPU, at one false alarm in a thousand.
+    """
+    from profkit.evidence.history.dataset import History
+    from profkit.evidence.history.steps import steps
+    from profkit.show.views.history import history_blocks
+
+    one_form(json, markdown)
+    kept = History(history)
+    problems = list(_from_log(kept, artifacts, quiet) if log else ())
+    problems += _from_artifacts(kept, artifacts, commit, quiet) if add else ()
+    rows, wrong = kept.runs()
+    problems += wrong
+    name, _, at = (subject or "").partition(".")
+    wanted = at or case
+    chosen = [r for r in rows if name in ("", r.variant) and wanted in (None, "", r.case)]
+    found = steps(chosen)
+    document = {"schema": "profkit.history/1", "steps": [s.to_json() for s in found]}
+    print_blocks(history_blocks(found), document if json else None, markdown)
+    if not quiet:
+        say_each(problems)
+    if problems or not found:
+        raise typer.Exit(COULD_NOT)
+
+
+def _from_log(kept: History, artifacts: Path, quiet: bool) -> Iterable[ProfkitError]:
+    """Add every record in the git log; what could not be read."""
+    from profkit.measure.commits import committed_runs
+
+    runs, problems = committed_runs(artifacts)
+    known = {run.record for run in kept.runs()[0]}
+    new = [run for run in runs if run.record not in known]
+    kept.append(new, [])
+    note(f"{kept.root}: {len(new)} of {len(runs)} committed records added", quiet=quiet)
+    return problems
+
+
+def _from_artifacts(
+    kept: History, artifacts: Path, commit: str | None, quiet: bool
+) -> Iterable[ProfkitError]:
+    """Add the records and reports of a folder; what could not be read."""
+    from profkit.evidence.history.dataset import add_artifacts
+    from profkit.measure.commits import commit_at_hand
+
+    named = commit or commit_at_hand(dict(os.environ))
+    origin = "option" if commit else "environment"
+    added = add_artifacts(kept, sources.evidence(artifacts), named, origin)
+    note(f"{kept.root}: {added.runs} runs and {added.launches} launches added", quiet=quiet)
+    return added.problems
+
+
+VERB = Verb(
+    run=show_history,
+    examples=(
+        "profkit history --add                         # after a profile",
+        "profkit history --log --artifacts artifacts   # every record ever committed",
+        "profkit history champion --case B",
+        "profkit history --add --commit HEAD~2 --quiet --json",
+        "profkit history --history runs/history --markdown",
+    ),
+)

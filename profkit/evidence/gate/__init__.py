@@ -1,0 +1,1 @@
+"""Two folders of artifacts  ->  what moved between them, whether it is real, and why."""

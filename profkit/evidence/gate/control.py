@@ -1,0 +1,40 @@
+"""Library calls that both sides timed  ->  what the machine did, where the code cannot have."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from profkit.evidence.comparison.compare import how_taken
+from profkit.evidence.timing.stats import TimeComparison, compare_samples
+from profkit.records.artifacts import RunName
+from profkit.records.record import Record
+
+RunFound = Record | str  # the record; of a report without one, its hash
+
+
+def control_of(
+    base: Mapping[RunName, RunFound], head: Mapping[RunName, RunFound]
+) -> dict[str, TimeComparison]:
+    """Case -> how the library calls that both sides timed compare: the most typical one."""
+    by_case: dict[str, list[TimeComparison]] = {}
+    for name, before in base.items():
+        after = head.get(name)
+        if not (isinstance(before, Record) and isinstance(after, Record)):
+            continue
+        if before.reference and after.reference and _same_library(before, after):
+            by_case.setdefault(name[1], []).append(
+                compare_samples(before.warm, after.warm, taken=how_taken(before, after))
+            )
+    return {case: _typical(found) for case, found in by_case.items()}
+
+
+def _same_library(before: Record, after: Record) -> bool:
+    timed = bool(before.warm and after.warm) and before.session != after.session
+    return timed and (before.versions.torch, before.backend) == (
+        after.versions.torch,
+        after.backend,
+    )
+
+
+def _typical(found: Sequence[TimeComparison]) -> TimeComparison:
+    return sorted(found, key=lambda c: c.speedup.median)[len(found) // 2]

@@ -1,0 +1,251 @@
+"""Records of a base and of a head  ->  one answer each, and the exit status with every reason for it.
+
+Machine code that did not change is never judged by its time: a gate that does is wrong once in a
+while on every pull request. What did change is judged at one false alarm in a thousand.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from math import isnan
+
+from profkit.errors import ProfkitError
+from profkit.evidence.comparison.compare import compare_runs
+from profkit.evidence.gate.control import RunFound, control_of
+from profkit.evidence.gate.power import samples_for, significant, smallest_change
+from profkit.evidence.gate.report import Cause, GateAnswer, GateReport, GateSubject
+from profkit.evidence.runs.runs import Evidence, Run
+from profkit.evidence.timing.stats import TimeComparison
+from profkit.records.artifacts import RunName
+from profkit.records.current import SourceFile
+from profkit.records.record import Record, read_record
+from profkit.records.store import digest
+
+SEES = 0.02  # what "the same" means: a change of so much would have been seen
+_METHOD, _MACHINE = {"ncu", "case"}, {"device", "clocks"}
+_SHOWN = 3  # counters that moved, named in a reason
+
+
+@dataclass(frozen=True)
+class GateSide:
+    """One side of a gate.
+
+    Attributes:
+        evidence: Its folder of artifacts.
+        sources: problem/variant -> its file; empty where no kernels lie beside the artifacts.
+    """
+
+    evidence: Evidence
+    sources: Mapping[str, SourceFile] = field(default_factory=dict)
+
+    def code(self, record: Record) -> str | None:
+        """Hash of the variant's code as it is today; as it was measured, where no file is there."""
+        file = self.sources.get(f"{record.problem}/{record.variant}")
+        return file.sha256 if file and record.source else record.source_hash
+
+
+def judge_gate(
+    base: GateSide, head: GateSide, case: str | None = None, strict: bool = False
+) -> GateReport:
+    """What moved from one folder of artifacts to another.
+
+    Args:
+        base: What it goes into.
+        head: What is proposed.
+        case: Only this case.
+        strict: Whether "cannot tell" closes the gate too.
+
+    Raises:
+        ProfkitError: A side has no runs at all.
+    """
+    problems: list[ProfkitError] = []
+    sides = [_records(side.evidence, case, problems) for side in (base, head)]
+    for side, records in zip((base, head), sides, strict=True):
+        if not records and not problems:
+            at = f" at case {case}" if case else ""
+            raise ProfkitError(f"{side.evidence.root}: no run{at}", "profkit profile --all")
+    control = control_of(sides[0], sides[1])
+    renamed = _renamed(sides[0], sides[1])
+    subjects = []
+    for name in sorted({*sides[0], *sides[1]}):
+        before, after = sides[0].get(name), sides[1].get(name)
+        if name in renamed.values() or _is_control(before, after):
+            continue
+        if name in renamed:
+            subjects.append(_renamed_subject(name, renamed[name]))
+        elif before is None or after is None:
+            subjects.append(_one_sided(name, before is None))
+        else:
+            subjects.append(_subject(name, (base, head), (before, after), control))
+    return GateReport(tuple(subjects), tuple(problems), strict)
+
+
+def _records(
+    evidence: Evidence, case: str | None, problems: list[ProfkitError]
+) -> dict[RunName, RunFound]:
+    """Every run of a side, without its report."""
+    found: dict[RunName, RunFound] = {}
+    for name in evidence.names():
+        if case not in (None, name[1]):
+            continue
+        try:
+            files = evidence.files(*name)
+            if files and files.record:
+                found[name] = read_record(files.record)
+            elif files and files.report:
+                found[name] = digest(files.report)
+        except ProfkitError as problem:
+            problems.append(problem)
+    return found
+
+
+def _is_control(*found: RunFound | None) -> bool:
+    """Library calls are not judged: their code is not ours. They show what the machine did."""
+    return all(isinstance(f, Record) and f.reference for f in found if f is not None)
+
+
+def _same_code(before: Record, after: Record) -> bool:
+    """Whether the machine code and what the launcher asks for are the same."""
+    return before.sass is not None and (before.sass, before.launches) == (
+        after.sass,
+        after.launches,
+    )
+
+
+def _renamed(
+    base: Mapping[RunName, RunFound], head: Mapping[RunName, RunFound]
+) -> dict[RunName, RunName]:
+    """Name in the head -> name in the base, of one machine code at one case."""
+    gone = {n: r for n, r in base.items() if n not in head and isinstance(r, Record)}
+    new = {n: r for n, r in head.items() if n not in base and isinstance(r, Record)}
+    pairs: dict[RunName, RunName] = {}
+    for name, after in new.items():
+        old = [n for n, r in gone.items() if n[1] == name[1] and _same_code(r, after)]
+        if len(old) == 1:
+            pairs[name] = old[0]
+    return pairs
+
+
+def _renamed_subject(name: RunName, old: RunName) -> GateSubject:
+    because = f"the machine code of {old[0]} under another name"
+    return GateSubject(".".join(name), "same", because)
+
+
+def _one_sided(name: RunName, new: bool) -> GateSubject:
+    answer: GateAnswer = "new" if new else "gone"
+    return GateSubject(".".join(name), answer, f"only {'HEAD' if new else 'BASE'} has it")
+
+
+def _subject(
+    name: RunName,
+    sides: tuple[GateSide, GateSide],
+    found: tuple[RunFound, RunFound],
+    control: Mapping[str, TimeComparison],
+) -> GateSubject:
+    label = ".".join(name)
+    before, after = found
+    if isinstance(before, str) or isinstance(after, str):
+        return _report_alone(label, before == after)
+    again = f"profkit profile --variant {name[0]} --case {name[1]}"
+    if stale(sides, before, after):
+        return GateSubject(label, "stale", f"its code has changed since it was measured: {again}")
+    if unchanged := _unchanged(before, after):
+        return GateSubject(label, "same", unchanged)
+    faults = (["wrong results"] if after.correct is False else []) + [*after.sanitizer_errors]
+    if faults:
+        return GateSubject(label, "wrong", f"AFTER: {', '.join(faults)}", "code")
+    if not (before.warm and after.warm):
+        side = "HEAD" if before.warm else "BASE"
+        return GateSubject(label, "no time", f"{side} was not timed: {again}")
+    runs = [side.evidence.load(*name) for side in sides]
+    return _judged(label, runs[0], runs[1], control.get(name[1]))
+
+
+def _report_alone(label: str, same: bool) -> GateSubject:
+    if same:
+        return GateSubject(label, "same", "the same report")
+    because = "a report without a run record has no time: profkit profile writes both"
+    return GateSubject(label, "no time", because)
+
+
+def stale(sides: tuple[GateSide, GateSide], before: Record, after: Record) -> bool:
+    """Whether the code differs between the sides and AFTER was measured before that."""
+    code = sides[1].code(after)
+    return code not in (after.source_hash, sides[0].code(before))
+
+
+def _unchanged(before: Record, after: Record) -> str:
+    """Why the time of two records is not looked at; "" where it is."""
+    if _same_code(before, after):
+        return f"the machine code is unchanged (SASS {(after.sass or '')[:12]})"
+    once = after.warm and (before.session, before.warm) == (after.session, after.warm)
+    return "nothing was recorded anew" if once else ""
+
+
+def _judged(name: str, before: Run, after: Run, control: TimeComparison | None) -> GateSubject:
+    """A subject whose code changed and that has a time on both sides."""
+    change = compare_runs(before, after)
+    if {r.code for r in change.refusals} == {"ncu"}:  # counters do not compare, times do
+        change = replace(compare_runs(before, after, anyway=True), launches=())
+    if not change.compared or change.time is None:
+        because = "; ".join(r.sentence for r in change.refusals) or change.time_note
+        codes = {r.code for r in change.refusals}
+        cause: Cause = "machine" if codes & _MACHINE else "method" if codes & _METHOD else ""
+        return GateSubject(name, "cannot tell", because, cause, change=change)
+    time = change.time
+    smallest = smallest_change(time)
+    fewest = min(len(run.samples) for run in (before, after))
+    more = samples_for(SEES, smallest, fewest, time.reason)
+    found = GateSubject(name, "cannot tell", "", time=time, smallest=smallest, samples=more,
+                        change=change)  # fmt: skip
+    if time.answer == "same":
+        return replace(found, answer="same", because=time.sentence, cause="noise")
+    if significant(time):
+        return _moved(found, time, control)
+    if smallest <= SEES:
+        because = f"a change of {smallest:.1%} would have been seen"
+        return replace(found, answer="same", because=because, cause="noise")
+    return replace(found, because=_why_not(time, smallest, more), cause="noise")
+
+
+def _why_not(time: TimeComparison, smallest: float, more: int | None) -> str:
+    """Why nothing can be said, and what would help."""
+    if isnan(smallest):
+        return time.sentence
+    seen = f"only a change of {smallest:.1%} would have been seen"
+    if more is None:
+        return f"{seen}: {time.sentence}"
+    return f"{seen}; {SEES:.0%} takes {more} samples of each"
+
+
+def _moved(
+    found: GateSubject,
+    time: TimeComparison,
+    control: TimeComparison | None,
+) -> GateSubject:
+    """A difference that is real: the machine's, where the references moved with it, or the code's."""
+    if control is not None and significant(control) and _together(time, control):
+        because = (
+            f"{time.sentence}, and so were the references measured beside it "
+            f"({1 / control.speedup.median:.3g}x their time): the machine, not the code"
+        )
+        return replace(found, because=because, cause="machine")
+    answer: GateAnswer = "slower" if time.speedup.median < 1 else "faster"
+    return replace(found, answer=answer, because=f"{time.sentence}{_with(found)}", cause="code")
+
+
+def _together(time: TimeComparison, control: TimeComparison) -> bool:
+    """Whether the references explain a difference: the same way, and nothing beside them is left."""
+    ratio = time.speedup.median / control.speedup.median
+    low, high = time.speedup.low / time.speedup.median, time.speedup.high / time.speedup.median
+    return ratio * low <= 1 <= ratio * high or abs(ratio - 1) <= SEES / 2
+
+
+def _with(found: GateSubject) -> str:
+    """The counters that moved farthest with it."""
+    launches = found.change.launches if found.change else ()
+    moved = [
+        f"{m.metric} {m.factor:.2g}x" for launch in launches[:1] for m in launch.moved[:_SHOWN]
+    ]
+    return f"; {', '.join(moved)}" if moved else ""

@@ -1,0 +1,120 @@
+"""What a gate says of each subject  ->  its summary, its exit status, and every reason for it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from math import isnan, nan
+from typing import Any, Literal
+
+from profkit.errors import ProfkitError
+from profkit.evidence.comparison.compare import Change
+from profkit.evidence.gate.power import ALPHA, POWER
+from profkit.evidence.timing.stats import TimeComparison
+
+GateAnswer = Literal[
+    "slower", "wrong", "faster", "same", "cannot tell", "no time", "stale", "new", "gone"
+]
+Cause = Literal["code", "method", "machine", "noise", ""]
+
+
+@dataclass(frozen=True)
+class GateSubject:
+    """One variant at one case, before and after.
+
+    Attributes:
+        name: "variant.case".
+        answer: What became of it; "wrong" where AFTER's values or accesses are, "no time" where
+            it was not timed, "stale" where its code changed since it was measured.
+        because: One sentence.
+        cause: Where a difference comes from: the code, the method, the machine, noise.
+        time: The comparison; None where none was made.
+        smallest: The smallest relative change that would have been seen; NaN where none was made.
+        samples: How many samples a side would see a change of SEES; None where that is not known.
+        change: What moved with it; None where that was not looked at.
+    """
+
+    name: str
+    answer: GateAnswer
+    because: str
+    cause: Cause = ""
+    time: TimeComparison | None = None
+    smallest: float = nan
+    samples: int | None = None
+    change: Change | None = field(default=None, compare=False)
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values; null where not known."""
+        return {
+            "name": self.name,
+            "answer": self.answer,
+            "because": self.because,
+            "cause": self.cause or None,
+            "time": self.time.to_json() if self.time else None,
+            "smallest_change": None if isnan(self.smallest) else self.smallest,
+            "samples_needed": self.samples,
+        }
+
+
+@dataclass(frozen=True)
+class GateReport:
+    """What a gate says of two folders.
+
+    Attributes:
+        subjects: Every variant at every case of either side.
+        problems: Records that cannot be read.
+        strict: Whether "cannot tell" closes the gate too.
+    """
+
+    subjects: tuple[GateSubject, ...]
+    problems: tuple[ProfkitError, ...] = ()
+    strict: bool = False
+
+    @property
+    def summary(self) -> str:
+        """`0 slower, 1 faster, 34 the same, 2 cannot tell, 1 without a time`."""
+        counts = Counter(s.answer for s in self.subjects)
+        always = ("slower", "faster", "same", "cannot tell")
+        kinds = [k for k in _WORDS if counts[k] or k in always]
+        return ", ".join(f"{counts[kind]} {_WORDS[kind]}" for kind in kinds)
+
+    @property
+    def closing(self) -> dict[int, list[GateSubject]]:
+        """Exit status -> the subjects that ask for it."""
+        untried = {"no time", "stale"} | ({"cannot tell"} if self.strict else set())
+        return {
+            1: [s for s in self.subjects if s.answer in ("slower", "wrong")],
+            2: [s for s in self.subjects if s.answer in untried],
+        }
+
+    @property
+    def status(self) -> int:
+        """1 slower or wrong; 2 something that changed could not be judged; 0 otherwise."""
+        if self.closing[1]:
+            return 1
+        return 2 if self.closing[2] or self.problems else 0
+
+    @property
+    def reasons(self) -> list[str]:
+        """Every reason for a status other than 0."""
+        named = [f"{s.name}: {s.because}" for closed in self.closing.values() for s in closed]
+        return named + [problem.message for problem in self.problems]
+
+    def to_json(self) -> dict[str, Any]:
+        """The document that `profkit gate --json` prints."""
+        return {
+            "schema": "profkit.gate/1",
+            "status": self.status,
+            "summary": self.summary,
+            "reasons": self.reasons,
+            "alpha": ALPHA,
+            "power": POWER,
+            "subjects": [s.to_json() for s in self.subjects],
+        }
+
+
+_WORDS: dict[GateAnswer, str] = {
+    "slower": "slower", "wrong": "wrong", "faster": "faster", "same": "the same",
+    "cannot tell": "cannot tell", "no time": "without a time", "stale": "stale",
+    "new": "new", "gone": "gone",
+}  # fmt: skip

@@ -1,0 +1,204 @@
+"""A folder of Parquet files  <->  the history: append only, atomic, safe with several writers.
+
+    history/runs/<sha256>.parquet        one file an addition, named by what is in it
+    history/launches/<sha256>.parquet
+
+The same rows make the same file, so adding twice adds nothing, two writers never meet, and git
+merges by taking both sides' files. A file that cannot be read is named and left alone.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass
+from io import BytesIO
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from profkit.errors import ProfkitError
+from profkit.evidence.history.tables import (
+    SCHEMA,
+    TABLES,
+    HistoryLaunch,
+    HistoryRun,
+    columns,
+    launch_rows,
+    run_row,
+)
+from profkit.evidence.runs.runs import Evidence
+from profkit.files import write_bytes
+from profkit.records.record import read_record
+from profkit.records.store import digest
+
+if TYPE_CHECKING:
+    import pandas as pd
+    import pyarrow as pa
+
+NAME = "history"
+_INSTALL = "pip install 'profkit[history]'"
+
+
+@dataclass(frozen=True)
+class Added:
+    """What an addition wrote: rows that were not there yet, and what could not be read."""
+
+    runs: int
+    launches: int
+    problems: tuple[ProfkitError, ...] = ()
+
+
+@dataclass(frozen=True)
+class History:
+    """A folder of tables.
+
+    Attributes:
+        root: The folder; it need not exist yet.
+    """
+
+    root: Path
+
+    def table(self, name: str) -> tuple[pa.Table, list[ProfkitError]]:
+        """All rows of a table, each once, and what is wrong with files that cannot be read."""
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+
+        wanted, parts, problems = columns(name), [], []
+        for file in sorted((self.root / name).glob("*.parquet")):
+            try:
+                part = pq.read_table(file)
+                parts.append(_fitted(part, wanted))
+            except (OSError, pa.ArrowException) as error:
+                why = str(error).splitlines()[0]
+                problems.append(
+                    ProfkitError(f"{file}: not readable ({why})", "restore or remove it")
+                )
+        return pa.concat_tables(parts) if parts else wanted.empty_table(), problems
+
+    def runs(self) -> tuple[list[HistoryRun], list[ProfkitError]]:
+        """Every run once, oldest first; those that do not say when come first."""
+        table, problems = self.table("runs")
+        rows = {row["record"]: _run(row) for row in table.to_pylist()}
+        return sorted(rows.values(), key=lambda r: (r.made or "", r.subject)), problems
+
+    def append(self, runs: Sequence[HistoryRun], launches: Sequence[HistoryLaunch]) -> None:
+        """Write rows as one file a table; none where there are none."""
+        for name, rows in (("runs", runs), ("launches", launches)):
+            if rows:
+                _write(self.root / name, name, [asdict(row) for row in rows])
+
+
+def add_artifacts(
+    kept: History,
+    evidence: Evidence,
+    commit: str | None = None,
+    origin: str | None = None,
+    diagnose: bool = True,
+) -> Added:
+    """Add what a folder of artifacts holds and the history does not.
+
+    Args:
+        kept: Where to.
+        evidence: The artifacts.
+        commit: Of the code, for records that do not say.
+        origin: Where that is known from: "option" or "environment".
+        diagnose: Whether to read the reports too.
+    """
+    known = {run.record for run in kept.runs()[0]}
+    runs: list[HistoryRun] = []
+    launches: list[HistoryLaunch] = []
+    problems: list[ProfkitError] = []
+    for name in evidence.names():
+        try:
+            files = evidence.files(*name)
+            if files is None or files.record is None:
+                continue
+            sha256 = digest(files.record)
+            if sha256 in known:
+                continue
+            row = run_row(read_record(files.record), sha256, commit, origin)
+            if diagnose and files.report:
+                launches += launch_rows(evidence.load(*name), row.report or digest(files.report))
+            runs.append(row)
+        except ProfkitError as problem:
+            problems.append(problem)
+    kept.append(runs, launches)
+    return Added(len(runs), len(launches), tuple(problems))
+
+
+def history(folder: str | Path = NAME, table: str = "runs") -> pd.DataFrame:
+    """The history as a frame.
+
+    Args:
+        folder: Where its tables are.
+        table: "runs", one row a measurement, or "launches", one row a diagnosed launch.
+
+    Returns:
+        Columns as in profkit.evidence.history.tables. Files that cannot be read are left out;
+        `profkit history` names them.
+
+    Raises:
+        ProfkitError: There is no such table.
+    """
+    if table not in TABLES:
+        raise ProfkitError(f"no table {table!r}", f"one of {', '.join(TABLES)}")
+    frame: pd.DataFrame = History(Path(folder)).table(table)[0].to_pandas()
+    key = ["record"] if table == "runs" else ["report", "launch"]
+    return frame.drop_duplicates(key, ignore_index=True)
+
+
+def query(kept: History, sql: str) -> tuple[pd.DataFrame, list[ProfkitError]]:
+    """Ask the tables `runs` and `launches` with SQL (DuckDB).
+
+    Raises:
+        ProfkitError: DuckDB is not installed, or does not understand the question.
+    """
+    try:
+        import duckdb
+    except ImportError as error:
+        raise ProfkitError("questions need DuckDB", _INSTALL) from error
+    problems: list[ProfkitError] = []
+    # Nothing but the tables: no files, no network, no extensions.
+    connection = duckdb.connect(":memory:", config={"enable_external_access": "false"})
+    try:
+        for name in TABLES:
+            table, wrong = kept.table(name)
+            problems += wrong
+            connection.register(name, table)
+        return connection.execute(sql).df(), problems
+    except duckdb.Error as error:
+        known = "; ".join(f"{name}: {', '.join(columns(name).names)}" for name in TABLES)
+        raise ProfkitError(f"the question: {str(error).splitlines()[0]}", known) from error
+    finally:
+        connection.close()
+
+
+def _run(row: dict[str, Any]) -> HistoryRun:
+    return HistoryRun(**{**row, "samples": tuple(row["samples"] or ())})
+
+
+def _fitted(part: pa.Table, wanted: pa.Schema) -> pa.Table:
+    """A table of another version with today's columns: null where it has none."""
+    import pyarrow as pa
+
+    there = set(part.column_names)
+    made = [
+        part[f.name].cast(f.type) if f.name in there else pa.nulls(part.num_rows, f.type)
+        for f in wanted
+    ]
+    return pa.table(made, schema=wanted)
+
+
+def _write(folder: Path, name: str, rows: Iterable[dict[str, Any]]) -> None:
+    try:
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+    except ImportError as error:
+        raise ProfkitError("the history needs pyarrow", _INSTALL) from error
+    listed = list(rows)
+    sha256 = hashlib.sha256(json.dumps(listed, sort_keys=True).encode()).hexdigest()
+    schema = columns(name).with_metadata({"profkit": SCHEMA})
+    into = BytesIO()
+    pq.write_table(pa.Table.from_pylist(listed, schema=schema), into, compression="zstd")
+    write_bytes(folder / f"{sha256}.parquet", into.getvalue())

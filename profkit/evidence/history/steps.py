@@ -1,0 +1,107 @@
+"""The runs of one subject over time  ->  what changed at each, by which commit, and was it real."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from math import isnan, log, sqrt
+from statistics import stdev
+from typing import Any, Literal
+
+from profkit.evidence.gate.power import significant, smallest_change
+from profkit.evidence.history.tables import HistoryRun
+from profkit.evidence.timing.samples import THRESHOLDS, Thresholds
+from profkit.evidence.timing.stats import Taken, TimeComparison, compare_samples
+
+StepAnswer = Literal[
+    "first", "faster", "slower", "same", "cannot tell", "same code", "other machine", "no time"
+]
+
+
+@dataclass(frozen=True)
+class HistoryStep:
+    """One run against the one before it on the same GPU.
+
+    Attributes:
+        run: What was measured.
+        answer: What became of its time; "same code" where the machine code is unchanged.
+        time: The comparison; None where none was made.
+        smallest: The smallest change that would have been seen; None without a comparison.
+    """
+
+    run: HistoryRun
+    answer: StepAnswer
+    time: TimeComparison | None = None
+    smallest: float | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values, without the samples."""
+        run = self.run
+        return {
+            "subject": run.subject, "commit": run.commit, "commit_from": run.commit_from,
+            "made": run.made, "gpu": run.gpu, "median_s": run.median, "low_s": run.low,
+            "high_s": run.high, "sass": run.sass, "answer": self.answer,
+            "time": self.time.to_json() if self.time else None, "smallest_change": self.smallest,
+        }  # fmt: skip
+
+
+def steps(runs: Iterable[HistoryRun]) -> list[HistoryStep]:
+    """Each run of each subject against the one before it, subject by subject, oldest first."""
+    ordered = list(runs)
+    spreads = process_spreads(ordered)
+    by_subject: dict[str, list[HistoryRun]] = {}
+    for run in ordered:
+        by_subject.setdefault(run.subject, []).append(run)
+    return [
+        _step(before, run, spreads)
+        for _, mine in sorted(by_subject.items())
+        for before, run in zip([None, *mine], mine, strict=False)
+    ]
+
+
+def process_spreads(runs: Sequence[HistoryRun]) -> dict[str, float]:
+    """GPU (uuid) -> relative standard deviation of a median from one process to the next.
+
+    From runs of one machine code at one case in several sessions: an A/A of every run that was
+    ever measured twice. A GPU with fewer than two such pairs is not there.
+    """
+    groups: dict[tuple[str, str, str], dict[str, float]] = {}
+    for run in runs:
+        if run.gpu_uuid and run.sass and run.session and run.median:
+            key = run.gpu_uuid, run.sass, run.case
+            groups.setdefault(key, {})[run.session] = log(run.median)
+    squares: dict[str, list[float]] = {}
+    for (gpu, *_), medians in groups.items():
+        if len(medians) > 1:
+            degrees = len(medians) - 1
+            squares.setdefault(gpu, []).extend([stdev(medians.values()) ** 2] * degrees)
+    return {gpu: sqrt(sum(s) / len(s)) for gpu, s in squares.items() if len(s) > 1}
+
+
+def _step(before: HistoryRun | None, run: HistoryRun, spreads: dict[str, float]) -> HistoryStep:
+    if before is None:
+        return HistoryStep(run, "first")
+    if before.sass and before.sass == run.sass:
+        return HistoryStep(run, "same code")
+    if (before.gpu_uuid or before.gpu) != (run.gpu_uuid or run.gpu):
+        return HistoryStep(run, "other machine")
+    if not (before.samples and run.samples):
+        return HistoryStep(run, "no time")
+    thresholds = _thresholds(spreads.get(run.gpu_uuid or ""))
+    time = compare_samples(before.samples, run.samples, taken=_taken(before, run),
+                           thresholds=thresholds)  # fmt: skip
+    smallest = smallest_change(time)
+    answer = time.answer
+    if answer in ("faster", "slower") and not significant(time):
+        answer = "cannot tell"
+    return HistoryStep(run, answer, time, None if isnan(smallest) else smallest)
+
+
+def _thresholds(spread: float | None) -> Thresholds:
+    return THRESHOLDS if spread is None else replace(THRESHOLDS, process_spread=spread)
+
+
+def _taken(before: HistoryRun, run: HistoryRun) -> Taken:
+    if before.session is None or before.session != run.session:
+        return "apart"
+    return "interleaved" if len(before.samples) == len(run.samples) else "one process"

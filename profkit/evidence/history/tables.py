@@ -1,0 +1,184 @@
+"""Records and diagnosed launches  ->  rows of the history's two tables, `runs` and `launches`.
+
+A column more is one line in a class below. Tables of an older or newer profkit are read all the
+same: a column that a file does not have is null, one that nobody knows is left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, fields
+from math import isfinite
+from typing import TYPE_CHECKING, Any, get_type_hints
+
+from profkit.errors import ProfkitError
+from profkit.evidence.runs.runs import Run, verdict
+from profkit.evidence.timing.stats import median_interval
+from profkit.records.record import Record
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+SCHEMA = "profkit.history/1"
+
+
+@dataclass(frozen=True)
+class HistoryRun:
+    """One measurement of one variant at one case. Seconds, Hz; null where not known.
+
+    Attributes:
+        record: sha256 of the run record: what makes a row a new one.
+        report: sha256 of the report, to join `launches`.
+        commit: Of the code that was measured.
+        commit_from: Where that is known from: record, option, environment or log.
+        dirty: Whether files differed from the commit.
+        made: When it was measured, ISO 8601.
+        source: Hash of the code; sass of the machine code.
+        session: Equal for what was timed in turns in one process.
+        samples: With a warm L2, in the order taken.
+        median: Of the samples; low and high are its 95 % interval.
+        sm_clock: After the timing.
+    """
+
+    record: str
+    variant: str
+    case: str
+    problem: str | None = None
+    report: str | None = None
+    commit: str | None = None
+    commit_from: str | None = None
+    dirty: bool | None = None
+    made: str | None = None
+    source: str | None = None
+    sass: str | None = None
+    correct: bool | None = None
+    gpu: str | None = None
+    gpu_uuid: str | None = None
+    driver: str | None = None
+    nvcc: str | None = None
+    ncu: str | None = None
+    torch: str | None = None
+    session: str | None = None
+    samples: tuple[float, ...] = ()
+    median: float | None = None
+    low: float | None = None
+    high: float | None = None
+    sm_clock: float | None = None
+
+    @property
+    def subject(self) -> str:
+        """Variant and case as one word."""
+        return f"{self.variant}.{self.case}"
+
+
+@dataclass(frozen=True)
+class HistoryLaunch:
+    """One diagnosed launch of one report. Seconds; gain is the largest of its findings.
+
+    Attributes:
+        report: sha256 of the report.
+        launch: Its index there.
+        findings: The rules that fire.
+    """
+
+    report: str
+    launch: int
+    kernel: str | None = None
+    variant: str | None = None
+    case: str | None = None
+    gpu: str | None = None
+    time: float | None = None
+    bound: str | None = None
+    limiter: str | None = None
+    cause: str | None = None
+    gain: float | None = None
+    findings: tuple[str, ...] = ()
+
+
+TABLES: dict[str, type] = {"runs": HistoryRun, "launches": HistoryLaunch}
+
+
+def columns(table: str) -> pa.Schema:
+    """The columns of a table, from its class."""
+    import pyarrow as pa
+
+    kinds: dict[Any, Any] = {
+        str: pa.string(),
+        float: pa.float64(),
+        bool: pa.bool_(),
+        int: pa.int64(),
+    }
+    listed = {tuple[float, ...]: pa.list_(pa.float64()), tuple[str, ...]: pa.list_(pa.string())}
+    hints = get_type_hints(TABLES[table])
+    known = kinds | {kind | None: arrow for kind, arrow in kinds.items()} | listed
+    return pa.schema([(f.name, known[hints[f.name]]) for f in fields(TABLES[table])])
+
+
+def run_row(record: Record, sha256: str, commit: str | None, origin: str | None) -> HistoryRun:
+    """The row of a record.
+
+    Args:
+        record: What was measured.
+        sha256: Of the record's file.
+        commit: What is known of the commit beside the record.
+        origin: Where that is known from; the record's own commit comes first.
+    """
+    own = record.git.commit if record.git else None
+    gpu, source = record.gpu, record.source
+    return HistoryRun(
+        record=sha256,
+        variant=record.variant,
+        case=record.case,
+        problem=record.problem or None,
+        report=record.report.sha256 if record.report else None,
+        commit=own or commit,
+        commit_from="record" if own else origin if commit else None,
+        dirty=record.git.dirty if record.git else None,
+        made=record.made,
+        source=source.sha256 if source else None,
+        sass=source.sass if source else None,
+        correct=record.correct,
+        gpu=gpu.name if gpu else None,
+        gpu_uuid=gpu.uuid if gpu else None,
+        driver=gpu.driver if gpu else None,
+        nvcc=record.versions.nvcc,
+        ncu=record.versions.ncu,
+        torch=record.versions.torch,
+        session=record.session,
+        sm_clock=record.sm_clock,
+        **_times(record),
+    )
+
+
+def _times(record: Record) -> dict[str, Any]:
+    """Samples, median and interval; none where the samples are no times."""
+    samples = tuple(record.warm)
+    try:
+        interval = median_interval(samples)
+    except ProfkitError:
+        return {}
+    ends = {"median": interval.median, "low": interval.low, "high": interval.high}
+    return {"samples": samples, **{k: v if isfinite(v) else None for k, v in ends.items()}}
+
+
+def launch_rows(run: Run, report: str) -> Iterator[HistoryLaunch]:
+    """The diagnosed launches of a run's report."""
+    for row in run.usable.to_dict("records"):
+        found = verdict(row)
+        firing = [f for f in found.findings if f.status == "fires"]
+        gains = [f.gain for f in firing if f.gain is not None]
+        time = float(row["time"])
+        yield HistoryLaunch(
+            report=report,
+            launch=int(row["launch"]),
+            kernel=row["kernel"],
+            variant=row["variant"],
+            case=row["case"],
+            gpu=row["device"],
+            time=time if isfinite(time) else None,
+            bound=found.bound,
+            limiter=found.limiter,
+            cause=found.because,
+            gain=max(gains, default=None),
+            findings=tuple(f.rule for f in firing),
+        )

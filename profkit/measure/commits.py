@@ -1,0 +1,70 @@
+"""A repository's log  ->  the run records that were ever committed in it, each with its commit."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+from profkit.errors import ProfkitError
+from profkit.evidence.history.tables import HistoryRun, run_row
+from profkit.records.record import SCHEMA, parse_record
+
+_ENVIRONMENT = ("PROFKIT_COMMIT", "GITHUB_SHA", "CI_COMMIT_SHA")
+
+
+def commit_at_hand(environment: dict[str, str]) -> str | None:
+    """The commit that a CI system says it works on; None without one."""
+    return next((environment[name] for name in _ENVIRONMENT if environment.get(name)), None)
+
+
+def committed_runs(folder: Path) -> tuple[list[HistoryRun], list[ProfkitError]]:
+    """Every version of every run record in the log of a folder of artifacts, oldest first.
+
+    The commit is the one that brought the record in: of a record that does not say which code was
+    measured, the nearest that is known.
+
+    Raises:
+        ProfkitError: The folder is in no git repository, or git is not installed.
+    """
+    runs: dict[str, HistoryRun] = {}
+    problems = []
+    for commit, path in _changes(folder):
+        content = _git(folder, "show", f"{commit}:{path}")
+        sha256 = hashlib.sha256(content).hexdigest()
+        if sha256 in runs or f'"{SCHEMA}"'.encode() not in content[:200]:
+            continue
+        try:
+            record = parse_record(json.loads(content), Path(path))
+            runs[sha256] = run_row(record, sha256, commit, "log")
+        except (ValueError, ProfkitError) as error:
+            problems.append(ProfkitError(f"{path} in {commit[:12]}: {error}", "it was left out"))
+    return list(runs.values()), problems
+
+
+def _changes(folder: Path) -> Iterator[tuple[str, str]]:
+    """Commit and path of every JSON file that was added or changed, oldest first."""
+    log = _git(folder, "log", "--reverse", "--no-renames", "--diff-filter=AM", "--name-only",
+               "--format=commit %H", "--", "*.json").decode("utf-8", "replace")  # fmt: skip
+    commit = ""
+    for line in log.splitlines():
+        if line.startswith("commit "):
+            commit = line.removeprefix("commit ")
+        elif line:
+            yield commit, line
+
+
+def _git(folder: Path, *words: str) -> bytes:
+    try:
+        done = subprocess.run(
+            ["git", "-C", str(folder), *words], capture_output=True, timeout=120, check=True
+        )
+    except FileNotFoundError as error:
+        raise ProfkitError("git is not installed", "leave out --log") from error
+    except subprocess.SubprocessError as error:
+        said = getattr(error, "stderr", None) or b""
+        text = said.decode("utf-8", "replace").strip().splitlines()
+        raise ProfkitError(f"git in {folder}: {text[-1] if text else error}", "") from error
+    return done.stdout

@@ -1,0 +1,107 @@
+"""A gate's report, the history, the answer to a question  ->  blocks: what changed, and was it real."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from math import isfinite, isnan
+from typing import TYPE_CHECKING, Any
+
+from profkit.evidence.gate.report import GateReport, GateSubject
+from profkit.evidence.history.steps import HistoryStep
+from profkit.show.text import figures
+from profkit.show.text.blocks import Block, Grid, Heading, Line
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+_QUIET = ("same",)  # counted, not listed
+_HEAD = ("measured", "commit", "GPU", ">time", ">speed-up", "", ">seen from")
+
+
+def history_blocks(found: Sequence[HistoryStep]) -> Iterator[Block]:
+    """Every subject's runs, oldest first, each against the one before it."""
+    if not found:
+        yield Line("nothing was measured: profkit history --add, or --log")
+    subjects = dict.fromkeys(step.run.subject for step in found)
+    for subject in subjects:
+        yield Heading(subject)
+        yield Grid(_HEAD, tuple(_row(step) for step in found if step.run.subject == subject))
+
+
+def _row(step: HistoryStep) -> tuple[str, ...]:
+    run, time = step.run, step.time
+    return (
+        (run.made or "")[:16].replace("T", " "),
+        (run.commit or "")[:10] + (" *" if run.dirty else ""),
+        run.gpu or "",
+        figures.seconds(run.median) if run.median else "",
+        f"{time.speedup.median:.3g}x" if time else "",
+        step.answer,
+        f"{step.smallest:.2%}" if step.smallest is not None else "",
+    )
+
+
+def answer_blocks(frame: pd.DataFrame) -> Iterator[Block]:
+    """The rows of an answer."""
+    numeric = [kind.kind in "iuf" for kind in frame.dtypes]
+    head = tuple(
+        f"{'>' * number}{name}" for name, number in zip(frame.columns, numeric, strict=True)
+    )
+    cells = ([_cell(value) for value in row] for row in frame.itertuples(index=False))
+    yield Grid(head, tuple(map(tuple, cells)))
+
+
+def rows_of(frame: pd.DataFrame) -> list[dict[str, Any]]:
+    """The rows as plain values; null where not known."""
+    return [{str(k): _plain(v) for k, v in row.items()} for row in frame.to_dict("records")]
+
+
+def _plain(value: Any) -> Any:
+    if hasattr(value, "tolist"):
+        value = value.tolist()
+    if isinstance(value, list):
+        return [_plain(v) for v in value]
+    if isinstance(value, float):
+        return value if isfinite(value) else None
+    known = value is None or isinstance(value, str | int | bool)
+    return value if known else None if str(value) in ("NaT", "<NA>") else str(value)
+
+
+def _cell(value: Any) -> str:
+    plain = _plain(value)
+    if plain is None:
+        return ""
+    return f"{plain:.6g}" if isinstance(plain, float) else str(plain)
+
+
+def gate_blocks(report: GateReport) -> Iterator[Block]:
+    """The summary first; then why it is closed, what moved, and what would have been seen."""
+    state = {0: "open", 1: "closed", 2: "could not tell"}[report.status]
+    yield Heading(f"Gate {state}: {report.summary}")
+    for status, subjects in report.closing.items():
+        for subject in subjects:
+            yield Line(f"{subject.name}: {subject.because}", f"exit {status}")
+    for problem in report.problems:
+        yield Line(problem.message, "exit 2")
+    listed = [s for s in report.subjects if s.answer not in _QUIET]
+    if listed:
+        head = ("subject", "answer", ">before", ">after", ">seen from", "cause", "because")
+        yield Grid(head, tuple(_gate_row(subject) for subject in listed), wraps=6)
+    judged = [s.smallest for s in report.subjects if not isnan(s.smallest)]
+    if judged:
+        yield Line(
+            f"changes of {min(judged):.2%} to {max(judged):.2%} would have been seen with 95 % "
+            "power, at one false alarm in 1,000"
+        )
+    same = [s for s in report.subjects if s.answer == "same"]
+    unchanged = [s for s in same if s.time is None]
+    if unchanged:
+        yield Line(f"{len(unchanged)} of the {len(same)} that are the same are the same machine "
+                   "code or the same record: their time was not looked at")  # fmt: skip
+
+
+def _gate_row(subject: GateSubject) -> tuple[str, ...]:
+    time = subject.time
+    sides = (figures.seconds(x.median) for x in (time.before, time.after)) if time else ("", "")
+    seen = "" if isnan(subject.smallest) else f"{subject.smallest:.2%}"
+    return (subject.name, subject.answer, *sides, seen, subject.cause, subject.because)

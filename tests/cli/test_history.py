@@ -1,0 +1,50 @@
+"""profkit history and query as a user types them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.evidence.test_gate import changed, folder, made
+
+pytest.importorskip("pyarrow")
+
+
+@pytest.fixture
+def kept(run, tmp_path: Path) -> Path:
+    """A history of v1, which became twice as fast."""
+    before = made("v1", 1e-5, 1, "a", made="2026-11-01T00:00:00+00:00")
+    after = changed(before, 0.5e-5, 2, "b", made="2026-11-02T00:00:00+00:00")
+    for number, record in enumerate((before, after)):
+        artifacts = folder(tmp_path / str(number), record)
+        added = run("history", "--add", "--artifacts", artifacts, "--history", tmp_path / "h",
+                    "--commit", f"commit{number}")  # fmt: skip
+        assert added.exit_code == 0
+        assert "1 runs and 0 launches added" in added.stderr
+    return tmp_path / "h"
+
+
+def test_what_changed_when(run, kept: Path) -> None:
+    shown = run("history", "v1", "--history", kept)
+    assert shown.exit_code == 0
+    first, second = [x for x in shown.stdout.splitlines() if "NVIDIA H200" in x]
+    assert "commit0" in first
+    assert "2x" in second
+    assert "faster" in second
+    document = json.loads(run("history", "v1.B", "--history", kept, "--json").stdout)
+    assert [s["answer"] for s in document["steps"]] == ["first", "faster"]
+    assert run("history", "v9", "--history", kept).exit_code == 2
+
+
+def test_questions(run, kept: Path) -> None:
+    pytest.importorskip("duckdb")
+    sql = "SELECT variant, count(*) AS n FROM runs GROUP BY variant"
+    assert json.loads(run("query", sql, "--history", kept, "--json").stdout)["rows"] == [
+        {"variant": "v1", "n": 2}
+    ]
+    assert "v1" in run("query", sql, "--history", kept).stdout
+    wrong = run("query", "SELECT x", "--history", kept)
+    assert wrong.exit_code == 2
+    assert "the question:" in wrong.stderr

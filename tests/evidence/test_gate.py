@@ -1,0 +1,263 @@
+"""Gates on made-up repositories: identical ones stay open, real changes close them, causes are named."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from math import isnan
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from profkit.errors import ProfkitError
+from profkit.evidence.gate.gate import GateSide, judge_gate
+from profkit.evidence.gate.power import samples_for, significant, smallest_change
+from profkit.evidence.gate.report import GateReport
+from profkit.evidence.runs.runs import Evidence
+from profkit.evidence.timing.stats import compare_samples
+from profkit.records.current import SourceFile
+from profkit.records.header import Header
+from profkit.records.parts import (
+    CheckResult,
+    GpuState,
+    RecordedGpu,
+    RecordedLaunch,
+    RecordedSource,
+    TimedSide,
+    TimedSides,
+    Timing,
+    Versions,
+)
+from profkit.records.record import Record, write_record
+
+LAUNCH = RecordedLaunch("k", (132, 1, 1), (128, 1, 1), 0, 0, 64, 4)
+
+
+def timed(median: float, seed: int, session: str, n: int = 120, noise: float = 0.003) -> Timing:
+    rng = np.random.default_rng(seed)
+    samples = tuple(float(x) for x in median * (1 + rng.exponential(noise, n)))
+    side = TimedSide(samples=samples)
+    return Timing(l2=TimedSides(warm=side), session=session, after=GpuState(sm_clock=1.9e9))
+
+
+def made(variant: str, median: float = 1e-5, seed: int = 0, session: str = "s", **facts) -> Record:
+    known = {
+        "problem": "p",
+        "header": Header(f"The {variant}"),
+        "source": RecordedSource(f"p/{variant}.cu", f"code {variant}", f"sass {variant}", "90"),
+        "launches": (LAUNCH,),
+        "check": CheckResult(status="right"),
+        "timing": timed(median, seed, session),
+        "gpu": RecordedGpu(name="NVIDIA H200", uuid="GPU-1", driver="580"),
+    } | facts
+    return Record(variant, known.pop("case", "B"), **known)
+
+
+def changed(record: Record, median: float, seed: int, session: str = "s", **facts) -> Record:
+    """The same subject with other machine code."""
+    source = replace(record.source, sha256="other code", sass="other sass")
+    return replace(record, source=source, timing=timed(median, seed, session), **facts)
+
+
+def folder(root: Path, *records: Record) -> Path:
+    for record in records:
+        write_record(root / record.problem / record.case / f"{record.variant}.json", record)
+    return root
+
+
+def gated(tmp_path: Path, base: list[Record], head: list[Record], **options) -> GateReport:
+    sides = (folder(tmp_path / "base", *base), folder(tmp_path / "head", *head))
+    return judge_gate(*(GateSide(Evidence(side)) for side in sides), **options)
+
+
+def repository(number: int) -> list[Record]:
+    """One of ten repositories: 2 to 20 variants with all the faults that timings have."""
+    rng = np.random.default_rng(number)
+    records = []
+    for i in range(2 + 2 * number):
+        record = made(f"v{i}", 10 ** rng.uniform(-6, -3), 100 * number + i, f"s{number}")
+        clock = np.repeat(1 + 0.03 * rng.integers(0, 2, 9), 15)[:120]
+        samples = np.array(record.warm) * (clock if number % 2 else 1.0)
+        side = TimedSide(samples=tuple(samples[: [3, 10, 30, 120][i % 4]]))
+        timing = replace(record.timing, l2=TimedSides(warm=side if i % 5 else None))
+        correct = CheckResult(status="wrong" if i % 7 == 6 else "right")
+        records.append(replace(record, timing=timing, check=correct))
+    return [*records, made("sdpa", seed=number, source=None)]
+
+
+@pytest.mark.parametrize("number", range(10))
+def test_an_identical_pull_request_raises_no_alarm(tmp_path: Path, number: int) -> None:
+    records = repository(number)
+    report = gated(tmp_path, records, records)
+    assert (report.status, report.reasons) == (0, [])
+    assert {s.answer for s in report.subjects} == {"same"}
+    assert len(report.subjects) == len(records) - 1, "library calls are not judged"
+    strict = gated(tmp_path, records, records, strict=True)
+    assert strict.status == 0
+
+
+@pytest.mark.parametrize("number", range(10))
+def test_nor_does_one_measured_anew_on_a_slower_machine(tmp_path: Path, number: int) -> None:
+    records = repository(number)
+    anew = [
+        replace(r, timing=timed(1.3 * float(np.median(r.warm or (1.0,))), i, "tomorrow"))
+        for i, r in enumerate(records)
+    ]
+    report = gated(tmp_path, records, anew)
+    assert (report.status, report.reasons) == (0, []), "the machine code is the same"
+
+
+@pytest.mark.parametrize(
+    ("factor", "answer", "status"),
+    [(1.02, "slower", 1), (0.98, "faster", 0), (1.0, "same", 0), (2.0, "slower", 1)],
+)
+def test_changed_code_is_judged(tmp_path: Path, factor: float, answer: str, status: int) -> None:
+    before = made("v1", 1e-5, 1)
+    report = gated(tmp_path, [before], [changed(before, factor * 1e-5, 2)])
+    (subject,) = report.subjects
+    assert (subject.answer, report.status) == (answer, status)
+    assert subject.smallest < 0.005, "120 interleaved rounds of 0.3 % noise"
+    assert subject.cause == ("noise" if answer == "same" else "code")
+    assert bool(report.reasons) == (status != 0)
+    assert report.summary.startswith(f"{int(answer == 'slower')} slower, ")
+
+
+def test_another_process_on_the_same_gpu_says_how_small_a_change_it_sees(tmp_path: Path) -> None:
+    before = made("v1", 1e-5, 1)
+    report = gated(tmp_path, [before], [changed(before, 1.02e-5, 2, "another")])
+    (subject,) = report.subjects
+    assert (subject.answer, subject.cause, report.status) == ("cannot tell", "noise", 0)
+    assert 0.05 < subject.smallest < 0.1
+    assert subject.samples is None, "more samples do not help: processes do"
+    assert "only a change of" in subject.because
+
+
+def test_what_the_references_do_too_is_the_machine(tmp_path: Path) -> None:
+    before, reference = made("v1", 1e-5, 1), made("sdpa", 2e-5, 3, source=None)
+    after = changed(before, 1.2e-5, 2, "later")
+    slower = replace(reference, timing=timed(2.4e-5, 4, "later"))
+    (subject,) = gated(tmp_path, [before, reference], [after, slower]).subjects
+    assert (subject.answer, subject.cause) == ("cannot tell", "machine")
+    assert "the references measured beside it" in subject.because
+    steady = replace(reference, timing=timed(2e-5, 5, "later"))
+    (subject,) = gated(tmp_path, [before, reference], [after, steady]).subjects
+    assert (subject.answer, subject.cause) == ("slower", "code")
+
+
+def test_another_torch_is_no_control(tmp_path: Path) -> None:
+    before, reference = made("v1", 1e-5, 1), made("sdpa", 2e-5, 3, source=None)
+    after = changed(before, 1.2e-5, 2, "later")
+    newer = replace(reference, timing=timed(2.4e-5, 4, "later"), versions=Versions(torch="9"))
+    (subject,) = gated(tmp_path, [before, reference], [after, newer]).subjects
+    assert (subject.answer, subject.cause) == ("slower", "code")
+
+
+def test_another_gpu_is_the_machine(tmp_path: Path) -> None:
+    before = made("v1", 1e-5, 1)
+    after = changed(before, 2e-5, 2, gpu=RecordedGpu(name="NVIDIA L4"))
+    report = gated(tmp_path, [before], [after])
+    (subject,) = report.subjects
+    assert (subject.answer, subject.cause, report.status) == ("cannot tell", "machine", 0)
+    assert "NVIDIA L4" in subject.because
+    assert gated(tmp_path, [before], [after], strict=True).status == 2
+
+
+def test_wrong_and_untried_are_named(tmp_path: Path) -> None:
+    wrong, bare = made("bad", seed=1), made("bare", seed=2)
+    head = [
+        changed(wrong, 1e-5, 3, check=CheckResult(status="wrong")),
+        replace(changed(bare, 1e-5, 4), timing=None),
+    ]
+    report = gated(tmp_path, [wrong, bare], head)
+    assert report.status == 1
+    assert [r.split(":")[0] for r in report.reasons] == ["bad.B", "bare.B"]
+    assert "wrong results" in report.reasons[0]
+    assert "profkit profile --variant bare --case B" in report.reasons[1]
+    assert report.summary == (
+        "0 slower, 1 wrong, 0 faster, 0 the same, 0 cannot tell, 1 without a time"
+    )
+
+
+def test_reports_without_a_record(tmp_path: Path) -> None:
+    for side, content in (("base", b"one"), ("head", b"one")):
+        (tmp_path / side).mkdir()
+        (tmp_path / side / "sdpa-flash.C.ncu-rep").write_bytes(content)
+    sides = [GateSide(Evidence(tmp_path / side)) for side in ("base", "head")]
+    assert judge_gate(*sides).status == 0
+    (tmp_path / "head" / "sdpa-flash.C.ncu-rep").write_bytes(b"two")
+    report = judge_gate(*sides)
+    assert (report.status, [s.answer for s in report.subjects]) == (2, ["no time"])
+    assert "without a run record" in report.reasons[0]
+
+
+def test_a_renamed_subject_and_those_of_one_side(tmp_path: Path) -> None:
+    old = made("old", seed=1)
+    report = gated(
+        tmp_path,
+        [old, made("gone", seed=2)],
+        [replace(old, variant="new-name"), made("new", seed=3)],
+    )
+    assert [(s.name, s.answer) for s in report.subjects] == [
+        ("gone.B", "gone"), ("new.B", "new"), ("new-name.B", "same"),
+    ]  # fmt: skip
+    assert "old" in report.subjects[2].because
+    assert report.status == 0
+
+
+def test_code_that_changed_since_it_was_measured_is_stale(tmp_path: Path) -> None:
+    record = made("v1", seed=1)
+    root = folder(tmp_path / "a", record)
+    today = {"p/v1": SourceFile(Header("x"), "edited")}
+    measured = {"p/v1": SourceFile(Header("x"), record.source_hash)}
+    stale = judge_gate(GateSide(Evidence(root), measured), GateSide(Evidence(root), today))
+    assert (stale.status, stale.subjects[0].answer) == (2, "stale")
+    both = judge_gate(GateSide(Evidence(root), today), GateSide(Evidence(root), today))
+    assert both.status == 0, "it was stale before: nothing changed"
+
+
+def test_what_cannot_be_read_is_named_and_stops_nothing(tmp_path: Path) -> None:
+    base, head = folder(tmp_path / "b", made("v1")), folder(tmp_path / "h", made("v1"))
+    (head / "p" / "B" / "v2.json").write_text("{")
+    report = judge_gate(GateSide(Evidence(base)), GateSide(Evidence(head)))
+    assert report.status == 2
+    assert "v2.json: not JSON" in report.reasons[0]
+    assert report.subjects[0].answer == "same"
+    with pytest.raises(ProfkitError, match="no run at case Z"):
+        judge_gate(GateSide(Evidence(base)), GateSide(Evidence(head)), case="Z")
+
+
+def test_one_other_case_and_launch_shape(tmp_path: Path) -> None:
+    record = made("v1", seed=1)
+    shape = replace(LAUNCH, grid=(264, 1, 1))
+    after = replace(record, launches=(shape,), timing=timed(1.5e-5, 2, "s"))
+    (subject,) = gated(tmp_path, [record], [after]).subjects
+    assert subject.answer == "slower", "the launcher is machine code too"
+
+
+def test_the_smallest_change_is_seen_as_often_as_it_says() -> None:
+    rng = np.random.default_rng(5)
+    seen = []
+    for _ in range(150):
+        before, after = (1e-5 * (1 + rng.exponential(0.005, 120)) for _ in range(2))
+        smallest = smallest_change(compare_samples(before, after, taken="interleaved"))
+        assert 0.001 < smallest < 0.05
+        later = compare_samples(before, after * (1 + smallest), taken="interleaved")
+        seen.append(significant(later))
+    assert sum(seen) / len(seen) >= 0.95
+    assert isnan(smallest_change(compare_samples([1.0], [1.0])))
+
+
+def test_more_samples_help_only_against_noise() -> None:
+    assert samples_for(0.02, 0.04, 100, "wide") == 393
+    assert samples_for(0.02, 0.02, 100, "wide") == 100
+    assert samples_for(0.02, 0.04, 100, "levels") is None
+    assert samples_for(0.02, float("nan"), 3, "too-few") is None
+
+
+def test_the_document_is_plain(tmp_path: Path) -> None:
+    before = made("v1", 1e-5, 1)
+    document = gated(tmp_path, [before], [changed(before, 2e-5, 2)]).to_json()
+    assert json.loads(json.dumps(document, allow_nan=False)) == document
+    assert (document["schema"], document["status"]) == ("profkit.gate/1", 1)
+    assert document["subjects"][0]["smallest_change"] < 0.02

@@ -1,0 +1,197 @@
+"""The history: nothing lost, nothing twice, whatever wrote it; and what changed when."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+import profkit as pk
+from profkit.errors import ProfkitError
+from profkit.evidence.history.dataset import History, add_artifacts, query
+from profkit.evidence.history.steps import process_spreads, steps
+from profkit.evidence.history.tables import HistoryLaunch, HistoryRun, columns, run_row
+from profkit.evidence.runs.runs import Evidence
+from profkit.measure.commits import commit_at_hand, committed_runs
+from profkit.records.parts import Commit
+from profkit.records.record import write_record
+from tests.conftest import ROOT
+from tests.evidence.test_gate import changed, folder, made, timed
+
+pa = pytest.importorskip("pyarrow")
+pq = pytest.importorskip("pyarrow.parquet")
+
+
+def row(median: float, seed: int, day: int, **facts) -> HistoryRun:
+    """One run of v1 at B, measured on that day in a session of its own."""
+    record = made("v1", median, seed, f"session {day}", made=f"2026-11-{day:02}T00:00:00+00:00")
+    return replace(run_row(record, f"record {day}", f"commit {day}", "log"), **facts)
+
+
+def test_adding_twice_adds_nothing(tmp_path: Path) -> None:
+    artifacts = folder(tmp_path / "artifacts", made("v1"), made("v2"), made("sdpa", source=None))
+    history = History(tmp_path / "history")
+    first = add_artifacts(history, Evidence(artifacts), "abc", "option")
+    assert (first.runs, first.launches, first.problems) == (3, 0, ())
+    assert add_artifacts(history, Evidence(artifacts)).runs == 0
+    rows, problems = history.runs()
+    assert problems == []
+    assert {r.subject for r in rows} == {"v1.B", "v2.B", "sdpa.B"}
+    assert {(r.commit, r.commit_from) for r in rows} == {("abc", "option")}
+    assert rows[0].low < rows[0].median < rows[0].high
+    assert len(rows[0].samples) == 120
+
+
+def test_the_commit_of_the_record_comes_first(tmp_path: Path) -> None:
+    own = replace(made("v1"), git=Commit("own", True))
+    found = run_row(own, "sha", "said", "environment")
+    assert (found.commit, found.commit_from, found.dirty) == ("own", "record", True)
+    assert run_row(made("v1"), "sha", None, "environment").commit_from is None
+    assert commit_at_hand({"GITHUB_SHA": "x", "PROFKIT_COMMIT": "y"}) == "y"
+    assert commit_at_hand({}) is None
+
+
+def test_two_writers_do_not_meet(tmp_path: Path) -> None:
+    history = History(tmp_path)
+    history.append([row(1e-5, 1, 1)], [])
+    history.append([row(1e-5, 2, 2)], [])
+    history.append([row(1e-5, 1, 1)], [])
+    assert len(list((tmp_path / "runs").iterdir())) == 2
+    assert [r.record for r in history.runs()[0]] == ["record 1", "record 2"]
+
+
+def test_half_a_file_is_named_and_nothing_else_is_lost(tmp_path: Path) -> None:
+    history = History(tmp_path)
+    history.append([row(1e-5, 1, 1)], [])
+    (whole,) = (tmp_path / "runs").glob("*.parquet")
+    (tmp_path / "runs" / "half.parquet").write_bytes(whole.read_bytes()[:500])
+    rows, (problem,) = history.runs()
+    assert len(rows) == 1
+    assert "half.parquet: not readable" in problem.message
+
+
+def test_files_of_another_version_are_read(tmp_path: Path) -> None:
+    (tmp_path / "runs").mkdir()
+    older = pa.table({"record": ["r0"], "variant": ["v1"], "case": ["B"], "median": [1.0]})
+    newer = older.append_column("of tomorrow", pa.array([3])).set_column(0, "record", [["r9"]])
+    pq.write_table(older, tmp_path / "runs" / "older.parquet")
+    pq.write_table(newer, tmp_path / "runs" / "newer.parquet")
+    rows, problems = History(tmp_path).runs()
+    assert problems == []
+    assert {(r.record, r.median, r.gpu, r.samples) for r in rows} == {
+        ("r0", 1.0, None, ()), ("r9", 1.0, None, ()),
+    }  # fmt: skip
+
+
+def test_what_changed_when() -> None:
+    runs = [
+        row(1e-5, 1, 1),
+        row(1e-5, 2, 2),  # the same machine code
+        row(0.5e-5, 3, 3, sass="new"),
+        row(0.5e-5, 4, 4, sass="newer"),
+        row(0.5e-5, 5, 5, sass="newest", gpu_uuid="GPU-2"),
+        row(0.5e-5, 6, 6, sass="last", gpu_uuid="GPU-2", samples=()),
+    ]
+    found = steps(runs)
+    assert [s.answer for s in found] == [
+        "first", "same code", "faster", "cannot tell", "other machine", "no time",
+    ]  # fmt: skip
+    assert found[2].run.commit == "commit 3"
+    assert found[3].smallest > 0.02, "another process: 1 % assumed"
+    assert json.loads(json.dumps(found[2].to_json(), allow_nan=False))["answer"] == "faster"
+
+
+def test_the_spread_of_a_machine_comes_from_what_it_measured_twice() -> None:
+    medians = (1.0e-5, 1.03e-5, 0.97e-5, 1.0e-5)
+    runs = [row(m, i, i + 1) for i, m in enumerate(medians)]
+    assert process_spreads(runs)["GPU-1"] == pytest.approx(0.0245, abs=0.003)
+    assert process_spreads(runs[:2]) == {}, "one difference is no spread"
+    assert process_spreads([replace(r, sass=None) for r in runs]) == {}
+    later = [row(1e-5, 8, 8, sass="x"), row(0.93e-5, 9, 9, sass="y")]
+    assert steps([*later])[1].answer == "faster"
+    assert steps([*runs, *later])[-1].answer == "cannot tell", "3 % on this machine, not 1 %"
+
+
+def test_questions_in_sql(tmp_path: Path) -> None:
+    pytest.importorskip("duckdb")
+    history = History(tmp_path)
+    history.append([row(1e-5, 1, 1), row(2e-5, 2, 2)], [HistoryLaunch("r", 0, "k", gain=2.0)])
+    frame, problems = query(history, "SELECT count(*) AS n, max(median) AS most FROM runs")
+    assert (problems, frame.n[0]) == ([], 2)
+    assert frame.most[0] == pytest.approx(2e-5, rel=0.02)
+    assert query(history, "SELECT kernel FROM launches")[0].kernel.tolist() == ["k"]
+    with pytest.raises(ProfkitError, match="the question") as raised:
+        query(history, "SELECT nothing FROM nowhere")
+    assert "runs: record, variant" in raised.value.hint
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "SELECT * FROM '/etc/passwd'",
+        "SELECT * FROM read_csv('/etc/passwd')",
+        "COPY runs TO 'x.csv'",
+        "INSTALL httpfs",
+        "SET enable_external_access=true",
+    ],
+)
+def test_a_question_reaches_nothing_but_the_tables(tmp_path: Path, sql: str) -> None:
+    pytest.importorskip("duckdb")
+    with pytest.raises(ProfkitError):
+        query(History(tmp_path), sql)
+
+
+def test_the_committed_artifacts_and_their_diagnoses(tmp_path: Path) -> None:
+    history = History(tmp_path)
+    evidence = Evidence(ROOT / "artifacts" / "attention" / "C-causal")
+    added = add_artifacts(history, evidence)
+    assert (added.runs, added.launches) == (2, 2)
+    rows = history.table("launches")[0].to_pylist()
+    assert all(r["bound"] and r["time"] > 0 for r in rows)
+    reports = {r["report"] for r in rows}
+    assert reports == {r.report for r in history.runs()[0]}
+
+
+def _git(at: Path, *words: str) -> None:
+    who = ("-c", "user.name=x", "-c", "user.email=x@example.com")
+    subprocess.run(["git", *who, *words], cwd=at, check=True, capture_output=True)
+
+
+def test_the_log_gives_every_version_its_commit(tmp_path: Path) -> None:
+    repository = tmp_path / "r"
+    first = made("v1", 1e-5, 1)
+    folder(repository / "artifacts", first)
+    _git(repository, "init", "-q")
+    _git(repository, "add", ".")
+    _git(repository, "commit", "-qm", "one")
+    path = repository / "artifacts" / "p" / "B" / "v1.json"
+    write_record(path, changed(first, 0.9e-5, 2))
+    (repository / "artifacts" / "other.json").write_text("{}")
+    _git(repository, "add", ".")
+    _git(repository, "commit", "-qm", "two")
+    write_record(path, replace(first, timing=timed(1.1e-5, 3, "uncommitted")))
+    runs, problems = committed_runs(repository / "artifacts")
+    assert problems == []
+    assert [r.commit_from for r in runs] == ["log", "log"]
+    assert len({r.commit for r in runs}) == 2
+    assert runs[1].sass == "other sass"
+    with pytest.raises(ProfkitError, match="git in"):
+        committed_runs(tmp_path)
+
+
+def test_as_a_frame(tmp_path: Path) -> None:
+    History(tmp_path).append([row(1e-5, 1, 1), row(2e-5, 2, 2)], [])
+    frame = pk.history(tmp_path)
+    assert frame.variant.tolist() == ["v1", "v1"]
+    assert frame["median"].between(0.9e-5, 2.1e-5).all()
+    assert pk.history(tmp_path, "launches").empty
+    with pytest.raises(ProfkitError, match="no table 'findings'"):
+        pk.history(tmp_path, "findings")
+
+
+def test_every_column_is_a_field() -> None:
+    assert columns("runs").names[:3] == ["record", "variant", "case"]
+    assert columns("runs").field("samples").type == pa.list_(pa.float64())
