@@ -37,10 +37,10 @@ demo: $(READY)
 
 # The ladder's page, from the committed records; ladder-build compiles for an L4 first (needs nvcc).
 ladder: $(READY)
-	$(BIN)/python analyses/ladder_page.py
+	$(BIN)/python tools/ladder_page.py
 
 ladder-build: $(READY)
-	$(BIN)/python analyses/ladder_page.py --build
+	$(BIN)/python tools/ladder_page.py --build
 
 lint: $(READY)
 	$(BIN)/ruff check .

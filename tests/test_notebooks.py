@@ -14,7 +14,7 @@ from nbclient import NotebookClient
 
 from profkit.cli import app
 from profkit.diagnosis.rules import BY_ID
-from profkit.measure.variants import find
+from profkit.measure.variants.variants import find
 from tests.conftest import ROOT
 
 FOLDER = ROOT / "notebooks"

@@ -15,7 +15,7 @@ _SIDES = {".json", ".ncu-rep", ".ncu-repz"}
 
 def variants(ctx: typer.Context, incomplete: str) -> Described:
     """Variants in the folder of problems, and whatever was recorded (references too)."""
-    from profkit.measure.variants import find, kernels_dir
+    from profkit.measure.variants.variants import find, kernels_dir
 
     try:
         found = {v.id: v.title for v in find(kernels_dir(ctx.params.get("kernels")))}

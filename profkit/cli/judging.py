@@ -8,14 +8,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from profkit.cli import complete, sources
+from profkit.cli import complete
+from profkit.cli.inputs import sources
 from profkit.cli.options import Json, Markdown, Quiet, say, write_to
 from profkit.errors import ProfkitError
 
 if TYPE_CHECKING:
-    from profkit.evidence.compare import Change
-    from profkit.evidence.ladder import Ladder
-    from profkit.show.blocks import Block
+    from profkit.evidence.comparison.compare import Change
+    from profkit.evidence.comparison.ladder import Ladder
+    from profkit.show.text.blocks import Block
 
 BAD, COULD_NOT = 1, 2
 FAIL_ON = ("slower", "finding", "resource")
@@ -75,7 +76,7 @@ def compare(
     quiet: Quiet = False,
 ) -> None:
     """What changed from BEFORE to AFTER, and whether it is real."""
-    from profkit.show import changes
+    from profkit.show.views import comparison as changes
 
     wanted = _wanted(fail_on or [], json and markdown)
     if ladder:
@@ -90,7 +91,7 @@ def compare(
         raise ProfkitError("-o draws a ladder", "profkit compare --ladder --case B -o ladder.png")
     if not (before and after):
         raise ProfkitError("two runs are needed", "profkit compare stage1 stage2, or --ladder")
-    from profkit.evidence.sides import compare as compare_sides
+    from profkit.evidence.comparison.select import compare as compare_sides
 
     sides = compare_sides(before, after, case, sources.evidence(artifacts), anyway)
     if not quiet:
@@ -142,7 +143,7 @@ def _is_bad(change: Change, wanted: set[str]) -> bool:
 
 def _ladders(artifacts: Path, case: str | None, anyway: bool, output: Path | None) -> list[Ladder]:
     """The ladder of each case that was recorded; one of them drawn where that is asked for."""
-    from profkit.evidence.ladder import ladder as build
+    from profkit.evidence.comparison.ladder import ladder as build
 
     evidence = sources.evidence(artifacts)
     recorded = {c for v, c in evidence.names() if (artifacts / f"{v}.{c}.json").is_file()}
@@ -175,9 +176,9 @@ def verify(
     quiet: Quiet = False,
 ) -> None:
     """Claims and acceptance gates, tried on what was recorded."""
-    from profkit.evidence import verify as trying
-    from profkit.evidence.runs import Evidence
-    from profkit.show import judged
+    from profkit.evidence.claims import verify as trying
+    from profkit.evidence.runs.runs import Evidence
+    from profkit.show.views import claims as judged
 
     _wanted([], json and markdown)
     results = trying.verify(files, Evidence(artifacts))
@@ -204,9 +205,9 @@ def ledger(
     """Gains that rules predicted, and how they came out."""
     from dataclasses import asdict
 
-    from profkit.evidence import ledger as books
-    from profkit.evidence import scores as scoring
-    from profkit.show import judged
+    from profkit.evidence.ledger import calibration as scoring
+    from profkit.evidence.ledger import ledger as books
+    from profkit.show.views import claims as judged
 
     _wanted([], json and markdown)
     path = file or artifacts / books.NAME
@@ -248,9 +249,9 @@ def print_blocks(
     blocks: Iterable[Block], document: dict[str, Any] | None, as_markdown: bool
 ) -> None:
     """Blocks as text or Markdown; or, where there is one, the document."""
-    from profkit.show import blocks as form
-    from profkit.show.document import dumps
-    from profkit.show.text import console
+    from profkit.show.text import blocks as form
+    from profkit.show.views.diagnosis import console
+    from profkit.show.views.document import dumps
 
     if document is not None:
         print(dumps(document))

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from profkit.cli import profiling
-from profkit.cli.options import Json, Quiet, say
-from profkit.cli.targets import (
+from profkit.cli.inputs.targets import (
     BAD,
     COULD_NOT,
     Archs,
@@ -27,6 +26,7 @@ from profkit.cli.targets import (
     show,
     status,
 )
+from profkit.cli.options import Json, Quiet, say
 from profkit.errors import ProfkitError
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ def list_(
 ) -> None:
     """The variants in ladder order: built, recorded, stale."""
     from profkit.measure import ladder
-    from profkit.show import measured
+    from profkit.show.views import measured
 
     rows = ladder.listing(places(kernels, build_dir, artifacts), problem)
     if json:
@@ -70,7 +70,7 @@ def doctor(json: Json = False) -> None:
     from dataclasses import asdict
 
     from profkit.measure import doctor as examiner
-    from profkit.show import measured
+    from profkit.show.views import measured
 
     found = [asdict(f) for f in examiner.examine()]
     if json:
@@ -95,7 +95,7 @@ def build(
 ) -> None:
     """Compile variants, and hold them to the budgets in their headers. Needs no GPU."""
     from profkit.measure import ladder
-    from profkit.show import measured
+    from profkit.show.views import measured
 
     at = places(kernels, build_dir, artifacts)
     archs = arch.split(",") if arch else None
@@ -134,7 +134,7 @@ def check(
 ) -> None:
     """Is it right, on every case, and does it keep to its own memory."""
     from profkit.measure import pipeline, targets
-    from profkit.show import measured
+    from profkit.show.views import measured
 
     target = targets.choose(
         places(kernels, build_dir), named(variant, every), every, case or (), False
@@ -165,7 +165,7 @@ def bench(
     """How fast, against every reference, in turns: L2 warm and cold."""
     from profkit.measure import pipeline, targets
     from profkit.measure.runs import timed
-    from profkit.show import measured
+    from profkit.show.views import measured
 
     target = targets.choose(
         places(kernels, build_dir), named(variant, every), every, case or (), True
@@ -187,7 +187,7 @@ def bench(
 
 def _faults(made: Made, checks: Sequence[dict[str, Any]]) -> None:
     """Say what is wrong on stderr; the worst of it is the exit status."""
-    from profkit.show import measured
+    from profkit.show.views import measured
 
     for one in checks:
         for line in measured.faults(one):

@@ -25,7 +25,7 @@ Markdown = Annotated[
 
 def say(error: ProfkitError) -> None:
     """Print an error as two lines on stderr: what is wrong, and what to do about it."""
-    from profkit.show.escape import visible
+    from profkit.show.text.escape import visible
 
     print(f"profkit: {visible(error.message)}", file=sys.stderr)
     if error.hint:

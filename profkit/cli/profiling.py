@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from profkit.cli.complete import one_of
-from profkit.cli.options import Json, Quiet, say
-from profkit.cli.targets import (
+from profkit.cli.inputs.targets import (
     BAD,
     COULD_NOT,
     Artifacts,
@@ -27,6 +26,7 @@ from profkit.cli.targets import (
     status,
     stop_on_term,
 )
+from profkit.cli.options import Json, Quiet, say
 from profkit.errors import ProfkitError
 
 if TYPE_CHECKING:
@@ -82,7 +82,8 @@ def profile(
     quiet: Quiet = False,
 ) -> None:
     """Why: check, time, ncu round exactly one call, diagnosis."""
-    from profkit.measure import collect, pipeline, targets
+    from profkit.measure import pipeline, targets
+    from profkit.measure.profile import collect
 
     filters = collect.launch_filters(kernel, skip, count)
     options = collect.Options(set_, cache, timeout, filters if command else ())
@@ -110,8 +111,8 @@ def _remember(results: Sequence[Profiled], artifacts: Path, quiet: bool) -> None
     measured = [(r.name, r.case) for r in results if r.report]
     if not measured:
         return
-    from profkit.cli import sources
-    from profkit.evidence import ledger
+    from profkit.cli.inputs import sources
+    from profkit.evidence.ledger import ledger
 
     try:
         new = ledger.update(sources.evidence(artifacts), only=measured)
@@ -138,7 +139,7 @@ def _reporter(progress: Callable[[str], None]) -> Callable[[Profiled], None]:
 def _show(results: Sequence[Profiled], *, json: bool, quiet: bool) -> None:
     """The diagnosis of every report; without one, what is known without counters."""
     from profkit.cli import reading
-    from profkit.show import measured
+    from profkit.show.views import measured
 
     reports = [str(r.report) for r in results if r.report]
     if json:
@@ -164,7 +165,8 @@ def _wrap(
 ) -> None:
     """Profile any command, then diagnose its report."""
     from profkit.cli import reading
-    from profkit.measure import collect, toolchain
+    from profkit.measure.build import toolchain
+    from profkit.measure.profile import collect
 
     report = output or Path(f"{Path(command[0]).stem}.ncu-rep")
     if report.suffix != ".ncu-rep":

@@ -17,8 +17,8 @@ from profkit.errors import ProfkitError
 if TYPE_CHECKING:
     from pandas import DataFrame
 
+    from profkit.diagnosis.launches import Judged
     from profkit.reports.reader import ReportFile, Reports
-    from profkit.show.launches import Judged
 
 COULD_NOT = 2
 Kernel = Annotated[
@@ -92,7 +92,7 @@ class Chosen:
     @property
     def frame(self) -> DataFrame:
         """The rows of the frame, with the judgement in it."""
-        from profkit.show.launches import table
+        from profkit.diagnosis.launches import table
 
         return table(self.reports, self.everything).iloc[self.kept]
 
@@ -103,7 +103,7 @@ def read(patterns: Sequence[str], *, quiet: bool) -> tuple[Reports, bool]:
     Returns:
         The reports, and whether every one of them was read whole.
     """
-    from profkit.reports.paths import expand
+    from profkit.records.paths import expand
     from profkit.reports.reader import read as read_files
 
     paths: dict[str, None] = {}
@@ -144,8 +144,8 @@ def _given_up(found: Reports) -> set[str]:
 
 def choose(found: Reports, kernel: str | None, where: str | None) -> Chosen:
     """Judge every launch and keep those that were asked for."""
-    from profkit.cli import select
-    from profkit.show.launches import judged
+    from profkit.cli.inputs import select
+    from profkit.diagnosis.launches import judged
 
     chosen = Chosen(found, launches := judged(found), list(range(len(launches))))
     if kernel is not None:
@@ -163,7 +163,7 @@ def choose(found: Reports, kernel: str | None, where: str | None) -> Chosen:
 
 
 def _names(launches: Sequence[Judged]) -> str:
-    from profkit.show.names import short
+    from profkit.show.text.names import short
 
     names = dict.fromkeys(short(run.kernel, 40) for run in launches)
     more = f" and {len(names) - 5} more" if len(names) > 5 else ""
@@ -173,8 +173,8 @@ def _names(launches: Sequence[Judged]) -> str:
 def _print_json(
     files: Sequence[ReportFile], launches: list[Judged], top: int | None, lines: int
 ) -> None:
-    from profkit.show.document import document, dumps
-    from profkit.show.launches import rows, with_lines
+    from profkit.diagnosis.launches import rows, with_lines
+    from profkit.show.views.document import document, dumps
 
     if top is not None:
         worst = {id(run) for row in rows(launches)[:top] for run in row.launches}
@@ -187,7 +187,7 @@ def _print_json(
 def _print_text(
     launches: list[Judged], top: int | None, lines: int, *, every: bool, as_markdown: bool
 ) -> None:
-    from profkit.show.launches import rows, with_lines
+    from profkit.diagnosis.launches import rows, with_lines
 
     if not launches:
         return
@@ -197,11 +197,11 @@ def _print_text(
         lined = with_lines([row.shown for row in shown], lines)
         shown = [row.replaced(row.shown, run) for row, run in zip(shown, lined, strict=True)]
     if as_markdown:
-        from profkit.show import markdown
+        from profkit.show.views import markdown
 
         print(markdown.render(shown, found), end="")
     else:
-        from profkit.show import text
+        from profkit.show.views import diagnosis as text
 
         print(text.render(shown, found, text.console()), end="")
 
@@ -263,7 +263,7 @@ def explain(
     ] = False,
 ) -> None:
     """What a rule or a metric means and needs, with an example."""
-    from profkit.show import explain as pages
+    from profkit.show.views import explain as pages
 
     if name is None:
         print(pages.reference() if markdown else pages.index())

@@ -16,8 +16,8 @@ from profkit.cli.reading import COULD_NOT, Kernel, Top, Where, choose, read
 from profkit.errors import ProfkitError
 
 if TYPE_CHECKING:
+    from profkit.diagnosis.launches import Judged
     from profkit.reports.reader import Reports
-    from profkit.show.launches import Judged
 
 ROWS = 50  # on a page; about 40 kB each
 What = Annotated[
@@ -119,7 +119,7 @@ def _page(
     top: int | None,
     quiet: bool,
 ) -> None:
-    from profkit.show import page as pages
+    from profkit.show.page import page as pages
 
     page = pages.render(found, chosen, title or pages.TITLE, top or ROWS)
     pages.save(page, output)

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from profkit.cli import sources
+from profkit.cli.inputs import sources
 from profkit.cli.judging import BAD, COULD_NOT, print_blocks
 from profkit.errors import ProfkitError
 
 if TYPE_CHECKING:
-    from profkit.evidence.runs import Evidence
-    from profkit.evidence.verify import GateResult
+    from profkit.evidence.claims.verify import GateResult
+    from profkit.evidence.runs.runs import Evidence
 
 _STATUS = {"keep": 0, "no gain proven": 0, "reject": BAD, "undecided": COULD_NOT}
 
@@ -34,9 +34,9 @@ class Asked:
 
 def write(asked: Asked, *, json: bool, markdown: bool) -> None:
     """Print decision, time, counters, what changed and gates, and leave with the status."""
-    from profkit.evidence.runs import Evidence
+    from profkit.evidence.runs.runs import Evidence
     from profkit.evidence.summary import summarize
-    from profkit.show.summary import summary
+    from profkit.show.views.summary import summary
 
     if json and markdown:
         raise ProfkitError("--json and --markdown are two answers", "give one of them")
@@ -63,7 +63,7 @@ def _cases(evidence: Evidence, variant: str, case: str | None) -> tuple[str, lis
 
 
 def _gates(files: Sequence[Path], evidence: Evidence) -> list[GateResult]:
-    from profkit.evidence.verify import verify
+    from profkit.evidence.claims.verify import verify
 
     found = verify(files, evidence)
     for file in found:

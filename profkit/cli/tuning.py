@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from profkit.cli import complete
-from profkit.cli.options import Json, Quiet, say
-from profkit.cli.targets import (
+from profkit.cli.inputs.targets import (
     Artifacts,
     BuildDir,
     Kernels,
@@ -19,10 +18,11 @@ from profkit.cli.targets import (
     status,
     stop_on_term,
 )
+from profkit.cli.options import Json, Quiet, say
 from profkit.errors import ProfkitError
 
 if TYPE_CHECKING:
-    from profkit.measure.tune.run import Result
+    from profkit.tune.run import Result
 
 
 Id = Annotated[
@@ -93,13 +93,14 @@ def tune(
     quiet: Quiet = False,
 ) -> None:
     """Search the tunables that a header declares."""
-    from profkit.measure.tune import need_optuna
+    from profkit.tune import need_optuna
 
     need_optuna()
-    from profkit.measure import device, targets
-    from profkit.measure.tune import run
-    from profkit.measure.tune.lane import visible_devices
-    from profkit.measure.tune.task import Options, subject_of, task_of
+    from profkit.measure import targets
+    from profkit.measure.cuda import device
+    from profkit.measure.workers.lane import visible_devices
+    from profkit.tune import run
+    from profkit.tune.task import Options, subject_of, task_of
 
     at = places(kernels, build_dir, artifacts)
     target = targets.choose(at, [variant], False, [case] if case else (), False)
@@ -119,16 +120,16 @@ def tune(
         finally:
             task.stop()
         progress("writing")
-        name = f"{task.variant.id}.{task.case}"
-        written = _write(result, output or at.artifacts_dir() / "tune" / name)
+        written = _write(result, output or at.artifacts_dir() / "tune" / task.subject)
     _show(result, written, json=json, quiet=quiet)
 
 
 def _write(result: Result, folder: Path) -> dict[str, Any]:
     """Everything that a search leaves: record, history, plots, summary."""
-    from profkit.measure.record import write_text
-    from profkit.measure.tune import history, run
-    from profkit.show import plots, tuned
+    from profkit.records.store import write_text
+    from profkit.show import plots
+    from profkit.show.views import search as tuned
+    from profkit.tune import history, run
 
     folder.mkdir(parents=True, exist_ok=True)
     said, frame = result.to_json(), history.frame(result.study)
@@ -166,7 +167,7 @@ def _history(frame: Any, folder: Path) -> Path:
 
 def _show(result: Result, said: dict[str, Any], *, json: bool, quiet: bool) -> None:
     """The end of the search for people, or all of it for programs."""
-    from profkit.show import tuned
+    from profkit.show.views import search as tuned
 
     if json:
         print_json(said)

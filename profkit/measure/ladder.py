@@ -9,10 +9,14 @@ from pathlib import Path
 from typing import Any
 
 from profkit.errors import ProfkitError
-from profkit.measure import build, device, dry, ptxas, record, state, toolchain, variants
-from profkit.measure.build import Build
-from profkit.measure.graph import Launch
+from profkit.measure.build import build, dry, toolchain
+from profkit.measure.build.build import Build
+from profkit.measure.cuda import device, state
+from profkit.measure.cuda.graph import Launch
+from profkit.measure.cuda.names import base_name
 from profkit.measure.targets import Places
+from profkit.measure.variants import variants
+from profkit.records import store as record
 
 
 @dataclass(frozen=True)
@@ -127,7 +131,7 @@ def _compiled(built: Build, shape: dict[str, list[Launch]] | None) -> Compiled:
             "dynamic": largest.dynamic_smem if largest else None,
             "blocks_per_sm": largest.blocks_per_sm if largest else None,
         }
-        rows.append({**kernel, **shared, **fits, "kernel": ptxas.base_name(kernel["name"])})
+        rows.append({**kernel, **shared, **fits, "kernel": base_name(kernel["name"])})
     starts: dict[str, list[dict[str, Any]]] | None = None
     if shape is not None:
         starts = {case: [asdict(one) for one in found] for case, found in shape.items()}

@@ -13,11 +13,15 @@ from pathlib import Path
 from typing import Any
 
 from profkit.errors import ProfkitError
-from profkit.measure import collect, record, sanitize, session, toolchain
-from profkit.measure.faults import NoCounters
+from profkit.measure.build import toolchain
+from profkit.measure.check import sanitize
+from profkit.measure.profile import collect
+from profkit.measure.profile.faults import NoCounters
 from profkit.measure.runs import Made, git_commit, plan_of, record_of, timing_of
-from profkit.measure.session import Job, Outcome, Progress
 from profkit.measure.targets import Target, builds
+from profkit.measure.workers import session
+from profkit.measure.workers.session import Job, Outcome, Progress
+from profkit.records import store as record
 
 _SANITIZERS = 6  # at once: each is mostly starting up, on a processor core of its own
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from profkit.evidence.records import SCHEMA
+from profkit.records.record import SCHEMA
 from tests.conftest import ROOT
 
 REPORTS = ROOT / "artifacts"

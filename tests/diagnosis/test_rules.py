@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from profkit.diagnosis.resources import RESOURCES
+from profkit.diagnosis.machine.resources import RESOURCES
 from profkit.diagnosis.rule import Launch, NotCollected
 from profkit.diagnosis.rules import ALL, BY_ID
 from profkit.diagnosis.rules.latency import LIMITERS

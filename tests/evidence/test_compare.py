@@ -8,11 +8,11 @@ from dataclasses import replace
 import pytest
 
 from profkit.diagnosis.rules import BY_ID
-from profkit.evidence.changes import change, moved
-from profkit.evidence.compare import compare_runs, how_taken, match
-from profkit.evidence.records import Machine, Resources
-from profkit.evidence.runs import Run, verdict
-from profkit.evidence.sides import change_json
+from profkit.evidence.comparison.compare import compare_runs, how_taken, match
+from profkit.evidence.comparison.counters import change, moved
+from profkit.evidence.comparison.select import change_json
+from profkit.evidence.runs.runs import Run, verdict
+from profkit.records.record import Machine, Resources
 from tests.evidence.made import frame, row, run, samples
 
 

@@ -19,7 +19,7 @@ AGAIN = "the page is old: make ladder"
 
 @pytest.fixture(scope="module")
 def made() -> Iterator[ModuleType]:
-    """analyses/ladder_page.py, which is not in a package."""
+    """tools/ladder_page.py, which is not in a package."""
     sys.path.insert(0, str(ROOT / "analyses"))
     try:
         yield import_module("ladder_page")

@@ -5,8 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from profkit.measure import pipeline, record, session, targets
+from profkit.measure import pipeline, targets
 from profkit.measure.runs import Made
+from profkit.measure.workers import session
+from profkit.records import store as record
 from tests.measure.conftest import Machine
 
 
@@ -124,7 +126,7 @@ def test_a_variant_that_does_not_compile_is_left_out(machine: Machine) -> None:
 
 
 def profile(machine: Machine, *names: str, **options: object) -> list[pipeline.Profiled]:
-    from profkit.measure import collect
+    from profkit.measure.profile import collect
 
     target = targets.choose(targets.Places(machine.kernels), names, False, ("B",), False)
     return pipeline.profile(
@@ -183,7 +185,7 @@ def test_a_wrong_variant_gets_no_time_and_no_report(machine: Machine, tmp_path: 
 def test_without_counters_it_still_answers(
     machine: Machine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    pytest.importorskip("profkit.evidence.stats")
+    pytest.importorskip("profkit.evidence.timing.stats")
     monkeypatch.setenv("FAKE_NCU", "permission")
     machine.write("v1_x.cu")
     machine.write("v2_x.cu")

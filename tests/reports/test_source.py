@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from profkit.errors import ProfkitError
-from profkit.reports import source
+from profkit.reports import hotlines as source
+from profkit.reports.hotlines import COLUMNS, hot_lines, hot_lines_each
 from profkit.reports.metrics.warps import SAMPLES, STATES
 from profkit.reports.reader import raw
-from profkit.reports.source import COLUMNS, hot_lines, hot_lines_each
 from tests.conftest import ROOT, kinds, others
 from tests.reports import made
 

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from profkit.diagnosis.engine import judge
+from profkit.diagnosis.launches import Judged, NvidiaRule
 from profkit.diagnosis.rules import BY_ID
 from profkit.reports.metrics import CATALOGUE
-from profkit.show.launches import Judged, NvidiaRule
 
 HOSTILE = (
     "[red]x[/red]",

@@ -14,8 +14,8 @@ from profkit.diagnosis.rules import BY_ID
 from profkit.errors import ProfkitError
 from profkit.reports import reader
 from profkit.reports.metrics import CATALOGUE
-from profkit.show.blocks import Grid, Heading, Line, to_html
 from profkit.show.notebook import COLUMNS, Frame
+from profkit.show.text.blocks import Grid, Heading, Line, to_html
 from tests.conftest import ROOT
 
 from .conftest import HOSTILE

@@ -15,16 +15,16 @@ from typing import Any
 
 import pytest
 
-from profkit.evidence.changes import change
+from profkit.diagnosis.launches import Judged, judged, rows
+from profkit.evidence.comparison.counters import change
 from profkit.reports.frame import Reports
 from profkit.reports.metrics import CATALOGUE
 from profkit.reports.reader import read
-from profkit.show import page as pages
-from profkit.show.changes import _finding, _moved
-from profkit.show.document import document
-from profkit.show.escape import visible
-from profkit.show.figures import quantity
-from profkit.show.launches import Judged, judged, rows
+from profkit.show.page import page as pages
+from profkit.show.text.escape import visible
+from profkit.show.text.figures import quantity
+from profkit.show.views.comparison import _finding, _moved
+from profkit.show.views.document import document
 from tests.conftest import ROOT
 from tests.show.conftest import HOSTILE, Made
 

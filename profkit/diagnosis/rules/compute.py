@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from math import inf
 
-from profkit.diagnosis.resources import BY_LIMITER, RESOURCES, next_limit, use
+from profkit.diagnosis.machine.resources import BY_LIMITER, RESOURCES, next_limit, use
 from profkit.diagnosis.rule import Hit, Launch, Rule, share
 from profkit.diagnosis.rules.launch import capped
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from profkit.diagnosis.resources import uses
+from profkit.diagnosis.machine.resources import uses
 from profkit.diagnosis.rule import Hit, Launch, Rule, count, share
 from profkit.diagnosis.rules.launch import capped
 from profkit.reports.metrics.warps import MEANING

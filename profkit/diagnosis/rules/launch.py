@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from math import ceil
 
-from profkit.diagnosis.resources import next_limit
+from profkit.diagnosis.machine.resources import next_limit
 from profkit.diagnosis.rule import Hit, Launch, Rule, count, share
 
 SCHEDULERS = 4  # per SM, since Volta

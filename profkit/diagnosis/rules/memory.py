@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from math import inf
 
-from profkit.diagnosis.resources import BY_LIMITER, next_limit, use
-from profkit.diagnosis.roofline import cache_resident
+from profkit.diagnosis.machine.resources import BY_LIMITER, next_limit, use
+from profkit.diagnosis.machine.roofline import cache_resident
 from profkit.diagnosis.rule import Hit, Launch, Rule, share
 from profkit.diagnosis.rules.launch import capped
 

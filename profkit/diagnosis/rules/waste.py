@@ -6,8 +6,8 @@ time the launch can spend on them, and never more than the next busiest resource
 
 from __future__ import annotations
 
-from profkit.diagnosis.coalescing import coalesced, sector_waste
-from profkit.diagnosis.resources import (
+from profkit.diagnosis.machine.coalescing import coalesced, sector_waste
+from profkit.diagnosis.machine.resources import (
     BY_LIMITER,
     QUEUED_LOAD_CYCLES,
     load_wait,
