@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from math import isfinite, isnan
 from typing import TYPE_CHECKING, Any
 
-from profkit.diagnosis.engine import judge
+from profkit.diagnosis.engine import gains, judge, number
 from profkit.diagnosis.rule import Diagnosis, Finding, Line
 from profkit.diagnosis.rules import BY_ID
 from profkit.reports.metrics import CATALOGUE
@@ -88,11 +88,9 @@ class Judged:
 
     @property
     def saved(self) -> float:
-        """Seconds that the leading finding could save: time x (1 - 1 / gain); 0 if not known."""
-        gain = self.top.gain if self.top else None
-        if gain is None or not isfinite(gain) or gain <= 1 or isnan(self.time):
-            return 0.0
-        return self.time * (1 - 1 / gain)
+        """Seconds that mending the leading finding is expected to save; 0 at a roof, or not known."""
+        saves = self.diagnosis.saves(self.time)
+        return 0.0 if isnan(saves) else saves
 
 
 @dataclass(frozen=True)
@@ -113,7 +111,7 @@ class Row:
 
     @property
     def saved(self) -> float:
-        """Seconds that its launches' leading findings could save."""
+        """Seconds that mending its launches' leading findings is expected to save."""
         return sum(run.saved for run in self.launches)
 
     @property
@@ -159,7 +157,7 @@ def rows(launches: Iterable[Judged], *, every: bool = False) -> list[Row]:
         every: One row per launch instead.
 
     Returns:
-        Rows by the time that their leading findings could save, then by their time.
+        Rows by the time that mending their leading findings should save, then by their time.
     """
     alike: dict[tuple[Any, ...], list[Judged]] = {}
     for n, run in enumerate(launches):
@@ -173,8 +171,9 @@ def table(reports: Reports, launches: Sequence[Judged]) -> DataFrame:
     """The frame with what was judged beside it.
 
     Returns:
-        A copy of reports.launches with bound, limiter, because, finding (the leading one) and gain
-        (speed-up factor, NaN when none is given) behind the identity columns.
+        A copy of reports.launches with bound, limiter, because, headroom, saves (s), finding (the
+        leading one) and its gain, expect, expect_low and expect_high (speed-up factors) behind the
+        identity columns; NaN for what is not known.
     """
     frame = reports.launches.copy()
     frame.attrs = {}  # the files' status is not the table's, and no file format can hold it
@@ -184,8 +183,10 @@ def table(reports: Reports, launches: Sequence[Judged]) -> DataFrame:
         "bound": [run.diagnosis.bound for run in launches],
         "limiter": [run.diagnosis.limiter for run in launches],
         "because": [run.diagnosis.because for run in launches],
+        "headroom": [number(run.diagnosis.headroom) for run in launches],
+        "saves": [run.diagnosis.saves(run.time) for run in launches],
         "finding": [top.rule if top else None for top in tops],
-        "gain": [float("nan") if not top or top.gain is None else top.gain for top in tops],
+        **{name: [gains(top)[name] for top in tops] for name in gains(None)},
     }
     for offset, (name, column) in enumerate(judgement.items()):
         frame.insert(at + offset, name, column)

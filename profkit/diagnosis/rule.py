@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from math import isnan
+from math import isnan, nan
 from typing import Literal
 
 Bound = Literal["memory", "compute", "latency", "launch", "balanced", "unknown"]
@@ -66,6 +66,21 @@ class Line:
 
 
 @dataclass(frozen=True)
+class Expectation:
+    """What those who mended a cause got, for this launch.
+
+    Attributes:
+        gain: The speed-up factor to expect.
+        low: Four times of five it is at least this (one of ten is below),
+        high: and at most this.
+    """
+
+    gain: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True)
 class Finding:
     """What a rule says about one launch.
 
@@ -78,6 +93,8 @@ class Finding:
         evidence: The metrics that the rule looked at, short name -> SI value or None.
         where: The source lines where it happens, most samples first; empty when not known.
         advice: What people do about it (JSON key "try").
+        expect: What people got who mended it; None where nothing was ever measured, and at a roof.
+        at_roof: The unit is at what it can reach with the problem's own work: only less work helps.
     """
 
     rule: str
@@ -87,6 +104,15 @@ class Finding:
     evidence: Mapping[str, float | None] = field(default_factory=dict)
     where: tuple[Line, ...] = ()
     advice: str = ""
+    expect: Expectation | None = None
+    at_roof: bool = False
+
+    @property
+    def worth(self) -> float:
+        """The speed-up to rank by: what to expect, else the bound; 1 at a roof or without either."""
+        if self.at_roof:
+            return 1.0
+        return self.expect.gain if self.expect else self.gain or 1.0
 
 
 @dataclass(frozen=True)
@@ -141,6 +167,8 @@ class Diagnosis:
         because: One sentence with the two numbers that decide.
         findings: Firing ones first, worst first; then unknown; then clear.
         missing: What to collect for a better answer.
+        headroom: How many times faster the same work could be done: the time over the time at which
+            the unit that binds is at what it can reach. None when not collected.
     """
 
     bound: Bound
@@ -148,6 +176,18 @@ class Diagnosis:
     because: str
     findings: tuple[Finding, ...]
     missing: tuple[Missing, ...]
+    headroom: float | None = None
+
+    def saves(self, time: float) -> float:
+        """Seconds of a launch of this duration that its leading finding is expected to save.
+
+        0 at a roof; NaN when the duration is not known or nothing that fires has an expectation.
+        """
+        firing = [f for f in self.findings if f.status == "fires"]
+        if firing and firing[0].at_roof:
+            return 0.0 * time
+        leading = next((f.expect for f in firing if f.expect), None)
+        return time * (1 - 1 / max(leading.gain, 1.0)) if leading else nan
 
 
 def share(value: float) -> str:

@@ -35,8 +35,14 @@ KERNEL = 48  # characters of a kernel name in a table
 LONGEST = 400  # characters of any other cell
 COLUMNS = 12  # a wider frame shows the leading ones only: no screen is 220 columns wide
 LEADING = ("variant", "case", "kernel", "grid", "block", "bound", "limiter", "rule", "status",
-           "gain", "cause", "where", "try", "time", "waves", "registers", "occupancy",
+           "expect", "gain", "cause", "where", "try", "time", "waves", "registers", "occupancy",
            "issue_busy", "tensor_busy", "shared_busy", "l2_busy", "dram_busy")  # fmt: skip
+# Columns of findings that are no metric of the catalogue.
+_SHOWN_AS: Mapping[str, Callable[[float], str]] = {
+    "gain": figures.gain,
+    **dict.fromkeys(("expect", "expect_low", "expect_high", "headroom"), figures.times),
+    "saves": figures.seconds,
+}
 T = TypeVar("T")
 
 
@@ -78,8 +84,8 @@ def _frame(frame: pd.DataFrame) -> Iterator[Block]:
 
 def _cell(name: str, value: Any) -> str:
     """A value as people read it: metrics with their unit, evidence and places as text."""
-    if name == "gain":
-        return figures.gain(value)
+    if name in _SHOWN_AS:
+        return _SHOWN_AS[name](value)
     if isinstance(value, Mapping):
         return ", ".join(f"{key} {text}" for key, text in figures.evidence(value))
     if isinstance(value, tuple):

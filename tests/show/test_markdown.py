@@ -41,5 +41,5 @@ def test_nothing_of_a_report_becomes_markup(made: Made) -> None:
 def test_the_table_has_the_verdict(made: Made) -> None:
     found = rows([made("f", 3e-3), made("g", 1e-3)])
     assert markdown.render(found, found).splitlines()[2] == (
-        "| 1 | `f` | 3.00 ms | 75 % | memory | shared | shared-bank-conflicts | 8.00x |"
+        "| 1 | `f` | 3.00 ms | 75 % | memory | shared | shared-bank-conflicts | 8.00x (3.81 to 8.89) |"
     )

@@ -53,7 +53,17 @@ def test_a_row_says_time_share_bound_and_finding(made: Made) -> None:
     found = rows([made("slow", 3e-3), made("quick", 1e-3)])
     first, second = _shown(found).splitlines()[2:4]
     assert first.split() == ["1", "slow", "3.00", "ms", "memory", "shared-bank-conflicts"]
-    assert second.split() == ["a.ncu-rep", "#0", "75.0", "%", "shared", "8.00x"]
+    assert second.split() == [
+        "a.ncu-rep",
+        "#0",
+        "75.0",
+        "%",
+        "shared",
+        "8.00x",
+        "(3.81",
+        "to",
+        "8.89)",
+    ]
 
 
 def test_many_launches_are_one_row_with_their_spread(made: Made) -> None:
@@ -64,7 +74,10 @@ def test_many_launches_are_one_row_with_their_spread(made: Made) -> None:
 
 def test_the_diagnosis_has_gain_evidence_advice_and_what_is_not_known(made: Made) -> None:
     shown = " ".join(_shown(rows([made()])).split())
-    assert "shared-bank-conflicts (at most 8.00x): 87.5 % of the shared-memory wavefronts" in shown
+    assert (
+        "shared-bank-conflicts (expect 8.00x (3.81 to 8.89), at most 8.89x): 87.5 % of the shared-memory wavefronts"
+        in shown
+    )
     assert "excess_shared_wavefronts 87.5 %" in shown
     assert "try: Pad rows" in shown
     assert "not known without --section LaunchStats" in shown

@@ -1,7 +1,7 @@
 """A rule  ->  what a mend of its cause takes away: at best (for the bound), as a rule (to expect).
 
-A rule that is not here does its own arithmetic: its gain is the bound, and what is expected of it.
-What people get is not all of it; see realised.py.
+Rules whose gain is their own arithmetic (work that a counter calls redundant) say here what is
+expected of it. How far the mends on record came from all this is in spread.py.
 """
 
 from __future__ import annotations
@@ -10,10 +10,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from profkit.diagnosis.coalescing import coalesced, sector_waste
 from profkit.diagnosis.estimate.load import ENTRY, LINKS, ONCHIP, loads
 from profkit.diagnosis.estimate.mend import Mend
-from profkit.diagnosis.resources import BY_LIMITER, RESOURCES
+from profkit.diagnosis.estimate.model import expected, fullest
+from profkit.diagnosis.machine.coalescing import coalesced, sector_waste
+from profkit.diagnosis.machine.resources import BY_LIMITER, RESOURCES, uses
 from profkit.diagnosis.rule import Launch
 from profkit.reports.metrics.warps import STATES
 
@@ -37,7 +38,12 @@ EMPTY_LAUNCH = 1e-6  # s: no launch is faster (1.03 us measured on an H200 in a 
 # s: what a launch takes under ncu before its blocks are at work and after; more blocks pay it again.
 SHARE_OF_ENDS = 4e-6
 # Work that goes with the instructions that ask for it; matrix products are the problem's own.
-_ASKED = (*ONCHIP, *(r.limiter for r in RESOURCES if r.group == "compute" and r.limiter != "tensor"))
+_ASKED = (
+    *ONCHIP,
+    *(r.limiter for r in RESOURCES if r.group == "compute" and r.limiter != "tensor"),
+)
+HIDDEN = 0.5  # exponent of a redundancy's gain in a launch that waits: three steps, 0.50 to 0.52
+HOT_ADDRESS = 34.0  # geometric mean of the mends on record: 9.9, 24 and 161 times
 MATRIX = 0.125  # instructions left of a scalar product on tensor cores, and they are asynchronous
 
 
@@ -47,15 +53,17 @@ class Cause:
 
     Attributes:
         kind: Which mends are alike: residuals are pooled over a kind.
-        best: The most that can go; None where no counter bounds it.
+        formula: Bound and expectation in words, for `explain`.
+        best: The most that can go. Without it the rule's own gain is the bound, if it gives one.
         typical: What goes when people mend it.
-        formula: Both in words, for `explain`.
+        own: Instead of `typical`: the expected speed-up from the launch and the rule's own gain.
     """
 
     kind: Kind
-    best: Build | None
-    typical: Build
     formula: str
+    best: Build | None = None
+    typical: Build | None = None
+    own: Callable[[Launch, float | None], float | None] | None = None
 
 
 def _gone(*states: str) -> dict[str, float]:
@@ -64,6 +72,11 @@ def _gone(*states: str) -> dict[str, float]:
 
 def _units(stays: float, *names: str) -> dict[str, float]:
     return dict.fromkeys(names, stays)
+
+
+def _near(launch: Launch, *limiters: str) -> bool:
+    """Whether one of these is near its peak: any wait may then be for it, whatever it is booked as."""
+    return any(u.near and u.resource.limiter in limiters for u in uses(launch))
 
 
 def conflicts(launch: Launch) -> float:
@@ -81,7 +94,8 @@ def _conflict_free(launch: Launch) -> dict[str, float]:
 
 
 def _conflicts_best(launch: Launch) -> Mend:
-    return Mend(_conflict_free(launch), _gone(*MIO, "lg_throttle"))
+    waits = NOTHING if _near(launch, "shared", "l1") else _gone(*MIO, "lg_throttle")
+    return Mend(_conflict_free(launch), waits)
 
 
 def _conflicts_typical(launch: Launch) -> Mend:
@@ -99,47 +113,46 @@ def _coalesced_units(launch: Launch) -> dict[str, float]:
 
 
 def _coalesced_best(launch: Launch) -> Mend:
-    # Address registers (S2R) and barriers queue behind scattered accesses.
-    return Mend(_coalesced_units(launch), _gone(*MEMORY, *MIO, "not_selected"))
+    near = _near(launch, "dram", "l2", "l1")
+    return Mend(_coalesced_units(launch), NOTHING if near else _gone(*MEMORY, "not_selected"))
 
 
 def _coalesced_typical(launch: Launch) -> Mend:
     keep = 1 - sector_waste(launch)[0]
     waits = dict.fromkeys(("long_scoreboard", "drain"), keep)
     # The queue of the LSU backs up only because each access takes so long.
-    return Mend(_coalesced_units(launch), {**waits, "lg_throttle": 0.0, "short_scoreboard": (1 + keep) / 2})
+    return Mend(
+        _coalesced_units(launch), {**waits, "lg_throttle": 0.0, "short_scoreboard": (1 + keep) / 2}
+    )
+
+
+def _always(mend: Mend) -> Build:
+    """A mend that is the same for every launch."""
+    return lambda _: mend
 
 
 def _throughput(limiter: str, stays: float, *with_it: str) -> Cause:
     """A unit that is full: its work shrinks, and its queue goes."""
-
-    def best(launch: Launch) -> Mend:
-        return Mend({limiter: 0.0, **_units(0.0, *with_it)}, NOTHING)
-
-    def typical(launch: Launch) -> Mend:
-        units = {limiter: stays, **{u: FEWER if u == "issue" else stays for u in with_it}}
-        return Mend(units, _gone(*BY_LIMITER[limiter].queue))
-
-    formula = (
+    units = {limiter: stays, **{u: FEWER if u == "issue" else stays for u in with_it}}
+    return Cause(
+        "throughput",
         f"bound: the next unit at its peak. expected: {stays:.0%} of the unit's work stays, the wait "
-        "for it goes"
+        "for it goes",
+        _always(Mend(_units(0.0, limiter, *with_it), NOTHING)),
+        _always(Mend(units, _gone(*BY_LIMITER[limiter].queue))),
     )
-    return Cause("throughput", best, typical, formula)
 
 
 def _instructions(limiter: str, stays: float) -> Cause:
     """Too many instructions: each takes its waits with it, and the work it asks of units on chip."""
-    def best(launch: Launch) -> Mend:
-        return Mend(_units(0.0, *_ASKED), NOTHING)
-
-    def typical(launch: Launch) -> Mend:
-        return Mend({**_units(FEWER, *_ASKED), limiter: stays}, dict.fromkeys(STATES, stays))
-
-    formula = (
-        "bound: L2 or DRAM at its peak. expected: "
-        f"{stays:.0%} of the instructions stay, with their waits and their work on chip"
+    units = {**_units(FEWER, *_ASKED), limiter: stays}
+    return Cause(
+        "throughput",
+        f"bound: L2 or DRAM at its peak. expected: {stays:.0%} of the instructions stay, with their "
+        "waits and their work on chip",
+        _always(Mend(_units(0.0, *_ASKED), NOTHING)),
+        _always(Mend(units, dict.fromkeys(STATES, stays))),
     )
-    return Cause("throughput", best, typical, formula)
 
 
 def _share(launch: Launch, *counts: str) -> float:
@@ -173,31 +186,28 @@ def _typical_waits(state: str, family: tuple[str, ...], launch: Launch) -> dict[
     return waits
 
 
-def _wait(state: str, family: tuple[str, ...], *relieves: str, best: Build | None = None) -> Cause:
+def _wait(
+    state: str, family: tuple[str, ...], *relieves: str, exposes: Mend | None = None
+) -> Cause:
     """Warps that wait: at best everything that comes with it goes, but no other family's wait."""
-
-    def most(launch: Launch) -> Mend:
-        return Mend(_units(0.0, *relieves), _gone(state, *family, *ISSUING))
+    queue = {MEMORY: ("lg_throttle",), MIO: MIO}.get(family, ())
+    units = _units(FEWER_TRIPS, *relieves) if family == MIO else {}
 
     def typical(launch: Launch) -> Mend:
-        queue = {MEMORY: ("lg_throttle",), MIO: MIO}.get(family, ())
-        units = _units(FEWER_TRIPS, *relieves) if family == MIO else {}
-        return Mend(units, _typical_waits(state, queue, launch), shrinks=True)
+        return Mend(units, _typical_waits(state, queue, launch))
 
-    formula = (
+    return Cause(
+        "wait",
         "bound: what is left are the busy units and the waits of other families. expected: this wait, "
-        "its queue and its own instructions go, and barriers wait as much less"
+        "its queue and its own instructions go, and barriers wait as much less",
+        _always(exposes or Mend(_units(0.0, *relieves), _gone(state, *family, *ISSUING))),
+        typical,
     )
-    return Cause("wait", best or most, typical, formula)
 
 
-def _exposes(launch: Launch) -> Mend:
-    """A barrier exposes the latencies before it: without it no wait is certain to stay."""
-    return Mend(_units(0.0, *ONCHIP), NOTHING)
-
-
-def _alone(launch: Launch) -> Mend:
-    return Mend({}, NOTHING)
+# A barrier exposes the latencies before it: without it no wait is certain to stay.
+_EXPOSES = Mend(_units(0.0, *ONCHIP), NOTHING)
+_ALONE = Mend({}, NOTHING)  # only the busy units are certain to stay
 
 
 def _more_warps(launch: Launch) -> Mend:
@@ -228,12 +238,53 @@ def _on_tensor_cores(launch: Launch) -> Mend:
     return Mend(_units(stays, "fp16", "fp32", "issue"), dict.fromkeys((*ISSUING, *MATH), stays))
 
 
+def _all_of_it(_: Launch, gain: float | None) -> float | None:
+    return gain
+
+
+def _where_full(launch: Launch, gain: float | None) -> float | None:
+    """All of it where a unit is full of the redundant work, else half of it on a log scale.
+
+    A launch that waits goes on waiting for what the redundant work had hidden.
+    """
+    if gain is None or any(u.near for u in uses(launch)):
+        return gain
+    return float(gain**HIDDEN)
+
+
+_FEWER_ATOMICS = Mend(_units(RELIEVED, "atomics", "l2", LINKS, *ONCHIP), _gone(*MEMORY, *MIO))
+_NO_ATOMICS = Mend(_units(0.0, "atomics", "l2", LINKS))
+
+
+def _fewer_atomics(launch: Launch, _: float | None) -> float | None:
+    """A full unit needs fewer atomics; a hot address is a queue of its own, which no counter bounds."""
+    if any(u.near for u in uses(launch)):
+        return expected(launch, _FEWER_ATOMICS)
+    return min(HOT_ADDRESS, 1 / max(fullest(launch, _NO_ATOMICS), 1 / HOT_ADDRESS))
+
+
+_REDUNDANT = Cause(
+    "waste",
+    "bound: time falls with the redundant work, up to the next unit at its peak. expected: the same "
+    "where a unit is full of that work, else its square root",
+    own=_where_full,
+)
+_SHAPE = Cause(
+    "shape",
+    "bound and expected: the time in which SMs had no work, given back",
+    own=_all_of_it,
+)
+
 CAUSES: Mapping[str, Cause] = {
     "grid-too-small": Cause(
-        "shape", _filled_best, _filled_typical,
+        "shape",
         "bound: every place of the machine filled, but for the launch's ends, up to the fullest unit. "
         "expected: the same, with the ends that each block pays",
+        _filled_best,
+        _filled_typical,
     ),
+    "tail-effect": _SHAPE,
+    "workload-imbalance": _SHAPE,
     "dram-bandwidth": _throughput("dram", FEWER, "l2"),
     "l2-bandwidth": _throughput("l2", RELIEVED, LINKS),
     "l1-bandwidth": _throughput("l1", RELIEVED, "shared", ENTRY, "issue"),
@@ -248,18 +299,34 @@ CAUSES: Mapping[str, Cause] = {
     "int-pipe": _instructions("int", 0.5),
     "issue-slots": _instructions("issue", FEWER),
     "uncoalesced-access": Cause(
-        "waste", _coalesced_best, _coalesced_typical,
+        "waste",
         "bound: every level moves the useful sectors only. expected: the same, and of the waits for "
         "memory the useful share stays",
+        _coalesced_best,
+        _coalesced_typical,
     ),
     "shared-bank-conflicts": Cause(
-        "waste", _conflicts_best, _conflicts_typical,
+        "waste",
         "bound: the useful wavefronts, no wait for shared memory. expected: of its waits the share of "
         "the useful wavefronts stays, and barriers wait as much less",
+        _conflicts_best,
+        _conflicts_typical,
+    ),
+    **dict.fromkeys(
+        ("low-l2-hit", "register-spills", "local-memory", "thread-divergence", "non-fused-math",
+         "redundant-exp", "tensor-xu-serial"),
+        _REDUNDANT,
     ),
     "tensor-idle": Cause(
-        "instructions", None, _on_tensor_cores,
+        "instructions",
         "no bound. expected: an eighth of the scalar instructions of the product stays",
+        typical=_on_tensor_cores,
+    ),
+    "atomics-contention": Cause(
+        "atomics",
+        f"no bound. expected: {RELIEVED:.0%} of a full unit's work stays; where one address is hot "
+        f"{HOT_ADDRESS:g}x, the geometric mean of those on record, up to the next unit",
+        own=_fewer_atomics,
     ),
     "long-scoreboard": _wait("long_scoreboard", MEMORY, "l1", ENTRY),
     "lg-throttle": _wait("lg_throttle", MEMORY, "l1", ENTRY),
@@ -274,15 +341,26 @@ CAUSES: Mapping[str, Cause] = {
     "math-throttle": _wait("math_pipe_throttle", MATH),
     "dispatch-stall": _wait("dispatch_stall", MATH),
     "fixed-latency": _wait("wait", ()),
-    "barrier-wait": _wait("barrier", (), best=_exposes),
-    "wgmma-wait": _wait("barrier", (), best=_alone),
-    "gmma-wait": _wait("gmma", (), best=_alone),
-    "sleeping": _wait("sleeping", (), best=_alone),
-    **{
-        f"occupancy-{what}": Cause(
-            "places", _more_warps, _more_warps,
+    "barrier-wait": _wait("barrier", (), exposes=_EXPOSES),
+    "wgmma-wait": _wait("barrier", (), exposes=_ALONE),
+    "gmma-wait": _wait("gmma", (), exposes=_ALONE),
+    "sleeping": _wait("sleeping", (), exposes=_ALONE),
+    **dict.fromkeys(
+        ("occupancy-registers", "occupancy-shared", "occupancy-blocks"),
+        Cause(
+            "places",
             "bound and expected: as many warps as an SM holds, up to the fullest unit",
-        )
-        for what in ("registers", "shared", "blocks")
-    },
+            _more_warps,
+            _more_warps,
+        ),
+    ),
 }  # fmt: skip
+
+# Rules that nobody mended on record, and notes on the measurement.
+UNPRICED = (
+    "short-kernel",
+    "cache-resident",
+    "operations-mismatch",
+    "clocks-unsteady",
+    "replay-unsteady",
+)

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from contextlib import suppress
 
-from profkit.diagnosis import units
-from profkit.diagnosis.resources import PAIRED, RESOURCES, use
+from profkit.diagnosis.machine import units
+from profkit.diagnosis.machine.resources import PAIRED, RESOURCES, use
 from profkit.diagnosis.rule import Launch, NotCollected
 
 ENTRY, LINKS = "entry", "links"

@@ -20,14 +20,12 @@ class Mend:
         waits: Warp state -> share of the warps' time in it that stays.
         places: How many times more warps work at once (more blocks, higher occupancy).
         ends: Share of the time that stays whatever is mended: the launch's beginning and end.
-        shrinks: Whether a barrier's wait shrinks with what the other warps wait for.
     """
 
     units: Mapping[str, float] = field(default_factory=dict)
     waits: Mapping[str, float] = field(default_factory=dict)
     places: float = 1.0
     ends: float = 0.0
-    shrinks: bool = True
 
 
 def joint(mends: Iterable[Mend]) -> Mend:
@@ -41,7 +39,6 @@ def joint(mends: Iterable[Mend]) -> Mend:
         _least([m.waits for m in parts]),
         prod(m.places for m in parts),
         max((m.ends for m in parts), default=0.0),
-        all(m.shrinks for m in parts),
     )
 
 

@@ -69,8 +69,7 @@ def latency(launch: Launch, mend: Mend) -> float:
     stays = sum(mend.waits.get(state, 1.0) * share for state, share in states.items())
     if _BARRIER in mend.waits:
         barrier *= mend.waits[_BARRIER]
-    elif mend.shrinks and rest > 0:
+    elif rest > 0:  # it shrinks with what the other warps wait for
         barrier *= stays / rest
     left = (stays + barrier) / total if total > 0 else 1.0
     return 1 / max(left, LEAST)
-

@@ -72,8 +72,8 @@ def summary(shown: Shown) -> dict[str, Any]:
         "bound": run.diagnosis.bound if run.status == "ok" else run.status,
         "limiter": run.diagnosis.limiter or "",
         "finding": run.top.rule if run.top else "",
-        "gain": figures.times(run.top.gain) if run.top else "",
-        "gain_of": number(run.top.gain if run.top else None),
+        "gain": figures.top(run.top),
+        "gain_of": number(run.top.worth if run.top else None),
         "roof": f"{share(nearest[1])} of {roof_word(nearest[0])}" if nearest else "",
         "roof_of": number(nearest[1] if nearest else None),
         "occupancy": figures.metric("occupancy", run.values.get("occupancy", nan)),
@@ -133,7 +133,7 @@ def _finding(found: Finding) -> dict[str, Any]:
     ]
     return {
         "rule": found.rule,
-        "gain": figures.gain(found.gain),
+        "gain": figures.worth(found),
         "cause": found.cause,
         "evidence": [f for f in facts if f.text != figures.NOT_COLLECTED],
         "advice": found.advice,

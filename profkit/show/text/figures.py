@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from math import floor, isfinite, log10
 
-from profkit.diagnosis.rule import share
+from profkit.diagnosis.rule import Expectation, Finding, share
 from profkit.reports.metrics import CATALOGUE
 
 NOT_COLLECTED = "not collected"
@@ -61,6 +61,29 @@ def figures(value: float) -> str:
 def gain(factor: float | None) -> str:
     """A finding's gain, which is a bound and no promise: "at most 1.85x"."""
     return "gain unknown" if factor is None or not isfinite(factor) else f"at most {times(factor)}"
+
+
+def expect(expectation: Expectation) -> str:
+    """What to expect of a mend, with the interval that holds four times of five: 1.85x (1.4 to 2.2)."""
+    low, high = figures(expectation.low), figures(expectation.high)
+    return f"{times(expectation.gain)} ({low} to {high})"
+
+
+def worth(finding: Finding) -> str:
+    """What mending a finding is worth: "expect 1.85x (1.4 to 2.2), at most 3.1x", "at its roof"."""
+    if finding.at_roof:
+        return "at its roof"
+    if finding.expect is None:
+        return gain(finding.gain)
+    bound = f", {gain(finding.gain)}" if finding.gain is not None else ", no bound known"
+    return f"expect {expect(finding.expect)}{bound}"
+
+
+def top(finding: Finding | None) -> str:
+    """The same in a table: "1.85x (1.4 to 2.2)"; "" for no finding."""
+    if finding is None:
+        return ""
+    return expect(finding.expect) if finding.expect else worth(finding)
 
 
 def times(factor: float | None) -> str:

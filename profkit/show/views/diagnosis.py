@@ -25,13 +25,13 @@ from profkit.show.text.names import middle, short
 _COLUMNS = {
     "time": ("time\nshare", 8, 0),
     "bound": ("bound\nlimiter", 18, 48),
-    "finding": ("top finding\nat most", 22, 72),
+    "finding": ("top finding\nexpected", 22, 72),
 }
 _STYLE = {"memory": "cyan", "compute": "green", "latency": "yellow", "launch": "red",
           "balanced": "blue", "unknown": "dim"}  # fmt: skip
 _TRAILING = re.compile(r" +$", re.MULTILINE)  # rich fills every line up to the width
 NVIDIA_SHOWN = 3  # rule results with the largest estimates; --json has them all
-ORDER = "worst first: by the time that the top finding could save, time x (1 - 1 / gain)"
+ORDER = "worst first: by the time that mending the top finding is expected to save"
 
 
 def console(*, width: int | None = None, stderr: bool = False) -> Console:
@@ -127,7 +127,7 @@ def _bound(run: Judged) -> Text:
 
 
 def _top(run: Judged) -> Text:
-    return Text(f"{run.top.rule}\n{figures.times(run.top.gain)}" if run.top else "-")
+    return Text(f"{run.top.rule}\n{figures.top(run.top)}" if run.top else "-")
 
 
 def spread(row: Row) -> str:
@@ -197,7 +197,7 @@ def _resources(run: Judged) -> str:
 
 
 def _firing(found: Finding) -> Iterator[RenderableType]:
-    head = Text(found.rule, "bold").append(f" ({figures.gain(found.gain)}): ", "not bold")
+    head = Text(found.rule, "bold").append(f" ({figures.worth(found)}): ", "not bold")
     yield _item("-", head.append(visible(found.cause), "not bold"))
     numbers = figures.evidence({k: v for k, v in found.evidence.items() if v is not None})
     if numbers:

@@ -16,7 +16,7 @@ from profkit.show.text.names import short
 from profkit.show.views.diagnosis import leading_nvidia, place, places, spread, summary, unknown
 
 WIDTH = 60  # of a kernel name
-_HEAD = "| # | kernel | time | share | bound | limiter | top finding | at most |"
+_HEAD = "| # | kernel | time | share | bound | limiter | top finding | expected |"
 _RULE = "|--:|---|--:|--:|---|---|---|--:|"
 
 
@@ -46,7 +46,7 @@ def _row(number: int, row: Row, total: float) -> str:
         found.bound if run.status == "ok" else run.status,
         markdown(found.limiter or ""),
         run.top.rule if run.top else "",
-        figures.times(run.top.gain) if run.top else "",
+        figures.top(run.top),
     )
     return f"| {' | '.join(cells)} |"
 
@@ -71,7 +71,7 @@ def _details(number: int, row: Row) -> Iterator[str]:
 
 
 def _firing(found: Finding) -> Iterator[str]:
-    yield f"- **{found.rule}** ({figures.gain(found.gain)}): {markdown(found.cause)}"
+    yield f"- **{found.rule}** ({figures.worth(found)}): {markdown(found.cause)}"
     numbers = [
         f"{code(name)} {value}"
         for name, value in figures.evidence(found.evidence)
