@@ -17,15 +17,16 @@ from collections.abc import Iterator, Mapping
 from math import isnan
 from pathlib import Path
 
-from arithmetic import Attention
-from on_l4 import BUILT, built, section
-
 from profkit.cli.inputs.sources import headers
 from profkit.evidence.comparison.ladder import Ladder, Step, ladder
 from profkit.evidence.runs.runs import Evidence, Run
 from profkit.records.current import Header
 from profkit.show.text import figures
 from profkit.show.text.blocks import Grid, to_markdown
+
+sys.path[:0] = [str(Path(__file__).parents[1] / "analyses")]
+from arithmetic import Attention  # noqa: E402
+from on_l4 import BUILT, built, section  # noqa: E402
 
 ROOT = Path(__file__).resolve().parents[1]
 KERNELS, ARTIFACTS = ROOT / "kernels", ROOT / "artifacts"
@@ -99,8 +100,9 @@ def ladder_headers(found: Evidence) -> dict[str, Header]:
 
 def recorded(found: Evidence, rungs: Mapping[str, Header]) -> list[str]:
     """Cases at which a rung has a record, the main one first."""
-    cases = {c for v, c in found.names() if v in rungs and (ARTIFACTS / f"{v}.{c}.json").is_file()}
-    return sorted(cases, key=lambda c: (c != MAIN, c))
+    names = [name for name in found.names() if name[0] in rungs]
+    cases = {case for v, case in names if (files := found.files(v, case)) and files.record}
+    return sorted(cases, key=lambda case: (case != MAIN, case))
 
 
 def order(found: Ladder, rungs: Mapping[str, Header]) -> dict[str, Header]:

@@ -6,15 +6,17 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from arithmetic import L4, Attention
-
 from profkit.records.current import Header
 from profkit.show.text import figures
 from profkit.show.text.blocks import Grid, to_markdown
+
+sys.path[:0] = [str(Path(__file__).parents[1] / "analyses")]
+from arithmetic import L4, Attention  # noqa: E402
 
 ROOT = Path(__file__).resolve().parents[1]
 KERNELS, BUILT = ROOT / "kernels", ROOT / "artifacts" / "l4.json"

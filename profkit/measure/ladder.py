@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
@@ -17,6 +18,7 @@ from profkit.measure.cuda.names import base_name
 from profkit.measure.targets import Places
 from profkit.measure.variants import variants
 from profkit.records import store as record
+from profkit.records.artifacts import run_files
 
 
 @dataclass(frozen=True)
@@ -47,15 +49,15 @@ def listing(places: Places, problem: str | None = None) -> list[dict[str, Any]]:
         Of each: variant, problem, after, title, file, built (for any architecture), and recorded
         (case -> ok or stale).
     """
-    artifacts, builds = places.artifacts_dir(), places.build_dir()
+    records, builds = _records(places.artifacts_dir()), places.build_dir()
     rows = []
     for v in variants.find(places.kernels_dir(), problem):
         recorded: dict[str, str] = {}
-        for path in sorted(artifacts.glob(f"{v.id}.*.json")):
+        for path, case in records.get(v.id, ()):
             try:
                 said = record.load(path)
             except ProfkitError:
-                recorded[path.name.split(".")[1]] = "unreadable"
+                recorded[case] = "unreadable"
                 continue
             if said.get("problem") == v.problem:
                 recorded[str(said["case"])] = "stale" if record.stale(said, v.source_hash) else "ok"
@@ -71,6 +73,14 @@ def listing(places: Places, problem: str | None = None) -> list[dict[str, Any]]:
     return rows
 
 
+def _records(artifacts: Path) -> dict[str, list[tuple[Path, str]]]:
+    """Variant -> its run records, each with its case, of whichever problem."""
+    found: dict[str, list[tuple[Path, str]]] = {}
+    for (variant, case), several in run_files(artifacts).items():
+        found.setdefault(variant, []).extend((f.record, case) for f in several if f.record)
+    return found
+
+
 def refresh(places: Places, made: Sequence[Compiled]) -> list[Path]:
     """Let records of the very machine code that was just built follow today's source.
 
@@ -82,7 +92,8 @@ def refresh(places: Places, made: Sequence[Compiled]) -> list[Path]:
     """
     today = {(s["variant"], s["arch"], s["sass"]): s for s in (b.summary for b in made)}
     kept = []
-    for path in sorted(places.artifacts_dir().glob("*.json")):
+    records = _records(places.artifacts_dir()).values()
+    for path, _ in itertools.chain.from_iterable(records):
         try:
             said = record.load(path)
         except ProfkitError:

@@ -23,7 +23,7 @@ def made(tmp_path: Path, variant: str, fires: bool, time: float, **facts) -> Run
     """A run with a report file (of any content) that fires RULE, or does not."""
     report = tmp_path / f"{variant}.B.ncu-rep"
     report.write_text(variant)
-    metrics = RULE.fires if fires else RULE.clear
+    metrics = (RULE.fires if fires else RULE.clear)[0]
     built = run(variant, launches=[row(variant, **metrics)], **facts)
     warm = samples(time, seed=len(variant))
     return replace(built, report=report, record=replace(built.record, warm=warm))

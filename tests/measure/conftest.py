@@ -89,6 +89,10 @@ class Machine:
     def artifacts(self) -> Path:
         return self.root / "artifacts"
 
+    def recorded(self, case: str) -> Path:
+        """The folder of a case's records and reports."""
+        return self.artifacts / "doubling" / case
+
     def write(
         self,
         name: str,

@@ -145,14 +145,14 @@ def test_profile_leaves_one_report_and_one_record(machine: Machine, tmp_path: Pa
     machine.write("v1_x.cu")
     (result,) = profile(machine, "v1")
     assert result.problem is None
-    assert result.report == machine.artifacts / "v1.B.ncu-rep"
-    said = record.load(machine.artifacts / "v1.B.json")
+    assert result.report == machine.recorded("B") / "v1.ncu-rep"
+    said = record.load(machine.recorded("B") / "v1.json")
     assert said["report"]["sha256"] == record.digest(result.report)
     assert (said["variant"], said["case"], said["check"]["status"]) == ("v1", "B", "right")
     assert said["timing"]["l2"]["warm"]["median"] > 0
     assert said["resources"][0]["regs"] == 32
     assert said["source"]["sha256"]
-    assert not list(machine.artifacts.glob(".*"))
+    assert not list(machine.artifacts.rglob(".*"))
     (line,) = (tmp_path / "ncu.log").read_text().splitlines()
     words = line.split("\0")
     for option, value in [
@@ -197,6 +197,6 @@ def test_without_counters_it_still_answers(
         (shape,) = result.record["shape"]
         assert (shape["blocks"], shape["idle_sms"]) == (4, 128)
         assert set(result.record["work"]["floors"]) == {"tensor", "dram"}
-        saved = json.loads((machine.artifacts / f"{result.name}.B.json").read_text())
+        saved = json.loads((machine.recorded("B") / f"{result.name}.json").read_text())
         assert saved["report"] is None
     assert len(Path(str(machine.root.parent / "ncu.log")).read_text().splitlines()) == 1

@@ -37,7 +37,7 @@ def made() -> Made:
         rule = changes.pop("rule", "shared-bank-conflicts")
         status = changes.pop("status", "ok")
         values = dict.fromkeys(CATALOGUE, nan)
-        values |= {"time": time, **BY_ID[rule].fires, **changes.pop("values", {})}
+        values |= {"time": time, **BY_ID[rule].fires[0], **changes.pop("values", {})}
         return Judged(
             **{
                 "report": "a.ncu-rep", "index": 0, "kernel": kernel, "device": "NVIDIA H200",

@@ -229,7 +229,7 @@ def test_the_comparison_has_the_times_of_the_records(
 
 def warm(variant: str) -> float:
     """Seconds per call of a committed record at B."""
-    said = json.loads((ROOT / "artifacts" / f"{variant}.B.json").read_text())
+    said = json.loads((ROOT / f"artifacts/{variant}.B.json").read_text())
     return float(said["timing"]["l2"]["warm"]["median"])
 
 

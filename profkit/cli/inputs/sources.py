@@ -6,7 +6,7 @@ from collections.abc import Collection
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from profkit.cli.options import say
+from profkit.cli.output import say
 from profkit.errors import ProfkitError
 
 if TYPE_CHECKING:
@@ -21,23 +21,23 @@ def evidence(artifacts: Path) -> Evidence:
     return Evidence(artifacts, headers=headers(artifacts))
 
 
-def stale(artifacts: Path, needs: Collection[str]) -> list[ProfkitError]:
+def stale(evidence: Evidence, needs: Collection[str]) -> list[ProfkitError]:
     """Which runs ("variant.case") are of code that has changed since, as errors to say."""
-    known, found = headers(artifacts), []
-    for need in sorted(needs):
-        path = artifacts / f"{need}.json"
-        if known and path.is_file():
-            from profkit.records.current import apply
-            from profkit.records.record import read_record
+    from profkit.records.current import apply
+    from profkit.records.record import read_record
 
-            try:
-                record = read_record(path)
-            except ProfkitError:
-                continue  # the claim says so itself
-            if apply(record, known)[1]:
-                again = f"profkit profile --variant {record.variant} --case {record.case}"
-                found.append(ProfkitError(f"{need} is stale: its code has changed since", again))
-    return found
+    known, problems = headers(evidence.root), []
+    for need in sorted(needs) if known else ():
+        variant, _, case = need.partition(".")
+        try:
+            files = evidence.files(variant, case)
+            record = read_record(files.record) if files and files.record else None
+        except ProfkitError:
+            continue  # the claim says so itself
+        if record and apply(record, known)[1]:
+            again = f"profkit profile --variant {record.variant} --case {record.case}"
+            problems.append(ProfkitError(f"{need} is stale: its code has changed since", again))
+    return problems
 
 
 def headers(artifacts: Path) -> dict[str, Header]:

@@ -9,7 +9,9 @@ from typing import Any
 from profkit.errors import ProfkitError
 from profkit.evidence.comparison.compare import Change, compare_runs
 from profkit.evidence.comparison.counters import LaunchChange
-from profkit.evidence.runs.runs import REPORT_SUFFIXES, Evidence, Run, read_launches
+from profkit.evidence.runs.runs import Evidence, Run, read_launches
+from profkit.records.artifacts import files_of
+from profkit.records.paths import SUFFIXES
 from profkit.records.record import read_record
 
 Side = str | Path | Run
@@ -108,7 +110,7 @@ def runs_of(
 def _of_variant(name: str, evidence: Evidence, case: str | None) -> list[Run]:
     variant, _, own = name.partition(".")
     case = own or case
-    if "/" in name or name.endswith((".json", *REPORT_SUFFIXES)):
+    if "/" in name or name.endswith((".json", *SUFFIXES)):
         raise ProfkitError(f"{name}: no such file", "give a variant, a run record or a report")
     if case:
         return [evidence.load(variant, case)]
@@ -124,9 +126,9 @@ def _of_file(path: Path) -> list[Run]:
     """The runs in one record (with the report beside it) or in one report."""
     if path.suffix == ".json":
         record = read_record(path)
-        reports = [p for s in REPORT_SUFFIXES if (p := path.with_suffix(s)).is_file()][:1]
-        report = reports[0] if reports else None
-        return [Run(record.variant, record.case, record, read_launches(reports), report)]
+        report = files_of(path.with_suffix("")).report
+        launches = read_launches([report] if report else [])
+        return [Run(record.variant, record.case, record, launches, report)]
     beside = path.with_suffix(".json")
     if beside.is_file():
         return _of_file(beside)

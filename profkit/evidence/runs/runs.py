@@ -5,7 +5,6 @@ What comparisons and claims are given. Nothing is read twice.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Hashable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -15,14 +14,12 @@ from typing import TYPE_CHECKING, Any
 
 from profkit.diagnosis.rule import Diagnosis, Launch
 from profkit.errors import ProfkitError
+from profkit.records.artifacts import RunFiles, RunName, is_word, only_one, run_files
 from profkit.records.current import Header, apply
 from profkit.records.record import Record, read_record
 
 if TYPE_CHECKING:
     import pandas as pd
-
-REPORT_SUFFIXES = (".ncu-rep", ".ncu-repz")
-_NAME = re.compile(r"[A-Za-z0-9][\w-]*")
 
 
 class MissingEvidence(ProfkitError):
@@ -109,13 +106,14 @@ class Evidence:
     """A folder of artifacts, read once.
 
     Attributes:
-        root: The folder with <variant>.<case>.json and .ncu-rep files.
+        root: The folder with records and reports (profkit.records.artifacts says where in it).
         headers: problem/variant -> what its file says today; without it the records say so.
     """
 
     root: Path
-    _runs: dict[tuple[str, str], Run | MissingEvidence] = field(default_factory=dict, repr=False)
+    _runs: dict[RunName, Run | MissingEvidence] = field(default_factory=dict, repr=False)
     headers: Mapping[str, Header] = field(default_factory=dict, repr=False)
+    _files: dict[RunName, tuple[RunFiles, ...]] = field(default_factory=dict, repr=False)
 
     def load(self, variant: str, case: str) -> Run:
         """The run of a variant at a case.
@@ -154,39 +152,59 @@ class Evidence:
 
     def records(self, cases: Collection[str]) -> tuple[list[Record], list[ProfkitError]]:
         """The run records at some cases, without their reports; and what cannot be read."""
-        found, problems = [], []
-        for variant, case in self.names():
-            path = self.root / f"{variant}.{case}.json"
-            if case in cases and path.is_file():
-                try:
-                    found.append(apply(read_record(path), self.headers)[0])
-                except ProfkitError as problem:
-                    problems.append(problem)
-        return found, problems
+        records, problems = [], []
+        for name in self.names():
+            if name[1] not in cases:
+                continue
+            try:
+                files = self.files(*name)
+                if files and files.record:
+                    records.append(apply(read_record(files.record), self.headers)[0])
+            except ProfkitError as problem:
+                problems.append(problem)
+        return records, problems
 
-    def names(self) -> list[tuple[str, str]]:
-        """Variant and case of everything in the folder."""
-        files = [p for p in self.root.glob("*.*") if p.suffix in (".json", *REPORT_SUFFIXES)]
-        parts = (p.stem.rpartition(".") for p in files)
-        return sorted({(variant, case) for variant, _, case in parts if variant})
+    def names(self) -> list[RunName]:
+        """Variant and case of everything in the folder, sorted."""
+        return list(self._scan())
+
+    def recorded_cases(self) -> list[str]:
+        """The cases at which there is a run record, sorted."""
+        every = self._scan().items()
+        return sorted({case for (_, case), several in every if any(f.record for f in several)})
+
+    def files(self, variant: str, case: str) -> RunFiles | None:
+        """Where the record and the report of a run are; None where there is neither.
+
+        Raises:
+            ProfkitError: Two folders hold a run of this name.
+        """
+        if (variant, case) not in self._files:
+            self._scan()  # perhaps it was recorded since
+        files = self._files.get((variant, case))
+        return only_one(files, (variant, case)) if files else None
+
+    def _scan(self) -> dict[RunName, tuple[RunFiles, ...]]:
+        self._files.clear()
+        self._files.update(run_files(self.root))
+        return self._files
 
     def _find(self, variant: str, case: str) -> Run | MissingEvidence:
-        if not (_NAME.fullmatch(variant) and _NAME.fullmatch(case)):
+        if not (is_word(variant) and is_word(case)):
             raise ProfkitError(
                 f"{variant!r} at case {case!r}: not a variant and a case", "for example stage2.B"
             )
-        stem = f"{variant}.{case}"
-        record = self.root / f"{stem}.json"
-        reports = [p for s in REPORT_SUFFIXES if (p := self.root / (stem + s)).is_file()]
-        if not record.is_file() and not reports:
+        files = self.files(variant, case)
+        if files is None:
             return MissingEvidence(
                 f"no run of {variant} at case {case} in {self.root}",
                 f"profkit profile --variant {variant} --case {case}",
             )
-        said = read_record(record) if record.is_file() else None
-        said, stale = apply(said, self.headers) if said else (None, False)
-        report = reports[0] if reports else None
-        return Run(variant, case, said, read_launches(reports[:1]), report, stale)
+        record, stale = None, False
+        if files.record:
+            record, stale = apply(read_record(files.record), self.headers)
+        launches = read_launches([files.report] if files.report else [])
+        return Run(variant, case, record, launches, files.report, stale)
 
 
 def verdict(row: Mapping[Hashable, Any]) -> Diagnosis:

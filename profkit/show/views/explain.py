@@ -93,16 +93,16 @@ def _nearest(name: str) -> str:
 
 
 def _rule(rule: Rule) -> Page:
-    hit = rule.check(Launch(rule.fires))
-    looked = tuple(dict.fromkeys((*rule.fires, *(hit.looked if hit else ()))))
+    hit = rule.check(Launch(rule.fires[0]))
+    looked = tuple(dict.fromkeys((*rule.fires[0], *(hit.looked if hit else ()))))
     parts = {
         "What happens": (rule.meaning,),
         "What people do about it": (rule.advice,),
         "An example that fires": (
             *((f"{hit.cause} ({figures.gain(hit.gain)})",) if hit else ()),
-            _example(rule.fires),
+            _example(rule.fires[0]),
         ),
-        "An example that does not": (_example(rule.clear),),
+        "An example that does not": (_example(rule.clear[0]),),
         "Looks at": tuple(_about(CATALOGUE[name]) for name in looked if name in CATALOGUE),
         "To collect": (_command(CATALOGUE[n].section for n in looked if n in CATALOGUE),),
     }
@@ -112,7 +112,7 @@ def _rule(rule: Rule) -> Page:
 
 
 def _metric(metric: Metric) -> Page:
-    users = [r.id for r in ALL if metric.name in r.fires or metric.name in r.clear]
+    users = [r.id for r in ALL if any(metric.name in values for values in (*r.fires, *r.clear))]
     parts = {
         "Unit": (_UNITS.get(metric.unit, metric.unit),),
         "Read from, the first that a report has": tuple(s.text for s in metric.sources)
