@@ -15,6 +15,7 @@ from profkit.reports.isolated import apart, processors
 from profkit.reports.launch import clean
 from profkit.reports.metrics.warps import SAMPLES
 from profkit.reports.reader import one_action, prepare
+from profkit.reports.table import is_table
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -71,9 +72,17 @@ def hot_lines_each(
 
     Returns:
         One frame per launch, in their order.
+
+    Raises:
+        ProfkitError: One of them is a table that ncu printed, which has no lines.
     """
     import pandas as pd
 
+    for path, _ in launches:
+        if is_table(path):
+            raise ProfkitError(
+                f"{path}: a table has no source lines", "give the .ncu-rep itself for its hot lines"
+            )
     wanted = [(os.path.expanduser(path), launch, n, around) for path, launch in launches]
     # Debug information that was overwritten passes the frame check and crashes the library.
     safe = [item for item in dict.fromkeys(wanted) if _is_recorded(item[0])]

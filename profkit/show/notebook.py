@@ -21,7 +21,7 @@ from profkit.evidence.claims import verify
 from profkit.evidence.comparison import ladder as ladders
 from profkit.evidence.comparison import select as sides
 from profkit.evidence.runs.runs import Evidence
-from profkit.reports import reader
+from profkit.reports import counters, reader
 from profkit.reports.metrics import CATALOGUE
 from profkit.show.text import figures
 from profkit.show.text.blocks import Block, Grid, Line, to_html, to_text
@@ -155,6 +155,11 @@ def load(patterns: str | Path | Iterable[str | Path]) -> Frame:
     frame = Frame(plain)
     frame.attrs = plain.attrs
     return frame
+
+
+def from_raw(rows: Iterable[Mapping[str, Any]]) -> Frame:
+    """Counters under Nsight Compute's names as a frame: see profkit.reports.counters.from_raw."""
+    return Frame(counters.from_raw(rows))
 
 
 def diagnose(runs: pd.DataFrame, rules: Sequence[Rule] = ()) -> Frame:

@@ -119,6 +119,7 @@ VERB = Verb(
         "profkit diagnose runs/ --kernel flash --all   # launches one by one",
         "profkit diagnose runs/ --where 'bound == \"memory\"' --json",
         "profkit diagnose runs/ --markdown             # for a pull request",
+        "profkit diagnose raw.csv                      # what ncu --csv --page raw printed",
         "profkit diagnose runs/ --csv runs.csv --parquet runs.parquet",
     ),
 )
