@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from profkit.records.current import Header
+from profkit.records.current import SourceFile
 from profkit.show.text import figures
 from profkit.show.text.blocks import Grid, to_markdown
 
@@ -50,7 +50,7 @@ def built(case: str) -> dict[str, Any]:
     return {"nvcc": nvcc.version, "rungs": found}
 
 
-def section(of: Attention, case: str, rungs: Mapping[str, Header]) -> list[str]:
+def section(of: Attention, case: str, rungs: Mapping[str, SourceFile]) -> list[str]:
     """Occupancy, waves and the roof on an L4, as lines of Markdown."""
     floors = L4.floor(of)
     named = ", ".join(f"{name} {figures.seconds(t)}" for name, t in floors.items())
@@ -70,8 +70,8 @@ def section(of: Attention, case: str, rungs: Mapping[str, Header]) -> list[str]:
     ]  # fmt: skip
 
 
-def _rows(variant: str, said: Mapping[str, Any], header: Header) -> list[tuple[str, ...]]:
-    name = variant + (" (stale)" if said["source"] != header.source else "")
+def _rows(variant: str, said: Mapping[str, Any], file: SourceFile) -> list[tuple[str, ...]]:
+    name = variant + (" (stale)" if said["source"] != file.sha256 else "")
     if not said["launches"]:
         why = "not for sm_89" if said["launches"] is None else "does not start"
         return [(name, why, *[""] * 6)]

@@ -24,7 +24,7 @@ from typing import Any
 
 import problem
 
-from profkit.records.header import target
+from profkit.records.header import compile_target
 
 SECTIONS = (
     "SpeedOfLight", "SpeedOfLight_RooflineChart", "ComputeWorkloadAnalysis",
@@ -48,7 +48,7 @@ def build(folder: Path, arch: str, only: list[str], twins: bool = True) -> dict[
     jobs = [("nvtx", folder / "nvtx.cu", arch, False)]
     for name, path in problem.probes().items():
         keys = problem.header(path)
-        code = target(keys.get("arch"), arch, path.name)
+        code = compile_target(keys.get("arch"), arch, path.name)
         if (only and name not in only) or code is None:
             continue
         jobs.append((f"{name}.main", path, code, False))

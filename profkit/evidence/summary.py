@@ -107,7 +107,7 @@ def summarize(
         MissingEvidence: The variant or its baseline was not recorded at this case.
     """
     run = evidence.load(variant, case)
-    name = against or (run.record.after if run.record else None)
+    name = against or (run.record.header.after if run.record else None)
     baseline = evidence.load(name, case) if name else None
     change = compare_runs(baseline, run, anyway) if baseline else None
     sides = [_side(run, "variant", None)]
@@ -131,7 +131,7 @@ def decide(
     if not change.compared or change.time is None:
         return "undecided", "; ".join(r.sentence for r in change.refusals) or change.time_note
     said = f"against {change.before} {change.time.sentence}"
-    if change.time.answer == "faster" and (run.record is None or run.record.right is None):
+    if change.time.answer == "faster" and (run.record is None or run.record.correct is None):
         return "undecided", f"{said}, but it was not checked"
     decisions: dict[str, Decision] = {"faster": "keep", "slower": "reject"}
     decision = decisions.get(change.time.answer, "no gain proven")
@@ -141,10 +141,10 @@ def decide(
 def _fault(run: Run, gates: Sequence[GateResult]) -> str:
     """What rules a variant out whatever its time; "" if nothing does."""
     record = run.record
-    if record and record.right is False:
+    if record and record.correct is False:
         return f"{run.name} gives wrong results"
-    if record and record.dirty:
-        return f"{', '.join(record.dirty)} found errors"
+    if record and record.sanitizer_errors:
+        return f"{', '.join(record.sanitizer_errors)} found errors"
     closed = [g for g in gates if g.gate.binding and not g.met]
     failing = "; ".join(f"{g.gate.name}: {', '.join(g.failing)}" for g in closed)
     return f"gate not met: {failing}" if closed else ""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +17,9 @@ from profkit.measure.cuda.graph import Launch
 from profkit.measure.cuda.names import base_name
 from profkit.measure.targets import Places
 from profkit.measure.variants import variants
-from profkit.records import store as record
 from profkit.records.artifacts import run_files
+from profkit.records.parts import Source
+from profkit.records.record import read_record, write_record
 
 
 @dataclass(frozen=True)
@@ -55,12 +56,12 @@ def listing(places: Places, problem: str | None = None) -> list[dict[str, Any]]:
         recorded: dict[str, str] = {}
         for path, case in records.get(v.id, ()):
             try:
-                said = record.load(path)
+                record = read_record(path)
             except ProfkitError:
                 recorded[case] = "unreadable"
                 continue
-            if said.get("problem") == v.problem:
-                recorded[str(said["case"])] = "stale" if record.stale(said, v.source_hash) else "ok"
+            if record.problem == v.problem:
+                recorded[record.case] = "stale" if record.stale(v.source_hash) else "ok"
         rows.append({
             "variant": v.id,
             "problem": v.problem,
@@ -95,15 +96,15 @@ def refresh(places: Places, made: Sequence[Compiled]) -> list[Path]:
     records = _records(places.artifacts_dir()).values()
     for path, _ in itertools.chain.from_iterable(records):
         try:
-            said = record.load(path)
+            record = read_record(path)
         except ProfkitError:
             continue  # list names it
-        source = said.get("source") or {}
-        found = today.get((said.get("variant"), source.get("arch"), source.get("sass")))
-        if not found or not found["sass"] or not record.stale(said, found["source"]):
+        source = record.source or Source()
+        built = today.get((record.variant, source.arch, source.sass))
+        if not built or not built["sass"] or not record.stale(built["source"]):
             continue
-        said["source"] = {**source, "made_from": source["sha256"], "sha256": found["source"]}
-        record.save(path, said)
+        followed = replace(source, made_from=source.sha256, sha256=built["source"])
+        write_record(path, replace(record, source=followed))
         kept.append(path)
     return kept
 

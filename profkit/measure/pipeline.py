@@ -17,12 +17,14 @@ from profkit.measure.build import toolchain
 from profkit.measure.check import sanitize
 from profkit.measure.profile import collect
 from profkit.measure.profile.faults import NoCounters
-from profkit.measure.runs import Made, git_commit, plan_of, record_of, timing_of
+from profkit.measure.runs import Made, git_commit, plan_of, record_of, with_timing
 from profkit.measure.targets import Target, builds
 from profkit.measure.workers import session
 from profkit.measure.workers.session import Job, Outcome, Progress
-from profkit.records import store as record
 from profkit.records.artifacts import place_for
+from profkit.records.parts import NcuRun, RecordedReport
+from profkit.records.record import Record, write_record
+from profkit.records.store import digest, write_text
 
 _SANITIZERS = 6  # at once: each is mostly starting up, on a processor core of its own
 
@@ -68,7 +70,7 @@ class Profiled:
 
     name: str
     case: str
-    record: dict[str, Any]
+    record: Record
     report: Path | None
     problem: ProfkitError | None = None
     ncu_seconds: float = 0.0
@@ -101,10 +103,10 @@ def profile(
     results = []
     for name in (*(v.id for v in target.variants), *target.references):
         for case in target.cases:
-            said = {**record_of(made, name, case), "git": commit}
+            record = replace(record_of(made, name, case), git=commit)
             checked = made.outcome.checks.get(name) or {}
             wrong = checked.get("status") in ("wrong", "failed")
-            result = Profiled(name, case, said, None, why_not(made, name, case), wrong=wrong)
+            result = Profiled(name, case, record, None, why_not(made, name, case), wrong=wrong)
             if result.problem is None:
                 progress(f"ncu {name} {case}")
                 result = _collect(made, result, artifacts, options, ncu)
@@ -140,42 +142,34 @@ def _collect(
 ) -> Profiled:
     """Run ncu round one call, and write the record; without ncu or counters, the record alone."""
     report, path = place_for(artifacts, made.target.problem.name, result.name, result.case)
-    said = result.record
     if isinstance(ncu, ProfkitError):
         return _without(made, result, ncu, artifacts)
     plan = plan_of(made, result.name, result.case)
-    kernels = [x["kernel"] for x in said["launches"]]
+    kernels = [x.kernel or "" for x in result.record.launches]
     try:
         got = collect.launch(plan, kernels, report, ncu, options)
     except NoCounters as error:
         return _without(made, result, error, artifacts)
     except ProfkitError as error:
         return replace(result, problem=error)
-    said["timing"] = timing_of(made, result.name, result.case)
-    said["versions"]["ncu"] = ncu.version
-    said["ncu"] = {
-        "command": got.command,
-        "seconds": got.seconds,
-        "clock_control": collect.CLOCKS,
-        "cache_control": options.cache,
-        "set": options.set,
-    }
-    said["report"] = {
-        "file": report.name,
-        "sha256": record.digest(report),
-        "launches": len(got.kernels),
-    }
-    record.save(path, said)
-    return replace(result, report=report, ncu_seconds=got.seconds)
+    timed = with_timing(result.record, made)
+    record = replace(
+        timed,
+        versions=replace(timed.versions, ncu=ncu.version),
+        ncu=NcuRun(tuple(got.command), got.seconds, collect.CLOCKS, options.cache, options.set),
+        report=RecordedReport(report.name, digest(report), len(got.kernels)),
+    )
+    write_record(path, record)
+    return replace(result, record=record, report=report, ncu_seconds=got.seconds)
 
 
 def _without(made: Made, result: Profiled, why: ProfkitError, artifacts: Path) -> Profiled:
     """A record without a report; where an older report stands, its record stays with it."""
     report, path = place_for(artifacts, made.target.problem.name, result.name, result.case)
-    result.record["timing"] = timing_of(made, result.name, result.case)
+    record = with_timing(result.record, made)
     if not report.exists():
-        record.save(path, result.record)
-    return replace(result, problem=why)
+        write_record(path, record)
+    return replace(result, record=record, problem=why)
 
 
 def sanitized(made: Made, progress: Progress) -> None:
@@ -202,7 +196,7 @@ def sanitized(made: Made, progress: Progress) -> None:
             for tool, run in runs:
                 progress(f"{tool} {name} {case}")
                 _add_verdict(said, case, tool, run)
-            record.write_text(library.with_name("sanitizer.json"), json.dumps(said["sanitizer"]))
+            write_text(library.with_name("sanitizer.json"), json.dumps(said["sanitizer"]))
     finally:
         pool.shutdown(cancel_futures=True)  # after Ctrl-C: what has not begun never does
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -18,6 +18,9 @@ from profkit.measure.targets import Target
 from profkit.measure.variants import analytic
 from profkit.measure.variants.problem import Problem
 from profkit.measure.workers.session import Outcome
+from profkit.records.json_fields import from_json
+from profkit.records.parts import Commit, Source, Timing
+from profkit.records.record import Record, parse
 
 
 @dataclass(frozen=True)
@@ -43,7 +46,7 @@ def plan_of(made: Made, name: str, case: str) -> dict[str, Any]:
 
     target, built = made.target, made.builds.get(name)
     the = target.problem
-    grid = built.variant.keys.get("inputs") if built else None
+    grid = built.variant.header.inputs if built else None
     at = data.prepare(the, case, 0, target.folder, grid)
     return plan_for(
         built.library if built else None,
@@ -60,64 +63,45 @@ def plan_of(made: Made, name: str, case: str) -> dict[str, Any]:
     )
 
 
-def record_of(made: Made, name: str, case: str) -> dict[str, Any]:
-    """The run record of a variant at a case, without its report."""
-    the, outcome, built = made.target.problem, made.outcome, made.builds.get(name)
+def record_of(made: Made, name: str, case: str) -> Record:
+    """The run record of a variant at a case, without its timing and its report."""
+    problem, outcome, built = made.target.problem, made.outcome, made.builds.get(name)
     launches = outcome.launches.get((name, case), [])
-    said: dict[str, Any] = {
+    check = outcome.checks.get(name)
+    document: dict[str, Any] = {
         "variant": name,
-        "problem": the.name,
+        "problem": problem.name,
         "case": case,
-        "header": _header(built),
         "made": datetime.now(UTC).isoformat(timespec="seconds"),
-        "source": None,
-        "resources": [],
         "launches": launches,
-        "check": outcome.checks.get(name),
-        "timing": None,
+        "check": check,
         "gpu": outcome.gpu,
-        "versions": {"nvcc": None, "ncu": None, "torch": _torch()},
-        "work": _work(the, case, outcome.gpu),
+        "versions": {"torch": _torch()},
+        "work": _work(problem, case, outcome.gpu),
         "shape": analytic.shape(launches, outcome.gpu["sms"]) if outcome.gpu else [],
-        "report": None,
     }
     if built is None:
-        said["backend"] = _backend(the, launches)
-        return said
-    said["source"] = {
-        "file": f"{the.name}/{built.variant.path.name}",
-        "sha256": built.source,
-        "sass": built.sass,
-        "arch": built.arch,
-        "flags": built.flags,
-    }
-    if said["check"] and built.library:
-        said["check"] = {**said["check"], "sanitizer": _sanitizer(built.library)}
-    said["resources"] = [asdict(k) for k in built.kernels]
-    said["versions"]["nvcc"] = built.nvcc
-    return said
-
-
-def _header(built: Build | None) -> dict[str, Any] | None:
-    """What the variant's header promises; None of a library call."""
-    if built is None:
-        return None
-    v = built.variant
-    return {
-        "title": v.title,
-        "after": v.after,
-        "fixes": v.fixes,
-        "fixes-not": v.fixes_not,
-        "moves": [str(m) for m in v.moves],
-        "moves-not": [str(m) for m in v.moves_not],
-        "case": v.keys.get("case"),
-    }
+        document["backend"] = _backend(problem, launches)
+        return parse(document)
+    if check and built.library:
+        document["check"] = {**check, "sanitizer": _sanitizer(built.library)}
+    document["resources"] = [asdict(k) for k in built.kernels]
+    document["versions"]["nvcc"] = built.nvcc
+    file = f"{problem.name}/{built.variant.path.name}"
+    source = Source(file, built.source, built.sass, built.arch, tuple(built.flags))
+    return replace(parse(document), header=built.variant.header, source=source)
 
 
 def timing_of(made: Made, name: str, case: str) -> dict[str, Any] | None:
     """Times with intervals; apart from record_of, because the statistics take a while to load."""
     times = made.outcome.times.get((name, case))
     return timing(times) if times else None
+
+
+def with_timing(record: Record, made: Made) -> Record:
+    """The record with its times."""
+    times = timing_of(made, record.variant, record.case)
+    return replace(record, timing=from_json(Timing, times) if times else None)
 
 
 def timed(made: Made, case: str) -> list[dict[str, Any]]:
@@ -168,7 +152,7 @@ def _backend(the: Problem, launches: Sequence[dict[str, Any]]) -> str | None:
     return str(the.module.backend_of([x["kernel"] for x in launches]))
 
 
-def git_commit(folder: Path) -> dict[str, Any] | None:
+def git_commit(folder: Path) -> Commit | None:
     """The commit that a folder is at, and whether files differ from it; None without git."""
     try:
         head, dirty = (
@@ -183,4 +167,4 @@ def git_commit(folder: Path) -> dict[str, Any] | None:
         )
     except (OSError, subprocess.SubprocessError):
         return None
-    return {"commit": head, "dirty": bool(dirty)}
+    return Commit(head, bool(dirty))

@@ -112,7 +112,9 @@ def _select(name: str, known: Sequence[Variant], everything: Sequence[Variant]) 
     """A variant that can be run; one without a problem can only be built."""
     if any(name in (v.id, f"{v.problem}/{v.id}") for v in known):
         return variants.select(known, name)
-    problem.load(variants.select(everything, name).path.parent)  # says what is missing
+    problem.load(
+        variants.problem_of(variants.select(everything, name).path)
+    )  # says what is missing
     raise ProfkitError(f"--variant {name}: no such variant")
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from profkit.errors import ProfkitError
-from profkit.records.run_record import record_beside, recorded_sha256
+from profkit.records.record import record_beside, recorded_sha256
 from profkit.reports.container.container import check
 from profkit.reports.isolated import apart, processors
 from profkit.reports.launch import clean

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from math import isnan, nan
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from profkit.reports.metrics import IDENTITY, INSTANCED, RAW_NAMES
+
+if TYPE_CHECKING:
+    from profkit.records.record import Record
 
 # What identity() gives, in this order.
 IDENTIFIED = (
@@ -58,12 +61,12 @@ def scalars(action: Any) -> dict[str, float | str]:
     return values
 
 
-def identity(action: Any, record: Mapping[str, Any], time: float) -> tuple[Any, ...]:
+def identity(action: Any, record: Record | None, time: float) -> tuple[Any, ...]:
     """The identity of a launch: IDENTIFIED.
 
     Args:
         action: An ncu_report IAction.
-        record: The run record beside the report, {} when there is none.
+        record: The run record beside the report, None when there is none.
         time: Its duration in s, NaN when it has none.
     """
     ranges = _nvtx(action)
@@ -72,7 +75,7 @@ def identity(action: Any, record: Mapping[str, Any], time: float) -> tuple[Any, 
         kernel and clean(kernel),
         _WORKLOADS.get(action.workload_type(), "unknown"),
         {name: _value(action, name) for name in IDENTITY},
-        _marked(ranges) or (_text(record, "variant"), _text(record, "case")),
+        _marked(ranges) or ((record.variant, record.case) if record else (None, None)),
         ranges,
         time,
     )
@@ -143,11 +146,6 @@ def _triple(dims: Sequence[float | None]) -> tuple[int, int, int] | None:
     """Three launch dimensions as int: they are floats in reports of ncu up to 2024.2."""
     x, y, z = dims
     return None if x is None or y is None or z is None else (int(x), int(y), int(z))
-
-
-def _text(record: Mapping[str, Any], key: str) -> str | None:
-    value = record.get(key)
-    return value if isinstance(value, str) else None
 
 
 def _nvtx(action: Any) -> list[str]:

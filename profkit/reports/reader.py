@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import os
 from array import array
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from profkit.errors import ProfkitError
 from profkit.records.paths import expand
-from profkit.records.run_record import declared, record_beside, recorded_sha256
+from profkit.records.record import Record, declared, record_beside, recorded_sha256
 from profkit.reports import launch
 from profkit.reports.container.container import Frames, Status, check, rescue
 from profkit.reports.counters import part_of
@@ -297,7 +297,7 @@ def _unreadable(path: str, why: str) -> ProfkitError:
 
 
 def _verdict(
-    frames: Frames, kernels: Sequence[str | None], record: Mapping[str, Any]
+    frames: Frames, kernels: Sequence[str | None], record: Record | None
 ) -> tuple[Status, str]:
     """The status of a file from its bytes, from what the library gave, and from its record."""
     if frames.status == "damaged":

@@ -14,7 +14,8 @@ from profkit.measure.runs import Made
 from profkit.measure.variants.tunables import Config
 from profkit.measure.workers.lane import Lane
 from profkit.measure.workers.session import Outcome
-from profkit.records import store as record
+from profkit.records.record import write_record
+from profkit.records.store import clean
 from profkit.tune.task import Task
 
 MOVED = 0.05  # relative: what a metric must change by to have moved; run to run it is 1 to 2 %
@@ -71,7 +72,7 @@ class Profiler:
         ncu = toolchain.tool("ncu", self.task.folder)
         options = collect.Options(env=self._env())
         got = collect.launch(plan, kernels, report, ncu, options)
-        record.save(report.with_suffix(".json"), runs.record_of(made, name, self.task.case))
+        write_record(report.with_suffix(".json"), runs.record_of(made, name, self.task.case))
         return got
 
     def _env(self) -> dict[str, str]:
@@ -100,7 +101,7 @@ class Profiler:
             "findings": plain,
             "metrics": {n: row[n] for n in sorted(names)},
         }
-        cleaned: dict[str, Any] = record.clean(verdict)
+        cleaned: dict[str, Any] = clean(verdict)
         return cleaned
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,10 @@ from profkit.measure.build.build import Build
 from profkit.measure.cuda import device
 from profkit.measure.runs import Made
 from profkit.measure.workers.session import Outcome as Measured
-from profkit.records import store as record
+from profkit.records.header import Header
+from profkit.records.parts import RecordedReport
+from profkit.records.record import write_record
+from profkit.records.store import clean, digest
 from profkit.tune import history
 from profkit.tune.final import Final, conclude, known
 from profkit.tune.profiles import known_metrics
@@ -51,7 +54,7 @@ class Result:
         """Everything about it but the trials."""
         of, final, space = self.study, self.final, self.task.space
         others = self.plain.trials() if self.plain else None
-        said: dict[str, Any] = record.clean({
+        said: dict[str, Any] = clean({
             "schema": "profkit.tune/1",
             "variant": self.task.variant.id,
             "problem": self.task.problem.name,
@@ -205,24 +208,26 @@ def champion_record(result: Result, folder: Path) -> Path:
             launches={(name, task.case): said["launches"][of] or []},
         ),
     )
-    kept = runs.record_of(made, name, task.case)
-    kept["timing"] = runs.timing_of(made, name, task.case)
-    kept["git"] = runs.git_commit(task.problem.path.parent)
-    # It changes the variant that was tuned, and promises no rule.
-    kept["header"] = {"title": task.variant.title, "after": task.variant.id}
-    kept["tune"] = {
-        "variant": task.variant.id,
-        "config": task.space.named(final.champion.config),
-        "keep": final.keep,
-        "because": final.because,
-        "trials": sum(t.counts for t in result.study.trials()),
-    }
-    report, path = record.paths(folder, name, task.case)
+    record = replace(
+        runs.with_timing(runs.record_of(made, name, task.case), made),
+        git=runs.git_commit(task.problem.path.parent),
+        # It changes the variant that was tuned, and predicts nothing.
+        header=Header(task.variant.title, keys={"after": task.variant.id}),
+        tune={
+            "variant": task.variant.id,
+            "config": task.space.named(final.champion.config),
+            "keep": final.keep,
+            "because": final.because,
+            "trials": sum(t.counts for t in result.study.trials()),
+        },
+    )
+    report, path = (folder / f"{name}.{task.case}{suffix}" for suffix in (".ncu-rep", ".json"))
     verdict = final.champion.said.get("verdict") or {}
     source = Path(verdict.get("report") or os.devnull)
     if source.is_file():
         shutil.copyfile(source, report)
-        kept["report"] = {"file": report.name, "sha256": record.digest(report)}
-        kept["versions"]["ncu"] = toolchain.tool("ncu", task.folder).version
-    record.save(path, kept)
+        ncu = toolchain.tool("ncu", task.folder).version
+        kept = RecordedReport(report.name, digest(report))
+        record = replace(record, report=kept, versions=replace(record.versions, ncu=ncu))
+    write_record(path, record)
     return path

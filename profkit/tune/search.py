@@ -65,7 +65,7 @@ class Search:
     ) -> None:
         self.task, self.study, self.progress = task, study, progress
         setup = Setup(
-            task.problem, task.folder, task.support, task.variant.keys.get("inputs"),
+            task.problem, task.folder, task.support, task.variant.header.inputs,
             task.checks(), task.case, task.anchor, task.options.timeout,
         )  # fmt: skip
         self.lanes = [Lane(setup, v) for v in visible]

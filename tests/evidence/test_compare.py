@@ -12,7 +12,7 @@ from profkit.evidence.comparison.compare import compare_runs, how_taken, match
 from profkit.evidence.comparison.counters import change, moved
 from profkit.evidence.comparison.select import change_json
 from profkit.evidence.runs.runs import Run, verdict
-from profkit.records.record import Machine, Resources
+from profkit.records.parts import Resources
 from tests.evidence.made import frame, row, run, samples
 
 
@@ -47,11 +47,11 @@ def test_how_the_samples_were_taken(one, other, taken):
 @pytest.mark.parametrize(
     ("facts", "code"),
     [
-        ({"right": False, "max_abs": 2.5}, "wrong"),
+        ({"correct": False, "max_abs": 2.5}, "wrong"),
         ({"sanitizers": {"racecheck": "2 errors", "memcheck": "clean"}}, "sanitizer"),
         ({"sass": "sass of stage1"}, "same-binary"),
-        ({"machine": Machine("NVIDIA L4", clock_control="none")}, "device"),
-        ({"machine": Machine("NVIDIA H200", clock_control="base")}, "clocks"),
+        ({"gpu": "NVIDIA L4"}, "device"),
+        ({"clock_control": "base"}, "clocks"),
     ],
 )
 @pytest.mark.parametrize("anyway", [False, True])
@@ -167,7 +167,7 @@ def test_resources_and_the_occupancy_step():
 
 def test_unchecked_and_unrecorded_runs_are_said():
     bare = replace(run("stage2"), record=None)
-    notes = " ".join(compare_runs(run(right=None), bare).notes)
+    notes = " ".join(compare_runs(run(correct=None), bare).notes)
     assert "stage1.B was not checked" in notes
     assert "stage2.B has no run record" in notes
 

@@ -65,7 +65,7 @@ def test_the_ablation_table():
 
 
 def test_a_wrong_kernel_gets_no_time():
-    found = ladder(folder(run("stage0", right=False), run("sdpa", source=None, sass=None)), "B")
+    found = ladder(folder(run("stage0", correct=False), run("sdpa", source=None, sass=None)), "B")
     assert found.steps[0].time is None
     assert found.steps[0].references == {}
 

@@ -24,9 +24,9 @@ def made(tmp_path: Path, variant: str, fires: bool, time: float, **facts) -> Run
     report = tmp_path / f"{variant}.B.ncu-rep"
     report.write_text(variant)
     metrics = (RULE.fires if fires else RULE.clear)[0]
-    built = run(variant, launches=[row(variant, **metrics)], **facts)
     warm = samples(time, seed=len(variant))
-    return replace(built, report=report, record=replace(built.record, warm=warm))
+    built = run(variant, launches=[row(variant, **metrics)], warm=warm, **facts)
+    return replace(built, report=report)
 
 
 class Known(Evidence):
@@ -130,7 +130,7 @@ def test_only_what_was_measured_is_written(tmp_path):
     for run_ in evidence._runs.values():
         record = {
             "schema": "profkit.run/1", "variant": run_.variant, "case": "B",
-            "header": {"after": run_.record.after}, "source": {"sha256": "x"},
+            "header": {"after": run_.record.header.after}, "source": {"sha256": "x"},
         }  # fmt: skip
         (tmp_path / f"{run_.variant}.B.json").write_text(json.dumps(record))
     first = update(evidence, only=[("stage1", "B")])

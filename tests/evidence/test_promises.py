@@ -9,8 +9,8 @@ import pytest
 from profkit.errors import ProfkitError
 from profkit.evidence.comparison.compare import compare_runs
 from profkit.evidence.predictions.moves import parse
-from profkit.records.current import Header, apply
-from tests.evidence.made import record, row, run
+from profkit.records.current import SourceFile, apply
+from tests.evidence.made import header, record, row, run
 
 
 def promised(before: float, after: float, **facts) -> tuple[bool | None, str]:
@@ -61,19 +61,16 @@ def test_a_prediction_that_cannot_be_read_says_how_to_write_it(bad):
 
 def test_what_the_file_says_today_counts_while_its_code_is_the_same():
     made = record("stage2", problem="p", after="stage1", fixes=("barrier-wait",))
-    header = Header(made.source, "Mended", after="stage1", fixes_not=("barrier-wait",))
-    said, stale = apply(made, {"p/stage2": header})
-    assert (said.title, said.fixes, said.fixes_not, stale) == (
-        "Mended",
-        (),
-        ("barrier-wait",),
-        False,
-    )
-    said, stale = apply(made, {"p/stage2": replace(header, source="other")})
+    today = header("Mended", after="stage1", fixes_not=("barrier-wait",))
+    file = SourceFile(today, made.source_hash)
+    said, stale = apply(made, {"p/stage2": file})
+    assert (said.header, stale) == (today, False)
+    assert (said.header.fixes, said.header.fixes_not) == ((), ("barrier-wait",))
+    said, stale = apply(made, {"p/stage2": replace(file, sha256="other")})
     assert (said, stale) == (made, True)
     assert apply(made, {}) == (made, False)
     library = record("sdpa", problem="p", source=None)
-    assert apply(library, {"p/sdpa": header}) == (library, False)
+    assert apply(library, {"p/sdpa": file}) == (library, False)
 
 
 def test_a_stale_run_is_refused_until_waived():

@@ -30,7 +30,7 @@ SAYS = {
 
 
 def caught_by(*checks: str) -> pytest.MarkDecorator:
-    ids = [i for i, v in BAD.items() if v.keys["caught-by"] in checks]
+    ids = [i for i, v in BAD.items() if v.header.caught_by in checks]
     return pytest.mark.parametrize("name", ids)
 
 
@@ -48,12 +48,12 @@ def faults(made: Made, name: str) -> list[str]:
 
 def test_every_header_names_a_check_that_is_tried_here() -> None:
     known = {*SAYS, *sanitize.TOOLS, "nothing", "sass", "stack", "host-bound"}
-    assert {v.keys["caught-by"] for v in BAD.values()} <= known
+    assert {v.header.caught_by for v in BAD.values()} <= known
 
 
 @caught_by(*SAYS)
 def test_the_check_named_catches_it(made: Made, name: str) -> None:
-    check = BAD[name].keys["caught-by"]
+    check = BAD[name].header.caught_by
     assert made.outcome.checks[name]["status"] == "wrong"
     assert any(SAYS[check] in f for f in faults(made, name)), faults(made, name)[:5]
     assert (name, "B") not in made.outcome.times, "what is wrong is not timed"
@@ -80,7 +80,7 @@ def test_a_launcher_that_asks_each_time_is_host_bound(made: Made, name: str) -> 
 
 @caught_by(*sanitize.TOOLS)
 def test_the_sanitizer_named_catches_it(made: Made, name: str) -> None:
-    tool = BAD[name].keys["caught-by"]
+    tool = BAD[name].header.caught_by
     (found,) = sanitize.sanitize(sanitizer(), plan_of(made, name, "S17"), [tool], timeout=60)
     assert not found.clean, found
 

@@ -15,15 +15,14 @@ from profkit.cli.inputs.sources import headers
 from profkit.diagnosis.rules import BY_ID
 from profkit.evidence.predictions.promises import Promise, promises_of
 from profkit.evidence.runs.runs import Evidence, Run
-from profkit.records import current as headers_module
 from tests.conftest import ROOT
 
 ARTIFACTS = ROOT / "artifacts"
 HEADERS = headers(ARTIFACTS)
 EVIDENCE = Evidence(ARTIFACTS)
 LADDER = {
-    key.removeprefix("attention/"): header
-    for key, header in HEADERS.items()
+    key.removeprefix("attention/"): file.header
+    for key, file in HEADERS.items()
     if key.startswith("attention/")
 }
 
@@ -37,9 +36,8 @@ def recorded(variant: str) -> list[tuple[Run, Run]]:
             run = EVIDENCE.load(variant, case)
             parent = EVIDENCE.load(header.after, case)
             if run.record and run.report and parent.report:
-                today = replace(header, source=run.record.source or "")
-                said, _ = headers_module.apply(run.record, {f"attention/{variant}": today})
-                found.append((parent, replace(run, record=said)))
+                today = replace(run.record, header=header)
+                found.append((parent, replace(run, record=today)))
     return found
 
 

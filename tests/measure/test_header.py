@@ -69,21 +69,23 @@ def test_a_file_without_header_is_named(source: str) -> None:
 
 
 def test_budget() -> None:
-    assert header.budget("regs=128 smem=64K, spills=0 stack=0", "x") == Budget(128, 65536, 0, 0)
-    assert header.budget("", "x") == Budget()
+    assert header.read_budget("regs=128 smem=64K, spills=0 stack=0", "x") == Budget(
+        128, 65536, 0, 0
+    )
+    assert header.read_budget("", "x") == Budget()
     for bad in ("regs=many", "registers=3", "smem=64G"):
         with pytest.raises(ProfkitError, match="x: cannot read"):
-            header.budget(bad, "x")
+            header.read_budget(bad, "x")
 
 
 def test_tune_and_its_combinations() -> None:
-    tunables = header.tune("M=16,32 N=1,2", "x")
+    tunables = header.read_tunables("M=16,32 N=1,2", "x")
     assert tunables == {"M": ("16", "32"), "N": ("1", "2")}
     every = header.combinations(tunables)
     assert every[0] == {"M": "16", "N": "1"}
     assert len(every) == 4
     with pytest.raises(ProfkitError):
-        header.tune("16,32", "x")
+        header.read_tunables("16,32", "x")
 
 
 @pytest.mark.parametrize(
@@ -100,7 +102,7 @@ def test_tune_and_its_combinations() -> None:
     ],
 )
 def test_target(spec: str | None, arch: str, target: str | None) -> None:
-    assert header.target(spec, arch, "x") == target
+    assert header.compile_target(spec, arch, "x") == target
 
 
 def test_words_reads_none_in_each_spelling() -> None:

@@ -8,7 +8,7 @@ import pytest
 from profkit.measure import pipeline, targets
 from profkit.measure.runs import Made
 from profkit.measure.workers import session
-from profkit.records import store as record
+from profkit.records.store import digest
 from tests.measure.conftest import Machine
 
 
@@ -146,8 +146,8 @@ def test_profile_leaves_one_report_and_one_record(machine: Machine, tmp_path: Pa
     (result,) = profile(machine, "v1")
     assert result.problem is None
     assert result.report == machine.recorded("B") / "v1.ncu-rep"
-    said = record.load(machine.recorded("B") / "v1.json")
-    assert said["report"]["sha256"] == record.digest(result.report)
+    said = json.loads((machine.recorded("B") / "v1.json").read_text())
+    assert said["report"]["sha256"] == digest(result.report)
     assert (said["variant"], said["case"], said["check"]["status"]) == ("v1", "B", "right")
     assert said["timing"]["l2"]["warm"]["median"] > 0
     assert said["resources"][0]["regs"] == 32
@@ -177,7 +177,7 @@ def test_a_wrong_variant_gets_no_time_and_no_report(machine: Machine, tmp_path: 
     (result,) = profile(machine, "bad")
     assert result.wrong
     assert result.problem
-    assert result.record["timing"] is None
+    assert result.record.timing is None
     assert not (tmp_path / "ncu.log").exists()
     assert not machine.artifacts.exists() or not list(machine.artifacts.iterdir())
 
@@ -193,10 +193,10 @@ def test_without_counters_it_still_answers(
     for result in results:
         assert result.problem
         assert "may not read" in result.problem.message
-        assert result.record["timing"]["l2"]["warm"]["median"] > 0
-        (shape,) = result.record["shape"]
-        assert (shape["blocks"], shape["idle_sms"]) == (4, 128)
-        assert set(result.record["work"]["floors"]) == {"tensor", "dram"}
+        assert result.record.timing.l2.warm.median > 0
+        (shape,) = result.record.shape
+        assert (shape.blocks, shape.idle_sms) == (4, 128)
+        assert set(result.record.work.floors) == {"tensor", "dram"}
         saved = json.loads((machine.recorded("B") / f"{result.name}.json").read_text())
         assert saved["report"] is None
     assert len(Path(str(machine.root.parent / "ncu.log")).read_text().splitlines()) == 1

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.measure.conftest import Machine, machine  # noqa: F401 - a fixture
+from tests.measure.conftest import Machine, driver, machine, processes  # noqa: F401 - fixtures
 
 if TYPE_CHECKING:
     from profkit.tune.run import Result

@@ -13,8 +13,8 @@ from profkit.measure.variants import arithmetic, occupancy, tunables, variants
 from profkit.measure.variants.tunables import MOST_THREADS
 from profkit.records.header import Budget
 
-ROOT = Path(__file__).parents[3]
-V3 = ROOT / "kernels/attention/v3_registers_persistent.cu"
+ROOT = Path(__file__).parents[2]
+V3 = ROOT / "kernels/attention/wmma/v3_registers_persistent.cu"
 
 
 def space(**keys: str) -> tunables.Space:

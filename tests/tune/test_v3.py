@@ -11,15 +11,15 @@ from profkit.measure.build import build, dry
 from profkit.measure.variants import problem, variants
 from profkit.tune import gates
 
-ROOT = Path(__file__).parents[3]
+ROOT = Path(__file__).parents[2]
 CONFIGS = [("32", "48", "2", "3"), ("128", "32", "4", "2"), ("32", "64", "4", "2")]
 
 
 @pytest.mark.nvcc
 @pytest.mark.skipif(shutil.which("nvcc") is None, reason="nvcc is not installed")
 def test_what_v3_takes_is_what_its_launcher_asks_for(tmp_path: Path) -> None:
-    v3 = variants.read(ROOT / "kernels/attention/v3_registers_persistent.cu")
-    the, nvcc = problem.load(v3.path.parent), Path(shutil.which("nvcc") or "")
+    v3 = variants.read(ROOT / "kernels/attention/wmma/v3_registers_persistent.cu")
+    the, nvcc = problem.load(variants.problem_of(v3.path)), Path(shutil.which("nvcc") or "")
     tuned = [v3.tuned(**v3.space.named(c)) for c in CONFIGS]
     *good, bad = build.build(tuned, ["90"], tmp_path)
     for made, config in zip(good, CONFIGS, strict=False):

@@ -136,13 +136,16 @@ def _show(results: Sequence[Profiled], *, json: bool, quiet: bool) -> None:
 
     reports = [str(r.report) for r in results if r.report]
     if json:
-        runs = [{**r.record, "problem_message": r.problem and r.problem.message} for r in results]
+        runs = [
+            {**r.record.to_json(), "problem_message": r.problem and r.problem.message}
+            for r in results
+        ]
         print_json({"schema": "profkit.profile/1", "runs": runs})
     else:
         if reports:
             diagnose_reports(reports, quiet=quiet)
         for result in results:
-            if not result.report and result.record["timing"]:
+            if not result.report and result.record.timing:
                 print(f"{result.name} {result.case}, without counters:")
                 for line in measured.without_counters(result.record):
                     print(f"  {line}")

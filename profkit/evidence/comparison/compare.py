@@ -199,7 +199,7 @@ def _resources(before: Run, after: Run) -> tuple[ResourceChange, ...]:
 
 def _resource(run: Run, name: str) -> float | None:
     """What the record says, else the report: the record knows spills and stack, ncu occupancy."""
-    said = getattr(run.record.resources, name, None) if run.record else None
+    said = getattr(run.record.most, name, None) if run.record else None
     if said is not None:
         return float(said)
     counted = run.column(name) if name in _FROM_FRAME else None
@@ -221,7 +221,7 @@ def _notes(before: Run, after: Run) -> tuple[str, ...]:
     for run in (before, after):
         if run.record is None:
             found.append(f"{run.name} has no run record: right or wrong is not known")
-        elif run.record.right is None:
+        elif run.record.correct is None:
             found.append(f"{run.name} was not checked: profkit check --variant {run.variant}")
         if run.usable.empty:
             why = "no report" if run.launches.empty else "no launch that ncu could finish"

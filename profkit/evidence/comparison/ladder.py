@@ -112,7 +112,7 @@ def of_runs(
         r for r in runs
         if r.record and r.record.reference and r.record.warm and r.variant not in bad
     ]  # fmt: skip
-    order, lost = ladder_order({v: r.record.after for v, r in recorded.items() if r.record})
+    order, lost = ladder_order({v: r.record.header.after for v, r in recorded.items() if r.record})
     if lost:
         problems.append(
             ProfkitError(
@@ -136,7 +136,7 @@ def _bad_samples(run: Run) -> ProfkitError | None:
 
 
 def _untimed(run: Run) -> Run:
-    return replace(run, record=replace(run.record, warm=())) if run.record else run
+    return replace(run, record=replace(run.record, timing=None)) if run.record else run
 
 
 def ladder_order(parents: Mapping[str, str | None]) -> tuple[list[tuple[str, int]], list[str]]:
@@ -163,14 +163,16 @@ def _step(
     variant, depth = place
     run = runs[variant]
     record = run.record
-    after = record.after if record else None
+    after = record.header.after if record else None
     parent = runs.get(after) if after else None
     verdict = run.diagnosis() if not run.usable.empty else None
     # A kernel that is wrong gets no time: what it saved it may have saved by being wrong.
-    timed = bool(record and record.warm and record.right is not False and not record.dirty)
+    timed = bool(
+        record and record.warm and record.correct is not False and not record.sanitizer_errors
+    )
     return Step(
         variant=variant,
-        title=record.title if record else "",
+        title=record.header.title if record else "",
         parent=after,
         depth=depth,
         time=median_interval(run.samples) if timed else None,

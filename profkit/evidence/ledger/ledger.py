@@ -123,7 +123,7 @@ def outcomes_of(parent: Run, child: Run) -> list[Outcome]:
     return [
         Outcome(
             p.report, p.rule, p.version, child.variant, sha256,
-            became.get(p.rule, "unknown"), p.rule in child.record.fixes,
+            became.get(p.rule, "unknown"), p.rule in child.record.header.fixes,
             found.time.answer, found.time.speedup.median, speedup["low"], speedup["high"],
         )
         for p in predicted
@@ -181,8 +181,10 @@ def _runs(
     cases = {case for _, case in only}
     records, _ = evidence.records(cases)
     wanted = set(only)
-    wanted |= {(r.after, r.case) for r in records if (r.variant, r.case) in only and r.after}
-    wanted |= {(r.variant, r.case) for r in records if (r.after, r.case) in only}
+    wanted |= {
+        (r.header.after, r.case) for r in records if (r.variant, r.case) in only and r.header.after
+    }
+    wanted |= {(r.variant, r.case) for r in records if (r.header.after, r.case) in only}
     for name in sorted(wanted & set(evidence.names())):
         try:
             found.append(evidence.load(*name))
@@ -194,7 +196,7 @@ def _runs(
 def _steps(runs: Mapping[Name, Run]) -> Iterator[tuple[Run, Run]]:
     """Parent and child at one case."""
     for (_, case), child in runs.items():
-        parent = runs.get((child.record.after or "", case)) if child.record else None
+        parent = runs.get((child.record.header.after or "", case)) if child.record else None
         if parent:
             yield parent, child
 

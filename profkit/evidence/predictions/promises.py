@@ -34,14 +34,15 @@ class Promise:
 def promises_of(before: Run, after: Run) -> tuple[Promise, ...]:
     """Every promise of AFTER's header; none when it does not change BEFORE."""
     record = after.record
-    if record is None or record.after != before.variant:
+    if record is None or record.header.after != before.variant:
         return ()
-    said: list[tuple[str, Said]] = [(rule, "fixes") for rule in record.fixes]
-    said += [(rule, "fixes-not") for rule in record.fixes_not]
-    said += [(word, "moves") for word in record.moves]
-    said += [(word, "moves-not") for word in record.moves_not]
-    if record.said_of not in (None, after.case):
-        return tuple(Promise(r, w, None, f"said of case {record.said_of}") for r, w in said)
+    header = record.header
+    said: list[tuple[str, Said]] = [(rule, "fixes") for rule in header.fixes]
+    said += [(rule, "fixes-not") for rule in header.fixes_not]
+    said += [(word, "moves") for word in header.moves]
+    said += [(word, "moves-not") for word in header.moves_not]
+    if header.case not in (None, after.case):
+        return tuple(Promise(r, w, None, f"said of case {header.case}") for r, w in said)
     if not said or before.usable.empty or after.usable.empty:
         return tuple(Promise(r, w, None, "no report on both sides") for r, w in said)
     was, now = ({f.rule: f.status for f in run.diagnosis().findings} for run in (before, after))

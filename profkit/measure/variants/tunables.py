@@ -17,7 +17,7 @@ from profkit.measure.variants import arithmetic
 from profkit.measure.variants.arithmetic import Expression
 from profkit.measure.variants.occupancy import LIMITS, REGISTERS
 from profkit.records import header
-from profkit.records.header import Budget
+from profkit.records.header import Budget, Header
 
 Config = tuple[str, ...]  # one value per macro, in the order of the header
 MOST = 100_000  # configurations: a space is written down whole
@@ -153,15 +153,15 @@ def limits(arch: str, budget: Budget) -> dict[str, tuple[int, str]]:
     return found
 
 
-def read(keys: Mapping[str, str], path: Path) -> Space:
+def read(head: Header, path: Path) -> Space:
     """What the keys of a header say, every name in them known.
 
     Args:
-        keys: See header.KEYS.
+        head: The header.
         path: The file, for messages.
     """
     file = path.name
-    values = header.tune(keys.get("tune", ""), file)
+    values = header.read_tunables(head.tune, file)
     for macro, options in values.items():
         if len(set(options)) < len(options):
             raise ProfkitError(f"{file}: 'tune:' gives {macro} a value twice", "name each once")
@@ -169,7 +169,7 @@ def read(keys: Mapping[str, str], path: Path) -> Space:
         raise ProfkitError(f"{file}: 'tune:' has more than {MOST} choices", "declare fewer values")
     known = {m for m, v in values.items() if _whole(v)}
     quantities: dict[str, Expression] = {}
-    for word in keys.get("takes", "").split():
+    for word in head.takes:
         name, equals, text = word.partition("=")
         if not equals or not re.fullmatch(r"[a-z]\w*", name):
             raise ProfkitError(
@@ -177,10 +177,10 @@ def read(keys: Mapping[str, str], path: Path) -> Space:
             )
         quantities[name] = _expression(text, f"{file}: 'takes:'", known, condition=False)
         known.add(name)
-    texts = [t for t in keys.get("where", "").split(",") if t.strip()]
+    texts = [t for t in head.where.split(",") if t.strip()]
     conditions = tuple(_expression(t, f"{file}: 'where:'", known, condition=True) for t in texts)
-    steer = tuple(_steer(word, file, known) for word in keys.get("steer", "").split())
-    watch = tuple(_wish("", word, file, "watch") for word in keys.get("watch", "").split())
+    steer = tuple(_steer(word, file, known) for word in head.steer)
+    watch = tuple(_wish("", word, file, "watch") for word in head.watch)
     return Space(file, values, conditions, quantities, steer, watch)
 
 

@@ -125,7 +125,7 @@ def _request(job: Job, outcome: Outcome) -> str:
         variants.append({
             "name": name,
             "library": str(build.library),
-            "grid": build.variant.keys.get("inputs"),
+            "grid": build.variant.header.inputs,
             "check": said is None,
             "right": right,
             "time": said is not None and said["status"] == "right",

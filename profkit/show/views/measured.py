@@ -6,11 +6,13 @@ Takes plain values, so that a record read from disk and one just made look the s
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from statistics import median
 from typing import Any
 
 from rich.table import Table
 from rich.text import Text
 
+from profkit.records.record import Record
 from profkit.show.text.escape import visible
 
 _STATUS = {"right": "green", "ok": "green", "wrong": "red", "failed": "red", "missing": "red",
@@ -185,23 +187,22 @@ def conditions(gpu: Mapping[str, Any], timing: Mapping[str, Any]) -> str:
     return visible("; ".join(parts))
 
 
-def without_counters(record: Mapping[str, Any]) -> list[str]:
+def without_counters(record: Record) -> list[str]:
     """What a record says of a launch without a report: floors, blocks, waves."""
     lines = []
-    timing, floors = record["timing"], record["work"]["floors"]
-    if timing and floors:
-        took = timing["l2"]["warm"]["median"]
+    took, floors = median(record.warm) if record.warm else None, record.work.floors
+    if took and floors:
         slowest = max(floors, key=lambda k: floors[k])
         named = ", ".join(f"{k} {v * 1e6:.2f} µs" for k, v in floors.items())
         lines.append(
             f"{took * 1e6:.2f} µs measured; the work itself needs {named}: "
             f"{took / floors[slowest]:.1f}x the {slowest} floor"
         )
-    for one in record["shape"]:
-        waves = "unknown" if one["waves"] is None else f"{one['waves']:.2f}"
-        idle = f", {one['idle_sms']} SMs never get one" if one["idle_sms"] else ""
+    for launch in record.shape:
+        waves = "unknown" if launch.waves is None else f"{launch.waves:.2f}"
+        idle = f", {launch.idle_sms} SMs never get one" if launch.idle_sms else ""
         lines.append(
-            f"{one['kernel']}: {one['blocks']} blocks, {one['blocks_per_sm']} fit on an SM, "
+            f"{launch.kernel}: {launch.blocks} blocks, {launch.blocks_per_sm} fit on an SM, "
             f"{waves} waves{idle}"
         )
     return [visible(line) for line in lines]
