@@ -18,12 +18,12 @@ if TYPE_CHECKING:
     from profkit.errors import ProfkitError
     from profkit.reports.reader import raw
     from profkit.show import plots
-    from profkit.show.notebook import claims, compare, diagnose, from_raw, ladder, load
+    from profkit.show.notebook import claims, compare, diagnose, from_raw, ladder, lines, load
     from profkit.show.views.explain import explain
 
 __all__ = [
     "Hit", "Launch", "ProfkitError", "Rule", "claims", "compare", "diagnose", "explain", "from_raw",
-    "ladder", "load", "plots", "raw",
+    "ladder", "lines", "load", "plots", "raw",
 ]  # fmt: skip
 
 _WHERE = {
@@ -37,6 +37,7 @@ _WHERE = {
     "explain": "profkit.show.views.explain",
     "from_raw": "profkit.show.notebook",
     "ladder": "profkit.show.notebook",
+    "lines": "profkit.show.notebook",
     "load": "profkit.show.notebook",
     "raw": "profkit.reports.reader",
 }

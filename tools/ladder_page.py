@@ -18,24 +18,20 @@ from math import isnan
 from pathlib import Path
 
 from profkit.cli.inputs.sources import headers
-from profkit.evidence.comparison.ladder import Ladder, Step, ladder
+from profkit.evidence.comparison.ladder import Ladder, Step, build_ladder
 from profkit.evidence.runs.runs import Evidence, Run
 from profkit.records.current import SourceFile
 from profkit.show.text import figures
 from profkit.show.text.blocks import Grid, to_markdown
 
 sys.path[:0] = [str(Path(__file__).parents[1] / "analyses")]
-from arithmetic import Attention  # noqa: E402
+from arithmetic import CASES  # noqa: E402
 from on_l4 import BUILT, built, section  # noqa: E402
 
 ROOT = Path(__file__).resolve().parents[1]
 KERNELS, ARTIFACTS = ROOT / "kernels", ROOT / "artifacts"
 PAGE, PICTURE = KERNELS / "README.md", KERNELS / "ladder.png"
 MAIN = "B"
-SHAPES = {
-    "A": Attention(2, 8, 256, 64), "B": Attention(1, 8, 512, 64), "V": Attention(2, 8, 512, 64),
-    "L": Attention(1, 8, 2048, 64), "C": Attention(4, 16, 2048, 64), "D": Attention(4, 16, 2048, 128),
-}  # fmt: skip
 HEAD = """\
 # Kernels
 
@@ -78,7 +74,7 @@ def page() -> str:
     """All of kernels/README.md."""
     found = evidence()
     rungs = ladder_headers(found)
-    ladders = {c: ladder(found, c, anyway=True) for c in recorded(found, rungs)}
+    ladders = {c: build_ladder(found, c, anyway=True) for c in recorded(found, rungs)}
     first = next(r for r in found.readable(MAIN)[0] if r.record)
     gpu = first.record.gpu.name if first.record and first.record.gpu else None
     parts = [HEAD.format(gpu=gpu)]
@@ -87,7 +83,7 @@ def page() -> str:
     for case, steps in ladders.items():
         if case != MAIN:
             parts += ["", f"## Case {case}: {shape(case)}", "", *small_table(steps, found)]
-    parts += ["", *section(SHAPES[MAIN], MAIN, order(ladders[MAIN], rungs))]
+    parts += ["", *section(CASES[MAIN], MAIN, order(ladders[MAIN], rungs))]
     parts += ["", "## What each rung teaches", *prose(ladders[MAIN], rungs)]
     return "\n".join(parts).rstrip() + "\n"
 
@@ -114,8 +110,8 @@ def order(found: Ladder, rungs: Mapping[str, SourceFile]) -> dict[str, SourceFil
 def shape(case: str) -> str:
     """(B, H, S, D) of a case."""
     name, _, causal = case.partition("-")
-    of = SHAPES[name]
-    sizes = f"({of.batch}, {of.heads}, {of.length}, {of.dim})"
+    work = CASES[name]
+    sizes = f"({work.batch}, {work.heads}, {work.length}, {work.dim})"
     return f"{sizes}, causal" if causal else sizes
 
 
@@ -195,7 +191,7 @@ def promises(ladders: Mapping[str, Ladder], rungs: Mapping[str, SourceFile]) -> 
         steps = ladders[case].steps if case in ladders else ()
         change = next((s.change for s in steps if s.variant == variant), None)
         at = f" at {case}" if case != MAIN else ""
-        for i, p in enumerate(change.promises if change else ()):
+        for i, p in enumerate(change.predictions if change else ()):
             answer = did[p.said] if p.kept else "broken" if p.kept is False else "unknown"
             rows.append((link(variant) + at if not i else "", p.rule, answer, p.because))
     return table(("rung", "counter or rule", "", "from its parent to it"), rows)
@@ -223,7 +219,7 @@ def plain(text: str) -> str:
 
 def digest() -> str:
     """Of everything that the picture shows."""
-    steps = ladder(evidence(), MAIN, anyway=True).to_json()["steps"]
+    steps = build_ladder(evidence(), MAIN, anyway=True).to_json()["steps"]
     shown = [
         (s["variant"], s["depth"], s["time_s"], (s["change"] or {}).get("time"), s["references"])
         for s in steps
@@ -238,7 +234,7 @@ def draw(made_of: str) -> None:
 
     from profkit.show import plots
 
-    plots.save(plots.ladder(ladder(evidence(), MAIN, anyway=True)), PICTURE)
+    plots.save(plots.ladder(build_ladder(evidence(), MAIN, anyway=True)), PICTURE)
     with Image.open(PICTURE) as image:
         said = PngInfo()
         said.add_text("made of", made_of)

@@ -30,7 +30,7 @@ def built(case: str) -> dict[str, Any]:
 
     known = variants.find(KERNELS, "attention")
     made = build.build(known, ["89"], build.build_dir(KERNELS))
-    sms = dry.MACHINES["89"].sms
+    sms = dry.CARDS["89"].sms
     nvcc = toolchain.tool("nvcc", build.build_dir(KERNELS))
     found: dict[str, Any] = {v.id: {"source": v.source_hash, "launches": None} for v in known}
     for one in made:

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))  # run from a checkout, not installed
-from profkit.records.header import parse
+from profkit.records.header import parse_header
 
 BYTES = 1 << 30  # of each buffer: kBufferBytes of kernels/probes/probe.cuh
 WORDS = BYTES // 4
@@ -58,7 +58,7 @@ def cycle(first: int, count: int) -> NDArray[np.uint32]:
 
 def header(path: Path) -> Mapping[str, str]:
     """The keys of a probe's header comment; see KEYS of profkit/records/header.py."""
-    return parse(path.read_text(encoding="utf-8"), path.name).keys
+    return parse_header(path.read_text(encoding="utf-8"), path.name).keys
 
 
 def probes(folder: Path | None = None) -> dict[str, Path]:

@@ -90,9 +90,9 @@ def print_json(document: Any) -> None:
     """Print one document; what is no number is null."""
     from json import dumps
 
-    from profkit.records.store import clean
+    from profkit.records.store import json_safe
 
-    print(dumps(clean(document), indent=1, allow_nan=False))
+    print(dumps(json_safe(document), indent=1, allow_nan=False))
 
 
 def print_blocks(

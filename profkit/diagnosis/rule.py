@@ -64,12 +64,38 @@ class Launch(Mapping[str, float]):
 
 @dataclass(frozen=True)
 class Line:
-    """A source line (or SASS instruction) and the share of the launch's stall samples it has."""
+    """A source line and the share that it has of a finding's cause.
+
+    Attributes:
+        file: Source file.
+        line: Its line.
+        stall: The warp state, where samples decide; "" where a counter does.
+        share: Of the counter over the launch, 0-1.
+        counter: Name of what was counted (profkit.reports.counters).
+        value: The counter here, in its own unit.
+        opcode: Of the instruction with the most here; "" when it cannot be told.
+        source: The line's text, None where the report has no source.
+        waits_for: The line whose result warps wait for here; None when none is known.
+    """
 
     file: str
     line: int
     stall: str
     share: float
+    counter: str = ""
+    value: float = 0.0
+    opcode: str = ""
+    source: str | None = None
+    waits_for: Producer | None = None
+
+
+@dataclass(frozen=True)
+class Producer:
+    """The load, store or barrier that warps wait for: file, line and opcode of its instruction."""
+
+    file: str
+    line: int
+    opcode: str
 
 
 @dataclass(frozen=True)
@@ -98,7 +124,8 @@ class Finding:
         gain: The speed-up factor if the cause vanished: an upper bound (1.8 means at most 1.8
             times faster), or None where no honest bound can be given.
         evidence: The metrics that the rule looked at, short name -> SI value or None.
-        where: The source lines where it happens, most samples first; empty when not known.
+        where: The source lines with most of its cause, at most three unless more were asked for;
+            empty when not known, or when no line is the cause.
         advice: What people do about it (JSON key "try").
         expect: What people got who mended it; None where nothing was ever measured, and at a roof.
         at_roof: The unit is at what it can reach with the problem's own work: only less work helps.

@@ -199,7 +199,7 @@ KEYS: dict[str, str] = {key.name: key.meaning for key in _KEYS.values()}
 SPEAKS = frozenset(key.name for key in _KEYS.values() if key.speaks)
 
 
-def parse(source: str, name: str) -> Header:
+def parse_header(source: str, name: str) -> Header:
     """Read the leading comment of a source file.
 
     Args:

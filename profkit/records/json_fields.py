@@ -29,17 +29,17 @@ def from_json(kind: Callable[..., T], said: Mapping[str, Any]) -> T:
     return kind(**given)
 
 
-def to_json(value: Any) -> Any:
+def as_json(value: Any) -> Any:
     """Plain values: tuples as lists, numbers that are no numbers as None."""
     if hasattr(value, "to_record"):
         return value.to_record()
     if is_dataclass(value):
         held = ((f, getattr(value, f.name)) for f in fields(value) if not f.metadata.get("file"))
-        return {f.name: to_json(v) for f, v in held if not _left_out(f, v)}
+        return {f.name: as_json(v) for f, v in held if not _left_out(f, v)}
     if isinstance(value, Mapping):
-        return {str(k): to_json(v) for k, v in value.items()}
+        return {str(k): as_json(v) for k, v in value.items()}
     if isinstance(value, list | tuple):
-        return [to_json(v) for v in value]
+        return [as_json(v) for v in value]
     return None if isinstance(value, float) and not isfinite(value) else value
 
 

@@ -9,7 +9,7 @@ from profkit.records.json_fields import ABSENT
 
 
 @dataclass(frozen=True)
-class Source:
+class RecordedSource:
     """What was built: file (problem/name.cu), hashes of its code and machine code, arch, flags.
 
     made_from is the hash that the record was made with, where only comments changed since.

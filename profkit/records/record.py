@@ -17,7 +17,7 @@ from typing import Any
 
 from profkit.errors import ProfkitError
 from profkit.records.header import Header
-from profkit.records.json_fields import ABSENT, from_json, to_json
+from profkit.records.json_fields import ABSENT, as_json, from_json
 from profkit.records.parts import (
     BuiltKernel,
     CheckResult,
@@ -27,8 +27,8 @@ from profkit.records.parts import (
     RecordedGpu,
     RecordedLaunch,
     RecordedReport,
+    RecordedSource,
     Resources,
-    Source,
     Timing,
     Versions,
     Work,
@@ -71,7 +71,7 @@ class Record:
     problem: str = ""
     header: Header = field(default_factory=Header)
     made: str | None = None
-    source: Source | None = None
+    source: RecordedSource | None = None
     resources: tuple[BuiltKernel, ...] = ()
     launches: tuple[RecordedLaunch, ...] = ()
     check: CheckResult | None = None
@@ -111,12 +111,12 @@ class Record:
     @property
     def max_abs(self) -> float | None:
         """Largest absolute error of the check."""
-        return largest(c.max_abs for c in self.check.cases) if self.check else None
+        return most_of(c.max_abs for c in self.check.cases) if self.check else None
 
     @property
     def max_rel(self) -> float | None:
         """Largest relative error of the check."""
-        return largest(c.max_rel for c in self.check.cases) if self.check else None
+        return most_of(c.max_rel for c in self.check.cases) if self.check else None
 
     @property
     def sanitizers(self) -> Mapping[str, str]:
@@ -158,11 +158,11 @@ class Record:
         """The most over all kernels: the build's for one thread, the launch's for a block."""
         launches, kernels = self.launches, self.resources
         return Resources(
-            registers=largest(x.regs for x in launches) or largest(k.regs for k in kernels),
-            shared_static=largest(x.static_smem for x in launches),
-            shared_dynamic=largest(x.dynamic_smem for x in launches),
-            spills=largest(k.spills for k in kernels),
-            stack=largest(k.stack for k in kernels),
+            registers=most_of(x.regs for x in launches) or most_of(k.regs for k in kernels),
+            shared_static=most_of(x.static_smem for x in launches),
+            shared_dynamic=most_of(x.dynamic_smem for x in launches),
+            spills=most_of(k.spills for k in kernels),
+            stack=most_of(k.stack for k in kernels),
         )
 
     def stale(self, source_hash: str) -> bool:
@@ -171,14 +171,14 @@ class Record:
 
     def to_json(self) -> dict[str, Any]:
         """The JSON document."""
-        return {"schema": SCHEMA, **to_json(self)}
+        return {"schema": SCHEMA, **as_json(self)}
 
 
 # "not supported" is neither: nothing came out that could be right or wrong.
 _CORRECT = {"right": True, "wrong": False, "failed": False}
 
 
-def largest(values: Iterable[float | None]) -> float | None:
+def most_of(values: Iterable[float | None]) -> float | None:
     """The largest of what is known; None where nothing is."""
     return max((float(v) for v in values if v is not None), default=None)
 
@@ -202,10 +202,10 @@ def read_record(path: str | Path) -> Record:
             f"{file}: not a run record of this version ({schema!r}, not {SCHEMA!r})",
             "record it again with this profkit",
         )
-    return parse(document, file)
+    return parse_record(document, file)
 
 
-def parse(document: Mapping[str, Any], path: Path = Path()) -> Record:
+def parse_record(document: Mapping[str, Any], path: Path = Path()) -> Record:
     """A Record of the JSON document; what is absent or of another kind is not known.
 
     Raises:

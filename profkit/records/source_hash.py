@@ -55,7 +55,7 @@ def text_hash(path: Path) -> str:
     return digest.hexdigest()
 
 
-def code(text: str) -> str:
+def without_comments(text: str) -> str:
     """C++ source without its comments and layout: one token a line.
 
     A preprocessor directive ends with its line, so that end stays.
@@ -97,4 +97,4 @@ def _content(file: Path, _mtime: int, _size: int) -> tuple[bytes, bytes, tuple[P
     decoded = text.decode("utf-8", "replace")
     bare = _COMMENT.sub(lambda m: " " if m["comment"] else m[0], decoded)
     includes = tuple((file.parent / n).resolve() for n in _INCLUDE.findall(bare))
-    return text, code(decoded).encode(), includes
+    return text, without_comments(decoded).encode(), includes

@@ -12,6 +12,8 @@ from typing import Any
 
 from profkit.errors import ProfkitError
 
+JsonObject = dict[str, Any]  # what json.loads gives of a document of ours: a border, nothing else
+
 
 def write_bytes(path: Path, content: bytes) -> None:
     """Write a file whole or not at all: beside it first, then renamed over it."""
@@ -42,14 +44,14 @@ def paths(folder: Path, name: str, case: str) -> tuple[Path, Path]:
     return folder / f"{name}.{case}.ncu-rep", folder / f"{name}.{case}.json"
 
 
-def clean(value: Any) -> Any:
+def json_safe(value: Any) -> Any:
     """The same value with NaN and infinity as None, tuples as lists and paths as text."""
     if isinstance(value, float):
         return value if isfinite(value) else None
     if isinstance(value, Mapping):
-        return {str(k): clean(v) for k, v in value.items()}
+        return {str(k): json_safe(v) for k, v in value.items()}
     if isinstance(value, (list, tuple)):
-        return [clean(v) for v in value]
+        return [json_safe(v) for v in value]
     return str(value) if isinstance(value, Path) else value
 
 

@@ -1,95 +1,95 @@
-"""Counters of launches under Nsight Compute's own names  ->  the frame that `load` gives."""
+"""What of a launch is counted per instruction, by the name that a rule asks for.
+
+A counter has alternatives, newest names first: the first whose metrics the report has is taken, so
+that a report of 2020 has lines too. Nothing collected is no counter, and never zero.
+"""
 
 from __future__ import annotations
 
-from array import array
-from collections.abc import Iterable, Mapping
-from math import isfinite
-from numbers import Real
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
 
-from profkit.errors import ProfkitError
-from profkit.reports.frame import Part, ReportFile, Reports
-from profkit.reports.launch import clean, identify
-from profkit.reports.metrics import IDENTITY, INSTANCED, RAW_NAMES, evaluate
+from profkit.reports.metrics.warps import SAMPLES, STATES
+from profkit.reports.sass import opcodes
 
-if TYPE_CHECKING:
-    import pandas as pd
+# Raw metric -> factor: the value of an instruction is the sum of factor x value.
+Terms = dict[str, float]
 
-# Keys of a row that are no counters: what the launch is called.
-NAMES = ("kernel", "variant", "case")
-_TEXTS = (*NAMES, IDENTITY[0])
+_WARP = 32.0
+_EXECUTED = "inst_executed"
+# A warp in these states waits for memory of any kind, or for room to ask for it.
+MEMORY = ("long_scoreboard", "short_scoreboard", "lg_throttle", "mio_throttle", "tex_throttle",
+          "drain", "membar")  # fmt: skip
+ACTIVE = ("selected", "not_selected")  # the warp was issuing, or could have
+_RAW_OF = {state: raw for raw, state in SAMPLES.items()}
 
 
-def from_raw(rows: Iterable[Mapping[str, Any]]) -> pd.DataFrame:
-    """Counters from anywhere as the frame that `load` gives.
+@dataclass(frozen=True)
+class Counter:
+    """Something that instructions have a share of.
 
-    Args:
-        rows: One mapping a launch: Nsight Compute's names to values in the units that it stores
-            (%, ns, bytes), instances as "name[key]"; the demangled kernel under "kernel", and under
-            "variant" and "case" what it is called. Names that profkit does not read are ignored;
-            None and NaN mean not collected.
-
-    Returns:
-        Launches x columns as in `load`, in the order of the rows, all metrics in SI.
-
-    Raises:
-        ProfkitError: A row is no mapping, a counter is no number, or no row has a counter.
+    Attributes:
+        meaning: What is counted, in the plural.
+        alternatives: Sums of raw metrics with one instance per instruction address.
+        opcodes: Only at these; at all when empty.
+        states: Warp states whose samples are counted instead, each laid to what is waited for.
     """
-    given = list(rows)
-    part = part_of(given, ReportFile("", None, "ok", "", len(given), None))
-    if given and not any(_counters(row, n) for n, row in enumerate(given)):
-        raise ProfkitError(
-            "from_raw: none of the rows has a counter that profkit reads",
-            "give Nsight Compute's own names, for example gpu__time_duration.sum",
-        )
-    return Reports((part,)).launches
+
+    meaning: str
+    alternatives: tuple[Terms, ...] = ()
+    opcodes: frozenset[str] = frozenset()
+    states: tuple[str, ...] = ()
 
 
-def part_of(rows: Iterable[Mapping[str, Any]], file: ReportFile) -> Part:
-    """The same as one file's share of a frame."""
-    identity: list[tuple[Any, ...]] = []
-    values: array[float] = array("d")
-    for index, row in enumerate(rows):
-        metrics = evaluate(_counters(row, index))
-        kernel, variant, case = (_text(row, key, index) for key in NAMES)
-        _text(row, IDENTITY[0], index)
-        who = identify(kernel, "kernel", _known(row), (variant, case), (), metrics["time"])
-        identity.append((file.path, index, *who, file.ncu_version))
-        values.extend(metrics.values())
-    return Part(file, tuple(identity), values.tobytes())
+def _excess(new: str, old: str) -> tuple[Terms, ...]:
+    """Something beyond the ideal: as derived by ncu, or the difference, under both names."""
+    return tuple(
+        terms
+        for name in (new, old)
+        for terms in ({f"derived__{name}_excessive": 1.0}, {name: 1.0, f"{name}_ideal": -1.0})
+    )
 
 
-def _counters(row: Mapping[str, Any], index: int) -> dict[str, float]:
-    """The values of a row that the catalogue reads."""
-    if not isinstance(row, Mapping):
-        raise ProfkitError(
-            f"from_raw: row {index} is a {type(row).__name__}, not a mapping",
-            "give one mapping of metric names to values for each launch",
-        )
-    read = {k: v for k, v in row.items() if _is_read(str(k)) and v is not None}
-    for name, value in read.items():
-        if not isinstance(value, Real):
-            raise ProfkitError(
-                f"from_raw: row {index}: {name} is {value!r}, not a number",
-                "give values as Nsight Compute stores them; None for what was not collected",
-            )
-    return {str(k): float(v) for k, v in read.items() if isfinite(v)}
+_SECTORS = ("memory_l2_theoretical_sectors_global", "memory_l2_sectors_global")
+_WAVEFRONTS = ("memory_l1_wavefronts_shared", "memory_l1_sectors_shared")
+_LOCAL = ("memory_l2_theoretical_sectors_local", "memory_l2_sectors_local")
+# Family of opcodes -> which they are; each is the counter "instructions <family>".
+FAMILIES = {
+    "tensor": opcodes.TENSOR, "fp32": opcodes.FP32, "fp64": opcodes.FP64, "fp16": opcodes.FP16,
+    "int": opcodes.INTEGER, "xu": opcodes.XU, "exponential": opcodes.EXPONENTIAL,
+    "atomics": opcodes.ATOMICS, "texture": opcodes.TEXTURE, "constant": opcodes.CONSTANT,
+    "local": opcodes.LOCAL, "unfused": opcodes.UNFUSED, "fma": opcodes.FP32 | opcodes.FP16,
+    "branches": opcodes.BRANCHES,
+}  # fmt: skip
+
+COUNTERS: dict[str, Counter] = {
+    "sectors": Counter("L2 sectors of global memory", tuple({name: 1.0} for name in _SECTORS)),
+    "excess-sectors": Counter("L2 sectors beyond the ideal", _excess(*_SECTORS)),
+    "l1-requests": Counter("L1 tag requests", ({"memory_l1_tag_requests_global": 1.0},)),
+    "wavefronts": Counter("shared-memory wavefronts", tuple({name: 1.0} for name in _WAVEFRONTS)),
+    "excess-wavefronts": Counter("shared-memory wavefronts beyond the ideal", _excess(*_WAVEFRONTS)),
+    "local-sectors": Counter("L2 sectors of local memory", tuple({name: 1.0} for name in _LOCAL)),
+    "divergent-branches": Counter(
+        "branches at which threads part", ({"smsp__branch_targets_threads_divergent": 1.0},)
+    ),
+    "lost-lanes": Counter(
+        "lanes without work",
+        tuple({_EXECUTED: _WARP, threads: -1.0}
+              for threads in ("thread_inst_executed_true", "thread_inst_executed")),
+    ),
+    "instructions": Counter("executed instructions", ({_EXECUTED: 1.0},)),
+    **{
+        f"instructions {family}": Counter(f"executed {family} instructions", ({_EXECUTED: 1.0},), names)
+        for family, names in FAMILIES.items()
+    },
+    **{f"stall {state}": Counter(f"samples in {state}", states=(state,)) for state in STATES},
+    "stalls shared": Counter(
+        "samples of warps that wait for shared memory", states=("short_scoreboard", "mio_throttle")
+    ),
+    "stalls memory": Counter("samples of warps that wait for memory", states=MEMORY),
+    "stalls": Counter("samples of waiting warps", states=tuple(s for s in STATES if s not in ACTIVE)),
+}  # fmt: skip
 
 
-def _is_read(name: str) -> bool:
-    return name in RAW_NAMES or name.partition("[")[0] in INSTANCED
-
-
-def _known(row: Mapping[str, Any]) -> dict[str, Any]:
-    """What identifies a launch, without what is not known."""
-    return {name: row[name] for name in IDENTITY if row.get(name) not in (None, "")}
-
-
-def _text(row: Mapping[str, Any], key: str, index: int) -> str | None:
-    value = row.get(key)
-    if value is None or value == "":
-        return None
-    if not isinstance(value, str):
-        raise ProfkitError(f"from_raw: row {index}: {key} is {value!r}, not a text")
-    return clean(value)
+def samples(state: str) -> str:
+    """The raw metric that has a warp state's samples per instruction."""
+    return _RAW_OF[state]

@@ -20,10 +20,10 @@ from profkit.records.paths import expand
 from profkit.records.record import Record, declared, record_beside, recorded_sha256
 from profkit.reports import launch
 from profkit.reports.container.container import Frames, Status, check, rescue
-from profkit.reports.counters import part_of
 from profkit.reports.frame import Part, ReportFile, Reports
 from profkit.reports.isolated import apart, processors
 from profkit.reports.metrics import evaluate
+from profkit.reports.raw_counters import part_of
 from profkit.reports.table import is_table, table_rows
 
 if TYPE_CHECKING:
@@ -152,11 +152,11 @@ def _open(path: str) -> Any:
 
 
 @contextmanager
-def one_action(path: str | Path, index: int) -> Iterator[Any]:
-    """The ncu_report action of one launch, good within the `with`.
+def launched(path: str | Path) -> Iterator[Callable[[int], Any]]:
+    """A function from the index of a launch to its ncu_report action, good within the `with`.
 
     Raises:
-        ProfkitError: The file cannot be read, or has no such launch.
+        ProfkitError: The file cannot be read; from the function: it has no such launch.
     """
     path = os.path.expanduser(path)
     frames = check(path)
@@ -167,13 +167,17 @@ def one_action(path: str | Path, index: int) -> Iterator[Any]:
         if frames.risky or frames.misnamed:
             source = os.path.join(folder, "left.ncu-rep")
             rescue(path, source, bare=frames.risky)
-        left = index
-        for launches in _open(source) if frames.launches else ():
-            if 0 <= left < launches.num_actions():
-                yield launches.action_by_idx(left)
-                return
-            left -= launches.num_actions()
-    raise ProfkitError(f"{path}: has no launch {index}", "launches are counted from 0")
+        groups = list(_open(source)) if frames.launches else []
+
+        def action(index: int) -> Any:
+            left = index
+            for group in groups:
+                if 0 <= left < group.num_actions():
+                    return group.action_by_idx(left)
+                left -= group.num_actions()
+            raise ProfkitError(f"{path}: has no launch {index}", "launches are counted from 0")
+
+        yield action
 
 
 def prepare() -> None:

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 import pandas as pd
 
-from profkit.diagnosis import engine
+from profkit.diagnosis import engine, launches
 from profkit.diagnosis.rule import Line as SourceLine
 from profkit.diagnosis.rule import Rule
 from profkit.errors import ProfkitError
@@ -21,7 +21,7 @@ from profkit.evidence.claims import verify
 from profkit.evidence.comparison import ladder as ladders
 from profkit.evidence.comparison import select as sides
 from profkit.evidence.runs.runs import Evidence
-from profkit.reports import counters, reader
+from profkit.reports import raw_counters, reader
 from profkit.reports.metrics import CATALOGUE
 from profkit.show.text import figures
 from profkit.show.text.blocks import Block, Grid, Line, to_html, to_text
@@ -158,8 +158,8 @@ def load(patterns: str | Path | Iterable[str | Path]) -> Frame:
 
 
 def from_raw(rows: Iterable[Mapping[str, Any]]) -> Frame:
-    """Counters under Nsight Compute's names as a frame: see profkit.reports.counters.from_raw."""
-    return Frame(counters.from_raw(rows))
+    """Counters under Nsight Compute's names as a frame: see profkit.reports.raw_counters.from_raw."""
+    return Frame(raw_counters.from_raw(rows))
 
 
 def diagnose(runs: pd.DataFrame, rules: Sequence[Rule] = ()) -> Frame:
@@ -167,15 +167,20 @@ def diagnose(runs: pd.DataFrame, rules: Sequence[Rule] = ()) -> Frame:
     return Frame(engine.diagnose(runs, rules))
 
 
+def lines(report: str | Path, launch: int = 0, count: int = 10) -> Frame:
+    """Where the findings of one launch happen: see profkit.diagnosis.launches.lines."""
+    return Frame(launches.lines(report, launch, count))
+
+
 def compare(
-    before: sides.Side,
-    after: sides.Side,
+    before: sides.Comparand,
+    after: sides.Comparand,
     case: str | None = None,
     artifacts: str | Path = "artifacts",
     anyway: bool = False,
 ) -> Comparison:
     """What changed, and whether it is real: see profkit.evidence.comparison.select.compare."""
-    return _as(Comparison, sides.compare(before, after, case, artifacts, anyway))
+    return _as(Comparison, sides.compare_sides(before, after, case, artifacts, anyway))
 
 
 def ladder(case: str, artifacts: str | Path = "artifacts", anyway: bool = False) -> Ladder:
@@ -189,7 +194,7 @@ def ladder(case: str, artifacts: str | Path = "artifacts", anyway: bool = False)
     Raises:
         ProfkitError: Nothing is recorded at this case.
     """
-    return _as(Ladder, ladders.ladder(Evidence(Path(artifacts)), case, anyway))
+    return _as(Ladder, ladders.build_ladder(Evidence(Path(artifacts)), case, anyway))
 
 
 def claims(files: str | Path | Iterable[str | Path], artifacts: str | Path = "artifacts") -> Claims:

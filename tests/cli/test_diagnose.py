@@ -148,12 +148,18 @@ def test_lines_shows_where_warps_wait(run) -> None:
     scalar = REPORT.with_name("scalar.B.ncu-rep")
     shown = run("diagnose", scalar, "--lines", "3").stdout
     assert "long_scoreboard 82.1 %  kernels.cu:25 ks[i / D][i % D] =" in shown
-    assert "where: kernels.cu:25 (34.4 %)" in shown
+    assert "where: kernels.cu:25 (81.2 %, for LDG)" in shown
+    assert "where: kernels.cu:25 (81.2 %, for LDG), kernels.cu:26 (17.5 %, for LDG)" in " ".join(
+        run("diagnose", scalar).stdout.split()
+    )
+    assert "where:" not in run("diagnose", scalar, "--lines", "0").stdout
     (launch,) = json.loads(run("diagnose", scalar, "--lines", "3", "--json").stdout)["launches"]
     assert [x["line"] for x in launch["lines"]] == [25, 31, 34]
     where = {f["rule"]: f["where"] for f in launch["findings"]}
-    assert [x["line"] for x in where["long-scoreboard"]] == [25]
-    assert where["long-scoreboard"][0].keys() == {"file", "line", "stall", "share"}
+    assert [x["line"] for x in where["long-scoreboard"]] == [25, 26, 22]
+    first = where["long-scoreboard"][0]
+    assert first.keys() >= {"file", "line", "stall", "share"}
+    assert (first["counter"], first["waits_for"]["opcode"]) == ("stall long_scoreboard", "LDG")
     assert where["grid-too-small"] == []  # no line makes a grid too small
 
 

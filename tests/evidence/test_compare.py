@@ -9,7 +9,7 @@ import pytest
 
 from profkit.diagnosis.rules import BY_ID
 from profkit.evidence.comparison.compare import compare_runs, how_taken, match
-from profkit.evidence.comparison.counters import change, moved
+from profkit.evidence.comparison.counters import launch_change, moved
 from profkit.evidence.comparison.select import change_json
 from profkit.evidence.runs.runs import Run, verdict
 from profkit.records.parts import Resources
@@ -107,7 +107,7 @@ def test_metrics_move_in_their_unit():
 
 def test_what_one_side_does_not_have_has_not_moved():
     before, after = row(l2_hit=0.8), row(tensor_busy=0.5)
-    found = change(before, after, (verdict(before), verdict(after)))
+    found = launch_change(before, after, (verdict(before), verdict(after)))
     assert found.only_before == ("l2_hit",)
     assert found.only_after == ("tensor_busy",)
     assert found.moved == ()
@@ -138,20 +138,20 @@ def test_a_finding_that_is_gone_and_one_that_is_new():
 )
 def test_what_the_header_promised(was, now, said, kept):
     after = rule_run("stage2", now, after="stage1", **{said: ("long-scoreboard",)})
-    promise = compare_runs(rule_run("stage1", was), after).promises[0]
+    promise = compare_runs(rule_run("stage1", was), after).predictions[0]
     assert (promise.rule, promise.kept) == ("long-scoreboard", kept)
 
 
 def test_a_promise_about_another_baseline_is_not_judged():
     after = rule_run("stage2", False, after="stage0", fixes=("long-scoreboard",))
-    assert compare_runs(rule_run("stage1", True), after).promises == ()
+    assert compare_runs(rule_run("stage1", True), after).predictions == ()
 
 
 def test_a_promise_without_counters_or_of_no_rule_is_not_decided():
     after = rule_run("stage2", False, after="stage1", fixes=("long-scoreboards",))
-    assert compare_runs(rule_run("stage1", True), after).promises[0].kept is None
+    assert compare_runs(rule_run("stage1", True), after).predictions[0].kept is None
     blind = run("stage2", launches=[], after="stage1", fixes=("long-scoreboard",))
-    assert compare_runs(rule_run("stage1", True), blind).promises[0].kept is None
+    assert compare_runs(rule_run("stage1", True), blind).predictions[0].kept is None
 
 
 def test_resources_and_the_occupancy_step():

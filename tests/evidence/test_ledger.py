@@ -11,7 +11,7 @@ import pytest
 from profkit.diagnosis.rules import ALL, BY_ID
 from profkit.errors import ProfkitError
 from profkit.evidence.ledger import calibration as books
-from profkit.evidence.ledger.calibration import calibration, edges_today, scores
+from profkit.evidence.ledger.calibration import calibration, edges_today, score_ledger
 from profkit.evidence.ledger.ledger import (
     Ledger,
     joint_prediction,
@@ -20,7 +20,7 @@ from profkit.evidence.ledger.ledger import (
     read_ledger,
     update,
 )
-from profkit.evidence.predictions.version import version
+from profkit.evidence.predictions.version import rule_version
 from profkit.evidence.runs.runs import Evidence, Run
 from tests.evidence.made import frame, row, run, samples
 
@@ -51,7 +51,7 @@ def ladder(tmp_path: Path, child_time: float = 8e-5) -> Known:
 def test_a_firing_rule_with_a_gain_predicts(tmp_path):
     found = {p.rule: p for p in predictions_of(made(tmp_path, "stage1", True, 1e-4))}
     assert found[RULE.id].gain > 1
-    assert found[RULE.id].version == version(RULE)
+    assert found[RULE.id].version == rule_version(RULE)
     assert RULE.id not in {p.rule for p in predictions_of(made(tmp_path, "x", False, 1e-4))}
 
 
@@ -82,7 +82,7 @@ def test_nothing_is_written_twice_or_over(tmp_path):
     assert file.read_bytes().startswith(before)
     ledger = read_ledger(file)
     assert len(ledger.outcomes) == len(first.outcomes) + len(again.outcomes)
-    assert len([s for s in scores(ledger) if s.prediction.rule == RULE.id]) == 1
+    assert len([s for s in score_ledger(ledger) if s.prediction.rule == RULE.id]) == 1
 
 
 def test_damaged_lines_are_counted_and_kept(tmp_path):
@@ -100,7 +100,7 @@ def test_damaged_lines_are_counted_and_kept(tmp_path):
 def test_calibration_counts_only_causes_that_were_removed(tmp_path):
     update(ladder(tmp_path, child_time=8e-5))
     ledger = read_ledger(tmp_path / "ledger.jsonl")
-    score = next(s for s in scores(ledger) if s.prediction.rule == RULE.id)
+    score = next(s for s in score_ledger(ledger) if s.prediction.rule == RULE.id)
     found = {c.rule: c for c in calibration([score])}[RULE.id]
     gain = score.prediction.gain
     assert found.tried == 1
@@ -118,12 +118,12 @@ def test_entries_are_plain_json(tmp_path):
 
 
 def test_the_version_follows_code_and_thresholds(monkeypatch):
-    assert len({version(r) for r in ALL}) == len(ALL)
+    assert len({rule_version(r) for r in ALL}) == len(ALL)
     rule = BY_ID["operations-mismatch"]
-    was = version(rule)
-    assert version(replace(rule, title="other words", advice="too")) == was
+    was = rule_version(rule)
+    assert rule_version(replace(rule, title="other words", advice="too")) == was
     monkeypatch.setattr("profkit.diagnosis.rules.checks.MISMATCH", 1.2)
-    assert version(rule) != was
+    assert rule_version(rule) != was
 
 
 def test_a_run_without_a_report_predicts_nothing():
@@ -175,7 +175,7 @@ def test_a_newer_version_or_report_is_counted_once(tmp_path):
     )
     for pair in (newer, again):
         both = Ledger((made_, pair[0]), (old, pair[1]))
-        (score,) = scores(both)
+        (score,) = score_ledger(both)
         assert score.prediction == pair[0]
         assert calibration([score])[0].tried == 1
 
@@ -221,10 +221,10 @@ def test_only_steps_of_today_and_what_their_headers_mean_count(tmp_path):
     update(pair(tmp_path))
     ledger = read_ledger(tmp_path / "ledger.jsonl")
     today = {("stage2", "B"): ("stage1", frozenset(TWO))}
-    assert [s.prediction.rule for s in scores(ledger, today) if s.tried] == ["+".join(TWO)]
+    assert [s.prediction.rule for s in score_ledger(ledger, today) if s.tried] == ["+".join(TWO)]
     for moved in ({}, {("stage2", "B"): ("stage0", frozenset(TWO))},
                   {("stage2", "B"): ("stage1", frozenset(TWO[:1]))}):  # fmt: skip
-        assert [s for s in scores(ledger, moved) if s.tried] == []
+        assert [s for s in score_ledger(ledger, moved) if s.tried] == []
 
 
 def test_edges_are_those_of_the_records(tmp_path):
@@ -244,14 +244,14 @@ def test_edges_are_those_of_the_records(tmp_path):
 
 def test_children_that_became_slower_stand_apart(tmp_path):
     update(pair(tmp_path, child_time=3e-4))
-    table = {c.rule: c for c in calibration(scores(read_ledger(tmp_path / "ledger.jsonl")))}
+    table = {c.rule: c for c in calibration(score_ledger(read_ledger(tmp_path / "ledger.jsonl")))}
     assert (table[books.ALL].tried, table[books.ALL].slower) == (0, 1)
     assert table[books.ALL].factor is None
 
 
 def test_coverage_and_factor_are_of_what_was_expected(tmp_path):
     update(pair(tmp_path))
-    (score,) = [s for s in scores(read_ledger(tmp_path / "ledger.jsonl")) if s.tried]
+    (score,) = [s for s in score_ledger(read_ledger(tmp_path / "ledger.jsonl")) if s.tried]
     came = replace(score, outcome=replace(score.outcome, speedup=2.0))
     sure = replace(score.prediction, expect=3.0, low=1.5, high=3.5, gain=1.95)
     table = calibration([replace(came, prediction=sure)])[0]

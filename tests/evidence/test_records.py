@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from profkit.errors import ProfkitError
 from profkit.evidence.runs.runs import Evidence, MissingEvidence
 from profkit.records.parts import Resources
-from profkit.records.record import SCHEMA, Record, parse, read_record
+from profkit.records.record import SCHEMA, Record, parse_record, read_record
 
 WRITTEN = {
     "schema": SCHEMA,
@@ -38,7 +38,7 @@ WRITTEN = {
 
 
 def test_what_a_record_says():
-    record = parse(WRITTEN, Path("stage2.B.json"))
+    record = parse_record(WRITTEN, Path("stage2.B.json"))
     header = record.header
     assert (record.variant, record.case, header.title) == ("stage2", "B", "WMMA for PV")
     assert (header.after, header.fixes, header.fixes_not) == (
@@ -56,7 +56,7 @@ def test_what_a_record_says():
 
 
 def test_what_a_record_does_not_say_is_not_known():
-    bare = parse({"variant": "sdpa", "case": "B"}, Path("x.json"))
+    bare = parse_record({"variant": "sdpa", "case": "B"}, Path("x.json"))
     assert bare == Record("sdpa", "B", path=Path("x.json"))
     assert bare.reference
     assert bare.correct is None
@@ -69,7 +69,7 @@ def test_what_a_record_does_not_say_is_not_known():
 )
 def test_right_or_wrong(status, right):
     given = {"variant": "x", "case": "B", "check": {"status": status}}
-    assert parse(given).correct is right
+    assert parse_record(given).correct is right
 
 
 JSON = st.recursive(
@@ -83,7 +83,7 @@ JSON = st.recursive(
 @given(st.dictionaries(st.sampled_from(sorted(WRITTEN)), JSON))
 def test_any_document_is_a_record_or_a_clear_error(document):
     try:
-        named = parse({**WRITTEN, **document}, Path("x.json")).path.name
+        named = parse_record({**WRITTEN, **document}, Path("x.json")).path.name
     except ProfkitError as error:
         named = error.message
     assert "x.json" in named
@@ -91,7 +91,7 @@ def test_any_document_is_a_record_or_a_clear_error(document):
 
 def test_a_number_too_large_for_a_float_is_not_one():
     given = {"variant": "x", "case": "B", "work": {"operations": 10**400, "compulsory_bytes": 1}}
-    work = parse(given).work
+    work = parse_record(given).work
     assert (work.operations, work.compulsory_bytes) == (None, 1)
 
 

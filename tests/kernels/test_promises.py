@@ -13,7 +13,7 @@ import pytest
 
 from profkit.cli.inputs.sources import headers
 from profkit.diagnosis.rules import BY_ID
-from profkit.evidence.predictions.promises import Promise, promises_of
+from profkit.evidence.predictions.predictions import HeaderPrediction, header_predictions
 from profkit.evidence.runs.runs import Evidence, Run
 from tests.conftest import ROOT
 
@@ -41,12 +41,12 @@ def recorded(variant: str) -> list[tuple[Run, Run]]:
     return found
 
 
-def broken(variant: str) -> list[tuple[str, Promise]]:
+def broken(variant: str) -> list[tuple[str, HeaderPrediction]]:
     """Case and promise of what does not hold, or cannot be told where it is said to."""
     return [
         (after.name, promise)
         for before, after in recorded(variant)
-        for promise in promises_of(before, after)
+        for promise in header_predictions(before, after)
         if promise.kept is not True and not promise.because.startswith("said of case")
     ]
 
@@ -57,7 +57,7 @@ def test_what_the_header_promises_holds(variant):
 
 
 def test_the_ladder_was_recorded_and_promises_were_tried():
-    tried = [p for v in LADDER for b, a in recorded(v) for p in promises_of(b, a)]
+    tried = [p for v in LADDER for b, a in recorded(v) for p in header_predictions(b, a)]
     assert len({v for v in LADDER if recorded(v)}) >= 20
     assert len(tried) >= 40
 

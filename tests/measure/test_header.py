@@ -24,7 +24,7 @@ EXAMPLE = dedent("""\
 
 
 def test_title_text_and_keys() -> None:
-    head = header.parse(EXAMPLE, "x.cu")
+    head = header.parse_header(EXAMPLE, "x.cu")
     assert head.title == "Keep K and V tiles in shared memory."
     assert head.text.splitlines() == [
         "Why it should help: the counters say so.",
@@ -49,7 +49,7 @@ def test_title_text_and_keys() -> None:
     ],
 )
 def test_every_way_to_write_a_comment(source: str) -> None:
-    head = header.parse(source, "x.cu")
+    head = header.parse_header(source, "x.cu")
     assert (head.title, head.text) == ("Title.", "Text.")
     assert dict(head.keys) == {"after": "v1", "arch": "80"}
 
@@ -57,7 +57,7 @@ def test_every_way_to_write_a_comment(source: str) -> None:
 @pytest.mark.parametrize("line", ["fixs: tail-effect", "after: v1   fixess: tail-effect"])
 def test_an_almost_known_key_is_an_error_with_a_suggestion(line: str) -> None:
     with pytest.raises(ProfkitError) as caught:
-        header.parse(f"/* T.\n   {line}\n*/", "x.cu")
+        header.parse_header(f"/* T.\n   {line}\n*/", "x.cu")
     assert "x.cu" in caught.value.message
     assert "did you mean 'fixes:'" in caught.value.hint
 
@@ -65,7 +65,7 @@ def test_an_almost_known_key_is_an_error_with_a_suggestion(line: str) -> None:
 @pytest.mark.parametrize("source", ["int x;", "", "/* */ int x;", "/*\n\n*/"])
 def test_a_file_without_header_is_named(source: str) -> None:
     with pytest.raises(ProfkitError, match=r"x\.cu"):
-        header.parse(source, "x.cu")
+        header.parse_header(source, "x.cu")
 
 
 def test_budget() -> None:
@@ -113,7 +113,7 @@ def test_words_reads_none_in_each_spelling() -> None:
 @given(st.text(max_size=300))
 def test_any_text_is_read_or_refused(text: str) -> None:
     try:
-        head = header.parse(f"/*{text}*/", "x.cu")
+        head = header.parse_header(f"/*{text}*/", "x.cu")
     except ProfkitError:
         return
     assert head.title

@@ -1,5 +1,6 @@
 import json
 import os
+from dataclasses import replace
 from math import isnan
 from pathlib import Path
 
@@ -7,9 +8,14 @@ import pytest
 
 from profkit.errors import ProfkitError
 from profkit.measure import ladder
+from profkit.measure.bench.bench import Times
 from profkit.measure.bench.summary import timing
+from profkit.measure.build.build import Build
+from profkit.measure.cuda.state import State
 from profkit.measure.targets import Places
-from profkit.records.parts import Source, TimedSide, TimedSides, Timing
+from profkit.measure.variants.variants import Variant
+from profkit.records.header import Header
+from profkit.records.parts import RecordedSource, TimedSide, TimedSides, Timing
 from profkit.records.record import Record, read_record, write_record
 
 
@@ -45,38 +51,30 @@ def test_a_write_that_fails_leaves_the_old_file(
 
 
 def test_stale() -> None:
-    assert not Record("v1", "B", source=Source(sha256="a")).stale("a")
-    assert Record("v1", "B", source=Source(sha256="a")).stale("b")
+    assert not Record("v1", "B", source=RecordedSource(sha256="a")).stale("a")
+    assert Record("v1", "B", source=RecordedSource(sha256="a")).stale("b")
     assert Record("v1", "B").stale("b")
 
 
 def test_an_interval_that_stays_wide_says_why() -> None:
     pytest.importorskip("profkit.evidence.timing.stats")
-    state = {"sm_clock": None, "memory_clock": None, "power": None, "temperature": None}
-    times = {
-        "warm": [1e-5, 1.3e-5] * 20,
-        "cold": [],
-        "rounds_short": "still wide after 240 rounds",
-        "session": "s",
-        "per_sample": 10,
-        "eager": 1e-5,
-        "host": 2e-6,
-        "bare": 2e-6,
-        "host_bound": False,
-        "before": state,
-        "after": state,
-    }
+    idle = State()
+    times = Times(
+        *("v1", "B", (1e-5, 1.3e-5) * 20, (), 10, 1e-5, 2e-6, 2e-6, idle, idle),
+        rounds_short="still wide after 240 rounds",
+        session="s",
+    )
     said = timing(times)
     assert said["why_wide"] == "warm: wider than 1%, still wide after 240 rounds"
     assert said["l2"]["cold"] is None
     assert said["l2"]["warm"]["low"] <= said["l2"]["warm"]["median"] <= said["l2"]["warm"]["high"]
-    narrow = timing({**times, "warm": [1e-5 + i * 1e-9 for i in range(5)] * 8})
+    narrow = timing(replace(times, warm=tuple(1e-5 + i * 1e-9 for i in range(5)) * 8))
     assert narrow["why_wide"] == ""
     # Two levels, one after the other: 40 samples that are worth less than six.
-    hanging = timing({**times, "warm": [1e-5] * 20 + [1.3e-5] * 20, "rounds_short": ""})
+    hanging = timing(replace(times, warm=(1e-5,) * 20 + (1.3e-5,) * 20, rounds_short=""))
     assert hanging["why_wide"] == "warm: no interval, neighbouring samples hang together"
     assert hanging["l2"]["warm"]["low"] is hanging["l2"]["warm"]["width"] is None
-    few = timing({**times, "warm": [1e-5, 2e-5], "cold": [1e-5] * 40})
+    few = timing(replace(times, warm=(1e-5, 2e-5), cold=(1e-5,) * 40))
     assert few["why_wide"] == (
         "warm: no interval, 2 samples are too few; cold: no interval, all samples are equal"
     )
@@ -84,11 +82,11 @@ def test_an_interval_that_stays_wide_says_why() -> None:
 
 def test_the_same_machine_code_of_another_source_refreshes_a_record(tmp_path: Path) -> None:
     for name, sass in {"same": "s", "other": "t", "unread": None}.items():
-        source = Source(sha256="old", sass=sass, arch="90")
+        source = RecordedSource(sha256="old", sass=sass, arch="90")
         write_record(tmp_path / f"v1.{name}.json", Record("v1", name, source=source))
-    summary = {"variant": "v1", "arch": "90", "sass": "s", "source": "new"}
-    made = [ladder.Compiled([], summary, [], None)]
-    made.append(ladder.Compiled([], {**summary, "sass": None}, [], None))
+    variant = Variant("v1", "x", tmp_path / "v1_x.cu", Header("T"))
+    build = Build(variant, "90", "key", None, sass="s", source="new")
+    made = [ladder.Compiled(b, None, ()) for b in (build, replace(build, sass=None))]
     places = Places(tmp_path, artifacts=tmp_path)
     assert [p.name for p in ladder.refresh(places, made)] == ["v1.same.json"]
     source = read_record(tmp_path / "v1.same.json").source

@@ -9,8 +9,8 @@ from math import nan
 import pytest
 
 from profkit.records.artifacts import run_files
-from profkit.records.header import KEYS, SPEAKS, Header, parse
-from profkit.records.json_fields import ABSENT, from_json, to_json
+from profkit.records.header import KEYS, SPEAKS, Header, parse_header
+from profkit.records.json_fields import ABSENT, as_json, from_json
 from profkit.records.record import SCHEMA, Record, read_record
 from tests.conftest import ROOT
 
@@ -52,8 +52,8 @@ class Outer:
 
 def test_a_class_is_its_own_reader_and_writer() -> None:
     outer = Outer("a", 3, False, Inner(1.5, ("x",)), (Inner(2),), (1.0, 2.0), {"b": 1.0}, "r")
-    assert from_json(Outer, json.loads(json.dumps(to_json(outer)))) == outer
-    assert "rare" not in to_json(replace(outer, rare=None))
+    assert from_json(Outer, json.loads(json.dumps(as_json(outer)))) == outer
+    assert "rare" not in as_json(replace(outer, rare=None))
 
 
 @pytest.mark.parametrize(
@@ -75,12 +75,12 @@ def test_samples_that_are_no_numbers_are_counted() -> None:
     samples = from_json(Outer, {"samples": [1.0, None, "x", 2.0]}).samples
     assert [s for s in samples if s == s] == [1.0, 2.0]
     assert len(samples) == 4
-    assert to_json(Outer(samples=(nan,)))["samples"] == [None]
+    assert as_json(Outer(samples=(nan,)))["samples"] == [None]
 
 
 @pytest.mark.parametrize("key", sorted(KEYS))
 def test_every_key_is_read_and_recorded_by_its_own_line(key: str) -> None:
-    header = parse(f"// Title\n// {key}: word\n", "x.cu")
+    header = parse_header(f"// Title\n// {key}: word\n", "x.cu")
     assert getattr(header, key.replace("-", "_")) in ("word", ("word",), ["word"])
     record = Record("v", "B", header=header)
     kept = from_json(Record, record.to_json()).header

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from profkit.records.record import SCHEMA, declared, parse, record_beside, recorded_sha256
+from profkit.records.record import SCHEMA, declared, parse_record, record_beside, recorded_sha256
 
 NAMED = {"variant": "stage2", "case": "A-causal"}
 
@@ -22,7 +22,7 @@ NAMED = {"variant": "stage2", "case": "A-causal"}
     ],
 )
 def test_sha256(record: dict, sha256: str | None) -> None:
-    assert recorded_sha256(parse({**NAMED, **record})) == sha256
+    assert recorded_sha256(parse_record({**NAMED, **record})) == sha256
 
 
 @pytest.mark.parametrize(
@@ -37,7 +37,7 @@ def test_sha256(record: dict, sha256: str | None) -> None:
     ],
 )  # fmt: skip
 def test_declared(work, launches: int, found: dict) -> None:
-    assert declared(parse({**NAMED, "work": work}), launches) == found
+    assert declared(parse_record({**NAMED, "work": work}), launches) == found
 
 
 def test_the_record_lies_beside(tmp_path: Path) -> None:

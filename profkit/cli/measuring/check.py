@@ -38,7 +38,7 @@ def check_variants(
         made = pipeline.measure(target, progress, time=False)
         if sanitize:
             pipeline.sanitized(made, progress)
-    checks = list(made.outcome.checks.values())
+    checks = made.measured.checks_json()
     if json:
         print_json({"schema": "profkit.check/1", "checks": checks})
     else:

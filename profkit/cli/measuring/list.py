@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import Annotated
 
 import typer
@@ -25,7 +26,8 @@ def list_variants(
     from profkit.measure import ladder
     from profkit.show.views import measured
 
-    rows = ladder.listing(places(kernels, build_dir, artifacts), problem)
+    listed = ladder.listing(places(kernels, build_dir, artifacts), problem)
+    rows = [asdict(variant) for variant in listed]
     if json:
         print_json({"schema": "profkit.list/1", "variants": rows})
     else:

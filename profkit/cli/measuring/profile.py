@@ -81,7 +81,7 @@ def profile_variants(
     from profkit.measure.profile import collect
 
     filters = collect.launch_filters(kernel, skip, count)
-    options = collect.Options(set_, cache, timeout, filters if command else ())
+    options = collect.CollectOptions(set_, cache, timeout, filters if command else ())
     if command:
         if variant or every:
             raise ProfkitError("a COMMAND and --variant are two things", "give one of them")

@@ -24,7 +24,16 @@ Csv = Annotated[
     Path | None, typer.Option(metavar="FILE", help="Write the frame as CSV; - is stdout.")
 ]
 Parquet = Annotated[Path | None, typer.Option(metavar="FILE", help="Write the frame as Parquet.")]
-Lines = Annotated[int, typer.Option(min=0, metavar="N", help="The N hottest source lines of each.")]
+Lines = Annotated[
+    int | None,
+    typer.Option(
+        min=0,
+        metavar="N",
+        help="N source lines of each finding, and the N hottest of each launch; 0: none. "
+        "Left out, 3 of each finding.",
+        show_default=False,
+    ),
+]
 Every = Annotated[bool, typer.Option("--all", help="Launches of one kernel one by one.")]
 
 
@@ -37,7 +46,7 @@ def diagnose_reports(
     top: Top = None,
     kernel: Kernel = None,
     where: Where = None,
-    lines: Lines = 0,
+    lines: Lines = None,
     every: Every = False,
     quiet: Quiet = False,
 ) -> None:
@@ -59,7 +68,7 @@ def diagnose_reports(
 
 
 def _show_document(
-    files: Sequence[ReportFile], launches: list[Judged], top: int | None, lines: int
+    files: Sequence[ReportFile], launches: list[Judged], top: int | None, lines: int | None
 ) -> None:
     from profkit.diagnosis.launches import rows, with_lines
     from profkit.show.views.document import document
@@ -67,13 +76,13 @@ def _show_document(
     if top is not None:
         worst = {id(run) for row in rows(launches)[:top] for run in row.launches}
         launches = [run for run in launches if id(run) in worst]
-    if lines:
-        launches = with_lines(launches, lines)
+    if lines != 0:
+        launches = with_lines(launches, lines, lines or 0)
     print_json(document(files, launches))
 
 
 def _print_text(
-    launches: list[Judged], top: int | None, lines: int, *, every: bool, as_markdown: bool
+    launches: list[Judged], top: int | None, lines: int | None, *, every: bool, as_markdown: bool
 ) -> None:
     from profkit.diagnosis.launches import rows, with_lines
 
@@ -81,8 +90,8 @@ def _print_text(
         return
     found = rows(launches, every=every)
     shown = found[:top]
-    if lines:
-        lined = with_lines([row.shown for row in shown], lines)
+    if lines != 0:
+        lined = with_lines([row.shown for row in shown], lines, lines or 0)
         shown = [row.replaced(row.shown, run) for row, run in zip(shown, lined, strict=True)]
     if as_markdown:
         from profkit.show.views import markdown
@@ -114,7 +123,7 @@ def _save(frame: DataFrame, file: Path, *, as_csv: bool) -> None:
 VERB = Verb(
     run=diagnose_reports,
     examples=(
-        "profkit diagnose my.ncu-rep --lines 5         # and the source lines that wait",
+        "profkit diagnose my.ncu-rep --lines 5         # five source lines of each finding",
         "profkit diagnose runs/ --top 3 --quiet        # the three worst of a folder",
         "profkit diagnose runs/ --kernel flash --all   # launches one by one",
         "profkit diagnose runs/ --where 'bound == \"memory\"' --json",

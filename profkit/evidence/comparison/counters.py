@@ -102,7 +102,7 @@ class LaunchChange:
     findings: tuple[FindingChange, ...]
 
 
-def change(
+def launch_change(
     before: Mapping[str, Any], after: Mapping[str, Any], verdicts: tuple[Diagnosis, Diagnosis]
 ) -> LaunchChange:
     """What changed from one launch to another.

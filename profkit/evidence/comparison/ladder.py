@@ -10,7 +10,7 @@ from profkit.errors import ProfkitError
 from profkit.evidence.comparison.compare import Change, compare_runs, how_taken
 from profkit.evidence.runs.runs import Evidence, Run
 from profkit.evidence.timing.samples import Interval, as_groups
-from profkit.evidence.timing.stats import Comparison, compare_samples, median_interval
+from profkit.evidence.timing.stats import TimeComparison, compare_samples, median_interval
 
 
 @dataclass(frozen=True)
@@ -37,11 +37,11 @@ class Step:
     time: Interval | None
     bound: str
     change: Change | None
-    references: Mapping[str, Comparison]
+    references: Mapping[str, TimeComparison]
     note: str = ""
 
     @property
-    def best(self) -> Comparison | None:
+    def best(self) -> TimeComparison | None:
         """The comparison with the fastest reference."""
         return min(self.references.values(), key=lambda c: c.before.median, default=None)
 
@@ -85,7 +85,7 @@ class Ladder:
         }
 
 
-def ladder(evidence: Evidence, case: str, anyway: bool = False) -> Ladder:
+def build_ladder(evidence: Evidence, case: str, anyway: bool = False) -> Ladder:
     """The ablation table of everything recorded at one case.
 
     Raises:

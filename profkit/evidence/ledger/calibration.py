@@ -100,7 +100,7 @@ def edges_today(evidence: Evidence) -> Edges:
     return edges
 
 
-def scores(ledger: Ledger, today: Edges | None = None) -> list[Score]:
+def score_ledger(ledger: Ledger, today: Edges | None = None) -> list[Score]:
     """Every prediction with its outcome: of a variant, case, rule and child only the latest.
 
     What an older version of a rule said, or of an older report, stays in the file and is not

@@ -19,7 +19,7 @@ from profkit.diagnosis.estimate.estimate import Estimate, together
 from profkit.diagnosis.rule import Finding
 from profkit.errors import ProfkitError
 from profkit.evidence.comparison.compare import compare_runs
-from profkit.evidence.predictions.version import version
+from profkit.evidence.predictions.version import rule_version
 from profkit.evidence.runs.runs import Evidence, Run
 
 SCHEMA = "profkit.ledger/1"
@@ -142,7 +142,7 @@ def _prediction(run: Run, sha256: str, findings: Sequence[Finding], worth: Estim
     from profkit.diagnosis.rules import BY_ID
 
     names = sorted(f.rule for f in findings)
-    versions = [version(BY_ID[name]) for name in names]
+    versions = [rule_version(BY_ID[name]) for name in names]
     joined = versions[0] if len(names) == 1 else _digest("".join(versions).encode())[:12]
     hope = worth.expect
     return Prediction(

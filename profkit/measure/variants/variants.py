@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from profkit.errors import ProfkitError
-from profkit.evidence.predictions.moves import parse as parse_moves
+from profkit.evidence.predictions.moves import parse_moves
 from profkit.measure.variants import tunables
 from profkit.measure.variants.tunables import Space
 from profkit.records import header
@@ -156,9 +156,9 @@ def named(kernels: Path, names: Sequence[str]) -> list[Variant]:
     """
     ids = {name.rpartition("/")[2] for name in names}
     files = [f for f in sorted(kernels.glob("*/**/*.cu")) if f.stem.split("_", 1)[0] in ids]
-    found = [read(f) for f in files if f.relative_to(kernels).parts[0] != "common"]
+    matching = [read(f) for f in files if f.relative_to(kernels).parts[0] != "common"]
     try:
-        return [select(found, name) for name in names]
+        return [select(matching, name) for name in names]
     except ProfkitError:
         known = find(kernels)
         return [select(known, name) for name in names]
@@ -185,7 +185,7 @@ def read(path: Path) -> Variant:
             f"{path}: '{name}' is no id",
             "name the file <id>_<words>.cu, with letters and digits in the id",
         )
-    head = header.parse(source, path.name)
+    head = header.parse_header(source, path.name)
     variant = Variant(name, problem_of(path).name, path.resolve(), head)
     if len(header.words(head.keys.get("after", ""))) > 1:
         raise ProfkitError(f"{path.name}: 'after:' names more than one variant", "name one")
@@ -216,26 +216,37 @@ def ladder(variants: Iterable[Variant]) -> list[Variant]:
                 f"there are: {', '.join(by_id) or 'none'}",
             )
         children.setdefault(v.after, []).append(v)
+    _no_circle(by_id)
     ordered: list[Variant] = []
     waiting = children.get(None, [])[::-1]
     while waiting:
         ordered.append(waiting.pop())
         waiting += children.get(ordered[-1].id, [])[::-1]
-    lost = by_id.keys() - {v.id for v in ordered}
-    if lost:
-        files = ", ".join(by_id[i].path.name for i in sorted(lost, key=_natural))
-        raise ProfkitError(f"'after:' goes round in a circle: {files}")
     return ordered
+
+
+def _no_circle(by_id: Mapping[str, Variant]) -> None:
+    """Fail if `after:` leads back to where it came from."""
+    from graphlib import CycleError, TopologicalSorter
+
+    graph = {v.id: [v.after] if v.after else [] for v in by_id.values()}
+    try:
+        TopologicalSorter(graph).prepare()
+    except CycleError as error:
+        files = " -> ".join(by_id[i].path.name for i in error.args[1])
+        raise ProfkitError(
+            f"'after:' goes round in a circle: {files}", "let one of them come after none"
+        ) from error
 
 
 def select(variants: Iterable[Variant], name: str) -> Variant:
     """The variant called `stage2` or `attention/stage2`."""
     known = list(variants)
-    found = [v for v in known if name in (v.id, f"{v.problem}/{v.id}")]
-    if len(found) == 1:
-        return found[0]
-    if found:
-        which = " or ".join(f"{v.problem}/{v.id}" for v in found)
+    matching = [v for v in known if name in (v.id, f"{v.problem}/{v.id}")]
+    if len(matching) == 1:
+        return matching[0]
+    if matching:
+        which = " or ".join(f"{v.problem}/{v.id}" for v in matching)
         raise ProfkitError(f"--variant {name} is in two problems", f"say {which}")
     raise ProfkitError(
         f"--variant {name}: no such variant",

@@ -23,6 +23,7 @@ from profkit.show.text.escape import visible
 from profkit.show.text.names import middle, short
 from profkit.show.views.diagnosis import place, spread, unknown
 from profkit.show.views.document import number
+from profkit.show.views.places import at
 
 LABEL, NAME, LONGEST = 36, 90, 2000  # characters of a name: in a chart, in the table, in full
 SMALL = 0.005  # states and pipes below are one another's equals: nothing
@@ -137,7 +138,7 @@ def _finding(found: Finding) -> dict[str, Any]:
         "cause": found.cause,
         "evidence": [f for f in facts if f.text != figures.NOT_COLLECTED],
         "advice": found.advice,
-        "where": [f"{basename(x.file)}:{x.line} ({share(x.share)})" for x in found.where[:5]],
+        "where": [at(x) for x in found.where],
     }
 
 

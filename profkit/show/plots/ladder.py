@@ -7,7 +7,7 @@ from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
 from profkit.errors import ProfkitError
 from profkit.evidence.comparison.ladder import Ladder, Step
-from profkit.evidence.timing.stats import Comparison
+from profkit.evidence.timing.stats import TimeComparison
 from profkit.show.plots.bars import rows_axes
 from profkit.show.plots.base import FAINT, INK, clip, plain, titled
 from profkit.show.text import figures
@@ -81,7 +81,7 @@ def _row(ax: Axes, y: int, step: Step, at: dict[str, float]) -> None:
                     color=_LOOKS.get(looks.answer, INK) if looks else INK)  # fmt: skip
 
 
-def _factor(time: Comparison | None) -> str:
+def _factor(time: TimeComparison | None) -> str:
     if time is None:
         return ""
     return f"{'~' if time.answer == 'cannot tell' else ''}{time.speedup.median:.2f}x"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 
 from profkit.diagnosis.rule import Expectation
-from profkit.evidence.claims.verify import Judged, Verified
+from profkit.evidence.claims.verify import TriedClaim, Verified
 from profkit.evidence.ledger.calibration import Calibration, Score
 from profkit.evidence.ledger.ledger import Ledger
 from profkit.show.text import figures
@@ -37,7 +37,7 @@ def verified(files: Iterable[Verified]) -> Iterator[Block]:
     yield from (Line(command, "would decide more") for command in collect)
 
 
-def _claim(judged: Judged) -> Iterator[Block]:
+def _claim(judged: TriedClaim) -> Iterator[Block]:
     yield Line(f"{judged.claim.sentence} [{judged.claim.who}]", judged.outcome)
     answer = judged.answer
     yield Line(answer.because if answer else judged.error, indent=2)

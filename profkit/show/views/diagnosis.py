@@ -20,6 +20,7 @@ from profkit.diagnosis.rule import Finding, share
 from profkit.show.text import figures
 from profkit.show.text.escape import visible
 from profkit.show.text.names import middle, short
+from profkit.show.views.places import listed, places
 
 # Columns that come and go with the terminal's width: two lines each, how wide, from which width on.
 _COLUMNS = {
@@ -160,7 +161,7 @@ def diagnosis(row: Row, number: int, total: float, width: int) -> Iterator[Rende
     yield _indent(verdict.append(f": {visible(found.because)}", "not bold"))
     for finding in found.findings:
         if finding.status == "fires":
-            yield from _firing(finding)
+            yield from _firing(finding, listing=bool(run.lines))
     yield from _unknown(run)
     yield from _nvidia(run.nvidia)
     yield from _lines(run.lines, width - 3)
@@ -196,7 +197,7 @@ def _resources(run: Judged) -> str:
     return ", ".join(texts).replace(", of at most", " of at most")
 
 
-def _firing(found: Finding) -> Iterator[RenderableType]:
+def _firing(found: Finding, *, listing: bool) -> Iterator[RenderableType]:
     head = Text(found.rule, "bold").append(f" ({figures.worth(found)}): ", "not bold")
     yield _item("-", head.append(visible(found.cause), "not bold"))
     numbers = figures.evidence({k: v for k, v in found.evidence.items() if v is not None})
@@ -204,13 +205,11 @@ def _firing(found: Finding) -> Iterator[RenderableType]:
         yield _indent(Text(", ".join(f"{name} {value}" for name, value in numbers), "dim"), 5)
     if found.advice:
         yield _indent(Text("try: ", "italic").append(found.advice, "not italic"), 5)
-    if found.where:
+    if found.where and listing:
+        for place_, source in listed(found):
+            yield _indent(Text(visible(f"where: {place_}  ")).append(visible(source), "dim"), 5)
+    elif found.where:
         yield _indent(Text(f"where: {visible(places(found))}"), 5)
-
-
-def places(found: Finding) -> str:
-    """The first few lines where a finding happens: "attention.cu:41 (23.1 %), ..."."""
-    return ", ".join(f"{basename(x.file)}:{x.line} ({share(x.share)})" for x in found.where[:3])
 
 
 def _unknown(run: Judged) -> Iterator[RenderableType]:

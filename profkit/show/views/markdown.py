@@ -13,7 +13,8 @@ from profkit.diagnosis.rule import Finding, share
 from profkit.show.text import figures
 from profkit.show.text.escape import code, html, markdown
 from profkit.show.text.names import short
-from profkit.show.views.diagnosis import leading_nvidia, place, places, spread, summary, unknown
+from profkit.show.views.diagnosis import leading_nvidia, place, spread, summary, unknown
+from profkit.show.views.places import places
 
 WIDTH = 60  # of a kernel name
 _HEAD = "| # | kernel | time | share | bound | limiter | top finding | expected |"

@@ -8,7 +8,7 @@ import pytest
 
 from profkit.errors import ProfkitError
 from profkit.evidence.comparison.compare import compare_runs
-from profkit.evidence.predictions.moves import parse
+from profkit.evidence.predictions.moves import parse_moves
 from profkit.records.current import SourceFile, apply
 from tests.evidence.made import header, record, row, run
 
@@ -17,7 +17,7 @@ def promised(before: float, after: float, **facts) -> tuple[bool | None, str]:
     """What becomes of the promises about stage1's barrier stall."""
     one = run(launches=[row(stall_barrier=before)])
     other = run("stage2", launches=[row("stage2", stall_barrier=after)], after="stage1", **facts)
-    (promise,) = compare_runs(one, other).promises
+    (promise,) = compare_runs(one, other).predictions
     return promise.kept, promise.because
 
 
@@ -54,7 +54,7 @@ def test_a_promise_about_one_case_is_not_tried_at_another():
 @pytest.mark.parametrize("bad", ["stall_barrier", "stall_barrier<x", "stall_barrier=2x", "nope>2x"])
 def test_a_prediction_that_cannot_be_read_says_how_to_write_it(bad):
     with pytest.raises(ProfkitError) as raised:
-        parse(f"instructions~1x {bad}", "v1_x.cu")
+        parse_moves(f"instructions~1x {bad}", "v1_x.cu")
     assert "v1_x.cu" in raised.value.message
     assert raised.value.hint
 

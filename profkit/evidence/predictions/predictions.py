@@ -1,4 +1,4 @@
-"""What the header of a variant promised against its parent  ->  kept, broken or not decidable."""
+"""What the header of a variant predicted against its parent  ->  kept, broken or not decidable."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from math import inf
 from typing import Literal
 
 from profkit.errors import ProfkitError
-from profkit.evidence.predictions.moves import parse, values
+from profkit.evidence.predictions.moves import parse_moves, values
 from profkit.evidence.runs.runs import Run
 from profkit.reports.metrics import CATALOGUE
 
-Said = Literal["fixes", "fixes-not", "moves", "moves-not"]
+PredictionKind = Literal["fixes", "fixes-not", "moves", "moves-not"]
 
 
 @dataclass(frozen=True)
-class Promise:
+class HeaderPrediction:
     """What the AFTER header said, and whether the counters agree.
 
     Attributes:
@@ -26,63 +26,65 @@ class Promise:
     """
 
     rule: str
-    said: Said
+    said: PredictionKind
     kept: bool | None
     because: str
 
 
-def promises_of(before: Run, after: Run) -> tuple[Promise, ...]:
-    """Every promise of AFTER's header; none when it does not change BEFORE."""
+def header_predictions(before: Run, after: Run) -> tuple[HeaderPrediction, ...]:
+    """Every prediction of AFTER's header; none when it does not change BEFORE."""
     record = after.record
     if record is None or record.header.after != before.variant:
         return ()
     header = record.header
-    said: list[tuple[str, Said]] = [(rule, "fixes") for rule in header.fixes]
+    said: list[tuple[str, PredictionKind]] = [(rule, "fixes") for rule in header.fixes]
     said += [(rule, "fixes-not") for rule in header.fixes_not]
     said += [(word, "moves") for word in header.moves]
     said += [(word, "moves-not") for word in header.moves_not]
     if header.case not in (None, after.case):
-        return tuple(Promise(r, w, None, f"said of case {header.case}") for r, w in said)
+        return tuple(HeaderPrediction(r, w, None, f"said of case {header.case}") for r, w in said)
     if not said or before.usable.empty or after.usable.empty:
-        return tuple(Promise(r, w, None, "no report on both sides") for r, w in said)
+        return tuple(HeaderPrediction(r, w, None, "no report on both sides") for r, w in said)
     was, now = ({f.rule: f.status for f in run.diagnosis().findings} for run in (before, after))
     return tuple(
         _move(rule, what, before, after)
         if what in ("moves", "moves-not")
-        else _promise(rule, what, was.get(rule), now.get(rule))
+        else _of_rule(rule, what, was.get(rule), now.get(rule))
         for rule, what in said
     )
 
 
-def _promise(rule: str, said: Said, was: str | None, now: str | None) -> Promise:
+def _of_rule(rule: str, said: PredictionKind, was: str | None, now: str | None) -> HeaderPrediction:
     if was is None or now is None:
-        return Promise(rule, said, None, "no rule has this name")
+        return HeaderPrediction(rule, said, None, "no rule has this name")
     if "unknown" in (was, now):
-        return Promise(rule, said, None, "what the rule needs was not collected")
+        return HeaderPrediction(rule, said, None, "what the rule needs was not collected")
     if was == "clear":
-        return Promise(rule, said, False, "it did not fire before: there was nothing to fix")
+        return HeaderPrediction(
+            rule, said, False, "it did not fire before: there was nothing to fix"
+        )
     if said == "fixes":
         because = "it is clear now" if now == "clear" else "it still fires"
-        return Promise(rule, said, now == "clear", because)
-    return Promise(
+        return HeaderPrediction(rule, said, now == "clear", because)
+    return HeaderPrediction(
         rule, said, now == "fires", "it fires as before" if now == "fires" else "it is clear now"
     )
 
 
-def _move(word: str, said: Said, before: Run, after: Run) -> Promise:
+def _move(word: str, said: PredictionKind, before: Run, after: Run) -> HeaderPrediction:
     """What the counters of the longest launch of each side say."""
     try:
-        (move,) = parse(word, "its header")
+        (move,) = parse_moves(word, "its header")
     except ProfkitError as error:
-        return Promise(word, said, None, error.message)
+        return HeaderPrediction(word, said, None, error.message)
     sides = [{str(k): v for k, v in run.row.items()} for run in (before, after)]
     pair = values(move, sides[0], sides[1])
     if pair is None:
-        return Promise(word, said, None, f"{move.metric} was not collected")
+        return HeaderPrediction(word, said, None, f"{move.metric} was not collected")
     factor = pair[1] / pair[0] if pair[0] else inf if pair[1] else 1.0
     one, other = (_text(move.metric, value) for value in pair)
     because = f"{one} -> {other}" + (f", {factor:.2g}x" if factor < inf else "")
-    return Promise(word, said, move.holds(*pair) == (said == "moves"), because)
+    return HeaderPrediction(word, said, move.holds(*pair) == (said == "moves"), because)
 
 
 def _text(metric: str, value: float) -> str:
