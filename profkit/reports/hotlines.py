@@ -24,6 +24,7 @@ from profkit.reports.isolated import apart, processors
 from profkit.reports.metrics.warps import SAMPLES
 from profkit.reports.reader import launched, prepare
 from profkit.reports.sass import images
+from profkit.reports.table import is_table
 
 if TYPE_CHECKING:
     import pandas as pd
