@@ -18,12 +18,21 @@ if TYPE_CHECKING:
     from profkit.errors import ProfkitError
     from profkit.reports.reader import raw
     from profkit.show import plots
-    from profkit.show.notebook import claims, compare, diagnose, from_raw, ladder, lines, load
+    from profkit.show.notebook import (
+        claims,
+        compare,
+        diagnose,
+        from_raw,
+        ladder,
+        lines,
+        load,
+        whatif,
+    )
     from profkit.show.views.explain import explain
 
 __all__ = [
     "Hit", "Launch", "ProfkitError", "Rule", "claims", "compare", "diagnose", "explain", "from_raw",
-    "ladder", "lines", "load", "plots", "raw",
+    "ladder", "lines", "load", "plots", "raw", "whatif",
 ]  # fmt: skip
 
 _WHERE = {
@@ -40,6 +49,7 @@ _WHERE = {
     "lines": "profkit.show.notebook",
     "load": "profkit.show.notebook",
     "raw": "profkit.reports.reader",
+    "whatif": "profkit.show.notebook",
 }
 
 

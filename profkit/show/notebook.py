@@ -14,8 +14,10 @@ from typing import Any, TypeVar
 import pandas as pd
 
 from profkit.diagnosis import engine, launches
+from profkit.diagnosis.estimate.whatif import parse_changes
+from profkit.diagnosis.estimate.whatif import whatif as cost_model
+from profkit.diagnosis.rule import Launch, Rule
 from profkit.diagnosis.rule import Line as SourceLine
-from profkit.diagnosis.rule import Rule
 from profkit.errors import ProfkitError
 from profkit.evidence.claims import verify
 from profkit.evidence.comparison import ladder as ladders
@@ -160,6 +162,32 @@ def load(patterns: str | Path | Iterable[str | Path]) -> Frame:
 def from_raw(rows: Iterable[Mapping[str, Any]]) -> Frame:
     """Counters under Nsight Compute's names as a frame: see profkit.reports.raw_counters.from_raw."""
     return Frame(raw_counters.from_raw(rows))
+
+
+def whatif(runs: pd.DataFrame, changes: str) -> Frame:
+    """What each launch would gain if these counts changed, by the cost model.
+
+    Args:
+        runs: A frame from `load`, one row per launch.
+        changes: For example "inst_exp/32, shared_wavefronts*0.25, blocks*4".
+
+    Returns:
+        One row per launch: report, launch, kernel, variant, case, time (s), expect, expect_low,
+        expect_high (speed-up factors; the interval holds four times of five).
+
+    Raises:
+        ProfkitError: A change cannot be read, or a launch lacks a count that the model needs.
+    """
+    asked = parse_changes(changes)
+    names = ("report", "launch", "kernel", "variant", "case", "time")
+    rows = []
+    for row in ({str(k): v for k, v in r.items()} for r in runs.to_dict("records")):
+        hope = cost_model(Launch({k: float(v) for k, v in row.items() if k in CATALOGUE}), asked)
+        identity = {name: row.get(name) for name in names}
+        rows.append(
+            {**identity, "expect": hope.gain, "expect_low": hope.low, "expect_high": hope.high}
+        )
+    return Frame(rows, columns=[*names, "expect", "expect_low", "expect_high"])
 
 
 def diagnose(runs: pd.DataFrame, rules: Sequence[Rule] = ()) -> Frame:

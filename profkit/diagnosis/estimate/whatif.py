@@ -24,7 +24,12 @@ from profkit.reports.metrics import CATALOGUE
 COSTS: Mapping[tuple[str, ...], float] = {
     ("instructions",): 0.893,
     ("inst_global_load", "inst_texture", "inst_async_copy"): 5.98,
-    ("global_load_sectors", "global_store_sectors", "local_load_sectors", "local_store_sectors"): 0.212,
+    (
+        "global_load_sectors",
+        "global_store_sectors",
+        "local_load_sectors",
+        "local_store_sectors",
+    ): 0.212,
     ("inst_global_store",): 8.74,
     ("inst_shared_load", "inst_shared_store", "inst_shuffle"): 1.90,
     ("shared_wavefronts",): 4.19,
@@ -66,7 +71,7 @@ _CARRIES: tuple[tuple[str, str, str], ...] = (
     ("inst_global_store", "x", "global_store_sectors"),
 )  # fmt: skip
 _ALIASES = {"inst_mufu": "inst_exp", "blocks": "grid_size", "warps": "warps_per_sm"}
-_COUNTS = frozenset(
+COUNTS = frozenset(
     {name for names in (*COSTS, *_WORK.values()) for name in names}
     | {kind for kind, _, _ in _CARRIES}
     | {"grid_size", "warps_per_sm"}
@@ -110,10 +115,12 @@ def _change(part: str) -> Change:
         raise ProfkitError(f"cannot read the change '{part}'", _HOW)
     name, op, value = read[1], read[2], float(read[3])
     metric = _ALIASES.get(name, name)
-    if metric not in _COUNTS:
-        near = get_close_matches(name, sorted(_COUNTS | set(_ALIASES)), 3, 0.5)
+    if metric not in COUNTS:
+        near = get_close_matches(name, sorted(COUNTS | set(_ALIASES)), 3, 0.5)
         known = " or ".join(near) or ", ".join(sorted(_ALIASES))
-        raise ProfkitError(f"'{name}' is no count that the cost model knows", f"did you mean {known}?")
+        raise ProfkitError(
+            f"'{name}' is no count that the cost model knows", f"did you mean {known}?"
+        )
     if op == "/" and value == 0:
         raise ProfkitError(f"'{part}' divides by zero", _HOW)
     return Change(metric, op, value)
@@ -135,7 +142,8 @@ def whatif(launch: Launch, changes: Iterable[Change]) -> Expectation:
     except NotCollected as absent:
         section = CATALOGUE[absent.metric].section or "every report"
         raise ProfkitError(
-            f"{absent.metric} was not collected, and the cost model needs it", f"--section {section}"
+            f"{absent.metric} was not collected, and the cost model needs it",
+            f"--section {section}",
         ) from absent
 
 
