@@ -35,7 +35,9 @@ $(READY): pyproject.toml constraints.txt
 	@touch $@
 
 demo: $(READY)
-	$(BIN)/profkit diagnose $(REPORTS)
+	@$(BIN)/profkit compare --ladder --case B --brief
+	@echo
+	$(BIN)/profkit diagnose artifacts/sdpa-cudnn.B.ncu-rep artifacts/stage2.B.ncu-rep --brief
 	$(BIN)/profkit roofline $(REPORTS) --where '$(SHOWN)' -o artifacts/roofline.png
 	$(BIN)/profkit report $(REPORTS) --where '$(PAGE)' -o artifacts/page.html
 

@@ -19,7 +19,41 @@ if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 ROOT = Path(__file__).resolve().parent.parent
+HERE = Path(__file__).resolve().parent
 CORPUS = ROOT.parent / "shared" / "corpus"
+
+# What make fast leaves out, said here and nowhere else: tests that take one of these fixtures, and
+# these files, or of a file only what its ":: ..." names. A second of processor time is slow.
+SLOW_FIXTURES = {"own_runs", "corpus_runs"}
+SLOW = (
+    "evidence/test_analyses.py",
+    "evidence/test_records.py::test_any_document_is_a_record_or_a_clear_error",
+    "evidence/test_stats.py::test_two_thousand_null_runs",
+    "evidence/test_stats.py::test_the_interval_covers",
+    "evidence/test_stats.py::test_a_real_difference_is_seen",
+    "evidence/test_stats.py::test_samples_that_hang_together_raise",
+    "evidence/test_stats.py::test_processes_that_differ",
+    "evidence/test_stats.py::test_a_drift_is_not",
+    "evidence/test_stats.py::test_equal_kernels",
+    "reports/sass/test_machine.py::test_bits_say_what_the_text_says",
+    "reports/test_catalogue_on_reports.py",
+    "reports/test_container.py::test_every_truncation",
+    "reports/test_container.py::test_an_overwrite",
+    "reports/test_hotlines.py::test_each_counter_is_found",
+    "reports/test_hotlines.py::test_samples_are_all_there",
+    "reports/test_reader.py::test_a_crash_of_the_library",
+    "reports/test_reader.py::test_every_file_has_its_status",
+    "reports/test_real_reports.py",
+    "reports/test_workers.py",
+)
+
+
+def pytest_collection_modifyitems(items):
+    """Mark what is slow; an entry of the list that names nothing is an error."""
+    for item in items:
+        name = Path(item.path).relative_to(HERE).as_posix() + "::" + item.name
+        if name.startswith(SLOW) or SLOW_FIXTURES & set(getattr(item, "fixturenames", ())):
+            item.add_marker(pytest.mark.slow)
 
 
 def committed() -> list[Path]:

@@ -22,7 +22,8 @@ from profkit.evidence.comparison.ladder import Ladder, Step, build_ladder
 from profkit.evidence.runs.runs import Evidence, Run
 from profkit.records.current import SourceFile
 from profkit.show.text import figures
-from profkit.show.text.blocks import Grid, to_markdown
+from profkit.show.text.blocks import Grid
+from profkit.show.text.markup import to_markdown
 
 sys.path[:0] = [str(Path(__file__).parents[1] / "analyses")]
 from arithmetic import CASES  # noqa: E402

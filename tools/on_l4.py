@@ -13,7 +13,8 @@ from typing import Any
 
 from profkit.records.current import SourceFile
 from profkit.show.text import figures
-from profkit.show.text.blocks import Grid, to_markdown
+from profkit.show.text.blocks import Grid
+from profkit.show.text.markup import to_markdown
 
 sys.path[:0] = [str(Path(__file__).parents[1] / "analyses")]
 from arithmetic import L4, Attention  # noqa: E402

@@ -19,14 +19,20 @@ from typer.core import TyperCommand, TyperGroup
 from profkit.cli.options import COULD_NOT
 from profkit.cli.output import say
 from profkit.errors import ProfkitError
+from profkit.records.paths import SUFFIXES
 
 INTERRUPTED, PIPE_CLOSED = 130, 141
+_UNITS = {"M": 1 << 20, "G": 1 << 30}
 # Folder of verbs -> what they have in common, in the order of the help.
 FOLDERS = {
     "reading": "Reports, of anything",
     "judging": "Did it help, and is it true",
     "measuring": "Variants, on a machine with a GPU",
 }
+
+
+def _names_a_report(word: str) -> bool:
+    return word.endswith(SUFFIXES) or os.sep in word or Path(word).is_dir()
 
 
 def verb_folders() -> dict[str, str]:
@@ -53,6 +59,12 @@ class Verbs(TyperGroup):
             return None
         return import_module(f"profkit.cli.{folder}.{name}").VERB.command(name)
 
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """A verb and what follows it; a report where a verb should be means diagnose."""
+        if args and args[0] not in verb_folders() and _names_a_report(args[0]):
+            args = ["diagnose", *args]
+        return super().resolve_command(ctx, args)
+
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         """Write the verbs of each folder under what they have in common."""
         verbs = verb_folders()
@@ -69,6 +81,9 @@ class Verbs(TyperGroup):
             sys.stdout.flush()
         except ProfkitError as error:
             say(error)
+            raise typer.Exit(COULD_NOT) from error
+        except MemoryError as error:
+            say(ProfkitError("out of memory", "read fewer reports at a time, or allow more"))
             raise typer.Exit(COULD_NOT) from error
         except KeyboardInterrupt as error:
             raise typer.Exit(INTERRUPTED) from error
@@ -98,12 +113,40 @@ def _version(wanted: bool) -> None:
 
 @app.callback()
 def _profkit(
-    version: Annotated[
+    version: Annotated[  # noqa: ARG001 - its callback does it
         bool,
         typer.Option("--version", callback=_version, is_eager=True, help="Print it and leave."),
     ] = False,
+    trust: Annotated[
+        bool, typer.Option("--trust", help="Kernels of this folder may give nvcc any flag.")
+    ] = False,
+    max_memory: Annotated[
+        str | None,
+        typer.Option("--max-memory", metavar="SIZE", help="Of each process: 4G, 800M."),
+    ] = None,
 ) -> None:
     """What is this CUDA kernel waiting for, how do you know, and did my change fix it?"""
+    if trust:
+        os.environ["PROFKIT_TRUST"] = "1"  # of the build room; workers inherit it
+    if max_memory is not None:
+        limit_memory(max_memory)
+
+
+def limit_memory(size: str) -> None:
+    """Hold this process, and each that it starts, to so much memory of its own.
+
+    Raises:
+        ProfkitError: It is no size.
+    """
+    import resource
+
+    digits, unit = size[:-1], size[-1:].upper()
+    if unit not in _UNITS or not (digits.isascii() and digits.isdigit()) or len(digits) > 6:
+        raise ProfkitError(f"--max-memory {size}: not understood", "say 800M or 4G")
+    most = int(digits) * _UNITS[unit]
+    hard = resource.getrlimit(resource.RLIMIT_DATA)[1]
+    most = most if hard == resource.RLIM_INFINITY else min(most, hard)
+    resource.setrlimit(resource.RLIMIT_DATA, (most, hard))
 
 
 def commands() -> dict[str, TyperCommand]:

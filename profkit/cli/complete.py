@@ -15,10 +15,10 @@ _SIDES = {".json", ".ncu-rep", ".ncu-repz"}
 
 def variants(ctx: typer.Context, incomplete: str) -> Described:
     """Variants in the folder of problems, and whatever was recorded (references too)."""
-    from profkit.measure.variants.variants import find, kernels_dir
+    from profkit.measure.variants.variants import kernels_dir, survey
 
     try:
-        found = {v.id: v.title for v in find(kernels_dir(ctx.params.get("kernels")))}
+        found = {v.id: v.title for v in survey(kernels_dir(ctx.params.get("kernels"))).variants}
     except ProfkitError:
         found = {}
     return _begin(incomplete, (dict.fromkeys(_recorded(ctx, 0), "recorded") | found).items())

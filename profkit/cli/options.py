@@ -69,6 +69,10 @@ RecordsDir = Annotated[
 ]
 
 # How the answer is given.
+Brief = Annotated[
+    bool,
+    typer.Option("--brief", help="At most 500 tokens: cause, place, number, next step."),
+]
 Json = Annotated[bool, typer.Option("--json", help="One JSON document on stdout.")]
 Markdown = Annotated[
     bool, typer.Option("--markdown", help="Markdown, for pull requests and job summaries.")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,8 +11,6 @@ from typing import TYPE_CHECKING, Any
 from profkit.errors import ProfkitError
 
 if TYPE_CHECKING:
-    from rich.console import Console, RenderableType
-
     from profkit.show.text.blocks import Block
 
 
@@ -75,8 +73,9 @@ def spinner(quiet: bool) -> Iterator[Callable[[str], None]]:
         yield lambda _: None
         return
     from profkit.show.text.escape import visible
+    from profkit.show.text.terminal import console
 
-    with _console(stderr=True).status("") as status:
+    with console(stderr=True).status("") as status:
         yield lambda what: status.update(visible(what))
 
 
@@ -99,35 +98,37 @@ def print_blocks(
     blocks: Iterable[Block], document: dict[str, Any] | None = None, as_markdown: bool = False
 ) -> None:
     """Print blocks as text or Markdown; or, where there is one, the document."""
-    from profkit.show.text import blocks as form
-
     if document is not None:
         print_json(document)
     elif as_markdown:
-        print(form.to_markdown(blocks), end="")
+        from profkit.show.text.markup import to_markdown
+
+        print(to_markdown(blocks), end="")
     else:
-        print(form.to_text(blocks, _console()), end="")
+        from profkit.show.text.terminal import console, to_text
+
+        print(to_text(blocks, console()), end="")
 
 
-def print_table(what: RenderableType) -> None:
-    """Print a table."""
-    _console().print(what)
+def print_plain(text: str) -> None:
+    """Print lines as they are, whatever the width; what would act on a terminal is escaped."""
+    from profkit.show.text.escape import visible
+
+    for line in text.splitlines():
+        print(visible(line))
 
 
-def _console(stderr: bool = False) -> Console:
-    from rich.console import Console
+def write_to(path: Path, reads: Sequence[str] = ()) -> Path:
+    """A file that a verb may write, asked before anything is read.
 
-    return Console(stderr=stderr, markup=False, emoji=False, highlight=False)
-
-
-def write_to(path: Path) -> Path:
-    """A file that a verb may write: its folder has to be there.
+    Args:
+        path: Where.
+        reads: The reports that the verb reads, as they were named: none of them may be it.
 
     Raises:
-        ProfkitError: The folder does not exist, or the name is a folder's.
+        ProfkitError: As files.check_output.
     """
-    if path.is_dir():
-        raise ProfkitError(f"{path}: is a folder", "name a file in it")
-    if not path.absolute().parent.is_dir():
-        raise ProfkitError(f"{path}: its folder does not exist", f"mkdir -p {path.parent}")
-    return path
+    from profkit.files import check_output
+    from profkit.records.paths import expand
+
+    return check_output(path, expand(reads) if reads else ())

@@ -13,7 +13,12 @@ from math import isnan, nan
 from typing import Literal
 
 from profkit.errors import ProfkitError
+from profkit.reports.figures import count, share
 
+__all__ = [
+    "Bound", "Diagnosis", "Finding", "Hit", "Launch", "Line", "Missing", "NotCollected", "Rule",
+    "Status", "count", "share",
+]  # fmt: skip
 Bound = Literal["memory", "compute", "latency", "launch", "balanced", "unknown"]
 Status = Literal["fires", "clear", "unknown"]
 
@@ -229,13 +234,7 @@ class Diagnosis:
         leading = next((f.expect for f in firing if f.expect), None)
         return time * (1 - 1 / max(leading.gain, 1.0)) if leading else nan
 
-
-def share(value: float) -> str:
-    """A fraction as text with three figures at most: 0.827 -> "82.7 %"."""
-    percent = 100 * value
-    return f"{percent:.0f} %" if percent >= 99.95 or percent == 0 else f"{percent:.3g} %"
-
-
-def count(number: float, noun: str) -> str:
-    """A count with its noun: 1 block, 32 blocks."""
-    return f"{number:.0f} {noun}{'' if number == 1 else 's'}"
+    @property
+    def label(self) -> str:
+        """What it is bound by in two words: "memory: shared", "unknown"."""
+        return f"{self.bound}: {self.limiter}" if self.limiter else self.bound

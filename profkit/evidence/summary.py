@@ -180,6 +180,6 @@ def _side(
         time,
         against,
         {m: v for m, v in values.items() if v == v},  # noqa: PLR0124 - NaN is not collected
-        f"{found.bound}: {found.limiter}" if found.limiter else found.bound,
+        found.label,
         found.because,
     )

@@ -102,16 +102,19 @@ class ListedVariant:
     recorded: Mapping[str, str]
 
 
-def listing(places: Places, problem: str | None = None) -> list[ListedVariant]:
-    """Every variant in ladder order, problem by problem.
+def listing(
+    places: Places, problem: str | None = None
+) -> tuple[list[ListedVariant], tuple[ProfkitError, ...]]:
+    """Every variant in ladder order, problem by problem; and what cannot be read.
 
     Args:
         places: Where they are.
         problem: Only this one.
     """
     records = _records(places.artifacts_dir())
-    rungs = variants.find(places.kernels_dir(), problem)
-    return [_listed(variant, places, records.get(variant.id, ())) for variant in rungs]
+    rungs = variants.survey(places.kernels_dir(), problem)
+    rows = [_listed(variant, places, records.get(variant.id, ())) for variant in rungs.variants]
+    return rows, rungs.problems
 
 
 def _listed(variant: Variant, places: Places, records: Iterable[tuple[Path, str]]) -> ListedVariant:
@@ -186,7 +189,7 @@ def compiled(places: Places, names: Sequence[str], archs: Sequence[str] | None) 
     """
     kernels = places.kernels_dir()
     chosen = variants.named(kernels, names) if names else variants.find(kernels)
-    archs = archs or [state.arch() or device.gpu().arch]
+    archs = archs or [_present()]
     folder, nvcc = places.build_dir(), toolchain.need("nvcc")
     with ThreadPoolExecutor() as pool:  # each waits for a program of its own
         stub = pool.submit(dry.stub_object, folder, nvcc)
@@ -194,6 +197,16 @@ def compiled(places: Places, names: Sequence[str], archs: Sequence[str] | None) 
         stub.result()
         shapes = pool.map(lambda b: dry.shapes(b, kernels / b.variant.problem, nvcc), made)
         return [_compiled(b, shape) for b, shape in zip(made, shapes, strict=True)]
+
+
+def _present() -> str:
+    """The architecture of the GPU present."""
+    try:
+        return state.arch() or device.gpu().arch
+    except ProfkitError as error:
+        raise ProfkitError(
+            "no --arch, and no GPU to take it from", "say for what to compile: --arch 90"
+        ) from error
 
 
 def _compiled(made: Build, launches: dict[str, list[Launch]] | None) -> Compiled:

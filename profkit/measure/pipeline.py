@@ -13,6 +13,7 @@ from functools import partial
 from pathlib import Path
 
 from profkit.errors import ProfkitError
+from profkit.files import write_text
 from profkit.measure.build import toolchain
 from profkit.measure.check import sanitize
 from profkit.measure.check.check import CaseCheck, Check
@@ -25,7 +26,7 @@ from profkit.measure.workers.session import Job, Measurements, Progress
 from profkit.records.artifacts import place_for
 from profkit.records.parts import NcuRun, RecordedReport
 from profkit.records.record import Record, write_record
-from profkit.records.store import digest, write_text
+from profkit.records.store import digest
 
 _SANITIZERS = 6  # at once: each is mostly starting up, on a processor core of its own
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from profkit.errors import ProfkitError
 
 SUFFIXES = (".ncu-rep", ".ncu-repz")
+FULL = "ncu --set full --import-source yes -o full COMMAND"  # makes a report with everything in it
 
 
 def expand(patterns: str | Path | Iterable[str | Path]) -> tuple[str, ...]:

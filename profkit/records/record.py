@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from profkit.errors import ProfkitError
+from profkit.files import read_json, write_text
 from profkit.records.header import Header
 from profkit.records.json_fields import ABSENT, as_json, from_json
 from profkit.records.parts import (
@@ -33,7 +34,6 @@ from profkit.records.parts import (
     Versions,
     Work,
 )
-from profkit.records.store import write_text
 
 SCHEMA = "profkit.run/1"
 
@@ -191,7 +191,7 @@ def read_record(path: str | Path) -> Record:
     """
     file = Path(path)
     try:
-        document = json.loads(file.read_bytes())
+        document = read_json(file)
     except OSError as error:
         raise ProfkitError(f"{file}: {error.strerror}", "profkit profile writes it") from error
     except ValueError as error:

@@ -12,6 +12,8 @@ import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
+from profkit.errors import ProfkitError
+from profkit.files import read_bytes
 from profkit.records.header import SPEAKS
 
 _INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]+"([^"\n]+)"', re.M)
@@ -84,7 +86,10 @@ def _files(file: Path, seen: set[Path]) -> Iterator[tuple[bytes, bytes]]:
         return
     seen.add(file)
     stat = file.stat()
-    text, bare, includes = _content(file, stat.st_mtime_ns, stat.st_size)
+    try:
+        text, bare, includes = _content(file, stat.st_mtime_ns, stat.st_size)
+    except OSError as error:
+        raise ProfkitError(f"{file}: {error.strerror}", "a kernel's source is text") from error
     yield text, bare
     for included in includes:
         yield from _files(included, seen)
@@ -93,7 +98,7 @@ def _files(file: Path, seen: set[Path]) -> Iterator[tuple[bytes, bytes]]:
 @functools.lru_cache(maxsize=1024)
 def _content(file: Path, _mtime: int, _size: int) -> tuple[bytes, bytes, tuple[Path, ...]]:
     """A file's text, its code, and the files that it includes with quotes."""
-    text = file.read_bytes()
+    text = read_bytes(file)
     decoded = text.decode("utf-8", "replace")
     bare = _COMMENT.sub(lambda m: " " if m["comment"] else m[0], decoded)
     includes = tuple((file.parent / n).resolve() for n in _INCLUDE.findall(bare))

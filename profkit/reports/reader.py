@@ -12,10 +12,10 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 from profkit.errors import ProfkitError
+from profkit.files import temporary_folder
 from profkit.records.paths import expand
 from profkit.records.record import Record, declared, record_beside, recorded_sha256
 from profkit.reports import launch
@@ -120,7 +120,7 @@ def raw(path: str | Path) -> pd.DataFrame:
 
 def raw_left(path: str) -> list[dict[str, float | str]]:
     """Raw name -> value of each launch, of what is left of a damaged report."""
-    with TemporaryDirectory(prefix="profkit-") as folder:
+    with temporary_folder() as folder:
         copy = os.path.join(folder, "left.ncu-rep")
         rescue(path, copy, bare=True)
         return [launch.scalars(action) for action in actions(copy)]
@@ -162,7 +162,7 @@ def launched(path: str | Path) -> Iterator[Callable[[int], Any]]:
     frames = check(path)
     if frames.status == "unreadable":
         raise _unreadable(path, frames.message)
-    with TemporaryDirectory(prefix="profkit-") as folder:
+    with temporary_folder() as folder:
         source = path
         if frames.risky or frames.misnamed:
             source = os.path.join(folder, "left.ncu-rep")
@@ -218,7 +218,7 @@ def read_bare(path: str) -> Part:
 
 def _read_left(path: str, frames: Frames, bare: bool) -> Part:
     """Read what is left of a damaged report."""
-    with TemporaryDirectory(prefix="profkit-") as folder:
+    with temporary_folder() as folder:
         copy = os.path.join(folder, "left.ncu-rep")
         rescue(path, copy, bare)
         return _read_all(path, frames, copy)

@@ -26,11 +26,12 @@ from profkit.evidence.runs.runs import Evidence
 from profkit.reports import raw_counters, reader
 from profkit.reports.metrics import CATALOGUE
 from profkit.show.text import figures
-from profkit.show.text.blocks import Block, Grid, Line, to_html, to_text
+from profkit.show.text.blocks import Block, Grid, Line
+from profkit.show.text.markup import to_html
 from profkit.show.text.names import short
+from profkit.show.text.terminal import console, to_text
 from profkit.show.views import claims as judged
 from profkit.show.views import comparison as changes
-from profkit.show.views.diagnosis import console
 
 WIDTH = 100  # of a terminal that prints one of these
 KERNEL = 48  # characters of a kernel name in a table
@@ -80,8 +81,8 @@ def _frame(frame: pd.DataFrame) -> Iterator[Block]:
             for label, row in zip(rows.index, rows.itertuples(index=False, name=None), strict=True)
         ),
     )
-    columns = f"{len(shown)} of {figures.counted(frame.shape[1], 'column')}"
-    yield Line(f"{len(rows)} of {figures.counted(len(frame), 'row')}, {columns}")
+    columns = f"{len(shown)} of {figures.count(frame.shape[1], 'column')}"
+    yield Line(f"{len(rows)} of {figures.count(len(frame), 'row')}, {columns}")
 
 
 def _cell(name: str, value: Any) -> str:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import os
-import shutil
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from profkit.errors import ProfkitError
+from profkit.files import copy_file
 from profkit.measure import runs
 from profkit.measure.bench.bench import Times
 from profkit.measure.build import toolchain
@@ -229,7 +229,7 @@ def champion_record(result: SearchResult, folder: Path) -> Path:
     verdict = final.champion.result.verdict
     source = Path((verdict and verdict.report) or os.devnull)
     if source.is_file():
-        shutil.copyfile(source, report)
+        copy_file(source, report)
         ncu = toolchain.tool("ncu", task.folder).version
         kept = RecordedReport(report.name, digest(report))
         record = replace(record, report=kept, versions=replace(record.versions, ncu=ncu))

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
+import signal
+import time
 from math import nan
 
 import pandas as pd
@@ -78,3 +81,32 @@ def test_kernel_is_a_regular_expression() -> None:
     assert by_kernel(["flash", "copy", "gemm"], "^f|mm$") == [True, False, True]
     with pytest.raises(ProfkitError, match=r"--kernel \["):
         by_kernel(["flash"], "[")
+
+
+@pytest.mark.parametrize("pattern", ["(a+)+$", "(a|aa)+$", "(.*)*=$"])
+def test_a_pattern_that_tries_every_way_is_stopped(pattern: str) -> None:
+    began = time.monotonic()
+    with pytest.raises(ProfkitError, match="gave no answer within 2 s"):
+        by_kernel(["a" * 60 + "!"], pattern)
+    assert time.monotonic() - began < 10
+    assert by_kernel(["a"], "a") == [True], "the limit is gone"
+    assert signal.getitimer(signal.ITIMER_REAL)[0] == 0
+
+
+@pytest.mark.parametrize(
+    "expression",
+    [
+        "'a'*2000000000 == kernel", "2000000000*'a' == kernel", "kernel*2000000000 == 'a'",
+        "kernel in ['a']*2000000000", "kernel in ('a','b')*2000000000", "kernel + kernel == 'a'",
+        "('a' + 'b')*2000000000 == kernel",
+    ],
+)  # fmt: skip
+def test_no_arithmetic_with_text(expression: str) -> None:
+    with pytest.raises(ProfkitError, match="arithmetic with text"):
+        where(FRAME, expression)
+
+
+@pytest.mark.parametrize("digits", [400, 1900])
+def test_an_integer_beyond_float_is_our_error_or_an_answer(digits: int) -> None:
+    with contextlib.suppress(ProfkitError):
+        assert where(FRAME, f"time > {'9' * digits}").empty

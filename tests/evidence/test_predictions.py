@@ -43,7 +43,7 @@ def test_a_counter_did_or_did_not_move(word, before, after, kept):
 
 
 def test_the_figures_stand_beside_it():
-    assert promised(0.4, 0.1, moves=("stall_barrier<0.5x",))[1] == "40.0% -> 10.0%, 0.25x"
+    assert promised(0.4, 0.1, moves=("stall_barrier<0.5x",))[1] == "40 % -> 10 %, 0.250x"
 
 
 def test_a_promise_about_one_case_is_not_tried_at_another():

@@ -11,7 +11,7 @@ from profkit.evidence.claims.claims import Claim, Gate
 from profkit.evidence.claims.verify import GateResult
 from profkit.evidence.runs.runs import MissingEvidence
 from profkit.evidence.summary import decide_variant, summarize_variant
-from profkit.show.text.blocks import to_markdown
+from profkit.show.text.markup import to_markdown
 from profkit.show.views.summary import summary
 from tests.evidence.made import row, run, samples
 from tests.evidence.test_ladder import folder

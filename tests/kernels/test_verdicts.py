@@ -105,7 +105,7 @@ def test_disagreements_with_the_rule_of_other_peoples_reports_are_known():
         "flash_attn_v2_kernel": ("latency", "launch"),
         "set_halo_values_x_396_gpu": ("launch", "latency"),
         "set_halo_values_x_419_gpu": ("launch", "latency"),
-        "distribution_elementwise_grid_stride_kernel": ("compute", "latency"),
+        "fused_qknorm_rope_warp": ("latency", "compute"),
     }
     said = {
         word: (ncu, why.split("/")[0])

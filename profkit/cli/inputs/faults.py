@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -22,7 +21,7 @@ def leave_with_faults(made: Made, checks: Sequence[dict[str, Any]]) -> None:
 
     for check in checks:
         for line in measured.faults(check):
-            print(f"profkit: {line}", file=sys.stderr)
+            say(ProfkitError(line))
     broken = [b for b in made.builds.values() if b.error]
     for built in broken:
         say_all(f"{built.variant.path} does not compile", built.error or "")

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from difflib import get_close_matches
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import typer
@@ -11,12 +13,13 @@ import typer
 from profkit.cli.options import COULD_NOT
 from profkit.cli.output import progress, say
 from profkit.errors import ProfkitError
+from profkit.records.paths import FULL, SUFFIXES
 
 if TYPE_CHECKING:
     from pandas import DataFrame
 
     from profkit.diagnosis.launches import Judged
-    from profkit.reports.reader import Reports
+    from profkit.reports.reader import ReportFile, Reports
 
 
 @dataclass(frozen=True)
@@ -64,11 +67,23 @@ def read(patterns: Sequence[str], *, quiet: bool) -> tuple[Reports, bool]:
     given_up = _given_up(found)
     for file in found.files:
         if file.status != "ok":
-            say(ProfkitError(f"{file.path}: {file.status}: {file.message}", _MEND[file.status]))
+            say(ProfkitError(f"{file.path}: {file.status}: {file.message}", _mend(file)))
             complete = False
         elif file.path in given_up:
             say(ProfkitError(f"{file.path}: ncu gave up on every launch in it", _FAILED))
     return found, complete
+
+
+def _mend(file: ReportFile) -> str:
+    """What to do about a file; where there is none of that name, which one may be meant."""
+    path = Path(file.path)
+    if path.exists():
+        return _MEND[file.status]
+    reports = (other for other in path.parent.glob("*") if other.suffix in SUFFIXES)
+    near = get_close_matches(path.name, {other.name: other for other in reports}, 2, 0.6)
+    if near:
+        return f"did you mean {' or '.join(str(path.with_name(name)) for name in near)}?"
+    return f"a report is made by: {FULL}"
 
 
 _FAILED = "profile again: ncu's own output says why (memory, a time-out, a crash of the kernel)"

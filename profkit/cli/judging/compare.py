@@ -15,13 +15,14 @@ from profkit.cli.options import (
     BAD,
     COULD_NOT,
     Artifacts,
+    Brief,
     Case,
     Json,
     Markdown,
     Picture,
     Quiet,
 )
-from profkit.cli.output import print_blocks, say_each, write_to
+from profkit.cli.output import print_blocks, print_plain, say_each, write_to
 from profkit.cli.verb import Verb
 from profkit.errors import ProfkitError
 
@@ -63,6 +64,7 @@ def compare_runs(
     fail_on: FailOn = None,
     every: Annotated[bool, typer.Option("--all", help="Every metric that moved.")] = False,
     output: Picture = None,
+    brief: Brief = False,
     json: Json = False,
     markdown: Markdown = False,
     quiet: Quiet = False,
@@ -76,7 +78,8 @@ def compare_runs(
             raise ProfkitError("--ladder takes no BEFORE and AFTER", "profkit compare --ladder")
         found = _ladders(artifacts, case, anyway, output)
         document = {"schema": "profkit.ladders/1", "ladders": [x.to_json() for x in found]}
-        blocks = (b for x in found for b in changes.ladder(x))
+        tables = changes.ladder_table if brief else changes.ladder
+        blocks = (b for x in found for b in tables(x))
         print_blocks(blocks, document if json else None, markdown)
         raise typer.Exit(_ladders_status(found, wanted, quiet))
     if output:
@@ -88,8 +91,13 @@ def compare_runs(
     sides = compare_sides(before, after, case, sources.evidence(artifacts), anyway)
     if not quiet:
         say_each(sides.problems)
-    shown = 10_000 if every else changes.MOVED_SHOWN
-    print_blocks(changes.compared(sides, shown), sides.to_json() if json else None, markdown)
+    if brief and not json:
+        from profkit.show.views.brief import brief_comparison
+
+        print_plain(brief_comparison(sides))
+    else:
+        shown = 10_000 if every else changes.MOVED_SHOWN
+        print_blocks(changes.compared(sides, shown), sides.to_json() if json else None, markdown)
     raise typer.Exit(max(status(sides.changes, wanted), COULD_NOT if sides.problems else 0))
 
 
@@ -168,6 +176,7 @@ VERB = Verb(
         "profkit compare base/artifacts artifacts --fail-on slower --markdown --quiet",
         "profkit compare --ladder --artifacts runs --json",
         "profkit compare --ladder --case B -o ladder.png",
+        "profkit compare --ladder --case B --brief     # the table alone",
         "profkit compare h100/ h200/ --anyway          # across GPUs: only to look",
     ),
 )

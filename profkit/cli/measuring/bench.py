@@ -5,7 +5,7 @@ from __future__ import annotations
 from profkit.cli.inputs.faults import leave_with_faults
 from profkit.cli.inputs.targets import named, places
 from profkit.cli.options import BuildDir, Cases, Every, Json, Kernels, Names, Quiet
-from profkit.cli.output import print_json, print_table, spinner
+from profkit.cli.output import print_blocks, print_json, spinner
 from profkit.cli.verb import Verb
 
 
@@ -34,10 +34,9 @@ def time_variants(
     else:
         for name, rows in by_case.items():
             if rows:
-                print(f"{name}: {measured.conditions(made.measured.gpu_json(), rows[0]['timing'])}")
-                print_table(measured.times(rows, target.references))
-                for line in measured.notes(rows, target.references):
-                    print(line)
+                print_blocks(
+                    measured.timed_case(name, made.measured.gpu_json(), rows, target.references)
+                )
     leave_with_faults(made, made.measured.checks_json())
 
 

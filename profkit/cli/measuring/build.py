@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Annotated
 
 import typer
@@ -18,7 +19,7 @@ from profkit.cli.options import (
     Quiet,
     RecordsDir,
 )
-from profkit.cli.output import note, print_json, print_table, say, say_all, spinner
+from profkit.cli.output import note, print_blocks, print_json, say, say_all, spinner
 from profkit.cli.verb import Verb
 from profkit.errors import ProfkitError
 
@@ -47,16 +48,21 @@ def build_variants(
     from profkit.show.views import measured
 
     at = places(kernels, build_dir, artifacts)
-    archs = arch.split(",") if arch else None
+    archs = _archs(arch) if arch else None
     with spinner(quiet) as progress:
         progress("build")
         made = ladder.compiled(at, named(variant, every), archs)
+    if not made:
+        raise ProfkitError(
+            f"--arch {arch}: the headers of these variants rule it out",
+            "`arch:` in a header says what it is for; profkit list shows the variants",
+        )
     for path in ladder.refresh(at, made) if refresh else ():
         note(f"{path}: machine code that today's source still gives", quiet=quiet)
     if json:
         print_json({"schema": "profkit.build/1", "builds": [b.to_json() for b in made]})
     else:
-        print_table(measured.builds([row for b in made for row in b.rows()]))
+        print_blocks(measured.builds([row for b in made for row in b.rows()]))
     for compiled in made:
         for line in compiled.over_budget:
             say(ProfkitError(line))
@@ -66,6 +72,19 @@ def build_variants(
         raise typer.Exit(COULD_NOT)
     if any(b.over_budget for b in made):
         raise typer.Exit(BAD)
+
+
+def _archs(text: str) -> list[str]:
+    """Architectures as nvcc's numbers: 90, 90a; sm_90 and compute_90 are 90."""
+    words = [word.strip() for word in text.split(",") if word.strip()]
+    numbers = [re.fullmatch(r"(?:sm_|compute_)?(\d{2,3}[af]?)", word) for word in words]
+    bad = [word for word, number in zip(words, numbers, strict=True) if number is None]
+    if bad or not words:
+        raise ProfkitError(
+            f"--arch {', '.join(bad) or text}: not an architecture",
+            "compute capabilities without a point: --arch 80,89,90",
+        )
+    return [number[1] for number in numbers if number]
 
 
 VERB = Verb(

@@ -9,7 +9,7 @@ import typer
 from profkit.cli.inputs.faults import leave_with_faults
 from profkit.cli.inputs.targets import named, places
 from profkit.cli.options import BuildDir, Cases, Every, Json, Kernels, Names, Quiet
-from profkit.cli.output import print_json, print_table, spinner
+from profkit.cli.output import print_blocks, print_json, spinner
 from profkit.cli.verb import Verb
 
 
@@ -42,7 +42,7 @@ def check_variants(
     if json:
         print_json({"schema": "profkit.check/1", "checks": checks})
     else:
-        print_table(measured.checks(checks))
+        print_blocks(measured.checks(checks))
     leave_with_faults(made, checks)
 
 

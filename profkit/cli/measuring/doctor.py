@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from profkit.cli.options import Json
-from profkit.cli.output import print_json, print_table
+import typer
+
+from profkit.cli.options import BAD, Json
+from profkit.cli.output import print_blocks, print_json
 from profkit.cli.verb import Verb
 
 
@@ -18,11 +20,14 @@ def examine_machine(json: Json = False) -> None:
     if json:
         print_json({"schema": "profkit.doctor/1", "findings": found})
     else:
-        print_table(measured.findings(found))
+        print_blocks(measured.examined(found))
+    if any(finding["status"] == "missing" for finding in found):
+        raise typer.Exit(BAD)
 
 
 VERB = Verb(
     run=examine_machine,
+    bad="something is missing that measuring needs",
     examples=(
         "profkit doctor",
         "profkit doctor --json",

@@ -8,8 +8,8 @@ from typing import Annotated
 import typer
 
 from profkit.cli.inputs.targets import places
-from profkit.cli.options import BuildDir, Json, Kernels, RecordsDir
-from profkit.cli.output import print_json, print_table
+from profkit.cli.options import COULD_NOT, BuildDir, Json, Kernels, RecordsDir
+from profkit.cli.output import print_blocks, print_json, say_each
 from profkit.cli.verb import Verb
 
 
@@ -26,14 +26,15 @@ def list_variants(
     from profkit.measure import ladder
     from profkit.show.views import measured
 
-    listed = ladder.listing(places(kernels, build_dir, artifacts), problem)
+    listed, problems = ladder.listing(places(kernels, build_dir, artifacts), problem)
     rows = [asdict(variant) for variant in listed]
     if json:
         print_json({"schema": "profkit.list/1", "variants": rows})
     else:
-        for name in dict.fromkeys(row["problem"] for row in rows):
-            print(name)
-            print_table(measured.ladder([row for row in rows if row["problem"] == name]))
+        print_blocks(measured.ladder(rows))
+    say_each(problems)
+    if problems:
+        raise typer.Exit(COULD_NOT)
 
 
 VERB = Verb(

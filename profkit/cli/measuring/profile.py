@@ -23,7 +23,7 @@ from profkit.cli.options import (
     Quiet,
     RecordsDir,
 )
-from profkit.cli.output import note, print_json, say, say_all, say_each, spinner
+from profkit.cli.output import note, print_blocks, print_json, say, say_all, say_each, spinner
 from profkit.cli.reading.diagnose import diagnose_reports
 from profkit.cli.signals import stop_on_term
 from profkit.cli.verb import Verb
@@ -146,9 +146,9 @@ def _show(results: Sequence[Profiled], *, json: bool, quiet: bool) -> None:
             diagnose_reports(reports, quiet=quiet)
         for result in results:
             if not result.report and result.record.timing:
-                print(f"{result.name} {result.case}, without counters:")
-                for line in measured.without_counters(result.record):
-                    print(f"  {line}")
+                print_blocks(
+                    measured.without_counters(f"{result.name} {result.case}", result.record)
+                )
     wrong = [r for r in results if r.wrong]
     if any(r.problem for r in results if r not in wrong):
         raise typer.Exit(COULD_NOT)

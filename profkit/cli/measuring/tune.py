@@ -11,7 +11,7 @@ import typer
 from profkit.cli import complete
 from profkit.cli.inputs.targets import places
 from profkit.cli.options import BuildDir, Json, Kernels, Quiet, RecordsDir
-from profkit.cli.output import print_json, say, spinner
+from profkit.cli.output import print_blocks, print_json, say, spinner
 from profkit.cli.signals import stop_on_term
 from profkit.cli.verb import Verb
 from profkit.errors import ProfkitError
@@ -116,7 +116,7 @@ def tune_variant(
 
 def _write(result: SearchResult, folder: Path) -> dict[str, Any]:
     """Everything that a search leaves: record, history, plots, summary."""
-    from profkit.records.store import write_text
+    from profkit.files import write_text
     from profkit.show import plots
     from profkit.show.views import search as tuned
     from profkit.tune import history, run
@@ -135,10 +135,12 @@ def _write(result: SearchResult, folder: Path) -> dict[str, Any]:
     drawn = []
     for name, draw in pictures.items():
         try:
-            plots.save(draw(), folder / name)
+            picture = draw()
+        except ProfkitError:  # too few trials to draw
+            (folder / name).unlink(missing_ok=True)
+        else:
+            plots.save(picture, folder / name)
             drawn.append(name)
-        except ProfkitError:
-            (folder / name).unlink(missing_ok=True)  # too few trials to draw
     write_text(folder / "profile_summary.md", tuned.summary(said, frame, drawn))
     return {**said, "output": str(folder), "history": str(kept)}
 
@@ -147,11 +149,15 @@ def _history(frame: Any, folder: Path) -> Path:
     """The history as Parquet; as CSV where pyarrow is not installed."""
     from importlib.util import find_spec
 
+    from profkit.files import part_of, write_text
+    from profkit.show.text.spreadsheet import csv_text
+
     if find_spec("pyarrow") is None:
         say(ProfkitError("no pyarrow: the history is a CSV file", "pip install 'profkit[tune]'"))
-        frame.to_csv(folder / "history.csv", index=False)
+        write_text(folder / "history.csv", csv_text(frame))
         return folder / "history.csv"
-    frame.to_parquet(folder / "history.parquet", index=False)
+    with part_of(folder / "history.parquet") as part:
+        frame.to_parquet(part, index=False)
     return folder / "history.parquet"
 
 
@@ -162,8 +168,7 @@ def _show(result: SearchResult, said: dict[str, Any], *, json: bool, quiet: bool
     if json:
         print_json(said)
         return
-    for line in tuned.lines(said):
-        print(line)
+    print_blocks(tuned.ended(said))
     if not quiet:
         for line in result.outcome.lost:
             say(ProfkitError(line, "the others went on"))

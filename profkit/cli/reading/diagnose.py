@@ -9,17 +9,19 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from profkit.cli.inputs.launches import choose, read
-from profkit.cli.options import COULD_NOT, Json, Kernel, Markdown, Paths, Quiet, Top, Where
-from profkit.cli.output import one_form, print_json, write_to
+from profkit.cli.options import COULD_NOT, Brief, Json, Kernel, Markdown, Paths, Quiet, Where
+from profkit.cli.output import one_form, print_blocks, print_json, print_plain, write_to
 from profkit.cli.verb import Verb
 from profkit.errors import ProfkitError
+from profkit.files import part_of
 
 if TYPE_CHECKING:
     from pandas import DataFrame
 
-    from profkit.diagnosis.launches import Judged
+    from profkit.diagnosis.launches import Judged, Row
     from profkit.reports.reader import ReportFile
 
+DETAILS = 3
 Csv = Annotated[
     Path | None, typer.Option(metavar="FILE", help="Write the frame as CSV; - is stdout.")
 ]
@@ -34,7 +36,14 @@ Lines = Annotated[
         show_default=False,
     ),
 ]
-Every = Annotated[bool, typer.Option("--all", help="Launches of one kernel one by one.")]
+Details = Annotated[
+    int | None,
+    typer.Option(
+        "--top", min=1, metavar="N", help=f"The N worst rows in detail; {DETAILS} if left out."
+    ),
+]
+Every = Annotated[bool, typer.Option("--all", help="Every row, in the table and in detail.")]
+Each = Annotated[bool, typer.Option("--each", help="Launches of one kernel one by one.")]
 
 
 def diagnose_reports(
@@ -43,26 +52,35 @@ def diagnose_reports(
     markdown: Markdown = False,
     csv: Csv = None,
     parquet: Parquet = None,
-    top: Top = None,
+    top: Details = None,
     kernel: Kernel = None,
     where: Where = None,
     lines: Lines = None,
     every: Every = False,
+    each: Each = False,
+    brief: Brief = False,
     quiet: Quiet = False,
 ) -> None:
     """What each kernel waits for, and what mending that could gain."""
     one_form(json, markdown)
-    files = [write_to(f) for f in (csv, parquet) if f and str(f) != "-"]
+    files = [write_to(f, reports) for f in (csv, parquet) if f and str(f) != "-"]
     found, complete = read(reports, quiet=quiet)
     chosen = choose(found, kernel, where)
     for file in files:
         _save(chosen.frame, file, as_csv=file == csv)
     if csv and str(csv) == "-":
-        print(chosen.frame.to_csv(index=False), end="")
+        from profkit.show.text.spreadsheet import csv_text
+
+        print(csv_text(chosen.frame), end="")
     elif json:
         _show_document(found.files, chosen.launches, top, lines)
     elif not files:
-        _print_text(chosen.launches, top, lines, every=every, as_markdown=markdown)
+        from profkit.diagnosis.launches import rows
+
+        table = rows(chosen.launches, every=each)
+        details = len(table) if every else top or DETAILS
+        form = "brief" if brief else "markdown" if markdown else "text"
+        _print_rows(table, table[:details], lines, form, every)
     if not complete or not any(run.status == "ok" for run in chosen.launches):
         raise typer.Exit(COULD_NOT)
 
@@ -81,43 +99,41 @@ def _show_document(
     print_json(document(files, launches))
 
 
-def _print_text(
-    launches: list[Judged], top: int | None, lines: int | None, *, every: bool, as_markdown: bool
+def _print_rows(
+    table: list[Row], detailed: list[Row], lines: int | None, form: str, full: bool
 ) -> None:
-    from profkit.diagnosis.launches import rows, with_lines
+    """The answer, the table, and the first rows in detail."""
+    from profkit.diagnosis.launches import with_lines
+    from profkit.show.text.terminal import console
+    from profkit.show.views.diagnosis import Asked, told
 
-    if not launches:
+    if not table:
         return
-    found = rows(launches, every=every)
-    shown = found[:top]
     if lines != 0:
-        lined = with_lines([row.shown for row in shown], lines, lines or 0)
-        shown = [row.replaced(row.shown, run) for row, run in zip(shown, lined, strict=True)]
-    if as_markdown:
-        from profkit.show.views import markdown
+        lined = with_lines([row.shown for row in detailed], lines, lines or 0)
+        detailed = [row.replaced(row.shown, run) for row, run in zip(detailed, lined, strict=True)]
+    if form == "brief":
+        from profkit.show.views.brief import brief_diagnosis
 
-        print(markdown.render(shown, found), end="")
-    else:
-        from profkit.show.views import diagnosis as text
-
-        print(text.render(shown, found, text.console()), end="")
+        print_plain(brief_diagnosis([*detailed, *table[len(detailed) :]]))
+        return
+    width = None if form == "markdown" else console().width
+    print_blocks(told(table, Asked(detailed, full, width)), as_markdown=form == "markdown")
 
 
 def _save(frame: DataFrame, file: Path, *, as_csv: bool) -> None:
-    """Write a frame beside its place and move it there, so that no half file is ever left."""
-    part = file.with_name(f".{file.name}.part")
-    try:
+    """Write a frame whole or not at all."""
+    from profkit.show.text.spreadsheet import csv_text
+
+    with part_of(file) as part:
         if as_csv:
-            frame.to_csv(part, index=False)
-        else:
+            part.write_text(csv_text(frame), encoding="utf-8")
+            return
+        try:
             frame.to_parquet(part, index=False)
-        part.replace(file)
-    except ImportError as error:
-        raise ProfkitError("--parquet needs pyarrow", "pip install 'profkit[parquet]'") from error
-    except OSError as error:
-        raise ProfkitError(f"{file}: cannot be written: {error.strerror or error}") from error
-    finally:
-        part.unlink(missing_ok=True)
+        except ImportError as error:
+            hint = "pip install 'profkit[parquet]'"
+            raise ProfkitError("--parquet needs pyarrow", hint) from error
 
 
 VERB = Verb(
@@ -125,10 +141,12 @@ VERB = Verb(
     examples=(
         "profkit diagnose my.ncu-rep --lines 5         # five source lines of each finding",
         "profkit diagnose runs/ --top 3 --quiet        # the three worst of a folder",
-        "profkit diagnose runs/ --kernel flash --all   # launches one by one",
+        "profkit diagnose runs/ --kernel flash --each  # launches one by one",
+        "profkit diagnose runs/ --all                  # every row in detail",
         "profkit diagnose runs/ --where 'bound == \"memory\"' --json",
         "profkit diagnose runs/ --markdown             # for a pull request",
         "profkit diagnose raw.csv                      # what ncu --csv --page raw printed",
+        "profkit diagnose runs/ --brief                # for an agent: 500 tokens at most",
         "profkit diagnose runs/ --csv runs.csv --parquet runs.parquet",
     ),
 )

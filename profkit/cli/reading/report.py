@@ -28,7 +28,7 @@ from profkit.cli.options import (
 )
 from profkit.cli.output import note, one_form, print_blocks, say_each, write_to
 from profkit.cli.verb import Verb
-from profkit.errors import ProfkitError
+from profkit.errors import ProfkitError, did_you_mean
 
 if TYPE_CHECKING:
     from profkit.diagnosis.launches import Judged
@@ -91,7 +91,7 @@ def write_report(
                   "--json": json, "--markdown": markdown}  # fmt: skip
     if output is not None:
         _none_of(of_variant, "for one variant, not for a page", "leave it out, or -o")
-        write_to(output)
+        write_to(output, what)
         found, complete = read(what, quiet=quiet)
         chosen = choose(found, kernel, where).launches
         _page(output, found, chosen, title, top, quiet)
@@ -180,7 +180,8 @@ def _cases(evidence: Evidence, variant: str, case: str | None) -> tuple[str, lis
     cases = [c for v, c in evidence.names() if v == name]
     if not cases:
         known = sorted({v for v, _ in evidence.names()})
-        hint = f"recorded: {', '.join(known)}" if known else f"profkit profile --variant {name}"
+        again = f"profkit profile --variant {name}"
+        hint = did_you_mean(name, known, "profkit list shows what is recorded") if known else again
         raise ProfkitError(f"no run of {name} in {evidence.root}", hint)
     return name, cases
 

@@ -26,7 +26,7 @@ def draw_roofline(
     """Every launch under the ceilings of its machine, as a picture."""
     from profkit.show import plots
 
-    write_to(output)
+    write_to(output, reports)
     found, complete = read(reports, quiet=quiet)
     chosen = choose(found, kernel, where)
     devices = sorted({run.device for run in chosen.launches if run.device})

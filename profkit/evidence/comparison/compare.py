@@ -17,6 +17,7 @@ from profkit.evidence.predictions.predictions import HeaderPrediction, header_pr
 from profkit.evidence.runs.comparable import WAIVABLE, Refusal, clock_of, refusals_of
 from profkit.evidence.runs.runs import MissingEvidence, Run, verdict
 from profkit.evidence.timing.stats import Taken, TimeComparison, compare_samples
+from profkit.reports.figures import seconds
 
 SAME_CLOCK = 0.03  # clocks nearer than this are not worth a word
 
@@ -143,7 +144,8 @@ def match(before: Run, after: Run) -> tuple[list[tuple[FrameRow, FrameRow]], tup
     """Pairs of launches, and the kernels left over.
 
     Launches of two variants belong together in order when there are as many; otherwise by NVTX
-    range and kernel name, the n-th with the n-th; otherwise the longest with the longest.
+    range and kernel name, the n-th with the n-th. Where no name is on both sides, two variants'
+    longest launches belong together, and so do two reports of one launch each.
     """
     usable = [list(run.usable.to_dict("records")) for run in (before, after)]
     marked = all(r["variant"] is not None for side in usable for r in side)
@@ -152,7 +154,8 @@ def match(before: Run, after: Run) -> tuple[list[tuple[FrameRow, FrameRow]], tup
     keyed = [_keyed(side) for side in usable]
     common = [key for key in keyed[0] if key in keyed[1]]
     pairs = [(keyed[0][key], keyed[1][key]) for key in common]
-    if not pairs and all(usable):
+    alone = all(len(side) == 1 for side in usable)
+    if not pairs and all(usable) and (marked or alone):
         pairs = [(max(usable[0], key=_time_of), max(usable[1], key=_time_of))]
     paired = {id(row) for two in pairs for row in two}
     left = [row for side in usable for row in side if id(row) not in paired]
@@ -228,12 +231,14 @@ def _notes(before: Run, after: Run) -> tuple[str, ...]:
         if run.usable.empty:
             why = "no report" if run.launches.empty else "no launch that ncu could finish"
             found.append(f"{run.name} has {why}: no counters")
+    names = [set(run.usable["kernel"]) for run in (before, after)]
+    if all(names) and not names[0] & names[1] and before.record is None and after.record is None:
+        found.append("no kernel has the same name on both sides: these may be different kernels")
     counts = len(before.usable), len(after.usable)
     if counts[0] != counts[1] and all(counts):
-        sums = [float(run.usable["time"].sum()) * 1e6 for run in (before, after)]
+        sums = [seconds(float(run.usable["time"].sum())) for run in (before, after)]
         found.append(
-            f"{counts[0]} and {counts[1]} launches, together {sums[0]:.3g} and {sums[1]:.3g} us "
-            "under ncu"
+            f"{counts[0]} and {counts[1]} launches, together {sums[0]} and {sums[1]} under ncu"
         )
     one, other = clock_of(before), clock_of(after)
     if one and other and abs(one - other) > SAME_CLOCK * max(one, other):

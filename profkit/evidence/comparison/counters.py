@@ -170,7 +170,7 @@ def _gain(*findings: Finding) -> float:
 
 
 def _bound(diagnosis: Diagnosis) -> str:
-    return f"{diagnosis.bound}: {diagnosis.limiter}" if diagnosis.limiter else diagnosis.bound
+    return diagnosis.label
 
 
 def _value(row: Mapping[str, Any], metric: str) -> float:

@@ -176,7 +176,7 @@ def _step(
         parent=after,
         depth=depth,
         time=median_interval(run.samples) if timed else None,
-        bound=f"{verdict.bound}: {verdict.limiter}" if verdict else "",
+        bound=verdict.label if verdict else "",
         change=compare_runs(parent, run, anyway) if parent else None,
         references={
             r.variant: compare_samples(r.samples, run.samples, taken=how_taken(r, run))

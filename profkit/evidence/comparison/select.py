@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from profkit.errors import ProfkitError
+from profkit.errors import ProfkitError, did_you_mean
 from profkit.evidence.comparison.compare import Change, compare_runs
 from profkit.evidence.comparison.counters import LaunchChange
 from profkit.evidence.runs.runs import Evidence, Run, read_launches
@@ -117,7 +117,10 @@ def _of_variant(name: str, evidence: Evidence, case: str | None) -> list[Run]:
     cases = [c for v, c in evidence.names() if v == variant]
     if not cases:
         known = sorted({v for v, _ in evidence.names()})
-        hint = f"recorded: {', '.join(known)}" if known else f"profkit profile --variant {variant}"
+        again = f"profkit profile --variant {variant}"
+        hint = (
+            did_you_mean(variant, known, "profkit list shows what is recorded") if known else again
+        )
         raise ProfkitError(f"no run of {variant} in {evidence.root}", hint)
     return [evidence.load(variant, c) for c in cases]
 

@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from profkit.diagnosis.estimate.estimate import Estimate, together
 from profkit.diagnosis.rule import Finding
@@ -21,10 +21,14 @@ from profkit.errors import ProfkitError
 from profkit.evidence.comparison.compare import compare_runs
 from profkit.evidence.predictions.version import rule_version
 from profkit.evidence.runs.runs import Evidence, Run
+from profkit.files import cannot_write, locked, read_bytes, write_bytes
+from profkit.records.store import digest
 
 SCHEMA = "profkit.ledger/1"
 NAME = "ledger.jsonl"
 Name = tuple[str, str]  # variant and case
+_MOST = 256 << 20  # bytes of a ledger: a million entries
+_Entry = TypeVar("_Entry", "Prediction", "Outcome")
 
 
 @dataclass(frozen=True)
@@ -123,7 +127,7 @@ def joint_prediction(parent: Run, child: Run) -> Prediction | None:
 
 def _sha256(run: Run) -> str:
     """Of a run's report; "" without one, which predicts nothing."""
-    return _digest(run.report.read_bytes()) if run.report else ""
+    return digest(run.report) if run.report else ""
 
 
 def _firing(run: Run) -> list[Finding]:
@@ -143,17 +147,14 @@ def _prediction(run: Run, sha256: str, findings: Sequence[Finding], worth: Estim
 
     names = sorted(f.rule for f in findings)
     versions = [rule_version(BY_ID[name]) for name in names]
-    joined = versions[0] if len(names) == 1 else _digest("".join(versions).encode())[:12]
+    joined = "".join(versions).encode()
     hope = worth.expect
     return Prediction(
-        sha256, run.variant, str(run.case), "+".join(names), joined,
+        sha256, run.variant, str(run.case), "+".join(names),
+        versions[0] if len(names) == 1 else hashlib.sha256(joined).hexdigest()[:12],
         worth.gain, "; ".join(f.cause for f in findings),
         *((hope.gain, hope.low, hope.high) if hope else (None, None, None)),
     )  # fmt: skip
-
-
-def _digest(content: bytes) -> str:
-    return hashlib.sha256(content).hexdigest()
 
 
 def outcomes_of(parent: Run, child: Run) -> list[Outcome]:
@@ -165,7 +166,7 @@ def outcomes_of(parent: Run, child: Run) -> list[Outcome]:
     found = compare_runs(parent, child)
     if found.time is None or not found.launches:
         return []
-    sha256 = _digest(child.report.read_bytes())
+    sha256 = digest(child.report)
     became = {f.rule: f.what for launch in found.launches for f in launch.findings}
     wanted = joint.rule if joint else None
     speedup = found.time.speedup.to_json()
@@ -204,7 +205,6 @@ def update(
         Only what was appended, and what could not be read: that stops nothing.
     """
     file = path or evidence.root / NAME
-    known = read_ledger(file) if file.exists() else Ledger()
     readable, problems = _runs(evidence, only)
     runs = {(run.variant, str(run.case)): run for run in readable}
     measured = runs if only is None else {name: runs[name] for name in only if name in runs}
@@ -214,15 +214,24 @@ def update(
         if {(run.variant, str(run.case)) for run in (parent, child)} & set(measured):
             came += outcomes_of(parent, child)
             predicted += filter(None, [joint_prediction(parent, child)])
-    new = Ledger(
-        tuple(
-            p for p in dict.fromkeys(predicted) if _key(p) not in set(map(_key, known.predictions))
-        ),
-        tuple(o for o in dict.fromkeys(came) if _key(o) not in set(map(_key, known.outcomes))),
-        problems=tuple(problems),
-    )
-    _append(file, new)
+    with locked(file):  # two updates at once: the second sees what the first has written
+        known = read_ledger(file) if file.exists() else Ledger()
+        new = Ledger(
+            _unknown(predicted, known.predictions),
+            _unknown(came, known.outcomes),
+            problems=tuple(problems),
+        )
+        _append(file, new)
     return new
+
+
+def _unknown(entries: Iterable[_Entry], known: Iterable[_Entry]) -> tuple[_Entry, ...]:
+    """The entries that a ledger does not have, each once."""
+    kept = {_key(entry) for entry in known}
+    fresh: dict[tuple[Any, ...], _Entry] = {}
+    for entry in entries:
+        fresh.setdefault(_key(entry), entry)
+    return tuple(entry for key, entry in fresh.items() if key not in kept)
 
 
 def _runs(
@@ -262,7 +271,7 @@ def _steps(runs: Mapping[Name, Run]) -> Iterator[tuple[Run, Run]]:
 def read_ledger(path: Path) -> Ledger:
     """Read a ledger; lines that are damaged are counted, not dropped from the file."""
     try:
-        lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
+        lines = read_bytes(path, _MOST).decode("utf-8", "replace").splitlines()
     except OSError as error:
         raise ProfkitError(
             f"{path}: {error.strerror}", "profkit ledger --update writes it from the artifacts"
@@ -301,13 +310,12 @@ def _append(path: Path, new: Ledger) -> None:
     if not lines:
         return
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        # A line cut off by a crash must not swallow the next one.
-        cut = path.exists() and not path.read_bytes().endswith(b"\n")
-        with path.open("a", encoding="utf-8") as file:
-            file.write(("\n" if cut else "") + "".join(lines))
+        old = read_bytes(path, _MOST) if path.exists() else b""
     except OSError as error:
-        raise ProfkitError(f"cannot write {path}: {error.strerror}") from error
+        raise cannot_write(path, error) from error
+    # A line cut off by a crash must not swallow the next one.
+    cut = b"\n" if old and not old.endswith(b"\n") else b""
+    write_bytes(path, old + cut + "".join(lines).encode())
 
 
 def _line(kind: str, fields: Mapping[str, Any]) -> str:

@@ -97,6 +97,9 @@ class Run:
         return verdict(self.row)
 
     def _command(self, verb: str = "profile") -> str:
+        foreign = self.record is None and not self.launches.empty
+        if foreign and self.launches["variant"].isna().all():
+            return "a report alone has none: time both without a profiler"  # its name is a file's
         case = f" --case {self.case}" if self.case else ""
         return f"profkit {verb} --variant {self.variant}{case}"
 

@@ -12,19 +12,19 @@ import os
 import re
 import shlex
 import subprocess
-import tempfile
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from profkit.errors import ProfkitError
+from profkit.files import temporary_folder, write_text
 from profkit.measure.build import ptxas, toolchain
+from profkit.measure.build.flags import check_flags
 from profkit.measure.build.ptxas import Kernel
 from profkit.measure.cuda import cubin
 from profkit.measure.cuda.names import base_name
 from profkit.measure.variants.variants import Variant
 from profkit.records import source_hash as source
-from profkit.records.store import write_text
 
 # -lineinfo: reports show source lines. --no-compress: the machine code can be hashed.
 # The CUDA runtime is linked statically, so a library loads beside any other runtime (torch's).
@@ -32,6 +32,7 @@ FLAGS = (
     *("-O3", "-std=c++17", "-lineinfo", "-Xcompiler", "-fPIC"),
     *("-Xptxas", "-v", "--no-compress"),
 )
+NO_LAUNCH = 'no profkit_launch: define extern "C" int profkit_launch(const ProfkitArgs*)'
 _FORMAT = 3  # part of every key: raise it when what is stored changes
 
 
@@ -136,6 +137,7 @@ def need(built: Build) -> Build:
 
 def _plan(variant: Variant, arch: str, nvcc: toolchain.Tool) -> Build:
     """A Build that nothing has been compiled for yet."""
+    check_flags(variant.header.flags, variant.path.name)
     gencode = f"-gencode=arch=compute_{arch},code=sm_{arch}"
     flags = (*FLAGS, gencode, *variant.flags)
     text = source.text_hash(variant.path)
@@ -169,10 +171,9 @@ def _load(plan: Build, folder: Path) -> Build | None:
 
 def _compile(plans: list[Build], nvcc: Path, folder: Path, jobs: int | None) -> dict[str, Build]:
     ninja = toolchain.need("ninja")
-    with tempfile.TemporaryDirectory(dir=folder, prefix="tmp-") as scratch:
-        work = Path(scratch)
+    with temporary_folder(folder) as work:
         (work / "build.ninja").write_text(_ninja_file(plans, nvcc), encoding="utf-8")
-        command = [str(ninja), "-C", scratch, "-k", "0", *(["-j", str(jobs)] if jobs else [])]
+        command = [str(ninja), "-C", str(work), "-k", "0", *(["-j", str(jobs)] if jobs else [])]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         if not any(work.glob("*.log")):
             raise ProfkitError(f"ninja could not start: {(done.stdout + done.stderr).strip()}")
@@ -213,6 +214,8 @@ def _take(plan: Build, stem: Path, folder: Path) -> Build:
     output = log.read_text(encoding="utf-8", errors="replace") if log.is_file() else "not started"
     if not made.is_file():
         return replace(plan, error=output.strip())
+    if b"profkit_launch" not in made.read_bytes():
+        return replace(plan, error=NO_LAUNCH)
     kernels = tuple(ptxas.parse(output))
     built = replace(
         plan,

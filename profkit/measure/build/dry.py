@@ -10,16 +10,16 @@ import hashlib
 import json
 import os
 import subprocess
-import tempfile
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from profkit.files import temporary_folder, write_text
 from profkit.measure.build.build import Build
 from profkit.measure.cuda.graph import Launch
 from profkit.measure.process import run
 from profkit.measure.variants import problem
 from profkit.measure.variants.occupancy import LIMITS, occupancy
-from profkit.records.store import JsonObject, write_text
+from profkit.records.store import JsonObject
 
 STUB = Path(__file__).with_name("dry.cpp")
 _NOT_SUPPORTED = 801
@@ -104,8 +104,8 @@ def stub_object(folder: Path, nvcc: Path) -> Path | None:
     """
     made = folder / f"dry-{_stub_hash()}.o"
     if not made.is_file():
-        with tempfile.TemporaryDirectory(dir=folder) as work:
-            out = Path(work) / "dry.o"
+        with temporary_folder(folder) as work:
+            out = work / "dry.o"
             command = [str(nvcc), "-O1", "-std=c++17", "-c", "-o", str(out), str(STUB)]
             if subprocess.run(command, capture_output=True, check=False).returncode:
                 return None
@@ -139,8 +139,8 @@ def _linked(place: Path, nvcc: Path) -> Path | None:
     stub = stub_object(place.parents[1], nvcc)
     if stub is None:
         return None
-    with tempfile.TemporaryDirectory(dir=place) as folder:
-        made = Path(folder) / "dry"
+    with temporary_folder(place) as folder:
+        made = folder / "dry"
         inputs = [str(place / "variant.o"), str(stub)]
         command = [str(nvcc), "--cudart", "none", "-o", str(made), *inputs]
         if subprocess.run(command, capture_output=True, check=False).returncode:

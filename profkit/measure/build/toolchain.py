@@ -109,6 +109,6 @@ def _load(path: Path) -> dict[str, str | None]:
 
 
 def _store(path: Path, known: dict[str, str | None]) -> None:
-    from profkit.records.store import write_text
+    from profkit.files import write_text
 
     write_text(path, json.dumps(known, indent=1))

@@ -13,8 +13,8 @@ from math import prod
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from profkit.files import write_bytes, write_text
 from profkit.measure.variants.problem import Problem
-from profkit.records.store import write_bytes, write_text
 
 if TYPE_CHECKING:
     import numpy as np

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 import sys
-import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from profkit.errors import ProfkitError
+from profkit.files import temporary_folder
 from profkit.measure import process
 from profkit.measure.plan import Plan
 
@@ -55,8 +55,8 @@ def sanitize(
         tools: Which tools.
         timeout: Seconds for each.
     """
-    with tempfile.TemporaryDirectory(prefix="profkit-") as folder:
-        told = Path(folder) / "plan.json"
+    with temporary_folder() as folder:
+        told = folder / "plan.json"
         replace(plan, profile=False).write(told)
         program = [sys.executable, "-m", "profkit.measure.profile.launch", str(told)]
         return [_run_tool(sanitizer, tool, program, timeout) for tool in tools]

@@ -10,7 +10,6 @@ from __future__ import annotations
 import os
 import re
 import sys
-import tempfile
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -19,6 +18,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from profkit.errors import ProfkitError
+from profkit.files import temporary_folder
 from profkit.measure import process
 from profkit.measure.build.toolchain import Tool
 from profkit.measure.cuda.names import base_name
@@ -178,8 +178,8 @@ def _workplace(report: Path) -> Iterator[Path]:
     """A folder beside the report, on the same disk, gone afterwards."""
     try:
         report.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=report.parent, prefix=".profkit-") as name:
-            yield Path(name)
+        with temporary_folder(report.parent) as folder:
+            yield folder
     except OSError as error:
         raise ProfkitError(
             f"cannot write in {report.parent}: {error.strerror}", "choose another --artifacts"

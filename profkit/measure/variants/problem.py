@@ -18,7 +18,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from profkit.errors import ProfkitError
+from profkit.errors import ProfkitError, did_you_mean
+from profkit.files import read_bytes
 
 if TYPE_CHECKING:
     import numpy as np
@@ -85,7 +86,7 @@ class Problem:
         if name not in known:
             raise ProfkitError(
                 f"--case {name}: {self.name} has no such case",
-                f"there are: {', '.join(self.cases)}",
+                did_you_mean(name, self.cases),
             )
         return known[name]
 
@@ -102,7 +103,7 @@ def is_complete(folder: Path) -> bool:
     kind, for kernels that are only built.
     """
     try:
-        return set(REQUIRED) <= _defined((folder / "problem.py").read_bytes())
+        return set(REQUIRED) <= _defined(read_bytes(folder / "problem.py"))
     except (OSError, SyntaxError, ValueError):
         return False
 
@@ -136,7 +137,10 @@ def load(folder: Path) -> Problem:
         raise ProfkitError(
             f"{folder} has no problem.py", "it says the cases, inputs and reference of its variants"
         )
-    content = path.read_bytes()
+    try:
+        content = read_bytes(path)
+    except OSError as error:
+        raise ProfkitError(f"cannot read {path}: {error.strerror}") from error
     digest = hashlib.sha256(content).hexdigest()
     name = f"_profkit_problem_{digest[:16]}"
     spec = importlib.util.spec_from_file_location(name, path)

@@ -14,8 +14,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from profkit.errors import ProfkitError
+from profkit.errors import ProfkitError, did_you_mean
 from profkit.evidence.predictions.moves import parse_moves
+from profkit.files import read_text
 from profkit.measure.variants import tunables
 from profkit.measure.variants.tunables import Space
 from profkit.records import header
@@ -136,6 +137,43 @@ def find(kernels: Path, problem: str | None = None) -> list[Variant]:
         kernels: The folder of problems.
         problem: Only this one.
     """
+    folders = _problems(kernels, problem)
+    return [v for d in folders for v in ladder(read(p) for p in sorted(d.rglob("*.cu")))]
+
+
+@dataclass(frozen=True)
+class Survey:
+    """What stands in a folder of problems: the variants that can be read, and what cannot."""
+
+    variants: tuple[Variant, ...]
+    problems: tuple[ProfkitError, ...]
+
+
+def survey(kernels: Path, problem: str | None = None) -> Survey:
+    """Like find, but a header that is wrong stops none of the others.
+
+    Raises:
+        ProfkitError: There is no such problem.
+    """
+    variants: list[Variant] = []
+    problems: list[ProfkitError] = []
+    for folder in _problems(kernels, problem):
+        readable = []
+        for path in sorted(folder.rglob("*.cu")):
+            try:
+                readable.append(read(path))
+            except ProfkitError as error:
+                problems.append(error)
+        try:
+            variants += ladder(readable)
+        except ProfkitError as error:  # `after:` leads nowhere: in the order of the files
+            problems.append(error)
+            variants += readable
+    return Survey(tuple(variants), tuple(problems))
+
+
+def _problems(kernels: Path, problem: str | None) -> list[Path]:
+    """The folders of problems, or the one of this name."""
     folders = [d for d in sorted(kernels.iterdir()) if d.is_dir() and d.name != "common"]
     if problem is not None:
         folders = [d for d in folders if d.name == problem]
@@ -144,7 +182,7 @@ def find(kernels: Path, problem: str | None = None) -> list[Variant]:
             raise ProfkitError(
                 f"{kernels} has no problem '{problem}'", f"there are: {', '.join(there) or 'none'}"
             )
-    return [v for d in folders for v in ladder(read(p) for p in sorted(d.rglob("*.cu")))]
+    return folders
 
 
 def named(kernels: Path, names: Sequence[str]) -> list[Variant]:
@@ -176,7 +214,7 @@ def problem_of(path: Path) -> Path:
 def read(path: Path) -> Variant:
     """One .cu file  ->  Variant."""
     try:
-        source = path.read_text(encoding="utf-8")
+        source = read_text(path)
     except (OSError, UnicodeDecodeError) as error:
         raise ProfkitError(f"cannot read {path}: {error}") from error
     name = path.stem.split("_", 1)[0]
@@ -250,7 +288,7 @@ def select(variants: Iterable[Variant], name: str) -> Variant:
         raise ProfkitError(f"--variant {name} is in two problems", f"say {which}")
     raise ProfkitError(
         f"--variant {name}: no such variant",
-        f"there are: {', '.join(v.id for v in known) or 'none'}",
+        did_you_mean(name, (v.id for v in known), "profkit list shows them"),
     )
 
 

@@ -20,6 +20,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import IO, Literal
 
+from profkit.files import open_regular
 from profkit.reports.container.contents import (
     Header,
     block_of_one,
@@ -35,6 +36,9 @@ from profkit.reports.container.wire import Cut, Malformed, verify
 Status = Literal["ok", "empty", "damaged", "unreadable"]
 MAGIC = b"NVR\0"
 LIMIT = 4 << 30  # bytes that a compressed report may become: the largest seen is 1/50 of it
+# How many times larger it may become, from a size on that is no burden: 40 times is the most seen.
+RATIO, SMALL = 100, 64 << 20
+HOLLOW = 10_000  # blocks without anything in them: reports that were seen have one at most
 # The newest ncu whose messages are known: an unknown field in a report that is no newer is damage.
 NEWEST = (2026, 3)
 _CHUNK = 64 << 20
@@ -99,7 +103,7 @@ def rescue(path: str | Path, copy: str | Path, bare: bool = False) -> None:
 
 def _open(path: str | Path, walk: _Walk) -> str:
     """Walk a file, compressed or not; returns its sha256."""
-    with open(path, "rb") as file:
+    with open_regular(path) as file:
         start = file.read(4)
         if start != _ZSTD:
             digest = hashlib.sha256(start)
@@ -115,7 +119,9 @@ def _open(path: str | Path, walk: _Walk) -> str:
             with zstandard.ZstdDecompressor().stream_reader(
                 file, read_across_frames=True, closefd=False
             ) as plain:
-                _walk(plain.read(4), plain, walk, lambda _: None, LIMIT)
+                packed = os.fstat(file.fileno()).st_size
+                limit = min(LIMIT, max(SMALL, RATIO * packed))
+                _walk(plain.read(4), plain, walk, lambda _: None, limit)
         except zstandard.ZstdError:
             walk.problems.append("what is compressed in it is damaged")
         if not walk.start:
@@ -149,6 +155,9 @@ def _frames(file: IO[bytes], limit: int, update: Callable[[bytes], object]) -> I
         pieces = [file.read(min(_CHUNK, room - n)) for n in range(0, room, _CHUNK)]
         frame = b"".join(pieces)
         update(frame)
+        if at > limit and len(frame) == room and room < size and len(prefix) == 4:
+            reach = f"a frame that should reach byte {at}, more than the {limit} that may be there"
+            raise Cut(reach, frame)
         if len(prefix) < 4 or len(frame) < size:
             raise Cut(f"the file ends in the frame that should reach byte {at}", frame)
         yield frame
@@ -165,6 +174,7 @@ class _Walk:
         self._first = True
         self._newer: list[int] = []
         self._launches = 0
+        self._hollow = 0
         self.risky = False
         self._version: str | None = None
         self._names = 0
@@ -193,6 +203,9 @@ class _Walk:
 
     def _begin(self, block: Header) -> None:
         announced = [(field, count) for field, count in block.counts.items() if count > 0]
+        self._hollow += not announced
+        if self._hollow > HOLLOW:
+            raise Malformed(f"more than {HOLLOW} blocks with nothing in them")
         if 4 * sum(count for field, count in announced if field != GRAPH_DATA) > block.size:
             raise Malformed("a block is not as long as its header says")
         self._left, self._size = announced[::-1], block.size

@@ -12,7 +12,7 @@ from typing import Any
 
 from profkit.reports.metrics import CATALOGUE
 from profkit.reports.metrics.derive import SECTOR
-from profkit.show.plots.occupancy import LIMITS, step
+from profkit.show.charts.occupancy import LIMITS, next_block
 from profkit.show.text import figures
 
 Values = Mapping[str, float]
@@ -105,6 +105,10 @@ def _rate(values: Values, level: str) -> Fact:
     """Bandwidth and its share of the peak that the report gives."""
     rate, peak = values.get(f"{level}_rate", nan), values.get(f"peak_{level}", nan)
     text = figures.quantity(rate, "byte/s")
+    around = values.get("inst_async_copy", 0.0) + values.get("inst_texture", 0.0)
+    if level == "l1" and rate == 0 and around > 0:
+        # ncu's L1 bytes are what goes back to registers: "0 B/s" beside a busy unit misleads.
+        return Fact("bandwidth", "passed by: async copies and textures", "")
     meaning = f"{level}_rate: {CATALOGUE[f'{level}_rate'].meaning}"
     if rate >= 0 and peak > 0:
         return Fact("bandwidth", f"{text} of {figures.quantity(peak, 'byte/s')}", meaning)
@@ -158,7 +162,7 @@ def occupancy(values: Values) -> dict[str, Any]:
                     _needs(name, row))
             for name, n in blocks.items()
         ],
-        "step": step(row, blocks, least) if blocks else "",
+        "step": next_block(row, blocks, least) if blocks else "",
     }  # fmt: skip
 
 

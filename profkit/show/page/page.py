@@ -23,6 +23,7 @@ from profkit.diagnosis.launches import LINES, Judged, rows, with_lines
 from profkit.errors import ProfkitError
 from profkit.evidence.comparison import counters as changes
 from profkit.evidence.comparison.ladder import Ladder
+from profkit.files import write_text
 from profkit.show.page import charts as page_charts
 from profkit.show.page import ladder as page_ladder
 from profkit.show.page.launch import Shown, data, details, metrics, summary
@@ -188,19 +189,10 @@ def _hash(text: str) -> str:
 
 
 def save(page: Page, path: str | Path) -> Path:
-    """Write the page beside its place and move it there, so that no half page is ever left.
+    """Write the page whole or not at all.
 
     Raises:
         ProfkitError: It cannot be written.
     """
-    path = Path(path)
-    part = path.with_name(f".{path.name}.part")
-    try:
-        part.write_text(page.html, "utf-8")
-        part.replace(path)
-    except OSError as error:
-        why = error.strerror or error
-        raise ProfkitError(f"{path}: cannot be written: {why}", "name another file: -o") from error
-    finally:
-        part.unlink(missing_ok=True)
-    return path
+    write_text(path, page.html)
+    return Path(path)

@@ -71,8 +71,8 @@ def ledger(kept: Ledger, found: Sequence[Score], table: Sequence[Calibration]) -
         "cause went and something else went wrong, not counted in the others"
     )
     yield Line(
-        f"{figures.counted(len(kept.predictions), 'prediction')}, "
-        f"{figures.counted(len(kept.outcomes), 'outcome')}; {len(found) - len(tried)} outcomes are "
+        f"{figures.count(len(kept.predictions), 'prediction')}, "
+        f"{figures.count(len(kept.outcomes), 'outcome')}; {len(found) - len(tried)} outcomes are "
         "of causes that the child did not mean, or left in place"
     )
     if kept.damaged:

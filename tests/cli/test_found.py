@@ -1,0 +1,89 @@
+"""What somebody types by mistake, and what is said then."""
+
+from __future__ import annotations
+
+import pytest
+
+from profkit.errors import did_you_mean
+from profkit.evidence.comparison.compare import compare_runs
+from profkit.evidence.runs.runs import Run
+from profkit.measure import doctor
+from tests.conftest import ROOT
+from tests.evidence.made import frame, row
+
+from .conftest import REPORT
+
+
+def test_a_report_where_a_verb_should_be_is_diagnosed(run) -> None:
+    assert run(REPORT, "--top", "1").stdout == run("diagnose", REPORT, "--top", "1").stdout
+    assert run("diagnos").exit_code == 2
+
+
+@pytest.mark.parametrize(
+    ("name", "known", "said"),
+    [
+        ("stag2", ["stage1", "stage2", "wgmma"], "did you mean stage2 or stage1?"),
+        ("zzz", ["a", "b"], "there are: a, b"),
+        ("zzz", [], "there are: none"),
+        ("zzz", [f"variant{i}" for i in range(40)], "look"),
+    ],
+)
+def test_did_you_mean(name: str, known: list[str], said: str) -> None:
+    assert did_you_mean(name, known, "look") == said
+
+
+def test_a_file_that_is_not_there(run) -> None:
+    near = run("diagnose", REPORT.with_name("copy.1GB.ncu-rep"))
+    assert near.exit_code == 2
+    assert f"did you mean {REPORT}" in near.stderr
+    alone = run("diagnose", "/nowhere/x.ncu-rep")
+    assert "ncu --set full --import-source yes -o full COMMAND" in alone.stderr
+
+
+def test_a_variant_and_a_case_that_are_not_there(run, monkeypatch) -> None:
+    monkeypatch.chdir(ROOT)
+    assert "did you mean stage2" in run("check", "--variant", "stage22").stderr
+    assert "did you mean stage2" in run("report", "stag2").stderr
+    assert "did you mean stage2" in run("compare", "stage1", "stage22").stderr
+    assert len(run("check", "--variant", "qqq").stderr.splitlines()[1]) < 80
+
+
+@pytest.mark.parametrize("arch", ["banana", "sm90", "9.0", ",", "90,banana"])
+def test_an_architecture_that_is_none(run, arch: str) -> None:
+    made = run("build", "--variant", "stage2", "--arch", arch)
+    assert made.exit_code == 2
+    assert "not an architecture" in made.stderr
+    assert made.exception is None or isinstance(made.exception, SystemExit)
+
+
+def test_no_arch_without_a_gpu_asks_for_one(run, monkeypatch) -> None:
+    from profkit.errors import ProfkitError
+    from profkit.measure.cuda import device, state
+
+    def none() -> None:
+        raise ProfkitError("no NVIDIA driver", "find one")
+
+    monkeypatch.setattr(device, "gpu", none)
+    monkeypatch.setattr(state, "arch", lambda: None)
+    made = run("build", "--variant", "stage2")
+    assert made.exit_code == 2
+    assert "--arch 90" in made.stderr
+    assert "find one" not in made.stderr
+
+
+def test_doctor_is_one_where_something_is_missing(run, monkeypatch) -> None:
+    missing = [doctor.Finding("nvcc", "missing", "not found", "install it")]
+    warned = [doctor.Finding("torch", "warning", "not installed", "pip install torch")]
+    monkeypatch.setattr(doctor, "examine", lambda: missing)
+    assert run("doctor").exit_code == 1
+    assert run("doctor", "--json").exit_code == 1
+    monkeypatch.setattr(doctor, "examine", lambda: warned)
+    assert run("doctor").exit_code == 0
+
+
+def test_two_foreign_reports_are_not_told_to_be_timed() -> None:
+    """A file's name is no variant: there is nothing that profkit could bench."""
+    foreign = Run("mine", None, None, frame(row(None, None)))
+    change = compare_runs(foreign, Run("yours", None, None, frame(row(None, None))))
+    assert "profkit bench" not in change.time_note
+    assert "time both without a profiler" in change.time_note

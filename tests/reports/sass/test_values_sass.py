@@ -1,0 +1,367 @@
+"""Machine code bit by bit: opcodes, guards, targets, control fields, and what each operand is."""
+
+from __future__ import annotations
+
+import pytest
+
+from profkit.reports.sass import machine
+from profkit.reports.sass.encodings import BY_FORM, OPCODES
+from profkit.reports.sass.flow import Program
+from profkit.reports.sass.instruction import Control, Instruction, control
+from profkit.reports.sass.operands import registers, split
+from profkit.reports.sass.producers import producers
+from profkit.reports.sass.text import parse, program
+
+# Twelve bits of an instruction (opcode and form of its operands) -> what the library's text says,
+# one of each, out of reports of 7.5 to 12.0.
+SEEN = """
+202 MOV, 803 P2R, 804 R2P, 805 CS2R, 207 SEL, 208 FSEL, 209 FMNMX, c0a FSET, 20b FSETP,
+20c ISETP, 210 IADD3, 211 LEA, 212 LOP3, 213 IABS, 816 PRMT, 217 IMNMX, 219 SHF,
+81a SGXT, 81c PLOP3, 220 FMUL, 221 FADD, 223 FFMA, 224 IMAD, 225 IMAD, 227 IMAD,
+228 DMUL, 229 DADD, 22a DSETP, 22b DFMA, 82d PREEXIT, 82e ACQBULK, 82f ELECT,
+230 HADD2, 431 HFMA2, 232 HMUL2, 836 VIADD, 237 IMMA, 239 I2IP, 23a MOVM, 83b LDSM,
+23c HMMA, 23e F2FP, 844 STSM, 245 I2FP, 246 VIADDMNMX, 248 VIMNMX, 84a UVIMNMX,
+882 UMOV, 886 VOTEU, 287 USEL, 28c UISETP, 290 UIADD3, 291 ULEA, 292 ULOP3, 896 UPRMT,
+897 UIADD3, 299 USHF, 2a4 UIMAD, 2a5 UIMAD, ab9 ULDC, abb ULDC, 2ca R2UR, 300 FLO,
+302 FCHK, b04 F2F, 305 F2I, 306 I2F, 308 MUFU, 309 POPC, 310 F2F, 311 F2I, 312 I2F,
+918 NOP, 919 S2R, 91a DEPBAR, 91b ENDCOLLECTIVE, 51d BAR, 941 BSYNC, 942 BREAK,
+343 CALL, 944 CALL, 945 BSSY, 946 YIELD, 547 BRA, 348 WARPSYNC, 94d EXIT, 94e LEPC,
+950 RET, 355 BMOV, 95c BPT, 95d NANOSLEEP, 980 LD, 381 LDG, b82 LDC, 983 LDL, 984 LDS,
+385 ST, 386 STG, 387 STL, 388 STS, 389 SHFL, 38c ATOMS, 98f CCTL, 992 MEMBAR,
+5a7 SYNCS, 3a8 ATOMG, 7ac LDCU, fae LDGSTS, 9af LDGDEPBAR, 5b2 SYNCS, 3b4 UTMALDG,
+3b5 UTMASTG, 9b7 UTMACMDFLUSH, 9b9 UTMACCTL, 3ba UBLKCP, dbd STAS, 3c2 R2UR, 9c3 S2UR,
+9c5 WARPGROUP, 3c6 FENCE, 9c8 USETMAXREG, 9f0 HGMMA, 9ab ERRBAR, 5ab CGAERRBAR,
+9c7 UCGABAR_ARV, dc7 UCGABAR_WAIT
+"""
+# In the table from the probes and the corpus, in no report at hand under a form of its own.
+RARE = "033 HSET2, 149 BRX, 160 TEX, 18d ATOMS, 1a6 REDG"
+
+
+def test_every_opcode_has_the_code_that_reports_give_it() -> None:
+    known = dict(pair.split() for pair in f"{SEEN}, {RARE}".replace("\n", " ").split(", "))
+    for code, name in known.items():
+        assert machine.name(int(code, 16), 90) == name, code
+    short = {int(code, 16) & 0x1FF for code in known if int(code, 16) not in BY_FORM}
+    assert short == set(OPCODES)
+
+
+@pytest.mark.parametrize(
+    ("capability", "name"),
+    [(70, "HFMA2"), (90, "HFMA2"), (99, "HFMA2"), (100, "IADD"), (120, "IADD")],
+)
+def test_a_code_that_became_another_instruction(capability: int, name: str) -> None:
+    assert machine.name(0x435, capability) == name
+
+
+# --- jumps, guards, control fields: (lower word, upper word, address, capability) out of reports
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "pc", "capability", "guard", "target"),
+    [
+        (0xFFFFFFFC00688947, 0x000FEA000383FFFF, 0x7FD7977A0640, 90, "!P0", 0x7FD7977A03F0),
+        (0x0000000000989947, 0x000FEA0003800000, 0x7FD7977A0740, 90, "!P1", 0x7FD7977A09B0),
+        (0x0000001400DC8947, 0x000FEA0003800000, 0x7FD7977A09C0, 90, "!P0", 0x7FD7977A2140),
+        (0x00000010008C4947, 0x000FEA0003800000, 0x7FD7977A0ED0, 90, "P4", 0x7FD7977A2110),
+        # Before 9.0 bits 16 to 23 are no part of the offset: 0x40 bytes on, and back to itself.
+        (0x0000004000FF7947, 0x000FC00003800000, 0x1000, 86, None, 0x1050),
+        (0xFFFFFFF000007947, 0x000FC0000383FFFF, 0x1000, 75, None, 0x1000),
+        (0x0000004000FF7547, 0x000FC00003800000, 0x1000, 86, None, 0x1050),
+        (0x0000004000FF7944, 0x000FC00003800000, 0x1000, 86, None, 0x1050),
+        (0x0000004000FFF94D, 0x000FC00003800000, 0x1000, 86, "!PT", None),
+        (0x000000400000694D, 0x000FC00003800000, 0x1000, 86, "P6", None),
+    ],
+)
+def test_guard_and_target(low, high, pc, capability, guard, target) -> None:
+    code = low.to_bytes(8, "little") + high.to_bytes(8, "little")
+    (instruction,) = machine.decode(code, pc, capability) or []
+    assert (instruction.pc, instruction.guard, instruction.target) == (pc, guard, target)
+
+
+def _code(*lows: int) -> bytes:
+    return b"".join(low.to_bytes(16, "little") for low in lows)
+
+
+def test_instructions_are_16_bytes_apart_and_a_rest_is_none() -> None:
+    code = machine.decode(_code(0x7918, 0x7918, 0x794D) + b"\x18\x79", 0x100, 90)
+    assert [(x.pc, x.opcode, x.guard) for x in code or ()] == [
+        (0x100, "NOP", None), (0x110, "NOP", None), (0x120, "EXIT", None),
+    ]  # fmt: skip
+    assert list(machine.unknown(_code(0x7918, 0x71FF, 0x7FFF) + b"\xff", 90)) == [0x1FF, 0xFFF]
+
+
+@pytest.mark.parametrize(("board", "left"), [(0, 0), (5, 1), (7, 63), (2, 32)])
+def test_the_scoreboard_of_a_depbar(board: int, left: int) -> None:
+    (found,) = machine.decode(_code(0x791A | board << 44 | left << 38), 0, 90) or []
+    assert found.scoreboard == (board, left)
+    (other,) = machine.decode(_code(0x7918 | board << 44 | left << 38), 0, 90) or []
+    assert other.scoreboard is None
+
+
+@pytest.mark.parametrize(
+    ("high", "expected"),
+    [
+        (0x000EA2000C1E1900, Control(1, 2, None, 0)),
+        (0x004FCA0000000000, Control(5, None, None, 0b100)),
+        (0, Control(0, 0, 0, 0)),
+        ((1 << 64) - 1, Control(15, None, None, 63)),
+        (6 << 46 | 5 << 49 | 33 << 52 | 9 << 41, Control(9, 6, 5, 33)),
+        (1 << 45, Control(0, 0, 0, 0)),  # yield: no number of cycles
+    ],
+)
+def test_control_fields(high: int, expected: Control) -> None:
+    assert control(high) == expected
+
+
+def test_who_holds_a_scoreboard() -> None:
+    fields = Control(1, 2, 5, 0)
+    assert [n for n in range(8) if fields.sets(n)] == [2, 5]
+    assert not any(Control(1, None, None, 63).sets(n) for n in range(8))
+
+
+# --- operands
+
+
+@pytest.mark.parametrize(
+    ("text", "parts"),
+    [
+        ("", []),
+        ("  ", []),
+        ("R1", ["R1"]),
+        ("R1,R2", ["R1", "R2"]),
+        (" R1 , [R2+0x4, UR6] ,c[0x0][0x8]", ["R1", "[R2+0x4, UR6]", "c[0x0][0x8]"]),
+        ("{a, (b, c)}, `(.L, 1), d", ["{a, (b, c)}", "`(.L, 1)", "d"]),
+        ("R1,", ["R1"]),
+    ],
+)
+def test_operands_end_at_outer_commas(text: str, parts: list[str]) -> None:
+    assert split(text) == parts
+
+
+def _names(first: int, count: int) -> set[str]:
+    return {f"R{n}" for n in range(first, first + count)}
+
+
+@pytest.mark.parametrize(
+    ("shape", "a", "b", "c"),
+    [
+        ("HMMA.884", 2, 2, 8), ("HMMA.1688", 2, 1, 4), ("HMMA.16816", 4, 2, 4),
+        ("HMMA.16832", 4, 2, 4), ("IMMA.8816", 1, 1, 2), ("IMMA.8832", 1, 1, 2),
+        ("IMMA.16816", 2, 1, 4), ("IMMA.16832", 4, 2, 4), ("IMMA.16864", 4, 2, 4),
+        ("BMMA.88128", 1, 1, 2), ("BMMA.168128", 2, 1, 4), ("BMMA.168256", 4, 2, 4),
+        ("DMMA.884", 2, 2, 4), ("DMMA.1684", 4, 2, 8), ("DMMA.1688", 8, 4, 8),
+        ("DMMA.16816", 16, 8, 8), ("QMMA.16832", 4, 2, 4), ("OMMA.16864", 4, 2, 4),
+        ("XMMA.123", 4, 4, 4),
+    ],
+)  # fmt: skip
+def test_registers_of_a_matrix_product(shape: str, a: int, b: int, c: int) -> None:
+    opcode, _, size = shape.partition(".")
+    reads, writes = registers(opcode, (size,), ["R20", "R40", "R60", "R80"])
+    assert writes == _names(20, c)
+    assert reads == _names(40, a) | _names(60, b) | _names(80, c)
+    half, result = registers(opcode, (size, "F16"), ["R20", "R40", "R60", "R80"])
+    assert result == _names(20, c // 2)
+    assert half == _names(40, a) | _names(60, b) | _names(80, c // 2)
+    both, wide = registers(opcode, (size, "F16", "F32"), ["R20", "R40", "R60", "R80", "R99"])
+    assert (both, wide) == (reads | {"R99"}, writes)
+
+
+@pytest.mark.parametrize(
+    ("modifiers", "count"),
+    [
+        (("64x64x16", "F32"), 32), (("64x8x16", "F32"), 4), (("64x256x16", "F32", "BF16"), 128),
+        (("64x64x16", "F16"), 16), (("64x64x16", "F32", "F16"), 32), (("64x2x16", "F16"), 1),
+        ((), 4), (("F16",), 4),
+    ],
+)  # fmt: skip
+def test_accumulators_of_wgmma(modifiers: tuple[str, ...], count: int) -> None:
+    reads, writes = registers("HGMMA", modifiers, ["R24", "gdesc[UR4]", "R200", "gsb0"])
+    assert writes == _names(24, count)
+    assert reads == {"UR4", "UR5"} | _names(200, 4)
+
+
+@pytest.mark.parametrize(
+    ("text", "reads", "writes"),
+    [
+        # Loads and stores by width; an address in brackets has its own.
+        ("LDG.E R4, [R2]", "R2", "R4"),
+        ("LDG.E.64 R4, [R2.64]", "R2 R3", "R4 R5"),
+        ("LDG.E.U8 R4, [R2.64+UR6]", "R2 R3 UR6", "R4"),
+        ("LD.E.256 R4, [R2]", "R2", "R4 R5 R6 R7 R8 R9 R10 R11"),
+        ("LDL.96 R4, [R2]", "R2", "R4 R5 R6"),
+        ("LDG.E R4, P0, [R2]", "R2", "R4 P0"),
+        ("STG.E.96 desc[UR4][R2.64], R6", "UR4 UR5 R2 R3 R6 R7 R8", ""),
+        ("UTMALDG.2D [UR8], [UR4], desc[UR6]", "UR8 UR4 UR6 UR7", ""),
+        ("LDTM.x2 R4, tmem[UR4]", "UR4", "R4 R5"),
+        ("LDTM.x128 R4, tmem[UR4]", "UR4", " ".join(f"R{n}" for n in range(4, 132))),
+        ("LDTM.x256 R4, tmem[UR4]", "UR4", "R4"),
+        ("LDSM.16.M88.2 R4, [R3]", "R3", "R4 R5"),
+        ("LDSM.16.MT88 R4, [R3]", "R3", "R4"),
+        ("STSM.16.M88.4 [R3], R4", "R3 R4 R5 R6 R7", ""),
+        # Pairs.
+        ("DADD R4, R6, R8", "R6 R7 R8 R9", "R4 R5"),
+        ("DSETP.GT.AND P0, PT, R4, R6, PT", "R4 R5 R6 R7", "P0"),
+        ("DMNMX R4, R6, R8, PT", "R6 R7 R8 R9", "R4 R5"),
+        ("CS2R R4, SRZ", "", "R4 R5"),
+        ("CS2R.32 R4, SR_CLOCKLO", "", "R4"),
+        ("IMAD.WIDE.U32 R4, R6, R8, R10", "R6 R8 R10 R11", "R4 R5"),
+        ("IMAD.WIDE R4, P0, R6, R8, R10", "R6 R8 R10 R11", "R4 R5 P0"),
+        ("IMAD R4, R6, R8, R10", "R6 R8 R10", "R4"),
+        ("IMAD.MOV.U32 R4, RZ, RZ, R5", "R5", "R4"),
+        ("MUFU.RCP64H R5, R7", "R7", "R5"),
+        ("MOV.64 R4, R6", "R6 R7", "R4 R5"),
+        ("IADD.128 R4, R8", "R8 R9 R10 R11", "R4 R5 R6 R7"),
+        # Conversions: what is written first, what is read last.
+        ("F2F.F32.F64 R4, R6", "R6 R7", "R4"),
+        ("F2I.S64.F64.TRUNC R4, R6", "R6 R7", "R4 R5"),
+        ("F2I.TRUNC.NTZ R4, R6", "R6", "R4"),
+        ("FRND.F64 R4, R6", "R6", "R4 R5"),
+        ("I2F.F16.U8 R4, R6", "R6", "R4"),
+        # Predicates before and behind a register.
+        ("ISETP.NE.AND P1, P2, R4, RZ, P3", "R4 P3", "P1 P2"),
+        ("UISETP.NE.AND UP1, UPT, UR4, URZ, UPT", "UR4", "UP1"),
+        ("LOP3.LUT P1, R4, R5, R6, RZ, 0xc0, !PT", "R5 R6", "P1 R4"),
+        ("LOP3.LUT R4, R5, R6, RZ, 0xc0, !PT", "R5 R6", "R4"),
+        ("VOTE.ANY P1, R4, P2", "P2", "P1 R4"),
+        ("VOTE.ALL P1, P2", "P2", "P1"),
+        ("ELECT P6, URZ, PT", "", "P6"),
+        ("SHFL.DOWN PT, R5, R4, R6, 0x1f", "R4 R6", "R5"),
+        ("FSEL R4, R5, R6, P1", "R5 R6 P1", "R4"),
+        ("IADD3 R4, P1, P2, R5, R6, R7", "R5 R6 R7", "R4 P1 P2"),
+        ("IADD3 R4, P1, R5, R6, R7", "R5 R6 R7", "R4 P1"),
+        ("IADD3.X R4, R5, R6, R7, P1, P2", "R5 R6 R7 P1 P2", "R4"),
+        ("SEL R4, P3, P1, P2, P0", "P2 P0", "R4 P3 P1"),
+        ("R2UR P0, UR4, R6", "R6", "P0 UR4"),
+        ("P2R R4, P1", "P1", "R4"),  # the last operand is no flag of the result
+        ("TEX.LL R4, R6, R8, R10, 0x0, 2D", "R8 R9 R10 R11", "R4 R5 R6 R7"),
+        ("TEX.LL P0, R4, R6, R8, 0x0, 2D", "R6 R7 R8 R9", "P0 R4 R5"),
+        # Barriers.
+        ("BMOV.32.CLEAR R4, B6", "B6", "R4"),
+        ("BMOV.32 B6, R4", "R4", "B6"),
+        ("BSSY B1, 0x100", "", "B1"),
+        ("BREAK P0, B1", "P0 B1", ""),
+        ("BAR.SYNC R4, R5", "R4 R5", ""),
+        ("NOP", "", ""),
+    ],
+)
+def test_what_is_read_and_written(text: str, reads: str, writes: str) -> None:
+    instruction = parse(text, 0)
+    assert instruction is not None
+    assert instruction.reads == set(reads.split())
+    assert instruction.writes == set(writes.split())
+
+
+# --- text
+
+
+def test_addresses_of_text_are_their_own_or_follow() -> None:
+    code = program(["NOP", "/*0080*/ NOP", "NOP", "/*0100*/ .word", "EXIT"], 0x1000)
+    assert [(x.pc, x.opcode) for x in code] == [
+        (0x1000, "NOP"), (0x1080, "NOP"), (0x1090, "NOP"), (0x1110, "EXIT"),
+    ]  # fmt: skip
+
+
+def test_one_word_of_an_encoding_is_not_enough() -> None:
+    line = "NOP ; /* 0x0000000000007918 */"
+    alone, both = parse(line, 0), parse(f"{line} /* 0x000fc00000000000 */", 0)
+    assert alone is not None
+    assert both is not None
+    assert (alone.control, both.control) == (None, Control(0, None, None, 0))
+    word = "/* 0x000fc00000000000 */"
+    assert [x.opcode for x in program([word, line, word, "EXIT"], 0)] == ["NOP", "EXIT"]
+    assert [x.pc for x in program([line, word, "EXIT"], 0)] == [0, 16]
+
+
+@pytest.mark.parametrize(
+    ("text", "scoreboard"),
+    [("DEPBAR.LE SB0, 0x1", (0, 1)), ("DEPBAR.LE SB5, 10", (5, 10)), ("DEPBAR SB3", (3, 0)),
+     ("DEPBAR {4,3}", None), ("NOP SB3", None)],
+)  # fmt: skip
+def test_the_text_of_a_depbar(text: str, scoreboard: tuple[int, int] | None) -> None:
+    found = parse(text, 0)
+    assert found is not None
+    assert found.scoreboard == scoreboard
+
+
+# --- flow and producers
+
+
+def _made(*opcodes: str, **targets: int) -> Program:
+    """A P before an opcode: it runs under a predicate; _3=1: the one at 3 jumps to 1."""
+    return Program([
+        Instruction(16 * n, name.removeprefix("P "), guard="P0" if name.startswith("P ") else None,
+                    target=16 * targets[f"_{n}"] if f"_{n}" in targets else None)
+        for n, name in enumerate(opcodes)
+    ])  # fmt: skip
+
+
+def test_where_control_comes_from() -> None:
+    code = _made("NOP", "P BRA", "NOP", "BRA", "NOP", "EXIT", "NOP", _1=4, _3=0)
+    assert {n: code.before.get(n, []) for n in range(7)} == {
+        0: [3], 1: [0], 2: [1], 3: [2], 4: [1], 5: [4], 6: [],
+    }  # fmt: skip
+    assert (code.index, code.encoded) == ({16 * n: n for n in range(7)}, False)
+    assert _made("P EXIT", "NOP").before[1] == [0]
+
+
+def test_an_indirect_jump_goes_where_nothing_else_leads() -> None:
+    code = _made("NOP", "BRX", "NOP", "BRA", "NOP", "NOP", _3=5)
+    before = {n: sorted(code.before.get(n, [])) for n in range(6)}
+    assert before == {0: [], 1: [0], 2: [1], 3: [2], 4: [1], 5: [3, 4]}
+    assert _made("BRX", "NOP").before[1] == [0]
+
+
+def _found(code: Program, at: int, state: str) -> list[int]:
+    return [x.pc // 16 for x in producers(code, 16 * at, state)]
+
+
+def test_barriers_and_wgmma() -> None:
+    code = _made("HGMMA", "WARPGROUP", "NOP", "BAR", "NOP", "WARPGROUP", "STG")
+    assert _found(code, 1, "barrier") == [0]  # the wait itself: the products before it
+    assert _found(code, 2, "barrier") == [0]
+    assert _found(code, 4, "barrier") == [3]
+    assert _found(code, 6, "gmma") == [0]
+    assert _found(_made("NOP", "WARPGROUP"), 1, "gmma") == [1]  # no product: it waits for itself
+    assert _found(_made("BAR", "P BRA", "WARPGROUP", "NOP", _1=3), 3, "barrier") == [0, 2]
+
+
+def test_exits_look_back_to_a_fence() -> None:
+    code = _made("STG", "MEMBAR", "STG", "REDG", "LDG", "EXIT", "NOP")
+    assert _found(code, 5, "drain") == [2, 3]
+    assert _found(code, 6, "drain") == [2, 3]  # sampled behind the exit
+    assert _found(code, 0, "drain") == []
+    assert _found(_made("STG", "ERRBAR", "EXIT"), 2, "drain") == []
+
+
+def _scheduled(*rows: tuple[str, int | None, int | None, tuple[int, ...]]) -> Program:
+    return Program([
+        Instruction(16 * n, opcode, control=Control(1, write, read, sum(1 << w for w in wait)))
+        for n, (opcode, write, read, wait) in enumerate(rows)
+    ])  # fmt: skip
+
+
+def test_every_scoreboard_from_0_to_5() -> None:
+    loads = [("LDG", n, None, ()) for n in range(6)]
+    code = _scheduled(*loads, *[("FADD", None, None, (n,)) for n in range(6)],
+                      ("STG", None, None, (0, 5)))  # fmt: skip
+    assert [_found(code, 6 + n, "long_scoreboard") for n in range(6)] == [[n] for n in range(6)]
+    # At 12 both were waited for before: nobody can still hold them but who is behind that.
+    assert _found(code, 12, "long_scoreboard") == []
+    assert code.encoded
+
+
+def test_a_depbar_leaves_the_newest_open() -> None:
+    wait = Instruction(64, "DEPBAR", scoreboard=(0, 2), control=Control(1, None, None, 0))
+    rows = [Instruction(16 * n, "LDG", control=Control(1, 0, None, 0)) for n in range(4)]
+    behind = Instruction(80, "FADD", control=Control(1, None, None, 0))
+    code = Program([*rows, wait, behind])
+    assert _found(code, 4, "long_scoreboard") == [0, 1]
+    assert _found(code, 5, "long_scoreboard") == [0, 1]  # it waits for nothing else
+    all_open = Instruction(64, "DEPBAR", scoreboard=(0, 9), control=Control(1, None, None, 0))
+    assert _found(Program([*rows, all_open]), 4, "long_scoreboard") == [0, 1, 2, 3]
+
+
+def test_other_units_answer_where_the_right_one_does_not() -> None:
+    code = _scheduled(("MUFU", 0, None, ()), ("FADD", None, None, (0,)))
+    assert _found(code, 1, "long_scoreboard") == [0]
+    assert _found(code, 1, "short_scoreboard") == [0]

@@ -1,0 +1,390 @@
+"""The container byte by byte: field numbers, sizes and borders that a whole report never reaches."""
+
+from __future__ import annotations
+
+import struct
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+from profkit.reports.container import container, shapes
+from profkit.reports.container.container import check, rescue
+from profkit.reports.container.contents import (
+    _patterns,
+    block_of_one,
+    header,
+    nameless,
+    result,
+    salvage,
+)
+from profkit.reports.container.wire import (
+    BYTES,
+    FIXED32,
+    FIXED64,
+    VARINT,
+    Malformed,
+    Message,
+    fields,
+    one,
+    varint,
+    verify,
+)
+from tests.reports import made
+
+KERNEL, RANGE, LISTED, GRAPH = shapes.KINDS
+_LETTERS = {VARINT: "v", FIXED64: "d", BYTES: "b", FIXED32: "f", None: "-"}
+
+
+def _letters(message: Message) -> str:
+    """A letter per field from 1 on: varint, double, float, bytes, text, part; a capital: required."""
+    found = ""
+    for n in range(1, message.last + 1):
+        kind = "t" if n in message.texts else "p" if n in message.parts else None
+        letter = kind or _LETTERS[message.wire(n)]
+        found += letter.upper() if n in message.required else letter
+    return found
+
+
+def _inside(message: Message, *path: int) -> Message:
+    for number in path:
+        message = message.parts[number]
+    return message
+
+
+@pytest.mark.parametrize(
+    ("message", "path", "letters"),
+    [
+        (shapes.METRIC, (), "Vppv"),
+        (shapes.METRIC, (2,), "tfdvv"),
+        (shapes.METRIC, (3,), "pPp"),
+        *((shapes.METRIC, (3, n), "tfdvv") for n in (1, 2, 3)),
+        (shapes.FILE, (), "V"),
+        (shapes.HEADER, (), "vvpbvpvvvv"),
+        (shapes.HEADER, (3,), "vvppbpbpbbbv"),
+        (shapes.HEADER, (3, 3), "bbbbbvb"),
+        (shapes.HEADER, (3, 4), "bbbbbvb"),
+        (shapes.HEADER, (3, 6), "Vtb"),
+        (shapes.HEADER, (3, 8), "TT"),
+        (shapes.HEADER, (6,), "Vbb"),
+        (shapes.SOURCE, (), "vbbbvvvbb"),
+        (KERNEL.message, (), "VVVVTTTVPPPbbvPvbbbvpvvbbbbbvvbbbbfpbbb"),
+        *((KERNEL.message, (n,), "vvv") for n in (9, 10, 11)),
+        (KERNEL.message, (15,), "vbbbvvvbb"),
+        (KERNEL.message, (21,), "pppvv"),
+        (KERNEL.message, (21, 1), "VBbb"),
+        (KERNEL.message, (21, 2), "vp"),
+        (KERNEL.message, (21, 2, 2), "V-p"),
+        (KERNEL.message, (21, 2, 2, 3), "Bbvv"),
+        (KERNEL.message, (21, 3), "V-p"),
+        (KERNEL.message, (21, 3, 3), "VBbvv"),
+        (KERNEL.message, (36,), "TP"),
+        (KERNEL.message, (36, 2), "p"),
+        (KERNEL.message, (36, 2, 1), "VBBb"),
+        (RANGE.message, (), "VVbbvvbbvpvbbbvvbbbbfpb"),
+        (LISTED.message, (), "VVbbvvbbvpvvbbbbvbvbbbbbfpb"),
+        (GRAPH.message, (), "VVbbvvbbvpvvbbbbvvbbbbfpbb"),
+    ],
+)
+def test_the_fields_are_those_of_ncu_s_proto_files(message, path, letters) -> None:
+    assert _letters(_inside(message, *path)) == letters
+
+
+def test_where_a_kind_of_result_has_what_all_kinds_have() -> None:
+    numbers = [(k.counter, k.metrics, k.nvtx, k.samples) for k in shapes.KINDS]
+    assert numbers == [(2, 13, 21, 36), (7, 4, 10, 22), (8, 4, 10, 26), (9, 4, 10, 24)]
+    assert shapes.COUNTERS == (1, 2, 7, 8, 9, 10)
+    assert (shapes.SESSION, shapes.NAMES, shapes.SIZE, shapes.PROCESS) == (3, 4, 5, 6)
+    for kind in shapes.KINDS:
+        assert _letters(kind.message.parts[kind.samples]) == "TP"
+        assert _letters(kind.message.parts[kind.nvtx]) == "pppvv"
+
+
+# --- varints and fields
+
+
+@pytest.mark.parametrize("number", [0, 1, 0x7F, 0x80, 0x3FFF, 0x4000, 2**63, 2**64 - 1])
+def test_a_varint_ends_where_it_ends(number: int) -> None:
+    data = b"\xff" + made.varint(number) + b"\x00"
+    assert varint(data, 1) == (number, len(data) - 1)
+
+
+def test_ten_bytes_are_a_number_and_eleven_are_not() -> None:
+    assert varint(b"\x80" * 9 + b"\x01", 0) == (1 << 63, 10)
+    with pytest.raises(Malformed, match="64 bits"):
+        varint(b"\x80" * 10 + b"\x01", 0)
+    with pytest.raises(IndexError):
+        varint(b"\x80", 0)
+
+
+def test_one_field_at_an_offset() -> None:
+    assert one(b"??" + made.field(5, 300), 2, 5) == (5, VARINT, 300, 0, 5)
+    assert one(made.field(16, 7), 0, 3) == (16, VARINT, 7, 0, 3)  # a key of two bytes
+    assert one(made.field(3, b"abc"), 0, 5) == (3, BYTES, 2, 5, 5)
+    assert one(made.field(3, b"a" * 127), 0, 129) == (3, BYTES, 2, 129, 129)
+    assert one(made.field(3, b"a" * 128), 0, 131) == (3, BYTES, 3, 131, 131)
+    assert one(made.field(2, 1.5), 0, 9) == (2, FIXED64, 1, 9, 9)
+    assert one(b"\x15abcd", 0, 5) == (2, FIXED32, 1, 5, 5)
+
+
+@pytest.mark.parametrize("data", [made.field(3, b"abc"), made.field(2, 1.5), made.field(5, 300)])
+def test_a_field_may_end_with_its_message_and_not_behind_it(data: bytes) -> None:
+    assert one(data, 0, len(data))[4] == len(data)
+    with pytest.raises(Malformed, match="leaves its message"):
+        one(data, 0, len(data) - 1)
+
+
+def test_no_fields_in_nothing() -> None:
+    assert list(fields(b"", 0, 0)) == []
+    assert list(fields(b"\x08\x01", 0, 2)) == [(1, VARINT, 1, 0)]
+    assert Message().last == 0
+    assert Message({3: VARINT}, {5}, {4: Message()}).last == 5
+
+
+def test_the_highest_number_is_known_and_the_next_is_newer() -> None:
+    newer: list[int] = []
+    message = Message({1: VARINT, 4: VARINT})
+    for number in (4, 5, 2):
+        data = made.field(number, 1)
+        verify(data, 0, len(data), message, newer)
+    assert newer == [5]
+    with pytest.raises(Malformed, match="field 4 of the wrong type"):
+        verify(made.field(4, "x"), 0, 3, message, newer)
+
+
+# --- block headers
+
+
+@pytest.mark.parametrize("size", [0, 1, 122, 123, 124, 300, 20_000])
+def test_the_header_of_one_frame_says_its_size(size: int) -> None:
+    about = header(block_of_one(2, b"x" * size), [])
+    assert about.counts == {1: 0, 2: 1, 7: 0, 8: 0, 9: 0, 10: 0}
+    assert about.size == 4 + size
+
+
+def test_what_a_block_header_says() -> None:
+    strings = made.field(1, "one__name.sum") + made.field(1, "another")
+    process = made.field(6, made.field(1, 42))
+    data = (
+        made.field(1, 3) + made.field(2, 5) + made.field(4, strings) + made.field(5, 99) + process
+    )
+    about = header(data, [])
+    assert {n: c for n, c in about.counts.items() if c} == {1: 3, 2: 5}
+    assert (about.size, about.names, about.version) == (99, [b"one__name.sum", b"another"], None)
+    assert about.process == process
+    assert about.about == made.field(4, strings) + process
+
+
+@pytest.mark.parametrize(
+    ("session", "version"),
+    [
+        (b"", None),
+        (made.details(), "2025.3.1.0"),
+        (made.field(8, made.field(1, "CUDA Version") + made.field(2, "13.0")), ""),
+    ],
+)
+def test_who_wrote_it_is_in_the_session_s_versions(session: bytes, version: str | None) -> None:
+    assert header(session and made.field(3, session), []).version == version
+
+
+def test_names_longer_than_a_byte_counts_and_with_newlines_are_walked() -> None:
+    for name in ("n" * 127, "n" * 128, "n" * 10, "\u00fc" * 9):
+        about = header(made.field(4, made.field(1, "a") + made.field(1, name)), [])
+        assert about.names == [b"a", name.encode()]
+    assert header(made.field(4, made.field(1, "a\nb")), []).names is None
+    assert header(made.field(4, made.field(1, "same") * 2), []).names is None
+    two = made.field(4, made.field(1, "a")) + made.field(4, made.field(1, "b"))
+    assert header(two, []).names == [b"a", b"b"]
+
+
+# --- metrics by pattern
+
+
+def _metric(body: bytes, tag: int = 13) -> bytes:
+    return made.field(tag, body)
+
+
+@pytest.mark.parametrize("tag", [13, 4])
+@pytest.mark.parametrize(
+    "value",
+    [
+        b"",
+        made.field(2, made.field(3, 1.5)),
+        made.field(2, b"\x15abcd"),
+        *(made.field(2, made.field(5, 1 << 7 * n)) for n in range(10)),
+        *(made.field(2, made.field(1, "x" * n)) for n in (0, 1, 40, 63)),
+    ],
+)
+@pytest.mark.parametrize("name", [0, 127, 128, 1 << 28])
+def test_a_plain_metric_is_known_by_its_pattern(tag: int, value: bytes, name: int) -> None:
+    run, plain, listed = _patterns(tag << 3 | BYTES)
+    data = _metric(made.field(1, name) + value + made.field(4, 0), tag)
+    assert run.match(data * 3).end() == 3 * len(data)
+    assert plain.findall(data * 2) == [made.varint(name)] * 2
+    assert listed.match(data) is None
+    with_instances = made.field(1, name) + value + made.field(3, b"")
+    assert listed.match(_metric(with_instances, tag))[1] == made.varint(name)
+
+
+def test_what_the_patterns_do_not_know_is_walked() -> None:
+    run, _, _ = _patterns(13 << 3 | BYTES)
+    for value in (made.field(1, "x" * 64), made.field(1, "\u00fc"), made.field(5, 1) * 2):
+        data = _metric(made.field(1, 1) + made.field(2, value))
+        assert run.match(data).end() == 0
+        newer: list[int] = []
+        sequences: set[tuple[bytes, ...]] = set()
+        names = list(made.METRICS)
+        assert result(made.result(names) + data, KERNEL, newer, sequences) is False
+        assert (b"\x01",) in sequences
+
+
+@pytest.mark.parametrize(
+    ("ids", "names", "lacking"),
+    [
+        ([], 0, False),
+        ([5], 6, False),
+        ([5], 5, True),
+        ([5, 300], 301, False),
+        ([5, 300], 300, True),
+        ([200, 300, 129], 300, True),  # of two bytes each: 300 is the largest
+        ([16383, 16384], 16384, True),
+    ],
+)
+def test_an_id_beyond_the_string_table(ids: list[int], names: int, lacking: bool) -> None:
+    assert nameless([tuple(made.varint(n) for n in ids)], names) is lacking
+
+
+# --- warp samples
+
+
+def _samples(times: bytes, taken: bytes, group: int = 2) -> bytes:
+    per_sm = made.field(1, 0) + made.field(2, times) + made.field(3, taken)
+    return made.field(36, made.field(1, "x") + made.field(group, made.field(1, per_sm)))
+
+
+def _stamps(*samples: int) -> bytes:
+    return b"".join(struct.pack("<QQ", 7, so_far) for so_far in samples)
+
+
+@pytest.mark.parametrize(
+    ("times", "taken", "risky"),
+    [
+        (_stamps(0, 1, 2), 16 * 2, False),
+        (_stamps(2, 2, 2), 16 * 2, False),
+        (_stamps(0, 3), 16 * 2, True),  # more than there are
+        (_stamps(2, 1), 16 * 2, True),  # back in time
+        (_stamps(1) + b"12345678", 16 * 2, True),  # half a record
+        (_stamps(1), 16 * 2 + 8, True),  # half a sample
+        (b"", 0, False),
+    ],
+)
+def test_samples_that_the_library_trusts(times: bytes, taken: int, risky: bool) -> None:
+    data = made.result(list(made.METRICS), extra=_samples(times, bytes(taken)))
+    assert result(data, KERNEL, [], set()) is risky
+    # A good one behind does not make up for it.
+    assert result(data + _samples(_stamps(0), b""), KERNEL, [], set()) is risky
+
+
+# --- what is left of a damaged result
+
+
+def test_salvage_keeps_identity_metrics_and_ranges() -> None:
+    names = list(made.METRICS)
+    whole = made.result(names, ranges=["step"], rules=[made.rule("T", "M", 2)])
+    kept = salvage(whole, KERNEL)
+    numbers = [number for number, *_ in fields(kept or b"", 0, len(kept or b""))]
+    assert sorted(set(numbers)) == [*range(1, 12), 13, 15, 21]
+    assert numbers.count(13) == len(names)
+    assert salvage(made.field(1, 1) + made.field(2, 2), KERNEL) is None
+    ranged = made.range_result(names, made.METRICS)
+    assert salvage(ranged, RANGE) == ranged
+
+
+def test_salvage_goes_on_behind_a_bad_metric_and_makes_up_for_the_source() -> None:
+    names = list(made.METRICS)
+    source = made.field(15, made.field(1, 1))
+    whole = made.result(names)
+    assert whole.count(source) == 1
+    kept = salvage(whole.replace(source, b""), KERNEL)
+    assert kept is not None
+    assert kept.endswith(b"\x7a\x00")
+    bad = made.field(13, b"\x12\x03abc")  # no id, and a value that is none
+    assert salvage(bad + whole, KERNEL) == salvage(whole, KERNEL)
+    assert salvage(whole + b"\x0a\xff", KERNEL) == salvage(whole, KERNEL)
+
+
+# --- the frames of a file
+
+
+def _file(*frames: bytes) -> bytes:
+    return b"NVR\0" + made.frame(made.field(1, 7)) + b"".join(frames)
+
+
+def _checked(tmp_path: Path, data: bytes) -> container.Frames:
+    path = tmp_path / "made.ncu-rep"
+    path.write_bytes(data)
+    return check(path)
+
+
+NAMES = list(made.METRICS)
+STRINGS = b"".join(made.field(1, name) for name in NAMES)
+
+
+def test_where_the_file_ends_is_said_in_bytes(tmp_path: Path) -> None:
+    data = made.report([made.result(NAMES)], NAMES)
+    cut = _checked(tmp_path, data[:-3])
+    assert f"the frame that should reach byte {len(data)} (and 1 more)" in cut.message
+    assert _checked(tmp_path, b"NVR\0" + b"\x08\0\0").message.endswith("byte 8")
+
+
+def test_the_launch_that_is_damaged_is_counted_from_zero(tmp_path: Path) -> None:
+    good = made.result(NAMES)
+    bad = good.replace(made.field(8, 3), made.field(8, b"???"), 1)
+    found = _checked(tmp_path, made.report([good, good, bad, bad], NAMES))
+    assert found.message == "launch 2 is damaged: field 8 of the wrong type (and 1 more)"
+    assert (found.launches, found.status, found.risky) == (4, "damaged", True)
+
+
+def test_launches_that_were_announced_and_never_came_are_counted(tmp_path: Path) -> None:
+    good = made.result(NAMES)
+    whole = made.block([good, good, good], strings=STRINGS)
+    cut = _file(made.block(session=made.details()), whole)[: -len(made.frame(good)) - 2]
+    found = _checked(tmp_path, cut)
+    assert (found.status, found.launches) == ("damaged", 3)
+
+
+def test_graph_data_may_be_elsewhere(tmp_path: Path) -> None:
+    head = made.field(2, 1) + made.field(10, 4)
+    frame = made.frame(made.result(NAMES))
+    block = made.frame(head + made.field(4, STRINGS) + made.field(5, len(frame))) + frame
+    found = _checked(tmp_path, _file(block, made.block(session=made.details())))
+    assert (found.status, found.launches) == ("ok", 1)
+
+
+def test_the_versions_that_are_newer() -> None:
+    newer = {v: container._is_newer(v) for v in ("2026.3.9", "2026.4", "2027.0.0", "2025.9", None)}
+    assert list(newer.values()) == [False, True, True, False, False]
+
+
+def test_the_first_version_that_is_said_stays(tmp_path: Path) -> None:
+    data = made.report() + made.block(session=made.details("2024.1.0.0 (build 1)"))
+    assert _checked(tmp_path, data).ncu_version == "2025.3.1.0"
+
+
+def test_a_copy_of_a_whole_report_has_every_launch_once(tmp_path: Path) -> None:
+    path, copy = tmp_path / "a.ncu-rep", tmp_path / "b.ncu-rep"
+    path.write_bytes(made.report([made.result(NAMES)] * 3, NAMES))
+    for bare in (False, True):
+        rescue(path, copy, bare)
+        found = check(copy)
+        assert (found.status, found.launches, found.ncu_version) == ("ok", 3, "2025.3.1.0")
+    sizes = [struct.unpack_from("<I", copy.read_bytes(), 4)[0]]
+    assert sizes == [2]
+    assert all(a <= b for a, b in pairwise((copy.stat().st_size, path.stat().st_size)))
+
+
+def test_a_block_may_be_exactly_as_long_as_its_frames_headers(tmp_path: Path) -> None:
+    empty = made.frame(made.field(1, 2) + made.field(5, 8)) + made.frame(b"") * 2
+    assert _checked(tmp_path, _file(empty)).status == "empty"
+    short = made.frame(made.field(1, 2) + made.field(5, 7)) + made.frame(b"") * 2
+    assert _checked(tmp_path, _file(short)).status == "damaged"

@@ -1,0 +1,62 @@
+"""The brief: cause, place, number and next step, in at most 500 tokens."""
+
+from __future__ import annotations
+
+import pytest
+
+from profkit.diagnosis.launches import Judged, judged, rows, with_lines
+from profkit.reports.reader import read
+from profkit.show.views.brief import LONGEST, brief_diagnosis
+from tests.conftest import ROOT
+
+from .conftest import HOSTILE, Made
+
+# A probe is made to wait for one thing: which rule has to name it.
+PROBES = {
+    "conflict32": "shared-bank-conflicts", "conflict8": "shared-bank-conflicts",
+    "dram-copy": "dram-bandwidth", "dram-read": "dram-bandwidth", "dram-triad": "dram-bandwidth",
+    "dram-write": "dram-bandwidth", "l2-read": "l2-bandwidth", "chase-dram": "long-scoreboard",
+    "chase-l2": "long-scoreboard", "chase-shared": "short-scoreboard",
+    "fma-chain": "fixed-latency", "fp32": "fp32-pipe", "fp64": "fp64-pipe", "int-alu": "int-pipe",
+    "xu-exp": "xu-pipe", "tensor-mma": "tensor-pipe", "grid-8": "grid-too-small",
+    "grid-1": "grid-too-small", "barrier": "barrier-wait", "membar": "membar",
+    "diverge8": "thread-divergence", "sector-eighth": "uncoalesced-access",
+    "transpose-naive": "uncoalesced-access", "atomic-same": "atomics-contention",
+    "constant": "constant-divergence", "spill": "register-spills", "local-array": "local-memory",
+    "imbalance": "workload-imbalance", "tail": "tail-effect", "texture": "texture-bandwidth",
+    "icache": "instruction-cache", "drain": "uncoalesced-access",
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def probes() -> dict[str, Judged]:
+    files = sorted(map(str, (ROOT / "artifacts" / "probes").glob("*.ncu-rep*")))
+    runs = [run for run in judged(read(files)) if run.variant in PROBES]
+    first = {run.variant: run for run in reversed(runs) if run.variant}
+    return dict(zip(first, with_lines(list(first.values()), None, 0), strict=True))
+
+
+@pytest.mark.parametrize("probe", PROBES)
+def test_a_probe_s_brief_names_cause_and_line(probes: dict[str, Judged], probe: str) -> None:
+    run = probes[probe]
+    text = brief_diagnosis(rows([run]))
+    assert f"Run: profkit explain {PROBES[probe]}\n" in f"{text}\n"
+    assert len(text) <= LONGEST
+    if run.diagnosis.bound != "launch":
+        assert ".cu" in text
+
+
+def test_the_brief_of_many_rows_is_cut_to_its_size(made: Made) -> None:
+    table = rows([made(f"{name}_{i}") for i, name in enumerate(HOSTILE * 3)])
+    text = brief_diagnosis(table)
+    assert len(text) <= LONGEST
+    assert f"{len(table) - 3} more kernels" in text
+    assert brief_diagnosis([]) == ""
+
+
+def test_the_second_row_is_a_line(made: Made) -> None:
+    table = rows([made("slow", 3e-3), made("quick", 1e-3)])
+    (line,) = [x for x in brief_diagnosis(table).splitlines() if x.startswith("2. ")]
+    assert line.startswith(
+        "2. quick, 1.00 ms, memory: shared; shared-bank-conflicts (at most 8.00x)"
+    )
