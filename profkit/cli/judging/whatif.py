@@ -38,7 +38,7 @@ def ask_whatif(
     from dataclasses import asdict
 
     from profkit.diagnosis.estimate.whatif import parse_changes, whatif
-    from profkit.show.views.whatif import answers
+    from profkit.show.views.claims import answers
 
     one_form(json, markdown)
     evidence = sources.evidence(artifacts)
