@@ -7,10 +7,23 @@ def main() -> None:
     """Entry point of the console script."""
     import sys
 
-    from profkit.cli.app import app
+    from profkit.cli.signals import die_silently
+    from profkit.cli.streams import INTERRUPTED, PIPE_CLOSED, drop_streams, is_lost, open_streams
 
-    # A name that the terminal's encoding cannot show must not stop the report.
-    for stream in (sys.stdout, sys.stderr):
-        if hasattr(stream, "reconfigure"):
-            stream.reconfigure(errors="backslashreplace")
-    app(prog_name="profkit")
+    die_silently()
+    open_streams()
+    try:
+        from profkit.cli.app import app
+
+        try:
+            app(prog_name="profkit")
+        finally:
+            die_silently()
+            sys.stdout.flush()
+    except KeyboardInterrupt:  # between the verb and the end
+        raise SystemExit(INTERRUPTED) from None
+    except OSError as error:
+        if not is_lost(error):
+            raise
+        drop_streams()
+        raise SystemExit(PIPE_CLOSED) from error

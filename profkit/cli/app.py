@@ -8,7 +8,6 @@ traceback. A verb is a file in one of the folders below, found by its name: ther
 from __future__ import annotations
 
 import os
-import sys
 from importlib import import_module
 from pathlib import Path
 from typing import Annotated, Any
@@ -18,10 +17,11 @@ from typer.core import TyperCommand, TyperGroup
 
 from profkit.cli.options import COULD_NOT
 from profkit.cli.output import say
+from profkit.cli.signals import die_silently, stop_on_term
+from profkit.cli.streams import INTERRUPTED, PIPE_CLOSED, drop_streams
 from profkit.errors import ProfkitError
 from profkit.records.paths import SUFFIXES
 
-INTERRUPTED, PIPE_CLOSED = 130, 141
 _UNITS = {"M": 1 << 20, "G": 1 << 30}
 # Folder of verbs -> what they have in common, in the order of the help.
 FOLDERS = {
@@ -76,9 +76,9 @@ class Verbs(TyperGroup):
 
     def invoke(self, ctx: Any) -> Any:
         """Run a verb; see the module's first lines for what comes out of it."""
+        stop_on_term()
         try:
             result = super().invoke(ctx)
-            sys.stdout.flush()
         except ProfkitError as error:
             say(error)
             raise typer.Exit(COULD_NOT) from error
@@ -87,10 +87,11 @@ class Verbs(TyperGroup):
             raise typer.Exit(COULD_NOT) from error
         except KeyboardInterrupt as error:
             raise typer.Exit(INTERRUPTED) from error
-        except BrokenPipeError as error:
-            # The reader of our output went away (`| head`): what is left goes nowhere.
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        except BrokenPipeError as error:  # `| head`; click would make it a 1
+            drop_streams()
             raise typer.Exit(PIPE_CLOSED) from error
+        finally:
+            die_silently()  # what is left is to end
         return result
 
 

@@ -22,6 +22,7 @@ from profkit.errors import ProfkitError
 
 KEEP = 256 * 1024  # bytes of output kept, the last ones: a program may print gigabytes
 _GRACE = 2.0  # seconds between asking and killing
+_WATCH = 0.5  # seconds between two looks at the parent
 
 
 @dataclass(frozen=True)
@@ -37,6 +38,22 @@ class Done:
     status: int | None
     output: str
     seconds: float
+
+
+def end_with_parent() -> None:
+    """End this process when the one that started it is gone, however that ended.
+
+    A thread looks twice a second: the kernel's own signal for this comes when the parent's thread
+    ends, and workers outlive the threads that started them.
+    """
+    parent = os.getppid()
+
+    def watch() -> None:
+        while os.getppid() == parent:
+            time.sleep(_WATCH)
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    threading.Thread(target=watch, daemon=True).start()
 
 
 def start(command: Sequence[str | Path], **options: object) -> subprocess.Popen[bytes]:
@@ -64,9 +81,11 @@ def run(
         echo: Where its output is copied to as it comes.
     """
     began = time.monotonic()
+    guard = _Guard()
     process = start(
         command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env=env
     )
+    guard.watch(process.pid)
     kept: deque[bytes] = deque()
     reader = threading.Thread(target=_drain, args=(process.stdout, kept, echo), daemon=True)
     reader.start()
@@ -76,11 +95,49 @@ def run(
             status = process.wait(timeout)
     finally:
         end_session(process)
+        guard.dismiss()
         reader.join(_GRACE)
         if process.stdout and not reader.is_alive():
             process.stdout.close()
     text = b"".join(kept)[-KEEP:].decode("utf-8", "replace")
     return Done(status, text, time.monotonic() - began)
+
+
+class _Guard:
+    """A small process that ends a session when we are killed and can no longer do it ourselves.
+
+    It reads a pipe whose other end only we hold: the end of it is our end.
+    """
+
+    def __init__(self) -> None:
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def watch(self, session: int) -> None:
+        """Begin to watch over a session."""
+        command = ["/bin/sh", "-c", _GUARD, "guard", str(session)]
+        with contextlib.suppress(OSError):  # no /bin/sh: then nobody watches
+            self._process = subprocess.Popen(
+                command,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                start_new_session=True,
+            )
+
+    def dismiss(self) -> None:
+        """The session has ended."""
+        held = self._process
+        if held is None or held.stdin is None:
+            return
+        with contextlib.suppress(OSError):
+            held.stdin.write(b"done\n")
+            held.stdin.close()
+        held.wait()
+
+
+# The end of the pipe without a word: we were killed. kill -s KILL -- -GROUP reaches all of a session
+# that stayed in its first group, which is what ncu, nvcc and the sanitizer do.
+_GUARD = 'read word || kill -s KILL -- -"$1"'
 
 
 def _drain(source: IO[bytes], kept: deque[bytes], echo: BinaryIO | None) -> None:

@@ -220,7 +220,7 @@ def record_beside(report: str | Path) -> Record | None:
     """The run record of the same name beside a report; None without one that can be read."""
     path = Path(report)
     try:
-        return read_record(path.with_name(f"{path.stem}.json"))
+        return read_record(path.parent / f"{path.stem}.json")
     except ProfkitError:
         return None
 

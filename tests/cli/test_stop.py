@@ -1,9 +1,15 @@
 """Ctrl-C and a polite kill are never lost."""
 
+import random
+import signal
 import subprocess
 import sys
+import time
+from pathlib import Path
 
 import pytest
+
+from tests.conftest import ROOT
 
 CODE = """
 import os, signal, sys, time
@@ -29,3 +35,45 @@ def test_a_signal_in_a_destructor_still_stops(name: str) -> None:
     command = [sys.executable, "-c", CODE.replace("{name}", name)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=15, check=False)
     assert (done.stdout, done.stderr) == ("stopped\n", "")
+
+
+@pytest.mark.parametrize("number", ["SIGINT", "SIGTERM", "SIGHUP", "SIGKILL"])
+def test_a_page_is_whole_or_the_old_one_at_any_moment(number: str, tmp_path: Path) -> None:
+    page = tmp_path / "page.html"
+    report = sorted((ROOT / "artifacts").rglob("*.ncu-rep*"))[0]
+    command = [sys.executable, "-m", "profkit", "report", str(report), "-o", str(page)]
+    began = time.monotonic()
+    subprocess.run(command, check=True, capture_output=True)
+    whole, took = page.read_text(), time.monotonic() - began
+    draw = random.Random(number)
+    for _ in range(5):
+        page.write_text("old")
+        running = subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL)
+        time.sleep(0.05 + took * draw.random())
+        running.send_signal(signal.Signals[number])
+        said = running.communicate(timeout=30)[1].decode()
+        # Before the first line of ours runs, the interpreter prints its own.
+        assert "Traceback" not in said or "profkit/" not in said, said
+        assert page.read_text() in {"old", whole}
+    subprocess.run(command, check=True, capture_output=True)
+    assert page.read_text() == whole
+
+
+@pytest.mark.parametrize("verb", [["list"], ["doctor"], ["explain", "barrier-wait"], ["--help"]])
+def test_a_full_disk_under_stdout_is_quiet(verb: list[str]) -> None:
+    with open("/dev/full", "w") as full:
+        command = [sys.executable, "-m", "profkit", *verb]
+        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, check=False)
+    assert (done.returncode, done.stderr) == (141, b"")
+
+
+def test_a_closed_stdout_is_no_fault() -> None:
+    command = f"{sys.executable} -m profkit list >&-"
+    done = subprocess.run(["/bin/sh", "-c", command], stderr=subprocess.PIPE, check=False)
+    assert (done.returncode, done.stderr) == (0, b"")
+
+
+def test_a_reader_that_goes_away_is_quiet() -> None:
+    command = f"{sys.executable} -m profkit list --json | true"
+    done = subprocess.run(["/bin/sh", "-c", command], stderr=subprocess.PIPE, check=False)
+    assert done.stderr == b""

@@ -8,12 +8,14 @@ import json
 import re
 import subprocess
 import sys
+from dataclasses import replace
+from html import escape
 from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
 
-from profkit.diagnosis.launches import NvidiaRule
+from profkit.diagnosis.launches import NvidiaRule, rows
 from profkit.errors import ProfkitError
 from profkit.evidence.comparison import counters as changes
 from profkit.reports.frame import Part, ReportFile, Reports
@@ -21,6 +23,7 @@ from profkit.show.page import charts as page_charts
 from profkit.show.page import page as pages
 from profkit.show.text.escape import visible
 from profkit.show.views.document import document
+from profkit.show.views.headline import headline
 from tests.conftest import ROOT
 from tests.show.conftest import HOSTILE, Made
 
@@ -185,6 +188,26 @@ def test_a_page_is_written_whole_or_not_at_all(made: Made, tmp_path: Path) -> No
     with pytest.raises(ProfkitError, match=r"folder\.html: cannot be written"):
         pages.save(page, folder)
     assert sorted(p.name for p in tmp_path.iterdir()) == ["folder.html", "page.html"]
+
+
+def test_the_answer_stands_on_top_and_the_bar_is_all_of_the_time(made: Made) -> None:
+    runs = [made("slow", 3e-3), made("quick", 1e-3)]
+    html = pages.render(NONE, runs).html
+    for sentence in headline(rows(runs)):
+        assert escape(sentence) in html
+    assert html.index('class="answer"') < html.index('id="overview"')
+    bars = re.findall(r'<rect class="fill memory" x="([\d.]+)" y="0" width="([\d.]+)"', html)
+    assert bars == [("0.0", "750.0"), ("750.0", "250.0")]
+    assert re.findall(r'<rect class="saved" x="[\d.]+" y="0" width="([\d.]+)"', html) == [
+        "656.25", "218.75",
+    ]  # fmt: skip
+    assert re.findall(r'<details class="one" id="launch-(\d)"[^>]* open>', html) == ["1"]
+
+
+def test_a_launch_at_its_roof_says_so(made: Made) -> None:
+    run = made()
+    clear = replace(run.diagnosis, findings=())
+    assert "at its roof" in pages.render(NONE, [replace(run, diagnosis=clear)]).html
 
 
 def test_a_page_needs_no_drawing_library(tmp_path: Path) -> None:

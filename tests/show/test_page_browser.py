@@ -116,6 +116,42 @@ def test_search_and_choices_filter(tab: Open, real: Path, runs: list[Judged]) ->
     assert [int(n) for n in _column(page, "number")] == of_memory
     page.fill("#search", "no such kernel")
     assert _column(page, "label") == []
+    assert page.locator("#nothing").is_visible()
+    page.click("#clear")
+    assert len(_column(page, "label")) == 4
+    assert not page.locator("#nothing").is_visible()
+
+
+def test_a_chip_filters_by_bound_and_a_second_press_does_not(
+    tab: Open, real: Path, runs: list[Judged]
+) -> None:
+    page = tab(real)
+    chip = page.locator(".chips button[data-bound=memory]")
+    chip.click()
+    assert chip.get_attribute("aria-pressed") == "true"
+    of_memory = [n for n, run in enumerate(runs, 1) if run.diagnosis.bound == "memory"]
+    assert [int(n) for n in _column(page, "number")] == of_memory
+    chip.click()
+    assert chip.get_attribute("aria-pressed") == "false"
+    assert len(_column(page, "number")) == 4
+
+
+def test_escape_goes_back_to_the_row_that_was_opened(tab: Open, real: Path) -> None:
+    page = tab(real)
+    page.locator("#row-3").focus()
+    page.keyboard.press("Enter")
+    assert page.evaluate("() => document.activeElement.tagName") == "SUMMARY"
+    page.keyboard.press("Escape")
+    assert page.evaluate("() => document.activeElement.id") == "row-3"
+
+
+def test_words_of_the_verdict_and_rules_are_explained_in_the_page(tab: Open, real: Path) -> None:
+    page = tab(real)
+    targets = page.eval_on_selector_all(
+        "a[href^='#word-']", "links => [...new Set(links.map(a => a.getAttribute('href')))]"
+    )
+    assert len(targets) > 5
+    assert [t for t in targets if page.locator(t).count() != 1] == []
 
 
 def _hover(page: Any, mark: Any) -> dict[str, str]:
@@ -181,7 +217,7 @@ def test_keys(tab: Open, real: Path) -> None:
 def test_a_link_from_outside_opens_its_launch(tab: Open, real: Path) -> None:
     page = tab(real, "#launch-3")
     assert page.locator("#launch-3[open] .because").is_visible()
-    assert not page.locator("#launch-1 .because").is_visible()
+    assert not page.locator("#launch-2 .because").is_visible()
 
 
 @pytest.mark.parametrize(("before", "after"), [(1, 2), (3, 2), (4, 1), (2, 2)])
@@ -299,12 +335,17 @@ def test_nothing_is_wider_than_the_screen(tab: Open, real: Path, width: int) -> 
         assert page.locator("#row-1 .verdict").is_visible()
 
 
-def test_on_paper_everything_is_open(tab: Open, real: Path) -> None:
+def test_on_paper_stands_what_is_open(tab: Open, real: Path) -> None:
+    """The answer and the table first; the first launch's details, and others on demand."""
     page = tab(real)
+    page.emulate_media(media="print")
+    assert page.locator(".answer").is_visible()
+    assert page.locator("#launch-1 .chart svg").first.is_visible()
     assert not page.locator("#launch-2 .because").is_visible()
+    page.emulate_media(media="screen")
+    page.click("#open-all")
     page.emulate_media(media="print")
     assert page.locator("#launch-2 .because").is_visible()
-    assert page.locator("#launch-2 .chart svg").first.is_visible()
     assert not page.locator("#search").is_visible()
     assert page.pdf().startswith(b"%PDF")
 

@@ -16,11 +16,13 @@ from pathlib import Path
 from profkit.errors import ProfkitError
 from profkit.measure.cuda import device, library
 from profkit.measure.plan import Plan, read_plan
+from profkit.measure.process import end_with_parent
 from profkit.measure.variants.variants import Args
 
 
 def main(arguments: list[str]) -> int:
     """Do what a plan says; what goes wrong is one line on stderr and status 2."""
+    end_with_parent()
     plan = read_plan(Path(arguments[0]))
     try:
         call = _variant(plan) if plan.reference is None else _reference(plan, plan.reference)

@@ -22,6 +22,7 @@ from profkit.measure.bench.bench import Subject
 from profkit.measure.check import check, data
 from profkit.measure.check.data import Data
 from profkit.measure.cuda import device, library, state
+from profkit.measure.process import end_with_parent
 from profkit.measure.variants import problem
 from profkit.measure.workers import protocol
 from profkit.measure.workers.protocol import (
@@ -48,6 +49,7 @@ _UNAVAILABLE = (subjects.ReferenceUnavailable, ImportError)
 
 def main() -> int:
     """Answer requests until there are none."""
+    end_with_parent()
     say = _events()
     server: _Server | None = None
     for line in sys.stdin.buffer:

@@ -12,6 +12,7 @@ from typing import Any
 from profkit.diagnosis.launches import HotLine, Judged, Row
 from profkit.diagnosis.machine.roofline import nearest_roof
 from profkit.diagnosis.rule import Finding, share
+from profkit.diagnosis.rules import BY_ID
 from profkit.reports.metrics import CATALOGUE
 from profkit.reports.metrics.warps import MEANING
 from profkit.show.charts.bars import PIPES, pipe_word, shares
@@ -21,6 +22,7 @@ from profkit.show.page.roofline import roofline, row_of
 from profkit.show.text import figures
 from profkit.show.text.escape import visible
 from profkit.show.text.names import middle, short
+from profkit.show.text.words import BOUNDS
 from profkit.show.views.diagnosis import place, spread, unknown
 from profkit.show.views.document import number
 from profkit.show.views.places import at
@@ -73,7 +75,8 @@ def summary(shown: Shown) -> dict[str, Any]:
         "bound": run.diagnosis.bound if run.status == "ok" else run.status,
         "limiter": run.diagnosis.limiter or "",
         "finding": run.top.rule if run.top else "",
-        "gain": figures.top(run.top),
+        "cause": run.top.cause if run.top else "",
+        "gain": figures.top(run.top) or _without_gain(run),
         "gain_of": number(run.top.worth if run.top else None),
         "roof": f"{share(nearest[1])} of {roof_word(nearest[0])}" if nearest else "",
         "roof_of": number(nearest[1] if nearest else None),
@@ -82,6 +85,43 @@ def summary(shown: Shown) -> dict[str, Any]:
         "device": run.device or "device unknown",
         "case": run.case or "",
     }
+
+
+def _without_gain(run: Judged) -> str:
+    """What stands for a gain where no finding has one: a unit at its roof is an answer too."""
+    at_roof = run.top is None and run.diagnosis.bound in {"memory", "compute", "balanced"}
+    return "at its roof" if at_roof else ""
+
+
+def bars(several: Sequence[Shown], total: float) -> list[dict[str, Any]]:
+    """The rows as parts of a bar 1000 wide: how long, by what bound, what could be saved."""
+    out: list[dict[str, Any]] = []
+    x = 0.0
+    for shown in several:
+        row, run = shown.row, shown.run
+        width = 1000 * row.total / total if total else 0.0
+        if width <= 0:
+            continue
+        saved = f", up to {figures.seconds(row.saved)} to save" if row.saved > 0 else ""
+        label = figures.bound(run.diagnosis, run.status)
+        out.append({
+            "number": shown.number, "x": round(x, 2), "width": round(width, 2),
+            "saved": round(width * row.saved / row.total, 2),
+            "bound": run.diagnosis.bound if run.status == "ok" else "unknown",
+            "about": f"{shown.label} {figures.seconds(row.total)}, {label}{saved}",
+        })  # fmt: skip
+        x += width
+    return out
+
+
+def words_of(several: Sequence[Shown]) -> list[dict[str, str]]:
+    """What the page links to: the bounds, and the rules that fire on it, with their advice."""
+    fired = {f.rule: None for s in several for f in s.run.diagnosis.findings if f.status == "fires"}
+    bounds = [{"name": name, "meaning": text, "advice": ""} for name, text in BOUNDS.items()]
+    rules = [BY_ID[rule] for rule in sorted(fired) if rule in BY_ID]
+    return bounds + [
+        {"name": r.id, "meaning": f"{r.title}. {r.meaning}", "advice": r.advice} for r in rules
+    ]
 
 
 def details(shown: Shown) -> dict[str, Any]:

@@ -26,11 +26,12 @@ from profkit.evidence.comparison.ladder import Ladder
 from profkit.files import write_text
 from profkit.show.page import charts as page_charts
 from profkit.show.page import ladder as page_ladder
-from profkit.show.page.launch import Shown, data, details, metrics, summary
+from profkit.show.page.launch import Shown, bars, data, details, metrics, summary, words_of
 from profkit.show.page.roofline import by_device
 from profkit.show.text import figures
 from profkit.show.text.escape import visible
 from profkit.show.views.diagnosis import ORDER
+from profkit.show.views.headline import headline
 
 if TYPE_CHECKING:
     from profkit.reports.frame import Reports
@@ -96,6 +97,9 @@ def render(
         "cases": list(dict.fromkeys(row["case"] for row in tables if row["case"])),
         "ladders": [(found.case, blocks) for found, blocks in ladders],
         "notes": notes,
+        "answer": headline(kept + every[len(kept) :]),
+        "bars": bars(shown, total),
+        "words": words_of(shown),
         "payload": _payload(shown, [found for found, _ in ladders]),
     }
     return Page(_fill(content), len(shown), len(every) - len(kept), tuple(notes))

@@ -64,13 +64,7 @@ addEventListener("hashchange", openHash);
 byId("open-all").addEventListener("click", () => launches().forEach((x) => { x.open = true; }));
 byId("close-all").addEventListener("click", () => launches().forEach((x) => { x.open = false; }));
 
-// On paper nothing can be opened.
-let closed = [];
-addEventListener("beforeprint", () => {
-  closed = launches().filter((x) => !x.open);
-  closed.forEach((x) => { x.open = true; });
-});
-addEventListener("afterprint", () => closed.forEach((x) => { x.open = false; }));
+// On paper stands what is open: the answer and the table on the first pages, details on demand.
 
 /** All metrics of a launch, written when they are asked for. */
 for (const more of document.querySelectorAll("details.metrics")) {

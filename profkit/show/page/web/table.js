@@ -34,6 +34,10 @@ function filterRows() {
     row.hidden = !(fits && words.every((word) => text.includes(word)));
     byId(`launch-${row.dataset.number}`).hidden = row.hidden;
   }
+  byId("nothing").hidden = shownRows().length > 0;
+  for (const chip of document.querySelectorAll(".chips button")) {
+    chip.setAttribute("aria-pressed", String(byId("by-bound")?.value === chip.dataset.bound));
+  }
   byId("found").textContent = `${shownRows().length} of ${rowsOfTable().length}`;
 }
 
@@ -49,8 +53,10 @@ function keys(event) {
   const row = event.target.closest?.("#overview tbody tr");
   if (event.key === "Escape") {
     if (typing) { byId("search").value = ""; filterRows(); }
-    byId("launches").scrollIntoView();
-    (shownRows()[0] ?? byId("search")).focus({ preventScroll: true });
+    const from = event.target.closest?.("details.one")?.dataset.launch;
+    const back = from && byId(`row-${from}`);
+    if (!back) byId("launches").scrollIntoView();
+    (back ?? shownRows()[0] ?? byId("search")).focus({ preventScroll: !back });
   } else if (typing) return;
   else if (event.key === "/") byId("search").focus();
   else if (event.key === "j" || (row && event.key === "ArrowDown")) moveFocus(1);
@@ -69,6 +75,18 @@ if (table) {
     });
   }
   byId("filters").addEventListener("input", filterRows);
+  for (const chip of document.querySelectorAll(".chips button")) {
+    chip.addEventListener("click", () => {
+      const choice = byId("by-bound");
+      if (choice) choice.value = choice.value === chip.dataset.bound ? "" : chip.dataset.bound;
+      filterRows();
+    });
+  }
+  byId("clear").addEventListener("click", () => {
+    byId("filters").reset();
+    filterRows();
+    byId("search").focus();
+  });
   byId("filters").addEventListener("submit", (event) => event.preventDefault());
   body.addEventListener("click", (event) => {
     const row = event.target.closest("tr");

@@ -1,0 +1,369 @@
+"""Figures of the statistics on samples small enough to work them out by hand or by the book."""
+
+from __future__ import annotations
+
+from dataclasses import astuple
+from math import exp, inf, isnan, log, nan, sqrt
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from profkit.errors import ProfkitError
+from profkit.evidence.timing.samples import (
+    THRESHOLDS,
+    Interval,
+    Sample,
+    Spread,
+    Thresholds,
+    as_groups,
+    drift_of,
+    effective_size,
+    process_spread,
+    summarize_samples,
+)
+from profkit.evidence.timing.stats import (
+    _decide,
+    _difference,
+    _p_value,
+    compare_samples,
+    hedges_g,
+    median_interval,
+)
+
+X = np.array([10.0, 10.4, 9.8, 10.1, 10.3, 9.9, 10.2, 10.0])
+FAST = Thresholds(resamples=400)
+
+
+def test_the_numbers_that_decide():
+    assert astuple(THRESHOLDS) == (0.95, 6, 2000, 0, 0.05, 0.1, 0.01)
+
+
+# --- samples as groups
+
+
+def test_one_list_and_lists_of_processes():
+    assert [g.tolist() for g in as_groups([1, 2.5], "x")] == [[1.0, 2.5]]
+    assert [g.tolist() for g in as_groups([[1, 2], [3]], "x")] == [[1.0, 2.0], [3.0]]
+    assert [g.tolist() for g in as_groups(X, "x")] == [X.tolist()]
+    assert [g.tolist() for g in as_groups([0.0, -1.0], "x")] == [[0.0, -1.0]]
+
+
+@pytest.mark.parametrize(
+    ("bad", "message"),
+    [
+        ([1.0, nan, inf], "SIDE: 2 of 3 samples are not finite positive numbers"),
+        ([1.0, 0.0], "SIDE: 1 of 2 samples are not finite positive numbers"),
+        ([[1.0, 2.0], [-1.0]], "SIDE: 1 of 3 samples are not finite positive numbers"),
+        ([[1.0], []], "SIDE: there are no samples"),
+        ([[[1.0]]], "SIDE: there are no samples"),
+        ([], "SIDE: there are no samples"),
+    ],
+)
+def test_what_cannot_be_times(bad, message):
+    with pytest.raises(ProfkitError, match=message):
+        as_groups(bad, "SIDE", positive=True)
+
+
+def test_zero_is_finite():
+    with pytest.raises(ProfkitError, match="1 of 2 samples are not finite numbers"):
+        as_groups([0.0, nan], "SIDE")
+
+
+# --- spread of processes
+
+
+def _of(*medians: float) -> list[np.ndarray]:
+    return [np.array([m - 1, m, m + 1]) for m in medians]
+
+
+def test_spread_is_the_standard_deviation_of_the_medians():
+    assert process_spread(_of(10.0, 12.0)) == Spread(sqrt(2), 1)
+    assert process_spread(_of(10.0, 12.0, 14.0)) == Spread(2.0, 2)
+    # Pooled: 2 + 8 squares over 1 + 2 degrees; a side of one process says nothing.
+    pooled = process_spread(_of(10.0, 12.0), _of(1.0, 3.0, 5.0), _of(7.0))
+    assert pooled is not None
+    assert (pooled.sigma, pooled.dof) == (pytest.approx(sqrt(10 / 3)), 3)
+    assert process_spread(_of(7.0)) is None
+    assert process_spread() is None
+
+
+# --- intervals
+
+
+def test_an_interval_is_the_same_every_time_and_round_the_median():
+    found = median_interval(X)
+    assert (found.median, found.level) == (pytest.approx(10.05), 0.95)
+    assert found == median_interval(X)
+    assert (found.low, found.high) == (pytest.approx(9.85, abs=0.06), pytest.approx(10.3, abs=0.06))
+    wide = median_interval(X, level=0.999)
+    assert wide.low < found.low < found.high < wide.high
+    assert wide.level == 0.999
+
+
+@pytest.mark.parametrize(("n", "unusable"), [(5, "too-few"), (6, None)])
+def test_six_samples_are_enough_and_five_are_not(n, unusable):
+    found = summarize_samples([X[:n]], FAST)
+    assert found.unusable == unusable
+    assert isnan(found.interval.low) is (unusable is not None)
+
+
+def test_a_timer_s_step_is_the_smallest_difference():
+    found = summarize_samples([np.array([10.0] * 30 + [10.5, 11.5])], FAST).interval
+    assert (found.low, found.high) == (9.75, 10.25)
+
+
+def test_processes_halve_what_is_independent():
+    one = summarize_samples([X], FAST).interval
+    two = summarize_samples([X, X + 2.0], FAST).interval
+    assert two.median == pytest.approx(one.median + 1)
+    shrunk = [(one.median - one.low) / sqrt(2), (one.high - one.median) / sqrt(2)]
+    assert [two.median - two.low, two.high - two.median] == pytest.approx(shrunk, rel=0.02)
+
+
+def test_a_measured_spread_replaces_the_noise_and_an_assumed_one_adds_to_it():
+    plain = summarize_samples([X], FAST)
+    below = plain.interval.median - plain.interval.low
+    measured = summarize_samples([X, X], FAST, Spread(1.0, 3))
+    half = stats.t.ppf(0.975, 3) / sqrt(2)
+    assert measured.interval.high - measured.interval.median == pytest.approx(half)
+    assert measured.interval.median - measured.interval.low == pytest.approx(half)
+    assert measured.faults == ("processes",)
+    assumed = summarize_samples([X], FAST, Spread(1.0))
+    half = stats.norm.ppf(0.975)
+    assert assumed.interval.median - assumed.interval.low == pytest.approx(np.hypot(below, half))
+    small = summarize_samples([X], FAST, Spread(1e-6, 3))
+    assert (small.interval, small.faults) == (plain.interval, ())
+
+
+def test_one_bad_process_spoils_the_side_but_has_a_median():
+    found = summarize_samples([X, np.array([10.0] * 8)], FAST)
+    assert (found.unusable, found.faults) == ("constant", ())
+    assert found.interval.median == pytest.approx((10.05 + 10.0) / 2)
+    assert isnan(found.interval.low)
+    assert isnan(found.interval.high)
+
+
+def test_intervals_that_touch_share_a_value():
+    assert Interval(1, 0, 2).overlaps(Interval(3, 2, 4))
+    assert Interval(3, 2, 4).overlaps(Interval(1, 0, 2))
+    assert not Interval(3, 2.1, 4).overlaps(Interval(1, 0, 2))
+
+
+def test_the_ends_of_a_bootstrap_interval():
+    x = np.array([10.12, 9.31, 11.47, 10.05, 9.88, 12.6, 10.43, 8.97, 10.71, 11.03])
+    found = median_interval(x)
+    # Hesterberg's expanded percentiles of the bootstrapped medians, seed 0.
+    tail = stats.norm.cdf(-sqrt(10 / 9) * stats.t.ppf(0.975, 9))
+    drawn = stats.bootstrap((x,), np.median, n_resamples=2000, method="percentile",
+                            confidence_level=1 - 2 * tail, rng=np.random.default_rng(0))  # fmt: skip
+    ends = drawn.confidence_interval
+    assert (found.low, found.median, found.high) == pytest.approx((ends.low, 10.275, ends.high))
+    assert found.low < 9.9 < 10.7 < found.high
+
+
+# --- drift and samples that hang together
+
+
+def test_a_straight_drift_is_its_whole_way():
+    ramp = np.arange(20) * 0.5 + 3
+    assert drift_of(ramp) == pytest.approx(9.5)
+    assert drift_of(-ramp) == pytest.approx(-9.5)
+    assert drift_of(X) == 0.0
+
+
+def test_a_drift_is_one_below_its_level():
+    x = np.array([3.0, 2, 12, 1, 8, 6, 9, 4, 11, 5, 7, 10])
+    p = stats.spearmanr(np.arange(12), x).pvalue
+    assert drift_of(x, Thresholds(drift_p=p)) == 0.0
+    assert drift_of(x, Thresholds(drift_p=p * 1.01)) == pytest.approx(0.5 * 11)
+
+
+def test_a_drift_widens_both_sides_by_all_of_it():
+    rng = np.random.default_rng(3)
+    x = 10 + rng.normal(0, 0.01, 40) + np.arange(40) * 0.05
+    found = summarize_samples([x], FAST)
+    assert found.faults[0] == "drift"
+    drift = drift_of(x)
+    assert drift == pytest.approx(39 * 0.05, rel=0.02)
+    assert found.interval.median - found.interval.low > drift
+    assert found.interval.high - found.interval.median > drift
+    assert found.interval.high - found.interval.low < 2 * drift + 1.5
+
+
+def test_independent_samples_count_whole():
+    alternating = np.array([1.0, 2.0] * 10)
+    assert effective_size(alternating) == 20
+    assert effective_size(np.array([1.0, 2.0, 3.0, 5.0, 4.0])) == 5  # too few to say
+    assert effective_size(np.array([1.0, 1, 2, 2, 1, 1, 2, 2, 1, 1, 2])) == 11
+    assert effective_size(np.arange(30.0)) == 30  # a straight drift is another fault
+
+
+def correlated(n: int) -> np.ndarray:
+    rng = np.random.default_rng(11)
+    x = np.zeros(n)
+    for i in range(1, n):
+        x[i] = 0.6 * x[i - 1] + rng.normal()
+    return x
+
+
+def expected_size(x: np.ndarray) -> float:
+    """As the docstring has it: (1 + r) / (1 - r) of what n r + 2 over n - 4 makes of the ranks' r."""
+    n = len(x)
+    ranks = stats.rankdata(x) - (n + 1) / 2
+    order = np.arange(n) - (n - 1) / 2
+    ranks = ranks - order * (ranks @ order) / (order @ order)
+    rho = np.correlate(ranks, ranks, "full")[n - 1 :] / (ranks @ ranks)
+    first = (n * rho[1] + 2) / (n - 4)
+    pairs = [rho[i] + rho[i + 1] for i in range(0, n - 1, 2)]
+    end = next(i for i, p in enumerate(pairs) if p <= 0)
+    return n / max(2 * sum(pairs[:end]) - 1, (1 + first) / (1 - first))
+
+
+def test_first_order_correlation_with_its_bias():
+    assert effective_size(correlated(61)) == pytest.approx(expected_size(correlated(61)))
+    x = correlated(60)
+    expected = expected_size(x)
+    assert effective_size(x) == pytest.approx(expected)
+    assert effective_size(x, Thresholds(lag_p=1e-12)) == 60
+    # The interval is as much wider as fewer samples would make it.
+    found, alone = (summarize_samples([x], Thresholds(resamples=400, drift_p=0, lag_p=lag))
+                    for lag in (0.1, 1e-12))  # fmt: skip
+    assert (found.faults, alone.faults) == (("autocorrelated",), ())
+    stretch = sqrt(60 / expected)
+    assert found.interval.high - found.interval.median == pytest.approx(
+        stretch * (alone.interval.high - alone.interval.median)
+    )
+    assert found.interval.median - found.interval.low == pytest.approx(
+        stretch * (alone.interval.median - alone.interval.low)
+    )
+
+
+def test_too_few_are_left_of_samples_that_hang_together():
+    blocks = np.repeat([3.0, 1.0, 4.0, 1.5, 5.0, 9.0, 2.0, 6.0], 5) + np.arange(40) * 1e-6
+    assert 2 < effective_size(blocks) < 6
+    assert summarize_samples([blocks], FAST).unusable == "autocorrelated"
+
+
+# --- two sides
+
+
+def test_hedges_g_by_the_book():
+    before, after = np.array([5.0, 6.0, 7.0]), np.array([1.0, 2.0, 3.0, 4.0])
+    # Means 6 and 2.5; squares 2 and 5 over 5 degrees: 1.4; corrected by 1 - 3 / 19.
+    assert hedges_g(before, after) == pytest.approx(3.5 / sqrt(1.4) * (1 - 3 / 19))
+    assert hedges_g(after, before) == pytest.approx(-3.5 / sqrt(1.4) * (1 - 3 / 19))
+    assert isnan(hedges_g(np.array([1.0]), np.array([2.0])))
+    assert isnan(hedges_g(np.array([1.0, 1.0]), np.array([2.0, 2.0])))
+    assert hedges_g(np.array([3.0, 5.0]), np.array([2.0])) == pytest.approx(
+        2 / sqrt(2) * (1 - 3 / 3)
+    )
+
+
+def test_the_difference_of_two_intervals():
+    before = Sample(Interval(5.0, 2.0, 9.0), ("drift",))
+    after = Sample(Interval(1.0, -3.0, 4.0), ("drift", "processes"))
+    found = _difference(before, after)
+    # 5 - 1; down: 3 of before and 3 of after; up: 4 of each.
+    assert found.interval == Interval(4.0, 4.0 - sqrt(18), 4.0 + sqrt(32))
+    assert found.faults == ("drift", "processes")
+    assert found.unusable is None
+    spoilt = _difference(before, Sample(Interval(1.0, nan, nan), unusable="constant"))
+    assert spoilt.unusable == "constant"
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "within", "answer", "reason"),
+    [
+        (1 / 1.01, 1.01, 0.01, "same", "within"),
+        (1 / 1.01 - 1e-9, 1.01, 0.01, "cannot tell", "wide"),
+        (1 / 1.01, 1.01 + 1e-9, 0.01, "cannot tell", "wide"),
+        (1.001, 1.009, 0.01, "same", "within"),
+        (1.001, 1.009, 0.0, "faster", "difference"),
+        (1.0, 1.2, 0.01, "cannot tell", "wide"),
+        (1.0 + 1e-9, 1.2, 0.01, "faster", "difference"),
+        (0.8, 1.0, 0.01, "cannot tell", "wide"),
+        (0.8, 1.0 - 1e-9, 0.01, "slower", "difference"),
+    ],
+)
+def test_what_an_interval_decides(low, high, within, answer, reason):
+    speedup = Interval(1.0, low, high)
+    assert _decide(speedup, Sample(speedup), within) == (answer, reason)
+    if answer == "cannot tell":
+        assert _decide(speedup, Sample(speedup, ("drift", "processes")), within)[1] == "drift"
+    assert _decide(speedup, Sample(speedup, unusable="too-few"), within) == (
+        "cannot tell",
+        "too-few",
+    )
+
+
+def test_p_is_at_its_level_where_the_interval_touches_one():
+    assert _p_value(Interval(1.0, 0.0, 5.0)) == pytest.approx(0.05)
+    assert _p_value(Interval(-1.0, -5.0, 0.0)) == pytest.approx(0.05)
+    assert _p_value(Interval(1.0, 0.0, 5.0, level=0.9)) == pytest.approx(0.1)
+    assert _p_value(Interval(2.0, 1.0, 9.0)) == pytest.approx(
+        2 * stats.norm.sf(2 * 1.959964), rel=1e-4
+    )
+    assert _p_value(Interval(0.0, -1.0, 2.0)) == pytest.approx(1.0)
+    assert isnan(_p_value(Interval(1.0, nan, nan)))
+
+
+# --- whole comparisons and what they say
+
+
+def test_faster_slower_and_the_same_in_words():
+    rng = np.random.default_rng(1)
+    noise = np.exp(rng.normal(0, 0.002, 40))
+    fast = compare_samples(20 * noise, 10 * noise[::-1], thresholds=FAST)
+    assert (fast.answer, fast.reason, fast.within) == ("faster", "difference", 0.01)
+    assert fast.speedup.median == pytest.approx(2, rel=0.002)
+    low, high = fast.speedup.low, fast.speedup.high
+    assert fast.sentence == f"{fast.speedup.median:.3g}x faster ({low:.3f} to {high:.3f})"
+    slow = compare_samples(10 * noise[::-1], 20 * noise, thresholds=FAST)
+    assert slow.answer == "slower"
+    assert slow.sentence == f"{fast.speedup.median:.3g}x slower ({low:.3f} to {high:.3f})"
+    same = compare_samples(10 * noise, 10 * noise[::-1], within=0.02, thresholds=FAST)
+    assert same.answer == "same"
+    assert same.sentence.startswith("the same within 2 %: 1x (")
+    assert fast.before.median == pytest.approx(20, rel=0.002)
+    assert fast.before.low < fast.before.median < fast.before.high
+    assert fast.hedges_g > 50
+    assert fast.p_value < 1e-6
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "sentence"),
+    [
+        ([10.0, 10.1, 10.2], [5.0, 5.1],
+         "2x, but too few samples (3 and 2) for an interval: take at least 6, better 40"),
+        ([10.0] * 9, [5.0] * 9,
+         "2x, but every sample of one side is the same: the timer's step hides the spread, "
+         "time more calls in each sample"),
+    ],
+)  # fmt: skip
+def test_why_it_cannot_be_told(before, after, sentence):
+    assert compare_samples(before, after).sentence == sentence
+
+
+def test_apart_assumes_a_hundredth_and_groups_replace_it():
+    rng = np.random.default_rng(2)
+    one, two = (10 * np.exp(rng.normal(0, 1e-4, 40)) for _ in range(2))
+    together, apart = (compare_samples(one, two, taken=how, thresholds=FAST)
+                       for how in ("one process", "apart"))  # fmt: skip
+    assert together.speedup.high < 1.001
+    # Two sides of 1 % each: 1.96 x sqrt(2) x 1 %.
+    assert log(apart.speedup.high) == pytest.approx(1.96 * sqrt(2) * 0.01, rel=0.02)
+    assert log(apart.speedup.low) == pytest.approx(-1.96 * sqrt(2) * 0.01, rel=0.02)
+    groups = compare_samples([one, one * 1.001], [two, two * 1.001], taken="apart", thresholds=FAST)
+    assert log(groups.speedup.high) < 0.005
+
+
+def test_interleaved_is_judged_round_by_round():
+    rng = np.random.default_rng(4)
+    ramp = np.linspace(1, 2, 40)
+    before = 20 * ramp
+    after = 10 * ramp * np.exp(rng.normal(0, 0.001, 40))
+    found = compare_samples(before, after, taken="interleaved", thresholds=FAST)
+    assert found.answer == "faster"
+    assert found.speedup.median == pytest.approx(2, rel=0.001)
+    assert exp(log(found.speedup.high) - log(found.speedup.low)) < 1.003

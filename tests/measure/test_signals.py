@@ -1,0 +1,87 @@
+"""Signals at any moment of a verb: no traceback, no process left, no half file."""
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from profkit.measure import process
+
+from .conftest import Machine
+
+MOMENTS = 6  # of each signal; profkit's own time to start is 0.2 s
+
+
+def left(found: Callable[[], list[int]]) -> list[int]:
+    """Processes that are there, once those that are just ending have ended."""
+    until = time.monotonic() + 5
+    while (pids := found()) and time.monotonic() < until:
+        time.sleep(0.1)
+    return pids
+
+
+def of_machine(machine: Machine) -> list[int]:
+    """Processes whose environment names the machine: workers name nothing else of it."""
+    mark, pids = f"PROFKIT_KERNELS={machine.kernels}".encode(), []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit() and int(entry.name) != os.getpid():
+            try:
+                environment = (entry / "environ").read_bytes()
+                running = b"Z" not in (entry / "stat").read_bytes().rpartition(b")")[2].split()[:1]
+            except OSError:
+                continue
+            if mark in environment.split(b"\0") and running:
+                pids.append(int(entry.name))
+    return pids
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGKILL])
+def test_a_check_ends_at_any_moment(machine: Machine, number: signal.Signals) -> None:
+    machine.write("v1_x.cu", before="usleep(20000);")
+    subprocess.run([sys.executable, "-m", "profkit", "build", "--all", "--arch", "90"], check=True)
+    draw = random.Random(int(number))
+    for _ in range(MOMENTS):
+        command = [sys.executable, "-m", "profkit", "check", "--variant", "v1"]
+        running = subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL)
+        time.sleep(0.06 + 1.2 * draw.random())
+        running.send_signal(number)
+        said = running.communicate(timeout=30)[1].decode()
+        # Before the first line of ours runs, the interpreter prints its own.
+        assert "Traceback" not in said or "profkit/" not in said, said
+        assert left(lambda: of_machine(machine)) == []
+    assert not list(machine.root.rglob("*.part*"))
+
+
+def test_a_killed_parent_takes_what_it_ran_with_it(
+    tmp_path: Path, processes: Callable[[str], list[int]]
+) -> None:
+    code = "import sys; from profkit.measure import process; process.run(['sleep', sys.argv[1]])"
+    mark = f"1234.{os.getpid()}"
+    running = subprocess.Popen([sys.executable, "-c", code, mark])
+    until = time.monotonic() + 20
+    while len(processes(mark)) < 2 and time.monotonic() < until:
+        time.sleep(0.05)
+    assert len(processes(mark)) == 2
+    running.kill()
+    running.wait()
+    assert left(lambda: processes(mark)) == []
+
+
+def test_nothing_watches_over_what_has_ended() -> None:
+    before = {p for p in os.listdir("/proc") if p.isdigit()}
+    done = process.run(["true"])
+    assert done.status == 0
+    mine = [p for p in os.listdir("/proc") if p.isdigit() and p not in before]
+    guards = []
+    for pid in mine:
+        try:
+            guards += [pid] if b"guard" in Path(f"/proc/{pid}/cmdline").read_bytes() else []
+        except OSError:
+            continue
+    assert guards == []
