@@ -19,12 +19,21 @@ if TYPE_CHECKING:
     from profkit.evidence.history.dataset import history
     from profkit.reports.reader import raw
     from profkit.show import plots
-    from profkit.show.notebook import claims, compare, diagnose, ladder, lines, load
+    from profkit.show.notebook import (
+        claims,
+        compare,
+        diagnose,
+        from_raw,
+        ladder,
+        lines,
+        load,
+        whatif,
+    )
     from profkit.show.views.explain import explain
 
 __all__ = [
-    "Hit", "Launch", "ProfkitError", "Rule", "claims", "compare", "diagnose", "explain", "history",
-    "ladder", "lines", "load", "plots", "raw",
+    "Hit", "Launch", "ProfkitError", "Rule", "claims", "compare", "diagnose", "explain", "from_raw",
+    "history", "ladder", "lines", "load", "plots", "raw", "whatif",
 ]  # fmt: skip
 
 _WHERE = {
@@ -36,11 +45,13 @@ _WHERE = {
     "compare": "profkit.show.notebook",
     "diagnose": "profkit.show.notebook",
     "explain": "profkit.show.views.explain",
+    "from_raw": "profkit.show.notebook",
     "history": "profkit.evidence.history.dataset",
     "ladder": "profkit.show.notebook",
     "lines": "profkit.show.notebook",
     "load": "profkit.show.notebook",
     "raw": "profkit.reports.reader",
+    "whatif": "profkit.show.notebook",
 }
 
 

@@ -5,7 +5,8 @@
 
 For every probe of kernels/probes: what its header says it is bound by and why, what the diagnosis
 says, what Nsight Compute's own bottleneck rule and the plain comparison of SM and memory throughput
-say on the same report; and for those with a twin, the gain that was promised and the one that came.
+say on the same report; and for those with a twin, the bound on the gain, the gain that was expected
+and the one that came.
 """
 
 from __future__ import annotations
@@ -21,12 +22,14 @@ from types import ModuleType
 from typing import Any
 
 from profkit.diagnosis.engine import judge
+from profkit.diagnosis.rule import Expectation
 from profkit.reports.reader import read
 
 ROOT = Path(__file__).parents[1]
 PROBES = ROOT / "kernels" / "probes"
 RECORDED = ROOT / "artifacts" / "probes"
-WITHIN = 2.0  # an estimate is good if the measured gain is at most it and at least it / WITHIN
+WITHIN = 2.0  # a bound is tight if the measured gain is at least it / WITHIN
+CLOSE = 1.5  # an expectation is good if the measured speed-up is within this factor of it
 NOISE = 1.02  # a measured gain this much above an estimate is not above it
 
 
@@ -41,7 +44,8 @@ class Row:
         cause: The rule that must be named first.
         said: (bound, limiter, first rule) of the diagnosis.
         missed: Rules of the header's `also:` that do not fire.
-        estimate: Gain of the first finding; None where none is given.
+        estimate: Gain of the first finding, an upper bound; None where none is given.
+        expect: What to expect of mending it, with its interval; None at a roof or never measured.
         gain: Measured: time of the probe over time of its twin; None without a twin.
         ncu: Class that Nsight Compute's bottleneck rule names.
         ncu_estimate: The largest gain that its rules promise for the whole workload.
@@ -55,6 +59,7 @@ class Row:
     said: tuple[str, str | None, str | None]
     missed: tuple[str, ...]
     estimate: float | None
+    expect: Expectation | None
     gain: float | None
     ncu: str
     ncu_estimate: float | None
@@ -153,6 +158,7 @@ def _row(name: str, keys: dict[str, str], launch: Any, rules: Any, took: Any) ->
         (diagnosis.bound, diagnosis.limiter, fires[0].rule if fires else None),
         tuple(sorted(also - {f.rule for f in fires})),
         fires[0].gain if fires else None,
+        fires[0].expect if fires else None,
         took["main"] / took["twin"] if "twin" in took else None,
         ncu_class(rules), ncu_gain(rules),
         "unknown" if isnan(sm) or isnan(memory) else "memory" if memory >= sm else "compute",
@@ -174,14 +180,25 @@ def score(found: list[Row]) -> dict[str, tuple[int, int]]:
     """Name -> (right, of how many)."""
     count = len(found)
     kept, _, estimates = good((r.estimate, r.gain) for r in found)
+    _, held, bounded = good((r.estimate, r.gain) for r in found)
+    hopes = [(r.expect, r.gain) for r in found if r.expect is not None and r.gain is not None]
     theirs, _, their_estimates = good((r.ncu_estimate, r.gain) for r in found)
     return {
         "bound": (sum(r.right[0] for r in found), count),
         "limiter": (sum(r.right[1] for r in found), count),
         "cause first": (sum(r.right[2] for r in found), count),
-        "gain kept": (kept, estimates),
+        "bound held": (held, bounded),
+        "bound held and within 2x": (kept, estimates),
+        "expected within 1.5x": (
+            sum(1 / CLOSE <= hope.gain / gain <= CLOSE for hope, gain in hopes),
+            len(hopes),
+        ),
+        "inside the interval": (
+            sum(hope.low <= gain <= hope.high for hope, gain in hopes),
+            len(hopes),
+        ),
         "ncu's rule: bound": (sum(r.ncu == r.bound for r in found), count),
-        "ncu's rules: gain kept": (theirs, their_estimates),
+        "ncu's rules: held and within 2x": (theirs, their_estimates),
         "larger of SM and memory: bound": (sum(r.naive == r.bound for r in found), count),
     }
 
@@ -197,7 +214,8 @@ def show(found: list[Row]) -> None:
         "truth",
         "verdict",
         "cause",
-        "estimate",
+        "at most",
+        "expected",
         "gain",
         "ncu",
         "its gain",
@@ -211,7 +229,7 @@ def show(found: list[Row]) -> None:
             r.probe, f"{r.bound}/{r.limiter}",
             verdict if bound and limiter else f"[red]{verdict} <-[/red]",
             str(r.said[2]) if cause else f"[red]{r.said[2]} <- {r.cause}[/red]",
-            _factor(r.estimate), _factor(r.gain),
+            _factor(r.estimate), _factor(r.expect.gain if r.expect else None), _factor(r.gain),
             r.ncu if r.ncu == r.bound else f"[yellow]{r.ncu}[/yellow]", _factor(r.ncu_estimate),
             r.naive if r.naive == r.bound else f"[yellow]{r.naive}[/yellow]",
         )  # fmt: skip

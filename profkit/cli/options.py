@@ -15,7 +15,10 @@ ARTIFACTS = Path("artifacts")  # where the verbs that judge look
 # Reports, and which launches of them.
 Paths = Annotated[
     list[str],
-    typer.Argument(help="Reports, folders (searched recursively) and globs.", metavar="REPORTS..."),
+    typer.Argument(
+        help="Reports (.ncu-rep, or a .csv by ncu), folders (recursively) and globs.",
+        metavar="REPORTS...",
+    ),
 ]
 Kernel = Annotated[
     str | None,

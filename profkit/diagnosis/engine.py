@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
+from profkit.diagnosis.estimate.estimate import AT_ROOF, OWN_WORK, estimate, headroom
 from profkit.diagnosis.rule import Diagnosis, Finding, Hit, Launch, Missing, NotCollected, Rule
 from profkit.diagnosis.rules import ALL
 from profkit.diagnosis.verdict import Verdict, decide
@@ -13,6 +15,12 @@ from profkit.reports.metrics import CATALOGUE
 
 WORTH_NAMING = 1.1  # gain from which a special cause is named before the plain one
 RECORD = "run record"  # the section of what profkit writes beside a report
+ROOF = "at its roof: only less work helps"
+# Findings of work that need not be done: with one of them a full unit is not at its roof.
+LESS_WORK = (
+    "uncoalesced-access", "low-l2-hit", "register-spills", "local-memory", "thread-divergence",
+    "non-fused-math", "redundant-exp", "tensor-idle",
+)  # fmt: skip
 FAILED = "ncu gave up on this launch: the kernel or its replay died, and no counter is valid"
 
 
@@ -28,7 +36,8 @@ def judge(values: Mapping[str, Any], status: str = "ok", more: Sequence[Rule] = 
 
     Returns:
         Verdict with its findings: firing ones first, the cause of the verdict before all others,
-        then by gain, then notes on the measurement; then unknown ones, then clear ones.
+        then by what to expect of them, then notes on the measurement; then unknown ones, then clear
+        ones.
     """
     if status != "ok":
         return Diagnosis("unknown", None, FAILED, (), (Missing("", FAILED),))
@@ -36,7 +45,8 @@ def judge(values: Mapping[str, Any], status: str = "ok", more: Sequence[Rule] = 
     verdict = decide(launch)
     rules = (*ALL, *more)
     ncu = str(values.get("ncu_version") or "")
-    findings = [_ask(rule, launch, ncu) for rule in rules]
+    room = headroom(launch)
+    findings = _roofs([_ask(rule, launch, ncu) for rule in rules], room)
     order = {"fires": 0, "unknown": 1, "clear": 2}
     lead = _leads(verdict, rules, {f.rule: f for f in findings if f.status == "fires"})
     findings.sort(
@@ -44,7 +54,7 @@ def judge(values: Mapping[str, Any], status: str = "ok", more: Sequence[Rule] = 
             order[f.status],
             f.note,
             lead.index(f.rule) if f.rule in lead else len(lead),
-            -(f.gain or 0.0),
+            -f.worth,
         )
     )
     return Diagnosis(
@@ -53,8 +63,25 @@ def judge(values: Mapping[str, Any], status: str = "ok", more: Sequence[Rule] = 
         verdict.because,
         tuple(findings),
         verdict.missing,
-        verdict.near_border,
+        near_border=verdict.near_border,
+        headroom=room,
     )
+
+
+def gains(finding: Finding | None) -> dict[str, float]:
+    """gain, expect, expect_low and expect_high as a frame has them: NaN for what is not known."""
+    hope = finding.expect if finding else None
+    return {
+        "gain": number(finding.gain if finding else None),
+        "expect": number(hope.gain if hope else None),
+        "expect_low": number(hope.low if hope else None),
+        "expect_high": number(hope.high if hope else None),
+    }
+
+
+def number(value: float | None) -> float:
+    """A number as frames have it: NaN for None."""
+    return float("nan") if value is None else value
 
 
 def _ask(rule: Rule, launch: Launch, ncu: str) -> Finding:
@@ -67,8 +94,17 @@ def _ask(rule: Rule, launch: Launch, ncu: str) -> Finding:
         )
     if hit is None:
         return Finding(rule.id, "clear", rule.title, note=rule.note)
-    evidence, advice = _evidence(hit, launch), hit.advice or rule.advice
-    return Finding(rule.id, "fires", hit.cause, hit.gain, evidence, (), advice, rule.note)
+    worth = estimate(launch, rule.id, hit.gain)
+    return Finding(
+        rule.id,
+        "fires",
+        hit.cause,
+        worth.gain,
+        _evidence(hit, launch),
+        advice=hit.advice or rule.advice,
+        note=rule.note,
+        expect=worth.expect,
+    )
 
 
 def _lack(name: str, launch: Launch, ncu: str) -> tuple[str, str]:
@@ -96,6 +132,24 @@ def _number(version: str) -> tuple[int, ...]:
     return tuple(int(part) for part in version.split("."))
 
 
+def _roofs(findings: Sequence[Finding], room: float | None) -> list[Finding]:
+    """The findings, those marked whose unit does the problem's own work as fast as it can.
+
+    Where some of that work is redundant by another finding, less of it helps and nothing is marked.
+    """
+    redundant = any(
+        f.status == "fires" and f.rule in LESS_WORK and f.worth >= WORTH_NAMING for f in findings
+    )
+    if room is None or room > AT_ROOF or redundant:
+        return list(findings)
+    return [
+        replace(f, cause=f"{f.cause}; {ROOF}", expect=None, at_roof=True)
+        if f.status == "fires" and f.rule in OWN_WORK
+        else f
+        for f in findings
+    ]
+
+
 def _evidence(hit: Hit, launch: Launch) -> dict[str, float | None]:
     return {name: launch.get(name) for name in hit.looked}
 
@@ -116,5 +170,6 @@ def _leads(verdict: Verdict, rules: Sequence[Rule], fires: Mapping[str, Finding]
             plain.append(rule.id)
         elif (fires[rule.id].gain or WORTH_NAMING) >= WORTH_NAMING:
             special.append(rule.id)
-    special.sort(key=lambda r: -(fires[r].gain or float("inf")))
+    # One that no counter bounds (contended atomics) comes first: nothing says that it is small.
+    special.sort(key=lambda r: (fires[r].gain is not None, -fires[r].worth))
     return first + special + plain

@@ -11,7 +11,7 @@ from math import isfinite, isnan, nan
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from profkit.diagnosis.engine import judge
+from profkit.diagnosis.engine import gains, judge, number
 from profkit.diagnosis.rule import Diagnosis, Finding, Line, Producer, Rule
 from profkit.diagnosis.where import counters
 from profkit.errors import ProfkitError
@@ -93,11 +93,9 @@ class Judged:
 
     @property
     def saved(self) -> float:
-        """Seconds that the leading finding could save: time x (1 - 1 / gain); 0 if not known."""
-        gain = self.top.gain if self.top else None
-        if gain is None or not isfinite(gain) or gain <= 1 or isnan(self.time):
-            return 0.0
-        return self.time * (1 - 1 / gain)
+        """Seconds that mending the leading finding is expected to save; 0 at a roof, or not known."""
+        saves = self.diagnosis.saves(self.time)
+        return 0.0 if isnan(saves) else saves
 
 
 @dataclass(frozen=True)
@@ -118,7 +116,7 @@ class Row:
 
     @property
     def saved(self) -> float:
-        """Seconds that its launches' leading findings could save."""
+        """Seconds that mending its launches' leading findings is expected to save."""
         return sum(run.saved for run in self.launches)
 
     @property
@@ -165,26 +163,34 @@ def diagnose(runs: DataFrame, rules: Sequence[Rule] = ()) -> DataFrame:
 
     Returns:
         One row per launch and rule, in the order of the launches: report, launch, kernel, variant,
-        case, bound, limiter, because (of the launch), rule, status (fires, clear, unknown), cause,
-        gain (speed-up factor, an upper bound; NaN when none is given), evidence, where (the source
-        lines of a finding that fires, most of its cause first, three at most; empty where the
-        report is not there, or has no lines), try.
+        case, bound, limiter, because, headroom (speed-up left with the same work), saves (s that the
+        leading finding is expected to save; all of the launch), rule, status (fires, clear, unknown),
+        cause, gain (speed-up factor, an upper bound), expect, expect_low, expect_high (what people got
+        who mended it, and the interval that holds four times of five), evidence, where (the source
+        lines of a finding that fires, most of its cause first, three at most; empty where the report
+        is not there, or has no lines), try. NaN where a number is not known.
     """
     import pandas as pd
 
     launches = [_of_row({str(k): v for k, v in r.items()}, rules) for r in runs.to_dict("records")]
     table = [
-        (run.report, run.index, run.kernel, run.variant, run.case, run.diagnosis.bound,
-         run.diagnosis.limiter, run.diagnosis.because, f.rule, f.status, f.cause,
-         nan if f.gain is None else f.gain, dict(f.evidence), f.where, f.advice)
+        {
+            "report": run.report, "launch": run.index, "kernel": run.kernel, "variant": run.variant,
+            "case": run.case, "bound": run.diagnosis.bound, "limiter": run.diagnosis.limiter,
+            "because": run.diagnosis.because, "headroom": number(run.diagnosis.headroom),
+            "saves": run.diagnosis.saves(run.time), "rule": f.rule, "status": f.status,
+            "cause": f.cause, **gains(f), "evidence": dict(f.evidence), "where": f.where,
+            "try": f.advice,
+        }
         for run in _with_known_lines(launches)
         for f in run.diagnosis.findings
     ]  # fmt: skip
     return pd.DataFrame(table, columns=_COLUMNS)
 
 
-_COLUMNS = ["report", "launch", "kernel", "variant", "case", "bound", "limiter", "because", "rule",
-            "status", "cause", "gain", "evidence", "where", "try"]  # fmt: skip
+_COLUMNS = ["report", "launch", "kernel", "variant", "case", "bound", "limiter", "because",
+            "headroom", "saves", "rule", "status", "cause", "gain", "expect", "expect_low",
+            "expect_high", "evidence", "where", "try"]  # fmt: skip
 
 
 def _of_row(run: Mapping[str, Any], rules: Sequence[Rule]) -> Judged:
@@ -223,7 +229,7 @@ def rows(launches: Iterable[Judged], *, every: bool = False) -> list[Row]:
         every: One row per launch instead.
 
     Returns:
-        Rows by the time that their leading findings could save, then by their time.
+        Rows by the time that mending their leading findings should save, then by their time.
     """
     alike: dict[tuple[Any, ...], list[Judged]] = {}
     for n, run in enumerate(launches):
@@ -237,8 +243,9 @@ def table(reports: Reports, launches: Sequence[Judged]) -> DataFrame:
     """The frame with what was judged beside it.
 
     Returns:
-        A copy of reports.launches with bound, limiter, because, finding (the leading one) and gain
-        (speed-up factor, NaN when none is given) behind the identity columns.
+        A copy of reports.launches with bound, limiter, because, headroom, saves (s), finding (the
+        leading one) and its gain, expect, expect_low and expect_high (speed-up factors) behind the
+        identity columns; NaN for what is not known.
     """
     frame = reports.launches.copy()
     frame.attrs = {}  # the files' status is not the table's, and no file format can hold it
@@ -248,8 +255,10 @@ def table(reports: Reports, launches: Sequence[Judged]) -> DataFrame:
         "bound": [run.diagnosis.bound for run in launches],
         "limiter": [run.diagnosis.limiter for run in launches],
         "because": [run.diagnosis.because for run in launches],
+        "headroom": [number(run.diagnosis.headroom) for run in launches],
+        "saves": [run.diagnosis.saves(run.time) for run in launches],
         "finding": [top.rule if top else None for top in tops],
-        "gain": [float("nan") if not top or top.gain is None else top.gain for top in tops],
+        **{name: [gains(top)[name] for top in tops] for name in gains(None)},
     }
     for offset, (name, column) in enumerate(judgement.items()):
         frame.insert(at + offset, name, column)

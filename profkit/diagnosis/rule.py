@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from math import isnan
+from math import isnan, nan
 from typing import Literal
 
 from profkit.errors import ProfkitError
@@ -104,6 +104,21 @@ class Producer:
 
 
 @dataclass(frozen=True)
+class Expectation:
+    """What those who mended a cause got, for this launch.
+
+    Attributes:
+        gain: The speed-up factor to expect.
+        low: Four times of five it is at least this (one of ten is below),
+        high: and at most this.
+    """
+
+    gain: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True)
 class Finding:
     """What a rule says about one launch.
 
@@ -118,6 +133,8 @@ class Finding:
             empty when not known, or when no line is the cause.
         advice: What people do about it (JSON key "try").
         note: It says something of the measurement and is no cause to mend.
+        expect: What people got who mended it; None where nothing was ever measured, and at a roof.
+        at_roof: The unit is at what it can reach with the problem's own work: only less work helps.
     """
 
     rule: str
@@ -128,6 +145,15 @@ class Finding:
     where: tuple[Line, ...] = ()
     advice: str = ""
     note: bool = False
+    expect: Expectation | None = None
+    at_roof: bool = False
+
+    @property
+    def worth(self) -> float:
+        """The speed-up to rank by: what to expect, else the bound; 1 at a roof or without either."""
+        if self.at_roof:
+            return 1.0
+        return self.expect.gain if self.expect else self.gain or 1.0
 
 
 @dataclass(frozen=True)
@@ -216,6 +242,8 @@ class Diagnosis:
         findings: Firing ones first, worst first; then unknown; then clear.
         missing: What to collect for a better answer.
         near_border: The bound that it nearly was; None for a clear one.
+        headroom: How many times faster the same work could be done: the time over the time at which
+            the unit that binds is at what it can reach. None when not collected.
     """
 
     bound: Bound
@@ -224,12 +252,24 @@ class Diagnosis:
     findings: tuple[Finding, ...]
     missing: tuple[Missing, ...]
     near_border: NearBorder | None = None
+    headroom: float | None = None
 
     @property
     def top(self) -> Finding | None:
         """The finding that leads: the verdict's cause; None when nothing fires but notes."""
         fires = (f for f in self.findings if f.status == "fires" and not f.note)
         return next(fires, None)
+
+    def saves(self, time: float) -> float:
+        """Seconds of a launch of this duration that its leading finding is expected to save.
+
+        0 at a roof; NaN when the duration is not known or nothing that fires has an expectation.
+        """
+        firing = [f for f in self.findings if f.status == "fires" and not f.note]
+        if firing and firing[0].at_roof:
+            return 0.0 * time
+        leading = next((f.expect for f in firing if f.expect), None)
+        return time * (1 - 1 / max(leading.gain, 1.0)) if leading else nan
 
     @property
     def label(self) -> str:

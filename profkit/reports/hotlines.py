@@ -24,6 +24,7 @@ from profkit.reports.isolated import apart, processors
 from profkit.reports.metrics.warps import SAMPLES
 from profkit.reports.reader import launched, prepare
 from profkit.reports.sass import images
+from profkit.reports.table import is_table
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -118,9 +119,13 @@ def lines_of(wishes: Sequence[Wish], *, strict: bool = True) -> list[HotLines]:
     Raises:
         ProfkitError: A report cannot be read or has no such launch.
     """
+    answers: dict[int, HotLines] = {}
     by_report: dict[str, list[int]] = defaultdict(list)
     for n, wish in enumerate(wishes):
-        by_report[os.path.expanduser(wish.report)].append(n)
+        if is_table(wish.report):
+            answers[n] = _no_lines(wish, strict=strict)
+        else:
+            by_report[os.path.expanduser(wish.report)].append(n)
     items = [
         [path, [[w.launch, {k: list(v) for k, v in w.counters.items()}, w.count, w.sampled, w.around]
                 for w in (wishes[n] for n in numbers)]]
@@ -132,10 +137,19 @@ def lines_of(wishes: Sequence[Wish], *, strict: bool = True) -> list[HotLines]:
     others = [item for item, ok in zip(items, safe, strict=True) if not ok]
     died = _died if strict else _without
     outside = iter(apart(f"{__name__}:read_lines", others, processors(), died) if others else ())
-    answers: dict[int, HotLines] = {}
     for numbers, answer in zip(by_report.values(), inside, strict=True):
         answers |= zip(numbers, next(outside) if answer is None else answer, strict=True)
     return [answers[n] for n in range(len(wishes))]
+
+
+def _no_lines(wish: Wish, *, strict: bool) -> HotLines:
+    """The answer for a table that ncu printed: it knows no instructions."""
+    if strict:
+        raise ProfkitError(
+            f"{wish.report}: a table has no source lines",
+            "give the .ncu-rep itself for its hot lines",
+        )
+    return HotLines(dict.fromkeys(wish.counters, ()), ())
 
 
 def read_lines(item: Sequence[Any]) -> list[HotLines]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from math import isnan, nan
 from typing import TYPE_CHECKING, Any
 
@@ -69,18 +69,35 @@ def identity(action: Any, record: Record | None, time: float) -> tuple[Any, ...]
         record: The run record beside the report, None when there is none.
         time: Its duration in s, NaN when it has none.
     """
-    device, major, minor, *dims = (_value(action, name) for name in IDENTITY)
+    ranges = _nvtx(action)
+    kernel = action.name(action.NameBase_DEMANGLED) or action.name()
+    return identify(
+        kernel and clean(kernel),
+        _WORKLOADS.get(action.workload_type(), "unknown"),
+        {name: _value(action, name) for name in IDENTITY},
+        _marked(ranges) or ((record.variant, record.case) if record else (None, None)),
+        ranges,
+        time,
+    )
+
+
+def identify(
+    kernel: str | None,
+    workload: str,
+    values: Mapping[str, Any],
+    marked: tuple[str | None, str | None],
+    ranges: Sequence[str],
+    time: float,
+) -> tuple[Any, ...]:
+    """IDENTIFIED of a launch, from the raw values of IDENTITY, its variant and case, its ranges."""
+    device, major, minor, *dims = (values.get(name) for name in IDENTITY)
     cc = None if major is None or minor is None else f"{int(major)}.{int(minor)}"
     grid, block = _triple(dims[:3]), _triple(dims[3:])
-    workload = _WORKLOADS.get(action.workload_type(), "unknown")
-    ranges = _nvtx(action)
-    variant, case = _marked(ranges) or ((record.variant, record.case) if record else (None, None))
     # A launch that ncu gave up on has no launch__* metrics, and a duration that is NaN or absent.
     failed = isnan(time) and (grid is None or workload != "kernel")
-    kernel = action.name(action.NameBase_DEMANGLED) or action.name()
     return (
-        kernel and clean(kernel), workload, device, cc, grid, block,
-        variant, case, "/".join(ranges) or None, "failed" if failed else "ok",
+        kernel, workload, device, cc, grid, block,
+        *marked, "/".join(ranges) or None, "failed" if failed else "ok",
     )  # fmt: skip
 
 

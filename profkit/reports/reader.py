@@ -5,6 +5,7 @@ The only module that imports ncu_report, and late: its library is 50 MB.
 
 from __future__ import annotations
 
+import hashlib
 import os
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -22,6 +23,8 @@ from profkit.reports.container.container import Frames, Status, check, rescue
 from profkit.reports.frame import Part, ReportFile, Reports
 from profkit.reports.isolated import apart, processors
 from profkit.reports.metrics import evaluate
+from profkit.reports.raw_counters import part_of
+from profkit.reports.table import is_table, table_rows
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -193,6 +196,8 @@ def read_part(path: str, frames: Frames | None = None) -> Part:
         Its launches and its status: damaged, too, when the library gives less than the file holds
         or when the file is not the one that the run record beside it names.
     """
+    if is_table(path):
+        return _read_table(path)
     frames = frames or check(path)
     if frames.status == "unreadable":
         return Part(ReportFile(path, frames.sha256, "unreadable", frames.message, 0, None))
@@ -245,8 +250,31 @@ def _weight(path: str) -> int:
         return 0
 
 
+def _read_table(path: str) -> Part:
+    """Read what `ncu --csv` printed."""
+    try:
+        content = Path(path).read_bytes()
+    except OSError as error:
+        return Part(
+            ReportFile(path, None, "unreadable", error.strerror or "cannot be read", 0, None)
+        )
+    sha256 = hashlib.sha256(content).hexdigest()
+    if not content.strip():
+        return Part(ReportFile(path, sha256, "empty", "0 bytes", 0, None))
+    try:
+        rows = table_rows(content.decode("utf-8-sig", "replace"), path)
+    except ProfkitError as error:
+        why = f"{error.message.removeprefix(f'{path}: ')}: {error.hint}"
+        return Part(ReportFile(path, sha256, "unreadable", why, 0, None))
+    status: Status = "ok" if rows else "empty"
+    message = "" if rows else "a header without launches"
+    return part_of(rows, ReportFile(path, sha256, status, message, len(rows), None))
+
+
 def _read_here(path: str) -> Part:
     """Read one file in this process, unless it might crash it."""
+    if is_table(path):
+        return _read_table(path)
     frames = check(path)
     if frames.risky:
         return apart(f"{__name__}:read_part", [path], 1, _died)[0]  # type: ignore[no-any-return]

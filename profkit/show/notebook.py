@@ -14,14 +14,16 @@ from typing import Any, TypeVar
 import pandas as pd
 
 from profkit.diagnosis import launches
+from profkit.diagnosis.estimate.whatif import parse_changes
+from profkit.diagnosis.estimate.whatif import whatif as cost_model
+from profkit.diagnosis.rule import Launch, Rule
 from profkit.diagnosis.rule import Line as SourceLine
-from profkit.diagnosis.rule import Rule
 from profkit.errors import ProfkitError
 from profkit.evidence.claims import verify
 from profkit.evidence.comparison import ladder as ladders
 from profkit.evidence.comparison import select as sides
 from profkit.evidence.runs.runs import Evidence
-from profkit.reports import reader
+from profkit.reports import raw_counters, reader
 from profkit.reports.metrics import CATALOGUE
 from profkit.show.text import figures
 from profkit.show.text.blocks import Block, Grid, Line
@@ -36,8 +38,14 @@ KERNEL = 48  # characters of a kernel name in a table
 LONGEST = 400  # characters of any other cell
 COLUMNS = 12  # a wider frame shows the leading ones only: no screen is 220 columns wide
 LEADING = ("variant", "case", "kernel", "grid", "block", "bound", "limiter", "rule", "status",
-           "gain", "cause", "where", "try", "time", "waves", "registers", "occupancy",
+           "expect", "gain", "cause", "where", "try", "time", "waves", "registers", "occupancy",
            "issue_busy", "tensor_busy", "shared_busy", "l2_busy", "dram_busy")  # fmt: skip
+# Columns of findings that are no metric of the catalogue.
+_SHOWN_AS: Mapping[str, Callable[[float], str]] = {
+    "gain": figures.gain,
+    **dict.fromkeys(("expect", "expect_low", "expect_high", "headroom"), figures.times),
+    "saves": figures.seconds,
+}
 T = TypeVar("T")
 
 
@@ -79,8 +87,8 @@ def _frame(frame: pd.DataFrame) -> Iterator[Block]:
 
 def _cell(name: str, value: Any) -> str:
     """A value as people read it: metrics with their unit, evidence and places as text."""
-    if name == "gain":
-        return figures.gain(value)
+    if name in _SHOWN_AS:
+        return _SHOWN_AS[name](value)
     if isinstance(value, Mapping):
         return ", ".join(f"{key} {text}" for key, text in figures.evidence(value))
     if isinstance(value, tuple):
@@ -150,6 +158,37 @@ def load(patterns: str | Path | Iterable[str | Path]) -> Frame:
     frame = Frame(plain)
     frame.attrs = plain.attrs
     return frame
+
+
+def from_raw(rows: Iterable[Mapping[str, Any]]) -> Frame:
+    """Counters under Nsight Compute's names as a frame: see profkit.reports.raw_counters.from_raw."""
+    return Frame(raw_counters.from_raw(rows))
+
+
+def whatif(runs: pd.DataFrame, changes: str) -> Frame:
+    """What each launch would gain if these counts changed, by the cost model.
+
+    Args:
+        runs: A frame from `load`, one row per launch.
+        changes: For example "inst_exp/32, shared_wavefronts*0.25, blocks*4".
+
+    Returns:
+        One row per launch: report, launch, kernel, variant, case, time (s), expect, expect_low,
+        expect_high (speed-up factors; the interval holds four times of five).
+
+    Raises:
+        ProfkitError: A change cannot be read, or a launch lacks a count that the model needs.
+    """
+    asked = parse_changes(changes)
+    names = ("report", "launch", "kernel", "variant", "case", "time")
+    rows = []
+    for row in ({str(k): v for k, v in r.items()} for r in runs.to_dict("records")):
+        hope = cost_model(Launch({k: float(v) for k, v in row.items() if k in CATALOGUE}), asked)
+        identity = {name: row.get(name) for name in names}
+        rows.append(
+            {**identity, "expect": hope.gain, "expect_low": hope.low, "expect_high": hope.high}
+        )
+    return Frame(rows, columns=[*names, "expect", "expect_low", "expect_high"])
 
 
 def diagnose(runs: pd.DataFrame, rules: Sequence[Rule] = ()) -> Frame:

@@ -42,7 +42,7 @@ def test_the_demo_fits_80_columns_and_is_clean_in_a_pipe(shell, all_reports) -> 
     assert max(map(cell_len, lines)) <= 80
     assert "\x1b" not in found.stdout
     assert not [line for line in lines if line != line.rstrip()]
-    assert "dram_copy" in found.stdout
+    assert "grid-too-small" in found.stdout
 
 
 @pytest.mark.parametrize("columns", ["40", "72", "100", "200"])

@@ -10,8 +10,16 @@ import pytest
 
 from profkit.diagnosis.rules import ALL, BY_ID
 from profkit.errors import ProfkitError
-from profkit.evidence.ledger.calibration import calibration, score_ledger
-from profkit.evidence.ledger.ledger import Ledger, outcomes_of, predictions_of, read_ledger, update
+from profkit.evidence.ledger import calibration as books
+from profkit.evidence.ledger.calibration import calibration, edges_today, score_ledger
+from profkit.evidence.ledger.ledger import (
+    Ledger,
+    joint_prediction,
+    outcomes_of,
+    predictions_of,
+    read_ledger,
+    update,
+)
 from profkit.evidence.predictions.version import rule_version
 from profkit.evidence.runs.runs import Evidence, Run
 from tests.evidence.made import frame, row, run, samples
@@ -170,3 +178,87 @@ def test_a_newer_version_or_report_is_counted_once(tmp_path):
         (score,) = score_ledger(both)
         assert score.prediction == pair[0]
         assert calibration([score])[0].tried == 1
+
+
+TWO = ("long-scoreboard", "short-scoreboard")
+
+
+def step(tmp_path: Path, fires: bool, variant: str, time: float, **facts) -> Run:
+    """A run on which both of TWO fire, or neither."""
+    metrics = {} if fires else {"stall_wait": 0.9}
+    waits = {"stall_long_scoreboard": 0.4, "stall_short_scoreboard": 0.3} if fires else metrics
+    idle = {f"stall_{s}": 0.0 for s in ("long_scoreboard", "short_scoreboard")}
+    launch = row(variant, **{"stall_selected": 0.1, "issue_busy": 0.1, **idle, **waits})
+    report = tmp_path / f"{variant}.B.ncu-rep"
+    report.write_text(variant)
+    built = run(variant, launches=[launch], warm=samples(time, seed=len(variant)), **facts)
+    return replace(built, report=report)
+
+
+def pair(tmp_path: Path, child_time: float = 4e-5, **facts) -> Known:
+    parent = step(tmp_path, True, "stage1", 1e-4)
+    child = step(
+        tmp_path, False, "stage2", child_time, **{"after": "stage1", "fixes": TWO, **facts}
+    )
+    return Known(tmp_path, {("stage1", "B"): parent, ("stage2", "B"): child})
+
+
+def test_causes_mended_at_once_get_one_joint_estimate(tmp_path):
+    evidence = pair(tmp_path)
+    parent, child = evidence.load("stage1", "B"), evidence.load("stage2", "B")
+    joint = joint_prediction(parent, child)
+    single = {p.rule: p for p in predictions_of(parent)}
+    assert joint is not None
+    assert joint.rule == "+".join(TWO)
+    assert joint.expect > max(single[rule].expect for rule in TWO)
+    assert joint.low < joint.expect < joint.high <= joint.gain
+    meant = [o.rule for o in outcomes_of(parent, child) if o.meant]
+    assert meant == [joint.rule]
+    assert joint_prediction(parent, step(tmp_path, False, "x", 1e-5, fixes=TWO[:1])) is None
+
+
+def test_only_steps_of_today_and_what_their_headers_mean_count(tmp_path):
+    update(pair(tmp_path))
+    ledger = read_ledger(tmp_path / "ledger.jsonl")
+    today = {("stage2", "B"): ("stage1", frozenset(TWO))}
+    assert [s.prediction.rule for s in score_ledger(ledger, today) if s.tried] == ["+".join(TWO)]
+    for moved in ({}, {("stage2", "B"): ("stage0", frozenset(TWO))},
+                  {("stage2", "B"): ("stage1", frozenset(TWO[:1]))}):  # fmt: skip
+        assert [s for s in score_ledger(ledger, moved) if s.tried] == []
+
+
+def test_edges_are_those_of_the_records(tmp_path):
+    evidence = pair(tmp_path)
+    for (variant, case), run_ in evidence._runs.items():
+        record = {
+            "schema": "profkit.run/1", "variant": variant, "case": case,
+            "header": {"after": run_.record.header.after, "fixes": " ".join(run_.record.header.fixes)},
+            "source": {"sha256": "x"},
+        }  # fmt: skip
+        (tmp_path / f"{variant}.{case}.json").write_text(json.dumps(record))
+    assert edges_today(evidence) == {
+        ("stage1", "B"): (None, frozenset()),
+        ("stage2", "B"): ("stage1", frozenset(TWO)),
+    }
+
+
+def test_children_that_became_slower_stand_apart(tmp_path):
+    update(pair(tmp_path, child_time=3e-4))
+    table = {c.rule: c for c in calibration(score_ledger(read_ledger(tmp_path / "ledger.jsonl")))}
+    assert (table[books.ALL].tried, table[books.ALL].slower) == (0, 1)
+    assert table[books.ALL].factor is None
+
+
+def test_coverage_and_factor_are_of_what_was_expected(tmp_path):
+    update(pair(tmp_path))
+    (score,) = [s for s in score_ledger(read_ledger(tmp_path / "ledger.jsonl")) if s.tried]
+    came = replace(score, outcome=replace(score.outcome, speedup=2.0))
+    sure = replace(score.prediction, expect=3.0, low=1.5, high=3.5, gain=1.95)
+    table = calibration([replace(came, prediction=sure)])[0]
+    assert (table.rule, table.tried, table.bounds, table.bounded) == (books.ALL, 1, 1, 1)
+    assert (table.near, table.inside, table.factor) == (1, 1, pytest.approx(2.0))
+    far = replace(sure, expect=9.0, low=4.0, high=12.0, gain=1.8)
+    table = calibration([replace(came, prediction=far)])[0]
+    assert (table.bounded, table.near, table.inside) == (0, 0, 0)
+    unbounded = calibration([replace(came, prediction=replace(sure, gain=None))])[0]
+    assert (unbounded.bounds, unbounded.ratio, unbounded.near) == (0, None, 1)

@@ -25,12 +25,20 @@ def _verdicts() -> ModuleType:
 
 
 VERDICTS = _verdicts()
-# Gains that are not kept, and why no better bound is honest.
-MISSED = {
-    "drain": "3.30 of 2.84 promised: a scattered store also holds up the S2R of the next blocks, which"
-    " is booked as short_scoreboard and not as a wait for memory",
-    "gmma": "3.78 of 3.15: the H200 runs the main at 1.61 GHz and the twin at 1.80; in cycles 3.35",
-    "texture": "7.28 of 6.80: the twin's loads need half of the address arithmetic of its fetches",
+# Bounds more than twice what came, and why no tighter one is honest.
+LOOSE = {
+    "chase-shared": "4.72 for 1.51: the busy units alone would allow it; the twin is another chain",
+    "gmma": "14.9 for 3.78: warps that wait for their group may wait for any of its latencies",
+    "grid-1": "113 for 51.6: 132 SMs, but one block's loads were cheap and those of 132 meet in L2",
+    "texture": "15.1 for 7.28: a load may need less address arithmetic than a fetch; half, here",
+}
+# Expectations off by more than 1.5x, and why.
+FAR = {
+    "atomic-same": "34 for 161: the mean of the hot addresses on record",
+    "atomic-shared": "2.5 for 16.7: the twin has one atomic in 32 left, where people leave more",
+    "barrier-late": "3.3 for 2.06: one warp's work is what the others wait for, and the twin keeps it",
+    "chase-shared": "3.2 for 1.51: the twin's addresses are computed where the list's were loaded",
+    "l1-read": "2.4 for 3.95: the twin has next to no loads, where people are left with two fifths",
 }
 
 
@@ -57,19 +65,30 @@ def test_causes_are_named_first(score):
 
 
 def test_gains_come_true(score):
-    assert score["gain kept"] >= 0.80
+    assert score["bound held"] == 1
+    assert score["expected within 1.5x"] >= 0.92
+    assert score["inside the interval"] >= 0.80
 
 
-def test_gains_that_do_not_come_true_are_known(rows):
-    estimates = {r.probe: (r.estimate, r.gain) for r in rows}
-    missed = {name for name, pair in estimates.items() if VERDICTS.good([pair])[::2] == (0, 1)}
-    assert missed == set(MISSED)
+def test_bounds_that_are_loose_and_expectations_that_are_far_are_known(rows):
+    bounds = {r.probe: (r.estimate, r.gain) for r in rows}
+    assert {n for n, pair in bounds.items() if VERDICTS.good([pair])[::2] == (0, 1)} == set(LOOSE)
+    hopes = {r.probe: r.expect.gain / r.gain for r in rows if r.expect and r.gain}
+    assert {n for n, ratio in hopes.items() if not 1 / 1.5 <= ratio <= 1.5} == set(FAR)
+
+
+def test_streams_and_products_at_their_roof_have_nothing_to_expect(rows):
+    full = [r for r in rows if r.said[2] in ("dram-bandwidth", "tensor-pipe", "fp32-pipe")]
+    assert len(full) >= 15
+    # A quarter of DRAM's rate is left to the first two; the third reads some bytes twice.
+    hoped = {r.probe for r in full if r.expect is not None}
+    assert hoped == {"ridge-at", "stencil", "low-l2-hit"}
 
 
 def test_better_than_the_reports_own_rules(score):
     assert score["bound"] > score["ncu's rule: bound"]
     assert score["bound"] > score["larger of SM and memory: bound"]
-    assert score["gain kept"] > score["ncu's rules: gain kept"]
+    assert score["bound held and within 2x"] > score["ncu's rules: held and within 2x"]
 
 
 def test_further_rules_of_the_headers_fire(rows):
@@ -85,7 +104,7 @@ def test_disagreements_with_the_rule_of_other_peoples_reports_are_known():
     known = {
         "flash_attn_v2_kernel": ("latency", "launch"),
         "kernel": ("latency", "launch"),
-        "distribution_elementwise_grid_stride_kernel": ("compute", "latency"),
+        "fused_qknorm_rope_warp": ("latency", "compute"),
     }
     said = {
         word: (ncu, why.split("/")[0])

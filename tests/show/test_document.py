@@ -32,11 +32,11 @@ def test_the_keys_are_those_of_the_schema(made: Made) -> None:
     (launch,) = found["launches"]
     assert list(launch) == [
         "report", "index", "kernel", "device", "cc", "grid", "block", "variant", "case", "status",
-        "time_s", "bound", "limiter", "because", "near_border", "metrics", "findings", "missing",
-        "ncu_rules", "lines",
+        "time_s", "bound", "limiter", "because", "near_border", "headroom", "saves_s", "metrics",
+        "findings", "missing", "ncu_rules", "lines",
     ]  # fmt: skip
     assert list(launch["findings"][0]) == [
-        "rule", "status", "cause", "gain", "evidence", "where", "try", "note",
+        "rule", "status", "cause", "gain", "expect", "evidence", "where", "try", "note",
     ]  # fmt: skip
     assert list(launch["ncu_rules"][0]) == ["rule", "title", "message", "speedup", "scope"]
     assert list(launch["metrics"]) == list(CATALOGUE)

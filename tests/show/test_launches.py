@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from math import nan
+from math import isnan, nan
 
 import pytest
 
@@ -14,12 +14,22 @@ from tests.conftest import committed
 from .conftest import Made
 
 
-def test_saved_is_time_less_time_over_gain(made: Made) -> None:
+def test_saved_is_time_less_time_over_what_to_expect(made: Made) -> None:
     run = made(time=2e-3)
     assert run.top is not None
     assert run.top.rule == "shared-bank-conflicts"
-    assert run.top.gain == pytest.approx(8)
-    assert run.saved == pytest.approx(2e-3 * (1 - 1 / 8))
+    assert run.top.gain == pytest.approx(1 / (0.125 * 0.9))
+    assert run.top.expect is not None
+    assert run.saved == pytest.approx(2e-3 * (1 - 1 / run.top.expect.gain))
+
+
+def test_at_a_roof_nothing_is_saved(own: tuple[object, list[Judged]]) -> None:
+    (run,) = own[1]
+    assert run.top is not None
+    assert (run.top.rule, run.top.at_roof, run.top.expect) == ("dram-bandwidth", True, None)
+    assert run.top.cause.endswith("at its roof: only less work helps")
+    assert run.diagnosis.headroom == pytest.approx(1.11, abs=0.01)
+    assert run.saved == 0
 
 
 def test_nothing_is_saved_where_nothing_is_known(made: Made) -> None:
@@ -77,4 +87,7 @@ def test_the_table_has_the_verdict_beside_the_metrics(own: tuple[object, list[Ju
         "memory", "dram", "dram-bandwidth",
     ]  # fmt: skip
     assert frame.loc[0, "gain"] > 1
+    assert frame.loc[0, "saves"] == 0
+    assert frame.loc[0, "headroom"] == pytest.approx(1.11, abs=0.01)
+    assert isnan(frame.loc[0, "expect"])
     assert list(frame.columns).index("bound") < list(frame.columns).index("time")

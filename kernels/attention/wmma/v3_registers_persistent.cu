@@ -11,7 +11,7 @@
    before the next was committed), and left rows to no warp where rows did not divide by warps. Here
    fragments say who holds what, a commit follows every tile, and what does not divide does not compile.
 
-   after: v2      fixes: barrier-wait      arch: 80+
+   after: v2      fixes: barrier-wait long-scoreboard      arch: 80+
    moves: shared_wavefronts<0.3x inst_barrier<0.4x
    budget: regs=255 smem=227K spills=0 stack=0
    tune: BLOCK_M=64,16,32,128 BLOCK_N=64,16,32,48,96,128 WARPS=4,1,2,8 STAGES=2,3,4,5

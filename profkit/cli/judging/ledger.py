@@ -44,7 +44,7 @@ def show_ledger(
             )
             say_each(new.problems)
     kept = books.read_ledger(path)
-    found = scoring.score_ledger(kept)
+    found = scoring.score_ledger(kept, scoring.edges_today(sources.evidence(artifacts)) or None)
     if output:
         from profkit.show import plots
 

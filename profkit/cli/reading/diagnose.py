@@ -145,6 +145,7 @@ VERB = Verb(
         "profkit diagnose runs/ --all                  # every row in detail",
         "profkit diagnose runs/ --where 'bound == \"memory\"' --json",
         "profkit diagnose runs/ --markdown             # for a pull request",
+        "profkit diagnose raw.csv                      # what ncu --csv --page raw printed",
         "profkit diagnose runs/ --brief                # for an agent: 500 tokens at most",
         "profkit diagnose runs/ --csv runs.csv --parquet runs.parquet",
     ),

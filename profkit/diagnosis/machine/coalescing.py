@@ -6,6 +6,11 @@ from profkit.diagnosis.machine.units import fetched
 from profkit.diagnosis.rule import Launch, share
 from profkit.reports.metrics.derive import SECTOR
 
+# On the crossbar a store is a header and its sectors: 2 packets for a lone one, 5 for a line of four.
+# Measured: 12.1 and 13.0 times less crossbar work for stores coalesced from 32 sectors to 4.
+PACKETS = (5 / 4) / 2
+SINGLE = 2.5  # sectors a request of L2 from which most of them travel together
+
 
 def sector_waste(launch: Launch) -> tuple[float, str]:
     """Share of the global accesses' sectors that coalesced ones would not need, and how it shows."""
@@ -61,7 +66,22 @@ def _stores(launch: Launch, keep: float) -> float:
         return keep
     loads, stores = launch["global_load_sectors"], launch["global_store_sectors"]
     least = min(keep, 4 / max(launch["global_store_sectors_per_request"], 4.0))
-    return max((keep * (loads + stores) - loads) / max(stores, 1.0), least)
+    scattered = launch.get("l2_sectors_per_request", 4.0) < SINGLE
+    packets = PACKETS if scattered else 1.0
+    return packets * max((keep * (loads + stores) - loads) / max(stores, 1.0), least)
+
+
+def _useful(launch: Launch, keep: float) -> float:
+    """Share of DRAM's bytes that is useful whatever the accesses look like; 0 when not known.
+
+    What the warps asked for crosses DRAM at least once as far as DRAM moved it: sectors whose parts
+    are used one after the other (an array of structures) are not read twice.
+    """
+    names = ("global_load_sectors", "global_store_sectors", "dram_bytes")
+    if not launch.known(*names) or launch["dram_bytes"] <= 0:
+        return 0.0
+    asked = keep * (launch[names[0]] + launch[names[1]]) * SECTOR
+    return float(min(1.0, asked / launch["dram_bytes"]))
 
 
 def coalesced(launch: Launch, waste: float) -> dict[str, float]:
@@ -69,7 +89,7 @@ def coalesced(launch: Launch, waste: float) -> dict[str, float]:
     keep, behind = 1 - waste, 1 - _past_l1(launch, waste)
     pairs, lines = _scatter(launch)
     parts = {
-        "dram": (("dram_busy", behind / pairs),),
+        "dram": (("dram_busy", max(behind / pairs, _useful(launch, keep))),),
         "l2": (("l2_tag_busy", behind / lines), ("l2_to_xbar_busy", behind),
                ("xbar_to_l2_busy", min(behind, _stores(launch, keep)))),
         "l1": (("l1_busy", _lines(launch, keep)),),

@@ -1,18 +1,22 @@
 """Runs  ->  what each finding predicted, and what its removal was worth: an append-only file.
 
-One JSON document per line. A prediction is a firing rule with a gain on one launch; an outcome is
-a child variant measured against that parent. Nothing is ever changed or removed: a rule that is
+One JSON document per line. A prediction is a firing rule with a gain on one launch, or several that
+a child means to mend at once, with one joint estimate; an outcome is a child variant measured
+against that parent. Nothing is ever changed or removed: a rule that is
 improved predicts anew under its new version.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
+from profkit.diagnosis.estimate.estimate import Estimate, together
+from profkit.diagnosis.rule import Finding
 from profkit.errors import ProfkitError
 from profkit.evidence.comparison.compare import compare_runs
 from profkit.evidence.predictions.version import rule_version
@@ -29,16 +33,19 @@ _Entry = TypeVar("_Entry", "Prediction", "Outcome")
 
 @dataclass(frozen=True)
 class Prediction:
-    """What a rule said that removing its cause is worth at most.
+    """What removing a rule's cause was said to be worth.
 
     Attributes:
         report: sha256 of the report.
         variant: What was profiled.
         case: At which case.
-        rule: The rule's id.
-        version: Hash of the rule's code and thresholds.
-        gain: The speed-up factor, an upper bound.
+        rule: The rule's id; several in a row, "a+b", where a child mends them at once.
+        version: Hash of the rule's code and thresholds, and of its estimate's.
+        gain: The speed-up factor, an upper bound; None where no counter bounds it.
         cause: The finding's line.
+        expect: The speed-up to expect; None where nothing was ever measured, and in old entries.
+        low: Of the interval that holds four times of five.
+        high: Of the same.
     """
 
     report: str
@@ -46,8 +53,11 @@ class Prediction:
     case: str
     rule: str
     version: str
-    gain: float
+    gain: float | None
     cause: str
+    expect: float | None = None
+    low: float | None = None
+    high: float | None = None
 
 
 @dataclass(frozen=True)
@@ -61,7 +71,7 @@ class Outcome:
         child: The child variant.
         child_report: sha256 of its report.
         finding: gone, stays, changed or unknown on the child.
-        meant: Whether the child's header says that it fixes this rule.
+        meant: Whether the child's header says that it fixes this, and nothing else that fires.
         answer: faster, slower, same or cannot tell.
         speedup: Parent over child; low and high are its interval.
         low: NaN is written as null.
@@ -99,24 +109,58 @@ class Ledger:
 
 
 def predictions_of(run: Run) -> list[Prediction]:
-    """What the rules predict for a run: the firing ones that give a gain."""
+    """What the rules predict for a run: the firing ones that give a gain or an expectation."""
+    sha256 = _sha256(run)
+    findings = [f for f in _firing(run) if f.gain is not None or f.expect is not None]
+    return [_prediction(run, sha256, [f], Estimate(f.gain, f.expect)) for f in findings]
+
+
+def joint_prediction(parent: Run, child: Run) -> Prediction | None:
+    """What mending at once all that the child means to fix is worth; None for one or none."""
+    meant = _meant(child)
+    findings = [f for f in _firing(parent) if f.rule in meant]
+    if len(findings) < 2:
+        return None
+    worth = together(parent.launch, {f.rule: f.gain for f in findings})
+    return _prediction(parent, _sha256(parent), findings, worth)
+
+
+def _sha256(run: Run) -> str:
+    """Of a run's report; "" without one, which predicts nothing."""
+    return digest(run.report) if run.report else ""
+
+
+def _firing(run: Run) -> list[Finding]:
     if run.report is None or run.usable.empty or run.case is None:
         return []
+    return [f for f in run.diagnosis().findings if f.status == "fires"]
+
+
+def _meant(child: Run) -> tuple[str, ...]:
+    """The rules that the child's header says it fixes, at its case."""
+    header = child.record.header if child.record else None
+    return header.fixes if header and header.case in (None, child.case) else ()
+
+
+def _prediction(run: Run, sha256: str, findings: Sequence[Finding], worth: Estimate) -> Prediction:
     from profkit.diagnosis.rules import BY_ID
 
-    sha256 = digest(run.report)
-    return [
-        Prediction(
-            sha256, run.variant, run.case, f.rule, rule_version(BY_ID[f.rule]), f.gain, f.cause
-        )
-        for f in run.diagnosis().findings
-        if f.status == "fires" and f.gain is not None
-    ]
+    names = sorted(f.rule for f in findings)
+    versions = [rule_version(BY_ID[name]) for name in names]
+    joined = "".join(versions).encode()
+    hope = worth.expect
+    return Prediction(
+        sha256, run.variant, str(run.case), "+".join(names),
+        versions[0] if len(names) == 1 else hashlib.sha256(joined).hexdigest()[:12],
+        worth.gain, "; ".join(f.cause for f in findings),
+        *((hope.gain, hope.low, hope.high) if hope else (None, None, None)),
+    )  # fmt: skip
 
 
 def outcomes_of(parent: Run, child: Run) -> list[Outcome]:
     """What came of the parent's predictions in a child; none when they cannot be compared."""
-    predicted = predictions_of(parent)
+    joint = joint_prediction(parent, child)
+    predicted = [*predictions_of(parent), *([joint] if joint else [])]
     if not predicted or child.report is None or child.record is None:
         return []
     found = compare_runs(parent, child)
@@ -124,15 +168,26 @@ def outcomes_of(parent: Run, child: Run) -> list[Outcome]:
         return []
     sha256 = digest(child.report)
     became = {f.rule: f.what for launch in found.launches for f in launch.findings}
+    wanted = joint.rule if joint else None
     speedup = found.time.speedup.to_json()
     return [
         Outcome(
             p.report, p.rule, p.version, child.variant, sha256,
-            became.get(p.rule, "unknown"), p.rule in child.record.header.fixes,
+            _became(p.rule, became), p.rule == (wanted or p.rule) and _is_meant(p.rule, child),
             found.time.answer, found.time.speedup.median, speedup["low"], speedup["high"],
         )
         for p in predicted
     ]  # fmt: skip
+
+
+def _became(rules: str, became: Mapping[str, str]) -> str:
+    """What became of a finding, or of several: gone when all are, else of the first that is not."""
+    each = [became.get(rule, "unknown") for rule in rules.split("+")]
+    return next((what for what in each if what != "gone"), "gone")
+
+
+def _is_meant(rules: str, child: Run) -> bool:
+    return set(rules.split("+")) <= set(_meant(child))
 
 
 def update(
@@ -154,12 +209,11 @@ def update(
     runs = {(run.variant, str(run.case)): run for run in readable}
     measured = runs if only is None else {name: runs[name] for name in only if name in runs}
     predicted = [p for run in measured.values() for p in predictions_of(run)]
-    came = [
-        outcome
-        for parent, child in _steps(runs)
-        if {(parent.variant, str(parent.case)), (child.variant, str(child.case))} & set(measured)
-        for outcome in outcomes_of(parent, child)
-    ]
+    came: list[Outcome] = []
+    for parent, child in _steps(runs):
+        if {(run.variant, str(run.case)) for run in (parent, child)} & set(measured):
+            came += outcomes_of(parent, child)
+            predicted += filter(None, [joint_prediction(parent, child)])
     with locked(file):  # two updates at once: the second sees what the first has written
         known = read_ledger(file) if file.exists() else Ledger()
         new = Ledger(

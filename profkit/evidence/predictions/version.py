@@ -10,6 +10,9 @@ import textwrap
 from types import FunctionType
 from typing import Any
 
+from profkit.diagnosis.estimate.causes import CAUSES
+from profkit.diagnosis.estimate.model import expected, limit
+from profkit.diagnosis.estimate.spread import expectation
 from profkit.diagnosis.rule import Rule
 
 _ADDRESS = re.compile(r" at 0x[0-9a-f]+")
@@ -19,10 +22,15 @@ def rule_version(rule: Rule) -> str:
     """Twelve hex digits that change when the rule could answer differently.
 
     The rule's function, what it closes over, the constants it names, and the same of every
-    profkit function that it calls.
+    profkit function that it calls; likewise of what bounds its gain and what is expected of it.
     """
     text: list[str] = [rule.id]
-    _visit(rule.check, "check", text, set())
+    seen: set[int] = set()
+    _visit(rule.check, "check", text, seen)
+    if cause := CAUSES.get(rule.id):
+        text.append(cause.kind)
+        for part in (cause.best, cause.typical, cause.own, expected, limit, expectation):
+            _visit(part, "estimate", text, seen)
     return hashlib.sha256("\n".join(text).encode()).hexdigest()[:12]
 
 

@@ -77,7 +77,7 @@ def summary(shown: Shown) -> dict[str, Any]:
         "finding": run.top.rule if run.top else "",
         "cause": run.top.cause if run.top else "",
         "gain": figures.top(run.top) or _without_gain(run),
-        "gain_of": number(run.top.gain if run.top else None),
+        "gain_of": number(run.top.worth if run.top else None),
         "roof": f"{share(nearest[1])} of {roof_word(nearest[0])}" if nearest else "",
         "roof_of": number(nearest[1] if nearest else None),
         "occupancy": figures.metric("occupancy", run.values.get("occupancy", nan)),
@@ -174,7 +174,7 @@ def _finding(found: Finding) -> dict[str, Any]:
     ]
     return {
         "rule": found.rule,
-        "gain": figures.gain(found.gain),
+        "gain": figures.worth(found),
         "cause": found.cause,
         "evidence": [f for f in facts if f.text != figures.NOT_COLLECTED],
         "advice": found.advice,

@@ -10,7 +10,7 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
 from profkit.errors import ProfkitError
-from profkit.evidence.ledger.calibration import Score, calibration
+from profkit.evidence.ledger.calibration import ALL, Score, calibration
 from profkit.show.plots.base import COLOURS, FAINT, INK, bare, canvas, clip, plain, titled
 from profkit.show.text import figures
 
@@ -22,9 +22,9 @@ def ledger(found: Sequence[Score], ax: Axes | None = None) -> Axes:
     """Draw every prediction whose cause a child variant removed: gain promised, speed-up measured.
 
     A gain is an upper bound: below the diagonal it held, in the band it was within a factor of two,
-    above the diagonal it was wrong and the point is named. Filled where the child's header meant
-    it. The legend has the calibration: of how many the bound held, and the median of measured over
-    predicted.
+    above the diagonal it was wrong and the point is named. Only what the child's header meant
+    counts, and several causes that it meant at once are one point. The legend has the calibration:
+    of how many the bound held, and the median of measured over predicted.
 
     Args:
         found: As evidence.scores.scores gives them.
@@ -36,19 +36,19 @@ def ledger(found: Sequence[Score], ax: Axes | None = None) -> Axes:
     Raises:
         ProfkitError: No child has removed a predicted cause yet.
     """
-    tried = [s for s in found if s.tried]
+    tried = [s for s in found if s.tried and not s.slower and s.prediction.gain is not None]
     if not tried:
         raise ProfkitError(
             "no child variant has removed a predicted cause yet", "profkit ledger --update"
         )
     ax = canvas(ax, 7.5)
-    table = calibration(tried)
+    table = [c for c in calibration(tried) if c.rule != ALL]
     looks = {
         c.rule: (COLOURS[i % len(COLOURS)], _MARKS[i % len(_MARKS)]) for i, c in enumerate(table)
     }
     for score in tried:
         _point(ax, score, looks[score.prediction.rule])
-    _frame(ax, max(s.prediction.gain for s in tried), [s.outcome.speedup for s in tried])
+    _frame(ax, max(_gain(s) for s in tried), [s.outcome.speedup for s in tried])
     _misses(ax, tried)
     handles = [
         Line2D([], [], color=looks[c.rule][0], marker=looks[c.rule][1], linestyle="", label=(
@@ -61,8 +61,8 @@ def ledger(found: Sequence[Score], ax: Axes | None = None) -> Axes:
     )
     held = sum(c.bounded for c in table)
     said = (
-        f"{held} of {len(tried)} bounds held. Filled: the child's header meant to remove it. A child "
-        "that removes several causes at once gains by all of them, so its bounds need not hold."
+        f"{held} of {len(tried)} bounds held. A point is what a child's header meant to remove; "
+        "several causes removed at once are one point with their joint bound."
     )
     titled(ax, "Gains predicted and measured", said)
     plain(ax)
@@ -71,11 +71,15 @@ def ledger(found: Sequence[Score], ax: Axes | None = None) -> Axes:
 
 def _point(ax: Axes, score: Score, look: tuple[str, str]) -> None:
     colour, mark = look
-    came, gain = score.outcome, score.prediction.gain
+    came, gain = score.outcome, _gain(score)
     if came.low is not None and came.high is not None:
         ax.plot([gain, gain], [came.low, came.high], color=colour, linewidth=1.2)
-    ax.plot(gain, came.speedup, mark, color=colour, markersize=7,
-            markerfacecolor=colour if came.meant else "white")  # fmt: skip
+    ax.plot(gain, came.speedup, mark, color=colour, markersize=7)
+
+
+def _gain(score: Score) -> float:
+    """The bound; those without one are not drawn."""
+    return score.prediction.gain or nan
 
 
 def _frame(ax: Axes, largest: float, came: Sequence[float]) -> None:
@@ -98,11 +102,11 @@ def _frame(ax: Axes, largest: float, came: Sequence[float]) -> None:
 
 def _misses(ax: Axes, tried: Sequence[Score]) -> None:
     """Name the points above the diagonal."""
-    wrong = [s for s in tried if s.outcome.speedup > s.prediction.gain]
-    wrong.sort(key=lambda s: s.outcome.speedup / s.prediction.gain)
+    wrong = [s for s in tried if not s.held]
+    wrong.sort(key=lambda s: s.outcome.speedup / _gain(s))
     steps = {(s.prediction.variant, s.outcome.child): s for s in wrong}  # the farthest of each step
-    wrong = sorted(steps.values(), key=lambda s: s.prediction.gain / s.outcome.speedup)
+    wrong = sorted(steps.values(), key=lambda s: _gain(s) / s.outcome.speedup)
     for score in wrong[:_NAMED]:
         name = f"{score.prediction.variant} → {score.outcome.child}"
-        ax.annotate(clip(name, 40), (score.prediction.gain, score.outcome.speedup), (7, 2),
+        ax.annotate(clip(name, 40), (_gain(score), score.outcome.speedup), (7, 2),
                     textcoords="offset points", fontsize=8.5, color=INK)  # fmt: skip

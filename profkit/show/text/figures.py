@@ -10,13 +10,13 @@ from profkit.reports.figures import NOT_COLLECTED, count, figures, quantity, sec
 from profkit.reports.metrics import CATALOGUE
 
 if TYPE_CHECKING:
-    from profkit.diagnosis.rule import Diagnosis, Finding
+    from profkit.diagnosis.rule import Diagnosis, Expectation, Finding
 
 __all__ = [
-    "NOT_COLLECTED", "WORTH", "bound", "count", "dims", "evidence", "figures", "gain", "metric",
-    "quantity", "seconds", "share", "times", "top", "worth",
+    "NOT_COLLECTED", "WORTH", "bound", "count", "dims", "evidence", "expect", "figures", "gain",
+    "metric", "quantity", "seconds", "share", "times", "top", "worth",
 ]  # fmt: skip
-WORTH = "at most"  # what a table's column of `top` says
+WORTH = "expected"  # what a table's column of `top` says
 
 
 def gain(factor: float | None) -> str:
@@ -24,14 +24,27 @@ def gain(factor: float | None) -> str:
     return "gain unknown" if factor is None or not isfinite(factor) else f"at most {times(factor)}"
 
 
+def expect(expectation: Expectation) -> str:
+    """What to expect of a mend, with the interval that holds four times of five: 1.85x (1.4 to 2.2)."""
+    low, high = figures(expectation.low), figures(expectation.high)
+    return f"{times(expectation.gain)} ({low} to {high})"
+
+
 def worth(finding: Finding) -> str:
-    """What mending a finding is worth, beside its cause: "at most 1.85x"."""
-    return gain(finding.gain)
+    """What mending a finding is worth: "expect 1.85x (1.4 to 2.2), at most 3.1x", "at its roof"."""
+    if finding.at_roof:
+        return "at its roof"
+    if finding.expect is None:
+        return gain(finding.gain)
+    bound = f", {gain(finding.gain)}" if finding.gain is not None else ", no bound known"
+    return f"expect {expect(finding.expect)}{bound}"
 
 
 def top(finding: Finding | None) -> str:
-    """The same in a table's cell: "1.85x"; "" for no finding."""
-    return times(finding.gain) if finding else ""
+    """The same in a table: "1.85x (1.4 to 2.2)"; "" for no finding."""
+    if finding is None:
+        return ""
+    return expect(finding.expect) if finding.expect else worth(finding)
 
 
 def bound(diagnosis: Diagnosis, status: str = "ok") -> str:

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
+from profkit.diagnosis.estimate.whatif import Change
+from profkit.diagnosis.rule import Expectation
 from profkit.evidence.claims.verify import TriedClaim, Verified
 from profkit.evidence.ledger.calibration import Calibration, Score
 from profkit.evidence.ledger.ledger import Ledger
+from profkit.evidence.runs.runs import Run
 from profkit.show.text import figures
 from profkit.show.text.blocks import Block, Grid, Heading, Line
 
@@ -49,25 +52,30 @@ def ledger(kept: Ledger, found: Sequence[Score], table: Sequence[Calibration]) -
     yield Heading("Predicted against measured")
     tried = [score for score in found if score.tried]
     yield Grid(
-        ("variant", "case", "rule", ">at most", "child", ">measured", "", "meant"),
+        ("variant", "case", "rule", ">at most", ">expected", "child", ">measured", ""),
         tuple(_score(score) for score in tried),
     )
     if not tried:
         yield Line("no child variant has removed a predicted cause yet")
-    yield Heading("Per rule, where a child removed the cause")
+    yield Heading("Per rule, where a child meant to remove the cause and did")
     yield Grid(
-        ("rule", ">tried", ">at most right", ">within 2x", ">measured / predicted"),
+        ("rule", ">tried", ">bound held", ">within 1.5x", ">in interval", ">factor", ">slower"),
         tuple(
-            (c.rule, str(c.tried), str(c.bounded), str(c.close),
-             figures.figures(c.ratio) if c.ratio is not None else "-")
+            (c.rule, str(c.tried), f"{c.bounded} of {c.bounds}", f"{c.near} of {c.expected}",
+             f"{c.inside} of {c.expected}",
+             figures.figures(c.factor) if c.factor is not None else "-", str(c.slower))
             for c in table
-            if c.tried
+            if c.tried or c.slower
         ),
     )  # fmt: skip
     yield Line(
+        "factor: of what was gained, exp(mean |ln((expected - 1) / (measured - 1))|); slower: the "
+        "cause went and something else went wrong, not counted in the others"
+    )
+    yield Line(
         f"{figures.count(len(kept.predictions), 'prediction')}, "
         f"{figures.count(len(kept.outcomes), 'outcome')}; {len(found) - len(tried)} outcomes are "
-        "of children that left the cause in place"
+        "of causes that the child did not mean, or left in place"
     )
     if kept.damaged:
         lines = ", ".join(map(str, kept.damaged))
@@ -76,8 +84,37 @@ def ledger(kept: Ledger, found: Sequence[Score], table: Sequence[Calibration]) -
 
 def _score(score: Score) -> tuple[str, ...]:
     made, came = score.prediction, score.outcome
-    verdict = "within" if came.speedup <= made.gain else "above"
+    expected = "-"
+    if made.expect is not None and made.low is not None and made.high is not None:
+        expected = figures.expect(Expectation(made.expect, made.low, made.high))
+    verdict = "slower" if score.slower else _VERDICTS[score.held is False, score.inside is False]
     return (
-        made.variant, made.case, made.rule, figures.times(made.gain), came.child,
-        f"{came.speedup:.2f}x", verdict, "yes" if came.meant else "no",
+        made.variant, made.case, made.rule, figures.times(made.gain) or "-", expected, came.child,
+        f"{came.speedup:.2f}x", verdict,
     )  # fmt: skip
+
+
+# (passed its bound, outside its interval) -> how a prediction came out.
+_VERDICTS = {
+    (False, False): "as expected",
+    (False, True): "within the bound",
+    (True, True): "above",
+    (True, False): "above",
+}
+
+
+def answers(
+    variant: str, changes: Iterable[Change], said: Sequence[tuple[Run, Expectation]]
+) -> Iterator[Block]:
+    """One row per case: its time now, and what to expect of the changes."""
+    asked = ", ".join(f"{c.metric} {c.op} {c.value:g}" for c in changes)
+    yield Heading(f"{variant}, if {asked}")
+    yield Grid(
+        ("case", ">time now", ">expected", ">time then"),
+        tuple(
+            (str(run.case), figures.seconds(run.row["time"]), figures.expect(expect),
+             figures.seconds(run.row["time"] / expect.gain))
+            for run, expect in said
+        ),
+    )  # fmt: skip
+    yield Line("time under ncu; four times of five the speed-up is in the interval")

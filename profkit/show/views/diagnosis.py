@@ -33,7 +33,7 @@ NAME = 60  # characters of a kernel name where nothing else limits it
 LEAST = 12  # characters of a kernel name in a table, however narrow
 LISTED = 12  # rows of the table when not all are asked for
 NVIDIA_SHOWN = 3  # rule results with the largest estimates; --json has them all
-ORDER = "worst first: by the time that the top finding could save, time x (1 - 1 / gain)"
+ORDER = "worst first: by the time that mending the top finding is expected to save"
 # Columns from which on the table has one line a row, has the finding's name, has the limiter.
 _ONE_LINE, _WITH_FINDING, _WITH_LIMITER = 120, 72, 48
 

@@ -7,6 +7,8 @@ import textwrap
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+from profkit.diagnosis.estimate.causes import CAUSES
+from profkit.diagnosis.estimate.spread import SPREAD
 from profkit.diagnosis.rule import Launch, Rule
 from profkit.diagnosis.rules import ALL, BY_ID
 from profkit.errors import ProfkitError
@@ -98,6 +100,7 @@ def _rule(rule: Rule) -> Page:
     parts = {
         "What happens": (rule.meaning,),
         "What people do about it": (rule.advice,),
+        **_worth(rule),
         "An example that fires": (
             *((f"{hit.cause} ({figures.gain(hit.gain)})",) if hit else ()),
             _example(rule.fires[0]),
@@ -109,6 +112,19 @@ def _rule(rule: Rule) -> Page:
     if rule.explains:
         parts["Can be the cause behind the limiter"] = (", ".join(rule.explains),)
     return Page(rule.id, "rule", rule.title, parts)
+
+
+def _worth(rule: Rule) -> dict[str, tuple[str, ...]]:
+    """How its gain is bounded and expected, and how far the mends on record came from that."""
+    cause = CAUSES.get(rule.id)
+    if cause is None:
+        return {}
+    low, high = (100 * end for end in SPREAD[cause.kind])
+    spread = (
+        f"four mends of five ({cause.kind}) came {low:+.0f} % to {high:+.0f} % of the expected gain "
+        "from it, on a log scale"
+    )
+    return {"What mending it is worth": (cause.formula, spread)}
 
 
 def _metric(metric: Metric) -> Page:

@@ -53,7 +53,7 @@ def _worth(row: Row, rows: Sequence[Row], top: Finding) -> str:
     of_all = f" of {figures.seconds(total)} in all" if len(rows) > 1 else f" of {time}"
     if row.saved <= 0 or not row.times:
         return f"It takes {time}{of_all if len(rows) > 1 else ''}; {figures.worth(top)}."
-    return f"Mending that: {figures.worth(top)}, up to {figures.seconds(row.saved)}{of_all}."
+    return f"Mending that: {figures.worth(top)}; about {figures.seconds(row.saved)}{of_all}."
 
 
 def _nothing(run: Judged) -> str:

@@ -1,0 +1,103 @@
+"""A variant and changed counts  ->  how much faster it should become, before it is written."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from profkit.cli.inputs import sources
+from profkit.cli.options import ARTIFACTS, Artifacts, Case, Json, Markdown
+from profkit.cli.output import one_form, print_blocks
+from profkit.cli.verb import Verb
+from profkit.errors import ProfkitError
+
+if TYPE_CHECKING:
+    from profkit.diagnosis.estimate.whatif import Change
+    from profkit.evidence.runs.runs import Evidence, Run
+
+
+def ask_whatif(
+    variant: Annotated[str, typer.Argument(metavar="VARIANT", help="A recorded variant.")],
+    changes: Annotated[
+        str | None,
+        typer.Option(
+            "--with",
+            metavar="CHANGES",
+            help="Counts that change: 'inst_exp/32, shared_wavefronts*0.25, blocks*4'. Without it, "
+            "what the variant's header says moves against its parent.",
+        ),
+    ] = None,
+    case: Case = None,
+    artifacts: Artifacts = ARTIFACTS,
+    json: Json = False,
+    markdown: Markdown = False,
+) -> None:
+    """How much faster a variant would be if these counts changed, by the cost model."""
+    from dataclasses import asdict
+
+    from profkit.diagnosis.estimate.whatif import parse_changes, whatif
+    from profkit.show.views.claims import answers
+
+    one_form(json, markdown)
+    evidence = sources.evidence(artifacts)
+    subject = variant
+    if changes is not None:
+        asked = parse_changes(changes)
+    else:
+        subject, asked = _moves(evidence, artifacts, variant)
+    runs = _runs(evidence, subject, case)
+    said = [(run, whatif(run.launch, asked)) for run in runs]
+    document = {
+        "schema": "profkit.whatif/1",
+        "variant": subject,
+        "changes": [asdict(change) for change in asked],
+        "answers": [
+            {"case": run.case, "time_s": run.row["time"], "expect": asdict(expect)}
+            for run, expect in said
+        ],
+    }
+    print_blocks(answers(subject, asked, said), document if json else None, markdown)
+
+
+def _runs(evidence: Evidence, variant: str, case: str | None) -> list[Run]:
+    cases = [c for v, c in evidence.names() if v == variant and case in (None, c)]
+    if not cases:
+        at = f" at case {case}" if case else ""
+        raise ProfkitError(
+            f"no run of {variant}{at} in {evidence.root}", f"profkit profile --variant {variant}"
+        )
+    return [evidence.load(variant, at) for at in cases]
+
+
+def _moves(evidence: Evidence, artifacts: Path, variant: str) -> tuple[str, tuple[Change, ...]]:
+    """The parent of a variant and what its header says will move, as changes of the parent."""
+    from profkit.diagnosis.estimate.whatif import COUNTS, Change
+    from profkit.evidence.predictions.moves import parse_moves
+
+    files = {name.rpartition("/")[2]: file for name, file in sources.headers(artifacts).items()}
+    if variant not in files:
+        known = [v for v, _ in evidence.names() if v == variant]
+        why = "say what changes: --with" if known else "profkit list names the variants"
+        raise ProfkitError(f"no kernel file of {variant} beside {artifacts}", why)
+    header = files[variant].header
+    moves = parse_moves(" ".join(header.moves), variant)
+    changes = tuple(Change(m.metric, "*", m.factor) for m in moves if m.metric in COUNTS)
+    if header.after is None or not changes:
+        raise ProfkitError(
+            f"{variant}: its header has no parent, or moves no count that the model knows",
+            "say what changes: --with 'shared_wavefronts*0.25'",
+        )
+    return header.after, changes
+
+
+VERB = Verb(
+    run=ask_whatif,
+    examples=(
+        'profkit whatif stage2 --with "shared_wavefronts*0.25, inst_exp/32" --case B',
+        "profkit whatif stage3b                        # what its header says moves",
+        "profkit whatif stage3b --artifacts artifacts --json",
+        'profkit whatif exp2fold --with "blocks*4" --markdown',
+    ),
+)

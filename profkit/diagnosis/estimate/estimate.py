@@ -1,0 +1,93 @@
+"""A launch and a rule that fires  ->  the bound on its gain, and what to expect of a mend."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from math import inf, prod
+
+from profkit.diagnosis.estimate.causes import CAUSES
+from profkit.diagnosis.estimate.load import loads
+from profkit.diagnosis.estimate.mend import Mend, joint
+from profkit.diagnosis.estimate.model import expected, fullest, limit
+from profkit.diagnosis.estimate.spread import expectation
+from profkit.diagnosis.rule import Expectation, Launch, NotCollected
+
+# Units that do the problem's own work: bytes that must cross, operations that must be done. The
+# others (caches, issue slots, special functions) are asked for more or less by how it is written.
+OWN_WORK = ("dram-bandwidth", "tensor-pipe", "fp32-pipe")
+AT_ROOF = 1.2  # headroom below which there is nothing to win but by less work
+NEEDED = ("dram_busy", "l1_busy", "issue_busy")  # without these a full unit may go unseen
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """The bound on the speed-up (None: no counter bounds it) and what to expect of it."""
+
+    gain: float | None
+    expect: Expectation | None
+
+
+def estimate(launch: Launch, rule: str, gain: float | None) -> Estimate:
+    """What mending one cause is worth.
+
+    Args:
+        launch: The metrics of the launch.
+        rule: The id of a rule that fires on it; of one that is not profkit's, its own gain stays.
+        gain: What the rule's own arithmetic gives.
+    """
+    return together(launch, {rule: gain})
+
+
+def together(launch: Launch, gains: Mapping[str, float | None]) -> Estimate:
+    """What mending several causes at once is worth: their mends are joined, not their gains added.
+
+    Args:
+        launch: The metrics of the launch.
+        gains: Rule -> the gain of its own arithmetic, of rules that fire.
+    """
+    try:
+        bound = _bound(launch, gains)
+        value = _expected(launch, gains)
+    except NotCollected:
+        bounds = [gain for gain in gains.values() if gain is not None]
+        return Estimate(prod(bounds) if len(bounds) == len(gains) else None, None)
+    if value is None:
+        return Estimate(bound, None)
+    kinds = [CAUSES[rule].kind for rule in gains]
+    return Estimate(bound, expectation(value, max(kinds, key=kinds.count), bound))
+
+
+def _bound(launch: Launch, gains: Mapping[str, float | None]) -> float | None:
+    mends, own = [], []
+    for rule, gain in gains.items():
+        cause = CAUSES.get(rule)
+        if cause and cause.best:
+            mends.append(cause.best(launch))
+        elif gain is None:
+            return None
+        else:
+            own.append(gain)
+    most = limit(launch, joint(mends)) if mends else 1.0
+    return None if most == inf else most * prod(own)
+
+
+def _expected(launch: Launch, gains: Mapping[str, float | None]) -> float | None:
+    mends, own = [], []
+    for rule, gain in gains.items():
+        cause = CAUSES.get(rule)
+        if cause and cause.typical:
+            mends.append(cause.typical(launch))
+        elif cause and cause.own and (value := cause.own(launch, gain)) is not None:
+            own.append(value)
+        else:
+            return None
+    return (expected(launch, joint(mends)) if mends else 1.0) * prod(own)
+
+
+def headroom(launch: Launch) -> float | None:
+    """How many times faster the same work could be done; None when a full unit may go unseen."""
+    if not launch.known(*NEEDED) or not loads(launch):
+        return None
+    full = fullest(launch, Mend())
+    return 1 / full if full > 0 else None

@@ -1,0 +1,178 @@
+"""What `ncu --csv --page raw` prints  ->  counters under Nsight Compute's names, in its units.
+
+Two layouts. Wide: a launch a row, a column a metric, the units in the second row. Long: a metric a
+row (`--csv --metrics ...`, and the details page with `--print-metric-name name`). Versions add and
+drop columns in front, print units scaled (Gbyte/s) or not (`--print-units base`), numbers by the
+locale of the machine, and other programs' lines in between.
+"""
+
+from __future__ import annotations
+
+import csv
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from profkit.errors import ProfkitError
+from profkit.reports.metrics import IDENTITY, RAW_NAMES
+from profkit.reports.metrics.derive import scale
+
+DEVICE, MAJOR, MINOR = IDENTITY[:3]
+_KERNEL, _LAUNCH, _LONG = "Kernel Name", "ID", ("Metric Name", "Metric Unit", "Metric Value")
+_SHAPES = {"Grid Size": IDENTITY[3:6], "Block Size": IDENTITY[6:9]}
+_PREFIXES = {"": 1.0, "n": 1e-9, "u": 1e-6, "m": 1e-3, "k": 1e3, "K": 1e3, "M": 1e6, "G": 1e9,
+             "T": 1e12, "P": 1e15}  # fmt: skip
+# Units that come with a prefix; any other word is what is counted (inst, sector, warp).
+_SCALED = {"byte": 1.0, "b": 1.0, "second": 1.0, "s": 1.0, "hz": 1.0, "cycle": 1.0, "op": 1.0}
+_NUMBER = re.compile(r"[-+]?[\d.,]+(?:[eE][-+]?\d+)?")
+_INSTANCE = re.compile(r"\s*([^:;()]+):\s*([^;()]+?)\s*(?:;|$)")
+# In these a comma is the decimal mark: two points, a comma behind a point, or not before 3 digits.
+_EUROPEAN = re.compile(
+    r"\d+\.\d{3}(?:\.\d{3})+(?:,\d+)?|\d+(?:\.\d{3})+,\d+|\d+,(?:\d{1,2}|\d{4,})"
+)
+_DIMENSIONS = re.compile(r"\(?\s*(\d+),\s*(\d+),\s*(\d+)\s*\)?")
+
+
+def is_table(path: str | Path) -> bool:
+    """Whether a file is read as what `ncu --csv` prints: by its name."""
+    return str(path).lower().endswith(".csv")
+
+
+def table_rows(text: str, name: str) -> list[dict[str, Any]]:
+    """The launches of a table.
+
+    Args:
+        text: What ncu printed.
+        name: What to call it in an error.
+
+    Returns:
+        One mapping a launch as `from_raw` takes it, in the order of the table.
+
+    Raises:
+        ProfkitError: It is no such table, or a page without metric names.
+    """
+    head, rows = _rows(text, name)
+    if set(_LONG) <= set(head):
+        return list(_long(head, rows, name))
+    if not any(_is_metric(column) for column in head):
+        raise ProfkitError(f"{name}: no column is a metric", _HOW)
+    return list(_wide(head, rows))
+
+
+_HOW = "print it with: ncu --import REPORT --csv --page raw > FILE.csv"
+
+
+def _rows(text: str, name: str) -> tuple[list[str], list[list[str]]]:
+    """Header and rows, without the lines of ncu and the program before, between and behind."""
+    rows = list(csv.reader(line for line in text.splitlines() if not line.startswith("==")))
+    at = next((n for n, row in enumerate(rows) if _LAUNCH in row[:1] and _KERNEL in row), None)
+    if at is None:
+        raise ProfkitError(f"{name}: has no line with {_LAUNCH} and {_KERNEL}", _HOW)
+    head = rows[at]
+    return head, [row for row in rows[at + 1 :] if len(row) == len(head) and row != head]
+
+
+def _wide(head: Sequence[str], rows: list[list[str]]) -> Iterator[dict[str, Any]]:
+    first = rows[0] if rows else []
+    with_units = bool(first) and not first[0].strip()
+    units = dict(zip(head, first, strict=True)) if with_units else {}
+    body = rows[1:] if with_units else rows
+    metrics = [n for n, column in enumerate(head) if _is_metric(column)]
+    comma = _decimal_comma(row[n] for row in body for n in metrics)
+    for row in body:
+        cells = dict(zip(head, row, strict=True))
+        launch = _identity(cells)
+        for n in metrics:
+            launch |= _values(head[n], row[n], units.get(head[n], ""), comma)
+        yield launch
+
+
+def _long(head: Sequence[str], rows: list[list[str]], name: str) -> Iterator[dict[str, Any]]:
+    cells = [dict(zip(head, row, strict=True)) for row in rows]
+    metrics = [c for c in cells if _is_metric(c["Metric Name"])]
+    if not metrics:
+        raise ProfkitError(
+            f"{name}: has labels, not names of metrics", f"{_HOW}, or with --print-metric-name name"
+        )
+    comma = _decimal_comma(c["Metric Value"] for c in metrics)
+    found: dict[tuple[str, str], dict[str, Any]] = {}
+    for c in metrics:
+        key = (c.get("Process ID", ""), c[_LAUNCH])
+        metric, unit, value = (c[column] for column in _LONG)
+        launch = found.setdefault(key, _identity(c))
+        launch |= _values(metric, value, unit, comma)
+    yield from found.values()
+
+
+def _is_metric(column: str) -> bool:
+    """Whether it is a metric's name: columns in front and labels have no double underscore."""
+    return "__" in column or column in RAW_NAMES
+
+
+def _identity(cells: Mapping[str, str]) -> dict[str, Any]:
+    """What the columns in front say of a launch, under the raw names that reports have it by."""
+    launch: dict[str, Any] = {"kernel": cells[_KERNEL]}
+    for column, names in _SHAPES.items():
+        if (sizes := _DIMENSIONS.fullmatch(cells.get(column, "").strip())) is not None:
+            launch |= dict(zip(names, map(int, sizes.groups()), strict=True))
+    major, point, minor = cells.get("CC", "").partition(".")
+    if point and major.isdigit() and minor.isdigit():
+        launch |= {MAJOR: int(major), MINOR: int(minor)}
+    device = cells.get("Device", "")
+    if device and not device.isdigit():  # a number is its place in the machine, not its name
+        launch[DEVICE] = device
+    return launch
+
+
+def _values(metric: str, text: str, unit: str, comma: bool) -> dict[str, Any]:
+    """A cell as raw values: its number, and the instances that stand behind it in parentheses."""
+    if metric == DEVICE:
+        return {metric: text} if text else {}
+    whole, _, inner = text.partition("(")
+    factor = _factor(unit) / (scale(metric) if _is_scaled(unit) else 1.0)
+    value = _number(whole, comma)
+    out = {} if value is None else {metric: value * factor}
+    for key, instance in _INSTANCE.findall(inner.rstrip(") ")):
+        if (part := _number(instance, comma)) is not None:
+            out[f"{metric}[{key.strip()}]"] = part * factor
+    return out
+
+
+def _decimal_comma(cells: Iterable[str]) -> bool:
+    """Whether the numbers of a table have a decimal comma and points between thousands."""
+    return any(_EUROPEAN.fullmatch(cell.partition("(")[0].strip()) for cell in cells)
+
+
+def _number(text: str, comma: bool) -> float | None:
+    """A number by the table's locale; None for "n/a", a text or nothing."""
+    text = text.strip().replace("\u202f", "").replace("\xa0", "")
+    if not _NUMBER.fullmatch(text):
+        return None
+    text = text.replace(".", "").replace(",", ".") if comma else text.replace(",", "")
+    try:
+        return float(text)
+    except ValueError:
+        return None
+
+
+def _is_scaled(unit: str) -> bool:
+    """Whether it is a unit of time or frequency: those that ncu stores in another than SI."""
+    return "/" not in unit and _word(unit)[0] in ("second", "s", "hz")
+
+
+def _factor(unit: str) -> float:
+    """From a printed unit to SI: Gbyte/second is 1e9, usecond 1e-6, cycle/nsecond 1e9, % is 1."""
+    above, _, below = unit.partition("/")
+    return _word(above)[1] / (_word(below)[1] if below else 1.0)
+
+
+def _word(unit: str) -> tuple[str, float]:
+    """A unit without its prefix, and the prefix as a factor."""
+    unit = unit.strip()
+    lower = unit.lower()
+    if lower in _SCALED or not unit:
+        return lower, 1.0
+    if lower[1:] in _SCALED and unit[0] in _PREFIXES:
+        return lower[1:], _PREFIXES[unit[0]]
+    return lower, 1.0

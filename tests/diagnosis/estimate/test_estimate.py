@@ -1,0 +1,155 @@
+"""Mends on launches whose answer follows from the numbers given."""
+
+from __future__ import annotations
+
+import pytest
+
+from profkit.diagnosis.engine import judge
+from profkit.diagnosis.estimate.causes import CAUSES, UNPRICED
+from profkit.diagnosis.estimate.estimate import estimate, headroom, together
+from profkit.diagnosis.estimate.load import REACH, loads
+from profkit.diagnosis.estimate.mend import Mend, joint
+from profkit.diagnosis.estimate.model import expected, latency, limit
+from profkit.diagnosis.estimate.spread import SPREAD, expectation
+from profkit.diagnosis.machine.resources import RESOURCES
+from profkit.diagnosis.rule import Launch
+from profkit.diagnosis.rules import ALL
+
+# Nothing is near its peak; half of the warps' time goes to shared memory, a fifth to barriers.
+WAITS = {
+    "sm_active": 1.0, "sm_active_max": 1.0, "dram_busy": 0.2, "l1_busy": 0.2, "lsu_data_busy": 0.2,
+    "lsu_in_busy": 0.1, "shared_busy": 0.2, "issue_busy": 0.2, "stall_selected": 0.1,
+    "stall_wait": 0.2, "stall_short_scoreboard": 0.4, "stall_mio_throttle": 0.1,
+    "stall_barrier": 0.2, "excess_shared_wavefronts": 0.75,
+}  # fmt: skip
+COPY = {
+    "time": 5e-4, "sm_active": 0.97, "sm_active_max": 1.0, "dram_busy": 0.83, "dram_bytes": 2e9,
+    "dram_rate": 4e12, "l2_cache_busy": 0.5, "l1_busy": 0.15, "issue_busy": 0.05,
+    "memory_busy": 0.83, "stall_selected": 0.02, "stall_long_scoreboard": 0.95,
+}  # fmt: skip
+
+
+def launch(**changes: float) -> Launch:
+    return Launch({**WAITS, **changes})
+
+
+def test_every_rule_has_an_estimate_or_says_that_nobody_measured_one():
+    assert set(CAUSES) | set(UNPRICED) == {rule.id for rule in ALL}
+    assert not set(CAUSES) & set(UNPRICED)
+    assert {cause.kind for cause in CAUSES.values()} == set(SPREAD)
+    assert {r.limiter for r in RESOURCES} <= set(REACH)
+
+
+def test_no_mend_brings_nothing_and_no_mend_passes_its_bound():
+    assert expected(launch(), Mend()) == 1
+    assert limit(launch(), Mend()) == 1
+    busy = launch(stall_math_pipe_throttle=0.1, stall_dispatch_stall=0.1)
+    for rule, cause in CAUSES.items():
+        if cause.best and cause.typical and cause.kind in ("throughput", "wait"):
+            most = limit(busy, cause.best(busy))
+            assert 1 <= expected(busy, cause.typical(busy)) <= 1.001 * most, rule
+
+
+def test_a_wait_goes_from_the_time_between_two_issues_and_barriers_shrink_with_it():
+    mend = Mend(waits={"short_scoreboard": 0.0, "mio_throttle": 0.0})
+    # 0.8 of waits become 0.3, and the barrier's 0.2 becomes 0.2 x 3/8.
+    assert latency(launch(), mend) == pytest.approx(1 / (0.3 + 0.2 * 3 / 8))
+    kept = Mend(waits={"short_scoreboard": 0.0, "barrier": 1.0})
+    assert latency(launch(), kept) == pytest.approx(1 / 0.6)
+
+
+def test_a_full_unit_is_all_throughput_and_an_idle_one_all_latency():
+    half = Mend(units={"dram": 0.5}, waits={"long_scoreboard": 0.5})
+    full = Launch({**COPY, "dram_busy": 0.92})
+    assert expected(full, half) == pytest.approx(1 / max(0.5, 0.5 / 0.85), rel=0.02)
+    idle = launch(stall_long_scoreboard=0.4, dram_busy=0.01, shared_busy=0.01, l1_busy=0.01,
+                  lsu_data_busy=0.01, lsu_in_busy=0.01, issue_busy=0.01)  # fmt: skip
+    assert expected(idle, half) == pytest.approx(latency(idle, half), rel=0.01)
+
+
+def test_causes_mended_at_once_are_joined_not_added():
+    one = Mend({"l1": 0.5, "issue": 0.8}, {"wait": 0.0}, places=2.0, ends=0.1)
+    other = Mend({"l1": 0.3}, {"barrier": 0.2}, places=3.0, ends=0.05)
+    both = joint([one, other])
+    assert both == Mend({"issue": 0.8, "l1": 0.3}, {"barrier": 0.2, "wait": 0.0}, 6.0, 0.1)
+    waits = {"shared-bank-conflicts": None, "short-scoreboard": None}
+    single = [estimate(launch(), rule, None).expect for rule in waits]
+    together_ = together(launch(), waits).expect
+    assert together_ is not None
+    assert max(s.gain for s in single if s) <= together_.gain < single[0].gain * single[1].gain  # type: ignore[union-attr]
+
+
+def test_conflicts_bound_and_expectation():
+    worth = estimate(launch(), "shared-bank-conflicts", None)
+    # At best no wait for shared memory: 0.3 and the barrier's part are left.
+    assert worth.gain == pytest.approx(1 / (0.3 + 0.2 * 3 / 8))
+    assert worth.expect is not None
+    assert worth.expect.gain == pytest.approx(1.88, abs=0.02)
+    assert worth.expect.low < worth.expect.gain < worth.expect.high <= worth.gain
+
+
+def test_more_blocks_bring_more_warps():
+    values = {**WAITS, "time": 1e-3, "grid_size": 66.0, "sm_count": 132.0, "waves": 0.0625,
+              "block_size": 256.0, "stall_barrier": 0.0}  # fmt: skip
+    worth = estimate(Launch(values), "grid-too-small", 2.0)
+    # All places are sixteen times as many; the fullest unit at its peak allows five times.
+    assert worth.gain == pytest.approx(5.0)
+    assert worth.expect is not None
+    assert 3 < worth.expect.gain < 5
+    alone = {k: v for k, v in values.items() if not k.endswith("_busy")}
+    assert estimate(Launch(alone), "grid-too-small", 2.0).gain == pytest.approx(16, rel=0.02)
+
+
+def test_scattered_stores_cost_packets_and_useful_bytes_cross_dram():
+    """A naive transpose: 7.2 times was measured, and every byte is used in the end."""
+    naive = Launch({
+        "sm_active": 1.0, "dram_busy": 0.117, "l2_cache_busy": 0.8136, "l2_tag_busy": 0.66,
+        "l2_to_xbar_busy": 0.0251, "xbar_to_l2_busy": 0.8136, "l1_busy": 0.5, "issue_busy": 0.01,
+        "excess_sectors": 0.7778, "global_load_sectors": 8.389e6, "global_store_sectors": 6.709e7,
+        "global_store_sectors_per_request": 32.0, "l2_read_bytes": 2.684e8, "l2_write_bytes": 2.147e9,
+        "l2_sectors_per_request": 1.09, "dram_bytes": 6.22e8, "dram_read": 3.21e8,
+        "l2_read_hit": 0.0, "stall_selected": 0.02, "stall_long_scoreboard": 0.9,
+    })  # fmt: skip
+    worth = estimate(naive, "uncoalesced-access", None)
+    assert worth.gain == pytest.approx(9.0, rel=0.01)
+    assert worth.expect is not None
+    assert worth.expect.low < 7.2 < worth.expect.high
+
+
+def test_a_copy_is_at_its_roof_and_a_wasteful_one_is_not():
+    found = judge(COPY)
+    top = found.findings[0]
+    assert (top.rule, top.at_roof, top.expect, top.worth) == ("dram-bandwidth", True, None, 1.0)
+    assert top.cause.endswith("at its roof: only less work helps")
+    assert found.headroom == pytest.approx(0.92 / 0.83)
+    assert found.saves(5e-4) == 0
+    again = judge({**COPY, "declared_bytes": 1e9, "l2_hit": 0.1})
+    assert not any(f.at_roof for f in again.findings)
+    assert again.saves(5e-4) > 0
+
+
+def test_headroom_needs_the_units_that_could_be_full():
+    assert headroom(Launch({"dram_busy": 0.5})) is None
+    assert headroom(launch(dram_busy=0.46)) == pytest.approx(2.0)
+    assert loads(Launch({})) == {}
+
+
+def test_what_no_counter_bounds_has_no_bound_but_an_expectation():
+    worth = estimate(launch(inst_half=5e6, instructions=1e7), "tensor-idle", None)
+    assert worth.gain is None
+    assert worth.expect is not None
+    assert worth.expect.gain > 1
+
+
+def test_an_interval_is_around_its_expectation_and_below_the_bound():
+    plain = expectation(2.0, "wait", None)
+    assert plain.low < plain.gain == 2.0 < plain.high
+    capped = expectation(2.0, "wait", 2.1)
+    assert capped.high == 2.1
+    assert expectation(3.0, "wait", 2.1).gain == 2.1
+
+
+def test_a_rule_of_somebody_keeps_its_own_gain():
+    assert estimate(launch(), "mine", 1.5) == (estimate(launch(), "mine", 1.5))
+    assert estimate(launch(), "mine", 1.5).gain == 1.5
+    assert estimate(launch(), "mine", 1.5).expect is None

@@ -1,0 +1,83 @@
+"""The cost model asked directly."""
+
+from __future__ import annotations
+
+import pytest
+
+import profkit as pk
+from profkit.diagnosis.estimate.whatif import Change, changed, parse_changes, whatif
+from profkit.diagnosis.rule import Launch
+from profkit.errors import ProfkitError
+
+LAUNCH = {
+    "cycles": 1e5, "warps_per_sm": 8.0, "sm_active": 1.0, "sm_count": 132.0, "max_warps": 64.0,
+    "grid_size": 132.0, "waves": 0.25, "instructions": 1e7, "inst_shared_load": 2e6,
+    "inst_shared_store": 0.0, "shared_wavefronts": 8e6, "inst_exp": 1e6, "inst_xu": 1e6,
+    "shared_busy": 0.6, "issue_busy": 0.2, "xu_busy": 0.1,
+}  # fmt: skip
+
+
+def gain(text: str, **values: float) -> float:
+    return whatif(Launch({**LAUNCH, **values}), parse_changes(text)).gain
+
+
+def test_changes_are_read_with_their_other_names():
+    assert parse_changes("inst_mufu/32, shared_wavefronts*0.25; blocks*4, inst_barrier=0") == (
+        Change("inst_exp", "/", 32), Change("shared_wavefronts", "*", 0.25),
+        Change("grid_size", "*", 4), Change("inst_barrier", "=", 0),
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("", "no change was given"),
+        ("inst_exp", "cannot read the change 'inst_exp'"),
+        ("inst_exp/0", "divides by zero"),
+        ("shared_wavs*2", "no count that the cost model knows"),
+        ("stall_wait*0.5", "no count that the cost model knows"),
+    ],
+)
+def test_a_mistake_says_what_could_be_meant(text, said):
+    with pytest.raises(ProfkitError, match=r".+") as error:
+        parse_changes(text)
+    assert said in error.value.message
+    assert error.value.hint
+
+
+def test_a_kind_of_instruction_takes_the_total_with_it():
+    after = changed(Launch(LAUNCH), parse_changes("inst_exp/2, inst_shared_load*0.5"))
+    assert after["inst_xu"] == 5e5
+    assert after["instructions"] == 1e7 - 5e5 - 1e6
+    assert after["shared_wavefronts"] == 4e6
+    kept = changed(Launch(LAUNCH), parse_changes("inst_shared_load*0.5, shared_wavefronts*1"))
+    assert kept["shared_wavefronts"] == 8e6
+
+
+def test_no_change_is_no_gain_and_more_work_is_slower():
+    assert gain("instructions*1") == pytest.approx(1)
+    assert gain("shared_wavefronts*0.25") > 1.3
+    assert gain("shared_wavefronts*3") < 0.8
+    hope = whatif(Launch(LAUNCH), parse_changes("shared_wavefronts*0.25"))
+    assert hope.low < hope.gain < hope.high
+
+
+def test_more_blocks_fill_the_places_that_there_are():
+    assert gain("blocks*4", shared_busy=0.05, issue_busy=0.05) == pytest.approx(3.9, abs=0.2)
+    assert gain("blocks*40", shared_busy=0.05, issue_busy=0.05) == pytest.approx(
+        gain("blocks*4", shared_busy=0.05, issue_busy=0.05)
+    )
+
+
+def test_a_count_that_was_not_collected_is_said():
+    less = {k: v for k, v in LAUNCH.items() if k != "instructions"}
+    with pytest.raises(ProfkitError, match="instructions was not collected"):
+        whatif(Launch(less), parse_changes("blocks*2"))
+
+
+def test_a_frame_is_asked_launch_by_launch():
+    runs = pk.load("artifacts/stage2.B.ncu-rep")
+    found = pk.whatif(runs, "shared_wavefronts*0.37")
+    assert found["variant"].tolist() == ["stage2"]
+    # The swizzle that takes these wavefronts away was measured at 1.53.
+    assert found.loc[0, "expect_low"] < 1.53 < found.loc[0, "expect_high"]

@@ -1,0 +1,78 @@
+"""Counters from elsewhere: the frame that the report itself gives."""
+
+from __future__ import annotations
+
+from math import isnan, nan
+
+import pytest
+
+import profkit as pk
+from profkit.errors import ProfkitError
+from profkit.reports.metrics import CATALOGUE, INSTANCED
+from profkit.reports.reader import load, raw
+from tests.conftest import committed
+
+REPORT = next(p for p in committed() if p.name == "copy.1GiB.ncu-rep")
+COUNTERS = {"gpu__time_duration.sum": 1500.0, "launch__grid_size": 264}
+
+
+def test_raw_values_of_a_report_give_the_frame_of_the_report():
+    values = raw(REPORT).iloc[0].dropna().to_dict()
+    made, read = pk.from_raw([values]), load(REPORT)
+    assert list(made.columns) == list(read.columns)
+    # Declared work is the run record's; opcodes are instances, which raw() leaves out.
+    not_in_raw = {m for m in CATALOGUE if m.startswith(("inst_", "declared_"))}
+    for name in set(CATALOGUE) - not_in_raw:
+        assert made[name].iloc[0] == pytest.approx(read[name].iloc[0], nan_ok=True), name
+    for name in ("device", "cc", "grid", "block", "status", "workload"):
+        assert made[name].iloc[0] == read[name].iloc[0]
+
+
+def test_instances_stand_under_their_key():
+    row = {**COUNTERS, f"{INSTANCED[0]}[FFMA]": 7, f"{INSTANCED[0]}[MUFU]": 2, INSTANCED[0]: 9}
+    frame = pk.from_raw([row])
+    assert frame.loc[0, ["inst_ffma", "inst_exp"]].tolist() == [7, 2]
+
+
+def test_values_are_in_si_and_what_is_missing_is_nan():
+    frame = pk.from_raw(
+        [{"kernel": "f(int)", "variant": "v", **COUNTERS}, {"launch__grid_size": 1}]
+    )
+    assert frame.loc[0, "time"] == pytest.approx(1.5e-6)
+    assert frame.loc[0, ["kernel", "variant", "status"]].tolist() == ["f(int)", "v", "ok"]
+    assert isnan(frame.loc[1, "time"])
+    assert frame["launch"].tolist() == [0, 1]
+
+
+def test_none_nan_and_names_that_nobody_reads_are_ignored():
+    row = {
+        **COUNTERS,
+        "sm__x.sum": "seven",
+        "dram__bytes.sum": None,
+        "launch__waves_per_multiprocessor": nan,
+    }
+    frame = pk.from_raw([row])
+    assert isnan(frame.loc[0, "waves"])
+    assert len(pk.diagnose(frame)) > 40
+
+
+@pytest.mark.parametrize(
+    ("rows", "said"),
+    [
+        ([["gpu__time_duration.sum", 1]], "row 0 is a list, not a mapping"),
+        (
+            [COUNTERS, {"gpu__time_duration.sum": "1,500"}],
+            "row 1: gpu__time_duration.sum is '1,500'",
+        ),
+        ([{**COUNTERS, "kernel": 7}], "row 0: kernel is 7, not a text"),
+        ([{"time": 1e-3, "waves": 2}], "none of the rows has a counter that profkit reads"),
+    ],
+)
+def test_a_mistake_names_the_row_and_what_is_wrong(rows, said):
+    with pytest.raises(ProfkitError, match=r"from_raw") as error:
+        pk.from_raw(rows)
+    assert said in error.value.message
+
+
+def test_no_rows_are_an_empty_frame():
+    assert pk.from_raw([]).empty

@@ -1,0 +1,160 @@
+"""What `ncu --csv` prints, as several versions lay it out: the frame of the report."""
+
+from __future__ import annotations
+
+import csv
+import io
+
+import pytest
+
+from profkit.errors import ProfkitError
+from profkit.reports.metrics import CATALOGUE
+from profkit.reports.reader import load, raw, read
+from profkit.reports.table import table_rows
+from tests.conftest import committed
+
+REPORT = next(p for p in committed() if p.name == "copy.1GiB.ncu-rep")
+FRONT = {  # columns in front by version, and what stands in them for one launch
+    "2019": {"ID": "0", "Process ID": "7", "Process Name": "a.out", "Host Name": "127.0.0.1",
+             "Kernel Name": "copy(float*)", "Kernel Time": "2020-May-29 12:02:46", "Context": "1",
+             "Stream": "7"},
+    "2022": {"ID": "0", "Process ID": "7", "Process Name": "a.out", "Host Name": "127.0.0.1",
+             "Kernel Name": "copy(float*)", "Context": "1", "Stream": "7",
+             "Block Size": "(256, 1, 1)", "Grid Size": "(1056, 1, 1)", "Device": "0", "CC": "9.0"},
+    "nvtx": {"ID": "0", "Process ID": "7", "Process Name": "a.out", "Host Name": "127.0.0.1",
+             "thread Domain:Push/Pop_Range:PL_Type:PL_Value:CLR_Type:Color:Msg_Type:Msg": "",
+             "Kernel Name": "copy(float*)", "Context": "1", "Stream": "7",
+             "Block Size": "256,  1,  1", "Grid Size": "1056,  1,  1", "Device": "NVIDIA H200",
+             "CC": "9.0"},
+}  # fmt: skip
+METRICS = {  # name -> (unit, value) scaled, (unit, value) in base units
+    "gpu__time_duration.sum": (("usecond", "12.50"), ("nsecond", "12,500")),
+    "dram__bytes_read.sum": (("Mbyte", "2,000.25"), ("byte", "2,000,250,000")),
+    "gpu__dram_throughput.avg.pct_of_peak_sustained_elapsed": (("%", "80.50"), ("%", "80.5")),
+    "sm__cycles_elapsed.avg.per_second": (("Ghz", "1.98"), ("hz", "1,980,000,000")),
+    "dram__cycles_elapsed.avg.per_second": (("cycle/nsecond", "2.50"), ("cycle/second", "2.5e9")),
+    "launch__grid_size": (("", "1,056"), ("", "1056")),
+    "launch__shared_mem_per_block_allocated": (("Kbyte/block", "49.15"), ("byte/block", "49,152")),
+    "smsp__inst_executed.sum": (("inst", "1,000,000"), ("inst", "1,000,000")),
+}
+EXPECTED = {"time": 12.5e-6, "dram_read": 2.00025e9, "dram_busy": 0.805, "sm_clock": 1.98e9,
+            "dram_clock": 2.5e9, "grid_size": 1056, "instructions": 1e6}  # fmt: skip
+
+
+def printed(rows: list[list[str]], noise: bool = True) -> str:
+    out = io.StringIO()
+    csv.writer(out, quoting=csv.QUOTE_ALL).writerows(rows)
+    if not noise:
+        return out.getvalue()
+    head = '==PROF== Connected to process 7\n==PROF== Profiling "copy": 0%....100%\nall, "done"\n'
+    return head + out.getvalue() + "==PROF== Disconnected from process 7\n"
+
+
+def wide(version: str, base: bool) -> str:
+    front, values = FRONT[version], {name: both[base] for name, both in METRICS.items()}
+    head = [*front, *values]
+    units = [*[""] * len(front), *(unit for unit, _ in values.values())]
+    return printed([head, units, [*front.values(), *(value for _, value in values.values())]])
+
+
+def long(version: str, base: bool) -> str:
+    front = FRONT[version]
+    head = [*front, "Section Name", "Metric Name", "Metric Unit", "Metric Value"]
+    section = "Command line profiler metrics"
+    body = [[*front.values(), section, name, *both[base]] for name, both in METRICS.items()]
+    return printed([head, *body])
+
+
+@pytest.mark.parametrize("layout", [wide, long])
+@pytest.mark.parametrize("base", [False, True])
+@pytest.mark.parametrize("version", FRONT)
+def test_every_layout_gives_the_same_values(tmp_path, layout, base, version):
+    path = tmp_path / "raw.csv"
+    path.write_text(layout(version, base))
+    frame = load(path)
+    assert len(frame) == 1
+    for name, value in EXPECTED.items():
+        assert frame.loc[0, name] == pytest.approx(value), name
+    assert frame.loc[0, "shared_block"] == pytest.approx(49152, rel=1e-3)
+    assert frame.loc[0, "kernel"] == "copy(float*)"
+    if version != "2019":
+        assert frame.loc[0, ["grid", "block", "cc"]].tolist() == [(1056, 1, 1), (256, 1, 1), "9.0"]
+    assert frame.loc[0, "device"] == ("NVIDIA H200" if version == "nvtx" else None)
+
+
+def test_a_report_printed_raw_reads_like_the_report(tmp_path):
+    values = raw(REPORT).iloc[0].dropna().to_dict()
+    front = FRONT["2022"]
+    rows = [[*front, *values], [""] * (len(front) + len(values)),
+            [*front.values(), *map(str, values.values())]]  # fmt: skip
+    path = tmp_path / "copy.csv"
+    path.write_text(printed(rows))
+    made, original = load(path), load(REPORT)
+    for name in CATALOGUE:
+        if not name.startswith(("inst_", "declared_")):
+            assert made.loc[0, name] == pytest.approx(original.loc[0, name], nan_ok=True), name
+    assert made.loc[0, "device"] == original.loc[0, "device"]
+
+
+def test_a_table_without_units_is_in_base_units(tmp_path):
+    lines = wide("2022", base=True).splitlines()
+    text = "\n".join(line for line in lines if "nsecond" not in line)
+    path = tmp_path / "raw.csv"
+    path.write_text(text)
+    assert load(path).loc[0, "time"] == pytest.approx(12.5e-6)
+
+
+def test_numbers_of_another_locale_are_read_by_the_whole_table():
+    head = [*FRONT["2022"], "Section Name", "Metric Name", "Metric Unit", "Metric Value"]
+    front = [*FRONT["2022"].values(), "s"]
+    text = printed([head, [*front, "gpu__time_duration.sum", "ns", "117.344"],
+                    [*front, "dram__bytes_read.sum", "byte", "27.595.520"],
+                    [*front, "l1tex__t_sector_hit_rate.pct", "%", "1,25"]])  # fmt: skip
+    (row,) = table_rows(text, "raw.csv")
+    assert row["gpu__time_duration.sum"] == pytest.approx(117_344)
+    assert row["dram__bytes_read.sum"] == 27_595_520
+    assert row["l1tex__t_sector_hit_rate.pct"] == pytest.approx(1.25)
+
+
+def test_instances_behind_a_value_are_read_by_their_names():
+    head = [*FRONT["2022"], "sass__inst_executed_per_opcode"]
+    cells = [*FRONT["2022"].values(), "1,009 (FFMA: 1,000; MUFU: 9)"]
+    (row,) = table_rows(printed([head, [""] * len(head), cells]), "raw.csv")
+    assert row["sass__inst_executed_per_opcode"] == 1009
+    assert row["sass__inst_executed_per_opcode[FFMA]"] == 1000
+    assert row["sass__inst_executed_per_opcode[MUFU]"] == 9
+
+
+def test_not_available_is_not_zero():
+    head = [*FRONT["2022"], "gpu__time_duration.sum", "dram__bytes_read.sum"]
+    rows = [head, [""] * len(head), [*FRONT["2022"].values(), "n/a", ""]]
+    (row,) = table_rows(printed(rows), "raw.csv")
+    assert "gpu__time_duration.sum" not in row
+    assert "dram__bytes_read.sum" not in row
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("a,b\n1,2\n", "has no line with ID and Kernel Name"),
+        (printed([[*FRONT["2022"], "Section Name", "Metric Name", "Metric Unit", "Metric Value"],
+                  [*FRONT["2022"].values(), "Speed", "Duration", "us", "1"]]), "has labels"),
+        (printed([[*FRONT["2022"]], [*FRONT["2022"].values()]]), "no column is a metric"),
+    ],
+)  # fmt: skip
+def test_another_table_is_no_report_and_says_how_to_print_one(tmp_path, text, said):
+    with pytest.raises(ProfkitError) as error:
+        table_rows(text, "x.csv")
+    assert said in error.value.message
+    assert "--page raw" in error.value.hint
+    path = tmp_path / "x.csv"
+    path.write_text(text)
+    (file,) = read([path]).files
+    assert (file.status, file.launches) == ("unreadable", 0)
+    assert said in file.message
+
+
+def test_empty_and_missing_tables_say_so(tmp_path):
+    (tmp_path / "e.csv").write_text("")
+    files = read([tmp_path / "e.csv", tmp_path / "gone.csv"]).files
+    assert [f.status for f in files] == ["empty", "unreadable"]
