@@ -25,7 +25,7 @@ Folder = Annotated[
 
 
 def serve_agents(root: Folder = Path()) -> None:
-    """Answer an agent over MCP: diagnose, compare, explain, lines, roofline."""
+    """Answer an agent over MCP: diagnose, compare, explain, lines."""
     server_of(root).run("stdio")
 
 
