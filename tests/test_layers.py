@@ -51,6 +51,7 @@ ONLY_IN = {
     "jinja2": ("profkit/show/page/page.py",),
     "typer": ("profkit/cli/",),
     "click": (),
+    "mcp": ("profkit/cli/serving/mcp.py",),
     "torch": ("profkit/measure/",),
     "optuna": ("profkit/tune/",),
     "sqlalchemy": ("profkit/tune/",),

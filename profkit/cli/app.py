@@ -28,6 +28,7 @@ FOLDERS = {
     "reading": "Reports, of anything",
     "judging": "Did it help, and is it true",
     "measuring": "Variants, on a machine with a GPU",
+    "serving": "For programs",
 }
 
 

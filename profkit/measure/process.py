@@ -163,7 +163,8 @@ def end_session(process: subprocess.Popen[bytes]) -> None:
             process.poll()
             time.sleep(0.01)
         until = time.monotonic() + _GRACE
-    process.poll()
+    with contextlib.suppress(subprocess.TimeoutExpired):  # a leader waits for its last thread
+        process.wait(_GRACE)
 
 
 def _signal(process: subprocess.Popen[bytes], number: signal.Signals) -> bool:

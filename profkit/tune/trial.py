@@ -175,6 +175,7 @@ class Runner:
             reference = None
         if name in reply.refused:
             raise ProfkitError(reply.refused[name])
+        self._all_timed({name: library}, reply)
         times = reply.times
         mine = float(median(times[name].warm))
         basis = Basis(
@@ -274,7 +275,15 @@ class Runner:
         reply = self._ask(subjects, limits, cold)
         if reply.refused:
             raise ProfkitError(next(iter(reply.refused.values())))
+        self._all_timed(subjects, reply)
         return reply.times
+
+    def _all_timed(self, subjects: Mapping[str, Path | None], reply: Reply) -> None:
+        """What was wrong after many launches has no times."""
+        for name in subjects:
+            if name not in reply.times:
+                faults = reply.checks[name].faults if name in reply.checks else ()
+                raise ProfkitError(f"{name}: {faults[0] if faults else 'was not timed'}")
 
     @property
     def _grid(self) -> str | None:

@@ -26,6 +26,7 @@ SAYS = {
     "stream": "another stream than the given one",
     "waits": "the launcher waits for the device",
     "bias": "bias +",
+    "row": "does it miss a griddepcontrol.wait?",
 }
 
 

@@ -51,6 +51,14 @@ BAD = {
         "work ran on another stream",
     ),
     "waits": ({"before": "cuCtxSynchronize();"}, "the launcher waits for the device"),
+    # Reads its input when it is launched, not when its turn has come.
+    "early": (
+        {
+            "before": "static uint16_t seen[4096]; std::memcpy(seen, a->in[0], 2 * a->size[0]); "
+            "static ProfkitArgs early; early = *a; early.in[0] = seen; a = &early;",
+        },
+        "does it miss a griddepcontrol.wait?",
+    ),
     "code": ({"before": "return cudaErrorInvalidValue;"}, "profkit_launch: "),
 }
 
@@ -105,6 +113,18 @@ def test_times_have_samples_and_conditions(machine: Machine) -> None:
         assert times.per_sample > 1
         assert times.host_bound is False
     assert len({t.session for t in made.measured.times.values()}) == 1  # one process timed both
+
+
+def test_what_is_wrong_after_many_launches_has_no_times(machine: Machine) -> None:
+    machine.write("worn_x.cu", inside="static int n_; if (++n_ > 200) out[0] ^= 0x8000;")
+    machine.write("good_x.cu")
+    made = measure(machine, "worn", "good", time=True)
+    assert made.measured.checks["worn"].status == "wrong"
+    assert any(f.startswith("B: after timing: output 0: 1 of 500") for f in faults(made, "worn"))
+    assert [name for name, _ in made.measured.times] == ["good"]
+    why = pipeline.why_not(made, "worn", "B")
+    assert why is not None
+    assert "after timing" in why.message
 
 
 def test_a_slow_launcher_is_host_bound(machine: Machine) -> None:

@@ -76,3 +76,20 @@ def test_index_and_reference_hold_everything() -> None:
 def test_the_committed_reference_is_current() -> None:
     page = ROOT / "profkit" / "REFERENCE.md"
     assert page.read_text("utf-8") == f"{reference()}\n", "make readme writes it anew"
+
+
+@pytest.mark.parametrize(
+    ("name", "kind", "says"),
+    [
+        ("latency", "verdict", "nothing is near its peak"),
+        ("balanced", "verdict", "at once"),
+        ("unknown", "verdict", "ncu --set full"),
+        ("barrier", "limiter", "the warps wait for the other warps of the block at a barrier"),
+        ("dram", "limiter", "what is full is DRAM bandwidth"),
+        ("tail", "limiter", "what holds the launch back is a last wave of blocks"),
+    ],
+)
+def test_every_word_of_the_verdict_has_a_page(name: str, kind: str, says: str) -> None:
+    page = explain(name)
+    assert page.kind == kind
+    assert says in " ".join(str(page).split())

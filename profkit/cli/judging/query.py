@@ -19,7 +19,7 @@ def run_query(
     markdown: Markdown = False,
     quiet: Quiet = False,
 ) -> None:
-    """Ask the history: the tables `runs` (measurements) and `launches` (diagnoses)."""
+    """Ask the history, in SQL: its tables are `runs` and `launches`."""
     from profkit.evidence.history.dataset import History, query
     from profkit.show.views.history import answer_blocks, rows_of
 

@@ -49,6 +49,7 @@ class Subject:
         capture: (body, stream): a function that replays what body enqueues.
         eager: n: seconds per call of n plain calls one after the other, of events and of the host.
         launches: The kernel launches of one call, where they are known.
+        judge: What is wrong with the outputs of the last call; None where that cannot be asked.
     """
 
     name: str
@@ -56,6 +57,7 @@ class Subject:
     capture: Callable[[Callable[[], None], int], Callable[[], None]]
     eager: Callable[[int, int], tuple[float, float]]
     launches: tuple[Launch, ...] = ()
+    judge: Callable[[], tuple[str, ...]] | None = None
 
 
 @dataclass(frozen=True)

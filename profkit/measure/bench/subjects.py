@@ -10,7 +10,7 @@ from typing import Any
 from profkit.measure.bench import bench
 from profkit.measure.bench.bench import Subject
 from profkit.measure.check import arena
-from profkit.measure.check.check import CaseCheck, judge_values
+from profkit.measure.check.check import CaseCheck, judge_case, judge_values
 from profkit.measure.check.data import Data
 from profkit.measure.cuda import device, graph, library
 from profkit.measure.variants.problem import Problem
@@ -27,7 +27,8 @@ def native(
     """
     here = arena.place(data)
     values = problem.module.arguments(problem.case(data.case))
-    return launcher(name, lib, lambda stream: arena.arguments(here, values, stream), tools)
+    subject = launcher(name, lib, lambda stream: arena.arguments(here, values, stream), tools)
+    return replace(subject, judge=lambda: judge_case(problem, here, arena.fetch(here)).faults)
 
 
 def launcher(

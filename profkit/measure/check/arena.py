@@ -131,7 +131,7 @@ def out_of_bounds_writes(arena: Arena, host: Bytes) -> list[str]:
     for i, ((offset, size), array) in enumerate(
         zip(arena.inputs, arena.data.inputs(), strict=True)
     ):
-        changed = int((host[offset : offset + size] != _bytes(array)).sum())
+        changed = int((host[offset : offset + size] != as_bytes(array)).sum())
         if changed:
             lines.append(f"input {i} was overwritten: {changed} bytes changed")
     ends = [(f"input {i}", o, s) for i, (o, s) in enumerate(arena.inputs)]
@@ -148,7 +148,8 @@ def out_of_bounds_writes(arena: Arena, host: Bytes) -> list[str]:
     return lines
 
 
-def _bytes(array: Any) -> Bytes:
+def as_bytes(array: Any) -> Bytes:
+    """An array's content."""
     import numpy as np
 
     flat: Bytes = np.ascontiguousarray(array).reshape(-1).view(np.uint8)

@@ -224,28 +224,3 @@ def check_stream(
 
 def _written(here: Arena, host: arena.Bytes) -> bool:
     return any((host[o : o + s] != arena.POISON).any() for o, s in here.outputs)
-
-
-def check_variant(
-    name: str,
-    lib: ctypes.CDLL,
-    problem: Problem,
-    work: Iterable[Data],
-    tools: library.Support,
-) -> Check:
-    """Judge a variant on every case and seed, and its manners on the first that it supports."""
-    stream = device.new_stream()
-
-    def call(here: Arena) -> None:
-        values = problem.module.arguments(problem.case(here.data.case))
-        library.launch(lib, arena.arguments(here, values, stream))
-
-    data = list(work)
-    cases = [check_case(call, problem, d) for d in data]
-    for judged, d in zip(cases, data, strict=True):
-        if judged.status == "right":
-            manners = check_stream(lib, problem, d, tools, stream)
-            if manners.faults:
-                cases.append(manners)
-            break
-    return summary(name, problem, cases)

@@ -42,6 +42,7 @@ class Support:
     Attributes:
         spin: (nanoseconds, stream): keep the stream busy.
         flush: (stream): read a buffer larger than L2.
+        put: (to, from, bytes, nanoseconds, stream): copy late, having let the next kernel begin.
         repeat: (library, args, n): seconds of host time per call.
         bare: (n, stream): seconds of host time per start of an empty kernel.
         push: (text): open an NVTX range.
@@ -50,6 +51,7 @@ class Support:
 
     spin: Callable[[int, int], None]
     flush: Callable[[int], None]
+    put: Callable[[int, int, int, int, int], None]
     repeat: Callable[[ctypes.CDLL, Args, int], float]
     bare: Callable[[int, int], float]
     push: Callable[[str], None]
@@ -77,6 +79,11 @@ def support(path: Path, gpu: device.Gpu | None = None) -> Support:
         sizes = ctypes.c_void_p(buffer), ctypes.c_size_t(size), ctypes.c_int(blocks)
         ok(lib.profkit_flush(*sizes, ctypes.c_void_p(stream)), "flush")
 
+    def put(to: int, source: int, size: int, nanoseconds: int, stream: int) -> None:
+        places = ctypes.c_void_p(to), ctypes.c_void_p(source), ctypes.c_size_t(size)
+        hold = ctypes.c_longlong(nanoseconds)
+        ok(lib.profkit_put(*places, hold, ctypes.c_void_p(stream)), "put")
+
     def repeat(library: ctypes.CDLL, args: Args, n: int) -> float:
         error = ctypes.c_int()
         function = ctypes.cast(library.profkit_launch, ctypes.c_void_p)
@@ -93,4 +100,4 @@ def support(path: Path, gpu: device.Gpu | None = None) -> Support:
     def push(text: str) -> None:
         lib.profkit_range_push(text.encode())
 
-    return Support(spin, flush, repeat, bare, push, lib.profkit_range_pop)
+    return Support(spin, flush, put, repeat, bare, push, lib.profkit_range_pop)

@@ -6,7 +6,7 @@ Each returns its Axes. The plots_*.py files beside this one are the only room wi
 from __future__ import annotations
 
 from profkit.show.plots.bars import pipes, stalls
-from profkit.show.plots.base import save
+from profkit.show.plots.base import png, save
 from profkit.show.plots.ladder import ladder
 from profkit.show.plots.ledger import ledger
 from profkit.show.plots.occupancy import occupancy
@@ -21,6 +21,7 @@ __all__ = [
     "ledger",
     "occupancy",
     "pipes",
+    "png",
     "roofline",
     "save",
     "search_history",

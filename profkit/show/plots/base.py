@@ -34,11 +34,16 @@ class Shown(Axes):
     """An Axes that a notebook shows by itself: no pyplot, so no figure is left open anywhere."""
 
     def _repr_png_(self) -> bytes:
-        from io import BytesIO
+        return png(self)
 
-        buffer = BytesIO()
-        figure_of(self).savefig(buffer, format="png", dpi=100)
-        return buffer.getvalue()
+
+def png(ax: Axes) -> bytes:
+    """The picture of an Axes as PNG."""
+    from io import BytesIO
+
+    buffer = BytesIO()
+    figure_of(ax).savefig(buffer, format="png", dpi=100)
+    return buffer.getvalue()
 
 
 def figure_of(ax: Axes) -> Figure:

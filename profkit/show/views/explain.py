@@ -9,11 +9,13 @@ from dataclasses import dataclass
 
 from profkit.diagnosis.estimate.causes import CAUSES
 from profkit.diagnosis.estimate.spread import SPREAD
+from profkit.diagnosis.machine.resources import RESOURCES
 from profkit.diagnosis.rule import Launch, Rule
 from profkit.diagnosis.rules import ALL, BY_ID
 from profkit.errors import ProfkitError
+from profkit.records.paths import FULL
 from profkit.reports.metrics import CATALOGUE, Metric
-from profkit.show.text import figures
+from profkit.show.text import figures, words
 from profkit.show.text.escape import code, markdown
 
 WIDTH = 80
@@ -78,7 +80,9 @@ def explain(name: str) -> Page:
     behind = [r for r in ALL if wanted in r.explains]
     if behind:
         parts = {"Rules that can stand behind it": tuple(f"{r.id}: {r.title}" for r in behind)}
-        return Page(wanted, "limiter", "what limits a launch, as the verdict names it", parts)
+        return Page(wanted, "limiter", _limiter(wanted), parts)
+    if wanted.lower() in words.BOUNDS:
+        return _bound(wanted.lower())
     readers = [m for m in CATALOGUE.values() if wanted in _raw_names(m)]
     if readers:
         parts = {"Read for": tuple(f"{m.name}: {m.meaning}" for m in readers)}
@@ -86,8 +90,33 @@ def explain(name: str) -> Page:
     raise ProfkitError(f"no rule and no metric is called {name}", _nearest(wanted))
 
 
+def _limiter(word: str) -> str:
+    """What a limiter says of a launch, in plain words."""
+    if word in words.WAITS:
+        return f"the warps wait for {words.WAITS[word]}"
+    if word in words.SHAPES:
+        return f"what holds the launch back is {words.SHAPES[word]}"
+    return f"what is full is {words.UNITS[word]}" if word in words.UNITS else "what limits a launch"
+
+
+def _bound(word: str) -> Page:
+    """A word of the verdict: what it says, and the limiters that it can stand with."""
+    limiters = {
+        "memory": [r.limiter for r in RESOURCES if r.group == "memory"],
+        "compute": [r.limiter for r in RESOURCES if r.group == "compute"],
+        "latency": list(words.WAITS),
+        "launch": list(words.SHAPES),
+    }
+    parts: dict[str, tuple[str, ...]] = {"What it says": (f"{words.BOUNDS[word]}.",)}
+    if word in limiters:
+        parts["Limiters"] = tuple(f"{name}: {_limiter(name)}" for name in limiters[word])
+    if word == "unknown":
+        parts["To collect everything"] = (FULL,)
+    return Page(word, "verdict", words.BOUNDS[word], parts)
+
+
 def _nearest(name: str) -> str:
-    lower = {n.lower(): n for n in (*BY_ID, *CATALOGUE)}
+    lower = {n.lower(): n for n in (*BY_ID, *CATALOGUE, *words.BOUNDS, *words.WAITS)}
     near = difflib.get_close_matches(name.lower().replace(" ", "-"), lower, 3, 0.5)
     if not near:
         return "profkit explain lists them all"

@@ -1,0 +1,111 @@
+"""What an agent asks, inside of one folder  ->  short texts and pictures; no command is run."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from profkit.errors import ProfkitError
+
+LINES = 20  # source lines at most in one answer
+
+
+@dataclass(frozen=True)
+class Answers:
+    """The answers about what lies in a folder; whatever leads out of it is refused.
+
+    Attributes:
+        root: The folder, resolved.
+    """
+
+    root: Path
+
+    def diagnose(self, reports: str) -> str:
+        """What the kernels of these reports wait for: cause, place, number, next step.
+
+        Args:
+            reports: A report (.ncu-rep), a folder or a glob, relative to the server's folder.
+        """
+        from profkit.diagnosis.launches import judged, rows, with_lines
+        from profkit.reports.reader import read
+        from profkit.show.views.brief import ROWS, brief_diagnosis
+
+        found = read(self.inside(reports))
+        bad = [f"{f.path}: {f.status}: {f.message}" for f in found.files if f.status != "ok"]
+        table = rows(judged(found))
+        lined = with_lines([row.shown for row in table[:ROWS]])
+        first = [row.replaced(row.shown, run) for row, run in zip(table, lined, strict=False)]
+        return "\n".join(filter(None, [brief_diagnosis([*first, *table[ROWS:]]), *bad[:5]]))
+
+    def compare(self, before: str, after: str, case: str = "") -> str:
+        """What changed from one run to another, and whether it is real.
+
+        Args:
+            before: A report, a run record, or a variant recorded in artifacts/.
+            after: The same, changed.
+            case: Only this case; all where it is empty.
+        """
+        from profkit.cli.inputs import sources
+        from profkit.evidence.comparison.select import compare_sides
+        from profkit.show.views.brief import brief_comparison
+
+        sides = self._side(before), self._side(after)
+        evidence = sources.evidence(self._path("artifacts"))
+        return brief_comparison(compare_sides(*sides, case or None, evidence, False))
+
+    def explain(self, name: str) -> str:
+        """What a rule, a metric or a word of the verdict means, and what people do about it.
+
+        Args:
+            name: As diagnose gives it: shared-bank-conflicts, l2_hit, long_scoreboard, latency.
+        """
+        from profkit.show.views.explain import explain
+
+        return str(explain(name))
+
+    def lines(self, report: str, launch: int = 0, count: int = 5) -> str:
+        """The source lines where the findings of one launch happen.
+
+        Args:
+            report: One report, relative to the server's folder.
+            launch: Which launch in it, from 0.
+            count: How many lines of each finding.
+        """
+        from profkit.diagnosis.launches import lines
+
+        (path, *_) = self.inside(report)
+        frame = lines(path, launch, min(count, LINES)).head(LINES)
+        kept = frame[[c for c in ("rule", "file", "line", "share", "source") if c in frame]]
+        return kept.to_string(index=False) if len(kept) else "the report has no source lines"
+
+    def roofline(self, reports: str) -> bytes:
+        """Every launch under the ceilings of its machine, as a picture (PNG).
+
+        Args:
+            reports: A report, a folder or a glob, relative to the server's folder.
+        """
+        from profkit.reports.reader import load
+        from profkit.show import plots
+
+        return plots.png(plots.roofline(load(list(self.inside(reports)))))
+
+    def inside(self, pattern: str) -> tuple[str, ...]:
+        """The reports that a path or glob names; all of them lie in the folder.
+
+        Raises:
+            ProfkitError: One does not, or there is none.
+        """
+        from profkit.records.paths import expand
+
+        return tuple(str(self._path(path)) for path in expand(str(self._path(pattern))))
+
+    def _side(self, side: str) -> str:
+        path = self._path(side)
+        return str(path) if path.exists() else side
+
+    def _path(self, name: str) -> Path:
+        """A path in the folder, links followed."""
+        path = (self.root / name).resolve()
+        if not path.is_relative_to(self.root):
+            raise ProfkitError(f"{name}: outside of the folder that profkit mcp was started in")
+        return path

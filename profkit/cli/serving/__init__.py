@@ -1,0 +1,1 @@
+"""Verbs that answer programs instead of people."""

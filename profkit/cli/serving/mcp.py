@@ -1,0 +1,67 @@
+"""An agent's questions over the Model Context Protocol  ->  answers about one folder."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from profkit.cli.inputs.agent import Answers
+from profkit.cli.verb import Verb
+from profkit.errors import ProfkitError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+ABOUT = (
+    "Diagnoses NVIDIA Nsight Compute reports of CUDA kernels. Begin with diagnose; explain says what "
+    "a rule means; lines says where; compare says whether a change helped."
+)
+Folder = Annotated[
+    Path,
+    typer.Option("--root", metavar="DIR", help="Only what lies in here can be read."),
+]
+
+
+def serve_agents(root: Folder = Path()) -> None:
+    """Answer an agent over MCP: diagnose, compare, explain, lines."""
+    server_of(root).run("stdio")
+
+
+def server_of(root: Path) -> Any:
+    """The server with its five tools, none of which runs a command or writes a file.
+
+    Raises:
+        ProfkitError: The extra is not installed, or the folder is not there.
+    """
+    try:
+        from mcp.server.mcpserver import Image, MCPServer
+    except ImportError as error:
+        raise ProfkitError(
+            "profkit mcp needs the mcp package", "pip install 'profkit[mcp]'"
+        ) from error
+    if not root.is_dir():
+        raise ProfkitError(f"--root {root}: no such folder", "name the folder with the reports")
+    answers = Answers(root.resolve())
+    server = MCPServer("profkit", instructions=ABOUT)
+    for answer in (answers.diagnose, answers.compare, answers.explain, answers.lines):
+        server.tool(structured_output=False)(answer)
+
+    def roofline(reports: str) -> Any:
+        return Image(data=answers.roofline(reports), format="png")
+
+    described: Callable[..., Any] = server.tool(
+        description=answers.roofline.__doc__, structured_output=False
+    )
+    described(roofline)
+    return server
+
+
+VERB = Verb(
+    run=serve_agents,
+    examples=(
+        "profkit mcp                                   # an agent starts this by itself",
+        "profkit mcp --root runs/",
+    ),
+)

@@ -1,0 +1,82 @@
+"""An agent's five questions, answered about one folder and nothing outside of it."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from profkit.cli.inputs.agent import Answers
+from profkit.errors import ProfkitError
+from tests.conftest import ROOT
+
+REPORT = "artifacts/stage2.B.ncu-rep"
+
+
+@pytest.fixture
+def answers() -> Answers:
+    return Answers(ROOT)
+
+
+def test_the_answers_are_the_briefs(answers: Answers, run, monkeypatch) -> None:
+    monkeypatch.chdir(ROOT)
+    told = answers.diagnose(REPORT)
+    said = run("diagnose", REPORT, "--brief").stdout.strip()
+    assert told.splitlines()[:5] == said.splitlines()[:5]
+    assert "bank conflicts" in told
+    assert (
+        answers.compare("stage2", "stage2swizzle", "B").splitlines()
+        == run("compare", "stage2", "stage2swizzle", "--case", "B", "--brief").stdout.splitlines()
+    )
+    assert answers.explain("shared-bank-conflicts").startswith("shared-bank-conflicts (rule)")
+    assert "ptx.cuh" in answers.lines(REPORT)
+
+
+@pytest.mark.parametrize(
+    "path", ["/etc/passwd", "../x.ncu-rep", "artifacts/../../x", "/etc/*", "link/x.ncu-rep"]
+)
+def test_nothing_outside_of_the_folder_is_read(tmp_path: Path, path: str) -> None:
+    (tmp_path / "link").symlink_to("/etc")
+    answers = Answers(tmp_path.resolve())
+    for ask in (answers.diagnose, answers.lines, answers.roofline):
+        with pytest.raises(ProfkitError, match="outside of the folder"):
+            ask(path)
+    with pytest.raises(ProfkitError, match="outside of the folder"):
+        answers.compare(path, path)
+
+
+def test_a_link_in_a_folder_does_not_lead_out(tmp_path: Path) -> None:
+    (tmp_path / "runs").mkdir()
+    (tmp_path / "runs" / "x.ncu-rep").symlink_to(ROOT / REPORT)
+    with pytest.raises(ProfkitError, match="outside of the folder"):
+        Answers(tmp_path.resolve()).diagnose("runs")
+
+
+def test_the_server_has_five_tools_and_none_runs_a_command() -> None:
+    pytest.importorskip("mcp", reason="pip install 'profkit[mcp]'")
+    from profkit.cli.serving.mcp import server_of
+
+    server = server_of(ROOT)
+    tools = asyncio.run(server.list_tools())
+    assert sorted(tool.name for tool in tools) == [
+        "compare", "diagnose", "explain", "lines", "roofline",
+    ]  # fmt: skip
+    assert not [tool.name for tool in tools if not tool.description]
+
+    def call(name: str, **arguments: Any) -> Any:
+        return asyncio.run(server.call_tool(name, arguments)).content[0]
+
+    assert "bank conflicts" in call("diagnose", reports=REPORT).text
+    picture = call("roofline", reports=REPORT)
+    assert (picture.type, picture.mime_type) == ("image", "image/png")
+
+
+def test_without_the_extra_it_is_named(run, monkeypatch) -> None:
+    import sys
+
+    monkeypatch.setitem(sys.modules, "mcp.server.mcpserver", None)
+    asked = run("mcp")
+    assert asked.exit_code == 2
+    assert "pip install 'profkit[mcp]'" in asked.stderr

@@ -1,0 +1,407 @@
+"""What is made of one launch of the library: a stand-in of it has every field set by hand."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from math import isnan, nan
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from profkit.reports import hotlines, launch
+from profkit.reports.addresses import Kernel
+from profkit.reports.counters import COUNTERS, samples
+from profkit.reports.metrics import IDENTITY, OPCODES
+from profkit.reports.sass.images import Function
+from profkit.reports.sass.inlined import LineRow, LineTable
+
+
+@dataclass
+class Metric:
+    """IMetric: a value, or instances by id."""
+
+    held: Any = None
+    instances: dict[Any, float] = field(default_factory=dict)
+
+    def has_value(self) -> bool:
+        return self.held is not None
+
+    def value(self) -> Any:
+        return self.held
+
+    def kind(self) -> int:
+        return 2 if isinstance(self.held, str) else 5
+
+    def as_string(self, n: int = 0) -> str:
+        return self.held if isinstance(self.held, str) else list(self.instances)[n]
+
+    def as_double(self, n: int | None = None) -> float:
+        return self.held if n is None else list(self.instances.values())[n]
+
+    def as_uint64(self, n: int) -> int:
+        return list(self.instances)[n]
+
+    def has_correlation_ids(self) -> bool:
+        return bool(self.instances)
+
+    def correlation_ids(self) -> Metric:
+        return self
+
+    def num_instances(self) -> int:
+        return len(self.instances)
+
+
+class Action:
+    """IAction: metrics, ranges, sources."""
+
+    NameBase_DEMANGLED, NameBase_MANGLED = 1, 2
+
+    def __init__(self, metrics: dict[str, Any] | None = None, **about: Any) -> None:
+        given = metrics or {}
+        self.metrics = {n: m if isinstance(m, Metric) else Metric(m) for n, m in given.items()}
+        self.about = {"workload": 0, "ranges": None, "names": {1: "void k()", 2: "_Zk"},
+                      "lines": {}, "sources": {}, "sass": {}, **about}  # fmt: skip
+
+    def metric_by_name(self, name: str) -> Metric | None:
+        return self.metrics.get(name)
+
+    def metric_names(self) -> list[str]:
+        return list(self.metrics)
+
+    def name(self, base: int = 0) -> str:
+        return self.about["names"].get(base, "k")
+
+    def workload_type(self) -> int:
+        return self.about["workload"]
+
+    def nvtx_state(self) -> Any:
+        ranges = self.about["ranges"]
+        if ranges is None:
+            return None
+        domain = [SimpleNamespace(push_pop_ranges=lambda r=r: r) for r in ranges]
+        return SimpleNamespace(domains=lambda: range(len(ranges)), domain_by_id=domain.__getitem__)
+
+    def source_info(self, pc: int) -> Any:
+        if pc not in self.about["lines"]:
+            return None
+        file, line = self.about["lines"][pc]
+        return SimpleNamespace(line=lambda: line, file_name=lambda: file)
+
+    def source_files(self) -> dict[str, str]:
+        return self.about["sources"]
+
+    def sass_by_pc(self, pc: int) -> str | None:
+        return self.about["sass"].get(pc)
+
+
+WHO = dict(zip(IDENTITY, ("H200", 9, 0, 1.0, 2.0, 3.0, 128, 1, 1), strict=True))
+
+
+def identity(time: float = 1e-6, record: Any = None, **about: Any) -> dict[str, Any]:
+    metrics = about.pop("metrics", WHO)
+    found = launch.identity(Action(metrics, **about), record, time)
+    return dict(zip(launch.IDENTIFIED, found, strict=True))
+
+
+def test_identity() -> None:
+    assert identity() == {
+        "kernel": "void k()", "workload": "kernel", "device": "H200", "cc": "9.0",
+        "grid": (1, 2, 3), "block": (128, 1, 1), "variant": None, "case": None, "nvtx": None,
+        "status": "ok",
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("number", "word"),
+    [(0, "kernel"), (1, "range"), (2, "cmdlist"), (3, "graph"), (4, "subgrid"), (5, "unknown")],
+)
+def test_kinds_of_workload(number: int, word: str) -> None:
+    assert identity(workload=number)["workload"] == word
+    # Without a duration only what has a shape can have run: and that is a kernel.
+    assert identity(nan, workload=number)["status"] == ("ok" if number == 0 else "failed")
+
+
+@pytest.mark.parametrize("lost", IDENTITY)
+def test_what_is_not_there_is_none(lost: str) -> None:
+    found = identity(metrics={n: v for n, v in WHO.items() if n != lost})
+    empty = {key for key in ("device", "cc", "grid", "block") if found[key] is None}
+    word = next(w for w in ("name", "compute", "grid", "block") if w in lost)
+    assert empty == {{"name": "device", "compute": "cc"}.get(word, word)}
+    failed = identity(nan, metrics={n: v for n, v in WHO.items() if n != lost})["status"]
+    assert failed == ("failed" if word == "grid" else "ok")
+
+
+def test_names_and_marks() -> None:
+    record = SimpleNamespace(variant="v", case="c")
+    assert identity(names={})["kernel"] == "k"
+    assert identity(names={1: "a\udcffb"})["kernel"] == "a\ufffdb"
+    assert identity(record=record)["variant"] == "v"
+    ranges = [["out", "profkit:one:A"], ["profkit:two:B:x", "in"]]
+    found = identity(record=record, ranges=ranges)
+    assert (found["variant"], found["case"]) == ("two", "B:x")
+    assert found["nvtx"] == "out/profkit:one:A/profkit:two:B:x/in"
+    assert identity(ranges=[])["nvtx"] is None
+
+
+def test_raw_values_are_those_of_the_catalogue_that_have_one() -> None:
+    held = {"gpu__time_duration.sum": 5.0, "dram__bytes_read.sum": Metric(), "unknown": 1.0,
+            OPCODES: Metric(9.0, {"LDG": 2.0, "STG": 3.0})}  # fmt: skip
+    action = Action(held)
+    found = launch.raw(action, action.metric_names())
+    assert found == {"gpu__time_duration.sum": 5.0, OPCODES: 9.0, f"{OPCODES}[LDG]": 2.0,
+                     f"{OPCODES}[STG]": 3.0}  # fmt: skip
+    assert launch.raw(Action({OPCODES: 9.0}), [OPCODES]) == {OPCODES: 9.0}
+    assert launch.raw(Action(), []) == {}
+
+
+def test_scalars_have_texts_and_numbers() -> None:
+    held = {"a": 1.5, "b": "t\udcff", "c": Metric(), "d": 0, "e\udcff": 1.0}
+    assert launch.scalars(Action(held)) == {"a": 1.5, "b": "t\ufffd", "d": 0}
+
+
+def _rule(message: Any, speedup: Any = None, name: str = "The Rule") -> Any:
+    return SimpleNamespace(
+        has_rule_message=lambda: message is not None, rule_message=lambda: message,
+        has_speedup_estimation=lambda: speedup is not None, speedup_estimation=lambda: speedup,
+        name=lambda: name, rule_identifier=lambda: "Id",
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("kind", "scope"), [(1, "local"), (2, "global"), (0, ""), (3, ""), (4, "")]
+)
+def test_speed_ups_are_shares_with_a_scope(kind: int, scope: str) -> None:
+    said = {"type": 2, "title": "T", "message": "M"}
+    (found,) = launch.rules([_rule(said, {"speedup": 17.0, "type": kind})])
+    assert found == ("Id", "T", "M", pytest.approx(0.17), scope)
+
+
+def test_errors_are_no_advice() -> None:
+    said = [{"type": kind, "title": "", "message": str(kind)} for kind in range(6)]
+    found = list(launch.rules([*map(_rule, said), _rule(None)]))
+    assert [row[2] for row in found] == ["0", "1", "2", "3", "5"]
+    assert {row[1] for row in found} == {"The Rule"}
+    assert all(isnan(row[3]) and row[4] == "" for row in found)
+
+
+@pytest.mark.parametrize(
+    ("text", "plain"),
+    [
+        ("see @section:Id:that one@.", "see that one."),
+        ("@url:the guide:https://x.y/z@", "the guide"),
+        ("@sass:12:here@ @source:a.cu:7:there@", "here there"),
+        ("me@home and @other", "me@home and @other"),
+        ("@url:a:b@@url:c:d@", "ac"),
+    ],
+)
+def test_links_become_their_text(text: str, plain: str) -> None:
+    (found,) = launch.rules([_rule({"type": 2, "title": "T", "message": text})])
+    assert found[2] == plain
+
+
+# --- an instruction by its address
+
+TOOLKIT = "/usr/local/cuda-13.0/include/sm_20.hpp"
+CODE = b"".join((0x7918).to_bytes(16, "little") for _ in range(4))  # four NOPs
+EXITS = b"".join((0x794D).to_bytes(16, "little") for _ in range(2))
+
+
+def _function(name: str, start: int | None, code: bytes, *rows: LineRow) -> Function:
+    table = {name: LineTable(rows, rows)} if rows else {}
+    return Function(name, start, code, SimpleNamespace(lines=table))  # type: ignore[arg-type]
+
+
+def _kernel(functions: tuple[Function, ...] = (), **about: Any) -> Kernel:
+    metrics = {
+        "device__attribute_compute_capability_major": 9.0,
+        "device__attribute_compute_capability_minor": 0.0,
+        **about.pop("metrics", {}),
+    }
+    return Kernel(Action(metrics, **about), lambda: list(functions))
+
+
+def test_sums_of_metrics_by_address() -> None:
+    held = {"a": Metric(None, {16: 1.0, 32: 2.0, 48: 0.0}), "b": Metric(None, {32: 5.0}),
+            "none": Metric(None, {16: 0.0}), "plain": 3.0}  # fmt: skip
+    kernel = _kernel(metrics=held)
+    assert kernel.values({"a": 1.0}) == {16: 1.0, 32: 2.0}
+    assert kernel.values({"a": 2.0, "b": -1.0}) == {16: 2.0, 32: -1.0}
+    assert kernel.values({"a": 1.0, "absent": 1.0}) is None
+    assert kernel.values({"plain": 1.0}) is None
+    assert kernel.values({"none": 1.0}) == {}
+    assert kernel.values({}) == {}
+
+
+def test_places() -> None:
+    lines = {0: ("a.cu", 7), 16: ("a.cu", 0), 32: ("", 5), 64: ("b\udcff.cu", 1)}
+    kernel = _kernel(lines=lines)
+    assert [kernel.place(pc) for pc in (0, 16, 32, 48, 64)] == [
+        ("a.cu", 7), (None, 16), (None, 32), (None, 48), ("b\ufffd.cu", 1),
+    ]  # fmt: skip
+
+
+def test_the_toolkit_s_lines_are_the_callers() -> None:
+    rows = (LineRow(0, "mine.cu", 12, 0), LineRow(16, TOOLKIT, 80, 1))
+    kernel = _kernel((_function("_Zk", 0x100, CODE, *rows),), lines={0x110: (TOOLKIT, 80)})
+    assert kernel.place(0x110) == ("mine.cu", 12)
+    only = (LineRow(0, TOOLKIT, 80, 0),)
+    lost = _kernel((_function("_Zk", 0x100, CODE, *only),), lines={0x110: (TOOLKIT, 80)})
+    assert lost.place(0x110) == (TOOLKIT, 80)
+
+
+@pytest.mark.parametrize(
+    ("near", "place"),
+    [
+        ({-1: "up.cu", 1: "down.cu"}, "up.cu"),
+        ({1: "down.cu"}, "down.cu"),
+        ({-24: "far.cu", 1: "down.cu"}, "far.cu"),
+        ({24: "last.cu"}, "last.cu"),
+        ({-25: "x.cu", 25: "y.cu"}, TOOLKIT),
+        ({-1: TOOLKIT, -2: "up.cu"}, "up.cu"),
+        ({-1: "", -3: "up.cu"}, "up.cu"),
+    ],
+)
+def test_else_the_nearest_of_somebody_s_own(near: dict[int, str], place: str) -> None:
+    at = 0x1000
+    lines = {at + 16 * step: (file, 5) for step, file in near.items()} | {at: (TOOLKIT, 5)}
+    assert _kernel(lines=lines).place(at) == (place, 5)
+
+
+def test_the_text_of_a_line() -> None:
+    kernel = _kernel(sources={"a.cu": "one\ntwo\nthree", "empty.cu": "", "b\udcff": "x\udcff"})
+    assert [kernel.source("a.cu", n) for n in (None, 0, 1, 3, 4)] == [
+        None, None, "one", "three", None,
+    ]  # fmt: skip
+    assert kernel.source(None, 1) is None
+    assert kernel.source("empty.cu", 1) is None
+    assert kernel.source("b\ufffd", 1) == "x\ufffd"
+
+
+def test_opcodes_of_every_function() -> None:
+    kernel = _kernel((_function("_Zk", 0x100, CODE), _function("dev", 0x200, EXITS),
+                      _function("away", None, EXITS)))  # fmt: skip
+    found = {
+        pc: kernel.opcode(pc) for pc in (0xF0, 0x100, 0x130, 0x140, 0x200, 0x210, 0x220, 0x108)
+    }
+    assert found == {0xF0: "", 0x100: "NOP", 0x130: "NOP", 0x140: "", 0x200: "EXIT",
+                     0x210: "EXIT", 0x220: "", 0x108: ""}  # fmt: skip
+
+
+def test_a_kernel_without_an_address_is_where_it_was_run() -> None:
+    places = {"launch__function_pcs": Metric(None, {0x500: 0.0})}
+    kernel = _kernel(
+        (_function("_Zk", None, CODE), _function("other", 0x500, EXITS)), metrics=places
+    )
+    assert kernel.opcode(0x500) == "NOP"  # what it ran, not what another process had there
+    elsewhere = {"launch__function_pcs": Metric(None, {0x500: 0.0, 0x900: 0.0})}
+    assert _kernel((_function("_Zk", None, CODE),), metrics=elsewhere).opcode(0x500) == ""
+
+
+def test_code_as_text_between_the_first_and_the_last_that_ran() -> None:
+    sass = {16: "NOP", 32: "LDG.E R4, [R2]", 48: "FADD R5, R4, R4", 64: "EXIT", 80: "BRA 0x0"}
+    counted = {"inst_executed": Metric(None, {32: 1.0, 64: 1.0})}
+    kernel = _kernel(metrics=counted, sass=sass)
+    assert [kernel.opcode(pc) for pc in sass] == ["", "LDG", "FADD", "EXIT", ""]
+    assert kernel.producers(48, "long_scoreboard") == [32]
+    silent = _kernel(metrics=counted, sass=dict.fromkeys(sass, "???"))
+    assert silent.opcode(32) == ""
+    assert silent.producers(48, "long_scoreboard") == []
+    assert _kernel(metrics=counted, sass={32: ".L_1:", 48: "??? x", 64: "--"}).opcode(32) == ""
+    assert _kernel(sass=sass).opcode(32) == ""
+
+
+# --- lines of counters
+
+SASS = {0: "LDG.E R4, [R2]", 16: "NOP", 32: "FADD R5, R4, R4", 48: "STG.E [R2], R5", 64: "EXIT"}
+LINES = {0: ("a.cu", 2), 16: ("a.cu", 3), 32: ("a.cu", 3), 48: ("a.cu", 4)}
+SOURCES = {"a.cu": "// first\n  x = *p;\n  y = x + x;\n  *p = y;\n}\n"}
+RAN = {"inst_executed": Metric(None, dict.fromkeys(SASS, 4.0))}
+
+
+def _answered(name: str, metrics: dict[str, Any], count: int = 9, **more: int) -> hotlines.HotLines:
+    kernel = _kernel(metrics={**RAN, **metrics}, sass=SASS, lines=LINES, sources=SOURCES)
+    asked = {"sampled": 0, "around": 0, **more}
+    return hotlines._answer(kernel, {"rule": (name,)} if name else {}, count, **asked)
+
+
+def _first(name: str, **metrics: Any) -> list[tuple[int | None, int | None, float, float]]:
+    lines = _answered(name, metrics).counters["rule"]
+    return [(x.line, x.pc, x.value, round(x.share, 3)) for x in lines]
+
+
+def test_a_line_has_the_sum_of_its_instructions() -> None:
+    assert _first("instructions") == [(3, 16, 8.0, 0.4), (None, 64, 4.0, 0.2), (2, 0, 4.0, 0.2),
+                                      (4, 48, 4.0, 0.2)]  # fmt: skip
+    assert _first("instructions fp32") == [(3, 32, 4.0, 1.0)]
+    assert _first("instructions tensor") == []
+
+
+def test_lanes_without_work() -> None:
+    threads = Metric(None, {0: 128.0, 16: 64.0, 32: 1.0, 48: 128.0, 64: 128.0})
+    lost = _first("lost-lanes", thread_inst_executed_true=threads)
+    assert lost == [(3, 32, 64.0 + 127.0, 1.0)]
+
+
+@pytest.mark.parametrize("kind", ["excess-sectors", "excess-wavefronts"])
+def test_beyond_the_ideal_by_any_of_its_names(kind: str) -> None:
+    names = [dict(terms) for terms in COUNTERS[kind].alternatives]
+    assert [len(terms) for terms in names] == [1, 2, 1, 2]
+    for terms in names:
+        held = {name: Metric(None, {0: 9.0 if factor > 0 else 2.0, 32: 3.0 if factor > 0 else 3.5})
+                for name, factor in terms.items()}  # fmt: skip
+        expected = (
+            [(2, 0, 7.0, 1.0)] if len(terms) == 2 else [(2, 0, 9.0, 0.75), (3, 32, 3.0, 0.25)]
+        )
+        assert _first(kind, **held) == expected
+
+
+def test_a_wait_is_laid_to_what_is_waited_for() -> None:
+    name = samples("long_scoreboard")
+    held = {name: Metric(None, {32: 6.0, 48: 2.0})}
+    lines = _answered("stall long_scoreboard", held).counters["rule"]
+    # The FADD waits for the load; of the store nothing slow is known: it is where it waits.
+    assert [(x.line, x.value, x.share, x.producer_line, x.producer_opcode) for x in lines] == [
+        (3, 6.0, 0.75, 2, "LDG"), (4, 2.0, 0.25, None, ""),
+    ]  # fmt: skip
+    assert [(x.stall, x.stall_share) for x in lines] == [("long_scoreboard", 1.0)] * 2
+
+
+def test_a_fixed_latency_is_where_it_is_waited() -> None:
+    (line,) = _answered("stall wait", {samples("wait"): Metric(None, {32: 6.0})}).counters["rule"]
+    assert (line.line, line.pc, line.producer_pc) == (3, 32, 16)
+
+
+def test_the_first_counter_that_is_not_zero() -> None:
+    kernel = _kernel(metrics=RAN, sass=SASS, lines=LINES)
+    asked = {"a": ("sectors", "instructions tensor", "instructions fp32"), "b": ("sectors",)}
+    found = hotlines._answer(kernel, asked, 2, 0, 0)
+    assert [line.counter for line in found.counters["a"]] == ["instructions fp32"]
+    assert found.counters["b"] == ()
+    assert len(hotlines._answer(kernel, {"a": ("instructions",)}, 2, 0, 0).counters["a"]) == 2
+
+
+def test_lines_by_all_samples_and_the_code_around() -> None:
+    held = {samples("selected"): Metric(None, {32: 9.0, 0: 1.0}),
+            samples("wait"): Metric(None, {32: 2.0}),
+            samples("barrier"): Metric(None, {16: 4.0})}  # fmt: skip
+    found = _answered("", held, sampled=2).sampled
+    assert [(x.line, x.value, round(x.share, 4), x.stall, round(x.stall_share, 3), x.source)
+            for x in found] == [
+        (3, 15.0, 0.9375, "barrier", 0.267, "y = x + x;"),
+        (2, 1.0, 0.0625, "selected", 1.0, "x = *p;"),
+    ]  # fmt: skip
+    assert (found[0].pc, found[0].opcode) == (32, "FADD")
+    top, *near = _answered("", held, sampled=1, around=1).sampled
+    assert (top.line, top.source) == (3, "  y = x + x;")
+    assert [(x.line, x.source, x.value, x.share, x.pc, x.stall) for x in near] == [
+        (2, "  x = *p;", 0.0, 0.0, None, ""), (4, "  *p = y;", 0.0, 0.0, None, ""),
+    ]  # fmt: skip
+    _, *far = _answered("", held, sampled=1, around=9).sampled
+    assert [x.line for x in far] == [1, 2, 4, 5]
+
+
+def test_equal_lines_stand_in_the_order_of_the_file() -> None:
+    held = {samples("wait"): Metric(None, {48: 2.0, 0: 2.0, 64: 2.0, 32: 3.0})}
+    found = _answered("", held, sampled=9).sampled
+    assert [(x.line, x.pc) for x in found] == [(3, 32), (None, 64), (2, 0), (4, 48)]
