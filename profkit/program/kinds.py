@@ -1,0 +1,78 @@
+"""A kernel's name  ->  what kind of work it is, and in which precision it multiplies.
+
+Names are all that a timeline has. Libraries name their kernels by what they do; what nobody knows
+is `own`: the user's.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+
+# First match wins. The head is the name before its template arguments; `head` rows look only there.
+_HEADS: tuple[tuple[str, str], ...] = (
+    ("optimizer", r"multi_tensor_apply_kernel|FusedAdam|fused_adam|fused_sgd"),
+    ("elementwise", r"elementwise_kernel|vectorized_add|_elementwise"),
+    ("reduce", r"::reduce_kernel|^reduce_kernel"),
+)
+_NAMES: tuple[tuple[str, str], ...] = (
+    ("collective", r"(?i)nccl|rccl|nvshmem|cross_device_reduce|all_?reduce|all_?gather"),
+    ("attention", r"(?i)flash|fmha|sdpa|mem_eff|attention|attn|cudnn::fusion::(compute_dot_do_o|convert_dq)"),
+    ("softmax", r"(?i)softmax"),
+    ("norm", r"(?i)layer_?norm|batch_?norm|group_?norm|rms_?norm|bn_(fw|bw)|RowwiseMoments|GammaBeta|ComputeInternalGradients"),
+    ("layout", r"(?i)nchwtonhwc|nhwctonchw|nchw2nhwc|nhwc2nchw|transpose|permute|tensorTransform"),
+    ("conv", r"(?i)implicit_gemm|implicit_convolve|fprop|dgrad|wgrad|convolve|conv\dd|conv2d|winograd|depthwise|xmma__5x_cudnn"),
+    ("scatter", r"(?i)scatter|index_?add|indexFunc|index_?put.*accum|indexing_backward|embedding.*(backward|grad)|histogram|bincount|atomic|segment_?reduce"),
+    ("gemm", r"(?i)gemm|nvjet|cutlass|cublas|wgmma|splitkreduce|gemv|matmul|s16816|s1688"),
+    ("gather", r"(?i)gather|index_?select|index_elementwise|embedding|index_kernel"),
+    ("sort", r"(?i)sort|topk|radix|scan|DeviceSelect|unique"),
+    ("random", r"(?i)dropout|philox|distribution|random"),
+    ("concat", r"(?i)CatArray"),
+    ("reduce", r"(?i)at::native.*reduce|cub::.*reduce|DeviceReduce"),
+    ("elementwise", r"^triton_poi_"),
+    ("fused", r"^triton_(red|per|tem|mm|for)_|(^|_)fusion(_\d+)?$"),
+    ("other", r"at::|cub::|thrust::|cudnn|cask|cufft|cusparse|cusolver|torch"),
+)  # fmt: skip
+_FP32 = re.compile(r"(?i)simt|(?<![hd])sgemm|ffma|f32f32_f32f32_f32|convolve_sgemm|scudnn")
+_TENSOR = re.compile(r"(?i)tensorop|tf32|s1688|s16816|bf16|f16|hmma|wgmma|nvjet|h884|i8816|fp8|e4m3")
+_TF32 = re.compile(r"(?i)tf32|s1688(?!\d)|s1688gemm(?!_f16)")
+_FP64 = re.compile(r"(?i)dgemm|f64|d884")
+_VECTOR = re.compile(r"(?i)gemv|gemvx|dot_kernel|splitkreduce|split_k_kernel")
+
+
+@lru_cache(maxsize=65536)
+def kind_of(name: str) -> str:
+    """gemm, conv, attention, softmax, norm, reduce, elementwise, convert, layout, scatter, gather,
+    optimizer, collective, random, sort, concat, fused (a compiler's), other (a library's), or own: the user's.
+    """  # noqa: D205, D415 - a list is no sentence
+    head = name.split("<", 1)[0]
+    for kind, pattern in _HEADS:
+        if re.search(pattern, head):
+            return _elementwise(name) if kind == "elementwise" else kind
+    return next((kind for kind, pattern in _NAMES if re.search(pattern, name)), "own")
+
+
+def _elementwise(name: str) -> str:
+    """A copy of a tensor into another type or order is a conversion, not arithmetic."""
+    if re.search(r"direct_copy|copy_kernel", name):
+        return "convert"
+    if re.search(r"(?i)index_put|scatter", name):
+        return "scatter"
+    return "gather" if re.search(r"(?i)index_kernel|gpu_index", name) else "elementwise"
+
+
+@lru_cache(maxsize=65536)
+def precision_of(name: str) -> str:
+    """Of a gemm or conv: fp32 (off the tensor cores), tf32, fp64, half, or unknown."""
+    if _FP64.search(name):
+        return "fp64"
+    if _FP32.search(name) and not re.search(r"(?i)tensorop|tf32|s1688|s16816", name):
+        return "fp32"
+    if _TF32.search(name) and not re.search(r"(?i)s1688gemm_(f16|bf16)", name):
+        return "tf32"
+    return "half" if _TENSOR.search(name) else "unknown"
+
+
+def is_vector_product(name: str) -> bool:
+    """A matrix times a vector, or the sum of partial products: bound by memory, not by pipes."""
+    return _VECTOR.search(name) is not None
