@@ -88,7 +88,9 @@ def _host(step: Step, gaps: Iterable[Interval], spent: dict[tuple[str, str], int
         at = bisect_left(starts, high)
         work = works[at] if at < len(works) else None
         if work is None:  # the next step's launch comes too late: its first call tells no more
-            spent[_after_wait(waits, ends, low, high) or "host-launch", "between steps"] += high - low
+            spent[_after_wait(waits, ends, low, high) or "host-launch", "between steps"] += (
+                high - low
+            )
             continue
         call = step.calls[work.call]
         if call.start <= low:

@@ -34,7 +34,9 @@ _NAMES: tuple[tuple[str, str], ...] = (
     ("other", r"at::|cub::|thrust::|cudnn|cask|cufft|cusparse|cusolver|torch"),
 )  # fmt: skip
 _FP32 = re.compile(r"(?i)simt|(?<![hd])sgemm|ffma|f32f32_f32f32_f32|convolve_sgemm|scudnn")
-_TENSOR = re.compile(r"(?i)tensorop|tf32|s1688|s16816|bf16|f16|hmma|wgmma|nvjet|h884|i8816|fp8|e4m3")
+_TENSOR = re.compile(
+    r"(?i)tensorop|tf32|s1688|s16816|bf16|f16|hmma|wgmma|nvjet|h884|i8816|fp8|e4m3"
+)
 _TF32 = re.compile(r"(?i)tf32|s1688(?!\d)|s1688gemm(?!_f16)")
 _FP64 = re.compile(r"(?i)dgemm|f64|d884")
 _VECTOR = re.compile(r"(?i)gemv|gemvx|dot_kernel|splitkreduce|split_k_kernel")

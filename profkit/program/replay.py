@@ -185,9 +185,7 @@ def _before(process: Process, step: Step) -> dict[int, int]:
     return free
 
 
-def _latency(
-    step: Step, launches: Sequence[Sequence[int]], busy_until: Mapping[int, int]
-) -> float:
+def _latency(step: Step, launches: Sequence[Sequence[int]], busy_until: Mapping[int, int]) -> float:
     """From the beginning of a launch to its work, where the stream had nothing else to do."""
     free = dict(busy_until)
     seen = []

@@ -15,8 +15,20 @@ WAITS = (
     "cudaStreamSynchronize", "cudaDeviceSynchronize", "cudaEventSynchronize",
     "cuStreamSynchronize", "cuCtxSynchronize", "cuEventSynchronize", "cudaFree", "cuMemFree",
 )  # fmt: skip
-ALLOCATES = ("cudaMalloc", "cudaHostAlloc", "cudaHostRegister", "cuMemAlloc", "cudaFree", "cuMemFree")
-ASYNC = ("cudaFreeAsync", "cuMemFreeAsync", "cudaMallocAsync", "cuMemAllocAsync")  # wait for nothing
+ALLOCATES = (
+    "cudaMalloc",
+    "cudaHostAlloc",
+    "cudaHostRegister",
+    "cuMemAlloc",
+    "cudaFree",
+    "cuMemFree",
+)
+ASYNC = (
+    "cudaFreeAsync",
+    "cuMemFreeAsync",
+    "cudaMallocAsync",
+    "cuMemAllocAsync",
+)  # wait for nothing
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,6 +27,7 @@ def build(mended: bool) -> base.Step:
 
     ready: queue.Queue[torch.Tensor] = queue.Queue(maxsize=8)
     if mended:
+
         def work() -> None:
             while True:
                 ready.put(batch_on_host())

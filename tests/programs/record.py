@@ -103,7 +103,9 @@ def main() -> None:
     parser.add_argument("out", type=Path)
     parser.add_argument("names", nargs="*")
     parser.add_argument("--injection")
-    parser.add_argument("--stacks", nargs="*", default=["host_sync_item", "host_launch_small_layers"])
+    parser.add_argument(
+        "--stacks", nargs="*", default=["host_sync_item", "host_launch_small_layers"]
+    )
     given = parser.parse_args()
     given.out.mkdir(parents=True, exist_ok=True)
     rows = []

@@ -16,7 +16,9 @@ PASSED = {"reduce", "norm", "softmax"}  # a compiler fuses these with what stand
 LEAST_CHAIN = 3
 SLOWER = 1.25  # a fused kernel that computes more a byte than each of its parts
 _TENSORS = re.compile(r"array<char\s?\*, (\d+)")
-_TWO_INPUTS = re.compile(r"BinaryFunctor|CUDAFunctor_add|CUDAFunctorOnSelf_add<.*3ul|addcmul|addcdiv|lerp|where")
+_TWO_INPUTS = re.compile(
+    r"BinaryFunctor|CUDAFunctor_add|CUDAFunctorOnSelf_add<.*3ul|addcmul|addcdiv|lerp|where"
+)
 _ADAM = re.compile(r"(?i)addcdiv|addcmul|sqrt|lerp|adam")
 _FUSED = re.compile(r"(?i)fused")
 

@@ -11,7 +11,16 @@ from profkit.program.replay import Model
 SHARE = 0.05  # of the step, from which on a kernel is worth a sentence
 LONG = 20_000  # nanoseconds: shorter kernels are short for other reasons
 FAR = 4.0  # times what the bytes need, from which on a kernel is called slow
-BOUND_BY_BYTES = {"softmax", "norm", "reduce", "elementwise", "convert", "gather", "concat", "random"}
+BOUND_BY_BYTES = {
+    "softmax",
+    "norm",
+    "reduce",
+    "elementwise",
+    "convert",
+    "gather",
+    "concat",
+    "random",
+}
 
 
 def atomics(case: Case, taken: frozenset[int]) -> Iterator[Draft]:

@@ -15,8 +15,19 @@ from profkit.program.replay import Model
 TENSOR_GAINS = {(8, 0): (3.0, 5.5, 13.0), (8, 6): (1.0, 1.5, 2.2), (8, 9): (1.0, 1.6, 2.2),
                 (9, 0): (3.0, 5.5, 13.0), (10, 0): (3.5, 7.0, 20.0), (12, 0): (1.0, 1.6, 2.2)}  # fmt: skip
 FLOOR = 4_000.0  # nanoseconds: a small product is not bound by its pipe
-BETWEEN = {"elementwise", "convert", "set", "softmax", "reduce", "random", "layout", "copy", "gather",
-           "other", "concat"}
+BETWEEN = {
+    "elementwise",
+    "convert",
+    "set",
+    "softmax",
+    "reduce",
+    "random",
+    "layout",
+    "copy",
+    "gather",
+    "other",
+    "concat",
+}
 REACH = 24  # works between the products on the two sides of a softmax
 # What the fused call takes of the products it replaces, which write and read the scores: seen on
 # an H200 between 0.34 (causal, forward) and 0.95 (all, backward).
@@ -35,7 +46,10 @@ def fp32(case: Case, taken: frozenset[int]) -> Iterator[Draft]:
     )  # fmt: skip
     if not chosen:
         return
-    gains = TENSOR_GAINS.get(cc or (9, 0)) or TENSOR_GAINS[max(k for k in TENSOR_GAINS if k <= (cc or k))]
+    gains = (
+        TENSOR_GAINS.get(cc or (9, 0))
+        or TENSOR_GAINS[max(k for k in TENSOR_GAINS if k <= (cc or k))]
+    )
     by_level = dict(zip(("low", "expect", "high"), gains, strict=True))
 
     def on_tensor_cores(model: Model, level: str) -> Model:
