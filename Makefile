@@ -5,6 +5,8 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
+# Recorded by profile and by plain ncu; not the probes, nor what a search kept.
+REPORTS := artifacts/*.ncu-rep artifacts/attention artifacts/library
 # What fits on one picture: four rungs of the ladder beside the library kernels.
 SHOWN  := case in ["B", "C"] and variant in ["stage0", "stage2", "stage3b", "champion", "wgmma", \
           "sdpa-cudnn", "sdpa-flash", "sdpa-efficient"] or variant in ["copy", "matmul"]
@@ -31,16 +33,16 @@ $(READY): pyproject.toml constraints.txt
 	@touch $@
 
 demo: $(READY)
-	$(BIN)/profkit diagnose artifacts/*.ncu-rep*
-	$(BIN)/profkit roofline artifacts/*.ncu-rep* --where '$(SHOWN)' -o artifacts/roofline.png
-	$(BIN)/profkit report artifacts/*.ncu-rep* --where '$(PAGE)' -o artifacts/page.html
+	$(BIN)/profkit diagnose $(REPORTS)
+	$(BIN)/profkit roofline $(REPORTS) --where '$(SHOWN)' -o artifacts/roofline.png
+	$(BIN)/profkit report $(REPORTS) --where '$(PAGE)' -o artifacts/page.html
 
 # The ladder's page, from the committed records; ladder-build compiles for an L4 first (needs nvcc).
 ladder: $(READY)
-	$(BIN)/python analyses/ladder_page.py
+	$(BIN)/python tools/ladder_page.py
 
 ladder-build: $(READY)
-	$(BIN)/python analyses/ladder_page.py --build
+	$(BIN)/python tools/ladder_page.py --build
 
 lint: $(READY)
 	$(BIN)/ruff check .

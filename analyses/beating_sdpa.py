@@ -10,8 +10,8 @@ from __future__ import annotations
 from arithmetic import B, computed_l4
 
 from profkit.evidence.claims import Answer, at_least, claim, decide, gate, timed
-from profkit.evidence.runs import Evidence
-from profkit.evidence.stats import Comparison, Interval
+from profkit.evidence.runs.runs import Evidence
+from profkit.evidence.timing.stats import Comparison, Interval
 
 ISSUE = "the target set for this kernel"
 BEYOND = "beyond the target"

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from profkit.errors import ProfkitError
     from profkit.reports.reader import raw
     from profkit.show import plots
-    from profkit.show.explain import explain
     from profkit.show.notebook import claims, compare, diagnose, ladder, load
+    from profkit.show.views.explain import explain
 
 __all__ = [
     "Hit", "Launch", "ProfkitError", "Rule", "claims", "compare", "diagnose", "explain", "ladder",
@@ -34,7 +34,7 @@ _WHERE = {
     "claims": "profkit.show.notebook",
     "compare": "profkit.show.notebook",
     "diagnose": "profkit.show.notebook",
-    "explain": "profkit.show.explain",
+    "explain": "profkit.show.views.explain",
     "ladder": "profkit.show.notebook",
     "load": "profkit.show.notebook",
     "raw": "profkit.reports.reader",

@@ -6,6 +6,8 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
+from profkit.records.artifacts import run_files
+
 # A loaded machine is slow now and then: that says nothing about what is tested.
 # The same examples each time: nothing fails by chance. --hypothesis-profile=explore has new ones.
 settings.register_profile("explore", deadline=None)
@@ -22,15 +24,22 @@ CORPUS = ROOT.parent / "shared" / "corpus"
 
 def committed() -> list[Path]:
     """Reports of the project itself: always there."""
-    return sorted(
-        [*(ROOT / "artifacts").glob("*.ncu-rep"), *(ROOT / "artifacts").glob("*.ncu-repz")]
-    )
+    files = (files for several in run_files(ROOT / "artifacts").values() for files in several)
+    return sorted(file.report for file in files if file.report)
 
 
 def kinds() -> list[Path]:
     """Those of `committed` that differ in kind: of kernels recorded at several shapes, B and C."""
-    more = (".A", ".V", ".D", "-causal")
-    return [p for p in committed() if not p.stem.endswith(more)]
+    runs = run_files(ROOT / "artifacts").items()
+    of_kind = (several for (_, case), several in runs if case in {"B", "C", "4096", "1GiB"})
+    return sorted(files.report for several in of_kind for files in several if files.report)
+
+
+def report_of(variant: str, case: str) -> Path:
+    """One committed report."""
+    (files,) = run_files(ROOT / "artifacts")[variant, case]
+    assert files.report
+    return files.report
 
 
 def others() -> list[Path]:

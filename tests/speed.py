@@ -94,7 +94,9 @@ def reading() -> Iterator[Figure]:
 
 
 def starting() -> Iterator[Figure]:
-    small = min(ARTIFACTS.glob("*.ncu-rep*"), key=lambda p: p.stat().st_size)
+    from tests.conftest import committed
+
+    small = min(committed(), key=lambda p: p.stat().st_size)
     help_, typer = best(20, python("-m", "profkit", "--help"), python("-c", "import typer"))
     yield Figure("profkit --help / import typer", help_ / typer, 3)
     one, imports = best(10, python("-m", "profkit", "diagnose", str(small)), python("-c", BASELINE))
@@ -107,7 +109,9 @@ def copies(folder: Path) -> list[Path]:
     Without those of 14 launches and 64 MB unpacked: one of them alone takes 360 MB of the native
     library.
     """
-    own = sorted(p for p in ARTIFACTS.glob("*.ncu-rep*") if "math" not in p.name)
+    from tests.conftest import committed
+
+    own = [p for p in committed() if "math" not in p.name]
     links = [folder / f"{i:03}-{p.name}" for i, p in enumerate(islice(cycle(own), MANY))]
     for link, report in zip(links, cycle(own), strict=False):
         link.symlink_to(report)

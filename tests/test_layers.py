@@ -18,38 +18,50 @@ PACKAGE = ROOT / "profkit"
 # all but measure; the verbs stand on top of everything.
 MAY_USE = {
     "errors": set(),
-    "reports": {"errors"},
-    "diagnosis": {"errors", "reports"},
-    "evidence": {"errors", "reports", "diagnosis"},
-    "measure": {"errors", "reports", "diagnosis", "evidence"},
-    "show": {"errors", "reports", "diagnosis", "evidence"},
+    "records": {"errors"},
+    "reports": {"errors", "records"},
+    "diagnosis": {"errors", "records", "reports"},
+    "evidence": {"errors", "records", "reports", "diagnosis"},
+    "measure": {"errors", "records", "reports", "evidence"},
+    "tune": {"errors", "records", "reports", "diagnosis", "evidence", "measure"},
+    "show": {"errors", "records", "reports", "diagnosis", "evidence"},
     "api": {"errors", "reports", "diagnosis", "evidence", "show"},
-    "cli": {"errors", "reports", "diagnosis", "evidence", "measure", "show", "api"},
+    "cli": {
+        "errors",
+        "records",
+        "reports",
+        "diagnosis",
+        "evidence",
+        "measure",
+        "tune",
+        "show",
+        "api",
+    },
     "__main__": {"cli"},
 }
 # A heavy or private import and the files that may have it.
 ONLY_IN = {
     "ncu_report": ("profkit/reports/",),
-    "matplotlib": ("profkit/show/plots",),
-    "mpl_toolkits": ("profkit/show/plots",),
-    "altair": ("profkit/show/page_charts.py",),
-    "vl_convert": ("profkit/show/page.py",),
-    "jinja2": ("profkit/show/page.py",),
+    "matplotlib": ("profkit/show/plots/",),
+    "mpl_toolkits": ("profkit/show/plots/",),
+    "altair": ("profkit/show/page/charts.py",),
+    "vl_convert": ("profkit/show/page/page.py",),
+    "jinja2": ("profkit/show/page/page.py",),
     "typer": ("profkit/cli/",),
     "click": (),
     "torch": ("profkit/measure/",),
-    "optuna": ("profkit/measure/tune/",),
-    "sqlalchemy": ("profkit/measure/tune/",),
+    "optuna": ("profkit/tune/",),
+    "sqlalchemy": ("profkit/tune/",),
     "pynvml": ("profkit/measure/",),
-    "subprocess": ("profkit/measure/", "profkit/reports/workers.py"),
-    "pickle": ("profkit/reports/workers.py",),  # between a process and its own child
+    "subprocess": ("profkit/measure/", "profkit/tune/", "profkit/reports/isolated.py"),
+    "pickle": ("profkit/reports/isolated.py",),  # between a process and its own child
 }
 # Imported inside functions only, so that `profkit --help` does not pay for them.
 LATE = {
     "ncu_report", "pandas", "numpy", "scipy", "matplotlib", "torch", "optuna", "rich", "pyarrow",
     "altair", "vl_convert", "jinja2",
 }  # fmt: skip
-LIMITS = {"file": 300, "function": 50, "arguments": 6}
+LIMITS = {"file": 400, "function": 50, "arguments": 6, "folder": 12}
 
 
 @dataclass(frozen=True)
@@ -144,6 +156,30 @@ def test_no_import_cycles() -> None:
         pytest.fail(f"import cycle: {' -> '.join(error.args[1])}")
 
 
+def _part(module: str) -> str:
+    """The sub-package of a module, or the module itself where it stands in its room's own folder."""
+    return ".".join(module.split(".")[:3])
+
+
+def test_parts_of_a_room_go_one_way() -> None:
+    graph: dict[str, set[str]] = {}
+    for file in FILES:
+        if file.room == "api" or file.path.name == "__init__.py":
+            continue
+        parts = {_part(m) for m in _inner(file) if m.startswith(f"profkit.{file.room}.")}
+        graph.setdefault(_part(file.module), set()).update(parts - {_part(file.module)})
+    try:
+        list(TopologicalSorter(graph).static_order())
+    except CycleError as error:
+        pytest.fail(f"parts use one another: {' -> '.join(error.args[1])}")
+
+
+@pytest.mark.parametrize("folder", sorted({f.path.parent for f in FILES}), ids=lambda f: f.name)
+def test_a_folder_can_be_seen_at_one_glance(folder: Path) -> None:
+    modules = [p for p in folder.glob("*.py") if not p.name.startswith("__")]
+    assert len(modules) <= LIMITS["folder"]
+
+
 @each_file
 def test_heavy_imports_stay_in_their_room(file: Source) -> None:
     for name in file.imports():
@@ -161,7 +197,7 @@ def test_help_pays_for_no_heavy_import(file: Source) -> None:
 
 @each_file
 def test_only_collect_starts_ncu(file: Source) -> None:
-    if file.name == "profkit/measure/collect.py":
+    if file.name == "profkit/measure/profile/collect.py":
         return
     commands = (n.elts[0] for n in ast.walk(file.tree) if isinstance(n, ast.List) and n.elts)
     programs = {n.value for n in commands if isinstance(n, ast.Constant)}

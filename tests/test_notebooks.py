@@ -9,18 +9,17 @@ from pathlib import Path
 
 import nbformat
 import pytest
-import typer
 from nbclient import NotebookClient
 
-from profkit.cli import app
+from profkit.cli.app import commands
 from profkit.diagnosis.rules import BY_ID
-from profkit.measure.variants import find
+from profkit.measure.variants.variants import find
 from tests.conftest import ROOT
 
 FOLDER = ROOT / "notebooks"
 NOTEBOOKS = sorted(FOLDER.glob("*.ipynb"))
 LONGEST = 10  # lines of a cell
-VERBS = typer.main.get_command(app).commands  # type: ignore[attr-defined]
+VERBS = commands()
 each = pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda p: p.stem)
 
 

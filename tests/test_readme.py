@@ -13,9 +13,8 @@ import tomllib
 from pathlib import Path
 
 import pytest
-import typer
 
-from profkit.cli import app
+from profkit.cli.app import commands
 from tests import readme
 from tests.conftest import ROOT
 
@@ -24,7 +23,7 @@ NEEDS_GPU = {"check", "bench", "profile", "tune"}
 NEEDS_NVCC = {"build"}
 # Exit status 1 is an answer too: a gate that is not met, a machine without a GPU.
 MAY_ANSWER_BAD = {"verify", "compare", "report", "doctor"}
-VERBS = typer.main.get_command(app).commands  # type: ignore[attr-defined]
+VERBS = commands()
 
 
 @pytest.fixture(scope="module")
@@ -165,15 +164,18 @@ def _git(folder: Path, *words: str) -> None:
     subprocess.run(["git", *who, *words], cwd=folder, check=True, capture_output=True)
 
 
+RECORDED = Path("artifacts/attention/B")
+
+
 @pytest.fixture
 def checkout(tmp_path: Path) -> Path:
     """A clone, as actions/checkout makes it, of a repository with one record and its report."""
     if not shutil.which("git"):
         pytest.skip("no git")
     origin = tmp_path / "origin"
-    (origin / "artifacts").mkdir(parents=True)
-    for file in (ROOT / "artifacts").glob("stage2swizzle.B.*"):
-        shutil.copy(file, origin / "artifacts")
+    (origin / RECORDED).mkdir(parents=True)
+    for file in (ROOT / RECORDED).glob("stage2swizzle.*"):
+        shutil.copy(file, origin / RECORDED)
     _git(origin, "init")
     _git(origin, "add", "--all")
     _git(origin, "commit", "--message", "base")
@@ -191,7 +193,7 @@ def _scaled(value: object, factor: float) -> object:
 
 @pytest.mark.parametrize(("factor", "status"), [(1.2, 1), (0.8, 0), (1.0, 0)])
 def test_the_workflow_gates(checkout: Path, tmp_path: Path, factor: float, status: int) -> None:
-    record = checkout / "artifacts" / "stage2swizzle.B.json"
+    record = checkout / RECORDED / "stage2swizzle.json"
     measured = json.loads(record.read_text())
     measured["timing"]["l2"] = _scaled(measured["timing"]["l2"], factor)
     record.write_text(json.dumps(measured))

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import problem
 
-from profkit.measure.variants import Args
+from profkit.measure.variants.variants import Args
 
 ROUNDS = 15  # timed replays, main and twin in turn
 SPAN = 2e-3  # seconds that one replay lasts at least

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))  # run from a checkout, not installed
-from profkit.measure.header import parse
+from profkit.records.header import parse
 
 BYTES = 1 << 30  # of each buffer: kBufferBytes of kernels/common/probe.cuh
 WORDS = BYTES // 4
@@ -57,7 +57,7 @@ def cycle(first: int, count: int) -> NDArray[np.uint32]:
 
 
 def header(path: Path) -> Mapping[str, str]:
-    """The keys of a probe's header comment; see KEYS of profkit/measure/header.py."""
+    """The keys of a probe's header comment; see KEYS of profkit/records/header.py."""
     return parse(path.read_text(encoding="utf-8"), path.name).keys
 
 

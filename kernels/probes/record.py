@@ -24,7 +24,7 @@ from typing import Any
 
 import problem
 
-from profkit.measure.header import target
+from profkit.records.header import target
 
 SECTIONS = (
     "SpeedOfLight", "SpeedOfLight_RooflineChart", "ComputeWorkloadAnalysis",

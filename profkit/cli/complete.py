@@ -15,7 +15,7 @@ _SIDES = {".json", ".ncu-rep", ".ncu-repz"}
 
 def variants(ctx: typer.Context, incomplete: str) -> Described:
     """Variants in the folder of problems, and whatever was recorded (references too)."""
-    from profkit.measure.variants import find, kernels_dir
+    from profkit.measure.variants.variants import find, kernels_dir
 
     try:
         found = {v.id: v.title for v in find(kernels_dir(ctx.params.get("kernels")))}
@@ -65,6 +65,7 @@ def _begin(incomplete: str, known: Iterable[tuple[str, str]]) -> Described:
 
 def _recorded(ctx: typer.Context, part: int) -> list[str]:
     """The variants (part 0) or cases (1) of the records in the folder of artifacts."""
+    from profkit.records.artifacts import run_files
+
     folder = Path(ctx.params.get("artifacts") or "artifacts")
-    parts = (path.name.split(".") for path in sorted(folder.glob("*.*.json")))
-    return list(dict.fromkeys(words[part] for words in parts if len(words) == 3))
+    return list(dict.fromkeys(name[part] for name in run_files(folder)))

@@ -1,64 +1,77 @@
-"""The flags that several verbs share, and how every verb speaks on stderr."""
+"""Exit statuses and the flags that verbs share: each stands here once."""
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from profkit.errors import ProfkitError
+from profkit.cli import complete
 
+DONE, BAD, COULD_NOT = 0, 1, 2
+ARTIFACTS = Path("artifacts")  # where the verbs that judge look
+
+# Reports, and which launches of them.
 Paths = Annotated[
     list[str],
     typer.Argument(help="Reports, folders (searched recursively) and globs.", metavar="REPORTS..."),
 ]
-Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress and no notes on stderr.")]
+Kernel = Annotated[
+    str | None,
+    typer.Option(metavar="REGEX", help="Only launches whose kernel name matches this anywhere."),
+]
+Where = Annotated[
+    str | None,
+    typer.Option(metavar="EXPR", help="Only launches for which this holds: 'bound == \"memory\"'."),
+]
+Top = Annotated[int | None, typer.Option(min=1, metavar="N", help="The N worst rows only.")]
+
+# Runs, and which of them.
+Artifacts = Annotated[
+    Path, typer.Option(metavar="DIR", help="Where records and reports of variants are.")
+]
+Case = Annotated[
+    str | None,
+    typer.Option(metavar="CASE", help="Only this case.", autocompletion=complete.cases),
+]
+Anyway = Annotated[
+    bool, typer.Option("--anyway", help="Stale runs, other GPUs, clocks and ncu versions too.")
+]
+
+# Variants to measure.
+Names = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--variant",
+        metavar="ID",
+        help="A variant or a reference; may be repeated.",
+        autocompletion=complete.variants,
+    ),
+]
+Every = Annotated[bool, typer.Option("--all", help="The whole ladder.")]
+Cases = Annotated[
+    list[str] | None,
+    typer.Option("--case", metavar="CASE", help="May be repeated.", autocompletion=complete.cases),
+]
+Kernels = Annotated[
+    Path | None,
+    typer.Option("--kernels", metavar="DIR", help="The folder of problems.", show_default=False),
+]
+BuildDir = Annotated[
+    Path | None, typer.Option("--build-dir", metavar="DIR", help="Where libraries are kept.")
+]
+RecordsDir = Annotated[
+    Path | None, typer.Option("--artifacts", metavar="DIR", help="Where reports and records go.")
+]
+
+# How the answer is given.
 Json = Annotated[bool, typer.Option("--json", help="One JSON document on stdout.")]
 Markdown = Annotated[
     bool, typer.Option("--markdown", help="Markdown, for pull requests and job summaries.")
 ]
-
-
-def say(error: ProfkitError) -> None:
-    """Print an error as two lines on stderr: what is wrong, and what to do about it."""
-    from profkit.show.escape import visible
-
-    print(f"profkit: {visible(error.message)}", file=sys.stderr)
-    if error.hint:
-        print(f"  {visible(error.hint)}", file=sys.stderr)
-
-
-@contextmanager
-def progress(what: str, *, quiet: bool) -> Iterator[Callable[[int, int], None] | None]:
-    """A bar on stderr for long work: a callback (done, of), or None when nobody looks.
-
-    Args:
-        what: What is being done, as a word: "reading".
-        quiet: The user asked for silence.
-    """
-    if quiet or not sys.stderr.isatty():
-        yield None
-        return
-    from rich.console import Console
-    from rich.progress import Progress
-
-    with Progress(console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task(what, total=None)
-        yield lambda done, of: bar.update(task, completed=done, total=of)
-
-
-def write_to(path: Path) -> Path:
-    """A file that a verb may write: its folder has to be there.
-
-    Raises:
-        ProfkitError: The folder does not exist, or the name is a folder's.
-    """
-    if path.is_dir():
-        raise ProfkitError(f"{path}: is a folder", "name a file in it")
-    if not path.absolute().parent.is_dir():
-        raise ProfkitError(f"{path}: its folder does not exist", f"mkdir -p {path.parent}")
-    return path
+Picture = Annotated[
+    Path | None,
+    typer.Option("--output", "-o", metavar="FILE", help="Draw it too: .png, .svg or .pdf."),
+]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress and no notes on stderr.")]

@@ -5,15 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from profkit.diagnosis.rule import (
-    Diagnosis,
-    Finding,
-    Hit,
-    Launch,
-    Missing,
-    NotCollected,
-    Rule,
-)
+from profkit.diagnosis.rule import Diagnosis, Finding, Hit, Launch, Missing, NotCollected, Rule
 from profkit.diagnosis.rules import ALL
 from profkit.diagnosis.verdict import Verdict, decide
 from profkit.reports.metrics import CATALOGUE

@@ -12,6 +12,8 @@ from dataclasses import dataclass, field
 from math import isnan
 from typing import Literal
 
+from profkit.errors import ProfkitError
+
 Bound = Literal["memory", "compute", "latency", "launch", "balanced", "unknown"]
 Status = Literal["fires", "clear", "unknown"]
 
@@ -41,6 +43,11 @@ class Launch(Mapping[str, float]):
 
     def __len__(self) -> int:
         return len(self._values)
+
+    def need(self, *metrics: str) -> None:
+        """Raise NotCollected unless every one of these metrics was collected."""
+        for metric in metrics:
+            self[metric]
 
     def known(self, *metrics: str) -> bool:
         """Whether every one of these metrics was collected."""
@@ -98,9 +105,9 @@ class Hit:
     looked: tuple[str, ...]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Rule:
-    """One rule: what it asks, and the two examples that are its tests and its page.
+    """One rule: what it asks, and the examples that are its tests and its page.
 
     Attributes:
         id: Kebab-case, unique.
@@ -108,8 +115,8 @@ class Rule:
         meaning: What is happening in the hardware and how the rule sees it.
         advice: What people do about it.
         check: The question; see the module's first lines.
-        fires: A launch (metrics only) on which it must fire.
-        clear: A launch on which it must be clear.
+        fires: Launches (metrics only) on which it must fire, the plainest one first.
+        clear: Launches on which it must be clear, the one most like the first of `fires` first.
         explains: Limiters that this cause can stand behind: it is named before the plain one.
     """
 
@@ -118,9 +125,15 @@ class Rule:
     meaning: str
     advice: str
     check: Callable[[Launch], Hit | None]
-    fires: Mapping[str, float]
-    clear: Mapping[str, float]
+    fires: tuple[Mapping[str, float], ...]
+    clear: tuple[Mapping[str, float], ...]
     explains: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        for name in ("fires", "clear"):
+            if isinstance(getattr(self, name), Mapping):
+                hint = f"{name} takes a tuple of launches: {name}=({{...}},)"
+                raise ProfkitError(f"rule {self.id}: {name} is a single mapping", hint)
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from profkit.diagnosis.resources import Use, uses
+from profkit.diagnosis.machine.resources import Use, uses
 from profkit.diagnosis.rule import Bound, Hit, Launch, Missing, NotCollected, share
 from profkit.diagnosis.rules import BY_ID
 from profkit.diagnosis.rules.latency import meaning, stalls

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from profkit.errors import ProfkitError
-from profkit.evidence.compare import Change, compare_runs, how_taken
-from profkit.evidence.runs import Evidence, Run
-from profkit.evidence.samples import Interval
-from profkit.evidence.sides import change_json
-from profkit.evidence.stats import Comparison, compare_samples, median_interval
-from profkit.evidence.verify import GateResult
+from profkit.evidence.claims.verify import GateResult
+from profkit.evidence.comparison.compare import Change, compare_runs, how_taken
+from profkit.evidence.comparison.select import change_json
+from profkit.evidence.runs.runs import Evidence, Run
+from profkit.evidence.timing.samples import Interval
+from profkit.evidence.timing.stats import Comparison, compare_samples, median_interval
 
 Decision = Literal["keep", "reject", "no gain proven", "undecided"]
 METRICS = ("l2_hit", "dram_busy", "tensor_busy", "occupancy", "registers", "shared_block")

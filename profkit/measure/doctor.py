@@ -13,7 +13,9 @@ from pathlib import Path
 from typing import Literal
 
 from profkit.errors import ProfkitError
-from profkit.measure import device, faults, state, toolchain
+from profkit.measure.build import toolchain
+from profkit.measure.cuda import device, state
+from profkit.measure.profile import faults
 
 PARAMETERS = Path("/proc/driver/nvidia/params")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
@@ -9,10 +10,15 @@ from pathlib import Path
 from typing import Any
 
 from profkit.errors import ProfkitError
-from profkit.measure import build, device, dry, ptxas, record, state, toolchain, variants
-from profkit.measure.build import Build
-from profkit.measure.graph import Launch
+from profkit.measure.build import build, dry, toolchain
+from profkit.measure.build.build import Build
+from profkit.measure.cuda import device, state
+from profkit.measure.cuda.graph import Launch
+from profkit.measure.cuda.names import base_name
 from profkit.measure.targets import Places
+from profkit.measure.variants import variants
+from profkit.records import store as record
+from profkit.records.artifacts import run_files
 
 
 @dataclass(frozen=True)
@@ -43,15 +49,15 @@ def listing(places: Places, problem: str | None = None) -> list[dict[str, Any]]:
         Of each: variant, problem, after, title, file, built (for any architecture), and recorded
         (case -> ok or stale).
     """
-    artifacts, builds = places.artifacts_dir(), places.build_dir()
+    records, builds = _records(places.artifacts_dir()), places.build_dir()
     rows = []
     for v in variants.find(places.kernels_dir(), problem):
         recorded: dict[str, str] = {}
-        for path in sorted(artifacts.glob(f"{v.id}.*.json")):
+        for path, case in records.get(v.id, ()):
             try:
                 said = record.load(path)
             except ProfkitError:
-                recorded[path.name.split(".")[1]] = "unreadable"
+                recorded[case] = "unreadable"
                 continue
             if said.get("problem") == v.problem:
                 recorded[str(said["case"])] = "stale" if record.stale(said, v.source_hash) else "ok"
@@ -67,6 +73,14 @@ def listing(places: Places, problem: str | None = None) -> list[dict[str, Any]]:
     return rows
 
 
+def _records(artifacts: Path) -> dict[str, list[tuple[Path, str]]]:
+    """Variant -> its run records, each with its case, of whichever problem."""
+    found: dict[str, list[tuple[Path, str]]] = {}
+    for (variant, case), several in run_files(artifacts).items():
+        found.setdefault(variant, []).extend((f.record, case) for f in several if f.record)
+    return found
+
+
 def refresh(places: Places, made: Sequence[Compiled]) -> list[Path]:
     """Let records of the very machine code that was just built follow today's source.
 
@@ -78,7 +92,8 @@ def refresh(places: Places, made: Sequence[Compiled]) -> list[Path]:
     """
     today = {(s["variant"], s["arch"], s["sass"]): s for s in (b.summary for b in made)}
     kept = []
-    for path in sorted(places.artifacts_dir().glob("*.json")):
+    records = _records(places.artifacts_dir()).values()
+    for path, _ in itertools.chain.from_iterable(records):
         try:
             said = record.load(path)
         except ProfkitError:
@@ -127,7 +142,7 @@ def _compiled(built: Build, shape: dict[str, list[Launch]] | None) -> Compiled:
             "dynamic": largest.dynamic_smem if largest else None,
             "blocks_per_sm": largest.blocks_per_sm if largest else None,
         }
-        rows.append({**kernel, **shared, **fits, "kernel": ptxas.base_name(kernel["name"])})
+        rows.append({**kernel, **shared, **fits, "kernel": base_name(kernel["name"])})
     starts: dict[str, list[dict[str, Any]]] | None = None
     if shape is not None:
         starts = {case: [asdict(one) for one in found] for case, found in shape.items()}

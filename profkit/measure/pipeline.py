@@ -13,11 +13,16 @@ from pathlib import Path
 from typing import Any
 
 from profkit.errors import ProfkitError
-from profkit.measure import collect, record, sanitize, session, toolchain
-from profkit.measure.faults import NoCounters
+from profkit.measure.build import toolchain
+from profkit.measure.check import sanitize
+from profkit.measure.profile import collect
+from profkit.measure.profile.faults import NoCounters
 from profkit.measure.runs import Made, git_commit, plan_of, record_of, timing_of
-from profkit.measure.session import Job, Outcome, Progress
 from profkit.measure.targets import Target, builds
+from profkit.measure.workers import session
+from profkit.measure.workers.session import Job, Outcome, Progress
+from profkit.records import store as record
+from profkit.records.artifacts import place_for
 
 _SANITIZERS = 6  # at once: each is mostly starting up, on a processor core of its own
 
@@ -134,7 +139,7 @@ def _collect(
     ncu: toolchain.Tool | ProfkitError,
 ) -> Profiled:
     """Run ncu round one call, and write the record; without ncu or counters, the record alone."""
-    report, path = record.paths(artifacts, result.name, result.case)
+    report, path = place_for(artifacts, made.target.problem.name, result.name, result.case)
     said = result.record
     if isinstance(ncu, ProfkitError):
         return _without(made, result, ncu, artifacts)
@@ -166,7 +171,7 @@ def _collect(
 
 def _without(made: Made, result: Profiled, why: ProfkitError, artifacts: Path) -> Profiled:
     """A record without a report; where an older report stands, its record stays with it."""
-    report, path = record.paths(artifacts, result.name, result.case)
+    report, path = place_for(artifacts, made.target.problem.name, result.name, result.case)
     result.record["timing"] = timing_of(made, result.name, result.case)
     if not report.exists():
         record.save(path, result.record)

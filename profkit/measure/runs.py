@@ -11,11 +11,13 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-from profkit.measure import analytic, data, record
-from profkit.measure.build import Build
-from profkit.measure.problem import Problem
-from profkit.measure.session import Outcome
+from profkit.measure.bench.summary import timing
+from profkit.measure.build.build import Build
+from profkit.measure.check import data
 from profkit.measure.targets import Target
+from profkit.measure.variants import analytic
+from profkit.measure.variants.problem import Problem
+from profkit.measure.workers.session import Outcome
 
 
 @dataclass(frozen=True)
@@ -36,8 +38,8 @@ class Made:
 
 
 def plan_of(made: Made, name: str, case: str) -> dict[str, Any]:
-    """What profkit.measure.launch is given for one call."""
-    from profkit.measure.launch import plan_for
+    """What profkit.measure.profile.launch is given for one call."""
+    from profkit.measure.profile.launch import plan_for
 
     target, built = made.target, made.builds.get(name)
     the = target.problem
@@ -115,7 +117,7 @@ def _header(built: Build | None) -> dict[str, Any] | None:
 def timing_of(made: Made, name: str, case: str) -> dict[str, Any] | None:
     """Times with intervals; apart from record_of, because the statistics take a while to load."""
     times = made.outcome.times.get((name, case))
-    return record.timing(times) if times else None
+    return timing(times) if times else None
 
 
 def timed(made: Made, case: str) -> list[dict[str, Any]]:

@@ -7,12 +7,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from profkit.errors import ProfkitError
-from profkit.measure import build, device, problem, variants
-from profkit.measure.build import Build
-from profkit.measure.problem import Problem
-from profkit.measure.variants import Variant
+from profkit.measure.build import build
+from profkit.measure.build.build import Build
+from profkit.measure.cuda import device
+from profkit.measure.variants import problem, variants
+from profkit.measure.variants.problem import Problem
+from profkit.measure.variants.variants import Variant
 
-SUPPORT = Path(__file__).with_name("support.cu")
+SUPPORT = Path(__file__).parent / "cuda" / "support.cu"
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from profkit.reports.container import Status
+from profkit.reports.container.container import Status
 from profkit.reports.launch import IDENTIFIED
 from profkit.reports.metrics import CATALOGUE
 

@@ -15,18 +15,13 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 from profkit.errors import ProfkitError
+from profkit.records.paths import expand
+from profkit.records.run_record import declared, record_beside, recorded_sha256
 from profkit.reports import launch
-from profkit.reports.beside import declared, record_beside, recorded_sha256
-from profkit.reports.container import (
-    Frames,
-    Status,
-    check,
-    rescue,
-)
+from profkit.reports.container.container import Frames, Status, check, rescue
 from profkit.reports.frame import Part, ReportFile, Reports
+from profkit.reports.isolated import apart, processors
 from profkit.reports.metrics import evaluate
-from profkit.reports.paths import expand
-from profkit.reports.workers import apart, processors
 
 if TYPE_CHECKING:
     import pandas as pd

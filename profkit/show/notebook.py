@@ -17,15 +17,18 @@ from profkit.diagnosis import engine
 from profkit.diagnosis.rule import Line as SourceLine
 from profkit.diagnosis.rule import Rule
 from profkit.errors import ProfkitError
-from profkit.evidence import ladder as ladders
-from profkit.evidence import sides, verify
-from profkit.evidence.runs import Evidence
+from profkit.evidence.claims import verify
+from profkit.evidence.comparison import ladder as ladders
+from profkit.evidence.comparison import select as sides
+from profkit.evidence.runs.runs import Evidence
 from profkit.reports import reader
 from profkit.reports.metrics import CATALOGUE
-from profkit.show import changes, figures, judged
-from profkit.show.blocks import Block, Grid, Line, to_html, to_text
-from profkit.show.names import short
-from profkit.show.text import console
+from profkit.show.text import figures
+from profkit.show.text.blocks import Block, Grid, Line, to_html, to_text
+from profkit.show.text.names import short
+from profkit.show.views import claims as judged
+from profkit.show.views import comparison as changes
+from profkit.show.views.diagnosis import console
 
 WIDTH = 100  # of a terminal that prints one of these
 KERNEL = 48  # characters of a kernel name in a table
@@ -160,7 +163,7 @@ def compare(
     artifacts: str | Path = "artifacts",
     anyway: bool = False,
 ) -> Comparison:
-    """What changed, and whether it is real: see profkit.evidence.sides.compare."""
+    """What changed, and whether it is real: see profkit.evidence.comparison.select.compare."""
     return _as(Comparison, sides.compare(before, after, case, artifacts, anyway))
 
 

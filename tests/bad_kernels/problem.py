@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from profkit.measure.problem import load
+from profkit.measure.variants.problem import load
 
 _attention = load(Path(__file__).parents[2] / "kernels/attention").module
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from profkit.cli import app
+from profkit.cli.app import app
 from tests.conftest import ROOT
 
 REPORT = ROOT / "artifacts" / "copy.1GiB.ncu-rep"

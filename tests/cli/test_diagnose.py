@@ -12,7 +12,7 @@ import pytest
 from rich.cells import cell_len
 
 from profkit.reports.metrics import CATALOGUE
-from tests.conftest import committed, kinds
+from tests.conftest import committed, kinds, report_of
 
 from .conftest import REPORT
 
@@ -25,8 +25,9 @@ def all_reports() -> list[Path]:
 @pytest.fixture(scope="module")
 def few() -> list[Path]:
     """A copy, a matrix product and three of SDPA's backends: small files."""
-    names = ("copy", "matmul", "sdpa-cudnn.A", "sdpa-flash.A", "sdpa-flash.C")
-    return [p for p in committed() if p.name.startswith(names)]
+    runs = [("copy", "1GiB"), ("matmul", "4096"), ("sdpa-cudnn", "A"), ("sdpa-flash", "A"),
+            ("sdpa-flash", "C")]  # fmt: skip
+    return [report_of(*run) for run in runs]
 
 
 def test_the_demo_fits_80_columns_and_is_clean_in_a_pipe(shell, all_reports) -> None:
@@ -95,7 +96,7 @@ def test_no_match_says_what_there_is(run) -> None:
 
 
 def test_all_lists_alike_launches_one_by_one(run) -> None:
-    math = [p for p in committed() if "sdpa-math.C" in p.name]
+    math = [report_of("sdpa-math", "C")]
     grouped, single = run("diagnose", *math).stdout, run("diagnose", "--all", *math).stdout
     assert "3x " in grouped
     assert "3x " not in single
@@ -156,7 +157,7 @@ def test_lines_shows_where_warps_wait(run) -> None:
 
 
 def test_instructions_stand_in_where_there_is_no_source(run) -> None:
-    copy = run("diagnose", REPORT.with_name("sdpa-flash.A.ncu-repz"), "--lines", "2", "--json")
+    copy = run("diagnose", report_of("sdpa-flash", "A"), "--lines", "2", "--json")
     lines = json.loads(copy.stdout)["launches"][0]["lines"]
     assert len(lines) == 2
     assert {x["file"] for x in lines} == {None}

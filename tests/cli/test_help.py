@@ -7,15 +7,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import typer
 
-from profkit.cli import app
-from profkit.cli.examples import EXAMPLES
+from profkit.cli.app import FOLDERS, app, commands, verb_folders
 from profkit.diagnosis.rules import ALL
 from profkit.reports.metrics import CATALOGUE
 from tests.conftest import ROOT
 
-COMMANDS: dict[str, Any] = typer.main.get_command(app).commands  # type: ignore[attr-defined]
+COMMANDS: dict[str, Any] = commands()
+EXAMPLES = {name: command.verb.examples for name, command in COMMANDS.items()}
 each_verb = pytest.mark.parametrize("verb", sorted(COMMANDS))
 
 
@@ -23,8 +22,25 @@ def _words(example: str) -> list[str]:
     return shlex.split(example, comments=True)
 
 
-def test_every_verb_has_examples_and_every_example_a_verb() -> None:
-    assert set(EXAMPLES) == set(COMMANDS), "examples stand in profkit/cli/examples.py"
+def test_every_verb_has_examples() -> None:
+    assert [name for name, examples in EXAMPLES.items() if not examples] == []
+
+
+def test_every_file_with_a_verb_is_one() -> None:
+    package = ROOT / "profkit" / "cli"
+    files = {p.stem: p.parent.name for p in package.glob("*/*.py") if "\nVERB = " in p.read_text()}
+    assert files == verb_folders(), "a folder of verbs stands in FOLDERS, and holds nothing else"
+    assert len(files) == len(list(verb_folders()))
+    assert set(files.values()) == set(FOLDERS)
+
+
+@each_verb
+def test_help_tells_the_exit_statuses(run, verb: str) -> None:
+    _, _, tail = run(verb, "--help").stdout.partition("\nExit status:\n")
+    exits = COMMANDS[verb].verb.exits
+    assert {0, 2} <= set(exits) <= {0, 1, 2}
+    told = " ".join(tail.partition("\n\n")[0].split())
+    assert told == "; ".join(f"{code} {exits[code]}" for code in sorted(exits))
 
 
 @each_verb

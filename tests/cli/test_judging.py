@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from profkit.evidence.records import SCHEMA
-from tests.conftest import ROOT
+from profkit.records.record import SCHEMA
+from tests.conftest import ROOT, report_of
 
 REPORTS = ROOT / "artifacts"
 
@@ -81,7 +81,7 @@ def test_one_binary_under_two_names_is_no_comparison(run, ladder):
 
 
 def test_a_gate_on_time_without_timing_was_not_tried(run):
-    reports = [p for x in ("efficient", "cudnn") for p in REPORTS.glob(f"sdpa-{x}.C.ncu-rep*")]
+    reports = [report_of(f"sdpa-{backend}", "C") for backend in ("efficient", "cudnn")]
     assert run("compare", *reports).exit_code == 0
     found = run("compare", *reports, "--fail-on", "slower")
     assert found.exit_code == 2

@@ -17,7 +17,7 @@ B = ROOT / "artifacts"
 def page(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, str]:
     from typer.testing import CliRunner
 
-    from profkit.cli import app
+    from profkit.cli.app import app
 
     path = tmp_path_factory.mktemp("page") / "page.html"
     given = [B / "stage1.B.ncu-rep", B / "stage2.B.ncu-rep", B / "sdpa-cudnn.B.ncu-rep", REPORT]

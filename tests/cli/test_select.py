@@ -7,7 +7,7 @@ from math import nan
 import pandas as pd
 import pytest
 
-from profkit.cli.select import by_kernel, safe, where
+from profkit.cli.inputs.select import by_kernel, safe, where
 from profkit.errors import ProfkitError
 
 FRAME = pd.DataFrame(

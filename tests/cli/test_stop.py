@@ -7,7 +7,7 @@ import pytest
 
 CODE = """
 import os, signal, sys, time
-from profkit.cli.targets import stop_on_term
+from profkit.cli.signals import stop_on_term
 
 class Cleaned:
     def __del__(self):

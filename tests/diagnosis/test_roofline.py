@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from profkit.diagnosis.roofline import (
+from profkit.diagnosis.machine.roofline import (
     FAMILIES,
     LEVELS,
     TOLERANCE,

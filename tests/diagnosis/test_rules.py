@@ -1,14 +1,15 @@
-"""Every rule's two examples are its tests; the vocabulary and the catalogue hold them together."""
+"""Every rule's examples are its tests; the vocabulary and the catalogue hold them together."""
 
 import re
 
 import pytest
 
-from profkit.diagnosis.resources import RESOURCES
-from profkit.diagnosis.rule import Launch, NotCollected
+from profkit.diagnosis.machine.resources import RESOURCES
+from profkit.diagnosis.rule import Launch, NotCollected, Rule
 from profkit.diagnosis.rules import ALL, BY_ID
 from profkit.diagnosis.rules.latency import LIMITERS
 from profkit.diagnosis.verdict import SHAPES
+from profkit.errors import ProfkitError
 from profkit.reports.metrics import CATALOGUE
 from profkit.reports.metrics.warps import STATES
 
@@ -23,24 +24,38 @@ occupancy-blocks operations-mismatch clocks-unsteady replay-unsteady
 """.split()  # noqa: SIM905
 
 
-@pytest.mark.parametrize("rule", ALL, ids=lambda rule: rule.id)
-def test_fires_on_its_example_and_is_clear_on_the_other(rule):
-    hit = rule.check(Launch(rule.fires))
+FIRES = [(rule, values) for rule in ALL for values in rule.fires]
+CLEAR = [(rule, values) for rule in ALL for values in rule.clear]
+
+
+@pytest.mark.parametrize(("rule", "values"), FIRES, ids=[rule.id for rule, _ in FIRES])
+def test_fires_on_its_examples(rule, values):
+    hit = rule.check(Launch(values))
     assert hit is not None
     assert hit.cause
     assert hit.gain is None or hit.gain >= 1
-    assert rule.check(Launch(rule.clear)) is None
+    assert set(hit.looked) | set(values) <= set(CATALOGUE)
+
+
+@pytest.mark.parametrize(("rule", "values"), CLEAR, ids=[rule.id for rule, _ in CLEAR])
+def test_is_clear_on_its_other_examples(rule, values):
+    assert set(values) <= set(CATALOGUE)
+    assert rule.check(Launch(values)) is None
 
 
 @pytest.mark.parametrize("rule", ALL, ids=lambda rule: rule.id)
-def test_asks_only_for_metrics_of_the_catalogue_and_says_when_one_is_missing(rule):
-    assert set(rule.fires) | set(rule.clear) <= set(CATALOGUE)
-    hit = rule.check(Launch(rule.fires))
-    assert hit is not None
-    assert set(hit.looked) <= set(CATALOGUE)
+def test_says_which_metric_of_the_catalogue_is_missing(rule):
+    assert rule.fires
+    assert rule.clear
     with pytest.raises(NotCollected) as absent:
         rule.check(Launch({}))
     assert absent.value.metric in CATALOGUE
+
+
+def test_one_example_that_is_no_tuple_is_told_so():
+    words = {"id": "mine", "title": "t", "meaning": "m", "advice": "a"}
+    with pytest.raises(ProfkitError, match="rule mine: fires is a single mapping"):
+        Rule(**words, check=lambda _: None, fires={"time": 1.0}, clear=({"time": 1.0},))
 
 
 def test_ids_are_unique_kebab_case_and_all_that_were_asked_for():

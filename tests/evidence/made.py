@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from profkit.evidence.records import Machine, Record, Resources
-from profkit.evidence.runs import Run
+from profkit.evidence.runs.runs import Run
+from profkit.records.record import Machine, Record, Resources
 from profkit.reports.metrics import CATALOGUE
 
 # A launch that fills the machine and is near nothing.

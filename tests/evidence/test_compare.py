@@ -8,11 +8,11 @@ from dataclasses import replace
 import pytest
 
 from profkit.diagnosis.rules import BY_ID
-from profkit.evidence.changes import change, moved
-from profkit.evidence.compare import compare_runs, how_taken, match
-from profkit.evidence.records import Machine, Resources
-from profkit.evidence.runs import Run, verdict
-from profkit.evidence.sides import change_json
+from profkit.evidence.comparison.compare import compare_runs, how_taken, match
+from profkit.evidence.comparison.counters import change, moved
+from profkit.evidence.comparison.select import change_json
+from profkit.evidence.runs.runs import Run, verdict
+from profkit.records.record import Machine, Resources
 from tests.evidence.made import frame, row, run, samples
 
 
@@ -115,7 +115,7 @@ def test_what_one_side_does_not_have_has_not_moved():
 
 def rule_run(variant: str, fires: bool, **facts) -> Run:
     rule = BY_ID["long-scoreboard"]
-    metrics = rule.fires if fires else rule.clear
+    metrics = (rule.fires if fires else rule.clear)[0]
     return run(variant, launches=[row(variant, **metrics)], **facts)
 
 

@@ -10,16 +10,10 @@ import pytest
 
 from profkit.diagnosis.rules import ALL, BY_ID
 from profkit.errors import ProfkitError
-from profkit.evidence.ledger import (
-    Ledger,
-    outcomes_of,
-    predictions_of,
-    read_ledger,
-    update,
-)
-from profkit.evidence.runs import Evidence, Run
-from profkit.evidence.scores import calibration, scores
-from profkit.evidence.version import version
+from profkit.evidence.ledger.calibration import calibration, scores
+from profkit.evidence.ledger.ledger import Ledger, outcomes_of, predictions_of, read_ledger, update
+from profkit.evidence.predictions.version import version
+from profkit.evidence.runs.runs import Evidence, Run
 from tests.evidence.made import frame, row, run, samples
 
 RULE = BY_ID["long-scoreboard"]
@@ -29,7 +23,7 @@ def made(tmp_path: Path, variant: str, fires: bool, time: float, **facts) -> Run
     """A run with a report file (of any content) that fires RULE, or does not."""
     report = tmp_path / f"{variant}.B.ncu-rep"
     report.write_text(variant)
-    metrics = RULE.fires if fires else RULE.clear
+    metrics = (RULE.fires if fires else RULE.clear)[0]
     built = run(variant, launches=[row(variant, **metrics)], **facts)
     warm = samples(time, seed=len(variant))
     return replace(built, report=report, record=replace(built.record, warm=warm))

@@ -7,9 +7,9 @@ from dataclasses import replace
 import pytest
 
 from profkit.errors import ProfkitError
-from profkit.evidence.compare import compare_runs
-from profkit.evidence.headers import Header, apply
-from profkit.evidence.moves import parse
+from profkit.evidence.comparison.compare import compare_runs
+from profkit.evidence.predictions.moves import parse
+from profkit.records.current import Header, apply
 from tests.evidence.made import record, row, run
 
 

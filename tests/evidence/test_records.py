@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from profkit.errors import ProfkitError
-from profkit.evidence.records import SCHEMA, Machine, Record, Resources, parse, read_record
-from profkit.evidence.runs import Evidence, MissingEvidence
+from profkit.evidence.runs.runs import Evidence, MissingEvidence
+from profkit.records.record import SCHEMA, Machine, Record, Resources, parse, read_record
 
 WRITTEN = {
     "schema": SCHEMA,

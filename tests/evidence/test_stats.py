@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from profkit.errors import ProfkitError
-from profkit.evidence.samples import summarize
-from profkit.evidence.stats import (
+from profkit.evidence.timing.samples import summarize
+from profkit.evidence.timing.stats import (
     THRESHOLDS,
     Comparison,
     Interval,

@@ -7,12 +7,12 @@ from dataclasses import replace
 
 import pytest
 
-from profkit.evidence.claims import Claim, Gate
-from profkit.evidence.runs import MissingEvidence
+from profkit.evidence.claims.claims import Claim, Gate
+from profkit.evidence.claims.verify import GateResult
+from profkit.evidence.runs.runs import MissingEvidence
 from profkit.evidence.summary import decide, summarize
-from profkit.evidence.verify import GateResult
-from profkit.show.blocks import to_markdown
-from profkit.show.summary import summary
+from profkit.show.text.blocks import to_markdown
+from profkit.show.views.summary import summary
 from tests.evidence.made import row, run, samples
 from tests.evidence.test_ladder import folder
 

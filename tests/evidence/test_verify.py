@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from profkit.errors import ProfkitError
-from profkit.evidence.claims import gate
-from profkit.evidence.runs import Evidence
-from profkit.evidence.verify import exit_status, to_json, verify
+from profkit.evidence.claims.claims import gate
+from profkit.evidence.claims.verify import exit_status, to_json, verify
+from profkit.evidence.runs.runs import Evidence
 
 HEAD = """\
 '''Is the kernel as fast as they say?'''

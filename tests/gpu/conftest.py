@@ -3,7 +3,7 @@
 import pytest
 
 from profkit.errors import ProfkitError
-from profkit.measure import device
+from profkit.measure.cuda import device
 
 
 @pytest.fixture(autouse=True, scope="session")

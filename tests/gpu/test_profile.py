@@ -52,8 +52,9 @@ def test_profile_captures_exactly_one_call(tmp_path: Path, name: str) -> None:
     profkit("profile", "--variant", name, "--case", "A", "--artifacts", str(tmp_path))
     from profkit.reports.reader import read
 
-    found = read([tmp_path / f"{name}.A.ncu-rep"]).launches
-    said = json.loads((tmp_path / f"{name}.A.json").read_text())
+    at = tmp_path / "attention" / "A"
+    found = read([at / f"{name}.ncu-rep"]).launches
+    said = json.loads((at / f"{name}.json").read_text())
     assert len(found) == len(said["launches"]) == said["report"]["launches"]
     assert set(found["variant"]) == {name}
     assert set(found["case"]) == {"A"}

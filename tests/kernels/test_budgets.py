@@ -6,8 +6,9 @@ import shutil
 
 import pytest
 
-from profkit.measure import ladder, variants
+from profkit.measure import ladder
 from profkit.measure.targets import Places
+from profkit.measure.variants import variants
 from tests.conftest import ROOT
 
 KERNELS = ROOT / "kernels"

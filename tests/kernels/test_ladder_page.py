@@ -19,12 +19,12 @@ AGAIN = "the page is old: make ladder"
 
 @pytest.fixture(scope="module")
 def made() -> Iterator[ModuleType]:
-    """analyses/ladder_page.py, which is not in a package."""
-    sys.path.insert(0, str(ROOT / "analyses"))
+    """tools/ladder_page.py, which is not in a package."""
+    sys.path.insert(0, str(ROOT / "tools"))
     try:
         yield import_module("ladder_page")
     finally:
-        sys.path.remove(str(ROOT / "analyses"))
+        sys.path.remove(str(ROOT / "tools"))
 
 
 def test_the_page_is_current(made):

@@ -17,7 +17,7 @@ import zstandard
 
 from profkit.diagnosis.rule import Bound
 from profkit.diagnosis.rules import BY_ID
-from profkit.measure.header import target
+from profkit.records.header import target
 from profkit.reports.metrics import CATALOGUE
 from profkit.reports.reader import read
 

@@ -11,11 +11,11 @@ from dataclasses import replace
 
 import pytest
 
-from profkit.cli.sources import headers
+from profkit.cli.inputs.sources import headers
 from profkit.diagnosis.rules import BY_ID
-from profkit.evidence import headers as headers_module
-from profkit.evidence.promises import Promise, promises_of
-from profkit.evidence.runs import Evidence, Run
+from profkit.evidence.predictions.promises import Promise, promises_of
+from profkit.evidence.runs.runs import Evidence, Run
+from profkit.records import current as headers_module
 from tests.conftest import ROOT
 
 ARTIFACTS = ROOT / "artifacts"

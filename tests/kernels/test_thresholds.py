@@ -34,7 +34,7 @@ NOT_HELD = {
 
 
 def _thresholds():
-    spec = importlib.util.spec_from_file_location("thresholds", ROOT / "analyses" / "thresholds.py")
+    spec = importlib.util.spec_from_file_location("thresholds", ROOT / "tools" / "thresholds.py")
     module = importlib.util.module_from_spec(spec)
     sys.modules["thresholds"] = module  # dataclasses look their module up
     spec.loader.exec_module(module)

@@ -15,7 +15,7 @@ ROOT = Path(__file__).parents[2]
 
 
 def _verdicts() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("verdicts", ROOT / "analyses" / "verdicts.py")
+    spec = importlib.util.spec_from_file_location("verdicts", ROOT / "tools" / "verdicts.py")
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from profkit.measure import device
+from profkit.measure.cuda import device
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
@@ -88,6 +88,10 @@ class Machine:
     @property
     def artifacts(self) -> Path:
         return self.root / "artifacts"
+
+    def recorded(self, case: str) -> Path:
+        """The folder of a case's records and reports."""
+        return self.artifacts / "doubling" / case
 
     def write(
         self,

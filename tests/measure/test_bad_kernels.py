@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from profkit.measure import build, variants
+from profkit.measure.build import build
+from profkit.measure.variants import variants
 
 BAD = {v.id: v for v in variants.find(Path(__file__).parents[1], "bad_kernels")}
 

@@ -2,9 +2,9 @@ from dataclasses import replace
 
 import pytest
 
-from profkit.measure.bench import Times
-from profkit.measure.graph import Launch
-from profkit.measure.state import State
+from profkit.measure.bench.bench import Times
+from profkit.measure.cuda.graph import Launch
+from profkit.measure.cuda.state import State
 
 IDLE = State()
 LAUNCH = Launch("kernel", (1, 1, 1), (32, 1, 1), 0, 0, 32, 1)

@@ -7,8 +7,10 @@ from pathlib import Path
 import pytest
 
 from profkit.errors import ProfkitError
-from profkit.measure import build, ptxas, variants
-from profkit.measure.variants import Variant
+from profkit.measure.build import build, ptxas
+from profkit.measure.cuda.names import base_name
+from profkit.measure.variants import variants
+from profkit.measure.variants.variants import Variant
 
 ROOT = Path(__file__).parents[2]
 NVCC = pytest.mark.skipif(shutil.which("nvcc") is None, reason="nvcc is not installed")
@@ -56,8 +58,8 @@ ptxas info    : Used 10 registers, used 0 barriers, 400 bytes cmem[0]
 def test_ptxas_output() -> None:
     foo, bar = ptxas.parse(LOG)
     assert (foo.arch, foo.regs, foo.smem, foo.spills, foo.stack) == ("90a", 168, 24960, 28, 48)
-    assert ptxas.base_name(foo.mangled) == "foo"
-    assert ptxas.base_name(foo.name) == "foo"
+    assert base_name(foo.mangled) == "foo"
+    assert base_name(foo.name) == "foo"
     assert (bar.name, bar.regs, bar.smem, bar.spills, bar.stack) == ("bar", 10, 0, 0, 0)
 
 
@@ -73,7 +75,7 @@ def test_ptxas_output() -> None:
     ],
 )
 def test_base_name(name: str, base: str) -> None:
-    assert ptxas.base_name(name) == base
+    assert base_name(name) == base
 
 
 def test_check_budget() -> None:
@@ -104,7 +106,7 @@ def test_where_builds_go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
 
 def test_without_nvcc_it_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
-    monkeypatch.setattr("profkit.measure.toolchain.find", lambda _: None)
+    monkeypatch.setattr("profkit.measure.build.toolchain.find", lambda _: None)
     with pytest.raises(ProfkitError, match="nvcc was not found"):
         build.build([], ["90"], tmp_path)
 

@@ -11,9 +11,11 @@ from pathlib import Path
 import pytest
 
 from profkit.errors import ProfkitError
-from profkit.measure import collect, process, toolchain
-from profkit.measure.collect import Options
-from profkit.measure.faults import NoCounters
+from profkit.measure import process
+from profkit.measure.build import toolchain
+from profkit.measure.profile import collect
+from profkit.measure.profile.collect import Options
+from profkit.measure.profile.faults import NoCounters
 
 from .conftest import HERE, ROOT
 

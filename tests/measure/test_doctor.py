@@ -3,7 +3,8 @@ from pathlib import Path
 import pytest
 
 from profkit.errors import ProfkitError
-from profkit.measure import device, doctor, state
+from profkit.measure import doctor
+from profkit.measure.cuda import device, state
 
 from .conftest import Machine
 
@@ -19,7 +20,7 @@ def test_on_a_machine_with_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     for cached in (device.gpu, device.use, device._initialised):
         cached.cache_clear()
     monkeypatch.setattr(device, "_driver", nothing)
-    monkeypatch.setattr("profkit.measure.toolchain.find", lambda _: None)
+    monkeypatch.setattr("profkit.measure.build.toolchain.find", lambda _: None)
     monkeypatch.setattr(doctor, "PARAMETERS", tmp_path / "params")
     found = by_name()
     for name in ("GPU", "nvcc", "ninja", "ncu", "compute-sanitizer"):

@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from profkit.errors import ProfkitError
-from profkit.measure import build, dry, toolchain, variants
-from profkit.measure.occupancy import occupancy, waves
+from profkit.measure.build import build, dry, toolchain
+from profkit.measure.variants import variants
+from profkit.measure.variants.occupancy import occupancy, waves
 
 ROOT = Path(__file__).parents[2]
 

@@ -5,8 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from profkit.errors import ProfkitError
-from profkit.measure import header
-from profkit.measure.header import Budget
+from profkit.records import header
+from profkit.records.header import Budget
 
 EXAMPLE = dedent("""\
     /* Keep K and V tiles in shared memory.

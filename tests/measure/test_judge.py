@@ -8,8 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from profkit.errors import ProfkitError
-from profkit.measure import data, problem
-from profkit.measure.judge import judge
+from profkit.measure.check import data
+from profkit.measure.check.judge import judge
+from profkit.measure.variants import problem
 
 ROOT = Path(__file__).parents[2]
 ATTENTION = problem.load(ROOT / "kernels/attention")

@@ -5,8 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from profkit.measure import pipeline, record, session, targets
+from profkit.measure import pipeline, targets
 from profkit.measure.runs import Made
+from profkit.measure.workers import session
+from profkit.records import store as record
 from tests.measure.conftest import Machine
 
 
@@ -124,7 +126,7 @@ def test_a_variant_that_does_not_compile_is_left_out(machine: Machine) -> None:
 
 
 def profile(machine: Machine, *names: str, **options: object) -> list[pipeline.Profiled]:
-    from profkit.measure import collect
+    from profkit.measure.profile import collect
 
     target = targets.choose(targets.Places(machine.kernels), names, False, ("B",), False)
     return pipeline.profile(
@@ -143,14 +145,14 @@ def test_profile_leaves_one_report_and_one_record(machine: Machine, tmp_path: Pa
     machine.write("v1_x.cu")
     (result,) = profile(machine, "v1")
     assert result.problem is None
-    assert result.report == machine.artifacts / "v1.B.ncu-rep"
-    said = record.load(machine.artifacts / "v1.B.json")
+    assert result.report == machine.recorded("B") / "v1.ncu-rep"
+    said = record.load(machine.recorded("B") / "v1.json")
     assert said["report"]["sha256"] == record.digest(result.report)
     assert (said["variant"], said["case"], said["check"]["status"]) == ("v1", "B", "right")
     assert said["timing"]["l2"]["warm"]["median"] > 0
     assert said["resources"][0]["regs"] == 32
     assert said["source"]["sha256"]
-    assert not list(machine.artifacts.glob(".*"))
+    assert not list(machine.artifacts.rglob(".*"))
     (line,) = (tmp_path / "ncu.log").read_text().splitlines()
     words = line.split("\0")
     for option, value in [
@@ -183,7 +185,7 @@ def test_a_wrong_variant_gets_no_time_and_no_report(machine: Machine, tmp_path: 
 def test_without_counters_it_still_answers(
     machine: Machine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    pytest.importorskip("profkit.evidence.stats")
+    pytest.importorskip("profkit.evidence.timing.stats")
     monkeypatch.setenv("FAKE_NCU", "permission")
     machine.write("v1_x.cu")
     machine.write("v2_x.cu")
@@ -195,6 +197,6 @@ def test_without_counters_it_still_answers(
         (shape,) = result.record["shape"]
         assert (shape["blocks"], shape["idle_sms"]) == (4, 128)
         assert set(result.record["work"]["floors"]) == {"tensor", "dram"}
-        saved = json.loads((machine.artifacts / f"{result.name}.B.json").read_text())
+        saved = json.loads((machine.recorded("B") / f"{result.name}.json").read_text())
         assert saved["report"] is None
     assert len(Path(str(machine.root.parent / "ncu.log")).read_text().splitlines()) == 1

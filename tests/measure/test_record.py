@@ -5,8 +5,10 @@ from pathlib import Path
 import pytest
 
 from profkit.errors import ProfkitError
-from profkit.measure import ladder, record
+from profkit.measure import ladder
+from profkit.measure.bench.summary import timing
 from profkit.measure.targets import Places
+from profkit.records import store as record
 
 
 def test_a_record_comes_back_and_has_no_nan(tmp_path: Path) -> None:
@@ -49,7 +51,7 @@ def test_stale() -> None:
 
 
 def test_an_interval_that_stays_wide_says_why() -> None:
-    pytest.importorskip("profkit.evidence.stats")
+    pytest.importorskip("profkit.evidence.timing.stats")
     state = {"sm_clock": None, "memory_clock": None, "power": None, "temperature": None}
     times = {
         "warm": [1e-5, 1.3e-5] * 20,
@@ -64,17 +66,17 @@ def test_an_interval_that_stays_wide_says_why() -> None:
         "before": state,
         "after": state,
     }
-    said = record.timing(times)
+    said = timing(times)
     assert said["why_wide"] == "warm: wider than 1%, still wide after 240 rounds"
     assert said["l2"]["cold"] is None
     assert said["l2"]["warm"]["low"] <= said["l2"]["warm"]["median"] <= said["l2"]["warm"]["high"]
-    narrow = record.timing({**times, "warm": [1e-5 + i * 1e-9 for i in range(5)] * 8})
+    narrow = timing({**times, "warm": [1e-5 + i * 1e-9 for i in range(5)] * 8})
     assert narrow["why_wide"] == ""
     # Two levels, one after the other: 40 samples that are worth less than six.
-    hanging = record.timing({**times, "warm": [1e-5] * 20 + [1.3e-5] * 20, "rounds_short": ""})
+    hanging = timing({**times, "warm": [1e-5] * 20 + [1.3e-5] * 20, "rounds_short": ""})
     assert hanging["why_wide"] == "warm: no interval, neighbouring samples hang together"
     assert hanging["l2"]["warm"]["low"] is hanging["l2"]["warm"]["width"] is None
-    few = record.timing({**times, "warm": [1e-5, 2e-5], "cold": [1e-5] * 40})
+    few = timing({**times, "warm": [1e-5, 2e-5], "cold": [1e-5] * 40})
     assert few["why_wide"] == (
         "warm: no interval, 2 samples are too few; cold: no interval, all samples are equal"
     )

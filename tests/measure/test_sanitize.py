@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 
 from profkit.errors import ProfkitError
-from profkit.measure import sanitize
+from profkit.measure.check import sanitize
 
 CLEAN = "========= COMPUTE-SANITIZER\n========= ERROR SUMMARY: 0 errors\n"
 OUT_OF_BOUNDS = """\

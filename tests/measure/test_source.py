@@ -4,8 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from profkit.measure import header, source
-from profkit.measure.variants import find, read
+from profkit.measure.variants.variants import find, read
+from profkit.records import header
+from profkit.records import source_hash as source
 
 ROOT = Path(__file__).parents[2]
 CODE = (

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from profkit.measure import state
+from profkit.measure.cuda import state
 
 
 class NVMLError(Exception):

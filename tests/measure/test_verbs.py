@@ -86,7 +86,7 @@ def test_profile_diagnoses(machine: Machine) -> None:
     machine.write("v1_x.cu")
     done = profkit("profile", "--variant", "v1", "--case", "B")
     assert "attention_scalar" in done.stdout
-    assert (machine.artifacts / "v1.B.ncu-rep").is_file()
+    assert (machine.recorded("B") / "v1.ncu-rep").is_file()
 
 
 def test_profile_without_permission_still_answers(
@@ -106,8 +106,8 @@ def test_one_bad_variant_does_not_stop_the_others(machine: Machine) -> None:
     machine.write("v2_good.cu")
     done = profkit("profile", "--all", "--case", "B", status=1)
     assert "v1 B: v1 is wrong" in done.stderr
-    assert (machine.artifacts / "v2.B.json").is_file()
-    assert not (machine.artifacts / "v1.B.json").exists()
+    assert (machine.recorded("B") / "v2.json").is_file()
+    assert not (machine.recorded("B") / "v1.json").exists()
 
 
 @pytest.mark.parametrize(
@@ -183,10 +183,11 @@ def test_ctrl_c_keeps_what_is_finished(
     assert running.returncode == 130
     assert b"Traceback" not in said
     assert processes(str(machine.artifacts)) == []
-    assert sorted(p.name for p in machine.artifacts.iterdir()) == [
+    left = [p.relative_to(machine.artifacts) for p in machine.artifacts.rglob("*") if p.is_file()]
+    assert sorted(map(str, left)) == [
+        "doubling/B/v1.json",
+        "doubling/B/v1.ncu-rep",
         "ledger.jsonl",  # what the rules predict for v1
-        "v1.B.json",
-        "v1.B.ncu-rep",
     ]
 
 
@@ -198,7 +199,7 @@ def test_the_sanitizer_counts_and_is_recorded(
     clean = dict.fromkeys(("memcheck", "racecheck", "initcheck", "synccheck"), "clean")
     assert said["checks"][0]["sanitizer"] == clean
     profkit("profile", "--variant", "v1", "--case", "B")
-    recorded = json.loads((machine.artifacts / "v1.B.json").read_text())
+    recorded = json.loads((machine.recorded("B") / "v1.json").read_text())
     assert recorded["check"]["sanitizer"] == clean
     monkeypatch.setenv("FAKE_RACE", "1")
     done = profkit("check", "--variant", "v1", "--sanitize", status=1)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from profkit.reports.beside import declared, record_beside, recorded_sha256
+from profkit.records.run_record import declared, record_beside, recorded_sha256
 
 
 @pytest.mark.parametrize(

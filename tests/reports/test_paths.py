@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from profkit.errors import ProfkitError
-from profkit.reports.paths import expand
+from profkit.records.paths import expand
 
 
 @pytest.fixture

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from profkit.reports import reader
-from profkit.reports.container import check
+from profkit.reports.container.container import check
+from profkit.reports.isolated import apart, processors
 from profkit.reports.reader import read
-from profkit.reports.workers import apart, processors
 from tests.conftest import CORPUS, committed, kinds, others
 
 ALL = [*committed(), *others()]

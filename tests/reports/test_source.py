@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 
 from profkit.errors import ProfkitError
-from profkit.reports import source
+from profkit.reports import hotlines as source
+from profkit.reports.hotlines import COLUMNS, hot_lines, hot_lines_each
 from profkit.reports.metrics.warps import SAMPLES, STATES
 from profkit.reports.reader import raw
-from profkit.reports.source import COLUMNS, hot_lines, hot_lines_each
-from tests.conftest import ROOT, kinds, others
+from tests.conftest import ROOT, kinds, others, report_of
 from tests.reports import made
 
 ARTIFACTS = ROOT / "artifacts"
@@ -49,7 +49,7 @@ def test_samples_are_all_there(path: Path) -> None:
 
 
 def test_many_at_once() -> None:
-    path = ARTIFACTS / "sdpa-flash.B.ncu-repz"
+    path = report_of("sdpa-flash", "B")
     wanted = [(path, 1), (ARTIFACTS / "copy.1GiB.ncu-rep", 0), (path, 0), (path, 1)]
     found = hot_lines_each(wanted, 4)
     assert [len(lines) for lines in found] == [4, 4, 4, 4]

@@ -6,7 +6,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from profkit.reports.wire import BYTES, FIXED64, VARINT, Malformed, Message, fields, varint, verify
+from profkit.reports.container.wire import (
+    BYTES,
+    FIXED64,
+    VARINT,
+    Malformed,
+    Message,
+    fields,
+    varint,
+    verify,
+)
 from tests.reports import made
 
 INNER = Message({1: VARINT}, required={1})

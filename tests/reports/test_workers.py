@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from profkit.errors import ProfkitError
-from profkit.reports.workers import apart
+from profkit.reports.isolated import apart
 from tests.reports import made
 
 DIES = "tests.reports.crashing:dies"
@@ -75,7 +75,7 @@ def test_ctrl_c_ends_without_noise_and_without_children(tmp_path: Path) -> None:
         "import sys, time\n"
         "def slow(item):\n    time.sleep(0.2)\n    return item\n"
         "if __name__ == '__main__':\n"
-        "    from profkit.reports.workers import apart\n"
+        "    from profkit.reports.isolated import apart\n"
         "    print('ready', flush=True)\n"
         "    try:\n        apart('script:slow', list(range(1000)), 2, None)\n"
         "    except KeyboardInterrupt:\n        sys.exit(130)\n"

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from profkit.diagnosis.engine import judge
+from profkit.diagnosis.launches import Judged, NvidiaRule
 from profkit.diagnosis.rules import BY_ID
 from profkit.reports.metrics import CATALOGUE
-from profkit.show.launches import Judged, NvidiaRule
 
 HOSTILE = (
     "[red]x[/red]",
@@ -37,7 +37,7 @@ def made() -> Made:
         rule = changes.pop("rule", "shared-bank-conflicts")
         status = changes.pop("status", "ok")
         values = dict.fromkeys(CATALOGUE, nan)
-        values |= {"time": time, **BY_ID[rule].fires, **changes.pop("values", {})}
+        values |= {"time": time, **BY_ID[rule].fires[0], **changes.pop("values", {})}
         return Judged(
             **{
                 "report": "a.ncu-rep", "index": 0, "kernel": kernel, "device": "NVIDIA H200",

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from profkit.show.blocks import Grid, Heading, Line, to_markdown, to_text
-from profkit.show.text import console
+from profkit.show.text.blocks import Grid, Heading, Line, to_markdown, to_text
+from profkit.show.views.diagnosis import console
 
 HOSTILE = "[red]x[/red] <b>y</b> | `z` \x1b[31m @me \n next"
 BLOCKS = [

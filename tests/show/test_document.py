@@ -8,7 +8,7 @@ from typing import Any
 
 from profkit.reports.metrics import CATALOGUE
 from profkit.reports.reader import ReportFile
-from profkit.show.document import SCHEMA, document, dumps
+from profkit.show.views.document import SCHEMA, document, dumps
 
 from .conftest import HOSTILE, Made
 

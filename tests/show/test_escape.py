@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
-from profkit.show import escape
+from profkit.show.text import escape
 
 from .conftest import HOSTILE
 

@@ -7,7 +7,7 @@ import pytest
 from profkit.diagnosis.rules import ALL
 from profkit.errors import ProfkitError
 from profkit.reports.metrics import CATALOGUE
-from profkit.show.explain import explain, index, reference
+from profkit.show.views.explain import explain, index, reference
 from tests.conftest import ROOT
 
 

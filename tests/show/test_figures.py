@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from profkit.reports.metrics import CATALOGUE
-from profkit.show import figures
+from profkit.show.text import figures
 
 
 @pytest.mark.parametrize(

@@ -6,9 +6,9 @@ from math import nan
 
 import pytest
 
+from profkit.diagnosis.launches import Judged, judged, rows, table
 from profkit.reports.metrics import CATALOGUE
 from profkit.reports.reader import read
-from profkit.show.launches import Judged, judged, rows, table
 from tests.conftest import committed
 
 from .conftest import Made

@@ -6,8 +6,8 @@ import html.parser
 
 from markdown_it import MarkdownIt
 
-from profkit.show import markdown
-from profkit.show.launches import HotLine, rows
+from profkit.diagnosis.launches import HotLine, rows
+from profkit.show.views import markdown
 
 from .conftest import HOSTILE, Made
 

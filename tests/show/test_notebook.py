@@ -14,8 +14,8 @@ from profkit.diagnosis.rules import BY_ID
 from profkit.errors import ProfkitError
 from profkit.reports import reader
 from profkit.reports.metrics import CATALOGUE
-from profkit.show.blocks import Grid, Heading, Line, to_html
 from profkit.show.notebook import COLUMNS, Frame
+from profkit.show.text.blocks import Grid, Heading, Line, to_html
 from tests.conftest import ROOT
 
 from .conftest import HOSTILE
@@ -145,11 +145,12 @@ def test_a_rule_of_ones_own_is_asked_too(runs: Frame) -> None:
         return pk.Hit("never", None, ()) if launch["declared_exps"] else None
 
     example = {"dram_busy": 0.9}
-    words = ("title", "meaning", "advice")
+    words = {"title": "title", "meaning": "meaning", "advice": "advice"}
     own = [
-        pk.Rule("mine", *words, check, example, {"dram_busy": 0.1}, explains=("dram",)),
-        pk.Rule("not-collected", *words, absent, example, example),
-    ]
+        pk.Rule(id="mine", **words, check=check, fires=(example,), clear=({"dram_busy": 0.1},),
+                explains=("dram",)),
+        pk.Rule(id="not-collected", **words, check=absent, fires=(example,), clear=(example,)),
+    ]  # fmt: skip
     found = pk.diagnose(runs, rules=own).set_index("rule")
     assert len(found) == len(BY_ID) + 2
     assert (found.loc["mine", "status"], found.loc["mine", "gain"]) == ("fires", 1.5)

@@ -11,14 +11,14 @@ from pathlib import Path
 
 import pytest
 
+from profkit.diagnosis.launches import NvidiaRule
 from profkit.errors import ProfkitError
-from profkit.evidence import changes
+from profkit.evidence.comparison import counters as changes
 from profkit.reports.frame import Part, ReportFile, Reports
-from profkit.show import page as pages
-from profkit.show import page_charts
-from profkit.show.document import document
-from profkit.show.escape import visible
-from profkit.show.launches import NvidiaRule
+from profkit.show.page import charts as page_charts
+from profkit.show.page import page as pages
+from profkit.show.text.escape import visible
+from profkit.show.views.document import document
 from tests.show.conftest import HOSTILE, Made
 
 NONE = Reports(())

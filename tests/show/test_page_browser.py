@@ -15,16 +15,16 @@ from typing import Any
 
 import pytest
 
-from profkit.evidence.changes import change
+from profkit.diagnosis.launches import Judged, judged, rows
+from profkit.evidence.comparison.counters import change
 from profkit.reports.frame import Reports
 from profkit.reports.metrics import CATALOGUE
 from profkit.reports.reader import read
-from profkit.show import page as pages
-from profkit.show.changes import _finding, _moved
-from profkit.show.document import document
-from profkit.show.escape import visible
-from profkit.show.figures import quantity
-from profkit.show.launches import Judged, judged, rows
+from profkit.show.page import page as pages
+from profkit.show.text.escape import visible
+from profkit.show.text.figures import quantity
+from profkit.show.views.comparison import _finding, _moved
+from profkit.show.views.document import document
 from tests.conftest import ROOT
 from tests.show.conftest import HOSTILE, Made
 
@@ -229,7 +229,7 @@ def test_the_comparison_has_the_times_of_the_records(
 
 def warm(variant: str) -> float:
     """Seconds per call of a committed record at B."""
-    said = json.loads((ROOT / "artifacts" / f"{variant}.B.json").read_text())
+    said = json.loads((ROOT / f"artifacts/{variant}.B.json").read_text())
     return float(said["timing"]["l2"]["warm"]["median"])
 
 

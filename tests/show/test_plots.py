@@ -15,8 +15,8 @@ from profkit.errors import ProfkitError
 from profkit.reports.metrics import CATALOGUE
 from profkit.reports.metrics.warps import STATES
 from profkit.show import plots
-from profkit.show.plots_bars import _LOOKS, PIPES
-from profkit.show.plots_base import clip, groups, names, short, si, span, three
+from profkit.show.plots.bars import _LOOKS, PIPES
+from profkit.show.plots.base import clip, groups, names, short, si, span, three
 
 ALL = [plots.roofline, plots.stalls, plots.pipes, plots.occupancy]
 MACHINE = {

@@ -8,9 +8,9 @@ import pytest
 from matplotlib.text import Annotation, Text
 
 from profkit.errors import ProfkitError
-from profkit.evidence.ladder import ladder
-from profkit.evidence.ledger import Outcome, Prediction
-from profkit.evidence.scores import Score
+from profkit.evidence.comparison.ladder import ladder
+from profkit.evidence.ledger.calibration import Score
+from profkit.evidence.ledger.ledger import Outcome, Prediction
 from profkit.show import plots
 from tests.evidence.made import run, samples
 from tests.evidence.test_ladder import folder

@@ -8,8 +8,8 @@ import pytest
 from rich.cells import cell_len
 from rich.console import Console
 
-from profkit.show import text
-from profkit.show.launches import HotLine, Row, rows
+from profkit.diagnosis.launches import HotLine, Row, rows
+from profkit.show.views import diagnosis as text
 
 from .conftest import HOSTILE, Made
 

@@ -7,7 +7,8 @@ import pandas as pd
 import pytest
 
 from profkit.errors import ProfkitError
-from profkit.show import plots, tuned
+from profkit.show import plots
+from profkit.show.views import search as tuned
 
 
 def trials(n: int) -> pd.DataFrame:

@@ -4,9 +4,15 @@ One more rule is one more entry in the RULES of its file.
 """
 
 from profkit.diagnosis.rule import Rule
-from profkit.diagnosis.rules import checks, compute, latency, launch, memory, waste
+from profkit.diagnosis.rules import checks, compute, latency, launch, memory, occupancy, waste
 
 ALL: tuple[Rule, ...] = (
-    launch.RULES + memory.RULES + waste.RULES + compute.RULES + latency.RULES + checks.RULES
+    *launch.RULES,
+    *memory.RULES,
+    *waste.RULES,
+    *compute.RULES,
+    *latency.RULES,
+    *occupancy.RULES,
+    *checks.RULES,
 )
 BY_ID: dict[str, Rule] = {rule.id: rule for rule in ALL}

@@ -46,7 +46,7 @@ def _clocks(launch: Launch) -> Hit | None:
 
 
 def _replay(launch: Launch) -> Hit | None:
-    launch["time"]
+    launch.need("time")
     bad = [
         f"{name} {share(launch[name])}"
         for name in ("l2_hit", "l1_hit", "occupancy", "sm_active_max", "sm_active")
@@ -71,36 +71,58 @@ def _replay(launch: Launch) -> Hit | None:
 
 RULES = (
     Rule(
-        "operations-mismatch",
-        "Counted operations are not the workload's",
-        "The problem says how many operations it needs. Far more means redundant or padded work; "
-        "far fewer means that this launch is not the whole workload.",
-        "Look for masked tiles computed in full, recomputation, or other launches.",
-        _operations,
-        {"declared_operations": 1e9, "tensor_ops": 2e9, "fp32_rate": 0.0, "time": 1e-5},
-        {"declared_operations": 1e9, "tensor_ops": 1.05e9, "fp32_rate": 0.0, "time": 1e-5},
+        id="operations-mismatch",
+        title="Counted operations are not the workload's",
+        meaning=(
+            "The problem says how many operations it needs. Far more means redundant or padded "
+            "work; far fewer means that this launch is not the whole workload."
+        ),
+        advice="Look for masked tiles computed in full, recomputation, or other launches.",
+        check=_operations,
+        fires=({"declared_operations": 1e9, "tensor_ops": 2e9, "fp32_rate": 0.0, "time": 1e-5},),
+        clear=({"declared_operations": 1e9, "tensor_ops": 1.05e9, "fp32_rate": 0.0, "time": 1e-5},),
     ),
     Rule(
-        "clocks-unsteady",
-        "The clocks were not the machine's best",
-        "Durations scale with the clock. ncu's default locks the SM clock to its base; a hot or "
-        "power-limited GPU lowers it by itself.",
-        "Compare durations only within one report; profile with --clock-control none and warm up "
-        "for times that hold outside.",
-        _clocks,
-        {"sm_clock": 0.8e9, "sm_clock_max": 2.04e9, "dram_clock": 6.2e9, "dram_clock_max": 6.25e9,
-         "time": 1e-4},
-        {"sm_clock": 1.97e9, "sm_clock_max": 1.98e9, "dram_clock": 3.2e9, "dram_clock_max": 3.2e9,
-         "time": 1e-4},
+        id="clocks-unsteady",
+        title="The clocks were not the machine's best",
+        meaning=(
+            "Durations scale with the clock. ncu's default locks the SM clock to its base; a hot "
+            "or power-limited GPU lowers it by itself."
+        ),
+        advice=(
+            "Compare durations only within one report; profile with --clock-control none and warm "
+            "up for times that hold outside."
+        ),
+        check=_clocks,
+        fires=(
+            {
+                "sm_clock": 0.8e9,
+                "sm_clock_max": 2.04e9,
+                "dram_clock": 6.2e9,
+                "dram_clock_max": 6.25e9,
+                "time": 1e-4,
+            },
+        ),
+        clear=(
+            {
+                "sm_clock": 1.97e9,
+                "sm_clock_max": 1.98e9,
+                "dram_clock": 3.2e9,
+                "dram_clock_max": 3.2e9,
+                "time": 1e-4,
+            },
+        ),
     ),
     Rule(
-        "replay-unsteady",
-        "The passes disagree",
-        "ncu runs a launch once per group of counters and combines them. When a share leaves its "
-        "range, the runs differed: short launches, data-dependent work, contention.",
-        "Measure a longer launch; use fewer metrics (fewer passes); fix random seeds.",
-        _replay,
-        {"time": 4e-6, "l2_hit": 1.08, "replay_passes": 38},
-        {"time": 4e-4, "l2_hit": 0.93, "replay_passes": 38},
+        id="replay-unsteady",
+        title="The passes disagree",
+        meaning=(
+            "ncu runs a launch once per group of counters and combines them. When a share leaves "
+            "its range, the runs differed: short launches, data-dependent work, contention."
+        ),
+        advice="Measure a longer launch; use fewer metrics (fewer passes); fix random seeds.",
+        check=_replay,
+        fires=({"time": 4e-6, "l2_hit": 1.08, "replay_passes": 38},),
+        clear=({"time": 4e-4, "l2_hit": 0.93, "replay_passes": 38},),
     ),
-)  # fmt: skip
+)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from math import inf
 
-from profkit.diagnosis.resources import BY_LIMITER, RESOURCES, next_limit, use
+from profkit.diagnosis.machine.resources import BY_LIMITER, RESOURCES, next_limit, use
 from profkit.diagnosis.rule import Hit, Launch, Rule, share
-from profkit.diagnosis.rules.launch import capped
+from profkit.diagnosis.rules.gains import amdahl, capped
 
 DIVERGED = 24.0  # active threads of 32 below which divergence is worth more than the noise
 FUSED = 0.5  # FMA's share of the FP instructions below which fusing is worth a look
@@ -21,7 +21,7 @@ MATRIX_OPERATIONS = 0.25  # share of the instructions that products must have to
 
 def _pipe(limiter: str, what: str, *looked: str) -> Callable[[Launch], Hit | None]:
     def check(launch: Launch) -> Hit | None:
-        launch[looked[0]]
+        launch.need(looked[0])
         found = use(BY_LIMITER[limiter], launch)
         if found is None or not found.near:
             return None
@@ -67,7 +67,7 @@ def _unfused(launch: Launch) -> Hit | None:
     return Hit(
         f"{share(1 - fused)} of the FP32 instructions are single adds and multiplies "
         f"({share(part)} of all instructions are FP32)",
-        1 / (1 - saved),
+        amdahl(saved),
         ("fp32_fused", "inst_fp32", "instructions", "fma_busy", "issue_busy"),
     )
 
@@ -111,8 +111,8 @@ def _redundant(launch: Launch) -> Hit | None:
 
 
 def _turns(launch: Launch) -> Hit | None:
+    launch.need("xu_busy", "tensor_busy")
     xu, tensor = launch["xu_busy"], use(BY_LIMITER["tensor"], launch)
-    launch["tensor_busy"]
     if tensor is None or min(xu, tensor.elapsed) < 0.25 or xu + tensor.elapsed < TAKE_TURNS:
         return None
     most = max(xu, tensor.elapsed)
@@ -124,123 +124,206 @@ def _turns(launch: Launch) -> Hit | None:
     )
 
 
-def _rule(limiter: str, title: str, meaning: str, advice: str, metric: str, what: str) -> Rule:
+def _rule(*, limiter: str, title: str, meaning: str, advice: str, metric: str, what: str) -> Rule:
     return Rule(
-        f"{limiter}-pipe",
-        title,
-        meaning,
-        advice,
-        _pipe(limiter, what, metric),
-        {metric: 0.95, "sm_active": 0.98},
-        {metric: 0.2, "sm_active": 0.98},
-        (limiter,),
+        id=f"{limiter}-pipe",
+        title=title,
+        meaning=meaning,
+        advice=advice,
+        check=_pipe(limiter, what, metric),
+        fires=({metric: 0.95, "sm_active": 0.98},),
+        clear=({metric: 0.2, "sm_active": 0.98},),
+        explains=(limiter,),
     )
 
 
 _MATH = ("issue", "fp32", "fp64", "fp16", "int", "xu", "math_pipe_throttle", "wait")
 
 RULES = (
-    _rule("tensor", "Tensor cores near their peak",
-          "The tensor pipe is busy most of the time: the matrix product is as fast as this data "
-          "type and instruction allow.",
-          "A narrower type, sparsity, or fewer operations; from mma.sync to wgmma on 9.0.",
-          "tensor_busy", "Tensor pipe"),
-    _rule("fp32", "FMA pipe near its peak on FP32",
-          "FP32 arithmetic is issued on nearly every cycle that the pipe can take.",
-          "Fewer operations, fused ones, half2 or tensor cores where the precision allows.",
-          "fma_busy", "FMA pipe (FP32)"),
-    _rule("fp64", "FP64 pipe near its peak",
-          "FP64 arithmetic is issued whenever the pipe can take it. Consumer GPUs have 1/64 of the "
-          "FP32 rate: literals without an f are a common cause.",
-          "FP32 where the precision allows, FP64 tensor cores where there are any.",
-          "fp64_busy", "FP64 pipe"),
-    _rule("fp16", "Half-precision pipe near its peak",
-          "half2 arithmetic is issued on nearly every cycle that its pipe can take.",
-          "Tensor cores for matrix work; fewer conversions.",
-          "fp16_busy", "FP16 pipe"),
-    _rule("int", "Integer work near the pipe's peak",
-          "Integer, logic and compare instructions (ALU) or integer multiply-adds (the heavy half "
-          "of FMA) are issued whenever their pipe can take them.",
-          "Hoist address arithmetic, use 32-bit indices, replace division by shifts or magic "
-          "multiplication, unroll.",
-          "alu_busy", "Integer pipe"),
-    _rule("xu", "XU pipe near its peak",
-          "exp, log, sin, reciprocal and int-float conversions run at 16 lanes a cycle and SM, an "
-          "eighth of the FMA rate.",
-          "Fewer special functions: one ex2 per value, polynomial on the FMA pipe for a part of "
-          "them, approximations, no conversions in the loop.",
-          "xu_busy", "XU pipe"),
-    Rule(
-        "issue-slots",
-        "Schedulers issue on nearly every cycle",
-        "A scheduler issues one instruction a cycle. It is full though no single pipe is: the "
-        "kernel has too many instructions.",
-        "Fewer instructions: wider accesses, packed arithmetic, unrolling, hoisted addresses, TMA "
-        "instead of per-thread copies.",
-        _pipe("issue", "Issue slots", "issue_busy", "ipc", "instructions"),
-        {"issue_busy": 0.95, "sm_active": 0.98},
-        {"issue_busy": 0.3, "sm_active": 0.98},
-        ("issue",),
+    _rule(
+        limiter="tensor",
+        title="Tensor cores near their peak",
+        meaning=(
+            "The tensor pipe is busy most of the time: the matrix product is as fast as this data "
+            "type and instruction allow."
+        ),
+        advice="A narrower type, sparsity, or fewer operations; from mma.sync to wgmma on 9.0.",
+        metric="tensor_busy",
+        what="Tensor pipe",
+    ),
+    _rule(
+        limiter="fp32",
+        title="FMA pipe near its peak on FP32",
+        meaning="FP32 arithmetic is issued on nearly every cycle that the pipe can take.",
+        advice="Fewer operations, fused ones, half2 or tensor cores where the precision allows.",
+        metric="fma_busy",
+        what="FMA pipe (FP32)",
+    ),
+    _rule(
+        limiter="fp64",
+        title="FP64 pipe near its peak",
+        meaning=(
+            "FP64 arithmetic is issued whenever the pipe can take it. Consumer GPUs have 1/64 of "
+            "the FP32 rate: literals without an f are a common cause."
+        ),
+        advice="FP32 where the precision allows, FP64 tensor cores where there are any.",
+        metric="fp64_busy",
+        what="FP64 pipe",
+    ),
+    _rule(
+        limiter="fp16",
+        title="Half-precision pipe near its peak",
+        meaning="half2 arithmetic is issued on nearly every cycle that its pipe can take.",
+        advice="Tensor cores for matrix work; fewer conversions.",
+        metric="fp16_busy",
+        what="FP16 pipe",
+    ),
+    _rule(
+        limiter="int",
+        title="Integer work near the pipe's peak",
+        meaning=(
+            "Integer, logic and compare instructions (ALU) or integer multiply-adds (the heavy "
+            "half of FMA) are issued whenever their pipe can take them."
+        ),
+        advice=(
+            "Hoist address arithmetic, use 32-bit indices, replace division by shifts or magic "
+            "multiplication, unroll."
+        ),
+        metric="alu_busy",
+        what="Integer pipe",
+    ),
+    _rule(
+        limiter="xu",
+        title="XU pipe near its peak",
+        meaning=(
+            "exp, log, sin, reciprocal and int-float conversions run at 16 lanes a cycle and SM, "
+            "an eighth of the FMA rate."
+        ),
+        advice=(
+            "Fewer special functions: one ex2 per value, polynomial on the FMA pipe for a part of "
+            "them, approximations, no conversions in the loop."
+        ),
+        metric="xu_busy",
+        what="XU pipe",
     ),
     Rule(
-        "tensor-idle",
-        "Matrix work off the tensor cores",
-        "The tensor cores do a half-precision matrix product 8 to 16 times faster than the FMA "
-        "pipe, and no matrix instruction ran.",
-        "mma.sync, wgmma, WMMA or a library for the matrix products.",
-        _tensor_idle,
-        {"inst_matrix": 0, "inst_half": 6e6, "instructions": 1e7, "inst_shared_load": 6e5,
-         "inst_ffma": 0},
-        {"inst_matrix": 1.5e6, "inst_half": 0, "instructions": 7e7, "inst_shared_load": 1e4,
-         "inst_ffma": 0},
-        ("fp16", "fp32", "issue"),
+        id="issue-slots",
+        title="Schedulers issue on nearly every cycle",
+        meaning=(
+            "A scheduler issues one instruction a cycle. It is full though no single pipe is: the "
+            "kernel has too many instructions."
+        ),
+        advice=(
+            "Fewer instructions: wider accesses, packed arithmetic, unrolling, hoisted addresses, "
+            "TMA instead of per-thread copies."
+        ),
+        check=_pipe("issue", "Issue slots", "issue_busy", "ipc", "instructions"),
+        fires=({"issue_busy": 0.95, "sm_active": 0.98},),
+        clear=({"issue_busy": 0.3, "sm_active": 0.98},),
+        explains=("issue",),
     ),
     Rule(
-        "non-fused-math",
-        "Adds and multiplies that could be fused",
-        "A fused multiply-add does both in one instruction; separate ones take two.",
-        "Write a * b + c so that the compiler may contract it, fold scales into FMAs, check "
-        "-fmad and __fmul_rn.",
-        _unfused,
-        {"fp32_fused": 0.0, "inst_fp32": 8e6, "instructions": 1e7, "fma_busy": 0.9,
-         "issue_busy": 0.9},
-        {"fp32_fused": 1.0, "inst_fp32": 8e6, "instructions": 1e7, "fma_busy": 0.9,
-         "issue_busy": 0.9},
-        ("fp32", "issue", "math_pipe_throttle"),
+        id="tensor-idle",
+        title="Matrix work off the tensor cores",
+        meaning=(
+            "The tensor cores do a half-precision matrix product 8 to 16 times faster than the FMA "
+            "pipe, and no matrix instruction ran."
+        ),
+        advice="mma.sync, wgmma, WMMA or a library for the matrix products.",
+        check=_tensor_idle,
+        fires=(
+            {
+                "inst_matrix": 0,
+                "inst_half": 6e6,
+                "instructions": 1e7,
+                "inst_shared_load": 6e5,
+                "inst_ffma": 0,
+            },
+        ),
+        clear=(
+            {
+                "inst_matrix": 1.5e6,
+                "inst_half": 0,
+                "instructions": 7e7,
+                "inst_shared_load": 1e4,
+                "inst_ffma": 0,
+            },
+        ),
+        explains=("fp16", "fp32", "issue"),
     ),
     Rule(
-        "thread-divergence",
-        "Few threads of a warp are active",
-        "Threads of a warp that take different ways run one way after the other; an instruction "
-        "with 4 active threads costs as much as one with 32.",
-        "Sort or regroup the work so that a warp takes one way; select instead of branching; give "
-        "idle lanes other elements.",
-        _divergence,
-        {"threads_per_warp": 4.0, "issue_busy": 0.8, "sm_active": 0.98},
-        {"threads_per_warp": 31.9, "issue_busy": 0.8, "sm_active": 0.98},
-        (*_MATH, "branch_resolving", "long_scoreboard", "l1"),
+        id="non-fused-math",
+        title="Adds and multiplies that could be fused",
+        meaning="A fused multiply-add does both in one instruction; separate ones take two.",
+        advice=(
+            "Write a * b + c so that the compiler may contract it, fold scales into FMAs, check "
+            "-fmad and __fmul_rn."
+        ),
+        check=_unfused,
+        fires=(
+            {
+                "fp32_fused": 0.0,
+                "inst_fp32": 8e6,
+                "instructions": 1e7,
+                "fma_busy": 0.9,
+                "issue_busy": 0.9,
+            },
+        ),
+        clear=(
+            {
+                "fp32_fused": 1.0,
+                "inst_fp32": 8e6,
+                "instructions": 1e7,
+                "fma_busy": 0.9,
+                "issue_busy": 0.9,
+            },
+        ),
+        explains=("fp32", "issue", "math_pipe_throttle"),
     ),
     Rule(
-        "redundant-exp",
-        "Exponentials computed more than once",
-        "The problem says how many exponentials it needs; the launch executed several times that, "
-        "for example every lane of a warp the same row.",
-        "Spread a row over the lanes of a warp and combine with shuffles.",
-        _redundant,
-        {"declared_exps": 2.1e6, "inst_exp": 2.1e6, "xu_busy": 0.3},
-        {"declared_exps": 2.1e6, "inst_exp": 7e4, "xu_busy": 0.3},
-        ("xu", "issue", "short_scoreboard", "wait"),
+        id="thread-divergence",
+        title="Few threads of a warp are active",
+        meaning=(
+            "Threads of a warp that take different ways run one way after the other; an "
+            "instruction with 4 active threads costs as much as one with 32."
+        ),
+        advice=(
+            "Sort or regroup the work so that a warp takes one way; select instead of branching; "
+            "give idle lanes other elements."
+        ),
+        check=_divergence,
+        fires=({"threads_per_warp": 4.0, "issue_busy": 0.8, "sm_active": 0.98},),
+        clear=({"threads_per_warp": 31.9, "issue_busy": 0.8, "sm_active": 0.98},),
+        explains=(*_MATH, "branch_resolving", "long_scoreboard", "l1"),
     ),
     Rule(
-        "tensor-xu-serial",
-        "Tensor cores and exponentials take turns",
-        "Softmax between two matrix products: when each warp computes, exponentiates and computes "
-        "again, tensor and XU pipe idle in turn although neither is full.",
-        "Two warpgroups in opposite phase (ping-pong), or the exponentials of one block overlapping "
-        "the products of the next; part of the exponentials as polynomials on the FMA pipe.",
-        _turns,
-        {"tensor_busy": 0.47, "xu_busy": 0.49, "inst_matrix": 1.5e6},
-        {"tensor_busy": 0.90, "xu_busy": 0.02, "inst_matrix": 1.5e6},
-        ("wait", "barrier", "math_pipe_throttle", "gmma", "short_scoreboard"),
+        id="redundant-exp",
+        title="Exponentials computed more than once",
+        meaning=(
+            "The problem says how many exponentials it needs; the launch executed several times "
+            "that, for example every lane of a warp the same row."
+        ),
+        advice="Spread a row over the lanes of a warp and combine with shuffles.",
+        check=_redundant,
+        fires=({"declared_exps": 2.1e6, "inst_exp": 2.1e6, "xu_busy": 0.3},),
+        clear=({"declared_exps": 2.1e6, "inst_exp": 7e4, "xu_busy": 0.3},),
+        explains=("xu", "issue", "short_scoreboard", "wait"),
     ),
-)  # fmt: skip
+    Rule(
+        id="tensor-xu-serial",
+        title="Tensor cores and exponentials take turns",
+        meaning=(
+            "Softmax between two matrix products: when each warp computes, exponentiates and "
+            "computes again, tensor and XU pipe idle in turn although neither is full."
+        ),
+        advice=(
+            "Two warpgroups in opposite phase (ping-pong), or the exponentials of one block "
+            "overlapping the products of the next; part of the exponentials as polynomials on the "
+            "FMA pipe."
+        ),
+        check=_turns,
+        fires=({"tensor_busy": 0.47, "xu_busy": 0.49, "inst_matrix": 1.5e6},),
+        clear=({"tensor_busy": 0.90, "xu_busy": 0.02, "inst_matrix": 1.5e6},),
+        explains=("wait", "barrier", "math_pipe_throttle", "gmma", "short_scoreboard"),
+    ),
+)

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from math import ceil
 
-from profkit.diagnosis.resources import next_limit
+from profkit.diagnosis.machine.resources import next_limit
 from profkit.diagnosis.rule import Hit, Launch, Rule, count, share
+from profkit.diagnosis.rules.gains import busiest, capped
 
 SCHEDULERS = 4  # per SM, since Volta
 FILLED = 0.75  # share of the SMs (or schedulers) with work below which the grid is too small
@@ -18,17 +19,6 @@ SHORT = 10e-6  # s: beyond this a launch's 1 to 2 us of overhead is no longer th
 OVERHEAD = 0.5  # share of the time in which even the busiest SM was idle: launch and drain
 EMPTY_LAUNCH = 1e-6  # s: no launch is faster (1.03 us measured on an H200 in a replayed graph)
 NULL_KERNEL = 3e-6  # s: a launch without work takes 1.5 to 2.5 us under ncu
-
-
-def busiest(launch: Launch) -> float:
-    """Share of the time in which the busiest SM had work; 1 when not collected."""
-    return min(1.0, launch["sm_active_max"]) if "sm_active_max" in launch else 1.0
-
-
-def capped(launch: Launch, gain: float, *without: str) -> float:
-    """A gain, no larger than the next busiest resource at its peak allows."""
-    limit = next_limit(launch, *without)
-    return min(gain, max(1.0, limit.room)) if limit else gain
 
 
 def _grid(launch: Launch) -> Hit | None:
@@ -112,53 +102,94 @@ def _short(launch: Launch) -> Hit | None:
 
 RULES = (
     Rule(
-        "grid-too-small",
-        "Fewer blocks than the machine has places",
-        "A block runs on one SM. With fewer blocks than SMs, or fewer warps than schedulers, part "
-        "of the machine has no work however fast each block is.",
-        "Split the work over more blocks: smaller tiles, split along another dimension (split-K, "
-        "keys across blocks), several problems in one launch.",
-        _grid,
-        {"grid_size": 32, "sm_count": 132, "block_size": 384, "waves": 0.24, "sm_active": 0.2},
-        {"grid_size": 4096, "sm_count": 132, "block_size": 128, "waves": 3.9, "sm_active": 0.95},
-        ("grid_too_small",),
+        id="grid-too-small",
+        title="Fewer blocks than the machine has places",
+        meaning=(
+            "A block runs on one SM. With fewer blocks than SMs, or fewer warps than schedulers, "
+            "part of the machine has no work however fast each block is."
+        ),
+        advice=(
+            "Split the work over more blocks: smaller tiles, split along another dimension "
+            "(split-K, keys across blocks), several problems in one launch."
+        ),
+        check=_grid,
+        fires=(
+            {"grid_size": 32, "sm_count": 132, "block_size": 384, "waves": 0.24, "sm_active": 0.2},
+        ),
+        clear=(
+            {
+                "grid_size": 4096,
+                "sm_count": 132,
+                "block_size": 128,
+                "waves": 3.9,
+                "sm_active": 0.95,
+            },
+        ),
+        explains=("grid_too_small",),
     ),
     Rule(
-        "tail-effect",
-        "A last wave that is mostly empty",
-        "Blocks run in waves of as many as fit. When the grid is a little more than a multiple of "
-        "that, the last wave keeps a few SMs busy while the others wait for the end.",
-        "Change the tile size so that the grid is just under a multiple of the machine, make more "
-        "blocks fit (see the occupancy limiters), or loop over tiles in a persistent grid.",
-        _tail,
-        {"waves": 1.06, "sm_active": 0.55, "grid_size": 140, "sm_count": 132},
-        {"waves": 8.4, "sm_active": 0.96, "grid_size": 8870, "sm_count": 132},
-        ("tail",),
+        id="tail-effect",
+        title="A last wave that is mostly empty",
+        meaning=(
+            "Blocks run in waves of as many as fit. When the grid is a little more than a multiple "
+            "of that, the last wave keeps a few SMs busy while the others wait for the end."
+        ),
+        advice=(
+            "Change the tile size so that the grid is just under a multiple of the machine, make "
+            "more blocks fit (see the occupancy limiters), or loop over tiles in a persistent "
+            "grid."
+        ),
+        check=_tail,
+        fires=({"waves": 1.06, "sm_active": 0.55, "grid_size": 140, "sm_count": 132},),
+        clear=({"waves": 8.4, "sm_active": 0.96, "grid_size": 8870, "sm_count": 132},),
+        explains=("tail",),
     ),
     Rule(
-        "workload-imbalance",
-        "Some SMs work much longer than others",
-        "All SMs got blocks, but some finished long before the last one: the launch lasts as long "
-        "as the busiest SM.",
-        "Give blocks equal work, launch the longest first, split the long ones, or hand out tiles "
-        "from an atomic counter.",
-        _imbalance,
-        {"sm_active": 0.4, "sm_active_max": 0.99, "grid_size": 1056, "sm_count": 132, "waves": 1.0},
-        {"sm_active": 0.9, "sm_active_max": 0.99, "grid_size": 1056, "sm_count": 132, "waves": 1.0},
-        ("imbalance",),
+        id="workload-imbalance",
+        title="Some SMs work much longer than others",
+        meaning=(
+            "All SMs got blocks, but some finished long before the last one: the launch lasts as "
+            "long as the busiest SM."
+        ),
+        advice=(
+            "Give blocks equal work, launch the longest first, split the long ones, or hand out "
+            "tiles from an atomic counter."
+        ),
+        check=_imbalance,
+        fires=(
+            {
+                "sm_active": 0.4,
+                "sm_active_max": 0.99,
+                "grid_size": 1056,
+                "sm_count": 132,
+                "waves": 1.0,
+            },
+        ),
+        clear=(
+            {
+                "sm_active": 0.9,
+                "sm_active_max": 0.99,
+                "grid_size": 1056,
+                "sm_count": 132,
+                "waves": 1.0,
+            },
+        ),
+        explains=("imbalance",),
     ),
     Rule(
-        "short-kernel",
-        "The launch costs more than the work",
-        "A launch takes 1 to 2 us before the first and after the last instruction. A kernel of "
-        "that length measures the launch, not the code.",
-        "Fuse it with its neighbours, give it more work per launch, or put the launches into a "
-        "CUDA graph.",
-        _short,
-        {"time": 2.1e-6, "sm_active_max": 0.3},
-        {"time": 150e-6, "sm_active_max": 0.98},
-        ("too_short",),
+        id="short-kernel",
+        title="The launch costs more than the work",
+        meaning=(
+            "A launch takes 1 to 2 us before the first and after the last instruction. A kernel of "
+            "that length measures the launch, not the code."
+        ),
+        advice=(
+            "Fuse it with its neighbours, give it more work per launch, or put the launches into a "
+            "CUDA graph."
+        ),
+        check=_short,
+        fires=({"time": 2.1e-6, "sm_active_max": 0.3},),
+        clear=({"time": 150e-6, "sm_active_max": 0.98},),
+        explains=("too_short",),
     ),
 )
-
-__all__ = ["FILLED", "RULES", "busiest", "capped"]

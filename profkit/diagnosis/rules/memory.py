@@ -9,19 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from math import inf
 
-from profkit.diagnosis.resources import BY_LIMITER, next_limit, use
-from profkit.diagnosis.roofline import cache_resident
+from profkit.diagnosis.machine.resources import BY_LIMITER, next_limit, use
+from profkit.diagnosis.machine.roofline import cache_resident
 from profkit.diagnosis.rule import Hit, Launch, Rule, share
-from profkit.diagnosis.rules.launch import capped
+from profkit.diagnosis.rules.gains import capped
 
 REFETCHED = 1.3  # DRAM bytes over compulsory ones: below, padding and write-back order
-
-
-def stalled(launch: Launch, *states: str) -> float:
-    """Share of the warps' time in these states; 0 for one that this architecture does not have."""
-    if "stall_selected" not in launch:
-        return launch["stall_selected"]  # raises: no warp state was collected
-    return sum(launch[f"stall_{s}"] for s in states if f"stall_{s}" in launch)
 
 
 def full(limiter: str, what: str, *looked: str) -> Callable[[Launch], Hit | None]:
@@ -29,7 +22,7 @@ def full(limiter: str, what: str, *looked: str) -> Callable[[Launch], Hit | None
 
     def check(launch: Launch) -> Hit | None:
         resource = BY_LIMITER[limiter]
-        launch[looked[0]]  # not collected: unknown
+        launch.need(looked[0])
         found = use(resource, launch)
         if found is None or not found.near:
             return None
@@ -47,7 +40,7 @@ def full(limiter: str, what: str, *looked: str) -> Callable[[Launch], Hit | None
 
 def _low_hit(launch: Launch) -> Hit | None:
     hit, again = launch["l2_hit"], launch["dram_bytes"] / launch["declared_bytes"]
-    launch["dram_busy"]
+    launch.need("dram_busy")
     found = use(BY_LIMITER["dram"], launch)
     if found is None or not found.near or again < REFETCHED:
         return None
@@ -59,9 +52,9 @@ def _low_hit(launch: Launch) -> Hit | None:
 
 
 def _resident(launch: Launch) -> Hit | None:
-    launch["dram_bytes"]
+    launch.need("dram_bytes")
     if "declared_bytes" not in launch:
-        launch["l2_hit"]
+        launch.need("l2_hit")
     why = cache_resident(launch)
     if not why:
         return None
@@ -74,92 +67,121 @@ def _resident(launch: Launch) -> Hit | None:
 
 RULES = (
     Rule(
-        "dram-bandwidth",
-        "DRAM near its peak",
-        "The pins to device memory are busy most of the time, or the loads queue for them: more "
-        "warps or more instructions in flight bring nothing.",
-        "Move fewer bytes: fuse kernels, keep tiles in shared memory or L2, use narrower types, "
-        "remove excess sectors.",
-        full("dram", "DRAM", "dram_busy", "dram_rate", "dram_bytes"),
-        {"dram_busy": 0.85, "sm_active": 0.95, "l2_cache_busy": 0.5},
-        {"dram_busy": 0.2, "sm_active": 0.95, "l2_cache_busy": 0.5},
-        ("dram",),
+        id="dram-bandwidth",
+        title="DRAM near its peak",
+        meaning=(
+            "The pins to device memory are busy most of the time, or the loads queue for them: "
+            "more warps or more instructions in flight bring nothing."
+        ),
+        advice=(
+            "Move fewer bytes: fuse kernels, keep tiles in shared memory or L2, use narrower "
+            "types, remove excess sectors."
+        ),
+        check=full("dram", "DRAM", "dram_busy", "dram_rate", "dram_bytes"),
+        fires=({"dram_busy": 0.85, "sm_active": 0.95, "l2_cache_busy": 0.5},),
+        clear=({"dram_busy": 0.2, "sm_active": 0.95, "l2_cache_busy": 0.5},),
+        explains=("dram",),
     ),
     Rule(
-        "l2-bandwidth",
-        "L2 near its peak",
-        "The L2 slices or the crossbar to the SMs are busy most of the time.",
-        "Reuse data in shared memory and registers (larger tiles), share it within a cluster, "
-        "coalesce accesses.",
-        full("l2", "L2", "l2_cache_busy", "l2_hit", "l2_bytes"),
-        {"l2_cache_busy": 0.9, "sm_active": 0.95},
-        {"l2_cache_busy": 0.3, "sm_active": 0.95},
-        ("l2",),
+        id="l2-bandwidth",
+        title="L2 near its peak",
+        meaning="The L2 slices or the crossbar to the SMs are busy most of the time.",
+        advice=(
+            "Reuse data in shared memory and registers (larger tiles), share it within a cluster, "
+            "coalesce accesses."
+        ),
+        check=full("l2", "L2", "l2_cache_busy", "l2_hit", "l2_bytes"),
+        fires=({"l2_cache_busy": 0.9, "sm_active": 0.95},),
+        clear=({"l2_cache_busy": 0.3, "sm_active": 0.95},),
+        explains=("l2",),
     ),
     Rule(
-        "l1-bandwidth",
-        "L1TEX near its peak",
-        "The stages of L1TEX that local and global accesses go through are busy most of the time.",
-        "Fewer, wider accesses: 16 bytes per thread, coalesced; keep reused values in registers.",
-        full("l1", "L1TEX", "l1_busy", "lsu_in_busy", "lsu_data_busy", "l1_hit"),
-        {"l1_busy": 0.97, "sm_active": 0.98},
-        {"l1_busy": 0.3, "sm_active": 0.98},
-        ("l1",),
+        id="l1-bandwidth",
+        title="L1TEX near its peak",
+        meaning=(
+            "The stages of L1TEX that local and global accesses go through are busy most of the "
+            "time."
+        ),
+        advice=(
+            "Fewer, wider accesses: 16 bytes per thread, coalesced; keep reused values in "
+            "registers."
+        ),
+        check=full("l1", "L1TEX", "l1_busy", "lsu_in_busy", "lsu_data_busy", "l1_hit"),
+        fires=({"l1_busy": 0.97, "sm_active": 0.98},),
+        clear=({"l1_busy": 0.3, "sm_active": 0.98},),
+        explains=("l1",),
     ),
     Rule(
-        "shared-bandwidth",
-        "Shared memory near its peak",
-        "Shared memory delivers one wavefront of 128 bytes per SM and cycle, and it does so most of "
-        "the time.",
-        "Keep fragments in registers, read 16 bytes per thread or with ldmatrix, let tensor cores "
-        "read shared memory themselves (wgmma).",
-        full("shared", "Shared memory", "shared_busy", "shared_wavefronts"),
-        {"shared_busy": 0.95, "sm_active": 0.98},
-        {"shared_busy": 0.2, "sm_active": 0.98},
-        ("shared",),
+        id="shared-bandwidth",
+        title="Shared memory near its peak",
+        meaning=(
+            "Shared memory delivers one wavefront of 128 bytes per SM and cycle, and it does so "
+            "most of the time."
+        ),
+        advice=(
+            "Keep fragments in registers, read 16 bytes per thread or with ldmatrix, let tensor "
+            "cores read shared memory themselves (wgmma)."
+        ),
+        check=full("shared", "Shared memory", "shared_busy", "shared_wavefronts"),
+        fires=({"shared_busy": 0.95, "sm_active": 0.98},),
+        clear=({"shared_busy": 0.2, "sm_active": 0.98},),
+        explains=("shared",),
     ),
     Rule(
-        "texture-bandwidth",
-        "Texture unit near its peak",
-        "The texture stages deliver a fixed number of samples per cycle, and they do so most of the "
-        "time.",
-        "Use plain loads where no filtering is needed; fetch wider texels.",
-        full("texture", "Texture stages", "texture_busy"),
-        {"texture_busy": 0.95, "sm_active": 0.98},
-        {"texture_busy": 0.0, "sm_active": 0.98},
-        ("texture",),
+        id="texture-bandwidth",
+        title="Texture unit near its peak",
+        meaning=(
+            "The texture stages deliver a fixed number of samples per cycle, and they do so most "
+            "of the time."
+        ),
+        advice="Use plain loads where no filtering is needed; fetch wider texels.",
+        check=full("texture", "Texture stages", "texture_busy"),
+        fires=({"texture_busy": 0.95, "sm_active": 0.98},),
+        clear=({"texture_busy": 0.0, "sm_active": 0.98},),
+        explains=("texture",),
     ),
     Rule(
-        "low-l2-hit",
-        "L2 misses while DRAM is near its peak",
-        "Data that was in L2 went out before it was used again, so DRAM serves it twice.",
-        "Order the blocks so that neighbours in time share data (rasterise tiles), shrink the "
-        "working set, mark streams evict-first, keep what is reused with an access-policy window.",
-        _low_hit,
-        {
-            "l2_hit": 0.3,
-            "dram_busy": 0.85,
-            "dram_bytes": 3e9,
-            "declared_bytes": 1e9,
-            "sm_active": 0.95,
-        },
-        {
-            "l2_hit": 0.5,
-            "dram_busy": 0.85,
-            "dram_bytes": 1e9,
-            "declared_bytes": 1e9,
-            "sm_active": 0.95,
-        },
+        id="low-l2-hit",
+        title="L2 misses while DRAM is near its peak",
+        meaning="Data that was in L2 went out before it was used again, so DRAM serves it twice.",
+        advice=(
+            "Order the blocks so that neighbours in time share data (rasterise tiles), shrink the "
+            "working set, mark streams evict-first, keep what is reused with an access-policy "
+            "window."
+        ),
+        check=_low_hit,
+        fires=(
+            {
+                "l2_hit": 0.3,
+                "dram_busy": 0.85,
+                "dram_bytes": 3e9,
+                "declared_bytes": 1e9,
+                "sm_active": 0.95,
+            },
+        ),
+        clear=(
+            {
+                "l2_hit": 0.5,
+                "dram_busy": 0.85,
+                "dram_bytes": 1e9,
+                "declared_bytes": 1e9,
+                "sm_active": 0.95,
+            },
+        ),
     ),
     Rule(
-        "cache-resident",
-        "The data was in L2",
-        "DRAM moved far less than the launch used: the data was in L2 from before or is used many "
-        "times. Bandwidth and roofline position are L2's, not DRAM's.",
-        "Nothing to mend: read the L2 point of the roofline; to measure from DRAM, flush the caches "
-        "(ncu --cache-control all).",
-        _resident,
-        {"dram_bytes": 1e7, "declared_bytes": 2e9},
-        {"dram_bytes": 2.1e9, "declared_bytes": 2e9},
+        id="cache-resident",
+        title="The data was in L2",
+        meaning=(
+            "DRAM moved far less than the launch used: the data was in L2 from before or is used "
+            "many times. Bandwidth and roofline position are L2's, not DRAM's."
+        ),
+        advice=(
+            "Nothing to mend: read the L2 point of the roofline; to measure from DRAM, flush the "
+            "caches (ncu --cache-control all)."
+        ),
+        check=_resident,
+        fires=({"dram_bytes": 1e7, "declared_bytes": 2e9},),
+        clear=({"dram_bytes": 2.1e9, "declared_bytes": 2e9},),
     ),
 )

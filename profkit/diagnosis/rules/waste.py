@@ -6,8 +6,8 @@ time the launch can spend on them, and never more than the next busiest resource
 
 from __future__ import annotations
 
-from profkit.diagnosis.coalescing import coalesced, sector_waste
-from profkit.diagnosis.resources import (
+from profkit.diagnosis.machine.coalescing import coalesced, sector_waste
+from profkit.diagnosis.machine.resources import (
     BY_LIMITER,
     QUEUED_LOAD_CYCLES,
     load_wait,
@@ -16,8 +16,8 @@ from profkit.diagnosis.resources import (
     uses,
 )
 from profkit.diagnosis.rule import Hit, Launch, Rule, share
-from profkit.diagnosis.rules.launch import capped
-from profkit.diagnosis.rules.memory import full, stalled
+from profkit.diagnosis.rules.gains import amdahl, capped, stalled, weight
+from profkit.diagnosis.rules.memory import full
 
 WASTE = 0.2  # share of sectors or wavefronts below which coalescing gains less than the noise
 _SECTORS = ("dram", "l2", "l1")  # resources that wasted sectors fill
@@ -30,15 +30,6 @@ WAITING = 0.3  # share of the warps' time that a cause must have to be worth nam
 ATOMIC = 0.3  # share of L2's sectors that are atomics, from which they can be the cause
 SHARED_ATOMIC = 0.01  # share of the instructions: each takes tens of cycles when it contends
 LOCAL = 0.02  # share of instructions on local memory below which it is a prologue
-
-
-def _weight(launch: Launch, limiters: tuple[str, ...], states: tuple[str, ...]) -> float:
-    """Share of the launch's time that these resources or stalls can account for, at most."""
-    shares = [u.share / u.resource.peak.sure for limiter in limiters
-              if (u := use(BY_LIMITER[limiter], launch)) is not None]  # fmt: skip
-    if "stall_selected" in launch:
-        shares.append(stalled(launch, *states))
-    return min(1.0, max(shares, default=1.0))
 
 
 def _uncoalesced(launch: Launch) -> Hit | None:
@@ -54,8 +45,8 @@ def _uncoalesced(launch: Launch) -> Hit | None:
         other = next_limit(launch, *_SECTORS)
         gain = 1 / max([*after.values(), 1 / other.room if other else 0.0, 0.01])
     else:
-        weight = _weight(launch, _SECTORS, ("long_scoreboard", "lg_throttle", "drain"))
-        gain = capped(launch, 1 / (1 - waste * weight), *_SECTORS)
+        part = weight(launch, _SECTORS, ("long_scoreboard", "lg_throttle", "drain"))
+        gain = capped(launch, amdahl(waste * part), *_SECTORS)
     if gain < 1.05:
         return None
     looked = ("excess_sectors", "global_load_sectors_per_request", "global_store_sectors_per_request",
@@ -70,8 +61,8 @@ def _conflicts(launch: Launch) -> Hit | None:
         waste = max(launch["shared_ld_conflicts"], launch["shared_st_conflicts"])
     if waste < WASTE:
         return None
-    weight = _weight(launch, ("shared",), ("short_scoreboard", "mio_throttle"))
-    gain = capped(launch, 1 / (1 - min(waste, 31 / 32) * weight), "shared", "l1")
+    part = weight(launch, ("shared",), ("short_scoreboard", "mio_throttle"))
+    gain = capped(launch, amdahl(min(waste, 31 / 32) * part), "shared", "l1")
     if gain < 1.05:
         return None
     return Hit(
@@ -141,7 +132,7 @@ def _atomics(launch: Launch) -> Hit | None:
 def _local_weight(launch: Launch, instructions: float) -> float:
     """Share of the time that local-memory instructions account for: their issue and their waits."""
     waits = stalled(launch, "long_scoreboard", "lg_throttle", "drain")
-    memory = _weight(launch, _SECTORS, ()) if launch.known("l1_busy") else waits
+    memory = weight(launch, _SECTORS, ()) if launch.known("l1_busy") else waits
     accesses = launch.get("local_share", 1.0)
     return min(0.97, instructions + accesses * max(waits, memory))
 
@@ -150,7 +141,7 @@ def _spills(launch: Launch) -> Hit | None:
     part = launch["spill_instructions"] / max(launch["instructions"], 1)
     if part < LOCAL:
         return None
-    gain = capped(launch, 1 / (1 - _local_weight(launch, part)), *_SECTORS, "issue")
+    gain = capped(launch, amdahl(_local_weight(launch, part)), *_SECTORS, "issue")
     return Hit(f"{share(part)} of the instructions spill or reload registers", gain,
                ("spill_instructions", "instructions", "local_share", "registers"))  # fmt: skip
 
@@ -161,7 +152,7 @@ def _local(launch: Launch) -> Hit | None:
     if part < LOCAL:
         return None
     # Finding an element's place is integer work that goes with the array.
-    gain = capped(launch, 1 / (1 - _local_weight(launch, part)), *_SECTORS, "issue", "int")
+    gain = capped(launch, amdahl(_local_weight(launch, part)), *_SECTORS, "issue", "int")
     return Hit(
         f"{share(part)} of the instructions access local memory: arrays indexed at run time, or "
         "spills",
@@ -174,120 +165,157 @@ _MEMORY = ("dram", "l2", "l1", "long_scoreboard", "lg_throttle", "drain")
 
 RULES = (
     Rule(
-        "uncoalesced-access",
-        "Global accesses fetch sectors they do not use",
-        "L1TEX, L2 and DRAM move whole sectors of 32 bytes. A warp whose threads spread over more "
-        "sectors than their data fills moves bytes that nobody asked for, at every level.",
-        "Let neighbouring threads access neighbouring addresses: transpose through shared memory, "
-        "structure of arrays, 16-byte vector accesses per thread.",
-        _uncoalesced,
-        {"excess_sectors": 0.875, "dram_busy": 0.85, "l1_busy": 0.4, "sm_active": 0.95},
-        {"excess_sectors": 0.0, "dram_busy": 0.85, "l1_busy": 0.4, "sm_active": 0.95},
-        _MEMORY,
+        id="uncoalesced-access",
+        title="Global accesses fetch sectors they do not use",
+        meaning=(
+            "L1TEX, L2 and DRAM move whole sectors of 32 bytes. A warp whose threads spread over "
+            "more sectors than their data fills moves bytes that nobody asked for, at every level."
+        ),
+        advice=(
+            "Let neighbouring threads access neighbouring addresses: transpose through shared "
+            "memory, structure of arrays, 16-byte vector accesses per thread."
+        ),
+        check=_uncoalesced,
+        fires=({"excess_sectors": 0.875, "dram_busy": 0.85, "l1_busy": 0.4, "sm_active": 0.95},),
+        clear=({"excess_sectors": 0.0, "dram_busy": 0.85, "l1_busy": 0.4, "sm_active": 0.95},),
+        explains=_MEMORY,
     ),
     Rule(
-        "shared-bank-conflicts",
-        "Shared-memory accesses conflict",
-        "Shared memory has 32 banks of 4 bytes. Accesses of one warp to different words of one "
-        "bank take one wavefront each.",
-        "Pad rows by one access width, swizzle 16-byte chunks with the row, or use ldmatrix on a "
-        "conflict-free layout.",
-        _conflicts,
-        {"excess_shared_wavefronts": 0.875, "shared_busy": 0.9, "sm_active": 0.95},
-        {"excess_shared_wavefronts": 0.02, "shared_busy": 0.9, "sm_active": 0.95},
-        ("shared", "l1", "short_scoreboard", "mio_throttle", "barrier"),
+        id="shared-bank-conflicts",
+        title="Shared-memory accesses conflict",
+        meaning=(
+            "Shared memory has 32 banks of 4 bytes. Accesses of one warp to different words of one "
+            "bank take one wavefront each."
+        ),
+        advice=(
+            "Pad rows by one access width, swizzle 16-byte chunks with the row, or use ldmatrix on "
+            "a conflict-free layout."
+        ),
+        check=_conflicts,
+        fires=({"excess_shared_wavefronts": 0.875, "shared_busy": 0.9, "sm_active": 0.95},),
+        clear=({"excess_shared_wavefronts": 0.02, "shared_busy": 0.9, "sm_active": 0.95},),
+        explains=("shared", "l1", "short_scoreboard", "mio_throttle", "barrier"),
     ),
     Rule(
-        "atomics-contention",
-        "Atomics queue",
-        "An L2 slice handles one atomic sector a cycle, and all atomics on one address go to one "
-        "slice: the rest of the machine idles while every average reads a few per cent.",
-        "Reduce in registers and shared memory first, one atomic per warp or block; spread the "
-        "counters and add them up at the end.",
-        _atomics,
-        {
-            "l2_atomic_sectors": 1e6,
-            "l2_sectors": 1.1e6,
-            "cycles": 1e6,
-            "l2_busy": 0.02,
-            "l2_atomics_busy": 0.01,
-            "stall_selected": 0.01,
-            "stall_lg_throttle": 0.9,
-            "shared_atomics": 0,
-            "instructions": 1e7,
-        },
-        {
-            "l2_atomic_sectors": 1156,
-            "l2_sectors": 9.5e6,
-            "cycles": 2.7e5,
-            "l2_busy": 0.14,
-            "l2_atomics_busy": 0.0,
-            "stall_selected": 0.2,
-            "stall_long_scoreboard": 0.4,
-            "shared_atomics": 0,
-            "instructions": 7e7,
-        },
-        ("atomics", "shared", *_MEMORY, "short_scoreboard", "mio_throttle", "membar"),
+        id="atomics-contention",
+        title="Atomics queue",
+        meaning=(
+            "An L2 slice handles one atomic sector a cycle, and all atomics on one address go to "
+            "one slice: the rest of the machine idles while every average reads a few per cent."
+        ),
+        advice=(
+            "Reduce in registers and shared memory first, one atomic per warp or block; spread the "
+            "counters and add them up at the end."
+        ),
+        check=_atomics,
+        fires=(
+            {
+                "l2_atomic_sectors": 1e6,
+                "l2_sectors": 1.1e6,
+                "cycles": 1e6,
+                "l2_busy": 0.02,
+                "l2_atomics_busy": 0.01,
+                "stall_selected": 0.01,
+                "stall_lg_throttle": 0.9,
+                "shared_atomics": 0,
+                "instructions": 1e7,
+            },
+        ),
+        clear=(
+            {
+                "l2_atomic_sectors": 1156,
+                "l2_sectors": 9.5e6,
+                "cycles": 2.7e5,
+                "l2_busy": 0.14,
+                "l2_atomics_busy": 0.0,
+                "stall_selected": 0.2,
+                "stall_long_scoreboard": 0.4,
+                "shared_atomics": 0,
+                "instructions": 7e7,
+            },
+        ),
+        explains=("atomics", "shared", *_MEMORY, "short_scoreboard", "mio_throttle", "membar"),
     ),
     Rule(
-        "constant-divergence",
-        "Threads of a warp read different constants",
-        "The constant cache serves one address a cycle: a warp that reads 32 different words of "
-        "constant memory takes 32 turns.",
-        "Index constants uniformly over the warp; put tables that threads index differently into "
-        "shared or global memory.",
-        full("constant", "Indexed constant cache", "constant_busy"),
-        {"constant_busy": 0.9, "sm_active": 0.95},
-        {"constant_busy": 0.05, "sm_active": 0.95},
-        ("constant",),
+        id="constant-divergence",
+        title="Threads of a warp read different constants",
+        meaning=(
+            "The constant cache serves one address a cycle: a warp that reads 32 different words "
+            "of constant memory takes 32 turns."
+        ),
+        advice=(
+            "Index constants uniformly over the warp; put tables that threads index differently "
+            "into shared or global memory."
+        ),
+        check=full("constant", "Indexed constant cache", "constant_busy"),
+        fires=({"constant_busy": 0.9, "sm_active": 0.95},),
+        clear=({"constant_busy": 0.05, "sm_active": 0.95},),
+        explains=("constant",),
     ),
     Rule(
-        "register-spills",
-        "The compiler spills registers",
-        "A kernel that needs more registers than it may have keeps the rest in local memory, which "
-        "is global memory cached in L1.",
-        "Raise the register limit (launch bounds, -maxrregcount), shorten live ranges, split the "
-        "kernel, or spill to shared memory.",
-        _spills,
-        {
-            "spill_instructions": 2e6,
-            "instructions": 1e7,
-            "local_share": 0.8,
-            "stall_selected": 0.1,
-            "stall_long_scoreboard": 0.6,
-        },
-        {
-            "spill_instructions": 0,
-            "instructions": 1e7,
-            "local_share": 0.0,
-            "stall_selected": 0.1,
-            "stall_long_scoreboard": 0.6,
-        },
-        _MEMORY,
+        id="register-spills",
+        title="The compiler spills registers",
+        meaning=(
+            "A kernel that needs more registers than it may have keeps the rest in local memory, "
+            "which is global memory cached in L1."
+        ),
+        advice=(
+            "Raise the register limit (launch bounds, -maxrregcount), shorten live ranges, split "
+            "the kernel, or spill to shared memory."
+        ),
+        check=_spills,
+        fires=(
+            {
+                "spill_instructions": 2e6,
+                "instructions": 1e7,
+                "local_share": 0.8,
+                "stall_selected": 0.1,
+                "stall_long_scoreboard": 0.6,
+            },
+        ),
+        clear=(
+            {
+                "spill_instructions": 0,
+                "instructions": 1e7,
+                "local_share": 0.0,
+                "stall_selected": 0.1,
+                "stall_long_scoreboard": 0.6,
+            },
+        ),
+        explains=_MEMORY,
     ),
     Rule(
-        "local-memory",
-        "Arrays live in local memory",
-        "An array indexed at run time cannot live in registers. Each thread's copy goes to local "
-        "memory: global memory cached in L1.",
-        "Index with compile-time constants (unrolled loops), or keep the array in shared memory.",
-        _local,
-        {
-            "local_instructions": 2e6,
-            "instructions": 1e7,
-            "local_share": 0.9,
-            "stall_selected": 0.1,
-            "stall_long_scoreboard": 0.6,
-            "spill_instructions": 0,
-        },
-        {
-            "local_instructions": 0,
-            "instructions": 1e7,
-            "local_share": 0.0,
-            "stall_selected": 0.1,
-            "stall_long_scoreboard": 0.6,
-            "spill_instructions": 0,
-        },
-        _MEMORY,
+        id="local-memory",
+        title="Arrays live in local memory",
+        meaning=(
+            "An array indexed at run time cannot live in registers. Each thread's copy goes to "
+            "local memory: global memory cached in L1."
+        ),
+        advice=(
+            "Index with compile-time constants (unrolled loops), or keep the array in shared "
+            "memory."
+        ),
+        check=_local,
+        fires=(
+            {
+                "local_instructions": 2e6,
+                "instructions": 1e7,
+                "local_share": 0.9,
+                "stall_selected": 0.1,
+                "stall_long_scoreboard": 0.6,
+                "spill_instructions": 0,
+            },
+        ),
+        clear=(
+            {
+                "local_instructions": 0,
+                "instructions": 1e7,
+                "local_share": 0.0,
+                "stall_selected": 0.1,
+                "stall_long_scoreboard": 0.6,
+                "spill_instructions": 0,
+            },
+        ),
+        explains=_MEMORY,
     ),
 )

@@ -4,15 +4,7 @@ from __future__ import annotations
 
 from math import nan
 
-from profkit.reports.metrics.derive import (
-    SECTOR,
-    Metric,
-    Raw,
-    Source,
-    any_total,
-    product,
-    raw,
-)
+from profkit.reports.metrics.derive import SECTOR, Metric, Raw, Source, any_total, product, raw
 
 _ROOF = "SpeedOfLight_RooflineChart"
 _TENSOR = "SpeedOfLight_HierarchicalTensorRooflineChart"

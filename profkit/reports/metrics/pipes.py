@@ -2,12 +2,7 @@
 
 from __future__ import annotations
 
-from profkit.reports.metrics.derive import (
-    Metric,
-    any_largest,
-    largest,
-    raw,
-)
+from profkit.reports.metrics.derive import Metric, any_largest, largest, raw
 
 _ELAPSED = ".avg.pct_of_peak_sustained_elapsed"
 _ACTIVE = ".avg.pct_of_peak_sustained_active"

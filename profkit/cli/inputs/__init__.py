@@ -1,0 +1,1 @@
+"""What the user typed  ->  rows of reports, runs, and what a measuring verb works on."""

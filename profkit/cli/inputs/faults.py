@@ -1,0 +1,36 @@
+"""What was made and checked  ->  what is wrong with it, on stderr, and the exit status."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from profkit.cli.options import BAD, COULD_NOT
+from profkit.cli.output import say, say_all
+from profkit.errors import ProfkitError
+
+if TYPE_CHECKING:
+    from profkit.measure.runs import Made
+
+
+def leave_with_faults(made: Made, checks: Sequence[dict[str, Any]]) -> None:
+    """Say what is wrong on stderr; the worst of it is the exit status."""
+    from profkit.show.views import measured
+
+    for one in checks:
+        for line in measured.faults(one):
+            print(f"profkit: {line}", file=sys.stderr)
+    broken = [b for b in made.builds.values() if b.error]
+    for built in broken:
+        say_all(f"{built.variant.path} does not compile", built.error or "")
+    judged = {c["variant"] for c in checks}
+    lost = [n for n in made.outcome.failed if n not in judged]
+    for name in lost:
+        say(ProfkitError(f"{name}: {made.outcome.failed[name]}"))
+    if broken:
+        raise typer.Exit(COULD_NOT)
+    if any(c["status"] in ("wrong", "failed") for c in checks):
+        raise typer.Exit(BAD)

@@ -1,0 +1,113 @@
+"""Reports, --kernel and --where  ->  the launches that were asked for, judged."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import typer
+
+from profkit.cli.options import COULD_NOT
+from profkit.cli.output import progress, say
+from profkit.errors import ProfkitError
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
+
+    from profkit.diagnosis.launches import Judged
+    from profkit.reports.reader import Reports
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """The launches that were asked for."""
+
+    reports: Reports
+    everything: list[Judged]
+    kept: list[int]
+
+    @property
+    def launches(self) -> list[Judged]:
+        """Judged, in the order of the files."""
+        return [self.everything[i] for i in self.kept]
+
+    @property
+    def frame(self) -> DataFrame:
+        """The rows of the frame, with the judgement in it."""
+        from profkit.diagnosis.launches import table
+
+        return table(self.reports, self.everything).iloc[self.kept]
+
+
+def read(patterns: Sequence[str], *, quiet: bool) -> tuple[Reports, bool]:
+    """Read all that can be read and say on stderr what cannot.
+
+    Returns:
+        The reports, and whether every one of them was read whole.
+    """
+    from profkit.records.paths import expand
+    from profkit.reports.reader import read as read_files
+
+    paths: dict[str, None] = {}
+    complete = True
+    for pattern in patterns:
+        try:
+            paths.update(dict.fromkeys(expand(pattern)))
+        except ProfkitError as error:
+            say(error)
+            complete = False
+    if not paths:
+        raise typer.Exit(COULD_NOT)
+    with progress("reading", quiet=quiet) as step:
+        found = read_files(paths, progress=step)
+    given_up = _given_up(found)
+    for file in found.files:
+        if file.status != "ok":
+            say(ProfkitError(f"{file.path}: {file.status}: {file.message}", _MEND[file.status]))
+            complete = False
+        elif file.path in given_up:
+            say(ProfkitError(f"{file.path}: ncu gave up on every launch in it", _FAILED))
+    return found, complete
+
+
+_FAILED = "profile again: ncu's own output says why (memory, a time-out, a crash of the kernel)"
+_MEND = {
+    "empty": "ncu recorded no launch: check its --kernel-name, --launch-skip and NVTX filters",
+    "damaged": "copy it again or profile again; what could be read is shown",
+    "unreadable": "give a report that Nsight Compute wrote (.ncu-rep, .ncu-repz)",
+}
+
+
+def _given_up(found: Reports) -> set[str]:
+    """The reports in which no launch was measured."""
+    status = {part.file.path: {run["status"] for run in part.launches()} for part in found.parts}
+    return {path for path, of in status.items() if of == {"failed"}}
+
+
+def choose(found: Reports, kernel: str | None, where: str | None) -> Chosen:
+    """Judge every launch and keep those that were asked for."""
+    from profkit.cli.inputs import select
+    from profkit.diagnosis.launches import judged
+
+    chosen = Chosen(found, launches := judged(found), list(range(len(launches))))
+    if kernel is not None:
+        matches = select.by_kernel([run.kernel for run in launches], kernel)
+        chosen = replace(chosen, kept=[i for i in chosen.kept if matches[i]])
+    if where is not None:
+        kept = select.where(chosen.frame, where).index
+        chosen = replace(chosen, kept=[int(i) for i in kept])
+    if launches and not chosen.kept:
+        asked = " and ".join(
+            f"--{flag} {text}" for flag, text in (("kernel", kernel), ("where", where)) if text
+        )
+        raise ProfkitError(f"no launch matches {asked}", _names(launches))
+    return chosen
+
+
+def _names(launches: Sequence[Judged]) -> str:
+    from profkit.show.text.names import short
+
+    names = dict.fromkeys(short(run.kernel, 40) for run in launches)
+    more = f" and {len(names) - 5} more" if len(names) > 5 else ""
+    return f"there are: {', '.join(list(names)[:5])}{more}"

@@ -1,0 +1,76 @@
+"""The kernels folder at hand  ->  what the variants' headers say, for the verbs that judge."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from profkit.cli.output import say
+from profkit.errors import ProfkitError
+
+if TYPE_CHECKING:
+    from profkit.evidence.runs.runs import Evidence
+    from profkit.records.current import Header
+
+
+def evidence(artifacts: Path) -> Evidence:
+    """A folder of artifacts; its runs say what the headers of the kernels beside it say today."""
+    from profkit.evidence.runs.runs import Evidence
+
+    return Evidence(artifacts, headers=headers(artifacts))
+
+
+def stale(evidence: Evidence, needs: Collection[str]) -> list[ProfkitError]:
+    """Which runs ("variant.case") are of code that has changed since, as errors to say."""
+    from profkit.records.current import apply
+    from profkit.records.record import read_record
+
+    known, problems = headers(evidence.root), []
+    for need in sorted(needs) if known else ():
+        variant, _, case = need.partition(".")
+        try:
+            files = evidence.files(variant, case)
+            record = read_record(files.record) if files and files.record else None
+        except ProfkitError:
+            continue  # the claim says so itself
+        if record and apply(record, known)[1]:
+            again = f"profkit profile --variant {record.variant} --case {record.case}"
+            problems.append(ProfkitError(f"{need} is stale: its code has changed since", again))
+    return problems
+
+
+def headers(artifacts: Path) -> dict[str, Header]:
+    """problem/variant -> header; none where no kernels lie beside the artifacts.
+
+    Nor where they cannot be read, which is said on stderr.
+    """
+    from profkit.measure.variants.variants import find, kernels_dir
+    from profkit.records.current import Header
+
+    try:
+        kernels = kernels_dir()
+    except ProfkitError:
+        return {}
+    if kernels.parent not in artifacts.resolve().parents:
+        return {}  # of somebody else's kernels, which may have the same names
+    try:
+        found = find(kernels)
+    except ProfkitError as error:
+        say(error)  # what the records say goes on
+        return {}
+    return {
+        f"{v.problem}/{v.id}": Header(
+            source=v.source_hash,
+            title=v.title,
+            text=v.text,
+            after=v.after,
+            fixes=v.fixes,
+            fixes_not=v.fixes_not,
+            moves=tuple(map(str, v.moves)),
+            moves_not=tuple(map(str, v.moves_not)),
+            said_of=v.keys.get("case"),
+            file=f"{v.problem}/{v.path.name}",
+        )
+        for v in found
+    }

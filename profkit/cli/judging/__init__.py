@@ -1,0 +1,1 @@
+"""Verbs that say whether it helped, and whether it is true."""

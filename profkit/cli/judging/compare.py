@@ -1,0 +1,173 @@
+"""Two runs, or a ladder of them  ->  what changed, and whether it is real."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from profkit.cli import complete
+from profkit.cli.inputs import sources
+from profkit.cli.options import (
+    ARTIFACTS,
+    BAD,
+    COULD_NOT,
+    Artifacts,
+    Case,
+    Json,
+    Markdown,
+    Picture,
+    Quiet,
+)
+from profkit.cli.output import print_blocks, say_each, write_to
+from profkit.cli.verb import Verb
+from profkit.errors import ProfkitError
+
+if TYPE_CHECKING:
+    from profkit.evidence.comparison.compare import Change
+    from profkit.evidence.comparison.ladder import Ladder
+
+FAIL_ON = ("slower", "finding", "resource")
+Before = Annotated[
+    str | None,
+    typer.Argument(
+        help="A variant, run record, report or folder of them.", autocompletion=complete.sides
+    ),
+]
+After = Annotated[
+    str | None, typer.Argument(help="The same, changed.", autocompletion=complete.sides)
+]
+FailOn = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="WHAT",
+        help=f"Exit 1 on any of: {', '.join(FAIL_ON)}.",
+        autocompletion=complete.one_of(*FAIL_ON),
+    ),
+]
+
+
+def compare_runs(
+    before: Before = None,
+    after: After = None,
+    case: Case = None,
+    ladder: Annotated[
+        bool, typer.Option("--ladder", help="All variants, each against its parent.")
+    ] = False,
+    artifacts: Artifacts = ARTIFACTS,
+    anyway: Annotated[
+        bool, typer.Option("--anyway", help="Across GPUs, clocks, ncu versions and cases too.")
+    ] = False,
+    fail_on: FailOn = None,
+    every: Annotated[bool, typer.Option("--all", help="Every metric that moved.")] = False,
+    output: Picture = None,
+    json: Json = False,
+    markdown: Markdown = False,
+    quiet: Quiet = False,
+) -> None:
+    """What changed from BEFORE to AFTER, and whether it is real."""
+    from profkit.show.views import comparison as changes
+
+    wanted = _wanted(fail_on or [], json and markdown)
+    if ladder:
+        if before or after:
+            raise ProfkitError("--ladder takes no BEFORE and AFTER", "profkit compare --ladder")
+        found = _ladders(artifacts, case, anyway, output)
+        document = {"schema": "profkit.ladders/1", "ladders": [x.to_json() for x in found]}
+        blocks = (b for x in found for b in changes.ladder(x))
+        print_blocks(blocks, document if json else None, markdown)
+        raise typer.Exit(_ladders_status(found, wanted, quiet))
+    if output:
+        raise ProfkitError("-o draws a ladder", "profkit compare --ladder --case B -o ladder.png")
+    if not (before and after):
+        raise ProfkitError("two runs are needed", "profkit compare stage1 stage2, or --ladder")
+    from profkit.evidence.comparison.select import compare as compare_sides
+
+    sides = compare_sides(before, after, case, sources.evidence(artifacts), anyway)
+    if not quiet:
+        say_each(sides.problems)
+    shown = 10_000 if every else changes.MOVED_SHOWN
+    print_blocks(changes.compared(sides, shown), sides.to_json() if json else None, markdown)
+    raise typer.Exit(max(status(sides.changes, wanted), COULD_NOT if sides.problems else 0))
+
+
+def _wanted(fail_on: list[str], two_forms: bool) -> set[str]:
+    if two_forms:
+        raise ProfkitError("--json and --markdown are two answers", "give one of them")
+    wanted = {word for given in fail_on for word in given.split(",")}
+    if unknown := wanted - set(FAIL_ON):
+        raise ProfkitError(f"--fail-on {', '.join(sorted(unknown))}: not known",
+                           f"one of {', '.join(FAIL_ON)}")  # fmt: skip
+    return wanted
+
+
+def status(changes: Iterable[Change], wanted: set[str]) -> int:
+    """2 when something could not be compared, else 1 when AFTER is bad as asked, else 0.
+
+    An AFTER that is wrong is bad, whether asked or not; without timing nothing can be slower, and
+    a gate on it has not been tried. Samples that are no times are nothing to compare.
+    """
+    worst = 0
+    for change in changes:
+        wrong_after = any(
+            r.code in ("wrong", "sanitizer") and r.sentence.startswith(change.after)
+            for r in change.refusals
+        )
+        untried = change.bad_samples or ("slower" in wanted and change.time is None)
+        if not change.compared:
+            worst = max(worst, BAD if wrong_after else COULD_NOT)
+        elif untried:
+            worst = COULD_NOT
+        elif _is_bad(change, wanted):
+            worst = max(worst, BAD)
+    return worst
+
+
+def _is_bad(change: Change, wanted: set[str]) -> bool:
+    slower = change.time is not None and change.time.answer == "slower"
+    finding = any(f.what == "new" for launch in change.launches for f in launch.findings)
+    resource = any(r.worse for r in change.resources)
+    found = {"slower": slower, "finding": finding, "resource": resource}
+    return any(found[what] for what in wanted)
+
+
+def _ladders(artifacts: Path, case: str | None, anyway: bool, output: Path | None) -> list[Ladder]:
+    """The ladder of each case that was recorded; one of them drawn where that is asked for."""
+    from profkit.evidence.comparison.ladder import ladder as build
+
+    evidence = sources.evidence(artifacts)
+    cases = [case] if case else evidence.recorded_cases()
+    if not cases:
+        raise ProfkitError(f"no run record in {artifacts}", "profkit profile --all")
+    if output and len(cases) > 1:
+        raise ProfkitError(f"one picture of {len(cases)} cases", f"--case {cases[0]} -o {output}")
+    found = [build(evidence, c, anyway) for c in cases]
+    if output:
+        from profkit.show import plots
+
+        plots.save(plots.ladder(found[0]), write_to(output))
+    return found
+
+
+def _ladders_status(ladders: Iterable[Ladder], wanted: set[str], quiet: bool) -> int:
+    problems = [p for x in ladders for p in x.problems]
+    if not quiet:
+        say_each(problems)
+    steps = [s.change for x in ladders for s in x.steps if s.change]
+    return max(status(steps, wanted) if wanted else 0, COULD_NOT if problems else 0)
+
+
+VERB = Verb(
+    run=compare_runs,
+    bad="AFTER is wrong, or as bad as --fail-on names",
+    examples=(
+        "profkit compare stage1 stage2 --case B",
+        "profkit compare old.ncu-rep new.ncu-rep --all # every metric that moved",
+        "profkit compare base/artifacts artifacts --fail-on slower --markdown --quiet",
+        "profkit compare --ladder --artifacts runs --json",
+        "profkit compare --ladder --case B -o ladder.png",
+        "profkit compare h100/ h200/ --anyway          # across GPUs: only to look",
+    ),
+)

@@ -1,0 +1,74 @@
+"""The ledger  ->  how the gains that rules predicted came out."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from profkit.cli.inputs import sources
+from profkit.cli.options import ARTIFACTS, COULD_NOT, Artifacts, Json, Markdown, Picture, Quiet
+from profkit.cli.output import one_form, print_blocks, say_each, write_to
+from profkit.cli.verb import Verb
+
+
+def show_ledger(
+    artifacts: Artifacts = ARTIFACTS,
+    file: Annotated[
+        Path | None, typer.Option("--ledger", metavar="FILE", help="The ledger, if elsewhere.")
+    ] = None,
+    update: Annotated[
+        bool, typer.Option("--update", help="First append what the artifacts say anew.")
+    ] = False,
+    output: Picture = None,
+    json: Json = False,
+    markdown: Markdown = False,
+    quiet: Quiet = False,
+) -> None:
+    """Gains that rules predicted, and how they came out."""
+    from dataclasses import asdict
+
+    from profkit.evidence.ledger import calibration as scoring
+    from profkit.evidence.ledger import ledger as books
+    from profkit.show.views import claims as judged
+
+    one_form(json, markdown)
+    path = file or artifacts / books.NAME
+    if update:
+        new = books.update(sources.evidence(artifacts), path)
+        if not quiet:
+            typer.echo(
+                f"{path}: {len(new.predictions)} predictions and {len(new.outcomes)} outcomes added",
+                err=True,
+            )
+            say_each(new.problems)
+    kept = books.read_ledger(path)
+    found = scoring.scores(kept)
+    if output:
+        from profkit.show import plots
+
+        plots.save(plots.ledger(found), write_to(output))
+    table = scoring.calibration(found)
+    document = {
+        "schema": "profkit.scores/1",
+        "scores": [
+            {"prediction": asdict(s.prediction), "outcome": asdict(s.outcome)} for s in found
+        ],
+        "calibration": [asdict(c) for c in table],
+        "damaged": list(kept.damaged),
+    }
+    print_blocks(judged.ledger(kept, found, table), document if json else None, markdown)
+    if update and new.problems:
+        raise typer.Exit(COULD_NOT)
+
+
+VERB = Verb(
+    run=show_ledger,
+    examples=(
+        "profkit ledger",
+        "profkit ledger --update --quiet               # after a profile",
+        "profkit ledger --artifacts runs --ledger ledger.jsonl --json",
+        "profkit ledger --markdown --output ledger.svg",
+    ),
+)

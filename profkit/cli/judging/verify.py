@@ -1,0 +1,46 @@
+"""Files of claims  ->  what holds of what was recorded."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from profkit.cli.inputs import sources
+from profkit.cli.options import ARTIFACTS, Artifacts, Json, Markdown, Quiet
+from profkit.cli.output import one_form, print_blocks, say_each
+from profkit.cli.verb import Verb
+
+
+def verify_claims(
+    files: Annotated[list[Path], typer.Argument(help="Files of claims: your own Python files.")],
+    artifacts: Artifacts = ARTIFACTS,
+    json: Json = False,
+    markdown: Markdown = False,
+    quiet: Quiet = False,
+) -> None:
+    """Claims and acceptance gates, tried on what was recorded."""
+    from profkit.evidence.claims import verify as trying
+    from profkit.evidence.runs.runs import Evidence
+    from profkit.show.views import claims as judged
+
+    one_form(json, markdown)
+    evidence = Evidence(artifacts)
+    results = trying.verify(files, evidence)
+    needs = {need for file in results for one in file.claims for need in one.claim.needs}
+    if not quiet:
+        say_each(sources.stale(evidence, needs))
+    print_blocks(judged.verified(results), trying.to_json(results) if json else None, markdown)
+    raise typer.Exit(trying.exit_status(results))
+
+
+VERB = Verb(
+    run=verify_claims,
+    bad="a claim fails or a gate is not met",
+    examples=(
+        "profkit verify analyses/*.py",
+        "profkit verify mine.py --artifacts runs --markdown",
+        "profkit verify mine.py --json --quiet",
+    ),
+)

@@ -1,0 +1,1 @@
+"""Verbs that build, check, time, profile and search variants."""

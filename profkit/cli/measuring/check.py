@@ -1,0 +1,57 @@
+"""Variants  ->  whether they are right, on every case."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from profkit.cli.inputs.faults import leave_with_faults
+from profkit.cli.inputs.targets import named, places
+from profkit.cli.options import BuildDir, Cases, Every, Json, Kernels, Names, Quiet
+from profkit.cli.output import print_json, print_table, spinner
+from profkit.cli.verb import Verb
+
+
+def check_variants(
+    variant: Names = None,
+    every: Every = False,
+    case: Cases = None,
+    sanitize: Annotated[
+        bool, typer.Option("--sanitize", help="Run compute-sanitizer's four tools too.")
+    ] = False,
+    kernels: Kernels = None,
+    build_dir: BuildDir = None,
+    json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Is it right, on every case, and does it keep to its own memory."""
+    from profkit.measure import pipeline, targets
+    from profkit.show.views import measured
+
+    target = targets.choose(
+        places(kernels, build_dir), named(variant, every), every, case or (), False
+    )
+    if not case:
+        target = targets.every_case(target)
+    with spinner(quiet) as progress:
+        made = pipeline.measure(target, progress, time=False)
+        if sanitize:
+            pipeline.sanitized(made, progress)
+    checks = list(made.outcome.checks.values())
+    if json:
+        print_json({"schema": "profkit.check/1", "checks": checks})
+    else:
+        print_table(measured.checks(checks))
+    leave_with_faults(made, checks)
+
+
+VERB = Verb(
+    run=check_variants,
+    bad="a variant is wrong, or a sanitizer found something",
+    examples=(
+        "profkit check --variant stage2 --sanitize     # compute-sanitizer's four tools too",
+        "profkit check --all --case B --kernels mine --build-dir build",
+        "profkit check --variant stage2 --json --quiet",
+    ),
+)

@@ -1,0 +1,44 @@
+"""The folder of problems  ->  its variants in ladder order."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from profkit.cli.inputs.targets import places
+from profkit.cli.options import BuildDir, Json, Kernels, RecordsDir
+from profkit.cli.output import print_json, print_table
+from profkit.cli.verb import Verb
+
+
+def list_variants(
+    problem: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Only this one: a folder of --kernels.")
+    ] = None,
+    kernels: Kernels = None,
+    build_dir: BuildDir = None,
+    artifacts: RecordsDir = None,
+    json: Json = False,
+) -> None:
+    """The variants in ladder order: built, recorded, stale."""
+    from profkit.measure import ladder
+    from profkit.show.views import measured
+
+    rows = ladder.listing(places(kernels, build_dir, artifacts), problem)
+    if json:
+        print_json({"schema": "profkit.list/1", "variants": rows})
+    else:
+        for name in dict.fromkeys(row["problem"] for row in rows):
+            print(name)
+            print_table(measured.ladder([row for row in rows if row["problem"] == name]))
+
+
+VERB = Verb(
+    run=list_variants,
+    examples=(
+        "profkit list",
+        "profkit list --problem attention",
+        "profkit list --kernels mine --build-dir build --artifacts runs --json",
+    ),
+)

@@ -1,0 +1,187 @@
+"""A variant, or any command  ->  profile: checked, timed, collected, diagnosed."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from profkit.cli.complete import one_of
+from profkit.cli.inputs.targets import named, places
+from profkit.cli.options import (
+    BAD,
+    COULD_NOT,
+    BuildDir,
+    Cases,
+    Every,
+    Json,
+    Kernels,
+    Names,
+    Quiet,
+    RecordsDir,
+)
+from profkit.cli.output import note, print_json, say, say_all, say_each, spinner
+from profkit.cli.reading.diagnose import diagnose_reports
+from profkit.cli.signals import stop_on_term
+from profkit.cli.verb import Verb
+from profkit.errors import ProfkitError
+
+if TYPE_CHECKING:
+    from profkit.measure.pipeline import Profiled
+
+Set = Annotated[
+    str,
+    typer.Option(
+        "--set",
+        metavar="SET",
+        help="ncu's section set.",
+        autocompletion=one_of("full", "detailed", "basic", "roofline"),
+    ),
+]
+CacheControl = Annotated[
+    str,
+    typer.Option(
+        "--cache-control",
+        metavar="WHEN",
+        help="all: caches flushed before each replay; none.",
+        autocompletion=one_of("all", "none"),
+    ),
+]
+
+
+def profile_variants(
+    command: Annotated[
+        list[str] | None, typer.Argument(metavar="[-- COMMAND...]", help="Any command at all.")
+    ] = None,
+    variant: Names = None,
+    every: Every = False,
+    case: Cases = None,
+    kernel: Annotated[
+        str | None, typer.Option(metavar="REGEX", help="Of COMMAND: kernels of this name.")
+    ] = None,
+    skip: Annotated[int, typer.Option(min=0, help="Leave out so many launches.")] = 0,
+    count: Annotated[int | None, typer.Option(min=1, help="Profile so many launches.")] = None,
+    set_: Set = "full",
+    cache: CacheControl = "all",
+    timeout: Annotated[float, typer.Option(min=1, help="Seconds for one run of ncu.")] = 600.0,
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", help="Of COMMAND: where the report goes.")
+    ] = None,
+    kernels: Kernels = None,
+    build_dir: BuildDir = None,
+    artifacts: RecordsDir = None,
+    json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Why: check, time, ncu round exactly one call, diagnosis."""
+    from profkit.measure import pipeline, targets
+    from profkit.measure.profile import collect
+
+    filters = collect.launch_filters(kernel, skip, count)
+    options = collect.Options(set_, cache, timeout, filters if command else ())
+    if command:
+        if variant or every:
+            raise ProfkitError("a COMMAND and --variant are two things", "give one of them")
+        _wrap(command, output, options, json=json, quiet=quiet)
+        return
+    if filters:
+        raise ProfkitError(
+            "--kernel, --skip and --count choose launches of a COMMAND", "profile ... -- COMMAND"
+        )
+    at = places(kernels, build_dir, artifacts)
+    target = targets.choose(at, named(variant, every), every, case or (), False)
+    with spinner(quiet) as progress:
+        results = pipeline.profile(
+            target, at.artifacts_dir(), options, progress, _reporter(progress)
+        )
+    _remember(results, at.artifacts_dir(), quiet)
+    _show(results, json=json, quiet=quiet)
+
+
+def _remember(results: Sequence[Profiled], artifacts: Path, quiet: bool) -> None:
+    """Write what the rules predict, and what came of earlier predictions, into the ledger."""
+    measured = [(r.name, r.case) for r in results if r.report]
+    if not measured:
+        return
+    from profkit.cli.inputs import sources
+    from profkit.evidence.ledger import ledger
+
+    try:
+        new = ledger.update(sources.evidence(artifacts), only=measured)
+    except ProfkitError as error:  # the report is there all the same
+        say(error)
+        return
+    if not quiet:
+        say_each(new.problems)
+
+
+def _reporter(progress: Callable[[str], None]) -> Callable[[Profiled], None]:
+    """Says what could not be done as soon as it is known."""
+
+    def finished(result: Profiled) -> None:
+        progress("")
+        if result.problem:
+            first, _, rest = result.problem.message.partition("\n")
+            say_all(f"{result.name} {result.case}: {first}", rest or result.problem.hint)
+
+    return finished
+
+
+def _show(results: Sequence[Profiled], *, json: bool, quiet: bool) -> None:
+    """The diagnosis of every report; without one, what is known without counters."""
+    from profkit.show.views import measured
+
+    reports = [str(r.report) for r in results if r.report]
+    if json:
+        runs = [{**r.record, "problem_message": r.problem and r.problem.message} for r in results]
+        print_json({"schema": "profkit.profile/1", "runs": runs})
+    else:
+        if reports:
+            diagnose_reports(reports, quiet=quiet)
+        for result in results:
+            if not result.report and result.record["timing"]:
+                print(f"{result.name} {result.case}, without counters:")
+                for line in measured.without_counters(result.record):
+                    print(f"  {line}")
+    wrong = [r for r in results if r.wrong]
+    if any(r.problem for r in results if r not in wrong):
+        raise typer.Exit(COULD_NOT)
+    if wrong:
+        raise typer.Exit(BAD)
+
+
+def _wrap(
+    command: Sequence[str], output: Path | None, options: Any, *, json: bool, quiet: bool
+) -> None:
+    """Profile any command, then diagnose its report."""
+    from profkit.measure.build import toolchain
+    from profkit.measure.profile import collect
+
+    report = output or Path(f"{Path(command[0]).stem}.ncu-rep")
+    if report.suffix != ".ncu-rep":
+        raise ProfkitError(f"-o {report}: a report ends in .ncu-rep")
+    if report.exists() and output is None:
+        raise ProfkitError(f"{report} is there already", "say -o NAME.ncu-rep, also to replace it")
+    ncu = toolchain.Tool(toolchain.need("ncu"), None)
+    stop_on_term()
+    got = collect.wrap(command, report, ncu, options, None if quiet else sys.stderr.buffer)
+    if got.note:
+        say(ProfkitError(f"{command[0]} failed after its kernels were profiled: {got.note}"))
+    note(f"{report}: {len(got.kernels)} launches, {got.seconds:.1f} s", quiet=quiet)
+    diagnose_reports([str(report)], json=json, quiet=quiet)
+
+
+VERB = Verb(
+    run=profile_variants,
+    bad="a variant is wrong",
+    examples=(
+        "profkit profile --variant stage2 --case B",
+        "profkit profile --all --kernels mine --build-dir build --artifacts runs",
+        "profkit profile --variant stage2 --set basic --cache-control none --json -q",
+        "profkit profile --kernel softmax -o run.ncu-rep -- python train.py",
+        "profkit profile --skip 10 --count 3 --timeout 1800 -- ./train",
+    ),
+)

@@ -1,0 +1,133 @@
+"""An answer or an error  ->  stdout or stderr, in the form that was asked for."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from profkit.errors import ProfkitError
+
+if TYPE_CHECKING:
+    from rich.console import Console, RenderableType
+
+    from profkit.show.text.blocks import Block
+
+
+def say(error: ProfkitError) -> None:
+    """Print an error as two lines on stderr: what is wrong, and what to do about it."""
+    from profkit.show.text.escape import visible
+
+    print(f"profkit: {visible(error.message)}", file=sys.stderr)
+    if error.hint:
+        print(f"  {visible(error.hint)}", file=sys.stderr)
+
+
+def say_each(problems: Iterable[ProfkitError]) -> None:
+    """Print what could not be read, two lines each: the rest goes on."""
+    for problem in problems:
+        say(problem)
+
+
+def say_all(message: str, text: str) -> None:
+    """Print an error on stderr with everything that a tool said about it, line by line."""
+    from profkit.show.text.escape import visible
+
+    say(ProfkitError(message))
+    for line in text.splitlines():
+        print(f"  {visible(line)}", file=sys.stderr)
+
+
+def note(text: str, *, quiet: bool) -> None:
+    """Print on stderr what was done, unless silence is asked for."""
+    if not quiet:
+        print(text, file=sys.stderr)
+
+
+@contextmanager
+def progress(what: str, *, quiet: bool) -> Iterator[Callable[[int, int], None] | None]:
+    """A bar on stderr for long work: a callback (done, of), or None when nobody looks.
+
+    Args:
+        what: What is being done, as a word: "reading".
+        quiet: The user asked for silence.
+    """
+    if quiet or not sys.stderr.isatty():
+        yield None
+        return
+    from rich.console import Console
+    from rich.progress import Progress
+
+    with Progress(console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task(what, total=None)
+        yield lambda done, of: bar.update(task, completed=done, total=of)
+
+
+@contextmanager
+def spinner(quiet: bool) -> Iterator[Callable[[str], None]]:
+    """What is being done, on stderr, while somebody looks; a polite kill ends it like Ctrl-C."""
+    from profkit.cli.signals import stop_on_term
+
+    stop_on_term()
+    if quiet or not sys.stderr.isatty():
+        yield lambda _: None
+        return
+    from profkit.show.text.escape import visible
+
+    with _console(stderr=True).status("") as status:
+        yield lambda what: status.update(visible(what))
+
+
+def one_form(json: bool, markdown: bool) -> None:
+    """Raise a ProfkitError where two forms of the answer are asked for."""
+    if json and markdown:
+        raise ProfkitError("--json and --markdown are two answers", "give one of them")
+
+
+def print_json(document: Any) -> None:
+    """Print one document; what is no number is null."""
+    from json import dumps
+
+    from profkit.records.store import clean
+
+    print(dumps(clean(document), indent=1, allow_nan=False))
+
+
+def print_blocks(
+    blocks: Iterable[Block], document: dict[str, Any] | None = None, as_markdown: bool = False
+) -> None:
+    """Print blocks as text or Markdown; or, where there is one, the document."""
+    from profkit.show.text import blocks as form
+
+    if document is not None:
+        print_json(document)
+    elif as_markdown:
+        print(form.to_markdown(blocks), end="")
+    else:
+        print(form.to_text(blocks, _console()), end="")
+
+
+def print_table(what: RenderableType) -> None:
+    """Print a table."""
+    _console().print(what)
+
+
+def _console(stderr: bool = False) -> Console:
+    from rich.console import Console
+
+    return Console(stderr=stderr, markup=False, emoji=False, highlight=False)
+
+
+def write_to(path: Path) -> Path:
+    """A file that a verb may write: its folder has to be there.
+
+    Raises:
+        ProfkitError: The folder does not exist, or the name is a folder's.
+    """
+    if path.is_dir():
+        raise ProfkitError(f"{path}: is a folder", "name a file in it")
+    if not path.absolute().parent.is_dir():
+        raise ProfkitError(f"{path}: its folder does not exist", f"mkdir -p {path.parent}")
+    return path

@@ -1,0 +1,48 @@
+"""Reports  ->  their launches under the ceilings of the machine, drawn."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from profkit.cli.inputs.launches import choose, read
+from profkit.cli.options import COULD_NOT, Kernel, Paths, Quiet, Where
+from profkit.cli.output import note, write_to
+from profkit.cli.verb import Verb
+from profkit.errors import ProfkitError
+
+
+def draw_roofline(
+    reports: Paths,
+    output: Annotated[
+        Path, typer.Option("--output", "-o", help="The picture: .png, .svg or .pdf.")
+    ] = Path("roofline.png"),
+    kernel: Kernel = None,
+    where: Where = None,
+    quiet: Quiet = False,
+) -> None:
+    """Every launch under the ceilings of its machine, as a picture."""
+    from profkit.show import plots
+
+    write_to(output)
+    found, complete = read(reports, quiet=quiet)
+    chosen = choose(found, kernel, where)
+    devices = sorted({run.device for run in chosen.launches if run.device})
+    if len(devices) > 1:
+        raise ProfkitError(f"launches of {len(devices)} devices: {', '.join(devices)}",
+                           f"draw one at a time: --where 'device == \"{devices[0]}\"'")  # fmt: skip
+    plots.save(plots.roofline(chosen.frame), output)
+    note(f"{output}: {len(chosen.frame)} launches", quiet=quiet)
+    if not complete:
+        raise typer.Exit(COULD_NOT)
+
+
+VERB = Verb(
+    run=draw_roofline,
+    examples=(
+        "profkit roofline runs/ --output roof.svg",
+        "profkit roofline runs/ --kernel gemm --where 'time > 1e-5' --quiet",
+    ),
+)

@@ -1,0 +1,79 @@
+"""One launch  ->  the sectors it wastes, and how busy each level would be without them."""
+
+from __future__ import annotations
+
+from profkit.diagnosis.machine.units import fetched
+from profkit.diagnosis.rule import Launch, share
+from profkit.reports.metrics.derive import SECTOR
+
+
+def sector_waste(launch: Launch) -> tuple[float, str]:
+    """Share of the global accesses' sectors that coalesced ones would not need, and how it shows."""
+    if "excess_sectors" in launch:
+        waste = launch["excess_sectors"]
+        return (
+            waste,
+            f"{share(waste)} of the sectors of global accesses carry nothing the warp asked for",
+        )
+    # 16 sectors is what 32 coalesced accesses of 16 bytes need: more cannot be coalesced.
+    per = launch["global_load_sectors_per_request"]
+    per = max(per, launch.get("global_store_sectors_per_request", 0.0))
+    return max(0.0, 1 - 16 / per), (
+        f"{per:.3g} sectors per request, where coalesced accesses need 16 at most"
+    )
+
+
+def _past_l1(launch: Launch, waste: float) -> float:
+    """Share of the sectors behind L1 that are wasted: what L1 serves again costs nothing there."""
+    names = ("global_load_sectors", "global_store_sectors", "l2_read_bytes", "l2_write_bytes")
+    if not launch.known(*names):
+        return waste
+    needed = (1 - waste) * (launch[names[0]] + launch[names[1]])
+    moved = (launch[names[2]] + launch[names[3]]) / SECTOR
+    return min(waste, max(0.0, 1 - needed / moved)) if moved > 0 else waste
+
+
+def _scatter(launch: Launch) -> tuple[float, float]:
+    """What scattered sectors cost beyond themselves: at DRAM (1 to 2), at the L2 tags (1 to 4).
+
+    DRAM fetches 64 bytes at a time, and L2 looks up a line of 4 sectors at once.
+    """
+    lines = 1.0
+    if "l2_sectors_per_request" in launch:
+        lines = min(4.0, max(1.0, 4 / max(launch["l2_sectors_per_request"], 1.0)))
+    return fetched(launch), lines
+
+
+def _lines(launch: Launch, keep: float) -> float:
+    """Share of L1's work that stays: it looks up and serves a line at a time, not a sector."""
+    names = ("global_load_requests", "global_store_requests", "global_load_sectors",
+             "global_store_sectors")  # fmt: skip
+    if not launch.known("global_tag_requests", *names):
+        return keep
+    loads, stores, read, written = (launch[n] for n in names)
+    needed = max(loads + stores, keep * (read + written) / 4)
+    return min(keep, needed / max(launch["global_tag_requests"], needed, 1.0))
+
+
+def _stores(launch: Launch, keep: float) -> float:
+    """Share of the stored sectors that stays if as much of the waste as can be is the stores'."""
+    if not launch.known("global_load_sectors", "global_store_sectors_per_request"):
+        return keep
+    loads, stores = launch["global_load_sectors"], launch["global_store_sectors"]
+    least = min(keep, 4 / max(launch["global_store_sectors_per_request"], 4.0))
+    return max((keep * (loads + stores) - loads) / max(stores, 1.0), least)
+
+
+def coalesced(launch: Launch, waste: float) -> dict[str, float]:
+    """Share of peak that each level would need in today's time if no sector were wasted."""
+    keep, behind = 1 - waste, 1 - _past_l1(launch, waste)
+    pairs, lines = _scatter(launch)
+    parts = {
+        "dram": (("dram_busy", behind / pairs),),
+        "l2": (("l2_tag_busy", behind / lines), ("l2_to_xbar_busy", behind),
+               ("xbar_to_l2_busy", min(behind, _stores(launch, keep)))),
+        "l1": (("l1_busy", _lines(launch, keep)),),
+    }  # fmt: skip
+    return {level: max(launch[metric] * factor for metric, factor in stages)
+            for level, stages in parts.items()
+            if launch.known(*(metric for metric, _ in stages))}  # fmt: skip

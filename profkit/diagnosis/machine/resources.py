@@ -1,0 +1,248 @@
+"""One launch  ->  how close each resource of the machine is to what it can really reach.
+
+Every number that decides "near its peak" stands here, once, beside its reason. A resource is near
+when its share of peak passes `sure`; or when it passes `likely` and the warps queue for it: the
+stalls that only a full unit causes take a share `queued` of their time. Between the two without a
+queue the launch is waiting for latency, not for throughput.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from math import inf
+from typing import Literal
+
+from profkit.diagnosis.machine import units
+from profkit.diagnosis.rule import Launch, NotCollected
+
+Group = Literal["memory", "compute"]
+
+# A unit can only work while its SM has warps. Up to this much idle time (launch, ramp, tail) the
+# share of peak is taken of the time at work; beyond it, idleness itself is the finding.
+IDLE_ALLOWED = 0.25
+# Unloaded DRAM latency is 500 to 900 cycles on every GPU since Volta (pointer-chase
+# microbenchmarks: arXiv 1804.06826, 2402.13499). A load that waits twice as long stands in a queue.
+QUEUED_LOAD_CYCLES = 1500.0
+# With this share of the warps resident, nearly all of them waiting for loads and this much of DRAM
+# busy, the requests in flight are all that an SM can have: parallelism is not what is missing.
+CROWDED = 0.7
+READY = 0.65  # issue slots used from which warps that wait for a slot are enough of a sign
+CROWDED_DRAM = 0.6
+LOADING = 0.8  # "nearly all": with less than this, a fifth of the warps had something else to do
+THROTTLED = 0.2  # the LSU's own queue is full, or stores cannot leave: no latency looks like that
+FOREMOST = 0.8  # a queue is the cause if no other wait is clearly longer than it
+ALONE = 1.5  # ready warps say little of a half-used scheduler unless they outweigh all other waits
+# Sectors at random places open a DRAM row for 64 bytes: 53 % of the pins' rate is what they get with
+# everything in flight (gather-dram, H200), whatever else is mended. DRAM fetching nearly two sectors
+# for each that missed tells them from streams.
+SCATTERED, PAIRED = 0.6, 1.8
+WORKING = ("selected", "not_selected")  # a warp in these states waits for no event
+
+
+@dataclass
+class Peak:
+    """From where on a kind of unit is near its peak. One for all units that work alike.
+
+    Attributes:
+        sure: Share of peak (of the time at work) at which it is near its peak whatever else shows.
+        likely: Share at which it is near if warps queue for it.
+        queued: Share of the warps' time in the states of its queue that counts as a queue.
+    """
+
+    sure: float
+    likely: float
+    queued: float
+
+
+# What holds each of these numbers, and how far each can move: python tools/thresholds.py.
+# Refresh and read-write turns leave a copy 83 to 95 % of the pins' rate. Scattered sectors and TLB
+# misses lower what can be reached, down to half; then loads queue.
+DRAM = Peak(0.75, 0.45, 0.5)
+# Streams that stay in L2 reach 75 to 95 % of its slices and links: hashing fills slices unevenly.
+L2 = Peak(0.70, 0.60, 0.5)
+# Every stage of L1TEX takes one wavefront, sample or address a cycle and reaches 95 % and more: what
+# is missing to that is ramp and the instructions between. A full one backs up into its queue.
+L1TEX = Peak(0.75, 0.55, 0.4)
+# Independent instructions fill a pipe to 95 % and more. Warps that are throttled a little while it
+# idles 40 % of the time ran into each other; from a seventh of their time on it is the pipe.
+PIPE = Peak(0.75, 0.60, 0.15)
+# One instruction a cycle and scheduler. Ready warps that are not selected queue for it, but they are
+# always some where there are many warps.
+ISSUE = Peak(0.85, 0.55, 0.2)
+
+
+@dataclass(frozen=True)
+class Resource:
+    """A unit that can be the bottleneck.
+
+    Attributes:
+        limiter: The verdict's word.
+        group: memory or compute.
+        rule: The rule that names it when nothing more special explains it.
+        busy: Share of its peak, of elapsed cycles; raises NotCollected.
+        peak: From where on it is near its peak.
+        queue: Warp states that a full unit causes.
+    """
+
+    limiter: str
+    group: Group
+    rule: str
+    busy: Callable[[Launch], float]
+    peak: Peak
+    queue: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Use:
+    """A resource in one launch: its share of peak (elapsed), of the time at work; is it near?"""
+
+    resource: Resource
+    elapsed: float
+    share: float
+    near: bool
+
+
+_LOADS = ("long_scoreboard", "lg_throttle", "drain")
+
+RESOURCES: tuple[Resource, ...] = (
+    Resource("dram", "memory", "dram-bandwidth", units.metric("dram_busy"), DRAM, _LOADS),
+    Resource("l2", "memory", "l2-bandwidth", units.l2, L2, _LOADS),
+    Resource("l1", "memory", "l1-bandwidth", units.l1, L1TEX, ("lg_throttle",)),
+    Resource("shared", "memory", "shared-bandwidth", units.shared, L1TEX,
+             ("mio_throttle", "short_scoreboard")),
+    Resource("texture", "memory", "texture-bandwidth", units.metric("texture_busy"), L1TEX,
+             ("tex_throttle", "long_scoreboard")),
+    Resource("constant", "memory", "constant-divergence", units.metric("constant_busy"), L1TEX,
+             ("short_scoreboard", "mio_throttle")),
+    Resource("atomics", "memory", "atomics-contention", units.atomics, L2, _LOADS),
+    Resource("tensor", "compute", "tensor-pipe", units.tensor, PIPE,
+             ("math_pipe_throttle", "gmma")),
+    Resource("fp32", "compute", "fp32-pipe", units.fp32, PIPE, ("math_pipe_throttle",)),
+    # Small GPUs queue FP64 with textures.
+    Resource("fp64", "compute", "fp64-pipe", units.metric("fp64_busy"), PIPE,
+             ("math_pipe_throttle", "tex_throttle")),
+    Resource("fp16", "compute", "fp16-pipe", units.fp16, PIPE, ("math_pipe_throttle",)),
+    Resource("int", "compute", "int-pipe", units.integer, PIPE, ("math_pipe_throttle",)),
+    Resource("xu", "compute", "xu-pipe", units.metric("xu_busy"), PIPE,
+             ("math_pipe_throttle", "mio_throttle", "short_scoreboard")),
+    Resource("issue", "compute", "issue-slots", units.metric("issue_busy"), ISSUE,
+             ("not_selected", "math_pipe_throttle", "dispatch_stall")),
+)  # fmt: skip
+BY_LIMITER = {resource.limiter: resource for resource in RESOURCES}
+
+
+def at_work(launch: Launch) -> float:
+    """Share of the time in which the average SM had work, floored at 1 - IDLE_ALLOWED."""
+    active = launch.get("sm_active", 1.0)
+    return min(1.0, max(active, 1 - IDLE_ALLOWED))
+
+
+def load_wait(launch: Launch) -> float:
+    """Cycles that warps waited on L1TEX per load instruction: latency x (1 when loads are single).
+
+    Little's law read backwards: a lower bound of the loads' latency when several are in flight.
+    """
+    loads = sum(launch[f"inst_{k}"] for k in ("global_load", "async_copy", "texture"))
+    if loads <= 0:
+        raise NotCollected("inst_global_load")
+    waited = launch["stall_long_scoreboard"] * launch["warp_latency"] * launch["instructions"]
+    return waited / loads
+
+
+def use(resource: Resource, launch: Launch) -> Use | None:
+    """How busy one resource was, or None when it was not collected."""
+    try:
+        elapsed = resource.busy(launch)
+    except NotCollected:
+        return None
+    share = min(elapsed / at_work(launch), 1.0) if elapsed <= 1 else elapsed
+    return Use(resource, elapsed, share, _near(resource, share, launch))
+
+
+def _near(resource: Resource, share: float, launch: Launch) -> bool:
+    peak = resource.peak
+    if share >= peak.sure or share < peak.likely:
+        return share >= peak.sure
+    if not launch.present("stall_"):
+        return share >= (peak.sure + peak.likely) / 2  # nothing says whether warps queue
+    return _queues(resource, launch)
+
+
+def uses(launch: Launch) -> list[Use]:
+    """Every collected resource, busiest first (against what it can reach)."""
+    found = [u for r in RESOURCES if (u := use(r, launch)) is not None]
+    return sorted(found, key=lambda u: -u.share / u.resource.peak.sure)
+
+
+@dataclass(frozen=True)
+class Limit:
+    """What binds next.
+
+    Attributes:
+        limiter: Its word.
+        elapsed: Its share of peak, of elapsed cycles.
+        room: How many times faster the launch is when it is at what it can reach; inf when idle.
+    """
+
+    limiter: str
+    elapsed: float
+    room: float
+
+
+def next_limit(launch: Launch, *without: str) -> Limit | None:
+    """The busiest resource other than those: what binds when they no longer do.
+
+    Without DRAM, L2 is only its links to the SMs: its other stages are busy filling from DRAM.
+    """
+    others = [
+        Limit(r.limiter, found.elapsed, _room(r.limiter, found.elapsed, launch))
+        for r in RESOURCES
+        if r.limiter not in without
+        and not (r.limiter == "l2" and "dram" in without)
+        and (found := use(r, launch)) is not None
+    ]
+    if "dram" in without and "l2" not in without:
+        with suppress(NotCollected):
+            links = units.links(launch)
+            others.append(Limit("l2", links, _room("l2", links, launch)))
+    return min(others, key=lambda limit: limit.room, default=None)
+
+
+def _room(limiter: str, elapsed: float, launch: Launch) -> float:
+    scattered = limiter == "dram" and units.fetched(launch) >= PAIRED
+    return (SCATTERED if scattered else 1.0) / elapsed if elapsed > 0 else inf
+
+
+def _queues(resource: Resource, launch: Launch) -> bool:
+    """Whether the warps stand in a queue for this resource rather than wait for something else."""
+    states = [name.removeprefix("stall_") for name in launch.present("stall_")]
+    waiting = sum(launch[f"stall_{s}"] for s in states if s in resource.queue)
+    if waiting < resource.peak.queued:
+        return False
+    if resource.queue == _LOADS:
+        return _loads_queue(resource, launch)
+    others = [launch[f"stall_{s}"] for s in states if s not in (*resource.queue, *WORKING)]
+    if resource.limiter == "issue" and launch["issue_busy"] < READY:
+        # Ready warps that are not issued explain a half-used scheduler only if little else happens.
+        return waiting >= ALONE * sum(others)
+    return waiting >= FOREMOST * max(others, default=0.0)
+
+
+def _loads_queue(resource: Resource, launch: Launch) -> bool:
+    """Waiting for loads is also what latency looks like: here more warps would not help."""
+    if resource.limiter == "l2" and launch.get("dram_busy", 0.0) >= launch["l2_cache_busy"]:
+        return False  # the stream that L2 passes on queues for DRAM
+    if launch.get("stall_lg_throttle", 0.0) + launch.get("stall_drain", 0.0) >= THROTTLED:
+        return True
+    if (
+        resource.limiter == "dram"
+        and launch["dram_busy"] >= CROWDED_DRAM
+        and (launch.get("occupancy", 0.0) >= CROWDED and launch["stall_long_scoreboard"] >= LOADING)
+    ):
+        return True
+    try:
+        return load_wait(launch) >= QUEUED_LOAD_CYCLES
+    except NotCollected:
+        return False

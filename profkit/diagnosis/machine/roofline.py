@@ -1,0 +1,241 @@
+"""One launch  ->  the machine's ceilings, and where the launch stands under them.
+
+The hierarchical roofline: one intensity per memory level (operations over the bytes which that
+level moved), one achieved rate, and a roof at each intensity: the lower one of the arithmetic's
+peak and intensity x bandwidth.
+
+A launch is a row of the frame: a mapping of short metric names to SI values, with its identity.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from math import isnan, nan
+from typing import Literal
+
+from profkit.diagnosis.machine.ceilings import (
+    FAMILIES,
+    LEVELS,
+    SCALAR,
+    Ceiling,
+    Level,
+    Row,
+    Values,
+    ceilings,
+    known,
+)
+from profkit.diagnosis.rule import Missing, share
+from profkit.reports.metrics import CATALOGUE
+
+__all__ = [
+    "FAMILIES", "LEVELS", "TOLERANCE", "Ceiling", "Point", "attainable", "cache_resident",
+    "ceilings", "families", "known", "missing", "nearest_roof", "points", "roof_share",
+]  # fmt: skip
+
+Place = Literal["dram", "l2", "l1", "workload"]
+# Counters of different replay passes differ by a few per cent; beyond that a point above its roof
+# is an error of the measurement and is said to be one.
+TOLERANCE = 1.05
+
+
+@dataclass(frozen=True)
+class Point:
+    """Where a launch stands by the bytes of one level.
+
+    Attributes:
+        level: dram, l2, l1; or "workload": the declared operations over the compulsory bytes.
+        family: The precision whose operations are counted; "" when no arithmetic ran.
+        intensity: Operations per byte; 0 for a launch without floating-point arithmetic.
+        rate: Operations per second.
+        moved: Bytes per second at the level.
+        attainable: The roof over this intensity in op/s; NaN when not known.
+        roof: Name of the ceiling that is this roof; "" when not known.
+        share: Rate over roof. Where no arithmetic ran it is the share of the level's bandwidth,
+            which is what the quotient tends to. NaN when not known.
+        note: Why the point is no position of the launch; "" for a good one.
+    """
+
+    level: Place
+    family: str
+    intensity: float
+    rate: float
+    moved: float
+    attainable: float
+    roof: str
+    share: float
+    note: str = ""
+
+    @property
+    def above(self) -> bool:
+        """Whether it lies above its roof by more than passes of one launch differ."""
+        return self.share > TOLERANCE
+
+
+def families(launch: Row) -> tuple[str, ...]:
+    """The precisions in which arithmetic ran, the dominant one first.
+
+    The tensor type with most operations leads when the tensor cores did most of them; else the
+    precision that came nearest to its own peak (a pipe with 1/64 of the rate can bind with few
+    operations).
+    """
+    row = known(launch)
+    rates = {f: rate for f in FAMILIES if (rate := _rate(row, f)) > 0}
+    matrix = sum(rate for f, rate in rates.items() if f not in SCALAR)
+    led = matrix >= 0.5 * sum(rates.values())
+
+    def order(family: str) -> tuple[bool, float]:
+        first = led and family not in SCALAR
+        peak = row.get(f"peak_{family}", nan)
+        return first, rates[family] if first or isnan(peak) else rates[family] / peak
+
+    return tuple(sorted(rates, key=order, reverse=True))
+
+
+def points(
+    launch: Row, operations: float | None = None, compulsory: float | None = None
+) -> tuple[Point, ...]:
+    """The launch's points, DRAM first, in its dominant precision.
+
+    Args:
+        launch: A row of the frame.
+        operations: Operations that the workload needs; `declared_operations` when None.
+        compulsory: Bytes that it cannot avoid (each input read once, each output written once);
+            `declared_bytes` when None.
+
+    Returns:
+        Up to one point per level, then the workload's own; none where something was not
+        collected: `missing` says what.
+    """
+    row, roof = known(launch), {c.name: c.value for c in ceilings(launch)}
+    operations = row.get("declared_operations", nan) if operations is None else operations
+    compulsory = row.get("declared_bytes", nan) if compulsory is None else compulsory
+    ran = families(launch)
+    family = ran[0] if ran else ""
+    found = []
+    if not _uncounted(row):
+        rate = _rate(row, family) if family else 0.0
+        for level in LEVELS:
+            moved = _bytes_rate(row, level)
+            if moved > 0:
+                point = _point(level, family, rate, moved, roof)
+                found.append(replace(point, note=_no_position(row, level, compulsory)))
+    if operations > 0 and compulsory > 0 and row.get("time", 0) > 0:
+        rate, moved = operations / row["time"], compulsory / row["time"]
+        found.append(_point("workload", family, rate, moved, roof))
+    return tuple(found)
+
+
+def _point(
+    level: Place, family: str, rate: float, moved: float, roof: Mapping[str, float]
+) -> Point:
+    bandwidth, peak = roof.get("dram" if level == "workload" else level, nan), roof.get(family, nan)
+    slope = rate / moved * bandwidth
+    sides = {level: moved / bandwidth, family: rate / peak}
+    under = max((s for s in sides if not isnan(sides[s])), key=lambda s: sides[s], default="")
+    over = slope if isnan(peak) else peak if isnan(slope) else min(slope, peak)
+    name = "dram" if under == "workload" else under
+    return Point(level, family, rate / moved, rate, moved, over, name, sides.get(under, nan))
+
+
+def cache_resident(launch: Row, compulsory: float | None = None) -> str:
+    """Why the launch's data came from the caches and not from DRAM; "" when it did not.
+
+    Then what DRAM moved says nothing of the launch, nor does its intensity at DRAM. With declared
+    bytes the question has an answer: DRAM moved less than half of what had to move. Without them
+    only the clear case is named: not a byte a thread came from DRAM, and L2 hit nearly always.
+    Reuse in L2 or an idle DRAM alone is not residence: each byte may still have come from DRAM once.
+    """
+    row = known(launch)
+    compulsory = row.get("declared_bytes", nan) if compulsory is None else compulsory
+    if "dram_bytes" not in row:
+        return ""
+    if compulsory > 0:
+        part = row["dram_bytes"] / compulsory
+        text = f"cache-resident: DRAM moved {share(part)} of the compulsory bytes"
+        return text if part < 0.5 else ""
+    each = row["dram_bytes"] / row["threads"] if row.get("threads", 0) > 0 else nan
+    if each < 1 and row.get("l2_hit", nan) > 0.9:
+        hit = share(row["l2_hit"])
+        return f"cache-resident: DRAM moved {each:.2g} bytes a thread, {hit} hit in L2"
+    return ""
+
+
+def _no_position(row: Values, level: Level, compulsory: float) -> str:
+    """Why the intensity at this level is no position; "" when it is one."""
+    if level == "dram":
+        return cache_resident(row, compulsory)
+    around = row.get("inst_async_copy", 0) + row.get("inst_texture", 0)
+    if level == "l1" and around > 0 and row.get("l1_rate", nan) < 0.5 * row.get("l2_rate", nan):
+        # ncu's L1 bytes are what the LSU writes back to registers from global and local memory.
+        return "L1 passed by: asynchronous copies go to shared memory, textures the other way"
+    return ""
+
+
+def attainable(launch: Row, level: Level = "dram") -> float:
+    """The roof in op/s over the launch's intensity at a level; NaN when not known."""
+    return next((p.attainable for p in points(launch) if p.level == level), nan)
+
+
+def nearest_roof(launch: Row) -> tuple[str, float] | None:
+    """The ceiling that the launch comes nearest to, and its share of it; None when not known."""
+    found = [p for p in points(launch) if p.level != "workload" and p.roof]
+    best = max(found, key=lambda p: p.share, default=None)
+    return None if best is None else (best.roof, best.share)
+
+
+def roof_share(launch: Row, level: Level | None = None) -> float:
+    """Achieved over attainable at a level, or under the nearest roof; NaN when not known."""
+    if level is None:
+        nearest = nearest_roof(launch)
+        return nan if nearest is None else nearest[1]
+    return next((p.share for p in points(launch) if p.level == level), nan)
+
+
+def missing(launch: Row) -> tuple[Missing, ...]:
+    """What to collect for the points that are not there: the section (none can help when "")."""
+    row = known(launch)
+    if launch.get("status") == "failed":
+        return (Missing("", "the launch failed under ncu"),)
+    if "time" not in row:
+        return (Missing(CATALOGUE["time"].section, "its duration was not collected"),)
+    if (lack := _uncounted(row)) is not None:
+        return (lack,)
+    sections: dict[str, list[str]] = {}
+    for level in LEVELS:
+        for what, metric in (("bytes", f"{level}_rate"), ("peak", f"peak_{level}")):
+            if metric not in row:
+                sections.setdefault(CATALOGUE[metric].section, []).append(f"{level.upper()} {what}")
+    return tuple(Missing(s, f"no {', '.join(what)}") for s, what in sections.items())
+
+
+def _uncounted(row: Values) -> Missing | None:
+    """Arithmetic that ran but was not counted: a point without it would be a wrong one."""
+    matrix = row.get("inst_matrix", nan)
+    # Without the opcodes 5 % of the pipe decide: HFMA2.MMA alone shows up to 3.7 %.
+    if "tensor_ops" not in row and (
+        matrix > 0 or (isnan(matrix) and row.get("tensor_busy", 0) > 0.05)
+    ):
+        return Missing(CATALOGUE["tensor_ops"].section, "matrix operations ran, not counted")
+    # A few HFMA2 load constants in any kernel: 1 % of the instructions is arithmetic.
+    scalar = max(row.get("inst_fp32", 0), 0.01 * row.get("instructions", 0))
+    if "fp16_rate" not in row and row.get("inst_half", 0) > scalar:
+        return Missing(CATALOGUE["fp16_rate"].section, "half-precision operations not counted")
+    if all(isnan(_rate(row, family)) for family in FAMILIES):
+        return Missing(CATALOGUE["fp32_rate"].section, "floating-point operations not counted")
+    return None
+
+
+def _rate(row: Values, family: str) -> float:
+    """Operations per second in one precision; NaN when not counted."""
+    if family in SCALAR:
+        return row.get(f"{family}_rate", nan)
+    operations, time = row.get(f"tensor_ops_{family.removeprefix('tensor_')}", nan), row.get("time")
+    return operations / time if time else nan
+
+
+def _bytes_rate(row: Values, level: Level) -> float:
+    """Bytes per second at a level; NaN when not collected."""
+    if level == "dram" and "dram_rate" not in row and {"dram_bytes", "time"} <= row.keys():
+        return row["dram_bytes"] / row["time"]
+    return row.get(f"{level}_rate", nan)

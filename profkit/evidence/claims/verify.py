@@ -1,0 +1,215 @@
+"""Files of claims  ->  holds, fails, undecided or errored for each, and which gates are met.
+
+Evidence that is missing makes a claim undecided and says what to collect; a claim that raises is
+reported and the others go on.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+import traceback
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from math import isfinite
+from pathlib import Path
+from types import ModuleType
+from typing import Any, Literal
+
+from profkit.diagnosis.rule import NotCollected
+from profkit.errors import ProfkitError
+from profkit.evidence.claims.claims import Answer, Claim, Gate, Number, undecided
+from profkit.evidence.runs.runs import Evidence, MissingEvidence
+
+Outcome = Literal["holds", "fails", "undecided", "errored"]
+
+
+@dataclass(frozen=True)
+class Judged:
+    """A claim and its outcome; `error` says what went wrong when it errored."""
+
+    claim: Claim
+    outcome: Outcome
+    answer: Answer | None = None
+    error: str = ""
+
+
+@dataclass(frozen=True)
+class GateResult:
+    """A gate, whether it is met, and the names of the claims that do not hold."""
+
+    gate: Gate
+    met: bool
+    failing: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Verified:
+    """One file of claims; `error` says why it could not be loaded, if it could not."""
+
+    path: Path
+    title: str
+    claims: tuple[Judged, ...] = ()
+    gates: tuple[GateResult, ...] = ()
+    error: str = ""
+
+
+def verify(paths: Iterable[str | Path], evidence: Evidence) -> tuple[Verified, ...]:
+    """Load files of claims and try each claim in each.
+
+    Args:
+        paths: Python files. They are run: they are your own.
+        evidence: The records and reports that the claims look at.
+
+    Returns:
+        One entry per file, in order; a file without claims has none.
+    """
+    return tuple(_verify_file(Path(path), evidence) for path in paths)
+
+
+def exit_status(results: Iterable[Verified]) -> int:
+    """2 when a file or claim could not be tried, 1 when a binding gate is not met, else 0."""
+    files = list(results)
+    if any(f.error or any(j.outcome == "errored" for j in f.claims) for f in files):
+        return 2
+    return 1 if any(g.gate.binding and not g.met for f in files for g in f.gates) else 0
+
+
+def _verify_file(path: Path, evidence: Evidence) -> Verified:
+    if not path.is_file():
+        return Verified(path, path.stem, error="no such file")
+    with _importable(path.parent.resolve()):
+        try:
+            module = _load(path)
+        except ProfkitError as error:
+            return Verified(path, path.stem, error=f"{error.message} {error.hint}".strip())
+        except (Exception, SystemExit) as error:  # noqa: BLE001 - the user's file may do anything
+            return Verified(path, path.stem, error=_last_line(error, path))
+        return _try_all(path, module, evidence)
+
+
+def _try_all(path: Path, module: ModuleType, evidence: Evidence) -> Verified:
+    title = (module.__doc__ or path.stem).strip().splitlines()[0]
+    found = vars(module).values()
+    gates = [g for g in found if isinstance(g, Gate)]
+    own = [c for c in found if isinstance(c, Claim) and c.check.__module__ == module.__name__]
+    claims = dict.fromkeys(own + [c for g in gates for c in g.claims])
+    judged = {c: _judge(c, evidence, path) for c in claims}
+    return Verified(
+        path, title, tuple(judged.values()), tuple(_gate_result(g, judged) for g in gates)
+    )
+
+
+def _load(path: Path) -> ModuleType:
+    """Run a file as a module of its own."""
+    spec = importlib.util.spec_from_file_location(f"profkit_claims_{path.stem}", path)
+    if spec is None or spec.loader is None:
+        raise ProfkitError(f"{path}: not a Python file", "claims are functions in .py files")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module  # dataclasses look their module up by name
+    spec.loader.exec_module(module)
+    return module
+
+
+@contextmanager
+def _importable(folder: Path) -> Iterator[None]:
+    """A file's neighbours can be imported, as from a script; another folder's of that name too."""
+    before = set(sys.modules)
+    sys.path.insert(0, str(folder))
+    try:
+        yield
+    finally:
+        sys.path.remove(str(folder))
+        for name in set(sys.modules) - before:
+            file = getattr(sys.modules[name], "__file__", None)
+            if file and Path(file).parent == folder:
+                del sys.modules[name]
+
+
+def _judge(claim: Claim, evidence: Evidence, path: Path) -> Judged:
+    error = ""
+    answer: Answer | None = None
+    try:
+        missing = [m for need in claim.needs if (m := evidence.missing(need))]
+        if missing:
+            because = "; ".join(m.message for m in missing)
+            answer = undecided(because, *(m.hint for m in missing))
+        else:
+            answer = claim(evidence)
+    except NotCollected as absent:
+        answer = _not_collected(absent.metric)
+    except MissingEvidence as absent:
+        answer = undecided(absent.message, *filter(None, [absent.hint]))
+    except ProfkitError as mistake:
+        error = f"{mistake.message} {mistake.hint}".strip()
+    except (Exception, SystemExit) as mistake:  # noqa: BLE001 - the user's claim may do anything
+        error = _last_line(mistake, path)
+    if isinstance(answer, Answer):
+        return Judged(claim, answer.verdict, answer)
+    return Judged(claim, "errored", error=error or f"returned {answer!r}; return decide(...)")
+
+
+def _not_collected(metric: str) -> Answer:
+    from profkit.reports.metrics import CATALOGUE
+
+    known = CATALOGUE.get(metric)
+    if known is None:
+        return undecided(f"no metric is called {metric}", "profkit explain --list")
+    section = f"profkit profile --section {known.section}" if known.section else ""
+    return undecided(f"{metric} was not collected", *filter(None, [section]))
+
+
+def _gate_result(gate: Gate, judged: Mapping[Claim, Judged]) -> GateResult:
+    failing = tuple(c.name for c in gate.claims if judged[c].outcome != "holds")
+    return GateResult(gate, not failing, failing)
+
+
+def _last_line(error: BaseException, path: Path) -> str:
+    """`file:line: Type: message`, of the last frame that is in the user's file."""
+    frames = [f for f in traceback.extract_tb(error.__traceback__) if f.filename == str(path)]
+    where = f"line {frames[-1].lineno}: " if frames else ""
+    return f"{where}{type(error).__name__}: {error}"
+
+
+def to_json(results: Iterable[Verified]) -> dict[str, Any]:
+    """The document that `profkit verify --json` prints."""
+    return {
+        "schema": "profkit.claims/1",
+        "files": [
+            {
+                "path": str(f.path),
+                "title": f.title,
+                "error": f.error or None,
+                "claims": [_claim_json(j) for j in f.claims],
+                "gates": [
+                    {
+                        "name": g.gate.name,
+                        "met": g.met,
+                        "binding": g.gate.binding,
+                        "failing": list(g.failing),
+                    }
+                    for g in f.gates
+                ],
+            }
+            for f in results
+        ],
+    }
+
+
+def _claim_json(judged: Judged) -> dict[str, Any]:
+    answer = judged.answer
+    return {
+        "name": judged.claim.name,
+        "sentence": judged.claim.sentence,
+        "who": judged.claim.who,
+        "outcome": judged.outcome,
+        "because": answer.because if answer else judged.error,
+        "numbers": {k: _finite(v) for k, v in answer.numbers.items()} if answer else {},
+        "collect": list(answer.collect) if answer else [],
+        "computed": list(answer.computed) if answer else [],
+    }
+
+
+def _finite(value: Number) -> Number:
+    return None if isinstance(value, float) and not isfinite(value) else value

@@ -1,0 +1,1 @@
+"""Runs  ->  what changed from one to the next, and whether it is real."""

@@ -1,0 +1,242 @@
+"""Two runs  ->  did the change help, what moved, what it cost, and did its promise come true.
+
+Time is judged from samples taken without a profiler; counters explain it and never decide it.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Hashable, Mapping
+from dataclasses import dataclass
+from math import isnan
+from typing import Any
+
+from profkit.errors import ProfkitError
+from profkit.evidence.comparison.counters import LaunchChange, change
+from profkit.evidence.predictions.promises import Promise, promises_of
+from profkit.evidence.runs.comparable import WAIVABLE, Refusal, clock_of, refusals_of
+from profkit.evidence.runs.runs import MissingEvidence, Run, verdict
+from profkit.evidence.timing.stats import Comparison, Taken, compare_samples
+
+SAME_CLOCK = 0.03  # clocks nearer than this are not worth a word
+
+
+@dataclass(frozen=True)
+class ResourceChange:
+    """A resource that differs: name, unit, and its value on each side (None: not known)."""
+
+    name: str
+    unit: str
+    before: float | None
+    after: float | None
+
+    @property
+    def worse(self) -> bool:
+        """Whether more is used, or fewer blocks fit."""
+        if self.before is None or self.after is None:
+            return False
+        return (
+            self.after < self.before if self.name in _MORE_IS_BETTER else self.after > self.before
+        )
+
+
+@dataclass(frozen=True)
+class Change:
+    """Two runs, compared.
+
+    Attributes:
+        before: Name of the run before.
+        after: Name of the run after.
+        refusals: Why they are not compared; waived ones stay here as notes.
+        compared: Whether they were.
+        time: The verdict on time, None without timing of both.
+        time_note: Where `time` comes from, or why it is None.
+        bad_samples: Whether there are samples that no verdict can be made of: too few, or no times.
+        launches: Launch by launch; empty without reports of both.
+        unmatched: Kernels of one side that have no partner.
+        resources: Those that differ.
+        promises: What the header of AFTER said, if it changes BEFORE.
+        notes: What else to know: not checked, no sanitizer, no report.
+    """
+
+    before: str
+    after: str
+    refusals: tuple[Refusal, ...]
+    compared: bool
+    time: Comparison | None = None
+    time_note: str = ""
+    bad_samples: bool = False
+    launches: tuple[LaunchChange, ...] = ()
+    unmatched: tuple[str, ...] = ()
+    resources: tuple[ResourceChange, ...] = ()
+    promises: tuple[Promise, ...] = ()
+    notes: tuple[str, ...] = ()
+
+
+def compare_runs(before: Run, after: Run, anyway: bool = False, within: float = 0.01) -> Change:
+    """Compare two runs.
+
+    Args:
+        before: The baseline.
+        after: What was changed.
+        anyway: Compare across GPUs, clocks, ncu versions and cases all the same.
+        within: Speed-ups inside 1 +- within are "same".
+    """
+    refusals = tuple(refusals_of(before, after))
+    if any(not (anyway and r.code in WAIVABLE) for r in refusals):
+        return Change(before.name, after.name, refusals, compared=False)
+    time, time_note = _time(before, after, within)
+    pairs, unmatched = match(before, after)
+    launches = tuple(change(_named(b), _named(a), (verdict(b), verdict(a))) for b, a in pairs)
+    return Change(
+        before.name,
+        after.name,
+        refusals,
+        compared=True,
+        time=time,
+        time_note=time_note,
+        bad_samples=_bad(before, after, time),
+        launches=launches,
+        unmatched=unmatched,
+        resources=_resources(before, after),
+        promises=promises_of(before, after),
+        notes=_notes(before, after),
+    )
+
+
+# --- time ----------------------------------------------------------------------------------------
+
+
+def _time(before: Run, after: Run, within: float) -> tuple[Comparison | None, str]:
+    try:
+        one, other = before.samples, after.samples
+    except MissingEvidence as missing:
+        return None, f"{missing.message}; a duration under ncu is no timing ({missing.hint})"
+    taken = how_taken(before, after)
+    try:
+        return compare_samples(one, other, within, taken), f"warm L2, {taken}"
+    except ProfkitError as error:
+        return None, error.message
+
+
+def _bad(before: Run, after: Run, time: Comparison | None) -> bool:
+    there = all(run.record and run.record.warm for run in (before, after))
+    return there and (time is None or time.reason == "too-few")
+
+
+def how_taken(before: Run, after: Run) -> Taken:
+    """Whether two runs were timed in one process; there, subjects take turns round by round."""
+    one, other = before.record, after.record
+    if one is None or other is None or one.session is None or one.session != other.session:
+        return "apart"
+    return "interleaved" if len(one.warm) == len(other.warm) else "one process"
+
+
+# --- launches ------------------------------------------------------------------------------------
+
+Row = dict[Hashable, Any]
+
+
+def match(before: Run, after: Run) -> tuple[list[tuple[Row, Row]], tuple[str, ...]]:
+    """Pairs of launches, and the kernels left over.
+
+    Launches of two variants belong together in order when there are as many; otherwise by NVTX
+    range and kernel name, the n-th with the n-th; otherwise the longest with the longest.
+    """
+    usable = [list(run.usable.to_dict("records")) for run in (before, after)]
+    marked = all(r["variant"] is not None for side in usable for r in side)
+    if marked and len(usable[0]) == len(usable[1]):
+        return list(zip(*usable, strict=True)), ()
+    keyed = [_keyed(side) for side in usable]
+    common = [key for key in keyed[0] if key in keyed[1]]
+    pairs = [(keyed[0][key], keyed[1][key]) for key in common]
+    if not pairs and all(usable):
+        pairs = [(max(usable[0], key=_time_of), max(usable[1], key=_time_of))]
+    paired = {id(row) for two in pairs for row in two}
+    left = [row for side in usable for row in side if id(row) not in paired]
+    return pairs, tuple(str(row["kernel"]) for row in left)
+
+
+def _time_of(row: Row) -> float:
+    return 0.0 if isnan(row["time"]) else float(row["time"])
+
+
+def _keyed(rows: list[Row]) -> dict[tuple[Any, ...], Row]:
+    seen: Counter[tuple[Any, ...]] = Counter()
+    found: dict[tuple[Any, ...], Row] = {}
+    for row in rows:
+        # The mark carries the variant, which differs by intention; the kernel's name does not.
+        nvtx = None if row["variant"] is not None else row["nvtx"]
+        key = (nvtx, row["kernel"])
+        found[(*key, seen[key])] = row
+        seen[key] += 1
+    return found
+
+
+def _named(row: Row) -> Mapping[str, Any]:
+    return {str(k): v for k, v in row.items()}
+
+
+# --- what it cost --------------------------------------------------------------------------------
+
+_MORE_IS_BETTER = ("blocks_per_sm", "occupancy_limit")
+_FROM_FRAME = {
+    "registers": "count",
+    "shared_static": "byte",
+    "shared_dynamic": "byte",
+    "blocks_per_sm": "count",
+    "occupancy_limit": "share",
+}
+
+
+def _resources(before: Run, after: Run) -> tuple[ResourceChange, ...]:
+    found = [
+        ResourceChange(name, unit, _resource(before, name), _resource(after, name))
+        for name, unit in (*_FROM_FRAME.items(), ("spills", "byte"), ("stack", "byte"))
+    ]
+    return tuple(r for r in found if r.before != r.after)
+
+
+def _resource(run: Run, name: str) -> float | None:
+    """What the record says, else the report: the record knows spills and stack, ncu occupancy."""
+    said = getattr(run.record.resources, name, None) if run.record else None
+    if said is not None:
+        return float(said)
+    counted = run.column(name) if name in _FROM_FRAME else None
+    return counted if isinstance(counted, float) and not isnan(counted) else None
+
+
+def _taken_once(before: Run, after: Run) -> bool:
+    """Whether both sides hold the very same timing samples of the same session."""
+    one, other = before.record, after.record
+    if one is None or other is None or not one.warm:
+        return False
+    return (one.session, one.warm) == (other.session, other.warm)
+
+
+def _notes(before: Run, after: Run) -> tuple[str, ...]:
+    found: list[str] = []
+    if _taken_once(before, after):
+        found.append("both sides are one measurement: nothing was recorded anew")
+    for run in (before, after):
+        if run.record is None:
+            found.append(f"{run.name} has no run record: right or wrong is not known")
+        elif run.record.right is None:
+            found.append(f"{run.name} was not checked: profkit check --variant {run.variant}")
+        if run.usable.empty:
+            why = "no report" if run.launches.empty else "no launch that ncu could finish"
+            found.append(f"{run.name} has {why}: no counters")
+    counts = len(before.usable), len(after.usable)
+    if counts[0] != counts[1] and all(counts):
+        sums = [float(run.usable["time"].sum()) * 1e6 for run in (before, after)]
+        found.append(
+            f"{counts[0]} and {counts[1]} launches, together {sums[0]:.3g} and {sums[1]:.3g} us "
+            "under ncu"
+        )
+    one, other = clock_of(before), clock_of(after)
+    if one and other and abs(one - other) > SAME_CLOCK * max(one, other):
+        found.append(
+            f"the SM ran at {one / 1e6:.0f} and {other / 1e6:.0f} MHz under ncu: shares of peak "
+            "compare, durations under ncu do not"
+        )
+    return tuple(found)

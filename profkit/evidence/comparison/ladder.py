@@ -1,0 +1,185 @@
+"""Runs of one case  ->  the ablation table: each step against its parent and every reference."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from profkit.errors import ProfkitError
+from profkit.evidence.comparison.compare import Change, compare_runs, how_taken
+from profkit.evidence.runs.runs import Evidence, Run
+from profkit.evidence.timing.samples import Interval, as_groups
+from profkit.evidence.timing.stats import Comparison, compare_samples, median_interval
+
+
+@dataclass(frozen=True)
+class Step:
+    """One variant of the ladder.
+
+    Attributes:
+        variant: Its id.
+        title: First line of its header.
+        parent: The variant it changes, None for a first one.
+        depth: Steps from the first one.
+        time: Median with a warm L2, seconds; None without timing.
+        bound: "bound: limiter", "" without a report.
+        change: Against the parent; None for a first one or when the parent was not recorded.
+        references: Reference -> this variant compared to it: its speed-up is reference over
+            variant, above 1 where the variant is faster.
+        note: What is missing.
+    """
+
+    variant: str
+    title: str
+    parent: str | None
+    depth: int
+    time: Interval | None
+    bound: str
+    change: Change | None
+    references: Mapping[str, Comparison]
+    note: str = ""
+
+    @property
+    def best(self) -> Comparison | None:
+        """The comparison with the fastest reference."""
+        return min(self.references.values(), key=lambda c: c.before.median, default=None)
+
+
+@dataclass(frozen=True)
+class Ladder:
+    """All variants of a case, each after its parent.
+
+    Attributes:
+        case: The problem's case.
+        steps: In ladder order.
+        problems: Records and reports that cannot be read, headers that go round in a circle.
+    """
+
+    case: str
+    steps: tuple[Step, ...]
+    problems: tuple[ProfkitError, ...] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        """The document that `profkit compare --ladder --json` prints."""
+        from profkit.evidence.comparison.select import change_json
+
+        return {
+            "schema": "profkit.ladder/1",
+            "case": self.case,
+            "steps": [
+                {
+                    "variant": s.variant,
+                    "title": s.title,
+                    "parent": s.parent,
+                    "depth": s.depth,
+                    "time_s": s.time.to_json() if s.time else None,
+                    "bound": s.bound or None,
+                    "change": change_json(s.change) if s.change else None,
+                    "references": {name: c.to_json() for name, c in s.references.items()},
+                    "note": s.note or None,
+                }
+                for s in self.steps
+            ],
+            "problems": [p.message for p in self.problems],
+        }
+
+
+def ladder(evidence: Evidence, case: str, anyway: bool = False) -> Ladder:
+    """The ablation table of everything recorded at one case.
+
+    Raises:
+        ProfkitError: Nothing was recorded at this case.
+    """
+    runs, problems = evidence.readable(case)
+    if not problems and not any(run.record and not run.record.reference for run in runs):
+        cases = sorted({c for _, c in evidence.names()})
+        hint = f"recorded cases: {', '.join(cases)}" if cases else "profkit profile --all"
+        raise ProfkitError(f"no run record at case {case} in {evidence.root}", hint)
+    return of_runs(runs, case, anyway, problems)
+
+
+def of_runs(
+    runs: Sequence[Run], case: str, anyway: bool = False, unreadable: Iterable[ProfkitError] = ()
+) -> Ladder:
+    """The same of runs that are there already; those without a record have no place in it."""
+    problems = list(unreadable)
+    recorded = {run.variant: run for run in runs if run.record and not run.record.reference}
+    bad = {run.variant: fault for run in runs if (fault := _bad_samples(run))}
+    problems += bad.values()
+    recorded |= {v: _untimed(recorded[v]) for v in bad if v in recorded}
+    references = [
+        r for r in runs
+        if r.record and r.record.reference and r.record.warm and r.variant not in bad
+    ]  # fmt: skip
+    order, lost = ladder_order({v: r.record.after for v, r in recorded.items() if r.record})
+    if lost:
+        problems.append(
+            ProfkitError(
+                f"case {case}: `after:` goes round in a circle: {', '.join(lost)}",
+                "one of these headers has to name a variant outside the circle, or none",
+            )
+        )
+    steps = tuple(_step(recorded, references, place, anyway) for place in order)
+    return Ladder(case, steps, tuple(problems))
+
+
+def _bad_samples(run: Run) -> ProfkitError | None:
+    """Why a run's samples are no times; None if they are, or if there are none."""
+    if run.record is None or not run.record.warm:
+        return None
+    try:
+        as_groups(run.record.warm, f"warm samples of {run.name}", positive=True)
+    except ProfkitError as error:
+        return error
+    return None
+
+
+def _untimed(run: Run) -> Run:
+    return replace(run, record=replace(run.record, warm=())) if run.record else run
+
+
+def ladder_order(parents: Mapping[str, str | None]) -> tuple[list[tuple[str, int]], list[str]]:
+    """Variants with their depth, each after its parent, siblings in the order given.
+
+    Returns:
+        All of them, and those that come, through others, after themselves (they stand last).
+    """
+    found: list[tuple[str, int]] = []
+
+    def place(variants: Iterable[str], depth: int) -> None:
+        for variant in variants:
+            found.append((variant, depth))
+            place([v for v, parent in parents.items() if parent == variant], depth + 1)
+
+    place([v for v, parent in parents.items() if parent is None or parent not in parents], 0)
+    lost = sorted(set(parents) - {v for v, _ in found})
+    return found + [(v, 0) for v in lost], lost
+
+
+def _step(
+    runs: Mapping[str, Run], references: Iterable[Run], place: tuple[str, int], anyway: bool
+) -> Step:
+    variant, depth = place
+    run = runs[variant]
+    record = run.record
+    after = record.after if record else None
+    parent = runs.get(after) if after else None
+    verdict = run.diagnosis() if not run.usable.empty else None
+    # A kernel that is wrong gets no time: what it saved it may have saved by being wrong.
+    timed = bool(record and record.warm and record.right is not False and not record.dirty)
+    return Step(
+        variant=variant,
+        title=record.title if record else "",
+        parent=after,
+        depth=depth,
+        time=median_interval(run.samples) if timed else None,
+        bound=f"{verdict.bound}: {verdict.limiter}" if verdict else "",
+        change=compare_runs(parent, run, anyway) if parent else None,
+        references={
+            r.variant: compare_samples(r.samples, run.samples, taken=how_taken(r, run))
+            for r in references
+            if timed
+        },
+        note="" if parent or not after else f"its parent {after} is not among these runs",
+    )

@@ -1,0 +1,212 @@
+"""What the user named (variants, records, reports, folders)  ->  the runs to compare, in pairs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from profkit.errors import ProfkitError
+from profkit.evidence.comparison.compare import Change, compare_runs
+from profkit.evidence.comparison.counters import LaunchChange
+from profkit.evidence.runs.runs import Evidence, Run, read_launches
+from profkit.records.artifacts import files_of
+from profkit.records.paths import SUFFIXES
+from profkit.records.record import read_record
+
+Side = str | Path | Run
+
+
+@dataclass(frozen=True)
+class Compared:
+    """Everything that two sides have in common, compared.
+
+    Attributes:
+        changes: One per pair of runs.
+        alone: Runs that only one side has.
+        problems: What in a folder cannot be read.
+    """
+
+    changes: tuple[Change, ...]
+    alone: tuple[str, ...] = ()
+    problems: tuple[ProfkitError, ...] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        """The document that `profkit compare --json` prints."""
+        return {
+            "schema": "profkit.compare/1",
+            "changes": [change_json(c) for c in self.changes],
+            "alone": list(self.alone),
+            "problems": [p.message for p in self.problems],
+        }
+
+
+def compare(
+    before: Side,
+    after: Side,
+    case: str | None = None,
+    artifacts: str | Path | Evidence = "artifacts",
+    anyway: bool = False,
+) -> Compared:
+    """Compare two variants, records, reports or folders of artifacts.
+
+    Args:
+        before: A variant's id ("stage1", "stage1.B"), a run record, a report, a folder, or a Run.
+        after: Likewise.
+        case: Only this case.
+        artifacts: Where variants' records and reports are: a folder, or what was read of it.
+        anyway: Compare across GPUs, clocks, ncu versions and cases all the same.
+
+    Raises:
+        ProfkitError: A side cannot be found or read, or the two have nothing in common.
+    """
+    evidence = artifacts if isinstance(artifacts, Evidence) else Evidence(Path(artifacts))
+    problems: list[ProfkitError] = []
+    sides = [runs_of(side, evidence, case, problems) for side in (before, after)]
+    pairs, alone = pair(sides[0], sides[1])
+    if not pairs:
+        have = ["; ".join(run.name for run in side) for side in sides]
+        raise ProfkitError(
+            f"nothing in common to compare: {have[0]} and {have[1]}",
+            "record both at one case: profkit profile --variant ... --case ...",
+        )
+    changes = tuple(compare_runs(b, a, anyway) for b, a in pairs)
+    return Compared(changes, alone, tuple(problems))
+
+
+def runs_of(
+    side: Side,
+    evidence: Evidence,
+    case: str | None = None,
+    problems: list[ProfkitError] | None = None,
+) -> list[Run]:
+    """The runs that one side names; never an empty list.
+
+    Args:
+        side: A variant's id, a run record, a report, a folder, or a Run.
+        evidence: Where variants are.
+        case: Only this case.
+        problems: Takes what in a folder cannot be read; without it, that is raised.
+    """
+    if isinstance(side, Run):
+        return [side]
+    path = Path(side)
+    if path.is_dir():
+        found, wrong = Evidence(path).readable(case)
+        if wrong and (problems is None or not found):
+            raise wrong[0]
+        if problems is not None:
+            problems += wrong
+    elif path.is_file():
+        found = [run for run in _of_file(path) if case in (None, run.case)]
+    else:
+        found = _of_variant(str(side), evidence, case)
+    if not found:
+        at = f" at case {case}" if case else ""
+        raise ProfkitError(f"{side}: no run{at}", "profkit list shows what was recorded")
+    return found
+
+
+def _of_variant(name: str, evidence: Evidence, case: str | None) -> list[Run]:
+    variant, _, own = name.partition(".")
+    case = own or case
+    if "/" in name or name.endswith((".json", *SUFFIXES)):
+        raise ProfkitError(f"{name}: no such file", "give a variant, a run record or a report")
+    if case:
+        return [evidence.load(variant, case)]
+    cases = [c for v, c in evidence.names() if v == variant]
+    if not cases:
+        known = sorted({v for v, _ in evidence.names()})
+        hint = f"recorded: {', '.join(known)}" if known else f"profkit profile --variant {variant}"
+        raise ProfkitError(f"no run of {variant} in {evidence.root}", hint)
+    return [evidence.load(variant, c) for c in cases]
+
+
+def _of_file(path: Path) -> list[Run]:
+    """The runs in one record (with the report beside it) or in one report."""
+    if path.suffix == ".json":
+        record = read_record(path)
+        report = files_of(path.with_suffix("")).report
+        launches = read_launches([report] if report else [])
+        return [Run(record.variant, record.case, record, launches, report)]
+    beside = path.with_suffix(".json")
+    if beside.is_file():
+        return _of_file(beside)
+    frame = read_launches([path])
+    marks = {(v, c) for v, c in zip(frame["variant"], frame["case"], strict=True)}
+    if len(marks) < 2:
+        variant, case = next(iter(marks), (None, None))
+        return [Run(variant or path.stem, case, None, frame, path)]
+    return [
+        Run(v or path.stem, c, None, frame[(frame["variant"] == v) & (frame["case"] == c)], path)
+        for v, c in sorted((m for m in marks if m[0]), key=str)
+    ]
+
+
+def pair(before: list[Run], after: list[Run]) -> tuple[list[tuple[Run, Run]], tuple[str, ...]]:
+    """Runs that belong together, and the names of those left alone.
+
+    One run a side is a pair whatever it is called; several are paired by case and, where a side
+    has several variants, by variant as well.
+    """
+    if len(before) == len(after) == 1:
+        return [(before[0], after[0])], ()
+    by_variant = any(len({run.variant for run in side}) > 1 for side in (before, after))
+
+    def key(run: Run) -> tuple[str | None, ...]:
+        return (run.variant, run.case) if by_variant else (run.case,)
+
+    partner = {key(run): run for run in after}
+    pairs = [(run, partner[key(run)]) for run in before if key(run) in partner]
+    paired = {id(run) for two in pairs for run in two}
+    return pairs, tuple(run.name for run in (*before, *after) if id(run) not in paired)
+
+
+def change_json(change: Change) -> dict[str, Any]:
+    """One comparison as plain values: SI, shares as fractions, null where not known."""
+    return {
+        "before": change.before,
+        "after": change.after,
+        "compared": change.compared,
+        "refusals": [{"code": r.code, "sentence": r.sentence} for r in change.refusals],
+        "time": change.time.to_json() if change.time else None,
+        "time_note": change.time_note,
+        "launches": [_launch_json(launch) for launch in change.launches],
+        "unmatched": list(change.unmatched),
+        "resources": [
+            {"name": r.name, "unit": r.unit, "before": r.before, "after": r.after, "worse": r.worse}
+            for r in change.resources
+        ],
+        "promises": [
+            {"rule": p.rule, "said": p.said, "kept": p.kept, "because": p.because}
+            for p in change.promises
+        ],
+        "notes": list(change.notes),
+    }
+
+
+def _launch_json(launch: LaunchChange) -> dict[str, Any]:
+    from math import isfinite
+
+    sides = ("before", "after")
+    return {
+        "kernel": dict(zip(sides, launch.kernel, strict=True)),
+        "bound": dict(zip(sides, launch.bound, strict=True)),
+        "profiled_time_s": {
+            side: t if isfinite(t) else None
+            for side, t in zip(sides, launch.profiled_time, strict=True)
+        },
+        "moved": [
+            {"metric": m.metric, "unit": m.unit, "before": m.before, "after": m.after,
+             "points": m.points, "factor": m.factor if isfinite(m.factor) else None}
+            for m in launch.moved
+        ],
+        "only_before": list(launch.only_before),
+        "only_after": list(launch.only_after),
+        "findings": [
+            {"rule": f.rule, "what": f.what,
+             "before": {"status": f.before.status, "cause": f.before.cause, "gain": f.before.gain},
+             "after": {"status": f.after.status, "cause": f.after.cause, "gain": f.after.gain}}
+            for f in launch.findings
+        ],
+    }  # fmt: skip

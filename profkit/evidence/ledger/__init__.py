@@ -1,0 +1,1 @@
+"""Predictions and outcomes over time  ->  how well each rule's gains hold."""

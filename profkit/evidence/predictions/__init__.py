@@ -1,0 +1,1 @@
+"""What a header or a rule predicted  ->  kept, broken or not decidable."""

@@ -1,0 +1,1 @@
+"""Timing samples  ->  medians, intervals, and faster, slower, same or cannot tell."""

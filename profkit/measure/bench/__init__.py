@@ -1,0 +1,1 @@
+"""Callables on a GPU  ->  timing samples."""

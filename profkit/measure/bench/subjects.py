@@ -1,0 +1,115 @@
+"""A variant's library, or a call into torch  ->  a bench Subject. torch is imported only here."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+from profkit.measure.bench import bench
+from profkit.measure.bench.bench import Subject
+from profkit.measure.check import arena
+from profkit.measure.check.check import CaseCheck, judge_values
+from profkit.measure.check.data import Data
+from profkit.measure.cuda import device, graph, library
+from profkit.measure.variants.problem import Problem
+
+
+def native(
+    name: str, lib: ctypes.CDLL, problem: Problem, data: Data, tools: library.Support
+) -> Subject:
+    """A built variant on one case's inputs, run once.
+
+    Raises:
+        CudaError: The launcher refused, or a graph cannot hold what it does.
+    """
+    here = arena.place(data)
+    values = problem.module.arguments(problem.case(data.case))
+    arguments: dict[int, Any] = {}
+
+    def args(stream: int) -> Any:
+        return arguments.setdefault(stream, arena.arguments(here, values, stream))
+
+    def call(stream: int) -> None:
+        library.launch(lib, args(stream))
+
+    def eager(n: int, stream: int) -> tuple[float, float]:
+        start, stop = device.new_event(), device.new_event()
+        device.synchronize(stream)
+        device.record(start, stream)
+        host = tools.repeat(lib, args(stream), n)
+        device.record(stop, stream)
+        device.synchronize(stream)
+        return device.elapsed(start, stop) / n, host
+
+    return _seen(Subject(name, call, bench.native_capture, eager))
+
+
+def reference(name: str, problem: Problem, data: Data) -> tuple[Subject, CaseCheck]:
+    """A library call of the problem on one case's inputs, run once and judged.
+
+    Raises:
+        ReferenceUnavailable: The library has no kernel for this case on this GPU.
+    """
+    import torch
+
+    tensors = to_torch(data)
+    once = problem.reference_call(name, data.case, tensors)
+    streams: dict[int, Any] = {}
+
+    def on(stream: int) -> Any:
+        external = streams.setdefault(stream, torch.cuda.ExternalStream(stream))
+        return torch.cuda.stream(external)
+
+    def call(stream: int) -> None:
+        with on(stream):
+            once()
+
+    def capture(body: Callable[[], None], stream: int) -> Callable[[], None]:
+        made = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(made, stream=torch.cuda.ExternalStream(stream)):
+            body()
+
+        def replay() -> None:
+            with on(stream):
+                made.replay()
+
+        return replay
+
+    def plain(_: int) -> None:
+        once()
+
+    def eager(n: int, stream: int) -> tuple[float, float]:
+        with on(stream):
+            return bench.eager_time(plain, n, stream)
+
+    try:
+        out = once()
+        torch.cuda.synchronize()
+    except RuntimeError as error:  # torch says "no available kernel" with a plain RuntimeError
+        raise ReferenceUnavailable(str(error).splitlines()[0]) from error
+    outputs = [o.cpu().numpy() for o in (out if isinstance(out, tuple) else (out,))]
+    return _seen(Subject(name, call, capture, eager)), judge_values(problem, data, outputs)
+
+
+class ReferenceUnavailable(Exception):
+    """The library cannot do this case here."""
+
+
+def to_torch(data: Data) -> list[Any]:
+    """The inputs of a case as tensors on the GPU."""
+    import numpy as np
+    import torch
+
+    return [torch.from_numpy(np.array(a)).cuda() for a in data.inputs()]
+
+
+def _seen(subject: Subject) -> Subject:
+    """The subject with its kernel launches, read from a graph that is thrown away."""
+    stream = device.new_stream()
+    for _ in range(2):  # the first call may load modules, which a capture forbids
+        subject.call(stream)
+    device.synchronize()
+    captured = graph.capture(stream, lambda: subject.call(stream))
+    return replace(subject, launches=tuple(graph.launches(captured)))

@@ -1,0 +1,1 @@
+"""Variants  ->  shared libraries, their resources, and what their launchers would start."""

@@ -1,0 +1,204 @@
+"""A build and a machine  ->  what the launcher would start there. No GPU, no driver.
+
+The variant's object file is linked with a CUDA runtime that prints launches (dry.cpp) and run.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import json
+import os
+import subprocess
+import tempfile
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from profkit.measure.build.build import Build
+from profkit.measure.cuda.graph import Launch
+from profkit.measure.process import run
+from profkit.measure.variants import problem
+from profkit.measure.variants.occupancy import LIMITS, occupancy
+from profkit.records.store import write_text
+
+STUB = Path(__file__).with_name("dry.cpp")
+_NOT_SUPPORTED = 801
+
+
+@dataclass(frozen=True)
+class Machine:
+    """A GPU as far as a launcher can ask for it."""
+
+    name: str
+    arch: str
+    sms: int
+    l2: int
+
+
+# Of each architecture the card that is meant where none is there; only its shape is used.
+MACHINES = {
+    m.arch: m
+    for m in (
+        Machine("A100", "80", 108, 40 << 20),
+        Machine("L4", "89", 58, 48 << 20),
+        Machine("H200", "90", 132, 60 << 20),
+    )
+}
+
+
+def launches(
+    built: Build, values: Mapping[str, Any], machine: Machine, nvcc: Path
+) -> list[Launch] | None:
+    """What a launcher would start, in order.
+
+    Args:
+        built: A build that compiled.
+        values: size, stride, scale and causal.
+        machine: For which GPU.
+        nvcc: Links the stub.
+
+    Returns:
+        The launches; empty if the variant does not support the case there; None if it cannot be
+        known: the launcher needs something of the runtime that the stub does not have.
+    """
+    if built.library is None:
+        return None
+    program = _linked(built.library.parent, nvcc)
+    done = run([program, *_words(built, values, machine)], timeout=20) if program else None
+    return _read(done.output, built) if done and done.status == 0 else None
+
+
+def shapes(built: Build, folder: Path, nvcc: Path) -> dict[str, list[Launch]] | None:
+    """What a launcher starts at every case of its problem, on the usual card of the architecture.
+
+    Kept beside the build for as long as problem.py stays the same, so that looking again imports
+    nothing.
+
+    Args:
+        built: A build.
+        folder: The problem's folder.
+        nvcc: Links the stub.
+
+    Returns:
+        Case -> launches; None where that cannot be known: no problem.py, no such card here, or a
+        launcher that needs more of the CUDA runtime than dry.cpp has.
+    """
+    machine = MACHINES.get(built.arch.rstrip("af"))
+    if built.library is None or machine is None or not problem.is_complete(folder):
+        return None
+    source = folder / "problem.py"
+    memory = built.library.with_name("shapes.json")
+    key = hashlib.sha256(source.read_bytes() + _stub_hash().encode()).hexdigest()
+    kept = _kept(memory)
+    if kept.get("key") != key:
+        the = problem.load(folder)
+        values = {name: the.module.arguments(case) for name, case in the.cases.items()}
+        found = {name: launches(built, v, machine, nvcc) for name, v in values.items()}
+        known = None not in found.values()
+        plain = {n: [asdict(x) for x in f or ()] for n, f in found.items()} if known else None
+        kept = {"key": key, "shapes": plain}
+        write_text(memory, json.dumps(kept))
+    said = kept["shapes"]
+    return said and {n: [_launch(x) for x in found] for n, found in said.items()}
+
+
+def stub_object(folder: Path, nvcc: Path) -> Path | None:
+    """dry.cpp, compiled once per build folder; None if this toolkit's headers do not take it.
+
+    `launches` and `shapes` call it; called before, it compiles beside the variant.
+    """
+    made = folder / f"dry-{_stub_hash()}.o"
+    if not made.is_file():
+        with tempfile.TemporaryDirectory(dir=folder) as work:
+            out = Path(work) / "dry.o"
+            command = [str(nvcc), "-O1", "-std=c++17", "-c", "-o", str(out), str(STUB)]
+            if subprocess.run(command, capture_output=True, check=False).returncode:
+                return None
+            os.replace(out, made)
+    return made
+
+
+def _launch(said: Mapping[str, Any]) -> Launch:
+    values: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in said.items()}
+    return Launch(**values)
+
+
+def _kept(memory: Path) -> dict[str, Any]:
+    try:
+        kept = json.loads(memory.read_text())
+    except (OSError, ValueError):
+        return {}
+    return kept if isinstance(kept, dict) and "shapes" in kept else {}
+
+
+@functools.cache
+def _stub_hash() -> str:
+    return hashlib.sha256(STUB.read_bytes()).hexdigest()[:12]
+
+
+def _linked(place: Path, nvcc: Path) -> Path | None:
+    """The program of a build; None if it needs more than the stub has."""
+    program = place / f"dry-{_stub_hash()}"
+    if program.is_file():
+        return program
+    stub = stub_object(place.parents[1], nvcc)
+    if stub is None:
+        return None
+    with tempfile.TemporaryDirectory(dir=place) as folder:
+        made = Path(folder) / "dry"
+        inputs = [str(place / "variant.o"), str(stub)]
+        command = [str(nvcc), "--cudart", "none", "-o", str(made), *inputs]
+        if subprocess.run(command, capture_output=True, check=False).returncode:
+            return None
+        os.replace(made, program)
+    return program
+
+
+def _words(built: Build, values: Mapping[str, Any], machine: Machine) -> list[str]:
+    limits = LIMITS[machine.arch]
+    asked = {
+        "attribute16": machine.sms,
+        "attribute38": machine.l2,
+        "attribute75": int(machine.arch[:-1]),
+        "attribute76": int(machine.arch[-1]),
+        "attribute81": limits.smem,
+        "attribute97": limits.smem - limits.reserved,
+        "attribute106": limits.blocks,
+        "attribute39": limits.warps * 32,
+        "attribute95": 1,
+        "blocks": limits.blocks,
+        "warps": limits.warps,
+        "reserved": limits.reserved,
+        "scale": values.get("scale", 1.0),
+        "causal": int(values.get("causal", False)),
+    }
+    asked |= {f"{k}{i}": n for k in ("size", "stride") for i, n in enumerate(values.get(k, ()))}
+    asked |= {f"regs:{k.mangled}": k.regs for k in built.kernels}
+    asked |= {f"smem:{k.mangled}": k.smem for k in built.kernels}
+    return [f"{k}={v}" for k, v in asked.items()]
+
+
+def _read(said: str, built: Build) -> list[Launch] | None:
+    *lines, last = said.splitlines() or [""]
+    if not last.startswith("code|"):
+        return None
+    if last == f"code|{_NOT_SUPPORTED}":
+        return []
+    rows = [line.split("|") for line in lines]
+    if last != "code|0" or any(len(r) != 5 for r in rows):
+        return None
+    kernels = {k.mangled: k for k in built.kernels}
+    found = []
+    for name, grid, block, dynamic, _cluster in rows:
+        if name not in kernels:
+            return None
+        kernel, (x, y, z) = kernels[name], map(int, block.split())
+        gx, gy, gz = map(int, grid.split())
+        fits = occupancy(built.arch, kernel.regs, x * y * z, kernel.smem + int(dynamic))
+        shape = (gx, gy, gz), (x, y, z)
+        found.append(
+            Launch(kernel.name, *shape, int(dynamic), kernel.smem, kernel.regs, fits.blocks)
+        )
+    return found

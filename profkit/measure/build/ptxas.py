@@ -1,0 +1,55 @@
+"""What `nvcc -Xptxas -v` printed  ->  the resources of each kernel function."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from profkit.measure.cuda.names import demangle
+
+_ENTRY = re.compile(r"Compiling entry function '([^']+)' for 'sm_(\w+)'")
+_FRAME = re.compile(r"(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+) bytes spill loads")
+_USED = re.compile(r"Used (\d+) registers(.*)")
+_SMEM = re.compile(r"(\d+) bytes smem")
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """What ptxas gave one kernel function.
+
+    Attributes:
+        name: Demangled, as reports show it.
+        mangled: As the object file has it.
+        arch: `90`, `90a`.
+        regs: Registers per thread.
+        smem: Static shared memory per block, bytes.
+        spills: Spill stores and loads together, bytes, called functions included.
+        stack: Stack frame per thread, bytes.
+    """
+
+    name: str
+    mangled: str
+    arch: str
+    regs: int
+    smem: int
+    spills: int
+    stack: int
+
+
+def parse(log: str) -> list[Kernel]:
+    """Read the resources of every kernel function out of nvcc's output."""
+    entry: tuple[str, str] | None = None
+    spills = stack = 0
+    found: list[tuple[str, str, int, int, int, int]] = []
+    for line in log.splitlines():
+        if m := _ENTRY.search(line):
+            entry, spills, stack = (m[1], m[2]), 0, 0
+        elif m := _FRAME.search(line):
+            stack += int(m[1])
+            spills += int(m[2]) + int(m[3])
+        elif (m := _USED.search(line)) and entry:
+            smem = _SMEM.search(m[2])
+            found.append((*entry, int(m[1]), int(smem[1]) if smem else 0, spills, stack))
+            entry = None
+    plain = demangle(f[0] for f in found)
+    return [Kernel(plain[f[0]], *f) for f in found]

@@ -1,0 +1,114 @@
+"""A machine  ->  where nvcc, ninja, ncu and compute-sanitizer are, and which versions.
+
+Asking a tool for its version starts a process; the answer is kept under the build folder and
+holds as long as the tool's path, size and modification time do.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import re
+import shutil
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+
+from profkit.errors import ProfkitError
+
+_VERSION = {
+    "nvcc": re.compile(r"release [\d.]+, V(\d+(?:\.\d+)+)"),
+    "ncu": re.compile(r"Version (\d{4}(?:\.\d+)+)"),
+    "compute-sanitizer": re.compile(r"Version (\d{4}(?:\.\d+)+)"),
+}
+_HINTS = {
+    "nvcc": "install the CUDA toolkit, or put its bin folder on PATH",
+    "ninja": "install it with: pip install ninja",
+    "ncu": "install Nsight Compute (it comes with the CUDA toolkit), or put ncu on PATH",
+    "compute-sanitizer": "it comes with the CUDA toolkit; put its folder on PATH",
+}
+
+
+@dataclass(frozen=True)
+class Tool:
+    """A program that profkit starts; version is None if it did not say."""
+
+    path: Path
+    version: str | None
+
+
+def find(name: str) -> Path | None:
+    """Where a tool is: PATH first, then where CUDA is usually installed."""
+    on_path = shutil.which(name)
+    if on_path:
+        return Path(on_path)
+    if name == "ninja":
+        return _ninja_of_this_python()
+    homes = [os.environ.get(k) for k in ("CUDA_HOME", "CUDA_PATH")]
+    folders = [Path(h) / "bin" for h in homes if h] + [Path("/usr/local/cuda/bin")]
+    if name == "ncu":
+        folders += sorted(Path("/opt/nvidia/nsight-compute").glob("*"), reverse=True)
+    return next((f / name for f in folders if os.access(f / name, os.X_OK)), None)
+
+
+def _ninja_of_this_python() -> Path | None:
+    """The ninja of the PyPI package, whose folder need not be on PATH."""
+    if importlib.util.find_spec("ninja") is None:
+        return None
+    import ninja
+
+    path = Path(ninja.BIN_DIR) / "ninja"
+    return path if path.is_file() else None
+
+
+def need(name: str) -> Path:
+    """Where a tool is; an error that says how to get it if it is nowhere."""
+    path = find(name)
+    if path is None:
+        raise ProfkitError(f"{name} was not found", _HINTS[name])
+    return path
+
+
+def tool(name: str, cache: Path) -> Tool:
+    """A tool that must be there, with its version.
+
+    Args:
+        name: nvcc, ncu or compute-sanitizer.
+        cache: A folder that keeps the answer.
+    """
+    path = need(name)
+    stat = path.resolve().stat()
+    key = f"{path.resolve()}:{stat.st_size}:{stat.st_mtime_ns}"
+    memory = cache / "tools.json"
+    known = _load(memory)
+    if key not in known:
+        known[key] = version(name, path)
+        _store(memory, known)
+    return Tool(path, known[key])
+
+
+def version(name: str, path: Path) -> str | None:
+    """What a tool says its version is; None if it does not start or says nothing known."""
+    try:
+        done = subprocess.run(
+            [path, "--version"], capture_output=True, text=True, timeout=60, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    found = _VERSION[name].search(done.stdout + done.stderr)
+    return found[1] if found else None
+
+
+def _load(path: Path) -> dict[str, str | None]:
+    try:
+        known = json.loads(path.read_text())
+    except (OSError, ValueError):
+        return {}
+    return known if isinstance(known, dict) else {}
+
+
+def _store(path: Path, known: dict[str, str | None]) -> None:
+    from profkit.records.store import write_text
+
+    write_text(path, json.dumps(known, indent=1))

@@ -1,0 +1,1 @@
+"""A built variant  ->  is it right: values, guards, sanitizers."""

@@ -1,0 +1,155 @@
+"""Inputs and outputs of one launch in one device allocation, guards between  ->  what was touched.
+
+Outputs hold NaN before the launch (0xFF bytes are NaN in every float format), guards hold 0xA5.
+One copy back shows what was written, what was not, and what should not have been.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Mapping
+from dataclasses import dataclass
+from math import prod
+from typing import TYPE_CHECKING, Any
+
+from profkit.measure.check.data import Data
+from profkit.measure.cuda import device
+from profkit.measure.variants.variants import Args
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    Bytes = NDArray[np.uint8]
+
+GUARD = 4096
+POISON, FENCE = 0xFF, 0xA5
+_ALIGN = 256  # what cudaMalloc promises
+
+
+@dataclass(frozen=True)
+class Arena:
+    """One device allocation: guard, input, guard, input, guard, output, guard.
+
+    Attributes:
+        base: Device address.
+        size: Bytes.
+        data: What the inputs are.
+        inputs: (offset, bytes) of each input.
+        outputs: (offset, bytes) of each output.
+    """
+
+    base: int
+    size: int
+    data: Data
+    inputs: tuple[tuple[int, int], ...]
+    outputs: tuple[tuple[int, int], ...]
+
+
+def layout(data: Data, base: int = 0) -> Arena:
+    """Where each array lies in an allocation that begins at `base`."""
+    import numpy as np
+
+    at, places = GUARD, []
+    for shape, dtype in (*data.shapes, *data.outputs):
+        size = prod(shape) * np.dtype(dtype).itemsize
+        places.append((at, size))
+        at += (size + _ALIGN - 1) // _ALIGN * _ALIGN + GUARD
+    count = len(data.shapes)
+    return Arena(base, at, data, tuple(places[:count]), tuple(places[count:]))
+
+
+def place(data: Data) -> Arena:
+    """Allocate and upload; guards and outputs are filled."""
+    wanted = layout(data)
+    arena = layout(data, device.allocate(wanted.size))
+    device.fill(arena.base, FENCE, arena.size)
+    for (offset, size), array in zip(arena.inputs, data.inputs(), strict=True):
+        device.upload(arena.base + offset, array.ctypes.data, size)
+    poison(arena)
+    return arena
+
+
+def poison(arena: Arena) -> None:
+    """Fill the outputs with NaN."""
+    for offset, size in arena.outputs:
+        device.fill(arena.base + offset, POISON, size)
+
+
+def arguments(arena: Arena, values: Mapping[str, Any], stream: int) -> Args:
+    """ProfkitArgs for a launch on this arena.
+
+    Args:
+        arena: Where inputs and outputs are.
+        values: size, stride, scale and causal, from the problem.
+        stream: The stream to use.
+    """
+    args = Args()
+    for i, (offset, _) in enumerate(arena.inputs):
+        args.input[i] = arena.base + offset
+    for i, (offset, _) in enumerate(arena.outputs):
+        args.out[i] = arena.base + offset
+    for i, n in enumerate(values.get("size", ())):
+        args.size[i] = n
+    for i, n in enumerate(values.get("stride", ())):
+        args.stride[i] = n
+    args.scale = float(values.get("scale", 1.0))
+    args.causal = int(values.get("causal", False))
+    args.stream = ctypes.c_void_p(stream)
+    return args
+
+
+def fetch(arena: Arena) -> Bytes:
+    """The whole allocation, copied back."""
+    import numpy as np
+
+    host = np.empty(arena.size, np.uint8)
+    device.download(host.ctypes.data, arena.base, arena.size)
+    return host
+
+
+def output(arena: Arena, host: Bytes, index: int) -> NDArray[np.generic]:
+    """One output out of a copy of the allocation."""
+    import numpy as np
+
+    (shape, dtype), (offset, size) = arena.data.outputs[index], arena.outputs[index]
+    return host[offset : offset + size].view(np.dtype(dtype)).reshape(shape)
+
+
+def unwritten(arena: Arena, host: Bytes, index: int) -> int:
+    """How many elements of an output still hold every bit of the poison."""
+    import numpy as np
+
+    (_, dtype), (offset, size) = arena.data.outputs[index], arena.outputs[index]
+    words = host[offset : offset + size].reshape(-1, np.dtype(dtype).itemsize)
+    return int((words == POISON).all(axis=1).sum())
+
+
+def trespasses(arena: Arena, host: Bytes) -> list[str]:
+    """What a launch wrote that it should not have, one line each."""
+    found = []
+    for i, ((offset, size), array) in enumerate(
+        zip(arena.inputs, arena.data.inputs(), strict=True)
+    ):
+        changed = int((host[offset : offset + size] != _bytes(array)).sum())
+        if changed:
+            found.append(f"input {i} was overwritten: {changed} bytes changed")
+    ends = [(f"input {i}", o, s) for i, (o, s) in enumerate(arena.inputs)]
+    ends += [(f"output {i}", o, s) for i, (o, s) in enumerate(arena.outputs)]
+    start = 0
+    for before, after in zip([None, *ends], [*ends, None], strict=True):
+        stop = after[1] if after else arena.size
+        touched = int((host[start:stop] != FENCE).sum())
+        if touched:
+            sides = [f"behind {before[0]}"] if before else []
+            sides += [f"before {after[0]}"] if after else []
+            found.append(f"{touched} bytes written {' or '.join(sides)}, outside the arrays")
+        start = after[1] + after[2] if after else stop
+    return found
+
+
+def _bytes(array: Any) -> Bytes:
+    import numpy as np
+
+    flat: Bytes = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
+    return flat

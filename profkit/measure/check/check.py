@@ -1,0 +1,231 @@
+"""A built variant on a GPU  ->  is it right: values, and everything it must not touch.
+
+Every case and seed is judged against the fp64 reference, on an output that was filled with NaN.
+Then: only the given stream is used, nothing is waited for.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any, Literal
+
+from profkit.measure.check import arena
+from profkit.measure.check.arena import Arena
+from profkit.measure.check.data import Data
+from profkit.measure.check.judge import judge
+from profkit.measure.cuda import device, library
+from profkit.measure.variants.problem import Problem
+
+Status = Literal["right", "wrong", "not supported", "failed"]
+_SPIN = 0.05  # seconds that the stream is held while the launcher is watched
+
+
+@dataclass(frozen=True)
+class CaseCheck:
+    """One case and seed.
+
+    Attributes:
+        case: Its name.
+        seed: The seed of the inputs.
+        status: right, wrong, not supported (cudaErrorNotSupported), or failed (another CUDA error).
+        max_abs: Largest absolute error.
+        max_rel: Largest relative error.
+        bias: Mean signed error.
+        faults: What is wrong, one line each.
+    """
+
+    case: str
+    seed: int
+    status: Status
+    max_abs: float | None = None
+    max_rel: float | None = None
+    bias: float | None = None
+    faults: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Check:
+    """All cases of one variant.
+
+    Attributes:
+        variant: Its id.
+        status: wrong or failed if any case is; not supported if all are; else right.
+        atol: The problem's absolute tolerance.
+        rtol: The problem's relative tolerance.
+        cases: One entry per case and seed.
+        sanitizer: Tool -> verdict, for the tools that were run.
+    """
+
+    variant: str
+    status: Status
+    atol: float
+    rtol: float
+    cases: tuple[CaseCheck, ...] = ()
+    sanitizer: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def faults(self) -> list[str]:
+        """Every fault with its case, one line each."""
+        return [f"{c.case} seed {c.seed}: {f}" for c in self.cases for f in c.faults]
+
+    @property
+    def max_abs(self) -> float | None:
+        """The largest absolute error of all cases; None if none was judged."""
+        return max((c.max_abs for c in self.cases if c.max_abs is not None), default=None)
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values; null where not known."""
+        return asdict(self)
+
+
+def summary(variant: str, problem: Problem, cases: Sequence[CaseCheck]) -> Check:
+    """Put the cases of one variant together."""
+    seen = {c.status for c in cases}
+    order: tuple[Status, ...] = ("failed", "wrong", "right", "not supported")
+    status: Status = next((s for s in order if s in seen), "not supported")
+    return Check(variant, status, problem.module.ATOL, problem.module.RTOL, tuple(cases))
+
+
+def check_case(call: Callable[[Arena], None], problem: Problem, data: Data) -> CaseCheck:
+    """Run one case once and judge everything about it.
+
+    Args:
+        call: Enqueues the work on an arena.
+        problem: For the tolerance.
+        data: Inputs and reference.
+
+    Raises:
+        CudaError: The context is lost; nothing more can run in this process.
+    """
+    here = arena.place(data)
+    try:
+        call(here)
+        device.synchronize()
+    except device.CudaError as error:
+        return failure(data, error)
+    host = arena.fetch(here)
+    device.free(here.base)
+    return judge_case(problem, here, host)
+
+
+def failure(data: Data, error: device.CudaError) -> CaseCheck:
+    """A case that ended in a CUDA error; raises it again if the context is lost."""
+    if error.code == device.NOT_SUPPORTED:
+        return CaseCheck(data.case, data.seed, "not supported")
+    if error.code in device.STICKY:
+        raise error
+    return CaseCheck(data.case, data.seed, "failed", faults=(error.message,))
+
+
+def judge_case(problem: Problem, here: Arena, host: arena.Bytes) -> CaseCheck:
+    """Judge the outputs and guards of one finished launch."""
+    count = range(len(here.outputs))
+    unwritten = [arena.unwritten(here, host, i) for i in count]
+    outs = [arena.output(here, host, i) for i in count]
+    found = judge_values(problem, here.data, outs, unwritten)
+    trespasses = arena.trespasses(here, host)
+    if not trespasses:
+        return found
+    return replace(found, status="wrong", faults=(*trespasses, *found.faults))
+
+
+def judge_values(
+    problem: Problem, data: Data, outs: Sequence[Any], unwritten: Sequence[int] = ()
+) -> CaseCheck:
+    """Judge outputs against the reference.
+
+    Args:
+        problem: For the tolerance.
+        data: For the reference.
+        outs: What came out, in order.
+        unwritten: How many elements of each output were never written, where that is known.
+    """
+    atol, rtol = problem.module.ATOL, problem.module.RTOL
+    faults: list[str] = []
+    verdicts = []
+    for i, (out, wanted) in enumerate(zip(outs, data.reference(), strict=True)):
+        verdict = judge(out, wanted, atol, rtol)
+        verdicts.append(verdict)
+        left = unwritten[i] if i < len(unwritten) else 0
+        if not verdict.ok and left:
+            faults.append(f"output {i}: {left} of {out.size} elements were never written")
+        if verdict.nans > left:
+            faults.append(f"output {i}: {verdict.nans - left} elements are NaN or infinite")
+        if verdict.wrong > verdict.nans:
+            at = verdict.worst_finite
+            faults.append(
+                f"output {i}: {verdict.wrong - verdict.nans} of {out.size} elements are wrong, "
+                f"worst at {list(at)}: {float(out[at]):.6g}, wanted {float(wanted[at]):.6g} "
+                f"(tolerance {atol:g} + {rtol:g} relative; bias {verdict.bias:+.2g})"
+            )
+    return CaseCheck(
+        data.case,
+        data.seed,
+        "wrong" if faults else "right",
+        max((v.max_abs for v in verdicts), default=None),
+        max((v.max_rel for v in verdicts), default=None),
+        max((v.bias for v in verdicts), key=abs, default=None),
+        tuple(faults),
+    )
+
+
+def check_stream(
+    lib: ctypes.CDLL, problem: Problem, data: Data, tools: library.Support, stream: int
+) -> CaseCheck:
+    """Hold the stream and launch: nothing may be written, and the launcher must not wait."""
+    here = arena.place(data)
+    args = arena.arguments(here, problem.module.arguments(problem.case(data.case)), stream)
+    device.synchronize()
+    try:
+        tools.spin(int(_SPIN * 1e9), stream)
+        began = time.perf_counter()
+        library.launch(lib, args)
+        waited = time.perf_counter() - began
+        time.sleep(_SPIN / 10)  # work on another stream would be done by now
+        early = arena.fetch(here)
+        held = time.perf_counter() - began < _SPIN
+        device.synchronize()
+    except device.CudaError as error:
+        return failure(data, error)
+    found = judge_case(problem, here, arena.fetch(here))
+    faults = list(found.faults)
+    if waited > _SPIN / 2:
+        faults.append(
+            f"the launcher waits for the device: it came back after {waited * 1e3:.0f} ms"
+        )
+    elif held and _written(here, early):
+        faults.append("work ran on another stream than the given one: the output was written early")
+    device.free(here.base)
+    return replace(found, status="wrong" if faults else "right", faults=tuple(faults))
+
+
+def _written(here: Arena, host: arena.Bytes) -> bool:
+    return any((host[o : o + s] != arena.POISON).any() for o, s in here.outputs)
+
+
+def check_variant(
+    name: str,
+    lib: ctypes.CDLL,
+    problem: Problem,
+    work: Iterable[Data],
+    tools: library.Support,
+) -> Check:
+    """Judge a variant on every case and seed, and its manners on the first that it supports."""
+    stream = device.new_stream()
+
+    def call(here: Arena) -> None:
+        values = problem.module.arguments(problem.case(here.data.case))
+        library.launch(lib, arena.arguments(here, values, stream))
+
+    data = list(work)
+    cases = [check_case(call, problem, d) for d in data]
+    for one, d in zip(cases, data, strict=True):
+        if one.status == "right":
+            manners = check_stream(lib, problem, d, tools, stream)
+            if manners.faults:
+                cases.append(manners)
+            break
+    return summary(name, problem, cases)

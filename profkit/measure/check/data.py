@@ -1,0 +1,107 @@
+"""A problem's case and seed  ->  its inputs and fp64 reference on disk, computed once.
+
+Plain bytes, so that a child process can upload them without numpy. The reference is computed in
+fp64 and kept as fp32: its rounding (6e-8) is far below any tolerance of a half-precision output.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import dataclass
+from math import prod
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from profkit.measure.variants.problem import Problem
+from profkit.records.store import write_bytes, write_text
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    Array = NDArray[np.generic]
+
+
+@dataclass(frozen=True)
+class Data:
+    """What one case and seed are given, and what must come out.
+
+    Attributes:
+        problem: The problem's name.
+        case: The case's name.
+        seed: The seed.
+        folder: Where the files are.
+        shapes: (shape, dtype) of each input.
+        outputs: (shape, dtype) of each output.
+    """
+
+    problem: str
+    case: str
+    seed: int
+    folder: Path
+    shapes: tuple[tuple[tuple[int, ...], str], ...]
+    outputs: tuple[tuple[tuple[int, ...], str], ...]
+
+    def inputs(self) -> list[Array]:
+        """The inputs, mapped from disk, read-only."""
+        return [_map(self.folder / f"in{i}", *s) for i, s in enumerate(self.shapes)]
+
+    def reference(self) -> list[Array]:
+        """The fp64 reference, kept as fp32."""
+        return [_map(self.folder / f"ref{i}", s[0], "float32") for i, s in enumerate(self.outputs)]
+
+    def output_bytes(self) -> list[int]:
+        """Size of each output in bytes."""
+        import numpy as np
+
+        return [prod(shape) * np.dtype(dtype).itemsize for shape, dtype in self.outputs]
+
+
+def _map(path: Path, shape: tuple[int, ...], dtype: str) -> Array:
+    import numpy as np
+
+    if 0 in shape:
+        return np.empty(shape, dtype)
+    return np.memmap(path, dtype, mode="r", shape=shape)
+
+
+def prepare(problem: Problem, case: str, seed: int, folder: Path, grid: str | None = None) -> Data:
+    """Inputs and reference of a case, computed if they are not there yet.
+
+    Args:
+        problem: The problem.
+        case: Name of the case.
+        seed: Passed to the problem.
+        folder: The build folder.
+        grid: The header's `inputs:` key, passed to the problem.
+    """
+    key = hashlib.sha256(f"{problem.hash}:{case}:{seed}:{grid}".encode()).hexdigest()[:12]
+    place = folder / "data" / problem.name / f"{case}-{seed}-{key}"
+    said = place / "data.json"
+    if not said.is_file():
+        _compute(problem, problem.case(case), seed, grid, place)
+    shapes = json.loads(said.read_text())
+    return Data(
+        problem.name, case, seed, place, _tuples(shapes["inputs"]), _tuples(shapes["outputs"])
+    )
+
+
+def _tuples(shapes: list[Any]) -> tuple[tuple[tuple[int, ...], str], ...]:
+    return tuple((tuple(shape), dtype) for shape, dtype in shapes)
+
+
+def _compute(problem: Problem, case: Any, seed: int, grid: str | None, place: Path) -> None:
+    import numpy as np
+
+    given = [np.ascontiguousarray(a) for a in problem.module.inputs(case, seed, grid)]
+    wanted = problem.module.reference(case, given)
+    for i, array in enumerate(given):
+        write_bytes(place / f"in{i}", array.tobytes())
+    for i, array in enumerate(wanted):
+        write_bytes(place / f"ref{i}", array.astype(np.float32).tobytes())
+    shapes = {
+        "inputs": [(a.shape, str(a.dtype)) for a in given],
+        "outputs": [(tuple(shape), dtype) for shape, dtype in problem.module.outputs(case)],
+    }
+    write_text(place / "data.json", json.dumps(shapes))

@@ -1,0 +1,106 @@
+"""A built variant and a case  ->  the verdicts of compute-sanitizer's four tools."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from profkit.errors import ProfkitError
+from profkit.measure import process
+
+TOOLS = ("memcheck", "racecheck", "initcheck", "synccheck")
+_FOUND = 86  # an exit status that nothing else uses
+_SUMMARY = re.compile(
+    r"ERROR SUMMARY: (?P<errors>\d+) error"
+    r"|RACECHECK SUMMARY: (?P<hazards>\d+) hazards? displayed \((?P<races>\d+) errors?, "
+    r"(?P<warnings>\d+) warnings?\)"
+)
+_DETAIL = re.compile(
+    r"^=========\s+((?:Invalid|Error|Race|Warning|Uninitialized|Barrier).*)$", re.M
+)
+_PLACE = re.compile(r"^=========\s+at (.*)$", re.M)
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What one tool said.
+
+    Attributes:
+        tool: memcheck, racecheck, initcheck or synccheck.
+        clean: Whether it found nothing.
+        verdict: `clean`, or how many errors, the first of them and where.
+    """
+
+    tool: str
+    clean: bool
+    verdict: str
+
+
+def sanitize(
+    sanitizer: Path,
+    plan: Mapping[str, Any],
+    tools: Sequence[str] = TOOLS,
+    timeout: float = 300.0,
+) -> list[Finding]:
+    """Run a plan (see profkit.measure.profile.launch) under each tool.
+
+    Args:
+        sanitizer: The compute-sanitizer program.
+        plan: What to run; a small case, because each tool slows it down tens of times.
+        tools: Which tools.
+        timeout: Seconds for each.
+    """
+    with tempfile.TemporaryDirectory(prefix="profkit-") as folder:
+        said = Path(folder) / "plan.json"
+        said.write_text(json.dumps({**plan, "profile": False}))
+        program = [sys.executable, "-m", "profkit.measure.profile.launch", str(said)]
+        return [_one(sanitizer, tool, program, timeout) for tool in tools]
+
+
+def _one(sanitizer: Path, tool: str, program: Sequence[str], timeout: float) -> Finding:
+    options = ["--tool", tool, "--error-exitcode", str(_FOUND), "--show-backtrace", "no"]
+    done = process.run([sanitizer, *options, *program], timeout)
+    if done.status is None:
+        return Finding(tool, False, f"stopped after {timeout:.0f} s")
+    return read(tool, done.status, done.output)
+
+
+def read(tool: str, status: int, output: str) -> Finding:
+    """What a tool's exit status and output say.
+
+    Raises:
+        ProfkitError: The tool did not do its work: no summary, or the program failed by itself.
+    """
+    found = list(_SUMMARY.finditer(output))
+    if not found:
+        words = (output.strip().splitlines() or [f"exit status {status}"])[-1]
+        raise ProfkitError(
+            f"compute-sanitizer --tool {tool} gave no verdict: {words[:200]}",
+            "is it of the CUDA version of the driver? profkit doctor lists both",
+        )
+    last = found[-1]
+    errors = int(last["errors"] or last["races"] or 0)
+    warnings = int(last["warnings"] or 0)
+    if not errors and not warnings and status == 0:
+        return Finding(tool, True, "clean")
+    if not errors and not warnings:
+        raise ProfkitError(
+            f"the variant failed under compute-sanitizer --tool {tool} (exit status {status})",
+            _tail(output),
+        )
+    detail, place = _DETAIL.search(output), _PLACE.search(output)
+    first = detail[1].strip() if detail else ""
+    where = f" at {place[1].strip()}" if place else ""
+    counted = f"{errors} errors" + (f", {warnings} warnings" if warnings else "")
+    return Finding(tool, False, f"{counted}: {first}{where}"[:300])
+
+
+def _tail(output: str) -> str:
+    own = [s for s in output.splitlines() if s.strip() and not s.startswith("=====")]
+    return own[-1][:200] if own else ""

@@ -1,0 +1,1 @@
+"""The CUDA driver and its binaries, through ctypes  ->  memory, streams, graphs, libraries, clocks."""

@@ -1,0 +1,96 @@
+"""A built library  ->  functions to call through ctypes."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from profkit.errors import ProfkitError
+from profkit.measure.cuda import device
+from profkit.measure.variants.variants import Args
+
+
+def load(path: Path) -> ctypes.CDLL:
+    """Load a variant's library."""
+    try:
+        library = ctypes.CDLL(str(path))
+        library.profkit_launch.argtypes = [ctypes.POINTER(Args)]
+        library.profkit_launch.restype = ctypes.c_int
+    except OSError as error:
+        raise ProfkitError(f"cannot load {path}: {error}") from error
+    except AttributeError as error:
+        raise ProfkitError(
+            f"{path} has no profkit_launch",
+            'the variant must define extern "C" int profkit_launch(const ProfkitArgs*)',
+        ) from error
+    return library
+
+
+def launch(library: ctypes.CDLL, args: Args) -> None:
+    """Start the work; raises CudaError with what the launcher returned."""
+    code = library.profkit_launch(ctypes.byref(args))
+    if code:
+        raise device.CudaError(code, "profkit_launch")
+
+
+@dataclass(frozen=True)
+class Support:
+    """support.cu, loaded.
+
+    Attributes:
+        spin: (nanoseconds, stream): keep the stream busy.
+        flush: (stream): read a buffer larger than L2.
+        repeat: (library, args, n): seconds of host time per call.
+        bare: (n, stream): seconds of host time per start of an empty kernel.
+        push: (text): open an NVTX range.
+        pop: Close it.
+    """
+
+    spin: Callable[[int, int], None]
+    flush: Callable[[int], None]
+    repeat: Callable[[ctypes.CDLL, Args, int], float]
+    bare: Callable[[int, int], float]
+    push: Callable[[str], None]
+    pop: Callable[[], None]
+
+
+def support(path: Path, gpu: device.Gpu | None = None) -> Support:
+    """Load support.cu's library; without a gpu nothing is allocated, and flush must not be used."""
+    lib = ctypes.CDLL(str(path))
+    lib.profkit_repeat.restype = lib.profkit_bare.restype = ctypes.c_longlong
+    size = 2 * gpu.l2 if gpu else 0
+    buffer = device.allocate(size) if gpu else 0
+    if gpu:
+        device.fill(buffer, 0, size)
+
+    def ok(code: int, what: str) -> None:
+        if code:
+            raise device.CudaError(code, what)
+
+    def spin(nanoseconds: int, stream: int) -> None:
+        ok(lib.profkit_spin(ctypes.c_longlong(nanoseconds), ctypes.c_void_p(stream)), "spin")
+
+    def flush(stream: int) -> None:
+        blocks = 4 * gpu.sms if gpu else 0
+        sizes = ctypes.c_void_p(buffer), ctypes.c_size_t(size), ctypes.c_int(blocks)
+        ok(lib.profkit_flush(*sizes, ctypes.c_void_p(stream)), "flush")
+
+    def repeat(library: ctypes.CDLL, args: Args, n: int) -> float:
+        error = ctypes.c_int()
+        function = ctypes.cast(library.profkit_launch, ctypes.c_void_p)
+        took = lib.profkit_repeat(function, ctypes.byref(args), n, ctypes.byref(error))
+        ok(error.value, "profkit_launch")
+        return float(took) / n * 1e-9
+
+    def bare(n: int, stream: int) -> float:
+        error = ctypes.c_int()
+        took = lib.profkit_bare(n, ctypes.c_void_p(stream), ctypes.byref(error))
+        ok(error.value, "an empty kernel")
+        return float(took) / n * 1e-9
+
+    def push(text: str) -> None:
+        lib.profkit_range_push(text.encode())
+
+    return Support(spin, flush, repeat, bare, push, lib.profkit_range_pop)

@@ -1,0 +1,1 @@
+"""A program  ->  one report. The only room that starts ncu."""

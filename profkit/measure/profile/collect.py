@@ -1,0 +1,263 @@
+"""A program and what to look at  ->  one report. The only module that starts ncu.
+
+ncu writes into a folder of its own; the report is moved to its place when it is whole and holds
+what was asked for. The clocks run as they would without a profiler, caches are flushed before
+each replay (ncu's default, stated), and source files travel inside the report.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import sys
+import tempfile
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from profkit.errors import ProfkitError
+from profkit.measure import process
+from profkit.measure.build.toolchain import Tool
+from profkit.measure.cuda.names import base_name
+from profkit.measure.profile import faults
+
+CLOCKS = "none"  # ncu's default locks them to base: durations would be of another machine
+TIMEOUT = 600.0  # seconds for one report; --timeout changes it
+
+
+@dataclass(frozen=True)
+class Options:
+    """What to collect.
+
+    Attributes:
+        set: ncu's --set.
+        cache: ncu's --cache-control: all flushes before every replay, none leaves caches warm.
+        timeout: Seconds after which ncu and its program are stopped.
+        filters: Which launches, from launch_filters; empty takes all that the program marks.
+        env: The environment of ncu and its program; None inherits.
+    """
+
+    set: str = "full"
+    cache: str = "all"
+    timeout: float = TIMEOUT
+    filters: tuple[str, ...] = ()
+    env: Mapping[str, str] | None = None
+
+
+@dataclass(frozen=True)
+class Collected:
+    """A report that was asked for.
+
+    Attributes:
+        path: Where it is.
+        command: The exact command.
+        seconds: How long ncu ran.
+        kernels: Names of the kernels it holds, in order.
+        note: How the program ended, if it failed after its kernels had been profiled.
+    """
+
+    path: Path
+    command: tuple[str, ...]
+    seconds: float
+    kernels: tuple[str, ...]
+    note: str = ""
+
+
+def common(ncu: Tool, options: Options) -> list[str]:
+    """The part of the command that every collection shares."""
+    return [
+        *(str(ncu.path), "--set", options.set, "--clock-control", CLOCKS),
+        *("--cache-control", options.cache, "--import-source", "yes", "--nvtx"),
+    ]
+
+
+def launch(
+    plan: Mapping[str, Any],
+    expected: Sequence[str],
+    report: Path,
+    ncu: Tool,
+    options: Options,
+) -> Collected:
+    """Profile exactly one call of a variant or a reference.
+
+    Args:
+        plan: For profkit.measure.profile.launch.
+        expected: Names of the kernels that one call launches.
+        report: Where the report goes.
+        ncu: Which ncu.
+        options: What to collect.
+
+    Raises:
+        ProfkitError: Anything went wrong, also if another kernel was captured; no file is left.
+    """
+    with _workplace(report) as folder:
+        said = folder / "plan.json"
+        said.write_text(json.dumps(plan))
+        program = [sys.executable, "-m", "profkit.measure.profile.launch", str(said)]
+        # Profiling starts where the program says so, never by the name of a kernel.
+        limits = ["--profile-from-start", "off", "--target-processes", "application-only"]
+        command = [*common(ncu, options), *limits]
+        made, done = _run(command, program, folder, options)
+        if ended := faults.program_failed(done.output):
+            raise _program_failed(ended, done)
+        kernels = kernels_in(made)
+        verify(expected, kernels, str(plan.get("label", report.name)))
+        return _keep(made, report, command + program, done, kernels)
+
+
+def verify(expected: Sequence[str], captured: Sequence[str], what: str) -> None:
+    """Fail if a report holds anything else than the kernels of one call."""
+    wanted, got = ([base_name(k) for k in names] for names in (expected, captured))
+    if wanted != got:
+        raise ProfkitError(
+            f"{what}: ncu captured {', '.join(got) or 'nothing'}, asked for {', '.join(wanted)}",
+            "the launcher starts other kernels under a profiler than without: "
+            "does it look at the environment?",
+        )
+
+
+def wrap(
+    program: Sequence[str],
+    report: Path,
+    ncu: Tool,
+    options: Options,
+    echo: BinaryIO | None = None,
+) -> Collected:
+    """Profile any command.
+
+    Args:
+        program: The command and its arguments.
+        report: Where the report goes.
+        ncu: Which ncu.
+        options: What to collect.
+        echo: Where the program's output is copied to as it comes.
+    """
+    with _workplace(report) as folder:
+        command = [*common(ncu, options), *options.filters]
+        made, done = _run(command, program, folder, options, echo)
+        kernels = kernels_in(made)
+        kept = _keep(made, report, [*command, *program], done, kernels)
+        return replace(kept, note=faults.program_failed(done.output) or "")
+
+
+def launch_filters(kernel: str | None, skip: int, count: int | None) -> tuple[str, ...]:
+    """Launches of kernels whose name matches, from the skip-th, count of them, in ncu's options.
+
+    Args:
+        kernel: A regular expression on the demangled name, as reports and `diagnose --kernel` have
+            it: template arguments are what tells one elementwise kernel from another. None takes
+            every kernel.
+        skip: How many matching launches to leave out.
+        count: How many to profile; None takes all.
+    """
+    if kernel is not None:
+        try:
+            re.compile(kernel)
+        except re.error as error:
+            raise ProfkitError(
+                f"--kernel {kernel}: {error}", "give a regular expression"
+            ) from error
+    base = ["--kernel-name-base", "demangled"]
+    named = [*base, "--kernel-name", f"regex:{kernel}"] if kernel is not None else []
+    skipped = ["--launch-skip", str(skip)] if skip else []
+    counted = ["--launch-count", str(count)] if count is not None else []
+    return (*named, *skipped, *counted)
+
+
+@contextmanager
+def _workplace(report: Path) -> Iterator[Path]:
+    """A folder beside the report, on the same disk, gone afterwards."""
+    try:
+        report.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=report.parent, prefix=".profkit-") as name:
+            yield Path(name)
+    except OSError as error:
+        raise ProfkitError(
+            f"cannot write in {report.parent}: {error.strerror}", "choose another --artifacts"
+        ) from error
+
+
+def _run(
+    command: list[str],
+    program: Sequence[str],
+    folder: Path,
+    options: Options,
+    echo: BinaryIO | None = None,
+) -> tuple[Path, process.Done]:
+    """Run ncu; the report it wrote, or an error that says why there is none."""
+    made = folder / "report.ncu-rep"
+    threading.Thread(target=_preload, daemon=True).start()
+    whole = [*command, "--force-overwrite", "--export", str(made), *program]
+    done = process.run(whole, options.timeout, options.env, echo)
+    if done.status is None:
+        raise ProfkitError(
+            f"ncu was stopped after {options.timeout:.0f} s",
+            "a kernel that hangs shows with profkit check; a long one needs --timeout, "
+            "or --set basic, which replays it less often",
+        )
+    known = faults.explain(done.output)
+    if known and (done.status or not made.is_file() or isinstance(known, faults.NoCounters)):
+        raise known
+    ended = faults.program_failed(done.output)
+    if done.status and not (ended and made.is_file()):
+        raise _program_failed(ended, done)
+    if not made.is_file() or made.stat().st_size == 0:
+        raise ProfkitError(
+            "ncu matched no kernel: no report was written",
+            "look at the names with --kernel '.*' --count 10, or give a --skip that is smaller",
+        )
+    return made, done
+
+
+def _program_failed(ended: str | None, done: process.Done) -> ProfkitError:
+    words = faults.said_by_program(done.output)
+    return ProfkitError(
+        f"the profiled program failed under ncu: {ended or f'ncu ended with {done.status}'}"
+        + (f": {words}" if words else ""),
+        "run it once without ncu; if it is right there, try --sanitize",
+    )
+
+
+def _preload() -> None:
+    """Import what reads the report while ncu runs: it takes as long as a small report does."""
+    import importlib
+
+    for name in ("profkit.reports.reader", "ncu_report", "scipy.stats"):
+        try:
+            importlib.import_module(name)
+        except ImportError:
+            return  # whoever needs it says so
+
+
+def kernels_in(report: Path) -> list[str]:
+    """Names of the kernels in a report, in order.
+
+    Raises:
+        ProfkitError: The file is damaged, or a launch in it failed.
+    """
+    from profkit.reports.reader import read
+
+    found = read([report])
+    (file,) = found.files
+    if file.status != "ok":
+        raise ProfkitError(f"ncu wrote a report that is {file.status}: {file.message}", "again")
+    launches = [launch for part in found.parts for launch in part.launches()]
+    if any(launch["status"] == "failed" for launch in launches):
+        raise ProfkitError(
+            "ncu gave up on a kernel: its launch is in the report without a duration",
+            "collect less with --set basic; profkit check --sanitize shows errors in the kernel",
+        )
+    return [str(launch["kernel"]) for launch in launches]
+
+
+def _keep(
+    made: Path, report: Path, command: Sequence[str], done: process.Done, kernels: Sequence[str]
+) -> Collected:
+    """Move a whole report to its place. The record beside the old one no longer fits: it goes."""
+    report.with_suffix(".json").unlink(missing_ok=True)
+    os.replace(made, report)
+    return Collected(report, tuple(command), done.seconds, tuple(kernels))

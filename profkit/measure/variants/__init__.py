@@ -1,0 +1,1 @@
+"""A folder of kernels and its problem.py  ->  variants, cases, tunables."""

@@ -1,0 +1,1 @@
+"""Requests  ->  processes that hold a GPU and may hang or crash."""

@@ -1,0 +1,1 @@
+"""What is written beside a kernel and beside a report  ->  headers and run records, read and written."""

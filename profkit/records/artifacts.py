@@ -1,0 +1,126 @@
+"""A folder of artifacts  ->  where the record and the report of each variant at each case are.
+
+<problem>/<case>/<variant>.json    what `profkit profile` writes, its .ncu-rep(z) beside it
+<variant>.<case>.json              the same in a flat folder, or in one folder below it
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from profkit.errors import ProfkitError
+from profkit.records.paths import SUFFIXES
+
+RunName = tuple[str, str]  # variant and case
+_WORD = re.compile(r"[A-Za-z0-9][\w-]*")
+_MARK = b'"profkit.run/'
+
+
+@dataclass(frozen=True)
+class RunFiles:
+    """The files of one variant at one case: one of them is there.
+
+    Attributes:
+        stem: Their path without a suffix.
+        record: The run record.
+        report: The report; of two, the one that is not compressed.
+    """
+
+    stem: Path
+    record: Path | None = None
+    report: Path | None = None
+
+
+def is_word(name: str) -> bool:
+    """Whether a variant or a case can be called so."""
+    return _WORD.fullmatch(name) is not None
+
+
+def files_of(stem: Path) -> RunFiles:
+    """What lies there: a record, a report, both or neither."""
+    record = stem.with_name(f"{stem.name}.json")
+    reports = (stem.with_name(stem.name + suffix) for suffix in SUFFIXES)
+    return RunFiles(
+        stem, record if record.is_file() else None, next((r for r in reports if r.is_file()), None)
+    )
+
+
+def run_files(root: Path) -> dict[RunName, tuple[RunFiles, ...]]:
+    """Everything recorded in a folder, by variant and case.
+
+    Returns:
+        Sorted by name; more than one entry where two folders hold a run of one name.
+    """
+    stems: dict[RunName, set[Path]] = {}
+    for path, depth in _candidates(root):
+        name = _name(path, depth)
+        if name is not None:
+            stems.setdefault(name, set()).add(path.with_suffix(""))
+    return {
+        name: tuple(files_of(stem) for stem in sorted(paths))
+        for name, paths in sorted(stems.items())
+    }
+
+
+def place_for(root: Path, problem: str, variant: str, case: str) -> tuple[Path, Path]:
+    """Where the report and the record of a run are to be written.
+
+    Where the run stands already, there again; else `<problem>/<case>/<variant>.*`.
+
+    Raises:
+        ProfkitError: Two folders hold a run of this name.
+    """
+    stem = root / problem / case / variant
+    flat = files_of(root / f"{variant}.{case}")
+    if flat.record or flat.report:
+        there = files_of(stem)
+        only_one((flat, there) if there.record or there.report else (flat,), (variant, case))
+        stem = flat.stem
+    return stem.with_name(f"{stem.name}.ncu-rep"), stem.with_name(f"{stem.name}.json")
+
+
+def only_one(files: tuple[RunFiles, ...], name: RunName) -> RunFiles:
+    """The files of a run.
+
+    Raises:
+        ProfkitError: Two folders hold a run of this name, and which is meant is not known.
+    """
+    if len(files) > 1:
+        where = " and ".join(str(f.stem) for f in files)
+        raise ProfkitError(
+            f"{name[0]} at case {name[1]} is there twice: {where}",
+            "remove one, or name the folder of the other with --artifacts",
+        )
+    return files[0]
+
+
+def _candidates(root: Path) -> Iterator[tuple[Path, int]]:
+    """Records and reports in the folder and two below it, with how deep they lie."""
+    for depth, pattern in enumerate(("*.*", "*/*.*", "*/*/*.*")):
+        for path in root.glob(pattern):
+            if path.suffix in (".json", *SUFFIXES):
+                yield path, depth
+
+
+def _name(path: Path, depth: int) -> RunName | None:
+    """Variant and case of a file, None where it is not a run's."""
+    variant, dot, case = path.stem.rpartition(".")
+    if not dot:
+        variant, case = path.stem, path.resolve().parent.name
+    elif depth == 2:
+        return None  # a folder of something else: a search keeps its champion so
+    if not (is_word(variant) and is_word(case)):
+        return None
+    return (variant, case) if dot or depth == 2 or _has_record(path) else None
+
+
+def _has_record(path: Path) -> bool:
+    """Whether the file beside it says that it is a run record: other JSON lies about, too."""
+    try:
+        with path.with_suffix(".json").open("rb") as file:
+            return _MARK in file.read(200)
+    except OSError:
+        return False

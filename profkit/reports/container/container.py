@@ -1,0 +1,280 @@
+r"""A report's bytes  ->  whether it is whole, what it should hold, and who wrote it.
+
+A .ncu-rep is `NVR\0` and then frames, each a little-endian u32 length and a protobuf message: a file
+header; then, again and again, a block header and the sources and results that it announces. A
+.ncu-repz is a zstd stream of the same. Nothing in it is a checksum. What the check can see: a file
+that ends early; frames, counts and messages that do not fit together, down to every metric; names
+that are not text. What it cannot see: an overwrite that hits nothing but the inside of a value
+(eight bytes of a double), of a name that stays one, or of a machine code section; and a file cut
+exactly between two launches. The sha256 in the run record beside a report sees those too.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import struct
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import IO, Literal
+
+from profkit.reports.container.contents import (
+    Header,
+    block_of_one,
+    header,
+    nameless,
+    result,
+    salvage,
+    source,
+)
+from profkit.reports.container.shapes import FILE, GRAPH_DATA, KINDS, SOURCES
+from profkit.reports.container.wire import Cut, Malformed, verify
+
+Status = Literal["ok", "empty", "damaged", "unreadable"]
+MAGIC = b"NVR\0"
+LIMIT = 4 << 30  # bytes that a compressed report may become: the largest seen is 1/50 of it
+# The newest ncu whose messages are known: an unknown field in a report that is no newer is damage.
+NEWEST = (2026, 3)
+_CHUNK = 64 << 20
+_ZSTD = b"\x28\xb5\x2f\xfd"
+
+
+@dataclass(frozen=True)
+class Frames:
+    """What the bytes say.
+
+    Attributes:
+        status: ok, empty (nothing in it), damaged (a part is lost) or unreadable (not a report).
+        message: Why it is not ok; empty when it is.
+        launches: Launches that it holds, damaged ones too.
+        ncu_version: Version of the Nsight Compute that wrote it, None when not found.
+        sha256: Of the file as it is, None when it cannot be opened.
+        misnamed: Compressed under another suffix than .ncu-repz, or the reverse: the library goes
+            by the suffix and would find nothing.
+        risky: It might crash the library: damaged, or of a kind that did.
+    """
+
+    status: Status
+    message: str
+    launches: int = 0
+    ncu_version: str | None = None
+    sha256: str | None = None
+    misnamed: bool = False
+    risky: bool = False
+
+
+def check(path: str | Path) -> Frames:
+    """Walk every frame of a report.
+
+    Args:
+        path: A .ncu-rep or .ncu-repz, or anything else.
+
+    Returns:
+        What the bytes say; never raises for a file that is not a report.
+    """
+    walk = _Walk()
+    try:
+        sha256 = _open(path, walk)
+    except OSError as error:
+        return Frames("unreadable", (error.strerror or str(error)).lower())
+    misnamed = walk.compressed != (Path(path).suffix == ".ncu-repz")
+    frames = walk.verdict()
+    risky = walk.risky or frames.status == "damaged"
+    return replace(frames, sha256=sha256, misnamed=misnamed, risky=risky)
+
+
+def rescue(path: str | Path, copy: str | Path, bare: bool = False) -> None:
+    """Write what is left of a damaged report into another that the library can read.
+
+    Args:
+        path: The report.
+        copy: The file to write, a .ncu-rep.
+        bare: Keep only what salvage keeps of every launch, not only of those known to be damaged.
+    """
+    with open(copy, "wb") as out:
+        _open(path, _Walk(out, bare))
+
+
+def _open(path: str | Path, walk: _Walk) -> str:
+    """Walk a file, compressed or not; returns its sha256."""
+    with open(path, "rb") as file:
+        start = file.read(4)
+        if start != _ZSTD:
+            digest = hashlib.sha256(start)
+            _walk(start, file, walk, digest.update, os.fstat(file.fileno()).st_size)
+            while rest := file.read(_CHUNK):  # behind the damage
+                digest.update(rest)
+            return digest.hexdigest()
+        import zstandard
+
+        walk.compressed = True
+        file.seek(0)
+        try:
+            with zstandard.ZstdDecompressor().stream_reader(
+                file, read_across_frames=True, closefd=False
+            ) as plain:
+                _walk(plain.read(4), plain, walk, lambda _: None, LIMIT)
+        except zstandard.ZstdError:
+            walk.problems.append("what is compressed in it is damaged")
+        if not walk.start:
+            walk.problems.append("what is compressed in it ends at once")
+        file.seek(0)
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _walk(
+    start: bytes, file: IO[bytes], walk: _Walk, update: Callable[[bytes], object], limit: int
+) -> None:
+    """Walk the frames behind the magic; `update` sees every byte that is read."""
+    walk.start = start
+    try:
+        if start == MAGIC:
+            for frame in _frames(file, limit, update):
+                walk.step(frame)
+            walk.end()
+    except Malformed as error:  # from here on frames cannot be told apart
+        walk.stop(error)
+
+
+def _frames(file: IO[bytes], limit: int, update: Callable[[bytes], object]) -> Iterator[bytes]:
+    """The length-prefixed frames up to the end of the file."""
+    at = len(MAGIC)
+    while prefix := file.read(4):
+        update(prefix)
+        size = struct.unpack("<I", prefix)[0] if len(prefix) == 4 else 0
+        at += 4 + size
+        room = min(size, limit - at + size)  # its size may be a lie
+        pieces = [file.read(min(_CHUNK, room - n)) for n in range(0, room, _CHUNK)]
+        frame = b"".join(pieces)
+        update(frame)
+        if len(prefix) < 4 or len(frame) < size:
+            raise Cut(f"the file ends in the frame that should reach byte {at}", frame)
+        yield frame
+
+
+class _Walk:
+    """What was seen while walking the frames one by one."""
+
+    def __init__(self, out: IO[bytes] | None = None, bare: bool = False) -> None:
+        self.start = b""
+        self.compressed = False
+        self.problems: list[str] = []
+        self._out, self._bare = out, bare
+        self._first = True
+        self._newer: list[int] = []
+        self._launches = 0
+        self.risky = False
+        self._version: str | None = None
+        self._names = 0
+        self._sequences: set[tuple[bytes, ...]] = set()
+        self._process = b""  # of this block: the field of its header,
+        self._left: list[
+            tuple[int, int]
+        ] = []  # the frames still to come, the next ones last: field
+        self._size = 0  # of its header and how many (a lie may say 2**60), and the bytes of all
+
+    def step(self, frame: bytes) -> None:
+        """Look at the next frame."""
+        if self._first:
+            self._first = False
+            verify(frame, 0, len(frame), FILE, self._newer)
+            self._write(MAGIC, frame)
+        elif not self._left:
+            self._begin(header(frame, self._newer))
+        else:
+            field, count = self._left.pop()
+            if count > 1:
+                self._left.append((field, count - 1))
+            self._size -= 4 + len(frame)
+            self._measure()
+            self._keep(field, frame, self._whole(field, frame))
+
+    def _begin(self, block: Header) -> None:
+        announced = [(field, count) for field, count in block.counts.items() if count > 0]
+        if 4 * sum(count for field, count in announced if field != GRAPH_DATA) > block.size:
+            raise Malformed("a block is not as long as its header says")
+        self._left, self._size = announced[::-1], block.size
+        self._measure()
+        if block.names is None:
+            self.problems.append("the names of metrics are damaged")
+        self._names += len(block.names or ())
+        self._version = self._version or block.version  # "" when only others were said
+        self._process = block.process
+        self._write(b"", block.about)
+
+    def _measure(self) -> None:
+        """The frames of a block have the size that its header says."""
+        if self._size < 0 or (self._size and not self._left):
+            raise Malformed("a block is not as long as its header says")
+        if not self._size and [field for field, _ in self._left] == [GRAPH_DATA]:
+            self._left.clear()  # a count of what may be elsewhere: no report with it was seen
+
+    def _whole(self, field: int, frame: bytes) -> bool:
+        self._launches += field in _KINDS
+        try:
+            if field in _KINDS:
+                self.risky |= result(frame, _KINDS[field], self._newer, self._sequences)
+            elif field == SOURCES:
+                source(frame, self._newer)
+        except Malformed as error:
+            what = f"launch {self._launches - 1}" if field in _KINDS else "a kernel's machine code"
+            self.problems.append(f"{what} is damaged: {error}")
+            return False
+        return True
+
+    def stop(self, error: Malformed) -> None:
+        """Nothing behind this can be read."""
+        self.problems.append(str(error))
+        if isinstance(error, Cut) and self._left:
+            self._keep(self._left[-1][0], error.left, whole=False)
+
+    def _keep(self, field: int, frame: bytes, whole: bool) -> None:
+        """Write a frame, or what is left of it."""
+        left: bytes | None = frame if whole else None
+        if self._out is not None and field in _KINDS and (self._bare or not whole):
+            left = salvage(frame, _KINDS[field])
+        if left is not None:
+            self._write(b"", self._process + block_of_one(field, left), left)
+
+    def _write(self, start: bytes, *frames: bytes) -> None:
+        if self._out is not None:
+            sized = (struct.pack("<I", len(frame)) + frame for frame in frames)
+            self._out.write(start + b"".join(sized))
+
+    def end(self) -> None:
+        """The file ends here."""
+        if self._first or self._left:
+            raise Malformed("the file ends before its last block does")
+
+    def verdict(self) -> Frames:
+        """What all frames together say."""
+        if not self.start and not self.problems:
+            return Frames("empty", "the file has 0 bytes")
+        if not MAGIC.startswith(self.start):
+            return Frames("unreadable", "not an Nsight Compute report")
+        if self.start != MAGIC:
+            self.problems.append("the file ends in its first 4 bytes")
+        self._launches += sum(count for field, count in self._left if field in _KINDS)
+        if self._launches and self._version is None:
+            self.problems.append("the session details after the first launch are missing")
+        if nameless(self._sequences, self._names) and not self.problems:
+            self.problems.append("a metric has no name")
+        if self._newer and not _is_newer(self._version):
+            self.problems.append(f"it holds what ncu {self._version} does not write")
+        found = (self._launches, self._version or None)
+        if self.problems:
+            more = f" (and {len(self.problems) - 1} more)" if len(self.problems) > 1 else ""
+            return Frames("damaged", self.problems[0] + more, *found)
+        if self._launches:
+            return Frames("ok", "", *found)
+        return Frames("empty", "it holds no launch", *found)
+
+
+_KINDS = {kind.counter: kind for kind in KINDS}
+
+
+def _is_newer(version: str | None) -> bool:
+    numbers = [int(part) for part in re.findall(r"\d+", version or "")[:2]]
+    return tuple(numbers) > NEWEST

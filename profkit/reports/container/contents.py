@@ -1,0 +1,270 @@
+"""One frame of a report (block header, source, result)  ->  what it holds, or Malformed.
+
+Metrics are many and small, so they are checked by regular expressions (200 MB/s). What those do not
+match is walked field by field, and only that decides.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from array import array
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cache
+from itertools import pairwise
+from sys import byteorder
+
+from profkit.reports.container.shapes import (
+    COUNTERS,
+    HEADER,
+    METRIC,
+    NAMES,
+    PROCESS,
+    RESULT_SOURCE,
+    SESSION,
+    SIZE,
+    SOURCE,
+    Kind,
+)
+from profkit.reports.container.wire import BYTES, Malformed, fields, inspect, one, varint, verify
+
+
+@dataclass(frozen=True)
+class Header:
+    """A block header.
+
+    Attributes:
+        counts: Field number -> how many frames of that kind follow.
+        size: Bytes of these frames.
+        names: The metric names it adds to the string table, None when they are damaged.
+        version: Of the ncu that wrote the report, when this block says it; "" for a block that
+            says other versions only.
+        about: The header without the counts: string table, session, process.
+        process: The field of `about` that says which process.
+    """
+
+    counts: dict[int, int]
+    size: int
+    names: list[bytes] | None
+    version: str | None
+    about: bytes
+    process: bytes
+
+
+def header(data: bytes, newer: list[int]) -> Header:
+    """Check a block header."""
+    counts, size = dict.fromkeys(COUNTERS, 0), 0
+    names: list[bytes] | None = []
+    version, about, process, at = None, b"", b"", 0
+    while at < len(data):
+        begin = at
+        number, wire, start, stop, at = one(data, at, len(data))
+        inspect(data, (number, wire, start, stop), HEADER, newer)
+        if number in counts:
+            counts[number] = start
+            continue
+        if number == SIZE:
+            size = start
+            continue
+        about += data[begin:at]
+        if number == SESSION:
+            version = _version(data, start, stop)
+        elif number == NAMES:
+            table = _names(data, start, stop)
+            names = None if names is None or table is None else names + table
+        elif number == PROCESS:
+            process = data[begin:at]
+    return Header(counts, size, names, version, about, process)
+
+
+def block_of_one(counter: int, frame: bytes) -> bytes:
+    """The counts of a block header that announces one frame."""
+    size, left = b"", 4 + len(frame)
+    while left > 0x7F:
+        size, left = size + bytes([left & 0x7F | 0x80]), left >> 7
+    return bytes([counter << 3, 1, SIZE << 3]) + size + bytes([left])
+
+
+def source(data: bytes, newer: list[int]) -> None:
+    """Check a source (the SASS and the files of a kernel); the bytes of both may be anything."""
+    verify(data, 0, len(data), SOURCE, newer)
+
+
+def result(data: bytes, kind: Kind, newer: list[int], sequences: set[tuple[bytes, ...]]) -> bool:
+    """Check a result.
+
+    Not what is inside the instances of a metric, a section or a rule result: the library checks
+    that too, and gives nothing of the whole launch when it is wrong.
+
+    Args:
+        data: The frame.
+        kind: Which kind of result.
+        newer: See verify.
+        sequences: Gets the ids (varints) of its metrics, in their order: see nameless.
+
+    Returns:
+        Whether it is of the kind that the library might crash on.
+    """
+    at, end, tag = 0, len(data), kind.metrics << 3 | BYTES
+    seen, risky = set(), False
+    while at < end:
+        if data[at] == tag:
+            at = _metrics(data, at, tag, newer, sequences)
+            continue
+        number, wire, start, stop, at = one(data, at, end)
+        inspect(data, (number, wire, start, stop), kind.message, newer)
+        seen.add(number)
+        if number == kind.samples:
+            risky = risky or not _in_order(data, start, stop)
+    if not kind.message.required <= seen:
+        raise Malformed("a result that lacks a part")
+    return risky
+
+
+def salvage(data: bytes, kind: Kind) -> bytes | None:
+    """What can be read of a damaged result.
+
+    The library drops a whole launch for a wrong byte in a section that nobody asks for. So only
+    the identity, the metrics and the NVTX state are kept, as far as each of them is whole.
+
+    Args:
+        data: The frame.
+        kind: Which kind of result.
+
+    Returns:
+        A frame that the library reads, None when not even the identity is left.
+    """
+    kept, seen, at = b"", set(), 0
+    wanted = kind.message.required | {kind.metrics, kind.nvtx}
+    try:
+        while at < len(data):
+            begin = at
+            number, wire, start, stop, at = one(data, at, len(data))
+            if number not in wanted:
+                continue
+            with contextlib.suppress(Malformed):
+                inspect(data, (number, wire, start, stop), kind.message, [])
+                if number == kind.metrics:
+                    verify(data, start, stop, METRIC, [])
+                kept += data[begin:at]
+                seen.add(number)
+    except Malformed:  # what follows cannot be told apart
+        pass
+    missing = kind.message.required - seen
+    if missing == {RESULT_SOURCE}:
+        kept, missing = kept + bytes([RESULT_SOURCE << 3 | BYTES, 0]), set()
+    return None if missing else kept
+
+
+@cache
+def _patterns(tag: int) -> tuple[re.Pattern[bytes], re.Pattern[bytes], re.Pattern[bytes]]:
+    """For metrics under a tag: a run without instances, the name ids in it, the head of another."""
+    more, last = rb"[\x80-\xff]", rb"[\x00-\x7f]"
+
+    def sized(size: int, body: bytes) -> bytes:
+        return re.escape(bytes([size])) + body
+
+    values = (
+        sized(9, rb"\x19.{8}"),
+        *(sized(n + 1, rb"\x28%b{%d}%b" % (more, n - 1, last)) for n in range(1, 11)),
+        sized(5, rb"\x15.{4}"),
+        *(sized(n + 2, rb"\n" + sized(n, rb"[\x20-\x7e]{%d}" % n)) for n in range(64)),
+    )
+    value = b"(?:" + b"|".join(values) + b")"
+    number = rb"(?:%b|%b{1,4}%b)" % (last, more, last)
+    head = rb"%b%b\x08(%b)(?:\x12%b)?+" % (re.escape(bytes([tag])), number, number, value)
+    plain = rb"%b(?![\x12\x1a])(?:\x20%b)?" % (head, last)
+    return (
+        re.compile(rb"(?:%b)*+" % plain.replace(b"(%b)" % number, number), re.DOTALL),
+        re.compile(plain, re.DOTALL),
+        re.compile(rb"%b\x1a" % head, re.DOTALL),
+    )
+
+
+def _metrics(
+    data: bytes, at: int, tag: int, newer: list[int], sequences: set[tuple[bytes, ...]]
+) -> int:
+    """Check the run of metrics at an offset; returns where it ends."""
+    run, plain, listed = _patterns(tag)
+    ids: list[bytes] = []
+    end = len(data)
+    while at < end and data[at] == tag:
+        start, at = at, run.match(data, at).end()  # type: ignore[union-attr]
+        ids += plain.findall(data, start, at)
+        if at == end or data[at] != tag:
+            break
+        found = listed.match(data, at)
+        _, _, start, stop, at = one(data, at, end)
+        if found:
+            ids.append(found[1])
+        else:
+            verify(data, start, stop, METRIC, newer)
+            ids.append(data[start + 1 : varint(data, start + 1)[1]])  # the id comes first
+    sequences.add(tuple(ids))  # most launches of a report have the same
+    return at
+
+
+def nameless(sequences: Iterable[tuple[bytes, ...]], names: int) -> bool:
+    """Whether one of the metrics' ids is beyond the string table."""
+    ids = set[bytes]().union(*sequences)
+    longest = max(map(len, ids), default=0)
+    # A varint has its highest bits last, so that the largest id is the last one in this order.
+    largest = max((id_[::-1] for id_ in ids if len(id_) == longest), default=b"")
+    return bool(ids) and varint(largest[::-1], 0)[0] >= names
+
+
+def _in_order(data: bytes, start: int, end: int) -> bool:
+    """Whether timed warp samples are as they should be: the library trusts them, and crashes.
+
+    Per SM there are records of 16 bytes, (time, samples so far), and the samples, 16 bytes each.
+    """
+    for number, _, group, stop in fields(data, start, end):
+        for _, _, per_sm, behind in fields(data, group, stop) if number == 2 else ():
+            spans = {n: (a, b) for n, _, a, b in fields(data, per_sm, behind)}
+            (times, times_end), (samples, samples_end) = spans[2], spans[3]
+            if (times_end - times) % 16 or (samples_end - samples) % 16:
+                return False
+            stamps = array("Q", data[times:times_end])
+            if byteorder == "big":
+                stamps.byteswap()
+            ends = [0, *stamps[1::2], (samples_end - samples) // 16]
+            if any(a > b for a, b in pairwise(ends)):
+                return False
+    return True
+
+
+def _names(data: bytes, at: int, end: int) -> list[bytes] | None:
+    """The string table at [at, end), None when it cannot be right."""
+    names = _split(data[at:end])
+    try:
+        if names is None:
+            found = list(fields(data, at, end))
+            names = [data[start:stop] for number, wire, start, stop in found if wire == BYTES]
+        text = b" ".join(names).decode()  # a space ends any character that is cut short
+    except (Malformed, UnicodeDecodeError):
+        return None
+    return None if _CONTROL.search(text) or len(set(names)) < len(names) else names
+
+
+def _split(table: bytes) -> list[bytes] | None:
+    """The strings of a table whose names are short and have no newline (the tag of a string)."""
+    first, *parts = table.split(b"\n")
+    if first or any(len(part) - 1 != part[0] if part else True for part in parts):
+        return None
+    return [part[1:] for part in parts]
+
+
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
+
+
+def _version(data: bytes, at: int, end: int) -> str | None:
+    """The writer's version out of session details, like 2025.3.1.0; as in Header."""
+    found = None
+    for number, _, start, stop in fields(data, at, end):
+        if number == 8:
+            said = {n: data[a:b] for n, _, a, b in fields(data, start, stop)}
+            if b"Nsight Compute" in said.get(1, b""):
+                return said[2].split(b" ")[0].decode()
+            found = ""
+    return found

@@ -1,0 +1,195 @@
+"""A function's dotted name and many items  ->  its results, each file read apart from the others.
+
+The native library under ncu_report can crash on a damaged file and takes its process with it. So
+files are handed one at a time to child processes: the file in a child that died is known exactly,
+the others go on in a fresh child. This is subprocess and not multiprocessing because spawning
+re-imports the caller's __main__, and a five-line script without a main guard has to work.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import pickle
+import queue
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from importlib import import_module
+from typing import Any, BinaryIO
+
+from profkit.errors import ProfkitError
+
+# What a child runs: our import path first, so that it sees the same packages as we do.
+_CHILD = (
+    "import signal; signal.signal(signal.SIGINT, signal.SIG_IGN); "  # Ctrl-C is the parent's
+    "import json, sys; sys.path[:] = json.loads(sys.argv[1]); "
+    "from profkit.reports.isolated import serve; serve(sys.argv[2])"
+)
+
+# Bytes that a fork takes before a fresh one goes on: what the library makes once, which is 120 MB
+# and 60 ms, and 8 reports of a full set.
+_GROWN = 200e6
+_AGAIN = 75  # its exit status then
+
+
+def apart(
+    function: str,
+    items: Sequence[Any],
+    jobs: int,
+    died: Callable[[Any, str], Any],
+    done: Callable[[], None] = lambda: None,
+) -> list[Any]:
+    """Call a function of one item for many items, in child processes.
+
+    Args:
+        function: "module:name"; its result has to be picklable. A ProfkitError that it raises is
+            raised here too. A prepare() in its module is called first, once for every child.
+        items: What to call it with: paths, or anything that JSON can hold.
+        jobs: Child processes at a time.
+        died: (item, why) -> the result for an item whose child died; why is a clause.
+        done: Called after each item, from the thread that called.
+
+    Returns:
+        The results in the order of the items.
+    """
+    free: queue.SimpleQueue[_Child] = queue.SimpleQueue()
+    children = [_Child(function) for _ in range(max(1, min(jobs, len(items))))]
+    for child in children:
+        free.put(child)
+
+    def one(item: Any) -> Any:
+        child = free.get()
+        try:
+            return child.call(item, died)
+        finally:
+            free.put(child)
+
+    with ThreadPoolExecutor(len(children)) as pool:
+        try:
+            calls = [pool.submit(one, item) for item in items]
+            for call in as_completed(calls):
+                call.result()
+                done()
+            return [call.result() for call in calls]
+        finally:  # also for Ctrl-C: what runs is finished (a file takes milliseconds), no more begun
+            pool.shutdown(cancel_futures=True)
+            for child in children:
+                child.end()
+
+
+def processors() -> int:
+    """Processors that this process may use (a container may have fewer than the machine)."""
+    affinity = getattr(os, "sched_getaffinity", None)
+    return len(affinity(0)) if affinity else os.cpu_count() or 1
+
+
+class _Child:
+    """One child process, started when first needed and again after it died."""
+
+    def __init__(self, function: str) -> None:
+        self._function = function
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def call(self, item: Any, died: Callable[[Any, str], Any]) -> Any:
+        process = self._process = self._process or self._start()
+        stdin, stdout = _pipes(process)
+        try:
+            stdin.write(json.dumps(item).encode() + b"\n")
+            stdin.flush()
+            result = pickle.load(stdout)  # noqa: S301 - written by our own child
+        except (EOFError, BrokenPipeError, pickle.UnpicklingError):
+            self.end()
+            return died(item, _how(process.returncode))
+        if isinstance(result, ProfkitError):
+            raise result
+        return result
+
+    def end(self) -> None:
+        process, self._process = self._process, None
+        if process is None:
+            return
+        stdin, stdout = _pipes(process)
+        with contextlib.suppress(BrokenPipeError):
+            stdin.close()
+        stdout.close()
+        process.wait()
+
+    def _start(self) -> subprocess.Popen[bytes]:
+        command = [sys.executable, "-c", _CHILD, json.dumps(sys.path), self._function]
+        return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+
+
+def _pipes(process: subprocess.Popen[bytes]) -> tuple[BinaryIO, BinaryIO]:
+    if process.stdin is None or process.stdout is None:
+        raise RuntimeError("a child without pipes")
+    return process.stdin, process.stdout  # type: ignore[return-value]
+
+
+def _how(returncode: int) -> str:
+    if returncode < 0:
+        return f"Nsight Compute's library crashed on it: {signal.Signals(-returncode).name}"
+    return f"the process that read it ended with exit status {returncode}"
+
+
+def serve(function: str) -> None:
+    """The child's side: an item per line on stdin, a pickled result on stdout.
+
+    The native library never gives back what it took for a report. So items are answered in forks,
+    each of which ends when it has grown. What the function's module does in its prepare() is done
+    before, once for all forks.
+    """
+    answers = os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)  # what the native library prints must not get between the answers
+    module, name = function.split(":")
+    place = import_module(module)
+    call = getattr(place, name)
+    getattr(place, "prepare", int)()
+    if not hasattr(os, "fork"):  # Windows
+        _answer(call, answers)
+        return
+    more = True
+    while more:
+        pid = os.fork()
+        if pid == 0:
+            os._exit(_AGAIN if _answer(call, answers) else 0)
+        more = _ended(os.waitpid(pid, 0)[1])
+
+
+def _answer(call: Callable[[Any], Any], answers: BinaryIO) -> bool:
+    """Answer items until this process has grown; whether there may be more."""
+    before = _taken()
+    for line in sys.stdin.buffer:
+        try:
+            result = call(json.loads(line))
+        except ProfkitError as error:
+            result = error
+        pickle.dump(result, answers, protocol=pickle.HIGHEST_PROTOCOL)
+        answers.flush()
+        if _taken() - before > _GROWN:
+            return True
+    return False
+
+
+def _taken() -> float:
+    """The most memory that this process ever had, in bytes; 0 where that cannot be asked."""
+    try:
+        import resource
+    except ImportError:  # Windows, which has no fork either
+        return 0
+    unit = 1 if sys.platform == "darwin" else 1024
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
+
+
+def _ended(status: int) -> bool:
+    """Whether a fork ended because it had grown; ends as it did when it died."""
+    code = os.waitstatus_to_exitcode(status)
+    if code < 0:
+        signal.signal(-code, signal.SIG_DFL)
+        os.kill(os.getpid(), -code)
+    if code not in {0, _AGAIN}:
+        sys.exit(code)
+    return code == _AGAIN

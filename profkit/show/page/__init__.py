@@ -1,0 +1,1 @@
+"""Judged launches  ->  one HTML file that needs nothing else."""

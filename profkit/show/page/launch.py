@@ -1,0 +1,226 @@
+"""One judged launch  ->  what its part of the page says: texts for the template, data for charts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from math import isfinite, nan
+from os.path import basename
+from typing import Any
+
+from profkit.diagnosis.launches import HotLine, Judged, Row
+from profkit.diagnosis.machine.roofline import nearest_roof
+from profkit.diagnosis.rule import Finding, share
+from profkit.reports.metrics import CATALOGUE
+from profkit.reports.metrics.warps import MEANING
+from profkit.show.page.memory import Fact, beside, levels, occupancy
+from profkit.show.page.roofline import roofline, row_of
+from profkit.show.plots.bars import PIPES, both, word
+from profkit.show.plots.roofs import word as roof_word
+from profkit.show.text import figures
+from profkit.show.text.escape import visible
+from profkit.show.text.names import middle, short
+from profkit.show.views.diagnosis import place, spread, unknown
+from profkit.show.views.document import number
+
+LABEL, NAME, LONGEST = 36, 90, 2000  # characters of a name: in a chart, in the table, in full
+SMALL = 0.005  # states and pipes below are one another's equals: nothing
+
+
+@dataclass(frozen=True)
+class Shown:
+    """A row of the page.
+
+    Attributes:
+        number: From 1, worst first.
+        row: Launches alike.
+        part: Of all time, 0-1; NaN when not known.
+    """
+
+    number: int
+    row: Row
+    part: float
+
+    @property
+    def run(self) -> Judged:
+        """The launch that stands for the row."""
+        return self.row.shown
+
+    @property
+    def label(self) -> str:
+        """What charts call it: variant and case, or the kernel; the number tells equals apart."""
+        run = self.run
+        named = " ".join(filter(None, (run.variant, run.case)))
+        return middle(visible(named), LABEL) if named else short(run.kernel, LABEL)
+
+
+def summary(shown: Shown) -> dict[str, Any]:
+    """The launch's row of the table: text and, to sort by, the number behind it."""
+    run, row = shown.run, shown.row
+    nearest = nearest_roof(row_of(run))
+    return {
+        "number": shown.number,
+        "label": shown.label,
+        "kernel": short(run.kernel, NAME),
+        "report": f"{basename(run.report)} #{run.index}",
+        "count": spread(row) if len(row.launches) > 1 else "",
+        "time": figures.seconds(row.total) if row.times else "?",
+        "time_s": number(row.total if row.times else nan),
+        "part": share(shown.part) if isfinite(shown.part) else "",
+        "part_of": number(shown.part),
+        "bound": run.diagnosis.bound if run.status == "ok" else run.status,
+        "limiter": run.diagnosis.limiter or "",
+        "finding": run.top.rule if run.top else "",
+        "gain": figures.times(run.top.gain) if run.top else "",
+        "gain_of": number(run.top.gain if run.top else None),
+        "roof": f"{share(nearest[1])} of {roof_word(nearest[0])}" if nearest else "",
+        "roof_of": number(nearest[1] if nearest else None),
+        "occupancy": figures.metric("occupancy", run.values.get("occupancy", nan)),
+        "occupancy_of": number(run.values.get("occupancy", nan)),
+        "device": run.device or "device unknown",
+        "case": run.case or "",
+    }
+
+
+def details(shown: Shown) -> dict[str, Any]:
+    """The launch's own section."""
+    run, found = shown.run, shown.run.diagnosis
+    every = found.findings
+    return {
+        "full_name": middle(visible(run.kernel), LONGEST) or "(no name)",
+        "because": found.because,
+        "facts": list(_facts(shown)),
+        "firing": [_finding(f) for f in every if f.status == "fires"],
+        "missing": [(m.section, m.why) for m in found.missing],
+        "unknown": unknown(run),
+        "silent": [f.rule for f in every if f.status == "clear"],
+        "levels": levels(run.values),
+        "beside": beside(run.values),
+        "occupancy": occupancy(run.values),
+        "listing": list(listing(run.lines)),
+        "nvidia": [
+            {"rule": r.rule, "title": " ".join(r.title.split()),
+             "message": " ".join(r.message.split()),
+             "speedup": share(r.speedup) if r.speedup else "",
+             "scope": "of a part of it" if r.scope == "local" else ""}
+            for r in sorted(run.nvidia, key=lambda r: -(r.speedup or 0))
+        ],
+        "has": {"stalls": bool(stalls(run)), "pipes": bool(pipes(run))},
+    }  # fmt: skip
+
+
+def _facts(shown: Shown) -> Iterator[tuple[str, str]]:
+    """Name and value of what identifies the launch."""
+    run, row = shown.run, shown.row
+    yield "time under ncu", figures.seconds(run.time)
+    if len(row.launches) > 1:
+        yield "launches", f"{spread(row)}: shortest, median, longest; here the median one"
+    yield "report", f"{run.report} launch {run.index}"
+    yield "grid", figures.dims(run.grid)
+    yield "block", figures.dims(run.block)
+    yield "device", run.device or "unknown"
+    yield "compute capability", run.cc or "unknown"
+    for name, label in (("sm_clock", "SM clock"), ("dram_clock", "DRAM clock")):
+        if isfinite(run.values.get(name, nan)):
+            yield label, figures.metric(name, run.values[name])
+
+
+def _finding(found: Finding) -> dict[str, Any]:
+    facts = [
+        Fact(name, text, CATALOGUE[name].meaning if name in CATALOGUE else "")
+        for name, text in figures.evidence(found.evidence)
+    ]
+    return {
+        "rule": found.rule,
+        "gain": figures.gain(found.gain),
+        "cause": found.cause,
+        "evidence": [f for f in facts if f.text != figures.NOT_COLLECTED],
+        "advice": found.advice,
+        "where": [f"{basename(x.file)}:{x.line} ({share(x.share)})" for x in found.where[:5]],
+    }
+
+
+def listing(lines: Sequence[HotLine]) -> Iterator[dict[str, Any]]:
+    """Hot lines in the order of the file, code that stands between them included.
+
+    Yields:
+        Runs of neighbouring lines: file, and lines with number, code, share, stall. Instructions
+        without a line come in one run, hottest first.
+    """
+    coded = sorted((x for x in lines if x.file), key=lambda x: (x.file or "", x.line or 0))
+    numbered = ((x.file, (x.line or 0) - n, x) for n, x in enumerate(coded))
+    for (file, _), group in groupby(numbered, key=lambda item: item[:2]):
+        yield {"file": file, "lines": [_line(x) for *_, x in group]}
+    bare = [x for x in lines if not x.file]
+    if bare:
+        yield {"file": None, "lines": [_line(x) for x in bare]}
+
+
+def _line(line: HotLine) -> dict[str, Any]:
+    return {
+        "number": line.line or "",
+        "place": place(line),
+        "code": line.text.expandtabs(4)[:LONGEST],
+        "of": line.share,
+        "share": share(line.share) if line.samples else "",
+        "stall": f"{line.stall} {share(line.stall_share)}" if line.stall else "",
+        "meaning": MEANING.get(line.stall, ""),
+    }
+
+
+def stalls(run: Judged) -> list[dict[str, Any]]:
+    """The states of the resident warps, largest first; none when not collected."""
+    limiters = (run.diagnosis.limiter or "").split("+")
+    found = [
+        {"line": state, "of": value, "text": share(value), "meaning": meaning,
+         "kind": "issuing" if state == "selected" else "verdict" if state in limiters else "waiting"}
+        for state, meaning in MEANING.items()
+        if (value := run.values.get(f"stall_{state}", nan)) >= SMALL
+    ]  # fmt: skip
+    return sorted(found, key=lambda s: -s["of"])
+
+
+def pipes(run: Judged) -> list[dict[str, Any]]:
+    """The pipes that did something, busiest first: of elapsed cycles and of active ones."""
+    row = {name: value for name, value in run.values.items() if isfinite(value)}
+    found = []
+    for pipe in PIPES:
+        elapsed, active = both(row, pipe)
+        most = max((v for v in (elapsed, active) if isfinite(v)), default=0.0)
+        if most >= SMALL:
+            about = CATALOGUE[f"{pipe}_busy"].meaning
+            found += [
+                {"line": word(pipe), "cycles": cycles, "of": v, "text": share(v),
+                 "order": -most, "end": most, "meaning": about}
+                for cycles, v in (("elapsed", elapsed), ("active", active))
+                if isfinite(v)
+            ]  # fmt: skip
+    return found
+
+
+def data(shown: Shown) -> dict[str, Any]:
+    """What the scripts of the page read of a launch; metrics in the catalogue's order."""
+    run = shown.run
+    return {
+        "number": shown.number,
+        "label": shown.label,
+        "kernel": short(run.kernel, NAME),
+        "bound": " ".join(filter(None, (run.diagnosis.bound, run.diagnosis.limiter))),
+        "values": [number(run.values.get(name, nan)) for name in CATALOGUE],
+        "texts": [figures.metric(name, run.values.get(name, nan)) for name in CATALOGUE],
+        "findings": {
+            f.rule: ["clear"]
+            if f.status == "clear"
+            else [f.status, f.cause, number(f.gain), figures.times(f.gain)]
+            for f in run.diagnosis.findings
+        },
+        "stalls": stalls(run),
+        "pipes": pipes(run),
+        "position": roofline([(shown.number, shown.label, run)]),
+    }
+
+
+def metrics() -> list[Mapping[str, str]]:
+    """Name, unit and meaning of every metric, in the catalogue's order."""
+    return [{"name": m.name, "unit": m.unit, "meaning": m.meaning} for m in CATALOGUE.values()]

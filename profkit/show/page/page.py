@@ -1,0 +1,206 @@
+"""Reports and judged launches  ->  one HTML file that needs nothing else.
+
+Everything is in it: texts by a template that escapes them, numbers as JSON, Vega for the charts. Its
+Content-Security-Policy knows the hashes of its own scripts and style and forbids everything else.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from math import nan
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup
+
+from profkit.diagnosis.launches import Judged, rows, with_lines
+from profkit.errors import ProfkitError
+from profkit.evidence.comparison import counters as changes
+from profkit.evidence.comparison.ladder import Ladder
+from profkit.show.page import charts as page_charts
+from profkit.show.page import ladder as page_ladder
+from profkit.show.page.launch import Shown, data, details, metrics, summary
+from profkit.show.page.roofline import by_device
+from profkit.show.text import figures
+from profkit.show.text.escape import visible
+from profkit.show.views.diagnosis import ORDER
+
+if TYPE_CHECKING:
+    from profkit.reports.frame import Reports
+
+WEB = Path(__file__).parent / "web"
+SCRIPTS = ("page.js", "table.js", "charts.js", "compare.js")
+TITLE = "What these kernels wait for"
+HOT, AROUND = 12, 2  # source lines of a launch, and lines of code around each
+
+
+@dataclass(frozen=True)
+class Page:
+    """A page, and what has to be said about making it.
+
+    Attributes:
+        html: The whole file.
+        launches: Rows on it.
+        left_out: Rows that are not.
+        notes: What could not be used, one sentence each.
+    """
+
+    html: str
+    launches: int
+    left_out: int
+    notes: tuple[str, ...]
+
+
+def render(
+    reports: Reports, chosen: Sequence[Judged], title: str = TITLE, top: int | None = None
+) -> Page:
+    """The page.
+
+    Args:
+        reports: Every file that was asked for, readable or not.
+        chosen: The judged launches to show; alike ones become one row.
+        title: Its heading.
+        top: At most so many rows, the worst.
+    """
+    every = rows(chosen)
+    total = sum(row.total for row in every)
+    kept = every[:top]
+    runs, notes = _lined([row.shown for row in kept])
+    kept = [row.replaced(row.shown, run) for row, run in zip(kept, runs, strict=True)]
+    shown = [
+        Shown(n, row, row.total / total if total and row.times else nan)
+        for n, row in enumerate(kept, 1)
+    ]
+    recorded, wrong = page_ladder.runs_of(reports, {run.report for run in chosen})
+    notes += wrong
+    ladders = page_ladder.ladders(recorded)
+    notes += [problem.message for found, _ in ladders for problem in found.problems]
+    tables = [summary(s) for s in shown]
+    content = {
+        "title": title,
+        "files": reports.files,
+        "rows": [(row, details(s)) for row, s in zip(tables, shown, strict=True)],
+        "left_out": len(every) - len(kept),
+        "count": sum(len(row.launches) for row in every),
+        "total": figures.seconds(total),
+        "order": ORDER,
+        "bounds": Counter(row["bound"] for row in tables).most_common(),
+        "devices": list(dict.fromkeys(row["device"] for row in tables)),
+        "cases": list(dict.fromkeys(row["case"] for row in tables if row["case"])),
+        "ladders": [(found.case, blocks) for found, blocks in ladders],
+        "notes": notes,
+        "payload": _payload(shown, [found for found, _ in ladders]),
+    }
+    return Page(_fill(content), len(shown), len(every) - len(kept), tuple(notes))
+
+
+def _lined(runs: Sequence[Judged]) -> tuple[list[Judged], list[str]]:
+    """The launches with their source; one whose machine code is damaged stays without."""
+    try:
+        return with_lines(runs, HOT, AROUND), []
+    except ProfkitError:
+        found, notes = [], []
+        for run in runs:
+            try:
+                found += with_lines([run], HOT, AROUND)
+            except ProfkitError as error:
+                found.append(run)
+                notes.append(error.message)
+        return found, notes
+
+
+def _payload(shown: Sequence[Shown], ladders: Sequence[Ladder]) -> dict[str, Any]:
+    """What the scripts read."""
+    timed = page_ladder.timed(ladders)
+    return {
+        "specs": page_charts.specs(),
+        "metrics": metrics(),
+        "not_the_kernel": list(changes.NOT_THE_KERNEL),
+        "thresholds": {"points": changes.POINTS, "relative": changes.RELATIVE, "gain": changes.GAIN},
+        "launches": [
+            {**data(s), "timed": timed.get((s.run.variant or "", s.run.case or ""), "")}
+            for s in shown
+        ],
+        "roofline": by_device([(s.number, s.label, s.run) for s in shown]),
+        "ladder": [page_ladder.chart(found) for found in ladders],
+    }  # fmt: skip
+
+
+def _fill(content: Mapping[str, Any]) -> str:
+    import vl_convert
+
+    environment = Environment(
+        loader=FileSystemLoader(WEB), autoescape=True, undefined=StrictUndefined,
+        trim_blocks=True, lstrip_blocks=True, finalize=_safe,
+    )  # fmt: skip
+    library = _script(vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed;"))
+    own = _script("".join((WEB / name).read_text("utf-8") for name in SCRIPTS))
+    style = (WEB / "page.css").read_text("utf-8")
+    policy = (
+        f"default-src 'none'; script-src {_hash(library)} {_hash(own)}; style-src {_hash(style)}; "
+        "img-src data:; base-uri 'none'; form-action 'none'"
+    )
+    return environment.get_template("page.html").render(
+        **{**content, "payload": Markup(_json(content["payload"]))},  # noqa: S704 - no < in it
+        policy=policy,
+        style=Markup(style),  # noqa: S704 - the three are files of ours
+        library=Markup(library),  # noqa: S704
+        own=Markup(own),  # noqa: S704
+        kind=lambda block: type(block).__name__,
+    )
+
+
+def _safe(value: Any) -> Any:
+    """Every text that the template writes: what acts instead of being seen becomes an escape."""
+    return visible(value) if isinstance(value, str) and not isinstance(value, Markup) else value
+
+
+def _json(value: Any) -> str:
+    """A document for a script element: nothing in it can end the element or open a comment."""
+    text = json.dumps(_seen(value), allow_nan=False, separators=(",", ":"))
+    return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
+
+
+def _seen(value: Any) -> Any:
+    if isinstance(value, str):
+        return visible(value)
+    if isinstance(value, Mapping):
+        return {str(key): _seen(item) for key, item in value.items()}
+    return [_seen(item) for item in value] if isinstance(value, list | tuple) else value
+
+
+def _script(text: str) -> str:
+    """A script as a parser of HTML reads it back: its hash is of that."""
+    if "</script" in text.lower() or "<!--" in text:
+        raise ProfkitError("a script of the page would end itself", "this is a bug: report it")
+    return text.replace("\r\n", "\n").replace("\r", "\n")
+
+
+def _hash(text: str) -> str:
+    digest = hashlib.sha256(text.encode()).digest()
+    return f"'sha256-{base64.b64encode(digest).decode()}'"
+
+
+def save(page: Page, path: str | Path) -> Path:
+    """Write the page beside its place and move it there, so that no half page is ever left.
+
+    Raises:
+        ProfkitError: It cannot be written.
+    """
+    path = Path(path)
+    part = path.with_name(f".{path.name}.part")
+    try:
+        part.write_text(page.html, "utf-8")
+        part.replace(path)
+    except OSError as error:
+        why = error.strerror or error
+        raise ProfkitError(f"{path}: cannot be written: {why}", "name another file: -o") from error
+    finally:
+        part.unlink(missing_ok=True)
+    return path

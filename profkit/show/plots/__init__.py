@@ -1,0 +1,31 @@
+"""Launches, or a search  ->  pictures: roofline, warp states, pipes, occupancy; ladder, ledger.
+
+Each returns its Axes. The plots_*.py files beside this one are the only room with matplotlib.
+"""
+
+from __future__ import annotations
+
+from profkit.show.plots.bars import pipes, stalls
+from profkit.show.plots.base import save
+from profkit.show.plots.ladder import ladder
+from profkit.show.plots.ledger import ledger
+from profkit.show.plots.occupancy import occupancy
+from profkit.show.plots.roofline import roofline
+from profkit.show.plots.tune import history as search_history
+from profkit.show.plots.tune import importance as search_importance
+from profkit.show.plots.tune import parallel as search_parallel
+from profkit.show.plots.tune import resources as search_resources
+
+__all__ = [
+    "ladder",
+    "ledger",
+    "occupancy",
+    "pipes",
+    "roofline",
+    "save",
+    "search_history",
+    "search_importance",
+    "search_parallel",
+    "search_resources",
+    "stalls",
+]

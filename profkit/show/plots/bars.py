@@ -1,0 +1,270 @@
+"""Launches  ->  bars: what the warps waited for, how busy each pipe was."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import isnan, nan
+from typing import TYPE_CHECKING, Any
+
+from matplotlib.axes import Axes
+from matplotlib.patches import Patch
+from matplotlib.ticker import FuncFormatter
+
+from profkit.diagnosis.machine.roofline import known
+from profkit.reports.metrics import CATALOGUE
+from profkit.reports.metrics.pipes import METRICS as PIPE_METRICS
+from profkit.reports.metrics.warps import STATES
+from profkit.show.plots.base import FAINT, INK, Group, bare, canvas, groups, plain, records, titled
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+_MOST_ROWS = 40  # the longest-running kernels; a taller picture is not read
+_FOLD = 24  # characters; longer names take two lines
+# A state looks the same in every picture. Okabe and Ito's colours, plain for what is common.
+_LOOKS: dict[str, tuple[str, str]] = {
+    "long_scoreboard": ("#0072B2", ""),
+    "barrier": ("#D55E00", ""),
+    "wait": ("#F0E442", ""),
+    "short_scoreboard": ("#56B4E9", ""),
+    "mio_throttle": ("#E69F00", ""),
+    "math_pipe_throttle": ("#009E73", ""),
+    "lg_throttle": ("#CC79A7", ""),
+    "gmma": ("#009E73", "////"),
+    "not_selected": ("#c4c4c4", ""),
+    "no_instruction": ("#D55E00", "////"),
+    "branch_resolving": ("#F0E442", "////"),
+    "drain": ("#0072B2", "////"),
+    "membar": ("#E69F00", "////"),
+    "tex_throttle": ("#CC79A7", "////"),
+    "dispatch_stall": ("#56B4E9", "////"),
+    "imc_miss": ("#56B4E9", "xxxx"),
+    "sleeping": ("#c4c4c4", "////"),
+    "misc": ("#ffffff", "...."),
+}
+_OTHER = ("#ffffff", "")
+_ISSUING = "#222222"
+_MOST_STATES = 12  # named in the legend, three lines of it; the rest is one segment
+PIPES = tuple(
+    m.name.removesuffix("_busy")
+    for m in PIPE_METRICS
+    if m.name.endswith("_busy") and f"{m.name}_active" in CATALOGUE
+)
+_PIPE_WORDS = {"tensor": "tensor", "uniform": "uniform", "issue": "issue slots"}
+
+
+def chosen(runs: pd.DataFrame | pd.Series[Any]) -> tuple[list[Group], str]:
+    """The kernels to draw in the frame's order, and what to say of those left out."""
+    every = groups(records(runs))
+    longest = sorted(every, key=lambda g: -known(g.rows[0]).get("time", 0.0))[:_MOST_ROWS]
+    kept = [g for g in every if g in longest]
+    said = []
+    if len(kept) < len(every):
+        said.append(f"The {len(kept)} longest-running of {len(every)} kernels.")
+    if any(len(g.rows) > 1 for g in kept):
+        said.append("Of launches alike (×n) the longest-running one.")
+    return kept, " ".join(said)
+
+
+def rows_axes(ax: Axes | None, names: Sequence[str], row: float, around: float) -> Axes:
+    """An Axes with one line per name, the first at the top; a line is `row` inches high.
+
+    Titles, legend and scale take `around` inches.
+    """
+    ax = canvas(ax, around + row * max(len(names), 1))
+    ax.set_ylim(max(len(names), 1) - 0.5, -0.5)
+    folded = [name.replace(" ", "\n", 1) if len(name) > _FOLD else name for name in names]
+    ax.set_yticks(range(len(names)), folded)
+    bare(ax, "x")
+    ax.spines["left"].set_visible(False)
+    ax.tick_params(axis="y", length=0, labelsize=9.5 if folded != list(names) else 11)
+    return ax
+
+
+def stalls(runs: pd.DataFrame | pd.Series[Any], ax: Axes | None = None) -> Axes:
+    """Draw the states of the resident warps, one bar per kernel.
+
+    Left of zero the share of its time in which a warp issued, right of it what it waited for, the
+    largest states over all launches first.
+
+    Args:
+        runs: Rows of the frame.
+        ax: Where to draw; a new figure when None.
+
+    Returns:
+        The Axes.
+    """
+    kept, said = chosen(runs)
+    rows = [known(group.rows[0]) for group in kept]
+    shown = _largest_states(rows)
+    above = _lines(len(shown) + 2) if shown else 12
+    ax = rows_axes(ax, [group.name for group in kept], 0.46, 1.15 + above / 72)
+    for y, row in enumerate(rows):
+        if "stall_selected" not in row:
+            lacking(ax, y, kept[y], "stall_selected")
+            continue
+        _segment(ax, y, -row["stall_selected"], row["stall_selected"], (_ISSUING, ""))
+        left = 0.0
+        for state in shown:
+            width = row.get(f"stall_{state}", 0.0)
+            _segment(ax, y, left, width, _LOOKS[state])
+            left += width
+        _segment(ax, y, left, max(1 - left - row["stall_selected"], 0.0), _OTHER)
+    issuing = [row["stall_selected"] for row in rows if "stall_selected" in row] or [0.0]
+    ax.set_xlim(-max(1.1 * max(issuing), 0.05), 1.01 - min(issuing))
+    ax.axvline(0, color=INK, lw=1.0)
+    ax.xaxis.set_major_formatter(FuncFormatter(lambda v, _: f"{abs(100 * v):.0f} %"))
+    ax.set_xlabel("Share of a resident warp's time", fontsize=12, color=INK)
+    if shown:
+        _key(ax, shown)
+    titled(ax, "What the warps waited for", said, above)
+    plain(ax)
+    return ax
+
+
+def _largest_states(rows: Sequence[dict[str, float]]) -> list[str]:
+    """The waiting states with a share worth naming, largest over all launches first."""
+    top = {s: max((r.get(f"stall_{s}", 0.0) for r in rows), default=0.0) for s in STATES}
+    top.pop("selected")
+    ranked = sorted((s for s in top if top[s] >= 0.04), key=lambda s: -top[s])
+    return ranked[:_MOST_STATES]
+
+
+def _segment(ax: Axes, y: int, left: float, width: float, look: tuple[str, str]) -> None:
+    if width <= 0:
+        return
+    colour, hatch = look
+    edge = "#8a8a8a" if colour == "#ffffff" else "white"
+    ax.barh(y, width, 0.66, left, color=colour, hatch=hatch, edgecolor=edge, linewidth=0.6)
+    if width >= 0.045:
+        dark = colour in {"#0072B2", "#D55E00", "#009E73", _ISSUING} and not hatch
+        text = ax.text(left + width / 2, y, f"{100 * width:.0f}", ha="center", va="center",
+                       fontsize=10, color="white" if dark else INK)  # fmt: skip
+        if hatch:
+            text.set_bbox({"facecolor": "white", "edgecolor": "none", "pad": 1.0, "alpha": 0.85})
+
+
+def _key(ax: Axes, shown: Sequence[str]) -> None:
+    looks = [("issuing", (_ISSUING, "")), *((s.replace("_", " "), _LOOKS[s]) for s in shown)]
+    looks.append(("other", _OTHER))
+    handles = [
+        Patch(facecolor=c, hatch=h, edgecolor="#8a8a8a" if c == "#ffffff" else "white", label=name)
+        for name, (c, h) in looks
+    ]
+    ax.legend(handles=handles, loc="lower left", bbox_to_anchor=(0, 1.0), ncols=5, fontsize=10.5,
+              frameon=False, handlelength=1.3, columnspacing=1.4, borderaxespad=0.3)  # fmt: skip
+
+
+def _lines(entries: int) -> int:
+    """Points that a legend of so many entries, five to a line, takes above the Axes."""
+    return 8 + 19 * -(-entries // 5)
+
+
+def lacking(ax: Axes, y: int, group: Group, metric: str) -> None:
+    """Say in a kernel's line that its figures are not there, and what collects them."""
+    failed = group.rows[0].get("status") == "failed"
+    text = (
+        "the launch failed"
+        if failed
+        else f"not collected: ncu --section {CATALOGUE[metric].section}"
+    )
+    ax.text(0.005, y, text, fontsize=10, color=FAINT, va="center", style="italic")
+
+
+def pipes(runs: pd.DataFrame | pd.Series[Any], ax: Axes | None = None) -> Axes:
+    """Draw how busy each pipe was, of elapsed cycles (solid) and of active ones (light).
+
+    Active far above elapsed means that the SMs were idle for a part of the launch. The busiest
+    pipe of a launch stands out. One launch has its pipes below each other, several have a column
+    for each pipe.
+
+    Args:
+        runs: Rows of the frame.
+        ax: Where to draw; a new figure when None.
+
+    Returns:
+        The Axes.
+    """
+    kept, said = chosen(runs)
+    rows = [known(group.rows[0]) for group in kept]
+    single = len(rows) == 1
+    shown = _busiest_pipes(rows, 12 if single else 8)
+    words = [word(pipe) for pipe in shown]
+    names = [group.name for group in kept]
+    ax = rows_axes(ax, words if single and words else names, 0.4, 1.15)
+    for i, row in enumerate(rows):
+        busy = {p: e for p in shown if p != "issue" and not isnan(e := both(row, p)[0])}
+        top = max(busy, key=lambda p: busy[p], default=None)
+        for j, pipe in enumerate(shown):
+            at = (0, j) if single else (j, i)
+            _cell(ax, at, both(row, pipe), pipe == top, 0.9 if single else 0.64)
+        if not any(_collected(row, pipe) for pipe in PIPES):
+            lacking(ax, i, kept[i], f"{PIPES[0]}_busy")
+    ax.set_xlim(0, 1 if single else max(len(shown), 1))
+    _columns(ax, names if single else words)
+    title = "How busy the pipes were, % of peak: elapsed | active cycles"
+    titled(ax, title, f"{_legend_words(rows, shown)} {said}", 26, 14)
+    plain(ax)
+    return ax
+
+
+def word(pipe: str) -> str:
+    """A pipe's name in a picture."""
+    return _PIPE_WORDS.get(pipe, pipe.upper())
+
+
+def _legend_words(rows: Sequence[dict[str, float]], shown: Sequence[str]) -> str:
+    """What the colours mean, and what became of the pipes that are not there."""
+    rest = [p for p in PIPES if p not in shown]
+    idle = [word(p) for p in rest if any(_collected(row, p) for row in rows)]
+    unknown = [word(p) for p in rest if not any(_collected(row, p) for row in rows)]
+    said = "Solid elapsed, light active; the busiest pipe in orange."
+    said += f" Less or not used: {', '.join(idle)}." if idle else ""
+    return said + (f" Not collected: {', '.join(unknown)}." if unknown else "")
+
+
+def _busiest_pipes(rows: Sequence[dict[str, float]], most: int) -> list[str]:
+    """Pipes that did something, in the catalogue's order."""
+    top = {p: max((v for r in rows for v in both(r, p) if v > 0), default=0.0) for p in PIPES}
+    kept = sorted((p for p in PIPES if top[p] >= 0.005), key=lambda p: -top[p])[:most]
+    return [p for p in PIPES if p in kept]
+
+
+def both(row: dict[str, float], pipe: str) -> tuple[float, float]:
+    """Elapsed and active share, NaN where not collected."""
+    return row.get(f"{pipe}_busy", nan), row.get(f"{pipe}_busy_active", nan)
+
+
+def _collected(row: dict[str, float], pipe: str) -> bool:
+    return not all(isnan(v) for v in both(row, pipe))
+
+
+def _cell(
+    ax: Axes, at: tuple[int, int], both: tuple[float, float], marked: bool, room: float
+) -> None:
+    """A pair of bars in a column one unit wide; `room` of it is 100 %, the rest for the figures."""
+    column, y = at
+    if all(isnan(v) for v in both):
+        ax.text(column + 0.02, y, "?", fontsize=9.5, color=FAINT, va="center")
+        return
+    colour, light = ("#D55E00", "#f5cdb3") if marked else ("#0072B2", "#b9d5e8")
+    elapsed, active = (0.0 if isnan(v) else min(v, 1.0) * room for v in both)
+    ax.barh(y, room, 0.62, column, color="#f3f3f3", edgecolor="none")
+    ax.barh(y, active, 0.62, column, color=light, edgecolor="none")
+    ax.barh(y, elapsed, 0.36, column, color=colour, edgecolor="none")
+    text = " | ".join("?" if isnan(v) else f"{100 * v:.0f}" for v in both)
+    text = "0" if text == "0 | 0" else text
+    inside = elapsed > 0.55 and room < 0.9  # beside a long bar it would run into the next column
+    x = column + (0.02 if inside else max(elapsed, active) + 0.012)
+    ax.text(x, y, text, fontsize=9.5, color="white" if inside else INK, va="center")
+
+
+def _columns(ax: Axes, names: Sequence[str]) -> None:
+    """Column heads over the Axes, a line before each, no scale: the figures stand at the bars."""
+    ax.grid(visible=False)
+    ax.set_xticks([])
+    ax.spines["bottom"].set_visible(False)
+    for i, name in enumerate(names):
+        ax.axvline(i, color="#9a9a9a", lw=0.8)
+        ax.annotate(name, (i, 1), (2, 6), xycoords=("data", "axes fraction"), fontsize=11,
+                    textcoords="offset points", color=INK, ha="left", va="bottom")  # fmt: skip

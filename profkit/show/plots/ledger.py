@@ -1,0 +1,108 @@
+"""A ledger  ->  its picture: predicted gain against what came, misses named, rules told apart."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import nan
+
+from matplotlib.axes import Axes
+from matplotlib.lines import Line2D
+from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+
+from profkit.errors import ProfkitError
+from profkit.evidence.ledger.calibration import Score, calibration
+from profkit.show.plots.base import COLOURS, FAINT, INK, bare, canvas, clip, plain, titled
+from profkit.show.text import figures
+
+_MARKS = "osD^v<>Ph*"
+_NAMED = 12  # misses with a name, the farthest first
+
+
+def ledger(found: Sequence[Score], ax: Axes | None = None) -> Axes:
+    """Draw every prediction whose cause a child variant removed: gain promised, speed-up measured.
+
+    A gain is an upper bound: below the diagonal it held, in the band it was within a factor of two,
+    above the diagonal it was wrong and the point is named. Filled where the child's header meant
+    it. The legend has the calibration: of how many the bound held, and the median of measured over
+    predicted.
+
+    Args:
+        found: As evidence.scores.scores gives them.
+        ax: Where to draw; a new figure when None.
+
+    Returns:
+        The Axes.
+
+    Raises:
+        ProfkitError: No child has removed a predicted cause yet.
+    """
+    tried = [s for s in found if s.tried]
+    if not tried:
+        raise ProfkitError(
+            "no child variant has removed a predicted cause yet", "profkit ledger --update"
+        )
+    ax = canvas(ax, 7.5)
+    table = calibration(tried)
+    looks = {
+        c.rule: (COLOURS[i % len(COLOURS)], _MARKS[i % len(_MARKS)]) for i, c in enumerate(table)
+    }
+    for score in tried:
+        _point(ax, score, looks[score.prediction.rule])
+    _frame(ax, max(s.prediction.gain for s in tried), [s.outcome.speedup for s in tried])
+    _misses(ax, tried)
+    handles = [
+        Line2D([], [], color=looks[c.rule][0], marker=looks[c.rule][1], linestyle="", label=(
+            f"{c.rule}: {c.bounded} of {c.tried} held, {figures.figures(c.ratio or nan)} of the gain"
+        ))
+        for c in table
+    ]  # fmt: skip
+    ax.legend(
+        handles=handles, loc="upper left", bbox_to_anchor=(1.01, 1), fontsize=10, frameon=False
+    )
+    held = sum(c.bounded for c in table)
+    said = (
+        f"{held} of {len(tried)} bounds held. Filled: the child's header meant to remove it. A child "
+        "that removes several causes at once gains by all of them, so its bounds need not hold."
+    )
+    titled(ax, "Gains predicted and measured", said)
+    plain(ax)
+    return ax
+
+
+def _point(ax: Axes, score: Score, look: tuple[str, str]) -> None:
+    colour, mark = look
+    came, gain = score.outcome, score.prediction.gain
+    if came.low is not None and came.high is not None:
+        ax.plot([gain, gain], [came.low, came.high], color=colour, linewidth=1.2)
+    ax.plot(gain, came.speedup, mark, color=colour, markersize=7,
+            markerfacecolor=colour if came.meant else "white")  # fmt: skip
+
+
+def _frame(ax: Axes, largest: float, came: Sequence[float]) -> None:
+    ax.set_xscale("log")
+    ax.set_yscale("log")
+    x, y = (0.9, 1.25 * largest), (min(*came, 1.0) / 1.25, 1.25 * max(*came, 1.0))
+    ax.set_xlim(*x)
+    ax.set_ylim(*y)
+    ax.plot(x, x, color=INK, linewidth=1.2, zorder=0.6)
+    ax.fill_between(x, [v / 2 for v in x], x, color="#009E73", alpha=0.1, linewidth=0)
+    ax.axhline(1, color=FAINT, linewidth=0.8, linestyle=":")
+    for axis in (ax.xaxis, ax.yaxis):
+        axis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
+        axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}x"))
+        axis.set_minor_formatter(NullFormatter())
+    bare(ax, "both")
+    ax.set_xlabel("Predicted: at most", fontsize=12, color=INK)
+    ax.set_ylabel("Measured when the cause was gone", fontsize=12, color=INK)
+
+
+def _misses(ax: Axes, tried: Sequence[Score]) -> None:
+    """Name the points above the diagonal."""
+    wrong = [s for s in tried if s.outcome.speedup > s.prediction.gain]
+    wrong.sort(key=lambda s: s.outcome.speedup / s.prediction.gain)
+    steps = {(s.prediction.variant, s.outcome.child): s for s in wrong}  # the farthest of each step
+    wrong = sorted(steps.values(), key=lambda s: s.prediction.gain / s.outcome.speedup)
+    for score in wrong[:_NAMED]:
+        name = f"{score.prediction.variant} → {score.outcome.child}"
+        ax.annotate(clip(name, 40), (score.prediction.gain, score.outcome.speedup), (7, 2),
+                    textcoords="offset points", fontsize=8.5, color=INK)  # fmt: skip

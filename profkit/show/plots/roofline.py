@@ -1,0 +1,245 @@
+"""Launches  ->  the hierarchical roofline: log-log, marker by level, colour by launch."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from math import isnan, nan
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.lines import Line2D
+from matplotlib.text import Text
+
+from profkit.diagnosis.machine import roofline as model
+from profkit.diagnosis.rule import Missing, share
+from profkit.show.plots.base import (
+    COLOURS,
+    FAINT,
+    INK,
+    Row,
+    canvas,
+    clip,
+    figure_of,
+    groups,
+    one_device,
+    plain,
+    records,
+    si,
+    span,
+    titled,
+)
+from profkit.show.plots.labels import Boxes, Label, place
+from profkit.show.plots.places import set_frame, visible, x_of, y_of
+from profkit.show.plots.roofs import WORDS, Roof, ceilings_of, draw_roofs, unit, word
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+_MARKERS = {"dram": "o", "l2": "s", "l1": "^", "workload": "*"}
+_MOST_LABELS = 20  # more do not fit at README size; the longest-running launches keep theirs
+_CROWD = 8  # with more groups than this everything is drawn smaller
+
+
+@dataclass(frozen=True)
+class Placed:
+    """A group of like launches and their points."""
+
+    name: str
+    colour: str
+    launches: Sequence[Sequence[model.Point]]
+    time: float
+
+
+def roofline(
+    runs: pd.DataFrame | pd.Series[Any], ax: Axes | None = None, labels: int = _MOST_LABELS
+) -> Axes:
+    """Draw launches under the ceilings of the device that they ran on.
+
+    A launch has a point per memory level (DRAM, L2, L1) at one height: its operations per second.
+    Hollow points are no positions (data came from the caches, L1 was passed by). Launches without
+    floating-point arithmetic have no intensity: they stand at the left edge, as far below the
+    diagonal as their bandwidth is below the peak. A star is the declared workload's own point.
+
+    Args:
+        runs: Rows of the frame, of one device.
+        ax: Where to draw; a new 12 x 7.5 inch figure when None.
+        labels: At most so many launches are named, the longest-running first.
+
+    Returns:
+        The Axes.
+
+    Raises:
+        ProfkitError: No launches, or launches of several devices.
+    """
+    rows = records(runs)
+    device = one_device(rows)
+    placed = [
+        Placed(
+            group.name,
+            COLOURS[i % len(COLOURS)],
+            [model.points(row) for row in group.rows],
+            model.known(group.rows[0]).get("time", 0.0),
+        )
+        for i, group in enumerate(groups(rows))
+    ]
+    points = [p for group in placed for launch in group.launches for p in launch]
+    roofs = ceilings_of(rows, points)
+    ax = canvas(ax, 7.5)
+    set_frame(ax, roofs, [launch for group in placed for launch in group.launches])
+    titled(ax, _title(device, rows), _small_print(rows, points, roofs))
+    for group in placed:
+        for launch in group.launches:
+            _draw(ax, launch, group.colour, small=len(placed) > _CROWD)
+    figure_of(ax).draw_without_rendering()  # settles the layout: words are placed in pixels
+    texts = draw_roofs(ax, roofs)
+    _legend(ax, points)
+    if not points:
+        _say_why(ax, rows)
+    _name(ax, placed, texts, labels)
+    plain(ax)
+    return ax
+
+
+def _title(device: str, rows: Sequence[Row]) -> str:
+    parts = [f"Roofline of {clip(device)}"]
+    for metric, what in (("sm_clock", "SM"), ("dram_clock", "DRAM")):
+        clocks = [c for row in rows if (c := model.known(row).get(metric, nan)) > 0]
+        if clocks:
+            parts.append(f"{what} {span(min(clocks), max(clocks), 'Hz')}")
+    cases = {row.get("case") for row in rows}
+    if len(cases) == 1 and isinstance(case := cases.pop(), str):
+        parts.append(f"case {clip(case)}")
+    return "  ·  ".join(parts)
+
+
+def _small_print(rows: Sequence[Row], points: Sequence[model.Point], roofs: Sequence[Roof]) -> str:
+    said = []
+    if device := [r for r in roofs if r.device]:
+        kept = ", ".join(f"{word(r.name)} at {si(r.clock, 'Hz')}" for r in device)
+        said.append(f"Ceilings by the device attributes: {kept}.")
+    if len(device) < len(roofs):
+        said.append(
+            "Ceilings from the report at the measured clocks; shares are of each launch's own."
+        )
+    without = [row for row in rows if not model.points(row)]
+    if points and without:
+        lack = Counter(_wanted(m) for row in without for m in model.missing(row))
+        said.append(f"Without a point: {len(without)} of {len(rows)} launches")
+        said[-1] += f", {lack.most_common(1)[0][0]}." if lack else "."
+    if any(p.above for p in points):
+        said.append("A point above its roof is an error of the measurement.")
+    return " ".join(said)
+
+
+def _draw(ax: Axes, points: Sequence[model.Point], colour: str, small: bool) -> None:
+    """One launch: its levels on a line, the workload's own point tied to the DRAM one."""
+    left, right = ax.get_xlim()
+    size = 7.0 if small else 10.0
+    shown = [(x_of(p, left, right), y_of(p, left), p) for p in visible(points, left, right)]
+    levels = sorted((s for s in shown if s[2].level != "workload"), key=lambda s: s[0])
+    if len(levels) > 1:
+        xs, ys = [s[0] for s in levels], [s[1] for s in levels]
+        ax.plot(xs, ys, color=colour, lw=1.4, alpha=0.65, zorder=3)
+    own = [s for s in shown if s[2].level == "workload"]
+    for x, y, _ in own:
+        tied = next((s for s in shown if s[2].level == "dram"), None)
+        if tied:
+            ax.plot([x, tied[0]], [y, tied[1]], color=colour, lw=1.2, ls=":", zorder=3)
+    for x, y, point in shown:
+        if not left <= point.intensity <= right:
+            edge, mark = (left, "<") if point.intensity < left else (right, ">")
+            ax.plot(edge, y, marker=mark, color=colour, markersize=5, clip_on=False, zorder=4)
+        star = 1.6 if point.level == "workload" else 1.0
+        ax.plot(
+            x, y, marker=_MARKERS[point.level], markersize=size * star, ls="none", zorder=4,
+            markerfacecolor="white" if point.note else colour,
+            markeredgecolor=colour if point.note else "white",
+            markeredgewidth=1.4 if point.note else 0.8, clip_on=False,
+        )  # fmt: skip
+
+
+def _legend(ax: Axes, points: Sequence[model.Point]) -> None:
+    every = visible(points, *ax.get_xlim())
+    marks = [
+        Line2D([], [], marker=mark, color=INK, ls="none", markersize=11 if level == "workload" else 8,
+               label=WORDS[level])
+        for level, mark in _MARKERS.items() if any(p.level == level for p in every)
+    ]  # fmt: skip
+    if any(p.note for p in every):
+        marks.append(Line2D([], [], marker="o", color=INK, markerfacecolor="white", ls="none",
+                            markersize=8, label="no position: caches or a bypass"))  # fmt: skip
+    if marks:
+        ax.legend(handles=marks, loc="upper left", fontsize=10.5, frameon=False, ncols=len(marks),
+                  handletextpad=0.2, columnspacing=1.2, borderaxespad=0.2)  # fmt: skip
+
+
+def _wanted(lack: Missing) -> str:
+    return f"{lack.why} (ncu --section {lack.section})" if lack.section else lack.why
+
+
+def _say_why(ax: Axes, rows: Sequence[Row]) -> None:
+    reasons = [m for row in rows for m in model.missing(row)]
+    lines = ["No point:"]
+    for reason in dict.fromkeys(reasons):
+        lines.append(_wanted(reason))
+    ax.text(0.98, 0.06, "\n".join(lines[:5]), transform=ax.transAxes, fontsize=12, color=INK,
+            ha="right", va="bottom", linespacing=1.6, zorder=6)  # fmt: skip
+
+
+def _name(ax: Axes, placed: Sequence[Placed], texts: Sequence[Text], most: int) -> None:
+    """Write the groups' names where they cover nothing."""
+    left, right = ax.get_xlim()
+    wanted = []
+    for group in sorted(placed, key=lambda g: -g.time):
+        points = [p for launch in group.launches[:1] for p in launch]
+        shown = visible([p for p in points if p.level != "workload"], left, right)
+        shown = shown or visible(points, left, right)
+        if shown:
+            shown.sort(key=lambda p: (bool(p.note), -p.share))
+            text = group.name + _figures(shown[0], short=len(placed) > _CROWD)
+            spots = tuple(
+                (x_of(p, left, right), y_of(p, left)) for p in shown if p.note == shown[0].note
+            )
+            wanted.append(Label(spots, text, group.colour))
+    hard = [t.get_window_extent() for t in texts]
+    if legend := ax.get_legend():
+        hard.append(legend.get_window_extent())
+    boxes = np.array([[b.x0, b.y0, b.x1, b.y1] for b in hard]).reshape(-1, 4)
+    size = 9.5 if len(placed) > _CROWD else 10.5
+    written = place(ax, wanted[:most], boxes, _taken(ax, placed), size)
+    if len(written) < len(wanted):
+        ax.set_title(
+            f"{len(written)} of {len(wanted)} named", loc="right", fontsize=9.5, color=FAINT
+        )
+
+
+def _figures(point: model.Point, short: bool) -> str:
+    """What stands behind a name: the share of the roof, and in small crowds the rate too."""
+    if isnan(point.share):
+        return ""
+    of = f"{share(point.share)} of {word(point.roof)}"
+    if short:
+        return f"  {share(point.share)}"
+    if point.intensity <= 0:
+        return f"\n{si(point.moved, 'B/s')}, {of}; no arithmetic"
+    return f"\n{si(point.rate, unit(point.family), 'T')}, {of}"
+
+
+def _taken(ax: Axes, placed: Sequence[Placed]) -> Boxes:
+    """Pixel boxes of the points and of the lines, with what each is worth keeping off."""
+    left, right = ax.get_xlim()
+    boxes: list[list[float]] = []
+    for line in ax.get_lines():
+        xy = ax.transData.transform(np.column_stack([line.get_xdata(), line.get_ydata()]))
+        steps = np.linspace(0, 1, 40)[:, None]
+        for a, b in pairwise(xy):
+            boxes.extend([x - 2, y - 2, x + 2, y + 2, 12.0] for x, y in a + steps * (b - a))
+    for launch in (launch for group in placed for launch in group.launches):
+        for p in visible(launch, left, right):
+            x, y = ax.transData.transform((x_of(p, left, right), y_of(p, left)))
+            boxes.append([x - 7, y - 7, x + 7, y + 7, 150.0])
+    return np.array(boxes).reshape(-1, 5)

@@ -1,0 +1,129 @@
+"""Launches  ->  the ceilings of their device, drawn: diagonals for bandwidths, flats for precisions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import atan2, degrees, isnan, nan
+from typing import Any
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.text import Text
+
+from profkit.diagnosis.machine import roofline as model
+from profkit.show.plots.base import FAINT, Row, span
+
+WORDS = {"dram": "DRAM", "l2": "L2", "l1": "L1", "workload": "workload's own"}
+_DASHES = {"dram": "-", "l2": (0, (6, 2)), "l1": (0, (2, 2))}
+_GREY = "#666666"
+
+
+@dataclass(frozen=True)
+class Roof:
+    """A ceiling over all launches: the clocks moved it between low and high."""
+
+    name: str
+    low: float
+    high: float
+    clock: float
+    device: bool
+
+    @property
+    def text(self) -> str:
+        """What is written on it."""
+        per = "B/s" if self.name in model.LEVELS else unit(self.name)
+        return f"{word(self.name)} {span(self.low, self.high, per, 'T')}"
+
+
+def word(name: str) -> str:
+    """A ceiling's name in a picture."""
+    if name in WORDS:
+        return WORDS[name]
+    return " ".join("tensor" if w == "tensor" else w.upper() for w in name.split("_"))
+
+
+def unit(family: str) -> str:
+    """What a precision's rate is counted in."""
+    return "op/s" if family.endswith("int8") else "FLOP/s"
+
+
+def ceilings_of(rows: Sequence[Row], points: Sequence[model.Point]) -> list[Roof]:
+    """The ceilings to draw: every level, FP32, and the precisions in which arithmetic ran."""
+    used = {"fp32", *model.LEVELS, *(p.family for p in points)}
+    every = [c for row in rows for c in model.ceilings(row) if c.name in used]
+    roofs = []
+    for name in (*model.LEVELS, *model.FAMILIES):
+        mine = [c for c in every if c.name == name]
+        mine = [c for c in mine if c.source == "report"] or mine
+        if mine:
+            values = [c.value for c in mine]
+            device = mine[0].source != "report"
+            roofs.append(Roof(name, min(values), max(values), max(c.clock for c in mine), device))
+    return roofs
+
+
+def draw_roofs(ax: Axes, roofs: Sequence[Roof]) -> list[Text]:
+    """Draw diagonals and flats up to where they meet; returns the words written on them.
+
+    The layout of the figure has to be settled: angles and places are in pixels.
+    """
+    left, right = ax.get_xlim()
+    slopes = [r for r in roofs if r.name in model.LEVELS]
+    peaks = [r for r in roofs if r.name not in model.LEVELS]
+    top = max((r.high for r in peaks), default=nan)
+    steep = max((r.high for r in slopes), default=nan)
+    texts: list[Text] = []
+    for roof in sorted(peaks, key=lambda r: r.high):
+        start = left if isnan(steep) else max(roof.high / steep, left)
+        _line(ax, roof, np.array([start, right]), np.array([1.0, 1.0]))
+        texts.append(_on_flat(ax, roof, right, texts))
+    for roof in slopes:
+        end = right if isnan(top) else min(top / roof.high, right)
+        xs = np.array([left, end])
+        _line(ax, roof, xs, xs)
+        texts.append(_on_diagonal(ax, roof, [r.high for r in peaks]))
+    return texts
+
+
+def _line(ax: Axes, roof: Roof, xs: Any, shape: Any) -> None:
+    dash = _DASHES.get(roof.name, "-")
+    ax.plot(xs, shape * roof.high, color=_GREY, lw=1.6, ls=dash, zorder=2)
+    ax.fill_between(xs, shape * roof.low, shape * roof.high, color=_GREY, alpha=0.16, lw=0)
+
+
+def _on_diagonal(ax: Axes, roof: Roof, flats: Sequence[float]) -> Text:
+    """The words along a diagonal, at the first place from the left where no flat runs through."""
+    left, right = ax.get_xlim()
+    begin = max(left, ax.get_ylim()[0] / roof.high) * 1.2
+    ends = ax.transData.transform([(x, x * roof.high) for x in (begin, 10 * begin)])
+    angle = degrees(atan2(*(ends[1] - ends[0])[::-1]))
+    text = ax.annotate(
+        roof.text, (begin, begin * roof.high), (-4, 5), textcoords="offset points", fontsize=10,
+        color=FAINT, ha="left", va="bottom", rotation=angle, rotation_mode="anchor", zorder=5,
+    )  # fmt: skip
+    lines = ax.transData.transform([(left, flat) for flat in flats] or [(left, -1.0)])[:, 1]
+    for start in begin * np.geomspace(1, min(1e3, right / begin), 40):
+        text.xy = (start, start * roof.high)
+        box = text.get_window_extent()
+        if not any(box.y0 - 3 < y < box.y1 + 3 for y in lines):
+            break
+    else:
+        text.xy = (begin, begin * roof.high)
+    return text
+
+
+def _on_flat(ax: Axes, roof: Roof, right: float, before: Sequence[Text]) -> Text:
+    text = ax.text(
+        right,
+        roof.high * 1.06,
+        roof.text,
+        fontsize=10,
+        color=FAINT,
+        ha="right",
+        va="bottom",
+        zorder=5,
+    )
+    if any(text.get_window_extent().overlaps(t.get_window_extent()) for t in before):
+        text.set(y=roof.high / 1.06, va="top")  # two precisions near each other: one goes below
+    return text

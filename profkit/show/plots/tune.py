@@ -1,0 +1,174 @@
+"""A search's history  ->  pictures: what was tried, what mattered, and time against resources.
+
+Each takes the frame of profkit.tune.history (history.parquet reads back as it), one row per
+trial, and gives an Axes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from matplotlib.axes import Axes
+
+from profkit.errors import ProfkitError
+from profkit.show.plots.base import COLOURS, INK, bare, canvas, plain, titled
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+_FEW = "draw it after a few more trials: profkit tune --resume"
+_LOOKS = {  # source -> marker and colour
+    "default": ("*", "#000000"),
+    "random": ("o", COLOURS[5]),
+    "tpe": ("s", COLOURS[0]),
+    "steer": ("D", COLOURS[1]),
+}
+
+
+def _timed(history: pd.DataFrame) -> pd.DataFrame:
+    """The trials that have a time, in microseconds, with the kind of their source.
+
+    Raises:
+        ProfkitError: There is none.
+    """
+    found = history[history["value"].notna()].copy()
+    if found.empty:
+        raise ProfkitError("no trial of this search has a time", _FEW)
+    found["us"] = found["value"] * 1e6
+    found["kind_of_source"] = found["source"].str.split(":").str[0]
+    return found
+
+
+def history(
+    history: pd.DataFrame, plain_search: pd.DataFrame | None = None, ax: Axes | None = None
+) -> Axes:
+    """Draw the time of every trial and the best so far, and beside it that of another search.
+
+    Args:
+        history: The frame.
+        plain_search: The frame of a search without steering, whose best so far is drawn too.
+        ax: Where to draw; a new figure when None.
+    """
+    timed = _timed(history)
+    ax = canvas(ax, 5.5)
+    for kind, (marker, colour) in _LOOKS.items():
+        rows = timed[timed["kind_of_source"] == kind]
+        full, cut = (rows[rows["outcome"] == o] for o in ("measured", "pruned"))
+        ax.scatter(full["number"], full["us"], s=46, marker=marker, color=colour, zorder=3,
+                   label=f"{kind} ({len(rows)})" if len(rows) else None)  # fmt: skip
+        ax.scatter(cut["number"], cut["us"], s=34, marker=marker, facecolors="none",
+                   edgecolors=colour, alpha=0.7, zorder=2)  # fmt: skip
+    _best(ax, timed, INK, "best so far")
+    if plain_search is not None:
+        _best(ax, _timed(plain_search), COLOURS[3], "best so far, without steering")
+    lost = len(history) - len(timed)
+    ax.set_yscale("log")
+    _plain_ticks(ax)
+    ax.set_xlabel("Trial", fontsize=12, color=INK)
+    ax.set_ylabel("Time per call, µs", fontsize=12, color=INK)
+    ax.legend(frameon=False, fontsize=10.5)
+    bare(ax, "both")
+    below = f"Hollow: pruned after its first look. {lost} more trials were refused or failed."
+    titled(ax, "Time of every trial", below)
+    plain(ax)
+    return ax
+
+
+def _best(ax: Axes, timed: pd.DataFrame, colour: str, label: str) -> None:
+    measured = timed[timed["outcome"] == "measured"].sort_values("number")
+    if not measured.empty:
+        ax.step(measured["number"], measured["us"].cummin(), where="post", color=colour,
+                linewidth=1.6, label=label)  # fmt: skip
+
+
+def importance(importances: Mapping[str, float], ax: Axes | None = None) -> Axes:
+    """Draw how much each tunable decides whether a configuration is among the fastest quarter.
+
+    Args:
+        importances: Macro -> share (PED-ANOVA).
+        ax: Where to draw; a new figure when None.
+    """
+    if not importances:
+        raise ProfkitError("too few trials to say which tunable matters", _FEW)
+    ranked = sorted(importances.items(), key=lambda item: item[1])
+    ax = canvas(ax, 1.6 + 0.5 * len(ranked))
+    ax.barh([m for m, _ in ranked], [v for _, v in ranked], 0.6, color=COLOURS[0])
+    for y, (_, value) in enumerate(ranked):
+        ax.text(value + 0.01, y, f"{value:.0%}", va="center", fontsize=10.5, color=INK)
+    ax.set_xlim(0, 1.08)
+    ax.set_xlabel("Share of what decides", fontsize=12, color=INK)
+    bare(ax, "x")
+    titled(ax, "Which tunable matters", "PED-ANOVA: for being among the fastest quarter of trials.")
+    plain(ax)
+    return ax
+
+
+def parallel(history: pd.DataFrame, macros: Sequence[str], ax: Axes | None = None) -> Axes:
+    """Draw every timed trial as a line through its tunables to its time; the fastest stand out.
+
+    Args:
+        history: The frame.
+        macros: The tunables' columns.
+        ax: Where to draw; a new figure when None.
+    """
+    timed = _timed(history).sort_values("us", ascending=False)
+    ax = canvas(ax, 5.5)
+    places = {m: sorted(timed[m].unique()) for m in macros}
+    low, high = timed["us"].min(), timed["us"].max()
+    fast = timed["us"] <= timed["us"].quantile(0.1)
+    for (_, row), best in zip(timed.iterrows(), fast, strict=True):
+        ys = [places[m].index(row[m]) / max(1, len(places[m]) - 1) for m in macros]
+        ys.append((row["us"] - low) / (high - low) if high > low else 0.0)
+        colour, width = (COLOURS[1], 1.6) if best else ("#b9c6d2", 0.8)
+        ax.plot(range(len(ys)), ys, color=colour, linewidth=width, zorder=3 if best else 1)
+    for x, macro in enumerate(macros):
+        for i, value in enumerate(places[macro]):
+            ax.text(x - 0.03, i / max(1, len(places[macro]) - 1), f"{value}", ha="right",
+                    va="center", fontsize=10.5, color=INK)  # fmt: skip
+    for y, value in ((0, low), (1, high)):
+        ax.text(len(macros) + 0.03, y, f"{value:.3g} µs", va="center", fontsize=10.5, color=INK)
+    ax.set_xticks(range(len(macros) + 1), [*macros, "time"])
+    ax.set_xlim(-0.4, len(macros) + 0.6)
+    bare(ax, "x")
+    ax.set_yticks([])
+    ax.spines["left"].set_visible(False)
+    titled(ax, "What the fastest have in common", "Orange: the fastest tenth of the timed trials.")
+    plain(ax)
+    return ax
+
+
+def resources(history: pd.DataFrame, ax: Axes | None = None) -> Axes:
+    """Draw time against the shared memory of a block, coloured by registers, sized by occupancy.
+
+    Args:
+        history: The frame.
+        ax: Where to draw; a new figure when None.
+    """
+    timed = _timed(history)
+    timed = timed[timed["smem"].notna() & timed["regs"].notna()]
+    if timed.empty:
+        raise ProfkitError("no trial of this search has a time and its resources", _FEW)
+    ax = canvas(ax, 5.5)
+    sizes = 30 + 400 * timed["occupancy"].fillna(0.1)
+    dots = ax.scatter(timed["smem"] / 1024, timed["us"], s=sizes, c=timed["regs"], cmap="viridis",
+                      edgecolors="white", linewidths=0.6, zorder=3)  # fmt: skip
+    bar = ax.figure.colorbar(dots, ax=ax)
+    bar.set_label("Registers a thread", fontsize=11, color=INK)
+    ax.set_yscale("log")
+    _plain_ticks(ax)
+    ax.set_xlabel("Shared memory of a block, KiB", fontsize=12, color=INK)
+    ax.set_ylabel("Time per call, µs", fontsize=12, color=INK)
+    bare(ax, "both")
+    titled(ax, "Time against what a block takes", "Larger dots: more warps fit on an SM.")
+    plain(ax)
+    return ax
+
+
+def _plain_ticks(ax: Axes) -> None:
+    """Whole steps on a logarithmic axis: a search seldom spans a decade."""
+    from matplotlib.ticker import MaxNLocator, NullLocator, StrMethodFormatter
+
+    ax.yaxis.set_major_locator(MaxNLocator(7))
+    ax.yaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
+    ax.yaxis.set_minor_locator(NullLocator())

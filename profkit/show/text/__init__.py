@@ -1,0 +1,1 @@
+"""Values, names and text of any origin  ->  what is safe and pleasant to read."""

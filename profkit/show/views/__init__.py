@@ -1,0 +1,1 @@
+"""Each noun (diagnosis, comparison, claims, search ...)  ->  blocks and text for people."""

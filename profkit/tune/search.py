@@ -1,0 +1,297 @@
+"""A task and GPUs  ->  a search: builds run ahead on the cores while each GPU does trials.
+
+The main thread proposes and builds; each lane is a thread that talks to one GPU's worker process.
+Whatever ends it (done, out of time, Ctrl-C, a kill), what is known stands in the storage.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+
+from profkit.errors import ProfkitError
+from profkit.measure.workers.lane import Closed, Lane, Lost, Setup
+from profkit.tune.study.study import Study, Trial
+from profkit.tune.task import Ready, Task, cores
+from profkit.tune.trial import Board, Runner
+
+AHEAD = 6  # builds in flight for one GPU: a build takes about four times as long as a trial
+STRIKES = 3  # times in a row that a worker may fail to start before its GPU is left alone
+_TICK = 0.5  # seconds between two looks at what has become ready
+
+
+@dataclass
+class Outcome:
+    """How a search ended.
+
+    Attributes:
+        why: done, exhausted (nothing left to try), or time.
+        lost: What went wrong with GPUs, one line each.
+        seconds: From start to end of the trials.
+        lanes: Those that still work.
+    """
+
+    why: str = "done"
+    lost: list[str] = field(default_factory=list)
+    seconds: float = 0.0
+    lanes: list[Lane] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class _Item:
+    """A trial on its way."""
+
+    trial: Trial
+    ready: Future[Ready]
+
+
+class _NoBasis(ProfkitError):
+    """The defaults do not pass the gates: there is nothing to compare with."""
+
+
+class Search:
+    """One search in this process."""
+
+    def __init__(
+        self,
+        task: Task,
+        study: Study,
+        visible: Sequence[str | None],
+        progress: Callable[[str], None],
+    ) -> None:
+        self.task, self.study, self.progress = task, study, progress
+        setup = Setup(
+            task.problem, task.folder, task.support, task.variant.keys.get("inputs"),
+            task.checks(), task.case, task.anchor, task.options.timeout,
+        )  # fmt: skip
+        self.lanes = [Lane(setup, v) for v in visible]
+        self.board = Board(progress)
+        self.outcome = Outcome(lanes=list(self.lanes))
+        self._queue: deque[_Item] = deque()
+        self._doing: list[Trial] = []
+        self._changed = threading.Condition()
+        self._stop = threading.Event()
+        self._failed: list[BaseException] = []
+
+    def run(self) -> Outcome:
+        """Try what is left to try.
+
+        Raises:
+            ProfkitError: The defaults cannot be measured, or no GPU is left.
+            KeyboardInterrupt: As it came; everything that is known is written down.
+        """
+        began = time.monotonic()
+        self._take_up()
+        if self._left() <= 0:
+            return self.outcome
+        threads = [threading.Thread(target=self._lane, args=(x,)) for x in self.lanes]
+        for thread in threads:
+            thread.start()
+        whole = False
+        try:
+            self._feed(began)
+            whole = True
+        finally:
+            self._stop.set()
+            for lane in () if whole else self.lanes:
+                lane.close()  # what waits for a worker hears of it
+            self.board.based.set()
+            with self._changed:
+                self._changed.notify_all()
+            for thread in threads:
+                thread.join()
+            self._give_up_queue()
+            self.outcome.seconds = time.monotonic() - began
+        if self._failed:
+            raise self._failed[0]
+        return self.outcome
+
+    def close(self) -> None:
+        """End the workers and the builds."""
+        for lane in self.lanes:
+            lane.close()
+        self.task.stop()
+
+    # --- the main thread -------------------------------------------------------------------------
+
+    def _take_up(self) -> None:
+        """Begin with the defaults, or with what a killed search left."""
+        default = self.task.space.default
+        self.study.propose(default, "default")  # unless it was tried, before what was lost
+        self.study.resume()
+        for trial in self.study.trials():
+            if trial.said.get("code") and trial.outcome in ("measured", "pruned"):
+                self.board.codes[trial.said["code"]] = trial.number
+            if trial.config == default and trial.outcome == "measured":
+                self.board.based.set()
+
+    def _left(self) -> int:
+        """How many distinct trials are still to be asked for: not done, and nobody is at them."""
+        known = self.study.trials()
+        return self.task.options.trials - sum(t.counts or t.outcome == "running" for t in known)
+
+    def _feed(self, began: float) -> None:
+        """Keep builds ahead of the GPUs until the search is over."""
+        depth = min(max(2, cores()), AHEAD * len(self.lanes))
+        exhausted = False
+        while True:
+            with self._changed:
+                busy, queued = len(self._doing), len(self._queue)
+            if self._failed or not self.outcome.lanes:
+                return
+            late = self.task.options.time is not None and (
+                time.monotonic() - began > self.task.options.time
+            )
+            if late:
+                self.outcome.why = "time"
+                self._give_up_queue()
+            left = 0 if late else self._left()
+            wanted = (left > 0 and queued < depth) or (not late and self._needs_defaults())
+            if wanted and not exhausted:
+                asked = self.study.ask()
+                if asked is not None:
+                    self._add(asked)
+                    continue
+                exhausted = True
+            if not busy and not queued and (late or exhausted or left <= 0):
+                self.outcome.why = "time" if late else "exhausted" if left > 0 else "done"
+                if not (exhausted and self.study.free()):
+                    return
+                exhausted = False
+            with self._changed:
+                self._changed.wait(_TICK)
+
+    def _needs_defaults(self) -> bool:
+        """Whether everything waits for the defaults, which came back from a GPU that failed."""
+        if self.board.based.is_set():
+            return False
+        if self.study.noted("basis") is not None:  # another process has measured them
+            self.board.based.set()
+        default = self.task.space.default
+        return default in self.study.waiting()
+
+    def _add(self, trial: Trial) -> None:
+        ready = self.task.start_build(trial.config)
+        ready.add_done_callback(lambda _: self._wake())
+        with self._changed:
+            self._queue.append(_Item(trial, ready))
+            self._changed.notify_all()
+
+    def _wake(self) -> None:
+        with self._changed:
+            self._changed.notify_all()
+
+    def _give_up_queue(self) -> None:
+        """What was proposed and not begun is proposed again by whoever resumes."""
+        with self._changed:
+            items, self._queue = list(self._queue), deque()
+        for item in items:
+            item.ready.cancel()
+            self.study.finish(item.trial.number, "interrupted", None, {})
+
+    # --- the lanes' threads ----------------------------------------------------------------------
+
+    def _lane(self, lane: Lane) -> None:
+        """Do trials until there are no more, or this GPU fails."""
+        runner = Runner(self.task, self.study, lane, self.board)
+        try:
+            self._start(lane)
+            while (item := self._next()) is not None:
+                try:
+                    self._do(runner, item)
+                finally:
+                    with self._changed:
+                        self._doing.remove(item.trial)
+                        self._changed.notify_all()
+        except Closed:
+            pass
+        except _NoBasis as error:
+            self._failed.append(error)
+        except ProfkitError as error:
+            self._leave(lane, error)
+        except BaseException as error:  # noqa: BLE001 - carried to the main thread
+            self._failed.append(error)
+        self._wake()
+
+    def _leave(self, lane: Lane, error: ProfkitError) -> None:
+        """Go on without a GPU; an error if it was the last one."""
+        name = "the GPU" if lane.visible is None else f"GPU {lane.visible}"
+        self.outcome.lost.append(f"{name}: {error.message}")
+        lane.close()
+        with self._changed:
+            self.outcome.lanes.remove(lane)
+        if not self.outcome.lanes:
+            self._failed.append(error)
+
+    def _start(self, lane: Lane) -> None:
+        for attempt in range(STRIKES):
+            try:
+                return lane.start()
+            except Closed:
+                raise
+            except Lost:
+                if attempt == STRIKES - 1:
+                    raise
+        return None
+
+    def _next(self) -> _Item | None:
+        """The first trial that is built; the defaults go before all others."""
+        with self._changed:
+            while not self._stop.is_set():
+                for item in self._queue:
+                    first = item.trial.config == self.task.space.default
+                    if item.ready.done() and (first or self.board.based.is_set()):
+                        self._queue.remove(item)
+                        self._doing.append(item.trial)
+                        return item
+                self._changed.wait(_TICK)
+        return None
+
+    def _do(self, runner: Runner, item: _Item) -> None:
+        """One trial; a worker that went away is the configuration's fault if the next one works."""
+        trial, lane = item.trial, runner.lane
+        self.progress(self._where(trial))
+        is_default = trial.config == self.task.space.default
+        try:
+            outcome = runner.run(trial, item.ready.result())
+        except Closed:
+            self.study.finish(trial.number, "interrupted", None, {})
+            raise
+        except Lost as error:
+            try:
+                self._start(lane)
+                if is_default:
+                    what = f"the defaults of {self.task.variant.id} failed: {error.message}"
+                    raise ProfkitError(what, error.hint)
+                self._trusted(lane)
+            except ProfkitError:
+                # This GPU is in doubt, not the configuration: another one may try it.
+                self.board.forget(trial.number)
+                self.study.finish(trial.number, "interrupted", None, {})
+                self.study.propose(trial.config, trial.source)
+                raise
+            said = {"reason": error.message, "kind": "failed", "gpu": lane.visible}
+            self.study.finish(trial.number, "failed", None, said)
+        else:
+            if is_default and outcome != "measured":
+                why = self._reason(trial.number)
+                raise _NoBasis(f"the defaults of {self.task.variant.id} are {outcome}: {why}")
+
+    def _trusted(self, lane: Lane) -> None:
+        """Whether the defaults still run on a GPU that lost its worker."""
+        default = self.task.space.default
+        library = self.task.built(default).built.library
+        lane.time({self.task.name(default): library}, self.task.case, (3, 3))
+
+    def _reason(self, number: int) -> str:
+        return next(
+            (t.said.get("reason", "") for t in self.study.trials() if t.number == number), ""
+        )
+
+    def _where(self, trial: Trial) -> str:
+        done = sum(t.counts for t in self.study.trials())
+        return f"trial {done + 1} of {self.task.options.trials}: {self.task.name(trial.config)}"

@@ -1,0 +1,297 @@
+"""The search's memory  ->  what to try next, and what came of everything tried. The only Optuna.
+
+One trial is one configuration. A configuration is never tried twice: the sampler's wish is moved to
+the nearest one that can be and was not tried. Everything stands in the storage as soon as it is
+known, so that a search goes on where it was killed, and several can share one.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import math
+import random
+import socket
+import threading
+import time
+import warnings
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Any
+
+import optuna
+from optuna.distributions import IntDistribution
+from optuna.exceptions import UpdateFinishedTrialError
+from optuna.trial import FrozenTrial, TrialState
+
+from profkit.measure.variants.tunables import Config, Space
+from profkit.tune.study.sampler import STARTUP, Nearest
+from profkit.tune.study.storage import alive, owner, reached, storage
+
+_STALE = timedelta(minutes=15)  # a running trial of another host, older than this, is given up
+_SIGNS = 10.0  # seconds within which whoever asks for a trial has put a name to it
+_ABANDONED = ("interrupted", "repeated")  # outcomes that are no result
+
+
+@dataclass(frozen=True)
+class Trial:
+    """One configuration, asked for or finished.
+
+    Attributes:
+        number: Its number in the storage.
+        config: The values.
+        source: Who proposed it: default, random, tpe, or `steer:<rule>`.
+        outcome: measured, pruned, refused, same, wrong, failed; running; interrupted.
+        value: Seconds per call, normalised by the anchor; None where it has none.
+        said: What was found out: reason, times, resources, see trial.py.
+        seconds: From proposal to end.
+        ended: When, as ISO text.
+    """
+
+    number: int
+    config: Config
+    source: str
+    outcome: str
+    value: float | None = None
+    said: Mapping[str, Any] = field(default_factory=dict)
+    seconds: float | None = None
+    ended: str | None = None
+
+    @property
+    def counts(self) -> bool:
+        """Whether it is one of the distinct trials: finished, and no other's double."""
+        return self.outcome not in ("running", "same", *_ABANDONED)
+
+
+class Study:
+    """A search in its storage. Every method may be called by any thread."""
+
+    def __init__(self, url: str, name: str, space: Space, possible: Iterable[Config], seed: int):
+        """Open a study, or begin it.
+
+        Args:
+            url: SQLAlchemy's.
+            name: Of the study in the storage.
+            space: What the header declares.
+            possible: The configurations that arithmetic does not refuse.
+            seed: Of sampler and startup.
+        """
+        self.space = space
+        self.possible = tuple(possible)
+        self._lock = threading.RLock()
+        self._live: dict[int, optuna.Trial] = {}
+        self._free: list[Config] = []
+        self._ordered = {m: space.ordered(m) for m in space.macros}
+        self._dists = {m: IntDistribution(0, len(v) - 1) for m, v in self._ordered.items()}
+        self._random = random.Random(seed)  # noqa: S311 - chooses tiles, keeps no secret
+        logging.getLogger("optuna").setLevel(logging.ERROR)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            sampler = Nearest(self._nearest, self._dists, seed)
+            pruner = optuna.pruners.MedianPruner(n_startup_trials=5, n_warmup_steps=0)
+            self._study = reached(
+                url,
+                lambda: optuna.create_study(
+                    storage=storage(url), study_name=name, load_if_exists=True,
+                    direction="minimize", sampler=sampler, pruner=pruner,
+                ),
+            )  # fmt: skip
+
+    def trials(self) -> list[Trial]:
+        """Everything in the storage, in order; proposals that wait are left out."""
+        with self._lock:
+            found = self._study.get_trials(deepcopy=False)
+        return [self._read(t) for t in found if t.state != TrialState.WAITING and self._whole(t)]
+
+    def note(self, key: str, value: Any) -> None:
+        """Keep something about the search."""
+        with self._lock:
+            self._study.set_user_attr(key, value)
+
+    def noted(self, key: str) -> Any:
+        """What was kept; None if nothing was."""
+        with self._lock:
+            return self._study.user_attrs.get(key)
+
+    def ask(self) -> Trial | None:
+        """The next configuration; None if nothing is left to try."""
+        with self._lock:
+            while True:
+                known = self._study.get_trials(deepcopy=False)
+                self._free = self._untried(known)
+                if not self._free and all(t.state != TrialState.WAITING for t in known):
+                    return None
+                asked = self._study.ask(self._dists)
+                self._live[asked.number] = asked
+                config, source = self._config(asked.params), asked.user_attrs.get("source")
+                if source is None:
+                    source = "random" if len(_finished(known)) < STARTUP else "tpe"
+                asked.set_user_attr("by", [source, owner()])
+                # Two searches in one storage may want the same: the first to write has it.
+                if config in self.possible and config not in self._tried(asked.number):
+                    return Trial(asked.number, config, source, "running")
+                self.finish(asked.number, "repeated", None, {})
+
+    def propose(self, config: Config, source: str) -> bool:
+        """Have a configuration tried next; whether it was new."""
+        with self._lock:
+            if config not in set(self.free()):
+                return False
+            ranks = dict(zip(self.space.macros, self.space.ranks(config), strict=True))
+            self._study.enqueue_trial(ranks, user_attrs={"source": source})
+            return True
+
+    def report(self, number: int, value: float, step: int) -> bool:
+        """Tell an intermediate value; whether the trial is not worth going on with."""
+        with self._lock, contextlib.suppress(UpdateFinishedTrialError):
+            self._live[number].report(value, step)
+            return bool(self._live[number].should_prune())
+        return True  # another search gave this one up, and has it again
+
+    def finish(
+        self, number: int, outcome: str, value: float | None, said: Mapping[str, Any]
+    ) -> None:
+        """Write down what came of a trial.
+
+        What a gate refuses is pruned for Optuna: TPE then keeps away from it. What ended a process
+        is failed.
+        """
+        state = TrialState.COMPLETE if value is not None else TrialState.PRUNED
+        if outcome == "pruned":
+            state = TrialState.PRUNED
+        if outcome in ("failed", *_ABANDONED):
+            state = TrialState.FAIL
+        with self._lock, contextlib.suppress(UpdateFinishedTrialError):  # as in report
+            live = self._live.pop(number)
+            live.set_user_attr("said", {**said, "outcome": outcome})
+            done = value if state == TrialState.COMPLETE else None
+            self._study.tell(live, done, state, skip_if_finished=True)
+
+    def resume(self) -> int:
+        """Take up what a killed search left: its running trials are proposed again; how many."""
+        with self._lock:
+            lost = [t for t in self._signed() if self._is_lost(t)]
+            for t in lost:
+                if t.state == TrialState.RUNNING:
+                    self._study.tell(t.number, state=TrialState.FAIL, skip_if_finished=True)
+            again = {self._config(t.params): t for t in lost if self._whole(t)}
+            for config, t in again.items():
+                self.propose(config, _by(t)[0])
+            return len(again)
+
+    def free(self) -> list[Config]:
+        """What can be and was not tried, nor waits for it."""
+        with self._lock:
+            return self._untried(self._study.get_trials(deepcopy=False))
+
+    def _untried(self, known: Sequence[FrozenTrial]) -> list[Config]:
+        taken = {c for t in known if (c := self._claimed(t)) is not None}
+        return [c for c in self.possible if c not in taken]
+
+    def waiting(self) -> list[Config]:
+        """What was proposed and nobody has taken up."""
+        states = (TrialState.WAITING,)
+        with self._lock:
+            found = self._study.get_trials(deepcopy=False, states=states)
+        return [c for t in found if (c := self._claimed(t)) is not None]
+
+    def importances(self) -> dict[str, float]:
+        """Macro -> its share in what makes a configuration one of the fastest (PED-ANOVA)."""
+        done = [t for t in self.trials() if t.outcome in ("measured", "pruned")]
+        if len(done) < 2 * STARTUP:
+            return {}
+        with self._lock, warnings.catch_warnings(), contextlib.suppress(RuntimeError, ValueError):
+            warnings.simplefilter("ignore")
+            evaluator = optuna.importance.PedAnovaImportanceEvaluator(target_quantile=0.25)
+            found = optuna.importance.get_param_importances(self._study, evaluator=evaluator)
+            return {m: float(found.get(m, 0.0)) for m in self.space.macros}
+        return {}
+
+    # --- from Optuna's trials to ours ------------------------------------------------------------
+
+    def _whole(self, t: FrozenTrial) -> bool:
+        return set(t.params) == set(self._ordered)
+
+    def _config(self, ranks: Mapping[str, Any]) -> Config:
+        return tuple(v[ranks[m]] for m, v in self._ordered.items())
+
+    def _read(self, t: FrozenTrial) -> Trial:
+        said = t.user_attrs.get("said", {})
+        return Trial(
+            t.number,
+            self._config(t.params),
+            _by(t)[0],
+            _outcome(t),
+            t.value if t.state == TrialState.COMPLETE else said.get("value"),
+            said,
+            t.duration.total_seconds() if t.duration else None,
+            t.datetime_complete.isoformat(timespec="seconds") if t.datetime_complete else None,
+        )
+
+    def _signed(self, before: float = math.inf) -> list[FrozenTrial]:
+        """The trials before one; what another process is just asking for is waited for."""
+        until = time.monotonic() + _SIGNS
+        while True:
+            known = [t for t in self._study.get_trials(deepcopy=False) if t.number < before]
+            running = (t for t in known if t.state == TrialState.RUNNING)
+            if all(_by(t)[1] for t in running) or time.monotonic() > until:
+                return known
+            time.sleep(0.1)
+
+    def _is_lost(self, t: FrozenTrial) -> bool:
+        if t.state != TrialState.RUNNING:
+            return t.state == TrialState.FAIL and _outcome(t) == "interrupted"
+        if t.number in self._live:
+            return False
+        host, _, pid = _by(t)[1].rpartition(":")
+        if host in ("", socket.gethostname()):
+            return not alive(pid)
+        return datetime.now() - (t.datetime_start or datetime.now()) > _STALE
+
+    def _claimed(self, t: FrozenTrial) -> Config | None:
+        """The configuration that a trial has a result of, or will have."""
+        if t.state == TrialState.FAIL and _outcome(t) in _ABANDONED:
+            return None
+        waits = t.system_attrs.get("fixed_params") if t.state == TrialState.WAITING else None
+        ranks = waits or t.params
+        return self._config(ranks) if set(ranks) == set(self._ordered) else None
+
+    def _tried(self, before: int) -> set[Config | None]:
+        """What earlier trials have claimed, also those of other processes."""
+        earlier = self._signed(before)
+        return {self._claimed(t) for t in earlier if t.state != TrialState.WAITING}
+
+    def _nearest(self, wish: Mapping[str, int] | None) -> dict[str, int]:
+        """The untried configuration that is nearest to the sampler's wish; any, without a wish."""
+        free, macros = self._free, self.space.macros
+        if not free:  # another process has just taken the last one: ask() finds that out
+            return dict(zip(macros, self.space.ranks(self.space.default), strict=True))
+        if not wish:
+            chosen = self.space.ranks(self._random.choice(free))
+            return dict(zip(macros, chosen, strict=True))
+        widths = [max(1, len(self._ordered[m]) - 1) for m in macros]
+
+        def distance(ranks: Sequence[int]) -> float:
+            steps = zip(ranks, macros, widths, strict=True)
+            return sum(abs(r - wish[m]) / w for r, m, w in steps)
+
+        every = [(self.space.ranks(c), self._random.random()) for c in free]
+        ranks, _ = min(every, key=lambda one: (round(distance(one[0]), 9), one[1]))
+        return dict(zip(macros, ranks, strict=True))
+
+
+def _finished(known: Sequence[FrozenTrial]) -> list[FrozenTrial]:
+    return [t for t in known if t.state in (TrialState.COMPLETE, TrialState.PRUNED)]
+
+
+def _outcome(t: FrozenTrial) -> str:
+    known = {TrialState.RUNNING: "running", TrialState.WAITING: "waiting"}
+    found = t.user_attrs.get("said", {}).get("outcome") or known.get(t.state, "interrupted")
+    return str(found)
+
+
+def _by(t: FrozenTrial) -> tuple[str, str]:
+    """(source, owner) of a trial: who proposed it, and which process took it up."""
+    source, owner = t.user_attrs.get("by") or (t.user_attrs.get("source", "random"), "")
+    return source, owner

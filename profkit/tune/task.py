@@ -1,0 +1,228 @@
+"""What a search is about: the variant, the case, the space, and how its configurations are built."""
+
+from __future__ import annotations
+
+import os
+import re
+import threading
+from collections import Counter
+from collections.abc import Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from profkit.errors import ProfkitError
+from profkit.measure.build import build, toolchain
+from profkit.measure.build.build import Build
+from profkit.measure.cuda import device
+from profkit.measure.targets import Target, builds
+from profkit.measure.variants.problem import Problem
+from profkit.measure.variants.tunables import Config, Space
+from profkit.measure.variants.variants import Variant
+from profkit.tune import gates
+
+
+@dataclass(frozen=True)
+class Options:
+    """What a user may ask of a search.
+
+    Attributes:
+        trials: Distinct configurations to try.
+        time: Seconds after which no trial begins; None for no end.
+        seed: Of sampler and startup.
+        steer: Whether diagnoses propose configurations.
+        occupancy: The least theoretical occupancy; None gates nothing.
+        timeout: Seconds without a word after which a worker is stopped.
+        profile: Whether ncu looks at what was promoted.
+    """
+
+    trials: int = 60
+    time: float | None = None
+    seed: int = 0
+    steer: bool = True
+    occupancy: float | None = None
+    timeout: float = 30.0
+    profile: bool = True
+
+
+@dataclass(frozen=True)
+class Ready:
+    """A build, and the kernels that the case launches of it (None: not known)."""
+
+    built: Build
+    used: tuple[str, ...] | None
+
+
+@dataclass(frozen=True)
+class Task:
+    """One search.
+
+    Attributes:
+        variant: The variant, with its defaults.
+        problem: Its problem.
+        case: The case that is tuned for.
+        arch: `90`.
+        folder: The build folder.
+        support: The library of support.cu.
+        anchor: The reference that every trial is timed beside; None: the defaults are.
+        options: What the user asked for.
+        builder: Compiles configurations.
+    """
+
+    variant: Variant
+    problem: Problem
+    case: str
+    arch: str
+    folder: Path
+    support: Path
+    anchor: str | None
+    options: Options
+    builder: Builder
+
+    @property
+    def subject(self) -> str:
+        """`v3.B`: what its folder and its study are called after."""
+        return f"{self.variant.id}.{self.case}"
+
+    @property
+    def space(self) -> Space:
+        """What the header declares."""
+        return self.variant.space
+
+    @cached_property
+    def refused(self) -> Counter[str]:
+        """Why -> how many configurations arithmetic refuses."""
+        found = (self._refusal(c) for c in self.space.every())
+        return Counter(r.kind for r in found if r is not None)
+
+    @cached_property
+    def possible(self) -> tuple[Config, ...]:
+        """The configurations that arithmetic lets through.
+
+        Raises:
+            ProfkitError: The defaults are not among them.
+        """
+        reason = self._refusal(self.space.default)
+        if reason is not None:
+            raise ProfkitError(
+                f"{self.space.file}: the defaults of 'tune:' cannot be: {reason.detail}",
+                "the first value of each macro is the default",
+            )
+        return tuple(c for c in self.space.every() if self._refusal(c) is None)
+
+    def _refusal(self, config: Config) -> Any:
+        return self.space.refusal(config, self.arch, self.variant.budget)
+
+    def name(self, config: Config) -> str:
+        """What a configuration is called: v3-64-64-4-2."""
+        return "-".join([self.variant.id, *(re.sub(r"\W", "_", v) for v in config)])
+
+    def checks(self) -> tuple[tuple[str, int], ...]:
+        """(case, seed) that every configuration must be right on."""
+        the = self.problem
+        found = [(c, s) for c in the.checks for s in the.module.SEEDS]
+        return (*found, *([(self.case, 0)] if (self.case, 0) not in found else []))
+
+    def start_build(self, config: Config) -> Future[Ready]:
+        """Build a configuration on a CPU core."""
+        return self.builder.start(self, config)
+
+    def built(self, config: Config) -> Ready:
+        """A build, waited for."""
+        return self.start_build(config).result()
+
+    def stop(self) -> None:
+        """Start no further build."""
+        self.builder.stop()
+
+    def target(self, variant: Variant) -> Target:
+        """The same as other verbs have it, for records and plans."""
+        calls = (self.anchor,) if self.anchor else ()
+        return Target(self.problem, (variant,), calls, (self.case,), self.folder)
+
+
+class Builder:
+    """Compilers side by side, one a core; a configuration is built once."""
+
+    def __init__(self) -> None:
+        self._pool = ThreadPoolExecutor(cores(), "build")
+        self._known: dict[Config, Future[Ready]] = {}
+        self._lock = threading.Lock()
+
+    def start(self, task: Task, config: Config) -> Future[Ready]:
+        """Build a configuration, or give the build that is known."""
+        with self._lock:
+            if config not in self._known:
+                self._known[config] = self._pool.submit(_build, task, config)
+            return self._known[config]
+
+    def stop(self) -> None:
+        """Start nothing more; what runs is finished."""
+        self._pool.shutdown(wait=False, cancel_futures=True)
+
+
+def _build(task: Task, config: Config) -> Ready:
+    variant = task.variant.tuned(**task.space.named(config))
+    (made,) = build.build([variant], [task.arch], task.folder, jobs=1)
+    if made.error is not None:
+        return Ready(made, None)
+    used = gates.kernels_used(made, task.problem, task.case, toolchain.need("nvcc"))
+    return Ready(made, None if used is None else tuple(used))
+
+
+def cores() -> int:
+    """How many processors this process may use."""
+    return len(os.sched_getaffinity(0))
+
+
+def subject_of(target: Target) -> tuple[Variant, str]:
+    """The variant and the case that a search is about.
+
+    Raises:
+        ProfkitError: There is nothing to tune, or more than one variant or case.
+    """
+    if len(target.variants) != 1 or len(target.cases) != 1:
+        raise ProfkitError("a search has one variant and one case", "--variant v3 --case B")
+    (variant,), (case,) = target.variants, target.cases
+    if not variant.space.values:
+        raise ProfkitError(
+            f"{variant.path.name} declares nothing to tune",
+            "say in its header: tune: BLOCK_M=64,32,128 (the first is the default)",
+        )
+    return variant, case
+
+
+def task_of(target: Target, options: Options) -> Task:
+    """What a search is about, built.
+
+    Args:
+        target: One variant and one case.
+        options: What the user asked for.
+
+    Raises:
+        ProfkitError: As `subject_of`; or the variant does not run, or does not build, for this GPU.
+    """
+    variant, case = subject_of(target)
+    arch = device.gpu().arch
+    if variant.target(arch) is None:
+        raise ProfkitError(f"{variant.path.name} does not run on sm_{arch}", "see 'arch:'")
+    default = variant.tuned(**variant.space.named(variant.space.default))
+    _, support = builds(replace(target, variants=(default,)), arch)  # side by side
+    anchor = next(iter(target.problem.references), None)
+    return Task(
+        variant, target.problem, case, arch, target.folder, support, anchor, options, Builder()
+    )
+
+
+def resources(ready: Ready) -> Mapping[str, Any]:
+    """What ptxas says of the kernels that the case launches, for the history."""
+    kernels = [k for k in ready.built.kernels if ready.used is None or k.name in ready.used]
+    if not kernels:
+        return {}
+    return {
+        "ptxas_regs": max(k.regs for k in kernels),
+        "spills": max(k.spills for k in kernels),
+        "build_seconds": ready.built.seconds,
+    }

@@ -1,0 +1,139 @@
+"""A storage that several processes open at once."""
+
+import contextlib
+import sqlite3
+import threading
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+optuna = pytest.importorskip("optuna")
+exc = pytest.importorskip("sqlalchemy.exc")
+
+if TYPE_CHECKING:
+    from profkit.tune.study.study import Study
+
+
+def fails(monkeypatch: pytest.MonkeyPatch, *errors: Exception) -> list[str]:
+    """The next openings fail so; what was opened."""
+    left, opened, real = list(errors), [], optuna.storages.RDBStorage
+
+    def open_it(url: str, **words: Any) -> Any:
+        opened.append(url)
+        if left:
+            raise left.pop(0)
+        return real(url, **words)
+
+    monkeypatch.setattr(optuna.storages, "RDBStorage", open_it)
+    return opened
+
+
+def wrapped(kind: str, said: str) -> Exception:
+    """As SQLAlchemy hands on what a driver said."""
+    error = getattr(exc, kind)("statement", {}, getattr(sqlite3, kind)(said))
+    assert isinstance(error, Exception)
+    return error
+
+
+def test_tables_that_another_process_makes_meanwhile_are_waited_for(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    from profkit.tune.study import storage
+
+    opened = fails(
+        monkeypatch,
+        wrapped("OperationalError", "table studies already exists"),
+        wrapped("IntegrityError", "UNIQUE constraint failed: alembic_version.version_num"),
+    )
+    made = storage.storage(f"sqlite:///{tmp_path}/a.db")
+    assert made.get_all_studies() == []
+    assert len(opened) == 3
+
+
+def test_a_storage_that_cannot_be_opened_is_refused_at_once(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    from profkit.errors import ProfkitError
+    from profkit.tune.study import storage
+
+    opened = fails(monkeypatch, *[wrapped("OperationalError", "unable to open database file")] * 9)
+    url = f"sqlite:///{tmp_path}/a.db"
+    with pytest.raises(ProfkitError, match="unable to open"):
+        storage.reached(url, lambda: storage.storage(url))
+    assert len(opened) == 1
+
+
+@pytest.fixture
+def two(tmp_path: Path) -> "tuple[Study, Study]":
+    """Two searches in one storage."""
+    from profkit.measure.variants import tunables
+    from profkit.tune.study.study import Study
+
+    space = tunables.read({"tune": "A=1,2,3,4"}, Path("x.cu"))
+    one, other = (Study(f"sqlite:///{tmp_path}/a.db", "x", space, space.every(), 0) for _ in "ab")
+    return one, other
+
+
+def test_a_trial_that_another_search_is_asking_for_is_not_given_up(
+    two: "tuple[Study, Study]",
+) -> None:
+    from profkit.tune.study.storage import owner
+
+    one, other = two
+    asked = one._study.ask(one._dists)
+    signs = threading.Timer(0.5, asked.set_user_attr, ("by", ["tpe", owner()]))
+    signs.start()
+    assert other.resume() == 0
+    signs.join()
+    assert [t.outcome for t in one.trials()] == ["running"]
+
+
+def test_a_trial_that_nobody_ever_signed_is_taken_up(
+    two: "tuple[Study, Study]", monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from profkit.tune.study import study
+
+    one, other = two
+    lost = one._study.ask(one._dists)
+    monkeypatch.setattr(study, "_SIGNS", 0.2)
+    assert other.resume() == 1
+    assert [t.outcome for t in other.trials()] == ["interrupted"]
+    again = other.ask()
+    assert again is not None
+    assert again.config == (str(lost.params["A"] + 1),)
+
+
+def test_what_another_search_gave_up_ends_without_a_result(two: "tuple[Study, Study]") -> None:
+    one, other = two
+    for _ in range(2):
+        trial = one.ask()
+        assert trial is not None
+        other._study.tell(trial.number, state=optuna.trial.TrialState.FAIL)
+    assert one.report(0, 1.0, 1)
+    one.finish(1, "measured", 1.0, {})
+    assert [t.outcome for t in one.trials()] == ["interrupted", "interrupted"]
+
+
+def test_of_two_searches_one_takes_what_waits(two: "tuple[Study, Study]") -> None:
+    from optuna.trial import TrialState
+
+    start, taken = threading.Barrier(2), []
+
+    def take(study: "Study", trials: list[int]) -> None:
+        storage = study._study._storage
+        for number in trials:
+            start.wait(30)
+            with contextlib.suppress(optuna.exceptions.UpdateFinishedTrialError):
+                if storage.set_trial_state_values(number, state=TrialState.RUNNING):
+                    taken.append(number)
+
+    for _ in range(40):
+        two[0]._study.enqueue_trial({"A": 0})
+    waiting = [t._trial_id for t in two[0]._study.get_trials(deepcopy=False)]
+    threads = [threading.Thread(target=take, args=(s, waiting)) for s in two]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(taken) == waiting

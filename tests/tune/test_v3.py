@@ -1,0 +1,51 @@
+"""The arithmetic in v3's header against its compiler and its launcher."""
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from profkit.measure.build import build, dry
+from profkit.measure.variants import problem, variants
+from profkit.tune import gates
+
+ROOT = Path(__file__).parents[3]
+CONFIGS = [("32", "48", "2", "3"), ("128", "32", "4", "2"), ("32", "64", "4", "2")]
+
+
+@pytest.mark.nvcc
+@pytest.mark.skipif(shutil.which("nvcc") is None, reason="nvcc is not installed")
+def test_what_v3_takes_is_what_its_launcher_asks_for(tmp_path: Path) -> None:
+    v3 = variants.read(ROOT / "kernels/attention/v3_registers_persistent.cu")
+    the, nvcc = problem.load(v3.path.parent), Path(shutil.which("nvcc") or "")
+    tuned = [v3.tuned(**v3.space.named(c)) for c in CONFIGS]
+    *good, bad = build.build(tuned, ["90"], tmp_path)
+    for made, config in zip(good, CONFIGS, strict=False):
+        said = v3.space.numbers(config)
+        (one,) = dry.launches(made, the.module.arguments(the.case("D")), dry.MACHINES["90"], nvcc)
+        assert (one.dynamic_smem, one.block[0]) == (said["smem"], said["threads"])
+        assert gates.kernels_used(made, the, "B", nvcc) == ["void v3<64>(Attention)"]
+        assert min(k.regs for k in made.kernels) >= said["regs"]
+    # What the header's condition refuses does not compile either.
+    assert v3.space.refusal(CONFIGS[2], "90", v3.budget) is not None
+    reason = gates.built(bad, None)
+    assert reason is not None
+    assert reason.kind == "does not compile"
+    assert "whole strips of 16 rows" in reason.detail
+    # Spills of a kernel that the case does not run are no reason; of one that it runs, they are.
+    spilled = next(m for m in good if any(k.spills for k in m.kernels))
+    assert gates.built(spilled, ["void v3<64>(Attention)"]) is None
+    refused = gates.built(spilled, None)
+    assert refused is not None
+    assert refused.kind == "spills"
+    assert len({gates.identity(m) for m in good}) == len(good)
+
+
+def test_nothing_to_tune_is_said_on_any_machine() -> None:
+    pytest.importorskip("optuna")
+    command = [sys.executable, "-m", "profkit", "tune", "--variant", "stage2", "--case", "B"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert "stage2_tensor_pv.cu declares nothing to tune" in done.stderr

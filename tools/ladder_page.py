@@ -1,0 +1,260 @@
+"""The ladder's page: kernels/README.md and its picture, written from the committed records.
+
+    python tools/ladder_page.py [--build]
+
+Times, counters and verdicts come from artifacts/, prose from the headers of kernels/attention. With
+--build the kernels are compiled for an L4 first (on_l4.py); --check only says, by its exit status,
+whether the page is current.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import json
+import sys
+from collections.abc import Iterator, Mapping
+from math import isnan
+from pathlib import Path
+
+from profkit.cli.inputs.sources import headers
+from profkit.evidence.comparison.ladder import Ladder, Step, ladder
+from profkit.evidence.runs.runs import Evidence, Run
+from profkit.records.current import Header
+from profkit.show.text import figures
+from profkit.show.text.blocks import Grid, to_markdown
+
+sys.path[:0] = [str(Path(__file__).parents[1] / "analyses")]
+from arithmetic import Attention  # noqa: E402
+from on_l4 import BUILT, built, section  # noqa: E402
+
+ROOT = Path(__file__).resolve().parents[1]
+KERNELS, ARTIFACTS = ROOT / "kernels", ROOT / "artifacts"
+PAGE, PICTURE = KERNELS / "README.md", KERNELS / "ladder.png"
+MAIN = "B"
+SHAPES = {
+    "A": Attention(2, 8, 256, 64), "B": Attention(1, 8, 512, 64), "V": Attention(2, 8, 512, 64),
+    "L": Attention(1, 8, 2048, 64), "C": Attention(4, 16, 2048, 64), "D": Attention(4, 16, 2048, 128),
+}  # fmt: skip
+HEAD = """\
+# Kernels
+
+`attention/` is a ladder: one idea a file, each against the one it comes `after`. `probes/` are kernels
+whose bottleneck is known by construction. `common/` is what they share, so that a diff of two rungs
+shows the idea and little else.
+
+This page is written by `make ladder` (`python tools/ladder_page.py`) from the records in
+`artifacts/` and the headers of the kernels; a test fails when it is not current. Measured on one
+{gpu}: medians of replayed CUDA graphs with a warm L2. SDPA is PyTorch's
+`scaled_dot_product_attention`, the best backend of the case. Above 1x is faster.
+
+![The ladder at case B: time, step from the parent, SDPA backends](ladder.png)
+"""
+
+
+def main(words: list[str]) -> int:
+    """Write the page, or only say whether it is current."""
+    if "--build" in words:
+        BUILT.write_text(json.dumps(built(MAIN), indent=1) + "\n", "utf-8")
+    text, made_of = page(), digest()
+    if "--check" in words:
+        return 0 if PAGE.read_text("utf-8") == text and drawn_of() == made_of else 1
+    PAGE.write_text(text, "utf-8")
+    if drawn_of() != made_of:
+        draw(made_of)
+    return 0
+
+
+# --- the page ------------------------------------------------------------------------------------
+
+
+@functools.cache
+def evidence() -> Evidence:
+    """The committed artifacts with the headers of today."""
+    return Evidence(ARTIFACTS, headers=headers(ARTIFACTS))
+
+
+def page() -> str:
+    """All of kernels/README.md."""
+    found = evidence()
+    rungs = ladder_headers(found)
+    ladders = {c: ladder(found, c, anyway=True) for c in recorded(found, rungs)}
+    first = next(r for r in found.readable(MAIN)[0] if r.record)
+    gpu = first.record.machine.gpu if first.record else None
+    parts = [HEAD.format(gpu=gpu)]
+    parts += ["", f"## Case {MAIN}: {shape(MAIN)}", "", *main_table(ladders[MAIN], found, rungs)]
+    parts += ["", "## What was to move, and did it", "", *promises(ladders, rungs)]
+    for case, steps in ladders.items():
+        if case != MAIN:
+            parts += ["", f"## Case {case}: {shape(case)}", "", *small_table(steps, found)]
+    parts += ["", *section(SHAPES[MAIN], MAIN, order(ladders[MAIN], rungs))]
+    parts += ["", "## What each rung teaches", *prose(ladders[MAIN], rungs)]
+    return "\n".join(parts).rstrip() + "\n"
+
+
+def ladder_headers(found: Evidence) -> dict[str, Header]:
+    """Variant -> header, of the ladder only."""
+    start = "attention/"
+    return {k.removeprefix(start): h for k, h in found.headers.items() if k.startswith(start)}
+
+
+def recorded(found: Evidence, rungs: Mapping[str, Header]) -> list[str]:
+    """Cases at which a rung has a record, the main one first."""
+    names = [name for name in found.names() if name[0] in rungs]
+    cases = {case for v, case in names if (files := found.files(v, case)) and files.record}
+    return sorted(cases, key=lambda case: (case != MAIN, case))
+
+
+def order(found: Ladder, rungs: Mapping[str, Header]) -> dict[str, Header]:
+    """The rungs in ladder order, those without a record last."""
+    there = [s.variant for s in found.steps if s.variant in rungs]
+    return {v: rungs[v] for v in [*there, *(v for v in rungs if v not in there)]}
+
+
+def shape(case: str) -> str:
+    """(B, H, S, D) of a case."""
+    name, _, causal = case.partition("-")
+    of = SHAPES[name]
+    sizes = f"({of.batch}, {of.heads}, {of.length}, {of.dim})"
+    return f"{sizes}, causal" if causal else sizes
+
+
+def link(variant: str, depth: int = 0, file: str = "") -> str:
+    """A variant as a link to its file, indented."""
+    name = f"[`{variant}`]({file})" if file else f"`{variant}`"
+    return "&nbsp;" * 3 * depth + name
+
+
+def table(head: tuple[str, ...], rows: list[tuple[str, ...]]) -> list[str]:
+    """A Markdown table whose first column is Markdown already."""
+    lines = to_markdown([Grid(head, tuple(("@", *row[1:]) for row in rows))]).splitlines()
+    top, body = lines[:2], lines[2:]
+    return top + [f"| {row[0]}{line[3:]}" for row, line in zip(rows, body, strict=True)]
+
+
+def time_of(step: Step, run: Run) -> str:
+    """Median and interval; a run of other code than the file's says so."""
+    if step.time is None:
+        faults = [*run.record.dirty] if run.record else []
+        faults += ["wrong"] if run.record and run.record.right is False else []
+        return f"no time: {', '.join(faults)}" if faults else "not timed"
+    half = (step.time.high - step.time.low) / 2 / step.time.median
+    stale = " (stale)" if run.stale else ""
+    interval = "" if isnan(half) else f" ± {100 * half:.1f} %"
+    return f"{figures.seconds(step.time.median)}{interval}{stale}"
+
+
+def against(step: Step) -> tuple[str, str]:
+    """Speed-up over the parent and over the best reference."""
+    pair = (step.change.time if step.change else None, step.best)
+    return tuple(  # type: ignore[return-value]
+        "" if c is None else f"{'~' if c.answer == 'cannot tell' else ''}{c.speedup.median:.2f}x"
+        for c in pair
+    )
+
+
+def main_table(found: Ladder, known: Evidence, rungs: Mapping[str, Header]) -> list[str]:
+    """Time, steps, verdict and what a block takes, of every rung."""
+    rows = []
+    for step in found.steps:
+        run = known.load(step.variant, found.case)
+        file = rungs[step.variant].file if step.variant in rungs else ""
+        rows.append((link(step.variant, step.depth, file), time_of(step, run), *against(step),
+                     step.bound, *taken(run)))  # fmt: skip
+    head = ("rung", ">time", ">vs parent", ">vs SDPA", "bound: limiter", ">registers",
+            ">shared KB", ">blocks/SM")  # fmt: skip
+    return table(head, rows)
+
+
+def taken(run: Run) -> tuple[str, str, str]:
+    """Registers, shared memory per block in KB, blocks per SM, of the longest launch."""
+    shared = [run.column("shared_static"), run.column("shared_dynamic")]
+    numbers = (run.column("registers"), sum(shared) / 1024 if None not in shared else None,
+               run.column("blocks_per_sm"))  # fmt: skip
+    known = [n for n in numbers if isinstance(n, float) and not isnan(n)]
+    if len(known) < len(numbers):
+        return ("?", "?", "?")
+    return f"{known[0]:.0f}", f"{known[1]:.1f}", f"{known[2]:.0f}"
+
+
+def small_table(found: Ladder, known: Evidence) -> list[str]:
+    """Time, steps and verdict."""
+    rows = [
+        (link(s.variant), time_of(s, known.load(s.variant, found.case)), *against(s), s.bound)
+        for s in found.steps
+    ]
+    return table(("rung", ">time", ">vs parent", ">vs SDPA", "bound: limiter"), rows)
+
+
+def promises(ladders: Mapping[str, Ladder], rungs: Mapping[str, Header]) -> list[str]:
+    """Each prediction of a header and what the counters said, at the case that it speaks of."""
+    did = {"moves": "did", "moves-not": "did not", "fixes": "gone", "fixes-not": "still there"}
+    rows = []
+    for variant, header in order(ladders[MAIN], rungs).items():
+        case = header.said_of or MAIN
+        steps = ladders[case].steps if case in ladders else ()
+        change = next((s.change for s in steps if s.variant == variant), None)
+        at = f" at {case}" if case != MAIN else ""
+        for i, p in enumerate(change.promises if change else ()):
+            answer = did[p.said] if p.kept else "broken" if p.kept is False else "unknown"
+            rows.append((link(variant) + at if not i else "", p.rule, answer, p.because))
+    return table(("rung", "counter or rule", "", "from its parent to it"), rows)
+
+
+def prose(found: Ladder, rungs: Mapping[str, Header]) -> Iterator[str]:
+    """Title and text of each header, in ladder order; rungs without a record last."""
+    there = {s.variant for s in found.steps}
+    for variant, header in order(found, rungs).items():
+        yield f"\n### `{variant}`: {plain(header.title)}\n"
+        yield plain("\n".join(filter(None, (header.text,))))
+        if variant not in there:
+            yield f"\nNot recorded at {MAIN} yet."
+
+
+def plain(text: str) -> str:
+    """Prose of a header as Markdown that renders as it stands."""
+    for char in "\\*_[]":
+        text = text.replace(char, f"\\{char}")
+    return text.replace("&", "&amp;").replace("<", "&lt;")
+
+
+# --- the picture ---------------------------------------------------------------------------------
+
+
+def digest() -> str:
+    """Of everything that the picture shows."""
+    steps = ladder(evidence(), MAIN, anyway=True).to_json()["steps"]
+    shown = [
+        (s["variant"], s["depth"], s["time_s"], (s["change"] or {}).get("time"), s["references"])
+        for s in steps
+    ]
+    return hashlib.sha256(json.dumps(shown, sort_keys=True).encode()).hexdigest()
+
+
+def draw(made_of: str) -> None:
+    """The picture, with the hash of what it was made of inside."""
+    from PIL import Image
+    from PIL.PngImagePlugin import PngInfo
+
+    from profkit.show import plots
+
+    plots.save(plots.ladder(ladder(evidence(), MAIN, anyway=True)), PICTURE)
+    with Image.open(PICTURE) as image:
+        said = PngInfo()
+        said.add_text("made of", made_of)
+        half = image.convert("P", palette=Image.Palette.ADAPTIVE)
+        half.save(PICTURE, optimize=True, pnginfo=said)
+
+
+def drawn_of() -> str | None:
+    """The hash in the picture, None without one."""
+    from PIL import Image
+
+    if not PICTURE.is_file():
+        return None
+    with Image.open(PICTURE) as image:
+        return image.info.get("made of")
+
+
+if __name__ == "__main__":
+    raise SystemExit(main(sys.argv[1:]))

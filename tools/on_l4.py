@@ -1,0 +1,83 @@
+"""What the ladder's launchers would start on an L4: computed from a build for sm_89, nothing measured.
+
+`python tools/ladder_page.py --build` writes it to artifacts/l4.json with the hash of each source.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from profkit.records.current import Header
+from profkit.show.text import figures
+from profkit.show.text.blocks import Grid, to_markdown
+
+sys.path[:0] = [str(Path(__file__).parents[1] / "analyses")]
+from arithmetic import L4, Attention  # noqa: E402
+
+ROOT = Path(__file__).resolve().parents[1]
+KERNELS, BUILT = ROOT / "kernels", ROOT / "artifacts" / "l4.json"
+
+
+def built(case: str) -> dict[str, Any]:
+    """What each launcher would start on an L4 at a case, by a build for sm_89."""
+    from profkit.measure.build import build, dry, toolchain
+    from profkit.measure.variants import variants
+    from profkit.measure.variants.occupancy import occupancy, waves
+
+    known = variants.find(KERNELS, "attention")
+    made = build.build(known, ["89"], build.build_dir(KERNELS))
+    sms = dry.MACHINES["89"].sms
+    nvcc = toolchain.tool("nvcc", build.build_dir(KERNELS))
+    found: dict[str, Any] = {v.id: {"source": v.source_hash, "launches": None} for v in known}
+    for one in made:
+        shapes = dry.shapes(build.need(one), KERNELS / "attention", nvcc.path) or {}
+        rows = []
+        for x in shapes.get(case, []):
+            threads = x.block[0] * x.block[1] * x.block[2]
+            shared = x.static_smem + x.dynamic_smem
+            fits = occupancy("89", x.regs, threads, shared)
+            rows.append({
+                "registers": x.regs, "shared": shared, "threads": threads,
+                "blocks": x.grid[0] * x.grid[1] * x.grid[2], "blocks_per_sm": fits.blocks,
+                "limiter": fits.limiter, "occupancy": fits.fraction,
+                "waves": waves(x.grid, fits.blocks, sms),
+            })  # fmt: skip
+        found[one.variant.id]["launches"] = rows
+    return {"nvcc": nvcc.version, "rungs": found}
+
+
+def section(of: Attention, case: str, rungs: Mapping[str, Header]) -> list[str]:
+    """Occupancy, waves and the roof on an L4, as lines of Markdown."""
+    floors = L4.floor(of)
+    named = ", ".join(f"{name} {figures.seconds(t)}" for name, t in floors.items())
+    slowest = max(floors, key=lambda name: floors[name])
+    kept = json.loads(BUILT.read_text("utf-8"))["rungs"] if BUILT.is_file() else {}
+    rows = [row for v, h in rungs.items() if v in kept for row in _rows(v, kept[v], h)]
+    head = ("rung", ">registers", ">shared KB", ">blocks/SM", "limited by", ">occupancy", ">blocks",
+            ">waves")  # fmt: skip
+    return [
+        f"## On an L4 (sm_89, {L4.sms} SMs): computed, not measured", "",
+        "The same sources compiled for sm_89 (`make ladder-build`): grid and shared memory are what the",
+        "launchers ask for, occupancy follows from the registers that ptxas gives. The roof at case",
+        f"{case}, without any launch cost: {named}; {slowest} is the highest: {of.intensity:.0f}",
+        f"operations per compulsory byte, the ridge is at {L4.tensor / L4.dram:.0f}. Two rounds of",
+        "blocks take twice the time of one, however few the last has: mind waves just above 1.", "",
+        *to_markdown([Grid(head, tuple(rows))]).splitlines(),
+    ]  # fmt: skip
+
+
+def _rows(variant: str, said: Mapping[str, Any], header: Header) -> list[tuple[str, ...]]:
+    name = variant + (" (stale)" if said["source"] != header.source else "")
+    if not said["launches"]:
+        why = "not for sm_89" if said["launches"] is None else "does not start"
+        return [(name, why, *[""] * 6)]
+    return [
+        (name, f"{x['registers']}", f"{x['shared'] / 1024:.1f}", f"{x['blocks_per_sm']}",
+         x["limiter"], figures.quantity(x["occupancy"], "share"), f"{x['blocks']}",
+         f"{x['waves']:.2f}")
+        for x in said["launches"]
+    ]  # fmt: skip

@@ -1,0 +1,239 @@
+"""Are the verdicts right, and do the gains come true? Scored on kernels whose truth is known.
+
+    python tools/verdicts.py [--json]
+    python tools/verdicts.py REPORT...     only where the diagnosis and ncu's rule disagree on these
+
+For every probe of kernels/probes: what its header says it is bound by and why, what the diagnosis
+says, what Nsight Compute's own bottleneck rule and the plain comparison of SM and memory throughput
+say on the same report; and for those with a twin, the gain that was promised and the one that came.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import sys
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass
+from math import isnan
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from profkit.diagnosis.engine import judge
+from profkit.reports.reader import read
+
+ROOT = Path(__file__).parents[1]
+PROBES = ROOT / "kernels" / "probes"
+RECORDED = ROOT / "artifacts" / "probes"
+WITHIN = 2.0  # an estimate is good if the measured gain is at most it and at least it / WITHIN
+NOISE = 1.02  # a measured gain this much above an estimate is not above it
+
+
+@dataclass(frozen=True)
+class Row:
+    """One probe: the truth of its header, the verdict on its report, the gain of its twin.
+
+    Attributes:
+        probe: Its id.
+        bound: True bound.
+        limiter: True limiter.
+        cause: The rule that must be named first.
+        said: (bound, limiter, first rule) of the diagnosis.
+        missed: Rules of the header's `also:` that do not fire.
+        estimate: Gain of the first finding; None where none is given.
+        gain: Measured: time of the probe over time of its twin; None without a twin.
+        ncu: Class that Nsight Compute's bottleneck rule names.
+        ncu_estimate: The largest gain that its rules promise for the whole workload.
+        naive: The larger of SM and memory throughput.
+    """
+
+    probe: str
+    bound: str
+    limiter: str
+    cause: str
+    said: tuple[str, str | None, str | None]
+    missed: tuple[str, ...]
+    estimate: float | None
+    gain: float | None
+    ncu: str
+    ncu_estimate: float | None
+    naive: str
+
+    @property
+    def right(self) -> tuple[bool, bool, bool]:
+        """Bound, limiter with bound, cause named first."""
+        bound = self.said[0] == self.bound
+        limiters = sorted((self.said[1] or "").split("+")) == sorted(self.limiter.split("+"))
+        return bound, bound and limiters, self.said[2] == self.cause
+
+
+def truths() -> ModuleType:
+    """kernels/probes/problem.py, which is not in a package."""
+    spec = importlib.util.spec_from_file_location("probes_problem", PROBES / "problem.py")
+    if spec is None or spec.loader is None:
+        raise ImportError(PROBES)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def ncu_class(rules: Any) -> str:
+    """What SOLBottleneck says, in our words: its advice names the section to look at."""
+    found = rules[rules["rule"] == "SOLBottleneck"]
+    if found.empty:
+        return "unknown"
+    title, message = str(found["title"].iloc[0]), str(found["message"].iloc[0])
+    words = {"Small Grid": "launch", "Latency Issue": "latency", "Balanced Throughput": "balanced"}
+    if title in words:
+        return words[title]
+    if "grid is too small" in message:  # before 2022 every title was the same
+        return "launch"
+    return "memory" if "Memory Workload Analysis" in message else "compute"
+
+
+def ncu_gain(rules: Any) -> float | None:
+    """The largest decrease in runtime that NVIDIA's rules promise for the workload, as a factor."""
+    shares = rules[rules["scope"] == "global"]["speedup"].dropna()
+    return None if shares.empty else float(1 / (1 - min(shares.max(), 0.999)))
+
+
+def rows(folder: Path = RECORDED) -> list[Row]:
+    """Every recorded probe. The last launch of a name counts, so reports can be added."""
+    known = truths()
+    reports = read(sorted(folder.glob("probes-*.ncu-rep*")))
+    timed = folder / "times.json"
+    times = json.loads(timed.read_text("utf-8"))["times"] if timed.exists() else None
+    launches = {r["variant"]: r for r in reports.launches.to_dict("records") if r["case"] == "main"}
+    found = []
+    for name, path in known.probes(PROBES).items():
+        if name in launches and (times is None or name in times):
+            launch, keys = launches[name], known.header(path)
+            same = (reports.rules["report"] == launch["report"]) & (
+                reports.rules["launch"] == launch["launch"]
+            )
+            took = times[name] if times else {}
+            found.append(_row(name, keys, launch, reports.rules[same], took))
+    return found
+
+
+def declared(keys: Mapping[str, str]) -> dict[str, float]:
+    """What a probe's header says of its workload, as metrics."""
+    pairs = (d.partition("=") for d in keys.get("declares", "").split())
+    return {name: float(number) for name, _, number in pairs}
+
+
+def disagreements(paths: Iterable[Path]) -> tuple[list[tuple[str, str, str, str]], int]:
+    """Launches of any reports that ncu's rule puts into another class than the diagnosis does.
+
+    Returns:
+        (report, kernel, ncu's class, bound and limiter with the sentence that says why) of each, and
+        how many launches both had an answer for.
+    """
+    found, asked = [], 0
+    for path in paths:
+        reports = read([path])
+        for launch in reports.launches.to_dict("records"):
+            said = judge(launch, str(launch["status"]))
+            theirs = ncu_class(reports.rules[reports.rules["launch"] == launch["launch"]])
+            asked += "unknown" not in (theirs, said.bound)
+            if theirs != said.bound and "unknown" not in (theirs, said.bound):
+                why = f"{said.bound}/{said.limiter}: {said.because}"
+                found.append((path.name, str(launch["kernel"]).split("(")[0], theirs, why))
+    return found, asked
+
+
+def _row(name: str, keys: dict[str, str], launch: Any, rules: Any, took: Any) -> Row:
+    diagnosis = judge({**launch, **declared(keys)}, str(launch["status"]))
+    fires = [f for f in diagnosis.findings if f.status == "fires"]
+    also = set(keys.get("also", "").replace(",", " ").split())
+    sm, memory = launch["sm_busy"], launch["memory_busy"]
+    return Row(
+        name, keys["bound"], keys["limiter"], keys["cause"],
+        (diagnosis.bound, diagnosis.limiter, fires[0].rule if fires else None),
+        tuple(sorted(also - {f.rule for f in fires})),
+        fires[0].gain if fires else None,
+        took["main"] / took["twin"] if "twin" in took else None,
+        ncu_class(rules), ncu_gain(rules),
+        "unknown" if isnan(sm) or isnan(memory) else "memory" if memory >= sm else "compute",
+    )  # fmt: skip
+
+
+def good(estimates: Iterable[tuple[float | None, float | None]]) -> tuple[int, int, int]:
+    """How many of (estimate, measured) are kept: at or below it and within a factor of two of it.
+
+    Returns:
+        Kept, measured gains at or below their estimate, all that have both.
+    """
+    pairs = [(e, g) for e, g in estimates if e is not None and g is not None]
+    below = [(e, g) for e, g in pairs if g <= e * NOISE]
+    return sum(e <= g * WITHIN for e, g in below), len(below), len(pairs)
+
+
+def score(found: list[Row]) -> dict[str, tuple[int, int]]:
+    """Name -> (right, of how many)."""
+    count = len(found)
+    kept, _, estimates = good((r.estimate, r.gain) for r in found)
+    theirs, _, their_estimates = good((r.ncu_estimate, r.gain) for r in found)
+    return {
+        "bound": (sum(r.right[0] for r in found), count),
+        "limiter": (sum(r.right[1] for r in found), count),
+        "cause first": (sum(r.right[2] for r in found), count),
+        "gain kept": (kept, estimates),
+        "ncu's rule: bound": (sum(r.ncu == r.bound for r in found), count),
+        "ncu's rules: gain kept": (theirs, their_estimates),
+        "larger of SM and memory: bound": (sum(r.naive == r.bound for r in found), count),
+    }
+
+
+def show(found: list[Row]) -> None:
+    """One line per probe, misses marked, then the totals."""
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(box=None, pad_edge=False)
+    for title in (
+        "probe",
+        "truth",
+        "verdict",
+        "cause",
+        "estimate",
+        "gain",
+        "ncu",
+        "its gain",
+        "naive",
+    ):
+        table.add_column(title, no_wrap=True)
+    for r in found:
+        bound, limiter, cause = r.right
+        verdict = f"{r.said[0]}/{r.said[1]}"
+        table.add_row(
+            r.probe, f"{r.bound}/{r.limiter}",
+            verdict if bound and limiter else f"[red]{verdict} <-[/red]",
+            str(r.said[2]) if cause else f"[red]{r.said[2]} <- {r.cause}[/red]",
+            _factor(r.estimate), _factor(r.gain),
+            r.ncu if r.ncu == r.bound else f"[yellow]{r.ncu}[/yellow]", _factor(r.ncu_estimate),
+            r.naive if r.naive == r.bound else f"[yellow]{r.naive}[/yellow]",
+        )  # fmt: skip
+    console = Console(width=170)
+    console.print(table)
+    for name, (right, of) in score(found).items():
+        console.print(f"{name}: {right} of {of} ({right / max(of, 1):.0%})", highlight=False)
+
+
+def _factor(value: float | None) -> str:
+    return "-" if value is None else f"{value:.3g}x"
+
+
+if __name__ == "__main__":
+    if others := [Path(word) for word in sys.argv[1:] if not word.startswith("--")]:
+        differing, asked = disagreements(others)
+        for report, kernel, theirs, why in differing:
+            print(f"{report}: {kernel}\n  ncu says {theirs}; we say {why}")
+        print(f"{len(differing)} of {asked} launches")
+        sys.exit()
+    judged = rows()
+    if "--json" in sys.argv:
+        print(json.dumps({"score": score(judged), "probes": [asdict(r) for r in judged]}, indent=1))
+    else:
+        show(judged)
