@@ -6,11 +6,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from profkit.program import findings as rules
-from profkit.program.case import Case, Draft
-from profkit.program.estimate import Hosts, Saving, hosts
-from profkit.program.groups import Group, group
-from profkit.program.idle import Split, split
-from profkit.program.steps import Steps, find
+from profkit.program.findings.case import Case, Draft
+from profkit.program.ranks import Ranks, compare
+from profkit.program.savings.estimate import Hosts, Saving, hosts
+from profkit.program.step.groups import Group, group
+from profkit.program.step.idle import Split, split
+from profkit.program.step.steps import Steps, find
 from profkit.program.timeline import Process, Timeline
 
 LEAST = 0.02  # of the step: a finding that saves less is not worth a line
@@ -55,6 +56,7 @@ class Triage:
         groups: Kernels, longest first.
         notes: What should be known beside it.
         healthy: Why there is nothing to do; empty where there is.
+        ranks: What the ranks do differently; None for a single process.
     """
 
     timeline: Timeline
@@ -66,6 +68,7 @@ class Triage:
     groups: Sequence[Group]
     notes: tuple[str, ...]
     healthy: str
+    ranks: Ranks | None = None
 
 
 def triage(
@@ -77,22 +80,25 @@ def triage(
     """Judge a program.
 
     Args:
-        timeline: Of one process or several; the first is looked at.
+        timeline: Of one process or several; the one that others wait for is looked at.
         step: A range that is a step; empty finds them.
         plain_ms: Milliseconds a step without the recorder, if somebody measured it.
         gains: Expected speed-ups of groups that were counted, by id.
     """
-    process = timeline.processes[0]
+    ranks = compare(timeline.processes, step) if len(timeline.processes) > 1 else None
+    process = next((p for p in timeline.processes if ranks and p.rank == ranks.slowest),
+                   timeline.processes[0])  # fmt: skip
     steps = find(process, step)
     typical = steps.typical
     case = Case(
-        typical, split(typical), hosts(timeline, typical, plain_ms), group(typical.works),
+        typical, split(typical), hosts(timeline, process, typical, plain_ms), group(typical.works),
         process.device, _trains(case_works=typical.makers), gains or {},
     )  # fmt: skip
     found = _ranked(case, rules.drafts(case))
     return Triage(
         timeline, process, steps, case.split, case.hosts, found, case.groups,
-        (*timeline.notes, *steps.notes, *_doubts(timeline, case)), _healthy(case, found),
+        (*timeline.notes, *steps.notes, *(ranks.notes if ranks else ()), *_doubts(timeline, case)),
+        _healthy(case, found), ranks,
     )  # fmt: skip
 
 

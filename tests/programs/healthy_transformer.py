@@ -26,7 +26,7 @@ class Block(nn.Module):
         return x + self.down(f.gelu(self.up(self.norms[1](x))))
 
 
-def build(mended: bool) -> base.Step:  # noqa: ARG001 - there is nothing to mend
+def build(mended: bool) -> base.Step:
     """Four blocks of width 4096, forward, backward, fused AdamW."""
     width, batch, length = base.size(4096, 16), base.size(4, 2), base.size(2048, 8)
     blocks = [Block(width, base.size(32, 2)) for _ in range(base.size(4, 1))]

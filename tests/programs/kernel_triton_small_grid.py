@@ -10,7 +10,7 @@ if not base.DRY:
     import triton.language as tl
 
     @triton.jit
-    def row_softmax(source, target, rows, columns, BLOCK: tl.constexpr):  # noqa: ANN001, N803
+    def row_softmax(source, target, rows, columns, BLOCK: tl.constexpr):
         lanes = tl.arange(0, BLOCK)
         for row in range(tl.program_id(0), rows, tl.num_programs(0)):
             inside = lanes < columns

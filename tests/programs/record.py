@@ -46,7 +46,7 @@ def forked(job: Callable[[], Any], env: dict[str, str]) -> Any:
             with os.fdopen(writer, "w") as pipe:
                 json.dump(job(), pipe)
             status = 0
-        except BaseException:
+        except (Exception, SystemExit):  # noqa: BLE001 - said, and the next job goes on
             traceback.print_exc()
         if env:
             sys.exit(status)  # the injection library writes what is left when the process exits

@@ -62,9 +62,10 @@ struct State {
   pid_t pid = 0;
   FILE* files[kKinds] = {};
   std::unordered_map<std::string, uint32_t> names;
+  std::unordered_map<std::string, uint32_t> kernels;  // mangled name -> name: demangling is slow
   std::unordered_map<uint64_t, uint32_t> calls;  // domain and callback id -> name
 };
-State* state = nullptr;  // never freed: CUPTI's thread may outlive static destructors
+State* state = nullptr;  // never freed: finish() runs after static destructors have
 
 FILE* file(Kind kind) {
   FILE*& f = state->files[kind];
@@ -94,7 +95,7 @@ uint32_t number(const std::string& name) {
 }
 
 uint32_t kernel_name(const char* mangled) {
-  static std::unordered_map<std::string, uint32_t> known;  // demangling is slow: once a name
+  auto& known = state->kernels;
   const std::string key = mangled ? mangled : "";
   const auto at = known.find(key);
   if (at != known.end()) return at->second;

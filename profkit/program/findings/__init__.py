@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 
-from profkit.program.case import Case, Draft
 from profkit.program.findings import chains, host, kernels, math, moves
+from profkit.program.findings.case import Case, Draft
 
 Rule = Callable[[Case, frozenset[int]], Iterator[Draft]]
 # In this order works are explained: what a rule covers, later ones leave out.

@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
-from profkit.program.case import Case, Draft
-from profkit.program.idle import place
-from profkit.program.replay import Model
-from profkit.program.steps import Work
+from profkit.program.findings.case import Case, Draft
+from profkit.program.savings.replay import Model
+from profkit.program.step.idle import place
+from profkit.program.step.steps import Work
 
 SHORT = 2_500  # nanoseconds: a kernel that has next to nothing to do takes so long
 MEMBERS = {"elementwise", "convert", "set", "random"}

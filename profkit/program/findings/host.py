@@ -6,9 +6,9 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
 
-from profkit.program.case import Case, Draft
-from profkit.program.idle import of_maker, place
-from profkit.program.replay import Event, Item, Model
+from profkit.program.findings.case import Case, Draft
+from profkit.program.savings.replay import Event, Item, Model
+from profkit.program.step.idle import of_maker, place
 
 LONG = 500_000  # nanoseconds of host work before one call that no launching explains
 LONG_SHARE = 0.05  # of the step: what is shorter is no pause

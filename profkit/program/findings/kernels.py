@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from profkit.program.case import Case, Draft, needed_bytes, read_bytes
-from profkit.program.groups import Group
-from profkit.program.replay import Model
+from profkit.program.findings.case import Case, Draft, needed_bytes, read_bytes
+from profkit.program.savings.replay import Model
+from profkit.program.step.groups import Group
 
 SHARE = 0.05  # of the step, from which on a kernel is worth a sentence
 LONG = 20_000  # nanoseconds: shorter kernels are short for other reasons

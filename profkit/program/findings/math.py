@@ -4,16 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from profkit.program.case import Case, Draft
-from profkit.program.idle import place
-from profkit.program.kinds import is_vector_product, precision_of
-from profkit.program.replay import Model
+from profkit.program.findings.case import Case, Draft
+from profkit.program.savings.replay import Model
+from profkit.program.step.idle import place
+from profkit.program.step.kinds import is_vector_product, precision_of
 
 # How much faster float32 products get in TF32 (low) up to half precision (high), by what the
 # pipes of a compute capability can: 7.4 and 14.8 times as much on 9.0, 8 and 16 on 8.0, but 1 and 2
 # on the 8.6 and 8.9 of desktop cards.
-TENSOR_GAINS = {(8, 0): (3.0, 5.5, 13.0), (8, 6): (1.0, 1.5, 2.2), (8, 9): (1.0, 1.6, 2.2),
-                (9, 0): (3.0, 5.5, 13.0), (10, 0): (3.5, 7.0, 20.0), (12, 0): (1.0, 1.6, 2.2)}  # fmt: skip
+TENSOR_GAINS = {
+    (8, 0): (3.0, 5.5, 13.0),
+    (8, 6): (1.0, 1.5, 2.2),
+    (8, 9): (1.0, 1.6, 2.2),
+    (9, 0): (3.0, 5.5, 13.0),
+    (10, 0): (3.5, 7.0, 20.0),
+    (12, 0): (1.0, 1.6, 2.2),
+}
 FLOOR = 4_000.0  # nanoseconds: a small product is not bound by its pipe
 BETWEEN = {
     "elementwise",
@@ -46,10 +52,7 @@ def fp32(case: Case, taken: frozenset[int]) -> Iterator[Draft]:
     )  # fmt: skip
     if not chosen:
         return
-    gains = (
-        TENSOR_GAINS.get(cc or (9, 0))
-        or TENSOR_GAINS[max(k for k in TENSOR_GAINS if k <= (cc or k))]
-    )
+    gains = TENSOR_GAINS[max(known for known in TENSOR_GAINS if known <= (cc or (9, 0)))]
     by_level = dict(zip(("low", "expect", "high"), gains, strict=True))
 
     def on_tensor_cores(model: Model, level: str) -> Model:

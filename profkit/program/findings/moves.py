@@ -6,10 +6,10 @@ import re
 from collections.abc import Iterator
 from dataclasses import replace
 
-from profkit.program.case import Case, Draft
+from profkit.program.findings.case import Case, Draft
 from profkit.program.findings.host import SMALL_COPY, aside, releasing
-from profkit.program.idle import place
-from profkit.program.replay import Item, Model
+from profkit.program.savings.replay import Item, Model
+from profkit.program.step.idle import place
 
 # Bytes a second of a pinned copy: PCIe 4 and 5 with 16 lanes reach 24 and 53; the larger from
 # compute capability 9.0 on. What the step's own pinned copies reach goes before either.

@@ -87,7 +87,9 @@ class _Window:
             raise _no_trace(self.path, f"an event is longer than {EVENT_MOST:,} characters")
         chunk = self.source.read(CHUNK)
         self.total += len(chunk)
-        if self.total > TEXT_MOST or self.total > 1 << 28 and self.total > RATIO_MOST * self.packed:
+        if self.total > TEXT_MOST or (
+            self.total > 1 << 28 and self.total > RATIO_MOST * self.packed
+        ):
             raise _no_trace(self.path, f"it unpacks to more than {self.total / 1e9:.1f} GB")
         self.text = self.text[self.at :] + chunk
         self.at = 0

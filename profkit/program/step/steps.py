@@ -9,12 +9,13 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from statistics import median
 
 from profkit.errors import ProfkitError
-from profkit.program.attribution import NOBODY, Maker, makers
-from profkit.program.kinds import kind_of
-from profkit.program.period import repeats
+from profkit.program.step.attribution import NOBODY, Maker, makers
+from profkit.program.step.kinds import kind_of
+from profkit.program.step.period import repeats
 from profkit.program.timeline import Activity, Call, Process
 
 ODD = 1.5  # a step that takes so many times the median is another kind of step, or was disturbed
@@ -26,7 +27,7 @@ class Work:
 
     Attributes:
         activity: What the GPU did.
-        kind: See profkit.program.kinds; copy (to or from the host, between GPUs), convert (within
+        kind: See profkit.program.step.kinds; copy (to or from the host, between GPUs), convert (within
             the GPU) and set besides.
         call: Index of its call among the step's; -1 where no call was recorded.
         maker: Who made the call.
@@ -210,9 +211,8 @@ def _cut(
     cuts = [bisect_left(starts, begin) for begin in begins]
     steps: list[Step] = []
     firsts: list[int] = []
-    for (low, high), begin, end in zip(
-        zip(cuts, cuts[1:], strict=False), begins, begins[1:], strict=False
-    ):
+    for n, (low, high) in enumerate(pairwise(cuts)):
+        begin, end = begins[n], begins[n + 1]
         pairs = order[bisect_left(launched, low) : bisect_left(launched, high)]
         if not pairs:
             continue

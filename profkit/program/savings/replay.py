@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from statistics import median
 
-from profkit.program.steps import Step
+from profkit.program.step.steps import Step
 from profkit.program.timeline import Call, Process
 
 DEPTH = 1024  # launches that a stream takes before the host has to wait

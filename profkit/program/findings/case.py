@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from math import prod
 
-from profkit.program.estimate import Change, Hosts
-from profkit.program.groups import Group
-from profkit.program.idle import Split
-from profkit.program.steps import Step, Work
+from profkit.program.savings.estimate import Change, Hosts
+from profkit.program.step.groups import Group
+from profkit.program.step.idle import Split
+from profkit.program.step.steps import Step, Work
 from profkit.program.timeline import Device
 
 BYTES = {

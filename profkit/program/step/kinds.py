@@ -9,30 +9,46 @@ from __future__ import annotations
 import re
 from functools import lru_cache
 
-# First match wins. The head is the name before its template arguments; `head` rows look only there.
+# First match wins, words as patterns. Of _HEADS only the name before its template arguments counts.
 _HEADS: tuple[tuple[str, str], ...] = (
     ("optimizer", r"multi_tensor_apply_kernel|FusedAdam|fused_adam|fused_sgd"),
     ("elementwise", r"elementwise_kernel|vectorized_add|_elementwise"),
     ("reduce", r"::reduce_kernel|^reduce_kernel"),
 )
 _NAMES: tuple[tuple[str, str], ...] = (
-    ("collective", r"(?i)nccl|rccl|nvshmem|cross_device_reduce|all_?reduce|all_?gather"),
-    ("attention", r"(?i)flash|fmha|sdpa|mem_eff|attention|attn|cudnn::fusion::(compute_dot_do_o|convert_dq)"),
-    ("softmax", r"(?i)softmax"),
-    ("norm", r"(?i)layer_?norm|batch_?norm|group_?norm|rms_?norm|bn_(fw|bw)|RowwiseMoments|GammaBeta|ComputeInternalGradients"),
-    ("layout", r"(?i)nchwtonhwc|nhwctonchw|nchw2nhwc|nhwc2nchw|transpose|permute|tensorTransform"),
-    ("conv", r"(?i)implicit_gemm|implicit_convolve|fprop|dgrad|wgrad|convolve|conv\dd|conv2d|winograd|depthwise|xmma__5x_cudnn"),
-    ("scatter", r"(?i)scatter|index_?add|indexFunc|index_?put.*accum|indexing_backward|embedding.*(backward|grad)|histogram|bincount|atomic|segment_?reduce"),
-    ("gemm", r"(?i)gemm|nvjet|cutlass|cublas|wgmma|splitkreduce|gemv|matmul|s16816|s1688"),
-    ("gather", r"(?i)gather|index_?select|index_elementwise|embedding|index_kernel"),
-    ("sort", r"(?i)sort|topk|radix|scan|DeviceSelect|unique"),
-    ("random", r"(?i)dropout|philox|distribution|random"),
-    ("concat", r"(?i)CatArray"),
-    ("reduce", r"(?i)at::native.*reduce|cub::.*reduce|DeviceReduce"),
-    ("elementwise", r"^triton_poi_"),
-    ("fused", r"^triton_(red|per|tem|mm|for)_|(^|_)fusion(_\d+)?$"),
-    ("other", r"at::|cub::|thrust::|cudnn|cask|cufft|cusparse|cusolver|torch"),
-)  # fmt: skip
+    ("collective", "nccl rccl nvshmem cross_device_reduce all_?reduce all_?gather"),
+    (
+        "attention",
+        "flash fmha sdpa mem_eff attention attn fusion::compute_dot_do_o fusion::convert_dq",
+    ),
+    ("softmax", "softmax"),
+    (
+        "norm",
+        "layer_?norm batch_?norm group_?norm rms_?norm bn_fw bn_bw RowwiseMoments GammaBeta "
+        "ComputeInternalGradients",
+    ),
+    ("layout", "nchwtonhwc nhwctonchw nchw2nhwc nhwc2nchw transpose permute tensorTransform"),
+    (
+        "conv",
+        "implicit_gemm implicit_convolve fprop dgrad wgrad convolve conv[123]d winograd depthwise "
+        "xmma__5x_cudnn",
+    ),
+    (
+        "scatter",
+        "scatter index_?add indexFunc index_?put.*accum indexing_backward embedding.*backward "
+        "embedding.*grad histogram bincount atomic segment_?reduce",
+    ),
+    ("gemm", "gemm nvjet cutlass cublas wgmma splitkreduce gemv matmul s16816 s1688"),
+    ("gather", "gather index_?select index_elementwise embedding index_kernel"),
+    ("sort", "sort topk radix scan DeviceSelect unique"),
+    ("random", "dropout philox distribution random"),
+    ("concat", "CatArray"),
+    ("reduce", "at::native.*reduce cub::.*reduce DeviceReduce"),
+    ("elementwise", "^triton_poi_"),
+    ("fused", r"^triton_(red|per|tem|mm|for)_ (^|_)fusion(_\d+)?$"),
+    ("other", "at:: cub:: thrust:: cudnn cask cufft cusparse cusolver torch"),
+)
+_PATTERNS = [(kind, re.compile("|".join(words.split()), re.IGNORECASE)) for kind, words in _NAMES]
 _FP32 = re.compile(r"(?i)simt|(?<![hd])sgemm|ffma|f32f32_f32f32_f32|convolve_sgemm|scudnn")
 _TENSOR = re.compile(
     r"(?i)tensorop|tf32|s1688|s16816|bf16|f16|hmma|wgmma|nvjet|h884|i8816|fp8|e4m3"
@@ -44,14 +60,12 @@ _VECTOR = re.compile(r"(?i)gemv|gemvx|dot_kernel|splitkreduce|split_k_kernel")
 
 @lru_cache(maxsize=65536)
 def kind_of(name: str) -> str:
-    """gemm, conv, attention, softmax, norm, reduce, elementwise, convert, layout, scatter, gather,
-    optimizer, collective, random, sort, concat, fused (a compiler's), other (a library's), or own: the user's.
-    """  # noqa: D205, D415 - a list is no sentence
+    """What a kernel does: a word of _NAMES, convert, or own where nobody knows it: the user's."""
     head = name.split("<", 1)[0]
     for kind, pattern in _HEADS:
         if re.search(pattern, head):
             return _elementwise(name) if kind == "elementwise" else kind
-    return next((kind for kind, pattern in _NAMES if re.search(pattern, name)), "own")
+    return next((kind for kind, pattern in _PATTERNS if pattern.search(name)), "own")
 
 
 def _elementwise(name: str) -> str:

@@ -11,9 +11,9 @@ from bisect import bisect_left
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from profkit.program.replay import Model, model
-from profkit.program.steps import Step
-from profkit.program.timeline import Timeline
+from profkit.program.savings.replay import Model, model
+from profkit.program.step.steps import Step
+from profkit.program.timeline import Process, Timeline
 
 # Of host time between calls that a trace records, the share that the profiler adds, and the most it
 # adds for each operator or Python frame (ns): usual from 9 programs recorded with and without it on
@@ -82,15 +82,15 @@ def _saved(of: Model, change: Change, level: str) -> float:
     return max(0.0, of.period() - change(of, level).period()) / 1e6
 
 
-def hosts(timeline: Timeline, step: Step, plain_ms: float | None = None) -> Hosts:
+def hosts(timeline: Timeline, process: Process, step: Step, plain_ms: float | None = None) -> Hosts:
     """The models of a step.
 
     Args:
         timeline: It knows whether its recorder slows the host.
+        process: Whose step it is.
         step: The typical step.
         plain_ms: Milliseconds of the step without the recorder, where somebody measured it.
     """
-    process = timeline.processes[0]
     recorded = model(process, step)
     if plain_ms is not None:
         fitted = _fitted(recorded, plain_ms * 1e6)
