@@ -7,8 +7,10 @@ from collections.abc import Iterator, Sequence
 from profkit.program.findings.case import Case, Draft, needed_bytes, read_bytes
 from profkit.program.savings.replay import Model
 from profkit.program.step.groups import Group
+from profkit.program.step.kinds import is_users
 
 SHARE = 0.05  # of the step, from which on a kernel is worth a sentence
+LARGE = 0.2  # of the step, from which on a kernel of the user's that nobody has counted is named
 LONG = 20_000  # nanoseconds: shorter kernels are short for other reasons
 FAR = 4.0  # times what the bytes need, from which on a kernel is called slow
 BOUND_BY_BYTES = {
@@ -84,10 +86,11 @@ def slow(case: Case, taken: frozenset[int]) -> Iterator[Draft]:
         if (gain := case.gains.get(group.id)) is not None:
             if gain > 1.15:
                 yield _counted(group, works, gain)
+        elif group.kind != "attention" and is_users(group.name):
+            if group.time > LARGE * case.split.period:
+                yield _own(case, group, works)
         elif group.kind in BOUND_BY_BYTES:
             yield from _against_bytes(case, group, works)
-        elif group.kind == "own" and group.time > 0.2 * case.split.period:
-            yield _own(case, group, works)
 
 
 def _counted(group: Group, works: Sequence[int], gain: float) -> Draft:

@@ -7,7 +7,7 @@ stays bounded, and what is whole is read.
 
 from __future__ import annotations
 
-import gzip
+import codecs
 import json
 import zlib
 from collections.abc import Iterator
@@ -39,18 +39,17 @@ class ChromeTrace:
             ProfkitError: The file cannot be read, or is no Chrome trace.
         """
         try:
-            with _opened(self.path) as source:
+            with self.path.open("rb") as raw:
+                source = _Text(raw)
                 yield from self._decoded(source)
-        except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-            if not self.header:
-                raise _no_trace(self.path, f"its gzip is damaged: {error}") from error
-            self.problem = f"cut or damaged: {error}"
-        except UnicodeDecodeError as error:
-            raise _no_trace(self.path, "it is no text") from error
+                if source.problem and not self.problem.startswith("cut"):
+                    self.problem = source.problem
         except OSError as error:
-            raise ProfkitError(f"{self.path}: {error.strerror or error}") from error
+            raise ProfkitError(
+                f"{self.path}: {error.strerror or error}", "is it a file that can be read?"
+            ) from error
 
-    def _decoded(self, source: IO[str]) -> Iterator[dict[str, Any]]:
+    def _decoded(self, source: _Text) -> Iterator[dict[str, Any]]:
         window = _Window(source, self.path)
         self.header = _header(window)
         decode = json.JSONDecoder(strict=False).raw_decode
@@ -73,22 +72,62 @@ class ChromeTrace:
                 yield event
 
 
+class _Text:
+    """The text of a file, unpacked if it is packed, as far as it is whole."""
+
+    def __init__(self, raw: IO[bytes]) -> None:
+        self.raw, self.problem = raw, ""
+        self.decoder = codecs.getincrementaldecoder("utf-8")("replace")
+        head = raw.read(2)
+        raw.seek(0)
+        self.unpack = zlib.decompressobj(wbits=31) if head == b"\x1f\x8b" else None
+        self.left = b""
+
+    def read(self) -> str:
+        """Up to CHUNK characters more; empty at the end, or where the file is damaged."""
+        while not self.problem:
+            content = self._bytes()
+            text = self.decoder.decode(content, final=not content)
+            if text or not content:
+                return text
+        return ""
+
+    def _bytes(self) -> bytes:
+        if self.unpack is None:
+            return self.raw.read(CHUNK)
+        while True:
+            packed = self.left or self.raw.read(CHUNK // 16)
+            if self.unpack.eof and packed:
+                self.unpack = zlib.decompressobj(wbits=31)  # another member
+            if not packed:
+                if not self.unpack.eof:
+                    self.problem = "cut: its gzip has no end"
+                return b""
+            try:
+                out = self.unpack.decompress(packed, CHUNK)
+            except zlib.error as error:
+                self.problem = f"damaged: {error}"
+                return b""
+            self.left = self.unpack.unconsumed_tail or self.unpack.unused_data
+            if out:
+                return out
+
+
 class _Window:
     """Text that is read on demand: what lies before `at` is forgotten."""
 
-    def __init__(self, source: IO[str], path: Path) -> None:
+    def __init__(self, source: _Text, path: Path) -> None:
         self.source, self.path, self.text, self.at, self.total = source, path, "", 0, 0
         self.packed = max(1, path.stat().st_size)
-        self.last = 0  # characters read when the last event began
 
     def more(self) -> bool:
         """Read on; False at the end of the file."""
         if len(self.text) - self.at > EVENT_MOST:
             raise _no_trace(self.path, f"an event is longer than {EVENT_MOST:,} characters")
-        chunk = self.source.read(CHUNK)
+        chunk = self.source.read()
         self.total += len(chunk)
         if self.total > TEXT_MOST or (
-            self.total > 1 << 28 and self.total > RATIO_MOST * self.packed
+            self.total > 1 << 26 and self.total > RATIO_MOST * self.packed
         ):
             raise _no_trace(self.path, f"it unpacks to more than {self.total / 1e9:.1f} GB")
         self.text = self.text[self.at :] + chunk
@@ -98,22 +137,18 @@ class _Window:
     def skip(self, marks: str) -> None:
         """Move past blanks and commas."""
         while True:
-            while self.at < len(self.text) and self.text[self.at] in marks:
+            for _ in range(8):  # what lies between two events
+                if self.at >= len(self.text) or self.text[self.at] not in marks:
+                    break
                 self.at += 1
+            else:
+                self.at = len(self.text) - len(self.text[self.at :].lstrip(marks))
             if self.at < len(self.text) or not self.more():
                 return
 
     def peek(self) -> str:
         """The next character; empty at the end."""
         return self.text[self.at : self.at + 1]
-
-
-def _opened(path: Path) -> IO[str]:
-    with path.open("rb") as raw:
-        packed = raw.read(2) == b"\x1f\x8b"
-    if packed:
-        return gzip.open(path, "rt", encoding="utf-8", errors="replace")
-    return path.open("r", encoding="utf-8", errors="replace")
 
 
 def _header(window: _Window) -> dict[str, Any]:
@@ -123,7 +158,7 @@ def _header(window: _Window) -> dict[str, Any]:
         window.at += 1
         return {"traceEvents": True}
     if window.peek() != "{":
-        raise _no_trace(window.path, "it is no JSON")
+        raise _no_trace(window.path, window.source.problem or "it is no JSON")
     key = '"traceEvents"'
     while (found := window.text.find(key, window.at)) < 0:
         if len(window.text) > HEADER_MOST or not window.more():

@@ -21,7 +21,7 @@ from profkit.program.timeline import Process, Timeline
 USUAL = (0.50, 8_000, 0.40)
 MOST = (0.68, 16_000, 0.60)
 LEAST = (0.0, 0, 0.0)
-LEVELS = ("low", "expect", "high")
+NEAR_PLAIN = 0.03  # of a step: recorded and plain are the same
 
 
 @dataclass(frozen=True)
@@ -92,14 +92,15 @@ def hosts(timeline: Timeline, process: Process, step: Step, plain_ms: float | No
         plain_ms: Milliseconds of the step without the recorder, where somebody measured it.
     """
     recorded = model(process, step)
-    if plain_ms is not None:
-        fitted = _fitted(recorded, plain_ms * 1e6)
-        return Hosts(fitted, (), True)
     if not timeline.disturbs:
         return Hosts(recorded, (), True)
     spans = sorted(s.start for s in process.spans if s.kind in {"op", "python"})
     usual, most = (_lighter(recorded, step, spans, by) for by in (USUAL, MOST))
-    return Hosts(usual, (recorded, most), False)
+    if plain_ms is None:
+        return Hosts(usual, (recorded, most), False)
+    if recorded.period() < (1 + NEAR_PLAIN) * plain_ms * 1e6:
+        return Hosts(usual, (recorded, most), True)  # the host does not bind: any of them fits
+    return Hosts(_fitted(recorded, plain_ms * 1e6), (), True)
 
 
 def _lighter(of: Model, step: Step, spans: list[int], by: tuple[float, int, float]) -> Model:
@@ -110,7 +111,8 @@ def _lighter(of: Model, step: Step, spans: list[int], by: tuple[float, int, floa
         count = bisect_left(spans, call.start) - bisect_left(spans, last)
         gap = event.gap - min(share * event.gap, count * each)
         last = max(last, call.end)
-        events.append(replace(event, gap=gap, busy=event.busy * (1 - in_calls)))
+        own = 1 - in_calls
+        events.append(replace(event, gap=gap, busy=event.busy * own, late=event.late * own))
     count = bisect_left(spans, step.end) - bisect_left(spans, last)
     tail = of.tail - min(share * of.tail, count * each)
     return replace(of, events=tuple(events), tail=tail)

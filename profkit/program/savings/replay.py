@@ -12,6 +12,7 @@ from bisect import bisect_left
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from statistics import median
 
 from profkit.program.step.steps import Step
@@ -22,7 +23,7 @@ NEAR = 5_000  # nanoseconds between the end of work and the return of the wait f
 SEEN = 3_000  # nanoseconds of unexplained delay from which on another stream is looked at
 HELD = 15_000  # nanoseconds from which on a call that ends with its copy was held by it
 LATE = 20_000  # nanoseconds: a launch that takes longer found the stream busy with an earlier step
-MANY = 20_000  # calls from which on fewer rounds are played
+MANY = 20_000  # calls and works from which on two rounds do: many times what a queue holds
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +46,7 @@ class Event:
         items: What it launches, as indices.
         awaits: The item it waits for; -1 for none.
         back: How many steps before this one that item was launched.
+        late: Nanoseconds from the end of that item to the host's going on.
     """
 
     gap: float
@@ -52,6 +54,7 @@ class Event:
     items: tuple[int, ...] = ()
     awaits: int = -1
     back: int = 0
+    late: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -72,7 +75,11 @@ class Model:
 
     def period(self) -> float:
         """Nanoseconds a step in the steady state."""
-        rounds = 4 if len(self.events) + len(self.items) > MANY else 8
+        return self._period
+
+    @cached_property
+    def _period(self) -> float:
+        rounds = 2 if len(self.events) + len(self.items) > MANY else 8
         ends = _play(self, rounds)
         half = rounds // 2
         return (ends[-1] - ends[half - 1]) / (rounds - half)
@@ -132,7 +139,7 @@ def _play(model: Model, rounds: int) -> list[float]:
                 ends[i] = free[item.stream] = ready + item.lag + item.duration
                 queue.append(ends[i])
             if event.awaits >= 0 and turn >= event.back:
-                clock = max(clock, done[turn - event.back][event.awaits])
+                clock = max(clock, done[turn - event.back][event.awaits] + event.late)
         clock += model.tail
         overs.append(max([clock, *free.values()]))
     return overs
@@ -163,7 +170,8 @@ def model(process: Process, step: Step) -> Model:
             busy = min(busy, usual)
         elif own:
             busy = min(busy, 4 * usual)  # longer is a full queue, which the replay has itself
-        events.append(Event(gap, busy, tuple(own), target, back))
+        late = max(0, call.end - step.works[target].activity.end) if target >= 0 and not back else 0
+        events.append(Event(gap, busy, tuple(own), target, back, late))
     items = _items(step, latency, busy_until)
     return Model(tuple(events), items, max(0, step.end - last), latency)
 

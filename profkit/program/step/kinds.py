@@ -55,6 +55,11 @@ _TENSOR = re.compile(
 )
 _TF32 = re.compile(r"(?i)tf32|s1688(?!\d)|s1688gemm(?!_f16)")
 _FP64 = re.compile(r"(?i)dgemm|f64|d884")
+_LIBRARY = re.compile(
+    r"(?i)^(void )?(nvjet|sm\d\d_|ampere_|volta_|turing_|maxwell_|cudnn|cutlass|cublas|triton_|nccl|"
+    r"gemm|gemv|dot_kernel|splitk|fmha|flash|cask|cub|thrust|fft|regular_fft|vector_fft|mem(cpy|set)|"
+    r"s884|h884|dgemm|sgemm|hgemm)|fusion|^(loop|input|wrapped)_"
+)
 _VECTOR = re.compile(r"(?i)gemv|gemvx|dot_kernel|splitkreduce|split_k_kernel")
 
 
@@ -87,6 +92,12 @@ def precision_of(name: str) -> str:
     if _TF32.search(name) and not re.search(r"(?i)s1688gemm_(f16|bf16)", name):
         return "tf32"
     return "half" if _TENSOR.search(name) else "unknown"
+
+
+@lru_cache(maxsize=65536)
+def is_users(name: str) -> bool:
+    """Whether no library that is known names its kernels like this: the user's own, CUDA or Triton."""
+    return "::" not in name.split("(", 1)[0] and _LIBRARY.search(name) is None
 
 
 def is_vector_product(name: str) -> bool:
