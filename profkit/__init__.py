@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from profkit.diagnosis.rule import Hit, Launch, Rule
     from profkit.errors import ProfkitError
+    from profkit.program.frames import triage
     from profkit.reports.reader import raw
     from profkit.show import plots
     from profkit.show.notebook import claims, compare, diagnose, ladder, load
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Hit", "Launch", "ProfkitError", "Rule", "claims", "compare", "diagnose", "explain", "ladder",
-    "load", "plots", "raw",
+    "load", "plots", "raw", "triage",
 ]  # fmt: skip
 
 _WHERE = {
@@ -38,6 +39,7 @@ _WHERE = {
     "ladder": "profkit.show.notebook",
     "load": "profkit.show.notebook",
     "raw": "profkit.reports.reader",
+    "triage": "profkit.program.frames",
 }
 
 

@@ -26,7 +26,7 @@ MAY_USE = {
     "measure": {"errors", "records", "reports", "evidence"},
     "tune": {"errors", "records", "reports", "diagnosis", "evidence", "measure"},
     "show": {"errors", "records", "reports", "diagnosis", "evidence"},
-    "api": {"errors", "reports", "diagnosis", "evidence", "show"},
+    "api": {"errors", "reports", "diagnosis", "evidence", "show", "program"},
     "cli": {
         "errors",
         "records",

@@ -223,7 +223,7 @@ def _cut(
         steps.append(Step(begin, end, span, own, [made.get(c, NOBODY) for c in own], works))
     return [
         Step(s.begin, s.end, nxt - own, s.calls, s.makers, s.works) if nxt is not None else s
-        for s, own, nxt in zip(steps, firsts, [*firsts[1:], None], strict=True)
+        for s, own, nxt in zip(steps, firsts, [*firsts[1:], None], strict=False)
     ]
 
 
