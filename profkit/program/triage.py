@@ -9,6 +9,7 @@ from profkit.program import findings as rules
 from profkit.program.findings.case import Case, Draft
 from profkit.program.ranks import Ranks, compare
 from profkit.program.savings.estimate import Hosts, Saving, hosts
+from profkit.program.step.attribution import Maker
 from profkit.program.step.groups import Group, group
 from profkit.program.step.idle import Split, split
 from profkit.program.step.steps import Steps, find
@@ -92,7 +93,7 @@ def triage(
     typical = steps.typical
     case = Case(
         typical, split(typical), hosts(timeline, process, typical, plain_ms), group(typical.works),
-        process.device, _trains(case_works=typical.makers), gains or {},
+        process.device, process.spans, _trains(typical.makers), gains or {},
     )  # fmt: skip
     found = _ranked(case, rules.drafts(case))
     return Triage(
@@ -102,8 +103,8 @@ def triage(
     )  # fmt: skip
 
 
-def _trains(case_works: Sequence[object]) -> bool:
-    return any("ackward" in getattr(m, "top", "") for m in case_works)
+def _trains(makers: Sequence[Maker]) -> bool:
+    return any("ackward" in maker.top for maker in makers)
 
 
 def _ranked(case: Case, drafts: Sequence[Draft]) -> list[Finding]:

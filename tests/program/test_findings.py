@@ -118,14 +118,24 @@ def reducing(p: Program) -> None:
 
 
 def host_computes(p: Program) -> None:
-    p.work(6000.0)
+    with p.op("train.py(42): augment", kind="python_function"):
+        p.work(6000.0)
     large(p)
+
+
+def allocating(p: Program) -> None:
+    large(p, 4)
+    for call in ("cudaFree", "cudaMalloc"):
+        p._event(call, "cuda_runtime", p.now, 900.0, {}, tid=1)
+        p.work(900.0)
+    p.wait()
 
 
 PLANTED: dict[str, tuple[Step, str]] = {
     f.__name__: (f, category)
     for f, category in (
-        (small, "host-launch"), (host_computes, "host-launch"), (looking, "host-sync"),
+        (small, "host-launch"), (host_computes, "host-launch"),
+        (looking, "host-sync"), (allocating, "host-sync"),
         (copying, "copy"), (reading_back, "copy"), (one_by_one, "optimizer"),
         (attending, "attention-unfused"), (in_float32, "fp32-matmul"),
         (chained, "elementwise-chain"), (converting, "layout"), (adding, "atomics"),
@@ -143,6 +153,12 @@ def test_the_planted_problem_is_first(name: str, tmp_path: Path) -> None:
     saves = of.findings[0].saves
     assert 0 <= saves.low <= saves.expect <= saves.high <= of.split.period / 1e6
     assert saves.high - saves.low > 0  # nobody knows it to the nanosecond
+
+
+def test_the_line_that_keeps_the_host_is_named(tmp_path: Path) -> None:
+    first = judged(host_computes, tmp_path).findings[0]
+    assert first.where == "train.py:42"
+    assert "the host works 6" in first.say
 
 
 def test_every_category_but_healthy_is_planted_once() -> None:

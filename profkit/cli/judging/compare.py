@@ -191,6 +191,6 @@ VERB = Verb(
         "profkit compare --ladder --artifacts runs --json",
         "profkit compare --ladder --case B -o ladder.png",
         "profkit compare h100/ h200/ --anyway          # across GPUs: only to look",
-        "profkit compare before.triage after.triage    # whole programs, by profkit triage -o",
+        "profkit compare before.triage after.triage    # whole programs",
     ),
 )

@@ -149,11 +149,11 @@ def _keep(answer: Triage, content: dict[str, Any], folder: Path) -> None:
 VERB = Verb(
     run=triage_program,
     examples=(
-        "profkit triage -- python train.py             # run it, watch it, count what matters",
+        "profkit triage -- python train.py             # run it, watch it, count kernels",
         "profkit triage -o step.triage --budget 60 --timeout 300 -- python train.py",
         "profkit triage trace.json.gz                  # of torch.profiler; no GPU is needed",
-        "profkit triage trace.json.gz --step-ms 16.5   # idle time checked against a plain run",
-        "profkit triage run.sqlite --range train_step --json --quiet    # of Nsight Systems",
-        "profkit triage rank0.json.gz rank1.json.gz --markdown          # one trace a rank",
+        "profkit triage trace.json.gz --step-ms 16.5   # what a plain run takes",
+        "profkit triage run.sqlite --range train_step --json --quiet    # of nsys",
+        "profkit triage rank0.json.gz rank1.json.gz --markdown    # a trace a rank",
     ),
 )

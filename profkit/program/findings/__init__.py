@@ -11,6 +11,7 @@ Rule = Callable[[Case, frozenset[int]], Iterator[Draft]]
 # In this order works are explained: what a rule covers, later ones leave out.
 RULES: Sequence[Rule] = (
     host.waits,
+    host.allocations,
     host.launches,
     host.own_work,
     moves.copies,

@@ -11,7 +11,7 @@ from profkit.program.savings.estimate import Change, Hosts
 from profkit.program.step.groups import Group
 from profkit.program.step.idle import Split
 from profkit.program.step.steps import Step, Work
-from profkit.program.timeline import Device
+from profkit.program.timeline import Device, Span
 
 BYTES = {
     "float": 4, "double": 8, "c10::BFloat16": 2, "c10::Half": 2, "long int": 8, "int": 4,
@@ -32,7 +32,9 @@ class Case:
         hosts: Its replays.
         groups: Its kernels by name, grid and block.
         device: Its GPU.
+        spans: Names on its host's threads, in order of start.
         trains: Whether it goes backward.
+        gains: Expected speed-ups of groups that were counted, by id.
     """
 
     step: Step
@@ -40,6 +42,7 @@ class Case:
     hosts: Hosts
     groups: Sequence[Group]
     device: Device | None
+    spans: Sequence[Span] = ()
     trains: bool = False
     gains: Mapping[str, float] = field(default_factory=dict)
 

@@ -146,7 +146,12 @@ def _parts(case: Case, run: Sequence[int]) -> list[list[int]]:
 def _alike(a: Work, b: Work) -> bool:
     """Whether two kernels work on tensors of about one size, as far as their time tells."""
     each = [w.activity.duration / accesses(w) for w in (a, b)]
-    return max(each) <= 4 * min(each)
+    # The backward pass is compiled by itself.
+    return max(each) <= 4 * min(each) and _goes_back(a) == _goes_back(b)
+
+
+def _goes_back(work: Work) -> bool:
+    return work.maker.top.startswith("autograd::") or "Backward" in work.maker.top
 
 
 def accesses(work: Work) -> int:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from profkit.program.findings.case import Case, Draft
 from profkit.program.savings.replay import Event, Item, Model
-from profkit.program.step.idle import of_maker, place
+from profkit.program.step.attribution import line_of
+from profkit.program.step.idle import of_maker
+from profkit.program.timeline import Span
 
 LONG = 500_000  # nanoseconds of host work before one call that no launching explains
 LONG_SHARE = 0.05  # of the step: what is shorter is no pause
@@ -68,20 +70,69 @@ def own_work(case: Case, taken: frozenset[int]) -> Iterator[Draft]:  # noqa: ARG
         tail = model.tail * stays if _is_pause(model.tail, period) else model.tail
         return replace(model, events=events, tail=tail)
 
-    longest = max(gaps, default=(0.0, len(model.events) - 1))[1]
-    before = of_maker(case.step, longest)
+    calls = case.step.calls
+    longest = max(gaps, default=(0.0, len(calls)))[1]
+    low = calls[longest - 1].end if longest else case.step.begin
+    high = calls[longest].start if longest < len(calls) else case.step.end
+    inside = during(case.spans, low, high)
+    before = of_maker(case.step, longest) if longest < len(calls) else ""
     yield Draft(
         "host-launch",
         f"the host works {total / 1e6:.3g} ms a step on something of its own between its launches",
         "do it ahead in other processes (DataLoader workers, prefetching), or on the GPU",
-        f"before {before}" if before else "between steps", (), elsewhere, covers=False, idle=True,
+        inside or (f"before {before}" if before else "between steps"),
+        (), elsewhere, covers=False, idle=True,
+    )  # fmt: skip
+
+
+def during(spans: Sequence[Span], low: int, high: int) -> str:
+    """The shortest named thing that most of some host time lies in; a line before an operator."""
+    best: dict[bool, tuple[int, str]] = {}
+    for span in spans:
+        if span.start >= high:
+            break
+        inside = min(span.end, high) - max(span.start, low)
+        if span.kind == "step" or inside < 0.6 * (high - low):
+            continue
+        length, is_line = span.end - span.start, span.kind == "python"
+        if is_line not in best or length < best[is_line][0]:
+            best[is_line] = length, line_of(span.name) if is_line else span.name
+    return " ".join(best[key][1] for key in (True, False) if key in best)
+
+
+def allocations(case: Case, taken: frozenset[int]) -> Iterator[Draft]:  # noqa: ARG001
+    """Memory that every step takes from the driver and gives back: both stop the host."""
+    calls = case.step.calls
+    chosen = frozenset(i for i, call in enumerate(calls) if call.allocates)
+    time = sum(calls[i].end - calls[i].start for i in chosen)
+    if time < 0.01 * case.split.period:
+        return
+
+    def kept(model: Model, level: str) -> Model:
+        """Nothing is allocated: it is there from the step before."""
+        stays = {"low": 0.3, "expect": 0.0, "high": 0.0}[level]
+        events = tuple(
+            replace(e, awaits=-1, busy=e.busy * stays) if i in chosen else e
+            for i, e in enumerate(model.events)
+        )
+        return replace(model, events=events)
+
+    names = Counter(calls[i].name for i in chosen)
+    first = min(chosen)
+    yield Draft(
+        "host-sync",
+        f"the step allocates: {', '.join(f'{name} ({n} x)' for name, n in names.most_common(3))}, "
+        f"{time / 1e6:.3g} ms in which the host launches nothing",
+        "keep buffers, and torch.cuda.empty_cache() out of the loop",
+        of_maker(case.step, first) or "between steps", (), kept, covers=False, idle=True,
     )  # fmt: skip
 
 
 def waits(case: Case, taken: frozenset[int]) -> Iterator[Draft]:  # noqa: ARG001
     """The host waits for the GPU, which is then idle until the next launch reaches it."""
     step = case.step
-    held = [i for i, e in enumerate(case.hosts.usual.events) if e.awaits >= 0
+    held = [i for i, e in enumerate(case.hosts.usual.events)
+            if e.awaits >= 0 and not step.calls[i].allocates
             and not _large_copy(case, e.awaits) and not _at_the_end(case, i)]  # fmt: skip
     idle = sum(row.time for row in case.split.idle if row.cause == "host-sync")
     if not held or idle < 0.005 * case.split.period:
@@ -129,6 +180,3 @@ def aside(items: tuple[Item, ...], chosen: frozenset[int], stream: int) -> tuple
         else replace(t, after=-1) if t.after in chosen else t
         for i, t in enumerate(items)
     )  # fmt: skip
-
-
-__all__ = ["aside", "launches", "own_work", "place", "releasing", "waits"]

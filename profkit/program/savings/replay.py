@@ -166,7 +166,7 @@ def model(process: Process, step: Step) -> Model:
         last = max(last, call.end)
         target, back = _awaited(step, call, own, process)
         busy: float = call.end - call.start
-        if target >= 0 or call.waits:
+        if target >= 0:
             busy = min(busy, usual)
         elif own:
             busy = min(busy, 4 * usual)  # longer is a full queue, which the replay has itself
