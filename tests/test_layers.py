@@ -25,7 +25,7 @@ MAY_USE = {
     "program": {"errors", "reports", "diagnosis"},
     "measure": {"errors", "records", "reports", "evidence"},
     "tune": {"errors", "records", "reports", "diagnosis", "evidence", "measure"},
-    "show": {"errors", "records", "reports", "diagnosis", "evidence"},
+    "show": {"errors", "records", "reports", "diagnosis", "evidence", "program"},
     "api": {"errors", "reports", "diagnosis", "evidence", "show", "program"},
     "cli": {
         "errors",

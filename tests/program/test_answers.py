@@ -189,3 +189,41 @@ def test_frames_for_a_notebook() -> None:
     assert frames.idle["ms"].sum() == pytest.approx(frames.step["idle_ms"], abs=1e-3)
     assert frames.kernels["ms"].is_monotonic_decreasing
     assert pk.triage(DATA / "healthy_transformer.planted.json.gz").findings.empty
+
+
+def test_the_page_needs_nothing_and_runs_nothing(tmp_path: Path) -> None:
+    import xml.etree.ElementTree as Tree
+
+    from profkit.show.page.program import program_page
+
+    evil = "<script>alert(1)</script>\x1b[31m_kernel"
+
+    def step(p: Program) -> None:
+        p.copy(4_000_000, 8.0)
+        p.launch(evil, 500.0)
+        p.launch(GEMM, 200.0, stream=20)
+        p.wait()
+
+    answer = triage(recordings.read(ran(step).write(tmp_path / "t.json")))
+    page = program_page(answer, document(answer))
+    assert "<script" not in page
+    assert "http://" not in page.replace("http-equiv", "")
+    svg = page[page.index("<svg") : page.index("</svg>") + 6]
+    rows = Tree.fromstring(svg)
+    texts = [t.text for t in rows.iter("text")]
+    assert texts[:3] == ["idle", "stream 7", "stream 20"]
+    # Copy, kernel and product in two streams, and what is idle between them.
+    titles = {t.text.split(":")[0] for t in rows.iter("title") if t.text}
+    assert {"copy", "own", "gemm"} <= titles
+    assert {"copy", "host-sync"} <= titles
+
+
+def test_ten_thousand_launches_are_few_bars(tmp_path: Path) -> None:
+    from profkit.show.page.program import timeline
+
+    def step(p: Program) -> None:
+        for _ in range(10_000):
+            p.launch(MUL, 13.0)
+
+    answer = triage(recordings.read(ran(step, 2).write(tmp_path / "t.json")))
+    assert timeline(answer).count("<rect") < 5_000

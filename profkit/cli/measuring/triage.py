@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from profkit.cli.options import Json, Markdown, Quiet
-from profkit.cli.output import note, one_form, print_blocks, say, spinner
+from profkit.cli.output import note, one_form, print_blocks, say, spinner, write_to
 from profkit.cli.verb import Verb
 from profkit.errors import ProfkitError
 
@@ -46,6 +46,9 @@ def triage_program(
         Path | None,
         typer.Option("--output", "-o", metavar="DIR", help="Keep timeline and answer there."),
     ] = None,
+    page: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Write it as an HTML page too.")
+    ] = None,
     json: Json = False,
     markdown: Markdown = False,
     quiet: Quiet = False,
@@ -66,6 +69,8 @@ def triage_program(
     if output:
         _keep(answer, content, output)
         note(f"{output}: kept", quiet=quiet)
+    if page:
+        _write_page(answer, content, page)
     from profkit.show.views.triage import triaged
 
     print_blocks(triaged(content), content if json else None, markdown)
@@ -136,6 +141,12 @@ def _count(
             folder.cleanup()
 
 
+def _write_page(answer: Triage, content: dict[str, Any], file: Path) -> None:
+    from profkit.show.page.program import program_page
+
+    write_to(file).write_text(program_page(answer, content), "utf-8")
+
+
 def _keep(answer: Triage, content: dict[str, Any], folder: Path) -> None:
     from json import dumps
 
@@ -149,11 +160,12 @@ def _keep(answer: Triage, content: dict[str, Any], folder: Path) -> None:
 VERB = Verb(
     run=triage_program,
     examples=(
-        "profkit triage -- python train.py             # run it, watch it, count kernels",
+        "profkit triage -- python train.py             # watched, then counted",
         "profkit triage -o step.triage --budget 60 --timeout 300 -- python train.py",
-        "profkit triage trace.json.gz                  # of torch.profiler; no GPU is needed",
+        "profkit triage trace.json.gz                  # of torch.profiler, no GPU needed",
         "profkit triage trace.json.gz --step-ms 16.5   # what a plain run takes",
         "profkit triage run.sqlite --range train_step --json --quiet    # of nsys",
         "profkit triage rank0.json.gz rank1.json.gz --markdown    # a trace a rank",
+        "profkit triage trace.json.gz --page step.html # with the step's timeline",
     ),
 )

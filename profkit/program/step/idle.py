@@ -15,6 +15,7 @@ from profkit.program.step.steps import Step, Work
 
 EPSILON = 2_000  # nanoseconds: a wait that returns so shortly before the GPU is idle emptied it
 Interval = tuple[int, int]
+Spent = tuple[int, int, str, str]  # from, to, cause, where
 CAUSES = ("host-launch", "host-sync", "copy", "collective", "other")
 
 
@@ -41,11 +42,13 @@ class Split:
         period: Nanoseconds of the step.
         busy: Nanoseconds in which a kernel (no collective), a memset or a copy within the GPU runs.
         idle: The rest, largest first.
+        gaps: The same in time: (start, end, cause), nanoseconds.
     """
 
     period: int
     busy: int
     idle: tuple[Idle, ...]
+    gaps: tuple[tuple[int, int, str], ...] = ()
 
 
 def split(step: Step) -> Split:
@@ -54,7 +57,7 @@ def split(step: Step) -> Split:
     end = begin + step.period
     computing = _union(_spans(step.works, {"copy", "collective"}, without=True), begin, end)
     gaps = _without((begin, end), computing)
-    spent: dict[tuple[str, str], int] = defaultdict(int)
+    spent: list[Spent] = []
     for cause in ("collective", "copy"):
         works = [w for w in step.works if w.kind == cause]
         taken = _union(((w.activity.start, w.activity.end) for w in works), begin, end)
@@ -62,23 +65,27 @@ def split(step: Step) -> Split:
         left: list[Interval] = []
         for gap in gaps:
             rest = _without(gap, taken)
-            spent[cause, where] += gap[1] - gap[0] - sum(b - a for a, b in rest)
+            spent += [(*part, cause, where) for part in _without(gap, rest)]
             left += rest
         gaps = left
     _host(step, gaps, spent)
-    return Split(step.period, sum(b - a for a, b in computing), _rows(spent))
+    gaps_in_time = tuple(sorted((low, high, cause) for low, high, cause, _ in spent))
+    return Split(step.period, sum(b - a for a, b in computing), _rows(spent), gaps_in_time)
 
 
-def _rows(spent: dict[tuple[str, str], int]) -> tuple[Idle, ...]:
+def _rows(spent: Sequence[Spent]) -> tuple[Idle, ...]:
     rows = []
     for cause in CAUSES:
-        places = {where: time for (c, where), time in spent.items() if c == cause}
+        places: dict[str, int] = defaultdict(int)
+        for low, high, why, where in spent:
+            if why == cause:
+                places[where] += high - low
         if total := sum(places.values()):
             rows.append(Idle(cause, total, max(places, key=lambda w: places[w])))
     return tuple(sorted(rows, key=lambda row: -row.time))
 
 
-def _host(step: Step, gaps: Iterable[Interval], spent: dict[tuple[str, str], int]) -> None:
+def _host(step: Step, gaps: Iterable[Interval], spent: list[Spent]) -> None:
     """Give each gap to what the host did while the GPU had nothing."""
     works = sorted(step.works, key=lambda w: w.activity.start)
     starts = [w.activity.start for w in works]
@@ -88,13 +95,12 @@ def _host(step: Step, gaps: Iterable[Interval], spent: dict[tuple[str, str], int
         at = bisect_left(starts, high)
         work = works[at] if at < len(works) else None
         if work is None:  # the next step's launch comes too late: its first call tells no more
-            spent[_after_wait(waits, ends, low, high) or "host-launch", "between steps"] += (
-                high - low
-            )
+            cause = _after_wait(waits, ends, low, high) or "host-launch"
+            spent.append((low, high, cause, "between steps"))
             continue
         call = step.calls[work.call]
         if call.start <= low:
-            spent["other", f"before {place(work)}"] += high - low
+            spent.append((low, high, "other", f"before {place(work)}"))
             continue
         cause = _after_wait(waits, ends, low, min(high, call.end)) or "host-launch"
         where = place(work)
@@ -102,7 +108,7 @@ def _host(step: Step, gaps: Iterable[Interval], spent: dict[tuple[str, str], int
             wait = bisect_left(ends, low - EPSILON)
             index = step.calls.index(waits[wait])
             where = of_maker(step, index) or waits[wait].name
-        spent[cause, where] += high - low
+        spent.append((low, high, cause, where))
 
 
 def _after_wait(waits: Sequence[object], ends: Sequence[int], low: int, high: int) -> str:
