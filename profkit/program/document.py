@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from profkit.errors import ProfkitError
-from profkit.program.counts import Count, Counts
+from profkit.program.counts import Count, Counts, function
 from profkit.program.savings.estimate import Saving
 from profkit.program.step.groups import Group
 from profkit.program.triage import Finding, Triage
@@ -87,10 +87,18 @@ def _kernel(of: Triage, row: Group, count: Count | None) -> dict[str, Any]:
         "ms": _ms(row.time), "share": _round(row.time / of.split.period),
         "bound": count.bound if count else None, "limiter": count.limiter if count else None,
         "headroom": count.headroom if count else None, "counted": count is not None,
+        "next": _next(of, row),
         "op": row.op or None, "nvtx": row.range or None, "source": row.source or None,
         "grid": list(row.grid) if row.grid else None,
         "block": list(row.block) if row.block else None,
     }  # fmt: skip
+
+
+def _next(of: Triage, row: Group) -> str | None:
+    """The command that looks at one kernel; None for what is none, or where no command is known."""
+    if row.grid is None or not of.timeline.command:
+        return None
+    return f"profkit profile --kernel '{function(row.name)}' --count 1 -- {of.timeline.command}"
 
 
 def read(path: Path) -> dict[str, Any]:

@@ -202,3 +202,25 @@ def test_a_timeline_s_own_recorder_does_not_slow_the_host(tmp_path: Path) -> Non
     assert not own.disturbs
     expect, low, high = triage(own).hosts.plain
     assert expect == low == high
+
+
+def test_two_processes_are_ranks_and_a_helper_is_none(tmp_path: Path) -> None:
+    (source,) = {p.stem for p in (DATA / "strided.timeline").glob("*.meta")}
+    for pid in ("7", "8", "9"):
+        for file in (DATA / "strided.timeline").glob(f"{source}.*"):
+            content = file.read_bytes()
+            if pid == "9" and file.suffix == ".kernels":
+                content = content[: 5 * 76]
+            (tmp_path / f"{pid}{file.suffix}").write_bytes(content)
+    timeline = injected.read(tmp_path)
+    assert [(p.rank, p.pid) for p in timeline.processes] == [(0, 7), (1, 8)]
+    assert len(triage(timeline).ranks.rows) == 2  # type: ignore[union-attr]
+
+
+def test_each_kernel_says_how_to_look_at_it() -> None:
+    from profkit.program.document import document
+
+    timeline = replace(injected.read(DATA / "strided.timeline"), command="./strided 5")
+    rows = document(triage(timeline))["kernels"]
+    assert rows[0]["next"] == "profkit profile --kernel 'scale_strided' --count 1 -- ./strided 5"
+    assert {r["next"] is None for r in rows if r["grid"] is None} <= {True}

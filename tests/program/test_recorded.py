@@ -21,18 +21,11 @@ DATA = Path(__file__).parent / "data"
 TRUTH = json.loads((DATA / "truth.json").read_text())["programs"]
 # Recorded program -> what is planted in it.
 PLANTED = {
-    "atomics_few_targets": "atomics",
-    "attention_written_out": "attention-unfused",
-    "copy_pageable": "copy",
-    "copy_results_to_host": "copy",
-    "elementwise_chain": "elementwise-chain",
-    "fp32_matmul": "fp32-matmul",
-    "host_launch_input_on_host": "host-launch",
-    "host_launch_small_layers": "host-launch",
-    "kernel_triton_small_grid": "kernel",
-    "layout_channels_first": "layout",
-    "optimizer_for_loop": "optimizer",
+    name: row["category"]
+    for name, row in TRUTH.items()
+    if (DATA / f"{name}.planted.json.gz").is_file() and row["category"] != "healthy"
 }
+TIMED = [name for name in PLANTED if TRUTH[name]["mended_ms"]]
 CLOSE = 0.25
 # Said more than a quarter off, the truth inside of the interval: a mend that makes another kernel
 # slower (the bias' gradient takes three times as long in channels_last).
@@ -51,7 +44,7 @@ def test_the_planted_problem_is_first(name: str) -> None:
     assert said(f"{name}.planted.json.gz")["first"]["category"] == PLANTED[name]
 
 
-@pytest.mark.parametrize("name", [n for n in PLANTED if n in TRUTH])
+@pytest.mark.parametrize("name", TIMED)
 def test_the_saving_is_what_it_was(name: str) -> None:
     saves = said(f"{name}.planted.json.gz")["first"]["saves_ms"]
     truth = TRUTH[name]["planted_ms"] - TRUTH[name]["mended_ms"]
@@ -83,7 +76,7 @@ def test_waits_behind_a_slow_host_are_not_what_to_mend() -> None:
     assert waits["saves_ms"]["expect"] < 0.08 * truth["planted_ms"]
 
 
-@pytest.mark.parametrize("name", [n for n in PLANTED if n in TRUTH])
+@pytest.mark.parametrize("name", TIMED)
 def test_the_step_without_the_profiler_is_told(name: str) -> None:
     plain = said(f"{name}.planted.json.gz")["step"]["plain_ms"]
     assert plain["expect"] == pytest.approx(TRUTH[name]["planted_ms"], rel=0.16)
@@ -97,8 +90,15 @@ def test_the_step_is_given_out_whole(name: str) -> None:
     assert step["idle_ms"] == pytest.approx(idle, abs=1e-4)
 
 
+def test_most_of_what_is_planted_was_timed() -> None:
+    assert len(TIMED) >= 10
+    assert set(PLANTED) - set(TIMED) == {"optimizer_for_loop"}  # mended it was not recorded yet
+
+
 def test_every_program_has_its_planted_trace() -> None:
     programs = {p.stem for p in (ROOT / "tests" / "programs").glob("*.py")}
-    programs -= {"base", "record", "host_sync_item"}  # the last one awaits its recording
+    programs -= {"base", "record"}
+    assert programs <= set(TRUTH)
+    programs -= {"host_sync_item"}  # it awaits its recording
     assert programs == {*PLANTED, "healthy_transformer"}
     assert {p.name.split(".")[0] for p in DATA.glob("*.planted.json.gz")} == programs

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -41,6 +42,7 @@ DIRECTIONS = {1: "HtoD", 2: "DtoH", 3: "HtoD", 4: "DtoH", 5: "DtoD", 6: "DtoD", 
               8: "DtoD", 9: "HtoH", 10: "PtoP"}  # fmt: skip
 MEMORIES = {1: "Pageable", 2: "Pinned", 3: "Device", 4: "Array", 5: "Managed"}
 MEMSET = 255
+SHARE = 0.1  # of the GPU time of the busiest process: what has less is a helper of it
 BEGINS, ENDS = 2, 4
 _VERSION = re.compile(r"(?<=[a-z])(_v\d+|_ptsz|_ptds)+$")  # of a call: cudaLaunchKernel_v7000
 
@@ -63,8 +65,17 @@ def read(folder: Path) -> Timeline:
             )
         why = f": {notes[0]}" if notes else ""
         raise ProfkitError(f"no kernel was recorded{why}", "profkit doctor says what is missing")
-    processes.sort(key=lambda p: (p.rank, p.pid))
-    return Timeline("cupti", processes, "", tuple(notes))
+    return Timeline("cupti", _ranked(processes), "", tuple(notes))
+
+
+def _ranked(processes: Sequence[Process]) -> list[Process]:
+    """Processes that do their share of the work, by rank; numbered anew where two say one rank."""
+    sums = {p.pid: sum(a.duration for a in p.activities) for p in processes}
+    working = [p for p in processes if sums[p.pid] >= SHARE * max(sums.values())]
+    working.sort(key=lambda p: (p.rank, p.pid))
+    if len({p.rank for p in working}) == len(working):
+        return working
+    return [replace(p, rank=rank) for rank, p in enumerate(working)]
 
 
 def _process(folder: Path, pid: int) -> tuple[Process, list[str]]:
