@@ -1,4 +1,6 @@
-# make demo | test | emulate | lint | speed | readme: each makes .venv first, from the lock. Needs Python 3.11+ only.
+# make demo | test | fast | emulate | mutate | lint | speed | readme: each makes .venv first, from the lock. Needs Python 3.11+ only.
+# make fast: lint, types and every test that neither compiles nor reads all reports; make test runs them all.
+# make mutate: would the tests notice? 150 random changes of diagnosis, evidence and reports; about an hour.
 # make readme: write the outputs in README.md and the reference anew, after rules or records changed.
 # make lock: write constraints.txt anew, the newest versions that fit pyproject.toml.
 PYTHON ?= python3
@@ -20,7 +22,7 @@ PAGE   := case == "B" and variant in ["stage0", "stage1", "stage2", "stage2swizz
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help demo ladder ladder-build test emulate lint format speed readme lock clean
+.PHONY: help demo ladder ladder-build test fast emulate mutate lint format speed readme lock clean
 
 help:
 	@sed -n 's/^# make/make/p' $(MAKEFILE_LIST)
@@ -51,6 +53,12 @@ lint: $(READY)
 
 test: lint
 	$(BIN)/python -m pytest -n 2
+
+fast: lint
+	$(BIN)/python -m pytest -n 2 -m 'not slow and not nvcc and not browser and not gpu'
+
+mutate: $(READY)
+	$(BIN)/python tools/mutate.py
 
 # Every kernel of the ladder on the CPU, at every schedule and case; make test takes a part of them.
 emulate: $(READY)

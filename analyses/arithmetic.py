@@ -9,36 +9,59 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from math import ceil
+from pathlib import Path
+from typing import Any
 
 from profkit.diagnosis.rule import Launch
+from profkit.measure.variants.problem import load
 
 RESERVED = 1024  # bytes of shared memory that the driver takes per block, sm_80 and later
 WARP = 32
 
 
+_PROBLEM = load(Path(__file__).resolve().parents[1] / "kernels" / "attention").module
+
+
 @dataclass(frozen=True)
 class Attention:
-    """softmax(Q K^T) V in fp16, not causal."""
+    """One case of kernels/attention/problem.py, which says its sizes and its work."""
 
-    batch: int
-    heads: int
-    length: int
-    dim: int
+    case: Any
+
+    @property
+    def batch(self) -> int:
+        """Sequences."""
+        return int(self.case.B)
+
+    @property
+    def heads(self) -> int:
+        """Heads of each."""
+        return int(self.case.H)
+
+    @property
+    def length(self) -> int:
+        """Queries, and keys, of each head."""
+        return int(self.case.S)
+
+    @property
+    def dim(self) -> int:
+        """Elements of a query."""
+        return int(self.case.D)
 
     @property
     def operations(self) -> float:
         """Floating-point operations of the two matrix products."""
-        return 4.0 * self.batch * self.heads * self.length**2 * self.dim
+        return float(_PROBLEM.operations(self.case))
 
     @property
     def bytes(self) -> float:
-        """Compulsory traffic: Q, K and V read once, O written once, 2 bytes an element."""
-        return 8.0 * self.batch * self.heads * self.length * self.dim
+        """Compulsory traffic."""
+        return float(_PROBLEM.compulsory_bytes(self.case))
 
     @property
     def exps(self) -> float:
         """Exponentials, one per score."""
-        return float(self.batch * self.heads * self.length**2)
+        return float(_PROBLEM.exponentials(self.case))
 
     @property
     def intensity(self) -> float:
@@ -46,8 +69,9 @@ class Attention:
         return self.operations / self.bytes
 
 
-B = Attention(1, 8, 512, 64)  # the stage and V2c kernels' own shape
-V = Attention(2, 8, 512, 64)  # the shape of V1, V2 and V3
+CASES = {name: Attention(case) for name, case in _PROBLEM.CASES.items()}
+B = CASES["B"]  # the stage and V2c kernels' own shape
+V = CASES["V"]  # the shape of V1, V2 and V3
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from arithmetic import B, computed_l4
 
 from profkit.evidence.claims import Answer, at_least, claim, decide, gate, timed
 from profkit.evidence.runs.runs import Evidence
-from profkit.evidence.timing.stats import Comparison, Interval
+from profkit.evidence.timing.stats import Interval, TimeComparison
 
 ISSUE = "the target set for this kernel"
 BEYOND = "beyond the target"
@@ -33,7 +33,7 @@ def _ratio(evidence: Evidence, ours: str, case: str, wanted: float) -> Answer:
     )
 
 
-def _speedup(found: Comparison) -> float:
+def _speedup(found: TimeComparison) -> float:
     return found.speedup.median
 
 

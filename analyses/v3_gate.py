@@ -135,11 +135,11 @@ def numerics(evidence: Evidence) -> Answer:
 def checked(evidence: Evidence) -> Answer:
     """Every element is within 1e-3 + 1e-3 of its value, on every size and seed."""
     record = evidence.load(*CANDIDATE.split(".")).record
-    if record is None or record.right is None or record.max_abs is None:
+    if record is None or record.correct is None or record.max_abs is None:
         return undecided("V3 was not checked", "profkit profile --variant v3 --case B")
     return decide(
-        record.right,
-        f"the check against fp64 {'passed' if record.right else 'failed'}, largest error "
+        record.correct,
+        f"the check against fp64 {'passed' if record.correct else 'failed'}, largest error "
         f"{record.max_abs:.2g}",
         max_abs=record.max_abs,
     )

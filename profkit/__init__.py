@@ -19,12 +19,12 @@ if TYPE_CHECKING:
     from profkit.program.frames import triage
     from profkit.reports.reader import raw
     from profkit.show import plots
-    from profkit.show.notebook import claims, compare, diagnose, ladder, load
+    from profkit.show.notebook import claims, compare, diagnose, ladder, lines, load
     from profkit.show.views.explain import explain
 
 __all__ = [
     "Hit", "Launch", "ProfkitError", "Rule", "claims", "compare", "diagnose", "explain", "ladder",
-    "load", "plots", "raw", "triage",
+    "lines", "load", "plots", "raw", "triage",
 ]  # fmt: skip
 
 _WHERE = {
@@ -37,6 +37,7 @@ _WHERE = {
     "diagnose": "profkit.show.notebook",
     "explain": "profkit.show.views.explain",
     "ladder": "profkit.show.notebook",
+    "lines": "profkit.show.notebook",
     "load": "profkit.show.notebook",
     "raw": "profkit.reports.reader",
     "triage": "profkit.program.frames",

@@ -103,6 +103,13 @@ def starting() -> Iterator[Figure]:
     yield Figure(f"profkit diagnose {small.name} / its imports", one / imports, 1.5)
 
 
+def naming_lines() -> Iterator[Figure]:
+    for name in ("stage2.B.ncu-rep", "probes/probes-0.ncu-repz"):
+        diagnose = ("-m", "profkit", "diagnose", str(ARTIFACTS / name))
+        lines, without = best(5, python(*diagnose), python(*diagnose, "--lines", "0"))
+        yield Figure(f"profkit diagnose {name} / without lines", lines / without, 2)
+
+
 def copies(folder: Path) -> list[Path]:
     """MANY reports of a full set: links to the committed ones, each under a name of its own.
 
@@ -186,7 +193,7 @@ def main() -> int:
         f"{processors} processors, load {os.getloadavg()[0]:.1f}, Python {sys.version.split()[0]}"
     )
     missed = 0
-    for part in (starting, reading, many):
+    for part in (starting, reading, naming_lines, many):
         for figure in part():
             print(figure, flush=True)
             missed += not figure.met

@@ -125,6 +125,11 @@ def _walk(node: ast.AST, *, into_functions: bool) -> Iterator[ast.AST]:
 FILES = [Source(p) for p in sorted(PACKAGE.rglob("*.py"))]
 MODULES = {f.module for f in FILES}
 each_file = pytest.mark.parametrize("file", FILES, ids=lambda f: f.name)
+# Python beside the package: probes and problems, generators and calibration.
+BESIDE = [
+    Source(p) for folder in ("kernels", "tools") for p in sorted((ROOT / folder).rglob("*.py"))
+]
+every_file = pytest.mark.parametrize("file", [*FILES, *BESIDE], ids=lambda f: f.name)
 
 
 def _module_of(dotted: str) -> str:
@@ -197,13 +202,21 @@ def test_help_pays_for_no_heavy_import(file: Source) -> None:
     assert {n.split(".")[0] for n in file.imports(top_only=True)} & LATE == set()
 
 
-@each_file
+@every_file
 def test_only_collect_starts_ncu(file: Source) -> None:
     if file.name == "profkit/measure/profile/collect.py":
         return
     commands = (n.elts[0] for n in ast.walk(file.tree) if isinstance(n, ast.List) and n.elts)
     programs = {n.value for n in commands if isinstance(n, ast.Constant)}
-    assert programs & {"ncu", "nv-nsight-cu-cli"} == set()
+    assert programs & {"ncu", "nv-nsight-cu-cli", "nvcc", "nvidia-smi"} == set()
+
+
+@pytest.mark.parametrize("file", [f for f in BESIDE if "kernels" in f.name], ids=lambda f: f.name)
+def test_probes_touch_the_gpu_through_measure(file: Source) -> None:
+    """One wrapper of CUDA, one way to start programs."""
+    assert {n.split(".")[0] for n in file.imports()} & {"subprocess", "pynvml"} == set()
+    calls = {ast.unparse(n.func) for n in ast.walk(file.tree) if isinstance(n, ast.Call)}
+    assert "ctypes.CDLL" not in calls
 
 
 @each_file

@@ -76,5 +76,5 @@ def test_commands_in_the_prose_are_what_the_parser_takes(command: str) -> None:
 def test_the_kernels_of_notebook_04_name_rules_that_there_are() -> None:
     found = find(FOLDER / "own")
     assert [v.id for v in found] == ["thread", "warp"]
-    assert {rule for v in found for rule in (*v.fixes, *v.fixes_not)} <= set(BY_ID)
-    assert any(v.fixes for v in found)
+    assert {rule for v in found for rule in (*v.header.fixes, *v.header.fixes_not)} <= set(BY_ID)
+    assert any(v.header.fixes for v in found)

@@ -18,24 +18,21 @@ from math import isnan
 from pathlib import Path
 
 from profkit.cli.inputs.sources import headers
-from profkit.evidence.comparison.ladder import Ladder, Step, ladder
+from profkit.evidence.comparison.ladder import Ladder, Step, build_ladder
 from profkit.evidence.runs.runs import Evidence, Run
-from profkit.records.current import Header
+from profkit.records.current import SourceFile
 from profkit.show.text import figures
-from profkit.show.text.blocks import Grid, to_markdown
+from profkit.show.text.blocks import Grid
+from profkit.show.text.markup import to_markdown
 
 sys.path[:0] = [str(Path(__file__).parents[1] / "analyses")]
-from arithmetic import Attention  # noqa: E402
+from arithmetic import CASES  # noqa: E402
 from on_l4 import BUILT, built, section  # noqa: E402
 
 ROOT = Path(__file__).resolve().parents[1]
 KERNELS, ARTIFACTS = ROOT / "kernels", ROOT / "artifacts"
 PAGE, PICTURE = KERNELS / "README.md", KERNELS / "ladder.png"
 MAIN = "B"
-SHAPES = {
-    "A": Attention(2, 8, 256, 64), "B": Attention(1, 8, 512, 64), "V": Attention(2, 8, 512, 64),
-    "L": Attention(1, 8, 2048, 64), "C": Attention(4, 16, 2048, 64), "D": Attention(4, 16, 2048, 128),
-}  # fmt: skip
 HEAD = """\
 # Kernels
 
@@ -78,34 +75,34 @@ def page() -> str:
     """All of kernels/README.md."""
     found = evidence()
     rungs = ladder_headers(found)
-    ladders = {c: ladder(found, c, anyway=True) for c in recorded(found, rungs)}
+    ladders = {c: build_ladder(found, c, anyway=True) for c in recorded(found, rungs)}
     first = next(r for r in found.readable(MAIN)[0] if r.record)
-    gpu = first.record.machine.gpu if first.record else None
+    gpu = first.record.gpu.name if first.record and first.record.gpu else None
     parts = [HEAD.format(gpu=gpu)]
     parts += ["", f"## Case {MAIN}: {shape(MAIN)}", "", *main_table(ladders[MAIN], found, rungs)]
     parts += ["", "## What was to move, and did it", "", *promises(ladders, rungs)]
     for case, steps in ladders.items():
         if case != MAIN:
             parts += ["", f"## Case {case}: {shape(case)}", "", *small_table(steps, found)]
-    parts += ["", *section(SHAPES[MAIN], MAIN, order(ladders[MAIN], rungs))]
+    parts += ["", *section(CASES[MAIN], MAIN, order(ladders[MAIN], rungs))]
     parts += ["", "## What each rung teaches", *prose(ladders[MAIN], rungs)]
     return "\n".join(parts).rstrip() + "\n"
 
 
-def ladder_headers(found: Evidence) -> dict[str, Header]:
-    """Variant -> header, of the ladder only."""
+def ladder_headers(found: Evidence) -> dict[str, SourceFile]:
+    """Variant -> its file, of the ladder only."""
     start = "attention/"
     return {k.removeprefix(start): h for k, h in found.headers.items() if k.startswith(start)}
 
 
-def recorded(found: Evidence, rungs: Mapping[str, Header]) -> list[str]:
+def recorded(found: Evidence, rungs: Mapping[str, SourceFile]) -> list[str]:
     """Cases at which a rung has a record, the main one first."""
     names = [name for name in found.names() if name[0] in rungs]
     cases = {case for v, case in names if (files := found.files(v, case)) and files.record}
     return sorted(cases, key=lambda case: (case != MAIN, case))
 
 
-def order(found: Ladder, rungs: Mapping[str, Header]) -> dict[str, Header]:
+def order(found: Ladder, rungs: Mapping[str, SourceFile]) -> dict[str, SourceFile]:
     """The rungs in ladder order, those without a record last."""
     there = [s.variant for s in found.steps if s.variant in rungs]
     return {v: rungs[v] for v in [*there, *(v for v in rungs if v not in there)]}
@@ -114,8 +111,8 @@ def order(found: Ladder, rungs: Mapping[str, Header]) -> dict[str, Header]:
 def shape(case: str) -> str:
     """(B, H, S, D) of a case."""
     name, _, causal = case.partition("-")
-    of = SHAPES[name]
-    sizes = f"({of.batch}, {of.heads}, {of.length}, {of.dim})"
+    work = CASES[name]
+    sizes = f"({work.batch}, {work.heads}, {work.length}, {work.dim})"
     return f"{sizes}, causal" if causal else sizes
 
 
@@ -135,8 +132,8 @@ def table(head: tuple[str, ...], rows: list[tuple[str, ...]]) -> list[str]:
 def time_of(step: Step, run: Run) -> str:
     """Median and interval; a run of other code than the file's says so."""
     if step.time is None:
-        faults = [*run.record.dirty] if run.record else []
-        faults += ["wrong"] if run.record and run.record.right is False else []
+        faults = [*run.record.sanitizer_errors] if run.record else []
+        faults += ["wrong"] if run.record and run.record.correct is False else []
         return f"no time: {', '.join(faults)}" if faults else "not timed"
     half = (step.time.high - step.time.low) / 2 / step.time.median
     stale = " (stale)" if run.stale else ""
@@ -153,7 +150,7 @@ def against(step: Step) -> tuple[str, str]:
     )
 
 
-def main_table(found: Ladder, known: Evidence, rungs: Mapping[str, Header]) -> list[str]:
+def main_table(found: Ladder, known: Evidence, rungs: Mapping[str, SourceFile]) -> list[str]:
     """Time, steps, verdict and what a block takes, of every rung."""
     rows = []
     for step in found.steps:
@@ -186,27 +183,27 @@ def small_table(found: Ladder, known: Evidence) -> list[str]:
     return table(("rung", ">time", ">vs parent", ">vs SDPA", "bound: limiter"), rows)
 
 
-def promises(ladders: Mapping[str, Ladder], rungs: Mapping[str, Header]) -> list[str]:
+def promises(ladders: Mapping[str, Ladder], rungs: Mapping[str, SourceFile]) -> list[str]:
     """Each prediction of a header and what the counters said, at the case that it speaks of."""
     did = {"moves": "did", "moves-not": "did not", "fixes": "gone", "fixes-not": "still there"}
     rows = []
-    for variant, header in order(ladders[MAIN], rungs).items():
-        case = header.said_of or MAIN
+    for variant, file in order(ladders[MAIN], rungs).items():
+        case = file.header.case or MAIN
         steps = ladders[case].steps if case in ladders else ()
         change = next((s.change for s in steps if s.variant == variant), None)
         at = f" at {case}" if case != MAIN else ""
-        for i, p in enumerate(change.promises if change else ()):
+        for i, p in enumerate(change.predictions if change else ()):
             answer = did[p.said] if p.kept else "broken" if p.kept is False else "unknown"
             rows.append((link(variant) + at if not i else "", p.rule, answer, p.because))
     return table(("rung", "counter or rule", "", "from its parent to it"), rows)
 
 
-def prose(found: Ladder, rungs: Mapping[str, Header]) -> Iterator[str]:
+def prose(found: Ladder, rungs: Mapping[str, SourceFile]) -> Iterator[str]:
     """Title and text of each header, in ladder order; rungs without a record last."""
     there = {s.variant for s in found.steps}
-    for variant, header in order(found, rungs).items():
-        yield f"\n### `{variant}`: {plain(header.title)}\n"
-        yield plain("\n".join(filter(None, (header.text,))))
+    for variant, file in order(found, rungs).items():
+        yield f"\n### `{variant}`: {plain(file.header.title)}\n"
+        yield plain(file.header.text)
         if variant not in there:
             yield f"\nNot recorded at {MAIN} yet."
 
@@ -223,7 +220,7 @@ def plain(text: str) -> str:
 
 def digest() -> str:
     """Of everything that the picture shows."""
-    steps = ladder(evidence(), MAIN, anyway=True).to_json()["steps"]
+    steps = build_ladder(evidence(), MAIN, anyway=True).to_json()["steps"]
     shown = [
         (s["variant"], s["depth"], s["time_s"], (s["change"] or {}).get("time"), s["references"])
         for s in steps
@@ -238,7 +235,7 @@ def draw(made_of: str) -> None:
 
     from profkit.show import plots
 
-    plots.save(plots.ladder(ladder(evidence(), MAIN, anyway=True)), PICTURE)
+    plots.save(plots.ladder(build_ladder(evidence(), MAIN, anyway=True)), PICTURE)
     with Image.open(PICTURE) as image:
         said = PngInfo()
         said.add_text("made of", made_of)

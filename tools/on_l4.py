@@ -11,9 +11,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from profkit.records.current import Header
+from profkit.records.current import SourceFile
 from profkit.show.text import figures
-from profkit.show.text.blocks import Grid, to_markdown
+from profkit.show.text.blocks import Grid
+from profkit.show.text.markup import to_markdown
 
 sys.path[:0] = [str(Path(__file__).parents[1] / "analyses")]
 from arithmetic import L4, Attention  # noqa: E402
@@ -30,7 +31,7 @@ def built(case: str) -> dict[str, Any]:
 
     known = variants.find(KERNELS, "attention")
     made = build.build(known, ["89"], build.build_dir(KERNELS))
-    sms = dry.MACHINES["89"].sms
+    sms = dry.CARDS["89"].sms
     nvcc = toolchain.tool("nvcc", build.build_dir(KERNELS))
     found: dict[str, Any] = {v.id: {"source": v.source_hash, "launches": None} for v in known}
     for one in made:
@@ -50,7 +51,7 @@ def built(case: str) -> dict[str, Any]:
     return {"nvcc": nvcc.version, "rungs": found}
 
 
-def section(of: Attention, case: str, rungs: Mapping[str, Header]) -> list[str]:
+def section(of: Attention, case: str, rungs: Mapping[str, SourceFile]) -> list[str]:
     """Occupancy, waves and the roof on an L4, as lines of Markdown."""
     floors = L4.floor(of)
     named = ", ".join(f"{name} {figures.seconds(t)}" for name, t in floors.items())
@@ -70,8 +71,8 @@ def section(of: Attention, case: str, rungs: Mapping[str, Header]) -> list[str]:
     ]  # fmt: skip
 
 
-def _rows(variant: str, said: Mapping[str, Any], header: Header) -> list[tuple[str, ...]]:
-    name = variant + (" (stale)" if said["source"] != header.source else "")
+def _rows(variant: str, said: Mapping[str, Any], file: SourceFile) -> list[tuple[str, ...]]:
+    name = variant + (" (stale)" if said["source"] != file.sha256 else "")
     if not said["launches"]:
         why = "not for sm_89" if said["launches"] is None else "does not start"
         return [(name, why, *[""] * 6)]

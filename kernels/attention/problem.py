@@ -43,11 +43,10 @@ class Case:
 
 def _both(cases: Mapping[str, Case]) -> dict[str, Case]:
     """Each case as it is and causal."""
-    return {
-        f"{name}{end}": replace(case, causal=bool(end))
-        for name, case in cases.items()
-        for end in ("", "-causal")
-    }
+    both: dict[str, Case] = {}
+    for name, case in cases.items():
+        both |= {name: case, f"{name}-causal": replace(case, causal=True)}
+    return both
 
 
 CASES = _both({

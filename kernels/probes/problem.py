@@ -15,11 +15,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))  # run from a checkout, not installed
-from profkit.records.header import parse
+from profkit.records.header import parse_header
 
-BYTES = 1 << 30  # of each buffer: kBufferBytes of kernels/common/probe.cuh
+BYTES = 1 << 30  # of each buffer: kBufferBytes of kernels/probes/probe.cuh
 WORDS = BYTES // 4
-CHASE_A, CHASE_C = 1664525, 1013904223  # kChaseA and kChaseC of kernels/common/probe.cuh
+CHASE_A, CHASE_C = 1664525, 1013904223  # kChaseA and kChaseC of kernels/probes/probe.cuh
 TILE = 1 << 26  # bytes of random content, repeated to fill a buffer
 POISON = 0xFFFFFFFF  # a NaN that no probe writes: what was not written stays this
 TOLERANCE = 1e-3
@@ -58,13 +58,13 @@ def cycle(first: int, count: int) -> NDArray[np.uint32]:
 
 def header(path: Path) -> Mapping[str, str]:
     """The keys of a probe's header comment; see KEYS of profkit/records/header.py."""
-    return parse(path.read_text(encoding="utf-8"), path.name).keys
+    return parse_header(path.read_text(encoding="utf-8"), path.name).keys
 
 
 def probes(folder: Path | None = None) -> dict[str, Path]:
     """Id -> file of every probe."""
     here = folder or Path(__file__).parent
-    return {path.name.split("_", 1)[0]: path for path in sorted(here.glob("*.cu"))}
+    return {path.name.split("_", 1)[0]: path for path in sorted(here.rglob("*.cu"))}
 
 
 def faults(

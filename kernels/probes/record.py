@@ -4,27 +4,34 @@
     python kernels/probes/record.py --out DIR --mains [ID ...]   the same without twins and times
     python kernels/probes/record.py --keep DIR               anywhere: DIR into artifacts/probes
 
-Reports keep the paths they saw: run it from a neutral folder. Each step runs in a process of its
-own that goes on after a probe that fails; nothing but CUDA, ncu and numpy is needed. What is kept
-is packed, under the next free numbers; of a probe recorded twice the later report counts.
+Reports keep the paths they saw: run it from a neutral folder. profkit.measure builds, times and
+profiles; each step is a process of its own, and the next goes on behind a probe that fails. What is
+kept is packed, under the next free numbers; of a probe recorded twice the later report counts.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import os
-import signal
-import subprocess
 import sys
 import time
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
 import problem
+from driver import Item, Task
 
-from profkit.records.header import target
+from profkit.errors import ProfkitError
+from profkit.measure import process
+from profkit.measure.build import build, toolchain
+from profkit.measure.build.toolchain import Tool
+from profkit.measure.cuda import device, state
+from profkit.measure.profile import collect
+from profkit.measure.profile.collect import CollectOptions
+from profkit.measure.targets import SUPPORT
+from profkit.measure.variants import variants
 
 SECTIONS = (
     "SpeedOfLight", "SpeedOfLight_RooflineChart", "ComputeWorkloadAnalysis",
@@ -32,105 +39,124 @@ SECTIONS = (
     "LaunchStats", "Occupancy", "SchedulerStats", "WarpStateStats", "InstructionStats",
     "SourceCounters", "WorkloadDistribution",
 )  # fmt: skip
-STALLED = 60  # seconds without progress after which a process is given up
+START, EACH = 60.0, 20.0  # seconds that a process may take to start, and for each of its items
 PER_REPORT = 40  # launches
 KEPT = Path(__file__).resolve().parents[2] / "artifacts" / "probes"
-NVTX = """#include <nvtx3/nvToolsExt.h>
-extern "C" void range_push(const char* name) { nvtxRangePushA(name); }
-extern "C" void range_pop() { nvtxRangePop(); }
-"""
+
+Child = Callable[[list[str], int, float], None]  # program, number and timeout: run it
 
 
-def build(folder: Path, arch: str, only: list[str], twins: bool = True) -> dict[str, str]:
-    """Compile every main and twin side by side; id.which -> error for those that failed."""
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / "nvtx.cu").write_text(NVTX)
-    jobs = [("nvtx", folder / "nvtx.cu", arch, False)]
+def build_all(folder: Path, arch: str, only: Sequence[str], twins: bool) -> tuple[Task, list[str]]:
+    """Compile every main and twin side by side.
+
+    Args:
+        folder: The build folder.
+        arch: `90`.
+        only: Ids; empty takes all.
+        twins: Whether to build the twins too.
+
+    Returns:
+        A task with everything that compiled, and what did not: one line each.
+    """
+    wanted = [variants.read(SUPPORT)]
     for name, path in problem.probes().items():
-        keys = problem.header(path)
-        code = target(keys.get("arch"), arch, path.name)
-        if (only and name not in only) or code is None:
+        if only and name not in only:
             continue
-        jobs.append((f"{name}.main", path, code, False))
-        if twins and keys["twin"] == "yes":
-            jobs.append((f"{name}.twin", path, code, True))
-
-    def compile_one(job: tuple[str, Path, str, bool]) -> tuple[str, str]:
-        name, path, code, twin = job
-        done = subprocess.run(
-            ["nvcc", "-std=c++17", "-O3", "-lineinfo", "-cudart", "shared", "-shared",
-             f"-gencode=arch=compute_{code},code=sm_{code}", "-Xcompiler", "-fPIC",
-             *(["-DPROFKIT_TWIN"] if twin else []), "-o", str(folder / f"{name}.so"), str(path)],
-            capture_output=True, text=True, check=False)  # fmt: skip
-        return name, "" if done.returncode == 0 else done.stderr[-2000:]
-
-    with ThreadPoolExecutor(os.cpu_count()) as pool:
-        return {name: error for name, error in pool.map(compile_one, jobs) if error}
+        probe = variants.read(path)
+        wanted.append(probe)
+        if twins and probe.header.keys["twin"] == "yes":
+            wanted.append(replace(probe, defines={"PROFKIT_TWIN": "1"}))
+    support, *made = build.build(wanted, [arch], folder)
+    items = [_item(b) for b in made if b.library is not None]
+    failed = [f"{b.variant.id}: {b.error.splitlines()[0]}" for b in made if b.error]
+    return Task("time", str(build.need(support).library), tuple(items)), failed
 
 
-def run(task: dict[str, Any], task_file: Path, prefix: list[str]) -> list[dict[str, Any]]:
-    """A parent's side: run a child until it ends or stands still; its lines."""
-    task_file.write_text(json.dumps(task))
-    log, seen, since = task_file.with_suffix(".log"), -1, time.monotonic()
+def _item(built: build.Build) -> Item:
+    which = "twin" if built.variant.defines else "main"
+    return Item(built.variant.id, which, str(built.library))
+
+
+def run_all(task: Task, folder: Path, child: Child, most: int) -> tuple[dict[str, Any], list[str]]:
+    """Run children over all items; after one that dies, the next goes on behind what killed it.
+
+    Args:
+        task: What to do with which items.
+        folder: For task files and logs.
+        child: Runs a program under whatever watches it.
+        most: Items of one child.
+
+    Returns:
+        What was done -> its record, and the names of what failed.
+    """
+    records: dict[str, Any] = {}
+    failed: list[str] = []
+    left, number = list(task.items), 0
+    while left:
+        now = left[:most]
+        file = folder / f"{task.do}-{number}.json"
+        file.write_text(json.dumps(asdict(replace(task, items=tuple(now)))))
+        lines = _run_child(file, child, number, START + EACH * len(now))
+        records |= {line["done"]: line["record"] for line in lines if "done" in line}
+        ended = {line.get("done") for line in lines}
+        begun = [line["start"] for line in lines if "start" in line]
+        lost = [name for name in begun if name not in ended]
+        if not begun:  # it died before the first: that one is given up, or this never ends
+            lost = [_name(task, now[0])]
+        failed += lost
+        tried = {*ended, *lost}
+        left = [item for item in now if _name(task, item) not in tried] + left[most:]
+        number += 1
+    return records, failed
+
+
+def _name(task: Task, item: Item) -> str:
+    """What the child calls an item: a build when profiling, a probe when timing."""
+    return str(item) if task.do == "profile" else item.probe
+
+
+def _run_child(file: Path, child: Child, number: int, timeout: float) -> list[dict[str, Any]]:
+    log = file.with_suffix(".log")
     log.unlink(missing_ok=True)
-    command = [
-        *prefix,
-        sys.executable,
-        str(Path(__file__).with_name("driver.py").resolve()),
-        str(task_file),
-    ]
-    with task_file.with_suffix(".out").open("w") as out:
-        child = subprocess.Popen(command, stdout=out, stderr=subprocess.STDOUT, process_group=0)
-        while child.poll() is None:
-            time.sleep(0.2)
-            size = log.stat().st_size if log.exists() else 0
-            if size != seen:
-                seen, since = size, time.monotonic()
-            if time.monotonic() - since > STALLED:
-                os.killpg(child.pid, signal.SIGKILL)
-                break
-        child.wait()
+    driver = Path(__file__).with_name("driver.py").resolve()
+    try:
+        child([sys.executable, str(driver), str(file)], number, timeout)
+    except ProfkitError as error:
+        print(f"  {error.message}", flush=True)
     return [json.loads(line) for line in log.read_text().splitlines()] if log.exists() else []
 
 
-def run_all(task: dict[str, Any], stem: str, prefixes: Any, limit: int) -> tuple[dict, list[str]]:
-    """Run children over all items; after one that dies, the next goes on behind what killed it."""
-    found: dict[str, Any] = {}
-    failed: list[str] = []
-    items, number = list(task["items"]), 0
-    while items:
-        now = items[:limit]
-        file = Path(task["folder"]) / f"{stem}-{number}.json"
-        lines = run({**task, "items": now}, file, prefixes(number))
-        found |= {line["done"]: line.get("found") for line in lines if "done" in line}
-        started = sum("start" in line for line in lines)
-        if started and "done" in lines[-1] and started == len(now):
-            items = items[limit:]
-        else:
-            failed.append(".".join(now[max(started - 1, 0)]))
-            items = items[max(started, 1) :]
-        number += 1
-    return found, failed
+def alone(program: list[str], _number: int, timeout: float) -> None:
+    """Run a child by itself."""
+    done = process.run(program, timeout)
+    if done.status:
+        raise ProfkitError(f"a child ended with {done.status}: {done.output[-500:].strip()}")
 
 
-def ncu(out: Path, number: int) -> list[str]:
-    """The ncu command in front of a child."""
-    sections = [word for name in SECTIONS for word in ("--section", name)]
-    return ["ncu", "--clock-control", "none", "--profile-from-start", "off", "--nvtx", "-f",
-            *sections, "-o", str(out / f"probes-{number}")]  # fmt: skip
+def under_ncu(out: Path, first: int) -> Child:
+    """Run a child under ncu; its report is the first free probes-N.ncu-rep."""
+    ncu = Tool(toolchain.need("ncu"), None)
+
+    def run(program: list[str], number: int, timeout: float) -> None:
+        marked = ("--profile-from-start", "off")
+        options = CollectOptions(timeout=timeout, filters=marked, sections=SECTIONS)
+        collect.wrap(program, out / f"probes-{first + number}.ncu-rep", ncu, options)
+
+    return run
 
 
 def this_gpu() -> str:
     """This machine's GPU, driver and clocks in one line."""
-    query = ["nvidia-smi", "--query-gpu=name,driver_version,clocks.sm,clocks.max.sm",
-             "--format=csv,noheader"]  # fmt: skip
-    return subprocess.run(query, capture_output=True, text=True, check=False).stdout.strip()
+    gpu = device.gpu()
+    now, driver = state.read(gpu.pci).sm_clock, state.identity(gpu.pci).driver
+    clock = "unknown" if now is None else f"{now * 1e-6:.0f} MHz"
+    return f"{gpu.name}, {driver or 'unknown'}, {clock}, {gpu.sm_clock * 1e-6:.0f} MHz"
 
 
-def keep_times(file: Path, found: dict[str, Any], gpu: str) -> None:
+def keep_times(file: Path, records: dict[str, Any], gpu: str) -> None:
     """Put times into times.json, one line per probe; those of other probes stay."""
     old = json.loads(file.read_text())["times"] if file.exists() else {}
-    lines = (f"{json.dumps(k)}: {json.dumps(v)}" for k, v in sorted({**old, **found}.items()))
+    lines = (f"{json.dumps(k)}: {json.dumps(v)}" for k, v in sorted({**old, **records}.items()))
     body = ",\n".join(lines)
     file.write_text(f'{{"gpu": {json.dumps(gpu)}, "unit": "s", "times": {{\n{body}\n}}}}\n')
 
@@ -166,14 +192,13 @@ def keep(new: Path, kept: Path = KEPT) -> list[Path]:
     return written
 
 
-def measure(out: Path, folder: Path, names: list[str]) -> list[list[str]]:
-    """Check and time probes with their twins into times.json; [id, which] of those that ran."""
-    task = {"do": "time", "folder": str(folder), "items": [[n] for n in names]}
-    times, failed = run_all(task, "time", lambda _: [], len(names))
+def record_times(out: Path, folder: Path, task: Task) -> Task:
+    """Check and time probes with their twins into times.json; a task of those that ran."""
+    times, failed = run_all(task, folder, alone, len(task.items))
     keep_times(out / "times.json", times, this_gpu())
     print(f"{time.strftime('%X')} timed {len(times)}, failed: {failed or 'none'}", flush=True)
     print(*(f"  {n}: {t['fault']}" for n, t in times.items() if t["fault"]), sep="\n", flush=True)
-    return [[n, w] for n in times for w in ("main", "twin") if w in times[n]]
+    return replace(task, items=tuple(item for item in task.items if item.probe in times))
 
 
 def main() -> None:
@@ -193,14 +218,15 @@ def main() -> None:
         parser.error(f"no such probe: {', '.join(sorted(unknown))}")
     out = given.out.resolve()
     folder = out / "build"
-    errors = build(folder, given.arch, given.only, twins=not given.mains)
+    folder.mkdir(parents=True, exist_ok=True)
+    task, errors = build_all(folder, given.arch, given.only, twins=not given.mains)
     print(f"{time.strftime('%X')} built, failed: {errors or 'none'}", flush=True)
-    names = sorted(p.name.removesuffix(".main.so") for p in folder.glob("*.main.so"))
-    names = [n for n in names if not given.only or n in given.only]
-    pairs = [[n, "main"] for n in names] if given.mains else measure(out, folder, names)
-    task = {"do": "profile", "folder": str(folder), "items": pairs}
+    if not given.mains:
+        task = record_times(out, folder, task)
     first = len([*out.glob("probes-*.ncu-rep*")])
-    profiled, failed = run_all(task, "profile", lambda i: ncu(out, first + i), PER_REPORT)
+    profiled, failed = run_all(
+        replace(task, do="profile"), folder, under_ncu(out, first), PER_REPORT
+    )
     print(f"{time.strftime('%X')} profiled {len(profiled)}, failed: {failed or 'none'}", flush=True)
 
 

@@ -11,8 +11,6 @@ from typing import TYPE_CHECKING, Any
 from profkit.errors import ProfkitError
 
 if TYPE_CHECKING:
-    from rich.console import Console, RenderableType
-
     from profkit.show.text.blocks import Block
 
 
@@ -75,8 +73,9 @@ def spinner(quiet: bool) -> Iterator[Callable[[str], None]]:
         yield lambda _: None
         return
     from profkit.show.text.escape import visible
+    from profkit.show.text.terminal import console
 
-    with _console(stderr=True).status("") as status:
+    with console(stderr=True).status("") as status:
         yield lambda what: status.update(visible(what))
 
 
@@ -90,34 +89,25 @@ def print_json(document: Any) -> None:
     """Print one document; what is no number is null."""
     from json import dumps
 
-    from profkit.records.store import clean
+    from profkit.records.store import json_safe
 
-    print(dumps(clean(document), indent=1, allow_nan=False))
+    print(dumps(json_safe(document), indent=1, allow_nan=False))
 
 
 def print_blocks(
     blocks: Iterable[Block], document: dict[str, Any] | None = None, as_markdown: bool = False
 ) -> None:
     """Print blocks as text or Markdown; or, where there is one, the document."""
-    from profkit.show.text import blocks as form
-
     if document is not None:
         print_json(document)
     elif as_markdown:
-        print(form.to_markdown(blocks), end="")
+        from profkit.show.text.markup import to_markdown
+
+        print(to_markdown(blocks), end="")
     else:
-        print(form.to_text(blocks, _console()), end="")
+        from profkit.show.text.terminal import console, to_text
 
-
-def print_table(what: RenderableType) -> None:
-    """Print a table."""
-    _console().print(what)
-
-
-def _console(stderr: bool = False) -> Console:
-    from rich.console import Console
-
-    return Console(stderr=stderr, markup=False, emoji=False, highlight=False)
+        print(to_text(blocks, console()), end="")
 
 
 def write_to(path: Path) -> Path:

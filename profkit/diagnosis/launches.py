@@ -2,23 +2,27 @@
 
 from __future__ import annotations
 
+import os
 import statistics
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from math import isfinite, isnan
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from profkit.diagnosis.engine import judge
-from profkit.diagnosis.rule import Diagnosis, Finding, Line
-from profkit.diagnosis.rules import BY_ID
+from profkit.diagnosis.rule import Diagnosis, Finding, Line, Producer
+from profkit.diagnosis.where import counters
 from profkit.reports.metrics import CATALOGUE
 
 if TYPE_CHECKING:
     from pandas import DataFrame
 
     from profkit.reports.frame import Part, Reports
+    from profkit.reports.hotlines import CounterLine, HotLines, Wish
 
 Dims = tuple[int, int, int]
+LINES = 3  # of source that a finding names unless more are asked for
 _IDENTITY = ("report", "status", "device", "cc", "grid", "block", "variant", "case")
 
 
@@ -192,43 +196,94 @@ def table(reports: Reports, launches: Sequence[Judged]) -> DataFrame:
     return frame
 
 
-def with_lines(runs: Sequence[Judged], count: int, around: int = 0) -> list[Judged]:
-    """The launches with their hottest lines, which their firing findings point at.
+def with_lines(
+    runs: Sequence[Judged], count: int | None = None, listed: int = 0, around: int = 0
+) -> list[Judged]:
+    """The launches with the source lines of their firing findings.
 
     Args:
         runs: Judged launches.
-        count: How many lines of each.
-        around: So many lines of code before and after each, behind them.
+        count: At most so many lines a finding. When None: three, and a report whose machine code
+            is damaged is left without, which is an error where a number was asked for.
+        listed: Also the launch's own lines with the most samples, at most so many.
+        around: So many lines of code before and after each of these, behind them.
+
+    Raises:
+        ProfkitError: A report cannot be read, or its machine code is damaged.
     """
-    from profkit.reports.hotlines import hot_lines_each
+    from profkit.reports.hotlines import lines_of
 
-    frames = hot_lines_each([(run.report, run.index) for run in runs], count, around=around)
-    return [_lined(run, frame) for run, frame in zip(runs, frames, strict=True)]
+    most = LINES if count is None else count
+    wishes = [_wish(run, most, listed, around) for run in runs]
+    asked = [wish for wish in wishes if wish.counters or wish.sampled]
+    answers = iter(lines_of(asked, strict=count is not None))
+    return [
+        _lined(run, next(answers)) if wish.counters or wish.sampled else run
+        for run, wish in zip(runs, wishes, strict=True)
+    ]
 
 
-def _lined(run: Judged, frame: DataFrame) -> Judged:
-    lines = tuple(
-        HotLine(x["file"] or None, x["line"] if isinstance(x["line"], int) else None,
-                x["text"] or x["sass"] or "", x["samples"], x["share"], x["stall"] or "",
-                x["stall_share"])
-        for x in frame.to_dict("records")
-    )  # fmt: skip
-    on_lines = run.diagnosis.bound != "launch"  # no line makes a grid too small
+def _wish(run: Judged, count: int, listed: int, around: int) -> Wish:
+    from profkit.reports.hotlines import Wish
+
+    firing = [f.rule for f in run.diagnosis.findings if f.status == "fires"]
+    chosen = {rule: names for rule in firing if (names := counters(rule))}
+    return Wish(run.report, run.index, chosen, count, listed, around)
+
+
+def _lined(run: Judged, answer: HotLines) -> Judged:
+    listed = tuple(
+        HotLine(x.file, x.line, x.source or x.opcode, int(x.value), x.share, x.stall, x.stall_share)
+        for x in answer.sampled
+    )
     findings = tuple(
-        replace(f, where=_where(f, lines, leads=f is run.top and on_lines))
-        if f.status == "fires"
-        else f
+        replace(f, where=tuple(_where(answer.counters.get(f.rule, ()))))
         for f in run.diagnosis.findings
     )
-    return replace(run, lines=lines, diagnosis=replace(run.diagnosis, findings=findings))
+    return replace(run, lines=listed, diagnosis=replace(run.diagnosis, findings=findings))
 
 
-def _where(finding: Finding, lines: Sequence[HotLine], *, leads: bool) -> tuple[Line, ...]:
-    """The lines that stall on what the finding is about; all of them for the leading one."""
-    about = {finding.rule.replace("-", "_"), *BY_ID[finding.rule].explains}
-    known = [
-        Line(x.file, x.line, x.stall, x.share)
-        for x in lines
-        if x.stall and x.file and x.line is not None
-    ]
-    return tuple([x for x in known if x.stall in about] or (known if leads else []))
+def _where(lines: Iterable[CounterLine]) -> Iterator[Line]:
+    """Lines of source; an instruction without one says nothing to a reader."""
+    for x in lines:
+        if x.file is None or x.line is None:
+            continue
+        known = x.producer_file is not None and x.producer_line is not None
+        producer = Producer(x.producer_file or "", x.producer_line or 0, x.producer_opcode)
+        yield Line(
+            x.file, x.line, x.stall, x.share, x.counter, x.value, x.opcode, x.source,
+            producer if known else None,
+        )  # fmt: skip
+
+
+def lines(report: str | Path, launch: int = 0, count: int = 10) -> DataFrame:
+    """Where the findings of one launch happen, and what is waited for there.
+
+    Args:
+        report: A report.
+        launch: Index of the launch in it.
+        count: At most so many lines a finding.
+
+    Returns:
+        One row per finding that fires and line, in the order of the findings, most first: rule,
+        counter (what chose the lines: profkit.reports.counters), file, line, pc (bytes), opcode,
+        share (of the counter over the launch, 0-1), value (in the counter's unit), stall,
+        stall_share, producer_file, producer_line, producer_pc, producer_opcode (the instruction
+        whose result is waited for), source. An instruction without a line has no file. No rows for
+        findings that happen at no line, or whose counter was not collected.
+
+    Raises:
+        ProfkitError: The report cannot be read or has no such launch.
+    """
+    from profkit.reports.hotlines import Wish, frame, lines_of
+    from profkit.reports.reader import read
+
+    path = os.path.expanduser(report)
+    runs = judged(read([path]))
+    # The reader of lines says which of them cannot be read or is not there.
+    wish = _wish(runs[launch], count, 0, 0) if 0 <= launch < len(runs) else Wish(path, launch)
+    answer = lines_of([wish])[0].counters
+    rules = [rule for rule, found in answer.items() for _ in found]
+    rows = frame([line for found in answer.values() for line in found])
+    rows.insert(0, "rule", rules)
+    return rows

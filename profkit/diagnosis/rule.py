@@ -13,7 +13,12 @@ from math import isnan
 from typing import Literal
 
 from profkit.errors import ProfkitError
+from profkit.reports.figures import count, share
 
+__all__ = [
+    "Bound", "Diagnosis", "Finding", "Hit", "Launch", "Line", "Missing", "NotCollected", "Rule",
+    "Status", "count", "share",
+]  # fmt: skip
 Bound = Literal["memory", "compute", "latency", "launch", "balanced", "unknown"]
 Status = Literal["fires", "clear", "unknown"]
 
@@ -64,12 +69,38 @@ class Launch(Mapping[str, float]):
 
 @dataclass(frozen=True)
 class Line:
-    """A source line (or SASS instruction) and the share of the launch's stall samples it has."""
+    """A source line and the share that it has of a finding's cause.
+
+    Attributes:
+        file: Source file.
+        line: Its line.
+        stall: The warp state, where samples decide; "" where a counter does.
+        share: Of the counter over the launch, 0-1.
+        counter: Name of what was counted (profkit.reports.counters).
+        value: The counter here, in its own unit.
+        opcode: Of the instruction with the most here; "" when it cannot be told.
+        source: The line's text, None where the report has no source.
+        waits_for: The line whose result warps wait for here; None when none is known.
+    """
 
     file: str
     line: int
     stall: str
     share: float
+    counter: str = ""
+    value: float = 0.0
+    opcode: str = ""
+    source: str | None = None
+    waits_for: Producer | None = None
+
+
+@dataclass(frozen=True)
+class Producer:
+    """The load, store or barrier that warps wait for: file, line and opcode of its instruction."""
+
+    file: str
+    line: int
+    opcode: str
 
 
 @dataclass(frozen=True)
@@ -83,7 +114,8 @@ class Finding:
         gain: The speed-up factor if the cause vanished: an upper bound (1.8 means at most 1.8
             times faster), or None where no honest bound can be given.
         evidence: The metrics that the rule looked at, short name -> SI value or None.
-        where: The source lines where it happens, most samples first; empty when not known.
+        where: The source lines with most of its cause, at most three unless more were asked for;
+            empty when not known, or when no line is the cause.
         advice: What people do about it (JSON key "try").
     """
 
@@ -162,13 +194,7 @@ class Diagnosis:
     findings: tuple[Finding, ...]
     missing: tuple[Missing, ...]
 
-
-def share(value: float) -> str:
-    """A fraction as text with three figures at most: 0.827 -> "82.7 %"."""
-    percent = 100 * value
-    return f"{percent:.0f} %" if percent >= 99.95 or percent == 0 else f"{percent:.3g} %"
-
-
-def count(number: float, noun: str) -> str:
-    """A count with its noun: 1 block, 32 blocks."""
-    return f"{number:.0f} {noun}{'' if number == 1 else 's'}"
+    @property
+    def label(self) -> str:
+        """What it is bound by in two words: "memory: shared", "unknown"."""
+        return f"{self.bound}: {self.limiter}" if self.limiter else self.bound

@@ -12,14 +12,14 @@ from profkit.evidence.comparison.compare import Change, compare_runs, how_taken
 from profkit.evidence.comparison.select import change_json
 from profkit.evidence.runs.runs import Evidence, Run
 from profkit.evidence.timing.samples import Interval
-from profkit.evidence.timing.stats import Comparison, compare_samples, median_interval
+from profkit.evidence.timing.stats import TimeComparison, compare_samples, median_interval
 
 Decision = Literal["keep", "reject", "no gain proven", "undecided"]
 METRICS = ("l2_hit", "dram_busy", "tensor_busy", "occupancy", "registers", "shared_block")
 
 
 @dataclass(frozen=True)
-class Side:
+class SummaryColumn:
     """One column of the summary.
 
     Attributes:
@@ -35,7 +35,7 @@ class Side:
     name: str
     role: Literal["variant", "baseline", "reference"]
     time: Interval | None
-    against: Comparison | None
+    against: TimeComparison | None
     metrics: dict[str, float]
     bound: str = ""
     because: str = ""
@@ -55,7 +55,7 @@ class Summary:
     """
 
     case: str
-    sides: tuple[Side, ...]
+    sides: tuple[SummaryColumn, ...]
     change: Change | None
     decision: Decision
     because: str
@@ -85,7 +85,7 @@ class Summary:
         }
 
 
-def summarize(
+def summarize_variant(
     evidence: Evidence,
     variant: str,
     case: str,
@@ -107,7 +107,7 @@ def summarize(
         MissingEvidence: The variant or its baseline was not recorded at this case.
     """
     run = evidence.load(variant, case)
-    name = against or (run.record.after if run.record else None)
+    name = against or (run.record.header.after if run.record else None)
     baseline = evidence.load(name, case) if name else None
     change = compare_runs(baseline, run, anyway) if baseline else None
     sides = [_side(run, "variant", None)]
@@ -115,11 +115,11 @@ def summarize(
         sides.append(_side(baseline, "baseline", change.time if change else None))
     references = [_side(r, "reference", _against(r, run)) for r in _references(evidence, case)]
     references.sort(key=lambda s: s.time.median if s.time else 0.0)
-    decision, because = decide(run, change, gates)
+    decision, because = decide_variant(run, change, gates)
     return Summary(case, (*sides, *references), change, decision, because, tuple(gates))
 
 
-def decide(
+def decide_variant(
     run: Run, change: Change | None, gates: Sequence[GateResult] = ()
 ) -> tuple[Decision, str]:
     """Whether to keep a variant, and why: right first, then the gates, then time."""
@@ -131,7 +131,7 @@ def decide(
     if not change.compared or change.time is None:
         return "undecided", "; ".join(r.sentence for r in change.refusals) or change.time_note
     said = f"against {change.before} {change.time.sentence}"
-    if change.time.answer == "faster" and (run.record is None or run.record.right is None):
+    if change.time.answer == "faster" and (run.record is None or run.record.correct is None):
         return "undecided", f"{said}, but it was not checked"
     decisions: dict[str, Decision] = {"faster": "keep", "slower": "reject"}
     decision = decisions.get(change.time.answer, "no gain proven")
@@ -141,10 +141,10 @@ def decide(
 def _fault(run: Run, gates: Sequence[GateResult]) -> str:
     """What rules a variant out whatever its time; "" if nothing does."""
     record = run.record
-    if record and record.right is False:
+    if record and record.correct is False:
         return f"{run.name} gives wrong results"
-    if record and record.dirty:
-        return f"{', '.join(record.dirty)} found errors"
+    if record and record.sanitizer_errors:
+        return f"{', '.join(record.sanitizer_errors)} found errors"
     closed = [g for g in gates if g.gate.binding and not g.met]
     failing = "; ".join(f"{g.gate.name}: {', '.join(g.failing)}" for g in closed)
     return f"gate not met: {failing}" if closed else ""
@@ -155,7 +155,7 @@ def _references(evidence: Evidence, case: str) -> list[Run]:
     return [r for r in runs if r.record and r.record.reference and r.record.warm]
 
 
-def _against(reference: Run, run: Run) -> Comparison | None:
+def _against(reference: Run, run: Run) -> TimeComparison | None:
     try:
         taken = how_taken(reference, run)
         return compare_samples(reference.samples, run.samples, taken=taken)
@@ -164,22 +164,22 @@ def _against(reference: Run, run: Run) -> Comparison | None:
 
 
 def _side(
-    run: Run, role: Literal["variant", "baseline", "reference"], against: Comparison | None
-) -> Side:
+    run: Run, role: Literal["variant", "baseline", "reference"], against: TimeComparison | None
+) -> SummaryColumn:
     try:
         time = median_interval(run.samples)
     except ProfkitError:
         time = None
     if run.usable.empty:
-        return Side(run.variant, role, time, against, {})
+        return SummaryColumn(run.variant, role, time, against, {})
     values = {m: float(run.column(m)) for m in METRICS}
     found = run.diagnosis()
-    return Side(
+    return SummaryColumn(
         run.variant,
         role,
         time,
         against,
         {m: v for m, v in values.items() if v == v},  # noqa: PLR0124 - NaN is not collected
-        f"{found.bound}: {found.limiter}" if found.limiter else found.bound,
+        found.label,
         found.because,
     )

@@ -8,7 +8,7 @@ import re
 import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from importlib.metadata import PackageNotFoundError, version
+from importlib import metadata
 from pathlib import Path
 from typing import Literal
 
@@ -95,10 +95,10 @@ def _tool(name: str, use: str) -> Finding:
             toolchain.need(name)
         except ProfkitError as error:
             return Finding(name, "missing", f"not found; needed for {use}", error.hint)
-    said = toolchain.version(name, path) if path else None
-    if said is None:
+    version = toolchain.version(name, path) if path else None
+    if version is None:
         return Finding(name, "warning", f"{path} does not say its version", "does it start?")
-    return Finding(name, "ok", f"{said} at {path}")
+    return Finding(name, "ok", f"{version} at {path}")
 
 
 def _ninja() -> Iterator[Finding]:
@@ -119,8 +119,8 @@ def _torch() -> Iterator[Finding]:
         )
         return
     try:
-        yield Finding("torch", "ok", version("torch"))
-    except PackageNotFoundError:
+        yield Finding("torch", "ok", metadata.version("torch"))
+    except metadata.PackageNotFoundError:
         yield Finding("torch", "warning", "installed without metadata", "reinstall it")
 
 
@@ -148,13 +148,13 @@ def counters_allowed(parameters: Path) -> bool | None:
         parameters: /proc/driver/nvidia/params.
     """
     try:
-        said = parameters.read_text()
+        text = parameters.read_text()
     except OSError:
         return None
-    found = re.search(r"^RmProfilingAdminOnly:\s*(\d)", said, re.M)
-    if not found:
+    admin_only = re.search(r"^RmProfilingAdminOnly:\s*(\d)", text, re.M)
+    if not admin_only:
         return None
-    return found[1] == "0" or os.geteuid() == 0
+    return admin_only[1] == "0" or os.geteuid() == 0
 
 
 def _lock() -> Iterator[Finding]:

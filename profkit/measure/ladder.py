@@ -3,82 +3,149 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
 
 from profkit.errors import ProfkitError
 from profkit.measure.build import build, dry, toolchain
 from profkit.measure.build.build import Build
+from profkit.measure.build.ptxas import Kernel
 from profkit.measure.cuda import device, state
 from profkit.measure.cuda.graph import Launch
 from profkit.measure.cuda.names import base_name
 from profkit.measure.targets import Places
 from profkit.measure.variants import variants
-from profkit.records import store as record
+from profkit.measure.variants.variants import Variant
 from profkit.records.artifacts import run_files
+from profkit.records.parts import RecordedSource
+from profkit.records.record import read_record, write_record
+from profkit.records.store import JsonObject
 
 
 @dataclass(frozen=True)
 class Compiled:
-    """One build, for a table.
+    """One build and what its launcher would start.
 
     Attributes:
-        rows: One per kernel function.
-        summary: The same as one JSON value.
+        build: The build.
+        launches: Case -> launches; None where that is not known.
         over_budget: What it takes over its header's budget.
-        error: What nvcc said, if it does not compile.
     """
 
-    rows: list[dict[str, Any]]
-    summary: dict[str, Any]
-    over_budget: list[str]
-    error: str | None
+    build: Build
+    launches: Mapping[str, Sequence[Launch]] | None
+    over_budget: tuple[str, ...]
+
+    @property
+    def error(self) -> str | None:
+        """What nvcc said, if it does not compile."""
+        if self.build.error is None:
+            return None
+        return f"{self.build.variant.path} does not compile\n{self.build.error}"
+
+    def rows(self) -> list[JsonObject]:
+        """One per kernel function, for a table."""
+        largest = _largest(self.launches)
+        return [self._row(kernel, largest.get(kernel.name)) for kernel in self.build.kernels]
+
+    def _row(self, kernel: Kernel, launch: Launch | None) -> JsonObject:
+        fits = {
+            "dynamic": launch.dynamic_smem if launch else None,
+            "blocks_per_sm": launch.blocks_per_sm if launch else None,
+        }
+        return {**asdict(kernel), **self._shared(), **fits, "kernel": base_name(kernel.name)}
+
+    def _shared(self) -> JsonObject:
+        made = self.build
+        return {"variant": made.variant.id, "arch": made.arch, "seconds": made.seconds}
+
+    def to_json(self) -> JsonObject:
+        """The same as one value."""
+        made, starts = self.build, None
+        if self.launches is not None:
+            starts = {case: [asdict(x) for x in rows] for case, rows in self.launches.items()}
+        return {
+            **self._shared(),
+            "kernels": [asdict(k) for k in made.kernels],
+            "launches": starts,
+            "flags": made.flags,
+            "warnings": made.warnings,
+            "source": made.source,
+            "sass": made.sass,
+            "error": made.error,
+            "over_budget": self.over_budget,
+        }
 
 
-def listing(places: Places, problem: str | None = None) -> list[dict[str, Any]]:
+@dataclass(frozen=True)
+class ListedVariant:
+    """A variant of the ladder.
+
+    Attributes:
+        variant: Its id.
+        problem: Its problem's name.
+        after: The id of the variant that it changes.
+        title: First line of its header.
+        file: Its path.
+        built: Whether this text is compiled for any architecture.
+        recorded: Case -> ok, stale or unreadable.
+    """
+
+    variant: str
+    problem: str
+    after: str | None
+    title: str
+    file: str
+    built: bool
+    recorded: Mapping[str, str]
+
+
+def listing(places: Places, problem: str | None = None) -> list[ListedVariant]:
     """Every variant in ladder order, problem by problem.
 
     Args:
         places: Where they are.
         problem: Only this one.
-
-    Returns:
-        Of each: variant, problem, after, title, file, built (for any architecture), and recorded
-        (case -> ok or stale).
     """
-    records, builds = _records(places.artifacts_dir()), places.build_dir()
-    rows = []
-    for v in variants.find(places.kernels_dir(), problem):
-        recorded: dict[str, str] = {}
-        for path, case in records.get(v.id, ()):
-            try:
-                said = record.load(path)
-            except ProfkitError:
-                recorded[case] = "unreadable"
-                continue
-            if said.get("problem") == v.problem:
-                recorded[str(said["case"])] = "stale" if record.stale(said, v.source_hash) else "ok"
-        rows.append({
-            "variant": v.id,
-            "problem": v.problem,
-            "after": v.after,
-            "title": v.title,
-            "file": str(v.path),
-            "built": build.is_built(v, builds),
-            "recorded": recorded,
-        })  # fmt: skip
-    return rows
+    records = _records(places.artifacts_dir())
+    rungs = variants.find(places.kernels_dir(), problem)
+    return [_listed(variant, places, records.get(variant.id, ())) for variant in rungs]
+
+
+def _listed(variant: Variant, places: Places, records: Iterable[tuple[Path, str]]) -> ListedVariant:
+    return ListedVariant(
+        variant=variant.id,
+        problem=variant.problem,
+        after=variant.after,
+        title=variant.title,
+        file=str(variant.path),
+        built=build.is_built(variant, places.build_dir()),
+        recorded=_recorded(variant, records),
+    )
+
+
+def _recorded(variant: Variant, records: Iterable[tuple[Path, str]]) -> dict[str, str]:
+    """Case -> how its record stands to today's source."""
+    states: dict[str, str] = {}
+    for path, case in records:
+        try:
+            record = read_record(path)
+        except ProfkitError:
+            states[case] = "unreadable"
+            continue
+        if record.problem == variant.problem:
+            states[record.case] = "stale" if record.stale(variant.source_hash) else "ok"
+    return states
 
 
 def _records(artifacts: Path) -> dict[str, list[tuple[Path, str]]]:
     """Variant -> its run records, each with its case, of whichever problem."""
-    found: dict[str, list[tuple[Path, str]]] = {}
+    records: dict[str, list[tuple[Path, str]]] = {}
     for (variant, case), several in run_files(artifacts).items():
-        found.setdefault(variant, []).extend((f.record, case) for f in several if f.record)
-    return found
+        records.setdefault(variant, []).extend((f.record, case) for f in several if f.record)
+    return records
 
 
 def refresh(places: Places, made: Sequence[Compiled]) -> list[Path]:
@@ -90,22 +157,23 @@ def refresh(places: Places, made: Sequence[Compiled]) -> list[Path]:
     Returns:
         The records that were written anew; each keeps the hash that it was made with.
     """
-    today = {(s["variant"], s["arch"], s["sass"]): s for s in (b.summary for b in made)}
-    kept = []
+    builds = [compiled.build for compiled in made]
+    today = {f"{b.variant.id} {b.arch} {b.sass}": b for b in builds if b.sass}
+    refreshed = []
     records = _records(places.artifacts_dir()).values()
     for path, _ in itertools.chain.from_iterable(records):
         try:
-            said = record.load(path)
+            record = read_record(path)
         except ProfkitError:
             continue  # list names it
-        source = said.get("source") or {}
-        found = today.get((said.get("variant"), source.get("arch"), source.get("sass")))
-        if not found or not found["sass"] or not record.stale(said, found["source"]):
+        source = record.source or RecordedSource()
+        same = today.get(f"{record.variant} {source.arch} {source.sass}")
+        if same is None or not record.stale(same.source):
             continue
-        said["source"] = {**source, "made_from": source["sha256"], "sha256": found["source"]}
-        record.save(path, said)
-        kept.append(path)
-    return kept
+        followed = replace(source, made_from=source.sha256, sha256=same.source)
+        write_record(path, replace(record, source=followed))
+        refreshed.append(path)
+    return refreshed
 
 
 def compiled(places: Places, names: Sequence[str], archs: Sequence[str] | None) -> list[Compiled]:
@@ -128,33 +196,12 @@ def compiled(places: Places, names: Sequence[str], archs: Sequence[str] | None) 
         return [_compiled(b, shape) for b, shape in zip(made, shapes, strict=True)]
 
 
-def _compiled(built: Build, shape: dict[str, list[Launch]] | None) -> Compiled:
-    kernels = [asdict(k) for k in built.kernels]
-    shared = {"variant": built.variant.id, "arch": built.arch, "seconds": built.seconds}
-    error = f"{built.variant.path} does not compile\n{built.error}" if built.error else None
-    seen = [x for found in (shape or {}).values() for x in found]
-    most = {x.kernel: x for x in sorted(seen, key=lambda x: x.dynamic_smem)}
-    over = build.check_budget(built, {k: x.dynamic_smem for k, x in most.items()})
-    rows = []
-    for kernel in kernels:
-        largest = most.get(kernel["name"])
-        fits = {
-            "dynamic": largest.dynamic_smem if largest else None,
-            "blocks_per_sm": largest.blocks_per_sm if largest else None,
-        }
-        rows.append({**kernel, **shared, **fits, "kernel": base_name(kernel["name"])})
-    starts: dict[str, list[dict[str, Any]]] | None = None
-    if shape is not None:
-        starts = {case: [asdict(one) for one in found] for case, found in shape.items()}
-    summary = {
-        **shared,
-        "kernels": kernels,
-        "launches": starts,
-        "flags": built.flags,
-        "warnings": built.warnings,
-        "source": built.source,
-        "sass": built.sass,
-        "error": built.error,
-        "over_budget": over,
-    }
-    return Compiled(rows, summary, over, error)
+def _compiled(made: Build, launches: dict[str, list[Launch]] | None) -> Compiled:
+    dynamic = {kernel: x.dynamic_smem for kernel, x in _largest(launches).items()}
+    return Compiled(made, launches, tuple(build.check_budget(made, dynamic)))
+
+
+def _largest(launches: Mapping[str, Sequence[Launch]] | None) -> dict[str, Launch]:
+    """Kernel -> its launch with the most dynamic shared memory."""
+    every = [launch for rows in (launches or {}).values() for launch in rows]
+    return {launch.kernel: launch for launch in sorted(every, key=lambda x: x.dynamic_smem)}

@@ -9,20 +9,23 @@ import json
 from collections.abc import Callable, Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
-from typing import Any
 
 from profkit.errors import ProfkitError
 from profkit.measure.build import toolchain
 from profkit.measure.check import sanitize
+from profkit.measure.check.check import CaseCheck, Check
 from profkit.measure.profile import collect
 from profkit.measure.profile.faults import NoCounters
-from profkit.measure.runs import Made, git_commit, plan_of, record_of, timing_of
+from profkit.measure.runs import Made, git_commit, plan_of, record_of, with_timing
 from profkit.measure.targets import Target, builds
 from profkit.measure.workers import session
-from profkit.measure.workers.session import Job, Outcome, Progress
-from profkit.records import store as record
+from profkit.measure.workers.session import Job, Measurements, Progress
 from profkit.records.artifacts import place_for
+from profkit.records.parts import NcuRun, RecordedReport
+from profkit.records.record import Record, write_record
+from profkit.records.store import digest, write_text
 
 _SANITIZERS = 6  # at once: each is mostly starting up, on a processor core of its own
 
@@ -40,15 +43,15 @@ def measure(
     """
     progress("build")
     made, support = builds(target)
-    the = target.problem
-    small = the.checks if checks is None else checks
-    todo = [(c, s) for c in small for s in the.module.SEEDS]
+    problem = target.problem
+    small = problem.checks if checks is None else checks
+    todo = [(c, s) for c in small for s in problem.module.SEEDS]
     todo += [(c, 0) for c in target.cases if (c, 0) not in todo]
     good = [b for b in made if b.error is None]
     by_name = {b.variant.id: b for b in made}
     if not good and not target.references:
-        return Made(target, by_name, support, Outcome())
-    job = Job(the, target.folder, support, good, target.references, todo, target.cases, time)
+        return Made(target, by_name, support, Measurements())
+    job = Job(problem, target.folder, support, good, target.references, todo, target.cases, time)
     return Made(target, by_name, support, session.run(job, progress))
 
 
@@ -68,7 +71,7 @@ class Profiled:
 
     name: str
     case: str
-    record: dict[str, Any]
+    record: Record
     report: Path | None
     problem: ProfkitError | None = None
     ncu_seconds: float = 0.0
@@ -78,7 +81,7 @@ class Profiled:
 def profile(
     target: Target,
     artifacts: Path,
-    options: collect.Options,
+    options: collect.CollectOptions,
     progress: Progress,
     finished: Callable[[Profiled], None],
 ) -> list[Profiled]:
@@ -101,10 +104,10 @@ def profile(
     results = []
     for name in (*(v.id for v in target.variants), *target.references):
         for case in target.cases:
-            said = {**record_of(made, name, case), "git": commit}
-            checked = made.outcome.checks.get(name) or {}
-            wrong = checked.get("status") in ("wrong", "failed")
-            result = Profiled(name, case, said, None, why_not(made, name, case), wrong=wrong)
+            record = replace(record_of(made, name, case), git=commit)
+            check = made.measured.checks.get(name)
+            wrong = check is not None and check.status in ("wrong", "failed")
+            result = Profiled(name, case, record, None, why_not(made, name, case), wrong=wrong)
             if result.problem is None:
                 progress(f"ncu {name} {case}")
                 result = _collect(made, result, artifacts, options, ncu)
@@ -117,16 +120,15 @@ def profile(
 
 def why_not(made: Made, name: str, case: str) -> ProfkitError | None:
     """Why a variant gets no time and no verdict; None if it does."""
-    built, outcome = made.builds.get(name), made.outcome
+    built, measured = made.builds.get(name), made.measured
     if built is not None and built.error is not None:
         return ProfkitError(f"{built.variant.path} does not compile\n{built.error}")
-    said = outcome.checks.get(name)
-    if said and said["status"] in ("wrong", "failed"):
-        faults = [f"{c['case']} seed {c['seed']}: {f}" for c in said["cases"] for f in c["faults"]]
-        return ProfkitError(f"{name} is {said['status']}: {faults[0] if faults else ''}")
-    if name in outcome.failed:
-        return ProfkitError(outcome.failed[name])
-    if (name, case) not in outcome.times:
+    check = measured.checks.get(name)
+    if check and check.status in ("wrong", "failed"):
+        return ProfkitError(f"{name} is {check.status}: {check.faults[0] if check.faults else ''}")
+    if name in measured.failed:
+        return ProfkitError(measured.failed[name])
+    if (name, case) not in measured.times:
         return ProfkitError(f"{name} does not support case {case} on this GPU")
     return None
 
@@ -135,47 +137,39 @@ def _collect(
     made: Made,
     result: Profiled,
     artifacts: Path,
-    options: collect.Options,
+    options: collect.CollectOptions,
     ncu: toolchain.Tool | ProfkitError,
 ) -> Profiled:
     """Run ncu round one call, and write the record; without ncu or counters, the record alone."""
     report, path = place_for(artifacts, made.target.problem.name, result.name, result.case)
-    said = result.record
     if isinstance(ncu, ProfkitError):
         return _without(made, result, ncu, artifacts)
     plan = plan_of(made, result.name, result.case)
-    kernels = [x["kernel"] for x in said["launches"]]
+    kernels = [launch.kernel for launch in made.measured.launches[result.name, result.case]]
     try:
         got = collect.launch(plan, kernels, report, ncu, options)
     except NoCounters as error:
         return _without(made, result, error, artifacts)
     except ProfkitError as error:
         return replace(result, problem=error)
-    said["timing"] = timing_of(made, result.name, result.case)
-    said["versions"]["ncu"] = ncu.version
-    said["ncu"] = {
-        "command": got.command,
-        "seconds": got.seconds,
-        "clock_control": collect.CLOCKS,
-        "cache_control": options.cache,
-        "set": options.set,
-    }
-    said["report"] = {
-        "file": report.name,
-        "sha256": record.digest(report),
-        "launches": len(got.kernels),
-    }
-    record.save(path, said)
-    return replace(result, report=report, ncu_seconds=got.seconds)
+    timed = with_timing(result.record, made)
+    record = replace(
+        timed,
+        versions=replace(timed.versions, ncu=ncu.version),
+        ncu=NcuRun(tuple(got.command), got.seconds, collect.CLOCKS, options.cache, options.set),
+        report=RecordedReport(report.name, digest(report), len(got.kernels)),
+    )
+    write_record(path, record)
+    return replace(result, record=record, report=report, ncu_seconds=got.seconds)
 
 
 def _without(made: Made, result: Profiled, why: ProfkitError, artifacts: Path) -> Profiled:
     """A record without a report; where an older report stands, its record stays with it."""
     report, path = place_for(artifacts, made.target.problem.name, result.name, result.case)
-    result.record["timing"] = timing_of(made, result.name, result.case)
+    record = with_timing(result.record, made)
     if not report.exists():
-        record.save(path, result.record)
-    return replace(result, problem=why)
+        write_record(path, record)
+    return replace(result, record=record, problem=why)
 
 
 def sanitized(made: Made, progress: Progress) -> None:
@@ -187,51 +181,50 @@ def sanitized(made: Made, progress: Progress) -> None:
     sanitizer = toolchain.need("compute-sanitizer")
     pool = ThreadPoolExecutor(_SANITIZERS)
     try:
-        asked = []
+        waiting = []
         for name, built in made.builds.items():
-            said = made.outcome.checks.get(name)
-            if said is None or built.library is None:
+            check = made.measured.checks.get(name)
+            if check is None or built.library is None:
                 continue
-            case = _small_case(made, said)
-            plan = plan_of(made, name, case)
-            runs = [
-                (t, pool.submit(sanitize.sanitize, sanitizer, plan, [t])) for t in sanitize.TOOLS
-            ]
-            asked.append((name, built.library, said, case, runs))
-        for name, library, said, case, runs in asked:
-            for tool, run in runs:
+            plan = plan_of(made, name, _small_case(made, check))
+            run_tool = partial(sanitize.sanitize, sanitizer, plan)
+            tools = {tool: pool.submit(run_tool, [tool]) for tool in sanitize.TOOLS}
+            waiting.append((name, built.library, plan.case, tools))
+        for name, library, case, tools in waiting:
+            for tool, run in tools.items():
                 progress(f"{tool} {name} {case}")
-                _add_verdict(said, case, tool, run)
-            record.write_text(library.with_name("sanitizer.json"), json.dumps(said["sanitizer"]))
+                check = made.measured.checks[name]
+                made.measured.checks[name] = _with_verdict(check, case, tool, run)
+            kept = made.measured.checks[name].sanitizer
+            write_text(library.with_name("sanitizer.json"), json.dumps(kept))
     finally:
         pool.shutdown(cancel_futures=True)  # after Ctrl-C: what has not begun never does
 
 
-def _add_verdict(
-    said: dict[str, Any], case: str, tool: str, run: Future[list[sanitize.Finding]]
-) -> None:
-    """Put one tool's verdict into a check; what is not clean makes the variant wrong."""
+def _with_verdict(
+    check: Check, case: str, tool: str, run: Future[list[sanitize.SanitizerVerdict]]
+) -> Check:
+    """A check with one tool's verdict; what is not clean makes the variant wrong."""
     try:
-        (found,) = run.result()
-        clean, verdict = found.clean, found.verdict
+        (result,) = run.result()
+        clean, verdict = result.clean, result.verdict
     except ProfkitError as error:
         clean, verdict = False, error.message
-    said["sanitizer"][tool] = verdict
-    if not clean:
-        said["status"] = "wrong"
-        fault = {"case": case, "seed": 0, "status": "wrong"}
-        said["cases"].append({**fault, "faults": [f"{tool}: {verdict}"]})
+    check = replace(check, sanitizer={**check.sanitizer, tool: verdict})
+    if clean:
+        return check
+    return check.with_fault(CaseCheck(case, 0, "wrong", faults=(f"{tool}: {verdict}",)))
 
 
-def _small_case(made: Made, said: dict[str, Any]) -> str:
+def _small_case(made: Made, check: Check) -> str:
     """The case with the fewest operations above ten million that the variant supports.
 
     Large enough for several tiles and a ragged end, small enough for tools that slow a kernel down
     a hundred times.
     """
-    the = made.target.problem
-    supported = [c["case"] for c in said["cases"] if c["status"] != "not supported"]
-    known = [c for c in supported if c in {**the.cases, **the.checks}]
-    work = {c: the.module.operations(the.case(c)) for c in known or the.checks}
+    problem = made.target.problem
+    supported = [c.case for c in check.cases if c.status != "not supported"]
+    known = [c for c in supported if c in {**problem.cases, **problem.checks}]
+    work = {c: problem.module.operations(problem.case(c)) for c in known or problem.checks}
     large = {c: n for c, n in work.items() if n >= 1e7} or work
     return min(large, key=lambda c: large[c])

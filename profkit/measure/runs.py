@@ -5,19 +5,26 @@ from __future__ import annotations
 import json
 import subprocess
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any
 
+from profkit.measure import analytic
 from profkit.measure.bench.summary import timing
 from profkit.measure.build.build import Build
 from profkit.measure.check import data
+from profkit.measure.check.check import Check
+from profkit.measure.cuda.device import Gpu
+from profkit.measure.cuda.graph import Launch
+from profkit.measure.plan import Plan
 from profkit.measure.targets import Target
-from profkit.measure.variants import analytic
 from profkit.measure.variants.problem import Problem
-from profkit.measure.workers.session import Outcome
+from profkit.measure.workers.session import Measurements
+from profkit.records.json_fields import from_json
+from profkit.records.parts import BuiltKernel, Commit, RecordedSource, Timing
+from profkit.records.record import Record, parse_record
+from profkit.records.store import JsonObject
 
 
 @dataclass(frozen=True)
@@ -28,108 +35,96 @@ class Made:
         target: What was asked for.
         builds: Variant -> its build, also those that failed (see Build.error).
         support: The library of support.cu.
-        outcome: What the workers said.
+        measured: What the workers said.
     """
 
     target: Target
     builds: Mapping[str, Build]
     support: Path
-    outcome: Outcome
+    measured: Measurements
 
 
-def plan_of(made: Made, name: str, case: str) -> dict[str, Any]:
+def plan_of(made: Made, name: str, case: str) -> Plan:
     """What profkit.measure.profile.launch is given for one call."""
-    from profkit.measure.profile.launch import plan_for
-
     target, built = made.target, made.builds.get(name)
-    the = target.problem
-    grid = built.variant.keys.get("inputs") if built else None
-    at = data.prepare(the, case, 0, target.folder, grid)
-    return plan_for(
-        built.library if built else None,
-        [str(at.folder / f"in{i}") for i in range(len(at.shapes))],
-        at.output_bytes(),
-        the.module.arguments(the.case(case)),
-        reference=None if built else name,
-        problem=str(the.path.parent),
-        build=str(target.folder),
-        case=case,
+    problem = target.problem
+    grid = built.variant.header.inputs if built else None
+    at = data.prepare(problem, case, 0, target.folder, grid)
+    return Plan(
         label=f"profkit:{name}:{case}",
         support=str(made.support),
-        profile=True,
+        library=str(built.library) if built and built.library else None,
+        inputs=tuple(str(at.folder / f"in{i}") for i in range(len(at.shapes))),
+        outputs=tuple(at.output_bytes()),
+        values=problem.module.arguments(problem.case(case)),
+        reference=None if built else name,
+        problem=str(problem.path.parent),
+        build=str(target.folder),
+        case=case,
     )
 
 
-def record_of(made: Made, name: str, case: str) -> dict[str, Any]:
-    """The run record of a variant at a case, without its report."""
-    the, outcome, built = made.target.problem, made.outcome, made.builds.get(name)
-    launches = outcome.launches.get((name, case), [])
-    said: dict[str, Any] = {
+def record_of(made: Made, name: str, case: str) -> Record:
+    """The run record of a variant at a case, without its timing and its report."""
+    problem, measured, built = made.target.problem, made.measured, made.builds.get(name)
+    launches, gpu = measured.launches.get((name, case), ()), measured.gpu
+    document: JsonObject = {
         "variant": name,
-        "problem": the.name,
+        "problem": problem.name,
         "case": case,
-        "header": _header(built),
         "made": datetime.now(UTC).isoformat(timespec="seconds"),
-        "source": None,
-        "resources": [],
-        "launches": launches,
-        "check": outcome.checks.get(name),
-        "timing": None,
-        "gpu": outcome.gpu,
-        "versions": {"nvcc": None, "ncu": None, "torch": _torch()},
-        "work": _work(the, case, outcome.gpu),
-        "shape": analytic.shape(launches, outcome.gpu["sms"]) if outcome.gpu else [],
-        "report": None,
+        "launches": [asdict(launch) for launch in launches],
+        "check": _check(measured.checks.get(name), built),
+        "gpu": measured.gpu_json(),
+        "versions": {"torch": _torch()},
+        "work": _work(problem, case, gpu),
     }
+    record = replace(
+        parse_record(document), shape=analytic.shapes(launches, gpu.sms) if gpu else ()
+    )
     if built is None:
-        said["backend"] = _backend(the, launches)
-        return said
-    said["source"] = {
-        "file": f"{the.name}/{built.variant.path.name}",
-        "sha256": built.source,
-        "sass": built.sass,
-        "arch": built.arch,
-        "flags": built.flags,
-    }
-    if said["check"] and built.library:
-        said["check"] = {**said["check"], "sanitizer": _sanitizer(built.library)}
-    said["resources"] = [asdict(k) for k in built.kernels]
-    said["versions"]["nvcc"] = built.nvcc
-    return said
+        return replace(record, backend=_backend(problem, launches))
+    file = f"{problem.name}/{built.variant.path.name}"
+    return replace(
+        record,
+        resources=tuple(from_json(BuiltKernel, asdict(kernel)) for kernel in built.kernels),
+        versions=replace(record.versions, nvcc=built.nvcc),
+        header=built.variant.header,
+        source=RecordedSource(file, built.source, built.sass, built.arch, tuple(built.flags)),
+    )
 
 
-def _header(built: Build | None) -> dict[str, Any] | None:
-    """What the variant's header promises; None of a library call."""
-    if built is None:
+def _check(check: Check | None, built: Build | None) -> JsonObject | None:
+    """A verdict with what the sanitizer found in this very binary."""
+    if check is None:
         return None
-    v = built.variant
-    return {
-        "title": v.title,
-        "after": v.after,
-        "fixes": v.fixes,
-        "fixes-not": v.fixes_not,
-        "moves": [str(m) for m in v.moves],
-        "moves-not": [str(m) for m in v.moves_not],
-        "case": v.keys.get("case"),
-    }
+    if built is not None and built.library is not None:
+        check = replace(check, sanitizer=_sanitizer(built.library))
+    return check.to_json()
 
 
-def timing_of(made: Made, name: str, case: str) -> dict[str, Any] | None:
+def timing_of(made: Made, name: str, case: str) -> JsonObject | None:
     """Times with intervals; apart from record_of, because the statistics take a while to load."""
-    times = made.outcome.times.get((name, case))
+    times = made.measured.times.get((name, case))
     return timing(times) if times else None
 
 
-def timed(made: Made, case: str) -> list[dict[str, Any]]:
+def with_timing(record: Record, made: Made) -> Record:
+    """The record with its times."""
+    times = timing_of(made, record.variant, record.case)
+    return replace(record, timing=from_json(Timing, times) if times else None)
+
+
+def timed(made: Made, case: str) -> list[JsonObject]:
     """Everything that was timed at a case: name, backend of a reference, launches and timing."""
     rows = []
     for name in (*made.builds, *made.target.references):
         timing = timing_of(made, name, case)
         if timing is not None:
-            launches = made.outcome.launches.get((name, case), [])
+            launches = made.measured.launches.get((name, case), ())
             backend = _backend(made.target.problem, launches) if name not in made.builds else None
-            row = {"name": name, "backend": backend, "launches": launches, "timing": timing}
-            rows.append(row)
+            plain = [asdict(launch) for launch in launches]
+            rows.append({"name": name, "backend": backend, "launches": plain, "timing": timing})
     return rows
 
 
@@ -149,38 +144,34 @@ def _torch() -> str | None:
         return None
 
 
-def _work(the: Problem, case: str, gpu: dict[str, Any]) -> dict[str, Any]:
-    of = the.case(case)
+def _work(problem: Problem, case: str, gpu: Gpu | None) -> JsonObject:
+    module, shape = problem.module, problem.case(case)
     return {
-        "operations": the.module.operations(of),
-        "compulsory_bytes": the.module.compulsory_bytes(of),
-        "exponentials": the.module.exponentials(of)
-        if hasattr(the.module, "exponentials")
-        else None,
-        "floors": analytic.floors(the, case, gpu) if gpu else {},
+        "operations": module.operations(shape),
+        "compulsory_bytes": module.compulsory_bytes(shape),
+        "exponentials": module.exponentials(shape) if hasattr(module, "exponentials") else None,
+        "floors": analytic.floors(problem, case, gpu) if gpu else {},
     }
 
 
-def _backend(the: Problem, launches: Sequence[dict[str, Any]]) -> str | None:
+def _backend(problem: Problem, launches: Sequence[Launch]) -> str | None:
     """Which backend a reference really ran, read from its kernels' names."""
-    if not hasattr(the.module, "backend_of") or not launches:
+    if not hasattr(problem.module, "backend_of") or not launches:
         return None
-    return str(the.module.backend_of([x["kernel"] for x in launches]))
+    return str(problem.module.backend_of([launch.kernel for launch in launches]))
 
 
-def git_commit(folder: Path) -> dict[str, Any] | None:
+def git_commit(folder: Path) -> Commit | None:
     """The commit that a folder is at, and whether files differ from it; None without git."""
+    start = ["git", "-C", str(folder)]
     try:
-        head, dirty = (
-            subprocess.run(
-                ["git", "-C", str(folder), *words],
-                capture_output=True,
-                text=True,
-                timeout=10,
-                check=True,
-            ).stdout.strip()
-            for words in (["rev-parse", "HEAD"], ["status", "--porcelain", "--", "."])
-        )
+        head = _output([*start, "rev-parse", "HEAD"])
+        changed = _output([*start, "status", "--porcelain", "--", "."])
     except (OSError, subprocess.SubprocessError):
         return None
-    return {"commit": head, "dirty": bool(dirty)}
+    return Commit(head, bool(changed))
+
+
+def _output(command: Sequence[str]) -> str:
+    done = subprocess.run(command, capture_output=True, text=True, timeout=10, check=True)
+    return done.stdout.strip()

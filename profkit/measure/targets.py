@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from pathlib import Path
 
 from profkit.errors import ProfkitError
@@ -75,44 +76,81 @@ def choose(
         cases: --case; empty takes the problem's first.
         references: Whether the problem's references are always included.
     """
-    kernels = places.kernels_dir()
-    everything = variants.find(kernels)
-    problems = {
-        d.name: problem.load(d) for d in sorted(kernels.iterdir()) if problem.is_complete(d)
-    }
-    known = [v for v in everything if v.problem in problems]
-    if every:
-        fitting = [p for p in problems.values() if all(c in p.cases for c in cases)]
-        wanted = {p.name for p in fitting}
-        chosen = [v for v in known if v.problem in wanted]
-        named = [r for p in fitting for r in p.references]
-    else:
-        named = [n for n in names if any(n in p.references for p in problems.values())]
-        chosen = [_select(n, known, everything) for n in names if n not in named]
-        wanted = {v.problem for v in chosen} or {
-            p.name for p in problems.values() if set(named) & set(p.references)
-        }
-    if len(wanted) != 1:
-        said = ", ".join(sorted(wanted)) or "none"
+    catalogue = _catalogue(places.kernels_dir())
+    picked = _every(catalogue, cases) if every else _named(catalogue, names)
+    problem = _only_problem(catalogue, picked)
+    chosen_cases = tuple(cases) or tuple(problem.cases)[:1]
+    for case in chosen_cases:
+        problem.case(case)
+    named = tuple(r for r in problem.references if r in picked.references)
+    calls = problem.references if references else named
+    once = {v.path: v for v in picked.variants}
+    return Target(problem, tuple(once.values()), calls, chosen_cases, places.build_dir())
+
+
+@dataclass(frozen=True)
+class _Catalogue:
+    """What there is to choose from: all variants, and the problems that can be run."""
+
+    variants: tuple[Variant, ...]
+    problems: Mapping[str, Problem]
+
+    @property
+    def runnable(self) -> list[Variant]:
+        """The variants of problems that can be run; the others can only be built."""
+        return [v for v in self.variants if v.problem in self.problems]
+
+
+@dataclass(frozen=True)
+class _Picked:
+    """What options name: variants, references, and the problems that these are of."""
+
+    variants: Sequence[Variant]
+    references: Sequence[str]
+    problems: frozenset[str]
+
+
+def _catalogue(kernels: Path) -> _Catalogue:
+    folders = [d for d in sorted(kernels.iterdir()) if problem.is_complete(d)]
+    return _Catalogue(tuple(variants.find(kernels)), {d.name: problem.load(d) for d in folders})
+
+
+def _every(catalogue: _Catalogue, cases: Sequence[str]) -> _Picked:
+    """The whole ladder of every problem that has the cases, and its references."""
+    fitting = [p for p in catalogue.problems.values() if all(c in p.cases for c in cases)]
+    names = frozenset(p.name for p in fitting)
+    chosen = [v for v in catalogue.runnable if v.problem in names]
+    return _Picked(chosen, list(chain.from_iterable(p.references for p in fitting)), names)
+
+
+def _named(catalogue: _Catalogue, names: Sequence[str]) -> _Picked:
+    """Variants and references by name; references alone belong to every problem that has them."""
+    problems = catalogue.problems.values()
+    references = [n for n in names if any(n in p.references for p in problems)]
+    chosen = [_select(n, catalogue) for n in names if n not in references]
+    of_references = (p.name for p in problems if set(references) & set(p.references))
+    return _Picked(
+        chosen, references, frozenset(v.problem for v in chosen) or frozenset(of_references)
+    )
+
+
+def _only_problem(catalogue: _Catalogue, picked: _Picked) -> Problem:
+    if len(picked.problems) != 1:
+        listed = ", ".join(sorted(picked.problems)) or "none"
         raise ProfkitError(
-            f"these variants are of {len(wanted)} problems: {said}",
+            f"these variants are of {len(picked.problems)} problems: {listed}",
             "name variants of one problem with --variant, or a --case that only one has",
         )
-    (of,) = wanted
-    the = problems[of]
-    picked = tuple(cases) or tuple(the.cases)[:1]
-    for case in picked:
-        the.case(case)
-    calls = the.references if references else tuple(r for r in the.references if r in named)
-    once = {v.path: v for v in chosen}
-    return Target(the, tuple(once.values()), calls, picked, places.build_dir())
+    (name,) = picked.problems
+    return catalogue.problems[name]
 
 
-def _select(name: str, known: Sequence[Variant], everything: Sequence[Variant]) -> Variant:
+def _select(name: str, catalogue: _Catalogue) -> Variant:
     """A variant that can be run; one without a problem can only be built."""
-    if any(name in (v.id, f"{v.problem}/{v.id}") for v in known):
-        return variants.select(known, name)
-    problem.load(variants.select(everything, name).path.parent)  # says what is missing
+    if any(name in (v.id, f"{v.problem}/{v.id}") for v in catalogue.runnable):
+        return variants.select(catalogue.runnable, name)
+    # Says what is missing.
+    problem.load(variants.problem_of(variants.select(catalogue.variants, name).path))
     raise ProfkitError(f"--variant {name}: no such variant")
 
 

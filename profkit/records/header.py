@@ -8,41 +8,15 @@ it is nearly a known one, which is a mistake that must not pass in silence.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
 from difflib import get_close_matches
 from itertools import product
+from typing import Any, Generic, TypeVar, overload
 
 from profkit.errors import ProfkitError
 
-KEYS: dict[str, str] = {
-    "after": "the variant that this one changes, by id",
-    "fixes": "rules that fire for `after` and are clear for this one",
-    "fixes-not": "rules that this variant was meant to clear and provably does not",
-    "moves": "what the counters will do against `after`: stall_barrier<0.5x inst_matrix>2x",
-    "moves-not": "what they were to do and provably do not",
-    "case": "the case that fixes and moves speak of; without it, every case",
-    "flags": "further nvcc flags",
-    "arch": "80+ (that or newer), 90a (exactly that), or a list: 80,89",
-    "tune": "tunable macros and their values: BLOCK_M=16,32,64 STAGES=2,3",
-    "where": "what tunables must satisfy: BLOCK_M % (16 * WARPS) == 0, STAGES > 1",
-    "takes": "what a block takes: threads=32*WARPS smem=256*BLOCK_M (bytes), or any other name",
-    "steer": "which way a rule asks a tunable to go: grid-too-small=BLOCK_M- barrier-wait=WARPS-",
-    "watch": "metrics that a better choice of tunables moves, and which way: stall_barrier- sm_active+",
-    "budget": "what ptxas may use at most: regs=128 smem=64K spills=0 stack=0",
-    "inputs": "the grid that the inputs lie on, for formats narrower than fp16: e4m3",
-    "twin": "what differs from it in one thing only: a variant, or `yes` for -DPROFKIT_TWIN",
-    "output": "what a kernel without a reference must give: finite, or as its twin: same, close",
-    "also": "rules that must fire on it beside its cause",
-    "tolerance": "how close a kernel and its twin must be, in norm",
-    "relieves": "what the twin does instead",
-    "bound": "what this kernel is bound by, where that is known by construction",
-    "limiter": "the limiter that goes with the bound",
-    "cause": "the rule that must be named first on it",
-    "declares": "what the workload needs, as metric=number: declared_bytes=1073741824",
-    "caught-by": "the check that must catch it, for kernels that are wrong on purpose",
-}
-
+T = TypeVar("T")
 _COMMENT = re.compile(r"\A\s*(?:/\*(?P<block>.*?)\*/|(?P<lines>(?:[ \t]*//[^\n]*\n?)+))", re.S)
 _KEY = re.compile(r"(?:^|(?<=\s))([a-z][a-z-]*):(?=\s|$)")
 _SIZE = {"": 1, "K": 1024, "M": 1024 * 1024}
@@ -65,16 +39,167 @@ class Budget:
     stack: int | None = None
 
 
+class Key(Generic[T]):
+    """One key of a header: what it means, how its value is read, and whether it decides the code.
+
+    A key more is one line in Header: its name there, with `-` for `_`, is what a file says.
+    """
+
+    def __init__(
+        self,
+        meaning: str,
+        read: Callable[[str], T],
+        *,
+        speaks: bool = False,
+        recorded: bool = False,
+    ) -> None:
+        """A key.
+
+        Args:
+            meaning: For people.
+            read: The value from what the file says; "" where it says nothing.
+            speaks: It only speaks of the kernel; the others decide what is compiled or run, and
+                count as code in the source's hash.
+            recorded: A run record keeps it.
+        """
+        self.meaning, self.read, self.speaks, self.recorded = meaning, read, speaks, recorded
+        self.name = ""
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self.name = name.replace("_", "-")
+
+    @overload
+    def __get__(self, header: None, owner: type) -> Key[T]: ...
+
+    @overload
+    def __get__(self, header: Header, owner: type) -> T: ...
+
+    def __get__(self, header: Header | None, owner: type) -> T | Key[T]:
+        return self if header is None else self.read(header.keys.get(self.name, ""))
+
+
+def words(value: str) -> tuple[str, ...]:
+    """A list of ids, parted by commas or blanks; `-`, an en dash and `none` are empty."""
+    return tuple(w for w in re.split(r"[,\s]+", value) if w and w not in ("-", "–", "none"))
+
+
+def _first(value: str) -> str | None:
+    return next(iter(words(value)), None)
+
+
+def _text(value: str) -> str | None:
+    return value or None
+
+
 @dataclass(frozen=True)
 class Header:
-    """What one header says: see KEYS for the keys."""
+    """What one header says.
 
-    title: str
-    text: str
+    Attributes:
+        title: First line.
+        text: Free text.
+        keys: As written. Each known one is an attribute too, read: fixes-not is `fixes_not`.
+    """
+
+    title: str = ""
+    text: str = ""
     keys: Mapping[str, str] = field(default_factory=dict)
 
+    after = Key("the variant that this one changes, by id", _first, speaks=True, recorded=True)
+    fixes = Key(
+        "rules that fire for `after` and are clear for this one", words, speaks=True, recorded=True
+    )
+    fixes_not = Key(
+        "rules that this variant was meant to clear and provably does not",
+        words,
+        speaks=True,
+        recorded=True,
+    )
+    moves = Key(
+        "what the counters will do against `after`: stall_barrier<0.5x inst_matrix>2x",
+        words,
+        speaks=True,
+        recorded=True,
+    )
+    moves_not = Key("what they were to do and provably do not", words, speaks=True, recorded=True)
+    case = Key(
+        "the case that fixes and moves speak of; without it, every case",
+        _text,
+        speaks=True,
+        recorded=True,
+    )
+    flags = Key("further nvcc flags", str.split)
+    arch = Key("80+ (that or newer), 90a (exactly that), or a list: 80,89", _text)
+    tune = Key("tunable macros and their values: BLOCK_M=16,32,64 STAGES=2,3", str, speaks=True)
+    where = Key(
+        "what tunables must satisfy: BLOCK_M % (16 * WARPS) == 0, STAGES > 1", str, speaks=True
+    )
+    takes = Key(
+        "what a block takes: threads=32*WARPS smem=256*BLOCK_M (bytes), or any other name",
+        str.split,
+        speaks=True,
+    )
+    steer = Key(
+        "which way a rule asks a tunable to go: grid-too-small=BLOCK_M- barrier-wait=WARPS-",
+        str.split,
+        speaks=True,
+    )
+    watch = Key(
+        "metrics that a better choice of tunables moves, and which way: stall_barrier- sm_active+",
+        str.split,
+        speaks=True,
+    )
+    budget = Key("what ptxas may use at most: regs=128 smem=64K spills=0 stack=0", str, speaks=True)
+    inputs = Key("the grid that the inputs lie on, for formats narrower than fp16: e4m3", _text)
+    twin = Key(
+        "what differs from it in one thing only: a variant, or `yes` for -DPROFKIT_TWIN", _text
+    )
+    output = Key(
+        "what a kernel without a reference must give: finite, or as its twin: same, close", _text
+    )
+    also = Key("rules that must fire on it beside its cause", words, speaks=True)
+    tolerance = Key("how close a kernel and its twin must be, in norm", _text)
+    relieves = Key("what the twin does instead", _text, speaks=True)
+    bound = Key(
+        "what this kernel is bound by, where that is known by construction", _text, speaks=True
+    )
+    limiter = Key("the limiter that goes with the bound", _text, speaks=True)
+    cause = Key("the rule that must be named first on it", _text, speaks=True)
+    declares = Key(
+        "what the workload needs, as metric=number: declared_bytes=1073741824", str.split
+    )
+    caught_by = Key(
+        "the check that must catch it, for kernels that are wrong on purpose", _text, speaks=True
+    )
 
-def parse(source: str, name: str) -> Header:
+    def to_record(self) -> dict[str, Any] | None:
+        """What a run record keeps of it: the title and each recorded key; None of no header."""
+        if self == Header():
+            return None
+        kept = {key.name: getattr(self, name) for name, key in _KEYS.items() if key.recorded}
+        lists = {name: list(v) if isinstance(v, tuple) else v for name, v in kept.items()}
+        return {"title": self.title, **lists}
+
+    @staticmethod
+    def of_record(said: Mapping[str, Any]) -> Header:
+        """A header from what a run record keeps; what is of another kind is not there."""
+        keys = {}
+        for key in _KEYS.values():
+            value = said.get(key.name) if key.recorded else None
+            if isinstance(value, list):
+                value = " ".join(word for word in value if isinstance(word, str))
+            if isinstance(value, str) and value:
+                keys[key.name] = value
+        title = said.get("title")
+        return Header(title if isinstance(title, str) else "", keys=keys)
+
+
+_KEYS: dict[str, Key[Any]] = {n: k for n, k in vars(Header).items() if isinstance(k, Key)}
+KEYS: dict[str, str] = {key.name: key.meaning for key in _KEYS.values()}
+SPEAKS = frozenset(key.name for key in _KEYS.values() if key.speaks)
+
+
+def parse_header(source: str, name: str) -> Header:
     """Read the leading comment of a source file.
 
     Args:
@@ -140,12 +265,7 @@ def _pairs(line: str, name: str) -> list[tuple[str, str]]:
     return [(s[1], line[s.end() : end].strip()) for s, end in zip(starts, ends, strict=True)]
 
 
-def words(value: str) -> tuple[str, ...]:
-    """A list of ids, parted by commas or blanks; `-`, an en dash and `none` are empty."""
-    return tuple(w for w in re.split(r"[,\s]+", value) if w and w not in ("-", "–", "none"))
-
-
-def budget(value: str, name: str) -> Budget:
+def read_budget(value: str, name: str) -> Budget:
     """`regs=128 smem=64K spills=0 stack=0`  ->  Budget, in registers and bytes."""
     known = [f.name for f in fields(Budget)]
     got: dict[str, int] = {}
@@ -160,7 +280,7 @@ def budget(value: str, name: str) -> Budget:
     return Budget(**got)
 
 
-def tune(value: str, name: str) -> dict[str, tuple[str, ...]]:
+def read_tunables(value: str, name: str) -> dict[str, tuple[str, ...]]:
     """`BLOCK_M=16,32 STAGES=2,3`  ->  macro -> values, the first of which is the default."""
     got: dict[str, tuple[str, ...]] = {}
     for word in value.replace(";", " ").split():
@@ -179,7 +299,7 @@ def combinations(tunables: Mapping[str, tuple[str, ...]]) -> list[dict[str, str]
     return [dict(zip(tunables, values, strict=True)) for values in product(*tunables.values())]
 
 
-def target(spec: str | None, arch: str, name: str) -> str | None:
+def compile_target(spec: str | None, arch: str, name: str) -> str | None:
     """The compile target for an architecture, or None if the header rules it out.
 
     Args:

@@ -1,106 +1,92 @@
-"""artifacts/<variant>.<case>.json  ->  a run record as compare, claims and the ledger see it.
+"""<variant>.json, a run record (profkit.run/1)  <->  Record: one reader and one writer.
 
-The record is written by profkit.measure, which nothing here imports: its JSON is the contract and
-`parse` the one place that knows its keys. What a record does not say is None, never 0.
+What was done to one variant, or one library call, at one case: which source, was it right, how
+fast without a profiler, and under which conditions. It stands beside the report and says what the
+report cannot. A field more is one line here, or in
+parts. What a record does not say is None, never 0.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from math import isfinite, nan
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from profkit.errors import ProfkitError
+from profkit.records.header import Header
+from profkit.records.json_fields import ABSENT, as_json, from_json
+from profkit.records.parts import (
+    BuiltKernel,
+    CheckResult,
+    Commit,
+    LaunchShape,
+    NcuRun,
+    RecordedGpu,
+    RecordedLaunch,
+    RecordedReport,
+    RecordedSource,
+    Resources,
+    Timing,
+    Versions,
+    Work,
+)
+from profkit.records.store import write_text
 
 SCHEMA = "profkit.run/1"
 
 
 @dataclass(frozen=True)
-class Resources:
-    """What the kernels of a variant take at most, per thread or block; None where not known.
-
-    Attributes:
-        registers: Per thread.
-        shared_static: Bytes per block.
-        shared_dynamic: Bytes per block.
-        spills: Bytes of spill stores and loads.
-        stack: Bytes of stack frame per thread.
-    """
-
-    registers: float | None = None
-    shared_static: float | None = None
-    shared_dynamic: float | None = None
-    spills: float | None = None
-    stack: float | None = None
-
-
-@dataclass(frozen=True)
-class Machine:
-    """Where and how it was measured; two runs are only compared when these agree."""
-
-    gpu: str | None = None
-    uuid: str | None = None
-    sm_clock: float | None = None
-    clock_control: str | None = None
-    driver: str | None = None
-
-
-@dataclass(frozen=True)
 class Record:
-    """One variant, or one library call, at one case.
+    """One variant, or one library call, at one case. Seconds, bytes, Hz.
 
     Attributes:
-        path: The JSON file.
+        path: The JSON file, as far as there is one.
         variant: Its id.
-        case: The problem's case.
         problem: The problem, "" in a record that does not say.
-        title: First line of the variant's header.
-        after: The variant that it changes, None for a first one.
-        fixes: Rules that its header said it clears.
-        fixes_not: Rules that its header said it provably does not clear.
-        moves: What its header said that the counters will do.
-        moves_not: What they were to do and provably do not.
-        said_of: The case that its header speaks of; None for every case.
-        source: sha256 of the source and its headers; None for a library call.
-        sass: Hash of the machine code.
-        resources: Registers, shared memory, spills, stack.
-        right: Whether the check passed; None when it was not checked.
-        max_abs: Largest absolute error of the check.
-        max_rel: Largest relative error of the check.
-        sanitizers: Tool -> "clean", or what it found; tools that were not run are not there.
-        session: Equal for everything that was timed in turns in one process.
-        warm: Samples with a warm L2 in the order taken, seconds per call.
-        cold: Samples with a cold L2.
-        machine: GPU, clocks, driver.
-        work: Operations, compulsory bytes, ... of the case.
+        case: The problem's case.
+        header: What the variant's header says; empty for a library call.
+        made: When, ISO 8601.
+        source: What was built; None for a library call.
+        resources: What ptxas says of each kernel.
+        launches: The kernel launches of one call.
+        check: Whether it is right; None when it was not checked.
+        timing: None when it was not timed.
+        gpu: Where.
+        versions: With which programs.
+        work: What the case needs.
+        shape: How the launches fill the GPU.
+        report: The report beside it, None without one.
+        backend: What a library call really ran.
+        git: The commit, None where it is not known.
+        ncu: How the report was made.
+        assembled: What was joined by hand.
+        tune: The search that this is the champion of.
     """
 
-    path: Path
     variant: str
     case: str
     problem: str = ""
-    title: str = ""
-    after: str | None = None
-    fixes: tuple[str, ...] = ()
-    fixes_not: tuple[str, ...] = ()
-    moves: tuple[str, ...] = ()
-    moves_not: tuple[str, ...] = ()
-    said_of: str | None = None
-    source: str | None = None
-    sass: str | None = None
-    resources: Resources = Resources()
-    right: bool | None = None
-    max_abs: float | None = None
-    max_rel: float | None = None
-    sanitizers: Mapping[str, str] = field(default_factory=dict)
-    session: str | None = None
-    warm: tuple[float, ...] = ()
-    cold: tuple[float, ...] = ()
-    machine: Machine = Machine()
-    work: Mapping[str, float] = field(default_factory=dict)
+    header: Header = field(default_factory=Header)
+    made: str | None = None
+    source: RecordedSource | None = None
+    resources: tuple[BuiltKernel, ...] = ()
+    launches: tuple[RecordedLaunch, ...] = ()
+    check: CheckResult | None = None
+    timing: Timing | None = None
+    gpu: RecordedGpu | None = None
+    versions: Versions = field(default_factory=Versions)
+    work: Work = field(default_factory=Work)
+    shape: tuple[LaunchShape, ...] = ()
+    report: RecordedReport | None = None
+    backend: str | None = field(default=None, metadata=ABSENT)
+    git: Commit | None = None
+    ncu: NcuRun | None = field(default=None, metadata=ABSENT)
+    assembled: str | None = field(default=None, metadata=ABSENT)
+    tune: Mapping[str, Any] | None = field(default=None, metadata=ABSENT)
+    path: Path = field(default=Path(), metadata={"file": True})
 
     @property
     def reference(self) -> bool:
@@ -108,9 +94,93 @@ class Record:
         return self.source is None
 
     @property
-    def dirty(self) -> tuple[str, ...]:
+    def source_hash(self) -> str | None:
+        """sha256 of the source's code and its headers'; None for a library call."""
+        return self.source.sha256 if self.source else None
+
+    @property
+    def sass(self) -> str | None:
+        """Hash of the machine code."""
+        return self.source.sass if self.source else None
+
+    @property
+    def correct(self) -> bool | None:
+        """Whether the check passed; None when it was not checked, or the case is not supported."""
+        return _CORRECT.get(self.check.status or "") if self.check else None
+
+    @property
+    def max_abs(self) -> float | None:
+        """Largest absolute error of the check."""
+        return most_of(c.max_abs for c in self.check.cases) if self.check else None
+
+    @property
+    def max_rel(self) -> float | None:
+        """Largest relative error of the check."""
+        return most_of(c.max_rel for c in self.check.cases) if self.check else None
+
+    @property
+    def sanitizers(self) -> Mapping[str, str]:
+        """Tool -> "clean", or what it found; tools that were not run are not there."""
+        return self.check.sanitizer if self.check else {}
+
+    @property
+    def sanitizer_errors(self) -> tuple[str, ...]:
         """The sanitizer tools that found something."""
         return tuple(tool for tool, verdict in self.sanitizers.items() if verdict != "clean")
+
+    @property
+    def session(self) -> str | None:
+        """Equal for everything that was timed in turns in one process."""
+        return self.timing.session if self.timing else None
+
+    @property
+    def warm(self) -> tuple[float, ...]:
+        """Samples with a warm L2 in the order taken, seconds per call."""
+        return self.timing.l2.warm.samples if self.timing and self.timing.l2.warm else ()
+
+    @property
+    def cold(self) -> tuple[float, ...]:
+        """Samples with a cold L2."""
+        return self.timing.l2.cold.samples if self.timing and self.timing.l2.cold else ()
+
+    @property
+    def sm_clock(self) -> float | None:
+        """The SM clock after the timing, Hz."""
+        return self.timing.after.sm_clock if self.timing and self.timing.after else None
+
+    @property
+    def clock_control(self) -> str | None:
+        """Whether ncu held the clocks."""
+        return self.ncu.clock_control if self.ncu else None
+
+    @property
+    def most(self) -> Resources:
+        """The most over all kernels: the build's for one thread, the launch's for a block."""
+        launches, kernels = self.launches, self.resources
+        return Resources(
+            registers=most_of(x.regs for x in launches) or most_of(k.regs for k in kernels),
+            shared_static=most_of(x.static_smem for x in launches),
+            shared_dynamic=most_of(x.dynamic_smem for x in launches),
+            spills=most_of(k.spills for k in kernels),
+            stack=most_of(k.stack for k in kernels),
+        )
+
+    def stale(self, source_hash: str) -> bool:
+        """Whether the source has changed since the record was made."""
+        return self.source_hash != source_hash
+
+    def to_json(self) -> dict[str, Any]:
+        """The JSON document."""
+        return {"schema": SCHEMA, **as_json(self)}
+
+
+# "not supported" is neither: nothing came out that could be right or wrong.
+_CORRECT = {"right": True, "wrong": False, "failed": False}
+
+
+def most_of(values: Iterable[float | None]) -> float | None:
+    """The largest of what is known; None where nothing is."""
+    return max((float(v) for v in values if v is not None), default=None)
 
 
 def read_record(path: str | Path) -> Record:
@@ -121,125 +191,62 @@ def read_record(path: str | Path) -> Record:
     """
     file = Path(path)
     try:
-        data = json.loads(file.read_bytes())
+        document = json.loads(file.read_bytes())
     except OSError as error:
         raise ProfkitError(f"{file}: {error.strerror}", "profkit profile writes it") from error
     except ValueError as error:
         raise ProfkitError(f"{file}: not JSON ({error})", "record it again") from error
-    if not isinstance(data, dict) or data.get("schema") != SCHEMA:
-        said = data.get("schema") if isinstance(data, dict) else None
+    schema = document.get("schema") if isinstance(document, dict) else None
+    if schema != SCHEMA:
         raise ProfkitError(
-            f"{file}: not a run record of this version ({said!r}, not {SCHEMA!r})",
+            f"{file}: not a run record of this version ({schema!r}, not {SCHEMA!r})",
             "record it again with this profkit",
         )
-    return parse(file, data)
+    return parse_record(document, file)
 
 
-def parse(path: Path, data: Mapping[str, Any]) -> Record:
-    """A Record of the JSON document; what is absent or of another kind is None.
+def parse_record(document: Mapping[str, Any], path: Path = Path()) -> Record:
+    """A Record of the JSON document; what is absent or of another kind is not known.
 
     Raises:
         ProfkitError: It does not say of which variant and case it is.
     """
-    variant, case = _text(data, "variant"), _text(data, "case")
-    if variant is None or case is None:
+    if not all(isinstance(document.get(k), str) and document[k] for k in ("variant", "case")):
         raise ProfkitError(f"{path}: names no variant and case", "record it again")
-    cases = [c for c in _list(data, "check", "cases") if isinstance(c, Mapping)]
-    return Record(
-        path=path,
-        variant=variant,
-        case=case,
-        problem=_text(data, "problem") or "",
-        title=_text(data, "header", "title") or "",
-        after=_text(data, "header", "after"),
-        fixes=_words(data, "header", "fixes"),
-        fixes_not=_words(data, "header", "fixes-not"),
-        moves=_words(data, "header", "moves"),
-        moves_not=_words(data, "header", "moves-not"),
-        said_of=_text(data, "header", "case"),
-        source=_text(data, "source", "sha256"),
-        sass=_text(data, "source", "sass"),
-        resources=_resources(data),
-        right=_RIGHT.get(_text(data, "check", "status") or ""),
-        max_abs=_most(cases, "max_abs"),
-        max_rel=_most(cases, "max_rel"),
-        sanitizers={
-            tool: verdict
-            for tool, verdict in _mapping(data, "check", "sanitizer").items()
-            if isinstance(verdict, str)
-        },
-        session=_text(data, "timing", "session"),
-        warm=_samples(data, "warm"),
-        cold=_samples(data, "cold"),
-        machine=Machine(
-            gpu=_text(data, "gpu", "name"),
-            uuid=_text(data, "gpu", "uuid"),
-            sm_clock=_number(data, "timing", "after", "sm_clock"),
-            clock_control=_text(data, "ncu", "clock_control"),
-            driver=_text(data, "gpu", "driver"),
-        ),
-        work={k: float(v) for k, v in _mapping(data, "work").items() if _is_number(v)},
-    )
+    return replace(from_json(Record, document), path=path)
 
 
-# "not supported" is neither: nothing came out that could be right or wrong.
-_RIGHT = {"right": True, "wrong": False, "failed": False}
+def record_beside(report: str | Path) -> Record | None:
+    """The run record of the same name beside a report; None without one that can be read."""
+    path = Path(report)
+    try:
+        return read_record(path.with_name(f"{path.stem}.json"))
+    except ProfkitError:
+        return None
 
 
-def _resources(data: Mapping[str, Any]) -> Resources:
-    """The most of each over all kernels: the build's for one thread, the launch's for a block."""
-    kernels, launches = _list(data, "resources"), _list(data, "launches")
-    return Resources(
-        registers=_most(launches, "regs") or _most(kernels, "regs"),
-        shared_static=_most(launches, "static_smem"),
-        shared_dynamic=_most(launches, "dynamic_smem"),
-        spills=_most(kernels, "spills"),
-        stack=_most(kernels, "stack"),
-    )
+def recorded_sha256(record: Record | None) -> str | None:
+    """The report's sha256 as a run record says it, None when it says none."""
+    sha256 = record.report.sha256 if record and record.report else None
+    return sha256 if sha256 and re.fullmatch("[0-9a-f]{64}", sha256) else None
 
 
-def _samples(data: Mapping[str, Any], l2: str) -> tuple[float, ...]:
-    """As recorded; what is no number is NaN, so that whoever compares says how many there are."""
-    found = _list(data, "timing", "l2", l2, "samples")
-    return tuple(float(x) if _is_number(x) else nan for x in found)
+def declared(record: Record | None, launches: int) -> dict[str, float]:
+    """What the workload needs by its problem.py, as catalogue metrics.
+
+    Only where one launch is the whole workload: of several, none answers for all of it.
+    """
+    if launches != 1 or record is None:
+        return {}
+    work = record.work
+    needs = {
+        "declared_operations": work.operations,
+        "declared_bytes": work.compulsory_bytes,
+        "declared_exps": work.exponentials,
+    }
+    return {metric: float(number) for metric, number in needs.items() if number is not None}
 
 
-def _most(rows: Sequence[Any], name: str) -> float | None:
-    found = [n for row in rows if (n := _number(row, name)) is not None]
-    return max(found, default=None)
-
-
-def _at(value: Any, *keys: str) -> Any:
-    for key in keys:
-        value = value.get(key) if isinstance(value, Mapping) else None
-    return value
-
-
-def _mapping(value: Any, *keys: str) -> Mapping[str, Any]:
-    found = _at(value, *keys)
-    return found if isinstance(found, Mapping) else {}
-
-
-def _list(value: Any, *keys: str) -> list[Any]:
-    found = _at(value, *keys)
-    return found if isinstance(found, list) else []
-
-
-def _text(value: Any, *keys: str) -> str | None:
-    found = _at(value, *keys)
-    return found if isinstance(found, str) and found else None
-
-
-def _is_number(value: Any) -> bool:
-    if not isinstance(value, int | float) or isinstance(value, bool):
-        return False
-    return abs(value) < 1e300 and isfinite(value)
-
-
-def _number(value: Any, *keys: str) -> float | None:
-    found = _at(value, *keys)
-    return float(found) if _is_number(found) else None
-
-
-def _words(value: Any, *keys: str) -> tuple[str, ...]:
-    return tuple(w for w in _list(value, *keys) if isinstance(w, str))
+def write_record(path: Path, record: Record) -> None:
+    """Write a record whole or not at all; numbers that are no numbers become null."""
+    write_text(path, json.dumps(record.to_json(), indent=1) + "\n")

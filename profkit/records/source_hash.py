@@ -12,12 +12,10 @@ import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-# Keys of a header that only speak of the kernel; the others decide what is compiled or run.
-_SAID = ("after", "fixes", "fixes-not", "moves", "moves-not", "case", "budget", "tune", "also")
-_TUNING = ("where", "takes", "steer", "watch")
-SPEAKS = frozenset((*_SAID, *_TUNING, "relieves", "bound", "limiter", "cause", "caught-by"))
+from profkit.records.header import SPEAKS
 
 _INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]+"([^"\n]+)"', re.M)
+_FOLDERS = re.compile(r'^"(?:[^"/]*/)+(?=[^"/]+\.cuh?"$)')
 _LITERAL = r"""
     (?:u8|[uUL])?R"(?P<delimiter>[^()\\\s]{0,16})\(.*?\)(?P=delimiter)"   # raw string
   | "(?:\\.|[^"\\\n])*" | '(?:\\.|[^'\\\n])+'                             # string, character
@@ -57,7 +55,7 @@ def text_hash(path: Path) -> str:
     return digest.hexdigest()
 
 
-def code(text: str) -> str:
+def without_comments(text: str) -> str:
     """C++ source without its comments and layout: one token a line.
 
     A preprocessor directive ends with its line, so that end stays.
@@ -76,7 +74,8 @@ def _tokens(text: str) -> Iterator[str]:
         elif not found[0].isspace():
             directive = directive or (fresh and found["directive"] is not None)
             fresh = False
-            yield found[0]
+            # A header's name is code, the way to it is not: files move between folders.
+            yield _FOLDERS.sub('"', found[0]) if directive else found[0]
 
 
 def _files(file: Path, seen: set[Path]) -> Iterator[tuple[bytes, bytes]]:
@@ -98,4 +97,4 @@ def _content(file: Path, _mtime: int, _size: int) -> tuple[bytes, bytes, tuple[P
     decoded = text.decode("utf-8", "replace")
     bare = _COMMENT.sub(lambda m: " " if m["comment"] else m[0], decoded)
     includes = tuple((file.parent / n).resolve() for n in _INCLUDE.findall(bare))
-    return text, code(decoded).encode(), includes
+    return text, without_comments(decoded).encode(), includes

@@ -1,13 +1,8 @@
-"""What was done to one variant at one case  ->  artifacts/<id>.<case>.json, and back.
-
-The record stands beside the report and says what the report cannot: which source, was it right,
-how fast it was without a profiler, and under which conditions.
-"""
+"""Bytes and text  ->  a file that is written whole or not at all; and its hash."""
 
 from __future__ import annotations
 
 import hashlib
-import json
 import os
 import tempfile
 from collections.abc import Mapping
@@ -17,7 +12,7 @@ from typing import Any
 
 from profkit.errors import ProfkitError
 
-SCHEMA = "profkit.run/1"
+JsonObject = dict[str, Any]  # what json.loads gives of a document of ours: a border, nothing else
 
 
 def write_bytes(path: Path, content: bytes) -> None:
@@ -49,39 +44,14 @@ def paths(folder: Path, name: str, case: str) -> tuple[Path, Path]:
     return folder / f"{name}.{case}.ncu-rep", folder / f"{name}.{case}.json"
 
 
-def save(path: Path, record: Mapping[str, Any]) -> None:
-    """Write a record; numbers that are no numbers become null."""
-    write_text(path, json.dumps(clean({"schema": SCHEMA, **record}), indent=1) + "\n")
-
-
-def load(path: Path) -> dict[str, Any]:
-    """Read a record.
-
-    Raises:
-        ProfkitError: It cannot be read, or is of another schema.
-    """
-    try:
-        record = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise ProfkitError(
-            f"{path} is no run record: {error}", "profile the variant again"
-        ) from error
-    if not isinstance(record, dict) or record.get("schema") != SCHEMA:
-        said = record.get("schema") if isinstance(record, dict) else None
-        raise ProfkitError(
-            f"{path}: schema {said!r}, wanted {SCHEMA!r}", "profile the variant again"
-        )
-    return record
-
-
-def clean(value: Any) -> Any:
+def json_safe(value: Any) -> Any:
     """The same value with NaN and infinity as None, tuples as lists and paths as text."""
     if isinstance(value, float):
         return value if isfinite(value) else None
     if isinstance(value, Mapping):
-        return {str(k): clean(v) for k, v in value.items()}
+        return {str(k): json_safe(v) for k, v in value.items()}
     if isinstance(value, (list, tuple)):
-        return [clean(v) for v in value]
+        return [json_safe(v) for v in value]
     return str(value) if isinstance(value, Path) else value
 
 
@@ -89,9 +59,3 @@ def digest(path: Path) -> str:
     """sha256 of a file."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
-
-
-def stale(record: Mapping[str, Any], source_hash: str) -> bool:
-    """Whether the source has changed since the record was made."""
-    source = record.get("source")
-    return not isinstance(source, Mapping) or source.get("sha256") != source_hash

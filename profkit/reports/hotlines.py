@@ -1,37 +1,153 @@
-"""One launch's sampled warp states  ->  the source lines where its warps were found waiting."""
+"""Launches and the names of counters  ->  the source lines that have most of them.
+
+A counter stands at instructions (counters.py); a line has the sum over its own. Of warp states it is
+laid to the line whose result the warps wait for (sass/): stalls say where, the producer says why.
+"""
 
 from __future__ import annotations
 
 import os
-from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections import Counter as Tally
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from profkit.errors import ProfkitError
-from profkit.records.run_record import record_beside, recorded_sha256
+from profkit.records.record import record_beside, recorded_sha256
+from profkit.reports.addresses import Kernel, Place
 from profkit.reports.container.container import check
+from profkit.reports.counters import COUNTERS, samples
 from profkit.reports.isolated import apart, processors
-from profkit.reports.launch import clean
 from profkit.reports.metrics.warps import SAMPLES
-from profkit.reports.reader import one_action, prepare
+from profkit.reports.reader import launched, prepare
+from profkit.reports.sass import images
 
 if TYPE_CHECKING:
     import pandas as pd
 
-COLUMNS = ("file", "line", "text", "sass", "samples", "share", "stall", "stall_share")
-__all__ = ["hot_lines", "hot_lines_each", "prepare"]
+__all__ = ["COLUMNS", "CounterLine", "HotLines", "Wish", "hot_lines", "lines_of", "prepare"]
 
 # The warp was issuing: a sample like the others, but nothing that it waited for.
 _ISSUING = "selected"
-_NO_SASS = ("", "???")  # what the library says when it cannot disassemble
+_FIXED = "wait"
 
-# A line is (file, line); an instruction without one stands for itself: (None, address).
-_Place = tuple[str | None, int]
+
+@dataclass(frozen=True)
+class Wish:
+    """What is asked of one launch.
+
+    Attributes:
+        report: Its path.
+        launch: Index in it.
+        counters: Key (a rule) -> names of counters, the best first; the first that was collected
+            and is not zero answers.
+        count: At most so many lines for each.
+        sampled: Also at most so many lines by the samples of all warp states.
+        around: Behind these so many lines of code before and after each.
+    """
+
+    report: str
+    launch: int
+    counters: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    count: int = 3
+    sampled: int = 0
+    around: int = 0
+
+
+@dataclass(frozen=True)
+class CounterLine:
+    """A source line, or an instruction where the report knows no lines, and its part of a counter.
+
+    Attributes:
+        counter: Name of the counter.
+        file: Source file, None for an instruction.
+        line: Its line, None for an instruction.
+        pc: Address of its instruction with the most, in bytes.
+        opcode: Of that instruction; "" when it cannot be told.
+        share: Of the counter's sum over the launch, 0-1.
+        value: The counter here, in its own unit (see counters.COUNTERS).
+        stall: The leading warp state, of samples; "" of anything else.
+        stall_share: Of the line's samples in that state, 0-1; 0 of anything else.
+        producer_file: File of the instruction that is waited for; None when none is known.
+        producer_line: Its line.
+        producer_pc: Its address in bytes.
+        producer_opcode: Its opcode; "" when none is known.
+        source: The line's text, None where the report has no source.
+    """
+
+    counter: str
+    file: str | None
+    line: int | None
+    pc: int | None
+    opcode: str
+    share: float
+    value: float
+    stall: str = ""
+    stall_share: float = 0.0
+    producer_file: str | None = None
+    producer_line: int | None = None
+    producer_pc: int | None = None
+    producer_opcode: str = ""
+    source: str | None = None
+
+
+COLUMNS = tuple(column.name for column in fields(CounterLine))
+
+
+@dataclass(frozen=True)
+class HotLines:
+    """The answer to a wish: lines of each key's counter, and lines by samples."""
+
+    counters: Mapping[str, tuple[CounterLine, ...]]
+    sampled: tuple[CounterLine, ...]
+
+
+def lines_of(wishes: Sequence[Wish], *, strict: bool = True) -> list[HotLines]:
+    """Answer wishes; each report is opened once.
+
+    Args:
+        wishes: See Wish.
+        strict: Machine code that crashes the library is an error, and not only without lines.
+
+    Returns:
+        One answer per wish, in their order.
+
+    Raises:
+        ProfkitError: A report cannot be read or has no such launch.
+    """
+    by_report: dict[str, list[int]] = defaultdict(list)
+    for n, wish in enumerate(wishes):
+        by_report[os.path.expanduser(wish.report)].append(n)
+    items = [
+        [path, [[w.launch, {k: list(v) for k, v in w.counters.items()}, w.count, w.sampled, w.around]
+                for w in (wishes[n] for n in numbers)]]
+        for path, numbers in by_report.items()
+    ]  # fmt: skip
+    # Debug information that was overwritten passes the frame check and crashes the library.
+    safe = [_is_recorded(path) for path in by_report]
+    inside = [read_lines(item) if ok else None for item, ok in zip(items, safe, strict=True)]
+    others = [item for item, ok in zip(items, safe, strict=True) if not ok]
+    died = _died if strict else _without
+    outside = iter(apart(f"{__name__}:read_lines", others, processors(), died) if others else ())
+    answers: dict[int, HotLines] = {}
+    for numbers, answer in zip(by_report.values(), inside, strict=True):
+        answers |= zip(numbers, next(outside) if answer is None else answer, strict=True)
+    return [answers[n] for n in range(len(wishes))]
+
+
+def read_lines(item: Sequence[Any]) -> list[HotLines]:
+    """The answers for [report, [[launch, counters, count, sampled, around], ...]], read here."""
+    path, asked = item
+    code = cache(lambda: images.functions(path))
+    with launched(path) as action_of:
+        return [_answer(Kernel(action_of(launch), code), *more) for launch, *more in asked]
 
 
 def hot_lines(path: str | Path, launch: int, n: int = 10) -> pd.DataFrame:
-    """The source lines of a launch with the most stall samples.
+    """The source lines of a launch with the most samples of warp states.
 
     Args:
         path: A report.
@@ -39,146 +155,178 @@ def hot_lines(path: str | Path, launch: int, n: int = 10) -> pd.DataFrame:
         n: At most so many lines.
 
     Returns:
-        One row per line, most samples first: file, line, text (the line itself, when the report
-        has the source), sass (its instruction with the most samples), samples, share (of all
-        samples of the launch), stall (the leading warp state there, in Nsight Compute's words) and
-        stall_share (of the line's samples). A warp is sampled at the instruction that it cannot
-        issue yet, so long_scoreboard stands at the first use of what was loaded, not at the load.
-        Where the report knows no source (no -lineinfo), one row per instruction: file, line and
-        text are None. No rows when warp states were not sampled (section SourceCounters).
+        One row per line, most samples first, with the columns of CounterLine; stall is the leading
+        warp state there, in Nsight Compute's words. A warp is sampled at the instruction that it
+        cannot issue yet: what it waits for there is in the columns of the producer. Where the
+        report knows no source (no -lineinfo), one row per instruction. No rows when warp states
+        were not sampled (section SourceCounters).
 
     Raises:
         ProfkitError: The report cannot be read, or has no such launch.
     """
-    return hot_lines_each([(path, launch)], n)[0]
+    return frame(lines_of([Wish(os.fspath(path), launch, sampled=n)])[0].sampled)
 
 
-def hot_lines_each(
-    launches: Sequence[tuple[str | Path, int]],
-    n: int = 10,
-    jobs: int | None = None,
-    around: int = 0,
-) -> list[pd.DataFrame]:
-    """As hot_lines, for many launches in less time.
-
-    Args:
-        launches: (report, index of the launch in it).
-        n: At most so many lines of each.
-        jobs: Child processes; the number of processors when None.
-        around: Behind them so many lines of code before and after each, where the report has the
-            source, in file order; one without samples has 0 of them and no stall. Text is
-            indented then.
-
-    Returns:
-        One frame per launch, in their order.
-    """
+def frame(lines: Sequence[CounterLine]) -> pd.DataFrame:
+    """Lines as a frame: one row each, the attributes as columns."""
     import pandas as pd
 
-    wanted = [(os.path.expanduser(path), launch, n, around) for path, launch in launches]
-    # Debug information that was overwritten passes the frame check and crashes the library.
-    safe = [item for item in dict.fromkeys(wanted) if _is_recorded(item[0])]
-    others = [item for item in dict.fromkeys(wanted) if item not in safe]
-    found = {item: rows(item) for item in safe}
-    found |= zip(
-        others, apart(f"{__name__}:rows", others, jobs or processors(), _died), strict=True
-    )
-    return [
-        pd.DataFrame(found[item], columns=list(COLUMNS), dtype=object).astype(
-            {"line": "Int64", "samples": "int64", "share": float, "stall_share": float}
-        )
-        for item in wanted
-    ]
+    data = [[getattr(line, name) for name in COLUMNS] for line in lines]
+    return pd.DataFrame(data, columns=list(COLUMNS), dtype=object).astype(
+        {"line": "Int64", "pc": "Int64", "producer_line": "Int64", "producer_pc": "Int64",
+         "share": float, "value": float, "stall_share": float}
+    )  # fmt: skip
 
 
 def _is_recorded(path: str) -> bool:
     """Whether the run record beside a report says that it is whole."""
-    said = recorded_sha256(record_beside(path))
-    return said is not None and said == check(path).sha256
+    recorded = recorded_sha256(record_beside(path))
+    return recorded is not None and recorded == check(path).sha256
 
 
-def _died(item: tuple[str, int, int, int], why: str) -> None:
+def _died(item: Sequence[Any], why: str) -> None:
     raise ProfkitError(f"{item[0]}: {why}", "its machine code is damaged: record it again")
 
 
-def rows(item: Sequence[Any]) -> list[tuple[Any, ...]]:
-    """The rows of hot_lines for (report, launch, n, around), read in this process."""
-    path, launch, n, around = item
-    with one_action(path, launch) as action:
-        sampled = _sampled(action)
-        lines: dict[_Place, Counter[str]] = defaultdict(Counter)
-        hottest: dict[_Place, tuple[int, int]] = {}
-        for pc, states in sampled.items():
-            place = _place(action, pc)
-            lines[place].update(states)
-            # Of equals, the first instruction.
-            hottest[place] = max(hottest.get(place, (0, 0)), (states.total(), -pc))
-        most = sorted(lines, key=lambda place: (-lines[place].total(), place[0] or "", place[1]))
-        every = sum(states.total() for states in lines.values())
-        # A listing needs its indentation; a line alone does not.
-        sources = _sources(action, str.rstrip if around else str.strip)
-        return [
-            (*_named(place, sources), *_counted(action, -hottest[place][1], lines[place], every))
-            if place in lines
-            else (*_named(place, sources), None, 0, 0.0, None, 0.0)
-            for place in (*most[:n], *_between(most[:n], sources, around))
-        ]
+def _without(item: Sequence[Any], _why: str) -> list[HotLines]:
+    return [HotLines({}, ()) for _ in item[1]]
 
 
-def _between(hot: Sequence[_Place], sources: dict[str, list[str]], around: int) -> Iterator[_Place]:
-    """The lines of code near hot ones, in order."""
+def _answer(
+    kernel: Kernel, counters: Mapping[str, Sequence[str]], count: int, sampled: int, around: int
+) -> HotLines:
+    answered: dict[tuple[str, ...], tuple[CounterLine, ...]] = {}
+    for names in {tuple(names) for names in counters.values()}:
+        answered[names] = tuple(_sourced(kernel, x) for x in _first(kernel, names, count))
+    listed = _by_samples(kernel)[:sampled] if sampled else []
+    # A listing needs its indentation; a line alone does not.
+    rows = [
+        _sourced(kernel, x, strip=not around) for x in (*listed, *_between(kernel, listed, around))
+    ]
+    return HotLines({key: answered[tuple(names)] for key, names in counters.items()}, tuple(rows))
+
+
+def _first(kernel: Kernel, names: Sequence[str], count: int) -> list[CounterLine]:
+    """The lines of the first counter that was collected and is not zero."""
+    for name in names:
+        counter = COUNTERS[name]
+        found = _stalled(kernel, name) if counter.states else _counted(kernel, name)
+        if found:
+            return sorted(found, key=_rank)[:count]
+    return []
+
+
+def _rank(line: CounterLine) -> tuple[float, str, int, int]:
+    return -line.value, line.file or "", line.line or 0, line.pc or 0
+
+
+@dataclass
+class _Sum:
+    """A line while its instructions are added up: the one with the most stands for it."""
+
+    value: float = 0.0
+    most: float = 0.0
+    pc: int = 0
+    producer: int | None = None
+    states: Tally[str] = field(default_factory=Tally)
+
+    def add(self, value: float, pc: int, producer: int | None = None, state: str = "") -> None:
+        self.value += value
+        if state:
+            self.states[state] += value  # type: ignore[assignment]
+        if value > self.most:
+            self.most, self.pc, self.producer = value, pc, producer
+
+
+def _counted(kernel: Kernel, name: str) -> list[CounterLine]:
+    counter = COUNTERS[name]
+    sums: dict[Place, _Sum] = defaultdict(_Sum)
+    collected = (kernel.values(terms) for terms in counter.alternatives)
+    for pc, value in (next((v for v in collected if v is not None), None) or {}).items():
+        if value > 0 and (not counter.opcodes or kernel.opcode(pc) in counter.opcodes):
+            sums[kernel.place(pc)].add(value, pc)
+    return list(_lines(kernel, name, sums))
+
+
+def _stalled(kernel: Kernel, name: str) -> list[CounterLine]:
+    """Samples by the line that is waited for; by where the warps are when that is not known.
+
+    One sample that waits for several lines is divided among them. A fixed latency is waited for
+    from one instruction to the next: there the line is the thing.
+    """
+    sums: dict[Place, _Sum] = defaultdict(_Sum)
+    for state in COUNTERS[name].states:
+        for pc, value in (kernel.values({samples(state): 1.0}) or {}).items():
+            sources = {kernel.place(p): p for p in kernel.producers(pc, state)}
+            if state == _FIXED or not sources:
+                sums[kernel.place(pc)].add(value, pc, next(iter(sources.values()), None), state)
+                continue
+            for place, source in sources.items():
+                sums[place].add(value / len(sources), pc, source, state)
+    return list(_lines(kernel, name, sums))
+
+
+def _by_samples(kernel: Kernel) -> list[CounterLine]:
+    """Lines where warps were sampled in any state, the most first."""
+    sums: dict[Place, _Sum] = defaultdict(_Sum)
+    by_pc: dict[int, Tally[str]] = defaultdict(Tally)
+    for raw, state in SAMPLES.items():
+        for pc, value in (kernel.values({raw: 1.0}) or {}).items():
+            by_pc[pc][state] += int(value)
+    for pc, states in sorted(by_pc.items()):  # of equals, the first instruction stands for the line
+        place = kernel.place(pc)
+        sums[place].add(states.total(), pc)
+        sums[place].states.update(states)
+    return sorted(_lines(kernel, "samples", sums), key=_rank)
+
+
+def _lines(kernel: Kernel, name: str, sums: Mapping[Place, _Sum]) -> Iterator[CounterLine]:
+    total = sum(x.value for x in sums.values())
+    for x in sums.values():
+        file, line = kernel.place(x.pc)
+        waiting = Tally({state: n for state, n in x.states.items() if state != _ISSUING})
+        stall, samples_there = next(iter((waiting or x.states).most_common(1)), ("", 0))
+        yield CounterLine(
+            counter=name,
+            file=file,
+            line=line if file else None,
+            pc=x.pc,
+            opcode=kernel.opcode(x.pc),
+            share=x.value / total,
+            value=x.value,
+            stall=stall,
+            stall_share=samples_there / x.value,
+            **_producer(kernel, x.producer),
+        )
+
+
+def _producer(kernel: Kernel, pc: int | None) -> dict[str, Any]:
+    if pc is None:
+        return {}
+    file, line = kernel.place(pc)
+    return {
+        "producer_file": file,
+        "producer_line": line if file else None,
+        "producer_pc": pc,
+        "producer_opcode": kernel.opcode(pc),
+    }
+
+
+def _sourced(kernel: Kernel, line: CounterLine, *, strip: bool = True) -> CounterLine:
+    text = kernel.source(line.file, line.line)
+    if text is None:
+        return line
+    return replace(line, source=text.strip() if strip else text.rstrip())
+
+
+def _between(kernel: Kernel, hot: Sequence[CounterLine], around: int) -> Iterator[CounterLine]:
+    """The lines of code near hot ones, in order; nothing was sampled in them."""
+    at = {(x.file, x.line) for x in hot}
     near = {
         (file, n)
-        for file, line in hot
-        if file in sources
-        for n in range(max(line - around, 1), min(line + around, len(sources[file])) + 1)
+        for file, line in at
+        if file in kernel.sources and line is not None
+        for n in range(max(line - around, 1), min(line + around, len(kernel.sources[file])) + 1)
     }
-    yield from sorted(near - set(hot))
-
-
-def _sources(action: Any, trimmed: Callable[[str], str]) -> dict[str, list[str]]:
-    """The source files that were imported into the report: name -> lines."""
-    files = action.source_files().items()
-    return {
-        clean(name): [trimmed(line) for line in clean(text).splitlines()]
-        for name, text in files
-        if text
-    }
-
-
-def _sampled(action: Any) -> dict[int, Counter[str]]:
-    """Address of each sampled instruction -> samples by warp state."""
-    found: dict[int, Counter[str]] = defaultdict(Counter)
-    for name, state in SAMPLES.items():
-        metric = action.metric_by_name(name)
-        if metric is None or not metric.has_correlation_ids():
-            continue
-        addresses = metric.correlation_ids()
-        for i in range(metric.num_instances()):
-            if count := metric.as_uint64(i):
-                found[addresses.as_uint64(i)][state] += count
-    return found
-
-
-def _place(action: Any, pc: int) -> _Place:
-    info = action.source_info(pc)
-    if info is None or info.line() <= 0 or not info.file_name():
-        return None, pc
-    return clean(info.file_name()), info.line()
-
-
-def _named(place: _Place, sources: dict[str, list[str]]) -> tuple[Any, ...]:
-    """File, line and text."""
-    file, line = place
-    if file is None:
-        return None, None, None
-    lines = sources.get(file, [])
-    return file, line, lines[line - 1] if line <= len(lines) else None
-
-
-def _counted(action: Any, pc: int, states: Counter[str], every: int) -> tuple[Any, ...]:
-    """Instruction, samples, share, stall and its share."""
-    sass = clean(action.sass_by_pc(pc) or "").strip()
-    waiting = Counter({state: count for state, count in states.items() if state != _ISSUING})
-    (stall, count), *_ = (waiting or states).most_common(1)
-    total = states.total()
-    return None if sass in _NO_SASS else sass, total, total / every, stall, count / total
+    for file, line in sorted(near - at) if around else ():
+        yield CounterLine("samples", file, line, None, "", 0.0, 0.0)

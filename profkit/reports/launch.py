@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from math import isnan, nan
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from profkit.reports.metrics import IDENTITY, INSTANCED, RAW_NAMES
+
+if TYPE_CHECKING:
+    from profkit.records.record import Record
 
 # What identity() gives, in this order.
 IDENTIFIED = (
@@ -58,12 +61,12 @@ def scalars(action: Any) -> dict[str, float | str]:
     return values
 
 
-def identity(action: Any, record: Mapping[str, Any], time: float) -> tuple[Any, ...]:
+def identity(action: Any, record: Record | None, time: float) -> tuple[Any, ...]:
     """The identity of a launch: IDENTIFIED.
 
     Args:
         action: An ncu_report IAction.
-        record: The run record beside the report, {} when there is none.
+        record: The run record beside the report, None when there is none.
         time: Its duration in s, NaN when it has none.
     """
     device, major, minor, *dims = (_value(action, name) for name in IDENTITY)
@@ -71,7 +74,7 @@ def identity(action: Any, record: Mapping[str, Any], time: float) -> tuple[Any, 
     grid, block = _triple(dims[:3]), _triple(dims[3:])
     workload = _WORKLOADS.get(action.workload_type(), "unknown")
     ranges = _nvtx(action)
-    variant, case = _marked(ranges) or (_text(record, "variant"), _text(record, "case"))
+    variant, case = _marked(ranges) or ((record.variant, record.case) if record else (None, None))
     # A launch that ncu gave up on has no launch__* metrics, and a duration that is NaN or absent.
     failed = isnan(time) and (grid is None or workload != "kernel")
     kernel = action.name(action.NameBase_DEMANGLED) or action.name()
@@ -126,11 +129,6 @@ def _triple(dims: Sequence[float | None]) -> tuple[int, int, int] | None:
     """Three launch dimensions as int: they are floats in reports of ncu up to 2024.2."""
     x, y, z = dims
     return None if x is None or y is None or z is None else (int(x), int(y), int(z))
-
-
-def _text(record: Mapping[str, Any], key: str) -> str | None:
-    value = record.get(key)
-    return value if isinstance(value, str) else None
 
 
 def _nvtx(action: Any) -> list[str]:

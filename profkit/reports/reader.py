@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 from array import array
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from profkit.errors import ProfkitError
 from profkit.records.paths import expand
-from profkit.records.run_record import declared, record_beside, recorded_sha256
+from profkit.records.record import Record, declared, record_beside, recorded_sha256
 from profkit.reports import launch
 from profkit.reports.container.container import Frames, Status, check, rescue
 from profkit.reports.frame import Part, ReportFile, Reports
@@ -149,11 +149,11 @@ def _open(path: str) -> Any:
 
 
 @contextmanager
-def one_action(path: str | Path, index: int) -> Iterator[Any]:
-    """The ncu_report action of one launch, good within the `with`.
+def launched(path: str | Path) -> Iterator[Callable[[int], Any]]:
+    """A function from the index of a launch to its ncu_report action, good within the `with`.
 
     Raises:
-        ProfkitError: The file cannot be read, or has no such launch.
+        ProfkitError: The file cannot be read; from the function: it has no such launch.
     """
     path = os.path.expanduser(path)
     frames = check(path)
@@ -164,13 +164,17 @@ def one_action(path: str | Path, index: int) -> Iterator[Any]:
         if frames.risky or frames.misnamed:
             source = os.path.join(folder, "left.ncu-rep")
             rescue(path, source, bare=frames.risky)
-        left = index
-        for launches in _open(source) if frames.launches else ():
-            if 0 <= left < launches.num_actions():
-                yield launches.action_by_idx(left)
-                return
-            left -= launches.num_actions()
-    raise ProfkitError(f"{path}: has no launch {index}", "launches are counted from 0")
+        groups = list(_open(source)) if frames.launches else []
+
+        def action(index: int) -> Any:
+            left = index
+            for group in groups:
+                if 0 <= left < group.num_actions():
+                    return group.action_by_idx(left)
+                left -= group.num_actions()
+            raise ProfkitError(f"{path}: has no launch {index}", "launches are counted from 0")
+
+        yield action
 
 
 def prepare() -> None:
@@ -269,7 +273,7 @@ def _unreadable(path: str, why: str) -> ProfkitError:
 
 
 def _verdict(
-    frames: Frames, kernels: Sequence[str | None], record: Mapping[str, Any]
+    frames: Frames, kernels: Sequence[str | None], record: Record | None
 ) -> tuple[Status, str]:
     """The status of a file from its bytes, from what the library gave, and from its record."""
     if frames.status == "damaged":

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 import pandas as pd
 
-from profkit.diagnosis import engine
+from profkit.diagnosis import engine, launches
 from profkit.diagnosis.rule import Line as SourceLine
 from profkit.diagnosis.rule import Rule
 from profkit.errors import ProfkitError
@@ -24,11 +24,12 @@ from profkit.evidence.runs.runs import Evidence
 from profkit.reports import reader
 from profkit.reports.metrics import CATALOGUE
 from profkit.show.text import figures
-from profkit.show.text.blocks import Block, Grid, Line, to_html, to_text
+from profkit.show.text.blocks import Block, Grid, Line
+from profkit.show.text.markup import to_html
 from profkit.show.text.names import short
+from profkit.show.text.terminal import console, to_text
 from profkit.show.views import claims as judged
 from profkit.show.views import comparison as changes
-from profkit.show.views.diagnosis import console
 
 WIDTH = 100  # of a terminal that prints one of these
 KERNEL = 48  # characters of a kernel name in a table
@@ -72,8 +73,8 @@ def _frame(frame: pd.DataFrame) -> Iterator[Block]:
             for label, row in zip(rows.index, rows.itertuples(index=False, name=None), strict=True)
         ),
     )
-    columns = f"{len(shown)} of {figures.counted(frame.shape[1], 'column')}"
-    yield Line(f"{len(rows)} of {figures.counted(len(frame), 'row')}, {columns}")
+    columns = f"{len(shown)} of {figures.count(frame.shape[1], 'column')}"
+    yield Line(f"{len(rows)} of {figures.count(len(frame), 'row')}, {columns}")
 
 
 def _cell(name: str, value: Any) -> str:
@@ -156,15 +157,20 @@ def diagnose(runs: pd.DataFrame, rules: Sequence[Rule] = ()) -> Frame:
     return Frame(engine.diagnose(runs, rules))
 
 
+def lines(report: str | Path, launch: int = 0, count: int = 10) -> Frame:
+    """Where the findings of one launch happen: see profkit.diagnosis.launches.lines."""
+    return Frame(launches.lines(report, launch, count))
+
+
 def compare(
-    before: sides.Side,
-    after: sides.Side,
+    before: sides.Comparand,
+    after: sides.Comparand,
     case: str | None = None,
     artifacts: str | Path = "artifacts",
     anyway: bool = False,
 ) -> Comparison:
     """What changed, and whether it is real: see profkit.evidence.comparison.select.compare."""
-    return _as(Comparison, sides.compare(before, after, case, artifacts, anyway))
+    return _as(Comparison, sides.compare_sides(before, after, case, artifacts, anyway))
 
 
 def ladder(case: str, artifacts: str | Path = "artifacts", anyway: bool = False) -> Ladder:
@@ -178,7 +184,7 @@ def ladder(case: str, artifacts: str | Path = "artifacts", anyway: bool = False)
     Raises:
         ProfkitError: Nothing is recorded at this case.
     """
-    return _as(Ladder, ladders.ladder(Evidence(Path(artifacts)), case, anyway))
+    return _as(Ladder, ladders.build_ladder(Evidence(Path(artifacts)), case, anyway))
 
 
 def claims(files: str | Path | Iterable[str | Path], artifacts: str | Path = "artifacts") -> Claims:

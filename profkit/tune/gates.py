@@ -7,18 +7,41 @@ refuse FlashAttention-2.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from dataclasses import dataclass
 from math import ceil, prod
 from pathlib import Path
-from typing import Any
 
 from profkit.measure.build import dry
 from profkit.measure.build.build import Build
+from profkit.measure.check.check import Check
 from profkit.measure.cuda import cubin
+from profkit.measure.cuda.graph import Launch
 from profkit.measure.cuda.names import base_name
 from profkit.measure.variants.occupancy import LIMITS, REGISTERS
 from profkit.measure.variants.problem import Problem
 from profkit.measure.variants.tunables import MOST_REGISTERS, Refusal, limits
+
+
+@dataclass(frozen=True)
+class Footprint:
+    """What the largest launch of a configuration takes of an SM.
+
+    Attributes:
+        blocks: Blocks of the grid.
+        threads: Threads of a block.
+        regs: Registers of a thread.
+        smem: Shared memory of a block, static and dynamic, bytes.
+        blocks_per_sm: How many fit at once.
+        occupancy: Share of an SM's warps that are resident; None where the SM is not known.
+    """
+
+    blocks: int
+    threads: int
+    regs: int
+    smem: int
+    blocks_per_sm: int
+    occupancy: float | None
 
 
 def built(made: Build, used: Sequence[str] | None) -> Refusal | None:
@@ -30,8 +53,8 @@ def built(made: Build, used: Sequence[str] | None) -> Refusal | None:
             and then every kernel of the file is held to the gates.
     """
     if made.error is not None:
-        said = made.error.splitlines()
-        first = next((s for s in said if "error" in s), said[-1] if said else "")
+        lines = made.error.splitlines()
+        first = next((s for s in lines if "error" in s), lines[-1] if lines else "")
         return Refusal("does not compile", first.strip()[:200])
     for kernel in made.kernels:
         if used is not None and kernel.name not in used:
@@ -49,22 +72,22 @@ def built(made: Build, used: Sequence[str] | None) -> Refusal | None:
 
 
 def launched(
-    made: Build, launches: Sequence[Mapping[str, Any]], least_occupancy: float | None
+    made: Build, launches: Sequence[Launch], least_occupancy: float | None
 ) -> Refusal | None:
     """Why what the launcher really starts may not be.
 
     Args:
         made: The build.
-        launches: graph.Launch as JSON.
+        launches: What it starts.
         least_occupancy: The share of an SM's warps that must be resident; None asks for none.
     """
     most, kind = limits(made.arch, made.variant.budget).get("smem", (None, ""))
-    for one in launches:
-        taken = one["dynamic_smem"] + one["static_smem"]
+    for launch in launches:
+        taken = launch.dynamic_smem + launch.static_smem
         if most is not None and taken > most:
             return Refusal(kind, f"{taken} bytes of shared memory, at most {most}")
-        if one["regs"] * _threads(one) > REGISTERS:
-            used = f"{one['regs']} registers, {_threads(one)} threads"
+        if launch.regs * prod(launch.block) > REGISTERS:
+            used = f"{launch.regs} registers, {prod(launch.block)} threads"
             return Refusal("registers of an SM", used)
     if least_occupancy is not None:
         share = resident(made.arch, launches)
@@ -74,29 +97,27 @@ def launched(
     return None
 
 
-def resident(arch: str, launches: Sequence[Mapping[str, Any]]) -> float | None:
+def resident(arch: str, launches: Sequence[Launch]) -> float | None:
     """Theoretical occupancy of the largest launch; None where the architecture is not known."""
     limit = LIMITS.get(arch.rstrip("af"))
     if limit is None or not launches:
         return None
-    one = max(launches, key=_blocks)
-    warps = ceil(_threads(one) / 32)
-    return min(1.0, float(one["blocks_per_sm"]) * warps / limit.warps)
+    largest = max(launches, key=lambda launch: prod(launch.grid))
+    warps = ceil(prod(largest.block) / 32)
+    return min(1.0, largest.blocks_per_sm * warps / limit.warps)
 
 
-def checked(found: Mapping[str, Any], supported: Sequence[str] | None) -> Refusal | None:
+def checked(check: Check, supported: Sequence[str] | None) -> Refusal | None:
     """Why a judged configuration may not be.
 
     Args:
-        found: check.Check as JSON.
+        check: The verdict.
         supported: Cases that the defaults support; None for the defaults themselves.
     """
-    if found["status"] in ("wrong", "failed"):
-        faults = [f"{c['case']} seed {c['seed']}: {f}" for c in found["cases"] for f in c["faults"]]
-        return Refusal(found["status"], faults[0] if faults else found["status"])
-    right = {c["case"] for c in found["cases"] if c["status"] == "right"}
-    lost = [c for c in supported or () if c not in right]
-    if found["status"] != "right" or lost:
+    if check.status in ("wrong", "failed"):
+        return Refusal(check.status, check.faults[0] if check.faults else check.status)
+    lost = [c for c in supported or () if c not in check.correct_cases]
+    if check.status != "right" or lost:
         what = f": {lost[0]}, which the defaults can" if lost else " on this GPU"
         return Refusal("not supported", f"not supported{what}")
     return None
@@ -104,12 +125,12 @@ def checked(found: Mapping[str, Any], supported: Sequence[str] | None) -> Refusa
 
 def kernels_used(made: Build, problem: Problem, case: str, nvcc: Path) -> list[str] | None:
     """Demangled names of the kernels that a case launches, found without a GPU; None: not known."""
-    machine = dry.MACHINES.get(made.arch.rstrip("af"))
+    machine = dry.CARDS.get(made.arch.rstrip("af"))
     if machine is None or made.library is None:
         return None
     values = problem.module.arguments(problem.case(case))
-    found = dry.launches(made, values, machine, nvcc)
-    return None if found is None else [x.kernel for x in found]
+    launches = dry.launches(made, values, machine, nvcc)
+    return None if launches is None else [launch.kernel for launch in launches]
 
 
 def identity(made: Build) -> str | None:
@@ -124,24 +145,16 @@ def identity(made: Build) -> str | None:
     return None if made.sass is None and host is None else f"{made.sass}:{host}"
 
 
-def shape(made: Build, launches: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """What the largest launch of a configuration takes of an SM, for the history."""
+def footprint(made: Build, launches: Sequence[Launch]) -> Footprint | None:
+    """What the largest launch takes of an SM; None if nothing is launched."""
     if not launches:
-        return {}
-    one = max(launches, key=_blocks)
-    return {
-        "blocks": _blocks(one),
-        "threads": _threads(one),
-        "regs": one["regs"],
-        "smem": one["dynamic_smem"] + one["static_smem"],
-        "blocks_per_sm": one["blocks_per_sm"],
-        "occupancy": resident(made.arch, launches),
-    }
-
-
-def _blocks(launch: Mapping[str, Any]) -> int:
-    return prod(launch["grid"])
-
-
-def _threads(launch: Mapping[str, Any]) -> int:
-    return prod(launch["block"])
+        return None
+    largest = max(launches, key=lambda launch: prod(launch.grid))
+    return Footprint(
+        blocks=prod(largest.grid),
+        threads=prod(largest.block),
+        regs=largest.regs,
+        smem=largest.dynamic_smem + largest.static_smem,
+        blocks_per_sm=largest.blocks_per_sm,
+        occupancy=resident(made.arch, launches),
+    )

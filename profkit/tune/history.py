@@ -7,13 +7,14 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from profkit.measure.variants.tunables import Space
+from profkit.records.store import JsonObject
 from profkit.tune.study.study import Study, Trial
 
 if TYPE_CHECKING:
     from pandas import DataFrame
 
-# Column -> its path in what a trial says. Times in seconds, memory in bytes, shares of 1.
-_SAID: dict[str, tuple[str, ...]] = {
+# Column -> its path in a trial's result as JSON. Times in seconds, memory in bytes, shares of 1.
+_COLUMNS: dict[str, tuple[str, ...]] = {
     "reason": ("reason",),
     "kind": ("kind",),
     "time": ("time",),
@@ -50,73 +51,74 @@ _SAID: dict[str, tuple[str, ...]] = {
 _NEAR = 1.02  # a search has found its best when it is this near
 
 
-def rows(study: Study) -> list[dict[str, Any]]:
-    """One row per trial, in order: number, source, outcome, value, the macros, then _SAID."""
-    return [_row(study.space, t) for t in study.trials() if t.outcome != "repeated"]
+def rows(study: Study) -> list[JsonObject]:
+    """One row per trial, in order: number, source, outcome, value, the macros, then _COLUMNS."""
+    return [_row(t) for t in study.trials() if t.outcome != "repeated"]
 
 
-def _row(space: Space, trial: Trial) -> dict[str, Any]:
+def _row(trial: Trial) -> JsonObject:
+    plain = trial.result.to_json()
     return {
         "number": trial.number,
         "source": trial.source,
         "outcome": trial.outcome,
         "value": trial.value,
-        **space.named(trial.config),
-        **{name: _at(trial.said, path) for name, path in _SAID.items()},
+        **trial.config.named,
+        **{name: _at(plain, path) for name, path in _COLUMNS.items()},
         "seconds": trial.seconds,
         "ended": trial.ended,
     }
 
 
-def _at(said: Any, path: Sequence[str]) -> Any:
+def _at(value: Any, path: Sequence[str]) -> Any:
     for key in path:
-        said = said.get(key) if isinstance(said, Mapping) else None
-    return said
+        value = value.get(key) if isinstance(value, Mapping) else None
+    return value
 
 
 def frame(study: Study) -> DataFrame:
     """The history: one row per trial; SI units, NaN where not known; macros as whole numbers."""
     import pandas as pd
 
-    found = pd.DataFrame(rows(study), columns=columns(study.space))
+    table = pd.DataFrame(rows(study), columns=columns(study.space))
     texts = {"source", "outcome", "reason", "kind", "promoted", "confirmed", "gpu", "bound",
              "limiter", "code", "ended"}  # fmt: skip
-    for name in found.columns:
+    for name in table.columns:
         if name in texts:
-            found[name] = found[name].astype("string")
+            table[name] = table[name].astype("string")
         elif name == "became_incumbent":
-            found[name] = found[name].fillna(False).astype(bool)
+            table[name] = table[name].fillna(False).astype(bool)
         elif name not in study.space.values or study.space.is_number(name):
-            found[name] = pd.to_numeric(found[name], errors="coerce")
-    return found
+            table[name] = pd.to_numeric(table[name], errors="coerce")
+    return table
 
 
 def columns(space: Space) -> list[str]:
     """The frame's columns."""
-    return ["number", "source", "outcome", "value", *space.macros, *_SAID, "seconds", "ended"]
+    return ["number", "source", "outcome", "value", *space.macros, *_COLUMNS, "seconds", "ended"]
 
 
-def counts(study: Study) -> dict[str, Any]:
+def counts(study: Study) -> JsonObject:
     """How many trials came to what, and why those that were refused were."""
     trials = study.trials()
     return {
         "distinct": sum(t.counts for t in trials),
         "outcomes": dict(Counter(t.outcome for t in trials if t.outcome != "repeated")),
-        "refused": dict(Counter(str(t.said.get("kind")) for t in trials if t.outcome == "refused")),
+        "refused": dict(Counter(str(t.result.kind) for t in trials if t.outcome == "refused")),
     }
 
 
 def best_so_far(trials: Sequence[Trial]) -> list[float]:
     """After each distinct trial, the best value yet, in seconds; infinite before the first."""
-    best, found = float("inf"), []
+    best, after = float("inf"), []
     for t in trials:
         if t.counts:
             best = min(best, t.value if t.outcome == "measured" and t.value else best)
-            found.append(best)
-    return found
+            after.append(best)
+    return after
 
 
-def steering(mine: Sequence[Trial], plain: Sequence[Trial] | None) -> dict[str, Any]:
+def steering(mine: Sequence[Trial], plain: Sequence[Trial] | None) -> JsonObject:
     """What steering was worth.
 
     Args:
@@ -129,26 +131,27 @@ def steering(mine: Sequence[Trial], plain: Sequence[Trial] | None) -> dict[str, 
         steered one is faster), and after how many trials each was within 2 % of the better best.
     """
     steered = [t for t in mine if t.source.startswith("steer:")]
-    said: dict[str, Any] = {
+    worth: JsonObject = {
         "proposed": len(steered),
         "measured": sum(t.outcome == "measured" for t in steered),
-        "incumbents": sum(bool(t.said.get("became_incumbent")) for t in steered),
+        "incumbents": sum(t.result.became_incumbent for t in steered),
         "by_rule": dict(Counter(t.source.removeprefix("steer:") for t in steered)),
     }
     if not plain:
-        return said
-    one, other = best_so_far(mine), best_so_far(plain)
-    n = min(len(one), len(other))
+        return worth
+    with_rules, without = best_so_far(mine), best_so_far(plain)
+    n = min(len(with_rules), len(without))
     if not n:
-        return said
-    goal = _NEAR * min(one[n - 1], other[n - 1])
-    return said | {
+        return worth
+    best, plain_best = with_rules[n - 1], without[n - 1]
+    goal = _NEAR * min(best, plain_best)
+    return worth | {
         "trials": n,
-        "best": one[n - 1],
-        "plain_best": other[n - 1],
-        "ratio": other[n - 1] / one[n - 1],
-        "near_after": _first(one[:n], goal),
-        "plain_near_after": _first(other[:n], goal),
+        "best": best,
+        "plain_best": plain_best,
+        "ratio": plain_best / best,
+        "near_after": _first(with_rules[:n], goal),
+        "plain_near_after": _first(without[:n], goal),
     }
 
 

@@ -2,106 +2,105 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
+from profkit.diagnosis.rule import Finding
 from profkit.errors import ProfkitError
 from profkit.measure import runs
 from profkit.measure.build import toolchain
+from profkit.measure.cuda.graph import Launch
 from profkit.measure.profile import collect
 from profkit.measure.runs import Made
 from profkit.measure.variants.tunables import Config
-from profkit.measure.workers.lane import Lane
-from profkit.measure.workers.session import Outcome
-from profkit.records import store as record
+from profkit.measure.workers.client import Worker
+from profkit.measure.workers.session import Measurements
+from profkit.records.record import write_record
+from profkit.records.store import json_safe
+from profkit.tune.result import FiringRule, TrialDiagnosis
 from profkit.tune.task import Task
 
 MOVED = 0.05  # relative: what a metric must change by to have moved; run to run it is 1 to 2 %
 
 
 class Profiler:
-    """Runs ncu on one lane's GPU."""
+    """Runs ncu on one worker's GPU."""
 
-    def __init__(self, task: Task, lane: Lane) -> None:
-        self.task, self.lane = task, lane
+    def __init__(self, task: Task, worker: Worker) -> None:
+        self.task, self.worker = task, worker
         self.without = ""  # why there are no counters, once that is known
 
-    def verdict(self, config: Config, said: Mapping[str, Any]) -> dict[str, Any] | None:
-        """Profile one call and diagnose it; None if ncu could not, which `without` then explains.
-
-        Returns:
-            bound, limiter, because, findings (firing, worst first: rule, gain, cause, evidence),
-            metrics (those of `watch:`; None: not collected), report (its path) and seconds.
-        """
+    def verdict(self, config: Config, launches: Sequence[Launch]) -> TrialDiagnosis | None:
+        """Profile one call and diagnose it; None if ncu could not, which `without` then explains."""
         if self.without:
             return None
         try:
-            got = self._collect(config, said)
-            return {**self._diagnosed(got.path), "report": str(got.path), "seconds": got.seconds}
+            got = self._collect(config, launches)
+            diagnosis = self._diagnosed(got.path)
+            return replace(diagnosis, report=str(got.path), seconds=got.seconds)
         except ProfkitError as error:
             self.without = error.message.splitlines()[0]
             return None
 
-    def moved(self, mine: Mapping[str, Any] | None, theirs: Mapping[str, Any] | None) -> bool:
+    def moved(self, mine: TrialDiagnosis | None, theirs: TrialDiagnosis | None) -> bool:
         """Whether the header's metrics moved as it wants: one at least did, and none went back."""
         wanted = self.task.space.watch
         if not wanted or mine is None or theirs is None:
             return False
         changes = []
-        for wish in wanted:
-            now, was = mine["metrics"].get(wish.name), theirs["metrics"].get(wish.name)
+        for direction in wanted:
+            now, was = mine.metrics.get(direction.name), theirs.metrics.get(direction.name)
             if now is None or was is None:
                 return False  # not collected is no movement
-            changes.append(wish.way * (now - was) / max(abs(was), 1e-12))
+            changes.append(direction.way * (now - was) / max(abs(was), 1e-12))
         return bool(max(changes) >= MOVED and min(changes) > -MOVED)
 
-    def _collect(self, config: Config, said: Mapping[str, Any]) -> collect.Collected:
+    def _collect(self, config: Config, launches: Sequence[Launch]) -> collect.Collected:
         name = f"{self.task.variant.id}-tuned"
         ready = self.task.built(config)
         made = Made(
             self.task.target(ready.built.variant),
             {name: ready.built},
             self.task.support,
-            Outcome(gpu=self.lane.gpu, launches={(name, self.task.case): said["launches"]}),
+            Measurements(gpu=self.worker.gpu, launches={(name, self.task.case): tuple(launches)}),
         )
         report = reports(self.task) / f"{self.task.name(config)}.{self.task.case}.ncu-rep"
-        kernels = [x["kernel"] for x in said["launches"]]
+        kernels = [launch.kernel for launch in launches]
         plan = runs.plan_of(made, name, self.task.case)
         ncu = toolchain.tool("ncu", self.task.folder)
-        options = collect.Options(env=self._env())
+        options = collect.CollectOptions(env=self._env())
         got = collect.launch(plan, kernels, report, ncu, options)
-        record.save(report.with_suffix(".json"), runs.record_of(made, name, self.task.case))
+        write_record(report.with_suffix(".json"), runs.record_of(made, name, self.task.case))
         return got
 
     def _env(self) -> dict[str, str]:
-        """The lane's GPU, and its own folder for temporary files: ncu locks others out of one."""
-        own = reports(self.task) / f"tmp-{self.lane.visible or 0}"
+        """The worker's GPU, and its own folder for temporary files: ncu locks others out of one."""
+        own = reports(self.task) / f"tmp-{self.worker.visible or 0}"
         own.mkdir(parents=True, exist_ok=True)
-        return {**self.lane.env, "TMPDIR": str(own)}
+        return {**self.worker.env, "TMPDIR": str(own)}
 
-    def _diagnosed(self, report: Path) -> dict[str, Any]:
+    def _diagnosed(self, report: Path) -> TrialDiagnosis:
         from profkit.diagnosis.engine import judge
         from profkit.reports.reader import read
 
         rows = [row for part in read([report]).parts for row in part.launches()]
         row = max(rows, key=lambda r: r["time"] if r["time"] == r["time"] else 0.0)
-        found = judge(row, str(row["status"]))
-        firing = [f for f in found.findings if f.status == "fires"]
-        plain = [
-            {"rule": f.rule, "gain": f.gain, "cause": f.cause, "evidence": dict(f.evidence)}
-            for f in firing
-        ]
-        names = {wish.name for wish in self.task.space.watch}
-        verdict = {
-            "bound": found.bound,
-            "limiter": found.limiter,
-            "because": found.because,
-            "findings": plain,
-            "metrics": {n: row[n] for n in sorted(names)},
-        }
-        cleaned: dict[str, Any] = record.clean(verdict)
-        return cleaned
+        diagnosis = judge(row, str(row["status"]))
+        firing = [f for f in diagnosis.findings if f.status == "fires"]
+        watched = sorted({direction.name for direction in self.task.space.watch})
+        return TrialDiagnosis(
+            bound=diagnosis.bound,
+            limiter=diagnosis.limiter,
+            because=diagnosis.because,
+            findings=tuple(map(_firing, firing)),
+            metrics=json_safe({name: row[name] for name in watched}),
+        )
+
+
+def _firing(finding: Finding) -> FiringRule:
+    gain, evidence = json_safe(finding.gain), json_safe(finding.evidence)
+    return FiringRule(finding.rule, gain, finding.cause, evidence)
 
 
 def reports(task: Task) -> Path:
@@ -115,10 +114,10 @@ def known_metrics(task: Task) -> None:
 
     from profkit.reports.metrics import CATALOGUE
 
-    for wish in task.space.watch:
-        if wish.name not in CATALOGUE:
-            near = get_close_matches(wish.name, CATALOGUE, n=1)
+    for direction in task.space.watch:
+        if direction.name not in CATALOGUE:
+            near = get_close_matches(direction.name, CATALOGUE, n=1)
             raise ProfkitError(
-                f"{task.space.file}: 'watch:' names no metric: {wish.name}",
+                f"{task.space.file}: 'watch:' names no metric: {direction.name}",
                 f"did you mean {near[0]}?" if near else "profkit explain lists the metrics",
             )

@@ -5,32 +5,36 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 from profkit.errors import ProfkitError
 from profkit.measure import runs
+from profkit.measure.bench.bench import Times
 from profkit.measure.build import toolchain
 from profkit.measure.build.build import Build
 from profkit.measure.cuda import device
 from profkit.measure.runs import Made
-from profkit.measure.workers.session import Outcome as Measured
-from profkit.records import store as record
+from profkit.measure.workers.session import Measurements
+from profkit.records.header import Header
+from profkit.records.parts import RecordedReport
+from profkit.records.record import write_record
+from profkit.records.store import JsonObject, digest, json_safe
 from profkit.tune import history
-from profkit.tune.final import Final, conclude, known
+from profkit.tune.final import Conclusion, conclude, known
 from profkit.tune.profiles import known_metrics
-from profkit.tune.search import Outcome, Search
-from profkit.tune.steer import wishes
+from profkit.tune.result import read_basis
+from profkit.tune.search import Search, SearchOutcome
+from profkit.tune.steer import directions
 from profkit.tune.study.storage import studies
-from profkit.tune.study.study import Study
+from profkit.tune.study.study import Study, Trial
 from profkit.tune.task import Task
 
 PLAIN = "/plain"  # how the study of a search without steering ends
 
 
 @dataclass(frozen=True)
-class Result:
+class SearchResult:
     """A finished search.
 
     Attributes:
@@ -43,60 +47,63 @@ class Result:
 
     task: Task
     study: Study
-    outcome: Outcome
-    final: Final
+    outcome: SearchOutcome
+    final: Conclusion
     plain: Study | None
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> JsonObject:
         """Everything about it but the trials."""
-        of, final, space = self.study, self.final, self.task.space
+        study, final, options = self.study, self.final, self.task.options
         others = self.plain.trials() if self.plain else None
-        said: dict[str, Any] = record.clean({
+        measured = final.measured
+        document: JsonObject = json_safe({
             "schema": "profkit.tune/1",
             "variant": self.task.variant.id,
             "problem": self.task.problem.name,
             "case": self.task.case,
-            "gpu": final.said["gpu"],
-            "space": {m: list(v) for m, v in space.values.items()},
+            "gpu": measured.gpu.to_json() if measured.gpu else {},
+            "space": {m: list(v) for m, v in self.task.space.values.items()},
             "possible": len(self.task.possible),
             "refused_by_arithmetic": dict(self.task.refused),
-            **history.counts(of),
+            **history.counts(study),
             "ended": self.outcome.why,
             "lost": self.outcome.lost,
             "seconds": self.outcome.seconds,
-            "seed": self.task.options.seed,
+            "seed": options.seed,
             "champion": {
-                "config": space.named(final.champion.config),
-                "flags": [f"-D{m}={v}" for m, v in space.named(final.champion.config).items()],
-                "number": final.champion.number,
+                **self._trial(final.champion),
+                "flags": final.champion.config.flags,
                 "source": final.champion.source,
-                "name": self.task.name(final.champion.config),
-                "said": {k: v for k, v in final.champion.said.items() if k != "launches"},
             },
-            "default": {
-                "config": space.named(final.default.config),
-                "number": final.default.number,
-                "name": self.task.name(final.default.config),
-                "said": {k: v for k, v in final.default.said.items() if k != "launches"},
-            },
-            "anchor": of.noted("basis")["anchor"],
-            "no_anchor": of.noted("no_anchor"),
-            "no_counters": of.noted("no_counters"),
-            "comparison": final.said["comparison"],
-            "times": {name: _brief(t) for name, t in final.said["times"].items()},
+            "default": self._trial(final.default),
+            "anchor": read_basis(study.noted("basis")).reference,
+            "no_anchor": study.noted("no_anchor"),
+            "no_counters": study.noted("no_counters"),
+            "comparison": measured.comparison,
+            "times": {name: _brief(t) for name, t in measured.times.items()},
             "keep": final.keep,
             "because": final.because,
-            "importances": of.importances(),
-            "steered": self.task.options.steer,
-            "steering": history.steering(of.trials(), others) if self.task.options.steer else None,
+            "importances": study.importances(),
+            "steered": options.steer,
+            "steering": history.steering(study.trials(), others) if options.steer else None,
         })  # fmt: skip
-        return said
+        return document
+
+    def _trial(self, trial: Trial) -> JsonObject:
+        kept = {k: v for k, v in trial.result.to_json().items() if k != "launches"}
+        return {
+            "config": trial.config.named,
+            "number": trial.number,
+            "name": self.task.name(trial.config),
+            "said": kept,
+        }
 
 
-def _brief(times: dict[str, Any]) -> dict[str, Any]:
+def _brief(times: Times) -> JsonObject:
     from profkit.evidence.timing.stats import median_interval
 
-    return {k: median_interval(times[k]).to_json() for k in ("warm", "cold") if times[k]}
+    samples = {"warm": times.warm, "cold": times.cold}
+    return {name: median_interval(list(s)).to_json() for name, s in samples.items() if s}
 
 
 def default_storage(task: Task) -> str:
@@ -112,20 +119,20 @@ def tune(
     resume: bool,
     visible: Sequence[str | None],
     progress: Callable[[str], None],
-) -> Result:
+) -> SearchResult:
     """Search, or go on with a search.
 
     Args:
         task: What to search.
         url: Of the storage.
         resume: Whether a search that is there is gone on with.
-        visible: CUDA_VISIBLE_DEVICES of each lane.
+        visible: CUDA_VISIBLE_DEVICES of each worker.
         progress: Told what is being done.
 
     Raises:
         ProfkitError: The header is wrong, the storage has another search, nothing can be measured.
     """
-    wishes(task.space)
+    directions(task.space)
     known_metrics(task)
     study = _opened(task, url, resume)
     search = Search(task, study, visible, progress)
@@ -138,12 +145,12 @@ def tune(
                 "go on with --resume and a longer --time",
             )
         if final is None:
-            lane = outcome.lanes[0]
-            lane.start()
-            final = conclude(task, study, lane, search.board)
+            worker = outcome.workers[0]
+            worker.start()
+            final = conclude(task, study, worker, search.state)
     finally:
         search.close()
-    return Result(task, study, outcome, final, _plain(task, url))
+    return SearchResult(task, study, outcome, final, _plain(task, url))
 
 
 def _name(task: Task, plain: bool) -> str:
@@ -180,49 +187,51 @@ def _plain(task: Task, url: str) -> Study | None:
     name = _name(task, True)
     if not task.options.steer or name not in studies(url):
         return None
-    other = Study(url, name, task.space, task.possible, task.options.seed)
-    return other if other.noted("about") is not None else None
+    plain = Study(url, name, task.space, task.possible, task.options.seed)
+    return plain if plain.noted("about") is not None else None
 
 
-def champion_record(result: Result, folder: Path) -> Path:
+def champion_record(result: SearchResult, folder: Path) -> Path:
     """Write the champion's run record, and its report beside it if there is one.
 
     Returns:
         The record's path: <variant>-tuned.<case>.json.
     """
     task, final = result.task, result.final
-    name, of = f"{task.variant.id}-tuned", task.name(final.champion.config)
+    name, champion = f"{task.variant.id}-tuned", task.name(final.champion.config)
     built: Build = task.built(final.champion.config).built
-    said = final.said
+    measured = final.measured
     made = Made(
         task.target(built.variant),
         {name: built},
         task.support,
-        Measured(
-            gpu=said["gpu"],
-            checks={name: {**(said["checks"][of] or {}), "variant": name}},
-            times={(name, task.case): said["times"][of]},
-            launches={(name, task.case): said["launches"][of] or []},
+        Measurements(
+            gpu=measured.gpu,
+            checks={name: replace(measured.checks[champion], variant=name)},
+            times={(name, task.case): measured.times[champion]},
+            launches={(name, task.case): measured.launches[champion]},
         ),
     )
-    kept = runs.record_of(made, name, task.case)
-    kept["timing"] = runs.timing_of(made, name, task.case)
-    kept["git"] = runs.git_commit(task.problem.path.parent)
-    # It changes the variant that was tuned, and promises no rule.
-    kept["header"] = {"title": task.variant.title, "after": task.variant.id}
-    kept["tune"] = {
-        "variant": task.variant.id,
-        "config": task.space.named(final.champion.config),
-        "keep": final.keep,
-        "because": final.because,
-        "trials": sum(t.counts for t in result.study.trials()),
-    }
-    report, path = record.paths(folder, name, task.case)
-    verdict = final.champion.said.get("verdict") or {}
-    source = Path(verdict.get("report") or os.devnull)
+    record = replace(
+        runs.with_timing(runs.record_of(made, name, task.case), made),
+        git=runs.git_commit(task.problem.path.parent),
+        # It changes the variant that was tuned, and predicts nothing.
+        header=Header(task.variant.title, keys={"after": task.variant.id}),
+        tune={
+            "variant": task.variant.id,
+            "config": final.champion.config.named,
+            "keep": final.keep,
+            "because": final.because,
+            "trials": sum(t.counts for t in result.study.trials()),
+        },
+    )
+    report, path = (folder / f"{name}.{task.case}{suffix}" for suffix in (".ncu-rep", ".json"))
+    verdict = final.champion.result.verdict
+    source = Path((verdict and verdict.report) or os.devnull)
     if source.is_file():
         shutil.copyfile(source, report)
-        kept["report"] = {"file": report.name, "sha256": record.digest(report)}
-        kept["versions"]["ncu"] = toolchain.tool("ncu", task.folder).version
-    record.save(path, kept)
+        ncu = toolchain.tool("ncu", task.folder).version
+        kept = RecordedReport(report.name, digest(report))
+        record = replace(record, report=kept, versions=replace(record.versions, ncu=ncu))
+    write_record(path, record)
     return path

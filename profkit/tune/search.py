@@ -1,6 +1,6 @@
 """A task and GPUs  ->  a search: builds run ahead on the cores while each GPU does trials.
 
-The main thread proposes and builds; each lane is a thread that talks to one GPU's worker process.
+The main thread proposes and builds; one thread for each GPU talks to its worker process.
 Whatever ends it (done, out of time, Ctrl-C, a kill), what is known stands in the storage.
 """
 
@@ -14,10 +14,12 @@ from concurrent.futures import Future
 from dataclasses import dataclass, field
 
 from profkit.errors import ProfkitError
-from profkit.measure.workers.lane import Closed, Lane, Lost, Setup
+from profkit.measure.workers.client import Setup, Worker, WorkerClosed, WorkerLost
+from profkit.measure.workers.protocol import Prepare
+from profkit.tune.result import TrialResult
 from profkit.tune.study.study import Study, Trial
-from profkit.tune.task import Ready, Task, cores
-from profkit.tune.trial import Board, Runner
+from profkit.tune.task import ReadyBuild, Task, cores
+from profkit.tune.trial import Runner, SearchState
 
 AHEAD = 6  # builds in flight for one GPU: a build takes about four times as long as a trial
 STRIKES = 3  # times in a row that a worker may fail to start before its GPU is left alone
@@ -25,20 +27,20 @@ _TICK = 0.5  # seconds between two looks at what has become ready
 
 
 @dataclass
-class Outcome:
+class SearchOutcome:
     """How a search ended.
 
     Attributes:
         why: done, exhausted (nothing left to try), or time.
         lost: What went wrong with GPUs, one line each.
         seconds: From start to end of the trials.
-        lanes: Those that still work.
+        workers: Those that still work.
     """
 
     why: str = "done"
     lost: list[str] = field(default_factory=list)
     seconds: float = 0.0
-    lanes: list[Lane] = field(default_factory=list)
+    workers: list[Worker] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
@@ -46,7 +48,7 @@ class _Item:
     """A trial on its way."""
 
     trial: Trial
-    ready: Future[Ready]
+    ready: Future[ReadyBuild]
 
 
 class _NoBasis(ProfkitError):
@@ -64,20 +66,19 @@ class Search:
         progress: Callable[[str], None],
     ) -> None:
         self.task, self.study, self.progress = task, study, progress
-        setup = Setup(
-            task.problem, task.folder, task.support, task.variant.keys.get("inputs"),
-            task.checks(), task.case, task.anchor, task.options.timeout,
-        )  # fmt: skip
-        self.lanes = [Lane(setup, v) for v in visible]
-        self.board = Board(progress)
-        self.outcome = Outcome(lanes=list(self.lanes))
+        grid = task.variant.header.inputs
+        prepare = Prepare(task.checks(), grid, task.case, task.reference)
+        setup = Setup(task.problem.path.parent, task.folder, task.support, prepare)
+        self.workers = [Worker(setup, task.options.timeout, v) for v in visible]
+        self.state = SearchState(progress)
+        self.outcome = SearchOutcome(workers=list(self.workers))
         self._queue: deque[_Item] = deque()
         self._doing: list[Trial] = []
         self._changed = threading.Condition()
         self._stop = threading.Event()
         self._failed: list[BaseException] = []
 
-    def run(self) -> Outcome:
+    def run(self) -> SearchOutcome:
         """Try what is left to try.
 
         Raises:
@@ -88,7 +89,7 @@ class Search:
         self._take_up()
         if self._left() <= 0:
             return self.outcome
-        threads = [threading.Thread(target=self._lane, args=(x,)) for x in self.lanes]
+        threads = [threading.Thread(target=self._serve, args=(w,)) for w in self.workers]
         for thread in threads:
             thread.start()
         whole = False
@@ -97,9 +98,9 @@ class Search:
             whole = True
         finally:
             self._stop.set()
-            for lane in () if whole else self.lanes:
-                lane.close()  # what waits for a worker hears of it
-            self.board.based.set()
+            for worker in () if whole else self.workers:
+                worker.close()  # what waits for it hears of it
+            self.state.based.set()
             with self._changed:
                 self._changed.notify_all()
             for thread in threads:
@@ -112,8 +113,8 @@ class Search:
 
     def close(self) -> None:
         """End the workers and the builds."""
-        for lane in self.lanes:
-            lane.close()
+        for worker in self.workers:
+            worker.close()
         self.task.stop()
 
     # --- the main thread -------------------------------------------------------------------------
@@ -124,10 +125,11 @@ class Search:
         self.study.propose(default, "default")  # unless it was tried, before what was lost
         self.study.resume()
         for trial in self.study.trials():
-            if trial.said.get("code") and trial.outcome in ("measured", "pruned"):
-                self.board.codes[trial.said["code"]] = trial.number
+            code = trial.result.code
+            if code and trial.outcome in ("measured", "pruned"):
+                self.state.codes[code] = trial.number
             if trial.config == default and trial.outcome == "measured":
-                self.board.based.set()
+                self.state.based.set()
 
     def _left(self) -> int:
         """How many distinct trials are still to be asked for: not done, and nobody is at them."""
@@ -136,41 +138,52 @@ class Search:
 
     def _feed(self, began: float) -> None:
         """Keep builds ahead of the GPUs until the search is over."""
-        depth = min(max(2, cores()), AHEAD * len(self.lanes))
+        depth = min(max(2, cores()), AHEAD * len(self.workers))
         exhausted = False
-        while True:
-            with self._changed:
-                busy, queued = len(self._doing), len(self._queue)
-            if self._failed or not self.outcome.lanes:
-                return
-            late = self.task.options.time is not None and (
-                time.monotonic() - began > self.task.options.time
-            )
+        while not self._failed and self.outcome.workers:
+            late = self._is_late(began)
             if late:
-                self.outcome.why = "time"
                 self._give_up_queue()
             left = 0 if late else self._left()
-            wanted = (left > 0 and queued < depth) or (not late and self._needs_defaults())
-            if wanted and not exhausted:
-                asked = self.study.ask()
-                if asked is not None:
-                    self._add(asked)
-                    continue
-                exhausted = True
-            if not busy and not queued and (late or exhausted or left <= 0):
+            if not late and not exhausted and self._wants_more(left, depth):
+                exhausted = not self._ask()
+                continue
+            if self._is_idle() and (late or exhausted or left <= 0):
                 self.outcome.why = "time" if late else "exhausted" if left > 0 else "done"
                 if not (exhausted and self.study.free()):
                     return
-                exhausted = False
+                exhausted = False  # what a failed GPU gave back
             with self._changed:
                 self._changed.wait(_TICK)
 
+    def _is_late(self, began: float) -> bool:
+        limit = self.task.options.time
+        return limit is not None and time.monotonic() - began > limit
+
+    def _is_idle(self) -> bool:
+        """Whether nothing is queued and no GPU is busy."""
+        with self._changed:
+            return not self._doing and not self._queue
+
+    def _wants_more(self, left: int, depth: int) -> bool:
+        """Whether another build should begin."""
+        with self._changed:
+            queued = len(self._queue)
+        return (left > 0 and queued < depth) or self._needs_defaults()
+
+    def _ask(self) -> bool:
+        """Take up the next configuration; whether there was one."""
+        trial = self.study.ask()
+        if trial is not None:
+            self._add(trial)
+        return trial is not None
+
     def _needs_defaults(self) -> bool:
         """Whether everything waits for the defaults, which came back from a GPU that failed."""
-        if self.board.based.is_set():
+        if self.state.based.is_set():
             return False
         if self.study.noted("basis") is not None:  # another process has measured them
-            self.board.based.set()
+            self.state.based.set()
         default = self.task.space.default
         return default in self.study.waiting()
 
@@ -191,15 +204,15 @@ class Search:
             items, self._queue = list(self._queue), deque()
         for item in items:
             item.ready.cancel()
-            self.study.finish(item.trial.number, "interrupted", None, {})
+            self.study.finish(item.trial.number, "interrupted")
 
-    # --- the lanes' threads ----------------------------------------------------------------------
+    # --- the workers' threads --------------------------------------------------------------------
 
-    def _lane(self, lane: Lane) -> None:
+    def _serve(self, worker: Worker) -> None:
         """Do trials until there are no more, or this GPU fails."""
-        runner = Runner(self.task, self.study, lane, self.board)
+        runner = Runner(self.task, self.study, worker, self.state)
         try:
-            self._start(lane)
+            self._start(worker)
             while (item := self._next()) is not None:
                 try:
                     self._do(runner, item)
@@ -207,33 +220,33 @@ class Search:
                     with self._changed:
                         self._doing.remove(item.trial)
                         self._changed.notify_all()
-        except Closed:
+        except WorkerClosed:
             pass
         except _NoBasis as error:
             self._failed.append(error)
         except ProfkitError as error:
-            self._leave(lane, error)
+            self._leave(worker, error)
         except BaseException as error:  # noqa: BLE001 - carried to the main thread
             self._failed.append(error)
         self._wake()
 
-    def _leave(self, lane: Lane, error: ProfkitError) -> None:
+    def _leave(self, worker: Worker, error: ProfkitError) -> None:
         """Go on without a GPU; an error if it was the last one."""
-        name = "the GPU" if lane.visible is None else f"GPU {lane.visible}"
+        name = "the GPU" if worker.visible is None else f"GPU {worker.visible}"
         self.outcome.lost.append(f"{name}: {error.message}")
-        lane.close()
+        worker.close()
         with self._changed:
-            self.outcome.lanes.remove(lane)
-        if not self.outcome.lanes:
+            self.outcome.workers.remove(worker)
+        if not self.outcome.workers:
             self._failed.append(error)
 
-    def _start(self, lane: Lane) -> None:
+    def _start(self, worker: Worker) -> None:
         for attempt in range(STRIKES):
             try:
-                return lane.start()
-            except Closed:
+                return worker.start()
+            except WorkerClosed:
                 raise
-            except Lost:
+            except WorkerLost:
                 if attempt == STRIKES - 1:
                     raise
         return None
@@ -244,7 +257,7 @@ class Search:
             while not self._stop.is_set():
                 for item in self._queue:
                     first = item.trial.config == self.task.space.default
-                    if item.ready.done() and (first or self.board.based.is_set()):
+                    if item.ready.done() and (first or self.state.based.is_set()):
                         self._queue.remove(item)
                         self._doing.append(item.trial)
                         return item
@@ -253,44 +266,43 @@ class Search:
 
     def _do(self, runner: Runner, item: _Item) -> None:
         """One trial; a worker that went away is the configuration's fault if the next one works."""
-        trial, lane = item.trial, runner.lane
+        trial, worker = item.trial, runner.worker
         self.progress(self._where(trial))
         is_default = trial.config == self.task.space.default
         try:
             outcome = runner.run(trial, item.ready.result())
-        except Closed:
-            self.study.finish(trial.number, "interrupted", None, {})
+        except WorkerClosed:
+            self.study.finish(trial.number, "interrupted")
             raise
-        except Lost as error:
+        except WorkerLost as error:
             try:
-                self._start(lane)
+                self._start(worker)
                 if is_default:
                     what = f"the defaults of {self.task.variant.id} failed: {error.message}"
                     raise ProfkitError(what, error.hint)
-                self._trusted(lane)
+                self._trusted(runner)
             except ProfkitError:
                 # This GPU is in doubt, not the configuration: another one may try it.
-                self.board.forget(trial.number)
-                self.study.finish(trial.number, "interrupted", None, {})
+                self.state.forget(trial.number)
+                self.study.finish(trial.number, "interrupted")
                 self.study.propose(trial.config, trial.source)
                 raise
-            said = {"reason": error.message, "kind": "failed", "gpu": lane.visible}
-            self.study.finish(trial.number, "failed", None, said)
+            result = TrialResult(reason=error.message, kind="failed", gpu=worker.visible)
+            self.study.finish(trial.number, "failed", None, result)
         else:
             if is_default and outcome != "measured":
                 why = self._reason(trial.number)
                 raise _NoBasis(f"the defaults of {self.task.variant.id} are {outcome}: {why}")
 
-    def _trusted(self, lane: Lane) -> None:
+    def _trusted(self, runner: Runner) -> None:
         """Whether the defaults still run on a GPU that lost its worker."""
         default = self.task.space.default
         library = self.task.built(default).built.library
-        lane.time({self.task.name(default): library}, self.task.case, (3, 3))
+        runner.time({self.task.name(default): library}, (3, 3))
 
     def _reason(self, number: int) -> str:
-        return next(
-            (t.said.get("reason", "") for t in self.study.trials() if t.number == number), ""
-        )
+        reasons = {t.number: t.result.reason for t in self.study.trials()}
+        return reasons.get(number) or ""
 
     def _where(self, trial: Trial) -> str:
         done = sum(t.counts for t in self.study.trials())

@@ -7,18 +7,18 @@ that differs from the incumbent in the fewest tunables.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from profkit.errors import ProfkitError
-from profkit.measure.variants.tunables import Config, Space, Wish
+from profkit.measure.variants.tunables import Config, Direction, Space
+from profkit.tune.result import FiringRule
 
 # What a rule asks of any kernel, where `takes:` has the quantity and `steer:` says nothing else.
 ALWAYS = (
-    Wish("occupancy-shared", "smem", -1),
-    Wish("occupancy-registers", "regs", -1),
-    Wish("occupancy-blocks", "threads", +1),
+    Direction("occupancy-shared", "smem", -1),
+    Direction("occupancy-registers", "regs", -1),
+    Direction("occupancy-blocks", "threads", +1),
 )
 MOST = 4  # proposals from one diagnosis: the next ones come from the next incumbent's
 _EACH = 2  # of one rule: one step, and one further
@@ -34,7 +34,7 @@ class Proposal:
     rule: str
 
 
-def wishes(space: Space) -> dict[str, list[Wish]]:
+def directions(space: Space) -> dict[str, list[Direction]]:
     """Rule -> which way it asks to go.
 
     Raises:
@@ -45,54 +45,54 @@ def wishes(space: Space) -> dict[str, list[Wish]]:
     from profkit.diagnosis.rules import ALL
 
     known = {rule.id for rule in ALL}
-    found: dict[str, list[Wish]] = {}
-    for wish in space.steer:
-        if wish.rule not in known:
-            near = get_close_matches(wish.rule, known, n=1)
+    asked: dict[str, list[Direction]] = {}
+    for direction in space.steer:
+        if direction.rule not in known:
+            near = get_close_matches(direction.rule, known, n=1)
             raise ProfkitError(
-                f"{space.file}: 'steer:' names no rule: {wish.rule}",
+                f"{space.file}: 'steer:' names no rule: {direction.rule}",
                 f"did you mean {near[0]}?" if near else "profkit explain lists the rules",
             )
-        found.setdefault(wish.rule, []).append(wish)
-    for wish in ALWAYS:
-        if wish.rule not in found and wish.name in (space.quantities or {}):
-            found[wish.rule] = [wish]
-    return found
+        asked.setdefault(direction.rule, []).append(direction)
+    for direction in ALWAYS:
+        if direction.rule not in asked and direction.name in (space.quantities or {}):
+            asked[direction.rule] = [direction]
+    return asked
 
 
 def proposals(
-    space: Space, incumbent: Config, findings: Sequence[Mapping[str, Any]], free: Iterable[Config]
+    space: Space, incumbent: Config, findings: Sequence[FiringRule], free: Iterable[Config]
 ) -> list[Proposal]:
     """What to try next.
 
     Args:
         space: What the header declares.
         incumbent: The configuration that was diagnosed.
-        findings: Its firing findings, the verdict's cause first: rule and evidence.
+        findings: Its firing findings, the verdict's cause first.
         free: What can be and was not tried.
     """
-    asked, left = wishes(space), set(free)
-    found: list[Proposal] = []
+    asked, left = directions(space), set(free)
+    proposed: list[Proposal] = []
     for finding in findings:
-        for wish in asked.get(finding["rule"], ()):
-            least = finding.get("evidence", {}).get(_STEPS.get(wish.rule, "")) or 0
-            for config in _steps(space, incumbent, wish, sorted(left), least):
-                found.append(Proposal(config, wish.rule))
+        for direction in asked.get(finding.rule, ()):
+            least = finding.evidence.get(_STEPS.get(direction.rule, "")) or 0
+            for config in _steps(space, incumbent, direction, sorted(left), least):
+                proposed.append(Proposal(config, direction.rule))
                 left.discard(config)
-    return found[:MOST]
+    return proposed[:MOST]
 
 
 def _steps(
-    space: Space, incumbent: Config, wish: Wish, free: Sequence[Config], least: float
+    space: Space, incumbent: Config, direction: Direction, free: Sequence[Config], least: float
 ) -> list[Config]:
-    """One step and one further: the nearest configurations with the quantity moved as wished."""
-    here, ranks = space.numbers(incumbent)[wish.name], space.ranks(incumbent)
+    """One step and one further: the nearest configurations with the quantity moved that way."""
+    here = space.numbers(incumbent)[direction.name]
 
     def moved(config: Config) -> int:
-        return wish.way * (space.numbers(config)[wish.name] - here)
+        return direction.way * (space.numbers(config)[direction.name] - here)
 
     def changes(config: Config) -> tuple[int, int, int]:
-        steps = [abs(a - b) for a, b in zip(space.ranks(config), ranks, strict=True)]
+        steps = [abs(a - b) for a, b in zip(config.ranks, incumbent.ranks, strict=True)]
         return sum(map(bool, steps)), moved(config), sum(steps)
 
     candidates = sorted((c for c in free if moved(c) >= max(least, 1)), key=changes)

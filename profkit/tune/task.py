@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import os
-import re
 import threading
 from collections import Counter
-from collections.abc import Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
 
 from profkit.errors import ProfkitError
 from profkit.measure.build import build, toolchain
@@ -19,13 +16,14 @@ from profkit.measure.build.build import Build
 from profkit.measure.cuda import device
 from profkit.measure.targets import Target, builds
 from profkit.measure.variants.problem import Problem
-from profkit.measure.variants.tunables import Config, Space
+from profkit.measure.variants.tunables import Config, Refusal, Space
 from profkit.measure.variants.variants import Variant
 from profkit.tune import gates
+from profkit.tune.result import TrialResult
 
 
 @dataclass(frozen=True)
-class Options:
+class SearchOptions:
     """What a user may ask of a search.
 
     Attributes:
@@ -48,7 +46,7 @@ class Options:
 
 
 @dataclass(frozen=True)
-class Ready:
+class ReadyBuild:
     """A build, and the kernels that the case launches of it (None: not known)."""
 
     built: Build
@@ -66,7 +64,7 @@ class Task:
         arch: `90`.
         folder: The build folder.
         support: The library of support.cu.
-        anchor: The reference that every trial is timed beside; None: the defaults are.
+        reference: What every trial is timed beside; None: the defaults are.
         options: What the user asked for.
         builder: Compiles configurations.
     """
@@ -77,8 +75,8 @@ class Task:
     arch: str
     folder: Path
     support: Path
-    anchor: str | None
-    options: Options
+    reference: str | None
+    options: SearchOptions
     builder: Builder
 
     @property
@@ -94,8 +92,8 @@ class Task:
     @cached_property
     def refused(self) -> Counter[str]:
         """Why -> how many configurations arithmetic refuses."""
-        found = (self._refusal(c) for c in self.space.every())
-        return Counter(r.kind for r in found if r is not None)
+        refusals = (self._refusal(c) for c in self.space.every())
+        return Counter(r.kind for r in refusals if r is not None)
 
     @cached_property
     def possible(self) -> tuple[Config, ...]:
@@ -112,24 +110,23 @@ class Task:
             )
         return tuple(c for c in self.space.every() if self._refusal(c) is None)
 
-    def _refusal(self, config: Config) -> Any:
+    def _refusal(self, config: Config) -> Refusal | None:
         return self.space.refusal(config, self.arch, self.variant.budget)
 
     def name(self, config: Config) -> str:
         """What a configuration is called: v3-64-64-4-2."""
-        return "-".join([self.variant.id, *(re.sub(r"\W", "_", v) for v in config)])
+        return f"{self.variant.id}-{config.name}"
 
     def checks(self) -> tuple[tuple[str, int], ...]:
         """(case, seed) that every configuration must be right on."""
-        the = self.problem
-        found = [(c, s) for c in the.checks for s in the.module.SEEDS]
-        return (*found, *([(self.case, 0)] if (self.case, 0) not in found else []))
+        small = [(c, s) for c in self.problem.checks for s in self.problem.module.SEEDS]
+        return (*small, *([(self.case, 0)] if (self.case, 0) not in small else []))
 
-    def start_build(self, config: Config) -> Future[Ready]:
+    def start_build(self, config: Config) -> Future[ReadyBuild]:
         """Build a configuration on a CPU core."""
         return self.builder.start(self, config)
 
-    def built(self, config: Config) -> Ready:
+    def built(self, config: Config) -> ReadyBuild:
         """A build, waited for."""
         return self.start_build(config).result()
 
@@ -139,7 +136,7 @@ class Task:
 
     def target(self, variant: Variant) -> Target:
         """The same as other verbs have it, for records and plans."""
-        calls = (self.anchor,) if self.anchor else ()
+        calls = (self.reference,) if self.reference else ()
         return Target(self.problem, (variant,), calls, (self.case,), self.folder)
 
 
@@ -148,10 +145,10 @@ class Builder:
 
     def __init__(self) -> None:
         self._pool = ThreadPoolExecutor(cores(), "build")
-        self._known: dict[Config, Future[Ready]] = {}
+        self._known: dict[Config, Future[ReadyBuild]] = {}
         self._lock = threading.Lock()
 
-    def start(self, task: Task, config: Config) -> Future[Ready]:
+    def start(self, task: Task, config: Config) -> Future[ReadyBuild]:
         """Build a configuration, or give the build that is known."""
         with self._lock:
             if config not in self._known:
@@ -163,13 +160,13 @@ class Builder:
         self._pool.shutdown(wait=False, cancel_futures=True)
 
 
-def _build(task: Task, config: Config) -> Ready:
-    variant = task.variant.tuned(**task.space.named(config))
+def _build(task: Task, config: Config) -> ReadyBuild:
+    variant = task.variant.tuned(**config.named)
     (made,) = build.build([variant], [task.arch], task.folder, jobs=1)
     if made.error is not None:
-        return Ready(made, None)
+        return ReadyBuild(made, None)
     used = gates.kernels_used(made, task.problem, task.case, toolchain.need("nvcc"))
-    return Ready(made, None if used is None else tuple(used))
+    return ReadyBuild(made, None if used is None else tuple(used))
 
 
 def cores() -> int:
@@ -194,7 +191,7 @@ def subject_of(target: Target) -> tuple[Variant, str]:
     return variant, case
 
 
-def task_of(target: Target, options: Options) -> Task:
+def task_of(target: Target, options: SearchOptions) -> Task:
     """What a search is about, built.
 
     Args:
@@ -208,21 +205,21 @@ def task_of(target: Target, options: Options) -> Task:
     arch = device.gpu().arch
     if variant.target(arch) is None:
         raise ProfkitError(f"{variant.path.name} does not run on sm_{arch}", "see 'arch:'")
-    default = variant.tuned(**variant.space.named(variant.space.default))
+    default = variant.tuned(**variant.space.default.named)
     _, support = builds(replace(target, variants=(default,)), arch)  # side by side
-    anchor = next(iter(target.problem.references), None)
+    reference = next(iter(target.problem.references), None)
     return Task(
-        variant, target.problem, case, arch, target.folder, support, anchor, options, Builder()
+        variant, target.problem, case, arch, target.folder, support, reference, options, Builder()
     )
 
 
-def resources(ready: Ready) -> Mapping[str, Any]:
-    """What ptxas says of the kernels that the case launches, for the history."""
+def built_result(ready: ReadyBuild) -> TrialResult:
+    """The beginning of a trial's result: what ptxas says of the kernels that the case launches."""
     kernels = [k for k in ready.built.kernels if ready.used is None or k.name in ready.used]
     if not kernels:
-        return {}
-    return {
-        "ptxas_regs": max(k.regs for k in kernels),
-        "spills": max(k.spills for k in kernels),
-        "build_seconds": ready.built.seconds,
-    }
+        return TrialResult()
+    return TrialResult(
+        ptxas_regs=max(k.regs for k in kernels),
+        spills=max(k.spills for k in kernels),
+        build_seconds=ready.built.seconds,
+    )

@@ -1,8 +1,8 @@
 """One configuration on one GPU  ->  what came of it: gates, look, quick round, confirmation.
 
 The look (10 samples) is what the pruner sees. The quick round (40) takes turns with the incumbent
-and the anchor. What is at least 5 % faster there, or moves the header's metrics as it wants without
-being slower, is promoted: 100 more samples, and ncu.
+and the reference. What is at least 5 % faster there, or moves the header's metrics as it wants
+without being slower, is promoted: 100 more samples, and ncu.
 """
 
 from __future__ import annotations
@@ -10,28 +10,31 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
 from profkit.errors import ProfkitError
-from profkit.measure.workers.lane import Lane, Lost
-from profkit.tune import gates, rounds, task
+from profkit.measure.bench.bench import Times
+from profkit.measure.check.check import Check
+from profkit.measure.workers.client import Reply, Worker, WorkerLost, entries_of
+from profkit.tune import gates, rounds
 from profkit.tune.profiles import Profiler
+from profkit.tune.result import Basis, Challenge, TrialDiagnosis, TrialResult, challenge, read_basis
 from profkit.tune.study.study import Study, Trial
-from profkit.tune.task import Ready, Task
+from profkit.tune.task import ReadyBuild, Task, built_result
 
 if TYPE_CHECKING:
-    from profkit.evidence.timing.stats import Comparison
+    from profkit.evidence.timing.stats import TimeComparison
 
 LOOK, QUICK, CONFIRM = (10, 10), (40, 40), (100, 100)  # rounds: at first, and at most
 PROMOTE = 1.05  # speed-up over the incumbent from which a quick round is worth confirming
 
 
 @dataclass
-class Board:
-    """What the lanes of one process share beside the study; lock what you change.
+class SearchState:
+    """What the workers of one process share beside the study; lock what you change.
 
     Attributes:
         lock: Of everything here.
@@ -51,7 +54,7 @@ class Board:
             self.codes = {code: n for code, n in self.codes.items() if n != number}
 
 
-class Ended(Exception):
+class TrialEnded(Exception):
     """A trial that came to its end before its time."""
 
     def __init__(self, outcome: str, reason: str, kind: str = "", value: float | None = None):
@@ -59,171 +62,194 @@ class Ended(Exception):
         self.outcome, self.reason, self.kind, self.value = outcome, reason, kind, value
 
 
+@dataclass
+class _Attempt:
+    """A trial while it is done.
+
+    Attributes:
+        trial: Which.
+        build: Its build.
+        result: What is known by now.
+        profiled: Whether ncu was asked, also if it could not.
+    """
+
+    trial: Trial
+    build: ReadyBuild
+    result: TrialResult
+    profiled: bool = False
+
+    def note(self, **known: Any) -> None:
+        """Put what was found out into the result."""
+        self.result = replace(self.result, **known)
+
+
 class Runner:
-    """Does trials on one lane."""
+    """Does trials on one worker."""
 
-    def __init__(self, what: Task, study: Study, lane: Lane, board: Board) -> None:
-        self.task, self.study, self.lane, self.board = what, study, lane, board
-        self.profiler = Profiler(what, lane)
+    def __init__(self, task: Task, study: Study, worker: Worker, state: SearchState) -> None:
+        self.task, self.study, self.worker, self.state = task, study, worker, state
+        self.profiler = Profiler(task, worker)
 
-    def run(self, trial: Trial, ready: Ready) -> str:
+    def run(self, trial: Trial, build: ReadyBuild) -> str:
         """Do one trial and write down what came of it; its outcome.
 
         Raises:
-            Lost: The worker went away (nothing is written down: whose fault it is, the caller
+            WorkerLost: The worker went away (nothing is written down: whose fault it is, the caller
                 finds out).
         """
-        said: dict[str, Any] = {**task.resources(ready), "gpu": self.lane.visible}
+        attempt = _Attempt(trial, build, built_result(build))
+        attempt.note(gpu=self.worker.visible)
         began, value = time.monotonic(), None
         try:
-            value = self._stages(trial, ready, said)
+            value = self._stages(attempt)
             outcome = "measured"
-        except Ended as end:
+        except TrialEnded as end:
             outcome, value = end.outcome, end.value
-            said |= {"reason": end.reason, "kind": end.kind, "value": end.value}
-        except Lost:
+            attempt.note(reason=end.reason, kind=end.kind, value=end.value)
+        except WorkerLost:
             raise
         except ProfkitError as error:
             outcome = "failed"
-            said |= {"reason": error.message, "kind": "failed"}
-        said["gpu_seconds"] = time.monotonic() - began
-        self.study.finish(trial.number, outcome, value if outcome != "pruned" else None, said)
+            attempt.note(reason=error.message, kind="failed")
+        attempt.note(gpu_seconds=time.monotonic() - began)
+        kept = value if outcome != "pruned" else None
+        self.study.finish(trial.number, outcome, kept, attempt.result)
         if outcome == "measured":
-            self._consider(trial, said)
+            self._consider(attempt)
         return outcome
 
     # --- gates -----------------------------------------------------------------------------------
 
-    def _stages(self, trial: Trial, ready: Ready, said: dict[str, Any]) -> float:
-        """Through all gates and rounds; seconds per call, normalised by the anchor."""
-        built = ready.built
-        if reason := gates.built(built, ready.used):
-            raise Ended("refused", reason.detail, reason.kind)
-        said["code"] = gates.identity(built)
-        self._same(trial, said["code"])
+    def _stages(self, attempt: _Attempt) -> float:
+        """Through all gates and rounds; seconds per call, normalised by the reference."""
+        built, trial = attempt.build.built, attempt.trial
+        if refusal := gates.built(built, attempt.build.used):
+            raise TrialEnded("refused", refusal.detail, refusal.kind)
+        attempt.note(code=gates.identity(built))
+        self._same(trial, attempt.result.code)
         name, library = self.task.name(trial.config), built.library
         assert library is not None  # noqa: S101 - gates.built refuses a build without one
         is_default = trial.config == self.task.space.default
-        basis = {} if is_default else self.basis()
-        checked = self.lane.check(name, library, self.task.case)
-        said["max_abs"] = rounds.worst(checked.check)
-        judged = checked.check or {"status": "failed", "cases": []}
-        if reason := gates.checked(judged, basis.get("supported")):
-            outcome = "refused" if reason.kind == "not supported" else reason.kind
-            raise Ended(outcome, reason.detail, reason.kind)
-        launches = checked.launches or []
-        said |= {**gates.shape(built, launches), "launches": launches}
-        if reason := gates.launched(built, launches, self.task.options.occupancy):
-            raise Ended("refused", reason.detail, reason.kind)
-        if is_default:
-            return self._default(trial, said, judged, library)
-        return self._measured(trial, said, basis, {name: library})
+        basis = None if is_default else self.basis()
+        (entry,) = entries_of({name: library}, self._grid)
+        reply = self.worker.judge(entry, self.task.checks(), self.task.case)
+        check, launches = reply.checks[name], reply.launches.get(name, ())
+        attempt.note(max_abs=check.max_abs)
+        if refusal := gates.checked(check, basis.supported if basis else None):
+            outcome = "refused" if refusal.kind == "not supported" else refusal.kind
+            raise TrialEnded(outcome, refusal.detail, refusal.kind)
+        footprint = gates.footprint(built, launches)
+        attempt.note(launches=launches, **(asdict(footprint) if footprint else {}))
+        if refusal := gates.launched(built, launches, self.task.options.occupancy):
+            raise TrialEnded("refused", refusal.detail, refusal.kind)
+        if basis is None:
+            return self._default(attempt, check, library)
+        return self._measured(attempt, basis, {name: library})
 
     def _same(self, trial: Trial, code: str | None) -> None:
         """End a trial whose machine code another trial has measured or is measuring."""
         if code is None:
             return
-        with self.board.lock:
-            first = self.board.codes.setdefault(code, trial.number)
+        with self.state.lock:
+            first = self.state.codes.setdefault(code, trial.number)
         if first != trial.number:
             known = {t.number: t for t in self.study.trials()}
             value = known[first].value if first in known else None
             reason = f"its machine code is that of trial {first}"
-            raise Ended("same", reason, "same machine code", value)
+            raise TrialEnded("same", reason, "same machine code", value)
 
     # --- rounds ----------------------------------------------------------------------------------
 
-    def basis(self) -> dict[str, Any]:
-        """What is known of the defaults: supported cases, the anchor and its time."""
-        found: dict[str, Any] = self.study.noted("basis")
-        return found
+    def basis(self) -> Basis:
+        """What is known of the defaults: supported cases, the reference and its time."""
+        return read_basis(self.study.noted("basis"))
 
-    def _default(
-        self, trial: Trial, said: dict[str, Any], check: Mapping[str, Any], library: Path
-    ) -> float:
+    def _default(self, attempt: _Attempt, check: Check, library: Path) -> float:
         """Measure the defaults: they are the first incumbent, and what trials are held to."""
-        name, anchor = self.task.name(trial.config), self.task.anchor
-        if anchor is not None:
-            try:
-                times = self.lane.time({name: library, anchor: None}, self.task.case, QUICK).times
-            except Lost:
-                raise
-            except ProfkitError as error:
-                self.study.note("no_anchor", f"{anchor} cannot run here: {error.message}")
-                anchor = None
-        if anchor is None:
-            times = self.lane.time({name: library}, self.task.case, QUICK).times
-        mine = float(median(times[name]["warm"]))
-        right = [c["case"] for c in check["cases"] if c["status"] == "right"]
-        basis = {
-            "supported": sorted(set(right)),
-            "anchor": anchor,
-            "anchor_time": median(times[anchor]["warm"]) if anchor else mine,
-            "number": trial.number,
-            "gpu": self.lane.gpu,
-        }
-        self.study.note("basis", basis)
-        best = {t.number for t in self.study.trials() if t.said.get("became_incumbent")}
+        trial, reference = attempt.trial, self.task.reference
+        name = self.task.name(trial.config)
+        calls = {reference: None} if reference else {}
+        reply = self._ask({name: library, **calls}, QUICK)
+        if reference in reply.refused:
+            self.study.note("no_anchor", reply.refused[reference])
+            reference = None
+        if name in reply.refused:
+            raise ProfkitError(reply.refused[name])
+        times = reply.times
+        mine = float(median(times[name].warm))
+        basis = Basis(
+            number=trial.number,
+            supported=tuple(sorted(set(check.correct_cases))),
+            reference=reference,
+            reference_time=float(median(times[reference].warm)) if reference else mine,
+            gpu=self.worker.gpu,
+        )
+        self.study.note("basis", basis.to_json())
+        best = {t.number for t in self.study.trials() if t.result.became_incumbent}
         if self.study.noted("incumbent") not in best:  # a killed search may have got further
             self.study.note("incumbent", trial.number)
-        said |= {"time": mine, "anchor_time": basis["anchor_time"]}
-        self.board.based.set()  # the other lanes have what they compare with
-        self._profile(trial, said)
+        attempt.note(time=mine, reference_time=basis.reference_time)
+        self.state.based.set()  # the other workers have what they compare with
+        self._profile(attempt)
         return mine
 
-    def _measured(
-        self,
-        trial: Trial,
-        said: dict[str, Any],
-        basis: Mapping[str, Any],
-        own: Mapping[str, Path],
-    ) -> float:
+    def _measured(self, attempt: _Attempt, basis: Basis, own: Mapping[str, Path]) -> float:
         """Look, quick round, confirmation."""
-        anchor, anchored = self.anchor(basis)
-        (name,) = own
-        times = self.lane.time({**own, **anchor}, self.task.case, LOOK).times
-        unit = float(basis["anchor_time"])
-        value = rounds.ratio(times, name, anchored) * unit
-        if self.study.report(trial.number, value, LOOK[0]):
-            said["time"] = median(times[name]["warm"])
-            raise Ended("pruned", "slower than half of the trials at its first look", "", value)
+        calls, reference = self.reference(basis)
+        (name,), unit = own, basis.reference_time
+        times = self.time({**own, **calls}, LOOK)
+        value = rounds.ratio(times, name, reference) * unit
+        if self.study.report(attempt.trial.number, value, LOOK[0]):
+            attempt.note(time=median(times[name].warm))
+            raise TrialEnded(
+                "pruned", "slower than half of the trials at its first look", "", value
+            )
         while True:
             incumbent = self.incumbent()
             held = self.library(incumbent)
-            found, times = self._compare(own, held, anchor, QUICK)
-            value = rounds.ratio(times, name, anchored) * unit
-            said |= {"time": median(times[name]["warm"]), **rounds.said(found, incumbent.number)}
-            said["anchor_time"] = median(times[anchored]["warm"])
-            self._promote(trial, said, found, incumbent)
-            if not said.get("promoted"):
+            comparison, times = self._compare(own, held, calls, QUICK)
+            value = rounds.ratio(times, name, reference) * unit
+            self._note_quick(attempt, challenge(comparison, incumbent.number))
+            attempt.note(
+                time=median(times[name].warm), reference_time=median(times[reference].warm)
+            )
+            self._promote(attempt, comparison, incumbent)
+            if not attempt.result.promoted:
                 return value
-            sure, times = self._compare(own, held, anchor, CONFIRM)
-            said["confirmed"] = {
-                **rounds.said(sure, incumbent.number),
-                "samples": rounds.samples(times),
-            }
-            if sure.answer != "faster":
+            sure, times = self._compare(own, held, calls, CONFIRM)
+            samples = rounds.samples(times)
+            attempt.note(confirmed=challenge(sure, incumbent.number, samples))
+            if sure.answer != "faster" or self._succeeds(attempt, incumbent):
                 return value
-            with self.board.lock:
-                if self.study.noted("incumbent") == incumbent.number:
-                    self.study.note("incumbent", trial.number)
-                    said["became_incumbent"] = True
-                    return value
-            # Another lane was faster to find a faster one: now against that.
+            # Another worker was faster to find a faster one: now against that.
 
-    def anchor(self, basis: Mapping[str, Any]) -> tuple[dict[str, Path | None], str]:
+    def _note_quick(self, attempt: _Attempt, quick: Challenge) -> None:
+        names = ("against", "answer", "sentence", "speedup", "hedges_g", "p_value")
+        attempt.note(**{name: getattr(quick, name) for name in names})
+
+    def _succeeds(self, attempt: _Attempt, incumbent: Trial) -> bool:
+        """Make a trial the incumbent, if the one that it beat still is."""
+        with self.state.lock:
+            if self.study.noted("incumbent") != incumbent.number:
+                return False
+            self.study.note("incumbent", attempt.trial.number)
+        attempt.note(became_incumbent=True)
+        return True
+
+    def reference(self, basis: Basis) -> tuple[dict[str, Path | None], str]:
         """The subject that every trial is timed beside, and its name."""
-        if basis["anchor"]:
-            return {basis["anchor"]: None}, basis["anchor"]
+        if basis.reference:
+            return {basis.reference: None}, basis.reference
         default = self.task.space.default
         name = self.task.name(default)
         return {name: self.task.built(default).built.library}, name
 
-    def confirm(self, trial: Trial, held: Trial) -> dict[str, Any]:
+    def confirm(self, trial: Trial, held: Trial) -> Challenge:
         """A hundred samples of a finished trial against the incumbent."""
-        anchor, _ = self.anchor(self.basis())
-        found, times = self._compare(self.library(trial), self.library(held), anchor, CONFIRM)
-        return {**rounds.said(found, held.number), "samples": rounds.samples(times)}
+        calls, _ = self.reference(self.basis())
+        libraries = self.library(trial), self.library(held)
+        comparison, times = self._compare(*libraries, calls, CONFIRM)
+        return challenge(comparison, held.number, rounds.samples(times))
 
     def incumbent(self) -> Trial:
         """The fastest confirmed so far."""
@@ -237,56 +263,80 @@ class Runner:
             raise ProfkitError(f"{self.task.name(trial.config)} does not build any more")
         return {self.task.name(trial.config): library}
 
+    def time(
+        self, subjects: Mapping[str, Path | None], limits: tuple[int, int], cold: bool = False
+    ) -> dict[str, Times]:
+        """Time subjects in turns.
+
+        Raises:
+            ProfkitError: One of them cannot run.
+        """
+        reply = self._ask(subjects, limits, cold)
+        if reply.refused:
+            raise ProfkitError(next(iter(reply.refused.values())))
+        return reply.times
+
+    @property
+    def _grid(self) -> str | None:
+        return self.task.variant.header.inputs
+
+    def _ask(
+        self, subjects: Mapping[str, Path | None], limits: tuple[int, int], cold: bool = False
+    ) -> Reply:
+        return self.worker.time(entries_of(subjects, self._grid), self.task.case, limits, cold)
+
     def _compare(
         self,
         own: Mapping[str, Path],
         held: Mapping[str, Path],
-        anchor: Mapping[str, Path | None],
-        rounds: tuple[int, int],
-    ) -> tuple[Comparison, dict[str, dict[str, Any]]]:
-        """The incumbent against the candidate, in turns with the anchor."""
+        calls: Mapping[str, Path | None],
+        limits: tuple[int, int],
+    ) -> tuple[TimeComparison, dict[str, Times]]:
+        """The incumbent against the candidate, in turns with the reference."""
         from profkit.evidence.timing.stats import compare_samples
 
-        times = self.lane.time({**anchor, **held, **own}, self.task.case, rounds).times
+        times = self.time({**calls, **held, **own}, limits)
         (mine,), (theirs,) = own, held
-        warm = times[theirs]["warm"], times[mine]["warm"]
+        warm = times[theirs].warm, times[mine].warm
         return compare_samples(*warm, taken="interleaved"), times
 
     # --- promotion -------------------------------------------------------------------------------
 
-    def _promote(
-        self, trial: Trial, said: dict[str, Any], found: Comparison, incumbent: Trial
-    ) -> None:
+    def _promote(self, attempt: _Attempt, quick: TimeComparison, incumbent: Trial) -> None:
         """Decide whether a quick round is worth more samples and ncu."""
-        said["promoted"] = None
-        if found.answer == "faster" and found.speedup.median >= PROMOTE:
-            said["promoted"] = "faster"
-        elif found.answer != "slower" and self.task.space.watch and "verdict" not in said:
-            self._profile(trial, said)
-            if self.profiler.moved(said.get("verdict"), incumbent.said.get("verdict")):
-                said["promoted"] = "metrics"
-        if said["promoted"] and "verdict" not in said:
-            self._profile(trial, said)
+        promoted = None
+        if quick.answer == "faster" and quick.speedup.median >= PROMOTE:
+            promoted = "faster"
+        elif quick.answer != "slower" and self.task.space.watch and not attempt.profiled:
+            self._profile(attempt)
+            if self.profiler.moved(attempt.result.verdict, incumbent.result.verdict):
+                promoted = "metrics"
+        attempt.note(promoted=promoted)
+        if promoted and not attempt.profiled:
+            self._profile(attempt)
 
-    def _profile(self, trial: Trial, said: dict[str, Any]) -> None:
+    def _profile(self, attempt: _Attempt) -> None:
         if not self.task.options.profile:
             return
-        self.board.progress(f"ncu {self.task.name(trial.config)}")
-        said["verdict"] = self.profiler.verdict(trial.config, said)
+        config = attempt.trial.config
+        self.state.progress(f"ncu {self.task.name(config)}")
+        attempt.profiled = True
+        attempt.note(verdict=self.profiler.verdict(config, attempt.result.launches or ()))
         if self.profiler.without:
             self.study.note("no_counters", self.profiler.without)
 
-    def _consider(self, trial: Trial, said: Mapping[str, Any]) -> None:
+    def _consider(self, attempt: _Attempt) -> None:
         """Let the diagnosis of a new incumbent propose what comes next."""
-        if trial.config == self.task.space.default or said.get("became_incumbent"):
-            self.steer(trial, said.get("verdict"))
+        is_default = attempt.trial.config == self.task.space.default
+        if is_default or attempt.result.became_incumbent:
+            self.steer(attempt.trial, attempt.result.verdict)
 
-    def steer(self, trial: Trial, verdict: Mapping[str, Any] | None) -> None:
+    def steer(self, trial: Trial, verdict: TrialDiagnosis | None) -> None:
         """Propose what the rules that fire ask for."""
         from profkit.tune.steer import proposals
 
         if verdict is None or not self.task.options.steer:
             return
-        firing = verdict.get("findings", [])
-        for one in proposals(self.task.space, trial.config, firing, self.study.free()):
-            self.study.propose(one.config, f"steer:{one.rule}")
+        free = self.study.free()
+        for proposal in proposals(self.task.space, trial.config, verdict.findings, free):
+            self.study.propose(proposal.config, f"steer:{proposal.rule}")

@@ -17,7 +17,7 @@ from tests.conftest import CORPUS
 
 from .conftest import REPORT
 
-GOOD = "memory dram"
+GOOD = "memory: dram"
 
 
 def _content(length: int | None = None) -> bytes:

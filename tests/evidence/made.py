@@ -9,7 +9,22 @@ import numpy as np
 import pandas as pd
 
 from profkit.evidence.runs.runs import Run
-from profkit.records.record import Machine, Record, Resources
+from profkit.records.header import KEYS, Header
+from profkit.records.parts import (
+    BuiltKernel,
+    CheckedCase,
+    CheckResult,
+    GpuState,
+    NcuRun,
+    RecordedGpu,
+    RecordedLaunch,
+    RecordedSource,
+    Resources,
+    TimedSide,
+    TimedSides,
+    Timing,
+)
+from profkit.records.record import Record
 from profkit.reports.metrics import CATALOGUE
 
 # A launch that fills the machine and is near nothing.
@@ -47,18 +62,54 @@ def samples(median: float = 1e-4, n: int = 60, seed: int = 0) -> tuple[float, ..
     return tuple(float(x) for x in median * (1 + rng.exponential(0.005, n)))
 
 
+def header(title: str = "", **keys: str | tuple[str, ...] | None) -> Header:
+    """A header that says this: fixes=("rule",) is `fixes: rule`."""
+    lists = {k.replace("_", "-"): [v] if isinstance(v, str) else v for k, v in keys.items()}
+    said = {k: " ".join(words) for k, words in lists.items() if words}
+    return Header(title, keys=said)
+
+
 def record(variant: str = "stage1", case: str = "B", **facts) -> Record:
-    given = {
-        "path": Path(f"{variant}.{case}.json"),
-        "right": True,
-        "sass": f"sass of {variant}",
-        "source": f"source of {variant}",
-        "resources": Resources(64, 0, 32768, 0, 0),
-        "session": "one",
-        "warm": samples(),
-        "machine": Machine("NVIDIA H200", clock_control="none"),
-    }
-    return Record(variant=variant, case=case, **{**given, **facts})
+    """A record of chosen facts, by their short names."""
+    known = {"correct": True, "sass": f"sass of {variant}", "source": f"source of {variant}",
+             "session": "one", "warm": samples(), "gpu": "NVIDIA H200", "clock_control": "none",
+             "sm_clock": None, "sanitizers": {}, "max_abs": None, "max_rel": None,
+             "path": Path(f"{variant}.{case}.json"),
+             "resources": Resources(64, 0, 32768, 0, 0)} | facts  # fmt: skip
+    names = ["title", *(key.replace("-", "_") for key in KEYS)]
+    said = {name: known.pop(name) for name in names if name in known}
+    if "said_of" in known:
+        said["case"] = known.pop("said_of")
+    status = {True: "right", False: "wrong"}.get(known.pop("correct"))
+    errors = (CheckedCase(max_abs=known.pop("max_abs"), max_rel=known.pop("max_rel")),)
+    check = CheckResult(status=status, cases=errors, sanitizer=known.pop("sanitizers"))
+    source, sass, most = known.pop("source"), known.pop("sass"), known.pop("resources")
+    clock, control = known.pop("sm_clock"), known.pop("clock_control")
+    timing = Timing(
+        l2=TimedSides(warm=TimedSide(samples=known.pop("warm"))),
+        session=known.pop("session"),
+        after=GpuState(sm_clock=clock),
+    )
+    gpu = known.pop("gpu")
+    return Record(
+        variant,
+        case,
+        header=header(**said),
+        source=RecordedSource(sha256=source, sass=sass) if source else None,
+        check=check,
+        timing=timing,
+        gpu=RecordedGpu(name=gpu) if gpu else None,
+        ncu=NcuRun(clock_control=control),
+        resources=(BuiltKernel(spills=most.spills, stack=most.stack),),
+        launches=(
+            RecordedLaunch(
+                regs=most.registers,
+                static_smem=most.shared_static,
+                dynamic_smem=most.shared_dynamic,
+            ),
+        ),
+        **known,
+    )
 
 
 def run(variant: str = "stage1", case: str = "B", launches=None, **facts) -> Run:

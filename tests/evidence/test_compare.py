@@ -9,10 +9,10 @@ import pytest
 
 from profkit.diagnosis.rules import BY_ID
 from profkit.evidence.comparison.compare import compare_runs, how_taken, match
-from profkit.evidence.comparison.counters import change, moved
+from profkit.evidence.comparison.counters import launch_change, moved
 from profkit.evidence.comparison.select import change_json
 from profkit.evidence.runs.runs import Run, verdict
-from profkit.records.record import Machine, Resources
+from profkit.records.parts import Resources
 from tests.evidence.made import frame, row, run, samples
 
 
@@ -47,11 +47,11 @@ def test_how_the_samples_were_taken(one, other, taken):
 @pytest.mark.parametrize(
     ("facts", "code"),
     [
-        ({"right": False, "max_abs": 2.5}, "wrong"),
+        ({"correct": False, "max_abs": 2.5}, "wrong"),
         ({"sanitizers": {"racecheck": "2 errors", "memcheck": "clean"}}, "sanitizer"),
         ({"sass": "sass of stage1"}, "same-binary"),
-        ({"machine": Machine("NVIDIA L4", clock_control="none")}, "device"),
-        ({"machine": Machine("NVIDIA H200", clock_control="base")}, "clocks"),
+        ({"gpu": "NVIDIA L4"}, "device"),
+        ({"clock_control": "base"}, "clocks"),
     ],
 )
 @pytest.mark.parametrize("anyway", [False, True])
@@ -107,7 +107,7 @@ def test_metrics_move_in_their_unit():
 
 def test_what_one_side_does_not_have_has_not_moved():
     before, after = row(l2_hit=0.8), row(tensor_busy=0.5)
-    found = change(before, after, (verdict(before), verdict(after)))
+    found = launch_change(before, after, (verdict(before), verdict(after)))
     assert found.only_before == ("l2_hit",)
     assert found.only_after == ("tensor_busy",)
     assert found.moved == ()
@@ -138,20 +138,20 @@ def test_a_finding_that_is_gone_and_one_that_is_new():
 )
 def test_what_the_header_promised(was, now, said, kept):
     after = rule_run("stage2", now, after="stage1", **{said: ("long-scoreboard",)})
-    promise = compare_runs(rule_run("stage1", was), after).promises[0]
+    promise = compare_runs(rule_run("stage1", was), after).predictions[0]
     assert (promise.rule, promise.kept) == ("long-scoreboard", kept)
 
 
 def test_a_promise_about_another_baseline_is_not_judged():
     after = rule_run("stage2", False, after="stage0", fixes=("long-scoreboard",))
-    assert compare_runs(rule_run("stage1", True), after).promises == ()
+    assert compare_runs(rule_run("stage1", True), after).predictions == ()
 
 
 def test_a_promise_without_counters_or_of_no_rule_is_not_decided():
     after = rule_run("stage2", False, after="stage1", fixes=("long-scoreboards",))
-    assert compare_runs(rule_run("stage1", True), after).promises[0].kept is None
+    assert compare_runs(rule_run("stage1", True), after).predictions[0].kept is None
     blind = run("stage2", launches=[], after="stage1", fixes=("long-scoreboard",))
-    assert compare_runs(rule_run("stage1", True), blind).promises[0].kept is None
+    assert compare_runs(rule_run("stage1", True), blind).predictions[0].kept is None
 
 
 def test_resources_and_the_occupancy_step():
@@ -167,7 +167,7 @@ def test_resources_and_the_occupancy_step():
 
 def test_unchecked_and_unrecorded_runs_are_said():
     bare = replace(run("stage2"), record=None)
-    notes = " ".join(compare_runs(run(right=None), bare).notes)
+    notes = " ".join(compare_runs(run(correct=None), bare).notes)
     assert "stage1.B was not checked" in notes
     assert "stage2.B has no run record" in notes
 
@@ -184,7 +184,7 @@ def test_launches_match_by_name_and_order():
     assert [(b["kernel"], a["kernel"]) for b, a in pairs] == [("a", "y")]
     assert left == ("z",)
     notes = compare_runs(bare("a"), bare("y", "z")).notes
-    assert any("1 and 2 launches, together 100 and 200 us" in note for note in notes)
+    assert any("1 and 2 launches, together 100 µs and 200 µs" in note for note in notes)
 
 
 def test_launches_of_variants_match_in_order_whatever_their_names():

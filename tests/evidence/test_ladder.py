@@ -8,8 +8,8 @@ from dataclasses import replace
 import pytest
 
 from profkit.errors import ProfkitError
-from profkit.evidence.comparison.ladder import ladder, ladder_order
-from profkit.evidence.comparison.select import compare, pair, runs_of
+from profkit.evidence.comparison.ladder import build_ladder, ladder_order
+from profkit.evidence.comparison.select import compare_sides, named_runs, pair
 from profkit.evidence.runs import runs as runs_module
 from profkit.evidence.runs.runs import Evidence, Run
 from tests.evidence.made import frame, row, run, samples
@@ -37,7 +37,7 @@ def test_a_circle_is_named_and_the_rest_goes_on():
     order, lost = ladder_order({"a": None, "b": "c", "c": "b"})
     assert (order, lost) == ([("a", 0), ("b", 0), ("c", 0)], ["b", "c"])
     assert ladder_order({"a": "a"}) == ([("a", 0)], ["a"])
-    found = ladder(folder(run("a"), run("b", after="c"), run("c", after="b")), "B")
+    found = build_ladder(folder(run("a"), run("b", after="c"), run("c", after="b")), "B")
     assert [s.variant for s in found.steps] == ["a", "b", "c"]
     assert [p.message for p in found.problems] == ["case B: `after:` goes round in a circle: b, c"]
 
@@ -50,7 +50,7 @@ def test_the_ablation_table():
         run("stage1", "C", after="stage0"),
         run("sdpa", source=None, sass=None, warm=samples(2e-5, seed=5)),
     )
-    found = ladder(evidence, "B")
+    found = build_ladder(evidence, "B")
     assert [s.variant for s in found.steps] == ["lost", "stage0", "stage1"]
     lost, first, second = found.steps
     assert lost.note == "its parent never is not among these runs"
@@ -65,27 +65,29 @@ def test_the_ablation_table():
 
 
 def test_a_wrong_kernel_gets_no_time():
-    found = ladder(folder(run("stage0", right=False), run("sdpa", source=None, sass=None)), "B")
+    found = build_ladder(
+        folder(run("stage0", correct=False), run("sdpa", source=None, sass=None)), "B"
+    )
     assert found.steps[0].time is None
     assert found.steps[0].references == {}
 
 
 def test_a_case_that_was_not_recorded():
     with pytest.raises(ProfkitError) as raised:
-        ladder(folder(run("stage0")), "D")
+        build_ladder(folder(run("stage0")), "D")
     assert raised.value.hint == "recorded cases: B"
 
 
 def test_a_variant_stands_for_all_its_cases():
     evidence = folder(run("stage1"), run("stage1", "C"), run("stage2"))
-    assert [r.name for r in runs_of("stage1", evidence)] == ["stage1.B", "stage1.C"]
-    assert [r.name for r in runs_of("stage1.C", evidence)] == ["stage1.C"]
-    assert [r.name for r in runs_of("stage1", evidence, "B")] == ["stage1.B"]
+    assert [r.name for r in named_runs("stage1", evidence)] == ["stage1.B", "stage1.C"]
+    assert [r.name for r in named_runs("stage1.C", evidence)] == ["stage1.C"]
+    assert [r.name for r in named_runs("stage1", evidence, "B")] == ["stage1.B"]
     with pytest.raises(ProfkitError) as raised:
-        runs_of("stage7", evidence)
+        named_runs("stage7", evidence)
     assert raised.value.hint == "recorded: stage1, stage2"
     with pytest.raises(ProfkitError, match="no such file"):
-        runs_of("lost/stage1.B.ncu-rep", evidence)
+        named_runs("lost/stage1.B.ncu-rep", evidence)
 
 
 def test_runs_pair_by_case_and_by_variant():
@@ -112,13 +114,13 @@ def test_compare_takes_runs_and_reports(tmp_path, monkeypatch):
     )
     report = tmp_path / "both.ncu-rep"
     report.write_bytes(b"")
-    found = runs_of(report, Evidence(tmp_path))
+    found = named_runs(report, Evidence(tmp_path))
     assert [r.name for r in found] == ["stage1.B", "stage2.B"]
-    compared = compare(found[0], found[1])
+    compared = compare_sides(found[0], found[1])
     assert len(compared.changes) == 1
     assert compared.to_json()["schema"] == "profkit.compare/1"
     with pytest.raises(ProfkitError, match="no run at case Z"):
-        compare(report, report, case="Z")
+        compare_sides(report, report, case="Z")
 
 
 def test_a_folder_is_every_run_in_it(tmp_path, monkeypatch):
@@ -126,5 +128,5 @@ def test_a_folder_is_every_run_in_it(tmp_path, monkeypatch):
     for name in ("stage1.B", "stage1.C", "sdpa-cudnn.B"):
         (tmp_path / f"{name}.ncu-rep").write_bytes(b"")
     (tmp_path / "README.md").write_text("not a run")
-    found = runs_of(tmp_path, Evidence(tmp_path), case="B")
+    found = named_runs(tmp_path, Evidence(tmp_path), case="B")
     assert sorted(r.name for r in found) == ["sdpa-cudnn.B", "stage1.B"]

@@ -10,9 +10,9 @@ import pytest
 
 from profkit.diagnosis.rules import ALL, BY_ID
 from profkit.errors import ProfkitError
-from profkit.evidence.ledger.calibration import calibration, scores
+from profkit.evidence.ledger.calibration import calibration, score_ledger
 from profkit.evidence.ledger.ledger import Ledger, outcomes_of, predictions_of, read_ledger, update
-from profkit.evidence.predictions.version import version
+from profkit.evidence.predictions.version import rule_version
 from profkit.evidence.runs.runs import Evidence, Run
 from tests.evidence.made import frame, row, run, samples
 
@@ -24,9 +24,9 @@ def made(tmp_path: Path, variant: str, fires: bool, time: float, **facts) -> Run
     report = tmp_path / f"{variant}.B.ncu-rep"
     report.write_text(variant)
     metrics = (RULE.fires if fires else RULE.clear)[0]
-    built = run(variant, launches=[row(variant, **metrics)], **facts)
     warm = samples(time, seed=len(variant))
-    return replace(built, report=report, record=replace(built.record, warm=warm))
+    built = run(variant, launches=[row(variant, **metrics)], warm=warm, **facts)
+    return replace(built, report=report)
 
 
 class Known(Evidence):
@@ -43,7 +43,7 @@ def ladder(tmp_path: Path, child_time: float = 8e-5) -> Known:
 def test_a_firing_rule_with_a_gain_predicts(tmp_path):
     found = {p.rule: p for p in predictions_of(made(tmp_path, "stage1", True, 1e-4))}
     assert found[RULE.id].gain > 1
-    assert found[RULE.id].version == version(RULE)
+    assert found[RULE.id].version == rule_version(RULE)
     assert RULE.id not in {p.rule for p in predictions_of(made(tmp_path, "x", False, 1e-4))}
 
 
@@ -74,7 +74,7 @@ def test_nothing_is_written_twice_or_over(tmp_path):
     assert file.read_bytes().startswith(before)
     ledger = read_ledger(file)
     assert len(ledger.outcomes) == len(first.outcomes) + len(again.outcomes)
-    assert len([s for s in scores(ledger) if s.prediction.rule == RULE.id]) == 1
+    assert len([s for s in score_ledger(ledger) if s.prediction.rule == RULE.id]) == 1
 
 
 def test_damaged_lines_are_counted_and_kept(tmp_path):
@@ -92,7 +92,7 @@ def test_damaged_lines_are_counted_and_kept(tmp_path):
 def test_calibration_counts_only_causes_that_were_removed(tmp_path):
     update(ladder(tmp_path, child_time=8e-5))
     ledger = read_ledger(tmp_path / "ledger.jsonl")
-    score = next(s for s in scores(ledger) if s.prediction.rule == RULE.id)
+    score = next(s for s in score_ledger(ledger) if s.prediction.rule == RULE.id)
     found = {c.rule: c for c in calibration([score])}[RULE.id]
     gain = score.prediction.gain
     assert found.tried == 1
@@ -110,12 +110,12 @@ def test_entries_are_plain_json(tmp_path):
 
 
 def test_the_version_follows_code_and_thresholds(monkeypatch):
-    assert len({version(r) for r in ALL}) == len(ALL)
+    assert len({rule_version(r) for r in ALL}) == len(ALL)
     rule = BY_ID["operations-mismatch"]
-    was = version(rule)
-    assert version(replace(rule, title="other words", advice="too")) == was
+    was = rule_version(rule)
+    assert rule_version(replace(rule, title="other words", advice="too")) == was
     monkeypatch.setattr("profkit.diagnosis.rules.checks.MISMATCH", 1.2)
-    assert version(rule) != was
+    assert rule_version(rule) != was
 
 
 def test_a_run_without_a_report_predicts_nothing():
@@ -130,7 +130,7 @@ def test_only_what_was_measured_is_written(tmp_path):
     for run_ in evidence._runs.values():
         record = {
             "schema": "profkit.run/1", "variant": run_.variant, "case": "B",
-            "header": {"after": run_.record.after}, "source": {"sha256": "x"},
+            "header": {"after": run_.record.header.after}, "source": {"sha256": "x"},
         }  # fmt: skip
         (tmp_path / f"{run_.variant}.B.json").write_text(json.dumps(record))
     first = update(evidence, only=[("stage1", "B")])
@@ -167,6 +167,6 @@ def test_a_newer_version_or_report_is_counted_once(tmp_path):
     )
     for pair in (newer, again):
         both = Ledger((made_, pair[0]), (old, pair[1]))
-        (score,) = scores(both)
+        (score,) = score_ledger(both)
         assert score.prediction == pair[0]
         assert calibration([score])[0].tried == 1

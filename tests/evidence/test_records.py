@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from profkit.errors import ProfkitError
 from profkit.evidence.runs.runs import Evidence, MissingEvidence
-from profkit.records.record import SCHEMA, Machine, Record, Resources, parse, read_record
+from profkit.records.parts import Resources
+from profkit.records.record import SCHEMA, Record, parse_record, read_record
 
 WRITTEN = {
     "schema": SCHEMA,
@@ -37,27 +38,29 @@ WRITTEN = {
 
 
 def test_what_a_record_says():
-    found = parse(Path("stage2.B.json"), WRITTEN)
-    assert (found.variant, found.case, found.title) == ("stage2", "B", "WMMA for PV")
-    assert (found.after, found.fixes, found.fixes_not) == (
+    record = parse_record(WRITTEN, Path("stage2.B.json"))
+    header = record.header
+    assert (record.variant, record.case, header.title) == ("stage2", "B", "WMMA for PV")
+    assert (header.after, header.fixes, header.fixes_not) == (
         "stage1", ("tensor-idle",), ("barrier-wait",),
     )  # fmt: skip
-    assert found.resources == Resources(84, 0, 37120, 8, 32)
-    assert found.right is True
-    assert (found.max_abs, found.max_rel) == (3e-4, 2e-3)
-    assert found.dirty == ("racecheck",)
-    assert (found.session, found.warm, found.cold) == ("w1", (1e-5, 1.1e-5), ())
-    assert found.machine == Machine("NVIDIA H200", "GPU-1", 1.98e9, "none", "580")
-    assert found.work == {"operations": 5.4e8, "compulsory_bytes": 2.1e6}
-    assert not found.reference
+    assert record.most == Resources(84, 0, 37120, 8, 32)
+    assert record.correct is True
+    assert (record.max_abs, record.max_rel) == (3e-4, 2e-3)
+    assert record.sanitizer_errors == ("racecheck",)
+    assert (record.session, record.warm, record.cold) == ("w1", (1e-5, 1.1e-5), ())
+    assert (record.gpu.name, record.gpu.uuid, record.gpu.driver) == ("NVIDIA H200", "GPU-1", "580")
+    assert (record.sm_clock, record.clock_control) == (1.98e9, "none")
+    assert (record.work.operations, record.work.compulsory_bytes) == (5.4e8, 2.1e6)
+    assert not record.reference
 
 
 def test_what_a_record_does_not_say_is_not_known():
-    bare = parse(Path("x.json"), {"variant": "sdpa", "case": "B"})
-    assert bare == Record(Path("x.json"), "sdpa", "B")
+    bare = parse_record({"variant": "sdpa", "case": "B"}, Path("x.json"))
+    assert bare == Record("sdpa", "B", path=Path("x.json"))
     assert bare.reference
-    assert bare.right is None
-    assert bare.resources.spills is None
+    assert bare.correct is None
+    assert bare.most.spills is None
 
 
 @pytest.mark.parametrize(
@@ -66,7 +69,7 @@ def test_what_a_record_does_not_say_is_not_known():
 )
 def test_right_or_wrong(status, right):
     given = {"variant": "x", "case": "B", "check": {"status": status}}
-    assert parse(Path("x.json"), given).right is right
+    assert parse_record(given).correct is right
 
 
 JSON = st.recursive(
@@ -80,15 +83,16 @@ JSON = st.recursive(
 @given(st.dictionaries(st.sampled_from(sorted(WRITTEN)), JSON))
 def test_any_document_is_a_record_or_a_clear_error(document):
     try:
-        named = parse(Path("x.json"), {**WRITTEN, **document}).path.name
+        named = parse_record({**WRITTEN, **document}, Path("x.json")).path.name
     except ProfkitError as error:
         named = error.message
     assert "x.json" in named
 
 
 def test_a_number_too_large_for_a_float_is_not_one():
-    given = {"variant": "x", "case": "B", "work": {"operations": 10**400, "bytes": 1}}
-    assert parse(Path("x.json"), given).work == {"bytes": 1.0}
+    given = {"variant": "x", "case": "B", "work": {"operations": 10**400, "compulsory_bytes": 1}}
+    work = parse_record(given).work
+    assert (work.operations, work.compulsory_bytes) == (None, 1)
 
 
 @pytest.mark.parametrize(

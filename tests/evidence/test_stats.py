@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 
 from profkit.errors import ProfkitError
-from profkit.evidence.timing.samples import summarize
+from profkit.evidence.timing.samples import summarize_samples
 from profkit.evidence.timing.stats import (
     THRESHOLDS,
-    Comparison,
     Interval,
+    TimeComparison,
     compare_samples,
     hedges_g,
     median_interval,
@@ -61,7 +61,7 @@ def test_the_interval_covers_the_median_as_often_as_it_says(n):
     rng = np.random.default_rng(2)
     truth = 10 * (1 + 0.02 * np.log(2))
     runs = 800
-    intervals = (summarize([timings(rng, n)], FAST).interval for _ in range(runs))
+    intervals = (summarize_samples([timings(rng, n)], FAST).interval for _ in range(runs))
     covered = sum(i.low <= truth <= i.high for i in intervals) / runs
     assert 0.93 <= covered <= 0.97  # within two points
 
@@ -180,7 +180,7 @@ def test_answer_interval_and_p_agree():
 def test_the_same_samples_give_the_same_answer_and_json_has_no_nan():
     rng = np.random.default_rng(13)
     before, after = timings(rng, 30), timings(rng, 30, 8)
-    first: Comparison = compare_samples(before, after)
+    first: TimeComparison = compare_samples(before, after)
     assert first == compare_samples(before, after)
     assert compare_samples([1.0], [1.0]).to_json()["p_value"] is None
     assert first.sentence.startswith("1.2")

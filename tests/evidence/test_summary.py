@@ -10,8 +10,8 @@ import pytest
 from profkit.evidence.claims.claims import Claim, Gate
 from profkit.evidence.claims.verify import GateResult
 from profkit.evidence.runs.runs import MissingEvidence
-from profkit.evidence.summary import decide, summarize
-from profkit.show.text.blocks import to_markdown
+from profkit.evidence.summary import decide_variant, summarize_variant
+from profkit.show.text.markup import to_markdown
 from profkit.show.views.summary import summary
 from tests.evidence.made import row, run, samples
 from tests.evidence.test_ladder import folder
@@ -45,28 +45,28 @@ def met(ok: bool, binding: bool = True) -> GateResult:
         ({"warm": samples(2e-4)}, (), "reject", "slower"),
         ({"warm": samples(seed=9)}, (), "no gain proven", "the same within"),
         ({"warm": ()}, (), "undecided", "no timing of stage2.B"),
-        ({"right": False}, (), "reject", "wrong results"),
-        ({"right": None}, (), "undecided", "not checked"),
+        ({"correct": False}, (), "reject", "wrong results"),
+        ({"correct": None}, (), "undecided", "not checked"),
         ({"sanitizers": {"racecheck": "3 hazards"}}, (), "reject", "racecheck found errors"),
         ({"sass": "sass of stage1"}, (), "undecided", "the same binary"),
         ({"after": None}, (), "undecided", "--against"),
     ],
 )
 def test_the_decision_and_its_reason(facts, gates, decision, said):
-    found = summarize(made(**facts), "stage2", "B", gates=gates)
+    found = summarize_variant(made(**facts), "stage2", "B", gates=gates)
     assert found.decision == decision
     assert said in found.because
 
 
 def test_a_stale_variant_is_not_decided():
-    change = summarize(made(), "stage2", "B").change
+    change = summarize_variant(made(), "stage2", "B").change
     stale = replace(run("stage2"), stale=True)
     refused = replace(change, compared=False, time=None)
-    assert decide(stale, refused)[0] == "undecided"
+    assert decide_variant(stale, refused)[0] == "undecided"
 
 
 def test_the_table_has_baseline_and_references_fastest_first():
-    found = summarize(made(), "stage2", "B")
+    found = summarize_variant(made(), "stage2", "B")
     assert [(s.name, s.role) for s in found.sides] == [
         ("stage2", "variant"),
         ("stage1", "baseline"),
@@ -83,14 +83,14 @@ def test_the_table_has_baseline_and_references_fastest_first():
 
 
 def test_another_baseline_can_be_named_and_a_missing_one_is_said():
-    found = summarize(made(), "stage2", "B", against="sdpa")
+    found = summarize_variant(made(), "stage2", "B", against="sdpa")
     assert found.change.before == "sdpa.B"
     with pytest.raises(MissingEvidence) as raised:
-        summarize(made(), "stage2", "B", against="never")
+        summarize_variant(made(), "stage2", "B", against="never")
     assert raised.value.hint == "profkit profile --variant never --case B"
 
 
 def test_without_counters_the_figures_are_not_collected():
-    text = to_markdown(summary(summarize(folder(run("a", launches=[])), "a", "B")))
+    text = to_markdown(summary(summarize_variant(folder(run("a", launches=[])), "a", "B")))
     assert "not collected" in text
     assert "0 %" not in text

@@ -10,7 +10,7 @@ import pytest
 
 from profkit.errors import ProfkitError
 from profkit.evidence.claims.claims import gate
-from profkit.evidence.claims.verify import exit_status, to_json, verify
+from profkit.evidence.claims.verify import claims_json, exit_status, verify
 from profkit.evidence.runs.runs import Evidence
 
 HEAD = """\
@@ -154,7 +154,7 @@ def test_a_file_may_import_its_neighbour_and_have_no_claims(tmp_path, evidence):
 
 def test_json_has_everything_and_no_nan(tmp_path, evidence):
     results = verify([written(tmp_path, HOLDS, FAILS, RAISES)], evidence)
-    text = json.dumps(to_json(results), allow_nan=False)
+    text = json.dumps(claims_json(results), allow_nan=False)
     claims = json.loads(text)["files"][0]["claims"]
     assert claims[1]["numbers"] == {"sum": 4.0, "unknown": None}
     assert claims[0]["who"] == "the status document"

@@ -30,7 +30,7 @@ SAYS = {
 
 
 def caught_by(*checks: str) -> pytest.MarkDecorator:
-    ids = [i for i, v in BAD.items() if v.keys["caught-by"] in checks]
+    ids = [i for i, v in BAD.items() if v.header.caught_by in checks]
     return pytest.mark.parametrize("name", ids)
 
 
@@ -42,45 +42,44 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Made:
 
 
 def faults(made: Made, name: str) -> list[str]:
-    cases = made.outcome.checks[name]["cases"]
-    return [f"{c['case']}: {f}" for c in cases for f in c["faults"]]
+    return [f"{c.case}: {f}" for c in made.measured.checks[name].cases for f in c.faults]
 
 
 def test_every_header_names_a_check_that_is_tried_here() -> None:
     known = {*SAYS, *sanitize.TOOLS, "nothing", "sass", "stack", "host-bound"}
-    assert {v.keys["caught-by"] for v in BAD.values()} <= known
+    assert {v.header.caught_by for v in BAD.values()} <= known
 
 
 @caught_by(*SAYS)
 def test_the_check_named_catches_it(made: Made, name: str) -> None:
     check = BAD[name].keys["caught-by"]
-    assert made.outcome.checks[name]["status"] == "wrong"
+    assert made.measured.checks[name].status == "wrong"
     assert any(SAYS[check] in f for f in faults(made, name)), faults(made, name)[:5]
-    assert (name, "B") not in made.outcome.times, "what is wrong is not timed"
+    assert (name, "B") not in made.measured.times, "what is wrong is not timed"
 
 
 def test_a_bias_is_seen_as_one(made: Made) -> None:
-    cases = made.outcome.checks["halfcode"]["cases"]
-    assert all(c["bias"] > 0.005 for c in cases if c["case"] == "B")
+    cases = made.measured.checks["halfcode"].cases
+    assert all((c.bias or 0) > 0.005 for c in cases if c.case == "B")
 
 
 @caught_by("nothing", "sass", "host-bound", "racecheck", "memcheck", "synccheck")
 def test_values_do_not_show_the_others(made: Made, name: str) -> None:
     if name != "barrier":  # a race may show in the values too
-        assert made.outcome.checks[name]["status"] == "right", faults(made, name)[:3]
+        assert made.measured.checks[name].status == "right", faults(made, name)[:3]
 
 
 @caught_by("host-bound")
 def test_a_launcher_that_asks_each_time_is_host_bound(made: Made, name: str) -> None:
-    asks, right = (made.outcome.times[n, "tiny"] for n in (name, "right"))
-    seen = [{k: t[k] for k in ("eager", "host", "bare", "warm")} for t in (asks, right)]
-    assert asks["host_bound"], seen
-    assert not right["host_bound"], seen
+    asks, right = (made.measured.times[n, "tiny"] for n in (name, "right"))
+    seen = [(t.eager, t.host, t.bare, t.warm) for t in (asks, right)]
+    assert asks.host_bound, seen
+    assert not right.host_bound, seen
 
 
 @caught_by(*sanitize.TOOLS)
 def test_the_sanitizer_named_catches_it(made: Made, name: str) -> None:
-    tool = BAD[name].keys["caught-by"]
+    tool = BAD[name].header.caught_by
     (found,) = sanitize.sanitize(sanitizer(), plan_of(made, name, "S17"), [tool], timeout=60)
     assert not found.clean, found
 
@@ -112,9 +111,10 @@ def test_a_local_array_shows_as_a_stack_frame(made: Made, name: str) -> None:
 
 
 def test_launches_read_from_a_graph_are_those_of_the_build(made: Made) -> None:
-    (launch,) = made.outcome.launches["right", "B"]
+    (launch,) = made.measured.launches["right", "B"]
     kernels = {k.name: k for k in made.builds["right"].kernels}
-    assert launch["regs"] == kernels[launch["kernel"]].regs
-    assert launch["grid"] == [128, 8, 1]
-    assert launch["static_smem"] == kernels[launch["kernel"]].smem
-    assert made.outcome.gpu["arch"] == device.gpu().arch
+    assert launch.regs == kernels[launch.kernel].regs
+    assert launch.grid == (128, 8, 1)
+    assert launch.static_smem == kernels[launch.kernel].smem
+    assert made.measured.gpu is not None
+    assert made.measured.gpu.arch == device.gpu().arch

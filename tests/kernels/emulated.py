@@ -108,12 +108,13 @@ def build(source: str, folder: Path, sanitizer: str) -> Path:
         folder: Where to; it is filled.
         sanitizer: A key of SANITIZERS.
     """
-    (folder / "attention").mkdir(parents=True)
+    family = folder / "attention" / "family"
+    family.mkdir(parents=True)
     (folder / "common").symlink_to(f"{_scratch().name}/common")
-    variant, program = folder / "attention" / "variant.cpp", folder / "program"
+    variant, program = family / "variant.cpp", folder / "program"
     variant.write_text(source)
-    for other in (KERNELS / "attention").glob("*.cu"):  # a variant may include another one
-        shutil.copy(other, folder / "attention")
+    for other in (KERNELS / "attention").rglob("*.cu*"):  # a variant may include another one
+        shutil.copy(other, family)
     flags = (*FLAGS, *SANITIZERS[sanitizer])
     _run("g++", *flags, *headers(), "-o", str(program), str(variant), *_machine(sanitizer))
     return program

@@ -20,8 +20,8 @@ LADDER = variants.find(KERNELS, "attention")
 @pytest.mark.parametrize("arch", ["80", "89", "90"])
 def test_the_ladder_keeps_its_budgets(arch):
     made = ladder.compiled(Places(KERNELS), [f"attention/{v.id}" for v in LADDER], [arch])
-    assert {c.summary["variant"]: c.error for c in made if c.error} == {}
-    assert [c.summary["variant"] for c in made if c.summary["launches"] is None] == []
+    assert {c.build.variant.id: c.error for c in made if c.error} == {}
+    assert [c.build.variant.id for c in made if c.launches is None] == []
     assert [line for c in made for line in c.over_budget] == []
     assert len(made) >= {"80": 20, "89": 20, "90": 24}[arch]
 

@@ -59,11 +59,19 @@ MUTANTS = {
 }
 
 
+def _with_its_block(file: Path) -> str:
+    """A variant's source, with the template that it shares with others put in its place."""
+    source = file.read_text()
+    for block in file.parent.glob("*_block.cuh"):
+        source = source.replace(f'#include "{block.name}"', block.read_text())
+    return source
+
+
 @pytest.mark.nvcc
 @pytest.mark.parametrize("name", MUTANTS)
 def test_a_broken_variant_is_noticed(name: str, tmp_path: Path) -> None:
     file, old, new, how = MUTANTS[name]
-    source = (KERNELS / "attention" / file).read_text()
+    source = _with_its_block(next((KERNELS / "attention").rglob(file)))
     assert source.count(old) == 1, "the text to break is there once"
     program = build(source.replace(old, new), tmp_path / "mutant", "races")
     outs = (run(program, CASES, **env) for env in SCHEDULES.values())
@@ -76,7 +84,7 @@ def test_a_broken_variant_is_noticed(name: str, tmp_path: Path) -> None:
 @pytest.mark.nvcc
 def test_swapping_two_accumulator_slots_is_noticed(tmp_path: Path) -> None:
     """The record's twelve hours: the off-diagonal quadrants of a 16x16 accumulator swapped."""
-    source = (KERNELS / "attention" / "stage3b_register_softmax.cu").read_text()
+    source = (KERNELS / "attention" / "stages" / "stage3b_register_softmax.cu").read_text()
     scores = "    flash::scale_scores(s, a.scale);\n"
     swap = "    for (int i = 2; i < 4; ++i) {"
     swap += " float x = s[0][i]; s[0][i] = s[1][i - 2]; s[1][i - 2] = x; }\n"

@@ -17,7 +17,7 @@ import zstandard
 
 from profkit.diagnosis.rule import Bound
 from profkit.diagnosis.rules import BY_ID
-from profkit.records.header import target
+from profkit.records.header import compile_target
 from profkit.reports.metrics import CATALOGUE
 from profkit.reports.reader import read
 
@@ -70,7 +70,7 @@ def test_header_is_whole(name):
     assert keys["twin"] in ("yes", "no")
     assert (keys["twin"] == "yes") == ("relieves" in keys)
     assert keys["output"] in (("same", "close", "finite") if keys["twin"] == "yes" else ("finite",))
-    assert target(keys.get("arch"), "90", name)
+    assert compile_target(keys.get("arch"), "90", name)
     for declared in keys.get("declares", "").split():
         metric, _, number = declared.partition("=")
         assert metric in CATALOGUE
@@ -92,7 +92,7 @@ def test_every_rule_has_a_probe_or_a_reason():
 @pytest.mark.parametrize("name", PROBES)
 def test_source_uses_the_common_interface(name):
     source = PROBLEM.probes()[name].read_text("utf-8")
-    assert '#include "../common/probe.cuh"' in source
+    assert '#include "../probe.cuh"' in source
     assert 'extern "C" int profkit_launch(const ProfkitArgs* args)' in source
     assert ("kTwin" in source) == (PROBES[name]["twin"] == "yes")
     assert len(source.splitlines()) <= 120
@@ -106,7 +106,7 @@ def test_kernel_names_are_unique():
 
 
 def test_constants_stand_the_same_in_c_and_python():
-    text = (ROOT / "kernels" / "common" / "probe.cuh").read_text("utf-8")
+    text = (ROOT / "kernels" / "probes" / "probe.cuh").read_text("utf-8")
     said = dict(re.findall(r"constexpr \w+(?: \w+)* (k\w+) = ([^;]+);", text))
     sizes = {
         name: int(base) << int(shift)
@@ -199,7 +199,7 @@ def test_probes_build_into_launchers(name, twin, tmp_path):
     keys, path = PROBES[name], PROBLEM.probes()[name]
     if twin and keys["twin"] == "no":
         pytest.skip("no twin")
-    code, library = target(keys.get("arch"), "90", name), tmp_path / "probe.so"
+    code, library = compile_target(keys.get("arch"), "90", name), tmp_path / "probe.so"
     done = subprocess.run(
         ["nvcc", "-std=c++17", "-shared", f"-gencode=arch=compute_{code},code=sm_{code}",
          "-Xcompiler", "-fPIC", *(["-DPROFKIT_TWIN"] if twin else []), "-o", library, path],

@@ -13,17 +13,16 @@ import pytest
 
 from profkit.cli.inputs.sources import headers
 from profkit.diagnosis.rules import BY_ID
-from profkit.evidence.predictions.promises import Promise, promises_of
+from profkit.evidence.predictions.predictions import HeaderPrediction, header_predictions
 from profkit.evidence.runs.runs import Evidence, Run
-from profkit.records import current as headers_module
 from tests.conftest import ROOT
 
 ARTIFACTS = ROOT / "artifacts"
 HEADERS = headers(ARTIFACTS)
 EVIDENCE = Evidence(ARTIFACTS)
 LADDER = {
-    key.removeprefix("attention/"): header
-    for key, header in HEADERS.items()
+    key.removeprefix("attention/"): file.header
+    for key, file in HEADERS.items()
     if key.startswith("attention/")
 }
 
@@ -37,18 +36,17 @@ def recorded(variant: str) -> list[tuple[Run, Run]]:
             run = EVIDENCE.load(variant, case)
             parent = EVIDENCE.load(header.after, case)
             if run.record and run.report and parent.report:
-                today = replace(header, source=run.record.source or "")
-                said, _ = headers_module.apply(run.record, {f"attention/{variant}": today})
-                found.append((parent, replace(run, record=said)))
+                today = replace(run.record, header=header)
+                found.append((parent, replace(run, record=today)))
     return found
 
 
-def broken(variant: str) -> list[tuple[str, Promise]]:
+def broken(variant: str) -> list[tuple[str, HeaderPrediction]]:
     """Case and promise of what does not hold, or cannot be told where it is said to."""
     return [
         (after.name, promise)
         for before, after in recorded(variant)
-        for promise in promises_of(before, after)
+        for promise in header_predictions(before, after)
         if promise.kept is not True and not promise.because.startswith("said of case")
     ]
 
@@ -59,7 +57,7 @@ def test_what_the_header_promises_holds(variant):
 
 
 def test_the_ladder_was_recorded_and_promises_were_tried():
-    tried = [p for v in LADDER for b, a in recorded(v) for p in promises_of(b, a)]
+    tried = [p for v in LADDER for b, a in recorded(v) for p in header_predictions(b, a)]
     assert len({v for v in LADDER if recorded(v)}) >= 20
     assert len(tried) >= 40
 

@@ -11,6 +11,7 @@ from profkit.measure.build import build, ptxas
 from profkit.measure.cuda.names import base_name
 from profkit.measure.variants import variants
 from profkit.measure.variants.variants import Variant
+from profkit.records.header import Header
 
 ROOT = Path(__file__).parents[2]
 NVCC = pytest.mark.skipif(shutil.which("nvcc") is None, reason="nvcc is not installed")
@@ -80,7 +81,7 @@ def test_base_name(name: str, base: str) -> None:
 
 def test_check_budget() -> None:
     keys = {"budget": "regs=10 smem=1K spills=0 stack=0"}
-    variant = Variant("v", "p", Path("v.cu"), "T", keys=keys)
+    variant = Variant("v", "p", Path("v.cu"), Header("T", keys=keys))
     kernel = ptxas.Kernel("k(int)", "k", "90", 11, 1000, 4, 0)
     built = build.Build(variant, "90", "", None, (kernel,))
     assert build.check_budget(built) == [
@@ -112,7 +113,7 @@ def test_without_nvcc_it_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 
 
 def test_a_path_that_nvcc_would_expand_is_refused(tmp_path: Path) -> None:
-    variant = Variant("v", "p", tmp_path / "a$(touch x).cu", "T")
+    variant = Variant("v", "p", tmp_path / "a$(touch x).cu", Header("T"))
     plan = build.Build(variant, "90", "k", None)
     with pytest.raises(ProfkitError, match=r"'\$'"):
         build._ninja_file([plan], Path("/bin/nvcc"))

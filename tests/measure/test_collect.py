@@ -14,7 +14,7 @@ from profkit.errors import ProfkitError
 from profkit.measure import process
 from profkit.measure.build import toolchain
 from profkit.measure.profile import collect
-from profkit.measure.profile.collect import Options
+from profkit.measure.profile.collect import CollectOptions
 from profkit.measure.profile.faults import NoCounters
 
 from .conftest import HERE, ROOT
@@ -29,7 +29,7 @@ def _environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FAKE_REPORT", str(ROOT / "artifacts/scalar.B.ncu-rep"))
 
 
-def wrap(tmp_path: Path, options: Options = Options()) -> collect.Collected:  # noqa: B008
+def wrap(tmp_path: Path, options: CollectOptions = CollectOptions()) -> collect.Collected:  # noqa: B008
     return collect.wrap(PROGRAM, tmp_path / "out/x.ncu-rep", NCU, options)
 
 
@@ -38,7 +38,7 @@ def left_in(folder: Path) -> list[str]:
 
 
 def test_a_report_and_nothing_else_is_left(tmp_path: Path) -> None:
-    got = wrap(tmp_path, Options(filters=collect.launch_filters("attn", 2, 3)))
+    got = wrap(tmp_path, CollectOptions(filters=collect.launch_filters("attn", 2, 3)))
     assert left_in(tmp_path / "out") == ["x.ncu-rep"]
     assert got.kernels
     assert got.note == ""
@@ -99,7 +99,7 @@ def test_a_crash_says_what_the_program_said(
 
 def test_a_program_that_fails_late_keeps_its_report_and_says_so(tmp_path: Path) -> None:
     program = [sys.executable, "-c", "raise SystemExit(3)"]
-    got = collect.wrap(program, tmp_path / "x.ncu-rep", NCU, Options())
+    got = collect.wrap(program, tmp_path / "x.ncu-rep", NCU, CollectOptions())
     assert got.path.is_file()
     assert got.note == "it returned 3"
 
@@ -107,7 +107,7 @@ def test_a_program_that_fails_late_keeps_its_report_and_says_so(tmp_path: Path) 
 def test_megabytes_of_output_are_not_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FAKE_NCU", "megabytes")
     with (tmp_path / "echo").open("w+b") as echo:
-        got = collect.wrap(PROGRAM, tmp_path / "x.ncu-rep", NCU, Options(), echo)
+        got = collect.wrap(PROGRAM, tmp_path / "x.ncu-rep", NCU, CollectOptions(), echo)
         assert echo.tell() > 29_000_000
     assert got.kernels
     done = process.run([sys.executable, "-c", "print('x' * 10_000_000 + 'end')"])
@@ -122,7 +122,7 @@ def test_a_hang_is_stopped_with_all_its_children(
     mark = str(tmp_path / "out")
     started = time.monotonic()
     with pytest.raises(ProfkitError, match="stopped after 1 s"):
-        wrap(tmp_path, Options(timeout=1))
+        wrap(tmp_path, CollectOptions(timeout=1))
     assert time.monotonic() - started < 10
     assert processes(mark) == []
     assert left_in(tmp_path / "out") == []
@@ -139,16 +139,19 @@ def test_an_interrupt_leaves_nothing(
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(ROOT), *sys.path]))
     program = (
         "import signal, sys; from pathlib import Path\n"
-        "from profkit.measure import collect, toolchain\n"
+        "from profkit.measure.build import toolchain\n"
+        "from profkit.measure.profile import collect\n"
         "def stop(*_): raise KeyboardInterrupt\n"
         "signal.signal(signal.SIGTERM, stop)\n"
         f"ncu = toolchain.Tool(Path({str(NCU.path)!r}), None)\n"
-        f"collect.wrap(['true'], Path({str(tmp_path / 'out/x.ncu-rep')!r}), ncu, collect.Options())"
+        f"report = Path({str(tmp_path / 'out/x.ncu-rep')!r})\n"
+        "collect.wrap(['true'], report, ncu, collect.CollectOptions())"
     )
     running = subprocess.Popen([sys.executable, "-c", program], stderr=subprocess.DEVNULL)
     until = time.monotonic() + 20
     while not (tmp_path / "ncu.log").exists() and time.monotonic() < until:
         time.sleep(0.05)
+    assert (tmp_path / "ncu.log").exists(), "ncu was never started"
     running.send_signal(number)
     running.wait(20)
     assert processes(str(tmp_path / "out")) == []
@@ -166,7 +169,7 @@ def test_another_kernel_than_asked_for_is_refused(tmp_path: Path) -> None:
 def test_a_place_that_cannot_be_written_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(ProfkitError, match="cannot write in"):
-        collect.wrap(PROGRAM, tmp_path / "file/x.ncu-rep", NCU, Options())
+        collect.wrap(PROGRAM, tmp_path / "file/x.ncu-rep", NCU, CollectOptions())
 
 
 def test_a_bad_expression_is_refused_before_anything_starts() -> None:
@@ -178,5 +181,8 @@ def test_a_bad_expression_is_refused_before_anything_starts() -> None:
 def test_a_command_that_is_not_there(tmp_path: Path) -> None:
     with pytest.raises(ProfkitError, match="no-such-ncu: command not found"):
         collect.wrap(
-            PROGRAM, tmp_path / "x.ncu-rep", toolchain.Tool(Path("no-such-ncu"), None), Options()
+            PROGRAM,
+            tmp_path / "x.ncu-rep",
+            toolchain.Tool(Path("no-such-ncu"), None),
+            CollectOptions(),
         )

@@ -11,6 +11,7 @@ from profkit.errors import ProfkitError
 from profkit.measure.build import build, dry, toolchain
 from profkit.measure.variants import variants
 from profkit.measure.variants.occupancy import occupancy, waves
+from profkit.records.header import Header
 
 ROOT = Path(__file__).parents[2]
 
@@ -100,7 +101,9 @@ def test_what_the_stub_does_not_have_is_not_known(place: Path) -> None:
 
 
 def test_without_a_problem_nothing_is_known(tmp_path: Path) -> None:
-    built = build.Build(variants.Variant("v", "p", tmp_path / "v.cu", "T"), "90", "", tmp_path)
+    built = build.Build(
+        variants.Variant("v", "p", tmp_path / "v.cu", Header("T")), "90", "", tmp_path
+    )
     assert dry.shapes(built, tmp_path, Path("nvcc")) is None
     assert dry.shapes(replace(built, library=None), tmp_path, Path("nvcc")) is None
 

@@ -24,7 +24,7 @@ EXAMPLE = dedent("""\
 
 
 def test_title_text_and_keys() -> None:
-    head = header.parse(EXAMPLE, "x.cu")
+    head = header.parse_header(EXAMPLE, "x.cu")
     assert head.title == "Keep K and V tiles in shared memory."
     assert head.text.splitlines() == [
         "Why it should help: the counters say so.",
@@ -49,7 +49,7 @@ def test_title_text_and_keys() -> None:
     ],
 )
 def test_every_way_to_write_a_comment(source: str) -> None:
-    head = header.parse(source, "x.cu")
+    head = header.parse_header(source, "x.cu")
     assert (head.title, head.text) == ("Title.", "Text.")
     assert dict(head.keys) == {"after": "v1", "arch": "80"}
 
@@ -57,7 +57,7 @@ def test_every_way_to_write_a_comment(source: str) -> None:
 @pytest.mark.parametrize("line", ["fixs: tail-effect", "after: v1   fixess: tail-effect"])
 def test_an_almost_known_key_is_an_error_with_a_suggestion(line: str) -> None:
     with pytest.raises(ProfkitError) as caught:
-        header.parse(f"/* T.\n   {line}\n*/", "x.cu")
+        header.parse_header(f"/* T.\n   {line}\n*/", "x.cu")
     assert "x.cu" in caught.value.message
     assert "did you mean 'fixes:'" in caught.value.hint
 
@@ -65,25 +65,27 @@ def test_an_almost_known_key_is_an_error_with_a_suggestion(line: str) -> None:
 @pytest.mark.parametrize("source", ["int x;", "", "/* */ int x;", "/*\n\n*/"])
 def test_a_file_without_header_is_named(source: str) -> None:
     with pytest.raises(ProfkitError, match=r"x\.cu"):
-        header.parse(source, "x.cu")
+        header.parse_header(source, "x.cu")
 
 
 def test_budget() -> None:
-    assert header.budget("regs=128 smem=64K, spills=0 stack=0", "x") == Budget(128, 65536, 0, 0)
-    assert header.budget("", "x") == Budget()
+    assert header.read_budget("regs=128 smem=64K, spills=0 stack=0", "x") == Budget(
+        128, 65536, 0, 0
+    )
+    assert header.read_budget("", "x") == Budget()
     for bad in ("regs=many", "registers=3", "smem=64G"):
         with pytest.raises(ProfkitError, match="x: cannot read"):
-            header.budget(bad, "x")
+            header.read_budget(bad, "x")
 
 
 def test_tune_and_its_combinations() -> None:
-    tunables = header.tune("M=16,32 N=1,2", "x")
+    tunables = header.read_tunables("M=16,32 N=1,2", "x")
     assert tunables == {"M": ("16", "32"), "N": ("1", "2")}
     every = header.combinations(tunables)
     assert every[0] == {"M": "16", "N": "1"}
     assert len(every) == 4
     with pytest.raises(ProfkitError):
-        header.tune("16,32", "x")
+        header.read_tunables("16,32", "x")
 
 
 @pytest.mark.parametrize(
@@ -100,7 +102,7 @@ def test_tune_and_its_combinations() -> None:
     ],
 )
 def test_target(spec: str | None, arch: str, target: str | None) -> None:
-    assert header.target(spec, arch, "x") == target
+    assert header.compile_target(spec, arch, "x") == target
 
 
 def test_words_reads_none_in_each_spelling() -> None:
@@ -111,7 +113,7 @@ def test_words_reads_none_in_each_spelling() -> None:
 @given(st.text(max_size=300))
 def test_any_text_is_read_or_refused(text: str) -> None:
     try:
-        head = header.parse(f"/*{text}*/", "x.cu")
+        head = header.parse_header(f"/*{text}*/", "x.cu")
     except ProfkitError:
         return
     assert head.title

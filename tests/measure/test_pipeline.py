@@ -8,7 +8,7 @@ import pytest
 from profkit.measure import pipeline, targets
 from profkit.measure.runs import Made
 from profkit.measure.workers import session
-from profkit.records import store as record
+from profkit.records.store import digest
 from tests.measure.conftest import Machine
 
 
@@ -18,26 +18,22 @@ def measure(machine: Machine, *names: str, time: bool = False) -> Made:
 
 
 def faults(made: Made, name: str) -> list[str]:
-    check = made.outcome.checks[name]
-    return [f"{c['case']}: {f}" for c in check["cases"] for f in c["faults"]]
+    return [f"{c.case}: {f}" for c in made.measured.checks[name].cases for f in c.faults]
 
 
 def test_a_right_variant_is_right_on_every_case(machine: Machine) -> None:
     machine.write("v1_plain.cu")
     made = measure(machine, "v1")
-    check = made.outcome.checks["v1"]
-    assert check["status"] == "right", check
-    assert [(c["case"], c["seed"]) for c in check["cases"]] == [
+    check = made.measured.checks["v1"]
+    assert check.status == "right", check
+    assert [(c.case, c.seed) for c in check.cases] == [
         *(("n1", 0), ("n1", 1), ("n17", 0), ("n17", 1), ("B", 0)),
     ]
-    (launch,) = made.outcome.launches["v1", "B"]
-    assert launch["kernel"] in ("attention_scalar()", "_Z16attention_scalarv")
-    assert (launch["grid"], launch["block"], launch["dynamic_smem"]) == (
-        [4, 1, 1],
-        [128, 1, 1],
-        2048,
-    )
-    assert made.outcome.gpu["name"] == "Stand-in GPU"
+    (launch,) = made.measured.launches["v1", "B"]
+    assert launch.kernel in ("attention_scalar()", "_Z16attention_scalarv")
+    assert (launch.grid, launch.block, launch.dynamic_smem) == ((4, 1, 1), (128, 1, 1), 2048)
+    assert made.measured.gpu is not None
+    assert (made.measured.gpu.name, made.measured.gpu.arch) == ("Stand-in GPU", "90")
 
 
 BAD = {
@@ -64,17 +60,17 @@ def test_each_way_to_be_wrong_is_named(machine: Machine, name: str) -> None:
     how, expected = BAD[name]
     machine.write(f"{name}_x.cu", **how)
     made = measure(machine, name)
-    assert made.outcome.checks[name]["status"] == ("failed" if name == "code" else "wrong")
+    assert made.measured.checks[name].status == ("failed" if name == "code" else "wrong")
     assert any(expected in f for f in faults(made, name)), faults(made, name)
-    assert (name, "B") not in made.outcome.times
+    assert (name, "B") not in made.measured.times
 
 
 def test_not_supported_is_not_wrong(machine: Machine) -> None:
     machine.write("no_x.cu", before="return cudaErrorNotSupported;")
     machine.write("some_x.cu", before="if (a->size[0] == 17) return cudaErrorNotSupported;")
     made = measure(machine, "no", "some")
-    assert made.outcome.checks["no"]["status"] == "not supported"
-    assert made.outcome.checks["some"]["status"] == "right"
+    assert made.measured.checks["no"].status == "not supported"
+    assert made.measured.checks["some"].status == "right"
 
 
 @pytest.mark.parametrize(
@@ -92,9 +88,9 @@ def test_a_lost_variant_fails_alone(
     machine.write("bad_x.cu", before=before)
     machine.write("good_x.cu")
     made = measure(machine, "bad", "good")
-    assert made.outcome.checks["bad"]["status"] == "failed"
+    assert made.measured.checks["bad"].status == "failed"
     assert why in faults(made, "bad")[0]
-    assert made.outcome.checks["good"]["status"] == "right"
+    assert made.measured.checks["good"].status == "right"
 
 
 def test_times_have_samples_and_conditions(machine: Machine) -> None:
@@ -102,19 +98,19 @@ def test_times_have_samples_and_conditions(machine: Machine) -> None:
     machine.write("v2_x.cu")
     made = measure(machine, "v1", "v2", time=True)
     for name in ("v1", "v2"):
-        times = made.outcome.times[name, "B"]
-        assert len(times["warm"]) >= 30
-        assert len(times["warm"]) == len(times["cold"])
-        assert min(times["warm"]) > 0
-        assert times["per_sample"] > 1
-        assert times["host_bound"] is False
-        assert set(times["before"]) == set(times["after"])
+        times = made.measured.times[name, "B"]
+        assert len(times.warm) >= 30
+        assert len(times.warm) == len(times.cold)
+        assert min(times.warm) > 0
+        assert times.per_sample > 1
+        assert times.host_bound is False
+    assert len({t.session for t in made.measured.times.values()}) == 1  # one process timed both
 
 
 def test_a_slow_launcher_is_host_bound(machine: Machine) -> None:
     machine.write("slow_x.cu", before="usleep(500);")
     made = measure(machine, "slow", time=True)
-    assert made.outcome.times["slow", "B"]["host_bound"] is True
+    assert made.measured.times["slow", "B"].host_bound is True
 
 
 def test_a_variant_that_does_not_compile_is_left_out(machine: Machine) -> None:
@@ -122,7 +118,7 @@ def test_a_variant_that_does_not_compile_is_left_out(machine: Machine) -> None:
     machine.write("good_x.cu")
     made = measure(machine, "bad", "good")
     assert "no_such_thing" in (made.builds["bad"].error or "")
-    assert made.outcome.checks.keys() == {"good"}
+    assert made.measured.checks.keys() == {"good"}
 
 
 def profile(machine: Machine, *names: str, **options: object) -> list[pipeline.Profiled]:
@@ -130,7 +126,7 @@ def profile(machine: Machine, *names: str, **options: object) -> list[pipeline.P
 
     target = targets.choose(targets.Places(machine.kernels), names, False, ("B",), False)
     return pipeline.profile(
-        target, machine.artifacts, collect.Options(**options), lambda _: None, lambda _: None
+        target, machine.artifacts, collect.CollectOptions(**options), lambda _: None, lambda _: None
     )
 
 
@@ -146,8 +142,8 @@ def test_profile_leaves_one_report_and_one_record(machine: Machine, tmp_path: Pa
     (result,) = profile(machine, "v1")
     assert result.problem is None
     assert result.report == machine.recorded("B") / "v1.ncu-rep"
-    said = record.load(machine.recorded("B") / "v1.json")
-    assert said["report"]["sha256"] == record.digest(result.report)
+    said = json.loads((machine.recorded("B") / "v1.json").read_text())
+    assert said["report"]["sha256"] == digest(result.report)
     assert (said["variant"], said["case"], said["check"]["status"]) == ("v1", "B", "right")
     assert said["timing"]["l2"]["warm"]["median"] > 0
     assert said["resources"][0]["regs"] == 32
@@ -177,7 +173,7 @@ def test_a_wrong_variant_gets_no_time_and_no_report(machine: Machine, tmp_path: 
     (result,) = profile(machine, "bad")
     assert result.wrong
     assert result.problem
-    assert result.record["timing"] is None
+    assert result.record.timing is None
     assert not (tmp_path / "ncu.log").exists()
     assert not machine.artifacts.exists() or not list(machine.artifacts.iterdir())
 
@@ -193,10 +189,10 @@ def test_without_counters_it_still_answers(
     for result in results:
         assert result.problem
         assert "may not read" in result.problem.message
-        assert result.record["timing"]["l2"]["warm"]["median"] > 0
-        (shape,) = result.record["shape"]
-        assert (shape["blocks"], shape["idle_sms"]) == (4, 128)
-        assert set(result.record["work"]["floors"]) == {"tensor", "dram"}
+        assert result.record.timing.l2.warm.median > 0
+        (shape,) = result.record.shape
+        assert (shape.blocks, shape.idle_sms) == (4, 128)
+        assert set(result.record.work.floors) == {"tensor", "dram"}
         saved = json.loads((machine.recorded("B") / f"{result.name}.json").read_text())
         assert saved["report"] is None
     assert len(Path(str(machine.root.parent / "ncu.log")).read_text().splitlines()) == 1

@@ -4,6 +4,7 @@ import pytest
 
 from profkit.errors import ProfkitError
 from profkit.measure.check import sanitize
+from profkit.measure.plan import Plan
 
 CLEAN = "========= COMPUTE-SANITIZER\n========= ERROR SUMMARY: 0 errors\n"
 OUT_OF_BOUNDS = """\
@@ -63,6 +64,6 @@ def test_a_hang_is_stopped(tmp_path: Path) -> None:
     tool = tmp_path / "compute-sanitizer"
     tool.write_text("#!/bin/sh\nsleep 60\n")
     tool.chmod(0o755)
-    (found,) = sanitize.sanitize(tool, {}, ["synccheck"], timeout=0.3)
+    (found,) = sanitize.sanitize(tool, Plan("x", "y"), ["synccheck"], timeout=0.3)
     assert not found.clean
     assert "stopped after" in found.verdict

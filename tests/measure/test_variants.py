@@ -54,7 +54,9 @@ def test_faults_name_the_file(kernels: Path) -> None:
     orphan.unlink()
     write(folder, "r1_round.cu", after="r2")
     write(folder, "r2_round.cu", after="r1")
-    with pytest.raises(ProfkitError, match=r"circle: r1_round\.cu, r2_round\.cu"):
+    with pytest.raises(
+        ProfkitError, match=r"circle: r\d_round\.cu -> r\d_round\.cu -> r\d_round\.cu"
+    ):
         variants.find(kernels)
 
 
@@ -97,7 +99,19 @@ def test_the_source_hash_follows_includes_and_not_places(tmp_path: Path) -> None
         (folder / "common").mkdir()
         (folder / "common" / "h.cuh").write_text(f'#include "h.cuh"\n{header}')
         hashes.append(variants.read(path).source_hash)
+    deep = write(tmp_path / "one/p/family", "k_x.cu", text='#include "../../common/h.cuh"\n')
+    flat = write(tmp_path / "one/p", "l_x.cu", text='#include "../common/h.cuh"\n')
     assert hashes[0] == hashes[1] != hashes[2]
+    assert variants.read(deep).source_hash == variants.read(flat).source_hash
+
+
+def test_a_family_is_a_folder_of_its_problem(tmp_path: Path) -> None:
+    (tmp_path / "p/family").mkdir(parents=True)
+    (tmp_path / "p/problem.py").write_text("")
+    write(tmp_path / "p/family", "k_x.cu")
+    write(tmp_path / "p", "j_x.cu")
+    assert [(v.problem, v.id) for v in variants.find(tmp_path)] == [("p", "j"), ("p", "k")]
+    assert variants.named(tmp_path, ["p/k"])[0].path.name == "k_x.cu"
 
 
 def test_tuned_adds_declared_defines_only(tmp_path: Path) -> None:

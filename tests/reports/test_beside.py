@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
 
-from profkit.records.run_record import declared, record_beside, recorded_sha256
+from profkit.records.record import SCHEMA, declared, parse_record, record_beside, recorded_sha256
+
+NAMED = {"variant": "stage2", "case": "A-causal"}
 
 
 @pytest.mark.parametrize(
@@ -19,7 +22,7 @@ from profkit.records.run_record import declared, record_beside, recorded_sha256
     ],
 )
 def test_sha256(record: dict, sha256: str | None) -> None:
-    assert recorded_sha256(record) == sha256
+    assert recorded_sha256(parse_record({**NAMED, **record})) == sha256
 
 
 @pytest.mark.parametrize(
@@ -34,11 +37,16 @@ def test_sha256(record: dict, sha256: str | None) -> None:
     ],
 )  # fmt: skip
 def test_declared(work, launches: int, found: dict) -> None:
-    assert declared({"work": work}, launches) == found
+    assert declared(parse_record({**NAMED, "work": work}), launches) == found
 
 
 def test_the_record_lies_beside(tmp_path: Path) -> None:
     report = tmp_path / "stage2.A-causal.ncu-repz"
-    assert record_beside(report) == {}
-    (tmp_path / "stage2.A-causal.json").write_text('{"variant": "stage2"}')
-    assert record_beside(report) == {"variant": "stage2"}
+    assert record_beside(report) is None
+    beside = tmp_path / "stage2.A-causal.json"
+    beside.write_text(json.dumps({"schema": SCHEMA, **NAMED}))
+    record = record_beside(report)
+    assert record is not None
+    assert (record.variant, record.path) == ("stage2", beside)
+    beside.write_text(json.dumps(NAMED))
+    assert record_beside(report) is None, "of no known version"

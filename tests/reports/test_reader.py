@@ -11,6 +11,7 @@ import pytest
 import zstandard
 
 from profkit.errors import ProfkitError
+from profkit.records.record import SCHEMA
 from profkit.reports import launch, reader
 from profkit.reports.frame import COLUMNS, RULE_COLUMNS
 from profkit.reports.metrics import CATALOGUE, OPCODES
@@ -110,7 +111,7 @@ def test_nvtx(write, ranges, variant, case, nvtx) -> None:
 def test_the_run_record_beside_it(write) -> None:
     path = write(made.result(NAMES))
     sha256 = hashlib.sha256(path.read_bytes()).hexdigest()
-    record = {"variant": "v1", "case": "B", "report": {"sha256": sha256}}
+    record = {"schema": SCHEMA, "variant": "v1", "case": "B", "report": {"sha256": sha256}}
     path.with_suffix(".json").write_text(json.dumps(record))
     reports = reader.read([path])
     assert reports.files[0].status == "ok"

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from profkit.show.text.blocks import Grid, Heading, Line, to_markdown, to_text
-from profkit.show.views.diagnosis import console
+from profkit.show.text.blocks import Grid, Heading, Line
+from profkit.show.text.markup import to_markdown
+from profkit.show.text.terminal import console, to_text
 
 HOSTILE = "[red]x[/red] <b>y</b> | `z` \x1b[31m @me \n next"
 BLOCKS = [

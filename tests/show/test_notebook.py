@@ -15,7 +15,8 @@ from profkit.errors import ProfkitError
 from profkit.reports import reader
 from profkit.reports.metrics import CATALOGUE
 from profkit.show.notebook import COLUMNS, Frame
-from profkit.show.text.blocks import Grid, Heading, Line, to_html
+from profkit.show.text.blocks import Grid, Heading, Line
+from profkit.show.text.markup import to_html
 from tests.conftest import ROOT
 
 from .conftest import HOSTILE

@@ -6,6 +6,8 @@ import base64
 import hashlib
 import json
 import re
+import subprocess
+import sys
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -19,6 +21,7 @@ from profkit.show.page import charts as page_charts
 from profkit.show.page import page as pages
 from profkit.show.text.escape import visible
 from profkit.show.views.document import document
+from tests.conftest import ROOT
 from tests.show.conftest import HOSTILE, Made
 
 NONE = Reports(())
@@ -182,3 +185,15 @@ def test_a_page_is_written_whole_or_not_at_all(made: Made, tmp_path: Path) -> No
     with pytest.raises(ProfkitError, match=r"folder\.html: cannot be written"):
         pages.save(page, folder)
     assert sorted(p.name for p in tmp_path.iterdir()) == ["folder.html", "page.html"]
+
+
+def test_a_page_needs_no_drawing_library(tmp_path: Path) -> None:
+    """Its numbers are show/charts': matplotlib takes half a second to start, and is an extra."""
+    words = ["report", str(ROOT / "artifacts/stage2.B.ncu-rep"), "-o", str(tmp_path / "page.html")]
+    code = (
+        f"import sys; from profkit.cli.app import app; app({words!r}, standalone_mode=False); "
+        "sys.exit('matplotlib' in sys.modules)"
+    )
+    made = subprocess.run([sys.executable, "-c", code], check=False, timeout=120, cwd=ROOT)
+    assert made.returncode == 0
+    assert (tmp_path / "page.html").stat().st_size > 100_000

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from profkit.diagnosis.launches import Judged, judged, rows
-from profkit.evidence.comparison.counters import change
+from profkit.evidence.comparison.counters import launch_change
 from profkit.reports.frame import Reports
 from profkit.reports.metrics import CATALOGUE
 from profkit.reports.reader import read
@@ -192,7 +192,7 @@ def test_the_comparison_is_that_of_python(
     page.select_option("#before", str(before))
     page.select_option("#after", str(after))
     one, other = runs[before - 1], runs[after - 1]
-    said = change({**one.values, "kernel": one.kernel}, {**other.values, "kernel": other.kernel},
+    said = launch_change({**one.values, "kernel": one.kernel}, {**other.values, "kernel": other.kernel},
                   (one.diagnosis, other.diagnosis))  # fmt: skip
     assert _cells(page, "#compared .wide:not(.moved) tbody tr") == [
         list(_finding(f)) for f in said.findings

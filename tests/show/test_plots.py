@@ -15,8 +15,11 @@ from profkit.errors import ProfkitError
 from profkit.reports.metrics import CATALOGUE
 from profkit.reports.metrics.warps import STATES
 from profkit.show import plots
-from profkit.show.plots.bars import _LOOKS, PIPES
-from profkit.show.plots.base import clip, groups, names, short, si, span, three
+from profkit.show.charts.bars import PIPES
+from profkit.show.charts.groups import groups, names
+from profkit.show.charts.scale import si, span, three
+from profkit.show.plots.bars import _LOOKS
+from profkit.show.plots.base import clip
 
 ALL = [plots.roofline, plots.stalls, plots.pipes, plots.occupancy]
 MACHINE = {
@@ -341,7 +344,7 @@ def test_like_launches_are_named_once():
         ([("v1", "A", "f"), ("v1", "B", "f")], ["v1 A", "v1 B"]),
         ([("v1", "A", "f"), ("v1", "A", "g")], ["v1 f", "v1 g"]),
         ([("v1", "A", "f"), ("v1", "A", "f")], ["v1 f #0", "v1 f #1"]),
-        ([(None, None, "ns::f<int>(int)"), (nan, nan, "void g()")], ["f", "g"]),
+        ([(None, None, "ns::f<int>(int)"), (nan, nan, "void g()")], ["ns::f<int>", "g"]),
     ],
 )
 def test_names_are_as_short_as_tells_them_apart(rows, expected):
@@ -355,20 +358,6 @@ def test_names_are_as_short_as_tells_them_apart(rows, expected):
 def test_launches_of_two_reports_are_told_apart():
     rows = [{"kernel": "f", "launch": 0, "report": f"/x/{r}.ncu-rep"} for r in ("before", "after")]
     assert names(rows) == ["f #0 before", "f #0 after"]
-
-
-@pytest.mark.parametrize(
-    ("kernel", "expected"),
-    [
-        ("void at::native::<unnamed>::softmax<float, (int)11>(T2 *, int)", "softmax"),
-        ("dram_copy(const float4 *, float4 *)", "dram_copy"),
-        ("set_halo_values_x_396_gpu", "set_halo_values_x_396_gpu"),
-        ("(anonymous namespace)::f(int)", "f"),
-        ("", "kernel"),
-    ],
-)
-def test_short(kernel, expected):
-    assert short(kernel) == expected
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ import pytest
 from matplotlib.text import Annotation, Text
 
 from profkit.errors import ProfkitError
-from profkit.evidence.comparison.ladder import ladder
+from profkit.evidence.comparison.ladder import build_ladder
 from profkit.evidence.ledger.calibration import Score
 from profkit.evidence.ledger.ledger import Outcome, Prediction
 from profkit.show import plots
@@ -18,7 +18,7 @@ from tests.evidence.test_ladder import folder
 
 @pytest.fixture
 def made():
-    return ladder(
+    return build_ladder(
         folder(
             run("stage0", warm=samples(2e-4)),
             run("stage1", after="stage0", warm=samples(1e-4)),
@@ -79,7 +79,7 @@ def test_references_are_lines_and_those_alike_share_one(made):
 
 def test_a_ladder_without_times_is_refused():
     with pytest.raises(ProfkitError, match="no variant was timed at case B"):
-        plots.ladder(ladder(folder(run("stage0", warm=())), "B"))
+        plots.ladder(build_ladder(folder(run("stage0", warm=())), "B"))
 
 
 def score(rule: str, gain: float, came: float, finding: str = "gone", meant: bool = True) -> Score:
@@ -119,6 +119,6 @@ def test_a_ledger_of_which_nothing_was_tried_is_refused():
 
 def test_names_from_elsewhere_are_drawn_as_they_stand(tmp_path):
     hostile = run("a$b$_x", title="$x^2$", warm=samples(2e-4))
-    ax = plots.ladder(ladder(folder(hostile), "B"))
+    ax = plots.ladder(build_ladder(folder(hostile), "B"))
     assert plots.save(ax, tmp_path / "ladder.png").stat().st_size > 5000
     assert "a$b$_x" in [t.get_text() for t in ax.get_yticklabels()]

@@ -1,38 +1,66 @@
-"""What the terminal shows: it fits, says the verdict, and obeys nothing out of a report."""
+"""What `diagnose` shows on a terminal: the answer first, it fits, and it obeys nothing of a report."""
 
 from __future__ import annotations
 
 import io
+from dataclasses import replace
 
 import pytest
 from rich.cells import cell_len
 from rich.console import Console
 
 from profkit.diagnosis.launches import HotLine, Row, rows
-from profkit.show.views import diagnosis as text
+from profkit.diagnosis.machine.resources import RESOURCES
+from profkit.diagnosis.rule import Diagnosis, Finding
+from profkit.diagnosis.rule import Line as SourceLine
+from profkit.diagnosis.rules.latency import LIMITERS
+from profkit.diagnosis.verdict import SHAPES
+from profkit.show.text import words
+from profkit.show.text.terminal import to_text
+from profkit.show.views.diagnosis import Asked, told
+from profkit.show.views.headline import headline, next_commands
 
 from .conftest import HOSTILE, Made
 
 
-def _shown(found: list[Row], width: int = 80, **how: object) -> str:
+def _shown(table: list[Row], width: int = 80, details: int | None = None, **how: object) -> str:
     on = Console(file=io.StringIO(), width=width, markup=False, emoji=False, highlight=False, **how)
-    return text.render(found, found, on)
+    return to_text(told(table, Asked(table[:details], width=width)), on)
+
+
+def _table(shown: str) -> list[str]:
+    """The lines between the answer and what is said of the order."""
+    return shown.split("\n\n")[1].splitlines()
 
 
 @pytest.mark.parametrize("width", [40, 60, 80, 120, 200])
 def test_every_line_fits(made: Made, width: int) -> None:
-    found = rows([made(name, index=i) for i, name in enumerate(HOSTILE)])
-    shown = _shown(found, width)
-    assert max(cell_len(line) for line in shown.splitlines()) <= width
-    assert len(shown.splitlines()) > 10 * len(HOSTILE)
+    table = rows([made(name, index=i) for i, name in enumerate(HOSTILE)])
+    shown = _shown(table, width)
+    prose = [line for line in shown.splitlines() if not line.startswith(("  profkit ", "  ncu "))]
+    assert max(map(cell_len, prose)) <= width
+    assert len(shown.splitlines()) > 8 * len(HOSTILE)
 
 
-def test_narrow_terminals_lose_columns_not_the_verdict(made: Made) -> None:
-    heads = {width: _shown(rows([made()]), width).splitlines()[0] for width in (40, 60, 80)}
-    assert "bound" not in heads[40]
-    assert "bound" in heads[60]
-    assert "finding" not in heads[60]
-    assert "finding" in heads[80]
+@pytest.mark.parametrize(
+    ("width", "heads"),
+    [
+        (40, ["bound", "#  kernel  at most"]),
+        (60, ["time  bound", "#  kernel  share  limiter  at most"]),
+        (80, ["time  bound    top finding", "#  kernel  share  limiter  at most"]),
+        (120, ["#  kernel  time  share  bound  top finding  at most"]),
+        (200, ["#  kernel  time  share  bound  top finding  at most"]),
+    ],
+)
+def test_from_sixty_columns_on_bound_and_gain_stay(made: Made, width: int, heads) -> None:
+    table = _table(_shown(rows([made()]), width))
+    assert [line.split() for line in table[: len(heads)]] == [head.split() for head in heads]
+
+
+@pytest.mark.parametrize("width", [60, 120, 200])
+def test_no_width_is_filled_with_blanks(made: Made, width: int) -> None:
+    for line in _table(_shown(rows([made("quick<int>(float *)")]), width)):
+        assert " " * 26 not in line
 
 
 def test_no_control_character_comes_through(made: Made) -> None:
@@ -50,10 +78,9 @@ def test_markup_in_a_name_is_text(made: Made) -> None:
 
 
 def test_a_row_says_time_share_bound_and_finding(made: Made) -> None:
-    found = rows([made("slow", 3e-3), made("quick", 1e-3)])
-    first, second = _shown(found).splitlines()[2:4]
-    assert first.split() == ["1", "slow", "3.00", "ms", "memory", "shared-bank-conflicts"]
-    assert second.split() == ["a.ncu-rep", "#0", "75.0", "%", "shared", "8.00x"]
+    table = _table(_shown(rows([made("slow", 3e-3), made("quick", 1e-3)])))
+    assert table[2].split() == ["1", "slow", "3.00", "ms", "memory", "shared-bank-conflicts"]
+    assert table[3].split() == ["a.ncu-rep", "#0", "75", "%", "shared", "8.00x"]
 
 
 def test_many_launches_are_one_row_with_their_spread(made: Made) -> None:
@@ -71,6 +98,15 @@ def test_the_diagnosis_has_gain_evidence_advice_and_what_is_not_known(made: Made
     assert "NVIDIA's CPIStall: Warp Stall (Est. Speedup 25 % of a part of it)" in shown
 
 
+def test_what_to_doubt_of_the_measurement_stands_apart(made: Made) -> None:
+    clocks = {"sm_clock": 0.8e9, "sm_clock_max": 2e9, "dram_clock": 6e9, "dram_clock_max": 6e9}
+    shown = _shown(rows([made(values=clocks)]))
+    findings, _, doubts = shown.partition("About the measurement")
+    assert "clocks-unsteady: SM clock 0.8 of 2 GHz (40 %)" in " ".join(doubts.split())
+    assert "clocks-unsteady" not in findings
+    assert "gain unknown" not in doubts
+
+
 def test_a_failed_launch_says_so(made: Made) -> None:
     shown = _shown(rows([made(status="failed")]))
     assert "failed" in shown
@@ -83,7 +119,87 @@ def test_hot_lines_are_listed(made: Made) -> None:
     assert "25 % barrier 80 % k.cu:41 x = [red]y;\\x1b[2J" in " ".join(shown.split())
 
 
-def test_hidden_rows_are_counted(made: Made) -> None:
-    found = rows([made("a"), made("b")])
-    on = Console(file=io.StringIO(), width=80)
-    assert "1 of 2 rows shown" in text.render(found[:1], found, on)
+def test_hidden_rows_are_counted_and_the_first_three_told(made: Made) -> None:
+    table = rows([made(f"kernel_{i}") for i in range(20)])
+    shown = _shown(table, details=3)
+    assert "12 of 20 rows shown (--all)" in " ".join(shown.split())
+    assert len([line for line in shown.splitlines() if line.startswith(("3. ", "4. "))]) == 1
+
+
+# --- the answer in three sentences ---
+
+
+def test_the_answer_comes_first(made: Made) -> None:
+    table = rows([made("slow<int>(float *)", 3e-3), made("quick", 1e-3)])
+    assert headline(table) == [
+        "slow<int> is bound by shared memory (shared): 87.5 % of the shared-memory wavefronts are "
+        "bank conflicts (8 wavefronts where 1 would do).",
+        "Mending that: at most 8.00x, up to 2.62 ms of 4.00 ms in all.",
+        "Next: Pad rows by one access width, swizzle 16-byte chunks with the row, or use ldmatrix "
+        "on a conflict-free layout.",
+    ]
+    assert _shown(table).startswith("slow<int> is bound by shared memory (shared): 87.5 %")
+
+
+def test_the_answer_names_the_line_where_it_is_known(made: Made) -> None:
+    run = made()
+    top = replace(run.diagnosis.findings[0], where=(SourceLine("/s/k.cu", 18, "wait", 0.6),))
+    found = replace(run.diagnosis, findings=(top, *run.diagnosis.findings[1:]))
+    assert headline(rows([replace(run, diagnosis=found)]))[0].endswith("; k.cu:18 has 60 % of it.")
+
+
+def test_an_answer_of_nothing_and_of_not_known(made: Made) -> None:
+    run = made()
+    clear = Diagnosis("memory", "dram", "dram at 93 % of peak", (), ())
+    assert headline(rows([replace(run, diagnosis=clear)])) == [
+        "f is bound by DRAM bandwidth (dram): dram at 93 % of peak.",
+        "No rule finds a cause that could be mended: only less work helps.",
+    ]
+    unknown = Diagnosis("unknown", None, "no throughput was collected", (), ())
+    told_of = headline(rows([replace(run, diagnosis=unknown)]))
+    assert told_of[0].startswith("f waits for something that was not collected")
+    assert "ncu --set full" in told_of[1]
+    assert headline([]) == []
+
+
+def test_a_finding_without_a_gain_promises_none(made: Made) -> None:
+    run = made(time=1e-3)
+    found = (Finding("cache-resident", "fires", "it is", None, {}, (), "Look. Twice."),)
+    judged = replace(run.diagnosis, findings=found)
+    assert headline(rows([replace(run, diagnosis=judged)]))[1:] == [
+        "It takes 1.00 ms; gain unknown.",
+        "Next: Look.",
+    ]
+
+
+def test_the_next_commands_have_the_real_names_in_them(made: Made) -> None:
+    table = rows([made("slow<int>(float *)", 3e-3, report="my runs/a.ncu-rep"), made("quick")])
+    lines = [command.line for command in next_commands(table, lines=False)]
+    assert "profkit explain shared-bank-conflicts" in lines
+    assert "profkit diagnose 'my runs/a.ncu-rep' --kernel slow --lines 5" in lines
+    page = [command.line for command in next_commands(table, lines=True)]
+    assert "profkit report 'my runs/a.ncu-rep' -o page.html" in page
+    hostile = [command.line for command in next_commands(rows([made("\x1b[2J;rm -rf")]), False)]
+    assert not [line for line in hostile if "rm -rf" in line or "\x1b" in line]
+
+
+def test_every_word_of_the_verdict_has_plain_words() -> None:
+    assert set(words.WAITS) == set(LIMITERS)
+    assert set(words.UNITS) == {resource.limiter for resource in RESOURCES}
+    assert set(words.SHAPES) == {limiter for limiter, _ in SHAPES}
+    assert set(words.BOUNDS) == {"memory", "compute", "latency", "launch", "balanced", "unknown"}
+
+
+@pytest.mark.parametrize(
+    ("bound", "limiter", "said"),
+    [
+        ("latency", "short_scoreboard",
+         "waits for data from shared memory or special functions (short_scoreboard)"),
+        ("launch", "tail", "is held back by a last wave of blocks that fills few SMs (tail)"),
+        ("balanced", "dram+fp32", "is bound by DRAM bandwidth and the FP32 pipe (dram+fp32)"),
+        ("latency", None, "waits: nothing is near its peak"),
+        ("unknown", None, "waits for something that was not collected"),
+    ],
+)  # fmt: skip
+def test_the_verdict_in_plain_words(bound, limiter, said) -> None:
+    assert words.bound_by(Diagnosis(bound, limiter, "", (), ())) == said

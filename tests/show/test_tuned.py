@@ -8,6 +8,7 @@ import pytest
 
 from profkit.errors import ProfkitError
 from profkit.show import plots
+from profkit.show.text.terminal import console, to_text
 from profkit.show.views import search as tuned
 
 
@@ -47,32 +48,38 @@ SAID = {
     "importances": {"M": 0.75},
     "steering": {"proposed": 3, "measured": 2, "incumbents": 1, "by_rule": {"grid-too-small": 3}},
 }  # fmt: skip
+
+
+def _told(search: dict) -> str:
+    return to_text(tuned.ended(search), console(width=200))
+
+
 WORTH = {"trials": 12, "best": 1e-5, "plain_best": 1.1e-5, "ratio": 1.1, "near_after": 4,
          "plain_near_after": None}  # fmt: skip
 
 
 def test_the_end_of_a_search_in_lines() -> None:
-    text = "\n".join(tuned.lines(SAID))
-    assert "12 distinct trials (8 measured, 4 refused) in 61 s; all of them." in text
+    text = _told(SAID)
+    assert "12 distinct trials (8 measured, 4 refused) in 61.0 s; all of them." in text
     assert "by arithmetic, before building: 9 (M % W == 0: 9)" in text
     assert "keep: 1.3x faster than the defaults" in text
     assert "-DM=32" in text
     assert "against plain TPE: not known; run the same search with --no-steer" in text
-    worth = "\n".join(tuned.lines({**SAID, "steering": {**SAID["steering"], **WORTH}}))
+    worth = _told({**SAID, "steering": {**SAID["steering"], **WORTH}})
     assert "10.0 µs and 11.0 µs (1.100x)" in worth
     assert "after 4 and never trials" in worth
 
 
 def test_the_summary_holds_decision_path_and_pictures() -> None:
     text = tuned.summary(SAID, trials(12), ["history.png"])
-    assert "**Keep**: 1.3x faster" in text
+    assert "**keep**: 1.3x faster" in text
     assert "Hedges' g 3.2, p not known" in text
     assert "| 2 | random |" in text
     assert "1.200x (1.100 to 1.300)" in text
     assert "![history](history.png)" in text
     champion = {**SAID["champion"], "number": 0}
     fall = tuned.summary({**SAID, "keep": False, "champion": champion}, trials(3), [])
-    assert "**Fall back**" in fall
+    assert "**fall back**" in fall
     assert "nothing was confirmed faster" in fall
 
 
@@ -113,6 +120,6 @@ def test_nothing_to_draw_is_said() -> None:
 
 def test_hostile_names_stay_text() -> None:
     said = {**SAID, "variant": "[red]x[/red]\x1b[31m", "because": "<script>|\n# x"}
-    assert "\x1b" not in "\n".join(tuned.lines(said))
+    assert "\x1b" not in _told(said)
     text = tuned.summary(said, trials(3), [])
     assert "<script>" not in text

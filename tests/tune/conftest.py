@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.measure.conftest import Machine, machine  # noqa: F401 - a fixture
+from tests.measure.conftest import Machine, driver, machine, processes  # noqa: F401 - fixtures
 
 if TYPE_CHECKING:
-    from profkit.tune.run import Result
+    from profkit.tune.run import SearchResult
 
 KEYS = """tune: TILE=4,1,2,8,16 WARPS=2,1,4 MODE=0,1
    where: TILE % WARPS == 0
@@ -68,14 +68,14 @@ class Bench:
         visible: Sequence[str | None] = (None,),
         storage: str | None = None,
         **options: Any,
-    ) -> "Result":
+    ) -> "SearchResult":
         """A search in this process: no start of Python and no pictures."""
         from profkit.measure import targets
         from profkit.tune import run, task
 
         at = targets.Places(self.machine.kernels)
         target = targets.choose(at, ["knob"], False, ["B"], False)
-        what = task.task_of(target, task.Options(**options))
+        what = task.task_of(target, task.SearchOptions(**options))
         try:
             return run.tune(
                 what, storage or run.default_storage(what), resume, visible, lambda _: None

@@ -46,9 +46,9 @@ def test_a_bad_configuration_ends_its_trial_only(knob: Bench, fault: str) -> Non
     knob.write(SMALL, before, INSIDE.replace("MODE", "1") + inside)
     trials = knob.search(trials=5, timeout=5, profile=False).study.trials()
     assert sum(t.counts for t in trials) == 5
-    bad = [t for t in trials if t.config[0] == "4"]
+    bad = [t for t in trials if t.config.named["TILE"] == "4"]
     assert {t.outcome for t in bad} == {outcome}
-    assert all(words in t.said["reason"] for t in bad), bad
+    assert all(words in (t.result.reason or "") for t in bad), bad
     assert {t.outcome for t in trials if t not in bad} <= {"measured", "pruned"}
 
 
@@ -58,7 +58,7 @@ def test_what_does_not_compile_is_refused_and_counted(knob: Bench) -> None:
     result = knob.search(trials=5, profile=False)
     assert result.to_json()["refused"] == {"does not compile": 2}
     refused = [t for t in result.study.trials() if t.outcome == "refused"]
-    assert all("four is too many" in t.said["reason"] for t in refused)
+    assert all("four is too many" in (t.result.reason or "") for t in refused)
 
 
 def test_macros_without_effect_are_one_configuration(knob: Bench) -> None:

@@ -64,14 +64,14 @@ def test_killed_and_resumed_it_has_as_many_distinct_trials(
     assert len(counted) == len(set(counted)) == 6
     assert not [t for t in trials if t.outcome == "running"]
     if number != signal.SIGKILL:
-        assert processes("profkit.measure.workers.tune_worker") == []
+        assert processes("profkit.measure.workers.server") == []
 
 
 def test_a_finished_search_is_read_without_a_gpu_worker(knob: Bench) -> None:
     first = knob.search(trials=4, profile=False)
     again = knob.search(resume=True, trials=4, profile=False)
     assert again.final.champion == first.final.champion
-    assert again.outcome.lanes[0].restarts == -1  # nothing was started
+    assert again.outcome.workers[0].restarts == -1  # nothing was started
     more = knob.search(resume=True, trials=5, profile=False)
     assert sum(t.counts for t in more.study.trials()) == 5
 
@@ -101,7 +101,7 @@ def test_two_gpus_share_a_search(knob: Bench, monkeypatch: pytest.MonkeyPatch) -
     trials = knob.search(trials=9, visible=["0", "1"], profile=False).study.trials()
     counted = [t for t in trials if t.counts]
     assert len({t.config for t in counted}) == len(counted) == 9
-    assert {t.said["gpu"] for t in counted} == {"0", "1"}
+    assert {t.result.gpu for t in counted} == {"0", "1"}
 
 
 @pytest.mark.parametrize("how", ["std::abort();", "for (;;) sleep(1);"])
@@ -111,7 +111,7 @@ def test_a_gpu_that_fails_leaves_the_search_to_the_other(knob: Bench, how: str) 
     result = knob.search(trials=6, visible=["0", "1"], profile=False, timeout=3)
     counted = [t for t in result.study.trials() if t.counts]
     assert len(counted) == 6
-    assert {t.said["gpu"] for t in counted} == {"0"}
+    assert {t.result.gpu for t in counted} == {"0"}
     assert [x.split(":")[0] for x in result.outcome.lost] == ["GPU 1"]
 
 

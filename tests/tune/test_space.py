@@ -11,14 +11,14 @@ from hypothesis import strategies as st
 from profkit.errors import ProfkitError
 from profkit.measure.variants import arithmetic, occupancy, tunables, variants
 from profkit.measure.variants.tunables import MOST_THREADS
-from profkit.records.header import Budget
+from profkit.records.header import Budget, Header
 
-ROOT = Path(__file__).parents[3]
-V3 = ROOT / "kernels/attention/v3_registers_persistent.cu"
+ROOT = Path(__file__).parents[2]
+V3 = ROOT / "kernels/attention/wmma/v3_registers_persistent.cu"
 
 
 def space(**keys: str) -> tunables.Space:
-    return tunables.read(keys, Path("x.cu"))
+    return tunables.read(Header("T", keys=keys), Path("x.cu"))
 
 
 @pytest.mark.parametrize(
@@ -62,14 +62,18 @@ def test_any_text_is_read_or_refused(text: str) -> None:
 
 def test_a_space_is_its_choices_the_defaults_first() -> None:
     s = space(tune="M=64,16,32 W=2,1 KIND=a,b", where="M % W == 0, M > 16", takes="threads=32*W")
-    assert s.default == ("64", "2", "a")
+    assert s.default.named == {"M": "64", "W": "2", "KIND": "a"}
+    assert s.default.flags == ("-DM=64", "-DW=2", "-DKIND=a")
+    assert s.default.name == "64-2-a"
     assert s.every()[0] == s.default
     assert len(s.every()) == 12
     assert s.ordered("M") == ("16", "32", "64")
     assert s.ordered("KIND") == ("a", "b")
-    assert s.ranks(("16", "2", "b")) == (0, 1, 1)
+    small = s.config({"M": "16", "W": "2", "KIND": "b"})
+    assert small.ranks == (0, 1, 1)
+    assert s.at(small.ranks) == small
     assert s.numbers(s.default) == {"M": 64, "W": 2, "threads": 64}
-    reason = s.refusal(("16", "2", "a"), "90", Budget())
+    reason = s.refusal(small, "90", Budget())
     assert reason is not None
     assert reason.kind == "M > 16"
     assert s.refusal(s.default, "90", Budget()) is None
@@ -91,8 +95,8 @@ def test_what_cannot_exist_is_refused_with_its_kind(
     takes: str, budget: Budget, kind: str | None
 ) -> None:
     s = space(tune="W=1,40", takes=takes)
-    assert s.refusal(("1",), "90", budget) is None
-    found = s.refusal(("40",), "90", budget)
+    assert s.refusal(s.config({"W": "1"}), "90", budget) is None
+    found = s.refusal(s.config({"W": "40"}), "90", budget)
     assert (found and found.kind) == kind
 
 
@@ -120,7 +124,7 @@ def test_mistakes_name_the_file_and_the_key(keys: dict[str, str], says: str) -> 
 def test_division_by_zero_is_a_mistake_of_the_header() -> None:
     s = space(tune="M=1,0", where="8 % M == 0")
     with pytest.raises(ProfkitError, match="divides by zero at M=0"):
-        s.refusal(("0",), "90", Budget())
+        s.refusal(s.config({"M": "0"}), "90", Budget())
 
 
 def test_v3_declares_its_space() -> None:
@@ -130,7 +134,7 @@ def test_v3_declares_its_space() -> None:
         for c in v3.space.every()
     )
     assert set(v3.space.values) == {"BLOCK_M", "BLOCK_N", "WARPS", "STAGES"}
-    assert v3.space.named(v3.space.default) == {
+    assert v3.space.default.named == {
         "BLOCK_M": "64", "BLOCK_N": "64", "WARPS": "4", "STAGES": "2",
     }  # fmt: skip
     assert 100 < refused["possible"] < len(v3.space.every())
@@ -140,14 +144,14 @@ def test_v3_declares_its_space() -> None:
 
 def test_every_variant_that_can_be_tuned_has_rules_metrics_and_defaults_that_exist() -> None:
     from profkit.reports.metrics import CATALOGUE
-    from profkit.tune.steer import wishes
+    from profkit.tune.steer import directions
 
     every = variants.find(ROOT / "kernels")
     tunable = [v for v in every if v.space.values]
     assert len(tunable) >= 4
     for v in tunable:
-        wishes(v.space)
-        assert {w.name for w in v.space.watch} <= set(CATALOGUE)
+        directions(v.space)
+        assert {d.name for d in v.space.watch} <= set(CATALOGUE)
         for arch in occupancy.LIMITS:
             if v.target(arch) and int(arch) >= 90:
                 assert v.space.refusal(v.space.default, arch, v.budget) is None

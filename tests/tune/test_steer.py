@@ -7,40 +7,47 @@ import pytest
 from profkit.diagnosis.rules import ALL
 from profkit.errors import ProfkitError
 from profkit.measure.variants import tunables
+from profkit.measure.variants.tunables import Config
+from profkit.records.header import Header
 from profkit.tune import steer
+from profkit.tune.result import FiringRule
 from profkit.tune.steer import Proposal, proposals
 
-SPACE = tunables.read(
-    {
-        "tune": "M=64,16,32 W=4,1,2 S=2,3,4",
-        "where": "M % (16 * W) == 0",
-        "takes": "smem=1024*M+8192*S threads=32*W",
-        "steer": "grid-too-small=M- long-scoreboard=S+",
-    },
-    Path("x.cu"),
-)
+KEYS = {
+    "tune": "M=64,16,32 W=4,1,2 S=2,3,4",
+    "where": "M % (16 * W) == 0",
+    "takes": "smem=1024*M+8192*S threads=32*W",
+    "steer": "grid-too-small=M- long-scoreboard=S+",
+}
+SPACE = tunables.read(Header("T", keys=KEYS), Path("x.cu"))
 POSSIBLE = [c for c in SPACE.every() if SPACE.refusal(c, "90", tunables.Budget()) is None]
-HERE = ("64", "4", "2")
 
 
-def firing(rule: str, **evidence: float) -> dict[str, object]:
-    return {"rule": rule, "evidence": evidence}
+def config(*values: str) -> Config:
+    return SPACE.config(dict(zip(SPACE.macros, values, strict=True)))
+
+
+HERE = config("64", "4", "2")
+
+
+def firing(rule: str, **evidence: float) -> FiringRule:
+    return FiringRule(rule, evidence=evidence)
 
 
 def test_a_rule_asks_for_one_step_and_one_further() -> None:
     found = proposals(SPACE, HERE, [firing("grid-too-small")], POSSIBLE)
     assert found == [
-        Proposal(("32", "2", "2"), "grid-too-small"),
-        Proposal(("16", "1", "2"), "grid-too-small"),
+        Proposal(config("32", "2", "2"), "grid-too-small"),
+        Proposal(config("16", "1", "2"), "grid-too-small"),
     ]
 
 
 def test_shared_memory_goes_below_the_step_to_another_block() -> None:
-    found = proposals(SPACE, ("64", "4", "4"), [firing("occupancy-shared")], POSSIBLE)
-    assert found[0] == Proposal(("64", "4", "3"), "occupancy-shared")
+    found = proposals(SPACE, config("64", "4", "4"), [firing("occupancy-shared")], POSSIBLE)
+    assert found[0] == Proposal(config("64", "4", "3"), "occupancy-shared")
     step = firing("occupancy-shared", shared_step=20_000.0)
-    (first, *_) = proposals(SPACE, ("64", "4", "4"), [step], POSSIBLE)
-    here = SPACE.numbers(("64", "4", "4"))["smem"]
+    (first, *_) = proposals(SPACE, config("64", "4", "4"), [step], POSSIBLE)
+    here = SPACE.numbers(config("64", "4", "4"))["smem"]
     assert here - SPACE.numbers(first.config)["smem"] >= 20_000
 
 
@@ -63,7 +70,9 @@ def test_rules_that_name_no_tunable_propose_nothing() -> None:
 def test_what_is_asked_of_any_kernel_names_rules_that_are_there() -> None:
     assert {w.rule for w in steer.ALWAYS} <= {r.id for r in ALL}
     assert set(steer._STEPS) <= {r.id for r in ALL}
-    wrong = tunables.read({"tune": "M=1,2", "steer": "grid-to-small=M-"}, Path("x.cu"))
+    wrong = tunables.read(
+        Header("T", keys={"tune": "M=1,2", "steer": "grid-to-small=M-"}), Path("x.cu")
+    )
     with pytest.raises(ProfkitError, match="grid-to-small") as caught:
-        steer.wishes(wrong)
+        steer.directions(wrong)
     assert "grid-too-small" in caught.value.hint

@@ -68,9 +68,10 @@ def test_a_storage_that_cannot_be_opened_is_refused_at_once(
 def two(tmp_path: Path) -> "tuple[Study, Study]":
     """Two searches in one storage."""
     from profkit.measure.variants import tunables
+    from profkit.records.header import Header
     from profkit.tune.study.study import Study
 
-    space = tunables.read({"tune": "A=1,2,3,4"}, Path("x.cu"))
+    space = tunables.read(Header("T", keys={"tune": "A=1,2,3,4"}), Path("x.cu"))
     one, other = (Study(f"sqlite:///{tmp_path}/a.db", "x", space, space.every(), 0) for _ in "ab")
     return one, other
 
@@ -101,7 +102,7 @@ def test_a_trial_that_nobody_ever_signed_is_taken_up(
     assert [t.outcome for t in other.trials()] == ["interrupted"]
     again = other.ask()
     assert again is not None
-    assert again.config == (str(lost.params["A"] + 1),)
+    assert again.config.named == {"A": str(lost.params["A"] + 1)}
 
 
 def test_what_another_search_gave_up_ends_without_a_result(two: "tuple[Study, Study]") -> None:
@@ -111,7 +112,7 @@ def test_what_another_search_gave_up_ends_without_a_result(two: "tuple[Study, St
         assert trial is not None
         other._study.tell(trial.number, state=optuna.trial.TrialState.FAIL)
     assert one.report(0, 1.0, 1)
-    one.finish(1, "measured", 1.0, {})
+    one.finish(1, "measured", 1.0)
     assert [t.outcome for t in one.trials()] == ["interrupted", "interrupted"]
 
 

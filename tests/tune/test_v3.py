@@ -11,25 +11,26 @@ from profkit.measure.build import build, dry
 from profkit.measure.variants import problem, variants
 from profkit.tune import gates
 
-ROOT = Path(__file__).parents[3]
+ROOT = Path(__file__).parents[2]
 CONFIGS = [("32", "48", "2", "3"), ("128", "32", "4", "2"), ("32", "64", "4", "2")]
 
 
 @pytest.mark.nvcc
 @pytest.mark.skipif(shutil.which("nvcc") is None, reason="nvcc is not installed")
 def test_what_v3_takes_is_what_its_launcher_asks_for(tmp_path: Path) -> None:
-    v3 = variants.read(ROOT / "kernels/attention/v3_registers_persistent.cu")
-    the, nvcc = problem.load(v3.path.parent), Path(shutil.which("nvcc") or "")
-    tuned = [v3.tuned(**v3.space.named(c)) for c in CONFIGS]
+    v3 = variants.read(ROOT / "kernels/attention/wmma/v3_registers_persistent.cu")
+    the, nvcc = problem.load(variants.problem_of(v3.path)), Path(shutil.which("nvcc") or "")
+    configs = [v3.space.config(dict(zip(v3.space.macros, c, strict=True))) for c in CONFIGS]
+    tuned = [v3.tuned(**c.named) for c in configs]
     *good, bad = build.build(tuned, ["90"], tmp_path)
-    for made, config in zip(good, CONFIGS, strict=False):
+    for made, config in zip(good, configs, strict=False):
         said = v3.space.numbers(config)
-        (one,) = dry.launches(made, the.module.arguments(the.case("D")), dry.MACHINES["90"], nvcc)
+        (one,) = dry.launches(made, the.module.arguments(the.case("D")), dry.CARDS["90"], nvcc)
         assert (one.dynamic_smem, one.block[0]) == (said["smem"], said["threads"])
         assert gates.kernels_used(made, the, "B", nvcc) == ["void v3<64>(Attention)"]
         assert min(k.regs for k in made.kernels) >= said["regs"]
     # What the header's condition refuses does not compile either.
-    assert v3.space.refusal(CONFIGS[2], "90", v3.budget) is not None
+    assert v3.space.refusal(configs[2], "90", v3.budget) is not None
     reason = gates.built(bad, None)
     assert reason is not None
     assert reason.kind == "does not compile"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -20,16 +19,16 @@ def leave_with_faults(made: Made, checks: Sequence[dict[str, Any]]) -> None:
     """Say what is wrong on stderr; the worst of it is the exit status."""
     from profkit.show.views import measured
 
-    for one in checks:
-        for line in measured.faults(one):
-            print(f"profkit: {line}", file=sys.stderr)
+    for check in checks:
+        for line in measured.faults(check):
+            say(ProfkitError(line))
     broken = [b for b in made.builds.values() if b.error]
     for built in broken:
         say_all(f"{built.variant.path} does not compile", built.error or "")
     judged = {c["variant"] for c in checks}
-    lost = [n for n in made.outcome.failed if n not in judged]
+    lost = [n for n in made.measured.failed if n not in judged]
     for name in lost:
-        say(ProfkitError(f"{name}: {made.outcome.failed[name]}"))
+        say(ProfkitError(f"{name}: {made.measured.failed[name]}"))
     if broken:
         raise typer.Exit(COULD_NOT)
     if any(c["status"] in ("wrong", "failed") for c in checks):

@@ -11,7 +11,7 @@ from profkit.errors import ProfkitError
 
 if TYPE_CHECKING:
     from profkit.evidence.runs.runs import Evidence
-    from profkit.records.current import Header
+    from profkit.records.current import SourceFile
 
 
 def evidence(artifacts: Path) -> Evidence:
@@ -40,13 +40,13 @@ def stale(evidence: Evidence, needs: Collection[str]) -> list[ProfkitError]:
     return problems
 
 
-def headers(artifacts: Path) -> dict[str, Header]:
+def headers(artifacts: Path) -> dict[str, SourceFile]:
     """problem/variant -> header; none where no kernels lie beside the artifacts.
 
     Nor where they cannot be read, which is said on stderr.
     """
     from profkit.measure.variants.variants import find, kernels_dir
-    from profkit.records.current import Header
+    from profkit.records.current import SourceFile
 
     try:
         kernels = kernels_dir()
@@ -60,17 +60,8 @@ def headers(artifacts: Path) -> dict[str, Header]:
         say(error)  # what the records say goes on
         return {}
     return {
-        f"{v.problem}/{v.id}": Header(
-            source=v.source_hash,
-            title=v.title,
-            text=v.text,
-            after=v.after,
-            fixes=v.fixes,
-            fixes_not=v.fixes_not,
-            moves=tuple(map(str, v.moves)),
-            moves_not=tuple(map(str, v.moves_not)),
-            said_of=v.keys.get("case"),
-            file=f"{v.problem}/{v.path.name}",
+        f"{v.problem}/{v.id}": SourceFile(
+            v.header, v.source_hash, v.path.relative_to(kernels).as_posix()
         )
         for v in found
     }

@@ -85,7 +85,7 @@ def compare_runs(
         raise ProfkitError("two runs are needed", "profkit compare stage1 stage2, or --ladder")
     if _are_triages(before, after):
         _compare_triages(Path(before), Path(after), wanted, json=json, markdown=markdown)
-    from profkit.evidence.comparison.select import compare as compare_sides
+    from profkit.evidence.comparison.select import compare_sides
 
     sides = compare_sides(before, after, case, sources.evidence(artifacts), anyway)
     if not quiet:
@@ -157,7 +157,7 @@ def _is_bad(change: Change, wanted: set[str]) -> bool:
 
 def _ladders(artifacts: Path, case: str | None, anyway: bool, output: Path | None) -> list[Ladder]:
     """The ladder of each case that was recorded; one of them drawn where that is asked for."""
-    from profkit.evidence.comparison.ladder import ladder as build
+    from profkit.evidence.comparison.ladder import build_ladder as build
 
     evidence = sources.evidence(artifacts)
     cases = [case] if case else evidence.recorded_cases()

@@ -44,7 +44,7 @@ def show_ledger(
             )
             say_each(new.problems)
     kept = books.read_ledger(path)
-    found = scoring.scores(kept)
+    found = scoring.score_ledger(kept)
     if output:
         from profkit.show import plots
 

@@ -31,7 +31,7 @@ def verify_claims(
     needs = {need for file in results for one in file.claims for need in one.claim.needs}
     if not quiet:
         say_each(sources.stale(evidence, needs))
-    print_blocks(judged.verified(results), trying.to_json(results) if json else None, markdown)
+    print_blocks(judged.verified(results), trying.claims_json(results) if json else None, markdown)
     raise typer.Exit(trying.exit_status(results))
 
 

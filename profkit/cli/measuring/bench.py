@@ -5,7 +5,7 @@ from __future__ import annotations
 from profkit.cli.inputs.faults import leave_with_faults
 from profkit.cli.inputs.targets import named, places
 from profkit.cli.options import BuildDir, Cases, Every, Json, Kernels, Names, Quiet
-from profkit.cli.output import print_json, print_table, spinner
+from profkit.cli.output import print_blocks, print_json, spinner
 from profkit.cli.verb import Verb
 
 
@@ -30,15 +30,14 @@ def time_variants(
         made = pipeline.measure(target, progress)
     by_case = {c: timed(made, c) for c in target.cases}
     if json:
-        print_json({"schema": "profkit.bench/1", "gpu": made.outcome.gpu, "cases": by_case})
+        print_json({"schema": "profkit.bench/1", "gpu": made.measured.gpu_json(), "cases": by_case})
     else:
         for name, rows in by_case.items():
             if rows:
-                print(f"{name}: {measured.conditions(made.outcome.gpu, rows[0]['timing'])}")
-                print_table(measured.times(rows, target.references))
-                for line in measured.notes(rows, target.references):
-                    print(line)
-    leave_with_faults(made, list(made.outcome.checks.values()))
+                print_blocks(
+                    measured.timed_case(name, made.measured.gpu_json(), rows, target.references)
+                )
+    leave_with_faults(made, made.measured.checks_json())
 
 
 VERB = Verb(

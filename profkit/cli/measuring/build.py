@@ -18,7 +18,7 @@ from profkit.cli.options import (
     Quiet,
     RecordsDir,
 )
-from profkit.cli.output import note, print_json, print_table, say, say_all, spinner
+from profkit.cli.output import note, print_blocks, print_json, say, say_all, spinner
 from profkit.cli.verb import Verb
 from profkit.errors import ProfkitError
 
@@ -54,14 +54,14 @@ def build_variants(
     for path in ladder.refresh(at, made) if refresh else ():
         note(f"{path}: machine code that today's source still gives", quiet=quiet)
     if json:
-        print_json({"schema": "profkit.build/1", "builds": [b.summary for b in made]})
+        print_json({"schema": "profkit.build/1", "builds": [b.to_json() for b in made]})
     else:
-        print_table(measured.builds([row for b in made for row in b.rows]))
-    for one in made:
-        for line in one.over_budget:
+        print_blocks(measured.builds([row for b in made for row in b.rows()]))
+    for compiled in made:
+        for line in compiled.over_budget:
             say(ProfkitError(line))
-        if one.error:
-            say_all(*one.error.split("\n", 1))
+        if compiled.error:
+            say_all(*compiled.error.split("\n", 1))
     if any(b.error for b in made):
         raise typer.Exit(COULD_NOT)
     if any(b.over_budget for b in made):

@@ -9,7 +9,7 @@ import typer
 from profkit.cli.inputs.faults import leave_with_faults
 from profkit.cli.inputs.targets import named, places
 from profkit.cli.options import BuildDir, Cases, Every, Json, Kernels, Names, Quiet
-from profkit.cli.output import print_json, print_table, spinner
+from profkit.cli.output import print_blocks, print_json, spinner
 from profkit.cli.verb import Verb
 
 
@@ -38,11 +38,11 @@ def check_variants(
         made = pipeline.measure(target, progress, time=False)
         if sanitize:
             pipeline.sanitized(made, progress)
-    checks = list(made.outcome.checks.values())
+    checks = made.measured.checks_json()
     if json:
         print_json({"schema": "profkit.check/1", "checks": checks})
     else:
-        print_table(measured.checks(checks))
+        print_blocks(measured.checks(checks))
     leave_with_faults(made, checks)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from profkit.cli.options import Json
-from profkit.cli.output import print_json, print_table
+from profkit.cli.output import print_blocks, print_json
 from profkit.cli.verb import Verb
 
 
@@ -18,7 +18,7 @@ def examine_machine(json: Json = False) -> None:
     if json:
         print_json({"schema": "profkit.doctor/1", "findings": found})
     else:
-        print_table(measured.findings(found))
+        print_blocks(measured.examined(found))
 
 
 VERB = Verb(

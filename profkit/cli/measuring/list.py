@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import Annotated
 
 import typer
 
 from profkit.cli.inputs.targets import places
 from profkit.cli.options import BuildDir, Json, Kernels, RecordsDir
-from profkit.cli.output import print_json, print_table
+from profkit.cli.output import print_blocks, print_json
 from profkit.cli.verb import Verb
 
 
@@ -25,13 +26,12 @@ def list_variants(
     from profkit.measure import ladder
     from profkit.show.views import measured
 
-    rows = ladder.listing(places(kernels, build_dir, artifacts), problem)
+    listed = ladder.listing(places(kernels, build_dir, artifacts), problem)
+    rows = [asdict(variant) for variant in listed]
     if json:
         print_json({"schema": "profkit.list/1", "variants": rows})
     else:
-        for name in dict.fromkeys(row["problem"] for row in rows):
-            print(name)
-            print_table(measured.ladder([row for row in rows if row["problem"] == name]))
+        print_blocks(measured.ladder(rows))
 
 
 VERB = Verb(

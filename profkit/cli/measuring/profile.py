@@ -23,7 +23,7 @@ from profkit.cli.options import (
     Quiet,
     RecordsDir,
 )
-from profkit.cli.output import note, print_json, say, say_all, say_each, spinner
+from profkit.cli.output import note, print_blocks, print_json, say, say_all, say_each, spinner
 from profkit.cli.reading.diagnose import diagnose_reports
 from profkit.cli.signals import stop_on_term
 from profkit.cli.verb import Verb
@@ -81,7 +81,7 @@ def profile_variants(
     from profkit.measure.profile import collect
 
     filters = collect.launch_filters(kernel, skip, count)
-    options = collect.Options(set_, cache, timeout, filters if command else ())
+    options = collect.CollectOptions(set_, cache, timeout, filters if command else ())
     if command:
         if variant or every:
             raise ProfkitError("a COMMAND and --variant are two things", "give one of them")
@@ -136,16 +136,19 @@ def _show(results: Sequence[Profiled], *, json: bool, quiet: bool) -> None:
 
     reports = [str(r.report) for r in results if r.report]
     if json:
-        runs = [{**r.record, "problem_message": r.problem and r.problem.message} for r in results]
+        runs = [
+            {**r.record.to_json(), "problem_message": r.problem and r.problem.message}
+            for r in results
+        ]
         print_json({"schema": "profkit.profile/1", "runs": runs})
     else:
         if reports:
             diagnose_reports(reports, quiet=quiet)
         for result in results:
-            if not result.report and result.record["timing"]:
-                print(f"{result.name} {result.case}, without counters:")
-                for line in measured.without_counters(result.record):
-                    print(f"  {line}")
+            if not result.report and result.record.timing:
+                print_blocks(
+                    measured.without_counters(f"{result.name} {result.case}", result.record)
+                )
     wrong = [r for r in results if r.wrong]
     if any(r.problem for r in results if r not in wrong):
         raise typer.Exit(COULD_NOT)

@@ -11,13 +11,13 @@ import typer
 from profkit.cli import complete
 from profkit.cli.inputs.targets import places
 from profkit.cli.options import BuildDir, Json, Kernels, Quiet, RecordsDir
-from profkit.cli.output import print_json, say, spinner
+from profkit.cli.output import print_blocks, print_json, say, spinner
 from profkit.cli.signals import stop_on_term
 from profkit.cli.verb import Verb
 from profkit.errors import ProfkitError
 
 if TYPE_CHECKING:
-    from profkit.tune.run import Result
+    from profkit.tune.run import SearchResult
 
 
 Id = Annotated[
@@ -88,15 +88,15 @@ def tune_variant(
     need_optuna()
     from profkit.measure import targets
     from profkit.measure.cuda import device
-    from profkit.measure.workers.lane import visible_devices
+    from profkit.measure.workers.client import visible_devices
     from profkit.tune import run
-    from profkit.tune.task import Options, subject_of, task_of
+    from profkit.tune.task import SearchOptions, subject_of, task_of
 
     at = places(kernels, build_dir, artifacts)
     target = targets.choose(at, [variant], False, [case] if case else (), False)
     subject_of(target)  # said also where there is no GPU
     visible = visible_devices(gpus, device.count())
-    wanted = Options(trials, time, seed, not no_steer, min_occupancy, timeout, not no_profile)
+    wanted = SearchOptions(trials, time, seed, not no_steer, min_occupancy, timeout, not no_profile)
     stop_on_term()
     with spinner(quiet) as progress:
         progress("build")
@@ -114,7 +114,7 @@ def tune_variant(
     _show(result, written, json=json, quiet=quiet)
 
 
-def _write(result: Result, folder: Path) -> dict[str, Any]:
+def _write(result: SearchResult, folder: Path) -> dict[str, Any]:
     """Everything that a search leaves: record, history, plots, summary."""
     from profkit.records.store import write_text
     from profkit.show import plots
@@ -155,15 +155,14 @@ def _history(frame: Any, folder: Path) -> Path:
     return folder / "history.parquet"
 
 
-def _show(result: Result, said: dict[str, Any], *, json: bool, quiet: bool) -> None:
+def _show(result: SearchResult, said: dict[str, Any], *, json: bool, quiet: bool) -> None:
     """The end of the search for people, or all of it for programs."""
     from profkit.show.views import search as tuned
 
     if json:
         print_json(said)
         return
-    for line in tuned.lines(said):
-        print(line)
+    print_blocks(tuned.ended(said))
     if not quiet:
         for line in result.outcome.lost:
             say(ProfkitError(line, "the others went on"))

@@ -9,23 +9,40 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from profkit.cli.inputs.launches import choose, read
-from profkit.cli.options import COULD_NOT, Json, Kernel, Markdown, Paths, Quiet, Top, Where
-from profkit.cli.output import one_form, print_json, write_to
+from profkit.cli.options import COULD_NOT, Json, Kernel, Markdown, Paths, Quiet, Where
+from profkit.cli.output import one_form, print_blocks, print_json, write_to
 from profkit.cli.verb import Verb
 from profkit.errors import ProfkitError
 
 if TYPE_CHECKING:
     from pandas import DataFrame
 
-    from profkit.diagnosis.launches import Judged
+    from profkit.diagnosis.launches import Judged, Row
     from profkit.reports.reader import ReportFile
 
+DETAILS = 3
 Csv = Annotated[
     Path | None, typer.Option(metavar="FILE", help="Write the frame as CSV; - is stdout.")
 ]
 Parquet = Annotated[Path | None, typer.Option(metavar="FILE", help="Write the frame as Parquet.")]
-Lines = Annotated[int, typer.Option(min=0, metavar="N", help="The N hottest source lines of each.")]
-Every = Annotated[bool, typer.Option("--all", help="Launches of one kernel one by one.")]
+Lines = Annotated[
+    int | None,
+    typer.Option(
+        min=0,
+        metavar="N",
+        help="N source lines of each finding, and the N hottest of each launch; 0: none. "
+        "Left out, 3 of each finding.",
+        show_default=False,
+    ),
+]
+Details = Annotated[
+    int | None,
+    typer.Option(
+        "--top", min=1, metavar="N", help=f"The N worst rows in detail; {DETAILS} if left out."
+    ),
+]
+Every = Annotated[bool, typer.Option("--all", help="Every row, in the table and in detail.")]
+Each = Annotated[bool, typer.Option("--each", help="Launches of one kernel one by one.")]
 
 
 def diagnose_reports(
@@ -34,11 +51,12 @@ def diagnose_reports(
     markdown: Markdown = False,
     csv: Csv = None,
     parquet: Parquet = None,
-    top: Top = None,
+    top: Details = None,
     kernel: Kernel = None,
     where: Where = None,
-    lines: Lines = 0,
+    lines: Lines = None,
     every: Every = False,
+    each: Each = False,
     quiet: Quiet = False,
 ) -> None:
     """What each kernel waits for, and what mending that could gain."""
@@ -53,13 +71,16 @@ def diagnose_reports(
     elif json:
         _show_document(found.files, chosen.launches, top, lines)
     elif not files:
-        _print_text(chosen.launches, top, lines, every=every, as_markdown=markdown)
+        from profkit.diagnosis.launches import rows
+
+        table = rows(chosen.launches, every=each)
+        _print_rows(table, len(table) if every else top or DETAILS, lines, markdown, every)
     if not complete or not any(run.status == "ok" for run in chosen.launches):
         raise typer.Exit(COULD_NOT)
 
 
 def _show_document(
-    files: Sequence[ReportFile], launches: list[Judged], top: int | None, lines: int
+    files: Sequence[ReportFile], launches: list[Judged], top: int | None, lines: int | None
 ) -> None:
     from profkit.diagnosis.launches import rows, with_lines
     from profkit.show.views.document import document
@@ -67,31 +88,27 @@ def _show_document(
     if top is not None:
         worst = {id(run) for row in rows(launches)[:top] for run in row.launches}
         launches = [run for run in launches if id(run) in worst]
-    if lines:
-        launches = with_lines(launches, lines)
+    if lines != 0:
+        launches = with_lines(launches, lines, lines or 0)
     print_json(document(files, launches))
 
 
-def _print_text(
-    launches: list[Judged], top: int | None, lines: int, *, every: bool, as_markdown: bool
+def _print_rows(
+    table: list[Row], details: int, lines: int | None, markdown: bool, full: bool
 ) -> None:
-    from profkit.diagnosis.launches import rows, with_lines
+    """The answer, the table, and the first rows in detail."""
+    from profkit.diagnosis.launches import with_lines
+    from profkit.show.text.terminal import console
+    from profkit.show.views.diagnosis import Asked, told
 
-    if not launches:
+    if not table:
         return
-    found = rows(launches, every=every)
-    shown = found[:top]
-    if lines:
-        lined = with_lines([row.shown for row in shown], lines)
-        shown = [row.replaced(row.shown, run) for row, run in zip(shown, lined, strict=True)]
-    if as_markdown:
-        from profkit.show.views import markdown
-
-        print(markdown.render(shown, found), end="")
-    else:
-        from profkit.show.views import diagnosis as text
-
-        print(text.render(shown, found, text.console()), end="")
+    detailed = table[:details]
+    if lines != 0:
+        lined = with_lines([row.shown for row in detailed], lines, lines or 0)
+        detailed = [row.replaced(row.shown, run) for row, run in zip(detailed, lined, strict=True)]
+    width = None if markdown else console().width
+    print_blocks(told(table, Asked(detailed, full, width)), as_markdown=markdown)
 
 
 def _save(frame: DataFrame, file: Path, *, as_csv: bool) -> None:
@@ -114,9 +131,10 @@ def _save(frame: DataFrame, file: Path, *, as_csv: bool) -> None:
 VERB = Verb(
     run=diagnose_reports,
     examples=(
-        "profkit diagnose my.ncu-rep --lines 5         # and the source lines that wait",
+        "profkit diagnose my.ncu-rep --lines 5         # five source lines of each finding",
         "profkit diagnose runs/ --top 3 --quiet        # the three worst of a folder",
-        "profkit diagnose runs/ --kernel flash --all   # launches one by one",
+        "profkit diagnose runs/ --kernel flash --each  # launches one by one",
+        "profkit diagnose runs/ --all                  # every row in detail",
         "profkit diagnose runs/ --where 'bound == \"memory\"' --json",
         "profkit diagnose runs/ --markdown             # for a pull request",
         "profkit diagnose runs/ --csv runs.csv --parquet runs.parquet",

@@ -157,14 +157,16 @@ class _Asked:
 def _summarize(asked: _Asked, *, json: bool, markdown: bool) -> None:
     """Print decision, time, counters, what changed and gates, and leave with the status."""
     from profkit.evidence.runs.runs import Evidence
-    from profkit.evidence.summary import summarize
+    from profkit.evidence.summary import summarize_variant
     from profkit.show.views.summary import summary
 
     one_form(json, markdown)
     evidence = sources.evidence(asked.artifacts)
     name, cases = _cases(evidence, asked.variant, asked.case)
     gates = _gates(asked.gate, Evidence(asked.artifacts) if asked.anyway else evidence)
-    found = [summarize(evidence, name, c, asked.against, gates, asked.anyway) for c in cases]
+    found = [
+        summarize_variant(evidence, name, c, asked.against, gates, asked.anyway) for c in cases
+    ]
     document = {"schema": "profkit.summary/1", "summaries": [s.to_json() for s in found]}
     print_blocks((b for s in found for b in summary(s)), document if json else None, markdown)
     raise typer.Exit(max(_STATUS[s.decision] for s in found))

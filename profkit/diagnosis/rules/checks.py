@@ -6,6 +6,8 @@ from profkit.diagnosis.rule import Hit, Launch, Rule, share
 
 STEADY = 0.9  # clock over the highest clock below which times do not compare with free-running ones
 MISMATCH = 1.1  # counted over declared operations: padding and tails stay below
+# What these say is a doubt of the measurement: it is told apart from what the kernel does.
+OF_THE_MEASUREMENT = frozenset({"clocks-unsteady", "replay-unsteady"})
 OUT_OF_RANGE = 1.03  # a share above 1 by more than rounding: passes that did not see the same
 
 

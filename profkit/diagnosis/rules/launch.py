@@ -10,6 +10,7 @@ from math import ceil
 from profkit.diagnosis.machine.resources import next_limit
 from profkit.diagnosis.rule import Hit, Launch, Rule, count, share
 from profkit.diagnosis.rules.gains import busiest, capped
+from profkit.reports.figures import seconds
 
 SCHEDULERS = 4  # per SM, since Volta
 FILLED = 0.75  # share of the SMs (or schedulers) with work below which the grid is too small
@@ -93,7 +94,7 @@ def _short(launch: Launch) -> Hit | None:
     most = busiest(launch)
     if time > NULL_KERNEL and most >= 1 - OVERHEAD:
         return None
-    text = f"{time * 1e6:.3g} us"
+    text = seconds(time)
     if "sm_active_max" in launch:
         text += f", and even the busiest SM works only {share(most)} of that"
     gain = 1 / most if 0.05 < most < 1 else None
@@ -180,7 +181,7 @@ RULES = (
         id="short-kernel",
         title="The launch costs more than the work",
         meaning=(
-            "A launch takes 1 to 2 us before the first and after the last instruction. A kernel of "
+            "A launch takes 1 to 2 µs before the first and after the last instruction. A kernel of "
             "that length measures the launch, not the code."
         ),
         advice=(

@@ -14,9 +14,9 @@ from profkit.errors import ProfkitError
 from profkit.evidence.comparison.compare import how_taken
 from profkit.evidence.runs.comparable import refusals_of
 from profkit.evidence.runs.runs import Evidence, MissingEvidence
-from profkit.evidence.timing.stats import Comparison, Interval, compare_samples
+from profkit.evidence.timing.stats import Interval, TimeComparison, compare_samples
 
-Verdict = Literal["holds", "fails", "undecided"]
+ClaimVerdict = Literal["holds", "fails", "undecided"]
 Number = float | int | str | None
 
 
@@ -33,7 +33,7 @@ class Answer:
         computed: What was calculated, not measured (what another GPU would do), one line each.
     """
 
-    verdict: Verdict
+    verdict: ClaimVerdict
     because: str
     numbers: Mapping[str, Number] = field(default_factory=dict)
     collect: tuple[str, ...] = ()
@@ -46,7 +46,7 @@ class Answer:
 
 def decide(true: bool | None, because: str, **numbers: Number) -> Answer:
     """Holds if `true`, fails if not, undecided if None (an interval that has the bound in it)."""
-    verdict: Verdict = "undecided" if true is None else "holds" if true else "fails"
+    verdict: ClaimVerdict = "undecided" if true is None else "holds" if true else "fails"
     return Answer(verdict, because, numbers)
 
 
@@ -57,7 +57,7 @@ def at_least(value: Interval, bound: float) -> bool | None:
     return False if value.high < bound else None
 
 
-def timed(evidence: Evidence, before: str, after: str) -> Comparison:
+def timed(evidence: Evidence, before: str, after: str) -> TimeComparison:
     """How the times of two runs ("variant.case") compare.
 
     Raises:

@@ -22,15 +22,15 @@ from profkit.errors import ProfkitError
 from profkit.evidence.claims.claims import Answer, Claim, Gate, Number, undecided
 from profkit.evidence.runs.runs import Evidence, MissingEvidence
 
-Outcome = Literal["holds", "fails", "undecided", "errored"]
+ClaimOutcome = Literal["holds", "fails", "undecided", "errored"]
 
 
 @dataclass(frozen=True)
-class Judged:
+class TriedClaim:
     """A claim and its outcome; `error` says what went wrong when it errored."""
 
     claim: Claim
-    outcome: Outcome
+    outcome: ClaimOutcome
     answer: Answer | None = None
     error: str = ""
 
@@ -50,7 +50,7 @@ class Verified:
 
     path: Path
     title: str
-    claims: tuple[Judged, ...] = ()
+    claims: tuple[TriedClaim, ...] = ()
     gates: tuple[GateResult, ...] = ()
     error: str = ""
 
@@ -127,7 +127,7 @@ def _importable(folder: Path) -> Iterator[None]:
                 del sys.modules[name]
 
 
-def _judge(claim: Claim, evidence: Evidence, path: Path) -> Judged:
+def _judge(claim: Claim, evidence: Evidence, path: Path) -> TriedClaim:
     error = ""
     answer: Answer | None = None
     try:
@@ -146,8 +146,8 @@ def _judge(claim: Claim, evidence: Evidence, path: Path) -> Judged:
     except (Exception, SystemExit) as mistake:  # noqa: BLE001 - the user's claim may do anything
         error = _last_line(mistake, path)
     if isinstance(answer, Answer):
-        return Judged(claim, answer.verdict, answer)
-    return Judged(claim, "errored", error=error or f"returned {answer!r}; return decide(...)")
+        return TriedClaim(claim, answer.verdict, answer)
+    return TriedClaim(claim, "errored", error=error or f"returned {answer!r}; return decide(...)")
 
 
 def _not_collected(metric: str) -> Answer:
@@ -160,7 +160,7 @@ def _not_collected(metric: str) -> Answer:
     return undecided(f"{metric} was not collected", *filter(None, [section]))
 
 
-def _gate_result(gate: Gate, judged: Mapping[Claim, Judged]) -> GateResult:
+def _gate_result(gate: Gate, judged: Mapping[Claim, TriedClaim]) -> GateResult:
     failing = tuple(c.name for c in gate.claims if judged[c].outcome != "holds")
     return GateResult(gate, not failing, failing)
 
@@ -172,7 +172,7 @@ def _last_line(error: BaseException, path: Path) -> str:
     return f"{where}{type(error).__name__}: {error}"
 
 
-def to_json(results: Iterable[Verified]) -> dict[str, Any]:
+def claims_json(results: Iterable[Verified]) -> dict[str, Any]:
     """The document that `profkit verify --json` prints."""
     return {
         "schema": "profkit.claims/1",
@@ -197,7 +197,7 @@ def to_json(results: Iterable[Verified]) -> dict[str, Any]:
     }
 
 
-def _claim_json(judged: Judged) -> dict[str, Any]:
+def _claim_json(judged: TriedClaim) -> dict[str, Any]:
     answer = judged.answer
     return {
         "name": judged.claim.name,

@@ -1,4 +1,4 @@
-"""Two runs  ->  did the change help, what moved, what it cost, and did its promise come true.
+"""Two runs  ->  did the change help, what moved, what it cost, and did its header predict it.
 
 Time is judged from samples taken without a profiler; counters explain it and never decide it.
 """
@@ -12,11 +12,12 @@ from math import isnan
 from typing import Any
 
 from profkit.errors import ProfkitError
-from profkit.evidence.comparison.counters import LaunchChange, change
-from profkit.evidence.predictions.promises import Promise, promises_of
+from profkit.evidence.comparison.counters import LaunchChange, launch_change
+from profkit.evidence.predictions.predictions import HeaderPrediction, header_predictions
 from profkit.evidence.runs.comparable import WAIVABLE, Refusal, clock_of, refusals_of
 from profkit.evidence.runs.runs import MissingEvidence, Run, verdict
-from profkit.evidence.timing.stats import Comparison, Taken, compare_samples
+from profkit.evidence.timing.stats import Taken, TimeComparison, compare_samples
+from profkit.reports.figures import seconds
 
 SAME_CLOCK = 0.03  # clocks nearer than this are not worth a word
 
@@ -55,7 +56,7 @@ class Change:
         launches: Launch by launch; empty without reports of both.
         unmatched: Kernels of one side that have no partner.
         resources: Those that differ.
-        promises: What the header of AFTER said, if it changes BEFORE.
+        predictions: What the header of AFTER said, if it changes BEFORE.
         notes: What else to know: not checked, no sanitizer, no report.
     """
 
@@ -63,13 +64,13 @@ class Change:
     after: str
     refusals: tuple[Refusal, ...]
     compared: bool
-    time: Comparison | None = None
+    time: TimeComparison | None = None
     time_note: str = ""
     bad_samples: bool = False
     launches: tuple[LaunchChange, ...] = ()
     unmatched: tuple[str, ...] = ()
     resources: tuple[ResourceChange, ...] = ()
-    promises: tuple[Promise, ...] = ()
+    predictions: tuple[HeaderPrediction, ...] = ()
     notes: tuple[str, ...] = ()
 
 
@@ -87,7 +88,9 @@ def compare_runs(before: Run, after: Run, anyway: bool = False, within: float = 
         return Change(before.name, after.name, refusals, compared=False)
     time, time_note = _time(before, after, within)
     pairs, unmatched = match(before, after)
-    launches = tuple(change(_named(b), _named(a), (verdict(b), verdict(a))) for b, a in pairs)
+    launches = tuple(
+        launch_change(_named(b), _named(a), (verdict(b), verdict(a))) for b, a in pairs
+    )
     return Change(
         before.name,
         after.name,
@@ -99,7 +102,7 @@ def compare_runs(before: Run, after: Run, anyway: bool = False, within: float = 
         launches=launches,
         unmatched=unmatched,
         resources=_resources(before, after),
-        promises=promises_of(before, after),
+        predictions=header_predictions(before, after),
         notes=_notes(before, after),
     )
 
@@ -107,7 +110,7 @@ def compare_runs(before: Run, after: Run, anyway: bool = False, within: float = 
 # --- time ----------------------------------------------------------------------------------------
 
 
-def _time(before: Run, after: Run, within: float) -> tuple[Comparison | None, str]:
+def _time(before: Run, after: Run, within: float) -> tuple[TimeComparison | None, str]:
     try:
         one, other = before.samples, after.samples
     except MissingEvidence as missing:
@@ -119,7 +122,7 @@ def _time(before: Run, after: Run, within: float) -> tuple[Comparison | None, st
         return None, error.message
 
 
-def _bad(before: Run, after: Run, time: Comparison | None) -> bool:
+def _bad(before: Run, after: Run, time: TimeComparison | None) -> bool:
     there = all(run.record and run.record.warm for run in (before, after))
     return there and (time is None or time.reason == "too-few")
 
@@ -134,10 +137,10 @@ def how_taken(before: Run, after: Run) -> Taken:
 
 # --- launches ------------------------------------------------------------------------------------
 
-Row = dict[Hashable, Any]
+FrameRow = dict[Hashable, Any]
 
 
-def match(before: Run, after: Run) -> tuple[list[tuple[Row, Row]], tuple[str, ...]]:
+def match(before: Run, after: Run) -> tuple[list[tuple[FrameRow, FrameRow]], tuple[str, ...]]:
     """Pairs of launches, and the kernels left over.
 
     Launches of two variants belong together in order when there are as many; otherwise by NVTX
@@ -157,13 +160,13 @@ def match(before: Run, after: Run) -> tuple[list[tuple[Row, Row]], tuple[str, ..
     return pairs, tuple(str(row["kernel"]) for row in left)
 
 
-def _time_of(row: Row) -> float:
+def _time_of(row: FrameRow) -> float:
     return 0.0 if isnan(row["time"]) else float(row["time"])
 
 
-def _keyed(rows: list[Row]) -> dict[tuple[Any, ...], Row]:
+def _keyed(rows: list[FrameRow]) -> dict[tuple[Any, ...], FrameRow]:
     seen: Counter[tuple[Any, ...]] = Counter()
-    found: dict[tuple[Any, ...], Row] = {}
+    found: dict[tuple[Any, ...], FrameRow] = {}
     for row in rows:
         # The mark carries the variant, which differs by intention; the kernel's name does not.
         nvtx = None if row["variant"] is not None else row["nvtx"]
@@ -173,7 +176,7 @@ def _keyed(rows: list[Row]) -> dict[tuple[Any, ...], Row]:
     return found
 
 
-def _named(row: Row) -> Mapping[str, Any]:
+def _named(row: FrameRow) -> Mapping[str, Any]:
     return {str(k): v for k, v in row.items()}
 
 
@@ -199,7 +202,7 @@ def _resources(before: Run, after: Run) -> tuple[ResourceChange, ...]:
 
 def _resource(run: Run, name: str) -> float | None:
     """What the record says, else the report: the record knows spills and stack, ncu occupancy."""
-    said = getattr(run.record.resources, name, None) if run.record else None
+    said = getattr(run.record.most, name, None) if run.record else None
     if said is not None:
         return float(said)
     counted = run.column(name) if name in _FROM_FRAME else None
@@ -221,17 +224,16 @@ def _notes(before: Run, after: Run) -> tuple[str, ...]:
     for run in (before, after):
         if run.record is None:
             found.append(f"{run.name} has no run record: right or wrong is not known")
-        elif run.record.right is None:
+        elif run.record.correct is None:
             found.append(f"{run.name} was not checked: profkit check --variant {run.variant}")
         if run.usable.empty:
             why = "no report" if run.launches.empty else "no launch that ncu could finish"
             found.append(f"{run.name} has {why}: no counters")
     counts = len(before.usable), len(after.usable)
     if counts[0] != counts[1] and all(counts):
-        sums = [float(run.usable["time"].sum()) * 1e6 for run in (before, after)]
+        sums = [seconds(float(run.usable["time"].sum())) for run in (before, after)]
         found.append(
-            f"{counts[0]} and {counts[1]} launches, together {sums[0]:.3g} and {sums[1]:.3g} us "
-            "under ncu"
+            f"{counts[0]} and {counts[1]} launches, together {sums[0]} and {sums[1]} under ncu"
         )
     one, other = clock_of(before), clock_of(after)
     if one and other and abs(one - other) > SAME_CLOCK * max(one, other):

@@ -102,7 +102,7 @@ class LaunchChange:
     findings: tuple[FindingChange, ...]
 
 
-def change(
+def launch_change(
     before: Mapping[str, Any], after: Mapping[str, Any], verdicts: tuple[Diagnosis, Diagnosis]
 ) -> LaunchChange:
     """What changed from one launch to another.
@@ -170,7 +170,7 @@ def _gain(*findings: Finding) -> float:
 
 
 def _bound(diagnosis: Diagnosis) -> str:
-    return f"{diagnosis.bound}: {diagnosis.limiter}" if diagnosis.limiter else diagnosis.bound
+    return diagnosis.label
 
 
 def _value(row: Mapping[str, Any], metric: str) -> float:

@@ -10,7 +10,7 @@ from profkit.errors import ProfkitError
 from profkit.evidence.comparison.compare import Change, compare_runs, how_taken
 from profkit.evidence.runs.runs import Evidence, Run
 from profkit.evidence.timing.samples import Interval, as_groups
-from profkit.evidence.timing.stats import Comparison, compare_samples, median_interval
+from profkit.evidence.timing.stats import TimeComparison, compare_samples, median_interval
 
 
 @dataclass(frozen=True)
@@ -37,11 +37,11 @@ class Step:
     time: Interval | None
     bound: str
     change: Change | None
-    references: Mapping[str, Comparison]
+    references: Mapping[str, TimeComparison]
     note: str = ""
 
     @property
-    def best(self) -> Comparison | None:
+    def best(self) -> TimeComparison | None:
         """The comparison with the fastest reference."""
         return min(self.references.values(), key=lambda c: c.before.median, default=None)
 
@@ -85,7 +85,7 @@ class Ladder:
         }
 
 
-def ladder(evidence: Evidence, case: str, anyway: bool = False) -> Ladder:
+def build_ladder(evidence: Evidence, case: str, anyway: bool = False) -> Ladder:
     """The ablation table of everything recorded at one case.
 
     Raises:
@@ -112,7 +112,7 @@ def of_runs(
         r for r in runs
         if r.record and r.record.reference and r.record.warm and r.variant not in bad
     ]  # fmt: skip
-    order, lost = ladder_order({v: r.record.after for v, r in recorded.items() if r.record})
+    order, lost = ladder_order({v: r.record.header.after for v, r in recorded.items() if r.record})
     if lost:
         problems.append(
             ProfkitError(
@@ -136,7 +136,7 @@ def _bad_samples(run: Run) -> ProfkitError | None:
 
 
 def _untimed(run: Run) -> Run:
-    return replace(run, record=replace(run.record, warm=())) if run.record else run
+    return replace(run, record=replace(run.record, timing=None)) if run.record else run
 
 
 def ladder_order(parents: Mapping[str, str | None]) -> tuple[list[tuple[str, int]], list[str]]:
@@ -163,18 +163,20 @@ def _step(
     variant, depth = place
     run = runs[variant]
     record = run.record
-    after = record.after if record else None
+    after = record.header.after if record else None
     parent = runs.get(after) if after else None
     verdict = run.diagnosis() if not run.usable.empty else None
     # A kernel that is wrong gets no time: what it saved it may have saved by being wrong.
-    timed = bool(record and record.warm and record.right is not False and not record.dirty)
+    timed = bool(
+        record and record.warm and record.correct is not False and not record.sanitizer_errors
+    )
     return Step(
         variant=variant,
-        title=record.title if record else "",
+        title=record.header.title if record else "",
         parent=after,
         depth=depth,
         time=median_interval(run.samples) if timed else None,
-        bound=f"{verdict.bound}: {verdict.limiter}" if verdict else "",
+        bound=verdict.label if verdict else "",
         change=compare_runs(parent, run, anyway) if parent else None,
         references={
             r.variant: compare_samples(r.samples, run.samples, taken=how_taken(r, run))

@@ -14,7 +14,7 @@ from profkit.records.artifacts import files_of
 from profkit.records.paths import SUFFIXES
 from profkit.records.record import read_record
 
-Side = str | Path | Run
+Comparand = str | Path | Run
 
 
 @dataclass(frozen=True)
@@ -41,9 +41,9 @@ class Compared:
         }
 
 
-def compare(
-    before: Side,
-    after: Side,
+def compare_sides(
+    before: Comparand,
+    after: Comparand,
     case: str | None = None,
     artifacts: str | Path | Evidence = "artifacts",
     anyway: bool = False,
@@ -62,7 +62,7 @@ def compare(
     """
     evidence = artifacts if isinstance(artifacts, Evidence) else Evidence(Path(artifacts))
     problems: list[ProfkitError] = []
-    sides = [runs_of(side, evidence, case, problems) for side in (before, after)]
+    sides = [named_runs(side, evidence, case, problems) for side in (before, after)]
     pairs, alone = pair(sides[0], sides[1])
     if not pairs:
         have = ["; ".join(run.name for run in side) for side in sides]
@@ -74,8 +74,8 @@ def compare(
     return Compared(changes, alone, tuple(problems))
 
 
-def runs_of(
-    side: Side,
+def named_runs(
+    side: Comparand,
     evidence: Evidence,
     case: str | None = None,
     problems: list[ProfkitError] | None = None,
@@ -179,7 +179,7 @@ def change_json(change: Change) -> dict[str, Any]:
         ],
         "promises": [
             {"rule": p.rule, "said": p.said, "kept": p.kept, "because": p.because}
-            for p in change.promises
+            for p in change.predictions
         ],
         "notes": list(change.notes),
     }

@@ -41,7 +41,7 @@ class Calibration:
     ratio: float | None
 
 
-def scores(ledger: Ledger) -> list[Score]:
+def score_ledger(ledger: Ledger) -> list[Score]:
     """Every prediction with its outcome: of a variant, case, rule and child only the latest.
 
     What an older version of a rule said, or of an older report, stays in the file and is not

@@ -16,7 +16,7 @@ from typing import Any
 
 from profkit.errors import ProfkitError
 from profkit.evidence.comparison.compare import compare_runs
-from profkit.evidence.predictions.version import version
+from profkit.evidence.predictions.version import rule_version
 from profkit.evidence.runs.runs import Evidence, Run
 
 SCHEMA = "profkit.ledger/1"
@@ -103,7 +103,9 @@ def predictions_of(run: Run) -> list[Prediction]:
 
     sha256 = hashlib.sha256(run.report.read_bytes()).hexdigest()
     return [
-        Prediction(sha256, run.variant, run.case, f.rule, version(BY_ID[f.rule]), f.gain, f.cause)
+        Prediction(
+            sha256, run.variant, run.case, f.rule, rule_version(BY_ID[f.rule]), f.gain, f.cause
+        )
         for f in run.diagnosis().findings
         if f.status == "fires" and f.gain is not None
     ]
@@ -123,7 +125,7 @@ def outcomes_of(parent: Run, child: Run) -> list[Outcome]:
     return [
         Outcome(
             p.report, p.rule, p.version, child.variant, sha256,
-            became.get(p.rule, "unknown"), p.rule in child.record.fixes,
+            became.get(p.rule, "unknown"), p.rule in child.record.header.fixes,
             found.time.answer, found.time.speedup.median, speedup["low"], speedup["high"],
         )
         for p in predicted
@@ -181,8 +183,10 @@ def _runs(
     cases = {case for _, case in only}
     records, _ = evidence.records(cases)
     wanted = set(only)
-    wanted |= {(r.after, r.case) for r in records if (r.variant, r.case) in only and r.after}
-    wanted |= {(r.variant, r.case) for r in records if (r.after, r.case) in only}
+    wanted |= {
+        (r.header.after, r.case) for r in records if (r.variant, r.case) in only and r.header.after
+    }
+    wanted |= {(r.variant, r.case) for r in records if (r.header.after, r.case) in only}
     for name in sorted(wanted & set(evidence.names())):
         try:
             found.append(evidence.load(*name))
@@ -194,7 +198,7 @@ def _runs(
 def _steps(runs: Mapping[Name, Run]) -> Iterator[tuple[Run, Run]]:
     """Parent and child at one case."""
     for (_, case), child in runs.items():
-        parent = runs.get((child.record.after or "", case)) if child.record else None
+        parent = runs.get((child.record.header.after or "", case)) if child.record else None
         if parent:
             yield parent, child
 

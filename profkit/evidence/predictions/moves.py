@@ -43,7 +43,7 @@ class Move:
         return came <= self.factor if self.way == "<" else came >= self.factor
 
 
-def parse(value: str, name: str) -> tuple[Move, ...]:
+def parse_moves(value: str, name: str) -> tuple[Move, ...]:
     """`stall_barrier<0.5x inst_matrix>2x`  ->  predictions.
 
     Args:

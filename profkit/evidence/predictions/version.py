@@ -15,7 +15,7 @@ from profkit.diagnosis.rule import Rule
 _ADDRESS = re.compile(r" at 0x[0-9a-f]+")
 
 
-def version(rule: Rule) -> str:
+def rule_version(rule: Rule) -> str:
     """Twelve hex digits that change when the rule could answer differently.
 
     The rule's function, what it closes over, the constants it names, and the same of every

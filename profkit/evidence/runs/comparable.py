@@ -34,12 +34,14 @@ def refusals_of(before: Run, after: Run) -> list[Refusal]:
     found: list[Refusal] = []
     for run in (before, after):
         record = run.record
-        if record and record.right is False:
+        if record and record.correct is False:
             error = "" if record.max_abs is None else f" (largest error {record.max_abs:.3g})"
             found.append(Refusal("wrong", f"{run.name} gives wrong results{error}"))
-        if record and record.dirty:
+        if record and record.sanitizer_errors:
             found.append(
-                Refusal("sanitizer", f"{run.name}: {', '.join(record.dirty)} found errors")
+                Refusal(
+                    "sanitizer", f"{run.name}: {', '.join(record.sanitizer_errors)} found errors"
+                )
             )
         if run.stale:
             again = f"profkit profile --variant {run.variant} --case {run.case}"
@@ -60,7 +62,7 @@ def refusals_of(before: Run, after: Run) -> list[Refusal]:
 def _same_binary(before: Record, after: Record) -> list[Refusal]:
     if before.sass is None or before.sass != after.sass:
         return []
-    if (before.variant, before.source) == (after.variant, after.source):
+    if (before.variant, before.source_hash) == (after.variant, after.source_hash):
         return []  # one variant measured twice, on purpose
     return [
         Refusal(
@@ -81,7 +83,8 @@ def _show(value: Any) -> str:
 
 
 def _device(run: Run) -> Any:
-    return run.record.machine.gpu if run.record and run.record.machine.gpu else run.column("device")
+    recorded = run.record.gpu.name if run.record and run.record.gpu else None
+    return recorded or run.column("device")
 
 
 def clock_of(run: Run) -> float | None:
@@ -89,11 +92,11 @@ def clock_of(run: Run) -> float | None:
     clock = run.column("sm_clock")
     if isinstance(clock, float) and not isnan(clock):
         return clock
-    return run.record.machine.sm_clock if run.record else None
+    return run.record.sm_clock if run.record else None
 
 
 def _clock_control(run: Run) -> Any:
-    return run.record.machine.clock_control if run.record else None
+    return run.record.clock_control if run.record else None
 
 
 _CONDITIONS: tuple[tuple[Refused, str, Callable[[Run], Any]], ...] = (

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from profkit.diagnosis.rule import Diagnosis, Launch
 from profkit.errors import ProfkitError
 from profkit.records.artifacts import RunFiles, RunName, is_word, only_one, run_files
-from profkit.records.current import Header, apply
+from profkit.records.current import SourceFile, apply
 from profkit.records.record import Record, read_record
 
 if TYPE_CHECKING:
@@ -112,7 +112,7 @@ class Evidence:
 
     root: Path
     _runs: dict[RunName, Run | MissingEvidence] = field(default_factory=dict, repr=False)
-    headers: Mapping[str, Header] = field(default_factory=dict, repr=False)
+    headers: Mapping[str, SourceFile] = field(default_factory=dict, repr=False)
     _files: dict[RunName, tuple[RunFiles, ...]] = field(default_factory=dict, repr=False)
 
     def load(self, variant: str, case: str) -> Run:

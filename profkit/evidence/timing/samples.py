@@ -19,7 +19,7 @@ from profkit.errors import ProfkitError
 
 Array: TypeAlias = NDArray[np.float64]
 Samples: TypeAlias = Sequence[float] | Array | Sequence[Sequence[float]] | Sequence[Array]
-Fault = Literal["too-few", "constant", "drift", "autocorrelated", "processes"]
+SampleFault = Literal["too-few", "constant", "drift", "autocorrelated", "processes"]
 
 
 @dataclass(frozen=True)
@@ -102,8 +102,8 @@ class Sample:
     """
 
     interval: Interval
-    faults: tuple[Fault, ...] = ()
-    unusable: Fault | None = None
+    faults: tuple[SampleFault, ...] = ()
+    unusable: SampleFault | None = None
 
 
 def as_groups(samples: Samples, name: str, positive: bool = False) -> list[Array]:
@@ -139,7 +139,9 @@ def process_spread(*sides: list[Array]) -> Spread | None:
     return Spread(sqrt(sum(float(((m - m.mean()) ** 2).sum()) for m in medians) / dof), dof)
 
 
-def summarize(groups: list[Array], thresholds: Thresholds, spread: Spread | None = None) -> Sample:
+def summarize_samples(
+    groups: list[Array], thresholds: Thresholds, spread: Spread | None = None
+) -> Sample:
     """The median of one side (the mean of its processes' medians) with its interval."""
     parts = [_one_process(tuple(g.tolist()), thresholds) for g in groups]
     k, level = len(parts), thresholds.level
@@ -180,7 +182,7 @@ def _one_process(samples: tuple[float, ...], thresholds: Thresholds) -> Sample:
     stretch, step = sqrt(x.size / effective), float(steps.min())
     below = max(stretch * (median - low), step / 2) + drift
     above = max(stretch * (high - median), step / 2) + drift
-    faults: tuple[Fault, ...] = ("drift",) if drift else ()
+    faults: tuple[SampleFault, ...] = ("drift",) if drift else ()
     faults += ("autocorrelated",) if stretch > 1 else ()
     return Sample(Interval(median, median - below, median + above, level), faults)
 

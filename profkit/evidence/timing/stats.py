@@ -16,37 +16,37 @@ from profkit.errors import ProfkitError
 from profkit.evidence.timing.samples import (
     THRESHOLDS,
     Array,
-    Fault,
     Interval,
     Sample,
+    SampleFault,
     Samples,
     Spread,
     Thresholds,
     as_groups,
     process_spread,
-    summarize,
+    summarize_samples,
 )
 
 __all__ = [
     "THRESHOLDS",
-    "Answer",
-    "Comparison",
     "Interval",
     "Reason",
     "Samples",
     "Thresholds",
+    "TimeAnswer",
+    "TimeComparison",
     "compare_samples",
     "hedges_g",
     "median_interval",
 ]
 
-Answer = Literal["faster", "slower", "same", "cannot tell"]
-Reason = Fault | Literal["difference", "within", "wide"]
+TimeAnswer = Literal["faster", "slower", "same", "cannot tell"]
+Reason = SampleFault | Literal["difference", "within", "wide"]
 Taken = Literal["interleaved", "one process", "apart"]
 
 
 @dataclass(frozen=True)
-class Comparison:
+class TimeComparison:
     """Whether AFTER is faster than BEFORE.
 
     Attributes:
@@ -64,7 +64,7 @@ class Comparison:
         within: The tolerance that was asked for.
     """
 
-    answer: Answer
+    answer: TimeAnswer
     reason: Reason
     sentence: str
     speedup: Interval
@@ -107,7 +107,7 @@ def median_interval(samples: Samples, level: float = 0.95, seed: int = 0) -> Int
     """
     groups = as_groups(samples, "the samples")
     thresholds = replace(THRESHOLDS, level=level, seed=seed)
-    return summarize(groups, thresholds, process_spread(groups)).interval
+    return summarize_samples(groups, thresholds, process_spread(groups)).interval
 
 
 def compare_samples(
@@ -116,7 +116,7 @@ def compare_samples(
     within: float = 0.01,
     taken: Taken = "one process",
     thresholds: Thresholds = THRESHOLDS,
-) -> Comparison:
+) -> TimeComparison:
     """Whether `after` is faster than `before`, from timing samples of each.
 
     Args:
@@ -137,15 +137,15 @@ def compare_samples(
     spread = process_spread(*logs)
     if spread is None and taken == "apart":
         spread = Spread(thresholds.process_spread)
-    sides = [summarize(side, thresholds, spread) for side in logs]
+    sides = [summarize_samples(side, thresholds, spread) for side in logs]
     if taken == "interleaved":
         rounds = _rounds(*logs)
-        ratio = summarize(rounds, thresholds, process_spread(rounds))
+        ratio = summarize_samples(rounds, thresholds, process_spread(rounds))
     else:
         ratio = _difference(sides[0], sides[1])
     speedup = _exp(ratio.interval)
     answer, reason = _decide(speedup, ratio, within)
-    return Comparison(
+    return TimeComparison(
         answer=answer,
         reason=reason,
         sentence=_sentence(answer, reason, speedup, within, groups),
@@ -198,7 +198,7 @@ def _exp(x: Interval) -> Interval:
     return Interval(exp(x.median), exp(x.low), exp(x.high), x.level)
 
 
-def _decide(speedup: Interval, ratio: Sample, within: float) -> tuple[Answer, Reason]:
+def _decide(speedup: Interval, ratio: Sample, within: float) -> tuple[TimeAnswer, Reason]:
     if ratio.unusable:
         return "cannot tell", ratio.unusable
     if speedup.low >= 1 / (1 + within) and speedup.high <= 1 + within:
@@ -235,7 +235,7 @@ _WHY_NOT: dict[Reason, str] = {
 
 
 def _sentence(
-    answer: Answer,
+    answer: TimeAnswer,
     reason: Reason,
     speedup: Interval,
     within: float,

@@ -17,12 +17,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from math import isnan, nan, sqrt
 from statistics import median
-from typing import Any
 
 from profkit.measure.cuda import device
 from profkit.measure.cuda.graph import Launch, capture, instantiate, replay
 from profkit.measure.cuda.library import Support
 from profkit.measure.cuda.state import State, read
+from profkit.records.store import JsonObject
 
 METHOD = "graph replay"
 WIDTH = 0.01  # the interval's half-width that is asked for, relative to the median
@@ -75,6 +75,7 @@ class Times:
         after: The GPU at the end.
         launches: The kernel launches of one call.
         rounds_short: Why there are no more samples, if the interval is still wide.
+        session: Of the process: what was timed in turns has one.
     """
 
     name: str
@@ -89,6 +90,7 @@ class Times:
     after: State
     launches: tuple[Launch, ...] = ()
     rounds_short: str = ""
+    session: str = ""
 
     @property
     def host_bound(self) -> bool:
@@ -104,7 +106,7 @@ class Times:
             and self.host > _HOST_LAUNCHES * self.bare * max(1, len(self.launches))
         )
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> JsonObject:
         """Plain values; null where not known."""
         return {**asdict(self), "host_bound": self.host_bound}
 
@@ -223,8 +225,8 @@ def _graphs(subject: Subject, stream: int, tools: Support | None, clock: Clock) 
         return subject.capture(body, stream)
 
     once, few = captured(1), captured(5)
-    one = min(clock(few, once) for _ in range(3)) / 5
-    n = max(1, min(_MOST_PER_GRAPH, round(_SAMPLE / max(one, 1e-7))))
+    seconds = min(clock(few, once) for _ in range(3)) / 5
+    n = max(1, min(_MOST_PER_GRAPH, round(_SAMPLE / max(seconds, 1e-7))))
     cold = captured(_COLD_PER_GRAPH, tools.flush) if tools else None
     return _Graphs(subject, once, captured(n), n, cold)
 

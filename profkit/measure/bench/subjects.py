@@ -14,6 +14,7 @@ from profkit.measure.check.check import CaseCheck, judge_values
 from profkit.measure.check.data import Data
 from profkit.measure.cuda import device, graph, library
 from profkit.measure.variants.problem import Problem
+from profkit.measure.variants.variants import Args
 
 
 def native(
@@ -26,10 +27,29 @@ def native(
     """
     here = arena.place(data)
     values = problem.module.arguments(problem.case(data.case))
-    arguments: dict[int, Any] = {}
+    return launcher(name, lib, lambda stream: arena.arguments(here, values, stream), tools)
 
-    def args(stream: int) -> Any:
-        return arguments.setdefault(stream, arena.arguments(here, values, stream))
+
+def launcher(
+    name: str, lib: ctypes.CDLL, arguments: Callable[[int], Args], tools: library.Support
+) -> Subject:
+    """A library's one function on arguments that stand, run once.
+
+    Args:
+        name: What to call it.
+        lib: The library.
+        arguments: Stream -> what the function is given.
+        tools: For calling it many times without Python.
+
+    Raises:
+        CudaError: The launcher refused, or a graph cannot hold what it does.
+    """
+    made: dict[int, Args] = {}
+
+    def args(stream: int) -> Args:
+        if stream not in made:
+            made[stream] = arguments(stream)
+        return made[stream]
 
     def call(stream: int) -> None:
         library.launch(lib, args(stream))

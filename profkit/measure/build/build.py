@@ -106,8 +106,8 @@ def build(
         One Build per variant and architecture that fit, in order; look at `error`.
     """
     nvcc = toolchain.tool("nvcc", folder)
-    wanted = [(v, t) for v in variants for a in archs if (t := v.target(a)) is not None]
-    plans = [_plan(v, t, nvcc) for v, t in wanted]
+    targets = [(v, v.target(arch)) for v in variants for arch in archs]
+    plans = [_plan(v, target, nvcc) for v, target in targets if target is not None]
     done = {p.key: b for p in plans if (b := _load(p, folder)) is not None}
     missing = {p.key: p for p in plans if p.key not in done}
     if missing:
@@ -118,9 +118,9 @@ def build(
 def is_built(variant: Variant, folder: Path) -> bool:
     """Whether this very text is compiled for any architecture."""
     text = source.text_hash(variant.path)
-    for said in (folder / variant.problem).glob(f"{variant.id}-sm_*/build.json"):
+    for kept in (folder / variant.problem).glob(f"{variant.id}-sm_*/build.json"):
         try:
-            if json.loads(said.read_text())["text"] == text:
+            if json.loads(kept.read_text())["text"] == text:
                 return True
         except (OSError, ValueError, KeyError):
             continue
@@ -210,15 +210,17 @@ def _ninja_file(plans: list[Build], nvcc: Path) -> str:
 def _take(plan: Build, stem: Path, folder: Path) -> Build:
     """Read one compiler's log and move its library to its place; build.json comes last."""
     made, log = stem.with_suffix(".so"), stem.with_suffix(".log")
-    said = log.read_text(encoding="utf-8", errors="replace") if log.is_file() else "not started"
+    output = log.read_text(encoding="utf-8", errors="replace") if log.is_file() else "not started"
     if not made.is_file():
-        return replace(plan, error=said.strip())
-    kernels = tuple(ptxas.parse(said))
+        return replace(plan, error=output.strip())
+    kernels = tuple(ptxas.parse(output))
     built = replace(
         plan,
         kernels=kernels,
         sass=_with_resources(cubin.sass_hash(made), kernels),
-        warnings=tuple(s.strip() for s in said.splitlines() if re.search(r"\bwarning\b", s, re.I)),
+        warnings=tuple(
+            s.strip() for s in output.splitlines() if re.search(r"\bwarning\b", s, re.I)
+        ),
     )
     place = _place(plan, folder)
     place.mkdir(parents=True, exist_ok=True)
@@ -233,7 +235,7 @@ def _take(plan: Build, stem: Path, folder: Path) -> Build:
     }
     os.replace(stem.with_suffix(".o"), place / "variant.o")  # dry.py links it without CUDA
     os.replace(made, place / "variant.so")
-    write_text(place / "nvcc.log", said)
+    write_text(place / "nvcc.log", output)
     write_text(place / "build.json", json.dumps(kept, indent=1))
     return replace(built, library=place / "variant.so")
 

@@ -11,24 +11,22 @@ import json
 import os
 import subprocess
 import tempfile
-from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
 
 from profkit.measure.build.build import Build
 from profkit.measure.cuda.graph import Launch
 from profkit.measure.process import run
 from profkit.measure.variants import problem
 from profkit.measure.variants.occupancy import LIMITS, occupancy
-from profkit.records.store import write_text
+from profkit.records.store import JsonObject, write_text
 
 STUB = Path(__file__).with_name("dry.cpp")
 _NOT_SUPPORTED = 801
 
 
 @dataclass(frozen=True)
-class Machine:
+class Card:
     """A GPU as far as a launcher can ask for it."""
 
     name: str
@@ -38,19 +36,14 @@ class Machine:
 
 
 # Of each architecture the card that is meant where none is there; only its shape is used.
-MACHINES = {
-    m.arch: m
-    for m in (
-        Machine("A100", "80", 108, 40 << 20),
-        Machine("L4", "89", 58, 48 << 20),
-        Machine("H200", "90", 132, 60 << 20),
-    )
+CARDS = {
+    "80": Card("A100", "80", 108, 40 << 20),
+    "89": Card("L4", "89", 58, 48 << 20),
+    "90": Card("H200", "90", 132, 60 << 20),
 }
 
 
-def launches(
-    built: Build, values: Mapping[str, Any], machine: Machine, nvcc: Path
-) -> list[Launch] | None:
+def launches(built: Build, values: JsonObject, machine: Card, nvcc: Path) -> list[Launch] | None:
     """What a launcher would start, in order.
 
     Args:
@@ -85,7 +78,7 @@ def shapes(built: Build, folder: Path, nvcc: Path) -> dict[str, list[Launch]] | 
         Case -> launches; None where that cannot be known: no problem.py, no such card here, or a
         launcher that needs more of the CUDA runtime than dry.cpp has.
     """
-    machine = MACHINES.get(built.arch.rstrip("af"))
+    machine = CARDS.get(built.arch.rstrip("af"))
     if built.library is None or machine is None or not problem.is_complete(folder):
         return None
     source = folder / "problem.py"
@@ -93,15 +86,15 @@ def shapes(built: Build, folder: Path, nvcc: Path) -> dict[str, list[Launch]] | 
     key = hashlib.sha256(source.read_bytes() + _stub_hash().encode()).hexdigest()
     kept = _kept(memory)
     if kept.get("key") != key:
-        the = problem.load(folder)
-        values = {name: the.module.arguments(case) for name, case in the.cases.items()}
-        found = {name: launches(built, v, machine, nvcc) for name, v in values.items()}
-        known = None not in found.values()
-        plain = {n: [asdict(x) for x in f or ()] for n, f in found.items()} if known else None
-        kept = {"key": key, "shapes": plain}
+        loaded = problem.load(folder)
+        values = {name: loaded.module.arguments(case) for name, case in loaded.cases.items()}
+        by_case = {name: launches(built, v, machine, nvcc) for name, v in values.items()}
+        known = None not in by_case.values()
+        plain = {n: [asdict(x) for x in rows or ()] for n, rows in by_case.items()}
+        kept = {"key": key, "shapes": plain if known else None}
         write_text(memory, json.dumps(kept))
-    said = kept["shapes"]
-    return said and {n: [_launch(x) for x in found] for n, found in said.items()}
+    stored = kept["shapes"]
+    return stored and {n: [_launch(x) for x in rows] for n, rows in stored.items()}
 
 
 def stub_object(folder: Path, nvcc: Path) -> Path | None:
@@ -120,12 +113,12 @@ def stub_object(folder: Path, nvcc: Path) -> Path | None:
     return made
 
 
-def _launch(said: Mapping[str, Any]) -> Launch:
-    values: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in said.items()}
+def _launch(stored: JsonObject) -> Launch:
+    values: JsonObject = {k: tuple(v) if isinstance(v, list) else v for k, v in stored.items()}
     return Launch(**values)
 
 
-def _kept(memory: Path) -> dict[str, Any]:
+def _kept(memory: Path) -> JsonObject:
     try:
         kept = json.loads(memory.read_text())
     except (OSError, ValueError):
@@ -156,7 +149,7 @@ def _linked(place: Path, nvcc: Path) -> Path | None:
     return program
 
 
-def _words(built: Build, values: Mapping[str, Any], machine: Machine) -> list[str]:
+def _words(built: Build, values: JsonObject, machine: Card) -> list[str]:
     limits = LIMITS[machine.arch]
     asked = {
         "attribute16": machine.sms,
@@ -180,8 +173,8 @@ def _words(built: Build, values: Mapping[str, Any], machine: Machine) -> list[st
     return [f"{k}={v}" for k, v in asked.items()]
 
 
-def _read(said: str, built: Build) -> list[Launch] | None:
-    *lines, last = said.splitlines() or [""]
+def _read(output: str, built: Build) -> list[Launch] | None:
+    *lines, last = output.splitlines() or [""]
     if not last.startswith("code|"):
         return None
     if last == f"code|{_NOT_SUPPORTED}":
@@ -190,7 +183,7 @@ def _read(said: str, built: Build) -> list[Launch] | None:
     if last != "code|0" or any(len(r) != 5 for r in rows):
         return None
     kernels = {k.mangled: k for k in built.kernels}
-    found = []
+    launched = []
     for name, grid, block, dynamic, _cluster in rows:
         if name not in kernels:
             return None
@@ -198,7 +191,7 @@ def _read(said: str, built: Build) -> list[Launch] | None:
         gx, gy, gz = map(int, grid.split())
         fits = occupancy(built.arch, kernel.regs, x * y * z, kernel.smem + int(dynamic))
         shape = (gx, gy, gz), (x, y, z)
-        found.append(
+        launched.append(
             Launch(kernel.name, *shape, int(dynamic), kernel.smem, kernel.regs, fits.blocks)
         )
-    return found
+    return launched

@@ -40,7 +40,7 @@ def parse(log: str) -> list[Kernel]:
     """Read the resources of every kernel function out of nvcc's output."""
     entry: tuple[str, str] | None = None
     spills = stack = 0
-    found: list[tuple[str, str, int, int, int, int]] = []
+    rows: list[tuple[str, str, int, int, int, int]] = []
     for line in log.splitlines():
         if m := _ENTRY.search(line):
             entry, spills, stack = (m[1], m[2]), 0, 0
@@ -49,7 +49,7 @@ def parse(log: str) -> list[Kernel]:
             spills += int(m[2]) + int(m[3])
         elif (m := _USED.search(line)) and entry:
             smem = _SMEM.search(m[2])
-            found.append((*entry, int(m[1]), int(smem[1]) if smem else 0, spills, stack))
+            rows.append((*entry, int(m[1]), int(smem[1]) if smem else 0, spills, stack))
             entry = None
-    plain = demangle(f[0] for f in found)
-    return [Kernel(plain[f[0]], *f) for f in found]
+    plain = demangle(row[0] for row in rows)
+    return [Kernel(plain[row[0]], *row) for row in rows]

@@ -96,8 +96,8 @@ def version(name: str, path: Path) -> str | None:
         )
     except (OSError, subprocess.TimeoutExpired):
         return None
-    found = _VERSION[name].search(done.stdout + done.stderr)
-    return found[1] if found else None
+    match = _VERSION[name].search(done.stdout + done.stderr)
+    return match[1] if match else None
 
 
 def _load(path: Path) -> dict[str, str | None]:

@@ -125,15 +125,15 @@ def unwritten(arena: Arena, host: Bytes, index: int) -> int:
     return int((words == POISON).all(axis=1).sum())
 
 
-def trespasses(arena: Arena, host: Bytes) -> list[str]:
+def out_of_bounds_writes(arena: Arena, host: Bytes) -> list[str]:
     """What a launch wrote that it should not have, one line each."""
-    found = []
+    lines = []
     for i, ((offset, size), array) in enumerate(
         zip(arena.inputs, arena.data.inputs(), strict=True)
     ):
         changed = int((host[offset : offset + size] != _bytes(array)).sum())
         if changed:
-            found.append(f"input {i} was overwritten: {changed} bytes changed")
+            lines.append(f"input {i} was overwritten: {changed} bytes changed")
     ends = [(f"input {i}", o, s) for i, (o, s) in enumerate(arena.inputs)]
     ends += [(f"output {i}", o, s) for i, (o, s) in enumerate(arena.outputs)]
     start = 0
@@ -143,9 +143,9 @@ def trespasses(arena: Arena, host: Bytes) -> list[str]:
         if touched:
             sides = [f"behind {before[0]}"] if before else []
             sides += [f"before {after[0]}"] if after else []
-            found.append(f"{touched} bytes written {' or '.join(sides)}, outside the arrays")
+            lines.append(f"{touched} bytes written {' or '.join(sides)}, outside the arrays")
         start = after[1] + after[2] if after else stop
-    return found
+    return lines
 
 
 def _bytes(array: Any) -> Bytes:

@@ -18,6 +18,7 @@ from profkit.measure.check.data import Data
 from profkit.measure.check.judge import judge
 from profkit.measure.cuda import device, library
 from profkit.measure.variants.problem import Problem
+from profkit.records.store import JsonObject
 
 Status = Literal["right", "wrong", "not supported", "failed"]
 _SPIN = 0.05  # seconds that the stream is held while the launcher is watched
@@ -72,21 +73,40 @@ class Check:
         return [f"{c.case} seed {c.seed}: {f}" for c in self.cases for f in c.faults]
 
     @property
+    def correct_cases(self) -> tuple[str, ...]:
+        """Names of the cases that are right, once per seed."""
+        return tuple(c.case for c in self.cases if c.status == "right")
+
+    @property
     def max_abs(self) -> float | None:
         """The largest absolute error of all cases; None if none was judged."""
         return max((c.max_abs for c in self.cases if c.max_abs is not None), default=None)
 
-    def to_json(self) -> dict[str, Any]:
+    def with_fault(self, fault: CaseCheck) -> Check:
+        """The same with one case more that is wrong."""
+        return replace(self, status="wrong", cases=(*self.cases, fault))
+
+    def to_json(self) -> JsonObject:
         """Plain values; null where not known."""
         return asdict(self)
 
 
 def summary(variant: str, problem: Problem, cases: Sequence[CaseCheck]) -> Check:
     """Put the cases of one variant together."""
-    seen = {c.status for c in cases}
+    atol, rtol = problem.module.ATOL, problem.module.RTOL
+    return Check(variant, _worst(c.status for c in cases), atol, rtol, tuple(cases))
+
+
+def merged(before: Check, after: Check) -> Check:
+    """All cases of two checks of one variant, and the worse status."""
+    cases = (*before.cases, *after.cases)
+    return replace(before, status=_worst((before.status, after.status)), cases=cases)
+
+
+def _worst(statuses: Iterable[Status]) -> Status:
+    seen = set(statuses)
     order: tuple[Status, ...] = ("failed", "wrong", "right", "not supported")
-    status: Status = next((s for s in order if s in seen), "not supported")
-    return Check(variant, status, problem.module.ATOL, problem.module.RTOL, tuple(cases))
+    return next((s for s in order if s in seen), "not supported")
 
 
 def check_case(call: Callable[[Arena], None], problem: Problem, data: Data) -> CaseCheck:
@@ -125,11 +145,11 @@ def judge_case(problem: Problem, here: Arena, host: arena.Bytes) -> CaseCheck:
     count = range(len(here.outputs))
     unwritten = [arena.unwritten(here, host, i) for i in count]
     outs = [arena.output(here, host, i) for i in count]
-    found = judge_values(problem, here.data, outs, unwritten)
-    trespasses = arena.trespasses(here, host)
-    if not trespasses:
-        return found
-    return replace(found, status="wrong", faults=(*trespasses, *found.faults))
+    judged = judge_values(problem, here.data, outs, unwritten)
+    out_of_bounds = arena.out_of_bounds_writes(here, host)
+    if not out_of_bounds:
+        return judged
+    return replace(judged, status="wrong", faults=(*out_of_bounds, *judged.faults))
 
 
 def judge_values(
@@ -190,8 +210,8 @@ def check_stream(
         device.synchronize()
     except device.CudaError as error:
         return failure(data, error)
-    found = judge_case(problem, here, arena.fetch(here))
-    faults = list(found.faults)
+    judged = judge_case(problem, here, arena.fetch(here))
+    faults = list(judged.faults)
     if waited > _SPIN / 2:
         faults.append(
             f"the launcher waits for the device: it came back after {waited * 1e3:.0f} ms"
@@ -199,7 +219,7 @@ def check_stream(
     elif held and _written(here, early):
         faults.append("work ran on another stream than the given one: the output was written early")
     device.free(here.base)
-    return replace(found, status="wrong" if faults else "right", faults=tuple(faults))
+    return replace(judged, status="wrong" if faults else "right", faults=tuple(faults))
 
 
 def _written(here: Arena, host: arena.Bytes) -> bool:
@@ -222,8 +242,8 @@ def check_variant(
 
     data = list(work)
     cases = [check_case(call, problem, d) for d in data]
-    for one, d in zip(cases, data, strict=True):
-        if one.status == "right":
+    for judged, d in zip(cases, data, strict=True):
+        if judged.status == "right":
             manners = check_stream(lib, problem, d, tools, stream)
             if manners.faults:
                 cases.append(manners)

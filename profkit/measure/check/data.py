@@ -78,10 +78,10 @@ def prepare(problem: Problem, case: str, seed: int, folder: Path, grid: str | No
     """
     key = hashlib.sha256(f"{problem.hash}:{case}:{seed}:{grid}".encode()).hexdigest()[:12]
     place = folder / "data" / problem.name / f"{case}-{seed}-{key}"
-    said = place / "data.json"
-    if not said.is_file():
+    kept = place / "data.json"
+    if not kept.is_file():
         _compute(problem, problem.case(case), seed, grid, place)
-    shapes = json.loads(said.read_text())
+    shapes = json.loads(kept.read_text())
     return Data(
         problem.name, case, seed, place, _tuples(shapes["inputs"]), _tuples(shapes["outputs"])
     )

@@ -74,8 +74,8 @@ def judge(out: Array, ref: Array, atol: float, rtol: float) -> Verdict:
     )
 
 
-def _index(of: NDArray[np.float64]) -> tuple[int, ...]:
+def _index(values: NDArray[np.float64]) -> tuple[int, ...]:
     """Where the largest element is."""
     import numpy as np
 
-    return tuple(int(i) for i in np.unravel_index(int(np.argmax(of)), of.shape))
+    return tuple(int(i) for i in np.unravel_index(int(np.argmax(values)), values.shape))

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import json
 import re
 import sys
 import tempfile
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 from profkit.errors import ProfkitError
 from profkit.measure import process
+from profkit.measure.plan import Plan
 
 TOOLS = ("memcheck", "racecheck", "initcheck", "synccheck")
 _FOUND = 86  # an exit status that nothing else uses
@@ -28,7 +27,7 @@ _PLACE = re.compile(r"^=========\s+at (.*)$", re.M)
 
 
 @dataclass(frozen=True)
-class Finding:
+class SanitizerVerdict:
     """What one tool said.
 
     Attributes:
@@ -44,10 +43,10 @@ class Finding:
 
 def sanitize(
     sanitizer: Path,
-    plan: Mapping[str, Any],
+    plan: Plan,
     tools: Sequence[str] = TOOLS,
     timeout: float = 300.0,
-) -> list[Finding]:
+) -> list[SanitizerVerdict]:
     """Run a plan (see profkit.measure.profile.launch) under each tool.
 
     Args:
@@ -57,38 +56,40 @@ def sanitize(
         timeout: Seconds for each.
     """
     with tempfile.TemporaryDirectory(prefix="profkit-") as folder:
-        said = Path(folder) / "plan.json"
-        said.write_text(json.dumps({**plan, "profile": False}))
-        program = [sys.executable, "-m", "profkit.measure.profile.launch", str(said)]
-        return [_one(sanitizer, tool, program, timeout) for tool in tools]
+        told = Path(folder) / "plan.json"
+        replace(plan, profile=False).write(told)
+        program = [sys.executable, "-m", "profkit.measure.profile.launch", str(told)]
+        return [_run_tool(sanitizer, tool, program, timeout) for tool in tools]
 
 
-def _one(sanitizer: Path, tool: str, program: Sequence[str], timeout: float) -> Finding:
+def _run_tool(
+    sanitizer: Path, tool: str, program: Sequence[str], timeout: float
+) -> SanitizerVerdict:
     options = ["--tool", tool, "--error-exitcode", str(_FOUND), "--show-backtrace", "no"]
     done = process.run([sanitizer, *options, *program], timeout)
     if done.status is None:
-        return Finding(tool, False, f"stopped after {timeout:.0f} s")
+        return SanitizerVerdict(tool, False, f"stopped after {timeout:.0f} s")
     return read(tool, done.status, done.output)
 
 
-def read(tool: str, status: int, output: str) -> Finding:
+def read(tool: str, status: int, output: str) -> SanitizerVerdict:
     """What a tool's exit status and output say.
 
     Raises:
         ProfkitError: The tool did not do its work: no summary, or the program failed by itself.
     """
-    found = list(_SUMMARY.finditer(output))
-    if not found:
+    summaries = list(_SUMMARY.finditer(output))
+    if not summaries:
         words = (output.strip().splitlines() or [f"exit status {status}"])[-1]
         raise ProfkitError(
             f"compute-sanitizer --tool {tool} gave no verdict: {words[:200]}",
             "is it of the CUDA version of the driver? profkit doctor lists both",
         )
-    last = found[-1]
+    last = summaries[-1]
     errors = int(last["errors"] or last["races"] or 0)
     warnings = int(last["warnings"] or 0)
     if not errors and not warnings and status == 0:
-        return Finding(tool, True, "clean")
+        return SanitizerVerdict(tool, True, "clean")
     if not errors and not warnings:
         raise ProfkitError(
             f"the variant failed under compute-sanitizer --tool {tool} (exit status {status})",
@@ -98,7 +99,7 @@ def read(tool: str, status: int, output: str) -> Finding:
     first = detail[1].strip() if detail else ""
     where = f" at {place[1].strip()}" if place else ""
     counted = f"{errors} errors" + (f", {warnings} warnings" if warnings else "")
-    return Finding(tool, False, f"{counted}: {first}{where}"[:300])
+    return SanitizerVerdict(tool, False, f"{counted}: {first}{where}"[:300])
 
 
 def _tail(output: str) -> str:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import struct
 from collections.abc import Iterator
+from itertools import chain
 from pathlib import Path
 
 _EM_CUDA = 190
@@ -22,11 +23,8 @@ _CODE = (".text.", ".nv.constant1", ".nv.constant2", ".nv.constant3")
 def sass_hash(library: Path) -> str | None:
     """sha256 over the machine code of every kernel; None if no readable cubin is inside."""
     data = library.read_bytes()
-    parts = sorted(
-        hashlib.sha256(kind.encode() + code).digest()
-        for start in _images(data)
-        for kind, code in _sections(data[start:])
-    )
+    sections = chain.from_iterable(_sections(data[start:]) for start in _images(data))
+    parts = sorted(hashlib.sha256(kind.encode() + code).digest() for kind, code in sections)
     return hashlib.sha256(b"".join(parts)).hexdigest() if parts else None
 
 
@@ -38,8 +36,8 @@ def host_hash(object_file: Path) -> str | None:
         return None
     if data[:6] != b"\x7fELF\x02\x01":
         return None
-    found = (hashlib.sha256(code).digest() for _, code in _sections(data, (".text",)))
-    return hashlib.sha256(b"".join(found)).hexdigest()
+    parts = (hashlib.sha256(code).digest() for _, code in _sections(data, (".text",)))
+    return hashlib.sha256(b"".join(parts)).hexdigest()
 
 
 def _images(data: bytes) -> Iterator[int]:

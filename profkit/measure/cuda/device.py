@@ -9,10 +9,11 @@ from __future__ import annotations
 import ctypes
 import functools
 from ctypes import byref, c_char_p, c_float, c_int, c_size_t, c_ulonglong, c_void_p
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from profkit.errors import ProfkitError
+from profkit.records.store import JsonObject
 
 NOT_SUPPORTED = 801  # cudaErrorNotSupported: the variant does not handle this case
 # After one of these the context is lost: nothing more can run in this process.
@@ -52,6 +53,8 @@ class Gpu:
         dram_bandwidth: What memory clock and bus width come to (double data rate).
         cuda: CUDA version that the driver supports, e.g. `13.0`.
         pci: PCI bus id, by which NVML knows it.
+        uuid: What NVML calls it; None where that was not asked or is not known.
+        driver: The driver's version, likewise.
     """
 
     name: str
@@ -62,6 +65,12 @@ class Gpu:
     dram_bandwidth: float
     cuda: str
     pci: str
+    uuid: str | None = None
+    driver: str | None = None
+
+    def to_json(self) -> JsonObject:
+        """Plain values; null where not known."""
+        return asdict(self)
 
 
 @functools.cache
@@ -105,9 +114,9 @@ def _initialised() -> None:
 def count() -> int:
     """How many GPUs CUDA shows to this process."""
     _initialised()
-    found = c_int()
-    call("cuDeviceGetCount", byref(found))
-    return found.value
+    number = c_int()
+    call("cuDeviceGetCount", byref(number))
+    return number.value
 
 
 @functools.cache
@@ -145,11 +154,11 @@ def gpu(index: int = 0) -> Gpu:
 @functools.cache
 def use(index: int = 0) -> Gpu:
     """Open a GPU: its primary context becomes this thread's."""
-    found, device, context = gpu(index), c_int(), c_void_p()
+    device, context = c_int(), c_void_p()
     call("cuDeviceGet", byref(device), index)
     call("cuDevicePrimaryCtxRetain", byref(context), device)
     call("cuCtxSetCurrent", context)
-    return found
+    return gpu(index)
 
 
 def allocate(size: int) -> int:
@@ -172,6 +181,11 @@ def upload(pointer: int, address: int, size: int) -> None:
 def download(address: int, pointer: int, size: int) -> None:
     """Copy `size` bytes from the device to a host address."""
     call("cuMemcpyDtoH_v2", c_void_p(address), c_ulonglong(pointer), c_size_t(size))
+
+
+def copy(to: int, source: int, size: int) -> None:
+    """Copy `size` bytes from one place on the device to another."""
+    call("cuMemcpyDtoD_v2", c_ulonglong(to), c_ulonglong(source), c_size_t(size))
 
 
 def fill(pointer: int, byte: int, size: int) -> None:

@@ -90,7 +90,7 @@ def launches(graph: int) -> list[Launch]:
     device.call("cuGraphGetNodes", c_void_p(graph), None, byref(count))
     nodes = (c_void_p * count.value)()
     device.call("cuGraphGetNodes", c_void_p(graph), nodes, byref(count))
-    return [found for node in nodes if (found := _launch(node or 0)) is not None]
+    return [launch for node in nodes if (launch := _launch(node or 0)) is not None]
 
 
 def _launch(node: int) -> Launch | None:

@@ -69,10 +69,10 @@ def arch() -> str | None:
 
     NVML answers in 20 ms where cuInit takes 200, but counts GPUs in another order than CUDA may.
     """
-    found = _handle(None)
-    if found is None:
+    opened = _handle(None)
+    if opened is None:
         return None
-    nvml, _ = found
+    nvml, _ = opened
     try:
         handles = [nvml.nvmlDeviceGetHandleByIndex(i) for i in range(nvml.nvmlDeviceGetCount())]
         archs = {"{}{}".format(*nvml.nvmlDeviceGetCudaComputeCapability(h)) for h in handles}
@@ -87,10 +87,10 @@ def read(pci: str | None = None) -> State:
     Args:
         pci: PCI bus id, as CUDA gives it; None takes NVML's first.
     """
-    found = _handle(pci)
-    if found is None:
+    opened = _handle(pci)
+    if opened is None:
         return State()
-    nvml, handle = found
+    nvml, handle = opened
     ask = _asker(nvml)
     bits = ask(lambda: nvml.nvmlDeviceGetCurrentClocksThrottleReasons(handle))
     milliwatts = ask(lambda: nvml.nvmlDeviceGetPowerUsage(handle))
@@ -115,10 +115,10 @@ def reasons(bits: int) -> tuple[str, ...]:
 
 def identity(pci: str | None = None) -> Identity:
     """Which GPU, and which driver."""
-    found = _handle(pci)
-    if found is None:
+    opened = _handle(pci)
+    if opened is None:
         return Identity()
-    nvml, handle = found
+    nvml, handle = opened
     ask = _asker(nvml)
     return Identity(
         _text(ask(lambda: nvml.nvmlDeviceGetUUID(handle))),

@@ -7,7 +7,6 @@ each replay (ncu's default, stated), and source files travel inside the report.
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import sys
@@ -17,12 +16,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import BinaryIO
 
 from profkit.errors import ProfkitError
 from profkit.measure import process
 from profkit.measure.build.toolchain import Tool
 from profkit.measure.cuda.names import base_name
+from profkit.measure.plan import Plan
 from profkit.measure.profile import faults
 
 CLOCKS = "none"  # ncu's default locks them to base: durations would be of another machine
@@ -30,7 +30,7 @@ TIMEOUT = 600.0  # seconds for one report; --timeout changes it
 
 
 @dataclass(frozen=True)
-class Options:
+class CollectOptions:
     """What to collect.
 
     Attributes:
@@ -39,6 +39,7 @@ class Options:
         timeout: Seconds after which ncu and its program are stopped.
         filters: Which launches, from launch_filters; empty takes all that the program marks.
         env: The environment of ncu and its program; None inherits.
+        sections: ncu's --section, instead of a set.
     """
 
     set: str = "full"
@@ -46,6 +47,7 @@ class Options:
     timeout: float = TIMEOUT
     filters: tuple[str, ...] = ()
     env: Mapping[str, str] | None = None
+    sections: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -67,25 +69,28 @@ class Collected:
     note: str = ""
 
 
-def common(ncu: Tool, options: Options) -> list[str]:
+def common(ncu: Tool, options: CollectOptions) -> list[str]:
     """The part of the command that every collection shares."""
+    asked = ["--set", options.set]
+    if options.sections:
+        asked = [word for section in options.sections for word in ("--section", section)]
     return [
-        *(str(ncu.path), "--set", options.set, "--clock-control", CLOCKS),
+        *(str(ncu.path), *asked, "--clock-control", CLOCKS),
         *("--cache-control", options.cache, "--import-source", "yes", "--nvtx"),
     ]
 
 
 def launch(
-    plan: Mapping[str, Any],
+    plan: Plan,
     expected: Sequence[str],
     report: Path,
     ncu: Tool,
-    options: Options,
+    options: CollectOptions,
 ) -> Collected:
     """Profile exactly one call of a variant or a reference.
 
     Args:
-        plan: For profkit.measure.profile.launch.
+        plan: What to run.
         expected: Names of the kernels that one call launches.
         report: Where the report goes.
         ncu: Which ncu.
@@ -95,9 +100,9 @@ def launch(
         ProfkitError: Anything went wrong, also if another kernel was captured; no file is left.
     """
     with _workplace(report) as folder:
-        said = folder / "plan.json"
-        said.write_text(json.dumps(plan))
-        program = [sys.executable, "-m", "profkit.measure.profile.launch", str(said)]
+        told = folder / "plan.json"
+        plan.write(told)
+        program = [sys.executable, "-m", "profkit.measure.profile.launch", str(told)]
         # Profiling starts where the program says so, never by the name of a kernel.
         limits = ["--profile-from-start", "off", "--target-processes", "application-only"]
         command = [*common(ncu, options), *limits]
@@ -105,7 +110,7 @@ def launch(
         if ended := faults.program_failed(done.output):
             raise _program_failed(ended, done)
         kernels = kernels_in(made)
-        verify(expected, kernels, str(plan.get("label", report.name)))
+        verify(expected, kernels, plan.label)
         return _keep(made, report, command + program, done, kernels)
 
 
@@ -124,7 +129,7 @@ def wrap(
     program: Sequence[str],
     report: Path,
     ncu: Tool,
-    options: Options,
+    options: CollectOptions,
     echo: BinaryIO | None = None,
 ) -> Collected:
     """Profile any command.
@@ -185,7 +190,7 @@ def _run(
     command: list[str],
     program: Sequence[str],
     folder: Path,
-    options: Options,
+    options: CollectOptions,
     echo: BinaryIO | None = None,
 ) -> tuple[Path, process.Done]:
     """Run ncu; the report it wrote, or an error that says why there is none."""
@@ -241,11 +246,11 @@ def kernels_in(report: Path) -> list[str]:
     """
     from profkit.reports.reader import read
 
-    found = read([report])
-    (file,) = found.files
+    read_back = read([report])
+    (file,) = read_back.files
     if file.status != "ok":
         raise ProfkitError(f"ncu wrote a report that is {file.status}: {file.message}", "again")
-    launches = [launch for part in found.parts for launch in part.launches()]
+    launches = [launch for part in read_back.parts for launch in part.launches()]
     if any(launch["status"] == "failed" for launch in launches):
         raise ProfkitError(
             "ncu gave up on a kernel: its launch is in the report without a duration",

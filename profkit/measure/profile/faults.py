@@ -82,9 +82,9 @@ _FAULTS = (
 def explain(output: str) -> ProfkitError | None:
     """The first known fault in ncu's output."""
     for fault in _FAULTS:
-        if found := re.search(fault.pattern, output):
+        if match := re.search(fault.pattern, output):
             kind = NoCounters if fault.hint is PERMISSION else ProfkitError
-            return kind(f"{fault.message}: {_line(output, found.start())}", fault.hint)
+            return kind(f"{fault.message}: {_line(output, match.start())}", fault.hint)
     return None
 
 

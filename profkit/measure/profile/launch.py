@@ -8,24 +8,23 @@ imports torch. One call runs before the profiled window, because the first one l
 from __future__ import annotations
 
 import ctypes
-import json
 import mmap
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 from profkit.errors import ProfkitError
 from profkit.measure.cuda import device, library
+from profkit.measure.plan import Plan, read_plan
 from profkit.measure.variants.variants import Args
 
 
 def main(arguments: list[str]) -> int:
     """Do what a plan says; what goes wrong is one line on stderr and status 2."""
-    plan = json.loads(Path(arguments[0]).read_text())
+    plan = read_plan(Path(arguments[0]))
     try:
-        call = _reference(plan) if plan.get("reference") else _variant(plan)
-        if plan["profile"]:
+        call = _variant(plan) if plan.reference is None else _reference(plan, plan.reference)
+        if plan.profile:
             _profiled(call, plan)
         else:
             call()
@@ -36,57 +35,31 @@ def main(arguments: list[str]) -> int:
     return 0
 
 
-def plan_for(
-    library_path: Path | None,
-    inputs: list[str],
-    outputs: list[int],
-    values: dict[str, Any],
-    **more: Any,
-) -> dict[str, Any]:
-    """A plan for a variant.
-
-    Args:
-        library_path: The variant's library.
-        inputs: A file for each input.
-        outputs: Bytes of each output.
-        values: size, stride, scale and causal.
-        more: profile (whether there is a profiler), label, support; for a reference its name,
-            problem folder, build folder and case.
-    """
-    return {
-        "library": str(library_path) if library_path else None,
-        "inputs": inputs,
-        "outputs": outputs,
-        "values": values,
-        **more,
-    }
-
-
-def _profiled(call: Callable[[], None], plan: dict[str, Any]) -> None:
+def _profiled(call: Callable[[], None], plan: Plan) -> None:
     """Call once outside the profiled window and once inside, in an NVTX range."""
-    tools = library.support(Path(plan["support"]))
+    tools = library.support(Path(plan.support))
     call()
     device.synchronize()
     device.call("cuProfilerStart")
-    tools.push(plan["label"])
+    tools.push(plan.label)
     call()
     device.synchronize()
     tools.pop()
     device.call("cuProfilerStop")
 
 
-def _variant(plan: dict[str, Any]) -> Callable[[], None]:
+def _variant(plan: Plan) -> Callable[[], None]:
     device.use()
-    lib, args = library.load(Path(plan["library"])), Args()
-    for i, name in enumerate(plan["inputs"]):
+    lib, args = library.load(Path(plan.library or "")), Args()
+    for i, name in enumerate(plan.inputs):
         args.input[i] = _uploaded(Path(name))
-    for i, size in enumerate(plan["outputs"]):
+    for i, size in enumerate(plan.outputs):
         args.out[i] = device.allocate(size)
     for key in ("size", "stride"):
-        for i, n in enumerate(plan["values"].get(key, ())):
+        for i, n in enumerate(plan.values.get(key, ())):
             getattr(args, key)[i] = n
-    args.scale = plan["values"].get("scale", 1.0)
-    args.causal = int(plan["values"].get("causal", False))
+    args.scale = plan.values.get("scale", 1.0)
+    args.causal = int(plan.values.get("causal", False))
     args.stream = device.new_stream()
     return lambda: library.launch(lib, args)
 
@@ -102,14 +75,14 @@ def _uploaded(path: Path) -> int:
     return pointer
 
 
-def _reference(plan: dict[str, Any]) -> Callable[[], None]:
+def _reference(plan: Plan, name: str) -> Callable[[], None]:
     from profkit.measure.bench import subjects
     from profkit.measure.check import data
     from profkit.measure.variants import problem
 
-    the = problem.load(Path(plan["problem"]))
-    at = data.prepare(the, plan["case"], 0, Path(plan["build"]))
-    call = the.reference_call(plan["reference"], plan["case"], subjects.to_torch(at))
+    loaded = problem.load(Path(plan.problem))
+    at = data.prepare(loaded, plan.case, 0, Path(plan.build))
+    call = loaded.reference_call(name, plan.case, subjects.to_torch(at))
     device.use()
 
     def once() -> None:

@@ -111,19 +111,22 @@ def is_complete(folder: Path) -> bool:
 def _defined(source: bytes) -> set[str]:
     """The names that a module defines, without running it."""
     tree = ast.parse(source)
-    defined = {
-        name.id
-        for node in tree.body
-        if isinstance(node, ast.Assign | ast.AnnAssign)
-        for target in (node.targets if isinstance(node, ast.Assign) else [node.target])
-        for name in ast.walk(target)
-        if isinstance(name, ast.Name)
-    }
-    defined |= {n.name for n in tree.body if isinstance(n, ast.FunctionDef | ast.ClassDef)}
-    defined |= {
-        a.asname or a.name for n in tree.body if isinstance(n, ast.ImportFrom) for a in n.names
-    }
+    defined: set[str] = set()
+    for node in tree.body:
+        match node:
+            case ast.Assign(targets=targets):
+                defined.update(*map(_names, targets))
+            case ast.AnnAssign(target=target):
+                defined.update(_names(target))
+            case ast.FunctionDef(name=name) | ast.ClassDef(name=name):
+                defined.add(name)
+            case ast.ImportFrom(names=names):
+                defined.update(alias.asname or alias.name for alias in names)
     return defined
+
+
+def _names(target: ast.expr) -> set[str]:
+    return {node.id for node in ast.walk(target) if isinstance(node, ast.Name)}
 
 
 def load(folder: Path) -> Problem:

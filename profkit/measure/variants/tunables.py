@@ -6,8 +6,9 @@ told apart by arithmetic, before anything is built.
 
 from __future__ import annotations
 
+import functools
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
 from pathlib import Path
@@ -17,12 +18,39 @@ from profkit.measure.variants import arithmetic
 from profkit.measure.variants.arithmetic import Expression
 from profkit.measure.variants.occupancy import LIMITS, REGISTERS
 from profkit.records import header
-from profkit.records.header import Budget
+from profkit.records.header import Budget, Header
 
-Config = tuple[str, ...]  # one value per macro, in the order of the header
 MOST = 100_000  # configurations: a space is written down whole
 MOST_THREADS, MOST_REGISTERS = 1024, 255  # of a block, of a thread: every architecture's limits
-_WISH = re.compile(r"([\w-]+)([+-])")
+_DIRECTION = re.compile(r"([\w-]+)([+-])")
+
+
+@dataclass(frozen=True, order=True)
+class Config:
+    """One choice: a value for every macro.
+
+    Attributes:
+        values: (macro, value), in the order of the header.
+        ranks: Where each value stands among its macro's, from small to large.
+    """
+
+    values: tuple[tuple[str, str], ...]
+    ranks: tuple[int, ...]
+
+    @property
+    def named(self) -> dict[str, str]:
+        """Macro -> value."""
+        return dict(self.values)
+
+    @property
+    def flags(self) -> tuple[str, ...]:
+        """What nvcc is given: -DBLOCK_M=64 -DWARPS=4."""
+        return tuple(f"-D{macro}={value}" for macro, value in self.values)
+
+    @property
+    def name(self) -> str:
+        """The values, fit for a file's name: 64-4."""
+        return "-".join(re.sub(r"\W", "_", value) for _, value in self.values)
 
 
 @dataclass(frozen=True)
@@ -39,7 +67,7 @@ class Refusal:
 
 
 @dataclass(frozen=True)
-class Wish:
+class Direction:
     """Where something should go: up (+1) or down (-1).
 
     Attributes:
@@ -70,8 +98,8 @@ class Space:
     values: Mapping[str, tuple[str, ...]]
     conditions: tuple[Expression, ...] = ()
     quantities: Mapping[str, Expression] | None = None
-    steer: tuple[Wish, ...] = ()
-    watch: tuple[Wish, ...] = ()
+    steer: tuple[Direction, ...] = ()
+    watch: tuple[Direction, ...] = ()
 
     @property
     def macros(self) -> tuple[str, ...]:
@@ -81,15 +109,26 @@ class Space:
     @property
     def default(self) -> Config:
         """The hand-written choice."""
-        return tuple(v[0] for v in self.values.values())
+        return self.config({macro: values[0] for macro, values in self.values.items()})
+
+    def config(self, named: Mapping[str, str]) -> Config:
+        """The configuration of these values, one per macro.
+
+        Raises:
+            KeyError: A macro has no value.
+            ValueError: A value is none of its macro's.
+        """
+        ranks = tuple(self.ordered(macro).index(named[macro]) for macro in self.values)
+        return Config(tuple((macro, named[macro]) for macro in self.values), ranks)
+
+    def at(self, ranks: Sequence[int]) -> Config:
+        """The configuration whose values stand at these ranks."""
+        pairs = zip(self.values, ranks, strict=True)
+        return self.config({macro: self.ordered(macro)[rank] for macro, rank in pairs})
 
     def every(self) -> list[Config]:
         """All choices, also those that cannot be; the default first."""
-        return [tuple(c.values()) for c in header.combinations(self.values)]
-
-    def named(self, config: Config) -> dict[str, str]:
-        """Macro -> value."""
-        return dict(zip(self.values, config, strict=True))
+        return [self.config(choice) for choice in header.combinations(self.values)]
 
     def is_number(self, macro: str) -> bool:
         """Whether all values of a macro are whole numbers."""
@@ -97,19 +136,18 @@ class Space:
 
     def ordered(self, macro: str) -> tuple[str, ...]:
         """A macro's values from small to large; as declared where they are no numbers."""
-        values = self.values[macro]
-        return tuple(sorted(values, key=int)) if _whole(values) else values
+        return self._order[macro]
 
-    def ranks(self, config: Config) -> tuple[int, ...]:
-        """Where each value stands among its macro's, from small to large."""
-        return tuple(self.ordered(m).index(v) for m, v in zip(self.values, config, strict=True))
+    @functools.cached_property
+    def _order(self) -> dict[str, tuple[str, ...]]:
+        return {macro: _ascending(values) for macro, values in self.values.items()}
 
     def numbers(self, config: Config) -> dict[str, int]:
         """Macros that are numbers, and quantities."""
-        found = {m: int(v) for m, v in self.named(config).items() if _whole(self.values[m])}
+        known = {macro: int(v) for macro, v in config.values if _whole(self.values[macro])}
         for name, expression in (self.quantities or {}).items():
-            found[name] = self._value(expression, found)
-        return found
+            known[name] = self._value(expression, known)
+        return known
 
     def _value(self, expression: Expression, given: Mapping[str, int]) -> int:
         try:
@@ -139,29 +177,29 @@ class Space:
 
 def limits(arch: str, budget: Budget) -> dict[str, tuple[int, str]]:
     """What a block may take: name -> (most, what a refusal is counted as)."""
-    found = {
+    most_of = {
         "threads": (MOST_THREADS, "threads of a block"),
         "regs": (MOST_REGISTERS, "registers of a thread"),
     }
-    of = LIMITS.get(arch.rstrip("af"))
-    if of is not None:
-        found["smem"] = of.smem - of.reserved, "shared memory of a block"
+    sm = LIMITS.get(arch.rstrip("af"))
+    if sm is not None:
+        most_of["smem"] = sm.smem - sm.reserved, "shared memory of a block"
     promised = {"regs": (budget.regs, "register budget"), "smem": (budget.smem, "shared budget")}
     for name, (most, kind) in promised.items():
-        if most is not None and most < found.get(name, (most + 1, ""))[0]:
-            found[name] = most, kind
-    return found
+        if most is not None and most < most_of.get(name, (most + 1, ""))[0]:
+            most_of[name] = most, kind
+    return most_of
 
 
-def read(keys: Mapping[str, str], path: Path) -> Space:
+def read(head: Header, path: Path) -> Space:
     """What the keys of a header say, every name in them known.
 
     Args:
-        keys: See header.KEYS.
+        head: The header.
         path: The file, for messages.
     """
     file = path.name
-    values = header.tune(keys.get("tune", ""), file)
+    values = header.read_tunables(head.tune, file)
     for macro, options in values.items():
         if len(set(options)) < len(options):
             raise ProfkitError(f"{file}: 'tune:' gives {macro} a value twice", "name each once")
@@ -169,7 +207,7 @@ def read(keys: Mapping[str, str], path: Path) -> Space:
         raise ProfkitError(f"{file}: 'tune:' has more than {MOST} choices", "declare fewer values")
     known = {m for m, v in values.items() if _whole(v)}
     quantities: dict[str, Expression] = {}
-    for word in keys.get("takes", "").split():
+    for word in head.takes:
         name, equals, text = word.partition("=")
         if not equals or not re.fullmatch(r"[a-z]\w*", name):
             raise ProfkitError(
@@ -177,42 +215,46 @@ def read(keys: Mapping[str, str], path: Path) -> Space:
             )
         quantities[name] = _expression(text, f"{file}: 'takes:'", known, condition=False)
         known.add(name)
-    texts = [t for t in keys.get("where", "").split(",") if t.strip()]
+    texts = [t for t in head.where.split(",") if t.strip()]
     conditions = tuple(_expression(t, f"{file}: 'where:'", known, condition=True) for t in texts)
-    steer = tuple(_steer(word, file, known) for word in keys.get("steer", "").split())
-    watch = tuple(_wish("", word, file, "watch") for word in keys.get("watch", "").split())
+    steer = tuple(_steer(word, file, known) for word in head.steer)
+    watch = tuple(_direction("", word, file, "watch") for word in head.watch)
     return Space(file, values, conditions, quantities, steer, watch)
 
 
 def _expression(text: str, where: str, known: set[str], *, condition: bool) -> Expression:
-    found = arithmetic.read(text, where)
-    if found.is_condition != condition:
+    expression = arithmetic.read(text, where)
+    if expression.is_condition != condition:
         what = "compares nothing" if condition else "is a condition"
-        raise ProfkitError(f"{where}: '{found.text}' {what}", header.KEYS["where"])
-    if strange := sorted(found.names - known):
+        raise ProfkitError(f"{where}: '{expression.text}' {what}", header.KEYS["where"])
+    if strange := sorted(expression.names - known):
         raise ProfkitError(
             f"{where}: {strange[0]} is no number that 'tune:' or 'takes:' declares",
             f"there are: {', '.join(sorted(known)) or 'none'}",
         )
-    return found
+    return expression
 
 
-def _steer(word: str, file: str, known: set[str]) -> Wish:
+def _steer(word: str, file: str, known: set[str]) -> Direction:
     rule, _, text = word.partition("=")
-    wish = _wish(rule, text, file, "steer")
-    if wish.name not in known:
+    direction = _direction(rule, text, file, "steer")
+    if direction.name not in known:
         raise ProfkitError(
-            f"{file}: 'steer:' names {wish.name}, which 'tune:' and 'takes:' do not have",
+            f"{file}: 'steer:' names {direction.name}, which 'tune:' and 'takes:' do not have",
             f"there are: {', '.join(sorted(known)) or 'none'}",
         )
-    return wish
+    return direction
 
 
-def _wish(rule: str, text: str, file: str, key: str) -> Wish:
-    found = _WISH.fullmatch(text)
-    if not found:
+def _direction(rule: str, text: str, file: str, key: str) -> Direction:
+    match = _DIRECTION.fullmatch(text)
+    if not match:
         raise ProfkitError(f"{file}: cannot read '{text}' in '{key}:'", header.KEYS[key])
-    return Wish(rule, found[1], 1 if found[2] == "+" else -1)
+    return Direction(rule, match[1], 1 if match[2] == "+" else -1)
+
+
+def _ascending(values: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(sorted(values, key=int)) if _whole(values) else values
 
 
 def _whole(values: tuple[str, ...]) -> bool:

@@ -15,13 +15,12 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from profkit.errors import ProfkitError
-from profkit.evidence.predictions.moves import Move
-from profkit.evidence.predictions.moves import parse as parse_moves
+from profkit.evidence.predictions.moves import parse_moves
 from profkit.measure.variants import tunables
 from profkit.measure.variants.tunables import Space
 from profkit.records import header
 from profkit.records import source_hash as source
-from profkit.records.header import Budget
+from profkit.records.header import Budget, Header
 
 _ID = re.compile(r"[A-Za-z][A-Za-z0-9-]*")
 
@@ -48,70 +47,50 @@ class Variant:
         id: What `--variant` takes: the file name up to the first underscore.
         problem: The name of the folder, which holds problem.py.
         path: The file.
-        title: First line of the header.
-        text: Free text of the header.
-        keys: Keys of the header as written; see header.KEYS.
+        header: What its header says.
         defines: Macro -> value, on top of what the file says (tuning).
     """
 
     id: str
     problem: str
     path: Path
-    title: str
-    text: str = ""
-    keys: Mapping[str, str] = field(default_factory=dict)
+    header: Header
     defines: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def title(self) -> str:
+        """First line of the header."""
+        return self.header.title
 
     @property
     def after(self) -> str | None:
         """The id of the variant that this one changes."""
-        parents = header.words(self.keys.get("after", ""))
-        return parents[0] if parents else None
-
-    @property
-    def fixes(self) -> tuple[str, ...]:
-        """Rules that fire for `after` and are clear here."""
-        return header.words(self.keys.get("fixes", ""))
-
-    @property
-    def fixes_not(self) -> tuple[str, ...]:
-        """Rules that this variant was meant to clear and provably does not."""
-        return header.words(self.keys.get("fixes-not", ""))
-
-    @property
-    def moves(self) -> tuple[Move, ...]:
-        """What the counters will do against `after`."""
-        return parse_moves(self.keys.get("moves", ""), self.path.name)
-
-    @property
-    def moves_not(self) -> tuple[Move, ...]:
-        """What they were meant to do and provably do not."""
-        return parse_moves(self.keys.get("moves-not", ""), self.path.name)
+        return self.header.after
 
     @property
     def flags(self) -> tuple[str, ...]:
         """Flags for nvcc: those of the header, then one -D for each of defines."""
         defines = (f"-D{k}={v}" for k, v in sorted(self.defines.items()))
-        return (*self.keys.get("flags", "").split(), *defines)
+        return (*self.header.flags, *defines)
 
     @property
     def budget(self) -> Budget:
         """What ptxas may use at most."""
-        return header.budget(self.keys.get("budget", ""), self.path.name)
+        return header.read_budget(self.header.budget, self.path.name)
 
     @functools.cached_property
     def space(self) -> Space:
         """The tunables of the header: values, conditions, what they take and where to steer."""
-        return tunables.read(self.keys, self.path)
+        return tunables.read(self.header, self.path)
 
     @functools.cached_property
     def source_hash(self) -> str:
         """sha256 of the code of the file and of every header it includes: see source.code_hash."""
-        return source.code_hash(self.path, self.keys)
+        return source.code_hash(self.path, self.header.keys)
 
     def target(self, arch: str) -> str | None:
         """The compile target for `90`: `90`, `90a`, or None if the header rules it out."""
-        return header.target(self.keys.get("arch"), arch, self.path.name)
+        return header.compile_target(self.header.arch, arch, self.path.name)
 
     def tuned(self, **defines: str) -> Variant:
         """The same file built with other values of its tunables."""
@@ -161,11 +140,11 @@ def find(kernels: Path, problem: str | None = None) -> list[Variant]:
     if problem is not None:
         folders = [d for d in folders if d.name == problem]
         if not folders:
-            there = sorted(d.name for d in kernels.iterdir() if any(d.glob("*.cu")))
+            there = sorted(d.name for d in kernels.iterdir() if any(d.rglob("*.cu")))
             raise ProfkitError(
                 f"{kernels} has no problem '{problem}'", f"there are: {', '.join(there) or 'none'}"
             )
-    return [v for d in folders for v in ladder(read(p) for p in sorted(d.glob("*.cu")))]
+    return [v for d in folders for v in ladder(read(p) for p in sorted(d.rglob("*.cu")))]
 
 
 def named(kernels: Path, names: Sequence[str]) -> list[Variant]:
@@ -176,13 +155,22 @@ def named(kernels: Path, names: Sequence[str]) -> list[Variant]:
         names: `stage2` or `attention/stage2`.
     """
     ids = {name.rpartition("/")[2] for name in names}
-    files = [f for f in sorted(kernels.glob("*/*.cu")) if f.stem.split("_", 1)[0] in ids]
-    found = [read(f) for f in files if f.parent.name != "common"]
+    files = [f for f in sorted(kernels.glob("*/**/*.cu")) if f.stem.split("_", 1)[0] in ids]
+    matching = [read(f) for f in files if f.relative_to(kernels).parts[0] != "common"]
     try:
-        return [select(found, name) for name in names]
+        return [select(matching, name) for name in names]
     except ProfkitError:
         known = find(kernels)
         return [select(known, name) for name in names]
+
+
+def problem_of(path: Path) -> Path:
+    """The folder of a kernel's problem: the nearest one above it that holds a problem.py.
+
+    Families are folders inside it. Where no folder above has one, it is the kernel's own.
+    """
+    above = path.resolve().parents
+    return next((d for d in above if (d / "problem.py").is_file()), above[0])
 
 
 def read(path: Path) -> Variant:
@@ -197,15 +185,14 @@ def read(path: Path) -> Variant:
             f"{path}: '{name}' is no id",
             "name the file <id>_<words>.cu, with letters and digits in the id",
         )
-    head = header.parse(source, path.name)
-    variant = Variant(name, path.parent.name, path.resolve(), head.title, head.text, head.keys)
+    head = header.parse_header(source, path.name)
+    variant = Variant(name, problem_of(path).name, path.resolve(), head)
     if len(header.words(head.keys.get("after", ""))) > 1:
         raise ProfkitError(f"{path.name}: 'after:' names more than one variant", "name one")
     _ = (
         variant.budget,
         variant.space,
-        variant.moves,
-        variant.moves_not,
+        parse_moves(" ".join((*head.moves, *head.moves_not)), path.name),
         variant.target("90"),
     )  # a bad value is an error now
     return variant
@@ -225,30 +212,41 @@ def ladder(variants: Iterable[Variant]) -> list[Variant]:
     for v in sorted(by_id.values(), key=lambda v: _natural(v.id)):
         if v.after is not None and v.after not in by_id:
             raise ProfkitError(
-                f"{v.path.name}: 'after: {v.after}' names no variant in {v.path.parent}",
+                f"{v.path.name}: 'after: {v.after}' names no variant in {problem_of(v.path)}",
                 f"there are: {', '.join(by_id) or 'none'}",
             )
         children.setdefault(v.after, []).append(v)
+    _no_circle(by_id)
     ordered: list[Variant] = []
     waiting = children.get(None, [])[::-1]
     while waiting:
         ordered.append(waiting.pop())
         waiting += children.get(ordered[-1].id, [])[::-1]
-    lost = by_id.keys() - {v.id for v in ordered}
-    if lost:
-        files = ", ".join(by_id[i].path.name for i in sorted(lost, key=_natural))
-        raise ProfkitError(f"'after:' goes round in a circle: {files}")
     return ordered
+
+
+def _no_circle(by_id: Mapping[str, Variant]) -> None:
+    """Fail if `after:` leads back to where it came from."""
+    from graphlib import CycleError, TopologicalSorter
+
+    graph = {v.id: [v.after] if v.after else [] for v in by_id.values()}
+    try:
+        TopologicalSorter(graph).prepare()
+    except CycleError as error:
+        files = " -> ".join(by_id[i].path.name for i in error.args[1])
+        raise ProfkitError(
+            f"'after:' goes round in a circle: {files}", "let one of them come after none"
+        ) from error
 
 
 def select(variants: Iterable[Variant], name: str) -> Variant:
     """The variant called `stage2` or `attention/stage2`."""
     known = list(variants)
-    found = [v for v in known if name in (v.id, f"{v.problem}/{v.id}")]
-    if len(found) == 1:
-        return found[0]
-    if found:
-        which = " or ".join(f"{v.problem}/{v.id}" for v in found)
+    matching = [v for v in known if name in (v.id, f"{v.problem}/{v.id}")]
+    if len(matching) == 1:
+        return matching[0]
+    if matching:
+        which = " or ".join(f"{v.problem}/{v.id}" for v in matching)
         raise ProfkitError(f"--variant {name} is in two problems", f"say {which}")
     raise ProfkitError(
         f"--variant {name}: no such variant",

@@ -1,32 +1,34 @@
-"""What to check and time  ->  what came of it, in a process that may hang or crash.
+"""What to check and time  ->  what came of it, from workers that may hang or crash.
 
-The worker holds the GPU. When it loses its context or says nothing for too long, the variant it
-was at is to blame: it has failed, and the rest goes on in a new worker.
+When a worker loses its context or says nothing for too long, the variant it was at is to blame: it
+has failed, and the rest goes on in a new worker.
 """
 
 from __future__ import annotations
 
-import json
-import os
-import sys
-import tempfile
 from collections.abc import Callable, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
-from uuid import uuid4
 
 from profkit.errors import ProfkitError
-from profkit.measure import process
+from profkit.measure.bench.bench import ROUNDS, Times
 from profkit.measure.build.build import Build
+from profkit.measure.check.check import CaseCheck, Check, merged, summary
+from profkit.measure.cuda.device import Gpu
+from profkit.measure.cuda.graph import Launch
 from profkit.measure.variants.problem import Problem
+from profkit.measure.workers import client
+from profkit.measure.workers.client import Reply, Setup, Worker, WorkerLost
+from profkit.measure.workers.protocol import Entry, Prepare
+from profkit.records.store import JsonObject
 
-TIMEOUT = 120.0  # seconds without a word: no check of one variant takes that long
+TIMEOUT = client.TIMEOUT  # seconds without a word
 
 
 @dataclass(frozen=True)
 class Job:
-    """What a worker is asked to do.
+    """What to measure.
 
     Attributes:
         problem: The problem.
@@ -52,159 +54,119 @@ class Job:
 
 
 @dataclass
-class Outcome:
+class Measurements:
     """What workers said.
 
     Attributes:
-        gpu: The GPU, as device.Gpu and NVML have it.
-        checks: Name -> check.Check as JSON.
-        times: (name, case) -> bench.Times as JSON.
+        gpu: The GPU; None before a worker has opened it.
+        checks: Name -> its verdict.
+        times: (name, case) -> samples.
         launches: (name, case) -> kernel launches of one call.
         failed: Name -> why it has no times.
     """
 
-    gpu: dict[str, Any] = field(default_factory=dict)
-    checks: dict[str, dict[str, Any]] = field(default_factory=dict)
-    times: dict[tuple[str, str], dict[str, Any]] = field(default_factory=dict)
-    launches: dict[tuple[str, str], list[dict[str, Any]]] = field(default_factory=dict)
+    gpu: Gpu | None = None
+    checks: dict[str, Check] = field(default_factory=dict)
+    times: dict[tuple[str, str], Times] = field(default_factory=dict)
+    launches: dict[tuple[str, str], tuple[Launch, ...]] = field(default_factory=dict)
     failed: dict[str, str] = field(default_factory=dict)
+
+    def checks_json(self) -> list[JsonObject]:
+        """The verdicts, as verbs print them."""
+        return [check.to_json() for check in self.checks.values()]
+
+    def gpu_json(self) -> JsonObject:
+        """The GPU, as verbs and records have it; empty before a worker has opened it."""
+        return self.gpu.to_json() if self.gpu else {}
 
 
 Progress = Callable[[str], None]
 
 
-def run(
-    job: Job,
-    progress: Progress = lambda _: None,
-    timeout: float | None = None,
-    command: Sequence[str | Path] = (sys.executable, "-m", "profkit.measure.workers.worker"),
-) -> Outcome:
+def run(job: Job, progress: Progress = lambda _: None) -> Measurements:
     """Do a job, in as many workers as it takes.
 
     Args:
         job: What to do.
         progress: Told what is being done, in a few words.
-        timeout: Seconds without a word after which a worker is stopped; None takes TIMEOUT.
-        command: How a worker is started.
     """
-    outcome = Outcome()
-    while True:
-        blamed = _one_worker(job, outcome, progress, timeout or TIMEOUT, command)
-        if blamed is None:
-            return outcome
-        name, why = blamed
-        if name in outcome.failed or not name:
-            raise ProfkitError(f"measuring stopped: {why}", "run it again on fewer variants")
-        outcome.failed[name] = why
-        if name not in outcome.checks or outcome.checks[name]["status"] == "right":
-            outcome.checks[name] = _failed_check(job, name, why)
+    prepare = Prepare(tuple(job.checks))
+    setup = Setup(job.problem.path.parent, job.folder, job.support, prepare)
+    measured = Measurements()
+    finished: set[str] = set()  # cases
+    with closing(Worker(setup, TIMEOUT, progress=progress)) as worker:
+        while True:
+            try:
+                _check_all(job, worker, measured)
+                for case in job.bench:
+                    if case not in finished:
+                        _measure_case(job, worker, measured, case)
+                        finished.add(case)
+            except WorkerLost as lost:
+                _blame(job, measured, lost)
+            else:
+                return measured
 
 
-def _failed_check(job: Job, name: str, why: str) -> dict[str, Any]:
-    module = job.problem.module
-    fault = {"case": "?", "seed": 0, "status": "failed", "faults": [why]}
-    return {
-        "variant": name,
-        "status": "failed",
-        "atol": module.ATOL,
-        "rtol": module.RTOL,
-        "cases": [fault],
-        "sanitizer": {},
-    }
-
-
-def _request(job: Job, outcome: Outcome) -> str:
-    """The job without what is done and what has failed."""
-    variants = []
+def _check_all(job: Job, worker: Worker, measured: Measurements) -> None:
+    """Judge every variant that was not judged yet."""
+    worker.start()
+    measured.gpu = worker.gpu
     for build in job.builds:
         name = build.variant.id
-        if name in outcome.failed:
-            continue
-        said = outcome.checks.get(name)
-        right = [c["case"] for c in said["cases"] if c["status"] == "right"] if said else []
-        variants.append({
-            "name": name,
-            "library": str(build.library),
-            "grid": build.variant.keys.get("inputs"),
-            "check": said is None,
-            "right": right,
-            "time": said is not None and said["status"] == "right",
-        })  # fmt: skip
-    finished = {case for _, case in outcome.times}
-    return json.dumps({
-        "problem": str(job.problem.path.parent),
-        "build": str(job.folder),
-        "support": str(job.support),
-        "variants": variants,
-        "references": [r for r in job.references if r not in outcome.failed],
-        "checks": list(job.checks),
-        "bench": [c for c in job.bench if c not in finished],
-        "time": job.time,
-        "cold": job.cold,
-        "session": uuid4().hex,  # of this worker: what is timed in turns has one
-    })  # fmt: skip
+        if name not in measured.checks and name not in measured.failed:
+            reply = worker.judge(_entry(build), job.checks)
+            measured.checks[name] = reply.checks[name]
 
 
-def _one_worker(
-    job: Job,
-    outcome: Outcome,
-    progress: Progress,
-    timeout: float,
-    command: Sequence[str | Path],
-) -> tuple[str, str] | None:
-    """Let one worker do what is left; (name, why) of what stopped it, None if nothing did."""
-    at: dict[str, str] = {"name": "", "case": "", "what": "start"}
-    with tempfile.TemporaryFile() as log:
-        # The reference runs many blocks side by side: a BLAS with threads of its own per block
-        # makes it twenty times slower.
-        env = {**os.environ, "OPENBLAS_NUM_THREADS": "1"}
-        for line in process.lines(command, _request(job, outcome), timeout, log, env):
-            if line is None:
-                return at["name"], f"it hung: nothing came back for {timeout:.0f} s ({_where(at)})"
-            event = json.loads(line)
-            kind = event.pop("event")
-            if kind == "done":
-                return None
-            if kind == "error":
-                raise ProfkitError(event["message"], event["hint"])
-            if kind == "lost":
-                return at["name"], f"{event['message']} ({_where(at)}); {event['hint']}"
-            if kind == "start":
-                at = event
-                progress(_where(at))
-            else:
-                _take(kind, event, outcome)
-        log.seek(0)
-        said = log.read()[-process.KEEP :].decode("utf-8", "replace").strip()
-    if "Traceback (most recent call last)" in said:
-        raise RuntimeError(f"the measuring process failed ({_where(at)}):\n{said}")
-    return at["name"], f"the process crashed ({_where(at)}): {said.splitlines()[-1:] or 'silent'}"
-
-
-def _where(at: dict[str, str]) -> str:
-    return " ".join(w for w in (at["what"], at["name"], at["case"]) if w)
-
-
-def _take(kind: str, event: dict[str, Any], outcome: Outcome) -> None:
-    match kind:
-        case "gpu":
-            outcome.gpu = event
-        case "check":
-            _merge(outcome.checks, event)
-        case "times":
-            outcome.times[event["name"], event["case"]] = event
-        case "launches":
-            outcome.launches[event["name"], event["case"]] = event["launches"]
-        case "failed":
-            outcome.failed[event["name"]] = event["message"]
-
-
-def _merge(checks: dict[str, dict[str, Any]], new: dict[str, Any]) -> None:
-    """A reference is checked case by case: keep all its cases, and the worst status."""
-    old = checks.get(new["variant"])
-    if old is None:
-        checks[new["variant"]] = new
+def _measure_case(job: Job, worker: Worker, measured: Measurements, case: str) -> None:
+    """Time everything that is correct at one case, in turns."""
+    entries = [_entry(build) for build in job.builds if _is_timed(build, measured, case)]
+    entries += [Entry(name) for name in job.references if name not in measured.failed]
+    if not entries:
         return
-    old["cases"] += new["cases"]
-    order = ("failed", "wrong", "right", "not supported")
-    old["status"] = min(old["status"], new["status"], key=order.index)
+    if job.time:
+        reply = worker.time(entries, case, ROUNDS, job.cold)
+    else:
+        reply = worker.list_launches(entries, case)
+    _keep(measured, reply, case)
+
+
+def _is_timed(build: Build, measured: Measurements, case: str) -> bool:
+    """Only what is correct is timed, and what has not taken a worker with it."""
+    name = build.variant.id
+    check = measured.checks.get(name)
+    if check is None or name in measured.failed:
+        return False
+    return check.status == "right" and case in check.correct_cases
+
+
+def _entry(build: Build) -> Entry:
+    library = str(build.library) if build.library else None
+    return Entry(build.variant.id, library, build.variant.header.inputs)
+
+
+def _keep(measured: Measurements, reply: Reply, case: str) -> None:
+    for name, check in reply.checks.items():
+        # A reference is judged case by case.
+        before = measured.checks.get(name)
+        measured.checks[name] = merged(before, check) if before else check
+    measured.launches |= {(name, case): launches for name, launches in reply.launches.items()}
+    measured.times |= {(name, case): times for name, times in reply.times.items()}
+    measured.failed |= reply.refused
+
+
+def _blame(job: Job, measured: Measurements, lost: WorkerLost) -> None:
+    """The variant that the worker was at has failed.
+
+    Raises:
+        ProfkitError: It was at none, or that one had failed already.
+    """
+    name, why = lost.at.name, lost.message + (f"; {lost.hint}" if lost.hint else "")
+    if name in measured.failed or not name:
+        raise ProfkitError(f"measuring stopped: {why}", "run it again on fewer variants")
+    measured.failed[name] = why
+    check = measured.checks.get(name)
+    if check is None or check.status == "right":
+        fault = CaseCheck("?", 0, "failed", faults=(why,))
+        measured.checks[name] = summary(name, job.problem, [fault])

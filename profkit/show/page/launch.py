@@ -14,15 +14,16 @@ from profkit.diagnosis.machine.roofline import nearest_roof
 from profkit.diagnosis.rule import Finding, share
 from profkit.reports.metrics import CATALOGUE
 from profkit.reports.metrics.warps import MEANING
+from profkit.show.charts.bars import PIPES, pipe_word, shares
+from profkit.show.charts.roofline import word as roof_word
 from profkit.show.page.memory import Fact, beside, levels, occupancy
 from profkit.show.page.roofline import roofline, row_of
-from profkit.show.plots.bars import PIPES, both, word
-from profkit.show.plots.roofs import word as roof_word
 from profkit.show.text import figures
 from profkit.show.text.escape import visible
 from profkit.show.text.names import middle, short
 from profkit.show.views.diagnosis import place, spread, unknown
 from profkit.show.views.document import number
+from profkit.show.views.places import at
 
 LABEL, NAME, LONGEST = 36, 90, 2000  # characters of a name: in a chart, in the table, in full
 SMALL = 0.005  # states and pipes below are one another's equals: nothing
@@ -137,7 +138,7 @@ def _finding(found: Finding) -> dict[str, Any]:
         "cause": found.cause,
         "evidence": [f for f in facts if f.text != figures.NOT_COLLECTED],
         "advice": found.advice,
-        "where": [f"{basename(x.file)}:{x.line} ({share(x.share)})" for x in found.where[:5]],
+        "where": [at(x) for x in found.where],
     }
 
 
@@ -186,12 +187,12 @@ def pipes(run: Judged) -> list[dict[str, Any]]:
     row = {name: value for name, value in run.values.items() if isfinite(value)}
     found = []
     for pipe in PIPES:
-        elapsed, active = both(row, pipe)
+        elapsed, active = shares(row, pipe)
         most = max((v for v in (elapsed, active) if isfinite(v)), default=0.0)
         if most >= SMALL:
             about = CATALOGUE[f"{pipe}_busy"].meaning
             found += [
-                {"line": word(pipe), "cycles": cycles, "of": v, "text": share(v),
+                {"line": pipe_word(pipe), "cycles": cycles, "of": v, "text": share(v),
                  "order": -most, "end": most, "meaning": about}
                 for cycles, v in (("elapsed", elapsed), ("active", active))
                 if isfinite(v)

@@ -12,7 +12,7 @@ from typing import Any
 
 from profkit.reports.metrics import CATALOGUE
 from profkit.reports.metrics.derive import SECTOR
-from profkit.show.plots.occupancy import LIMITS, step
+from profkit.show.charts.occupancy import LIMITS, next_block
 from profkit.show.text import figures
 
 Values = Mapping[str, float]
@@ -158,7 +158,7 @@ def occupancy(values: Values) -> dict[str, Any]:
                     _needs(name, row))
             for name, n in blocks.items()
         ],
-        "step": step(row, blocks, least) if blocks else "",
+        "step": next_block(row, blocks, least) if blocks else "",
     }  # fmt: skip
 
 

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
-from profkit.diagnosis.launches import Judged, rows, with_lines
+from profkit.diagnosis.launches import LINES, Judged, rows, with_lines
 from profkit.errors import ProfkitError
 from profkit.evidence.comparison import counters as changes
 from profkit.evidence.comparison.ladder import Ladder
@@ -103,12 +103,12 @@ def render(
 def _lined(runs: Sequence[Judged]) -> tuple[list[Judged], list[str]]:
     """The launches with their source; one whose machine code is damaged stays without."""
     try:
-        return with_lines(runs, HOT, AROUND), []
+        return with_lines(runs, LINES, HOT, AROUND), []
     except ProfkitError:
         found, notes = [], []
         for run in runs:
             try:
-                found += with_lines([run], HOT, AROUND)
+                found += with_lines([run], LINES, HOT, AROUND)
             except ProfkitError as error:
                 found.append(run)
                 notes.append(error.message)

@@ -9,9 +9,18 @@ from typing import Any
 from profkit.diagnosis.launches import Judged
 from profkit.diagnosis.machine import roofline as model
 from profkit.diagnosis.rule import share
-from profkit.show.plots.base import si
-from profkit.show.plots.places import limits, visible, x_of, y_of
-from profkit.show.plots.roofs import WORDS, Roof, ceilings_of, unit, word
+from profkit.show.charts.roofline import (
+    WORDS,
+    Roof,
+    ceilings_of,
+    limits,
+    unit,
+    visible,
+    word,
+    x_of,
+    y_of,
+)
+from profkit.show.charts.scale import si
 from profkit.show.text import figures
 
 Row = Mapping[str, Any]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import isnan, nan
+from math import isnan
 from typing import TYPE_CHECKING, Any
 
 from matplotlib.axes import Axes
@@ -12,9 +12,16 @@ from matplotlib.ticker import FuncFormatter
 
 from profkit.diagnosis.machine.roofline import known
 from profkit.reports.metrics import CATALOGUE
-from profkit.reports.metrics.pipes import METRICS as PIPE_METRICS
-from profkit.reports.metrics.warps import STATES
-from profkit.show.plots.base import FAINT, INK, Group, bare, canvas, groups, plain, records, titled
+from profkit.show.charts.bars import (
+    PIPES,
+    busiest_pipes,
+    collected,
+    largest_states,
+    pipe_word,
+    shares,
+)
+from profkit.show.charts.groups import Group, records
+from profkit.show.plots.base import FAINT, INK, bare, canvas, drawn_groups, plain, titled
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -44,18 +51,11 @@ _LOOKS: dict[str, tuple[str, str]] = {
 }
 _OTHER = ("#ffffff", "")
 _ISSUING = "#222222"
-_MOST_STATES = 12  # named in the legend, three lines of it; the rest is one segment
-PIPES = tuple(
-    m.name.removesuffix("_busy")
-    for m in PIPE_METRICS
-    if m.name.endswith("_busy") and f"{m.name}_active" in CATALOGUE
-)
-_PIPE_WORDS = {"tensor": "tensor", "uniform": "uniform", "issue": "issue slots"}
 
 
 def chosen(runs: pd.DataFrame | pd.Series[Any]) -> tuple[list[Group], str]:
     """The kernels to draw in the frame's order, and what to say of those left out."""
-    every = groups(records(runs))
+    every = drawn_groups(records(runs))
     longest = sorted(every, key=lambda g: -known(g.rows[0]).get("time", 0.0))[:_MOST_ROWS]
     kept = [g for g in every if g in longest]
     said = []
@@ -96,7 +96,7 @@ def stalls(runs: pd.DataFrame | pd.Series[Any], ax: Axes | None = None) -> Axes:
     """
     kept, said = chosen(runs)
     rows = [known(group.rows[0]) for group in kept]
-    shown = _largest_states(rows)
+    shown = largest_states(rows)
     above = _lines(len(shown) + 2) if shown else 12
     ax = rows_axes(ax, [group.name for group in kept], 0.46, 1.15 + above / 72)
     for y, row in enumerate(rows):
@@ -120,14 +120,6 @@ def stalls(runs: pd.DataFrame | pd.Series[Any], ax: Axes | None = None) -> Axes:
     titled(ax, "What the warps waited for", said, above)
     plain(ax)
     return ax
-
-
-def _largest_states(rows: Sequence[dict[str, float]]) -> list[str]:
-    """The waiting states with a share worth naming, largest over all launches first."""
-    top = {s: max((r.get(f"stall_{s}", 0.0) for r in rows), default=0.0) for s in STATES}
-    top.pop("selected")
-    ranked = sorted((s for s in top if top[s] >= 0.04), key=lambda s: -top[s])
-    return ranked[:_MOST_STATES]
 
 
 def _segment(ax: Axes, y: int, left: float, width: float, look: tuple[str, str]) -> None:
@@ -188,17 +180,17 @@ def pipes(runs: pd.DataFrame | pd.Series[Any], ax: Axes | None = None) -> Axes:
     kept, said = chosen(runs)
     rows = [known(group.rows[0]) for group in kept]
     single = len(rows) == 1
-    shown = _busiest_pipes(rows, 12 if single else 8)
-    words = [word(pipe) for pipe in shown]
+    shown = busiest_pipes(rows, 12 if single else 8)
+    words = [pipe_word(pipe) for pipe in shown]
     names = [group.name for group in kept]
     ax = rows_axes(ax, words if single and words else names, 0.4, 1.15)
     for i, row in enumerate(rows):
-        busy = {p: e for p in shown if p != "issue" and not isnan(e := both(row, p)[0])}
+        busy = {p: e for p in shown if p != "issue" and not isnan(e := shares(row, p)[0])}
         top = max(busy, key=lambda p: busy[p], default=None)
         for j, pipe in enumerate(shown):
             at = (0, j) if single else (j, i)
-            _cell(ax, at, both(row, pipe), pipe == top, 0.9 if single else 0.64)
-        if not any(_collected(row, pipe) for pipe in PIPES):
+            _cell(ax, at, shares(row, pipe), pipe == top, 0.9 if single else 0.64)
+        if not any(collected(row, pipe) for pipe in PIPES):
             lacking(ax, i, kept[i], f"{PIPES[0]}_busy")
     ax.set_xlim(0, 1 if single else max(len(shown), 1))
     _columns(ax, names if single else words)
@@ -208,35 +200,14 @@ def pipes(runs: pd.DataFrame | pd.Series[Any], ax: Axes | None = None) -> Axes:
     return ax
 
 
-def word(pipe: str) -> str:
-    """A pipe's name in a picture."""
-    return _PIPE_WORDS.get(pipe, pipe.upper())
-
-
 def _legend_words(rows: Sequence[dict[str, float]], shown: Sequence[str]) -> str:
     """What the colours mean, and what became of the pipes that are not there."""
     rest = [p for p in PIPES if p not in shown]
-    idle = [word(p) for p in rest if any(_collected(row, p) for row in rows)]
-    unknown = [word(p) for p in rest if not any(_collected(row, p) for row in rows)]
+    idle = [pipe_word(p) for p in rest if any(collected(row, p) for row in rows)]
+    unknown = [pipe_word(p) for p in rest if not any(collected(row, p) for row in rows)]
     said = "Solid elapsed, light active; the busiest pipe in orange."
     said += f" Less or not used: {', '.join(idle)}." if idle else ""
     return said + (f" Not collected: {', '.join(unknown)}." if unknown else "")
-
-
-def _busiest_pipes(rows: Sequence[dict[str, float]], most: int) -> list[str]:
-    """Pipes that did something, in the catalogue's order."""
-    top = {p: max((v for r in rows for v in both(r, p) if v > 0), default=0.0) for p in PIPES}
-    kept = sorted((p for p in PIPES if top[p] >= 0.005), key=lambda p: -top[p])[:most]
-    return [p for p in PIPES if p in kept]
-
-
-def both(row: dict[str, float], pipe: str) -> tuple[float, float]:
-    """Elapsed and active share, NaN where not collected."""
-    return row.get(f"{pipe}_busy", nan), row.get(f"{pipe}_busy_active", nan)
-
-
-def _collected(row: dict[str, float], pipe: str) -> bool:
-    return not all(isnan(v) for v in both(row, pipe))
 
 
 def _cell(

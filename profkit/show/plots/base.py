@@ -3,31 +3,26 @@
 from __future__ import annotations
 
 import re
-from collections import Counter
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from math import floor, isnan, log10
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from textwrap import fill
-from typing import Any, Literal
+from typing import Literal
 
-import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.font_manager import FontProperties, findfont, get_font
 from matplotlib.text import Text
 
-from profkit.diagnosis.machine.roofline import known
 from profkit.errors import ProfkitError
+from profkit.show.charts.groups import Group, Row, groups
 
-Row = Mapping[str, Any]
 # Okabe and Ito's colours, told apart with every common colour blindness; without the yellow,
 # which is too light for lines and letters on white.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 INK, FAINT, RULE = "#222222", "#6b6b6b", "#d9d9d9"
 WIDTH, DPI = 12.0, 200  # inches; 1200 px at 100 dots per inch, saved at twice that
-_SMALL, _LARGE = ("", "m", "µ", "n"), ("", "k", "M", "G", "T", "P")
 _PER_INCH = 10  # letters of the small print to an inch of the figure
 _LONGEST = 30  # characters of a kernel name that still reads beside a bar
 _NO_GLYPH = "\N{REPLACEMENT CHARACTER}"
@@ -60,49 +55,6 @@ def canvas(ax: Axes | None, height: float) -> Axes:
     return figure.add_subplot(axes_class=Shown)
 
 
-def records(runs: pd.DataFrame | pd.Series[Any]) -> list[Row]:
-    """The rows of a frame (or the one row of a Series) as mappings.
-
-    Raises:
-        ProfkitError: There is none.
-    """
-    frame = runs.to_frame().T if isinstance(runs, pd.Series) else runs
-    rows = [{str(key): value for key, value in row.items()} for row in frame.to_dict("records")]
-    if not rows:
-        raise ProfkitError("no launches to draw", "the frame is empty: look at the query before it")
-    return list(rows)
-
-
-def one_device(rows: Sequence[Row]) -> str:
-    """The device that all launches ran on.
-
-    Raises:
-        ProfkitError: There are several: their ceilings do not belong in one picture.
-    """
-    devices = sorted({str(row["device"]) for row in rows if isinstance(row.get("device"), str)})
-    if len(devices) > 1:
-        raise ProfkitError(
-            f"launches of {len(devices)} devices in one roofline: {', '.join(devices)}",
-            f"draw one device at a time: runs[runs.device == {devices[0]!r}]",
-        )
-    return devices[0] if devices else "unknown device"
-
-
-def short(kernel: str) -> str:
-    """A demangled kernel name without return type, namespaces, template and call arguments."""
-    depth, kept = 0, []
-    for i, char in enumerate(
-        kernel.replace("<unnamed>::", "").replace("(anonymous namespace)", "")
-    ):
-        depth += (char == "<") - (char == ">" and depth > 0)
-        if char == "(" and depth == 0 and i > 0:
-            break
-        if depth == 0 and char != ">":
-            kept.append(char)
-    name = "".join(kept).strip().rsplit("::", 1)[-1].rsplit(" ", 1)[-1] or kernel or "kernel"
-    return clip(name)
-
-
 def clip(name: str, longest: int = _LONGEST) -> str:
     """Plain text of at most so many characters: the middle left out, what has no glyph replaced."""
     name = _CONTROL.sub(_NO_GLYPH, name)
@@ -114,97 +66,9 @@ def clip(name: str, longest: int = _LONGEST) -> str:
     return "".join(char if ord(char) in drawn else _NO_GLYPH for char in name)
 
 
-@dataclass(frozen=True)
-class Group:
-    """Launches of one kernel with one shape: drawn alike, named once.
-
-    Attributes:
-        name: As short as tells the groups apart; "x3" behind it for three launches.
-        rows: The launches, longest-running first.
-    """
-
-    name: str
-    rows: tuple[Row, ...]
-
-
-def groups(rows: Sequence[Row]) -> list[Group]:
-    """The launches by variant, case, kernel and shape, in the order of their first ones."""
-    found: dict[tuple[str, ...], list[Row]] = {}
-    for row in rows:
-        same = ("variant", "case", "kernel", "grid", "block", "device")
-        found.setdefault(tuple(str(row.get(key)) for key in same), []).append(row)
-    ordered = [sorted(group, key=lambda r: -_time(r)) for group in found.values()]
-    named = names([group[0] for group in ordered])
-    return [
-        Group(f"{name} ×{len(group)}" if len(group) > 1 else name, tuple(group))
-        for name, group in zip(named, ordered, strict=True)
-    ]
-
-
-def _time(row: Row) -> float:
-    return known(row).get("time", 0.0)
-
-
-def names(rows: Sequence[Row]) -> list[str]:
-    """What each launch is called in a picture: as short as tells them apart."""
-    pairs = {(r.get("variant"), r.get("case")) for r in rows if isinstance(r.get("variant"), str)}
-    often = Counter(variant for variant, _ in pairs)
-    full = [_base(row, with_case=often[row.get("variant")] > 1) for row in rows]
-    for more in (_kernel_of, _launch_of, _report_of):
-        alike = Counter(full)
-        full = [
-            f"{name} {more(row)}" if alike[name] > 1 and name != more(row) else name
-            for name, row in zip(full, rows, strict=True)
-        ]
-    return full
-
-
-def _base(row: Row, with_case: bool) -> str:
-    variant, case = row.get("variant"), row.get("case")
-    if not isinstance(variant, str):
-        return _kernel_of(row)
-    return clip(f"{variant} {case}" if with_case and isinstance(case, str) else variant)
-
-
-def _kernel_of(row: Row) -> str:
-    return short(str(row.get("kernel", "kernel")))
-
-
-def _launch_of(row: Row) -> str:
-    return f"#{row.get('launch', '?')}"
-
-
-def _report_of(row: Row) -> str:
-    return clip(Path(str(row.get("report", ""))).stem)
-
-
-def si(value: float, unit: str, top: str = "P") -> str:
-    """Three figures and a unit: 4.81e12, "B/s" -> "4.81 TB/s"; "?" when not known."""
-    if isnan(value):
-        return f"? {unit}"
-    if value == 0:
-        return f"0 {unit}"
-    power = floor(log10(abs(value) * (1 + 5e-4)) / 3)
-    power = min(max(power, 1 - len(_SMALL)), _LARGE.index(top))
-    prefix = _LARGE[power] if power >= 0 else _SMALL[-power]
-    return f"{three(value / 1000.0**power)} {prefix}{unit}"
-
-
-def three(value: float) -> str:
-    """Three significant figures, no exponent below a million: 0.0283, 4.81, 1070."""
-    if value == 0 or isnan(value):
-        return "0" if value == 0 else "?"
-    digits = max(0, 2 - floor(log10(abs(value) * (1 + 5e-4))))
-    return f"{value:.{digits}f}"
-
-
-def span(low: float, high: float, unit: str, top: str = "P") -> str:
-    """A range with one unit, or one value when the ends differ by less than 2 %."""
-    if not high > 1.02 * low:
-        return si(high, unit, top)
-    text = si(high, unit, top)
-    number, _, rest = text.partition(" ")
-    return f"{three(low * float(number) / high)}–{text}" if rest else text
+def drawn_groups(rows: Sequence[Row]) -> list[Group]:
+    """The groups of launches, their names of letters that the font has."""
+    return [replace(group, name=clip(group.name, 3 * _LONGEST)) for group in groups(rows)]
 
 
 def titled(ax: Axes, title: str, below: str = "", above: float = 12, under: float = 46) -> None:

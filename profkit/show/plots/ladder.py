@@ -7,15 +7,15 @@ from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
 from profkit.errors import ProfkitError
 from profkit.evidence.comparison.ladder import Ladder, Step
-from profkit.evidence.timing.stats import Comparison
+from profkit.show.charts.ladder import references_of
 from profkit.show.plots.bars import rows_axes
 from profkit.show.plots.base import FAINT, INK, clip, plain, titled
 from profkit.show.text import figures
+from profkit.show.views.comparison import factor
 
 _LOOKS = {"faster": "#009E73", "slower": "#D55E00"}
 _OTHER = "#9a9a9a"
 _TIME = "#0072B2"
-_ALIKE = 1.02  # references nearer than this share a line
 _LEVELS = 3  # heights at which their names stand
 _COLUMNS = (("against\nits parent", 1.015), ("against best\nreference", 1.14))
 
@@ -48,7 +48,7 @@ def ladder(found: Ladder, ax: Axes | None = None) -> Axes:
     at = {s.variant: s.time.median for s in timed if s.time}
     for y, step in enumerate(found.steps):
         _row(ax, y, step, at)
-    references = _references(timed)
+    references = references_of(timed)
     every = [*at.values(), *references.values()]
     ax.set_xlim(min(every) / 1.25, max(every) * 1.25)
     _draw_references(ax, references)
@@ -75,29 +75,10 @@ def _row(ax: Axes, y: int, step: Step, at: dict[str, float]) -> None:
         )
     ends = [[step.time.median - step.time.low], [step.time.high - step.time.median]]
     ax.errorbar(step.time.median, y, xerr=ends, fmt="o", color=_TIME, markersize=5, capsize=3)
-    texts = (_factor(compared), _factor(step.best))
+    texts = (factor(compared), factor(step.best))
     for text, (_, x), looks in zip(texts, _COLUMNS, (compared, step.best), strict=True):
         ax.annotate(text, (x, y), xycoords=("axes fraction", "data"), fontsize=10, va="center",
                     color=_LOOKS.get(looks.answer, INK) if looks else INK)  # fmt: skip
-
-
-def _factor(time: Comparison | None) -> str:
-    if time is None:
-        return ""
-    return f"{'~' if time.answer == 'cannot tell' else ''}{time.speedup.median:.2f}x"
-
-
-def _references(timed: list[Step]) -> dict[str, float]:
-    """Names -> median; those that are as good as one stand together."""
-    times = {n: c.before.median for s in timed for n, c in s.references.items()}
-    found: dict[str, float] = {}
-    for name, time in sorted(times.items(), key=lambda pair: pair[1]):
-        last = next(reversed(found), None)
-        if last and time < _ALIKE * found[last]:
-            found[f"{last}, {name}"] = found.pop(last)
-        else:
-            found[name] = time
-    return found
 
 
 def _draw_references(ax: Axes, references: dict[str, float]) -> None:

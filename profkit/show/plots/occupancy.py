@@ -8,15 +8,14 @@ from typing import TYPE_CHECKING, Any
 from matplotlib.axes import Axes
 
 from profkit.diagnosis.machine.roofline import known
-from profkit.reports.metrics.occupancy import METRICS as OCCUPANCY_METRICS
+from profkit.show.charts.groups import Group
+from profkit.show.charts.occupancy import LIMITS, next_block
 from profkit.show.plots.bars import chosen, lacking, rows_axes
-from profkit.show.plots.base import FAINT, INK, Group, plain, titled
+from profkit.show.plots.base import FAINT, INK, plain, titled
 
 if TYPE_CHECKING:
     import pandas as pd
 
-LIMITS = tuple(m.name for m in OCCUPANCY_METRICS if m.name.startswith("limit_"))
-_STEPS = {"limit_registers": "registers_step", "limit_shared": "shared_step"}
 _BAR, _FIRST, _WIDE = 1.0, 1.36, 0.23  # the bar's scale, then one column per limiter
 _HOT = "#D55E00"
 
@@ -76,20 +75,6 @@ def _row(ax: Axes, y: int, group: Group, end: float) -> None:
         ax.text(_FIRST + _WIDE * i, y, f"{blocks[name]:.0f}" if name in blocks else "–", ha="center",
                 va="center", fontsize=11, color=_HOT if decides else FAINT,
                 fontweight="bold" if decides else "normal")  # fmt: skip
-    ax.text(end - 0.35 * _WIDE, y, step(row, blocks, least), fontsize=10, color=INK, va="center")
-
-
-def step(row: dict[str, float], blocks: dict[str, float], least: float) -> str:
-    """What the deciding limiters have to give for one more block; a dash when one cannot.
-
-    Shared memory without a step needs none: the driver only configured as much of it as the other
-    limiters let it use.
-    """
-    deciding = [name for name in blocks if blocks[name] == least]
-    steps = {name: row.get(_STEPS[name], nan) for name in deciding if name in _STEPS}
-    words = []
-    if (registers := steps.get("limit_registers", nan)) > 0:
-        words.append(f"−{registers:.0f} registers")
-    if (shared := steps.get("limit_shared", nan)) > 0:
-        words.append(f"−{shared / 1024:.3g} KiB shared")
-    return ", ".join(words) if words and len(steps) == len(deciding) else "–"
+    ax.text(
+        end - 0.35 * _WIDE, y, next_block(row, blocks, least), fontsize=10, color=INK, va="center"
+    )

@@ -16,25 +16,23 @@ from matplotlib.text import Text
 
 from profkit.diagnosis.machine import roofline as model
 from profkit.diagnosis.rule import Missing, share
+from profkit.show.charts.groups import Row, one_device, records
+from profkit.show.charts.roofline import WORDS, Roof, ceilings_of, unit, visible, word, x_of, y_of
+from profkit.show.charts.scale import si, span
 from profkit.show.plots.base import (
     COLOURS,
     FAINT,
     INK,
-    Row,
     canvas,
     clip,
+    drawn_groups,
     figure_of,
-    groups,
-    one_device,
     plain,
-    records,
-    si,
-    span,
     titled,
 )
 from profkit.show.plots.labels import Boxes, Label, place
-from profkit.show.plots.places import set_frame, visible, x_of, y_of
-from profkit.show.plots.roofs import WORDS, Roof, ceilings_of, draw_roofs, unit, word
+from profkit.show.plots.places import set_frame
+from profkit.show.plots.roofs import draw_roofs
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -84,7 +82,7 @@ def roofline(
             [model.points(row) for row in group.rows],
             model.known(group.rows[0]).get("time", 0.0),
         )
-        for i, group in enumerate(groups(rows))
+        for i, group in enumerate(drawn_groups(rows))
     ]
     points = [p for group in placed for launch in group.launches for p in launch]
     roofs = ceilings_of(rows, points)

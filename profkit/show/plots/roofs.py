@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from math import atan2, degrees, isnan, nan
 from typing import Any
 
@@ -12,55 +11,11 @@ from matplotlib.axes import Axes
 from matplotlib.text import Text
 
 from profkit.diagnosis.machine import roofline as model
-from profkit.show.plots.base import FAINT, Row, span
+from profkit.show.charts.roofline import Roof
+from profkit.show.plots.base import FAINT
 
-WORDS = {"dram": "DRAM", "l2": "L2", "l1": "L1", "workload": "workload's own"}
 _DASHES = {"dram": "-", "l2": (0, (6, 2)), "l1": (0, (2, 2))}
 _GREY = "#666666"
-
-
-@dataclass(frozen=True)
-class Roof:
-    """A ceiling over all launches: the clocks moved it between low and high."""
-
-    name: str
-    low: float
-    high: float
-    clock: float
-    device: bool
-
-    @property
-    def text(self) -> str:
-        """What is written on it."""
-        per = "B/s" if self.name in model.LEVELS else unit(self.name)
-        return f"{word(self.name)} {span(self.low, self.high, per, 'T')}"
-
-
-def word(name: str) -> str:
-    """A ceiling's name in a picture."""
-    if name in WORDS:
-        return WORDS[name]
-    return " ".join("tensor" if w == "tensor" else w.upper() for w in name.split("_"))
-
-
-def unit(family: str) -> str:
-    """What a precision's rate is counted in."""
-    return "op/s" if family.endswith("int8") else "FLOP/s"
-
-
-def ceilings_of(rows: Sequence[Row], points: Sequence[model.Point]) -> list[Roof]:
-    """The ceilings to draw: every level, FP32, and the precisions in which arithmetic ran."""
-    used = {"fp32", *model.LEVELS, *(p.family for p in points)}
-    every = [c for row in rows for c in model.ceilings(row) if c.name in used]
-    roofs = []
-    for name in (*model.LEVELS, *model.FAMILIES):
-        mine = [c for c in every if c.name == name]
-        mine = [c for c in mine if c.source == "report"] or mine
-        if mine:
-            values = [c.value for c in mine]
-            device = mine[0].source != "report"
-            roofs.append(Roof(name, min(values), max(values), max(c.clock for c in mine), device))
-    return roofs
 
 
 def draw_roofs(ax: Axes, roofs: Sequence[Roof]) -> list[Text]:

@@ -1,61 +1,22 @@
-"""A value in SI and its unit  ->  three figures and a unit that people read.
-
-Everything that shows a number uses these; nothing that is shown is ever computed from the text.
-"""
+"""What a finding is worth, and metrics by their names  ->  text, with the numbers of reports/figures."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from math import floor, isfinite, log10
+from math import isfinite
+from typing import TYPE_CHECKING
 
-from profkit.diagnosis.rule import share
+from profkit.reports.figures import NOT_COLLECTED, count, figures, quantity, seconds, share, times
 from profkit.reports.metrics import CATALOGUE
 
-NOT_COLLECTED = "not collected"
-_PREFIXES = ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"), (1.0, ""))
-_SMALL = ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs"), (1e-9, "ns"))
-_NOUNS = {"byte": "B", "byte/s": "B/s", "op": "op", "op/s": "op/s", "Hz": "Hz", "cycle": "cycles"}
+if TYPE_CHECKING:
+    from profkit.diagnosis.rule import Diagnosis, Finding
 
-
-def quantity(value: float | None, unit: str) -> str:
-    """A value with its unit: 3.85e-05 s is "38.5 µs", 0.453 share is "45.3 %".
-
-    Args:
-        value: In SI; None or NaN means not collected.
-        unit: One of the catalogue's units.
-    """
-    if value is None or not isfinite(value):
-        return NOT_COLLECTED
-    if unit == "share":
-        return share(value)
-    if unit == "s":
-        return seconds(value)
-    noun = _NOUNS.get(unit, "")
-    if unit == "count" and value == int(value) and abs(value) < 1e5:
-        return f"{value:,.0f}"
-    size, prefix = next((p for p in _PREFIXES if abs(value) >= 0.9995 * p[0]), (1.0, ""))
-    return f"{figures(value / size)} {prefix}{noun}".rstrip()
-
-
-def seconds(value: float | None) -> str:
-    """A duration: 38.5 µs."""
-    if value is None or not isfinite(value):
-        return NOT_COLLECTED
-    size, noun = next((s for s in _SMALL if abs(value) >= 0.9995 * s[0]), _SMALL[-1])
-    return f"{figures(value / size)} {noun}"
-
-
-def figures(value: float) -> str:
-    """Three figures, no exponent: 1.85, 38.5, 385, 1,840, 8.00."""
-    if value == 0:
-        return "0"
-    if abs(value) >= 999.5:
-        return f"{value:,.0f}"
-    if abs(value) < 1e-3:
-        return f"{value:.2e}"
-    # Half a unit of the third figure first: 9.996 has its point where 10.0 has it.
-    digits = max(0, 2 - floor(log10(abs(value) * (1 + 5e-4))))
-    return f"{value:.{digits}f}"
+__all__ = [
+    "NOT_COLLECTED", "WORTH", "bound", "count", "dims", "evidence", "figures", "gain", "metric",
+    "quantity", "seconds", "share", "times", "top", "worth",
+]  # fmt: skip
+WORTH = "at most"  # what a table's column of `top` says
 
 
 def gain(factor: float | None) -> str:
@@ -63,14 +24,19 @@ def gain(factor: float | None) -> str:
     return "gain unknown" if factor is None or not isfinite(factor) else f"at most {times(factor)}"
 
 
-def times(factor: float | None) -> str:
-    """A speed-up factor: 1.85x."""
-    return "" if factor is None or not isfinite(factor) else f"{figures(factor)}x"
+def worth(finding: Finding) -> str:
+    """What mending a finding is worth, beside its cause: "at most 1.85x"."""
+    return gain(finding.gain)
 
 
-def counted(number: int, one: str, many: str = "") -> str:
-    """A count with its noun: 1 launch, 105 launches."""
-    return f"{number:,} {one if number == 1 else many or one + 's'}"
+def top(finding: Finding | None) -> str:
+    """The same in a table's cell: "1.85x"; "" for no finding."""
+    return times(finding.gain) if finding else ""
+
+
+def bound(diagnosis: Diagnosis, status: str = "ok") -> str:
+    """The verdict in two words: "memory: shared", "unknown"; a launch that failed says so."""
+    return diagnosis.label if status == "ok" else status
 
 
 def dims(of: tuple[int, int, int] | None) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from profkit.evidence.claims.verify import Judged, Verified
+from profkit.evidence.claims.verify import TriedClaim, Verified
 from profkit.evidence.ledger.calibration import Calibration, Score
 from profkit.evidence.ledger.ledger import Ledger
 from profkit.show.text import figures
@@ -36,7 +36,7 @@ def verified(files: Iterable[Verified]) -> Iterator[Block]:
     yield from (Line(command, "would decide more") for command in collect)
 
 
-def _claim(judged: Judged) -> Iterator[Block]:
+def _claim(judged: TriedClaim) -> Iterator[Block]:
     yield Line(f"{judged.claim.sentence} [{judged.claim.who}]", judged.outcome)
     answer = judged.answer
     yield Line(answer.because if answer else judged.error, indent=2)
@@ -65,8 +65,8 @@ def ledger(kept: Ledger, found: Sequence[Score], table: Sequence[Calibration]) -
         ),
     )  # fmt: skip
     yield Line(
-        f"{figures.counted(len(kept.predictions), 'prediction')}, "
-        f"{figures.counted(len(kept.outcomes), 'outcome')}; {len(found) - len(tried)} outcomes are "
+        f"{figures.count(len(kept.predictions), 'prediction')}, "
+        f"{figures.count(len(kept.outcomes), 'outcome')}; {len(found) - len(tried)} outcomes are "
         "of children that left the cause in place"
     )
     if kept.damaged:

@@ -9,7 +9,7 @@ from profkit.evidence.comparison.compare import Change
 from profkit.evidence.comparison.counters import FindingChange, LaunchChange, Moved
 from profkit.evidence.comparison.ladder import Ladder, Step
 from profkit.evidence.comparison.select import Compared
-from profkit.evidence.timing.stats import Comparison
+from profkit.evidence.timing.stats import TimeComparison
 from profkit.show.text import figures
 from profkit.show.text.blocks import Block, Grid, Heading, Line
 from profkit.show.text.names import short
@@ -35,7 +35,9 @@ def _change(change: Change, shown: int) -> Iterator[Block]:
         return
     yield Line(*time_line(change))
     yield from (Line(f"compared anyway: {r.sentence}", r.code) for r in change.refusals)
-    yield from (Line(f"{p.because} ({p.said}: {p.rule})", _KEPT[p.kept]) for p in change.promises)
+    yield from (
+        Line(f"{p.because} ({p.said}: {p.rule})", _KEPT[p.kept]) for p in change.predictions
+    )
     for number, launch in enumerate(change.launches, 1):
         if len(change.launches) > 1:
             yield Heading(f"Launch {number}", 2)
@@ -189,12 +191,12 @@ def _did(step: Step) -> Iterator[Block]:
         rules = [f.rule for f in findings if f.what == what]
         if rules:
             yield Line(", ".join(rules), what, indent=1)
-    for promise in change.promises:
-        text = f"{promise.said}: {promise.rule}; {promise.because}"
-        yield Line(text, _KEPT[promise.kept], indent=1)
+    for prediction in change.predictions:
+        text = f"{prediction.said}: {prediction.rule}; {prediction.because}"
+        yield Line(text, _KEPT[prediction.kept], indent=1)
 
 
-def factor(time: Comparison | None) -> str:
+def factor(time: TimeComparison | None) -> str:
     """A speed-up: 1.84x, with ~ before it where nothing can be told."""
     if time is None:
         return ""

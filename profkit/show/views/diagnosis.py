@@ -1,133 +1,166 @@
-"""Judged launches  ->  a table that fits the terminal, then the diagnosis of each row.
-
-Nothing here parses markup: text from a report goes into rich as Text, after `visible`.
-"""
+"""Judged launches  ->  blocks: the answer in three sentences, a table, the first rows in detail."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from math import isfinite, nan
 from os.path import basename
 
-from rich.console import Console, RenderableType
-from rich.padding import Padding
-from rich.table import Table
-from rich.text import Text
-
 from profkit.diagnosis.launches import HotLine, Judged, NvidiaRule, Row
-from profkit.diagnosis.rule import Finding, share
+from profkit.diagnosis.rule import Finding
+from profkit.diagnosis.rules.checks import OF_THE_MEASUREMENT
 from profkit.show.text import figures
+from profkit.show.text.blocks import (
+    BREAK,
+    Block,
+    Fold,
+    Grid,
+    Heading,
+    Item,
+    Line,
+    Paragraph,
+    Span,
+    Words,
+    plain,
+)
 from profkit.show.text.escape import visible
 from profkit.show.text.names import middle, short
+from profkit.show.text.words import bound_by
+from profkit.show.views.headline import headline, next_commands
+from profkit.show.views.places import listed, places
 
-# Columns that come and go with the terminal's width: two lines each, how wide, from which width on.
-_COLUMNS = {
-    "time": ("time\nshare", 8, 0),
-    "bound": ("bound\nlimiter", 18, 48),
-    "finding": ("top finding\nat most", 22, 72),
-}
-_STYLE = {"memory": "cyan", "compute": "green", "latency": "yellow", "launch": "red",
-          "balanced": "blue", "unknown": "dim"}  # fmt: skip
-_TRAILING = re.compile(r" +$", re.MULTILINE)  # rich fills every line up to the width
+NAME = 60  # characters of a kernel name where nothing else limits it
+LEAST = 12  # characters of a kernel name in a table, however narrow
+LISTED = 12  # rows of the table when not all are asked for
 NVIDIA_SHOWN = 3  # rule results with the largest estimates; --json has them all
 ORDER = "worst first: by the time that the top finding could save, time x (1 - 1 / gain)"
+# Columns from which on the table has one line a row, has the finding's name, has the limiter.
+_ONE_LINE, _WITH_FINDING, _WITH_LIMITER = 120, 72, 48
 
 
-def console(*, width: int | None = None, stderr: bool = False) -> Console:
-    """A console that obeys NO_COLOR and takes nothing in a text for markup.
+@dataclass(frozen=True)
+class Asked:
+    """What of the rows is shown, and for how wide a place.
 
-    Args:
-        width: Columns; those of the terminal when None, 80 in a pipe.
-        stderr: For stderr instead of stdout.
+    Attributes:
+        detailed: The rows whose diagnosis follows the table: the first ones.
+        full: Every row stands in the table.
+        width: Columns of a terminal; None where nothing limits them.
     """
-    return Console(width=width, stderr=stderr, markup=False, emoji=False, highlight=False)
+
+    detailed: Sequence[Row]
+    full: bool = False
+    width: int | None = None
 
 
-def render(rows: Sequence[Row], every: Sequence[Row], on: Console) -> str:
-    """The table, then the diagnosis of each row.
-
-    Args:
-        rows: The rows to show, worst first.
-        every: All rows, which the shares of time refer to.
-        on: Console whose width and colours it is for; nothing is printed.
-
-    Returns:
-        Text with line ends and, on a terminal with colours, escapes of its own making only.
-    """
-    total = sum(row.total for row in every)
-    with on.capture() as captured:
-        on.print(overview(rows, total, on.width))
-        on.print(f"\n{summary(rows, every)}")
-        for number, row in enumerate(rows, 1):
-            on.print()
-            for part in diagnosis(row, number, total, on.width):
-                on.print(part)
-    return _TRAILING.sub("", captured.get())
+def told(rows: Sequence[Row], asked: Asked) -> Iterator[Block]:
+    """Everything that `profkit diagnose` says of these rows, worst first."""
+    total = sum(row.total for row in rows)
+    yield Paragraph(" ".join(headline([*asked.detailed, *rows[len(asked.detailed) :]])))
+    listed = rows if asked.full else rows[: max(LISTED, len(asked.detailed))]
+    yield overview(listed, total, asked.width)
+    yield Paragraph(Span(summary(listed, rows), "dim"))
+    for number, row in enumerate(asked.detailed, 1):
+        yield diagnosis(row, number, total, asked.width)
+    lined = any(f.where for row in asked.detailed for f in row.shown.diagnosis.findings)
+    commands = list(next_commands(rows, lined or any(r.shown.lines for r in asked.detailed)))
+    if commands:
+        yield Heading("Next", 2)
+        yield from commands[:2]
 
 
-def summary(rows: Sequence[Row], every: Sequence[Row]) -> str:
-    """How much was read, what is shown of it, and what the order means."""
-    launches = sum(len(row.launches) for row in every)
-    total = figures.seconds(sum(row.total for row in every))
-    hidden = f"; {len(rows)} of {len(every)} rows shown" if len(every) > len(rows) else ""
-    return f"{figures.counted(launches, 'launch', 'launches')}, {total} in all{hidden}; {ORDER}."
+def summary(listed: Sequence[Row], rows: Sequence[Row]) -> str:
+    """How much was read, what is listed of it, and what the order means."""
+    launches = sum(len(row.launches) for row in rows)
+    total = figures.seconds(sum(row.total for row in rows))
+    hidden = f"; {len(listed)} of {len(rows)} rows shown (--all)" if len(rows) > len(listed) else ""
+    return f"{figures.count(launches, 'launch', 'launches')}, {total} in all{hidden}; {ORDER}."
 
 
-def overview(rows: Sequence[Row], total: float, width: int) -> Table:
-    """The table of rows, two lines each.
+def overview(rows: Sequence[Row], total: float, width: int | None) -> Grid:
+    """The table of rows: one line each where there is room, else two.
 
     Args:
         rows: Worst first.
         total: Seconds that the shares of time refer to.
-        width: Columns that there are.
+        width: Columns that there are; None for as many as it takes.
     """
-    shown = {name: c for name, c in _COLUMNS.items() if width >= c[2]}
+    columns = _columns(rows, total, width)
+    taken = sum(max(map(_longest, (head, *cells))) + 2 for head, cells in columns)
     digits = len(str(len(rows)))
-    room = max(width - digits - 1 - sum(wide + 1 for _, wide, _ in shown.values()), 12)
-    table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0), header_style="bold")
-    table.add_column("#", justify="right", width=digits)
-    table.add_column("kernel", width=room, no_wrap=True, overflow="ellipsis")
-    for name, (head, wide, _) in shown.items():
-        right = name == "time"
-        table.add_column(head, width=wide, justify="right" if right else "left", no_wrap=True)
-    for number, row in enumerate(rows, 1):
-        kernel = Text(short(row.shown.kernel, room))
-        kernel.append("\n" + middle(visible(_under(row)), room), "dim")
-        cells = {"time": _time(row, total), "bound": _bound(row.shown), "finding": _top(row.shown)}
-        table.add_row(str(number), kernel, *(cells[name] for name in shown))
-    return table
+    room = NAME if width is None else max(width - taken - digits - 3, LEAST)
+    stacked = width is not None and width < _ONE_LINE
+    kernels = [_kernel(row, room, stacked) for row in rows]
+    return Grid(
+        (">#", "kernel", *(head for head, _ in columns)),
+        tuple(
+            (str(number), kernel, *(cells[number - 1] for _, cells in columns))
+            for number, kernel in enumerate(kernels, 1)
+        ),
+        indent=0,
+    )
 
 
-def _under(row: Row) -> str:
-    """The second line of a kernel: how often it ran, or which launch it is."""
-    if len(row.launches) > 1:
-        return f"  {spread(row)}"
-    run = row.shown
+def _longest(cell: Words) -> int:
+    return max(map(len, plain(cell).split("\n")))
+
+
+def _columns(
+    rows: Sequence[Row], total: float, width: int | None
+) -> list[tuple[Words, Sequence[Words]]]:
+    """The columns behind the kernel's that fit: head and cells."""
+    times = [figures.seconds(row.total) if row.times else "?" for row in rows]
+    shares = [_part(row, total) if row.times else "" for row in rows]
+    runs = [row.shown for row in rows]
+    bounds = [figures.bound(run.diagnosis, run.status) for run in runs]
+    findings = [run.top.rule if run.top else "-" for run in runs]
+    worth = [figures.top(run.top) for run in runs]
+    if width is None or width >= _ONE_LINE:
+        return [(">time", times), (">share", shares), ("bound", bounds),
+                ("top finding", findings), (f">{figures.WORTH}", worth)]  # fmt: skip
+    over = [_stacked(first, second) for first, second in zip(times, shares, strict=True)]
+    words, limiters = zip(*(b.partition(": ")[::2] for b in bounds), strict=True)
+    if width < _WITH_LIMITER:
+        return [(_stacked("bound", figures.WORTH), [*map(_stacked, words, worth)])]
+    columns: list[tuple[Words, Sequence[Words]]] = [
+        (_stacked(">time", "share"), over),
+        (_stacked("bound", "limiter"), [*map(_stacked, words, limiters)]),
+    ]
+    if width < _WITH_FINDING:
+        return [*columns, (f">{figures.WORTH}", [text.partition(" (")[0] for text in worth])]
+    head = _stacked("top finding", figures.WORTH)
+    return [*columns, (head, [*map(_stacked, findings, worth)])]
+
+
+def _stacked(first: str, second: str) -> Words:
+    return (first, BREAK, second) if second else first
+
+
+def _kernel(row: Row, room: int, stacked: bool) -> Words:
+    """A kernel's name, and how often it ran or which launch it is."""
+    under = spread(row) if len(row.launches) > 1 else _named(row.shown)
+    if stacked:
+        beneath = middle(visible(f"  {under}"), room)
+        return (Span(short(row.shown.kernel, room), "code"), BREAK, Span(beneath, "dim"))
+    left = max(room - len(under) - 2, LEAST)
+    return (
+        Span(short(row.shown.kernel, left), "code"),
+        "  ",
+        Span(middle(visible(under), 40), "dim"),
+    )
+
+
+def _named(run: Judged) -> str:
+    """Which launch it is: its variant and case, else its report."""
     named = " ".join(filter(None, (run.variant, run.case)))
-    return f"  {named or f'{basename(run.report)} #{run.index}'}"
-
-
-def _time(row: Row, total: float) -> Text:
-    if not row.times:
-        return Text("?", "dim")
-    return Text(f"{figures.seconds(row.total)}\n{_part(row, total)}")
+    return named or f"{basename(run.report)} #{run.index}"
 
 
 def _part(row: Row, total: float) -> str:
-    """A row's share of all time, to a tenth of a percent."""
+    """A row's share of all time."""
     part = row.total / total if total else 0.0
-    return "<0.1 %" if 0 < part < 0.0005 else f"{100 * part:.1f} %"
-
-
-def _bound(run: Judged) -> Text:
-    found = run.diagnosis
-    text = Text(found.bound if run.status == "ok" else run.status, _STYLE[found.bound])
-    return text.append(f"\n{found.limiter or ''}")
-
-
-def _top(run: Judged) -> Text:
-    return Text(f"{run.top.rule}\n{figures.times(run.top.gain)}" if run.top else "-")
+    return "<0.1 %" if 0 < part < 0.0005 else figures.share(part)
 
 
 def spread(row: Row) -> str:
@@ -141,29 +174,35 @@ def spread(row: Row) -> str:
     return f"{len(row.launches)}x {times} {noun}"
 
 
-def diagnosis(row: Row, number: int, total: float, width: int) -> Iterator[RenderableType]:
-    """The verdict on a row's launch of median time, part by part.
+def diagnosis(row: Row, number: int, total: float, width: int | None = None) -> Fold:
+    """The verdict on a row's launch of median time.
 
     Args:
         row: The launches.
         number: Its number in the table.
         total: Seconds that the share of time refers to.
-        width: Columns that there are.
+        width: Columns that there are; None where nothing limits them.
     """
-    run, found = row.shown, row.shown.diagnosis
-    head = Text(f"{number}  ", "bold").append(short(run.kernel, width - 6), "bold")
-    yield head
+    run = row.shown
+    judged = bound_by(run.diagnosis) if run.status == "ok" else run.status
+    room = NAME if width is None else max(width - len(judged) - 6, min(width - 6, NAME // 2))
+    name = short(run.kernel, max(room, LEAST))
+    title = (Span(f"{number}. ", "strong"), Span(name, "code"), Span(f" {judged}", "strong"))
+    identity: list[str | Span] = []
     for line in _identity(row, total):
-        yield _indent(Text(visible(line), "dim"))
-    verdict = Text(found.bound, f"bold {_STYLE[found.bound]}")
-    verdict.append(f" {found.limiter}" if found.limiter else "", "bold")
-    yield _indent(verdict.append(f": {visible(found.because)}", "not bold"))
-    for finding in found.findings:
-        if finding.status == "fires":
-            yield from _firing(finding)
-    yield from _unknown(run)
-    yield from _nvidia(run.nvidia)
-    yield from _lines(run.lines, width - 3)
+        identity += [Span(line, "dim"), BREAK]
+    return Fold(
+        title,
+        (
+            Paragraph(tuple(identity[:-1])),
+            Line(f"{figures.bound(run.diagnosis, run.status)}, {run.diagnosis.because}", "verdict"),
+            *_findings(run),
+            *_nvidia(run.nvidia),
+            *_doubts(run),
+            *_lines(run.lines, width),
+        ),
+        shown=number == 1,
+    )
 
 
 def _identity(row: Row, total: float) -> Iterator[str]:
@@ -185,49 +224,78 @@ def _identity(row: Row, total: float) -> Iterator[str]:
 
 def _resources(run: Judged) -> str:
     """What a block takes and how full that lets an SM be, as far as it was collected."""
-    said = (
+    forms = (
         ("registers", "{} registers per thread"),
         ("shared_block", "{} shared memory per block"),
         ("occupancy", "occupancy {}"),
         ("occupancy_limit", "of at most {}"),
     )
-    known = {m: v for m, _ in said if isfinite(v := run.values.get(m, nan))}
-    texts = (form.format(figures.metric(m, known[m])) for m, form in said if m in known)
+    known = {m: v for m, _ in forms if isfinite(v := run.values.get(m, nan))}
+    texts = (form.format(figures.metric(m, known[m])) for m, form in forms if m in known)
     return ", ".join(texts).replace(", of at most", " of at most")
 
 
-def _firing(found: Finding) -> Iterator[RenderableType]:
-    head = Text(found.rule, "bold").append(f" ({figures.gain(found.gain)}): ", "not bold")
-    yield _item("-", head.append(visible(found.cause), "not bold"))
-    numbers = figures.evidence({k: v for k, v in found.evidence.items() if v is not None})
-    if numbers:
-        yield _indent(Text(", ".join(f"{name} {value}" for name, value in numbers), "dim"), 5)
-    if found.advice:
-        yield _indent(Text("try: ", "italic").append(found.advice, "not italic"), 5)
-    if found.where:
-        yield _indent(Text(f"where: {visible(places(found))}"), 5)
+def _firing(run: Judged, *, doubts: bool) -> list[Finding]:
+    """The findings that fire: of the kernel, or those that doubt the measurement."""
+    firing = [f for f in run.diagnosis.findings if f.status == "fires"]
+    return [f for f in firing if (f.rule in OF_THE_MEASUREMENT) == doubts]
 
 
-def places(found: Finding) -> str:
-    """The first few lines where a finding happens: "attention.cu:41 (23.1 %), ..."."""
-    return ", ".join(f"{basename(x.file)}:{x.line} ({share(x.share)})" for x in found.where[:3])
-
-
-def _unknown(run: Judged) -> Iterator[RenderableType]:
+def _findings(run: Judged) -> Iterator[Item]:
+    """What fires, and what is not known."""
+    listing = bool(run.lines)
+    yield from (firing_item(f, listing=listing) for f in _firing(run, doubts=False))
     for missing in run.diagnosis.missing:
         section = f"collect {missing.section}: " if missing.section else ""
-        yield _item("?", Text(f"{section}{missing.why}"))
+        yield Item(f"{section}{missing.why}", bullet="?")
     for need, rules in unknown(run).items():
-        yield _item("?", Text(f"not known without {need}: ").append(", ".join(rules), "dim"))
+        yield Item((f"not known without {need}: ", Span(", ".join(rules), "dim")), bullet="?")
+
+
+def _doubts(run: Judged) -> Iterator[Block]:
+    """What to doubt of the measurement, apart from what the kernel does."""
+    doubts = _firing(run, doubts=True)
+    if doubts:
+        yield Heading("About the measurement", 3)
+        yield from map(firing_item, doubts)
+
+
+def firing_item(finding: Finding, *, listing: bool = False) -> Item:
+    """A finding that fires: what it is worth, why, the numbers, what to try and where.
+
+    Args:
+        finding: It fires.
+        listing: Every line of it with its text, instead of the first few in one line.
+    """
+    worth = "" if finding.rule in OF_THE_MEASUREMENT else f" ({figures.worth(finding)})"
+    known = {name: value for name, value in finding.evidence.items() if value is not None}
+    numbers = ", ".join(f"{name} {text}" for name, text in figures.evidence(known))
+    return Item(
+        (Span(finding.rule, "strong"), f"{worth}: {finding.cause}"),
+        (
+            *([Span(numbers, "dim")] if numbers else []),
+            *([(Span("try:", "note"), " ", finding.advice)] if finding.advice else []),
+            *_where(finding, listing=listing),
+        ),
+    )
+
+
+def _where(finding: Finding, *, listing: bool) -> Iterator[Words]:
+    mark = Span("where:", "note")
+    if finding.where and listing:
+        for line, source in listed(finding):
+            yield (mark, f" {line}  ", Span(source, "code"))
+    elif finding.where:
+        yield (mark, f" {places(finding)}")
 
 
 def unknown(run: Judged) -> dict[str, list[str]]:
     """Rules that could not be asked, by what to collect for them."""
-    out: dict[str, list[str]] = {}
-    for found in run.diagnosis.findings:
-        if found.status == "unknown":
-            out.setdefault(_need(found.advice), []).append(found.rule)
-    return out
+    needs: dict[str, list[str]] = {}
+    for finding in run.diagnosis.findings:
+        if finding.status == "unknown":
+            needs.setdefault(_need(finding.advice), []).append(finding.rule)
+    return needs
 
 
 def _need(advice: str) -> str:
@@ -241,45 +309,42 @@ def leading_nvidia(results: Sequence[NvidiaRule]) -> list[NvidiaRule]:
     return sorted(estimated, key=lambda r: -(r.speedup or 0))[:NVIDIA_SHOWN]
 
 
-def _nvidia(results: Sequence[NvidiaRule]) -> Iterator[RenderableType]:
-    for found in leading_nvidia(results):
-        where = " of a part of it" if found.scope == "local" else ""
-        what = f"NVIDIA's {found.rule}: {found.title} (Est. Speedup {share(found.speedup or 0)}{where})"
-        yield _item(" ", Text(visible(what), "dim"))
+def _nvidia(results: Sequence[NvidiaRule]) -> Iterator[Item]:
+    for result in leading_nvidia(results):
+        part = " of a part of it" if result.scope == "local" else ""
+        speedup = f"(Est. Speedup {figures.share(result.speedup or 0)}{part})"
+        text = ("NVIDIA's ", Span(result.rule, "code"), ": ", Span(result.title, "code"))
+        yield Item((*text, f" {speedup}"))
 
 
-def _lines(lines: Sequence[HotLine], room: int) -> Iterator[RenderableType]:
-    """The hot lines as a table of so many columns: the source takes what the others leave."""
+def _lines(lines: Sequence[HotLine], width: int | None) -> Iterator[Grid]:
+    """The hot lines as a table: the source takes what the others leave."""
     if not lines:
         return
-    stalls = [f"{x.stall} {share(x.stall_share)}" for x in lines]
-    places = [middle(visible(place(x)), 20) for x in lines]
-    table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0), header_style="bold")
-    table.add_column("samples", width=7, min_width=7, justify="right", no_wrap=True)
-    widths = [
-        max(map(len, (head, *cells))) for head, cells in (("stall", stalls), ("line", places))
-    ]
-    table.add_column("stall", width=widths[0], no_wrap=True)
-    table.add_column("line", width=widths[1], no_wrap=True)
-    left = max(room - 7 - sum(widths) - 3, 8)
-    table.add_column("", width=left, no_wrap=True, overflow="ellipsis")
-    for line, stall, where in zip(lines, stalls, places, strict=True):
-        source = Text(visible(line.text.strip()))
-        table.add_row(share(line.share), stall, Text(where), source)
-    yield _indent(table, 3)
+    stalls = [f"{x.stall} {figures.share(x.stall_share)}" if x.stall else "" for x in lines]
+    where = [middle(visible(place(x)), 20) for x in lines]
+    taken = 7 + max(map(len, stalls)) + max(map(len, where)) + 6 + 3
+    room = NAME if width is None else max(width - taken, 8)
+    yield Grid(
+        (">samples", "stall", "line", ""),
+        tuple(
+            (
+                figures.share(x.share),
+                stall,
+                Span(at, "code"),
+                Span(_cut(x.text.strip(), room), "code"),
+            )
+            for x, stall, at in zip(lines, stalls, where, strict=True)
+        ),
+        indent=0,
+    )
+
+
+def _cut(text: str, room: int) -> str:
+    text = visible(text)
+    return text if len(text) <= room else f"{text[: room - 1]}…"
 
 
 def place(line: HotLine) -> str:
     """Where a hot line is: "attention.cu:41", or that it is an instruction."""
     return f"{basename(line.file)}:{line.line}" if line.file else "SASS"
-
-
-def _item(mark: str, what: Text) -> Padding:
-    """A list item, its lines under one another."""
-    grid = Table.grid(padding=(0, 1, 0, 0))
-    grid.add_row(mark, what)
-    return _indent(grid, 3)
-
-
-def _indent(what: RenderableType, by: int = 3) -> Padding:
-    return Padding(what, (0, 0, 0, by))

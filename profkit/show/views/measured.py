@@ -1,66 +1,56 @@
-"""Checks, times and records, as JSON values  ->  tables for the terminal.
+"""Checks, times and records, as JSON values  ->  blocks for people.
 
 Takes plain values, so that a record read from disk and one just made look the same.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from statistics import median
 from typing import Any
 
-from rich.table import Table
-from rich.text import Text
-
-from profkit.show.text.escape import visible
-
-_STATUS = {"right": "green", "ok": "green", "wrong": "red", "failed": "red", "missing": "red",
-           "warning": "yellow", "not supported": "dim", "stale": "yellow"}  # fmt: skip
+from profkit.records.record import Record
+from profkit.show.text import figures
+from profkit.show.text.blocks import BREAK, Block, Grid, Heading, Line, Span, Words
 
 
-def _cell(value: Any, style: str = "") -> Text:
-    return Text(visible(str(value)) if value is not None else "", style=style)
-
-
-def _table(*columns: str, numbers: Sequence[str] = ()) -> Table:
-    """A plain table whose numeric columns stand right."""
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for name in columns:
-        right = name in numbers
-        table.add_column(Text(name), justify="right" if right else "left", no_wrap=right)
-    return table
-
-
-def ladder(rows: Iterable[Mapping[str, Any]]) -> Table:
-    """Variants in ladder order: what is built, what is recorded.
+def ladder(rows: Iterable[Mapping[str, Any]]) -> Iterator[Block]:
+    """Variants in ladder order, problem by problem: what is built, what is recorded.
 
     Args:
-        rows: variant, after, title, built (bool), recorded (case -> ok or stale).
+        rows: problem, variant, after, title, built (bool), recorded (case -> ok or stale).
     """
-    table = _table("variant", "after", "title", "built", "recorded")
+    problems: dict[str, list[Mapping[str, Any]]] = {}
     for row in rows:
-        recorded = Text(", ").join(
-            _cell(case if state == "ok" else f"{case} ({state})", _STATUS.get(state, ""))
-            for case, state in row["recorded"].items()
-        )
-        built = _cell("yes" if row["built"] else "no", "" if row["built"] else "dim")
-        table.add_row(
-            _cell(row["variant"]), _cell(row["after"] or ""), _cell(row["title"]), built, recorded
-        )
-    return table
+        problems.setdefault(row["problem"], []).append(row)
+    for problem, variants in problems.items():
+        yield Heading(problem)
+        yield Grid(
+            ("variant", "after", "title", "built", "recorded"),
+            tuple(
+                (row["variant"], row["after"] or "", row["title"], "yes" if row["built"] else "no",
+                 ", ".join(c if state == "ok" else f"{c} ({state})"
+                           for c, state in row["recorded"].items()))
+                for row in variants
+            ),
+            wraps=2,
+        )  # fmt: skip
 
 
-def findings(rows: Iterable[Mapping[str, Any]]) -> Table:
+def examined(rows: Iterable[Mapping[str, Any]]) -> Iterator[Block]:
     """What doctor found: name, status, detail, advice."""
-    table = _table("what", "status", "found")
-    for row in rows:
-        found = _cell(row["detail"])
-        if row["advice"]:
-            found.append(f"\n{visible(row['advice'])}", style="dim")
-        table.add_row(_cell(row["name"]), _cell(row["status"], _STATUS[row["status"]]), found)
-    return table
+    yield Grid(
+        ("what", "status", "found"),
+        tuple((row["name"], row["status"], _advised(row)) for row in rows),
+        wraps=2,
+    )
 
 
-def builds(rows: Iterable[Mapping[str, Any]]) -> Table:
+def _advised(row: Mapping[str, Any]) -> Words:
+    return (row["detail"], BREAK, Span(row["advice"], "dim")) if row["advice"] else row["detail"]
+
+
+def builds(rows: Iterable[Mapping[str, Any]]) -> Iterator[Block]:
     """What each kernel takes of an SM.
 
     Args:
@@ -69,33 +59,38 @@ def builds(rows: Iterable[Mapping[str, Any]]) -> Table:
     """
     names = {"regs": "regs", "smem": "static", "dynamic": "dynamic", "blocks_per_sm": "per SM",
              "spills": "spills", "stack": "stack"}  # fmt: skip
-    numbers = (*names.values(), "s")
-    table = _table("variant", "sm", "kernel", *numbers, numbers=numbers)
-    for row in rows:
-        cells = [_cell(row[k]) for k in ("variant", "arch", "kernel")]
-        cells += [_cell("?" if row[k] is None else row[k]) for k in names]
-        table.add_row(*cells, _cell(f"{row['seconds']:.1f}" if row["seconds"] else "-"))
-    return table
+    yield Grid(
+        ("variant", "sm", "kernel", *(f">{head}" for head in names.values()), ">took"),
+        tuple(
+            (row["variant"], str(row["arch"]), row["kernel"],
+             *("?" if row[name] is None else str(row[name]) for name in names),
+             figures.seconds(row["seconds"]) if row["seconds"] else "-")
+            for row in rows
+        ),
+    )  # fmt: skip
 
 
-def checks(rows: Iterable[Mapping[str, Any]]) -> Table:
+def checks(rows: Iterable[Mapping[str, Any]]) -> Iterator[Block]:
     """Verdicts on variants: each a check.Check as JSON, every fault below its variant."""
-    table = _table("variant", "status", "cases", "max error", "tolerance", "sanitizer")
-    for row in rows:
-        done = [c for c in row["cases"] if c["status"] != "not supported"]
-        worst = max((c.get("max_abs") or 0.0 for c in done), default=None)
-        left = len(row["cases"]) - len(done)
-        counted = f"{len(done)}" + (f" ({left} not supported)" if left else "")
-        said = ", ".join(f"{k}: {v}" for k, v in row["sanitizer"].items())
-        table.add_row(
-            _cell(row["variant"]),
-            _cell(row["status"], _STATUS.get(row["status"], "")),
-            _cell(counted),
-            _cell(None if worst is None else f"{worst:.2g}"),
-            _cell(f"{row['atol']:g} + {row['rtol']:g}·|ref|"),
-            _cell(said),
-        )
-    return table
+    yield Grid(
+        ("variant", "status", "cases", ">max error", ">tolerance", "sanitizer"),
+        tuple(_checked(row) for row in rows),
+        wraps=5,
+    )
+
+
+def _checked(row: Mapping[str, Any]) -> tuple[str, ...]:
+    done = [case for case in row["cases"] if case["status"] != "not supported"]
+    worst = max((case.get("max_abs") or 0.0 for case in done), default=None)
+    left = len(row["cases"]) - len(done)
+    return (
+        row["variant"],
+        row["status"],
+        f"{len(done)}" + (f" ({left} not supported)" if left else ""),
+        "" if worst is None else f"{worst:.2g}",
+        f"{row['atol']:g} + {row['rtol']:g}·|ref|",
+        ", ".join(f"{tool}: {state}" for tool, state in row["sanitizer"].items()),
+    )
 
 
 def faults(check: Mapping[str, Any], most: int = 5) -> list[str]:
@@ -106,37 +101,49 @@ def faults(check: Mapping[str, Any], most: int = 5) -> list[str]:
         for fault in c["faults"]
     ]
     more = [f"{check['variant']}: and {len(found) - most} more"] if len(found) > most else []
-    return [visible(f) for f in (*found[:most], *more)]
+    return [*found[:most], *more]
 
 
-def times(rows: Sequence[Mapping[str, Any]], references: Sequence[str]) -> Table:
-    """Times at one case, fastest first, against the fastest reference.
+def timed_case(
+    name: str, gpu: Mapping[str, Any], rows: Sequence[Mapping[str, Any]], references: Sequence[str]
+) -> Iterator[Block]:
+    """Times at one case under what they were taken on."""
+    yield Heading(f"{name}: {conditions(gpu, rows[0]['timing'])}")
+    yield from times(rows, references)
+
+
+def times(rows: Sequence[Mapping[str, Any]], references: Sequence[str]) -> Iterator[Block]:
+    """Times at one case, fastest first, against the fastest reference, and what to say of them.
 
     Args:
         rows: name, backend (of a reference) and timing, as in a run record.
         references: Which of the names are references.
     """
-    numbers = ("warm µs", "±", "cold µs", "±", "x best reference", "one call µs")
-    table = _table("variant", *numbers, numbers=numbers)
     best = min(
         (r["timing"]["l2"]["warm"]["median"] for r in rows if r["name"] in references),
         default=None,
     )
-    for row in sorted(rows, key=lambda r: r["timing"]["l2"]["warm"]["median"]):
-        timing, warm = row["timing"], row["timing"]["l2"]["warm"]
-        ratio = f"{best / warm['median']:.2f}" if best else None
-        backend = f" ({row['backend']})" if row.get("backend") else ""
-        table.add_row(
-            _cell(f"{row['name']}{backend}"),
-            *_median(warm),
-            *_median(timing["l2"]["cold"]),
-            _cell(ratio),
-            _cell(f"{timing['eager'] * 1e6:.1f}"),
-        )
-    return table
+    ranked = sorted(rows, key=lambda r: r["timing"]["l2"]["warm"]["median"])
+    yield Grid(
+        ("variant", ">warm L2", ">±", ">cold L2", ">±", ">x best reference", ">one call"),
+        tuple(_timed(row, best) for row in ranked),
+    )
+    yield from (Line(text, "note") for text in _notes(rows, references))
 
 
-def notes(rows: Sequence[Mapping[str, Any]], references: Sequence[str]) -> list[str]:
+def _timed(row: Mapping[str, Any], best: float | None) -> tuple[str, ...]:
+    timing, warm = row["timing"], row["timing"]["l2"]["warm"]
+    backend = f" ({row['backend']})" if row.get("backend") else ""
+    return (
+        f"{row['name']}{backend}",
+        *_median(warm),
+        *_median(timing["l2"]["cold"]),
+        figures.times(best / warm["median"]) if best else "",
+        figures.seconds(timing["eager"]),
+    )
+
+
+def _notes(rows: Sequence[Mapping[str, Any]], references: Sequence[str]) -> list[str]:
     """What has to be said beside the times: host-bound launchers, wide intervals, held clocks.
 
     References are called from Python, so they are named together: outside of a graph, the GPU
@@ -152,22 +159,22 @@ def notes(rows: Sequence[Mapping[str, Any]], references: Sequence[str]) -> list[
     for row in rows:
         timing = row["timing"]
         if timing["host_bound"] and row["name"] not in references:
-            host = timing["host"] * 1e6
-            found.append(f"{row['name']} is host-bound: its launcher takes {host:.0f} µs a call")
+            host = figures.seconds(timing["host"])
+            found.append(f"{row['name']} is host-bound: its launcher takes {host} a call")
         if timing["why_wide"]:
             found.append(f"{row['name']}: {timing['why_wide']}")
     held = {w for row in rows for w in row["timing"]["after"]["throttle"] or ()}
     if held:
         found.append(f"clocks held down by {', '.join(sorted(held))}")
-    return [visible(line) for line in found]
+    return found
 
 
-def _median(found: Mapping[str, Any] | None) -> tuple[Text, Text]:
-    """A median in microseconds and its relative half-width."""
+def _median(found: Mapping[str, Any] | None) -> tuple[str, str]:
+    """A median and its relative half-width."""
     if not found:
-        return _cell(None), _cell(None)
-    width = f"{found['width']:.1%}" if found["width"] is not None else "?"
-    return _cell(f"{found['median'] * 1e6:.2f}"), _cell(width, "dim")
+        return "", ""
+    width = figures.share(found["width"]) if found["width"] is not None else "?"
+    return figures.seconds(found["median"]), width
 
 
 def conditions(gpu: Mapping[str, Any], timing: Mapping[str, Any]) -> str:
@@ -182,26 +189,24 @@ def conditions(gpu: Mapping[str, Any], timing: Mapping[str, Any]) -> str:
         ]
         said = ", ".join(k for k in known if k) or "not known"
         parts.append(f"{when}: {said}")
-    return visible("; ".join(parts))
+    return "; ".join(parts)
 
 
-def without_counters(record: Mapping[str, Any]) -> list[str]:
+def without_counters(name: str, record: Record) -> Iterator[Block]:
     """What a record says of a launch without a report: floors, blocks, waves."""
-    lines = []
-    timing, floors = record["timing"], record["work"]["floors"]
-    if timing and floors:
-        took = timing["l2"]["warm"]["median"]
+    yield Heading(f"{name}, without counters")
+    took, floors = median(record.warm) if record.warm else None, record.work.floors
+    if took and floors:
         slowest = max(floors, key=lambda k: floors[k])
-        named = ", ".join(f"{k} {v * 1e6:.2f} µs" for k, v in floors.items())
-        lines.append(
-            f"{took * 1e6:.2f} µs measured; the work itself needs {named}: "
-            f"{took / floors[slowest]:.1f}x the {slowest} floor"
+        named = ", ".join(f"{k} {figures.seconds(v)}" for k, v in floors.items())
+        yield Line(
+            f"{figures.seconds(took)} measured; the work itself needs {named}: "
+            f"{figures.times(took / floors[slowest])} the {slowest} floor"
         )
-    for one in record["shape"]:
-        waves = "unknown" if one["waves"] is None else f"{one['waves']:.2f}"
-        idle = f", {one['idle_sms']} SMs never get one" if one["idle_sms"] else ""
-        lines.append(
-            f"{one['kernel']}: {one['blocks']} blocks, {one['blocks_per_sm']} fit on an SM, "
+    for launch in record.shape:
+        waves = "unknown" if launch.waves is None else figures.figures(launch.waves)
+        idle = f", {launch.idle_sms} SMs never get one" if launch.idle_sms else ""
+        yield Line(
+            f"{launch.kernel}: {launch.blocks} blocks, {launch.blocks_per_sm} fit on an SM, "
             f"{waves} waves{idle}"
         )
-    return [visible(line) for line in lines]

@@ -1,4 +1,4 @@
-"""A finished search, as JSON values  ->  lines for the terminal and profile_summary.md."""
+"""A finished search, as JSON values  ->  blocks: for the terminal, and for profile_summary.md."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from math import isnan
 from typing import TYPE_CHECKING, Any
 
 from profkit.show.text import figures
-from profkit.show.text.escape import code, markdown, visible
+from profkit.show.text.blocks import Block, Grid, Heading, Image, Line, Paragraph, Span, Words
+from profkit.show.text.markup import to_markdown
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -19,60 +20,73 @@ _ENDED = {
 }
 
 
-def lines(said: Mapping[str, Any]) -> list[str]:
+def ended(search: Mapping[str, Any]) -> Iterator[Block]:
     """What a user wants to know first."""
-    times, champion, default = said["times"], said["champion"], said["default"]
-    found = [
-        f"{said['variant']} {said['case']} on {said['gpu'].get('name', '?')}: {_counted(said)}",
-        *_refusals(said),
-        f"{'keep' if said['keep'] else 'fall back'}: {said['because']}",
-        f"  defaults  {_time(times, default['name'])}  {_flags(default['config'])}",
-    ]
-    if champion["number"] != default["number"]:
-        found.append(f"  champion  {_time(times, champion['name'])}  {_flags(champion['config'])}")
-    if said["anchor"]:
-        found.append(f"  {said['anchor']:<8}  {_time(times, said['anchor'])}")
-    return [visible(line) for line in (*found, *_worth(said))]
+    name = f"{search['variant']} {search['case']} on {search['gpu'].get('name', '?')}"
+    yield Heading(name)
+    yield _decision(search)
+    yield _times(search)
+    yield Line(_counted(search))
+    yield from (Line(text, "refused", indent=1) for text in _refusals(search))
+    yield from (Line(text, "steering") for text in _worth(search))
 
 
-def summary(said: Mapping[str, Any], history: pd.DataFrame, pictures: Sequence[str]) -> str:
+def summary(search: Mapping[str, Any], history: pd.DataFrame, pictures: Sequence[str]) -> str:
     """profile_summary.md."""
-    name = f"{said['variant']} at {said['case']}"
-    out = [f"# Search of {markdown(name)}", ""]
-    out += [f"**{'Keep' if said['keep'] else 'Fall back'}**: {markdown(said['because'])}.", ""]
-    out += [*_times_table(said), ""]
-    out += [f"{markdown(_counted(said))} GPU: {markdown(str(said['gpu'].get('name', '?')))}. "
-            f"Seed {said['seed']}.", ""]  # fmt: skip
-    out += ["## The champion", "", *_champion(said), ""]
-    out += ["## Refused", "", *(f"- {markdown(line.strip())}" for line in _refusals(said)), ""]
-    out += ["## How it got there", "", *_path(history), ""]
-    worth = list(_worth(said))
+    return to_markdown(_summary(search, history, pictures))
+
+
+def _summary(
+    search: Mapping[str, Any], history: pd.DataFrame, pictures: Sequence[str]
+) -> Iterator[Block]:
+    yield Heading(f"Search of {search['variant']} at {search['case']}", 0)
+    yield _decision(search)
+    yield _times(search)
+    gpu = search["gpu"].get("name", "?")
+    yield Paragraph(f"{_counted(search)} GPU: {gpu}. Seed {search['seed']}.")
+    yield Heading("The champion")
+    yield from _champion(search)
+    refusals = list(_refusals(search))
+    if refusals:
+        yield Heading("Refused")
+        yield from map(Line, refusals)
+    yield Heading("How it got there")
+    yield _path(history)
+    worth = list(_worth(search))
     if worth:
-        out += ["## What steering was worth", "", *(f"- {markdown(w.strip())}" for w in worth), ""]
-    if said["importances"]:
-        ranked = sorted(said["importances"].items(), key=lambda item: -item[1])
-        shares = ", ".join(f"{code(m)} {v:.0%}" for m, v in ranked)
-        out += ["## What mattered", "", f"Importance for being among the fastest: {shares}.", ""]
-    out += [f"![{p.removesuffix('.png')}]({p})" for p in pictures]
-    return "\n".join(out).rstrip() + "\n"
+        yield Heading("What steering was worth")
+        yield from map(Line, worth)
+    if search["importances"]:
+        ranked = sorted(search["importances"].items(), key=lambda item: -item[1])
+        yield Heading("What mattered")
+        yield Paragraph("Importance for being among the fastest:")
+        yield Grid(
+            ("tunable", ">importance"),
+            tuple((Span(macro, "code"), figures.share(part)) for macro, part in ranked),
+        )
+    yield from map(Image, pictures)
 
 
-def _counted(said: Mapping[str, Any]) -> str:
-    outcomes = ", ".join(f"{n} {what}" for what, n in said["outcomes"].items())
+def _decision(search: Mapping[str, Any]) -> Line:
+    return Line(search["because"], "keep" if search["keep"] else "fall back")
+
+
+def _counted(search: Mapping[str, Any]) -> str:
+    outcomes = ", ".join(f"{n} {what}" for what, n in search["outcomes"].items())
     return (
-        f"{said['distinct']} distinct trials ({outcomes}) in {said['seconds']:.0f} s; "
-        f"{_ENDED[said['ended']]}."
+        f"{search['distinct']} distinct trials ({outcomes}) in {figures.seconds(search['seconds'])}; "
+        f"{_ENDED[search['ended']]}."
     )
 
 
-def _refusals(said: Mapping[str, Any]) -> Iterator[str]:
+def _refusals(search: Mapping[str, Any]) -> Iterator[str]:
     """Why configurations were refused, with counts."""
-    before = said["refused_by_arithmetic"]
+    before = search["refused_by_arithmetic"]
     if before:
-        yield f"  by arithmetic, before building: {sum(before.values())} ({_reasons(before)})"
-    if said["refused"]:
-        after = said["refused"]
-        yield f"  after building: {sum(after.values())} ({_reasons(after)})"
+        yield f"by arithmetic, before building: {sum(before.values())} ({_reasons(before)})"
+    if search["refused"]:
+        after = search["refused"]
+        yield f"after building: {sum(after.values())} ({_reasons(after)})"
 
 
 def _reasons(counts: Mapping[str, int]) -> str:
@@ -81,7 +95,7 @@ def _reasons(counts: Mapping[str, int]) -> str:
 
 
 def _flags(config: Mapping[str, str]) -> str:
-    return " ".join(f"-D{m}={v}" for m, v in config.items())
+    return " ".join(f"-D{macro}={value}" for macro, value in config.items())
 
 
 def _time(times: Mapping[str, Any], name: str) -> str:
@@ -94,77 +108,87 @@ def _time(times: Mapping[str, Any], name: str) -> str:
     return f"{text} ({figures.seconds(warm['low'])} to {figures.seconds(warm['high'])})"
 
 
-def _times_table(said: Mapping[str, Any]) -> Iterator[str]:
-    names = {"champion": said["champion"]["name"], "defaults": said["default"]["name"]}
-    if said["anchor"]:
-        names[said["anchor"]] = said["anchor"]
-    yield "| | warm L2, median (95 %) | flags |"
-    yield "|---|---|---|"
-    configs = {"champion": said["champion"]["config"], "defaults": said["default"]["config"]}
-    for what, name in names.items():
-        flags = code(_flags(configs[what]), in_table=True) if what in configs else ""
-        yield f"| {markdown(what)} | {_time(said['times'], name)} | {flags} |"
-
-
-def _champion(said: Mapping[str, Any]) -> Iterator[str]:
-    found, champion = said["comparison"], said["champion"]
-    if champion["number"] == said["default"]["number"]:
-        yield "The defaults: nothing was confirmed faster."
-        return
-    g, p = found["hedges_g"], found["p_value"]
-    yield (
-        f"Trial {champion['number']}, proposed by {markdown(champion['source'])}. "
-        f"{markdown(found['sentence'])}; Hedges' g {_number(g)}, p {_number(p)}."
+def _times(search: Mapping[str, Any]) -> Grid:
+    """Champion, defaults and the reference: time and flags."""
+    champion, default = search["champion"], search["default"]
+    names = {"champion": champion["name"], "defaults": default["name"]}
+    if champion["number"] == default["number"]:
+        del names["champion"]
+    if search["anchor"]:
+        names[search["anchor"]] = search["anchor"]
+    configs = {"champion": champion["config"], "defaults": default["config"]}
+    return Grid(
+        ("", "warm L2, median (95 %)", "flags"),
+        tuple(
+            (role, _time(search["times"], name), _flagged(configs.get(role)))
+            for role, name in names.items()
+        ),
     )
-    for what in ("default", "champion"):
-        verdict = said[what]["said"].get("verdict")
+
+
+def _flagged(config: Mapping[str, str] | None) -> Words:
+    return Span(_flags(config), "code") if config else ""
+
+
+def _champion(search: Mapping[str, Any]) -> Iterator[Block]:
+    comparison, champion = search["comparison"], search["champion"]
+    if champion["number"] == search["default"]["number"]:
+        yield Paragraph("The defaults: nothing was confirmed faster.")
+        return
+    g, p = comparison["hedges_g"], comparison["p_value"]
+    yield Paragraph(
+        f"Trial {champion['number']}, proposed by {champion['source']}. "
+        f"{comparison['sentence']}; Hedges' g {_number(g)}, p {_number(p)}."
+    )
+    for role in ("default", "champion"):
+        verdict = search[role]["said"].get("verdict")
         if verdict:
-            limiter = verdict["limiter"] or ""
-            yield ""
-            yield (
-                f"- {what}: **{verdict['bound']}** {markdown(limiter)}: "
-                f"{markdown(verdict['because'])}"
-            )
+            yield Line(f"{_label(verdict)}, {verdict['because']}", role)
+
+
+def _label(verdict: Mapping[str, Any]) -> str:
+    words = (verdict[key] for key in ("bound", "limiter"))
+    return ": ".join(word for word in words if isinstance(word, str) and word)
 
 
 def _number(value: float | None) -> str:
     return "not known" if value is None else f"{value:.2g}"
 
 
-def _path(history: pd.DataFrame) -> Iterator[str]:
+def _path(history: pd.DataFrame) -> Block:
     """The incumbents, one after the other."""
     steps = history[history["became_incumbent"] | (history["source"] == "default")]
     if steps.empty:
-        yield "No incumbent."
-        return
-    yield "| trial | proposed by | time | against the incumbent before | verdict |"
-    yield "|--:|---|--:|---|---|"
-    for row in steps.to_dict("records"):
-        low, high = row["confirmed_low"], row["confirmed_high"]
-        gain = "" if isnan(low) else f"{row['confirmed_speedup']:.3f}x ({low:.3f} to {high:.3f})"
-        verdict = " ".join(str(row[k]) for k in ("bound", "limiter") if isinstance(row[k], str))
-        yield (
-            f"| {row['number']} | {markdown(str(row['source']))} | "
-            f"{figures.seconds(float(row['value']))} | {gain} | {markdown(verdict)} |"
-        )
+        return Paragraph("No incumbent.")
+    return Grid(
+        (">trial", "proposed by", ">time", "against the incumbent before", "verdict"),
+        tuple(_step(row) for row in steps.to_dict("records")),
+    )
 
 
-def _worth(said: Mapping[str, Any]) -> Iterator[str]:
+def _step(row: Mapping[Any, Any]) -> tuple[str, ...]:
+    low, high = row["confirmed_low"], row["confirmed_high"]
+    gain = "" if isnan(low) else f"{row['confirmed_speedup']:.3f}x ({low:.3f} to {high:.3f})"
+    time = figures.seconds(float(row["value"]))
+    return str(row["number"]), str(row["source"]), time, gain, _label(row)
+
+
+def _worth(search: Mapping[str, Any]) -> Iterator[str]:
     """What the proposals of diagnoses came to, also where that is nothing."""
-    worth = said["steering"]
+    worth = search["steering"]
     if not worth:
         return
     rules = ", ".join(f"{n} by {rule}" for rule, n in worth["by_rule"].items())
     yield (
-        f"steering: {worth['proposed']} proposals"
+        f"{worth['proposed']} proposals"
         + (f" ({rules})" if rules else "")
         + f", {worth['measured']} measured, {worth['incumbents']} became the incumbent"
     )
     if "ratio" not in worth:
-        yield "  against plain TPE: not known; run the same search with --no-steer"
+        yield "against plain TPE: not known; run the same search with --no-steer"
         return
     yield (
-        f"  against plain TPE after {worth['trials']} trials each: "
+        f"against plain TPE after {worth['trials']} trials each: "
         f"{figures.seconds(worth['best'])} and {figures.seconds(worth['plain_best'])} "
         f"({worth['ratio']:.3f}x); within 2 % of the better after "
         f"{worth['near_after'] or 'never'} and {worth['plain_near_after'] or 'never'} trials"

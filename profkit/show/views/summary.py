@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from profkit.evidence.summary import METRICS, Side, Summary
+from profkit.evidence.summary import METRICS, Summary, SummaryColumn
 from profkit.show.text import figures
 from profkit.show.text.blocks import Block, Grid, Heading, Line
 
@@ -46,24 +46,24 @@ def _changes(found: Summary) -> Iterator[Block]:
         rules = [f.rule for f in findings if f.what == what]
         if rules:
             yield Line(", ".join(rules), what)
-    for p in change.promises:
+    for p in change.predictions:
         yield Line(f"{p.because} ({p.said}: {p.rule})", _KEPT[p.kept])
     yield from (Line(note, "note") for note in change.notes)
 
 
-def _time(side: Side) -> str:
+def _time(side: SummaryColumn) -> str:
     if side.time is None:
         return "not timed"
     half = (side.time.high - side.time.low) / 2 / side.time.median
     return f"{figures.seconds(side.time.median)} ± {100 * half:.1f} %"
 
 
-def _against(side: Side) -> str:
+def _against(side: SummaryColumn) -> str:
     if side.against is None:
         return ""
     mark = "~" if side.against.answer == "cannot tell" else ""
     return f"{mark}{side.against.speedup.median:.2f}x"
 
 
-def _metric(side: Side, name: str) -> str:
+def _metric(side: SummaryColumn, name: str) -> str:
     return figures.metric(name, side.metrics.get(name))

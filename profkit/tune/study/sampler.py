@@ -10,7 +10,7 @@ import optuna
 STARTUP = 10  # trials that are drawn at random before TPE has something to go by
 
 
-class Nearest(optuna.samplers.TPESampler):  # type: ignore[misc]
+class NearestSampler(optuna.samplers.TPESampler):  # type: ignore[misc]
     """TPE over all macros together, its samples moved to configurations that can be."""
 
     def __init__(
@@ -30,8 +30,8 @@ class Nearest(optuna.samplers.TPESampler):  # type: ignore[misc]
         """Every macro, from the first trial on."""
         return {m: d for m, d in self._all.items() if not d.single()}
 
-    def sample_relative(self, study: Any, trial: Any, search_space: Any) -> dict[str, Any]:
-        """TPE's wish, or a random one at the start, as a configuration that can be."""
-        wish = super().sample_relative(study, trial, search_space)
-        full = {m: wish.get(m, 0) for m in self._all} if wish else None
+    def sample_relative(self, study: Any, trial: Any, search_space: Any) -> dict[str, int]:
+        """TPE's sample, or a random one at the start, as a configuration that can be."""
+        sample = super().sample_relative(study, trial, search_space)
+        full = {m: sample.get(m, 0) for m in self._all} if sample else None
         return self._nearest(full)

@@ -94,17 +94,17 @@ def reached(url: str, opened: Callable[[], Any]) -> Any:
     try:
         return opened()
     except (SQLAlchemyError, ImportError, OSError, optuna.exceptions.OptunaError) as error:
-        said = (str(getattr(error, "orig", None) or error).splitlines() or ["?"])[0]
+        first = (str(getattr(error, "orig", None) or error).splitlines() or ["?"])[0]
         raise ProfkitError(
-            f"--storage {without_password(url)}: {said[:200]}",
+            f"--storage {without_password(url)}: {first[:200]}",
             "for example sqlite:///search.db, or postgresql://user@host/name with its driver",
         ) from error
 
 
 def without_password(url: str) -> str:
     """A URL that may be shown."""
-    scheme, found, rest = url.partition("://")
-    return f"{scheme}://{rest.rpartition('@')[2]}" if found else url
+    scheme, separator, rest = url.partition("://")
+    return f"{scheme}://{rest.rpartition('@')[2]}" if separator else url
 
 
 def studies(url: str) -> list[str]:

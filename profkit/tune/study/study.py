@@ -16,7 +16,7 @@ import threading
 import time
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -26,7 +26,8 @@ from optuna.exceptions import UpdateFinishedTrialError
 from optuna.trial import FrozenTrial, TrialState
 
 from profkit.measure.variants.tunables import Config, Space
-from profkit.tune.study.sampler import STARTUP, Nearest
+from profkit.tune.result import TrialResult, read_trial
+from profkit.tune.study.sampler import STARTUP, NearestSampler
 from profkit.tune.study.storage import alive, owner, reached, storage
 
 _STALE = timedelta(minutes=15)  # a running trial of another host, older than this, is given up
@@ -44,7 +45,7 @@ class Trial:
         source: Who proposed it: default, random, tpe, or `steer:<rule>`.
         outcome: measured, pruned, refused, same, wrong, failed; running; interrupted.
         value: Seconds per call, normalised by the anchor; None where it has none.
-        said: What was found out: reason, times, resources, see trial.py.
+        result: What was found out.
         seconds: From proposal to end.
         ended: When, as ISO text.
     """
@@ -54,7 +55,7 @@ class Trial:
     source: str
     outcome: str
     value: float | None = None
-    said: Mapping[str, Any] = field(default_factory=dict)
+    result: TrialResult = field(default_factory=TrialResult)
     seconds: float | None = None
     ended: str | None = None
 
@@ -88,7 +89,7 @@ class Study:
         logging.getLogger("optuna").setLevel(logging.ERROR)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            sampler = Nearest(self._nearest, self._dists, seed)
+            sampler = NearestSampler(self._nearest, self._dists, seed)
             pruner = optuna.pruners.MedianPruner(n_startup_trials=5, n_warmup_steps=0)
             self._study = reached(
                 url,
@@ -101,8 +102,8 @@ class Study:
     def trials(self) -> list[Trial]:
         """Everything in the storage, in order; proposals that wait are left out."""
         with self._lock:
-            found = self._study.get_trials(deepcopy=False)
-        return [self._read(t) for t in found if t.state != TrialState.WAITING and self._whole(t)]
+            known = self._study.get_trials(deepcopy=False)
+        return [self._read(t) for t in known if t.state != TrialState.WAITING and self._whole(t)]
 
     def note(self, key: str, value: Any) -> None:
         """Keep something about the search."""
@@ -131,15 +132,14 @@ class Study:
                 # Two searches in one storage may want the same: the first to write has it.
                 if config in self.possible and config not in self._tried(asked.number):
                     return Trial(asked.number, config, source, "running")
-                self.finish(asked.number, "repeated", None, {})
+                self.finish(asked.number, "repeated")
 
     def propose(self, config: Config, source: str) -> bool:
         """Have a configuration tried next; whether it was new."""
         with self._lock:
             if config not in set(self.free()):
                 return False
-            ranks = dict(zip(self.space.macros, self.space.ranks(config), strict=True))
-            self._study.enqueue_trial(ranks, user_attrs={"source": source})
+            self._study.enqueue_trial(self._ranks(config), user_attrs={"source": source})
             return True
 
     def report(self, number: int, value: float, step: int) -> bool:
@@ -150,7 +150,11 @@ class Study:
         return True  # another search gave this one up, and has it again
 
     def finish(
-        self, number: int, outcome: str, value: float | None, said: Mapping[str, Any]
+        self,
+        number: int,
+        outcome: str,
+        value: float | None = None,
+        result: TrialResult | None = None,
     ) -> None:
         """Write down what came of a trial.
 
@@ -164,7 +168,8 @@ class Study:
             state = TrialState.FAIL
         with self._lock, contextlib.suppress(UpdateFinishedTrialError):  # as in report
             live = self._live.pop(number)
-            live.set_user_attr("said", {**said, "outcome": outcome})
+            kept = replace(result or TrialResult(), outcome=outcome)
+            live.set_user_attr("said", kept.to_json())
             done = value if state == TrialState.COMPLETE else None
             self._study.tell(live, done, state, skip_if_finished=True)
 
@@ -193,8 +198,8 @@ class Study:
         """What was proposed and nobody has taken up."""
         states = (TrialState.WAITING,)
         with self._lock:
-            found = self._study.get_trials(deepcopy=False, states=states)
-        return [c for t in found if (c := self._claimed(t)) is not None]
+            waiting = self._study.get_trials(deepcopy=False, states=states)
+        return [c for t in waiting if (c := self._claimed(t)) is not None]
 
     def importances(self) -> dict[str, float]:
         """Macro -> its share in what makes a configuration one of the fastest (PED-ANOVA)."""
@@ -204,8 +209,8 @@ class Study:
         with self._lock, warnings.catch_warnings(), contextlib.suppress(RuntimeError, ValueError):
             warnings.simplefilter("ignore")
             evaluator = optuna.importance.PedAnovaImportanceEvaluator(target_quantile=0.25)
-            found = optuna.importance.get_param_importances(self._study, evaluator=evaluator)
-            return {m: float(found.get(m, 0.0)) for m in self.space.macros}
+            shares = optuna.importance.get_param_importances(self._study, evaluator=evaluator)
+            return {m: float(shares.get(m, 0.0)) for m in self.space.macros}
         return {}
 
     # --- from Optuna's trials to ours ------------------------------------------------------------
@@ -214,17 +219,20 @@ class Study:
         return set(t.params) == set(self._ordered)
 
     def _config(self, ranks: Mapping[str, Any]) -> Config:
-        return tuple(v[ranks[m]] for m, v in self._ordered.items())
+        return self.space.at([ranks[m] for m in self.space.macros])
+
+    def _ranks(self, config: Config) -> dict[str, int]:
+        return dict(zip(self.space.macros, config.ranks, strict=True))
 
     def _read(self, t: FrozenTrial) -> Trial:
-        said = t.user_attrs.get("said", {})
+        result = read_trial(t.user_attrs.get("said", {}))
         return Trial(
             t.number,
             self._config(t.params),
             _by(t)[0],
             _outcome(t),
-            t.value if t.state == TrialState.COMPLETE else said.get("value"),
-            said,
+            t.value if t.state == TrialState.COMPLETE else result.value,
+            result,
             t.duration.total_seconds() if t.duration else None,
             t.datetime_complete.isoformat(timespec="seconds") if t.datetime_complete else None,
         )
@@ -262,23 +270,21 @@ class Study:
         earlier = self._signed(before)
         return {self._claimed(t) for t in earlier if t.state != TrialState.WAITING}
 
-    def _nearest(self, wish: Mapping[str, int] | None) -> dict[str, int]:
-        """The untried configuration that is nearest to the sampler's wish; any, without a wish."""
+    def _nearest(self, sample: Mapping[str, int] | None) -> dict[str, int]:
+        """The untried configuration that is nearest to the sampler's; any, without a sample."""
         free, macros = self._free, self.space.macros
         if not free:  # another process has just taken the last one: ask() finds that out
-            return dict(zip(macros, self.space.ranks(self.space.default), strict=True))
-        if not wish:
-            chosen = self.space.ranks(self._random.choice(free))
-            return dict(zip(macros, chosen, strict=True))
+            return self._ranks(self.space.default)
+        if not sample:
+            return self._ranks(self._random.choice(free))
         widths = [max(1, len(self._ordered[m]) - 1) for m in macros]
 
-        def distance(ranks: Sequence[int]) -> float:
-            steps = zip(ranks, macros, widths, strict=True)
-            return sum(abs(r - wish[m]) / w for r, m, w in steps)
+        def distance(config: Config) -> tuple[float, float]:
+            steps = zip(config.ranks, macros, widths, strict=True)
+            far = sum(abs(rank - sample[m]) / width for rank, m, width in steps)
+            return round(far, 9), self._random.random()
 
-        every = [(self.space.ranks(c), self._random.random()) for c in free]
-        ranks, _ = min(every, key=lambda one: (round(distance(one[0]), 9), one[1]))
-        return dict(zip(macros, ranks, strict=True))
+        return self._ranks(min(free, key=distance))
 
 
 def _finished(known: Sequence[FrozenTrial]) -> list[FrozenTrial]:
@@ -287,8 +293,8 @@ def _finished(known: Sequence[FrozenTrial]) -> list[FrozenTrial]:
 
 def _outcome(t: FrozenTrial) -> str:
     known = {TrialState.RUNNING: "running", TrialState.WAITING: "waiting"}
-    found = t.user_attrs.get("said", {}).get("outcome") or known.get(t.state, "interrupted")
-    return str(found)
+    kept = t.user_attrs.get("said", {}).get("outcome")
+    return str(kept or known.get(t.state, "interrupted"))
 
 
 def _by(t: FrozenTrial) -> tuple[str, str]:

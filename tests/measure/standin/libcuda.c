@@ -71,6 +71,7 @@ int cuMemAlloc_v2(uint64_t* p, size_t n) {
 }
 int cuMemFree_v2(uint64_t p) { free((void*)p); return 0; }
 int cuMemcpyHtoD_v2(uint64_t d, const void* s, size_t n) { memcpy((void*)d, s, n); return 0; }
+int cuMemcpyDtoD_v2(uint64_t d, uint64_t s, size_t n) { memcpy((void*)d, (void*)s, n); return 0; }
 int cuMemcpyDtoH_v2(void* d, uint64_t s, size_t n) { memcpy(d, (void*)s, n); return 0; }
 int cuMemsetD8_v2(uint64_t p, unsigned char v, size_t n) { memset((void*)p, v, n); return 0; }
 int cuCtxSynchronize(void) {

@@ -1,0 +1,92 @@
+"""What the header of a variant predicted against its parent  ->  kept, broken or not decidable."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import inf
+from typing import Literal
+
+from profkit.errors import ProfkitError
+from profkit.evidence.predictions.moves import parse_moves, values
+from profkit.evidence.runs.runs import Run
+from profkit.reports.figures import quantity, times
+from profkit.reports.metrics import CATALOGUE
+
+PredictionKind = Literal["fixes", "fixes-not", "moves", "moves-not"]
+
+
+@dataclass(frozen=True)
+class HeaderPrediction:
+    """What the AFTER header said, and whether the counters agree.
+
+    Attributes:
+        rule: The rule's id; of a move the prediction as written: stall_barrier<0.5x.
+        said: "fixes", "fixes-not", "moves" or "moves-not".
+        kept: None when it is not decidable on one side.
+        because: One sentence.
+    """
+
+    rule: str
+    said: PredictionKind
+    kept: bool | None
+    because: str
+
+
+def header_predictions(before: Run, after: Run) -> tuple[HeaderPrediction, ...]:
+    """Every prediction of AFTER's header; none when it does not change BEFORE."""
+    record = after.record
+    if record is None or record.header.after != before.variant:
+        return ()
+    header = record.header
+    said: list[tuple[str, PredictionKind]] = [(rule, "fixes") for rule in header.fixes]
+    said += [(rule, "fixes-not") for rule in header.fixes_not]
+    said += [(word, "moves") for word in header.moves]
+    said += [(word, "moves-not") for word in header.moves_not]
+    if header.case not in (None, after.case):
+        return tuple(HeaderPrediction(r, w, None, f"said of case {header.case}") for r, w in said)
+    if not said or before.usable.empty or after.usable.empty:
+        return tuple(HeaderPrediction(r, w, None, "no report on both sides") for r, w in said)
+    was, now = ({f.rule: f.status for f in run.diagnosis().findings} for run in (before, after))
+    return tuple(
+        _move(rule, what, before, after)
+        if what in ("moves", "moves-not")
+        else _of_rule(rule, what, was.get(rule), now.get(rule))
+        for rule, what in said
+    )
+
+
+def _of_rule(rule: str, said: PredictionKind, was: str | None, now: str | None) -> HeaderPrediction:
+    if was is None or now is None:
+        return HeaderPrediction(rule, said, None, "no rule has this name")
+    if "unknown" in (was, now):
+        return HeaderPrediction(rule, said, None, "what the rule needs was not collected")
+    if was == "clear":
+        return HeaderPrediction(
+            rule, said, False, "it did not fire before: there was nothing to fix"
+        )
+    if said == "fixes":
+        because = "it is clear now" if now == "clear" else "it still fires"
+        return HeaderPrediction(rule, said, now == "clear", because)
+    return HeaderPrediction(
+        rule, said, now == "fires", "it fires as before" if now == "fires" else "it is clear now"
+    )
+
+
+def _move(word: str, said: PredictionKind, before: Run, after: Run) -> HeaderPrediction:
+    """What the counters of the longest launch of each side say."""
+    try:
+        (move,) = parse_moves(word, "its header")
+    except ProfkitError as error:
+        return HeaderPrediction(word, said, None, error.message)
+    sides = [{str(k): v for k, v in run.row.items()} for run in (before, after)]
+    pair = values(move, sides[0], sides[1])
+    if pair is None:
+        return HeaderPrediction(word, said, None, f"{move.metric} was not collected")
+    factor = pair[1] / pair[0] if pair[0] else inf if pair[1] else 1.0
+    one, other = (_text(move.metric, value) for value in pair)
+    because = f"{one} -> {other}" + (f", {times(factor)}" if factor < inf else "")
+    return HeaderPrediction(word, said, move.holds(*pair) == (said == "moves"), because)
+
+
+def _text(metric: str, value: float) -> str:
+    return quantity(value, CATALOGUE[metric].unit)

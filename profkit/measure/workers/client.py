@@ -1,0 +1,302 @@
+"""Requests to one GPU  ->  what its worker process answered; a new process after one that was lost."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import queue
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from profkit.errors import ProfkitError
+from profkit.measure import process
+from profkit.measure.bench.bench import ROUNDS, Times
+from profkit.measure.check.check import Check
+from profkit.measure.cuda.device import Gpu
+from profkit.measure.cuda.graph import Launch
+from profkit.measure.workers import protocol
+from profkit.measure.workers.protocol import (
+    Begun,
+    Checked,
+    Entry,
+    Event,
+    Failed,
+    Judge,
+    Listed,
+    Measure,
+    Open,
+    Opened,
+    Prepare,
+    Ready,
+    Refused,
+    Request,
+    Timed,
+)
+
+COMMAND: tuple[str, ...] = (sys.executable, "-m", "profkit.measure.workers.server")
+TIMEOUT = 120.0  # seconds without a word: no check of one variant takes that long
+FIRST_TIMEOUT = 180.0  # of what is done once: importing torch, computing fp64 references
+
+
+class WorkerLost(ProfkitError):
+    """The worker hung, crashed or lost its context; the next request starts another.
+
+    Attributes:
+        at: What it was doing.
+    """
+
+    def __init__(self, message: str, hint: str = "", at: Begun | None = None) -> None:
+        super().__init__(message, hint)
+        self.at = at or Begun("start")
+
+
+class WorkerClosed(WorkerLost):
+    """The worker was closed from outside: nobody is to blame."""
+
+
+@dataclass(frozen=True)
+class Setup:
+    """What every worker process is told first.
+
+    Attributes:
+        problem: The folder of problem.py.
+        build: The build folder.
+        support: The library of support.cu.
+        prepare: What is computed and loaded before the first request.
+    """
+
+    problem: Path
+    build: Path
+    support: Path
+    prepare: Prepare
+
+
+@dataclass
+class Reply:
+    """What came back for one request.
+
+    Attributes:
+        checks: Variant or reference -> its verdict.
+        launches: Name -> kernel launches of one call.
+        times: Name -> samples.
+        refused: Name -> why it cannot run at this case.
+    """
+
+    checks: dict[str, Check] = field(default_factory=dict)
+    launches: dict[str, tuple[Launch, ...]] = field(default_factory=dict)
+    times: dict[str, Times] = field(default_factory=dict)
+    refused: dict[str, str] = field(default_factory=dict)
+
+
+class Worker:
+    """One GPU, and the process that holds it. Used by one thread; close() by any."""
+
+    def __init__(
+        self,
+        setup: Setup,
+        timeout: float = TIMEOUT,
+        visible: str | None = None,
+        progress: Callable[[str], None] = lambda _: None,
+        command: Sequence[str | Path] | None = None,
+    ) -> None:
+        """Nothing is started yet.
+
+        Args:
+            setup: What a process is told first.
+            timeout: Seconds without a word after which a process is stopped.
+            visible: CUDA_VISIBLE_DEVICES for it; None leaves it as it is.
+            progress: Told what is being done, in a few words.
+            command: How a process is started; None takes COMMAND.
+        """
+        self.setup, self.timeout, self.visible = setup, timeout, visible
+        self.gpu: Gpu | None = None
+        self.restarts = -1
+        self._progress = progress
+        self._command = command or COMMAND
+        self._process: subprocess.Popen[bytes] | None = None
+        self._lines: queue.Queue[bytes | None] = queue.Queue()
+        self._log = tempfile.TemporaryFile()  # noqa: SIM115 - lives as long as the worker
+        self._closed = False
+
+    @property
+    def env(self) -> dict[str, str]:
+        """What to start programs for this GPU with."""
+        # The reference runs many blocks side by side: a BLAS with threads of its own per block
+        # makes it twenty times slower.
+        own = {"OPENBLAS_NUM_THREADS": "1"}
+        if self.visible is not None:
+            own["CUDA_VISIBLE_DEVICES"] = self.visible
+        return {**os.environ, **own}
+
+    def start(self) -> None:
+        """Start the process and let it prepare inputs, if it is not there."""
+        if self._closed:
+            raise WorkerClosed("the measurement was stopped")
+        if self._process is not None and self._process.poll() is None:
+            return
+        self._end()
+        self._log.seek(0)
+        self._log.truncate()
+        self._lines = queue.Queue()
+        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": self._log}
+        self._process = process.start(self._command, env=self.env, **pipes)
+        reading = self._process, self._lines
+        threading.Thread(target=_read, args=reading, daemon=True).start()
+        self.restarts += 1
+        setup = self.setup
+        places = str(setup.problem), str(setup.build), str(setup.support)
+        first = max(FIRST_TIMEOUT, self.timeout)
+        try:
+            self._ask(Open(*places), first)
+            self._ask(setup.prepare, first)
+        except ProfkitError:
+            self._end()
+            raise
+
+    def judge(
+        self, entry: Entry, checks: Sequence[tuple[str, int]], case: str | None = None
+    ) -> Reply:
+        """Check a variant on (case, seed) pairs, and list its launches at a case."""
+        self.start()
+        return self._ask(Judge(entry, tuple(checks), case), self.timeout)
+
+    def list_launches(self, entries: Sequence[Entry], case: str) -> Reply:
+        """The launches of entries at a case, without timing them."""
+        self.start()
+        return self._ask(Measure(tuple(entries), case), self.timeout)
+
+    def time(
+        self,
+        entries: Sequence[Entry],
+        case: str,
+        rounds: tuple[int, int] = ROUNDS,
+        cold: bool = False,
+    ) -> Reply:
+        """Time entries in turns.
+
+        Args:
+            entries: What.
+            case: The case.
+            rounds: How many at first, and at most.
+            cold: Whether to time with a cold L2 too.
+        """
+        self.start()
+        return self._ask(Measure(tuple(entries), case, cold, rounds), self.timeout)
+
+    def close(self) -> None:
+        """End the process, also while another thread waits for it; it will not start again."""
+        self._closed = True
+        self._end()
+        self._log.close()
+
+    def _end(self) -> None:
+        held = self._process
+        if held is None:
+            return
+        process.end_session(held)
+        if held.stdin:
+            with contextlib.suppress(OSError):
+                held.stdin.close()
+
+    def _ask(self, request: Request, timeout: float) -> Reply:
+        held = self._process
+        if held is None or held.stdin is None:
+            raise WorkerClosed("the measurement was stopped")
+        with contextlib.suppress(OSError, ValueError):  # it is gone: the end of its output says so
+            held.stdin.write(protocol.encode(request))
+            held.stdin.flush()
+        reply, at = Reply(), Begun("start")
+        failed: ProfkitError | None = None
+        while True:
+            try:
+                line = self._lines.get(timeout=timeout)
+            except queue.Empty:
+                self._end()
+                message = f"it hung: nothing came back for {timeout:.0f} s ({at})"
+                raise WorkerLost(message, at=at) from None
+            if line is None:
+                raise self._gone(at)
+            match protocol.read_event(line):
+                case Ready():
+                    if failed:
+                        raise failed
+                    return reply
+                case Begun() as at:
+                    self._progress(str(at))
+                case Failed(message, hint, lost):
+                    if lost:
+                        self._end()
+                        raise WorkerLost(f"{message} ({at})", hint, at)
+                    failed = ProfkitError(message, hint)
+                case event:
+                    self._take(event, reply)
+
+    def _take(self, event: Event, reply: Reply) -> None:
+        match event:
+            case Opened(gpu):
+                self.gpu = gpu
+            case Checked(check):
+                reply.checks[check.variant] = check
+            case Listed(name, _, launches):
+                reply.launches[name] = launches
+            case Timed(times):
+                reply.times[times.name] = times
+            case Refused(name, _, message):
+                reply.refused[name] = message
+
+    def _gone(self, at: Begun) -> ProfkitError:
+        if self._closed:
+            return WorkerClosed("the measurement was stopped")
+        self._end()
+        self._log.seek(0)
+        text = self._log.read()[-process.KEEP :].decode("utf-8", "replace").strip()
+        if "Traceback (most recent call last)" in text:
+            raise RuntimeError(f"the measuring process failed ({at}):\n{text}")
+        last = text.splitlines()[-1:]
+        return WorkerLost(f"the process crashed ({at}): {last[0] if last else 'silent'}", at=at)
+
+
+def _read(held: subprocess.Popen[bytes], lines: queue.Queue[bytes | None]) -> None:
+    with contextlib.suppress(ValueError, OSError):
+        for line in held.stdout or ():
+            lines.put(line)
+    lines.put(None)
+    if held.stdout:
+        held.stdout.close()
+
+
+def entries_of(libraries: Mapping[str, Path | None], grid: str | None = None) -> list[Entry]:
+    """Name -> library (None of a reference), as the protocol has them."""
+    return [Entry(name, str(path) if path else None, grid) for name, path in libraries.items()]
+
+
+def visible_devices(wanted: str | None, count: int) -> Sequence[str | None]:
+    """What CUDA_VISIBLE_DEVICES each worker gets.
+
+    Args:
+        wanted: --gpus: `all`, a number of GPUs, or a list of indices: 0,1; None takes one.
+        count: How many GPUs CUDA shows to this process.
+    """
+    if wanted is None or wanted == "1":
+        return [None]
+    listed = [w for w in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if w]
+    names = listed[:count] if listed else [str(i) for i in range(count)]
+    if wanted == "all":
+        return names
+    picked = wanted.split(",") if "," in wanted else [str(i) for i in range(_number(wanted))]
+    if len(set(picked)) < len(picked) or not all(_number(p) < len(names) for p in picked):
+        raise ProfkitError(
+            f"--gpus {wanted}: there are {count} GPUs", "say all, how many, or a list from 0: 0,1"
+        )
+    return [names[int(p)] for p in picked]
+
+
+def _number(text: str) -> int:
+    if not text.isascii() or not text.isdigit() or len(text) > 4:
+        raise ProfkitError(f"--gpus {text}: not understood", "say all, how many, or a list: 0,1")
+    return int(text)

@@ -1,0 +1,158 @@
+"""Requests and events of a worker  ->  lines of JSON, and back with their types.
+
+One request is one line; a worker answers with any number of events and one Ready. What an event
+holds is the dataclass that the worker made: nothing is a dict on either side of the border.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from profkit.measure.bench.bench import Times
+from profkit.measure.check.check import Check
+from profkit.measure.cuda.device import Gpu
+from profkit.measure.cuda.graph import Launch
+
+
+class Message(msgspec.Struct, frozen=True, tag=True):
+    """What goes over the border; its class is its tag."""
+
+
+class Entry(msgspec.Struct, frozen=True):
+    """A variant, or a reference of the problem.
+
+    Attributes:
+        name: The variant's id or the reference's name.
+        library: The variant's library; None of a reference.
+        grid: The variant's `inputs:` key.
+    """
+
+    name: str
+    library: str | None = None
+    grid: str | None = None
+
+
+# --- requests ------------------------------------------------------------------------------------
+
+
+class Open(Message, frozen=True):
+    """The first request: take the GPU, load the problem and the tools."""
+
+    problem: str
+    build: str
+    support: str
+
+
+class Prepare(Message, frozen=True):
+    """Compute inputs and references of cases; load `reference` at `case` if there is one."""
+
+    checks: tuple[tuple[str, int], ...]
+    grid: str | None = None
+    case: str | None = None
+    reference: str | None = None
+
+
+class Judge(Message, frozen=True):
+    """Check a variant on (case, seed) pairs; if it is correct at `case`, list its launches there."""
+
+    entry: Entry
+    checks: tuple[tuple[str, int], ...]
+    case: str | None = None
+
+
+class Measure(Message, frozen=True):
+    """Load entries at a case and list their launches; time them in turns where `rounds` is given.
+
+    Attributes:
+        entries: What to time.
+        case: The case.
+        cold: Whether to time with a cold L2 too.
+        rounds: How many at first, and at most; None times nothing.
+    """
+
+    entries: tuple[Entry, ...]
+    case: str
+    cold: bool = False
+    rounds: tuple[int, int] | None = None
+
+
+Request = Open | Prepare | Judge | Measure
+
+# --- events --------------------------------------------------------------------------------------
+
+
+class Opened(Message, frozen=True):
+    """The GPU that the worker holds."""
+
+    gpu: Gpu
+
+
+class Begun(Message, frozen=True):
+    """What is being done now; whoever holds a name when the worker is lost is to blame."""
+
+    what: str
+    name: str = ""
+    case: str = ""
+
+    def __str__(self) -> str:
+        return " ".join(word for word in (self.what, self.name, self.case) if word)
+
+
+class Checked(Message, frozen=True):
+    """The verdict on a variant, or on a reference at one case."""
+
+    check: Check
+
+
+class Listed(Message, frozen=True):
+    """The kernel launches of one call."""
+
+    name: str
+    case: str
+    launches: tuple[Launch, ...]
+
+
+class Timed(Message, frozen=True):
+    """The samples of one entry."""
+
+    times: Times
+
+
+class Refused(Message, frozen=True):
+    """An entry that cannot run at a case; the others go on."""
+
+    name: str
+    case: str
+    message: str
+
+
+class Failed(Message, frozen=True):
+    """The request came to nothing. With `lost` the worker ends: its CUDA context is gone."""
+
+    message: str
+    hint: str = ""
+    lost: bool = False
+
+
+class Ready(Message, frozen=True):
+    """The request is done."""
+
+
+Event = Opened | Begun | Checked | Listed | Timed | Refused | Failed | Ready
+
+
+def encode(message: Request | Event) -> bytes:
+    """One line, with its end."""
+    return msgspec.json.encode(message) + b"\n"
+
+
+def read_request(line: bytes) -> Request:
+    """A line as the request that it is."""
+    request: Request = msgspec.json.decode(line, type=Request)
+    return request
+
+
+def read_event(line: bytes) -> Event:
+    """A line as the event that it is."""
+    event: Event = msgspec.json.decode(line, type=Event)
+    return event

@@ -1,0 +1,190 @@
+"""Requests on stdin  ->  events on stdout; the process that holds one GPU.
+
+`python -m profkit.measure.workers.server` is started by client.py and lives through many requests:
+libraries, inputs and references stay loaded. A kernel that hangs or loses the context takes this
+process with it and nothing else. torch is imported only if a reference is asked for.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from uuid import uuid4
+
+from profkit.errors import ProfkitError
+from profkit.measure.bench import bench, subjects
+from profkit.measure.bench.bench import Subject
+from profkit.measure.check import check, data
+from profkit.measure.check.data import Data
+from profkit.measure.cuda import device, library, state
+from profkit.measure.variants import problem
+from profkit.measure.workers import protocol
+from profkit.measure.workers.protocol import (
+    Begun,
+    Checked,
+    Entry,
+    Event,
+    Failed,
+    Judge,
+    Listed,
+    Measure,
+    Open,
+    Opened,
+    Prepare,
+    Ready,
+    Refused,
+    Timed,
+)
+
+Say = Callable[[Event], None]
+LOST = 3  # exit status: the CUDA context is gone
+_UNAVAILABLE = (subjects.ReferenceUnavailable, ImportError)
+
+
+def main() -> int:
+    """Answer requests until there are none."""
+    say = _events()
+    server: _Server | None = None
+    for line in sys.stdin.buffer:
+        request = protocol.read_request(line)
+        try:
+            if isinstance(request, Open):
+                server = _Server(request, say)
+            elif server is not None:
+                server.answer(request)
+        except device.CudaError as error:
+            lost = error.code in device.STICKY
+            say(Failed(error.message, error.hint, lost))
+            if lost:
+                return LOST
+        except ProfkitError as error:
+            say(Failed(error.message, error.hint))
+        say(Ready())
+    return 0
+
+
+def _events() -> Say:
+    """Keep stdout for events: what kernels and libraries print goes to stderr."""
+    out = os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)
+
+    def say(event: Event) -> None:
+        out.write(protocol.encode(event))
+        out.flush()
+
+    return say
+
+
+class _Server:
+    """What the process keeps from one request to the next."""
+
+    def __init__(self, request: Open, say: Say) -> None:
+        self.say = say
+        self.problem = problem.load(Path(request.problem))
+        self.folder = Path(request.build)
+        gpu = device.use()
+        self.tools = library.support(Path(request.support), gpu)
+        self.session = uuid4().hex  # of this process: what is timed in turns has one
+        self.libraries: dict[str, ctypes.CDLL] = {}
+        self.subjects: dict[tuple[str, str], Subject] = {}
+        self.data: dict[tuple[str, int, str | None], Data] = {}
+        identity = state.identity(gpu.pci)
+        self.gpu = replace(gpu, uuid=identity.uuid, driver=identity.driver)
+        say(Opened(self.gpu))
+
+    def answer(self, request: Prepare | Judge | Measure) -> None:
+        """Do what a request asks for."""
+        match request:
+            case Prepare():
+                self._prepare(request)
+            case Judge():
+                self._judge(request)
+            case Measure():
+                self._measure(request)
+
+    def _prepare(self, request: Prepare) -> None:
+        for case, seed in request.checks:
+            self.say(Begun("inputs and reference", case=case))
+            self._at(case, seed, request.grid)
+        if request.reference is not None and request.case is not None:
+            # Where it cannot run, the first request to time it says so.
+            with contextlib.suppress(*_UNAVAILABLE):
+                self._subject(Entry(request.reference, grid=request.grid), request.case)
+
+    def _judge(self, request: Judge) -> None:
+        entry = request.entry
+        self.say(Begun("check", entry.name))
+        loaded = self._library(entry)
+        work = [self._at(case, seed, entry.grid) for case, seed in request.checks]
+        judged = check.check_variant(entry.name, loaded, self.problem, work, self.tools)
+        self.say(Checked(judged))
+        if judged.status == "right" and request.case in judged.correct_cases:
+            self._list(self._subject(entry, request.case), request.case)
+
+    def _measure(self, request: Measure) -> None:
+        wanted = []
+        for entry in request.entries:
+            with self._refused(entry, request.case):
+                wanted.append(self._subject(entry, request.case))
+        for subject in wanted:
+            self._list(subject, request.case)
+        if not wanted or request.rounds is None:
+            return
+        self.say(Begun("bench", case=request.case))
+        conditions = self.gpu, self.tools, request.cold, request.rounds
+        for times in bench.measure(wanted, request.case, *conditions):
+            self.say(Timed(replace(times, session=self.session)))
+
+    def _list(self, subject: Subject, case: str) -> None:
+        self.say(Listed(subject.name, case, subject.launches))
+
+    @contextlib.contextmanager
+    def _refused(self, entry: Entry, case: str) -> Iterator[None]:
+        """Say what cannot run at a case; what loses the context ends the worker."""
+        try:
+            yield
+        except device.CudaError as error:
+            if error.code in device.STICKY:
+                raise
+            self.say(Refused(entry.name, case, error.message))
+        except _UNAVAILABLE as error:
+            first = (str(error).splitlines() or ["?"])[0]
+            self.say(Refused(entry.name, case, f"{entry.name} cannot run here: {first}"))
+
+    def _at(self, case: str, seed: int, grid: str | None) -> Data:
+        """Inputs and reference of a case."""
+        key = case, seed, grid
+        if key not in self.data:
+            self.data[key] = data.prepare(self.problem, case, seed, self.folder, grid)
+        return self.data[key]
+
+    def _library(self, entry: Entry) -> ctypes.CDLL:
+        if entry.library is None:
+            raise ProfkitError(f"{entry.name} is no variant: only variants are checked")
+        if entry.library not in self.libraries:
+            self.libraries[entry.library] = library.load(Path(entry.library))
+        return self.libraries[entry.library]
+
+    def _subject(self, entry: Entry, case: str) -> Subject:
+        """An entry, ready to be timed; the values of a reference are judged on the way."""
+        key = entry.name, case
+        if key not in self.subjects:
+            self.say(Begun("load", entry.name, case))
+            at = self._at(case, 0, entry.grid)
+            if entry.library is None:
+                subject, judged = subjects.reference(entry.name, self.problem, at)
+                self.say(Checked(check.summary(entry.name, self.problem, [judged])))
+            else:
+                loaded = self._library(entry)
+                subject = subjects.native(entry.name, loaded, self.problem, at, self.tools)
+            self.subjects[key] = subject
+        return self.subjects[key]
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,109 @@
+"""A dataclass  <->  its JSON object: what is absent or of another kind is the field's default.
+
+A run record comes from anywhere and outlives the profkit that wrote it, so reading never fails on a
+field: a number that is text is a number that is not known. A class that reads itself (`of_record`,
+`to_record`) does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import Field, fields, is_dataclass
+from functools import cache
+from math import isfinite, nan
+from types import NoneType, UnionType
+from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
+
+T = TypeVar("T")
+Reader = Callable[[Any], Any]
+ABSENT = {"absent": True}  # metadata of a field that is left out of the JSON when it is None
+
+
+def from_json(kind: Callable[..., T], said: Mapping[str, Any]) -> T:
+    """A dataclass of this kind from a JSON object."""
+    given: dict[str, Any] = {}
+    for name, read in _readers(kind):
+        value = read(said.get(name))
+        if value is not None:
+            given[name] = value
+    return kind(**given)
+
+
+def as_json(value: Any) -> Any:
+    """Plain values: tuples as lists, numbers that are no numbers as None."""
+    if hasattr(value, "to_record"):
+        return value.to_record()
+    if is_dataclass(value):
+        held = ((f, getattr(value, f.name)) for f in fields(value) if not f.metadata.get("file"))
+        return {f.name: as_json(v) for f, v in held if not _left_out(f, v)}
+    if isinstance(value, Mapping):
+        return {str(k): as_json(v) for k, v in value.items()}
+    if isinstance(value, list | tuple):
+        return [as_json(v) for v in value]
+    return None if isinstance(value, float) and not isfinite(value) else value
+
+
+def _left_out(of: Field[Any], value: Any) -> bool:
+    return value is None and bool(of.metadata.get("absent"))
+
+
+@cache
+def _readers(kind: Any) -> list[tuple[str, Reader]]:
+    """Of each field that stands in the JSON, its name and what reads it."""
+    hints = get_type_hints(kind)
+    named = (f for f in fields(kind) if not f.metadata.get("file"))
+    return [(f.name, _reader(hints[f.name])) for f in named]
+
+
+@cache
+def _reader(hint: Any) -> Reader:
+    """What reads a value of this type; None where it is of another kind."""
+    origin, parts = get_origin(hint), get_args(hint)
+    if origin in (Union, UnionType):
+        return _reader(next(part for part in parts if part is not NoneType))
+    if origin is tuple:
+        return _items(parts[0])
+    if origin is not None:  # Mapping[str, X]
+        return _values(_reader(parts[1]))
+    if hasattr(hint, "of_record"):
+        return lambda value: hint.of_record(value) if isinstance(value, Mapping) else None
+    if isinstance(hint, type) and is_dataclass(hint):
+        return lambda value: from_json(hint, value) if isinstance(value, Mapping) else None
+    return _SCALARS.get(hint, lambda value: value)
+
+
+def _items(item: Any) -> Reader:
+    """Of a list, every item; a number that is none stays as NaN, so that it can be counted."""
+    read, missing = _reader(item), nan if item is float else None
+
+    def items(value: Any) -> Any:
+        if not isinstance(value, list):
+            return None
+        got = [read(v) for v in value]
+        return tuple(missing if v is None else v for v in got if v is not None or missing)
+
+    return items
+
+
+def _values(read: Reader) -> Reader:
+    def values(value: Any) -> Any:
+        if not isinstance(value, Mapping):
+            return None
+        return {k: v for k, said in value.items() if (v := read(said)) is not None}
+
+    return values
+
+
+def _number(value: Any) -> float | None:
+    """A number that a float can hold: int stays int, so that a record is written as it was."""
+    if not isinstance(value, int | float) or isinstance(value, bool):
+        return None
+    return value if abs(value) < 1e300 and isfinite(value) else None
+
+
+_SCALARS: dict[Any, Reader] = {
+    str: lambda value: value if isinstance(value, str) and value else None,
+    bool: lambda value: value if isinstance(value, bool) else None,
+    int: lambda value: value if isinstance(value, int) and not isinstance(value, bool) else None,
+    float: _number,
+}

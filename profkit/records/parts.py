@@ -1,0 +1,215 @@
+"""The parts of a run record (profkit.run/1), as they stand in its JSON; None is not known."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from profkit.records.json_fields import ABSENT
+
+
+@dataclass(frozen=True)
+class RecordedSource:
+    """What was built: file (problem/name.cu), hashes of its code and machine code, arch, flags.
+
+    made_from is the hash that the record was made with, where only comments changed since.
+    """
+
+    file: str | None = None
+    sha256: str | None = None
+    sass: str | None = None
+    arch: str | None = None
+    flags: tuple[str, ...] = ()
+    made_from: str | None = field(default=None, metadata=ABSENT)
+
+
+@dataclass(frozen=True)
+class BuiltKernel:
+    """What ptxas says of one kernel function: registers, bytes of shared memory, spills, stack."""
+
+    name: str | None = None
+    mangled: str | None = None
+    arch: str | None = None
+    regs: float | None = None
+    smem: float | None = None
+    spills: float | None = None
+    stack: float | None = None
+
+
+@dataclass(frozen=True)
+class RecordedLaunch:
+    """One kernel launch of one call: shape, bytes of shared memory, blocks that fit on an SM."""
+
+    kernel: str | None = None
+    grid: tuple[int, ...] = ()
+    block: tuple[int, ...] = ()
+    dynamic_smem: float | None = None
+    static_smem: float | None = None
+    regs: float | None = None
+    blocks_per_sm: float | None = None
+
+
+@dataclass(frozen=True)
+class CheckedCase:
+    """One case and seed of the check, with its largest errors and what is wrong with it."""
+
+    case: str | None = None
+    seed: int | None = None
+    status: str | None = None
+    max_abs: float | None = None
+    max_rel: float | None = None
+    bias: float | None = None
+    faults: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class CheckResult:
+    """What the check came to; sanitizer: tool -> "clean", or what it found."""
+
+    variant: str | None = None
+    status: str | None = None
+    atol: float | None = None
+    rtol: float | None = None
+    cases: tuple[CheckedCase, ...] = ()
+    sanitizer: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class TimedSide:
+    """Seconds per call with the L2 warm or cold, in the order taken, with their interval."""
+
+    median: float | None = None
+    low: float | None = None
+    high: float | None = None
+    level: float | None = None
+    width: float | None = None
+    samples: tuple[float, ...] = ()
+
+
+@dataclass(frozen=True)
+class TimedSides:
+    """With a warm L2, and with a cold one."""
+
+    warm: TimedSide | None = None
+    cold: TimedSide | None = None
+
+
+@dataclass(frozen=True)
+class GpuState:
+    """Clocks (Hz), power (W), temperature (degrees C) and why the clocks were held."""
+
+    sm_clock: float | None = None
+    memory_clock: float | None = None
+    power: float | None = None
+    temperature: float | None = None
+    throttle: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Timing:
+    """How it was timed; session is equal for all that took turns in one process."""
+
+    method: str | None = None
+    l2: TimedSides = TimedSides()
+    why_wide: str | None = None
+    session: str | None = None
+    per_sample: float | None = None
+    eager: float | None = None
+    host: float | None = None
+    bare: float | None = None
+    host_bound: bool | None = None
+    before: GpuState | None = None
+    after: GpuState | None = None
+
+
+@dataclass(frozen=True)
+class RecordedGpu:
+    """The GPU: name, SMs, bytes of L2, clocks (Hz), bytes per second of DRAM, driver."""
+
+    name: str | None = None
+    arch: str | None = None
+    sms: int | None = None
+    l2: float | None = None
+    sm_clock: float | None = None
+    dram_bandwidth: float | None = None
+    cuda: str | None = None
+    pci: str | None = None
+    uuid: str | None = None
+    driver: str | None = None
+
+
+@dataclass(frozen=True)
+class Versions:
+    """Of the programs that made it."""
+
+    nvcc: str | None = None
+    ncu: str | None = None
+    torch: str | None = None
+
+
+@dataclass(frozen=True)
+class Work:
+    """What the case needs, by problem.py; floors: unit -> seconds that it takes at least."""
+
+    operations: float | None = None
+    compulsory_bytes: float | None = None
+    exponentials: float | None = None
+    floors: Mapping[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class LaunchShape:
+    """How a launch fills the GPU: blocks, how many fit on an SM, waves, SMs without a block."""
+
+    kernel: str | None = None
+    blocks: int | None = None
+    blocks_per_sm: float | None = None
+    waves: float | None = None
+    idle_sms: int | None = None
+
+
+@dataclass(frozen=True)
+class RecordedReport:
+    """The report beside it."""
+
+    file: str | None = None
+    sha256: str | None = None
+    launches: int | None = None
+
+
+@dataclass(frozen=True)
+class Commit:
+    """The commit that was measured; dirty: whether files differed from it."""
+
+    commit: str | None = None
+    dirty: bool | None = None
+
+
+@dataclass(frozen=True)
+class NcuRun:
+    """How ncu was run."""
+
+    command: tuple[str, ...] = ()
+    seconds: float | None = None
+    clock_control: str | None = None
+    cache_control: str | None = None
+    set: str | None = None
+
+
+@dataclass(frozen=True)
+class Resources:
+    """What the kernels of a variant take at most, per thread or block; None where not known.
+
+    Attributes:
+        registers: Per thread.
+        shared_static: Bytes per block.
+        shared_dynamic: Bytes per block.
+        spills: Bytes of spill stores and loads.
+        stack: Bytes of stack frame per thread.
+    """
+
+    registers: float | None = None
+    shared_static: float | None = None
+    shared_dynamic: float | None = None
+    spills: float | None = None
+    stack: float | None = None

@@ -1,0 +1,71 @@
+"""A value in SI and its unit  ->  three figures and a unit that people read.
+
+Every number in a sentence, a table or a picture is written here; nothing is ever computed from the
+text.
+"""
+
+from __future__ import annotations
+
+from math import floor, isfinite, log10
+
+NOT_COLLECTED = "not collected"
+_PREFIXES = ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"), (1.0, ""))
+_SMALL = ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs"), (1e-9, "ns"))
+_NOUNS = {"byte": "B", "byte/s": "B/s", "op": "op", "op/s": "op/s", "Hz": "Hz", "cycle": "cycles"}
+
+
+def quantity(value: float | None, unit: str) -> str:
+    """A value with its unit: 3.85e-05 s is "38.5 µs", 0.453 share is "45.3 %".
+
+    Args:
+        value: In SI; None or NaN means not collected.
+        unit: One of the catalogue's units.
+    """
+    if value is None or not isfinite(value):
+        return NOT_COLLECTED
+    if unit == "share":
+        return share(value)
+    if unit == "s":
+        return seconds(value)
+    noun = _NOUNS.get(unit, "")
+    if unit == "count" and value == int(value) and abs(value) < 1e5:
+        return f"{value:,.0f}"
+    size, prefix = next((p for p in _PREFIXES if abs(value) >= 0.9995 * p[0]), (1.0, ""))
+    return f"{figures(value / size)} {prefix}{noun}".rstrip()
+
+
+def seconds(value: float | None) -> str:
+    """A duration: 38.5 µs."""
+    if value is None or not isfinite(value):
+        return NOT_COLLECTED
+    size, noun = next((s for s in _SMALL if abs(value) >= 0.9995 * s[0]), _SMALL[-1])
+    return f"{figures(value / size)} {noun}"
+
+
+def figures(value: float) -> str:
+    """Three figures, no exponent: 1.85, 38.5, 385, 1,840, 8.00."""
+    if value == 0:
+        return "0"
+    if abs(value) >= 999.5:
+        return f"{value:,.0f}"
+    if abs(value) < 1e-3:
+        return f"{value:.2e}"
+    # Half a unit of the third figure first: 9.996 has its point where 10.0 has it.
+    digits = max(0, 2 - floor(log10(abs(value) * (1 + 5e-4))))
+    return f"{value:.{digits}f}"
+
+
+def share(value: float) -> str:
+    """A fraction with three figures at most: 0.827 is "82.7 %"."""
+    percent = 100 * value
+    return f"{percent:.0f} %" if abs(percent) >= 99.95 or percent == 0 else f"{percent:.3g} %"
+
+
+def times(factor: float | None) -> str:
+    """A speed-up factor: 1.85x; "" where there is none."""
+    return "" if factor is None or not isfinite(factor) else f"{figures(factor)}x"
+
+
+def count(number: float, noun: str, plural: str = "") -> str:
+    """A count with its noun: 1 block, 1,320 blocks, 2 launches."""
+    return f"{number:,.0f} {noun if number == 1 else plural or noun + 's'}"

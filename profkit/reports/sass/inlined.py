@@ -1,0 +1,171 @@
+"""A cubin's line table (.debug_line)  ->  who called what stands inlined at an address.
+
+The library gives the innermost line alone: of an atomicAdd that is a header of the toolkit. The
+table of DWARF 2 that nvcc writes says more: its extended opcode 0x90 names the row of the caller.
+"""
+
+from __future__ import annotations
+
+import struct
+from bisect import bisect_right
+from dataclasses import dataclass
+
+_COPY, _ADVANCE_PC, _ADVANCE_LINE, _SET_FILE, _SET_COLUMN = 1, 2, 3, 4, 5
+_CONST_ADD_PC, _FIXED_ADVANCE_PC = 8, 9
+_END, _SET_ADDRESS, _INLINED = 1, 2, 0x90
+_OLDEST, _NEWEST = 2, 4  # versions of the table that are read
+
+
+@dataclass(frozen=True)
+class LineRow:
+    """A row of the table: the address where it begins, its line, the row (from 1) of its caller."""
+
+    address: int
+    file: str
+    line: int
+    caller: int
+
+
+@dataclass(frozen=True)
+class LineTable:
+    """The rows of one function, as they stand in the table and by address."""
+
+    rows: tuple[LineRow, ...]
+    ordered: tuple[LineRow, ...]
+
+    def stack(self, offset: int) -> list[tuple[str, int]]:
+        """(file, line) at an offset into the function, the innermost first."""
+        at = bisect_right(self.ordered, offset, key=lambda row: row.address) - 1
+        found: list[tuple[str, int]] = []
+        row = self.ordered[at] if at >= 0 else None
+        while row is not None and len(found) < len(self.rows):
+            found.append((row.file, row.line))
+            row = self.rows[row.caller - 1] if 0 < row.caller <= len(self.rows) else None
+        return found
+
+
+def line_tables(section: bytes, functions: dict[int, str]) -> dict[str, LineTable]:
+    """The line tables of a cubin's functions.
+
+    Args:
+        section: Its .debug_line.
+        functions: Offset of a relocated address in the section -> the function it belongs to.
+
+    Returns:
+        Function -> table; none for a version that is not known, or bytes that are no table.
+    """
+    tables: dict[str, LineTable] = {}
+    at = 0
+    while at + 10 <= len(section):
+        (size,) = struct.unpack_from("<I", section, at)
+        stop = at + 4 + size
+        try:
+            tables |= _Unit(section, at, min(stop, len(section))).run(functions)
+        except (IndexError, ValueError, struct.error):
+            return tables
+        at = stop
+    return tables
+
+
+class _Unit:
+    """One unit of the section while its program is run."""
+
+    def __init__(self, data: bytes, start: int, stop: int) -> None:
+        self._data, self._stop = data, stop
+        self._at: int
+        version, length = struct.unpack_from("<HI", data, start + 4)
+        if not _OLDEST <= version <= _NEWEST:
+            raise ValueError(version)
+        self._at = start + 10 + (version >= 4)  # 4 has the operations of an instruction, too
+        self._step, _, base, self._range, self._first = struct.unpack_from("<BBbBB", data, self._at)
+        self._base = base
+        self._lengths = data[self._at + 5 : self._at + 4 + self._first]
+        self._at += 4 + self._first
+        self._files = self._read_files()
+        self._at = start + 10 + length
+
+    def _read_files(self) -> list[str]:
+        folders = []
+        while name := self._text():
+            folders.append(name)
+        files = []
+        while name := self._text():
+            folder, _, _ = self._number(), self._number(), self._number()
+            files.append(f"{folders[folder - 1]}/{name}" if 0 < folder <= len(folders) else name)
+        return files
+
+    def _text(self) -> str:
+        end = self._data.index(b"\0", self._at)
+        start, self._at = self._at, end + 1
+        return self._data[start:end].decode("utf-8", "replace")
+
+    def _number(self, *, signed: bool = False) -> int:
+        value = shift = 0
+        while True:
+            byte: int = self._data[self._at]
+            self._at += 1
+            value |= (byte & 0x7F) << shift
+            shift += 7
+            if byte < 0x80:
+                return value - (1 << shift) if signed and byte & 0x40 else value
+
+    def run(self, functions: dict[int, str]) -> dict[str, LineTable]:
+        """Run the program; rows are numbered from the beginning of their function."""
+        tables: dict[str, LineTable] = {}
+        self._reset()
+        while self._at < self._stop:
+            opcode = self._data[self._at]
+            self._at += 1
+            if opcode >= self._first:
+                self._address += (opcode - self._first) // self._range * self._step
+                self._line += self._base + (opcode - self._first) % self._range
+                self._row()
+            elif opcode:
+                self._standard(opcode)
+            elif self._extended(functions) and self._function:
+                rows = tuple(self._rows)
+                ordered = tuple(sorted(rows, key=lambda row: row.address))
+                tables[self._function] = LineTable(rows, ordered)
+                self._reset()
+        return tables
+
+    def _reset(self) -> None:
+        self._address, self._line, self._file, self._caller = 0, 1, 1, 0
+        self._rows: list[LineRow] = []
+        self._function = ""
+
+    def _row(self) -> None:
+        file = self._files[self._file - 1] if 0 < self._file <= len(self._files) else ""
+        self._rows.append(LineRow(self._address, file, self._line, self._caller))
+
+    def _standard(self, opcode: int) -> None:
+        if opcode == _COPY:
+            self._row()
+        elif opcode == _ADVANCE_PC:
+            self._address += self._number() * self._step
+        elif opcode == _ADVANCE_LINE:
+            self._line += self._number(signed=True)
+        elif opcode == _SET_FILE:
+            self._file = self._number()
+        elif opcode == _CONST_ADD_PC:
+            self._address += (255 - self._first) // self._range * self._step
+        elif opcode == _FIXED_ADVANCE_PC:
+            self._address += struct.unpack_from("<H", self._data, self._at)[0]
+            self._at += 2
+        else:
+            for _ in range(self._lengths[opcode - 1]):
+                self._number()
+
+    def _extended(self, functions: dict[int, str]) -> bool:
+        """Run an extended opcode; whether it ends a sequence."""
+        size = self._number()
+        start = self._at
+        opcode: int = self._data[start]
+        self._at += 1
+        if opcode == _SET_ADDRESS:
+            self._function = functions.get(self._at, "")
+            self._address = 0
+        elif opcode == _INLINED:
+            self._caller = self._number()
+        self._at = start + size
+        return opcode == _END

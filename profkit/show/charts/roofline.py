@@ -1,0 +1,97 @@
+"""Launches  ->  the ceilings to draw over them, the frame, and each point's place in it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from profkit.diagnosis.machine import roofline as model
+from profkit.show.charts.groups import Row
+from profkit.show.charts.scale import span
+
+WORDS = {"dram": "DRAM", "l2": "L2", "l1": "L1", "workload": "workload's own"}
+_LEFT, _RIGHT = 1e-2, 1e5  # intensities beyond are no place where kernels are
+
+
+@dataclass(frozen=True)
+class Roof:
+    """A ceiling over all launches: the clocks moved it between low and high."""
+
+    name: str
+    low: float
+    high: float
+    clock: float
+    device: bool
+
+    @property
+    def text(self) -> str:
+        """What is written on it."""
+        per = "B/s" if self.name in model.LEVELS else unit(self.name)
+        return f"{word(self.name)} {span(self.low, self.high, per, 'T')}"
+
+
+def word(name: str) -> str:
+    """A ceiling's name in a picture."""
+    if name in WORDS:
+        return WORDS[name]
+    return " ".join("tensor" if w == "tensor" else w.upper() for w in name.split("_"))
+
+
+def unit(family: str) -> str:
+    """What a precision's rate is counted in."""
+    return "op/s" if family.endswith("int8") else "FLOP/s"
+
+
+def ceilings_of(rows: Sequence[Row], points: Sequence[model.Point]) -> list[Roof]:
+    """The ceilings to draw: every level, FP32, and the precisions in which arithmetic ran."""
+    used = {"fp32", *model.LEVELS, *(p.family for p in points)}
+    every = [c for row in rows for c in model.ceilings(row) if c.name in used]
+    roofs = []
+    for name in (*model.LEVELS, *model.FAMILIES):
+        mine = [c for c in every if c.name == name]
+        mine = [c for c in mine if c.source == "report"] or mine
+        if mine:
+            values = [c.value for c in mine]
+            device = mine[0].source != "report"
+            roofs.append(Roof(name, min(values), max(values), max(c.clock for c in mine), device))
+    return roofs
+
+
+def limits(
+    roofs: Sequence[Roof], launches: Sequence[Sequence[model.Point]]
+) -> tuple[float, float, float, float]:
+    """Left, right, bottom and top of the frame that holds roofs and positions."""
+    slope = min((r.high for r in roofs if r.name in model.LEVELS), default=1e12)
+    peaks = [r.high for r in roofs if r.name not in model.LEVELS] or [10 * slope]
+    real = [p for points in launches for p in _placing(points) if p.intensity > 0]
+    xs = [p.intensity for p in real] + [peak / slope for peak in peaks]
+    wide = max(5.0, (1e3 * min(xs) / max(xs)) ** 0.5)  # at least three decades
+    left, right = max(min(xs) / wide, _LEFT), min(max(xs) * wide, _RIGHT)
+    right = max(right, 10 * left)
+    drawn = [y_of(p, left) for points in launches for p in visible(points, left, right)]
+    ys = [y for y in drawn if y > 0] + [left * slope] + peaks
+    return left, right, min(ys) / 3, max(ys) * 4
+
+
+def _placing(points: Sequence[model.Point]) -> Sequence[model.Point]:
+    """The points that the frame has to hold: the positions; the others of a launch without any."""
+    return [p for p in points if not p.note] or points
+
+
+def visible(points: Sequence[model.Point], left: float, right: float) -> list[model.Point]:
+    """The points to draw: those in the frame, and at an edge one that is all there is beyond it."""
+    inside = [p for p in points if left <= p.intensity <= right]
+    before = [p for p in points if p.intensity < left and not p.note]
+    best = max(before, key=lambda p: p.share, default=None)
+    shown = inside + ([best] if best else [])
+    return shown or sorted(points, key=lambda p: p.intensity)[:1]
+
+
+def x_of(point: model.Point, left: float, right: float) -> float:
+    """Intensity, or just inside of the edge that it lies beyond."""
+    return min(max(point.intensity, left * 1.12), right / 1.12)
+
+
+def y_of(point: model.Point, left: float) -> float:
+    """Height; left of the frame it slides along its diagonal, so the gap to the roof stays."""
+    return point.rate if point.intensity >= left else point.moved * left * 1.12

@@ -1,0 +1,165 @@
+"""Blocks  ->  Markdown, and HTML for a notebook."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+
+from profkit.show.text.blocks import (
+    Block,
+    Command,
+    Fold,
+    Grid,
+    Heading,
+    Image,
+    Item,
+    Line,
+    Paragraph,
+    Words,
+    colour,
+    is_right,
+    plain,
+    spans,
+    titled,
+)
+from profkit.show.text.escape import code, html, markdown
+
+_INDENT = "&nbsp;&nbsp;"  # plain blanks at the start of a cell are dropped by every renderer
+_READABLE = {"yellow": "darkorange", "cyan": "teal"}  # of these on white and on black
+
+
+def to_markdown(blocks: Iterable[Block]) -> str:
+    """Blocks as Markdown for a pull request or a job summary."""
+    lines = "\n".join(line for block in blocks for line in _markdown(block))
+    return re.sub(r"\n{3,}", "\n\n", lines).strip("\n") + "\n"
+
+
+def _markdown(block: Block) -> Iterator[str]:
+    if isinstance(block, Heading):
+        yield from ("", f"{'#' * (block.level + 1)} {_words(block.text)}", "")
+    elif isinstance(block, Line):
+        mark = f"**{markdown(block.mark)}**: " if block.mark else ""
+        yield f"{'  ' * block.indent}- {mark}{_words(block.text)}"
+    elif isinstance(block, Paragraph):
+        yield from ("", _words(block.text), "")
+    elif isinstance(block, Item):
+        yield f"- {_words(block.text)}"
+        yield from (f"  <br>{_words(under)}" for under in block.under)
+    elif isinstance(block, Command):
+        yield f"- {code(block.line)}" + (f" ({markdown(block.about)})" if block.about else "")
+    elif isinstance(block, Image):
+        yield f"![{markdown(block.path.rpartition('.')[0])}]({block.path})"
+    elif isinstance(block, Fold):
+        opened = " open" if block.shown else ""
+        yield from ("", f"<details{opened}><summary>{_inline(block.title)}</summary>", "")
+        yield from (line for inner in block.blocks for line in _markdown(inner))
+        yield from ("", "</details>", "")
+    else:
+        yield from ("", *_table(block), "")
+
+
+def _words(words: Words, *, in_table: bool = False) -> str:
+    """Words as Markdown prose."""
+    forms: dict[str, Callable[[str], str]] = {
+        "strong": lambda t: f"**{markdown(t)}**",
+        "note": lambda t: f"_{markdown(t)}_",
+        "code": lambda t: code(t, in_table=in_table),
+    }
+    pieces = [
+        "<br>"
+        if span.text == "\n"
+        else forms.get(span.role, markdown)(span.text)
+        if span.text
+        else ""
+        for span in spans(words)
+    ]
+    return "".join(pieces)
+
+
+def _table(grid: Grid) -> Sequence[str]:
+    head = [_words(titled(title), in_table=True) for title in grid.head]
+    sides = ["--:" if is_right(title) else "---" for title in grid.head]
+    rows = [[_cell(cell) for cell in row] for row in grid.rows]
+    return [f"| {' | '.join(cells)} |" for cells in (head, sides, *rows)]
+
+
+def _cell(cell: Words) -> str:
+    """A cell; a ladder's blanks before a name stay to be seen."""
+    raw = plain(cell)
+    depth = len(raw) - len(raw.lstrip(" "))
+    return _INDENT * (depth // 2) + _words(cell, in_table=True).lstrip(" ")
+
+
+def to_html(blocks: Iterable[Block]) -> str:
+    """Blocks as one HTML element for a notebook, in the colours of its theme."""
+    return f'<div style="overflow-x:auto">{"".join(map(_html, blocks))}</div>'
+
+
+def _html(block: Block) -> str:
+    inline, tag = _flow(block)
+    if isinstance(block, Grid):
+        return _html_table(block)
+    if isinstance(block, Fold):
+        opened = " open" if block.shown else ""
+        inside = "".join(map(_html, block.blocks))
+        return f"<details{opened}><summary>{inline}</summary>{inside}</details>"
+    return f"<{tag}>{inline}</{tag.partition(' ')[0]}>"
+
+
+def _flow(block: Block) -> tuple[str, str]:
+    """What stands in an element, and the element with its style."""
+    match block:
+        case Heading():
+            flow = _inline(block.text), f"h{max(2, min(block.level + 3, 6))}"
+        case Line():
+            mark = f"<b{_style(block.mark)}>{html(block.mark)}:</b> " if block.mark else ""
+            flow = f"{mark}{_inline(block.text)}", f'div style="margin-left:{2 * block.indent}em"'
+        case Item():
+            under = "".join(f"<br>{_inline(words)}" for words in block.under)
+            flow = f"{_inline(block.text)}{under}", 'div style="margin-left:1em"'
+        case Command():
+            flow = f"<code>{html(block.line)}</code> {html(block.about)}", "div"
+        case Paragraph():
+            flow = _inline(block.text), "p"
+        case Fold():
+            flow = _inline(block.title), "details"
+        case Image():
+            flow = html(block.path), "div"
+        case Grid():
+            flow = "", "table"
+    return flow
+
+
+def _inline(words: Words) -> str:
+    """Words inside of an HTML element."""
+    tags = {"strong": "b", "note": "i", "code": "code"}
+    out = ""
+    for span in spans(words):
+        tag = tags.get(span.role)
+        escaped = "<br>" if span.text == "\n" else html(span.text)
+        out += f"<{tag}>{escaped}</{tag}>" if tag else escaped
+    return out
+
+
+def _html_table(grid: Grid) -> str:
+    head = _row("th", [titled(title) for title in grid.head], grid.head)
+    rows = "".join(_row("td", row, grid.head) for row in grid.rows)
+    return f"<table><thead>{head}</thead><tbody>{rows}</tbody></table>"
+
+
+def _row(tag: str, texts: Sequence[Words], head: Sequence[Words]) -> str:
+    cells = []
+    for words, title in zip(texts, head, strict=True):
+        # A ladder is indented with blanks, which HTML would swallow; a number keeps its unit.
+        right = is_right(title)
+        rules = "right;white-space:nowrap" if right else "left;white-space:pre-wrap"
+        style = _style(plain(words), f"text-align:{rules}")
+        cells.append(f"<{tag}{style}>{_inline(words)}</{tag}>")
+    return f"<tr>{''.join(cells)}</tr>"
+
+
+def _style(judged: str, more: str = "") -> str:
+    named = colour(judged).removeprefix("bold ")
+    named = _READABLE.get(named, named)
+    rules = ";".join(filter(None, (more, f"color:{named}" if named else "")))
+    return f' style="{rules}"' if rules else ""

@@ -1,0 +1,146 @@
+"""Blocks  ->  text for a terminal or a pipe of some width."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+
+from rich.console import Console, RenderableType
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from profkit.show.text.blocks import (
+    Block,
+    Command,
+    Fold,
+    Grid,
+    Heading,
+    Image,
+    Item,
+    Line,
+    Paragraph,
+    Words,
+    colour,
+    is_right,
+    plain,
+    spans,
+    titled,
+)
+from profkit.show.text.escape import visible
+
+_WIDEST = 1000  # columns of a table in a pipe
+_TRAILING = re.compile(r" +$", re.MULTILINE)  # rich fills every line up to the width
+_READABLE = 110  # columns of a sentence: the eye loses longer lines
+_STYLE = {"strong": "bold", "dim": "dim", "code": "", "note": "italic", "": ""}
+
+
+def console(*, width: int | None = None, stderr: bool = False) -> Console:
+    """A console that obeys NO_COLOR and takes nothing in a text for markup.
+
+    Args:
+        width: Columns; those of the terminal when None, 80 in a pipe.
+        stderr: For stderr instead of stdout.
+    """
+    return Console(width=width, stderr=stderr, markup=False, emoji=False, highlight=False)
+
+
+def to_text(blocks: Iterable[Block], on: Console) -> str:
+    """Blocks as text; nothing is printed."""
+    out, before = "", None
+    for block in blocks:
+        # A paragraph stands by itself; a line belongs to what is around it.
+        apart = {type(before), type(block)} == {Paragraph, Grid}
+        out += ("\n" if apart else "") + _block(block, on, before is None, 0)
+        before = block
+    return _TRAILING.sub("", out)
+
+
+def _block(block: Block, on: Console, first: bool, indent: int) -> str:
+    if isinstance(block, Grid):
+        # In a pipe no window cuts: a table is as wide as it is, and grep finds whole words.
+        room = on if on.is_terminal or block.wraps is not None else console(width=_WIDEST)
+        return _printed(room, _pad(_table(block), indent + block.indent))
+    if isinstance(block, Fold):
+        head = _printed(on, _pad(Text("" if first else "\n").append(text(block.title)), indent))
+        inside = (_block(b, on, first=True, indent=indent + 3) for b in block.blocks)
+        return head + "".join(inside)
+    if isinstance(block, Heading):
+        gap = Text("" if first or block.level >= 3 else "\n")
+        style = "bold" if block.level < 3 else "italic"
+        return _printed(on, _pad(gap.append(text(block.text, style)), indent))
+    if isinstance(block, Command):
+        return _command(block, on, indent + 2)
+    return _printed(_narrow(on), _pad(*_sentence(block, indent)))
+
+
+def _command(command: Command, on: Console, indent: int) -> str:
+    """A command on one line, however long: whoever copies it gets it whole."""
+    line, about = Text(" " * indent + visible(command.line), "bold"), f"# {visible(command.about)}"
+    if command.about and len(line) + len(about) + 2 <= on.width:
+        line.append(f"  {about}", "not bold dim")
+    with on.capture() as captured:
+        on.print(line, soft_wrap=True)
+    return captured.get()
+
+
+def _sentence(block: Line | Paragraph | Item | Image, indent: int) -> tuple[RenderableType, int]:
+    """What is wrapped, and the blanks before it."""
+    if isinstance(block, Line):
+        line = Text(f"{block.mark}: " if block.mark else "", colour(block.mark) or "bold")
+        line.append(text(block.text, "not bold default"))
+        return line, indent + (2 + 2 * block.indent if not indent else 2 * block.indent)
+    if isinstance(block, Item):
+        grid = Table.grid(padding=(0, 1, 0, 0))
+        grid.add_row(block.bullet, text(block.text))
+        for under in block.under:
+            grid.add_row("", text(under))
+        return grid, indent
+    if isinstance(block, Image):
+        return Text(f"see {visible(block.path)}"), indent
+    return text(block.text), indent + 2 * block.indent
+
+
+def text(words: Words, style: str = "") -> Text:
+    """Words for rich, every character that acts written as an escape; line breaks stay."""
+    out = Text(style=style)
+    for span in spans(words):
+        out.append("\n" if span.text == "\n" else visible(span.text), _STYLE[span.role] or None)
+    return out
+
+
+def _pad(what: RenderableType, by: int) -> Padding:
+    return Padding(what, (0, 0, 0, by))
+
+
+def _narrow(on: Console) -> Console:
+    if on.width <= _READABLE:
+        return on
+    return Console(
+        width=_READABLE, markup=False, emoji=False, highlight=False, no_color=on.no_color,
+        force_terminal=on.is_terminal, color_system=on.color_system,  # type: ignore[arg-type]
+    )  # fmt: skip
+
+
+def _printed(on: Console, what: RenderableType) -> str:
+    with on.capture() as captured:
+        on.print(what)
+    return captured.get()
+
+
+def _table(grid: Grid) -> Table:
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
+    for i, title in enumerate(grid.head):
+        table.add_column(
+            text(titled(title)),
+            justify="right" if is_right(title) else "left",
+            no_wrap=i != grid.wraps,
+            overflow="fold" if i == grid.wraps else "ellipsis",
+        )
+    for row in grid.rows:
+        table.add_row(*_cells(row))
+    return table
+
+
+def _cells(row: Sequence[Words]) -> list[Text]:
+    return [text(cell, colour(plain(cell))) for cell in row]

@@ -1,0 +1,71 @@
+"""A word of the verdict, ncu's own  ->  plain words beside it: "data from shared memory"."""
+
+from __future__ import annotations
+
+from profkit.diagnosis.rule import Diagnosis
+
+# What warps wait for, by ncu's name of the state.
+WAITS = {
+    "barrier": "the other warps of the block at a barrier",
+    "branch_resolving": "the targets of branches",
+    "dispatch_stall": "the dispatcher",
+    "drain": "stores to leave before they end",
+    "gmma": "their warpgroup to gather for wgmma",
+    "imc_miss": "constants to be fetched",
+    "lg_throttle": "room in the queue of global and local memory instructions",
+    "long_scoreboard": "data from global, local or texture memory",
+    "math_pipe_throttle": "a busy math pipe",
+    "membar": "a memory fence",
+    "mio_throttle": "room in the queue of shared memory and special functions",
+    "no_instruction": "instructions to be fetched",
+    "short_scoreboard": "data from shared memory or special functions",
+    "sleeping": "the end of a sleep that they asked for",
+    "tex_throttle": "room in the queue of texture instructions",
+    "wait": "the result of the instruction before",
+}
+# What is full, by the unit's limiter.
+UNITS = {
+    "atomics": "atomics on few addresses",
+    "constant": "the constant cache",
+    "dram": "DRAM bandwidth",
+    "fp16": "the FP16 pipe",
+    "fp32": "the FP32 pipe",
+    "fp64": "the FP64 pipe",
+    "int": "the integer pipe",
+    "issue": "the issue slots",
+    "l1": "L1 bandwidth",
+    "l2": "L2 bandwidth",
+    "shared": "shared memory",
+    "tensor": "the tensor cores",
+    "texture": "the texture unit",
+    "xu": "the special functions",
+}
+# What is wrong with a launch's shape.
+SHAPES = {
+    "grid_too_small": "a grid with too few blocks for the GPU",
+    "imbalance": "SMs that get unequal work",
+    "tail": "a last wave of blocks that fills few SMs",
+    "too_short": "the launch itself, which takes as long as the work",
+}
+BOUNDS = {
+    "memory": "a unit of the memory system is near what it can reach",
+    "compute": "a pipe or the issue slots are near what they can reach",
+    "latency": "nothing is near its peak: the warps wait, and too few others are ready meanwhile",
+    "launch": "the shape of the launch leaves the GPU idle",
+    "balanced": "a unit of the memory system and one that computes are near what they reach at once",
+    "unknown": "what would decide was not collected",
+}
+
+
+def bound_by(diagnosis: Diagnosis) -> str:
+    """The verdict as the rest of a sentence that begins with the kernel's name."""
+    limiter = diagnosis.limiter
+    if limiter is None:
+        told = {"latency": "waits: nothing is near its peak"}
+        return told.get(diagnosis.bound, "waits for something that was not collected")
+    if diagnosis.bound == "latency":
+        return f"waits for {WAITS.get(limiter, limiter)} ({limiter})"
+    if diagnosis.bound == "launch":
+        return f"is held back by {SHAPES.get(limiter, limiter)} ({limiter})"
+    units = " and ".join(UNITS.get(part, part) for part in limiter.split("+"))
+    return f"is bound by {units} ({limiter})"

@@ -1,0 +1,90 @@
+"""Rows of launches  ->  the answer in three sentences, and the two commands to go on with."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterator, Sequence
+from os.path import basename
+
+from profkit.diagnosis.launches import Judged, Row
+from profkit.diagnosis.rule import Finding
+from profkit.show.text import figures
+from profkit.show.text.blocks import Command
+from profkit.show.text.escape import visible
+from profkit.show.text.names import short
+from profkit.show.text.words import bound_by
+
+NAME = 48  # characters of a kernel name in a sentence
+FULL = "ncu --set full --import-source yes -o full.ncu-rep COMMAND"
+
+
+def headline(rows: Sequence[Row]) -> list[str]:
+    """What it is, where, what it is worth and what is next: at most three sentences.
+
+    Args:
+        rows: Every row, worst first; the first one is told.
+    """
+    if not rows:
+        return []
+    row = rows[0]
+    run, top = row.shown, row.shown.top
+    name = short(run.kernel, NAME)
+    if run.status != "ok":
+        return [f"{name} was not measured: {run.diagnosis.because}.", f"Next: {FULL}"]
+    cause = top.cause if top else run.diagnosis.because
+    what = f"{name} {bound_by(run.diagnosis)}: {cause}{_where(top)}."
+    if top is None:
+        return [what, _nothing(run)]
+    return [what, _worth(row, rows, top), f"Next: {_first_sentence(top.advice)}"]
+
+
+def _where(top: Finding | None) -> str:
+    """The line that has most of it."""
+    if top is None or not top.where:
+        return ""
+    line = top.where[0]
+    return f"; {basename(line.file)}:{line.line} has {figures.share(line.share)} of it"
+
+
+def _worth(row: Row, rows: Sequence[Row], top: Finding) -> str:
+    total = sum(every.total for every in rows)
+    time = figures.seconds(row.total)
+    of_all = f" of {figures.seconds(total)} in all" if len(rows) > 1 else f" of {time}"
+    if row.saved <= 0 or not row.times:
+        return f"It takes {time}{of_all if len(rows) > 1 else ''}; {figures.worth(top)}."
+    return f"Mending that: {figures.worth(top)}, up to {figures.seconds(row.saved)}{of_all}."
+
+
+def _nothing(run: Judged) -> str:
+    if run.diagnosis.bound == "unknown" or run.diagnosis.missing:
+        return f"Next: collect what is missing, {FULL}"
+    return "No rule finds a cause that could be mended: only less work helps."
+
+
+def _first_sentence(advice: str) -> str:
+    found = re.match(r".*?[.;](?=\s|$)", advice)
+    return f"{(found.group() if found else advice).rstrip('.;')}."
+
+
+def next_commands(rows: Sequence[Row], lines: bool) -> Iterator[Command]:
+    """The two commands that lead on from the first row.
+
+    Args:
+        rows: Every row, worst first.
+        lines: Whether source lines are shown already.
+    """
+    if not rows:
+        return
+    run = rows[0].shown
+    if run.status != "ok" or run.diagnosis.bound == "unknown" or run.diagnosis.missing:
+        yield Command(FULL, "makes the report that says more")
+    if run.top:
+        yield Command(f"profkit explain {run.top.rule}", "why, and what people do about it")
+    report = shlex.quote(visible(str(run.report)))
+    if not lines:
+        kernel = re.match(r"\w+", short(run.kernel, NAME))
+        only = f" --kernel {kernel.group()}" if kernel and len(rows) > 1 else ""
+        yield Command(f"profkit diagnose {report}{only} --lines 5", "the source lines that wait")
+    else:
+        yield Command(f"profkit report {report} -o page.html", "a page to send")

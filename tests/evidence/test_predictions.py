@@ -1,0 +1,82 @@
+"""Predictions of headers: read, tried, and no longer those of another code."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from profkit.errors import ProfkitError
+from profkit.evidence.comparison.compare import compare_runs
+from profkit.evidence.predictions.moves import parse_moves
+from profkit.records.current import SourceFile, apply
+from tests.evidence.made import header, record, row, run
+
+
+def promised(before: float, after: float, **facts) -> tuple[bool | None, str]:
+    """What becomes of the promises about stage1's barrier stall."""
+    one = run(launches=[row(stall_barrier=before)])
+    other = run("stage2", launches=[row("stage2", stall_barrier=after)], after="stage1", **facts)
+    (promise,) = compare_runs(one, other).predictions
+    return promise.kept, promise.because
+
+
+@pytest.mark.parametrize(
+    ("word", "before", "after", "kept"),
+    [
+        ("stall_barrier<0.5x", 0.4, 0.2, True),
+        ("stall_barrier<0.5x", 0.4, 0.21, False),
+        ("stall_barrier>2x", 0.1, 0.2, True),
+        ("stall_barrier>2x", 0.0, 0.2, True),
+        ("stall_barrier>2x", 0.0, 0.0, False),
+        ("stall_barrier~1x", 0.0, 0.0, True),
+        ("stall_barrier~1x", 0.2, 0.21, True),
+        ("stall_barrier~1x", 0.2, 0.24, False),
+        ("stall_barrier>2x", 0.2, float("nan"), None),
+        ("stall_barriers>2x", 0.2, 0.2, None),
+    ],
+)
+def test_a_counter_did_or_did_not_move(word, before, after, kept):
+    assert promised(before, after, moves=(word,))[0] is kept
+    if kept is not None:
+        assert promised(before, after, moves_not=(word,))[0] is not kept
+
+
+def test_the_figures_stand_beside_it():
+    assert promised(0.4, 0.1, moves=("stall_barrier<0.5x",))[1] == "40 % -> 10 %, 0.250x"
+
+
+def test_a_promise_about_one_case_is_not_tried_at_another():
+    kept, because = promised(0.4, 0.1, moves=("stall_barrier<0.5x",), said_of="C")
+    assert (kept, because) == (None, "said of case C")
+
+
+@pytest.mark.parametrize("bad", ["stall_barrier", "stall_barrier<x", "stall_barrier=2x", "nope>2x"])
+def test_a_prediction_that_cannot_be_read_says_how_to_write_it(bad):
+    with pytest.raises(ProfkitError) as raised:
+        parse_moves(f"instructions~1x {bad}", "v1_x.cu")
+    assert "v1_x.cu" in raised.value.message
+    assert raised.value.hint
+
+
+def test_what_the_file_says_today_counts_while_its_code_is_the_same():
+    made = record("stage2", problem="p", after="stage1", fixes=("barrier-wait",))
+    today = header("Mended", after="stage1", fixes_not=("barrier-wait",))
+    file = SourceFile(today, made.source_hash)
+    said, stale = apply(made, {"p/stage2": file})
+    assert (said.header, stale) == (today, False)
+    assert (said.header.fixes, said.header.fixes_not) == ((), ("barrier-wait",))
+    said, stale = apply(made, {"p/stage2": replace(file, sha256="other")})
+    assert (said, stale) == (made, True)
+    assert apply(made, {}) == (made, False)
+    library = record("sdpa", problem="p", source=None)
+    assert apply(library, {"p/sdpa": file}) == (library, False)
+
+
+def test_a_stale_run_is_refused_until_waived():
+    after = replace(run("stage2"), stale=True)
+    found = compare_runs(run(), after)
+    assert not found.compared
+    assert [r.code for r in found.refusals] == ["stale"]
+    assert "profkit profile --variant stage2 --case B" in found.refusals[0].sentence
+    assert compare_runs(run(), after, anyway=True).compared

@@ -1,0 +1,101 @@
+"""A field or a key more is one line in one file: nothing is lost on the way to JSON and back."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field, replace
+from math import nan
+
+import pytest
+
+from profkit.records.artifacts import run_files
+from profkit.records.header import KEYS, SPEAKS, Header, parse_header
+from profkit.records.json_fields import ABSENT, as_json, from_json
+from profkit.records.record import SCHEMA, Record, read_record
+from tests.conftest import ROOT
+
+RECORDED = [files.record for several in run_files(ROOT / "artifacts").values() for files in several]
+
+
+def known(value):
+    """A document without what it does not say."""
+    if isinstance(value, dict):
+        held = {k: known(v) for k, v in value.items()}
+        return {k: v for k, v in held.items() if v not in (None, [], {}, "")}
+    return [known(v) for v in value] if isinstance(value, list) else value
+
+
+@pytest.mark.parametrize("path", [p for p in RECORDED if p], ids=lambda p: p.stem + p.parent.name)
+def test_every_committed_record_loses_nothing(path) -> None:
+    assert known(read_record(path).to_json()) == known(json.loads(path.read_text()))
+
+
+@dataclass(frozen=True)
+class Inner:
+    size: float | None = None
+    names: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Outer:
+    """Every kind of field that a record has."""
+
+    text: str | None = None
+    whole: int | None = None
+    flag: bool | None = None
+    inner: Inner = Inner()
+    several: tuple[Inner, ...] = ()
+    samples: tuple[float, ...] = ()
+    named: dict[str, float] = field(default_factory=dict)
+    rare: str | None = field(default=None, metadata=ABSENT)
+
+
+def test_a_class_is_its_own_reader_and_writer() -> None:
+    outer = Outer("a", 3, False, Inner(1.5, ("x",)), (Inner(2),), (1.0, 2.0), {"b": 1.0}, "r")
+    assert from_json(Outer, json.loads(json.dumps(as_json(outer)))) == outer
+    assert "rare" not in as_json(replace(outer, rare=None))
+
+
+@pytest.mark.parametrize(
+    ("said", "read"),
+    [
+        ({"text": 3, "whole": "3", "flag": 1, "inner": [], "several": {}, "named": 3}, Outer()),
+        ({"whole": True, "text": ""}, Outer()),
+        ({"several": [{"size": 1}, 3, None]}, Outer(several=(Inner(1),))),
+        ({"inner": {"size": 1e301, "names": ["a", 3]}}, Outer(inner=Inner(None, ("a",)))),
+        ({"named": {"a": 1, "b": "2", "c": None}}, Outer(named={"a": 1})),
+        ({"of tomorrow": 1}, Outer()),
+    ],
+)
+def test_what_is_of_another_kind_is_not_known(said, read) -> None:
+    assert from_json(Outer, said) == read
+
+
+def test_samples_that_are_no_numbers_are_counted() -> None:
+    samples = from_json(Outer, {"samples": [1.0, None, "x", 2.0]}).samples
+    assert [s for s in samples if s == s] == [1.0, 2.0]
+    assert len(samples) == 4
+    assert as_json(Outer(samples=(nan,)))["samples"] == [None]
+
+
+@pytest.mark.parametrize("key", sorted(KEYS))
+def test_every_key_is_read_and_recorded_by_its_own_line(key: str) -> None:
+    header = parse_header(f"// Title\n// {key}: word\n", "x.cu")
+    assert getattr(header, key.replace("-", "_")) in ("word", ("word",), ["word"])
+    record = Record("v", "B", header=header)
+    kept = from_json(Record, record.to_json()).header
+    written = key in record.to_json()["header"]
+    assert (kept.keys == header.keys) == written
+    assert not written or key in SPEAKS, "what a record keeps may be mended without going stale"
+
+
+def test_no_header_is_written_as_none() -> None:
+    assert Record("sdpa", "B").to_json()["header"] is None
+    assert Header.of_record({"title": 3, "fixes": [1, "a"], "after": ["b"]}).fixes == ("a",)
+
+
+def test_the_schema_and_the_keys_stand_in_one_file() -> None:
+    texts = {p: p.read_text("utf-8") for p in (ROOT / "profkit").rglob("*.py")}
+    assert [p.name for p, text in texts.items() if f'"{SCHEMA}"' in text] == ["record.py"]
+    for key in ("caught-by", "declares", "relieves"):
+        assert [p.name for p, text in texts.items() if f'"{key}"' in text] == []

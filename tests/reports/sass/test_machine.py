@@ -1,0 +1,131 @@
+"""Machine code out of reports: as the library's text says, for every instruction there is."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from profkit.reports.reader import actions
+from profkit.reports.sass import images, machine, text
+from profkit.reports.sass.inlined import line_tables
+from tests.conftest import ROOT, kinds, others
+
+ARTIFACTS = ROOT / "artifacts"
+
+
+def _functions(path: Path) -> Iterator[tuple[list[str], list[machine.Instruction], int]]:
+    """Texts, instructions and start of each function that a report ran, once."""
+    known, seen = images.functions(path), set[int]()
+    for action in actions(str(path)):
+        starts = action.metric_by_name("launch__function_pcs")
+        major, minor = (
+            action.metric_by_name(f"device__attribute_compute_capability_{part}").as_double()
+            for part in ("major", "minor")
+        )
+        if starts is None:
+            continue
+        places = {starts.as_uint64(i) for i in range(starts.num_instances())}
+        function = images.of(known, action.name(action.NameBase_MANGLED), places)
+        assert function is not None, path
+        start = function.start
+        assert start is not None
+        if start in seen:
+            continue
+        seen.add(start)
+        code = machine.decode(function.code, start, int(10 * major + minor))
+        assert code is not None, set(machine.unknown(function.code, int(10 * major + minor)))
+        yield [action.sass_by_pc(x.pc) or "" for x in code], code, start
+
+
+@pytest.mark.parametrize("path", [*kinds()[::6], *others()], ids=lambda path: path.name[:40])
+def test_bits_say_what_the_text_says(path: Path) -> None:
+    for texts, code, _ in _functions(path):
+        if all(line.strip() in ("", "???") for line in texts):
+            assert path.name.startswith("cc70")  # the library knows Volta no longer; the bits do
+            assert {"LDG", "EXIT", "STG"} <= {x.opcode for x in code}
+            continue
+        for line, instruction in zip(texts, code, strict=True):
+            parsed = text.parse(line, instruction.pc)
+            assert parsed is not None, line
+            assert parsed.opcode == instruction.opcode, line
+            guard = (parsed.guard or "").replace("U", "")  # whether it is uniform the bits tell not
+            assert guard == (instruction.guard or ""), line
+            assert parsed.scoreboard == instruction.scoreboard, line
+            if parsed.opcode in ("BRA", "CALL") and instruction.target is not None:
+                assert parsed.target == instruction.target, line
+
+
+def test_functions_of_a_report() -> None:
+    other, function = images.functions(ARTIFACTS / "stage2.B.ncu-rep")
+    # Built beside it and never launched: the report does not say where it was.
+    assert (other.name, other.start) == ("_Z6stage2ILi128EEv9Attention", None)
+    assert function.name == "_Z6stage2ILi64EEv9Attention"
+    assert function.start == 0x7F4B9F7A0000
+    assert len(function.code) == 16_896
+    code = machine.decode(function.code, function.start, 90)
+    assert code is not None
+    assert [x.opcode for x in code[:3]] == ["LDC", "S2R", "LDC"]
+
+
+def test_two_builds_of_one_kernel_are_told_apart_by_their_place() -> None:
+    path = ARTIFACTS / "probes" / "probes-0.ncu-repz"
+    known = images.functions(path)
+    both = [f for f in known if f.name == "_Z11atomic_samePKfPfS1_"]
+    assert sorted(len(f.code) for f in both) == [1024, 1152]
+    for function in both:
+        assert function.start is not None
+        found = images.of(known, function.name, {function.start})
+        assert found is not None
+        assert found.code == function.code
+    assert images.of(known, "_Z11atomic_samePKfPfS1_", {0}) is None  # which of them nobody can say
+    assert images.of(known, "nothing", {0}) is None
+
+
+def test_unknown_opcode_is_no_answer() -> None:
+    code = (0x1FF).to_bytes(16, "little")
+    assert machine.decode(code, 0, 90) is None
+    assert list(machine.unknown(code, 90)) == [0x1FF]
+    hfma2, iadd = (machine.name(0x235, capability) for capability in (90, 120))
+    assert (hfma2, iadd) == ("HFMA2", "IADD")
+
+
+def test_no_report_has_no_functions(tmp_path: Path) -> None:
+    for data in (b"", b"NVR\0", b"text that is no report", b"\x28\xb5\x2f\xfd damaged"):
+        path = tmp_path / "x.ncu-rep"
+        path.write_bytes(data)
+        assert images.functions(path) == []
+    assert images.functions(tmp_path / "missing.ncu-rep") == []
+
+
+def test_cut_machine_code_is_skipped(tmp_path: Path) -> None:
+    data = (ARTIFACTS / "stage2.B.ncu-rep").read_bytes()
+    at = data.index(b"\x7fELF")
+    path = tmp_path / "cut.ncu-rep"
+    for broken in (data[: at + 5000], data[:at] + b"\0" * 64 + data[at + 64 :],
+                   data[: at + 40] + b"\xff" * 8 + data[at + 48 :]):  # fmt: skip
+        path.write_bytes(broken)
+        assert images.functions(path) == []
+
+
+def test_who_called_an_atomic() -> None:
+    known = images.functions(ARTIFACTS / "probes" / "probes-0.ncu-repz")
+    function = next(f for f in known if f.name.startswith("_Z16atomic_coalesced"))
+    table = function.cubin.lines[function.name]
+    stack = table.stack(0x170)  # the REDG
+    assert [(Path(file).name, line) for file, line in stack] == [
+        ("sm_20_atomic_functions.hpp", 84),
+        ("atomic-coalesced_as_fast_as_stores.cu", 18),
+    ]
+    assert table.stack(-16) == []
+
+
+def test_damaged_line_tables_give_what_they_can() -> None:
+    known = images.functions(ARTIFACTS / "probes" / "probes-0.ncu-repz")
+    function = known[0]
+    section = function.cubin.section(function.cubin.labels[".debug_line"])
+    for at in range(0, len(section), 7):
+        damaged = section[:at] + b"\xff" + section[at + 1 :]
+        assert set(line_tables(damaged, {})) == set()
+    assert line_tables(section[:20], {}) == {}

@@ -1,0 +1,224 @@
+"""Lines by a counter: of the imported source, of a source that stayed at home, instructions."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from profkit.errors import ProfkitError
+from profkit.reports import hotlines
+from profkit.reports.addresses import Kernel
+from profkit.reports.counters import COUNTERS, FAMILIES, MEMORY
+from profkit.reports.hotlines import COLUMNS, CounterLine, Wish, hot_lines, lines_of
+from profkit.reports.metrics.warps import SAMPLES, STATES
+from profkit.reports.reader import launched, raw
+from tests.conftest import ROOT, kinds, others, report_of
+from tests.reports import made
+
+ARTIFACTS = ROOT / "artifacts"
+STAGE2 = str(ARTIFACTS / "stage2.B.ncu-rep")
+COPY = str(ARTIFACTS / "copy.1GiB.ncu-rep")
+PROBES = str(ARTIFACTS / "probes" / "probes-0.ncu-repz")
+
+
+def _lines(report: str, launch: int, *counters: str, count: int = 3) -> tuple[CounterLine, ...]:
+    return lines_of([Wish(report, launch, {"asked": counters}, count)])[0].counters["asked"]
+
+
+def _short(lines: tuple[CounterLine, ...]) -> list[tuple[str, int | None, str, float]]:
+    return [(Path(x.file or "").name, x.line, x.opcode, round(x.share, 2)) for x in lines]
+
+
+def test_bank_conflicts_are_where_they_are_counted() -> None:
+    lines = _lines(STAGE2, 0, "excess-wavefronts")
+    assert _short(lines) == [
+        ("ptx.cuh", 57, "LDSM", 0.47),
+        ("stage.cuh", 97, "STS", 0.21),
+        ("ptx.cuh", 65, "LDSM", 0.16),
+    ]
+    assert lines[0].value == 2_031_616
+    assert lines[0].source == ': "r"(shared_address(row))'
+    assert (lines[0].stall, lines[0].producer_pc) == ("", None)
+
+
+def test_a_wait_leads_to_the_load() -> None:
+    (top, *_) = _lines(COPY, 0, "stall long_scoreboard")
+    assert (top.source, top.opcode, top.stall) == ("out[i] = in[i];", "STG", "long_scoreboard")
+    assert (top.producer_opcode, top.producer_line) == ("LDG", top.line)
+    assert top.share > 0.99
+
+
+def test_a_barrier_wait_leads_to_the_barrier() -> None:
+    lines = _lines(STAGE2, 0, "stall barrier")
+    assert [(x.line, x.producer_line, x.producer_opcode) for x in lines] == [
+        (64, 58, "BAR"), (41, 55, "BAR"), (55, 67, "BAR"),
+    ]  # fmt: skip
+    assert Path(lines[2].file or "").name == "attention.cuh"  # it waits there for a barrier here:
+    assert Path(lines[2].producer_file or "").name == "stage2_tensor_pv.cu"
+
+
+def test_an_atomic_is_the_callers() -> None:
+    """The library's line of an atomicAdd is in a header of the toolkit."""
+    main = next(i for i, name in enumerate(_kernels(PROBES)) if name == "atomic_same")
+    (only,) = _lines(PROBES, main, "instructions atomics")
+    assert (Path(only.file or "").name, only.opcode) == ("atomic-same_one_address.cu", "REDG")
+    assert only.line == 17
+
+
+def _kernels(report: str) -> list[str]:
+    from profkit.reports.reader import actions
+
+    return [action.name(action.NameBase_FUNCTION) for action in actions(report)]
+
+
+def test_the_first_counter_that_is_there_answers() -> None:
+    assert _lines(STAGE2, 0, "local-sectors") == ()  # no local memory: zero, and no line
+    (top, *_) = _lines(STAGE2, 0, "local-sectors", "instructions local", "instructions xu")
+    assert (top.counter, top.opcode) == ("instructions xu", "MUFU")
+
+
+def test_what_was_not_collected_has_no_line(tmp_path: Path) -> None:
+    path = tmp_path / "made.ncu-rep"
+    path.write_bytes(made.report())
+    for name in COUNTERS:
+        assert _lines(str(path), 0, name) == ()
+    assert list(hot_lines(path, 0).columns) == list(COLUMNS)
+    assert len(hot_lines(path, 0)) == 0
+
+
+@pytest.mark.parametrize("name", sorted(COUNTERS))
+def test_every_counter_adds_up(name: str) -> None:
+    lines = _lines(STAGE2, 0, name, count=1_000_000)
+    if lines:
+        assert sum(x.share for x in lines) == pytest.approx(1)
+        assert all(x.value > 0 for x in lines)
+        assert [x.value for x in lines] == sorted((x.value for x in lines), reverse=True)
+        assert _lines(STAGE2, 0, name, count=2) == lines[:2]
+    if COUNTERS[name].states:
+        assert set(COUNTERS[name].states) <= set(STATES)
+        collected = raw(STAGE2).iloc[0]
+        known = [
+            n for n, state in SAMPLES.items() if state in COUNTERS[name].states and n in collected
+        ]
+        assert sum(x.value for x in lines) == pytest.approx(collected[known].sum())
+    else:
+        assert COUNTERS[name].alternatives
+
+
+def test_each_counter_is_found_somewhere() -> None:
+    """A misspelt metric or opcode would never be found: each is in one committed report."""
+    rare = {
+        "stall misc",
+        "stall sleeping",
+        "stall imc_miss",
+    }  # no committed report of these has any
+    reports = [
+        STAGE2,
+        COPY,
+        PROBES,
+        *(str(ARTIFACTS / "probes" / f"probes-{n}.ncu-repz") for n in (1, 2, 3)),
+    ]
+    missing = set(COUNTERS) - rare
+    for report in reports:
+        wishes = [
+            Wish(report, n, {c: (c,) for c in missing}, 1) for n in range(len(_kernels(report)))
+        ]
+        for answer in lines_of(wishes):
+            missing -= {c for c, lines in answer.counters.items() if lines}
+    assert missing == set()
+    assert set(MEMORY) <= set(STATES)
+    assert {f"instructions {family}" for family in FAMILIES} <= set(COUNTERS)
+
+
+@pytest.mark.parametrize("path", [*kinds()[::4], *others()], ids=lambda path: path.name[:40])
+def test_samples_are_all_there(path: Path) -> None:
+    every = hot_lines(path, 0, 1_000_000)
+    assert list(every.columns) == list(COLUMNS)
+    collected = raw(path).iloc[0].reindex(list(SAMPLES)).sum()
+    assert every.value.sum() == collected
+    if len(every):
+        assert every.share.sum() == pytest.approx(1)
+        assert every.value.is_monotonic_decreasing
+        assert every.stall_share.between(0, 1, inclusive="right").all()
+        assert set(every.stall) <= set(STATES)
+        assert hot_lines(path, 0, 3).equals(every.head(3))
+
+
+def test_no_source_is_instructions() -> None:
+    lines = hot_lines(ARTIFACTS / "sdpa-cudnn.C.ncu-rep", 0, 5)
+    assert len(lines) == 5
+    assert lines[["file", "line", "source"]].isna().all(axis=None)
+    assert (lines.opcode != "").all()
+    assert lines.pc.is_unique
+
+
+def test_volta_has_lines_though_the_library_disassembles_it_no_longer() -> None:
+    path = next((p for p in others() if p.name.startswith("cc70")), None)
+    if path is None:
+        pytest.skip("no report of a V100 beside the project (../shared/corpus)")
+    (top, *_) = _lines(str(path), 0, "stall long_scoreboard")
+    assert top.opcode != ""
+    assert top.producer_opcode == "LDG"
+
+
+def test_code_that_has_no_name_is_read_as_text(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As of a GPU newer than the table: the library's text has no control fields."""
+    exact = _short(_lines(COPY, 0, "stall long_scoreboard"))
+    monkeypatch.setattr(hotlines.images, "functions", lambda _: [])
+    with launched(COPY) as action_of:
+        kernel = Kernel(action_of(0), list)
+        assert (
+            kernel._program(next(iter(kernel.values({"inst_executed": 1.0}) or {})))
+            is kernel._texts
+        )
+    (line, *_) = hotlines.read_lines([COPY, [[0, {"asked": ["stall long_scoreboard"]}, 3, 0, 0]]])
+    assert _short(line.counters["asked"]) == exact
+    assert line.counters["asked"][0].producer_opcode == "LDG"
+
+
+def test_around() -> None:
+    (answer,) = lines_of([Wish(COPY, 0, sampled=1, around=2)])
+    top, *near = answer.sampled
+    assert (top.value > 0, top.source) == (True, "    out[i] = in[i];")
+    assert [x.line - (top.line or 0) for x in near if x.line] == [-2, -1, 1, 2]
+    assert {(x.value, x.stall, x.pc) for x in near} == {(0.0, "", None)}
+
+
+def test_many_at_once() -> None:
+    path = str(report_of("sdpa-flash", "B"))
+    found = lines_of([Wish(*x, sampled=4) for x in ((path, 1), (COPY, 0), (path, 0), (path, 1))])
+    assert [len(answer.sampled) for answer in found] == [4, 4, 4, 4]
+    assert found[0] == found[3]
+    assert found[0] != found[2]
+
+
+@pytest.mark.parametrize(
+    ("data", "launch", "said"),
+    [(made.report(), 1, "has no launch 1"), (made.report(), -1, "has no launch -1"),
+     (b"text", 0, "not an Nsight Compute report"), (b"", 0, "has no launch 0")],
+)  # fmt: skip
+def test_nothing_to_look_at(tmp_path: Path, data: bytes, launch: int, said: str) -> None:
+    path = tmp_path / "made.ncu-rep"
+    path.write_bytes(data)
+    with pytest.raises(ProfkitError, match=said):
+        hot_lines(path, launch)
+
+
+def test_of_a_damaged_report(tmp_path: Path) -> None:
+    whole = ARTIFACTS / "copy.1GiB.ncu-rep"
+    cut = tmp_path / "cut.ncu-rep"
+    cut.write_bytes(whole.read_bytes()[:-100_000])
+    assert hot_lines(cut, 0, 1).stall[0] == "long_scoreboard"
+
+
+def test_overwritten_machine_code_is_an_error_not_a_crash(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "made.ncu-rep"
+    path.write_bytes(made.report())
+    monkeypatch.setattr(hotlines, "__name__", "tests.reports.crashing")
+    with pytest.raises(ProfkitError, match="exit status"):
+        hot_lines(path, 0)
+    (answer,) = lines_of([Wish(str(path), 0, sampled=3)], strict=False)
+    assert answer.sampled == ()
