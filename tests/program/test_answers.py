@@ -20,7 +20,8 @@ from profkit.program.ranks import compare, merged
 from profkit.program.readers import open as recordings
 from profkit.program.timeline import Timeline
 from profkit.program.triage import triage
-from profkit.show.text import blocks
+from profkit.show.text.markup import to_markdown
+from profkit.show.text.terminal import to_text
 from profkit.show.views.triage import bar, compared, triaged
 from tests.program.made import GEMM, MUL, Program, ran
 
@@ -59,7 +60,7 @@ def _screen(of: dict[str, Any], width: int = 120) -> str:
     from rich.console import Console
 
     console = Console(width=width, markup=False, emoji=False, highlight=False)
-    return blocks.to_text(triaged(of), console)
+    return to_text(triaged(of), console)
 
 
 @pytest.mark.parametrize("name", TRACES)
@@ -83,7 +84,7 @@ def test_names_out_of_a_trace_cannot_act(tmp_path: Path) -> None:
     path = ran(lambda p: p.launch(evil, 500.0)).write(tmp_path / "t.json")
     of = document(triage(recordings.read(path)))
     assert "\x1b" not in _screen(of)
-    markdown = blocks.to_markdown(triaged(of))
+    markdown = to_markdown(triaged(of))
     assert "<script>" not in markdown
 
 
@@ -140,7 +141,7 @@ def test_what_became_of_each_promise() -> None:
     assert (promise.category, promise.state) == ("attention-unfused", "gone")
     assert found.kept is True  # 18.5 ms, where 18.3 were the most, and two runs differ by 2 %
     assert found.new == ("kernel",)
-    text = blocks.to_markdown(compared(found.to_json()))
+    text = to_markdown(compared(found.to_json()))
     assert "18.5 ms saved" in text
 
 

@@ -38,5 +38,5 @@ def count(
         "--filter-mode", "per-launch-config", "--launch-skip", "1", "--launch-count", "1",
         "--kernel-name-base", "function", "--kernel-name", f"regex:^({names})$",
     )  # fmt: skip
-    options = collect.Options("full", "all", budget, filters)
+    options = collect.CollectOptions("full", "all", budget, filters)
     return collect.wrap(command, report, Tool(need("ncu"), None), options, echo)

@@ -8,9 +8,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from profkit.program.triage import Triage
-from profkit.show.text.blocks import to_html
 from profkit.show.text.escape import html
 from profkit.show.text.figures import figures, seconds
+from profkit.show.text.markup import to_html
 from profkit.show.text.names import short
 from profkit.show.views.triage import triaged
 
