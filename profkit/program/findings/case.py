@@ -18,7 +18,8 @@ BYTES = {
     "long": 8, "bool": 1, "unsigned char": 1, "signed char": 1,
 }  # fmt: skip
 # Bytes a second that a stream reaches where the recording has nothing to take it from: by compute
-# capability, of the cards that most have. Only for intervals, and only until something is counted.
+# capability, about two thirds of the datasheet's of its largest card. No ceiling is shown from it:
+# it tells only how far a kernel is from its bytes until something is counted.
 STREAMS = {7: 0.8e12, 8: 1.3e12, 9: 3.2e12, 10: 6e12, 12: 1.5e12}
 
 

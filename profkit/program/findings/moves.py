@@ -11,8 +11,8 @@ from profkit.program.findings.host import SMALL_COPY, aside, releasing
 from profkit.program.savings.replay import Item, Model
 from profkit.program.step.idle import place
 
-# Bytes a second of a pinned copy: PCIe 4 and 5 with 16 lanes reach 24 and 53; the larger from
-# compute capability 9.0 on. What the step's own pinned copies reach goes before either.
+# Bytes a second of a pinned copy where the step has none of its own: 55e9 was seen on an H200 with
+# PCIe 5; the smaller, for what came before compute capability 9.0, is PCIe 4's usual and not measured.
 PINNED = (24e9, 53e9)
 OWN_STREAM = {"HtoD": -1, "DtoH": -2, "PtoP": -3, "": -4}
 _STRIDED = re.compile(r"[:\s]elementwise_kernel<.*nocast.*direct_copy")

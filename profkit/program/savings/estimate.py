@@ -15,9 +15,11 @@ from profkit.program.savings.replay import Model, model
 from profkit.program.step.steps import Step
 from profkit.program.timeline import Process, Timeline
 
-# Of host time between calls that a trace records, the share that the profiler adds, and the most it
-# adds for each operator or Python frame (ns): usual from 9 programs recorded with and without it on
-# an H200's host (a step of 11.2 ms was 5.8, one of 9.7 was 4.5); most is what a slower host shows.
+# Of host time between calls that a trace records, the share that the profiler adds, the most it
+# adds for each operator or Python frame (ns), and its share of the calls themselves. USUAL was
+# chosen on four host-bound programs on one machine with an H200 (steps of 11.2 ms were 5.8 without
+# it, of 9.7 and 8.8 4.5, of 17.7 16.5), where processes of one program differ by a quarter; MOST is
+# a third more than that, and not measured.
 USUAL = (0.50, 8_000, 0.40)
 MOST = (0.68, 16_000, 0.60)
 LEAST = (0.0, 0, 0.0)
@@ -30,8 +32,8 @@ class Saving:
 
     Attributes:
         expect: Most likely.
-        low: Four of five are above it.
-        high: And below this one.
+        low: With the slowest host and the least help that is thought possible.
+        high: With the other ends of both. How often truth is inside has not been counted.
     """
 
     expect: float
