@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from profkit.diagnosis.rule import Hit, Launch, Rule
     from profkit.errors import ProfkitError
     from profkit.evidence.history.dataset import history
+    from profkit.program.frames import triage
     from profkit.reports.reader import raw
     from profkit.show import plots
     from profkit.show.notebook import (
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Hit", "Launch", "ProfkitError", "Rule", "claims", "compare", "diagnose", "explain", "from_raw",
-    "history", "ladder", "lines", "load", "plots", "raw", "whatif",
+    "history", "ladder", "lines", "load", "plots", "raw", "triage", "whatif",
 ]  # fmt: skip
 
 _WHERE = {
@@ -51,6 +52,7 @@ _WHERE = {
     "lines": "profkit.show.notebook",
     "load": "profkit.show.notebook",
     "raw": "profkit.reports.reader",
+    "triage": "profkit.program.frames",
     "whatif": "profkit.show.notebook",
 }
 

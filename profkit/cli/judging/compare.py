@@ -78,14 +78,15 @@ def compare_runs(
             raise ProfkitError("--ladder takes no BEFORE and AFTER", "profkit compare --ladder")
         found = _ladders(artifacts, case, anyway, output)
         document = {"schema": "profkit.ladders/1", "ladders": [x.to_json() for x in found]}
-        tables = changes.ladder_table if brief else changes.ladder
-        blocks = (b for x in found for b in tables(x))
+        blocks = (b for x in found for b in (changes.ladder_table if brief else changes.ladder)(x))
         print_blocks(blocks, document if json else None, markdown)
         raise typer.Exit(_ladders_status(found, wanted, quiet))
     if output:
         raise ProfkitError("-o draws a ladder", "profkit compare --ladder --case B -o ladder.png")
     if not (before and after):
         raise ProfkitError("two runs are needed", "profkit compare stage1 stage2, or --ladder")
+    if _are_triages(before, after):
+        _compare_triages(Path(before), Path(after), wanted, json=json, markdown=markdown)
     from profkit.evidence.comparison.select import compare_sides
 
     sides = compare_sides(before, after, case, sources.evidence(artifacts), anyway)
@@ -99,6 +100,26 @@ def compare_runs(
         shown = 10_000 if every else changes.MOVED_SHOWN
         print_blocks(changes.compared(sides, shown), sides.to_json() if json else None, markdown)
     raise typer.Exit(max(status(sides.changes, wanted), COULD_NOT if sides.problems else 0))
+
+
+def _are_triages(*sides: str) -> bool:
+    """Whether what is compared are whole programs, as profkit triage -o keeps them."""
+    return all((Path(side) / "triage.json").is_file() for side in sides)
+
+
+def _compare_triages(
+    before: Path, after: Path, wanted: set[str], *, json: bool, markdown: bool
+) -> None:
+    """What became of each promise of a program's triage; ends the verb."""
+    from profkit.program.change import change
+    from profkit.program.document import read
+    from profkit.show.views.triage import compared
+
+    found = change(read(before), read(after))
+    content = found.to_json()
+    print_blocks(compared(content), content if json else None, markdown)
+    slower = "slower" in wanted and found.answer == "slower"
+    raise typer.Exit(BAD if slower or ("finding" in wanted and found.new) else 0)
 
 
 def _wanted(fail_on: list[str], two_forms: bool) -> set[str]:
@@ -178,5 +199,6 @@ VERB = Verb(
         "profkit compare --ladder --case B -o ladder.png",
         "profkit compare --ladder --case B --brief     # the table alone",
         "profkit compare h100/ h200/ --anyway          # across GPUs: only to look",
+        "profkit compare before.triage after.triage    # whole programs",
     ),
 )

@@ -22,10 +22,10 @@ from profkit.show.page.roofline import roofline, row_of
 from profkit.show.text import figures
 from profkit.show.text.escape import visible
 from profkit.show.text.names import middle, short
+from profkit.show.text.places import at
 from profkit.show.text.words import BOUNDS
 from profkit.show.views.diagnosis import place, spread, unknown
 from profkit.show.views.document import number
-from profkit.show.views.places import at
 
 LABEL, NAME, LONGEST = 36, 90, 2000  # characters of a name: in a chart, in the table, in full
 SMALL = 0.005  # states and pipes below are one another's equals: nothing

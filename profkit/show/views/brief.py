@@ -14,9 +14,9 @@ from profkit.evidence.comparison.counters import LaunchChange
 from profkit.evidence.comparison.select import Compared
 from profkit.show.text import figures
 from profkit.show.text.names import short
+from profkit.show.text.places import places
 from profkit.show.views.comparison import leading, time_line
 from profkit.show.views.headline import headline, next_commands
-from profkit.show.views.places import places
 
 LONGEST = 2000  # characters: 500 tokens of English with numbers
 ROWS, FINDINGS, METRICS = 3, 3, 3

@@ -25,9 +25,9 @@ from profkit.show.text.blocks import (
 )
 from profkit.show.text.escape import visible
 from profkit.show.text.names import middle, short
+from profkit.show.text.places import listed, places
 from profkit.show.text.words import bound_by
 from profkit.show.views.headline import headline, next_commands
-from profkit.show.views.places import listed, places
 
 NAME = 60  # characters of a kernel name where nothing else limits it
 LEAST = 12  # characters of a kernel name in a table, however narrow

@@ -1,0 +1,171 @@
+"""A program, or a recording of it  ->  where its step goes, and what to do about it first."""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from profkit.cli.options import Json, Markdown, Quiet
+from profkit.cli.output import note, one_form, print_blocks, say, spinner, write_to
+from profkit.cli.verb import Verb
+from profkit.errors import ProfkitError
+
+if TYPE_CHECKING:
+    from profkit.program.counts import Counts
+    from profkit.program.timeline import Timeline
+    from profkit.program.triage import Triage
+
+RECORDINGS = {".json", ".gz", ".sqlite", ".triage", ".nsys-rep"}
+
+
+def triage_program(
+    what: Annotated[
+        list[str],
+        typer.Argument(metavar="RECORDING or -- COMMAND...", help="A trace, or what to run."),
+    ],
+    range_: Annotated[
+        str, typer.Option("--range", metavar="NAME", help="The NVTX range that is a step.")
+    ] = "",
+    step_ms: Annotated[
+        float | None,
+        typer.Option("--step-ms", min=0.0, metavar="MS", help="A step's time without profiler."),
+    ] = None,
+    budget: Annotated[
+        float, typer.Option(min=0, metavar="S", help="Seconds for counters; 0 takes none.")
+    ] = 180.0,
+    timeout: Annotated[
+        float, typer.Option(min=1, metavar="S", help="Seconds for the run that is watched.")
+    ] = 600.0,
+    output: Annotated[
+        Path | None,
+        typer.Option("--output", "-o", metavar="DIR", help="Keep timeline and answer there."),
+    ] = None,
+    page: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Write it as an HTML page too.")
+    ] = None,
+    json: Json = False,
+    markdown: Markdown = False,
+    quiet: Quiet = False,
+) -> None:
+    """Where a whole program's step goes, and what to do about it first."""
+    from profkit.program.document import document
+    from profkit.program.triage import triage
+
+    one_form(json, markdown)
+    _may_write(output)
+    recordings = _recordings(what)
+    timeline = _read(recordings) if recordings else _record(what, timeout, quiet)
+    answer, counts = triage(timeline, range_, step_ms), None
+    if budget and not recordings:
+        counts = _count(what, answer, budget, output, quiet)
+        answer = triage(timeline, range_, step_ms, counts.gains)
+    content = document(answer, counts)
+    if output:
+        _keep(answer, content, output)
+        note(f"{output}: kept", quiet=quiet)
+    if page:
+        _write_page(answer, content, page)
+    from profkit.show.views.triage import triaged
+
+    print_blocks(triaged(content), content if json else None, markdown)
+
+
+def _may_write(output: Path | None) -> None:
+    """Raise a ProfkitError where something else would be overwritten."""
+    if output and output.exists() and not (output / "triage.json").is_file():
+        raise ProfkitError(f"-o {output}: is there already", "name a folder that is not there")
+
+
+def _recordings(what: Sequence[str]) -> list[Path]:
+    """The recordings that are named; none where it is a command."""
+    paths = [Path(word) for word in what]
+    known = [p for p in paths if p.suffix in RECORDINGS or p.is_dir()]
+    return paths if len(known) == len(paths) else []
+
+
+def _read(paths: Sequence[Path]) -> Timeline:
+    """One recording, or one a rank."""
+    from profkit.program.ranks import merged
+    from profkit.program.readers import open as reading
+
+    return merged([reading.read(path) for path in paths])
+
+
+def _record(command: Sequence[str], timeout: float, quiet: bool) -> Timeline:
+    from profkit.measure.timeline import record
+    from profkit.program.readers import injected
+
+    echo = None if quiet else sys.stderr.buffer
+    with tempfile.TemporaryDirectory(prefix="profkit-") as name, spinner(quiet) as progress:
+        progress("timeline")
+        done = record.record(command, Path(name), timeout, echo)
+        timeline = injected.read(Path(name))
+    notes = (*timeline.notes, done.note) if done.note else timeline.notes
+    note(f"timeline: {done.seconds:.1f} s", quiet=quiet)
+    return replace(timeline, command=" ".join(command), notes=notes)
+
+
+def _count(
+    command: Sequence[str], answer: Triage, budget: float, output: Path | None, quiet: bool
+) -> Counts:
+    """Counters of the groups that matter; why there are none, where there are none."""
+    from profkit.measure.timeline import counters
+    from profkit.program import counts
+
+    groups = answer.groups
+    if len(answer.timeline.processes) > 1:
+        return counts.Counts(notes=("several ranks: nothing was counted, a collective that is "
+                                    "replayed alone waits for ever",))  # fmt: skip
+    names = [counts.function(g.name) for g in counts.wanted(groups)]
+    if not names:
+        return counts.Counts(notes=("no kernel to count",))
+    folder = tempfile.TemporaryDirectory(prefix="profkit-") if output is None else None
+    report = (Path(folder.name) if folder else output or Path()) / "counters.ncu-rep"
+    try:
+        with spinner(quiet) as progress:
+            progress(f"counters of {len(names)} kernels")
+            done = counters.count(command, names, report, budget, None)
+            note(f"counters: {len(done.kernels)} launches, {done.seconds:.1f} s", quiet=quiet)
+            return counts.read(report, groups)
+    except ProfkitError as error:  # the timeline is an answer too
+        say(error)
+        return counts.Counts(notes=(f"nothing was counted: {error.message}",))
+    finally:
+        if folder:
+            folder.cleanup()
+
+
+def _write_page(answer: Triage, content: dict[str, Any], file: Path) -> None:
+    from profkit.show.page.program import program_page
+
+    write_to(file).write_text(program_page(answer, content), "utf-8")
+
+
+def _keep(answer: Triage, content: dict[str, Any], folder: Path) -> None:
+    from json import dumps
+
+    from profkit.program.document import NAME
+    from profkit.program.readers import store
+
+    store.write(answer.timeline, folder)
+    (folder / NAME).write_text(dumps(content, indent=1, allow_nan=False))
+
+
+VERB = Verb(
+    run=triage_program,
+    examples=(
+        "profkit triage -- python train.py             # watched, then counted",
+        "profkit triage -o step.triage --budget 60 --timeout 300 -- python train.py",
+        "profkit triage trace.json.gz                  # of torch.profiler, no GPU needed",
+        "profkit triage trace.json.gz --step-ms 16.5   # what a plain run takes",
+        "profkit triage run.sqlite --range train_step --json --quiet    # of nsys",
+        "profkit triage rank0.json.gz rank1.json.gz --markdown    # a trace a rank",
+        "profkit triage trace.json.gz --page step.html # with the step's timeline",
+    ),
+)

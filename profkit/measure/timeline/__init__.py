@@ -1,0 +1,1 @@
+"""A command  ->  its timeline, recorded by a small library that the driver loads into it."""

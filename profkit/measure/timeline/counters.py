@@ -1,0 +1,42 @@
+"""A command and the kernels that matter  ->  one report with an instance of each."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import BinaryIO
+
+from profkit.measure.build.toolchain import Tool, need
+from profkit.measure.profile import collect
+
+BUDGET = 180.0  # seconds; --budget changes it
+SPECIAL = re.compile(r"([.^$*+?()\[\]{}|\\/])")
+
+
+def count(
+    command: Sequence[str],
+    kernels: Sequence[str],
+    report: Path,
+    budget: float = BUDGET,
+    echo: BinaryIO | None = None,
+) -> collect.Collected:
+    """Profile the second launch of each kernel in each grid and block, all counters.
+
+    Args:
+        command: Program and arguments.
+        kernels: Functions' names without template arguments; others run without a replay.
+        report: Where it goes.
+        budget: Seconds after which ncu and the program are stopped.
+        echo: Where the program's output is copied to.
+
+    Raises:
+        ProfkitError: As profkit.measure.profile.collect.wrap: no permission for counters, time-out.
+    """
+    names = "|".join(sorted({SPECIAL.sub(r"\\\1", name) for name in kernels}))
+    filters = (
+        "--filter-mode", "per-launch-config", "--launch-skip", "1", "--launch-count", "1",
+        "--kernel-name-base", "function", "--kernel-name", f"regex:^({names})$",
+    )  # fmt: skip
+    options = collect.CollectOptions("full", "all", budget, filters)
+    return collect.wrap(command, report, Tool(need("ncu"), None), options, echo)

@@ -1,0 +1,122 @@
+"""injection.cpp and the CUPTI of this machine  ->  a shared library, built once and kept."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import os
+import shutil
+import subprocess
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from profkit.errors import ProfkitError
+from profkit.measure.build import toolchain
+
+SOURCE = Path(__file__).parent / "injection.cpp"
+FLAGS = ("-std=c++17", "-O2", "-shared", "-fPIC", "-fvisibility=hidden")
+_INSTALL = (
+    "it comes with the CUDA toolkit (extras/CUPTI) and as the package nvidia-cuda-cupti; "
+    "without it: record with torch.profiler or nsys, and give profkit triage that file"
+)
+
+
+@dataclass(frozen=True)
+class Cupti:
+    """Where CUPTI is: the folders of its header, of cuda.h, and the library itself."""
+
+    header: Path
+    cuda: Path
+    library: Path
+
+
+def build(folder: Path | None = None) -> Path:
+    """The library, compiled if this machine has none of this source and CUPTI.
+
+    Args:
+        folder: Where it is kept; the user's cache if None.
+
+    Raises:
+        ProfkitError: There is no CUPTI or no C++ compiler, or it does not compile.
+    """
+    cupti = find()
+    compiler = shutil.which("g++") or shutil.which("clang++")
+    if compiler is None:
+        raise ProfkitError("no C++ compiler was found", "install g++: the timeline needs it once")
+    key = hashlib.sha256()
+    for part in (SOURCE.read_bytes(), str(cupti).encode(), compiler.encode()):
+        key.update(part)
+    target = (folder or _cache()) / f"injection-{key.hexdigest()[:16]}.so"
+    if not target.is_file():
+        _compile(compiler, cupti, target)
+    return target
+
+
+def _cache() -> Path:
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "profkit"
+
+
+def _compile(compiler: str, cupti: Cupti, target: Path) -> None:
+    part = target.with_name(f".{target.name}.{os.getpid()}")
+    command = [
+        compiler, *FLAGS, str(SOURCE), f"-I{cupti.header}", f"-I{cupti.cuda}", str(cupti.library),
+        "-ldl", f"-Wl,-rpath,{cupti.library.parent}", "-o", str(part),
+    ]  # fmt: skip
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+        if done.returncode:
+            last = next(iter(done.stderr.strip().splitlines()), "")
+            raise ProfkitError(f"the timeline's library does not compile: {last}", _INSTALL)
+        part.replace(target)
+    except OSError as error:
+        raise ProfkitError(f"{target.parent}: cannot be written: {error.strerror}") from error
+    except subprocess.TimeoutExpired as error:
+        raise ProfkitError("the timeline's library took five minutes to compile") from error
+    finally:
+        part.unlink(missing_ok=True)
+
+
+def find() -> Cupti:
+    """Where CUPTI is: in the packages of the Python on PATH's neighbours, then in the toolkit.
+
+    A program that brings its own CUPTI (torch does) must not meet a second one; libraries of one
+    major version have one name, and the loader takes the one that is there already.
+
+    Raises:
+        ProfkitError: Its header or its library is nowhere.
+    """
+    places = list(_places())
+    header = _first(places, ("include/cupti.h", "extras/CUPTI/include/cupti.h"))
+    cuda = _first(places, ("include/cuda.h",))
+    library = _first(
+        places,
+        (
+            "lib/libcupti.so.13", "lib/libcupti.so.12", "extras/CUPTI/lib64/libcupti.so",
+            "lib64/libcupti.so", "lib/libcupti.so", "targets/x86_64-linux/lib/libcupti.so",
+        ),
+    )  # fmt: skip
+    if header is None or cuda is None or library is None:
+        what = "cupti.h" if header is None else "cuda.h" if cuda is None else "libcupti.so"
+        raise ProfkitError(f"{what} was not found: no timeline can be recorded", _INSTALL)
+    return Cupti(header.parent, cuda.parent, library.resolve())
+
+
+def _places() -> Iterator[Path]:
+    """Folders that may hold include/ and lib/ of CUDA, the toolkit's first."""
+    for key in ("CUDA_HOME", "CUDA_PATH"):
+        if os.environ.get(key):
+            yield Path(os.environ[key])
+    if nvcc := toolchain.find("nvcc"):
+        yield nvcc.resolve().parent.parent
+    yield Path("/usr/local/cuda")
+    spec = importlib.util.find_spec("nvidia")
+    for folder in spec.submodule_search_locations or () if spec else ():
+        yield from sorted(Path(folder).glob("cu1[0-9]"), reverse=True)
+        yield Path(folder) / "cuda_cupti"
+        yield Path(folder) / "cuda_runtime"
+
+
+def _first(places: list[Path], names: tuple[str, ...]) -> Path | None:
+    return next((p / n for p in places for n in names if (p / n).is_file()), None)

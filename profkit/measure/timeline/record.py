@@ -1,0 +1,65 @@
+"""A command  ->  the files of its timeline, and how it ended."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO
+
+from profkit.errors import ProfkitError
+from profkit.measure import process
+from profkit.measure.timeline import library
+
+TIMEOUT = 600.0  # seconds; --timeout changes it
+
+
+@dataclass(frozen=True)
+class Recorded:
+    """A command that was watched.
+
+    Attributes:
+        folder: With a file of each kind for each process; profkit.program.readers.injected reads it.
+        seconds: How long it ran.
+        note: How it ended, if not well.
+    """
+
+    folder: Path
+    seconds: float
+    note: str
+
+
+def record(
+    command: Sequence[str],
+    folder: Path,
+    timeout: float = TIMEOUT,
+    echo: BinaryIO | None = None,
+) -> Recorded:
+    """Run a command with the injection library in each of its processes that starts CUDA.
+
+    Args:
+        command: Program and arguments.
+        folder: An empty folder for the files.
+        timeout: Seconds after which it is stopped; what it did until then is kept.
+        echo: Where its output is copied to as it comes.
+
+    Raises:
+        ProfkitError: It cannot be started, or there is no CUPTI.
+    """
+    injection = library.build()
+    env = {**os.environ, "CUDA_INJECTION64_PATH": str(injection), "PROFKIT_TIMELINE": str(folder)}
+    done = process.run(command, timeout, env, echo)
+    if done.status is None:
+        note = f"{command[0]} was stopped after {timeout:.0f} s: its timeline ends there"
+    elif done.status:
+        note = f"{command[0]} ended with status {done.status}: its timeline ends there"
+        if not any(folder.glob("*.kernels")):
+            last = (done.output.strip().splitlines() or [""])[-1]
+            raise ProfkitError(
+                f"{command[0]} ended with status {done.status} before any kernel: {last}",
+                "run it once without profkit triage",
+            )
+    else:
+        note = ""
+    return Recorded(folder, done.seconds, note)

@@ -1,0 +1,121 @@
+"""A triage  <->  the JSON document "profkit.triage/1". Keys are added, never renamed."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from profkit.errors import ProfkitError
+from profkit.program.counts import Count, Counts, function
+from profkit.program.savings.estimate import Saving
+from profkit.program.step.groups import Group
+from profkit.program.triage import Finding, Triage
+
+SCHEMA = "profkit.triage/1"
+NAME = "triage.json"
+
+
+def document(of: Triage, counts: Counts | None = None) -> dict[str, Any]:
+    """The document as plain lists and dicts.
+
+    Args:
+        of: The answer.
+        counts: Of the groups that were counted.
+    """
+    counted = counts.groups if counts else {}
+    periods = of.steps.periods
+    expect, low, high = of.hosts.plain
+    return {
+        "schema": SCHEMA,
+        "program": {
+            "command": of.timeline.command, "ranks": len(of.timeline.processes),
+            "device": of.process.device.name if of.process.device else None,
+            "steps": len(periods), "how": of.timeline.how,
+        },
+        "step": {
+            "ms": _ms(of.split.period), "gpu_busy_ms": _ms(of.split.busy),
+            "idle_ms": _ms(of.split.period - of.split.busy),
+            "idle": [{"cause": row.cause, "ms": _ms(row.time), "where": row.where}
+                     for row in of.split.idle],
+            "found": of.steps.how, "min_ms": _ms(min(periods)), "max_ms": _ms(max(periods)),
+            "plain_ms": {"expect": _round(expect), "low": _round(low), "high": _round(high)},
+        },
+        "first": _first(of),
+        "findings": [_finding(row) for row in of.findings],
+        "kernels": [_kernel(of, row, counted.get(row.id)) for row in of.groups],
+        "ranks": [
+            {"rank": r.rank, "ms": _ms(r.period), "computing_ms": _ms(r.computing),
+             "collective_ms": _ms(r.collective), "waiting_ms": _ms(r.waiting)}
+            for r in (of.ranks.rows if of.ranks else ())
+        ],
+        "notes": [*of.notes, *(counts.notes if counts else ())],
+    }  # fmt: skip
+
+
+def _ms(nanoseconds: float) -> float:
+    return _round(nanoseconds / 1e6)
+
+
+def _round(value: float) -> float:
+    return round(value, 6)
+
+
+def _first(of: Triage) -> dict[str, Any]:
+    if of.healthy:
+        nothing = {"expect": 0.0, "low": 0.0, "high": 0.0}
+        return {"category": "healthy", "say": of.healthy, "saves_ms": nothing}
+    best = of.findings[0]
+    return {"category": best.category, "say": best.say, "saves_ms": _saves(best.saves)}
+
+
+def _saves(saving: Saving) -> dict[str, float]:
+    return {"expect": _round(saving.expect), "low": _round(saving.low), "high": _round(saving.high)}
+
+
+def _finding(row: Finding) -> dict[str, Any]:
+    return {
+        "category": row.category, "say": row.say, "saves_ms": _saves(row.saves),
+        "kernels": list(row.kernels), "try": row.advice, "where": row.where,
+        "on_top_ms": _round(row.on_top),
+    }  # fmt: skip
+
+
+def _kernel(of: Triage, row: Group, count: Count | None) -> dict[str, Any]:
+    return {
+        "id": row.id, "name": row.name, "category": row.kind, "calls": row.calls,
+        "ms": _ms(row.time), "share": _round(row.time / of.split.period),
+        "bound": count.bound if count else None, "limiter": count.limiter if count else None,
+        "headroom": count.headroom if count else None, "counted": count is not None,
+        "next": _next(of, row),
+        "op": row.op or None, "nvtx": row.range or None, "source": row.source or None,
+        "grid": list(row.grid) if row.grid else None,
+        "block": list(row.block) if row.block else None,
+    }  # fmt: skip
+
+
+def _next(of: Triage, row: Group) -> str | None:
+    """The command that looks at one kernel; None for what is none, or where no command is known."""
+    if row.grid is None or not of.timeline.command:
+        return None
+    return f"profkit profile --kernel '{function(row.name)}' --count 1 -- {of.timeline.command}"
+
+
+def read(path: Path) -> dict[str, Any]:
+    """A document that was kept: a file, or the folder it is in.
+
+    Raises:
+        ProfkitError: It is none.
+    """
+    file = path / NAME if path.is_dir() else path
+    try:
+        content = json.loads(file.read_text("utf-8"))
+    except FileNotFoundError as error:
+        raise ProfkitError(f"{file}: no such file", "profkit triage -o NAME.triage ...") from error
+    except (OSError, ValueError) as error:
+        raise ProfkitError(
+            f"{file}: is no triage: {error}", "profkit triage -o NAME.triage ..."
+        ) from error
+    if not isinstance(content, dict) or content.get("schema") != SCHEMA:
+        raise ProfkitError(f"{file}: is no {SCHEMA}", "profkit triage -o NAME.triage ...")
+    return content

@@ -1,0 +1,43 @@
+"""A case  ->  findings, the one that saves most first. A rule is one function in RULES."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+
+from profkit.program.findings import chains, host, kernels, math, moves
+from profkit.program.findings.case import Case, Draft
+
+Rule = Callable[[Case, frozenset[int]], Iterator[Draft]]
+# In this order works are explained: what a rule covers, later ones leave out.
+RULES: Sequence[Rule] = (
+    host.waits,
+    host.allocations,
+    host.launches,
+    host.own_work,
+    moves.copies,
+    moves.collectives,
+    chains.optimizer,
+    math.attention,
+    math.fp32,
+    moves.layouts,
+    kernels.atomics,
+    chains.elementwise,
+    kernels.small_grid,
+    kernels.slow,
+)
+CATEGORIES = (
+    "host-launch", "host-sync", "copy", "collective", "optimizer", "attention-unfused",
+    "fp32-matmul", "elementwise-chain", "layout", "atomics", "kernel", "healthy",
+)  # fmt: skip
+
+
+def drafts(case: Case) -> list[Draft]:
+    """What each rule finds, in the rules' order."""
+    out: list[Draft] = []
+    taken: frozenset[int] = frozenset()
+    for rule in RULES:
+        for draft in rule(case, taken):
+            out.append(draft)
+            if draft.covers:
+                taken = taken | set(draft.works)
+    return out

@@ -1,0 +1,120 @@
+"""A timeline with its steps  ->  all that the findings' rules look at."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from math import prod
+
+from profkit.program.savings.estimate import Change, Hosts
+from profkit.program.step.groups import Group
+from profkit.program.step.idle import Split
+from profkit.program.step.steps import Step, Work
+from profkit.program.timeline import Device, Span
+
+BYTES = {
+    "float": 4, "double": 8, "c10::BFloat16": 2, "c10::Half": 2, "long int": 8, "int": 4,
+    "long": 8, "bool": 1, "unsigned char": 1, "signed char": 1,
+}  # fmt: skip
+# Bytes a second that a stream reaches where the recording has nothing to take it from: by compute
+# capability, about two thirds of the datasheet's of its largest card. No ceiling is shown from it:
+# it tells only how far a kernel is from its bytes until something is counted.
+STREAMS = {7: 0.8e12, 8: 1.3e12, 9: 3.2e12, 10: 6e12, 12: 1.5e12}
+
+
+@dataclass(frozen=True)
+class Case:
+    """One program to be judged.
+
+    Attributes:
+        step: The typical step.
+        split: Where its time goes.
+        hosts: Its replays.
+        groups: Its kernels by name, grid and block.
+        device: Its GPU.
+        spans: Names on its host's threads, in order of start.
+        trains: Whether it goes backward.
+        gains: Expected speed-ups of groups that were counted, by id.
+    """
+
+    step: Step
+    split: Split
+    hosts: Hosts
+    groups: Sequence[Group]
+    device: Device | None
+    spans: Sequence[Span] = ()
+    trains: bool = False
+    gains: Mapping[str, float] = field(default_factory=dict)
+
+    @property
+    def works(self) -> Sequence[Work]:
+        """What the GPU did in the step."""
+        return self.step.works
+
+    def time(self, indices: Sequence[int]) -> float:
+        """Milliseconds that some of the works take together."""
+        return sum(self.works[i].activity.duration for i in indices) / 1e6
+
+    def chosen(self, which: Callable[[Work], bool]) -> list[int]:
+        """Indices of the works that are so."""
+        return [i for i, work in enumerate(self.works) if which(work)]
+
+    @cached_property
+    def bandwidth(self) -> float:
+        """Bytes a second that memory-bound work reaches here: seen in the step, or assumed."""
+        seen = [
+            moved / (w.activity.duration * 1e-9)
+            for w in self.works
+            if w.kind in {"elementwise", "convert"} and w.activity.duration > 20_000
+            and (moved := needed_bytes(w))
+        ]  # fmt: skip
+        usual = STREAMS.get(self.device.cc[0], 1e12) if self.device and self.device.cc else 1e12
+        return min(max([*seen, 0.5 * usual]), 1.5 * usual) if seen else usual  # more is cache
+
+
+@dataclass(frozen=True)
+class Draft:
+    """What a rule has found, before its saving is known.
+
+    Attributes:
+        category: One of the contract's.
+        say: What is wrong, with figures, in one sentence.
+        advice: What people do about it.
+        where: The place.
+        works: The works at fault.
+        change: What mending does to the step.
+        covers: Whether the works are explained by it, so that no other finding names them.
+        general: Mends whatever the cause (a captured graph): a special mend that saves about as
+            much is named first.
+        idle: Whether what it saves is idle time, which a recorder inflates.
+    """
+
+    category: str
+    say: str
+    advice: str
+    where: str
+    works: tuple[int, ...]
+    change: Change
+    covers: bool = True
+    general: bool = False
+    idle: bool = False
+
+
+def needed_bytes(work: Work) -> int:
+    """Bytes of an operator's inputs and its output (as large as the largest); 0 if unknown."""
+    maker = work.maker
+    sizes = []
+    for shape, kind in zip(maker.shapes, maker.types, strict=False):
+        if shape and kind in BYTES:
+            sizes.append(prod(shape) * BYTES[kind])
+    return sum(sizes) + max(sizes) if sizes else 0
+
+
+def read_bytes(work: Work) -> int:
+    """Bytes of an operator's inputs; 0 if unknown."""
+    total = 0
+    for shape, kind in zip(work.maker.shapes, work.maker.types, strict=False):
+        if shape and kind in BYTES:
+            total += prod(shape) * BYTES[kind]
+    return total

@@ -1,0 +1,180 @@
+"""Work that goes through memory again and again: optimisers, chains of elementwise kernels."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+
+from profkit.program.findings.case import Case, Draft
+from profkit.program.savings.replay import Model
+from profkit.program.step.idle import place
+from profkit.program.step.steps import Work
+
+SHORT = 2_500  # nanoseconds: a kernel that has next to nothing to do takes so long
+MEMBERS = {"elementwise", "convert", "set", "random"}
+PASSED = {"reduce", "norm", "softmax"}  # a compiler fuses these with what stands round them
+LEAST_CHAIN = 3
+SLOWER = 1.25  # a fused kernel that computes more a byte than each of its parts
+_TENSORS = re.compile(r"array<char\s?\*, (\d+)")
+_TWO_INPUTS = re.compile(
+    r"BinaryFunctor|CUDAFunctor_add|CUDAFunctorOnSelf_add<.*3ul|addcmul|addcdiv|lerp|where"
+)
+_ADAM = re.compile(r"(?i)addcdiv|addcmul|sqrt|lerp|adam")
+_FUSED = re.compile(r"(?i)fused")
+
+
+def optimizer(case: Case, taken: frozenset[int]) -> Iterator[Draft]:
+    """An optimiser that takes its parameters one by one, or its operations one by one."""
+    own = [i for i in case.chosen(_of_optimizer) if i not in taken]
+    own = own or _by_name(case, taken)
+    names = [case.works[i].activity.name for i in own]
+    single = [i for i in own if case.works[i].kind in MEMBERS]
+    foreach = [i for i in own if case.works[i].kind == "optimizer"
+               and not _FUSED.search(case.works[i].activity.name)]  # fmt: skip
+    adam = any(_ADAM.search(name) for name in names)
+    if len(single) < 16 and not (adam and len(foreach) >= 4):
+        return
+    works = sorted({*single, *foreach})
+    chosen = frozenset(works)
+    # Adam touches four tensors and writes three; done singly it does so in 18 to 20 accesses.
+    ratio = {"low": 0.6, "expect": 0.4, "high": 0.3} if adam else {
+        "low": 1.0, "expect": 0.7, "high": 0.4}  # fmt: skip
+
+    def fused(model: Model, level: str) -> Model:
+        """One kernel for many parameters: the time that bytes need, hardly any launches."""
+        stays = sum(max(0.0, model.items[i].duration - SHORT) for i in works) * ratio[level]
+        stays = max(stays, 2 * SHORT)
+        left = model.without(lambda i: i in chosen and i != works[0], merged=0.02)
+        only = left.items[works[0]].duration or 1.0
+        return left.scaled(lambda i: stays / only if i == works[0] else 1.0)
+
+    kind = "parameters one by one" if len(single) >= len(foreach) else "operations one by one"
+    yield Draft(
+        "optimizer",
+        f"the optimiser goes through its {kind}: {len(works):,} kernels, "
+        f"{case.time(works):.3g} ms on the GPU and a launch each",
+        "fused=True (torch.optim.Adam, AdamW, SGD)",
+        case.works[works[0]].maker.range or place(case.works[works[0]]), tuple(works), fused,
+    )  # fmt: skip
+
+
+def _of_optimizer(work: Work) -> bool:
+    return "ptimizer.step" in work.maker.range or work.maker.top.startswith("Optimizer.step")
+
+
+def _by_name(case: Case, taken: frozenset[int]) -> list[int]:
+    """Where no range says so: the run of single updates from the first to the last addcdiv."""
+    marks = [i for i, w in enumerate(case.works) if i not in taken
+             and re.search(r"addcdiv|FusedAdam", w.activity.name)]  # fmt: skip
+    if len(marks) < 4:
+        return []
+    inside = range(max(0, marks[0] - (marks[1] - marks[0])), marks[-1] + 1)
+    kinds = {*MEMBERS, "optimizer"}
+    return [i for i in inside if i not in taken and case.works[i].kind in kinds]
+
+
+def elementwise(case: Case, taken: frozenset[int]) -> Iterator[Draft]:
+    """Runs of kernels that each read and write what the one before has just written."""
+    runs = [run for run in _runs(case, taken) if _before(case, run) > 0]
+    if not runs:
+        return
+    fused = {run[0]: _after(case, run) for run in runs}
+    chosen = frozenset(i for run in runs for i in run)
+    worst = max(runs, key=lambda run: _before(case, run))
+
+    def one(model: Model, level: str) -> Model:
+        """Each run as one kernel that reads its inputs and writes its result."""
+        more = {"low": 1.8, "expect": 1.0, "high": 0.8}[level]
+        left = model.without(lambda i: i in chosen and i not in fused, merged=0.1)
+
+        def factor(i: int) -> float:
+            if i not in fused:
+                return 1.0
+            run = next(r for r in runs if r[0] == i)
+            whole = sum(model.items[j].duration for j in run)
+            return min(1.0, fused[i] * more) * whole / max(1.0, model.items[i].duration)
+
+        return left.scaled(factor)
+
+    ops = [case.works[i].maker.op.removeprefix("aten::") for i in worst]
+    named = ", ".join(dict.fromkeys(filter(None, ops)))
+    yield Draft(
+        "elementwise-chain",
+        f"{len(chosen)} elementwise kernels a step in {len(runs)} "
+        f"{'chains' if len(runs) > 1 else 'chain'} take {case.time(sorted(chosen)):.3g} ms; each "
+        f"reads what the last one wrote"
+        + (f" (the longest: {named[:80]})" if named else ""),
+        "torch.compile the function they are in, or write one kernel",
+        place(case.works[worst[0]]), tuple(sorted(chosen)), one,
+    )  # fmt: skip
+
+
+def _runs(case: Case, taken: frozenset[int]) -> list[list[int]]:
+    """Runs of at least three kernels on one stream that could be one kernel."""
+    streams: dict[int, list[int]] = {}
+    for i, work in enumerate(case.works):
+        streams.setdefault(work.activity.stream, []).append(i)
+    out = []
+    for indices in streams.values():
+        run: list[int] = []
+        for i in [*indices, -1]:
+            if i >= 0 and i not in taken and _member(case.works[i]):
+                run.append(i)
+                continue
+            out += _parts(case, run)
+            run = []
+    return out
+
+
+def _member(work: Work) -> bool:
+    return work.kind in MEMBERS | PASSED and not _of_optimizer(work)
+
+
+def _parts(case: Case, run: Sequence[int]) -> list[list[int]]:
+    """A run cut where the size of the tensors changes: those parts are no one kernel."""
+    large = [i for i in run if case.works[i].activity.duration > 2 * SHORT]
+    parts: list[list[int]] = []
+    for i in large:
+        if parts and _alike(case.works[parts[-1][-1]], case.works[i]):
+            parts[-1].append(i)
+        else:
+            parts.append([i])
+    return [p for p in parts
+            if sum(case.works[i].kind in MEMBERS for i in p) >= LEAST_CHAIN]  # fmt: skip
+
+
+def _alike(a: Work, b: Work) -> bool:
+    """Whether two kernels work on tensors of about one size, as far as their time tells."""
+    each = [w.activity.duration / accesses(w) for w in (a, b)]
+    # The backward pass is compiled by itself.
+    return max(each) <= 4 * min(each) and _goes_back(a) == _goes_back(b)
+
+
+def _goes_back(work: Work) -> bool:
+    return work.maker.top.startswith("autograd::") or "Backward" in work.maker.top
+
+
+def accesses(work: Work) -> int:
+    """Tensors that an elementwise kernel reads and writes."""
+    name = work.activity.name
+    if counted := _TENSORS.search(name):
+        return max(1, int(counted[1]))
+    if work.kind in PASSED:
+        return 1 if work.kind == "reduce" else 2
+    return 3 if _TWO_INPUTS.search(name) else 1 if work.kind == "set" else 2
+
+
+def _before(case: Case, run: Sequence[int]) -> float:
+    return case.time(run)
+
+
+def _after(case: Case, run: Sequence[int]) -> float:
+    """The share of a run's time that one kernel in its place would take.
+
+    One input and one result are the least. Half of the second operands are new tensors, the
+    others results of the same run; a backward pass wants one more written.
+    """
+    counts = [accesses(case.works[i]) for i in run]
+    second = sum(max(0, n - 2) for n in counts)
+    needed = 2 + second / 2 + (1 if case.trains else 0)
+    return min(1.0, SLOWER * needed / sum(counts))

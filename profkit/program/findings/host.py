@@ -1,0 +1,182 @@
+"""The GPU waits for the host: launches that come too slowly, waits, the host's own work."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+from profkit.program.findings.case import Case, Draft
+from profkit.program.savings.replay import Event, Item, Model
+from profkit.program.step.attribution import line_of
+from profkit.program.step.idle import of_maker
+from profkit.program.timeline import Span
+
+LONG = 500_000  # nanoseconds of host work before one call that no launching explains
+LONG_SHARE = 0.05  # of the step: what is shorter is no pause
+SMALL_COPY = 1 << 16  # bytes up to which a copy is there to look at a value
+GRAPH_LAG = 1_000.0  # nanoseconds between the kernels of a graph
+
+
+def _is_pause(gap: float, period: float) -> bool:
+    return gap > max(LONG, LONG_SHARE * period)
+
+
+def launches(case: Case, taken: frozenset[int]) -> Iterator[Draft]:  # noqa: ARG001
+    """The host launches more slowly than the GPU works."""
+    idle = sum(row.time for row in case.split.idle if row.cause == "host-launch")
+    count = len(case.works)
+    if idle < 0.02 * case.split.period or count < 2:
+        return
+    period = case.split.period
+
+    def captured(model: Model, level: str) -> Model:
+        """All launches in one, as a graph has them; pauses of the host stay."""
+        stays = {"low": 0.35, "expect": 0.03, "high": 0.0}[level]
+        events = tuple(
+            e if _is_pause(e.gap, period) else replace(e, gap=e.gap * stays, busy=e.busy * stays)
+            for e in model.events
+        )
+        items = tuple(replace(i, lag=min(i.lag, GRAPH_LAG)) for i in model.items)
+        tail = model.tail if _is_pause(model.tail, period) else model.tail * stays
+        return replace(model, events=events, items=items, tail=tail)
+
+    mean = sum(w.activity.duration for w in case.works) / count / 1e3
+    say = (f"the GPU has nothing to do for {idle / period:.0%} of the step: {count:,} launches "
+           f"of {mean:.3g} µs on average come more slowly than they run")  # fmt: skip
+    where = next(row.where for row in case.split.idle if row.cause == "host-launch")
+    yield Draft(
+        "host-launch", say,
+        "capture the step in a CUDA graph, or torch.compile(mode='reduce-overhead')",
+        where, (), captured, covers=False, general=True, idle=True,
+    )  # fmt: skip
+
+
+def own_work(case: Case, taken: frozenset[int]) -> Iterator[Draft]:  # noqa: ARG001
+    """The host does something long of its own while the GPU waits."""
+    period = case.split.period
+    model = case.hosts.usual
+    gaps = [(e.gap, i) for i, e in enumerate(model.events) if _is_pause(e.gap, period)]
+    total = sum(gap for gap, _ in gaps) + (model.tail if _is_pause(model.tail, period) else 0)
+    if not total:
+        return
+
+    def elsewhere(model: Model, level: str) -> Model:
+        """The pauses gone: workers do it ahead; at worst a part of it stays."""
+        stays = {"low": 0.4, "expect": 0.05, "high": 0.0}[level]
+        events = tuple(
+            replace(e, gap=e.gap * stays) if _is_pause(e.gap, period) else e for e in model.events
+        )
+        tail = model.tail * stays if _is_pause(model.tail, period) else model.tail
+        return replace(model, events=events, tail=tail)
+
+    calls = case.step.calls
+    longest = max(gaps, default=(0.0, len(calls)))[1]
+    low = calls[longest - 1].end if longest else case.step.begin
+    high = calls[longest].start if longest < len(calls) else case.step.end
+    inside = during(case.spans, low, high)
+    before = of_maker(case.step, longest) if longest < len(calls) else ""
+    yield Draft(
+        "host-launch",
+        f"the host works {total / 1e6:.3g} ms a step on something of its own between its launches",
+        "do it ahead in other processes (DataLoader workers, prefetching), or on the GPU",
+        inside or (f"before {before}" if before else "between steps"),
+        (), elsewhere, covers=False, idle=True,
+    )  # fmt: skip
+
+
+def during(spans: Sequence[Span], low: int, high: int) -> str:
+    """The shortest named thing that most of some host time lies in; a line before an operator."""
+    best: dict[bool, tuple[int, str]] = {}
+    for span in spans:
+        if span.start >= high:
+            break
+        inside = min(span.end, high) - max(span.start, low)
+        if span.kind == "step" or inside < 0.6 * (high - low):
+            continue
+        length, is_line = span.end - span.start, span.kind == "python"
+        if is_line not in best or length < best[is_line][0]:
+            best[is_line] = length, line_of(span.name) if is_line else span.name
+    return " ".join(best[key][1] for key in (True, False) if key in best)
+
+
+def allocations(case: Case, taken: frozenset[int]) -> Iterator[Draft]:  # noqa: ARG001
+    """Memory that every step takes from the driver and gives back: both stop the host."""
+    calls = case.step.calls
+    chosen = frozenset(i for i, call in enumerate(calls) if call.allocates)
+    time = sum(calls[i].end - calls[i].start for i in chosen)
+    if time < 0.01 * case.split.period:
+        return
+
+    def kept(model: Model, level: str) -> Model:
+        """Nothing is allocated: it is there from the step before."""
+        stays = {"low": 0.3, "expect": 0.0, "high": 0.0}[level]
+        events = tuple(
+            replace(e, awaits=-1, busy=e.busy * stays) if i in chosen else e
+            for i, e in enumerate(model.events)
+        )
+        return replace(model, events=events)
+
+    names = Counter(calls[i].name for i in chosen)
+    first = min(chosen)
+    yield Draft(
+        "host-sync",
+        f"the step allocates: {', '.join(f'{name} ({n} x)' for name, n in names.most_common(3))}, "
+        f"{time / 1e6:.3g} ms in which the host launches nothing",
+        "keep buffers, and torch.cuda.empty_cache() out of the loop",
+        of_maker(case.step, first) or "between steps", (), kept, covers=False, idle=True,
+    )  # fmt: skip
+
+
+def waits(case: Case, taken: frozenset[int]) -> Iterator[Draft]:  # noqa: ARG001
+    """The host waits for the GPU, which is then idle until the next launch reaches it."""
+    step = case.step
+    held = [i for i, e in enumerate(case.hosts.usual.events)
+            if e.awaits >= 0 and not step.calls[i].allocates
+            and not _large_copy(case, e.awaits) and not _at_the_end(case, i)]  # fmt: skip
+    idle = sum(row.time for row in case.split.idle if row.cause == "host-sync")
+    if not held or idle < 0.005 * case.split.period:
+        return
+    chosen = frozenset(held)
+
+    def unwaited(model: Model, level: str) -> Model:  # noqa: ARG001
+        """The host goes on; what it wanted to know comes later."""
+        events = tuple(replace(e, awaits=-1) if i in chosen else e
+                       for i, e in enumerate(model.events))  # fmt: skip
+        return replace(model, events=events)
+
+    names = Counter(step.makers[i].op or step.calls[i].name for i in held)
+    places = Counter(filter(None, (step.makers[i].source or step.makers[i].range for i in held)))
+    what = ", ".join(f"{name} ({n} x)" for name, n in names.most_common(2))
+    yield Draft(
+        "host-sync",
+        f"the host stops {len(held):,} times a step until the GPU is done: {what}; "
+        f"the GPU is idle for {idle / 1e6:.3g} ms of {case.split.period / 1e6:.3g} after it",
+        "keep the value on the GPU, or read it a step later (non_blocking, an event)",
+        places.most_common(1)[0][0] if places else names.most_common(1)[0][0],
+        (), unwaited, covers=False, idle=True,
+    )  # fmt: skip
+
+
+def _large_copy(case: Case, item: int) -> bool:
+    work = case.works[item]
+    return work.kind == "copy" and work.activity.bytes > SMALL_COPY
+
+
+def _at_the_end(case: Case, index: int) -> bool:
+    """Whether a wait is the recorder's own, when it stops."""
+    return case.step.calls[index].end > case.step.end
+
+
+def releasing(events: tuple[Event, ...], copies: frozenset[int]) -> tuple[Event, ...]:
+    """Events that no longer wait for some items."""
+    return tuple(replace(e, awaits=-1) if e.awaits in copies else e for e in events)
+
+
+def aside(items: tuple[Item, ...], chosen: frozenset[int], stream: int) -> tuple[Item, ...]:
+    """Items moved to a stream of their own, which nothing waits for."""
+    return tuple(
+        replace(t, stream=stream, after=-1, lag=0.0) if i in chosen
+        else replace(t, after=-1) if t.after in chosen else t
+        for i, t in enumerate(items)
+    )  # fmt: skip

@@ -1,0 +1,142 @@
+"""One kernel at fault: contended atomics, a grid too small, far from what its bytes need."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from profkit.program.findings.case import Case, Draft, needed_bytes, read_bytes
+from profkit.program.savings.replay import Model
+from profkit.program.step.groups import Group
+from profkit.program.step.kinds import is_users
+
+SHARE = 0.05  # of the step, from which on a kernel is worth a sentence
+LARGE = 0.2  # of the step, from which on a kernel of the user's that nobody has counted is named
+LONG = 20_000  # nanoseconds: shorter kernels are short for other reasons
+FAR = 4.0  # times what the bytes need, from which on a kernel is called slow
+BOUND_BY_BYTES = {
+    "softmax",
+    "norm",
+    "reduce",
+    "elementwise",
+    "convert",
+    "gather",
+    "concat",
+    "random",
+}
+
+
+def atomics(case: Case, taken: frozenset[int]) -> Iterator[Draft]:
+    """Sums into few places, which wait for one another."""
+    for group in case.groups:
+        works = [i for i in group.works if i not in taken]
+        if group.kind != "scatter" or not works or group.time < 0.02 * case.split.period:
+            continue
+        need = sum(read_bytes(case.works[i]) for i in works) / case.bandwidth * 1e9
+        now = sum(case.works[i].activity.duration for i in works)
+        if need and now < 2 * need:
+            continue
+        floor = min(1.0, 1.5 * need / now) if need else 0.5
+        stays = {"low": min(1.0, 3 * floor), "expect": floor, "high": floor / 2.5}
+        if not need:
+            stays = {"low": 1.0, "expect": 0.5, "high": 0.1}
+        say = f"{_short(group)} adds into shared places: {now / 1e6:.3g} ms a step"
+        if need:
+            say += f", {now / need:.1f} times what its bytes need"
+        yield Draft(
+            "atomics", say + ("" if need else "; no counter was taken"),
+            "sort or group the rows by target and sum each group, or multiply with who belongs "
+            "where; private sums in shared memory",
+            group.source or group.range or group.op or group.name, tuple(works),
+            _scaled(works, stays),
+        )  # fmt: skip
+
+
+def small_grid(case: Case, taken: frozenset[int]) -> Iterator[Draft]:
+    """A kernel of fewer blocks than the GPU has multiprocessors."""
+    count = case.device.multiprocessors if case.device else None
+    if not count:
+        return
+    for group in case.groups:
+        works = [i for i in group.works if i not in taken]
+        if not works or group.grid is None or group.kind in {"collective", "attention"}:
+            continue
+        blocks = group.grid[0] * group.grid[1] * group.grid[2]
+        if blocks > 0.6 * count or group.time < SHARE * case.split.period:
+            continue
+        if group.time / group.calls < LONG:
+            continue
+        ideal = blocks / count
+        stays = {"low": min(1.0, 2.5 * ideal + 0.1), "expect": ideal, "high": ideal * 0.6}
+        yield Draft(
+            "kernel",
+            f"{_short(group)} runs {blocks} blocks on {count} multiprocessors, "
+            f"{group.time / 1e6:.3g} ms a step: most of the GPU is idle",
+            "split its work into more blocks (rows, tiles, split-k)",
+            group.source or group.range or group.op or group.name, tuple(works),
+            _scaled(works, stays),
+        )  # fmt: skip
+
+
+def slow(case: Case, taken: frozenset[int]) -> Iterator[Draft]:
+    """A kernel far from its roof: counted, by its operator's bytes, or the user's own."""
+    for group in case.groups:
+        works = [i for i in group.works if i not in taken]
+        if not works or group.time < SHARE * case.split.period:
+            continue
+        if (gain := case.gains.get(group.id)) is not None:
+            if gain > 1.15:
+                yield _counted(group, works, gain)
+        elif group.kind != "attention" and is_users(group.name):
+            if group.time > LARGE * case.split.period:
+                yield _own(case, group, works)
+        elif group.kind in BOUND_BY_BYTES:
+            yield from _against_bytes(case, group, works)
+
+
+def _counted(group: Group, works: Sequence[int], gain: float) -> Draft:
+    stays = {"low": min(1.0, 2 / (1 + gain)), "expect": 1 / gain, "high": 0.8 / gain}
+    return Draft(
+        "kernel", f"{_short(group)}, {group.time / 1e6:.3g} ms a step, could be {gain:.2g}x faster",
+        "see its diagnosis", group.source or group.op or group.name, tuple(works),
+        _scaled(works, stays),
+    )  # fmt: skip
+
+
+def _against_bytes(case: Case, group: Group, works: Sequence[int]) -> Iterator[Draft]:
+    need = sum(needed_bytes(case.works[i]) for i in works) / case.bandwidth * 1e9
+    if not need or group.time < FAR * need or group.time / group.calls < LONG:
+        return
+    ratio = group.time / need
+    yield Draft(
+        "kernel",
+        f"{_short(group)} takes {group.time / 1e6:.3g} ms a step, {ratio:.1f} times what the bytes "
+        "of its operator need",
+        "count it (profkit profile), or choose another layout or operator for it",
+        group.source or group.range or group.op or group.name, tuple(works),
+        _scaled(works, {"low": 0.9, "expect": min(1.0, 1.6 / ratio), "high": 1.0 / ratio}),
+    )  # fmt: skip
+
+
+def _own(case: Case, group: Group, works: Sequence[int]) -> Draft:
+    return Draft(
+        "kernel",
+        f"{_short(group)}, no library's, takes {group.time / case.split.period:.0%} of the step; "
+        "how far it is from its roof was not counted",
+        f"profkit profile --kernel '{_short(group)}' --count 1 -- COMMAND",
+        group.source or group.range or group.op or group.name, tuple(works),
+        _scaled(works, {"low": 1.0, "expect": 0.5, "high": 0.1}),
+    )  # fmt: skip
+
+
+def _scaled(works: Sequence[int], stays: dict[str, float]):  # type: ignore[no-untyped-def]
+    own = frozenset(works)
+
+    def change(model: Model, level: str) -> Model:
+        return model.scaled(lambda i: stays[level] if i in own else 1.0)
+
+    return change
+
+
+def _short(group: Group) -> str:
+    plain = group.name.removeprefix("void ").replace("(anonymous namespace)::", "")
+    return plain.split("<", 1)[0].split("(", 1)[0].rsplit("::", 1)[-1][:60] or group.name[:60]

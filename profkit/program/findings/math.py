@@ -1,0 +1,173 @@
+"""Products: in float32 beside idle tensor cores, and attention that goes through DRAM."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from profkit.program.findings.case import Case, Draft
+from profkit.program.savings.replay import Model
+from profkit.program.step.idle import place
+from profkit.program.step.kinds import is_vector_product, precision_of
+
+# How much faster float32 products get in TF32 (low) up to half precision (high), by what the
+# pipes of a compute capability can: 7.4 and 14.8 times as much on 9.0, 8 and 16 on 8.0, but 1 and 2
+# on the 8.6 and 8.9 of desktop cards (datasheets). Measured only on 9.0, TF32: 5.0 to 8.3.
+TENSOR_GAINS = {
+    (8, 0): (3.0, 5.5, 13.0),
+    (8, 6): (1.0, 1.5, 2.2),
+    (8, 9): (1.0, 1.6, 2.2),
+    (9, 0): (3.0, 5.5, 13.0),
+    (10, 0): (3.5, 7.0, 20.0),
+    (12, 0): (1.0, 1.6, 2.2),
+}
+FLOOR = 4_000.0  # nanoseconds: a small product is not bound by its pipe
+BETWEEN = {
+    "elementwise",
+    "convert",
+    "set",
+    "softmax",
+    "reduce",
+    "random",
+    "layout",
+    "copy",
+    "gather",
+    "other",
+    "concat",
+}
+REACH = 24  # works between the products on the two sides of a softmax
+# What the fused call takes of the products it replaces, which write and read the scores: on an H200
+# 0.34 forward and 0.47 backward where a causal mask leaves half of the work; twice that without one
+# is inferred, not seen.
+FUSED = {"low": 1.1, "expect": 0.6, "high": 0.33}
+
+
+def fp32(case: Case, taken: frozenset[int]) -> Iterator[Draft]:
+    """Products and convolutions in float32 on FP32 pipes, the tensor cores idle."""
+    cc = case.device.cc if case.device else None
+    if cc is not None and cc < (8, 0):
+        return  # no TF32 before
+    chosen = frozenset(
+        i for i, w in enumerate(case.works)
+        if i not in taken and w.kind in {"gemm", "conv"}
+        and precision_of(w.activity.name) == "fp32" and not is_vector_product(w.activity.name)
+    )  # fmt: skip
+    if not chosen:
+        return
+    gains = TENSOR_GAINS[max(known for known in TENSOR_GAINS if known <= (cc or (9, 0)))]
+    by_level = dict(zip(("low", "expect", "high"), gains, strict=True))
+
+    def on_tensor_cores(model: Model, level: str) -> Model:
+        def factor(i: int) -> float:
+            if i not in chosen:
+                return 1.0
+            long = max(model.items[i].duration, 1.0)
+            return min(1.0, max(FLOOR, long / by_level[level]) / long)
+
+        return model.scaled(factor)
+
+    largest = case.works[max(chosen, key=lambda i: case.works[i].activity.duration)]
+    time = case.time(sorted(chosen))
+    yield Draft(
+        "fp32-matmul",
+        f"{len(chosen)} products in float32 run on the FP32 pipes, {time:.3g} ms a step, while the "
+        "tensor cores are idle",
+        "torch.set_float32_matmul_precision('high') for TF32, or autocast to bfloat16",
+        place(largest), tuple(sorted(chosen)), on_tensor_cores,
+    )  # fmt: skip
+
+
+def attention(case: Case, taken: frozenset[int]) -> Iterator[Draft]:
+    """Products with a softmax between them, the scores in DRAM."""
+    regions = _regions(case, taken)
+    if not regions:
+        return
+    chosen = frozenset(i for region in regions for i in region)
+    products = [i for i in chosen if case.works[i].kind == "gemm"]
+
+    def fused(model: Model, level: str) -> Model:
+        """The rest of each region goes, its products take a part of their time."""
+        left = model.without(lambda i: i in chosen and i not in products, merged=0.1)
+        return left.scaled(lambda i: FUSED[level] if i in products else 1.0)
+
+    softmax = [case.works[i] for i in sorted(chosen) if case.works[i].kind == "softmax"]
+    first = softmax[0] if softmax else case.works[min(chosen)]
+    rest = case.time([i for i in sorted(chosen) if i not in products])
+    yield Draft(
+        "attention-unfused",
+        f"attention is written out: {len(regions)} times products, mask and softmax through DRAM, "
+        f"{case.time(sorted(chosen)):.3g} ms a step, {rest:.3g} ms of it round the products",
+        "torch.nn.functional.scaled_dot_product_attention",
+        place(first), tuple(sorted(chosen)), fused,
+    )  # fmt: skip
+
+
+def _regions(case: Case, taken: frozenset[int]) -> list[list[int]]:
+    """From the products before a softmax to those after it, one list a softmax."""
+    works = case.works
+    out: list[list[int]] = []
+    used: set[int] = set(taken)
+    for i in range(len(works)):
+        if i in used or not _softmax_at(case, i):
+            continue
+        low, high = _side(case, i, -1, used), _side(case, i, 1, used)
+        if low is None or high is None:
+            continue
+        region = [j for j in range(low, high + 1) if j not in used]
+        if _is_attention(case, region):
+            out.append(region)
+            used.update(region)
+    return out
+
+
+def _softmax_at(case: Case, i: int) -> bool:
+    """A softmax, or the exponential of one that is written by hand."""
+    work = case.works[i]
+    if work.kind == "softmax":
+        return "log" not in work.maker.op.lower()
+    hand = work.maker.op in {"aten::exp", "aten::exp_"} or "exp_kernel" in work.activity.name
+    near = range(i + 1, min(i + 5, len(case.works)))
+    return work.kind == "elementwise" and hand and any(case.works[j].kind == "reduce" for j in near)
+
+
+def _side(case: Case, at: int, way: int, used: set[int]) -> int | None:
+    """The farthest of the (at most two) products on one side of a softmax; None if none is near."""
+    last, products = None, 0
+    j = at + way
+    while 0 <= j < len(case.works) and abs(j - at) <= REACH and j not in used:
+        kind = case.works[j].kind
+        if kind == "gemm" and _batched(case, j):
+            last, products = j, products + 1
+            if products == 2:
+                break
+        elif kind not in BETWEEN:
+            break
+        j += way
+    if products == 2 and not _backward(case, at):
+        # Forward there is one product on each side: the second belongs to what comes next.
+        return _nearest(case, at, way)
+    return last
+
+
+def _nearest(case: Case, at: int, way: int) -> int:
+    j = at + way
+    while not (case.works[j].kind == "gemm" and _batched(case, j)):
+        j += way
+    return j
+
+
+def _backward(case: Case, at: int) -> bool:
+    work = case.works[at]
+    return "ackward" in work.activity.name or "ackward" in work.maker.op + work.maker.top
+
+
+def _batched(case: Case, i: int) -> bool:
+    """A product of many small matrices, where operators are known; any product otherwise."""
+    maker = case.works[i].maker
+    if not maker.op:
+        return True
+    return "bmm" in maker.op or any(len(shape) >= 3 for shape in maker.shapes[:2])
+
+
+def _is_attention(case: Case, region: Sequence[int]) -> bool:
+    kinds = [case.works[i].kind for i in region]
+    return kinds.count("gemm") >= 2

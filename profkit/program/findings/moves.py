@@ -1,0 +1,135 @@
+"""Data that moves and computes nothing: copies, collectives, changes of layout."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import replace
+
+from profkit.program.findings.case import Case, Draft
+from profkit.program.findings.host import SMALL_COPY, aside, releasing
+from profkit.program.savings.replay import Item, Model
+from profkit.program.step.idle import place
+
+# Bytes a second of a pinned copy where the step has none of its own: 55e9 was seen on an H200 with
+# PCIe 5; the smaller, for what came before compute capability 9.0, is PCIe 4's usual and not measured.
+PINNED = (24e9, 53e9)
+OWN_STREAM = {"HtoD": -1, "DtoH": -2, "PtoP": -3, "": -4}
+_STRIDED = re.compile(r"[:\s]elementwise_kernel<.*nocast.*direct_copy")
+
+
+def copies(case: Case, taken: frozenset[int]) -> Iterator[Draft]:
+    """Copies to and from the host, or between GPUs, that nothing computes beside."""
+    chosen = frozenset(
+        i for i, w in enumerate(case.works)
+        if w.kind == "copy" and w.activity.bytes > SMALL_COPY and i not in taken
+    )  # fmt: skip
+    if not chosen:
+        return
+    rate = _pinned_rate(case)
+
+    def overlapped(model: Model, level: str) -> Model:
+        """Pinned and on streams of their own, a step ahead; at worst only pinned."""
+        items = list(model.items)
+        for i in chosen:
+            activity = case.works[i].activity
+            fast = activity.bytes / rate * 1e9 * {"low": 1.6, "expect": 1.0, "high": 0.9}[level]
+            items[i] = replace(items[i], duration=min(items[i].duration, fast))
+        events = releasing(model.events, chosen)
+        changed = replace(model, items=tuple(items), events=events)
+        if level == "low":
+            return changed
+        moved = changed.items
+        for direction, stream in OWN_STREAM.items():
+            own = frozenset(i for i in chosen if case.works[i].activity.direction == direction)
+            moved = aside(moved, own, stream)
+        return replace(changed, items=moved)
+
+    largest = case.works[max(chosen, key=lambda i: case.works[i].activity.duration)]
+    total = sum(case.works[i].activity.bytes for i in chosen)
+    time = case.time(sorted(chosen))
+    pageable = any(case.works[i].activity.pageable for i in chosen)
+    exposed = sum(row.time for row in case.split.idle if row.cause == "copy") / 1e6
+    yield Draft(
+        "copy",
+        f"{total / 1e6:.3g} MB a step are copied {_way(largest.activity.direction)}"
+        f"{' from pageable memory' if pageable else ''}, {total / max(time, 1e-9) / 1e6:.3g} GB/s; "
+        f"for {exposed:.3g} ms of it nothing computes",
+        ("pin the host's memory, copy" if pageable else "copy")
+        + " with non_blocking=True on a stream of its own, a step ahead",
+        place(largest), tuple(sorted(chosen)), overlapped,
+    )  # fmt: skip
+
+
+def _way(direction: str) -> str:
+    return {"HtoD": "to the GPU", "DtoH": "to the host"}.get(direction, "between GPUs")
+
+
+def _pinned_rate(case: Case) -> float:
+    seen = [w.activity.bytes / (w.activity.duration * 1e-9) for w in case.works
+            if w.kind == "copy" and not w.activity.pageable and w.activity.bytes > 1 << 20]  # fmt: skip
+    newer = case.device and case.device.cc and case.device.cc >= (9, 0)
+    return max([*seen, PINNED[bool(newer)] * (0.5 if seen else 1.0)])
+
+
+def collectives(case: Case, taken: frozenset[int]) -> Iterator[Draft]:
+    """Collectives that nothing computes beside."""
+    exposed = sum(row.time for row in case.split.idle if row.cause == "collective")
+    chosen = frozenset(
+        i for i, w in enumerate(case.works) if w.kind == "collective" and i not in taken
+    )
+    if exposed < 0.01 * case.split.period:
+        return
+
+    def beside(model: Model, level: str) -> Model:
+        """In larger pieces beside the backward pass; at worst a good part stays exposed."""
+        if level == "high":
+            return replace(model, items=aside(model.items, chosen, -5))
+        stays = {"low": 0.7, "expect": 0.25}[level]
+        return model.scaled(lambda i: stays if i in chosen else 1.0)
+
+    largest = case.works[max(chosen, key=lambda i: case.works[i].activity.duration)]
+    yield Draft(
+        "collective",
+        f"{len(chosen)} collectives a step take {case.time(sorted(chosen)):.3g} ms, "
+        f"{exposed / 1e6:.3g} ms of it with nothing computing beside them",
+        "start them as gradients become ready, in buckets (DistributedDataParallel does), "
+        "and look whether one rank waits for another",
+        place(largest), tuple(sorted(chosen)), beside,
+    )  # fmt: skip
+
+
+def layouts(case: Case, taken: frozenset[int]) -> Iterator[Draft]:
+    """Tensors that are only put into another order."""
+    chosen = frozenset(
+        i for i, w in enumerate(case.works)
+        if i not in taken and (w.kind == "layout" or _STRIDED.search(w.activity.name))
+    )  # fmt: skip
+    named = [i for i in chosen if case.works[i].kind == "layout"]
+    if len(chosen) < 2:
+        return
+    # A conversion round a convolution goes; a permuted copy may be needed by what reads it.
+    stays = {"low": 0.45, "expect": 0.2, "high": 0.0}
+    copied = {"low": 1.0, "expect": 0.6, "high": 0.1}
+
+    def straight(model: Model, level: str) -> Model:
+        own = frozenset(named)
+        return model.scaled(
+            lambda i: stays[level] if i in own else copied[level] if i in chosen else 1.0
+        )
+
+    largest = case.works[max(named or chosen, key=lambda i: case.works[i].activity.duration)]
+    round_conv = named and any(w.kind == "conv" for w in case.works)
+    yield Draft(
+        "layout",
+        f"{len(chosen)} kernels a step, {case.time(sorted(chosen)):.3g} ms, only put tensors into "
+        f"another order" + (" round convolutions" if round_conv else ""),
+        "keep tensors and model in memory_format=torch.channels_last" if round_conv
+        else "choose shapes so that no permuted copy is needed, or let the next kernel read strided",
+        place(largest), tuple(sorted(chosen)), straight,
+    )  # fmt: skip
+
+
+def shorter(item: Item, duration: float) -> Item:
+    """An item that takes that long, if that is less than it took."""
+    return replace(item, duration=min(item.duration, duration))

@@ -1,0 +1,124 @@
+"""Timelines of several ranks  ->  one, and which rank the others wait for."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from profkit.errors import ProfkitError
+from profkit.program.step.kinds import kind_of
+from profkit.program.step.steps import Steps, find
+from profkit.program.timeline import Process, Timeline
+
+
+@dataclass(frozen=True)
+class Rank:
+    """One rank's step.
+
+    Attributes:
+        rank: Its number.
+        period: Nanoseconds of its typical step.
+        computing: Nanoseconds of kernels that are no collective.
+        collective: Nanoseconds in collectives.
+        waiting: The part of them that it spends waiting for others to come: what the same
+            collective takes longer here than on the rank where it is shortest.
+    """
+
+    rank: int
+    period: int
+    computing: int
+    collective: int
+    waiting: int
+
+
+@dataclass(frozen=True)
+class Ranks:
+    """All ranks of a program.
+
+    Attributes:
+        rows: By rank.
+        slowest: The rank that others wait for; None where none is.
+        longer: What it does longer than the others: (kernel, nanoseconds), the largest.
+        notes: Sentences.
+    """
+
+    rows: tuple[Rank, ...]
+    slowest: int | None
+    longer: tuple[str, int] | None
+    notes: tuple[str, ...]
+
+
+def merged(timelines: Sequence[Timeline]) -> Timeline:
+    """One timeline of all processes.
+
+    Args:
+        timelines: One a rank, or a single one.
+
+    Raises:
+        ProfkitError: They were recorded in different ways, or two are of one rank.
+    """
+    if len(timelines) == 1:
+        return timelines[0]
+    processes = [p for t in timelines for p in t.processes]
+    hows = {t.how for t in timelines}
+    if len(hows) > 1:
+        raise ProfkitError(f"recordings of {len(hows)} kinds: {', '.join(sorted(hows))}",
+                           "give one kind, one a rank")  # fmt: skip
+    numbers = [p.rank for p in processes]
+    if len(set(numbers)) < len(numbers):
+        processes = [replace(p, rank=i) for i, p in enumerate(processes)]
+    notes = tuple(n for t in timelines for n in t.notes if "other ranks" not in n)
+    return Timeline(timelines[0].how, sorted(processes, key=lambda p: p.rank), "", notes)
+
+
+def compare(processes: Sequence[Process], step: str = "") -> Ranks:
+    """What the ranks of a program do differently in their typical steps.
+
+    Args:
+        processes: One a rank.
+        step: A range that is a step.
+    """
+    found = [(p.rank, find(p, step)) for p in processes]
+    collectives = [_times(steps, collective=True) for _, steps in found]
+    length = min(len(times) for times in collectives)
+    shortest = [min(times[i] for times in collectives) for i in range(length)]
+    rows = []
+    for (rank, steps), times in zip(found, collectives, strict=True):
+        waiting = sum(t - s for t, s in zip(times, shortest, strict=False))
+        computing = sum(_times(steps, collective=False))
+        rows.append(Rank(rank, steps.typical.period, computing, sum(times), waiting))
+    return _judged(tuple(rows), found)
+
+
+def _judged(rows: tuple[Rank, ...], found: Sequence[tuple[int, Steps]]) -> Ranks:
+    """Others wait for the rank that waits least itself, if they wait for long."""
+    last = min(rows, key=lambda r: r.waiting)
+    most = max(rows, key=lambda r: r.waiting)
+    lost = most.waiting - last.waiting
+    if lost < 0.02 * most.period:
+        return Ranks(rows, None, None, ())
+    longer = _longer(dict(found), last.rank, most.rank)
+    note = (f"rank {most.rank} waits {lost / 1e6:.3g} ms a step in collectives for rank {last.rank}"
+            + (f", which is longer in {longer[0][:60]} ({longer[1] / 1e6:.3g} ms)" if longer
+               else ", whose host comes later"))  # fmt: skip
+    return Ranks(rows, last.rank, longer, (note,))
+
+
+def _longer(steps: dict[int, Steps], slow: int, other: int) -> tuple[str, int] | None:
+    sums: list[dict[str, int]] = []
+    for rank in (slow, other):
+        own: dict[str, int] = defaultdict(int)
+        for work in steps[rank].typical.works:
+            if work.kind != "collective":
+                own[work.activity.name] += work.activity.duration
+        sums.append(own)
+    more = {name: time - sums[1].get(name, 0) for name, time in sums[0].items()}
+    name = max(more, key=lambda n: more[n], default="")
+    return (name, more[name]) if name and more[name] > 0.01 * steps[slow].typical.period else None
+
+
+def _times(steps: Steps, *, collective: bool) -> list[int]:
+    works = steps.typical.works
+    return [w.activity.duration for w in works if w.activity.kind == "kernel"
+            and (kind_of(w.activity.name) == "collective") == collective]  # fmt: skip

@@ -1,0 +1,196 @@
+"""A Chrome trace (.json, .json.gz), however large  ->  its events one by one, and its header.
+
+Kineto writes NaN and raw control characters, which strict parsers refuse, and people send traces
+that were cut in the middle: events are decoded one at a time out of a window of text, so memory
+stays bounded, and what is whole is read.
+"""
+
+from __future__ import annotations
+
+import codecs
+import json
+import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO, Any
+
+from profkit.errors import ProfkitError
+
+CHUNK = 1 << 22  # characters read at a time
+EVENT_MOST = 1 << 24  # characters of one event: more is no trace
+TEXT_MOST = 32 << 30  # characters in all: a gzip bomb ends here at the latest
+HEADER_MOST = 1 << 24
+RATIO_MOST = 400  # characters a packed byte: traces reach 30, a bomb 1,000
+
+
+@dataclass
+class ChromeTrace:
+    """An open trace: iterate `events` once; `header` and `problem` are filled on the way."""
+
+    path: Path
+    header: dict[str, Any] = field(default_factory=dict)
+    problem: str = ""
+
+    def events(self) -> Iterator[dict[str, Any]]:
+        """Each event as it stands.
+
+        Raises:
+            ProfkitError: The file cannot be read, or is no Chrome trace.
+        """
+        try:
+            with self.path.open("rb") as raw:
+                source = _Text(raw)
+                yield from self._decoded(source)
+                if source.problem and not self.problem.startswith("cut"):
+                    self.problem = source.problem
+        except OSError as error:
+            raise ProfkitError(
+                f"{self.path}: {error.strerror or error}", "is it a file that can be read?"
+            ) from error
+
+    def _decoded(self, source: _Text) -> Iterator[dict[str, Any]]:
+        window = _Window(source, self.path)
+        self.header = _header(window)
+        decode = json.JSONDecoder(strict=False).raw_decode
+        while True:
+            window.skip(" \t\r\n,")
+            mark = window.peek()
+            if mark in ("]", ""):
+                if mark == "":
+                    self.problem = "cut: its list of events has no end"
+                return
+            try:
+                event, end = decode(window.text, window.at)
+            except ValueError:
+                if window.more():
+                    continue
+                self.problem = "cut or damaged in the middle of an event"
+                return
+            window.at = end
+            if isinstance(event, dict):
+                yield event
+
+
+class _Text:
+    """The text of a file, unpacked if it is packed, as far as it is whole."""
+
+    def __init__(self, raw: IO[bytes]) -> None:
+        self.raw, self.problem = raw, ""
+        self.decoder = codecs.getincrementaldecoder("utf-8")("replace")
+        head = raw.read(2)
+        raw.seek(0)
+        self.unpack = zlib.decompressobj(wbits=31) if head == b"\x1f\x8b" else None
+        self.left = b""
+
+    def read(self) -> str:
+        """Up to CHUNK characters more; empty at the end, or where the file is damaged."""
+        while not self.problem:
+            content = self._bytes()
+            text = self.decoder.decode(content, final=not content)
+            if text or not content:
+                return text
+        return ""
+
+    def _bytes(self) -> bytes:
+        if self.unpack is None:
+            return self.raw.read(CHUNK)
+        while True:
+            packed = self.left or self.raw.read(CHUNK // 16)
+            if self.unpack.eof and packed:
+                self.unpack = zlib.decompressobj(wbits=31)  # another member
+            if not packed:
+                if not self.unpack.eof:
+                    self.problem = "cut: its gzip has no end"
+                return b""
+            try:
+                out = self.unpack.decompress(packed, CHUNK)
+            except zlib.error as error:
+                self.problem = f"damaged: {error}"
+                return b""
+            self.left = self.unpack.unconsumed_tail or self.unpack.unused_data
+            if out:
+                return out
+
+
+class _Window:
+    """Text that is read on demand: what lies before `at` is forgotten."""
+
+    def __init__(self, source: _Text, path: Path) -> None:
+        self.source, self.path, self.text, self.at, self.total = source, path, "", 0, 0
+        self.packed = max(1, path.stat().st_size)
+
+    def more(self) -> bool:
+        """Read on; False at the end of the file."""
+        if len(self.text) - self.at > EVENT_MOST:
+            raise _no_trace(self.path, f"an event is longer than {EVENT_MOST:,} characters")
+        chunk = self.source.read()
+        self.total += len(chunk)
+        if self.total > TEXT_MOST or (
+            self.total > 1 << 26 and self.total > RATIO_MOST * self.packed
+        ):
+            raise _no_trace(self.path, f"it unpacks to more than {self.total / 1e9:.1f} GB")
+        self.text = self.text[self.at :] + chunk
+        self.at = 0
+        return bool(chunk)
+
+    def skip(self, marks: str) -> None:
+        """Move past blanks and commas."""
+        while True:
+            for _ in range(8):  # what lies between two events
+                if self.at >= len(self.text) or self.text[self.at] not in marks:
+                    break
+                self.at += 1
+            else:
+                self.at = len(self.text) - len(self.text[self.at :].lstrip(marks))
+            if self.at < len(self.text) or not self.more():
+                return
+
+    def peek(self) -> str:
+        """The next character; empty at the end."""
+        return self.text[self.at : self.at + 1]
+
+
+def _header(window: _Window) -> dict[str, Any]:
+    """All keys before the events; the window stands after the bracket that opens them."""
+    window.skip("\ufeff \t\r\n")
+    if window.peek() == "[":  # the form without a header
+        window.at += 1
+        return {"traceEvents": True}
+    if window.peek() != "{":
+        raise _no_trace(window.path, window.source.problem or "it is no JSON")
+    key = '"traceEvents"'
+    while (found := window.text.find(key, window.at)) < 0:
+        if len(window.text) > HEADER_MOST or not window.more():
+            raise _no_trace(window.path, "it has no traceEvents")
+    head = window.text[window.at : found].rstrip().rstrip(",")
+    window.at = found + len(key)
+    window.skip(" \t\r\n:")
+    if window.peek() != "[":
+        raise _no_trace(window.path, "its traceEvents are no list")
+    window.at += 1
+    try:
+        header = json.loads(head + "}", strict=False)
+    except ValueError:
+        header = _salvaged(head)
+    return {**header, "traceEvents": True}
+
+
+def _salvaged(head: str) -> dict[str, Any]:
+    """The list of GPUs out of a header that is no JSON: some versions forget its commas."""
+    at = head.find('"deviceProperties"')
+    start = head.find("[", at)
+    if at < 0 or start < 0:
+        return {}
+    try:
+        devices, _ = json.JSONDecoder(strict=False).raw_decode(head, start)
+    except ValueError:
+        return {}
+    return {"deviceProperties": devices}
+
+
+def _no_trace(path: Path, why: str) -> ProfkitError:
+    return ProfkitError(
+        f"{path}: is no trace that can be read: {why}",
+        "give what torch.profiler's export_chrome_trace wrote (.json, .json.gz)",
+    )

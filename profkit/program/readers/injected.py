@@ -1,0 +1,190 @@
+"""The files that the injection library wrote  ->  a Timeline.
+
+Their structs stand in profkit/measure/timeline/injection.cpp; a file that ends in the middle of one
+(a killed program) is read up to there.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+from profkit.errors import ProfkitError
+from profkit.program.timeline import Activity, Call, Device, Process, Span, Timeline
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+LAYOUTS = {
+    "kernels": [
+        ("start", "<u8"), ("end", "<u8"), ("node", "<u8"), ("correlation", "<u4"),
+        ("device", "<u4"), ("stream", "<u4"), ("name", "<u4"), ("graph", "<u4"),
+        ("grid", "<i4", (3,)), ("block", "<i4", (3,)), ("shared", "<u4"), ("registers", "<u4"),
+    ],
+    "copies": [
+        ("start", "<u8"), ("end", "<u8"), ("bytes", "<u8"), ("correlation", "<u4"),
+        ("device", "<u4"), ("stream", "<u4"), ("kind", "u1"), ("source", "u1"), ("target", "u1"),
+        ("flags", "u1"),
+    ],
+    "calls": [
+        ("start", "<u8"), ("end", "<u8"), ("correlation", "<u4"), ("thread", "<u4"),
+        ("name", "<u4"),
+    ],
+    "ranges": [
+        ("time", "<u8"), ("id", "<u4"), ("thread", "<u4"), ("name", "<u4"), ("phase", "<u4"),
+    ],
+}  # fmt: skip
+# CUPTI's numbers, the same since the activity API began.
+DIRECTIONS = {1: "HtoD", 2: "DtoH", 3: "HtoD", 4: "DtoH", 5: "DtoD", 6: "DtoD", 7: "DtoD",
+              8: "DtoD", 9: "HtoH", 10: "PtoP"}  # fmt: skip
+MEMORIES = {1: "Pageable", 2: "Pinned", 3: "Device", 4: "Array", 5: "Managed"}
+MEMSET = 255
+SHARE = 0.1  # of the GPU time of the busiest process: what has less is a helper of it
+BEGINS, ENDS = 2, 4
+_VERSION = re.compile(r"(?<=[a-z])(_v\d+|_ptsz|_ptds)+$")  # of a call: cudaLaunchKernel_v7000
+
+
+def read(folder: Path) -> Timeline:
+    """Read all processes in a folder.
+
+    Raises:
+        ProfkitError: No process of the program used a GPU, or what it did could not be recorded.
+    """
+    pids = sorted({int(p.stem) for p in folder.glob("*.meta") if p.stem.isdigit()})
+    read_all = [_process(folder, pid) for pid in pids]
+    processes = [p for p, _ in read_all if p.activities]
+    notes = [note for _, own in read_all for note in own]
+    if not processes:
+        if not pids:
+            raise ProfkitError(
+                "the program used no GPU: no process of it started CUDA",
+                "is it the right command, and does it find the GPU (nvidia-smi)?",
+            )
+        why = f": {notes[0]}" if notes else ""
+        raise ProfkitError(f"no kernel was recorded{why}", "profkit doctor says what is missing")
+    return Timeline("cupti", _ranked(processes), "", tuple(notes))
+
+
+def _ranked(processes: Sequence[Process]) -> list[Process]:
+    """Processes that do their share of the work, by rank; numbered anew where two say one rank."""
+    sums = {p.pid: sum(a.duration for a in p.activities) for p in processes}
+    working = [p for p in processes if sums[p.pid] >= SHARE * max(sums.values())]
+    working.sort(key=lambda p: (p.rank, p.pid))
+    if len({p.rank for p in working}) == len(working):
+        return working
+    return [replace(p, rank=rank) for rank, p in enumerate(working)]
+
+
+def _process(folder: Path, pid: int) -> tuple[Process, list[str]]:
+    about = _about(folder / f"{pid}.meta")
+    rows = {kind: _rows(folder / f"{pid}.{kind}", kind) for kind in LAYOUTS}
+    names_file = folder / f"{pid}.names"
+    names = names_file.read_text("utf-8", "replace").split("\n") if names_file.is_file() else []
+    clocks = [r["time" if kind == "ranges" else "start"] for kind, r in rows.items() if len(r)]
+    first = min((int(clock.min()) for clock in clocks), default=0)
+    activities = [*_kernels(rows["kernels"], names, first), *_copies(rows["copies"], first)]
+    activities.sort(key=lambda a: (a.start, a.end))
+    calls = [
+        Call(_name(names, r["name"]), int(r["start"]) - first, int(r["end"]) - first,
+             int(r["thread"]), int(r["correlation"]))
+        for r in rows["calls"]
+    ]  # fmt: skip
+    calls.sort(key=lambda c: c.start)
+    spans = _spans(rows["ranges"], names, first)
+    rank = about.get("rank", [""])[0]
+    device = _device(about, activities)
+    process = Process(pid, int(rank) if rank.isdigit() else 0, device, activities, calls, spans)
+    return process, _notes(pid, about)
+
+
+def _notes(pid: int, about: Mapping[str, Sequence[str]]) -> list[str]:
+    notes = [f"process {pid}: {text}" for text in about.get("error", ())]
+    if dropped := about.get("dropped"):
+        notes.append(f"process {pid}: CUPTI dropped {dropped[-1]} records")
+    if "whole" not in about:
+        notes.append(f"process {pid} was ended before its end: its last half second may be missing")
+    return notes
+
+
+def _about(path: Path) -> dict[str, list[str]]:
+    out: dict[str, list[str]] = {}
+    for line in path.read_text("utf-8", "replace").splitlines():
+        key, _, value = line.partition("\t")
+        out.setdefault(key, []).append(value)
+    return out
+
+
+def _rows(path: Path, kind: str) -> NDArray[Any]:
+    import numpy as np
+
+    layout: np.dtype[Any] = np.dtype(cast(Any, LAYOUTS[kind]))
+    if not path.is_file():
+        return np.zeros(0, layout)
+    content = path.read_bytes()
+    return np.frombuffer(content[: len(content) // layout.itemsize * layout.itemsize], layout)
+
+
+def _name(names: Sequence[str], number: int) -> str:
+    name = names[number] if number < len(names) else "unknown"
+    return _VERSION.sub("", name)
+
+
+def _kernels(rows: NDArray[Any], names: Sequence[str], first: int) -> list[Activity]:
+    return [
+        Activity(
+            "kernel", _name(names, r["name"]), int(r["start"]) - first, int(r["end"]) - first,
+            int(r["device"]), int(r["stream"]), int(r["correlation"]),
+            _dims(r["grid"]), _dims(r["block"]), int(r["shared"]), int(r["registers"]),
+            graph=bool(r["graph"]),
+        )
+        for r in rows if r["end"] > r["start"]
+    ]  # fmt: skip
+
+
+def _dims(values: NDArray[Any]) -> tuple[int, int, int]:
+    return int(values[0]), int(values[1]), int(values[2])
+
+
+def _copies(rows: NDArray[Any], first: int) -> list[Activity]:
+    out = []
+    for r in rows:
+        set_ = r["kind"] == MEMSET
+        direction = "" if set_ else DIRECTIONS.get(int(r["kind"]), "")
+        ends = [MEMORIES.get(int(r[side]), "unknown") for side in ("source", "target")]
+        name = "Memset" if set_ else f"Memcpy {direction} ({ends[0]} -> {ends[1]})"
+        out.append(
+            Activity(
+                "set" if set_ else "copy", name, int(r["start"]) - first, int(r["end"]) - first,
+                int(r["device"]), int(r["stream"]), int(r["correlation"]),
+                bytes=int(r["bytes"]), direction=direction, pageable="Pageable" in ends,
+            )
+        )  # fmt: skip
+    return out
+
+
+def _spans(rows: NDArray[Any], names: Sequence[str], first: int) -> list[Span]:
+    """NVTX ranges from their begin and end marks."""
+    begun: dict[tuple[int, int], tuple[int, str]] = {}
+    out = []
+    for r in rows:
+        key = int(r["id"]), int(r["thread"])
+        time, phase = int(r["time"]) - first, int(r["phase"])
+        if phase & BEGINS:
+            begun[key] = time, _name(names, r["name"])
+        elif phase & ENDS and key in begun:
+            start, name = begun.pop(key)
+            out.append(Span("range", name, start, time, key[1]))
+    return sorted(out, key=lambda s: (s.start, -s.end))
+
+
+def _device(about: Mapping[str, Sequence[str]], activities: Sequence[Activity]) -> Device | None:
+    used = activities[len(activities) // 2].device if activities else 0
+    for line in about.get("device", ()):
+        words = line.split("\t")
+        if len(words) >= 4 and words[0] == str(used):
+            major, _, minor = words[2].partition(".")
+            return Device(words[1], (int(major), int(minor)), int(words[3]))
+    return None

@@ -1,0 +1,188 @@
+"""torch.profiler's trace (Kineto's Chrome format)  ->  a Timeline."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from profkit.errors import ProfkitError
+from profkit.program.readers.chrome import ChromeTrace
+from profkit.program.timeline import Activity, Call, Device, Dims, Process, Span, Timeline
+
+MOST = 4_000_000  # records kept: a trace of minutes is cut there, and says so
+_CALLS = {"cuda_runtime", "cuda_driver"}
+_ACTIVITIES = {"kernel": "kernel", "gpu_memcpy": "copy", "gpu_memset": "set"}
+_DIRECTION = re.compile(r"\b([HDP]to[HDP])\b")
+# A Python frame of the user's own: a file that is neither an installed package nor Python's.
+_FRAME = re.compile(r"^(?P<file>[^<].*\.py)\((?P<line>\d+)\): ")
+_NOT_USERS = re.compile(r"site-packages|dist-packages|/lib/python3|^torch/|^<|importlib|runpy\.py")
+
+
+def read(path: Path) -> Timeline:
+    """Read a trace.
+
+    Raises:
+        ProfkitError: It is no trace, or nothing in it ran on an NVIDIA GPU.
+    """
+    trace = ChromeTrace(path)
+    taken = _Taken()
+    for event in trace.events():
+        taken.add(event)
+        if taken.count >= MOST:
+            trace.problem = f"longer than {MOST:,} records: what follows was left out"
+            break
+    if not taken.activities:
+        raise _no_gpu(path, taken, trace)
+    rank, world = _ranks(trace.header)
+    process = Process(
+        taken.pid,
+        rank,
+        _device(trace.header, taken.activities),
+        sorted(taken.activities, key=lambda a: (a.start, a.end)),
+        sorted(taken.calls, key=lambda c: c.start),
+        sorted(taken.spans, key=lambda s: (s.start, -s.end)),
+    )
+    notes = [f"{path}: {trace.problem}"] if trace.problem else []
+    if world > 1:
+        notes.append(f"rank {rank} of {world}: the other ranks are in traces of their own")
+    return Timeline("torch trace", [process], "", tuple(notes))
+
+
+class _Taken:
+    """What was taken out of the events so far."""
+
+    def __init__(self) -> None:
+        self.activities: list[Activity] = []
+        self.calls: list[Call] = []
+        self.spans: list[Span] = []
+        self.pid = 0
+        self.others: set[str] = set()
+        self.hip = False
+
+    @property
+    def count(self) -> int:
+        return len(self.activities) + len(self.calls) + len(self.spans)
+
+    def add(self, event: Mapping[str, Any]) -> None:
+        """Keep an event if it is of use; a damaged one is left out."""
+        kind = event.get("cat")
+        if event.get("ph") != "X" or not isinstance(kind, str):
+            return
+        try:
+            start = round(float(event["ts"]) * 1000)
+            end = start + max(0, round(float(event.get("dur") or 0) * 1000))
+        except (TypeError, ValueError, KeyError, OverflowError):
+            return
+        details = event.get("args")
+        self._keep(kind.lower(), event, details if isinstance(details, dict) else {}, start, end)
+
+    def _keep(
+        self, kind: str, event: Mapping[str, Any], args: dict[str, Any], start: int, end: int
+    ) -> None:
+        name = str(event.get("name", ""))
+        if kind in _ACTIVITIES:
+            self.activities.append(_activity(_ACTIVITIES[kind], name, args, start, end))
+        elif kind in _CALLS:
+            self.hip |= name.startswith("hip")
+            self.pid = _whole(event.get("pid")) or self.pid
+            self.calls.append(
+                Call(name, start, end, _whole(event.get("tid")), _whole(args.get("correlation")))
+            )
+        elif kind in {"cpu_op", "user_annotation"}:
+            step = name.startswith("ProfilerStep")
+            label = "op" if kind == "cpu_op" else "step" if step else "range"
+            self.spans.append(_span(label, name, event, args, start, end))
+        elif kind == "python_function":
+            frame = _FRAME.match(name)
+            if frame and not _NOT_USERS.search(frame["file"]):
+                self.spans.append(Span("python", name, start, end, _whole(event.get("tid"))))
+        else:
+            self.others.add(kind)
+
+
+def _span(
+    kind: str, name: str, event: Mapping[str, Any], args: dict[str, Any], start: int, end: int
+) -> Span:
+    shapes = args.get("Input Dims") if kind == "op" else None
+    types = args.get("Input type") if kind == "op" else None
+    return Span(
+        kind, name, start, end, _whole(event.get("tid")),
+        tuple(_sizes(shape) for shape in shapes) if isinstance(shapes, list) else (),
+        tuple(str(word) for word in types) if isinstance(types, list) else (),
+    )  # fmt: skip
+
+
+def _sizes(shape: object) -> tuple[int, ...]:
+    """A tensor's sizes; empty for a scalar and for a list of tensors."""
+    if isinstance(shape, list) and all(isinstance(n, int) for n in shape):
+        return tuple(shape)
+    return ()
+
+
+def _activity(kind: str, name: str, args: dict[str, Any], start: int, end: int) -> Activity:
+    direction = _DIRECTION.search(name) if kind == "copy" else None
+    return Activity(
+        kind, name, start, end,
+        device=_whole(args.get("device")), stream=_whole(args.get("stream")),
+        correlation=_whole(args.get("correlation")),
+        grid=_dims(args.get("grid")), block=_dims(args.get("block")),
+        shared=_whole(args.get("shared memory")),
+        registers=_whole(args.get("registers per thread")),
+        bytes=_whole(args.get("bytes")), direction=direction[1] if direction else "",
+        pageable="ageable" in name,
+        graph=bool(_whole(args.get("graph node id")) or _whole(args.get("graph id"))),
+    )  # fmt: skip
+
+
+def _dims(value: object) -> Dims | None:
+    if isinstance(value, list) and len(value) == 3:
+        return _whole(value[0]), _whole(value[1]), _whole(value[2])
+    return None
+
+
+def _whole(value: object) -> int:
+    """An integer; 0 for what is none."""
+    try:
+        return int(value)  # type: ignore[call-overload,no-any-return]
+    except (TypeError, ValueError, OverflowError):
+        return 0
+
+
+def _ranks(header: Mapping[str, Any]) -> tuple[int, int]:
+    about = header.get("distributedInfo")
+    if not isinstance(about, dict):
+        return 0, 1
+    return _whole(about.get("rank")), max(1, _whole(about.get("world_size")))
+
+
+def _device(header: Mapping[str, Any], activities: list[Activity]) -> Device | None:
+    """The GPU on which most of the kernels ran."""
+    listed = header.get("deviceProperties")
+    used = activities[len(activities) // 2].device
+    for row in listed if isinstance(listed, list) else []:
+        if isinstance(row, dict) and _whole(row.get("id")) == used:
+            major = _whole(row.get("computeMajor"))
+            cc = (major, _whole(row.get("computeMinor"))) if major else None
+            return Device(str(row.get("name", "")), cc, _whole(row.get("numSms")) or None)
+    return None
+
+
+def _no_gpu(path: Path, taken: _Taken, trace: ChromeTrace) -> ProfkitError:
+    if taken.hip:
+        return ProfkitError(
+            f"{path}: is of an AMD GPU, and holds no kernels that can be read",
+            "profkit reads traces of NVIDIA GPUs",
+        )
+    if trace.problem and not taken.count:
+        return ProfkitError(f"{path}: {trace.problem}", "copy it again, or record again")
+    if taken.count:
+        cut = f" ({trace.problem})" if trace.problem else ""
+        return ProfkitError(
+            f"{path}: nothing in it ran on a GPU{cut}",
+            "record with activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA]",
+        )
+    return ProfkitError(
+        f"{path}: holds no event of torch.profiler", "give what its export_chrome_trace wrote"
+    )

@@ -1,0 +1,135 @@
+"""A change to the replayed step  ->  what the step saves, with an interval.
+
+Recording with torch.profiler slows the host. How fast it is without is a guess with a range: the
+same change is replayed with hosts between the one that was recorded and one that a profiler slows
+most; the saving's interval holds all of them.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from profkit.program.savings.replay import Model, model
+from profkit.program.step.steps import Step
+from profkit.program.timeline import Process, Timeline
+
+# Of host time between calls that a trace records, the share that the profiler adds, the most it
+# adds for each operator or Python frame (ns), and its share of the calls themselves. USUAL was
+# chosen on four host-bound programs on one machine with an H200 (steps of 11.2 ms were 5.8 without
+# it, of 9.7 and 8.8 4.5, of 17.7 16.5), where processes of one program differ by a quarter; MOST is
+# a third more than that, and not measured.
+USUAL = (0.50, 8_000, 0.40)
+MOST = (0.68, 16_000, 0.60)
+LEAST = (0.0, 0, 0.0)
+NEAR_PLAIN = 0.03  # of a step: recorded and plain are the same
+
+
+@dataclass(frozen=True)
+class Saving:
+    """Milliseconds of the step.
+
+    Attributes:
+        expect: Most likely.
+        low: With the slowest host and the least help that is thought possible.
+        high: With the other ends of both. How often truth is inside has not been counted.
+    """
+
+    expect: float
+    low: float
+    high: float
+
+
+# A change takes a model and a level (low: it helps least, expect, high) and gives the model after.
+Change = Callable[[Model, str], Model]
+
+
+@dataclass(frozen=True)
+class Hosts:
+    """The step's models with a host as fast as it may be without the recorder.
+
+    Attributes:
+        usual: What is thought most likely.
+        others: The ends of what is possible; the same as usual where recording costs nothing.
+        checked: Whether the usual one was fitted to a plain run.
+    """
+
+    usual: Model
+    others: tuple[Model, ...]
+    checked: bool
+
+    @property
+    def plain(self) -> tuple[float, float, float]:
+        """The step without the recorder in milliseconds: expect, low, high."""
+        ends = [m.period() / 1e6 for m in (self.usual, *self.others)]
+        return ends[0], min(ends), max(ends)
+
+    def saving(self, change: Change) -> Saving:
+        """What a change saves of the step."""
+        expect = _saved(self.usual, change, "expect")
+        low = min(_saved(m, change, "low") for m in (self.usual, *self.others))
+        high = max(_saved(m, change, "high") for m in (self.usual, *self.others))
+        return Saving(expect, min(low, expect), max(high, expect))
+
+    def after(self, change: Change) -> Hosts:
+        """The hosts with a change made: what is left to save beside it."""
+        return replace(
+            self, usual=change(self.usual, "expect"),
+            others=tuple(change(m, "expect") for m in self.others),
+        )  # fmt: skip
+
+
+def _saved(of: Model, change: Change, level: str) -> float:
+    return max(0.0, of.period() - change(of, level).period()) / 1e6
+
+
+def hosts(timeline: Timeline, process: Process, step: Step, plain_ms: float | None = None) -> Hosts:
+    """The models of a step.
+
+    Args:
+        timeline: It knows whether its recorder slows the host.
+        process: Whose step it is.
+        step: The typical step.
+        plain_ms: Milliseconds of the step without the recorder, where somebody measured it.
+    """
+    recorded = model(process, step)
+    if not timeline.disturbs:
+        return Hosts(recorded, (), True)
+    spans = sorted(s.start for s in process.spans if s.kind in {"op", "python"})
+    usual, most = (_lighter(recorded, step, spans, by) for by in (USUAL, MOST))
+    if plain_ms is None:
+        return Hosts(usual, (recorded, most), False)
+    if recorded.period() < (1 + NEAR_PLAIN) * plain_ms * 1e6:
+        return Hosts(usual, (recorded, most), True)  # the host does not bind: any of them fits
+    return Hosts(_fitted(recorded, plain_ms * 1e6), (), True)
+
+
+def _lighter(of: Model, step: Step, spans: list[int], by: tuple[float, int, float]) -> Model:
+    """The model with the recorder's part taken out of the host's time."""
+    share, each, in_calls = by
+    events, last = [], step.begin
+    for event, call in zip(of.events, step.calls, strict=True):
+        count = bisect_left(spans, call.start) - bisect_left(spans, last)
+        gap = event.gap - min(share * event.gap, count * each)
+        last = max(last, call.end)
+        own = 1 - in_calls
+        events.append(replace(event, gap=gap, busy=event.busy * own, late=event.late * own))
+    count = bisect_left(spans, step.end) - bisect_left(spans, last)
+    tail = of.tail - min(share * of.tail, count * each)
+    return replace(of, events=tuple(events), tail=tail)
+
+
+def _fitted(of: Model, period: float) -> Model:
+    """The model with its host so fast that the step takes what a plain run took."""
+    low, high = 0.0, 1.5
+    for _ in range(24):
+        middle = (low + high) / 2
+        scaled = _host_scaled(of, middle)
+        low, high = (middle, high) if scaled.period() < period else (low, middle)
+    return _host_scaled(of, (low + high) / 2)
+
+
+def _host_scaled(of: Model, factor: float) -> Model:
+    events = tuple(replace(e, gap=e.gap * factor, busy=e.busy * factor) for e in of.events)
+    return replace(of, events=events, tail=of.tail * factor)

@@ -1,0 +1,263 @@
+"""A step's host calls and GPU work  ->  a model of it, whose period can be asked under changes.
+
+The host goes through its calls one after another; each launch puts work on a stream, each wait
+holds the host until what it waited for is done. Played over a few steps, the period is what the
+slower side dictates: a change that frees the GPU saves no more than the host (or another stream, or
+a copy) lets it. Savings are differences of two replays, never sums of durations.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from statistics import median
+
+from profkit.program.step.steps import Step
+from profkit.program.timeline import Call, Process
+
+DEPTH = 1024  # launches that a stream takes before the host has to wait
+NEAR = 5_000  # nanoseconds between the end of work and the return of the wait for it
+SEEN = 3_000  # nanoseconds of unexplained delay from which on another stream is looked at
+HELD = 15_000  # nanoseconds from which on a call that ends with its copy was held by it
+LATE = 20_000  # nanoseconds: a launch that takes longer found the stream busy with an earlier step
+MANY = 20_000  # calls and works from which on two rounds do: many times what a queue holds
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """Work on a stream: where, how long, after which other item, and with what delay (ns)."""
+
+    stream: int
+    duration: float
+    after: int = -1
+    lag: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """A call of the host.
+
+    Attributes:
+        gap: Nanoseconds of the host's own work before it.
+        busy: Nanoseconds in the call that are no waiting.
+        items: What it launches, as indices.
+        awaits: The item it waits for; -1 for none.
+        back: How many steps before this one that item was launched.
+        late: Nanoseconds from the end of that item to the host's going on.
+    """
+
+    gap: float
+    busy: float
+    items: tuple[int, ...] = ()
+    awaits: int = -1
+    back: int = 0
+    late: float = 0.0
+
+
+@dataclass(frozen=True)
+class Model:
+    """One step, to be played round after round.
+
+    Attributes:
+        events: Calls in order.
+        items: Work, in order of launch.
+        tail: Nanoseconds of host work after the last call.
+        latency: Nanoseconds from the beginning of a launch to its work on an idle stream.
+    """
+
+    events: tuple[Event, ...]
+    items: tuple[Item, ...]
+    tail: float
+    latency: float
+
+    def period(self) -> float:
+        """Nanoseconds a step in the steady state."""
+        return self._period
+
+    @cached_property
+    def _period(self) -> float:
+        rounds = 2 if len(self.events) + len(self.items) > MANY else 8
+        ends = _play(self, rounds)
+        half = rounds // 2
+        return (ends[-1] - ends[half - 1]) / (rounds - half)
+
+    def without(self, gone: Callable[[int], bool], merged: float = 0.0) -> Model:
+        """The model without some items; a call left with nothing to launch goes with its gap.
+
+        Args:
+            gone: Whether an item goes.
+            merged: The share of the gaps that stays, for what does their work instead.
+        """
+        items = tuple(replace(t, duration=0.0, lag=0.0) if gone(i) else t
+                      for i, t in enumerate(self.items))  # fmt: skip
+        events = []
+        for event in self.events:
+            left = tuple(i for i in event.items if not gone(i))
+            if event.items and not left:
+                event = replace(event, gap=event.gap * merged, busy=event.busy * merged)  # noqa: PLW2901
+            events.append(replace(event, items=left))
+        return replace(self, events=tuple(events), items=items)
+
+    def scaled(self, factor: Callable[[int], float]) -> Model:
+        """The model with every item's duration multiplied."""
+        return replace(
+            self, items=tuple(replace(t, duration=t.duration * factor(i))
+                              for i, t in enumerate(self.items))
+        )  # fmt: skip
+
+    def host(self, gaps: Sequence[float], tail: float) -> Model:
+        """The model with other gaps."""
+        events = tuple(replace(e, gap=g) for e, g in zip(self.events, gaps, strict=True))
+        return replace(self, events=events, tail=tail)
+
+
+def _play(model: Model, rounds: int) -> list[float]:
+    """When each round is over: its last item, or the host where that is later."""
+    count = len(model.items)
+    free: dict[int, float] = {}
+    done: list[list[float]] = []
+    queues: dict[int, deque[float]] = {}
+    clock, overs = 0.0, []
+    for turn in range(rounds):
+        ends = [0.0] * count
+        done.append(ends)
+        for event in model.events:
+            clock += event.gap
+            began = clock
+            clock += event.busy
+            for i in event.items:
+                item = model.items[i]
+                queue = queues.setdefault(item.stream, deque())
+                if len(queue) >= DEPTH:
+                    clock = max(clock, queue.popleft())
+                ready = max(free.get(item.stream, 0.0), began + model.latency)
+                if item.after >= 0:
+                    ready = max(ready, ends[item.after])
+                ends[i] = free[item.stream] = ready + item.lag + item.duration
+                queue.append(ends[i])
+            if event.awaits >= 0 and turn >= event.back:
+                clock = max(clock, done[turn - event.back][event.awaits] + event.late)
+        clock += model.tail
+        overs.append(max([clock, *free.values()]))
+    return overs
+
+
+def model(process: Process, step: Step) -> Model:
+    """The model of a step as it was recorded.
+
+    Args:
+        process: For work that other steps launched.
+        step: The step.
+    """
+    calls = step.calls
+    launches: list[list[int]] = [[] for _ in calls]
+    for i, work in enumerate(step.works):
+        launches[work.call].append(i)
+    busy_until = _before(process, step)
+    latency = _latency(step, launches, busy_until)
+    usual = median([c.end - c.start for c, own in zip(calls, launches, strict=True) if own] or [0])
+    events = []
+    last = step.begin
+    for call, own in zip(calls, launches, strict=True):
+        gap = max(0, call.start - last)
+        last = max(last, call.end)
+        target, back = _awaited(step, call, own, process)
+        busy: float = call.end - call.start
+        if target >= 0:
+            busy = min(busy, usual)
+        elif own:
+            busy = min(busy, 4 * usual)  # longer is a full queue, which the replay has itself
+        late = max(0, call.end - step.works[target].activity.end) if target >= 0 and not back else 0
+        events.append(Event(gap, busy, tuple(own), target, back, late))
+    items = _items(step, latency, busy_until)
+    return Model(tuple(events), items, max(0, step.end - last), latency)
+
+
+def _before(process: Process, step: Step) -> dict[int, int]:
+    """When each stream was done with what earlier steps had given it."""
+    own = {id(work.activity) for work in step.works}
+    last = max(work.activity.start for work in step.works)
+    free: dict[int, int] = {}
+    firsts: dict[int, int] = {}
+    for work in step.works:
+        activity = work.activity
+        firsts[activity.stream] = min(firsts.get(activity.stream, last), activity.start)
+    for activity in process.activities:
+        if activity.start > last:
+            break
+        if activity.start <= firsts.get(activity.stream, 0) and id(activity) not in own:
+            free[activity.stream] = max(free.get(activity.stream, 0), activity.end)
+    return free
+
+
+def _latency(step: Step, launches: Sequence[Sequence[int]], busy_until: Mapping[int, int]) -> float:
+    """From the beginning of a launch to its work, where the stream had nothing else to do."""
+    free = dict(busy_until)
+    seen = []
+    for call, own in zip(step.calls, launches, strict=True):
+        for i in own[:1]:
+            activity = step.works[i].activity
+            if free.get(activity.stream, 0) <= call.start:
+                seen.append(activity.start - call.start)
+        for i in own:
+            free[step.works[i].activity.stream] = step.works[i].activity.end
+    seen = sorted(s for s in seen if 0 <= s < LATE)
+    return float(seen[len(seen) // 10]) if seen else 4_000.0
+
+
+def _awaited(step: Step, call: Call, own: Sequence[int], process: Process) -> tuple[int, int]:
+    """The item that a call waited for, and how many steps back it was launched; -1 for none."""
+    if own:
+        activity = step.works[own[-1]].activity
+        held = activity.kind == "copy" and call.end - call.start > HELD
+        return (own[-1], 0) if held and activity.end <= call.end + NEAR else (-1, 0)
+    if not call.waits:
+        return -1, 0
+    best, index = call.start, -1
+    for i, work in enumerate(step.works):
+        if step.calls[work.call].start >= call.start:
+            break
+        if best < work.activity.end <= call.end + NEAR:
+            best, index = work.activity.end, i
+    if index >= 0:
+        return index, 0
+    starts = [a.start for a in process.activities]
+    before = process.activities[max(0, bisect_left(starts, call.end) - 64) :]
+    late = [a for a in before if call.start < a.end <= call.end + NEAR and a.start < call.end]
+    names = {(w.activity.name, w.activity.grid): i for i, w in enumerate(step.works)}
+    return (names.get((late[-1].name, late[-1].grid), -1), 1) if late else (-1, 0)
+
+
+def _items(step: Step, latency: float, busy_until: Mapping[int, int]) -> tuple[Item, ...]:
+    """The step's work, with what each had to wait for besides its launch and its stream."""
+    works = step.works
+    by_end = sorted(range(len(works)), key=lambda i: works[i].activity.end)
+    ends = [works[i].activity.end for i in by_end]
+    free = dict(busy_until)
+    out = []
+    for i, work in enumerate(works):
+        activity = work.activity
+        ready = max(free.get(activity.stream, 0), step.calls[work.call].start + latency)
+        free[activity.stream] = activity.end
+        late, after = activity.start - ready, -1
+        if late > SEEN:
+            after = _dependency(step, i, by_end, ends)
+            if after >= 0:
+                late = activity.start - max(ready, works[after].activity.end)
+        out.append(Item(activity.stream, activity.duration, after, max(0.0, late)))
+    return tuple(out)
+
+
+def _dependency(step: Step, i: int, by_end: Sequence[int], ends: Sequence[int]) -> int:
+    """The item of another stream, launched before, that ended just before this one began."""
+    activity = step.works[i].activity
+    at = bisect_left(ends, activity.start + 1) - 1
+    while at >= 0 and ends[at] > activity.start - 2 * NEAR:
+        j = by_end[at]
+        if j < i and step.works[j].activity.stream != activity.stream:
+            return j
+        at -= 1
+    return -1

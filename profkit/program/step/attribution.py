@@ -1,0 +1,93 @@
+"""Calls of the host and named spans  ->  who made each call: operator, range, line of Python."""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from profkit.program.timeline import Call, Process, Span
+
+_FRAME = re.compile(r"^(?P<file>.*\.py)\((?P<line>\d+)\): (?P<function>.*)$")
+
+
+@dataclass(frozen=True, slots=True)
+class Maker:
+    """Who made a call.
+
+    Attributes:
+        op: The innermost operator: aten::addmm.
+        top: The outermost operator: aten::linear, or autograd's node in the backward pass.
+        range: The innermost range that the program names, NVTX or record_function.
+        source: "train.py:42" of the innermost frame of the user's own code.
+        shapes: Sizes of the inputs of the innermost operator that has any.
+        types: Their types.
+        ordinal: Which outermost operator of its thread it is: kernels of one share it.
+    """
+
+    op: str = ""
+    top: str = ""
+    range: str = ""
+    source: str = ""
+    shapes: tuple[tuple[int, ...], ...] = ()
+    types: tuple[str, ...] = ()
+    ordinal: int = -1
+
+
+NOBODY = Maker()
+
+
+def makers(process: Process) -> list[Maker]:
+    """The maker of each of a process's calls, in their order."""
+    spans: dict[int, list[Span]] = defaultdict(list)
+    for span in process.spans:
+        spans[span.thread].append(span)
+    calls: dict[int, list[int]] = defaultdict(list)
+    for index, call in enumerate(process.calls):
+        calls[call.thread].append(index)
+    out = [NOBODY] * len(process.calls)
+    for thread, indices in calls.items():
+        _sweep(spans.get(thread, ()), indices, process.calls, out)
+    return out
+
+
+def _sweep(
+    spans: Sequence[Span], indices: Iterable[int], calls: Sequence[Call], out: list[Maker]
+) -> None:
+    """Walk one thread in time, with the spans that are open on a stack."""
+    stack: list[Span] = []
+    position, ordinal = 0, -1
+    for index in indices:
+        now = calls[index].start
+        while position < len(spans) and spans[position].start <= now:
+            span = spans[position]
+            stack = [s for s in stack if s.end > span.start]
+            if span.kind == "op" and not any(s.kind == "op" for s in stack):
+                ordinal += 1
+            stack.append(span)
+            position += 1
+        stack = [s for s in stack if s.end > now]
+        out[index] = _maker(stack, ordinal)
+
+
+def _maker(stack: Sequence[Span], ordinal: int) -> Maker:
+    ops = [s for s in stack if s.kind == "op"]
+    shaped = next((s for s in reversed(ops) if any(s.shapes)), None)
+    ranges = [s.name for s in stack if s.kind == "range"]
+    frames = [s.name for s in stack if s.kind == "python"]
+    return Maker(
+        ops[-1].name if ops else "",
+        ops[0].name if ops else "",
+        ranges[-1] if ranges else "",
+        line_of(frames[-1]) if frames else "",
+        shaped.shapes if shaped else (),
+        shaped.types if shaped else (),
+        ordinal if ops else -1,
+    )
+
+
+def line_of(frame: str) -> str:
+    """The file and line of a frame in torch.profiler's words."""
+    parts = _FRAME.match(frame)
+    return f"{parts['file']}:{parts['line']}" if parts else frame

@@ -1,0 +1,68 @@
+"""A step's works  ->  kernels by name, grid and block, with their share of the step."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from profkit.program.step.steps import Work
+from profkit.program.timeline import Dims
+
+
+@dataclass(frozen=True)
+class Group:
+    """Launches of one kernel with one shape.
+
+    Attributes:
+        id: k1, k2 ... by time.
+        name: Demangled.
+        kind: See profkit.program.step.kinds.
+        grid: Blocks.
+        block: Threads of a block.
+        calls: Launches a step.
+        time: Nanoseconds a step, all launches together.
+        works: Indices among the step's works.
+        op: The operator that launches most of them.
+        range: The range.
+        source: The line.
+    """
+
+    id: str
+    name: str
+    kind: str
+    grid: Dims | None
+    block: Dims | None
+    calls: int
+    time: int
+    works: tuple[int, ...]
+    op: str
+    range: str
+    source: str
+
+
+def group(works: Sequence[Work]) -> list[Group]:
+    """Kernels, copies and sets of a step, longest first."""
+    members: dict[tuple[str, Dims | None, Dims | None], list[int]] = defaultdict(list)
+    for i, work in enumerate(works):
+        activity = work.activity
+        members[activity.name, activity.grid, activity.block].append(i)
+    sums = {key: sum(works[i].activity.duration for i in own) for key, own in members.items()}
+    ordered = sorted(members, key=lambda key: (-sums[key], str(key)))
+    out = []
+    for number, key in enumerate(ordered, 1):
+        own = members[key]
+        makers = [works[i].maker for i in own]
+        out.append(
+            Group(
+                f"k{number}", key[0], works[own[0]].kind, key[1], key[2], len(own), sums[key],
+                tuple(own), _usual([m.top or m.op for m in makers]),
+                _usual([m.range for m in makers]), _usual([m.source for m in makers]),
+            )
+        )  # fmt: skip
+    return out
+
+
+def _usual(words: Sequence[str]) -> str:
+    counted = Counter(word for word in words if word)
+    return counted.most_common(1)[0][0] if counted else ""

@@ -1,0 +1,245 @@
+"""A process's timeline  ->  its steps: named, marked or found, and one to look at closely.
+
+A step's time is taken on the GPU, from its first activity to the next step's first: the host may be
+many launches ahead, but over steps both run at one pace.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from statistics import median
+
+from profkit.errors import ProfkitError
+from profkit.program.step.attribution import NOBODY, Maker, makers
+from profkit.program.step.kinds import kind_of
+from profkit.program.step.period import repeats
+from profkit.program.timeline import Activity, Call, Process
+
+ODD = 1.5  # a step that takes so many times the median is another kind of step, or was disturbed
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """An activity of a step, with who launched it.
+
+    Attributes:
+        activity: What the GPU did.
+        kind: See profkit.program.step.kinds; copy (to or from the host, between GPUs), convert (within
+            the GPU) and set besides.
+        call: Index of its call among the step's; -1 where no call was recorded.
+        maker: Who made the call.
+    """
+
+    activity: Activity
+    kind: str
+    call: int
+    maker: Maker
+
+
+@dataclass(frozen=True)
+class Step:
+    """One step of one process.
+
+    Attributes:
+        begin: Host time at which it begins, nanoseconds.
+        end: Host time at which the next one begins.
+        period: Nanoseconds from its first activity to the next step's; its own span if it is last.
+        calls: What the host asked for.
+        makers: Who made each call.
+        works: What the GPU did, in order of launch.
+    """
+
+    begin: int
+    end: int
+    period: int
+    calls: Sequence[Call]
+    makers: Sequence[Maker]
+    works: Sequence[Work]
+
+
+@dataclass(frozen=True)
+class Steps:
+    """All steps, and which one is typical.
+
+    Attributes:
+        how: How they were found, as a sentence's end: "ProfilerStep", "range train_step".
+        steps: In order; those that warm up are left out.
+        chosen: Index of the one whose time is nearest to the median.
+        notes: What is odd about them.
+    """
+
+    how: str
+    steps: Sequence[Step]
+    chosen: int
+    notes: tuple[str, ...] = ()
+
+    @property
+    def typical(self) -> Step:
+        """The chosen one."""
+        return self.steps[self.chosen]
+
+    @property
+    def periods(self) -> list[int]:
+        """Nanoseconds of each step that has a next one; of the only one otherwise."""
+        return [s.period for s in self.steps[:-1]] or [s.period for s in self.steps]
+
+
+def find(process: Process, named: str = "") -> Steps:
+    """The steps of a process.
+
+    Args:
+        process: With calls; activities that no recorded call launched belong to no step.
+        named: A range that is a step; empty takes what marks steps, or finds them.
+
+    Raises:
+        ProfkitError: The range is nowhere, or no kernel was launched inside of any step.
+    """
+    calls = _outermost(process.calls)
+    order = _launched(process.activities, calls)
+    how, begins, notes = _begins(process, calls, order, named)
+    made = dict(zip(process.calls, makers(process), strict=True))
+    steps = _cut(begins, calls, order, made)
+    if not steps:
+        raise ProfkitError(
+            "no kernel was launched inside of a step", "name the step with --range, or record more"
+        )
+    return _chosen(how, steps, notes)
+
+
+def _outermost(calls: Sequence[Call]) -> list[Call]:
+    """Calls without those that a call of the runtime made of the driver."""
+    out: list[Call] = []
+    last: dict[int, Call] = {}
+    for call in calls:
+        outer = last.get(call.thread)
+        if outer and call.end <= outer.end and call.correlation == outer.correlation:
+            continue
+        last[call.thread] = call
+        out.append(call)
+    return out
+
+
+def _launched(activities: Sequence[Activity], calls: Sequence[Call]) -> list[tuple[int, Activity]]:
+    """(index of the call, activity) of every activity whose call was recorded, in that order."""
+    at = {call.correlation: i for i, call in enumerate(calls)}
+    pairs = [(at[a.correlation], a) for a in activities if a.correlation in at]
+    return sorted(pairs, key=lambda pair: (pair[0], pair[1].start))
+
+
+def _begins(
+    process: Process, calls: Sequence[Call], order: Sequence[tuple[int, Activity]], named: str
+) -> tuple[str, list[int], list[str]]:
+    """How steps are told, when each begins and the last one ends, and notes."""
+    if named:
+        spans = [s for s in process.spans if s.kind in {"range", "step"} and s.name == named]
+        if not spans:
+            names = sorted({s.name for s in process.spans if s.kind == "range"})[:5]
+            hint = f"there are: {', '.join(names)}" if names else "it has no ranges"
+            raise ProfkitError(f"--range {named}: not in the timeline", hint)
+        return f"range {named}", [*(s.start for s in spans), spans[-1].end], []
+    spans = [s for s in process.spans if s.kind == "step"]
+    if spans:
+        ends = [s.start for s in spans]
+        return "ProfilerStep", [*ends, max(s.end for s in spans)], []
+    order = _between_marks(calls, order)
+    return _found(calls, order)
+
+
+def _between_marks(
+    calls: Sequence[Call], order: Sequence[tuple[int, Activity]]
+) -> Sequence[tuple[int, Activity]]:
+    """What was launched between cudaProfilerStart and Stop, where the program calls them."""
+    starts = [i for i, c in enumerate(calls) if "ProfilerStart" in c.name]
+    stops = [i for i, c in enumerate(calls) if "ProfilerStop" in c.name]
+    if not starts:
+        return order
+    low, high = starts[0], next((i for i in stops if i > starts[0]), len(calls))
+    return [pair for pair in order if low < pair[0] < high] or order
+
+
+def _found(
+    calls: Sequence[Call], order: Sequence[tuple[int, Activity]]
+) -> tuple[str, list[int], list[str]]:
+    """Steps by the period of the launch sequence; the whole of it where there is none."""
+    if not order:
+        raise ProfkitError("no launch was recorded", "record CPU and GPU together")
+    found = repeats([(a.name, a.grid, a.block, a.bytes) for _, a in order])
+    if found is None:
+        begin, end = calls[order[0][0]].start, max(c.end for c in calls)
+        note = "no repeating sequence of launches: the whole recording is taken as one step"
+        return "the whole recording", [begin, end], [note]
+    first, length, count = found
+    phase = _phase(calls, order, found)
+    heads = range(first + phase, min(len(order), first + length * count + 1), length)
+    begins = [calls[order[i][0]].start for i in heads]
+    if len(begins) < 2:
+        begins.append(max(c.end for c in calls))
+    note = f"the first {order[first + phase][0]:,} calls were taken as warm-up" if first else ""
+    return f"{length:,} launches that repeat {count} times", begins, [note] if note else []
+
+
+def _phase(
+    calls: Sequence[Call], order: Sequence[tuple[int, Activity]], found: tuple[int, int, int]
+) -> int:
+    """Where in the repeating sequence a step begins: after the host's longest pause."""
+    first, length, count = found
+    if count < 2:
+        return 0
+
+    def pause(offset: int) -> float:
+        gaps = []
+        for i in range(first + offset, first + length * (count - 1), length):
+            call = order[i][0]
+            gaps.append(calls[call].start - calls[call - 1].end if call else 0)
+        return median(gaps) if gaps else 0.0
+
+    return max(range(length), key=lambda offset: (pause(offset), -offset))
+
+
+def _cut(
+    begins: Sequence[int],
+    calls: Sequence[Call],
+    order: Sequence[tuple[int, Activity]],
+    made: dict[Call, Maker],
+) -> list[Step]:
+    """Calls and activities between one begin and the next."""
+    starts = [c.start for c in calls]
+    launched = [pair[0] for pair in order]
+    cuts = [bisect_left(starts, begin) for begin in begins]
+    steps: list[Step] = []
+    firsts: list[int] = []
+    for n, (low, high) in enumerate(pairwise(cuts)):
+        begin, end = begins[n], begins[n + 1]
+        pairs = order[bisect_left(launched, low) : bisect_left(launched, high)]
+        if not pairs:
+            continue
+        own = calls[low:high]
+        works = [Work(a, _kind(a), i - low, made.get(calls[i], NOBODY)) for i, a in pairs]
+        firsts.append(min(a.start for _, a in pairs))
+        span = max(max(a.end for _, a in pairs) - firsts[-1], end - begin)
+        steps.append(Step(begin, end, span, own, [made.get(c, NOBODY) for c in own], works))
+    return [
+        Step(s.begin, s.end, nxt - own, s.calls, s.makers, s.works) if nxt is not None else s
+        for s, own, nxt in zip(steps, firsts, [*firsts[1:], None], strict=False)
+    ]
+
+
+def _kind(activity: Activity) -> str:
+    if activity.kind == "copy":
+        return "convert" if activity.direction == "DtoD" else "copy"
+    return kind_of(activity.name) if activity.kind == "kernel" else "set"
+
+
+def _chosen(how: str, steps: list[Step], notes: list[str]) -> Steps:
+    timed = steps[:-1] or steps
+    middle = median(s.period for s in timed)
+    odd = [s for s in timed if s.period > ODD * middle or s.period < middle / ODD]
+    if odd:
+        low, high = (f(s.period for s in timed) / 1e6 for f in (min, max))
+        notes = [*notes, f"{len(odd)} of {len(timed)} steps are of another length: "
+                 f"{low:.3g} to {high:.3g} ms; what is said is of the typical one"]  # fmt: skip
+    chosen = min(range(len(timed)), key=lambda i: (abs(timed[i].period - middle), i))
+    return Steps(how, steps, chosen, tuple(notes))

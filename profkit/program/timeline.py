@@ -1,0 +1,171 @@
+"""What ran where and when in a program, whoever recorded it.
+
+Times are integer nanoseconds from the timeline's own beginning: all that is read into these has one
+clock. A timeline holds one process a rank; readers make it, everything else in this room reads it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+Dims = tuple[int, int, int]
+LAUNCHES = ("cudaLaunch", "cuLaunch", "cudaGraphLaunch", "cuGraphLaunch", "hipLaunch")
+WAITS = (
+    "cudaStreamSynchronize", "cudaDeviceSynchronize", "cudaEventSynchronize",
+    "cuStreamSynchronize", "cuCtxSynchronize", "cuEventSynchronize", "cudaFree", "cuMemFree",
+)  # fmt: skip
+ALLOCATES = (
+    "cudaMalloc",
+    "cudaHostAlloc",
+    "cudaHostRegister",
+    "cuMemAlloc",
+    "cudaFree",
+    "cuMemFree",
+)
+ASYNC = (
+    "cudaFreeAsync",
+    "cuMemFreeAsync",
+    "cudaMallocAsync",
+    "cuMemAllocAsync",
+)  # wait for nothing
+
+
+@dataclass(frozen=True, slots=True)
+class Activity:
+    """One thing that a GPU did.
+
+    Attributes:
+        kind: kernel, copy or set (a memset).
+        name: The kernel's demangled name; "Memcpy HtoD" and the like.
+        start: Nanoseconds.
+        end: Nanoseconds.
+        device: Which GPU.
+        stream: Which stream of it.
+        correlation: The call that caused it has the same.
+        grid: Blocks of a kernel; None where it was not recorded.
+        block: Threads of a block.
+        shared: Bytes of shared memory a block, static and dynamic.
+        registers: A thread's.
+        bytes: Of a copy or set.
+        direction: Of a copy: HtoD, DtoH, DtoD, PtoP or HtoH.
+        pageable: Whether the host's side of a copy is pageable memory.
+        graph: Whether a captured graph launched it.
+    """
+
+    kind: str
+    name: str
+    start: int
+    end: int
+    device: int = 0
+    stream: int = 0
+    correlation: int = 0
+    grid: Dims | None = None
+    block: Dims | None = None
+    shared: int = 0
+    registers: int = 0
+    bytes: int = 0
+    direction: str = ""
+    pageable: bool = False
+    graph: bool = False
+
+    @property
+    def duration(self) -> int:
+        """Nanoseconds."""
+        return self.end - self.start
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A call of the CUDA runtime or driver by the host."""
+
+    name: str
+    start: int
+    end: int
+    thread: int
+    correlation: int
+
+    @property
+    def waits(self) -> bool:
+        """Whether it is there to wait for the GPU (or does so, as cudaFree)."""
+        return self.name.startswith(WAITS) and not self.name.startswith(ASYNC)
+
+    @property
+    def allocates(self) -> bool:
+        """Whether it takes or gives back memory in a way that stops the host."""
+        return self.name.startswith(ALLOCATES) and not self.name.startswith(ASYNC)
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """Something on a host thread that has a name: an operator, a range, a step, a Python frame.
+
+    Attributes:
+        kind: op, range, step or python.
+        name: aten::mm, an NVTX range, ProfilerStep#3, train.py(42): step.
+        start: Nanoseconds.
+        end: Nanoseconds.
+        thread: Whose.
+        shapes: Sizes of an operator's inputs; empty where they were not recorded.
+        types: Their types, in PyTorch's words.
+    """
+
+    kind: str
+    name: str
+    start: int
+    end: int
+    thread: int
+    shapes: tuple[tuple[int, ...], ...] = ()
+    types: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Device:
+    """A GPU; None for what the recording does not say."""
+
+    name: str
+    cc: tuple[int, int] | None = None
+    multiprocessors: int | None = None
+
+
+@dataclass(frozen=True)
+class Process:
+    """One process of a program: a rank.
+
+    Attributes:
+        pid: Process id, as recorded.
+        rank: Of a distributed program; 0 for a single process.
+        device: Its GPU.
+        activities: What the GPU did, in order of start.
+        calls: What the host asked for, in order of start.
+        spans: Names on host threads, in order of start, outer before inner.
+    """
+
+    pid: int
+    rank: int
+    device: Device | None
+    activities: Sequence[Activity]
+    calls: Sequence[Call]
+    spans: Sequence[Span]
+
+
+@dataclass(frozen=True)
+class Timeline:
+    """A program's processes.
+
+    Attributes:
+        how: cupti, torch trace or nsys.
+        processes: One a rank.
+        command: What was run, where that is known.
+        notes: What the reader has to say: a cut file, records that were dropped.
+    """
+
+    how: str
+    processes: Sequence[Process]
+    command: str = ""
+    notes: tuple[str, ...] = field(default=())
+
+    @property
+    def disturbs(self) -> bool:
+        """Whether recording slows the host so much that idle time is not what it seems."""
+        return self.how == "torch trace"

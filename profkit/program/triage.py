@@ -1,0 +1,177 @@
+"""A timeline  ->  the answer: the step, where its time goes, what to do first."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from profkit.program import findings as rules
+from profkit.program.findings.case import Case, Draft
+from profkit.program.ranks import Ranks, compare
+from profkit.program.savings.estimate import Hosts, Saving, hosts
+from profkit.program.step.attribution import Maker
+from profkit.program.step.groups import Group, group
+from profkit.program.step.idle import Split, split
+from profkit.program.step.steps import Steps, find
+from profkit.program.timeline import Process, Timeline
+
+LEAST = 0.02  # of the step: a finding that saves less is not worth a line
+WORTH = 0.08  # of the step: if nothing saves as much, the program is healthy
+AS_GOOD = 0.6  # a special mend that saves so much of what the general one does is named before it
+
+
+@dataclass(frozen=True)
+class Finding:
+    """Something to do.
+
+    Attributes:
+        category: See profkit.program.findings.CATEGORIES.
+        say: What is wrong.
+        saves: Of the step without a recorder, if it alone is done.
+        on_top: The same after the findings before it: mends that share an obstacle do not add up.
+        kernels: Ids of the groups at fault.
+        advice: What people do.
+        where: The place.
+    """
+
+    category: str
+    say: str
+    saves: Saving
+    on_top: float
+    kernels: tuple[str, ...]
+    advice: str
+    where: str
+
+
+@dataclass(frozen=True)
+class Triage:
+    """All that is said of a program.
+
+    Attributes:
+        timeline: Whose it is.
+        process: The process that is looked at.
+        steps: Its steps.
+        split: Where the typical step's time goes, as recorded.
+        hosts: The step without the recorder.
+        findings: What saves most, first.
+        groups: Kernels, longest first.
+        notes: What should be known beside it.
+        healthy: Why there is nothing to do; empty where there is.
+        ranks: What the ranks do differently; None for a single process.
+    """
+
+    timeline: Timeline
+    process: Process
+    steps: Steps
+    split: Split
+    hosts: Hosts
+    findings: Sequence[Finding]
+    groups: Sequence[Group]
+    notes: tuple[str, ...]
+    healthy: str
+    ranks: Ranks | None = None
+
+
+def triage(
+    timeline: Timeline,
+    step: str = "",
+    plain_ms: float | None = None,
+    gains: Mapping[str, float] | None = None,
+) -> Triage:
+    """Judge a program.
+
+    Args:
+        timeline: Of one process or several; the one that others wait for is looked at.
+        step: A range that is a step; empty finds them.
+        plain_ms: Milliseconds a step without the recorder, if somebody measured it.
+        gains: Expected speed-ups of groups that were counted, by id.
+    """
+    ranks = compare(timeline.processes, step) if len(timeline.processes) > 1 else None
+    process = next((p for p in timeline.processes if ranks and p.rank == ranks.slowest),
+                   timeline.processes[0])  # fmt: skip
+    steps = find(process, step)
+    typical = steps.typical
+    case = Case(
+        typical, split(typical), hosts(timeline, process, typical, plain_ms), group(typical.works),
+        process.device, process.spans, _trains(typical.makers), gains or {},
+    )  # fmt: skip
+    found = _ranked(case, rules.drafts(case))
+    return Triage(
+        timeline, process, steps, case.split, case.hosts, found, case.groups,
+        (*timeline.notes, *steps.notes, *(ranks.notes if ranks else ()), *_doubts(timeline, case)),
+        _healthy(case, found), ranks,
+    )  # fmt: skip
+
+
+def _trains(makers: Sequence[Maker]) -> bool:
+    return any("ackward" in maker.top for maker in makers)
+
+
+def _ranked(case: Case, drafts: Sequence[Draft]) -> list[Finding]:
+    """Findings that save something, most first; each again after those before it."""
+    unchecked = not case.hosts.checked
+    plain = case.hosts.plain[0]
+    rows: list[tuple[Draft, Saving]] = []
+    for draft in drafts:
+        saving = case.hosts.saving(draft.change)
+        if draft.idle and unchecked:  # a recorder may have made all of the idle time there is
+            saving = Saving(saving.expect, 0.0, saving.high)
+        if saving.expect >= LEAST * plain:
+            rows.append((draft, saving))
+    rows = _ordered(rows)
+    names = {i: g.id for g in case.groups for i in g.works}
+    out, left = [], case.hosts
+    for draft, saving in rows:
+        on_top = left.saving(draft.change).expect
+        left = left.after(draft.change)
+        kernels = tuple(dict.fromkeys(names[i] for i in draft.works if i in names))
+        out.append(Finding(draft.category, draft.say + _cut(case, draft, saving), saving, on_top,
+                           kernels, draft.advice, draft.where))  # fmt: skip
+    return out
+
+
+def _ordered(rows: list[tuple[Draft, Saving]]) -> list[tuple[Draft, Saving]]:
+    """By what they save; a general mend after special ones that save nearly as much."""
+    special = max((s.expect for d, s in rows if not d.general), default=0.0)
+
+    def weight(row: tuple[Draft, Saving]) -> float:
+        draft, saving = row
+        if draft.general and special >= AS_GOOD * saving.expect:
+            return min(saving.expect, special * 0.999)
+        return saving.expect
+
+    return sorted(rows, key=lambda row: -weight(row))
+
+
+def _cut(case: Case, draft: Draft, saving: Saving) -> str:
+    """Says so where what the works take is far more than what the step saves."""
+    time = case.time(draft.works)
+    if draft.works and draft.covers and saving.high < 0.5 * time:
+        return "; the step saves less, because the host binds next"
+    return ""
+
+
+def _doubts(timeline: Timeline, case: Case) -> list[str]:
+    if not timeline.disturbs:
+        return []
+    if case.hosts.checked:
+        return ["host times are scaled to the plain step that was given"]
+    expect, low, high = case.hosts.plain
+    if high - low < 0.05 * high:
+        return []
+    return [f"the profiler slows the host: without it this step takes about {expect:.3g} ms "
+            f"({low:.3g} to {high:.3g}); give what a plain run takes with --step-ms"]  # fmt: skip
+
+
+def _healthy(case: Case, found: Sequence[Finding]) -> str:
+    plain = case.hosts.plain[0]
+    if found and found[0].saves.expect >= WORTH * plain:
+        return ""
+    busy = case.split.busy / case.split.period
+    kinds: dict[str, int] = {}
+    for row in case.groups:
+        kinds[row.kind] = kinds.get(row.kind, 0) + row.time
+    most = max(kinds, key=lambda kind: kinds[kind])
+    share = kinds[most] / max(1, sum(kinds.values()))
+    return (f"the GPU computes in {busy:.0%} of the step, {share:.0%} of that in {most} kernels; "
+            f"nothing that was looked for saves more than {WORTH:.0%} of the step")  # fmt: skip

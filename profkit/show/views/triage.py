@@ -1,0 +1,126 @@
+"""A triage  ->  a screen: the step as one bar, what to do first, the kernels that take longest."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from profkit.show.text.blocks import Block, Grid, Heading, Line
+from profkit.show.text.figures import figures
+from profkit.show.text.names import short
+
+FIRST = 3  # findings shown; --json has all
+GROUPS = 10
+NOTES = 3
+BAR = 60
+_NAMES = {
+    "host-launch": "launches come too slowly", "host-sync": "the host waits itself",
+    "copy": "copies", "collective": "collectives", "other": "latency, dependencies",
+}  # fmt: skip
+_MARKS = {"host-launch": "l", "host-sync": "w", "copy": "c", "collective": "n", "other": "."}
+
+
+def triaged(of: Mapping[str, Any]) -> Iterator[Block]:
+    """The screen of a "profkit.triage/1" document: at most 40 lines where nothing wraps."""
+    program, step = of["program"], of["step"]
+    device = program["device"] or "unknown GPU"
+    yield Heading(f"Step of {ms(step['ms'])} on {device} ({program['how']})")
+    yield Line(_steps(program, step))
+    yield Line(bar(step))
+    yield Line(_shares(step))
+    yield Heading("What to do first", 2)
+    first = of["first"]
+    if first["category"] == "healthy":
+        yield Line(first["say"], "healthy")
+    for number, row in enumerate(of["findings"][:FIRST], 1):
+        yield Line(f"{number}. {row['category']}: {_saves(row, step)}")
+        yield Line(row["say"], indent=1)
+        yield Line(f"try: {row['try']}" + (f" (at {_place(row['where'])})" if row["where"] else ""),
+                   indent=1)  # fmt: skip
+    if (more := len(of["findings"]) - FIRST) > 0:
+        yield Line(f"and {more} more that save less: --json")
+    yield Heading("Where the GPU's time goes", 2)
+    yield _groups(of)
+    for text in of["notes"][:NOTES]:
+        yield Line(text, "note")
+
+
+def ms(value: float) -> str:
+    """Milliseconds with three figures."""
+    return f"{figures(value)} ms"
+
+
+def _steps(program: Mapping[str, Any], step: Mapping[str, Any]) -> str:
+    said = f"the median of {program['steps']} steps ({step['found']}), "
+    said = said if program["steps"] > 1 else f"one step ({step['found']}), "
+    spread = f"{figures(step['min_ms'])} to {ms(step['max_ms'])}"
+    plain = step["plain_ms"]
+    if abs(plain["expect"] - step["ms"]) > 0.03 * step["ms"]:
+        spread += (f"; without the profiler about {ms(plain['expect'])} "
+                   f"({figures(plain['low'])} to {figures(plain['high'])})")  # fmt: skip
+    return said + spread
+
+
+def bar(step: Mapping[str, Any]) -> str:
+    """The step as one line: # computes, other marks are idle time by its cause."""
+    total = max(step["ms"], 1e-12)
+    parts = [("#", step["gpu_busy_ms"]), *((_MARKS[r["cause"]], r["ms"]) for r in step["idle"])]
+    text, seen = "", 0.0
+    for mark, part in parts:
+        seen += part
+        text += mark * (round(BAR * seen / total) - len(text))
+    return f"[{text[:BAR].ljust(BAR)}]"
+
+
+def _shares(step: Mapping[str, Any]) -> str:
+    total = max(step["ms"], 1e-12)
+    parts = [f"# computing {step['gpu_busy_ms'] / total:.1%}"]
+    parts += [f"{_MARKS[r['cause']]} {_NAMES[r['cause']]} {r['ms'] / total:.1%}"
+              for r in step["idle"] if r["ms"] >= 0.001 * total]  # fmt: skip
+    return " · ".join(parts)
+
+
+def _saves(row: Mapping[str, Any], step: Mapping[str, Any]) -> str:
+    saves, plain = row["saves_ms"], step["plain_ms"]["expect"]
+    text = (f"saves about {ms(saves['expect'])} of {figures(plain)} "
+            f"({figures(saves['low'])} to {figures(saves['high'])})")  # fmt: skip
+    if row["on_top_ms"] < 0.7 * saves["expect"]:
+        text += f", {ms(row['on_top_ms'])} after what stands before it"
+    return text
+
+
+def _place(where: str) -> str:
+    return where if len(where) <= 60 else short(where, 60)
+
+
+def _groups(of: Mapping[str, Any]) -> Grid:
+    rows = []
+    for row in of["kernels"][:GROUPS]:
+        limit = f"{row['bound']}: {row['limiter']}" if row["bound"] else "not counted"
+        left = f"{row['headroom']:.2f}x" if row["headroom"] else ""
+        rows.append((row["id"], short(row["name"], 44), row["category"], str(row["calls"]),
+                     ms(row["ms"]), f"{row['share']:.1%}", limit, left))  # fmt: skip
+    head = ("", "kernel", "kind", ">calls", ">a step", ">share", "limit", ">headroom")
+    return Grid(head, tuple(rows))
+
+
+def compared(of: Mapping[str, Any]) -> Iterator[Block]:
+    """Two triages, from the document of profkit.program.change."""
+    yield Heading(f"Step: {ms(of['before_ms'])} before, {ms(of['after_ms'])} after")
+    yield Line(
+        f"{ms(abs(of['saved_ms']))} {'saved' if of['saved_ms'] >= 0 else 'lost'}", of["answer"]
+    )
+    if of["kept"] is not None:
+        yield Line("what was saved is "
+                   + ("inside of" if of["kept"] else "outside of") + " what was promised",
+                   "kept" if of["kept"] else "broken")  # fmt: skip
+    rows = tuple(
+        (p["category"], f"{ms(p['said'][0])} ({figures(p['said'][1])} to {figures(p['said'][2])})",
+         p["state"], ms(p["left"]))
+        for p in of["promises"]
+    )  # fmt: skip
+    yield Grid(("finding", ">was to save", "now", ">still to save"), rows)
+    for category in of["new"]:
+        yield Line(f"{category} was not there before", "new")
+    for text in of["notes"]:
+        yield Line(text, "note")

@@ -1,0 +1,98 @@
+"""profkit triage, from the command line, without a GPU."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import ROOT
+
+DATA = ROOT / "tests" / "program" / "data"
+COPY = str(DATA / "copy_pageable.planted.json.gz")
+
+
+def test_a_trace_on_the_screen_as_json_and_as_markdown(run) -> None:
+    text = run("triage", COPY)
+    assert text.exit_code == 0
+    assert "1. copy: saves about" in text.stdout
+    document = json.loads(run("triage", COPY, "--json").stdout)
+    assert document["first"]["category"] == "copy"
+    assert run("triage", COPY, "--markdown").stdout.startswith("## Step of 10.0 ms")
+
+
+def test_kept_read_again_and_compared(run, tmp_path: Path) -> None:
+    before, after = tmp_path / "before.triage", tmp_path / "after.triage"
+    mended = str(DATA / "attention_written_out.mended.json.gz")
+    planted = str(DATA / "attention_written_out.planted.json.gz")
+    for trace, folder in ((planted, before), (mended, after)):
+        assert run("triage", trace, "-o", str(folder), "--quiet").exit_code == 0
+    assert sum(f.stat().st_size for f in before.iterdir()) < 1_000_000
+    again = json.loads(run("triage", str(before), "--json").stdout)
+    assert again["first"] == json.loads((before / "triage.json").read_text())["first"]
+    change = run("compare", str(before), str(after))
+    assert change.exit_code == 0
+    assert "faster" in change.stdout
+    assert run("compare", str(after), str(before), "--fail-on", "slower").exit_code == 1
+
+
+def test_a_plain_run_checks_the_idle_time(run) -> None:
+    trace = str(DATA / "host_launch_small_layers.planted.json.gz")
+    document = json.loads(run("triage", trace, "--step-ms", "5.83", "--json").stdout)
+    assert document["step"]["plain_ms"]["expect"] == pytest.approx(5.83, rel=0.01)
+    assert document["findings"][0]["saves_ms"]["low"] > 0
+    assert document["findings"][0]["saves_ms"]["expect"] == pytest.approx(4.9, rel=0.1)
+
+
+@pytest.mark.parametrize(
+    ("args", "words"),
+    [
+        (["nowhere.json"], "no such file"),
+        ([COPY, "--range", "epoch"], "--range epoch: not in the timeline"),
+        ([COPY, "--json", "--markdown"], "two answers"),
+        ([COPY, str(DATA / "strided.timeline")], "holds no timeline.json"),
+    ],
+)
+def test_mistakes_are_two_lines(run, args: list[str], words: str) -> None:
+    result = run("triage", *args)
+    assert result.exit_code == 2
+    assert words in result.stderr
+    assert len(result.stderr.splitlines()) == 2
+    assert result.stdout == ""
+
+
+def test_nothing_that_is_there_is_overwritten(run, tmp_path: Path) -> None:
+    result = run("triage", COPY, "-o", str(tmp_path))
+    assert result.exit_code == 2
+    assert "is there already" in result.stderr
+
+
+needs_cupti = pytest.mark.skipif(
+    shutil.which("g++") is None or (not any(
+        Path(p).is_file() for p in ("/usr/local/cuda/include/cupti.h",)
+    ) and shutil.which("nvcc") is None),
+    reason="no CUPTI here",
+)  # fmt: skip
+
+
+@needs_cupti
+@pytest.mark.parametrize(
+    ("program", "words"),
+    [
+        ("pass", "the program used no GPU"),
+        ("raise SystemExit('broken pipe dream')", "ended with status 1 before any kernel"),
+    ],
+)
+def test_a_command_that_never_gets_to_the_gpu(run, program: str, words: str) -> None:
+    result = run("triage", "--", sys.executable, "-c", program)
+    assert result.exit_code == 2
+    assert words in result.stderr
+
+
+def test_a_command_that_does_not_exist(run) -> None:
+    result = run("triage", "--", "no-such-program")
+    assert result.exit_code == 2
+    assert "profkit: " in result.stderr

@@ -1,0 +1,76 @@
+"""profkit triage on a GPU: what it costs, what it says of tests/programs, and what stops it."""
+
+from __future__ import annotations
+
+import json
+import os
+import statistics
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.conftest import ROOT
+
+pytestmark = pytest.mark.gpu
+PROGRAMS = ROOT / "tests" / "programs"
+TRUTH = json.loads((ROOT / "tests" / "program" / "data" / "truth.json").read_text())["programs"]
+PLANTED = {
+    name: row["category"]
+    for name, row in TRUTH.items()
+    if (PROGRAMS / f"{name}.py").is_file() and row["category"] != "healthy"
+}
+
+
+def _python(name: str, *args: str, **env: str) -> str:
+    command = [sys.executable, str(PROGRAMS / f"{name}.py"), *args]
+    done = subprocess.run(command, env={**os.environ, **env}, capture_output=True, text=True,
+                          check=True, timeout=300)  # fmt: skip
+    return done.stdout
+
+
+def _triage(folder: Path, *command: str, budget: int = 0) -> dict[str, Any]:
+    args = ["triage", "-o", str(folder), "--budget", str(budget), "--json", "--quiet", "--"]
+    done = subprocess.run([sys.executable, "-m", "profkit", *args, *command], capture_output=True,
+                          text=True, check=True, timeout=400)  # fmt: skip
+    return json.loads(done.stdout)  # type: ignore[no-any-return]
+
+
+@pytest.mark.parametrize("name", PLANTED)
+def test_the_planted_problem_is_first(name: str, tmp_path: Path) -> None:
+    of = _triage(tmp_path / "t", sys.executable, str(PROGRAMS / f"{name}.py"))
+    assert of["program"]["how"] == "cupti"
+    assert of["first"]["category"] == PLANTED[name]
+
+
+def test_the_healthy_program_is_healthy(tmp_path: Path) -> None:
+    program = str(PROGRAMS / "healthy_transformer.py")
+    assert _triage(tmp_path / "t", sys.executable, program)["first"]["category"] == "healthy"
+
+
+def test_counters_are_taken_and_little_is_kept(tmp_path: Path) -> None:
+    folder = tmp_path / "t"
+    program = str(PROGRAMS / "kernel_triton_small_grid.py")
+    of = _triage(folder, sys.executable, program, budget=120)
+    counted = [row for row in of["kernels"] if row["counted"]]
+    assert {row["limiter"] for row in counted} >= {"grid_too_small"}
+    assert sum(f.stat().st_size for f in folder.iterdir()) < 20e6
+
+
+def test_watching_costs_less_than_a_twentieth(tmp_path: Path) -> None:
+    """In turns, because processes of one launch-bound program differ by more than that."""
+    from profkit.measure.timeline import library
+
+    injection = str(library.build(tmp_path / "lib"))
+    times: dict[bool, list[float]] = {True: [], False: []}
+    for turn in range(10):
+        folder = tmp_path / str(turn)
+        folder.mkdir()
+        watched = turn % 2 == 1
+        env = {"CUDA_INJECTION64_PATH": injection, "PROFKIT_TIMELINE": str(folder)}
+        said = _python("host_launch_small_layers", "--seconds", **(env if watched else {}))
+        times[watched].append(min(json.loads(said)["of"]))
+    plain, watched_time = (statistics.median(times[key]) for key in (False, True))
+    assert watched_time < 1.05 * plain

@@ -1,0 +1,230 @@
+"""What is said of a program: document, screen, ranks, before and after."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import profkit as pk
+from profkit.errors import ProfkitError
+from profkit.program import counts
+from profkit.program.change import change
+from profkit.program.document import document
+from profkit.program.findings import CATEGORIES
+from profkit.program.ranks import compare, merged
+from profkit.program.readers import open as recordings
+from profkit.program.timeline import Timeline
+from profkit.program.triage import triage
+from profkit.show.text.markup import to_markdown
+from profkit.show.text.terminal import to_text
+from profkit.show.views.triage import bar, compared, triaged
+from tests.program.made import GEMM, MUL, Program, ran
+
+DATA = Path(__file__).parent / "data"
+NCCL = "ncclDevKernel_AllReduce_Sum_bf16_RING_LL(ncclDevKernelArgsStorage<4096ul>)"
+TRACES = sorted(p.name for p in DATA.glob("*.json.gz"))
+
+
+def said(name: str) -> dict[str, Any]:
+    return document(triage(recordings.read(DATA / name)))
+
+
+@pytest.mark.parametrize("name", TRACES)
+def test_the_document_keeps_its_contract(name: str) -> None:
+    of = said(name)
+    json.dumps(of, allow_nan=False)
+    assert of["schema"] == "profkit.triage/1"
+    assert {"command", "ranks", "device", "steps", "how"} <= set(of["program"])
+    assert {"ms", "gpu_busy_ms", "idle_ms", "idle"} <= set(of["step"])
+    assert of["first"]["category"] in CATEGORIES
+    ids = {row["id"] for row in of["kernels"]}
+    assert len(ids) == len(of["kernels"])
+    for row in of["findings"]:
+        assert row["category"] in CATEGORIES
+        assert set(row["kernels"]) <= ids
+        assert row["say"]
+        assert row["try"]
+        saves = row["saves_ms"]
+        assert 0 <= saves["low"] <= saves["expect"] <= saves["high"] <= of["step"]["ms"]
+    for row in of["kernels"]:
+        assert row["counted"] is False
+        assert row["bound"] is row["headroom"] is None  # not counted is not 0 %
+
+
+def _screen(of: dict[str, Any], width: int = 120) -> str:
+    from rich.console import Console
+
+    console = Console(width=width, markup=False, emoji=False, highlight=False)
+    return to_text(triaged(of), console)
+
+
+@pytest.mark.parametrize("name", TRACES)
+def test_the_screen_has_at_most_forty_lines(name: str) -> None:
+    text = _screen(said(name))
+    assert len(text.splitlines()) <= 40
+    assert "What to do first" in text
+
+
+def test_the_screen_names_what_is_first() -> None:
+    text = _screen(said("copy_pageable.planted.json.gz"))
+    assert re.search(r"1\. copy: saves about 6\.\d\d ms of 9\.\d\d \(4\.\d\d to 6\.\d\d\)", text)
+    assert "50.3 MB a step are copied to the GPU from pageable memory" in text
+    assert "not counted" in text
+    healthy = _screen(said("healthy_transformer.planted.json.gz"))
+    assert "healthy: the GPU computes in 99% of the step" in healthy
+
+
+def test_names_out_of_a_trace_cannot_act(tmp_path: Path) -> None:
+    evil = "\x1b[31mred[/]<script>|`*_kernel"
+    path = ran(lambda p: p.launch(evil, 500.0)).write(tmp_path / "t.json")
+    of = document(triage(recordings.read(path)))
+    assert "\x1b" not in _screen(of)
+    markdown = to_markdown(triaged(of))
+    assert "<script>" not in markdown
+
+
+def test_the_bar_is_as_long_as_the_step() -> None:
+    step = {"ms": 10.0, "gpu_busy_ms": 5.0, "idle": [{"cause": "copy", "ms": 5.0, "where": ""}]}
+    assert bar(step) == "[" + "#" * 30 + "c" * 30 + "]"
+
+
+def _rank(number: int, slow: float, tmp_path: Path) -> Timeline:
+    """Two ranks come to one collective; the faster one is in it until the other comes."""
+
+    def step(p: Program) -> None:
+        for _ in range(10):
+            p.launch(GEMM, 100.0)
+        p.launch("my_extra_kernel", slow)
+        p.launch(NCCL, 50.0 + 400.0 - slow, stream=20, after=7)
+        p.launch(GEMM, 10.0, after=20)
+
+    path = ran(step).write(tmp_path / f"{number}.json",
+                           distributedInfo={"rank": number, "world_size": 2})  # fmt: skip
+    return recordings.read(path)
+
+
+def test_the_rank_that_others_wait_for_is_named(tmp_path: Path) -> None:
+    timeline = merged([_rank(0, 100.0, tmp_path), _rank(1, 400.0, tmp_path)])
+    found = compare(timeline.processes)
+    assert [r.rank for r in found.rows] == [0, 1]
+    assert found.slowest == 1
+    assert [r.waiting for r in found.rows] == [pytest.approx(300_000, rel=0.01), 0]
+    assert found.longer == ("my_extra_kernel", pytest.approx(300_000, rel=0.01))
+    of = document(triage(timeline))
+    assert of["program"]["ranks"] == 2
+    assert of["ranks"][0]["waiting_ms"] == pytest.approx(0.3, rel=0.01)
+    assert any("rank 0 waits 0.3 ms a step in collectives for rank 1" in n for n in of["notes"])
+
+
+def test_ranks_that_come_together_wait_for_nobody(tmp_path: Path) -> None:
+    timeline = merged([_rank(0, 100.0, tmp_path), _rank(1, 100.0, tmp_path)])
+    assert compare(timeline.processes).slowest is None
+
+
+def test_recordings_of_two_kinds_are_not_one_program(tmp_path: Path) -> None:
+    first = _rank(0, 100.0, tmp_path)
+    with pytest.raises(ProfkitError, match="recordings of 2 kinds"):
+        merged([first, replace(first, how="nsys")])
+
+
+def test_what_became_of_each_promise() -> None:
+    found = change(said("attention_written_out.planted.json.gz"),
+                   said("attention_written_out.mended.json.gz"))  # fmt: skip
+    assert found.answer == "faster"
+    assert found.saved_ms == pytest.approx(18.5, rel=0.01)
+    (promise, *_) = found.promises
+    assert (promise.category, promise.state) == ("attention-unfused", "gone")
+    assert found.kept is True  # 18.5 ms, where 18.3 were the most, and two runs differ by 2 %
+    assert found.new == ("kernel",)
+    text = to_markdown(compared(found.to_json()))
+    assert "18.5 ms saved" in text
+
+
+def test_two_of_one_program_are_the_same() -> None:
+    of = said("copy_pageable.planted.json.gz")
+    found = change(of, of)
+    assert found.answer == "same"
+    assert found.kept is None
+    assert {p.state for p in found.promises} == {"there"}
+
+
+def test_what_is_counted_and_what_never_is(tmp_path: Path) -> None:
+    def step(p: Program) -> None:
+        p.copy(1_000_000, 8.0)
+        p.launch(NCCL, 500.0)
+        p.launch(GEMM, 950.0)
+        p.launch(MUL, 40.0)
+        p.launch("tiny_kernel", 2.0)
+
+    answer = triage(recordings.read(ran(step).write(tmp_path / "t.json")))
+    assert [g.name for g in counts.wanted(answer.groups)] == [GEMM]
+    many = triage(recordings.read(DATA / "optimizer_for_loop.planted.json.gz"))
+    chosen = counts.wanted(many.groups)
+    assert len(chosen) <= counts.MOST
+    assert all(g.grid for g in chosen)
+
+
+@pytest.mark.parametrize(
+    ("name", "function"),
+    [
+        ("void at::native::(anonymous namespace)::indexFuncLargeIndex<float, long>(int)",
+         "indexFuncLargeIndex"),
+        ("scale_strided(float const*, float*)", "scale_strided"),
+        ("void cutlass::Kernel2<cutlass_80_simt_sgemm_128x256>(Params)", "Kernel2"),
+        (GEMM, GEMM),
+    ],
+)  # fmt: skip
+def test_names_as_ncu_filters_them(name: str, function: str) -> None:
+    assert counts.function(name) == function
+
+
+def test_frames_for_a_notebook() -> None:
+    frames = pk.triage(DATA / "copy_pageable.planted.json.gz")
+    assert frames.first["category"] == "copy"
+    assert frames.findings["category"].iloc[0] == "copy"
+    assert frames.idle["ms"].sum() == pytest.approx(frames.step["idle_ms"], abs=1e-3)
+    assert frames.kernels["ms"].is_monotonic_decreasing
+    assert pk.triage(DATA / "healthy_transformer.planted.json.gz").findings.empty
+
+
+def test_the_page_needs_nothing_and_runs_nothing(tmp_path: Path) -> None:
+    import xml.etree.ElementTree as Tree
+
+    from profkit.show.page.program import program_page
+
+    evil = "<script>alert(1)</script>\x1b[31m_kernel"
+
+    def step(p: Program) -> None:
+        p.copy(4_000_000, 8.0)
+        p.launch(evil, 500.0)
+        p.launch(GEMM, 200.0, stream=20)
+        p.wait()
+
+    answer = triage(recordings.read(ran(step).write(tmp_path / "t.json")))
+    page = program_page(answer, document(answer))
+    assert "<script" not in page
+    assert "http://" not in page.replace("http-equiv", "")
+    svg = page[page.index("<svg") : page.index("</svg>") + 6]
+    rows = Tree.fromstring(svg)
+    texts = [t.text for t in rows.iter("text")]
+    assert texts[:3] == ["idle", "stream 7", "stream 20"]
+    # Copy, kernel and product in two streams, and what is idle between them.
+    titles = {t.text.split(":")[0] for t in rows.iter("title") if t.text}
+    assert {"copy", "own", "gemm"} <= titles
+    assert {"copy", "host-sync"} <= titles
+
+
+def test_ten_thousand_launches_are_few_bars(tmp_path: Path) -> None:
+    from profkit.show.page.program import timeline
+
+    def step(p: Program) -> None:
+        for _ in range(10_000):
+            p.launch(MUL, 13.0)
+
+    answer = triage(recordings.read(ran(step, 2).write(tmp_path / "t.json")))
+    assert timeline(answer).count("<rect") < 5_000

@@ -1,0 +1,190 @@
+"""Traces that are cut, damaged, huge, of something else: one clear line, and what could be had."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from pathlib import Path
+
+import pytest
+
+from profkit.errors import ProfkitError
+from profkit.program.readers import chrome
+from profkit.program.readers import open as recordings
+from profkit.program.triage import triage
+from tests.program.made import GEMM, MUL, Program, ran
+
+
+def step(p: Program) -> None:
+    for _ in range(5):
+        with p.op("aten::mm"):
+            p.launch(GEMM, 100.0)
+
+
+def error(path: Path) -> ProfkitError:
+    with pytest.raises(ProfkitError) as caught:
+        recordings.read(path)
+    assert str(path) in caught.value.message
+    assert caught.value.hint
+    return caught.value
+
+
+@pytest.mark.parametrize("packed", [True, False])
+@pytest.mark.parametrize("share", [0.3, 0.5, 0.9, 0.999])
+def test_a_cut_trace_is_read_up_to_the_cut(share: float, packed: bool, tmp_path: Path) -> None:
+    path = ran(step, 30).write(tmp_path / ("t.json.gz" if packed else "t.json"))
+    whole = len(recordings.read(path).processes[0].activities)
+    content = path.read_bytes()
+    path.write_bytes(content[: int(share * len(content))])
+    timeline = recordings.read(path)
+    left = len(timeline.processes[0].activities)
+    assert 0.8 * share * whole - 10 < left <= whole
+    if share < 0.99:  # the last bytes are those after the list of events
+        assert "cut" in timeline.notes[0]
+    assert triage(timeline).healthy
+
+
+def test_a_trace_cut_before_its_first_kernel(tmp_path: Path) -> None:
+    path = ran(step).write(tmp_path / "t.json")
+    path.write_bytes(path.read_bytes()[:300])
+    assert "cut" in error(path).message
+
+
+@pytest.mark.parametrize(
+    ("content", "word"),
+    [
+        (b"", "empty"),
+        (b"hello", "no JSON"),
+        (b"\x1f\x8bnot gzip at all", "damaged"),
+        (b"\x00\x01\x02\x03" * 100, "no JSON"),
+        (b'{"schema": "profkit.diagnosis/1"}', "no traceEvents"),
+        (b'{"traceEvents": 7}', "no list"),
+        (b'{"traceEvents": []}', "no event"),
+        (b'[1, 2, "x", null]', "no event"),
+    ],
+)
+def test_what_is_no_trace_is_said_to_be_none(content: bytes, word: str, tmp_path: Path) -> None:
+    path = tmp_path / "t.json"
+    path.write_bytes(content)
+    assert word in error(path).message
+
+
+def test_a_gzip_bomb_ends_early(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "t.json.gz"
+    blanks = b" " * 1_000_000
+    with gzip.open(path, "wb") as file:
+        file.write(b'{"traceEvents": [')
+        for _ in range(200):
+            file.write(blanks)
+    assert path.stat().st_size < 300_000
+    assert "unpacks to more than" in error(path).message
+
+
+def test_an_endless_event_ends_early(tmp_path: Path) -> None:
+    path = tmp_path / "t.json.gz"
+    with gzip.open(path, "wb") as file:
+        file.write(b'{"traceEvents": [{"name": "' + b"x" * (2 * chrome.EVENT_MOST))
+    assert "longer than" in error(path).message
+
+
+def test_a_trace_of_the_cpu_alone(tmp_path: Path) -> None:
+    program = ran(lambda p: p.work(10.0))
+    with program.op("aten::mm"):
+        program.work(5.0)
+    found = error(program.write(tmp_path / "t.json"))
+    assert "nothing in it ran on a GPU" in found.message
+    assert "ProfilerActivity.CUDA" in found.hint
+
+
+def test_a_trace_of_amd(tmp_path: Path) -> None:
+    program = Program()
+    program._event("hipLaunchKernel", "cuda_runtime", 1.0, 2.0, {"correlation": 1})
+    assert "AMD" in error(program.write(tmp_path / "t.json")).message
+
+
+def test_damaged_events_are_left_out(tmp_path: Path) -> None:
+    program = ran(step)
+    program.events[3]["ts"] = "soon"
+    program.events[5]["args"] = None
+    program.events[7]["dur"] = float("nan")
+    program.events.insert(0, {"ph": "X", "cat": ["kernel"]})
+    program.events.insert(0, "text")  # type: ignore[arg-type]
+    path = tmp_path / "t.json"
+    path.write_text(program.text())  # with NaN, as Kineto writes it
+    assert len(recordings.read(path).processes[0].activities) >= 28
+
+
+def test_a_header_without_its_commas_still_tells_the_gpu(tmp_path: Path) -> None:
+    text = ran(step).text(cupti_version=1).replace(', "cupti_version"', ' "cupti_version"')
+    path = tmp_path / "t.json"
+    path.write_text(text)
+    with pytest.raises(ValueError, match="delimiter"):
+        json.loads(text)
+    device = recordings.read(path).processes[0].device
+    assert device is not None
+    assert (device.name, device.cc, device.multiprocessors) == ("NVIDIA H200", (9, 0), 132)
+
+
+def test_control_characters_in_names_are_read(tmp_path: Path) -> None:
+    path = ran(lambda p: p.launch("evil\x1b[31m<b>kernel", 50.0)).write(tmp_path / "t.json")
+    path.write_bytes(path.read_bytes().replace(b"\\u001b", b"\x1b"))
+    answer = triage(recordings.read(path))
+    assert answer.groups[0].name == "evil\x1b[31m<b>kernel"
+
+
+def test_a_trace_without_gpu_properties_claims_nothing_of_the_grid(tmp_path: Path) -> None:
+    few = ran(lambda p: p.launch("my_kernel", 500.0, grid=(4, 1, 1)))
+    timeline = recordings.read(few.write(tmp_path / "t.json", deviceProperties=[]))
+    assert timeline.processes[0].device is None
+    assert not [f for f in triage(timeline).findings if "blocks on" in f.say]
+
+
+def test_a_graph_s_kernels_share_its_launch(tmp_path: Path) -> None:
+    program = ran(step)
+    calls = [e for e in program.events if e["cat"] == "cuda_runtime"]
+    kernels = [e for e in program.events if e["cat"] == "kernel"]
+    for i, (call, kernel) in enumerate(zip(calls, kernels, strict=True)):
+        kernel["args"]["correlation"] = 5 * (i // 5) + 1  # five kernels a graph
+        kernel["args"]["graph node id"] = i + 1
+        call["name"] = "cudaGraphLaunch"
+    first = [c for i, c in enumerate(calls) if i % 5 == 0]
+    kept = [e for e in program.events if e["cat"] != "cuda_runtime" or e in first]
+    program.events = kept
+    answer = triage(recordings.read(program.write(tmp_path / "t.json")))
+    assert answer.groups[0].calls == 5
+    assert answer.healthy
+
+
+def test_two_steps_of_different_length_are_told(tmp_path: Path) -> None:
+    program = Program()
+    for number in range(9):
+        with program.step():
+            for _ in range(30 if number % 3 == 2 else 5):
+                program.launch(GEMM, 100.0)
+    answer = triage(recordings.read(program.write(tmp_path / "t.json")))
+    assert any("of another length: 0.5 to 3 ms" in note for note in answer.notes)
+    assert answer.split.period / 1e6 == pytest.approx(0.5, rel=0.05)
+
+
+def test_a_hundred_thousand_launches_a_step(tmp_path: Path) -> None:
+    from time import monotonic
+
+    def many(p: Program) -> None:
+        for _ in range(100_000):
+            p.launch(MUL, 2.0)
+
+    path = ran(many, 2).write(tmp_path / "t.json.gz")
+    began = monotonic()
+    answer = triage(recordings.read(path))
+    assert answer.findings[0].category == "host-launch"
+    assert monotonic() - began < 120
+
+
+def test_a_folder_that_holds_no_timeline(tmp_path: Path) -> None:
+    assert "holds no timeline.json" in error(tmp_path).message
+
+
+def test_nsys_reports_want_exporting(tmp_path: Path) -> None:
+    path = tmp_path / "x.nsys-rep"
+    path.write_bytes(b"NSYS report of some kind")
+    assert "nsys export --type sqlite" in error(path).hint

@@ -1,0 +1,251 @@
+"""One planted problem each, in programs that never ran: it is first, and saves what it saves."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from profkit.program.findings import CATEGORIES, RULES
+from profkit.program.readers import torch_trace
+from profkit.program.triage import Triage, triage
+from tests.program.made import ADDCDIV, EXP, GEMM, MUL, SGEMM, SOFTMAX, Program, plain_ms, ran
+
+Step = Callable[[Program], None]
+NCHW = "void cudnn::engines_precompiled::nchwToNhwcKernel<__half, __half, float, false>(int)"
+CONV = "sm90_xmma_fprop_implicit_gemm_f16f16_f16f32_f32_nhwckrsc_nhwc_tilesize128x128x64_cudnn"
+NCCL = "ncclDevKernel_AllReduce_Sum_bf16_RING_LL(ncclDevKernelArgsStorage<4096ul>)"
+ADD = "void at::native::indexFuncLargeIndex<float, long, unsigned int, 2, 2, -2, true>(int)"
+
+
+def judged(step: Step, tmp_path: Path, host: float = 10.0, **more: float) -> Triage:
+    trace = ran(step, host=host).write(tmp_path / "trace.json.gz")
+    return triage(torch_trace.read(trace), **more)  # type: ignore[arg-type]
+
+
+def large(p: Program, count: int = 10) -> None:
+    for _ in range(count):
+        p.launch(GEMM, 200.0)
+
+
+def small(p: Program) -> None:
+    for _ in range(200):
+        p.launch(MUL, 2.0)
+
+
+def looking(p: Program) -> None:
+    for _ in range(10):
+        p.launch(GEMM, 60.0)
+        with p.op("aten::item"):
+            p.wait()
+
+
+def copying(p: Program) -> None:
+    with p.op("aten::to"):
+        p.copy(40_000_000, 8.0)
+    large(p)
+
+
+def reading_back(p: Program) -> None:
+    large(p)
+    with p.op("aten::to"):
+        p.copy(40_000_000, 4.0, direction="DtoH")
+
+
+def one_by_one(p: Program) -> None:
+    large(p)
+    with p.op("Optimizer.step#AdamW.step", kind="user_annotation"):
+        for _ in range(60):
+            for _ in range(5):
+                p.launch(MUL, 3.0)
+            p.launch(ADDCDIV, 3.0)
+
+
+def attending(p: Program) -> None:
+    for _ in range(4):
+        p.launch(GEMM, 100.0)
+        with p.op("aten::bmm", [[64, 2048, 64], [64, 64, 2048]]):
+            p.launch(GEMM, 150.0)
+        with p.op("aten::div"):
+            p.launch(MUL, 250.0)
+        with p.op("aten::softmax"):
+            p.launch(SOFTMAX, 400.0)
+        with p.op("aten::bmm", [[64, 2048, 2048], [64, 2048, 64]]):
+            p.launch(GEMM, 150.0)
+
+
+def in_float32(p: Program) -> None:
+    for _ in range(8):
+        p.launch(SGEMM, 600.0)
+
+
+def chained(p: Program) -> None:
+    large(p, 2)
+    for _ in range(6):
+        p.launch(MUL, 60.0)
+        p.launch(EXP, 40.0)
+
+
+def converting(p: Program) -> None:
+    for _ in range(6):
+        p.launch(NCHW, 60.0)
+        p.launch(CONV, 150.0)
+
+
+def adding(p: Program) -> None:
+    large(p, 2)
+    with p.op("aten::index_add_", [[64, 256], [], [262144], [262144, 256]],
+              types=["float", "Scalar", "long int", "float"]):  # fmt: skip
+        p.launch(ADD, 900.0, grid=(1056, 1, 1))
+
+
+def few_blocks(p: Program) -> None:
+    large(p, 2)
+    p.launch("my_softmax", 1500.0, grid=(16, 1, 1))
+
+
+def own_kernel(p: Program) -> None:
+    large(p, 2)
+    p.launch("my_softmax", 900.0)
+
+
+def reducing(p: Program) -> None:
+    large(p, 5)
+    p.launch(NCCL, 800.0, stream=20, after=7)
+    p.launch(GEMM, 50.0, after=20)
+
+
+def host_computes(p: Program) -> None:
+    with p.op("train.py(42): augment", kind="python_function"):
+        p.work(6000.0)
+    large(p)
+
+
+def allocating(p: Program) -> None:
+    large(p, 4)
+    for call in ("cudaFree", "cudaMalloc"):
+        p._event(call, "cuda_runtime", p.now, 900.0, {}, tid=1)
+        p.work(900.0)
+    p.wait()
+
+
+PLANTED: dict[str, tuple[Step, str]] = {
+    f.__name__: (f, category)
+    for f, category in (
+        (small, "host-launch"), (host_computes, "host-launch"),
+        (looking, "host-sync"), (allocating, "host-sync"),
+        (copying, "copy"), (reading_back, "copy"), (one_by_one, "optimizer"),
+        (attending, "attention-unfused"), (in_float32, "fp32-matmul"),
+        (chained, "elementwise-chain"), (converting, "layout"), (adding, "atomics"),
+        (few_blocks, "kernel"), (own_kernel, "kernel"), (reducing, "collective"),
+    )
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", PLANTED)
+def test_the_planted_problem_is_first(name: str, tmp_path: Path) -> None:
+    step, category = PLANTED[name]
+    of = judged(step, tmp_path)
+    assert not of.healthy
+    assert of.findings[0].category == category
+    saves = of.findings[0].saves
+    assert 0 <= saves.low <= saves.expect <= saves.high <= of.split.period / 1e6
+    assert saves.high - saves.low > 0  # nobody knows it to the nanosecond
+
+
+def test_the_line_that_keeps_the_host_is_named(tmp_path: Path) -> None:
+    first = judged(host_computes, tmp_path).findings[0]
+    assert first.where == "train.py:42"
+    assert "the host works 6" in first.say
+
+
+def test_every_category_but_healthy_is_planted_once() -> None:
+    assert {category for _, category in PLANTED.values()} == set(CATEGORIES) - {"healthy"}
+
+
+def test_every_rule_finds_something_here(tmp_path: Path) -> None:
+    silent = {rule.__name__ for rule in RULES}
+    for step, _ in PLANTED.values():
+        answer = judged(step, tmp_path)
+        silent -= {rule.__name__ for rule in RULES if _fires(rule, answer)}
+    assert silent == set()
+
+
+def _fires(rule: object, of: Triage) -> bool:
+    from profkit.program.findings.case import Case
+
+    case = Case(of.steps.typical, of.split, of.hosts, of.groups, of.process.device)
+    return next(rule(case, frozenset()), None) is not None  # type: ignore[operator]
+
+
+@pytest.mark.parametrize("mended", [large, in_float32])
+def test_what_is_only_large_products_saves_nothing_on_the_host(
+    mended: Step, tmp_path: Path
+) -> None:
+    of = judged(mended, tmp_path)
+    assert not {f.category for f in of.findings} & {"host-launch", "host-sync", "copy", "layout"}
+
+
+def test_large_products_are_healthy(tmp_path: Path) -> None:
+    of = judged(large, tmp_path)
+    assert of.findings == []
+    assert "100% of that in gemm kernels" in of.healthy
+
+
+def test_a_saving_is_cut_where_the_host_binds_next(tmp_path: Path) -> None:
+    def step(p: Program) -> None:
+        for _ in range(20):
+            p.launch(SGEMM, 40.0)
+
+    # A recorder that does not slow the host: it takes 30 us a launch, the kernels 40.
+    trace = torch_trace.read(ran(step, host=26.0).write(tmp_path / "t.json"))
+    first = triage(replace(trace, how="cupti")).findings[0]
+    assert first.category == "fp32-matmul"
+    assert first.saves.high == pytest.approx(0.2, abs=0.03)  # 0.8 ms of kernels, 0.6 ms of host
+    assert "the host binds next" in first.say
+
+
+def test_idle_time_under_a_profiler_may_be_all_its_own(tmp_path: Path) -> None:
+    unchecked = judged(small, tmp_path).findings[0].saves
+    checked = judged(small, tmp_path, plain_ms=plain_ms(small)).findings[0].saves
+    assert unchecked.low == 0.0
+    assert checked.low > 0.5 * checked.expect
+
+
+def test_a_plain_run_fits_the_host(tmp_path: Path) -> None:
+    of = judged(small, tmp_path, plain_ms=1.5)
+    assert of.hosts.plain[0] == pytest.approx(1.5, rel=0.01)
+    assert of.findings[0].saves.expect == pytest.approx(1.5 - 0.4, abs=0.05)  # 200 kernels of 2 us
+
+
+def test_mends_that_share_an_obstacle_are_not_added_up(tmp_path: Path) -> None:
+    def step(p: Program) -> None:
+        with p.op("Optimizer.step#Adam.step", kind="user_annotation"):
+            for _ in range(100):
+                p.launch(MUL, 3.0)
+                p.launch(ADDCDIV, 3.0)
+        large(p, 2)
+
+    of = judged(step, tmp_path)
+    both = {f.category: f for f in of.findings}
+    assert [f.category for f in of.findings][:2] == ["optimizer", "host-launch"]
+    assert both["host-launch"].on_top < 0.2 * both["host-launch"].saves.expect
+
+
+def test_no_advice_for_tensor_cores_that_are_not_there(tmp_path: Path) -> None:
+    old = {"id": 0, "name": "Tesla V100", "computeMajor": 7, "computeMinor": 0, "numSms": 80}
+    trace = ran(in_float32).write(tmp_path / "t.json", deviceProperties=[old])
+    assert [f.category for f in triage(torch_trace.read(trace)).findings] == []
+
+
+def test_a_loss_at_the_end_is_no_attention(tmp_path: Path) -> None:
+    def step(p: Program) -> None:
+        large(p, 4)
+        with p.op("aten::log_softmax"):
+            p.launch(SOFTMAX, 300.0)
+        p.launch("void at::native::nll_loss_forward_reduce_cuda_kernel_2d<float>(float*)", 20.0)
+        large(p, 4)
+
+    assert "attention-unfused" not in {f.category for f in judged(step, tmp_path).findings}

@@ -1,0 +1,226 @@
+"""Timelines of every kind of recording, and profkit's own form of them."""
+
+from __future__ import annotations
+
+import shutil
+import sqlite3
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from profkit.errors import ProfkitError
+from profkit.program.readers import injected, store
+from profkit.program.readers import open as recordings
+from profkit.program.timeline import Process, Timeline
+from profkit.program.triage import triage
+from tests.conftest import ROOT
+from tests.program.made import GEMM, Program, ran
+
+DATA = Path(__file__).parent / "data"
+
+
+def test_an_injected_timeline_of_plain_cuda() -> None:
+    timeline = injected.read(DATA / "strided.timeline")
+    (process,) = timeline.processes
+    assert timeline.how == "cupti"
+    assert timeline.notes == ()
+    assert process.device is not None
+    assert (process.device.name, process.device.cc) == ("NVIDIA H200", (9, 0))
+    kernels = [a for a in process.activities if a.kind == "kernel"]
+    assert len(kernels) == 180
+    assert {a.name.split("(")[0] for a in kernels} == {"scale_strided", "shift_rows"}
+    assert {(a.grid, a.block) for a in kernels} == {((32, 8192, 1), (256, 1, 1))}
+    assert {c.name for c in process.calls} >= {"cudaLaunchKernel", "cudaDeviceSynchronize"}
+
+
+def test_its_step_is_found_and_its_kernel_named() -> None:
+    answer = triage(injected.read(DATA / "strided.timeline"))
+    assert answer.steps.how == "3 launches that repeat 60 times"
+    assert answer.split.period / 1e6 == pytest.approx(1.7954, rel=0.03)  # plain, on another run
+    first = answer.findings[0]
+    assert first.category == "kernel"
+    assert "scale_strided" in first.say
+    assert first.saves.low <= 1.7954 - 0.6152 <= first.saves.high
+
+
+def test_counters_narrow_what_it_saves() -> None:
+    timeline = injected.read(DATA / "strided.timeline")
+    bare = triage(timeline)
+    worst = bare.groups[0].id
+    saves = triage(timeline, gains={worst: 5.3}).findings[0].saves
+    assert saves.expect == pytest.approx(1.7954 - 0.6152, rel=0.06)
+    assert saves.high - saves.low < 0.5 * (bare.findings[0].saves.high - bare.findings[0].saves.low)
+
+
+def test_the_layouts_are_those_of_the_library() -> None:
+    import numpy as np
+
+    source = (ROOT / "profkit" / "measure" / "timeline" / "injection.cpp").read_text()
+    width = {"uint64_t": 8, "uint32_t": 4, "int32_t": 4, "uint8_t": 1}
+    for kind, struct in (("kernels", "Kernel"), ("copies", "Copy"), ("calls", "Call"),
+                         ("ranges", "Range")):  # fmt: skip
+        body = source.split(f"struct {struct} {{")[1].split("};")[0]
+        size = 0
+        for line in body.strip().splitlines():
+            type_, *names = line.strip().rstrip(";").replace(",", " ").split()
+            size += sum(width[type_] * (3 if "[3]" in name else 1) for name in names)
+        assert np.dtype(injected.LAYOUTS[kind]).itemsize == size  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("kind", ["kernels", "calls"])
+def test_a_killed_program_leaves_what_is_whole(kind: str, tmp_path: Path) -> None:
+    folder = tmp_path / "cut"
+    shutil.copytree(DATA / "strided.timeline", folder)
+    (file,) = folder.glob(f"*.{kind}")
+    file.write_bytes(file.read_bytes()[:-13])
+    (meta,) = folder.glob("*.meta")
+    meta.write_text(meta.read_text().replace("whole\t1\n", ""))
+    timeline = injected.read(folder)
+    assert "was ended before its end" in timeline.notes[0]
+    assert len(timeline.processes[0].activities) + len(timeline.processes[0].calls) > 0
+
+
+def test_no_gpu_and_no_kernels_are_two_answers(tmp_path: Path) -> None:
+    with pytest.raises(ProfkitError, match="used no GPU"):
+        injected.read(tmp_path)
+    (tmp_path / "7.meta").write_text("cupti\t130001\nrank\t\nerror\tanother profiler is at work\n")
+    with pytest.raises(ProfkitError, match="another profiler is at work"):
+        injected.read(tmp_path)
+
+
+def test_kept_and_read_again_it_is_the_same(tmp_path: Path) -> None:
+    trace = recordings.read(DATA / "copy_pageable.planted.json.gz")
+    store.write(trace, tmp_path / "kept")
+    again = recordings.read(tmp_path / "kept")
+    assert again.how == trace.how
+    assert again.processes[0].device == trace.processes[0].device
+    for table in store.TABLES:
+        assert getattr(again.processes[0], table) == list(getattr(trace.processes[0], table))
+    assert triage(again).findings == triage(trace).findings
+
+
+def test_a_kept_folder_of_another_kind_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "timeline.json").write_text('{"schema": "profkit.timeline/9"}')
+    with pytest.raises(ProfkitError, match=r"profkit\.timeline/9"):
+        recordings.read(tmp_path)
+
+
+def exported(process: Process, path: Path) -> Path:
+    """A process as nsys export --type sqlite writes it."""
+    names: dict[str, int] = {}
+
+    def number(name: str) -> int:
+        return names.setdefault(name, len(names) + 1)
+
+    pid = 42 << 24
+    with sqlite3.connect(path) as base:
+        base.executescript("""
+          CREATE TABLE StringIds (id INTEGER, value TEXT);
+          CREATE TABLE CUPTI_ACTIVITY_KIND_KERNEL (start INT, end INT, deviceId INT, streamId INT,
+            correlationId INT, globalPid INT, demangledName INT, gridX INT, gridY INT, gridZ INT,
+            blockX INT, blockY INT, blockZ INT, staticSharedMemory INT, dynamicSharedMemory INT,
+            registersPerThread INT, graphNodeId INT);
+          CREATE TABLE CUPTI_ACTIVITY_KIND_MEMCPY (start INT, end INT, deviceId INT, streamId INT,
+            correlationId INT, globalPid INT, bytes INT, copyKind INT, srcKind INT, dstKind INT);
+          CREATE TABLE CUPTI_ACTIVITY_KIND_RUNTIME (start INT, end INT, globalTid INT,
+            correlationId INT, nameId INT);
+          CREATE TABLE NVTX_EVENTS (start INT, end INT, globalTid INT, eventType INT, text TEXT,
+            textId INT);
+          CREATE TABLE TARGET_INFO_GPU (id INT, name TEXT, computeMajor INT, computeMinor INT,
+            smCount INT);
+          INSERT INTO TARGET_INFO_GPU VALUES (0, 'NVIDIA H200', 9, 0, 132);
+        """)
+        for a in process.activities:
+            if a.kind == "kernel" and a.grid and a.block:
+                row = (a.start, a.end, 0, a.stream, a.correlation, pid, number(a.name), *a.grid,
+                       *a.block, 0, a.shared, a.registers, None)  # fmt: skip
+                base.execute(f"INSERT INTO CUPTI_ACTIVITY_KIND_KERNEL VALUES ({'?,' * 16}?)", row)
+            elif a.kind == "copy":
+                ends = (0 if a.pageable else 1, 2)
+                kinds = (1, *ends) if a.direction == "HtoD" else (2, *reversed(ends))
+                row = (a.start, a.end, 0, a.stream, a.correlation, pid, a.bytes, *kinds)
+                base.execute(f"INSERT INTO CUPTI_ACTIVITY_KIND_MEMCPY VALUES ({'?,' * 9}?)", row)
+        for c in process.calls:
+            base.execute("INSERT INTO CUPTI_ACTIVITY_KIND_RUNTIME VALUES (?,?,?,?,?)",
+                         (c.start, c.end, pid + 7, c.correlation, number(c.name)))  # fmt: skip
+        for s in process.spans:
+            if s.kind == "step":
+                base.execute("INSERT INTO NVTX_EVENTS VALUES (?,?,?,59,?,NULL)",
+                             (s.start, s.end, pid + 7, "train_step"))  # fmt: skip
+        base.executemany("INSERT INTO StringIds VALUES (?,?)", [(i, n) for n, i in names.items()])
+    return path
+
+
+def _copying(p: Program) -> None:
+    p.copy(40_000_000, 8.0)
+    for _ in range(10):
+        p.launch(GEMM, 200.0)
+
+
+def test_an_export_of_nsight_systems(tmp_path: Path) -> None:
+    trace = recordings.read(ran(_copying).write(tmp_path / "t.json"))
+    export = exported(trace.processes[0], tmp_path / "x.sqlite")
+    timeline = recordings.read(export)
+    assert timeline.how == "nsys"
+    (process,) = timeline.processes
+    assert (process.pid, process.device) == (42, trace.processes[0].device)
+    assert process.activities == trace.processes[0].activities
+    assert [c.name for c in process.calls] == [c.name for c in trace.processes[0].calls]
+    answer = triage(timeline)
+    assert answer.steps.how.startswith("11 launches that repeat")
+    assert [f.category for f in answer.findings] == ["copy"]
+    named = triage(timeline, "train_step")
+    assert named.steps.how == "range train_step"
+    assert named.split.period / 1e6 == pytest.approx(7.02, rel=0.02)  # 5 of copy, 10 x 0.2
+
+
+def test_ranges_that_are_not_there_are_listed(tmp_path: Path) -> None:
+    trace = recordings.read(ran(_copying).write(tmp_path / "t.json"))
+    timeline = recordings.read(exported(trace.processes[0], tmp_path / "x.sqlite"))
+    with pytest.raises(ProfkitError, match="--range epoch") as caught:
+        triage(timeline, "epoch")
+    assert caught.value.hint == "there are: train_step"
+
+
+def test_sqlite_of_something_else(tmp_path: Path) -> None:
+    path = tmp_path / "x.sqlite"
+    with sqlite3.connect(path) as base:
+        base.execute("CREATE TABLE cookies (id INT)")
+    with pytest.raises(ProfkitError, match="no export of Nsight Systems"):
+        recordings.read(path)
+    path.write_bytes(path.read_bytes()[:50])
+    with pytest.raises(ProfkitError, match=r"x\.sqlite"):
+        recordings.read(path)
+
+
+def test_a_timeline_s_own_recorder_does_not_slow_the_host(tmp_path: Path) -> None:
+    trace = recordings.read(ran(_copying).write(tmp_path / "t.json"))
+    assert trace.disturbs
+    own = replace(trace, how="cupti")
+    assert isinstance(own, Timeline)
+    assert not own.disturbs
+    expect, low, high = triage(own).hosts.plain
+    assert expect == low == high
+
+
+def test_two_processes_are_ranks_and_a_helper_is_none(tmp_path: Path) -> None:
+    (source,) = {p.stem for p in (DATA / "strided.timeline").glob("*.meta")}
+    for pid in ("7", "8", "9"):
+        for file in (DATA / "strided.timeline").glob(f"{source}.*"):
+            content = file.read_bytes()
+            if pid == "9" and file.suffix == ".kernels":
+                content = content[: 5 * 76]
+            (tmp_path / f"{pid}{file.suffix}").write_bytes(content)
+    timeline = injected.read(tmp_path)
+    assert [(p.rank, p.pid) for p in timeline.processes] == [(0, 7), (1, 8)]
+    assert len(triage(timeline).ranks.rows) == 2  # type: ignore[union-attr]
+
+
+def test_each_kernel_says_how_to_look_at_it() -> None:
+    from profkit.program.document import document
+
+    timeline = replace(injected.read(DATA / "strided.timeline"), command="./strided 5")
+    rows = document(triage(timeline))["kernels"]
+    assert rows[0]["next"] == "profkit profile --kernel 'scale_strided' --count 1 -- ./strided 5"
+    assert {r["next"] is None for r in rows if r["grid"] is None} <= {True}

@@ -1,0 +1,88 @@
+"""A step that is replayed takes what it took; with a change it takes what the changed one takes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from profkit.program.readers import torch_trace
+from profkit.program.savings.replay import DEPTH, Model, model
+from profkit.program.step.steps import find
+from tests.program.made import GEMM, MUL, Program, plain_ms, ran
+
+Step = Callable[[Program], None]
+
+
+def busy_gpu(p: Program) -> None:
+    for _ in range(20):
+        p.launch(GEMM, 100.0)
+
+
+def slow_host(p: Program) -> None:
+    for _ in range(50):
+        p.launch(MUL, 2.0)
+
+
+def looks(p: Program) -> None:
+    for _ in range(10):
+        p.launch(GEMM, 80.0)
+        p.wait()
+
+
+def two_streams(p: Program) -> None:
+    p.launch(GEMM, 300.0, stream=7)
+    p.launch(GEMM, 200.0, stream=20)
+    p.launch(GEMM, 100.0, stream=7, after=20)
+
+
+def held_by_a_copy(p: Program) -> None:
+    p.copy(10_000_000, 10.0)
+    for _ in range(5):
+        p.launch(GEMM, 60.0)
+
+
+def _model(step: Step, tmp_path: Path) -> Model:
+    process = torch_trace.read(ran(step).write(tmp_path / "t.json")).processes[0]
+    return model(process, find(process).typical)
+
+
+@pytest.mark.parametrize("step", [busy_gpu, slow_host, looks, two_streams, held_by_a_copy])
+def test_the_replay_takes_what_the_program_takes(step: Step, tmp_path: Path) -> None:
+    assert _model(step, tmp_path).period() / 1e6 == pytest.approx(plain_ms(step), rel=0.03)
+
+
+def test_a_faster_gpu_saves_nothing_where_the_host_binds(tmp_path: Path) -> None:
+    of = _model(slow_host, tmp_path)
+    assert of.scaled(lambda _: 0.1).period() == pytest.approx(of.period(), rel=0.02)
+
+
+def test_a_faster_gpu_saves_down_to_where_the_host_binds(tmp_path: Path) -> None:
+    def step(p: Program) -> None:
+        for _ in range(20):
+            p.launch(GEMM, 28.0)
+
+    of = _model(step, tmp_path)
+    # 20 launches of 14 us on the host: half of 560 us of kernels is where the host is next.
+    assert of.scaled(lambda _: 0.1).period() == pytest.approx(280_000, rel=0.03)
+
+
+def test_a_wait_that_goes_saves_the_latency_after_it(tmp_path: Path) -> None:
+    from dataclasses import replace
+
+    of = _model(looks, tmp_path)
+    free = replace(of, events=tuple(replace(e, awaits=-1) for e in of.events))
+
+    def unwatched(p: Program) -> None:
+        for _ in range(10):
+            p.launch(GEMM, 80.0)
+
+    assert free.period() / 1e6 == pytest.approx(plain_ms(unwatched), rel=0.03)
+
+
+def test_the_host_is_at_most_a_queue_ahead(tmp_path: Path) -> None:
+    of = _model(slow_host, tmp_path)
+    assert DEPTH == 1024
+    slowed = of.scaled(lambda _: 50.0)  # the GPU binds: the host's time does not add up
+    assert slowed.period() == pytest.approx(50 * 100_000, rel=0.02)

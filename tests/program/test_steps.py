@@ -1,0 +1,187 @@
+"""Steps: marked, named or found by their period; warm-up left out."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from profkit.program.readers import open as recordings
+from profkit.program.step.idle import CAUSES, split
+from profkit.program.step.kinds import is_users, kind_of, precision_of
+from profkit.program.step.period import repeats
+from profkit.program.step.steps import find
+from tests.program.made import GEMM, MUL, SOFTMAX, Program, ran
+
+LAYER = ["mm", "add", "norm", "mm", "gelu", "mm"]
+STEP = ["embed", *LAYER * 12, "loss", *reversed(LAYER * 12), *["adam"] * 3]
+
+
+@pytest.mark.parametrize(
+    ("sequence", "found"),
+    [
+        (STEP * 8, (0, len(STEP), 8)),
+        ([f"warm{i}" for i in range(50)] + STEP * 5, (50, len(STEP), 5)),
+        (["a", "b", "c"] * 40, (0, 3, 40)),
+        (["a"] * 30, (0, 1, 30)),
+        (STEP * 2, (0, len(STEP), 2)),
+    ],
+    ids=["steps", "warm-up", "short", "one kernel", "two steps"],
+)
+def test_the_period_of_a_launch_sequence(sequence: list[str], found: tuple[int, int, int]) -> None:
+    assert repeats(sequence) == found
+
+
+def test_what_follows_the_loop_is_no_step() -> None:
+    found = repeats([*STEP * 5, "evaluate", "print"])
+    assert found is not None
+    assert found[1:] == (len(STEP), 5)
+
+
+@pytest.mark.parametrize("sequence", [[], ["a"], list(range(200)), STEP])
+def test_what_does_not_repeat_has_no_period(sequence: list[object]) -> None:
+    found = repeats(sequence)  # type: ignore[arg-type]
+    assert found is None or (sequence == STEP and found[1] % len(LAYER) == 0)
+
+
+def test_a_step_may_differ_in_a_few_launches() -> None:
+    other = list(STEP)
+    other[5] = "copy"
+    assert repeats(STEP * 3 + other + STEP * 3) == (0, len(STEP), 7)
+
+
+def _unmarked(p: Program) -> Program:
+    p.events = [e for e in p.events if not e["name"].startswith("ProfilerStep")]
+    return p
+
+
+def test_found_steps_take_what_marked_ones_take(tmp_path: Path) -> None:
+    def step(p: Program) -> None:
+        p.work(300.0)
+        for _ in range(8):
+            p.launch(GEMM, 100.0)
+        p.launch(SOFTMAX, 50.0)
+
+    marked = find(recordings.read(ran(step, 8).write(tmp_path / "a.json")).processes[0])
+    program = _unmarked(ran(step, 8))
+    bare = find(recordings.read(program.write(tmp_path / "b.json")).processes[0])
+    assert marked.how == "ProfilerStep"
+    assert bare.how == "9 launches that repeat 8 times"
+    assert bare.typical.period == pytest.approx(marked.typical.period, rel=0.01)
+    assert [w.activity.name for w in bare.typical.works] == [GEMM] * 8 + [SOFTMAX]
+
+
+def test_profiler_start_and_stop_mark_what_counts(tmp_path: Path) -> None:
+    program = Program()
+    for number in range(6):
+        if number == 3:
+            program._event("cudaProfilerStart", "cuda_runtime", program.now, 1.0, {})
+        for _ in range(4):
+            program.launch(GEMM if number >= 3 else MUL, 100.0)
+    steps = find(recordings.read(program.write(tmp_path / "t.json")).processes[0])
+    assert {w.activity.name for s in steps.steps for w in s.works} == {GEMM}
+
+
+def test_one_step_alone_is_its_own_span(tmp_path: Path) -> None:
+    program = ran(lambda p: p.launch(GEMM, 500.0), 1)
+    steps = find(recordings.read(program.write(tmp_path / "t.json")).processes[0])
+    assert steps.periods == [pytest.approx(500_000, rel=0.05)]
+
+
+def test_work_of_earlier_steps_belongs_to_none(tmp_path: Path) -> None:
+    program = ran(lambda p: p.launch(GEMM, 500.0), 4)
+    first = next(e for e in program.events if e["cat"] == "cuda_runtime")
+    program.events.remove(first)  # launched before recording began: its kernel is there, not it
+    steps = find(recordings.read(program.write(tmp_path / "t.json")).processes[0])
+    assert sum(len(s.works) for s in steps.steps) == 3
+
+
+def test_all_of_a_step_is_given_out(tmp_path: Path) -> None:
+    def step(p: Program) -> None:
+        p.work(200.0)
+        p.copy(4_000_000, 8.0)
+        p.launch(GEMM, 300.0)
+        p.wait()
+        p.launch("ncclDevKernel_AllReduce_Sum(args)", 150.0, stream=20)
+        p.launch(GEMM, 100.0, after=20)
+
+    typical = find(recordings.read(ran(step).write(tmp_path / "t.json")).processes[0]).typical
+    found = split(typical)
+    assert found.busy + sum(row.time for row in found.idle) == found.period
+    times = {row.cause: row.time / 1e3 for row in found.idle}
+    assert set(times) <= set(CAUSES)
+    assert found.busy / 1e3 == pytest.approx(400, abs=1)
+    assert times["copy"] == pytest.approx(500, abs=5)
+    assert times["collective"] == pytest.approx(150, abs=5)
+    assert times["host-sync"] > 10
+
+
+def test_two_streams_compute_once(tmp_path: Path) -> None:
+    def step(p: Program) -> None:
+        p.launch(GEMM, 300.0)
+        p.launch(GEMM, 300.0, stream=20)
+
+    typical = find(recordings.read(ran(step).write(tmp_path / "t.json")).processes[0]).typical
+    assert split(typical).busy / 1e3 < 330
+
+
+def test_a_driver_s_call_inside_of_the_runtime_s_is_one(tmp_path: Path) -> None:
+    program = ran(lambda p: p.launch(GEMM, 100.0))
+    calls = [e for e in program.events if e["cat"] == "cuda_runtime"]
+    for call in calls:
+        program.events.append({**call, "cat": "cuda_driver", "name": "cuLaunchKernel",
+                               "ts": call["ts"] + 1, "dur": call["dur"] - 2})  # fmt: skip
+    process = recordings.read(program.write(tmp_path / "t.json")).processes[0]
+    assert len(process.calls) == 12
+    assert [c.name for c in find(process).typical.calls] == ["cudaLaunchKernel"]
+
+
+KINDS = {
+    "nvjet_sm90_tst_256x128_64x4_1x2_h_bz_coopA_NNT": ("gemm", "half"),
+    "sm80_xmma_gemm_f32f32_f32f32_f32_tn_n_tilesize256x64x8_stage3_ffma_execute_kernel__5x_cublas":
+        ("gemm", "fp32"),
+    "sm90_xmma_gemm_f32f32_tf32f32_f32_nt_n_tilesize128x256x32_execute_segment_k_off_kernel__5x":
+        ("gemm", "tf32"),
+    "void cutlass::Kernel2<cutlass_80_simt_sgemm_128x256_8x4_nt_align1>(int)": ("gemm", "fp32"),
+    "void cutlass::Kernel2<cutlass_80_tensorop_s1688gemm_256x64_32x3_nn_align4>(int)":
+        ("gemm", "tf32"),
+    "void cutlass::Kernel2<cutlass_80_tensorop_f16_s16816gemm_relu_f16_256x128>(int)":
+        ("gemm", "half"),
+    "ampere_sgemm_128x64_tn": ("gemm", "fp32"),
+    "ampere_fp16_s16816gemm_fp16_128x128_ldg8_f2f_stages_32x5_tn": ("gemm", "half"),
+    "volta_dgemm_64x64_nn": ("gemm", "fp64"),
+    "sm90_xmma_fprop_implicit_gemm_f16f16_f16f32_f32_nhwckrsc_nhwc_cudnn": ("conv", "half"),
+    "void flash_fwd_kernel<Flash_fwd_kernel_traits<64, 128, 128, 4> >(Flash_fwd_params)":
+        ("attention", None),
+    "cudnn_generated_fort_native_sdpa_sm90_flash_fprop_wgmma_f16_knob_7_64x128x64": ("attention", None),
+    "fmha_cutlassF_bf16_aligned_64x64_rf_sm80(AttentionKernel::Params)": ("attention", None),
+    "ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevKernelArgsStorage<4096ul>)":
+        ("collective", None),
+    "triton_poi_fused_add_mul_0": ("elementwise", None),
+    "triton_red_fused_native_layer_norm_3": ("norm", None),
+    "loop_multiply_fusion": ("fused", None),
+    "my_kernel(float*, int)": ("own", None),
+    "void at::native::(anonymous namespace)::CatArrayBatchedCopy<at::native::OpaqueType<2u> >(int)":
+        ("concat", None),
+    "void at::native::triu_tril_kernel<bool, int, false>(int)": ("other", None),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_what_a_kernel_is_by_its_name(name: str) -> None:
+    kind, precision = KINDS[name]
+    assert kind_of(name) == kind
+    if precision:
+        assert precision_of(name) == precision
+    assert is_users(name) == (name == "my_kernel(float*, int)")
+
+
+def test_a_step_without_calls_cannot_be_cut(tmp_path: Path) -> None:
+    from profkit.errors import ProfkitError
+
+    process = recordings.read(
+        ran(lambda p: p.launch(GEMM, 100.0)).write(tmp_path / "t.json")
+    ).processes[0]
+    with pytest.raises(ProfkitError, match="no kernel was launched inside of a step"):
+        find(replace(process, calls=[]))

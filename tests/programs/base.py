@@ -1,0 +1,84 @@
+"""A step, planted or mended  ->  a small program: run it, time it plainly, or trace it.
+
+Each file beside this one plants one problem: `build(mended)` returns a step. A file is a program of
+its own (`python host_sync_item.py`), which is what `profkit triage` wraps. `--seconds` prints the
+plain time of a step, without any profiler: the truth that savings are held against.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import statistics
+import time
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+DRY = os.environ.get("PROGRAMS_DRY") == "1"  # tiny and on the CPU: does it run at all?
+DEVICE = "cpu" if DRY else "cuda"
+Step = Callable[[], Any]
+
+
+def size(full: int, tiny: int = 8) -> int:
+    """A size, or a tiny one in a dry run."""
+    return tiny if DRY else full
+
+
+def wait() -> None:
+    """Wait for the GPU, where there is one."""
+    if not DRY:
+        torch.cuda.synchronize()
+
+
+def seconds_per_step(step: Step, warm: int = 10, runs: int = 7, length: int = 10) -> list[float]:
+    """Plain times of a step in seconds: each the mean of `length` steps between two waits."""
+    for _ in range(warm):
+        step()
+    times = []
+    for _ in range(runs):
+        wait()
+        began = time.perf_counter()
+        for _ in range(length):
+            step()
+        wait()
+        times.append((time.perf_counter() - began) / length)
+    return times
+
+
+def trace(step: Step, path: str, steps: int, stack: bool) -> None:
+    """torch.profiler's Chrome trace of a few steps, as its users write it."""
+    from torch.profiler import ProfilerActivity, profile, schedule
+
+    kinds = [ProfilerActivity.CPU] if DRY else [ProfilerActivity.CPU, ProfilerActivity.CUDA]
+    plan = schedule(wait=1, warmup=2, active=steps)
+    with profile(activities=kinds, schedule=plan, record_shapes=True, with_stack=stack) as p:
+        for _ in range(steps + 3):
+            step()
+            p.step()
+    p.export_chrome_trace(path)
+
+
+def main(build: Callable[[bool], Step]) -> None:
+    """Run, time or trace one program, as its arguments say."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--mended", action="store_true")
+    parser.add_argument("--steps", type=int, default=30)
+    parser.add_argument("--seconds", action="store_true")
+    parser.add_argument("--trace")
+    parser.add_argument("--traced-steps", type=int, default=3)
+    parser.add_argument("--stack", action="store_true")
+    given = parser.parse_args()
+    torch.manual_seed(0)
+    step = build(given.mended)
+    if given.seconds:
+        times = seconds_per_step(step) if not DRY else seconds_per_step(step, 1, 2, 1)
+        print(json.dumps({"seconds": statistics.median(times), "of": times}))
+    elif not given.trace:
+        for _ in range(given.steps):
+            step()
+        wait()
+    if given.trace:
+        trace(step, given.trace, given.traced_steps, given.stack)
