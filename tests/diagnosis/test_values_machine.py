@@ -198,8 +198,8 @@ def test_sure_likely_and_not_near(limiter):
     peak = resource.peak
 
     def near(value: float, **stalls: float) -> bool:
-        return resources._near(resource, value, Launch({"l2_cache_busy": value, "issue_busy": value,
-                                                        "dram_busy": value * 0.5, **stalls}))  # fmt: skip
+        busy = {"l2_cache_busy": value, "issue_busy": value, "dram_busy": value * 0.5}
+        return resources._near(resource, value, Launch({**busy, **stalls}))
 
     middle = (peak.sure + peak.likely) / 2
     assert near(peak.sure)

@@ -279,8 +279,10 @@ def test_two_pipes_in_turn(tensor, xu, gain):
 @pytest.mark.parametrize(
     ("values", "gain"),
     [
-        ({"dram_busy": 0.85, "dram_bytes": 260.0}, 2.6), ({"dram_busy": 0.85, "dram_bytes": 130.0}, 1.3),
-        ({"dram_busy": 0.85, "dram_bytes": 129.0}, None), ({"dram_busy": 0.2, "dram_bytes": 260.0}, None),
+        ({"dram_busy": 0.85, "dram_bytes": 260.0}, 2.6),
+        ({"dram_busy": 0.85, "dram_bytes": 130.0}, 1.3),
+        ({"dram_busy": 0.85, "dram_bytes": 129.0}, None),
+        ({"dram_busy": 0.2, "dram_bytes": 260.0}, None),
         ({"dram_busy": 0.85, "dram_bytes": 260.0, "xu_busy": 0.5}, 2.0),
     ],
 )  # fmt: skip
