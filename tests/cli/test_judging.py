@@ -85,6 +85,7 @@ def test_a_gate_on_time_without_timing_was_not_tried(run):
     assert run("compare", *reports).exit_code == 0
     found = run("compare", *reports, "--fail-on", "slower")
     assert found.exit_code == 2
+    assert "exit status 2: sdpa-cudnn.C: " in found.stderr
     assert "a duration under ncu is no timing" in found.stdout
     assert run("compare", *reports, "--fail-on", "resource").exit_code in (0, 1)
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Hashable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import isnan
 from typing import Any
 
@@ -118,7 +118,11 @@ def _time(before: Run, after: Run, within: float) -> tuple[TimeComparison | None
         return None, f"{missing.message}; a duration under ncu is no timing ({missing.hint})"
     taken = how_taken(before.record, after.record)
     try:
-        return compare_samples(one, other, within, taken), f"warm L2, {taken}"
+        time = compare_samples(one, other, within, taken)
+        if _taken_once(before, after):
+            said = "the same: one measurement stands on both sides"
+            time = replace(time, answer="same", reason="identical", sentence=said)
+        return time, f"warm L2, {taken}"
     except ProfkitError as error:
         return None, error.message
 
