@@ -1,6 +1,7 @@
 # make demo | test | fast | emulate | mutate | lint | speed | readme: each makes .venv first, from the lock. Needs Python 3.11+ only.
 # make fast: lint, types and every test that neither compiles nor reads all reports; make test runs them all.
 # make mutate: would the tests notice? 150 random changes of diagnosis, evidence and reports; about an hour.
+# make fuzz: random damage for ten minutes; what breaks is kept for the tests. make sbom: what it is made of (CycloneDX).
 # make readme: write the outputs in README.md and the reference anew, after rules or records changed.
 # make lock: write constraints.txt anew, the newest versions that fit pyproject.toml.
 PYTHON ?= python3
@@ -22,7 +23,7 @@ PAGE   := case == "B" and variant in ["stage0", "stage1", "stage2", "stage2swizz
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help demo ladder ladder-build test fast emulate mutate lint format speed readme lock clean
+.PHONY: help demo ladder ladder-build test fast emulate mutate fuzz sbom lint format speed readme lock clean
 
 help:
 	@sed -n 's/^# make/make/p' $(MAKEFILE_LIST)
@@ -61,6 +62,12 @@ fast: lint
 
 mutate: $(READY)
 	$(BIN)/python tools/mutate.py
+
+fuzz: $(READY)
+	$(BIN)/python tools/fuzz.py --seconds 600
+
+sbom: $(READY)
+	$(BIN)/python tools/sbom.py -o profkit.cdx.json
 
 # Every kernel of the ladder on the CPU, at every schedule and case; make test takes a part of them.
 emulate: $(READY)

@@ -16,7 +16,7 @@ from profkit.errors import ProfkitError
 from profkit.files import read_bytes
 from profkit.records.header import SPEAKS
 
-_INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]+"([^"\n]+)"', re.M)
+_INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]+"([^"\n\0]+)"', re.M)
 _FOLDERS = re.compile(r'^"(?:[^"/]*/)+(?=[^"/]+\.cuh?"$)')
 _LITERAL = r"""
     (?:u8|[uUL])?R"(?P<delimiter>[^()\\\s]{0,16})\(.*?\)(?P=delimiter)"   # raw string

@@ -28,7 +28,7 @@ class ReportFile:
         sha256: Of the file, None when it cannot be read.
         status: ok; empty (0 bytes, or whole without a launch); damaged (something is lost, the
             rest is in the frame); unreadable (missing, no permission, not a report).
-        message: What and why, empty when ok.
+        message: What and why; of an ok one what ncu left out, mostly nothing.
         launches: Launches that were read.
         ncu_version: The Nsight Compute that wrote it, None when not known.
     """

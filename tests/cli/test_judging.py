@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import numpy as np
@@ -85,6 +86,7 @@ def test_a_gate_on_time_without_timing_was_not_tried(run):
     assert run("compare", *reports).exit_code == 0
     found = run("compare", *reports, "--fail-on", "slower")
     assert found.exit_code == 2
+    assert "exit status 2: sdpa-cudnn.C: " in found.stderr
     assert "a duration under ncu is no timing" in found.stdout
     assert run("compare", *reports, "--fail-on", "resource").exit_code in (0, 1)
 
@@ -156,7 +158,7 @@ def test_the_ledger_keeps_what_was_predicted(run, tmp_path):
     (folder / "copy.1GiB.ncu-rep").write_bytes((REPORTS / "copy.1GiB.ncu-rep").read_bytes())
     first = run("ledger", "--artifacts", folder, "--update")
     assert first.exit_code == 0
-    assert "1 predictions and 0 outcomes added" in first.stderr
+    assert re.search(r"[1-9] predictions and 0 outcomes added", first.stderr)
     again = run("ledger", "--artifacts", folder, "--update")
     assert "0 predictions and 0 outcomes added" in again.stderr
     document = json.loads(run("ledger", "--artifacts", folder, "--json").stdout)

@@ -217,3 +217,9 @@ def test_samples_with_nan_are_said_not_hidden():
     found = compare_runs(run(), run("stage2", warm=(1e-4, float("nan")) * 10))
     assert found.time is None
     assert "10 of 20 samples" in found.time_note
+
+
+def test_one_measurement_on_both_sides_is_the_same():
+    change = compare_runs(run(warm=(1e-5,) * 60), run(warm=(1e-5,) * 60))
+    assert (change.time.answer, change.time.reason) == ("same", "identical")
+    assert "timer" not in change.time.sentence

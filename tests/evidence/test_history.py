@@ -115,6 +115,12 @@ def test_the_spread_of_a_machine_comes_from_what_it_measured_twice() -> None:
     assert steps([*runs, *later])[-1].answer == "cannot tell", "3 % on this machine, not 1 %"
 
 
+def test_a_record_that_was_mended_is_no_second_measurement() -> None:
+    first = row(1e-5, 1, 1)
+    mended = replace(first, record="mended", commit="later")
+    assert [s.run.record for s in steps([first, mended])] == ["record 1"]
+
+
 def test_questions_in_sql(tmp_path: Path) -> None:
     pytest.importorskip("duckdb")
     history = History(tmp_path)
@@ -149,6 +155,8 @@ def test_the_committed_artifacts_and_their_diagnoses(tmp_path: Path) -> None:
     evidence = Evidence(ROOT / "artifacts" / "attention" / "C-causal")
     added = add_artifacts(history, evidence)
     assert (added.runs, added.launches) == (2, 2)
+    again = add_artifacts(history, evidence)
+    assert (again.runs, again.launches) == (0, 0)
     rows = history.table("launches")[0].to_pylist()
     assert all(r["bound"] and r["time"] > 0 for r in rows)
     reports = {r["report"] for r in rows}

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import shutil
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -22,6 +25,7 @@ from profkit.evidence.ledger.ledger import (
 )
 from profkit.evidence.predictions.version import rule_version
 from profkit.evidence.runs.runs import Evidence, Run
+from tests.conftest import ROOT
 from tests.evidence.made import frame, row, run, samples
 
 RULE = BY_ID["long-scoreboard"]
@@ -262,3 +266,20 @@ def test_coverage_and_factor_are_of_what_was_expected(tmp_path):
     assert (table.bounded, table.near, table.inside) == (0, 0, 0)
     unbounded = calibration([replace(came, prediction=replace(sure, gain=None))])[0]
     assert (unbounded.bounds, unbounded.ratio, unbounded.near) == (0, None, 1)
+
+
+def test_updates_at_once_double_nothing(tmp_path):
+    for name in ("stage0", "stage3a", "stage3b", "v1", "v2"):
+        for file in (ROOT / "artifacts/attention/B").glob(f"{name}.*"):
+            (tmp_path / "attention/B").mkdir(parents=True, exist_ok=True)
+            shutil.copy(file, tmp_path / "attention/B")
+    command = [sys.executable, "-m", "profkit", "ledger", "--update", "--artifacts", str(tmp_path)]
+    both = [subprocess.Popen(command, stdout=subprocess.DEVNULL, cwd=tmp_path) for _ in range(3)]
+    assert [p.wait(120) for p in both] == [0, 0, 0]
+    lines = (tmp_path / "ledger.jsonl").read_text().splitlines()
+    assert lines
+    assert len(set(lines)) == len(lines)
+    kept = read_ledger(tmp_path / "ledger.jsonl")
+    assert kept.damaged == ()
+    keys = [(p.report, p.rule, p.version) for p in kept.predictions]
+    assert len(set(keys)) == len(keys)

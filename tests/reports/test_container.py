@@ -38,14 +38,18 @@ def test_whole(at) -> None:
     assert len(frames.sha256) == 64
 
 
-def test_every_truncation_is_seen_but_one_between_launches(at) -> None:
+def test_every_truncation_is_seen_but_those_between_launches(at) -> None:
     data = made.report([made.result(NAMES)] * 2, NAMES)
     second = len(made.block([made.result(NAMES)]))
     verdicts = {cut: at(data[:cut]).status for cut in range(len(data))}
     assert verdicts.pop(0) == "empty"
-    assert verdicts.pop(len(data) - second) == "ok"  # what only the run record's sha256 can see
+    # What only the run record's sha256 can see; before the session's details it is at least said.
+    assert verdicts.pop(len(data) - second) == "ok"
+    first = len(data) - second - len(made.block(session=made.details()))
+    assert verdicts.pop(first) == "ok"
+    assert at(data[:first]).message == container.NO_SESSION
     # Behind the file header, the first session block and the source it is whole, without a launch.
-    assert Counter(verdicts.values()) == {"damaged": len(data) - 5, "empty": 3}
+    assert Counter(verdicts.values()) == {"damaged": len(data) - 6, "empty": 3}
 
 
 @settings(max_examples=400, deadline=None)
@@ -128,7 +132,9 @@ def test_who_wrote_it(at) -> None:
     assert at(made.report(version="2031.2.0.0 (build 9)")).ncu_version == "2031.2.0.0"
     other = at(whole.replace(b"Nsight Compute Target", b"Something quite other"))
     assert (other.status, other.ncu_version) == ("ok", None)
-    assert "session details" in at(whole[: -len(made.block(session=made.details()))]).message
+    ended = at(whole[: -len(made.block(session=made.details()))])
+    assert (ended.status, ended.launches, ended.ncu_version) == ("ok", 1, None)
+    assert ended.message == container.NO_SESSION
 
 
 def test_a_range_and_a_graph_are_launches(at) -> None:

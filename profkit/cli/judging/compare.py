@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -22,7 +22,7 @@ from profkit.cli.options import (
     Picture,
     Quiet,
 )
-from profkit.cli.output import print_blocks, print_plain, say_each, write_to
+from profkit.cli.output import note, print_blocks, print_plain, say_each, write_to
 from profkit.cli.verb import Verb
 from profkit.errors import ProfkitError
 
@@ -99,7 +99,8 @@ def compare_runs(
     else:
         shown = 10_000 if every else changes.MOVED_SHOWN
         print_blocks(changes.compared(sides, shown), sides.to_json() if json else None, markdown)
-    raise typer.Exit(max(status(sides.changes, wanted), COULD_NOT if sides.problems else 0))
+    worst = status(closing(sides.changes, wanted), quiet=quiet)
+    raise typer.Exit(max(worst, COULD_NOT if sides.problems else 0))
 
 
 def _are_triages(*sides: str) -> bool:
@@ -132,34 +133,48 @@ def _wanted(fail_on: list[str], two_forms: bool) -> set[str]:
     return wanted
 
 
-def status(changes: Iterable[Change], wanted: set[str]) -> int:
-    """2 when something could not be compared, else 1 when AFTER is bad as asked, else 0.
+def closing(changes: Iterable[Change], wanted: set[str]) -> list[tuple[int, str]]:
+    """Each exit status other than 0 that a change asks for, with its reason.
 
-    An AFTER that is wrong is bad, whether asked or not; without timing nothing can be slower, and
-    a gate on it has not been tried. Samples that are no times are nothing to compare.
+    2 when something could not be compared, 1 when AFTER is bad as asked. An AFTER that is wrong is
+    bad, whether asked or not; without timing nothing can be slower, and a gate on it has not been
+    tried. Samples that are no times are nothing to compare.
     """
+    return [reason for change in changes for reason in _closing(change, wanted)]
+
+
+def _closing(change: Change, wanted: set[str]) -> Iterator[tuple[int, str]]:
+    if not change.compared:
+        wrong = [r for r in change.refusals if r.code in ("wrong", "sanitizer")]
+        bad = any(r.sentence.startswith(change.after) for r in wrong)
+        why = "; ".join(r.sentence for r in change.refusals)
+        yield (BAD if bad else COULD_NOT), f"{change.after}: {why}"
+    elif change.bad_samples or ("slower" in wanted and change.time is None):
+        why = change.time.sentence if change.time else change.time_note
+        yield COULD_NOT, f"{change.after}: {why}"
+    else:
+        yield from ((BAD, f"{change.after}: {what}") for what in _bad(change, wanted))
+
+
+def _bad(change: Change, wanted: set[str]) -> Iterator[str]:
+    """What of that which was asked for is worse."""
+    if "slower" in wanted and change.time is not None and change.time.answer == "slower":
+        yield change.time.sentence
+    new = [f.rule for x in change.launches for f in x.findings if f.what == "new"]
+    if "finding" in wanted and new:
+        yield f"new finding {', '.join(dict.fromkeys(new))}"
+    worse = [r.name for r in change.resources if r.worse]
+    if "resource" in wanted and worse:
+        yield f"more {', '.join(worse)}"
+
+
+def status(reasons: Iterable[tuple[int, str]], *, quiet: bool) -> int:
+    """The exit status, each reason for it said on stderr."""
     worst = 0
-    for change in changes:
-        wrong_after = any(
-            r.code in ("wrong", "sanitizer") and r.sentence.startswith(change.after)
-            for r in change.refusals
-        )
-        untried = change.bad_samples or ("slower" in wanted and change.time is None)
-        if not change.compared:
-            worst = max(worst, BAD if wrong_after else COULD_NOT)
-        elif untried:
-            worst = COULD_NOT
-        elif _is_bad(change, wanted):
-            worst = max(worst, BAD)
+    for code, reason in reasons:
+        worst = max(worst, code)
+        note(f"exit status {code}: {reason}", quiet=quiet)
     return worst
-
-
-def _is_bad(change: Change, wanted: set[str]) -> bool:
-    slower = change.time is not None and change.time.answer == "slower"
-    finding = any(f.what == "new" for launch in change.launches for f in launch.findings)
-    resource = any(r.worse for r in change.resources)
-    found = {"slower": slower, "finding": finding, "resource": resource}
-    return any(found[what] for what in wanted)
 
 
 def _ladders(artifacts: Path, case: str | None, anyway: bool, output: Path | None) -> list[Ladder]:
@@ -185,7 +200,9 @@ def _ladders_status(ladders: Iterable[Ladder], wanted: set[str], quiet: bool) ->
     if not quiet:
         say_each(problems)
     steps = [s.change for x in ladders for s in x.steps if s.change]
-    return max(status(steps, wanted) if wanted else 0, COULD_NOT if problems else 0)
+    return max(
+        status(closing(steps, wanted), quiet=quiet) if wanted else 0, COULD_NOT if problems else 0
+    )
 
 
 VERB = Verb(

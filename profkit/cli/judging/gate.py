@@ -24,6 +24,9 @@ def run_gate(
     strict: Annotated[
         bool, typer.Option("--strict", help="Exit 2 where nothing can be told, too.")
     ] = False,
+    history: Annotated[
+        Path, typer.Option("--history", metavar="DIR", help="What processes differ by, measured.")
+    ] = Path("history"),
     json: Json = False,
     markdown: Markdown = False,
     quiet: Quiet = False,
@@ -41,13 +44,24 @@ def run_gate(
     for folder in (base, head):
         if not folder.is_dir():
             raise ProfkitError(f"{folder}: no such folder", "git worktree add base origin/main")
-    sides = [GateSide(Evidence(folder), sources.files_beside(folder)) for folder in (base, head)]
+    spreads = _spreads(history)
+    sides = [GateSide(Evidence(x), sources.files_beside(x), spreads) for x in (base, head)]
     report = judge_gate(sides[0], sides[1], case, strict)
     print_blocks(gate_blocks(report), report.to_json() if json else None, markdown)
     if not quiet:
         for reason in report.reasons:
             say(ProfkitError(f"exit status {report.status}: {reason}"))
     raise typer.Exit(report.status)
+
+
+def _spreads(history: Path) -> dict[str, float]:
+    """GPU -> what its processes differ by; none without a history."""
+    if not history.is_dir():
+        return {}
+    from profkit.evidence.history.dataset import History
+    from profkit.evidence.history.steps import process_spreads
+
+    return process_spreads(History(history).runs()[0])
 
 
 VERB = Verb(
@@ -57,5 +71,6 @@ VERB = Verb(
         "profkit gate base/artifacts artifacts --case B",
         "profkit gate base/artifacts --markdown        # for the job summary",
         "profkit gate old/artifacts --strict --quiet --json",
+        "profkit gate base/artifacts --history runs/history",
     ),
 )

@@ -200,8 +200,8 @@ class Limit:
 
     def told(self, beside: float) -> str:
         """It as a clause, beside a resource with this share of its peak."""
-        if self.elapsed > beside:  # it is fuller, and still does not bind: nothing queues for it
-            return f"{self.limiter} is at {share(self.elapsed)} without a queue"
+        if self.elapsed > beside:  # fuller is not the next: each can bind by itself
+            return f"beside it {self.limiter} at {share(self.elapsed)}"
         return f"next is {self.limiter} at {share(self.elapsed)}"
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Hashable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import isnan
 from typing import Any
 
@@ -16,7 +16,13 @@ from profkit.evidence.comparison.counters import LaunchChange, launch_change
 from profkit.evidence.predictions.predictions import HeaderPrediction, header_predictions
 from profkit.evidence.runs.comparable import WAIVABLE, Refusal, clock_of, refusals_of
 from profkit.evidence.runs.runs import MissingEvidence, Run, verdict
-from profkit.evidence.timing.stats import Taken, TimeComparison, compare_samples
+from profkit.evidence.timing.stats import (
+    THRESHOLDS,
+    Taken,
+    Thresholds,
+    TimeComparison,
+    compare_samples,
+)
 from profkit.records.record import Record
 from profkit.reports.figures import seconds
 
@@ -75,7 +81,13 @@ class Change:
     notes: tuple[str, ...] = ()
 
 
-def compare_runs(before: Run, after: Run, anyway: bool = False, within: float = 0.01) -> Change:
+def compare_runs(
+    before: Run,
+    after: Run,
+    anyway: bool = False,
+    within: float = 0.01,
+    thresholds: Thresholds = THRESHOLDS,
+) -> Change:
     """Compare two runs.
 
     Args:
@@ -83,11 +95,12 @@ def compare_runs(before: Run, after: Run, anyway: bool = False, within: float = 
         after: What was changed.
         anyway: Compare across GPUs, clocks, ncu versions and cases all the same.
         within: Speed-ups inside 1 +- within are "same".
+        thresholds: The numbers that decide.
     """
     refusals = tuple(refusals_of(before, after))
     if any(not (anyway and r.code in WAIVABLE) for r in refusals):
         return Change(before.name, after.name, refusals, compared=False)
-    time, time_note = _time(before, after, within)
+    time, time_note = _time(before, after, within, thresholds)
     pairs, unmatched = match(before, after)
     launches = tuple(
         launch_change(_named(b), _named(a), (verdict(b), verdict(a))) for b, a in pairs
@@ -111,14 +124,20 @@ def compare_runs(before: Run, after: Run, anyway: bool = False, within: float = 
 # --- time ----------------------------------------------------------------------------------------
 
 
-def _time(before: Run, after: Run, within: float) -> tuple[TimeComparison | None, str]:
+def _time(
+    before: Run, after: Run, within: float, thresholds: Thresholds
+) -> tuple[TimeComparison | None, str]:
     try:
         one, other = before.samples, after.samples
     except MissingEvidence as missing:
         return None, f"{missing.message}; a duration under ncu is no timing ({missing.hint})"
     taken = how_taken(before.record, after.record)
     try:
-        return compare_samples(one, other, within, taken), f"warm L2, {taken}"
+        time = compare_samples(one, other, within, taken, thresholds)
+        if _taken_once(before, after):
+            said = "the same: one measurement stands on both sides"
+            time = replace(time, answer="same", reason="identical", sentence=said)
+        return time, f"warm L2, {taken}"
     except ProfkitError as error:
         return None, error.message
 

@@ -16,7 +16,7 @@ from profkit.evidence.gate.control import RunFound, control_of
 from profkit.evidence.gate.power import samples_for, significant, smallest_change
 from profkit.evidence.gate.report import Cause, GateAnswer, GateReport, GateSubject
 from profkit.evidence.runs.runs import Evidence, Run
-from profkit.evidence.timing.stats import TimeComparison
+from profkit.evidence.timing.stats import THRESHOLDS, Thresholds, TimeComparison
 from profkit.records.artifacts import RunName
 from profkit.records.current import SourceFile
 from profkit.records.record import Record, read_record
@@ -24,6 +24,9 @@ from profkit.records.store import digest
 
 SEES = 0.02  # what "the same" means: a change of so much would have been seen
 _METHOD, _MACHINE = {"ncu", "case"}, {"device", "clocks"}
+# Relative standard deviation of a median from process to process, where a GPU never measured one
+# machine code in several sessions: assumed at 1 %, processes 3 % apart gave 23 % false alarms.
+PROCESS_SPREAD = 0.03
 _SHOWN = 3  # counters that moved, named in a reason
 
 
@@ -34,10 +37,17 @@ class GateSide:
     Attributes:
         evidence: Its folder of artifacts.
         sources: problem/variant -> its file; empty where no kernels lie beside the artifacts.
+        spreads: GPU (uuid) -> what one process differs by from the next, where that was measured.
     """
 
     evidence: Evidence
     sources: Mapping[str, SourceFile] = field(default_factory=dict)
+    spreads: Mapping[str, float] = field(default_factory=dict)
+
+    def thresholds(self, record: Record | None) -> Thresholds:
+        """The numbers that decide, with what the processes of the record's GPU differ by."""
+        uuid = record.gpu.uuid if record and record.gpu else None
+        return replace(THRESHOLDS, process_spread=self.spreads.get(uuid or "", PROCESS_SPREAD))
 
     def code(self, record: Record) -> str | None:
         """Hash of the variant's code as it is today; as it was measured, where no file is there."""
@@ -159,7 +169,8 @@ def _subject(
         side = "HEAD" if before.warm else "BASE"
         return GateSubject(label, "no time", f"{side} was not timed: {again}")
     runs = [side.evidence.load(*name) for side in sides]
-    return _judged(label, runs[0], runs[1], control.get(name[1]))
+    thresholds = sides[1].thresholds(after)
+    return _judged(label, runs[0], runs[1], control.get(name[1]), thresholds)
 
 
 def _report_alone(label: str, same: bool) -> GateSubject:
@@ -183,11 +194,14 @@ def _unchanged(before: Record, after: Record) -> str:
     return "nothing was recorded anew" if once else ""
 
 
-def _judged(name: str, before: Run, after: Run, control: TimeComparison | None) -> GateSubject:
+def _judged(
+    name: str, before: Run, after: Run, control: TimeComparison | None, thresholds: Thresholds
+) -> GateSubject:
     """A subject whose code changed and that has a time on both sides."""
-    change = compare_runs(before, after)
+    change = compare_runs(before, after, thresholds=thresholds)
     if {r.code for r in change.refusals} == {"ncu"}:  # counters do not compare, times do
-        change = replace(compare_runs(before, after, anyway=True), launches=())
+        waived = compare_runs(before, after, anyway=True, thresholds=thresholds)
+        change = replace(waived, launches=())
     if not change.compared or change.time is None:
         because = "; ".join(r.sentence for r in change.refusals) or change.time_note
         codes = {r.code for r in change.refusals}

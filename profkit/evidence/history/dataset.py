@@ -35,6 +35,7 @@ from profkit.records.store import digest
 if TYPE_CHECKING:
     import pandas as pd
     import pyarrow as pa
+    import pyarrow.dataset as ds
 
 NAME = "history"
 _INSTALL = "pip install 'profkit[history]'"
@@ -61,20 +62,30 @@ class History:
 
     def table(self, name: str) -> tuple[pa.Table, list[ProfkitError]]:
         """All rows of a table, each once, and what is wrong with files that cannot be read."""
+        files, problems = self.files(name)
+        return files.to_table(), problems
+
+    def files(self, name: str) -> tuple[ds.Dataset, list[ProfkitError]]:
+        """A table as files that are read when they are asked, column by column; and the bad ones.
+
+        Today's columns: null where a file of another version has none.
+        """
         import pyarrow as pa
+        import pyarrow.dataset as ds
         import pyarrow.parquet as pq
 
-        wanted, parts, problems = columns(name), [], []
+        good, problems = [], []
         for file in sorted((self.root / name).glob("*.parquet")):
             try:
-                part = pq.read_table(file)
-                parts.append(_fitted(part, wanted))
+                pq.read_metadata(file)
+                good.append(str(file))
             except (OSError, pa.ArrowException) as error:
-                why = str(error).splitlines()[0]
-                problems.append(
-                    ProfkitError(f"{file}: not readable ({why})", "restore or remove it")
-                )
-        return pa.concat_tables(parts) if parts else wanted.empty_table(), problems
+                why = f"{file}: not readable ({str(error).splitlines()[0]})"
+                problems.append(ProfkitError(why, "restore or remove it"))
+        wanted = columns(name)
+        if not good:
+            return ds.dataset(wanted.empty_table()), problems
+        return ds.dataset(good, schema=wanted, format="parquet"), problems
 
     def runs(self) -> tuple[list[HistoryRun], list[ProfkitError]]:
         """Every run once, oldest first; those that do not say when come first."""
@@ -106,6 +117,7 @@ def add_artifacts(
         diagnose: Whether to read the reports too.
     """
     known = {run.record for run in kept.runs()[0]}
+    diagnosed = set(kept.table("launches")[0]["report"].to_pylist())
     runs: list[HistoryRun] = []
     launches: list[HistoryLaunch] = []
     problems: list[ProfkitError] = []
@@ -114,13 +126,11 @@ def add_artifacts(
             files = evidence.files(*name)
             if files is None or files.record is None:
                 continue
-            sha256 = digest(files.record)
-            if sha256 in known:
-                continue
-            row = run_row(read_record(files.record), sha256, commit, origin)
-            if diagnose and files.report:
-                launches += launch_rows(evidence.load(*name), row.report or digest(files.report))
-            runs.append(row)
+            row = run_row(read_record(files.record), digest(files.record), commit, origin)
+            report = row.report or (digest(files.report) if files.report else None)
+            if diagnose and files.report and report and report not in diagnosed:
+                launches += launch_rows(evidence.load(*name), report)
+            runs += [row] if row.record not in known else []
         except ProfkitError as problem:
             problems.append(problem)
     kept.append(runs, launches)
@@ -163,9 +173,9 @@ def query(kept: History, sql: str) -> tuple[pd.DataFrame, list[ProfkitError]]:
     connection = duckdb.connect(":memory:", config={"enable_external_access": "false"})
     try:
         for name in TABLES:
-            table, wrong = kept.table(name)
+            files, wrong = kept.files(name)
             problems += wrong
-            connection.register(name, table)
+            connection.register(name, files)
         return connection.execute(sql).df(), problems
     except duckdb.Error as error:
         known = "; ".join(f"{name}: {', '.join(columns(name).names)}" for name in TABLES)
@@ -176,18 +186,6 @@ def query(kept: History, sql: str) -> tuple[pd.DataFrame, list[ProfkitError]]:
 
 def _run(row: dict[str, Any]) -> HistoryRun:
     return HistoryRun(**{**row, "samples": tuple(row["samples"] or ())})
-
-
-def _fitted(part: pa.Table, wanted: pa.Schema) -> pa.Table:
-    """A table of another version with today's columns: null where it has none."""
-    import pyarrow as pa
-
-    there = set(part.column_names)
-    made = [
-        part[f.name].cast(f.type) if f.name in there else pa.nulls(part.num_rows, f.type)
-        for f in wanted
-    ]
-    return pa.table(made, schema=wanted)
 
 
 def _write(folder: Path, name: str, rows: Iterable[dict[str, Any]]) -> None:

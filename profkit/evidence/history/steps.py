@@ -51,7 +51,10 @@ def steps(runs: Iterable[HistoryRun]) -> list[HistoryStep]:
     spreads = process_spreads(ordered)
     by_subject: dict[str, list[HistoryRun]] = {}
     for run in ordered:
-        by_subject.setdefault(run.subject, []).append(run)
+        mine = by_subject.setdefault(run.subject, [])
+        # A record whose header was mended is another file of one measurement: the first counts.
+        if not any((r.session, r.made) == (run.session, run.made) and r.made for r in mine):
+            mine.append(run)
     return [
         _step(before, run, spreads)
         for _, mine in sorted(by_subject.items())

@@ -42,7 +42,7 @@ __all__ = [
 ]
 
 TimeAnswer = Literal["faster", "slower", "same", "cannot tell"]
-Reason = SampleFault | Literal["difference", "within", "wide"]
+Reason = SampleFault | Literal["difference", "within", "wide", "identical"]
 Taken = Literal["interleaved", "one process", "apart"]
 
 

@@ -42,6 +42,7 @@ HOLLOW = 10_000  # blocks without anything in them: reports that were seen have 
 # The newest ncu whose messages are known: an unknown field in a report that is no newer is damage.
 NEWEST = (2026, 3)
 REMEMBERED = 1024  # files whose check is kept: a few hundred bytes each
+NO_SESSION = "ncu did not write who it was behind the first launch: later launches may be missing"
 _CHUNK = 64 << 20
 _ZSTD = b"\x28\xb5\x2f\xfd"
 
@@ -55,7 +56,7 @@ class Frames:
 
     Attributes:
         status: ok, empty (nothing in it), damaged (a part is lost) or unreadable (not a report).
-        message: Why it is not ok; empty when it is.
+        message: Why it is not ok; what ncu left out of one that is, mostly nothing.
         launches: Launches that it holds, damaged ones too.
         ncu_version: Version of the Nsight Compute that wrote it, None when not found.
         sha256: Of the file as it is, None when it cannot be opened.
@@ -200,6 +201,7 @@ class _Walk:
         self._hollow = 0
         self.risky = False
         self._version: str | None = None
+        self._details = False  # a block without frames behind the first launch: the session's
         self._names = 0
         self._sequences: set[tuple[bytes, ...]] = set()
         self._process = b""  # of this block: the field of its header,
@@ -231,6 +233,7 @@ class _Walk:
             raise Malformed(f"more than {HOLLOW} blocks with nothing in them")
         if 4 * sum(count for field, count in announced if field != GRAPH_DATA) > block.size:
             raise Malformed("a block is not as long as its header says")
+        self._details |= bool(self._launches and not announced)
         self._left, self._size = announced[::-1], block.size
         self._measure()
         if block.names is None:
@@ -293,8 +296,8 @@ class _Walk:
         if self.start != MAGIC:
             self.problems.append("the file ends in its first 4 bytes")
         self._launches += sum(count for field, count in self._left if field in _KINDS)
-        if self._launches and self._version is None:
-            self.problems.append("the session details after the first launch are missing")
+        if self._details and self._version is None:
+            self.problems.append("the session details behind the first launch are damaged")
         if nameless(self._sequences, self._names) and not self.problems:
             self.problems.append("a metric has no name")
         if self._newer and not _is_newer(self._version):
@@ -304,7 +307,8 @@ class _Walk:
             more = f" (and {len(self.problems) - 1} more)" if len(self.problems) > 1 else ""
             return Frames("damaged", self.problems[0] + more, *found)
         if self._launches:
-            return Frames("ok", "", *found)
+            # Whole to the last frame: ncu ended before it wrote them, and no launch lacks anything.
+            return Frames("ok", NO_SESSION if self._version is None else "", *found)
         return Frames("empty", "it holds no launch", *found)
 
 
