@@ -77,9 +77,7 @@ def compare_runs(
         if before or after:
             raise ProfkitError("--ladder takes no BEFORE and AFTER", "profkit compare --ladder")
         found = _ladders(artifacts, case, anyway, output)
-        document = {"schema": "profkit.ladders/1", "ladders": [x.to_json() for x in found]}
-        blocks = (b for x in found for b in (changes.ladder_table if brief else changes.ladder)(x))
-        print_blocks(blocks, document if json else None, markdown)
+        _print_ladders(found, brief=brief, json=json, markdown=markdown)
         raise typer.Exit(_ladders_status(found, wanted, quiet))
     if output:
         raise ProfkitError("-o draws a ladder", "profkit compare --ladder --case B -o ladder.png")
@@ -101,6 +99,14 @@ def compare_runs(
         print_blocks(changes.compared(sides, shown), sides.to_json() if json else None, markdown)
     worst = status(closing(sides.changes, wanted), quiet=quiet)
     raise typer.Exit(max(worst, COULD_NOT if sides.problems else 0))
+
+
+def _print_ladders(found: list[Ladder], *, brief: bool, json: bool, markdown: bool) -> None:
+    from profkit.show.views import comparison as changes
+
+    document = {"schema": "profkit.ladders/1", "ladders": [x.to_json() for x in found]}
+    tables = changes.ladder_table if brief else changes.ladder
+    print_blocks((b for x in found for b in tables(x)), document if json else None, markdown)
 
 
 def _are_triages(*sides: str) -> bool:
