@@ -87,7 +87,7 @@ readme: $(READY)
 # Everything that a checkout may install (torch comes with the GPU machine and is not pinned here).
 lock:
 	$(PYTHON) -m venv --clear build/lock
-	build/lock/bin/python -m pip install --quiet --upgrade --editable '.[dev,notebooks,parquet,tune]'
+	build/lock/bin/python -m pip install --quiet --upgrade --editable '.[dev,history,mcp,notebooks,parquet,tune]'
 	build/lock/bin/python -m pip freeze --exclude-editable --exclude pip --exclude setuptools \
 	  > build/lock/frozen.txt
 	{ echo '# Written by "make lock": what .venv is made of. Never edit by hand.'; \
