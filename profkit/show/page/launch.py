@@ -102,7 +102,7 @@ def bars(several: Sequence[PageRow], total: float) -> list[dict[str, Any]]:
         width = 1000 * row.total / total if total else 0.0
         if width <= 0:
             continue
-        saved = f", up to {figures.seconds(row.saved)} to save" if row.saved > 0 else ""
+        saved = f", about {figures.seconds(row.saved)} to save" if row.saved > 0 else ""
         label = figures.bound(run.diagnosis, run.status)
         out.append({
             "number": shown.number, "x": round(x, 2), "width": round(width, 2),
