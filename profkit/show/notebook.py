@@ -110,7 +110,7 @@ def _of_tuple(value: tuple[Any, ...]) -> str:
     return ", ".join(map(str, value))
 
 
-class Shown:
+class ToldInBlocks:
     """Something that is told in blocks: text where it is printed, HTML in a notebook."""
 
     def blocks(self) -> Iterable[Block]:
@@ -124,7 +124,7 @@ class Shown:
         return to_html(self.blocks())
 
 
-class Comparison(Shown, sides.Compared):
+class Comparison(ToldInBlocks, sides.Compared):
     """What two sides have in common, compared."""
 
     def blocks(self) -> Iterable[Block]:
@@ -132,7 +132,7 @@ class Comparison(Shown, sides.Compared):
         return changes.compared(self)
 
 
-class Ladder(Shown, ladders.Ladder):
+class ShownLadder(ToldInBlocks, ladders.Ladder):
     """Every variant of a case against its parent and the references."""
 
     def blocks(self) -> Iterable[Block]:
@@ -140,7 +140,7 @@ class Ladder(Shown, ladders.Ladder):
         return changes.ladder(self)
 
 
-class Claims(Shown, tuple[verify.Verified, ...]):
+class Claims(ToldInBlocks, tuple[verify.Verified, ...]):
     """Files of claims, each claim tried."""
 
     def blocks(self) -> Iterable[Block]:
@@ -212,7 +212,7 @@ def compare(
     return _as(Comparison, sides.compare_sides(before, after, case, artifacts, anyway))
 
 
-def ladder(case: str, artifacts: str | Path = "artifacts", anyway: bool = False) -> Ladder:
+def ladder(case: str, artifacts: str | Path = "artifacts", anyway: bool = False) -> ShownLadder:
     """Every recorded variant of a case against its parent and every reference.
 
     Args:
@@ -223,7 +223,7 @@ def ladder(case: str, artifacts: str | Path = "artifacts", anyway: bool = False)
     Raises:
         ProfkitError: Nothing is recorded at this case.
     """
-    return _as(Ladder, ladders.build_ladder(Evidence(Path(artifacts)), case, anyway))
+    return _as(ShownLadder, ladders.build_ladder(Evidence(Path(artifacts)), case, anyway))
 
 
 def claims(files: str | Path | Iterable[str | Path], artifacts: str | Path = "artifacts") -> Claims:

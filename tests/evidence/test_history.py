@@ -13,7 +13,7 @@ import profkit as pk
 from profkit.errors import ProfkitError
 from profkit.evidence.history.dataset import History, add_artifacts, query
 from profkit.evidence.history.steps import process_spreads, steps
-from profkit.evidence.history.tables import HistoryLaunch, HistoryRun, columns, run_row
+from profkit.evidence.history.tables import HistoryLaunch, HistoryRun, run_row, table_columns
 from profkit.evidence.runs.runs import Evidence
 from profkit.measure.commits import commit_at_hand, committed_runs
 from profkit.records.parts import Commit
@@ -201,5 +201,5 @@ def test_as_a_frame(tmp_path: Path) -> None:
 
 
 def test_every_column_is_a_field() -> None:
-    assert columns("runs").names[:3] == ["record", "variant", "case"]
-    assert columns("runs").field("samples").type == pa.list_(pa.float64())
+    assert table_columns("runs").names[:3] == ["record", "variant", "case"]
+    assert table_columns("runs").field("samples").type == pa.list_(pa.float64())

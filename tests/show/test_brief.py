@@ -58,5 +58,5 @@ def test_the_second_row_is_a_line(made: Made) -> None:
     table = rows([made("slow", 3e-3), made("quick", 1e-3)])
     (line,) = [x for x in brief_diagnosis(table).splitlines() if x.startswith("2. ")]
     assert line.startswith(
-        "2. quick, 1.00 ms, memory: shared; shared-bank-conflicts (at most 8.00x)"
+        "2. quick, 1.00 ms, memory: shared; shared-bank-conflicts (expect 8.00x ("
     )

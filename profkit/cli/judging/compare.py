@@ -50,7 +50,7 @@ FailOn = Annotated[
 ]
 
 
-def compare_runs(
+def judge_change(
     before: Before = None,
     after: After = None,
     case: Case = None,
@@ -212,7 +212,7 @@ def _ladders_status(ladders: Iterable[Ladder], wanted: set[str], quiet: bool) ->
 
 
 VERB = Verb(
-    run=compare_runs,
+    run=judge_change,
     bad="AFTER is wrong, or as bad as --fail-on names",
     examples=(
         "profkit compare stage1 stage2 --case B",

@@ -158,7 +158,7 @@ def _subject(
     if isinstance(before, str) or isinstance(after, str):
         return _report_alone(label, before == after)
     again = f"profkit profile --variant {name[0]} --case {name[1]}"
-    if stale(sides, before, after):
+    if code_moved_on(sides, before, after):
         return GateSubject(label, "stale", f"its code has changed since it was measured: {again}")
     if unchanged := _unchanged(before, after):
         return GateSubject(label, "same", unchanged)
@@ -180,7 +180,7 @@ def _report_alone(label: str, same: bool) -> GateSubject:
     return GateSubject(label, "no time", because)
 
 
-def stale(sides: tuple[GateSide, GateSide], before: Record, after: Record) -> bool:
+def code_moved_on(sides: tuple[GateSide, GateSide], before: Record, after: Record) -> bool:
     """Whether the code differs between the sides and AFTER was measured before that."""
     code = sides[1].code(after)
     return code not in (after.source_hash, sides[0].code(before))

@@ -23,9 +23,9 @@ from profkit.evidence.history.tables import (
     TABLES,
     HistoryLaunch,
     HistoryRun,
-    columns,
     launch_rows,
     run_row,
+    table_columns,
 )
 from profkit.evidence.runs.runs import Evidence
 from profkit.files import write_bytes
@@ -82,7 +82,7 @@ class History:
             except (OSError, pa.ArrowException) as error:
                 why = f"{file}: not readable ({str(error).splitlines()[0]})"
                 problems.append(ProfkitError(why, "restore or remove it"))
-        wanted = columns(name)
+        wanted = table_columns(name)
         if not good:
             return ds.dataset(wanted.empty_table()), problems
         return ds.dataset(good, schema=wanted, format="parquet"), problems
@@ -178,7 +178,7 @@ def query(kept: History, sql: str) -> tuple[pd.DataFrame, list[ProfkitError]]:
             connection.register(name, files)
         return connection.execute(sql).df(), problems
     except duckdb.Error as error:
-        known = "; ".join(f"{name}: {', '.join(columns(name).names)}" for name in TABLES)
+        known = "; ".join(f"{name}: {', '.join(table_columns(name).names)}" for name in TABLES)
         raise ProfkitError(f"the question: {str(error).splitlines()[0]}", known) from error
     finally:
         connection.close()
@@ -196,7 +196,7 @@ def _write(folder: Path, name: str, rows: Iterable[dict[str, Any]]) -> None:
         raise ProfkitError("the history needs pyarrow", _INSTALL) from error
     listed = list(rows)
     sha256 = hashlib.sha256(json.dumps(listed, sort_keys=True).encode()).hexdigest()
-    schema = columns(name).with_metadata({"profkit": SCHEMA})
+    schema = table_columns(name).with_metadata({"profkit": SCHEMA})
     into = BytesIO()
     pq.write_table(pa.Table.from_pylist(listed, schema=schema), into, compression="zstd")
     write_bytes(folder / f"{sha256}.parquet", into.getvalue())

@@ -98,7 +98,7 @@ class HistoryLaunch:
 TABLES: dict[str, type] = {"runs": HistoryRun, "launches": HistoryLaunch}
 
 
-def columns(table: str) -> pa.Schema:
+def table_columns(table: str) -> pa.Schema:
     """The columns of a table, from its class."""
     import pyarrow as pa
 

@@ -30,8 +30,13 @@ _CONFIG: dict[str, Any] = {
 
 def specs() -> dict[str, Any]:
     """Name -> Vega-Lite specification; width and data are filled in by the page."""
-    charts = {"roofline": roofline(), "position": roofline(one=True), "stalls": stalls(),
-              "pipes": pipes(), "ladder": ladder()}  # fmt: skip
+    charts = {
+        "roofline": roofline_chart(),
+        "position": roofline_chart(one=True),
+        "stalls": stalls_chart(),
+        "pipes": pipes_chart(),
+        "ladder": ladder_chart(),
+    }
     return {name: _plain(chart) for name, chart in charts.items()}
 
 
@@ -44,7 +49,7 @@ def _data(name: str) -> alt.Chart:
     return alt.Chart(alt.NamedData(name=name))
 
 
-def roofline(one: bool = False) -> Layers:
+def roofline_chart(one: bool = False) -> Layers:
     """Roofs, a point per launch and level, the levels of a launch on a line.
 
     Data: frame (two corners), roofs (their ends), words (on them), points. Parameters: the decades
@@ -116,7 +121,7 @@ def _launches(x: alt.X, y: alt.Y, one: bool) -> list[alt.Chart]:
     return [ties, marks, names]
 
 
-def stalls() -> Layers:
+def stalls_chart() -> Layers:
     """What the resident warps did, a bar a state; the verdict's own stands out. Data: rows."""
     kinds = {"issuing": "var(--issuing)", "waiting": "var(--waiting)", "verdict": "var(--verdict)"}
     bars = _data("rows").encode(
@@ -131,7 +136,7 @@ def stalls() -> Layers:
     return alt.layer(bars.mark_bar(size=14).encode(color=colour), _figures(bars))
 
 
-def pipes() -> Layers:
+def pipes_chart() -> Layers:
     """How busy the pipes were: elapsed over the lighter active. Data: rows."""
     colours = {"elapsed": "var(--elapsed)", "active": "var(--active)"}
     sizes = {"elapsed": 7, "active": 15}
@@ -157,7 +162,7 @@ def _figures(bars: alt.Chart) -> alt.Chart:
     return words.encode(text="text:N")
 
 
-def ladder() -> Layers:
+def ladder_chart() -> Layers:
     """Each variant's time with its interval, in the order of the ladder. Data: rows."""
     kinds = {"faster": "var(--good)", "slower": "var(--bad)", "reference": "var(--reference)",
              "": "var(--waiting)"}  # fmt: skip

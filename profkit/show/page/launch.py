@@ -17,8 +17,8 @@ from profkit.reports.metrics import CATALOGUE
 from profkit.reports.metrics.warps import MEANING
 from profkit.show.charts.bars import PIPES, pipe_word, shares
 from profkit.show.charts.roofline import word as roof_word
-from profkit.show.page.memory import Fact, beside, levels, occupancy
-from profkit.show.page.roofline import roofline, row_of
+from profkit.show.page.memory import Fact, beside, levels, occupancy_facts
+from profkit.show.page.roofline import roofline_data, row_of
 from profkit.show.text import figures
 from profkit.show.text.escape import visible
 from profkit.show.text.names import middle, short
@@ -32,7 +32,7 @@ SMALL = 0.005  # states and pipes below are one another's equals: nothing
 
 
 @dataclass(frozen=True)
-class Shown:
+class PageRow:
     """A row of the page.
 
     Attributes:
@@ -58,7 +58,7 @@ class Shown:
         return middle(visible(named), LABEL) if named else short(run.kernel, LABEL)
 
 
-def summary(shown: Shown) -> dict[str, Any]:
+def row_summary(shown: PageRow) -> dict[str, Any]:
     """The launch's row of the table: text and, to sort by, the number behind it."""
     run, row = shown.run, shown.row
     nearest = nearest_roof(row_of(run))
@@ -93,7 +93,7 @@ def _without_gain(run: Judged) -> str:
     return "at its roof" if at_roof else ""
 
 
-def bars(several: Sequence[Shown], total: float) -> list[dict[str, Any]]:
+def bars(several: Sequence[PageRow], total: float) -> list[dict[str, Any]]:
     """The rows as parts of a bar 1000 wide: how long, by what bound, what could be saved."""
     out: list[dict[str, Any]] = []
     x = 0.0
@@ -102,7 +102,7 @@ def bars(several: Sequence[Shown], total: float) -> list[dict[str, Any]]:
         width = 1000 * row.total / total if total else 0.0
         if width <= 0:
             continue
-        saved = f", up to {figures.seconds(row.saved)} to save" if row.saved > 0 else ""
+        saved = f", about {figures.seconds(row.saved)} to save" if row.saved > 0 else ""
         label = figures.bound(run.diagnosis, run.status)
         out.append({
             "number": shown.number, "x": round(x, 2), "width": round(width, 2),
@@ -114,7 +114,7 @@ def bars(several: Sequence[Shown], total: float) -> list[dict[str, Any]]:
     return out
 
 
-def words_of(several: Sequence[Shown]) -> list[dict[str, str]]:
+def words_of(several: Sequence[PageRow]) -> list[dict[str, str]]:
     """What the page links to: the bounds, and the rules that fire on it, with their advice."""
     fired = {f.rule: None for s in several for f in s.run.diagnosis.findings if f.status == "fires"}
     bounds = [{"name": name, "meaning": text, "advice": ""} for name, text in BOUNDS.items()]
@@ -124,7 +124,7 @@ def words_of(several: Sequence[Shown]) -> list[dict[str, str]]:
     ]
 
 
-def details(shown: Shown) -> dict[str, Any]:
+def details(shown: PageRow) -> dict[str, Any]:
     """The launch's own section."""
     run, found = shown.run, shown.run.diagnosis
     every = found.findings
@@ -138,8 +138,8 @@ def details(shown: Shown) -> dict[str, Any]:
         "silent": [f.rule for f in every if f.status == "clear"],
         "levels": levels(run.values),
         "beside": beside(run.values),
-        "occupancy": occupancy(run.values),
-        "listing": list(listing(run.lines)),
+        "occupancy": occupancy_facts(run.values),
+        "listing": list(code_listing(run.lines)),
         "nvidia": [
             {"rule": r.rule, "title": " ".join(r.title.split()),
              "message": " ".join(r.message.split()),
@@ -147,11 +147,11 @@ def details(shown: Shown) -> dict[str, Any]:
              "scope": "of a part of it" if r.scope == "local" else ""}
             for r in sorted(run.nvidia, key=lambda r: -(r.speedup or 0))
         ],
-        "has": {"stalls": bool(stalls(run)), "pipes": bool(pipes(run))},
+        "has": {"stalls": bool(stall_rows(run)), "pipes": bool(pipe_rows(run))},
     }  # fmt: skip
 
 
-def _facts(shown: Shown) -> Iterator[tuple[str, str]]:
+def _facts(shown: PageRow) -> Iterator[tuple[str, str]]:
     """Name and value of what identifies the launch."""
     run, row = shown.run, shown.row
     yield "time under ncu", figures.seconds(run.time)
@@ -182,7 +182,7 @@ def _finding(found: Finding) -> dict[str, Any]:
     }
 
 
-def listing(lines: Sequence[HotLine]) -> Iterator[dict[str, Any]]:
+def code_listing(lines: Sequence[HotLine]) -> Iterator[dict[str, Any]]:
     """Hot lines in the order of the file, code that stands between them included.
 
     Yields:
@@ -210,7 +210,7 @@ def _line(line: HotLine) -> dict[str, Any]:
     }
 
 
-def stalls(run: Judged) -> list[dict[str, Any]]:
+def stall_rows(run: Judged) -> list[dict[str, Any]]:
     """The states of the resident warps, largest first; none when not collected."""
     limiters = (run.diagnosis.limiter or "").split("+")
     found = [
@@ -222,7 +222,7 @@ def stalls(run: Judged) -> list[dict[str, Any]]:
     return sorted(found, key=lambda s: -s["of"])
 
 
-def pipes(run: Judged) -> list[dict[str, Any]]:
+def pipe_rows(run: Judged) -> list[dict[str, Any]]:
     """The pipes that did something, busiest first: of elapsed cycles and of active ones."""
     row = {name: value for name, value in run.values.items() if isfinite(value)}
     found = []
@@ -240,7 +240,7 @@ def pipes(run: Judged) -> list[dict[str, Any]]:
     return found
 
 
-def data(shown: Shown) -> dict[str, Any]:
+def data(shown: PageRow) -> dict[str, Any]:
     """What the scripts of the page read of a launch; metrics in the catalogue's order."""
     run = shown.run
     return {
@@ -256,9 +256,9 @@ def data(shown: Shown) -> dict[str, Any]:
             else [f.status, f.cause, number(f.gain), figures.times(f.gain)]
             for f in run.diagnosis.findings
         },
-        "stalls": stalls(run),
-        "pipes": pipes(run),
-        "position": roofline([(shown.number, shown.label, run)]),
+        "stalls": stall_rows(run),
+        "pipes": pipe_rows(run),
+        "position": roofline_data([(shown.number, shown.label, run)]),
     }
 
 

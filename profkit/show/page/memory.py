@@ -141,7 +141,7 @@ class Limiter:
     needs: str
 
 
-def occupancy(values: Values) -> dict[str, Any]:
+def occupancy_facts(values: Values) -> dict[str, Any]:
     """Achieved and theoretical occupancy, every limiter, and the step to one more block."""
     row = {name: value for name, value in values.items() if isfinite(value)}
     blocks = {name: row[name] for name in LIMITS if name in row}

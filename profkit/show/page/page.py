@@ -26,7 +26,7 @@ from profkit.evidence.comparison.ladder import Ladder
 from profkit.files import write_text
 from profkit.show.page import charts as page_charts
 from profkit.show.page import ladder as page_ladder
-from profkit.show.page.launch import Shown, bars, data, details, metrics, summary, words_of
+from profkit.show.page.launch import PageRow, bars, data, details, metrics, row_summary, words_of
 from profkit.show.page.roofline import by_device
 from profkit.show.text import figures
 from profkit.show.text.escape import visible
@@ -76,14 +76,14 @@ def render(
     runs, notes = _lined([row.shown for row in kept])
     kept = [row.replaced(row.shown, run) for row, run in zip(kept, runs, strict=True)]
     shown = [
-        Shown(n, row, row.total / total if total and row.times else nan)
+        PageRow(n, row, row.total / total if total and row.times else nan)
         for n, row in enumerate(kept, 1)
     ]
     recorded, wrong = page_ladder.runs_of(reports, {run.report for run in chosen})
     notes += wrong
     ladders = page_ladder.ladders(recorded)
     notes += [problem.message for found, _ in ladders for problem in found.problems]
-    tables = [summary(s) for s in shown]
+    tables = [row_summary(s) for s in shown]
     content = {
         "title": title,
         "files": reports.files,
@@ -120,7 +120,7 @@ def _lined(runs: Sequence[Judged]) -> tuple[list[Judged], list[str]]:
         return found, notes
 
 
-def _payload(shown: Sequence[Shown], ladders: Sequence[Ladder]) -> dict[str, Any]:
+def _payload(shown: Sequence[PageRow], ladders: Sequence[Ladder]) -> dict[str, Any]:
     """What the scripts read."""
     timed = page_ladder.timed(ladders)
     return {

@@ -41,11 +41,11 @@ def by_device(launches: Sequence[tuple[int, str, Judged]]) -> list[dict[str, Any
     found = []
     for device in devices:
         mine = [x for x in launches if (x[2].device or "device unknown") == device]
-        found.append({"device": device, **roofline(mine)})
+        found.append({"device": device, **roofline_data(mine)})
     return found
 
 
-def roofline(launches: Sequence[tuple[int, str, Judged]]) -> dict[str, Any]:
+def roofline_data(launches: Sequence[tuple[int, str, Judged]]) -> dict[str, Any]:
     """Roofs, points and frame of launches on one device.
 
     Args:

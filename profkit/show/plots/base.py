@@ -30,7 +30,7 @@ _NO_GLYPH = "\N{REPLACEMENT CHARACTER}"
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 
 
-class Shown(Axes):
+class ShownAxes(Axes):
     """An Axes that a notebook shows by itself: no pyplot, so no figure is left open anywhere."""
 
     def _repr_png_(self) -> bytes:
@@ -58,7 +58,7 @@ def canvas(ax: Axes | None, height: float) -> Axes:
         return ax
     figure = Figure(figsize=(WIDTH, height), layout="constrained", facecolor="white")
     FigureCanvasAgg(figure)
-    return figure.add_subplot(axes_class=Shown)
+    return figure.add_subplot(axes_class=ShownAxes)
 
 
 def clip(name: str, longest: int = _LONGEST) -> str:

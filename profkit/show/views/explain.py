@@ -24,7 +24,7 @@ RECORD = "run record"
 
 
 @dataclass(frozen=True, repr=False)
-class Page:
+class Explanation:
     """What there is to say about one thing; printed as text, shown as Markdown in a notebook.
 
     Attributes:
@@ -61,7 +61,7 @@ class Page:
         return self.markdown
 
 
-def explain(name: str) -> Page:
+def explain(name: str) -> Explanation:
     """What a rule or a metric means, what it needs, and an example.
 
     Args:
@@ -80,13 +80,13 @@ def explain(name: str) -> Page:
     behind = [r for r in ALL if wanted in r.explains]
     if behind:
         parts = {"Rules that can stand behind it": tuple(f"{r.id}: {r.title}" for r in behind)}
-        return Page(wanted, "limiter", _limiter(wanted), parts)
+        return Explanation(wanted, "limiter", _limiter(wanted), parts)
     if wanted.lower() in words.BOUNDS:
         return _bound(wanted.lower())
     readers = [m for m in CATALOGUE.values() if wanted in _raw_names(m)]
     if readers:
         parts = {"Read for": tuple(f"{m.name}: {m.meaning}" for m in readers)}
-        return Page(wanted, "ncu metric", "read by the catalogue", parts)
+        return Explanation(wanted, "ncu metric", "read by the catalogue", parts)
     raise ProfkitError(f"no rule and no metric is called {name}", _nearest(wanted))
 
 
@@ -99,7 +99,7 @@ def _limiter(word: str) -> str:
     return f"what is full is {words.UNITS[word]}" if word in words.UNITS else "what limits a launch"
 
 
-def _bound(word: str) -> Page:
+def _bound(word: str) -> Explanation:
     """A word of the verdict: what it says, and the limiters that it can stand with."""
     limiters = {
         "memory": [r.limiter for r in RESOURCES if r.group == "memory"],
@@ -112,7 +112,7 @@ def _bound(word: str) -> Page:
         parts["Limiters"] = tuple(f"{name}: {_limiter(name)}" for name in limiters[word])
     if word == "unknown":
         parts["To collect everything"] = (FULL,)
-    return Page(word, "verdict", words.BOUNDS[word], parts)
+    return Explanation(word, "verdict", words.BOUNDS[word], parts)
 
 
 def _nearest(name: str) -> str:
@@ -123,7 +123,7 @@ def _nearest(name: str) -> str:
     return f"did you mean {' or '.join(lower[n] for n in near)}?"
 
 
-def _rule(rule: Rule) -> Page:
+def _rule(rule: Rule) -> Explanation:
     hit = rule.check(Launch(rule.fires[0]))
     looked = tuple(dict.fromkeys((*rule.fires[0], *(hit.looked if hit else ()))))
     parts = {
@@ -140,7 +140,7 @@ def _rule(rule: Rule) -> Page:
     }
     if rule.explains:
         parts["Can be the cause behind the limiter"] = (", ".join(rule.explains),)
-    return Page(rule.id, "rule", rule.title, parts)
+    return Explanation(rule.id, "rule", rule.title, parts)
 
 
 def _worth(rule: Rule) -> dict[str, tuple[str, ...]]:
@@ -156,7 +156,7 @@ def _worth(rule: Rule) -> dict[str, tuple[str, ...]]:
     return {"What mending it is worth": (cause.formula, spread)}
 
 
-def _metric(metric: Metric) -> Page:
+def _metric(metric: Metric) -> Explanation:
     users = [r.id for r in ALL if any(metric.name in values for values in (*r.fires, *r.clear))]
     parts = {
         "Unit": (_UNITS.get(metric.unit, metric.unit),),
@@ -166,7 +166,7 @@ def _metric(metric: Metric) -> Page:
     }
     if users:
         parts["Rules that look at it"] = (", ".join(users),)
-    return Page(metric.name, "metric", metric.meaning, parts)
+    return Explanation(metric.name, "metric", metric.meaning, parts)
 
 
 _UNITS = {"share": "share: 0 to 1, where 1 is 100 %", "s": "s: seconds",
