@@ -31,25 +31,127 @@
    tune: OVERLAP=1,0
 */
 #include "merged.cuh"
-#include "parts.cuh"
 
 #ifndef OVERLAP
 #define OVERLAP 1  // start before the kernel before has ended
 #endif
+constexpr int M = 64;
 
-// Where one block has the rows: pair without a cluster.
-template <int D, int KEYS>
-using Alone = parts::Plan<D, 2, KEYS, 2, 1>;
+// One block for 64 rows. GROUPS: of four warps; part p of the keys is slices p, p + GROUPS, … KEYS: a
+// slice. SLOTS: slices held per group.
+template <int D_, int GROUPS_, int KEYS_, int SLOTS_>
+struct Plan {
+  static constexpr int D = D_, GROUPS = GROUPS_, KEYS = KEYS_, SLOTS = SLOTS_;
+  static constexpr int THREADS = 128 * GROUPS;
+  struct Slot {
+    Slabs<KEYS, D> k, v;
+  };
+  struct Shared {
+    Slabs<M, D> q;
+    Slot slot[GROUPS][SLOTS];
+    splitk::Part<M, D> part[GROUPS];
+    Barrier q_here, k_here[GROUPS][SLOTS], v_here[GROUPS][SLOTS];
+  };
+};
+
+using merged::Maps;
 
 template <class P>
 __global__ void __launch_bounds__(P::THREADS, 1)
-    champion(Attention a, const __grid_constant__ parts::Maps maps) {
-  parts::attend<P, OVERLAP>(a, maps);
+    champion(Attention a, const __grid_constant__ Maps maps) {
+  constexpr int D = P::D, KEYS = P::KEYS, SLOTS = P::SLOTS, PARTS = P::GROUPS;
+  auto& m = shared_memory<typename P::Shared>();
+  int thread = threadIdx.x % 128, lane = threadIdx.x % 32, group = threadIdx.x / 128;
+  int first = blockIdx.x * M, head = blockIdx.y;
+  int row = thread / 32 * 16;  // of this warp, among the M
+  int slices = ceil_div(a.keys(first + M), KEYS);
+
+  if (threadIdx.x == 0) {
+    prefetch_map(&maps.q), prefetch_map(&maps.k), prefetch_map(&maps.v);
+    barrier_init(&m.q_here, 1);
+    for (int g = 0; g < P::GROUPS; ++g)
+      for (int i = 0; i < SLOTS; ++i)
+        barrier_init(&m.k_here[g][i], 1), barrier_init(&m.v_here[g][i], 1);
+    barrier_init_fence();
+  }
+  __syncthreads();
+  if (OVERLAP) let_next_kernel_start(), wait_for_earlier_kernels();
+
+  auto fetch = [&](Slabs<KEYS, D>& tile, const CUtensorMap* map, Barrier* here, int slice) {
+    if (slice >= slices) return;
+    barrier_expect(here, Slabs<KEYS, D>::BYTES);
+    tile.fetch(map, here, slice * KEYS, head);
+  };
+  if (threadIdx.x == 0) {
+    barrier_expect(&m.q_here, Slabs<M, D>::BYTES);
+    m.q.fetch(&maps.q, &m.q_here, first, head);
+  }
+  if (thread == 0)
+    for (int i = 0; i < SLOTS; ++i) {
+      fetch(m.slot[group][i].k, &maps.k, &m.k_here[group][i], group + i * PARTS);
+      fetch(m.slot[group][i].v, &maps.v, &m.v_here[group][i], group + i * PARTS);
+    }
+  __syncwarp();
+
+  flash::Folded folded(a.scale);
+  flash::Rows<D> rows;
+  rows.clear();
+  barrier_wait(&m.q_here, 0);
+  if (folded.sign) {
+    warpgroup::apply_sign(m.q, folded.sign, threadIdx.x, P::THREADS);
+    __syncthreads();
+  }
+
+  int round = 0;
+  for (int slice = group; slice < slices; slice += PARTS, ++round) {
+    int slot = round % SLOTS, parity = round / SLOTS % 2, later = slice + SLOTS * PARTS;
+    auto& tile = m.slot[group][slot];
+    float s[KEYS / 8][4];
+    uint32_t p[KEYS / 16][4];
+    barrier_wait(&m.k_here[group][slot], parity);
+    wgmma_fence();
+    warpgroup::start_scores<KEYS, D>(s, m.q, 0, tile.k);
+    wgmma_commit();
+    wgmma_wait<0>();
+    hold(s);
+    if (later < slices) {
+      named_barrier(1 + group, 128);  // all four warps are done with K
+      if (thread == 0) fetch(tile.k, &maps.k, &m.k_here[group][slot], later);
+      __syncwarp();
+    }
+    if (flash::at_edge<KEYS>(a, first + row, slice * KEYS))
+      flash::mask<KEYS>(a, s, first + row, slice * KEYS, lane);
+    splitk::softmax<KEYS>(rows, s, folded.factor, round == 0);
+    warpgroup::pack_probabilities<KEYS>(p, s);
+    barrier_wait(&m.v_here[group][slot], parity);
+    hold(rows.out);
+    wgmma_fence();
+    warpgroup::start_pv<KEYS, D>(rows.out, p, tile.v);
+    wgmma_commit();
+    wgmma_wait<0>();
+    hold(rows.out);
+    if (later < slices) {
+      named_barrier(1 + group, 128);  // all four warps are done with V
+      if (thread == 0) fetch(tile.v, &maps.v, &m.v_here[group][slot], later);
+      __syncwarp();
+    }
+  }
+
+  splitk::leave(m.part[group], rows, row, lane);
+  __syncthreads();
+  splitk::combine<D, M, PARTS, P::THREADS>([&](int p, int) -> auto& { return m.part[p]; },
+                                           head_of<D>(a.o, a, head), first, a.length, threadIdx.x);
 }
 
 template <class P>
 cudaError_t start(const Attention& a, cudaStream_t stream) {
-  return parts::start<P, champion<P>, OVERLAP>(a, stream);
+  Maps maps;
+  if (cudaError_t e = tensor_map(&maps.q, a.q, P::D, a, M)) return e;
+  if (cudaError_t e = tensor_map(&maps.k, a.k, P::D, a, P::KEYS)) return e;
+  if (cudaError_t e = tensor_map(&maps.v, a.v, P::D, a, P::KEYS)) return e;
+  return launch<champion<P>>({dim3(ceil_div(a.length, M), a.heads), P::THREADS,
+                              sizeof(typename P::Shared), 1, OVERLAP},
+                             stream, a, maps);
 }
 
 extern "C" int profkit_launch(const ProfkitArgs* args) {
@@ -58,12 +160,12 @@ extern "C" int profkit_launch(const ProfkitArgs* args) {
     int sms = 0;
     if (cudaError_t e = device_attribute<cudaDevAttrMultiProcessorCount>(&sms)) return e;
     bool alone =
-        2 * ceil_div(a.length, parts::M) * a.heads > sms;  // two blocks for the same rows: too many
+        2 * ceil_div(a.length, M) * a.heads > sms;  // two blocks for the same rows: too many
     if constexpr (D == 128)
-      return alone ? start<Alone<128, 64>>(a, args->stream)
+      return alone ? start<Plan<128, 2, 64, 2>>(a, args->stream)
                    : merged::start<merged::Plan<128, 64, false>, OVERLAP>(a, args->stream);
     else if (alone)
-      return start<Alone<64, 128>>(a, args->stream);
+      return start<Plan<64, 2, 128, 2>>(a, args->stream);
     else if (a.length <= 256)
       return merged::start<merged::Plan<64, 64, true>, OVERLAP>(a, args->stream);
     else

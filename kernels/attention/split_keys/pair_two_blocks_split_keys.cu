@@ -20,23 +20,155 @@
    budget: regs=255 smem=227K spills=0 stack=0
    tune: OVERLAP=1,0
 */
-#include "parts.cuh"
+#include "../../common/wgmma_attention.cuh"
 
 #ifndef OVERLAP
 #define OVERLAP 1  // start before the kernel before has ended
 #endif
+constexpr int M = 64;
 
-using parts::Plan;
+// GROUPS: of four warps. KEYS: a slice. SLOTS: slices held per group. CLUSTER: blocks (1 or 2) with
+// the same rows; part p of the keys (of CLUSTER * GROUPS) is slices p, p + CLUSTER * GROUPS, …
+template <int D_, int GROUPS_, int KEYS_, int SLOTS_, int CLUSTER_>
+struct Plan {
+  static constexpr int D = D_, GROUPS = GROUPS_, KEYS = KEYS_, SLOTS = SLOTS_, CLUSTER = CLUSTER_;
+  static constexpr int THREADS = 128 * GROUPS, PARTS = CLUSTER * GROUPS;
+  static constexpr int ROWS = M / CLUSTER;  // that a block finishes
+  struct Slot {
+    Slabs<KEYS, D> k, v;
+  };
+  struct Shared {
+    Slabs<M, D> q;
+    Slot slot[GROUPS][SLOTS];
+    // Parts of the rows of this block; then, for each warpgroup, what goes to the other block.
+    splitk::Part<ROWS, D> part[PARTS + (CLUSTER > 1 ? GROUPS : 0)];
+    Barrier q_here, parts_here, k_here[GROUPS][SLOTS], v_here[GROUPS][SLOTS];
+  };
+};
+
+struct Maps {
+  CUtensorMap q, k, v;
+};
 
 template <class P>
 __global__ void __launch_bounds__(P::THREADS, 1)
-    pair(Attention a, const __grid_constant__ parts::Maps maps) {
-  parts::attend<P, OVERLAP>(a, maps);
+    pair(Attention a, const __grid_constant__ Maps maps) {
+  constexpr int D = P::D, KEYS = P::KEYS, SLOTS = P::SLOTS, PARTS = P::PARTS;
+  auto& m = shared_memory<typename P::Shared>();
+  int thread = threadIdx.x % 128, lane = threadIdx.x % 32, group = threadIdx.x / 128;
+  int rank = P::CLUSTER > 1 ? cluster_rank() : 0, part = rank * P::GROUPS + group;
+  int first = blockIdx.x / P::CLUSTER * M, head = blockIdx.y;
+  int row = thread / 32 * 16;  // of this warp, among the M
+  int slices = ceil_div(a.keys(first + M), KEYS);
+
+  if (threadIdx.x == 0) {
+    prefetch_map(&maps.q), prefetch_map(&maps.k), prefetch_map(&maps.v);
+    barrier_init(&m.q_here, 1), barrier_init(&m.parts_here, 1);
+    for (int g = 0; g < P::GROUPS; ++g)
+      for (int i = 0; i < SLOTS; ++i)
+        barrier_init(&m.k_here[g][i], 1), barrier_init(&m.v_here[g][i], 1);
+    barrier_init_fence();
+  }
+  __syncwarp();
+  if (P::CLUSTER > 1) cluster_arrive_relaxed();
+  __syncthreads();
+  if (OVERLAP) let_next_kernel_start(), wait_for_earlier_kernels();
+
+  auto fetch = [&](Slabs<KEYS, D>& tile, const CUtensorMap* map, Barrier* here, int slice) {
+    if (slice >= slices) return;
+    barrier_expect(here, Slabs<KEYS, D>::BYTES);
+    tile.fetch(map, here, slice * KEYS, head);
+  };
+  if (threadIdx.x == 0) {
+    barrier_expect(&m.q_here, Slabs<M, D>::BYTES);
+    m.q.fetch(&maps.q, &m.q_here, first, head);
+  }
+  if (thread == 0)
+    for (int i = 0; i < SLOTS; ++i) {
+      fetch(m.slot[group][i].k, &maps.k, &m.k_here[group][i], part + i * PARTS);
+      fetch(m.slot[group][i].v, &maps.v, &m.v_here[group][i], part + i * PARTS);
+    }
+  __syncwarp();
+
+  flash::Folded folded(a.scale);
+  flash::Rows<D> rows;
+  rows.clear();
+  barrier_wait(&m.q_here, 0);
+  if (folded.sign) {
+    warpgroup::apply_sign(m.q, folded.sign, threadIdx.x, P::THREADS);
+    __syncthreads();
+  }
+
+  int round = 0;
+  for (int slice = part; slice < slices; slice += PARTS, ++round) {
+    int slot = round % SLOTS, parity = round / SLOTS % 2, later = slice + SLOTS * PARTS;
+    auto& tile = m.slot[group][slot];
+    float s[KEYS / 8][4];
+    uint32_t p[KEYS / 16][4];
+    barrier_wait(&m.k_here[group][slot], parity);
+    wgmma_fence();
+    warpgroup::start_scores<KEYS, D>(s, m.q, 0, tile.k);
+    wgmma_commit();
+    wgmma_wait<0>();
+    hold(s);
+    if (later < slices) {
+      named_barrier(1 + group, 128);  // all four warps are done with K
+      if (thread == 0) fetch(tile.k, &maps.k, &m.k_here[group][slot], later);
+      __syncwarp();
+    }
+    if (flash::at_edge<KEYS>(a, first + row, slice * KEYS))
+      flash::mask<KEYS>(a, s, first + row, slice * KEYS, lane);
+    splitk::softmax<KEYS>(rows, s, folded.factor, round == 0);
+    warpgroup::pack_probabilities<KEYS>(p, s);
+    barrier_wait(&m.v_here[group][slot], parity);
+    hold(rows.out);
+    wgmma_fence();
+    warpgroup::start_pv<KEYS, D>(rows.out, p, tile.v);
+    wgmma_commit();
+    wgmma_wait<0>();
+    hold(rows.out);
+    if (later < slices) {
+      named_barrier(1 + group, 128);  // all four warps are done with V
+      if (thread == 0) fetch(tile.v, &maps.v, &m.v_here[group][slot], later);
+      __syncwarp();
+    }
+  }
+
+  // Rows of this warp belong to block row / ROWS of the cluster. Parts for the other block go there in
+  // one copy a warpgroup, which that block's barrier counts: no fence of the whole cluster is needed.
+  constexpr int GOING = 32 * P::ROWS / 16;  // threads of a warpgroup with rows of the other block
+  if (P::CLUSTER == 1 || row / P::ROWS == rank) {
+    splitk::leave(m.part[part], rows, row % P::ROWS, lane);
+  } else {
+    splitk::leave(m.part[PARTS + group], rows, row % P::ROWS, lane);
+    fence_for_async();
+    named_barrier(1 + group, GOING);
+  }
+  if (P::CLUSTER > 1) {
+    constexpr unsigned BYTES = sizeof(m.part[0]);
+    cluster_wait();  // the other block has started, and its barriers are there
+    if (thread == (1 - rank) * GOING)
+      copy_to_block(1 - rank, &m.part[part], &m.part[PARTS + group], BYTES, &m.parts_here);
+    if (threadIdx.x == 0) barrier_expect(&m.parts_here, P::GROUPS * BYTES);
+    __syncwarp();
+  }
+  __syncthreads();
+  if (P::CLUSTER > 1) barrier_wait(&m.parts_here, 0), __syncwarp(), cluster_arrive_relaxed();
+  splitk::combine<D, P::ROWS, PARTS, P::THREADS>([&](int p, int) -> auto& { return m.part[p]; },
+                                                 head_of<D>(a.o, a, head), first + rank * P::ROWS,
+                                                 a.length, threadIdx.x);
+  if (P::CLUSTER > 1) cluster_wait();  // what I sent has arrived
 }
 
 template <class P>
 cudaError_t start(const Attention& a, cudaStream_t stream) {
-  return parts::start<P, pair<P>, OVERLAP>(a, stream);
+  Maps maps;
+  if (cudaError_t e = tensor_map(&maps.q, a.q, P::D, a, M)) return e;
+  if (cudaError_t e = tensor_map(&maps.k, a.k, P::D, a, P::KEYS)) return e;
+  if (cudaError_t e = tensor_map(&maps.v, a.v, P::D, a, P::KEYS)) return e;
+  return launch<pair<P>>({dim3(ceil_div(a.length, M) * P::CLUSTER, a.heads), P::THREADS,
+                              sizeof(typename P::Shared), P::CLUSTER, OVERLAP},
+                             stream, a, maps);
 }
 
 extern "C" int profkit_launch(const ProfkitArgs* args) {
@@ -45,7 +177,7 @@ extern "C" int profkit_launch(const ProfkitArgs* args) {
     int sms = 0;
     if (cudaError_t e = device_attribute<cudaDevAttrMultiProcessorCount>(&sms)) return e;
     bool alone =
-        2 * ceil_div(a.length, parts::M) * a.heads > sms;  // two blocks for the same rows: too many
+        2 * ceil_div(a.length, M) * a.heads > sms;  // two blocks for the same rows: too many
     if constexpr (D == 128)
       return alone ? start<Plan<128, 2, 64, 2, 1>>(a, args->stream)
                    : start<Plan<128, 2, 64, 1, 2>>(a, args->stream);
