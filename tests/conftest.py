@@ -53,7 +53,7 @@ SLOW = (
 
 
 def pytest_collection_modifyitems(items):
-    """Mark what is slow; an entry of the list that names nothing is an error."""
+    """Mark what is slow."""
     for item in items:
         name = Path(item.path).relative_to(HERE).as_posix() + "::" + item.name
         if name.startswith(SLOW) or SLOW_FIXTURES & set(getattr(item, "fixturenames", ())):
