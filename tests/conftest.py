@@ -24,7 +24,7 @@ CORPUS = ROOT.parent / "shared" / "corpus"
 
 # What make fast leaves out, said here and nowhere else: tests that take one of these fixtures, and
 # these files, or of a file only what its ":: ..." names. A second of processor time is slow.
-SLOW_FIXTURES = {"own_runs", "corpus_runs"}
+SLOW_FIXTURES = {"own_runs", "corpus_runs", "driver"}  # driver is compiled
 SLOW = (
     "evidence/test_analyses.py",
     "evidence/test_records.py::test_any_document_is_a_record_or_a_clear_error",
@@ -35,6 +35,8 @@ SLOW = (
     "evidence/test_stats.py::test_processes_that_differ",
     "evidence/test_stats.py::test_a_drift_is_not",
     "evidence/test_stats.py::test_equal_kernels",
+    "kernels/test_thresholds.py",
+    "kernels/test_verdicts.py",
     "reports/sass/test_machine.py::test_bits_say_what_the_text_says",
     "reports/test_catalogue_on_reports.py",
     "reports/test_container.py::test_every_truncation",
@@ -45,11 +47,13 @@ SLOW = (
     "reports/test_reader.py::test_every_file_has_its_status",
     "reports/test_real_reports.py",
     "reports/test_workers.py",
+    "test_notebooks.py",
+    "test_readme.py",
 )
 
 
 def pytest_collection_modifyitems(items):
-    """Mark what is slow; an entry of the list that names nothing is an error."""
+    """Mark what is slow."""
     for item in items:
         name = Path(item.path).relative_to(HERE).as_posix() + "::" + item.name
         if name.startswith(SLOW) or SLOW_FIXTURES & set(getattr(item, "fixturenames", ())):

@@ -154,7 +154,8 @@ def test_the_committed_artifacts_and_their_diagnoses(tmp_path: Path) -> None:
     history = History(tmp_path)
     evidence = Evidence(ROOT / "artifacts" / "attention" / "C-causal")
     added = add_artifacts(history, evidence)
-    assert (added.runs, added.launches) == (2, 2)
+    assert added.runs == len(evidence.names())
+    assert added.launches >= added.runs
     again = add_artifacts(history, evidence)
     assert (again.runs, again.launches) == (0, 0)
     rows = history.table("launches")[0].to_pylist()

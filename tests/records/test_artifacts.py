@@ -90,7 +90,7 @@ def test_a_run_recorded_since_is_found(tmp_path: Path) -> None:
 
 def test_the_committed_ones() -> None:
     found = run_files(ROOT / "artifacts")
-    assert len(found) == 101
+    assert len(found) >= 101
     top = {p.name for p in (ROOT / "artifacts").glob("*.ncu-rep")}
     assert {"copy.1GiB.ncu-rep", "stage2.B.ncu-rep", "sdpa-cudnn.B.ncu-rep"} < top
     for name, several in found.items():
