@@ -199,6 +199,9 @@ KEYS: dict[str, str] = {key.name: key.meaning for key in _KEYS.values()}
 SPEAKS = frozenset(key.name for key in _KEYS.values() if key.speaks)
 
 
+LONGEST = 64 << 10  # characters that a header may have: the longest seen has 3,000
+
+
 def parse_header(source: str, name: str) -> Header:
     """Read the leading comment of a source file.
 
@@ -206,11 +209,11 @@ def parse_header(source: str, name: str) -> Header:
         source: The whole file.
         name: What to call the file in an error.
     """
-    found = _COMMENT.match(source)
+    found = _COMMENT.match(source[:LONGEST])
     if not found:
         raise ProfkitError(
             f"{name} has no header",
-            "begin the file with a comment: its first line is the title in every table",
+            "begin the file with a comment of at most 64 KB: its first line is the title",
         )
     lines = _comment_lines(found)
     if not lines:

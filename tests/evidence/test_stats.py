@@ -229,3 +229,14 @@ def test_overlap():
     assert Interval(1, 0, 2).overlaps(Interval(3, 1.5, 4))
     assert not Interval(1, 0, 2).overlaps(Interval(3, 2.5, 4))
     assert Interval(1, float("nan"), float("nan")).overlaps(Interval(9, 8, 10))
+
+
+@pytest.mark.parametrize("within", [-1, -1e-9, float("nan"), float("inf"), 1, 10**400])
+def test_a_tolerance_that_is_none_is_our_error(within):
+    with pytest.raises(ProfkitError, match="within"):
+        compare_samples([1.0, 1.1] * 10, [2.0, 2.1] * 10, within=within)
+
+
+def test_integers_beyond_float_are_our_error():
+    with pytest.raises(ProfkitError, match="BEFORE: not a list of numbers"):
+        compare_samples([10**400] * 10, [2.0] * 10)

@@ -1,3 +1,5 @@
+import contextlib
+import time
 from textwrap import dedent
 
 import pytest
@@ -118,3 +120,11 @@ def test_any_text_is_read_or_refused(text: str) -> None:
         return
     assert head.title
     assert set(head.keys) <= set(header.KEYS)
+
+
+@pytest.mark.parametrize("line", ["// x\n", "//\n", "\n", "/* x */\n"])
+def test_millions_of_lines_are_no_wait(line: str) -> None:
+    began = time.monotonic()
+    with contextlib.suppress(ProfkitError):
+        header.parse_header(line * 3_000_000 + "/* t */", "x.cu")
+    assert time.monotonic() - began < 1.0

@@ -130,7 +130,7 @@ def as_groups(samples: Samples, name: str, positive: bool = False) -> list[Array
         listed = list(samples)
         nested = bool(listed) and np.ndim(listed[0]) > 0
         groups = [np.asarray(g, dtype=float) for g in (listed if nested else [listed])]
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, OverflowError) as error:
         raise ProfkitError(f"{name}: not a list of numbers ({error})") from error
     if not all(g.size and g.ndim == 1 for g in groups):
         raise ProfkitError(f"{name}: there are no samples", "measure again: profkit bench")

@@ -133,6 +133,11 @@ def compare_samples(
         ProfkitError: A sample is not a finite positive number, there is none, or interleaved
             samples differ in number.
     """
+    if not 0 <= within < 1:  # NaN is neither
+        raise ProfkitError(
+            f"within {within:.3g}: not a tolerance" if abs(within) < 1e9 else "within: too large",
+            "give a share of the time, 0.01 for one percent",
+        )
     groups = as_groups(before, "BEFORE", positive=True), as_groups(after, "AFTER", positive=True)
     logs = [[np.log(g) for g in side] for side in groups]
     spread = process_spread(*logs)
