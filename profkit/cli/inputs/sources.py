@@ -77,7 +77,7 @@ def _source_files(found: Iterable[Variant], kernels: Path) -> dict[str, SourceFi
 
     return {
         f"{v.problem}/{v.id}": SourceFile(
-            v.header, v.source_hash, v.path.relative_to(kernels).as_posix()
+            v.header, v.source_hash, v.path.relative_to(kernels.resolve()).as_posix()
         )
         for v in found
     }
