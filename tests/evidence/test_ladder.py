@@ -85,7 +85,7 @@ def test_a_variant_stands_for_all_its_cases():
     assert [r.name for r in named_runs("stage1", evidence, "B")] == ["stage1.B"]
     with pytest.raises(ProfkitError) as raised:
         named_runs("stage7", evidence)
-    assert raised.value.hint == "recorded: stage1, stage2"
+    assert raised.value.hint == "did you mean stage2 or stage1?"
     with pytest.raises(ProfkitError, match="no such file"):
         named_runs("lost/stage1.B.ncu-rep", evidence)
 
