@@ -171,7 +171,12 @@ def expected(path: Path, mechanism: str, recorded: Mapping[str, Set[int]]) -> se
             source = path.read_text("utf-8")
             lines = sites(source, mechanism)
         else:  # what all probes share: only what does it by itself
-            headers = [COMMON / f"probe_{name}", COMMON / name]
+            headers = [
+                PROBES / f"probe_{name}",
+                PROBES / name,
+                COMMON / f"probe_{name}",
+                COMMON / name,
+            ]
             source = next((h.read_text("utf-8") for h in headers if h.exists()), "")
             lines = set(_statements(_bare(source).split("\n"), mechanism))
         moved = _moved(_bare(source).split("\n"), table, exits=name == path.name)

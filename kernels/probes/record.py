@@ -26,11 +26,11 @@ from driver import Item, Task
 from profkit.errors import ProfkitError
 from profkit.measure import process
 from profkit.measure.build import build, toolchain
+from profkit.measure.build.build import SUPPORT
 from profkit.measure.build.toolchain import Tool
 from profkit.measure.cuda import device, state
 from profkit.measure.profile import collect
 from profkit.measure.profile.collect import CollectOptions
-from profkit.measure.targets import SUPPORT
 from profkit.measure.variants import variants
 
 SECTIONS = (

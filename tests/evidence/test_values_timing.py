@@ -36,7 +36,7 @@ FAST = Thresholds(resamples=400)
 
 
 def test_the_numbers_that_decide():
-    assert astuple(THRESHOLDS) == (0.95, 6, 2000, 0, 0.05, 0.1, 0.01)
+    assert astuple(THRESHOLDS) == (0.95, 6, 2000, 0, 0.05, 0.1, 0.05, 60, 120, 0.02, 0.01)
 
 
 # --- samples as groups
@@ -227,7 +227,7 @@ def test_first_order_correlation_with_its_bias():
     assert effective_size(x) == pytest.approx(expected)
     assert effective_size(x, Thresholds(lag_p=1e-12)) == 60
     # The interval is as much wider as fewer samples would make it.
-    found, alone = (summarize_samples([x], Thresholds(resamples=400, drift_p=0, lag_p=lag))
+    found, alone = (summarize_samples([x], Thresholds(resamples=400, drift_p=0, lag_p=lag, level_p=0))
                     for lag in (0.1, 1e-12))  # fmt: skip
     assert (found.faults, alone.faults) == (("autocorrelated",), ())
     stretch = sqrt(60 / expected)
@@ -322,7 +322,11 @@ def test_faster_slower_and_the_same_in_words():
     slow = compare_samples(10 * noise[::-1], 20 * noise, thresholds=FAST)
     assert slow.answer == "slower"
     assert slow.sentence == f"{fast.speedup.median:.3g}x slower ({low:.3f} to {high:.3f})"
-    same = compare_samples(10 * noise, 10 * noise[::-1], within=0.02, thresholds=FAST)
+    few = compare_samples(10 * noise, 10 * noise[::-1], within=0.02, thresholds=FAST)
+    assert few.answer == "cannot tell"  # 40 a side, one after the other: clocks may have changed
+    assert few.sentence.endswith("interleave them, or take at least 120 of each")
+    many = np.exp(rng.normal(0, 0.002, 240))
+    same = compare_samples(10 * many, 10 * many[::-1], within=0.02, thresholds=FAST)
     assert same.answer == "same"
     assert same.sentence.startswith("the same within 2 %: 1x (")
     assert fast.before.median == pytest.approx(20, rel=0.002)
@@ -347,7 +351,7 @@ def test_why_it_cannot_be_told(before, after, sentence):
 
 def test_apart_assumes_a_hundredth_and_groups_replace_it():
     rng = np.random.default_rng(2)
-    one, two = (10 * np.exp(rng.normal(0, 1e-4, 40)) for _ in range(2))
+    one, two = (10 * np.exp(rng.normal(0, 1e-4, 240)) for _ in range(2))
     together, apart = (compare_samples(one, two, taken=how, thresholds=FAST)
                        for how in ("one process", "apart"))  # fmt: skip
     assert together.speedup.high < 1.001

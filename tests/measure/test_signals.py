@@ -20,7 +20,7 @@ MOMENTS = 6  # of each signal; profkit's own time to start is 0.2 s
 
 def left(found: Callable[[], list[int]]) -> list[int]:
     """Processes that are there, once those that are just ending have ended."""
-    until = time.monotonic() + 5
+    until = time.monotonic() + 20
     while (pids := found()) and time.monotonic() < until:
         time.sleep(0.1)
     return pids

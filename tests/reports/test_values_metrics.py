@@ -227,9 +227,9 @@ HFMA = "derived__smsp__sass_thread_inst_executed_op_hfma_pred_on_x{}"
         ({STALL.format("wait"): 0.0}, "stall_wait", nan),
         ({STALL.format("wait"): 1.0, STALL.format("barrier"): 1.0, SAMPLED.format("wait"): 9.0},
          "stall_wait", 0.5),
-        ({SAMPLED.format("no_instructions"): 1.0, SAMPLED.format("warpgroup_arrive"): 3.0},
+        ({SAMPLED.format("no_instructions"): 100.0, SAMPLED.format("warpgroup_arrive"): 300.0},
          "stall_no_instruction", 0.25),
-        ({SAMPLED.format("no_instructions"): 1.0, SAMPLED.format("warpgroup_arrive"): 3.0},
+        ({SAMPLED.format("no_instructions"): 100.0, SAMPLED.format("warpgroup_arrive"): 300.0},
          "stall_gmma", 0.75),
         # Occupancy.
         (LIMITS, "blocks_per_sm", 4.0),

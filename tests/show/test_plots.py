@@ -228,8 +228,9 @@ def test_save_says_what_it_can_write(tmp_path):
     ax = plots.roofline(crowd(1))
     with pytest.raises(ProfkitError, match=r"cannot draw a \.gif file"):
         plots.save(ax, tmp_path / "roof.gif")
-    with pytest.raises(ProfkitError, match="No such file"):
-        plots.save(ax, tmp_path / "nowhere" / "roof.png")
+    (tmp_path / "file").write_text("")
+    with pytest.raises(ProfkitError, match=r"roof\.png"):
+        plots.save(ax, tmp_path / "file" / "roof.png")
 
 
 HOSTILE = ["$\\frac{$", "a$b$c(int)", "\N{CJK UNIFIED IDEOGRAPH-65E5}(int)", "x\x1b[31m\ny",

@@ -34,7 +34,7 @@ def ask_whatif(
     json: Json = False,
     markdown: Markdown = False,
 ) -> None:
-    """How much faster a variant would be if these counts changed, by the cost model."""
+    """How much a change of its counts would bring a variant."""
     from dataclasses import asdict
 
     from profkit.diagnosis.estimate.whatif import parse_changes, whatif

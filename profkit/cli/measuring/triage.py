@@ -53,7 +53,7 @@ def triage_program(
     markdown: Markdown = False,
     quiet: Quiet = False,
 ) -> None:
-    """Where a whole program's step goes, and what to do about it first."""
+    """Where a whole program's step goes, and what to do first."""
     from profkit.program.document import document
     from profkit.program.triage import triage
 
