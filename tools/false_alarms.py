@@ -19,8 +19,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from profkit.evidence.gate.gate import PROCESS_SPREAD
-from profkit.evidence.gate.power import significant, smallest_change
+from profkit.evidence.gate.power import PROCESS_SPREAD, significant, smallest_change
 from profkit.evidence.timing.stats import THRESHOLDS, Taken, compare_samples
 from profkit.records.artifacts import run_files
 from profkit.records.record import read_record

@@ -7,14 +7,23 @@ import subprocess
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import profkit as pk
 from profkit.errors import ProfkitError
 from profkit.evidence.history.dataset import History, add_artifacts, query
-from profkit.evidence.history.steps import process_spreads, steps
-from profkit.evidence.history.tables import HistoryLaunch, HistoryRun, run_row, table_columns
+from profkit.evidence.history.noise import machine_noise, process_spreads, spread_for
+from profkit.evidence.history.steps import steps
+from profkit.evidence.history.tables import (
+    HistoryLaunch,
+    HistoryRun,
+    HistoryTwin,
+    run_row,
+    table_columns,
+)
 from profkit.evidence.runs.runs import Evidence
+from profkit.evidence.timing.samples import Spread
 from profkit.measure.commits import commit_at_hand, committed_runs
 from profkit.records.parts import Commit
 from profkit.records.record import write_record
@@ -56,16 +65,16 @@ def test_the_commit_of_the_record_comes_first(tmp_path: Path) -> None:
 
 def test_two_writers_do_not_meet(tmp_path: Path) -> None:
     history = History(tmp_path)
-    history.append([row(1e-5, 1, 1)], [])
-    history.append([row(1e-5, 2, 2)], [])
-    history.append([row(1e-5, 1, 1)], [])
+    history.append([row(1e-5, 1, 1)])
+    history.append([row(1e-5, 2, 2)])
+    history.append([row(1e-5, 1, 1)])
     assert len(list((tmp_path / "runs").iterdir())) == 2
     assert [r.record for r in history.runs()[0]] == ["record 1", "record 2"]
 
 
 def test_half_a_file_is_named_and_nothing_else_is_lost(tmp_path: Path) -> None:
     history = History(tmp_path)
-    history.append([row(1e-5, 1, 1)], [])
+    history.append([row(1e-5, 1, 1)])
     (whole,) = (tmp_path / "runs").glob("*.parquet")
     (tmp_path / "runs" / "half.parquet").write_bytes(whole.read_bytes()[:500])
     rows, (problem,) = history.runs()
@@ -107,12 +116,43 @@ def test_what_changed_when() -> None:
 def test_the_spread_of_a_machine_comes_from_what_it_measured_twice() -> None:
     medians = (1.0e-5, 1.03e-5, 0.97e-5, 1.0e-5)
     runs = [row(m, i, i + 1) for i, m in enumerate(medians)]
-    assert process_spreads(runs)["GPU-1"] == pytest.approx(0.0245, abs=0.003)
+    spread = process_spreads(runs)["GPU-1"]
+    assert (spread.sigma, spread.dof) == (pytest.approx(0.0245, abs=0.003), 3)
     assert process_spreads(runs[:2]) == {}, "one difference is no spread"
     assert process_spreads([replace(r, sass=None) for r in runs]) == {}
     later = [row(1e-5, 8, 8, sass="x"), row(0.93e-5, 9, 9, sass="y")]
-    assert steps([*later])[1].answer == "faster"
-    assert steps([*runs, *later])[-1].answer == "cannot tell", "3 % on this machine, not 1 %"
+    quiet = [replace(r, median=1e-5 + i * 1e-9) for i, r in enumerate(runs * 5)]
+    quiet = [replace(r, session=f"q{i}") for i, r in enumerate(quiet)]
+    assert steps(later, process_spreads(quiet))[1].answer == "faster"
+    assert steps(later)[1].answer == "cannot tell", "3 % assumed"
+    assert steps([*runs, *later])[-1].answer == "cannot tell", "2.5 % measured"
+
+
+def twin(session: str, median: float, again: float, **facts) -> HistoryTwin:
+    """An A/A run of v1 at B with a per mille of noise."""
+    rng = np.random.default_rng(list(session.encode()))
+    sides = [tuple(m * (1 + rng.exponential(0.001, 60))) for m in (median, again)]
+    return HistoryTwin(session, "v1", "B", sass="a", gpu="H200", gpu_uuid="GPU-1",
+                       samples=sides[0], again=sides[1], **facts)  # fmt: skip
+
+
+def test_the_spread_of_a_machine_comes_from_its_a_a_runs(tmp_path: Path) -> None:
+    kept = History(tmp_path)
+    twins = [twin(f"s{i}", 1e-5 * (1 + 0.01 * (-1) ** i), 1e-5) for i in range(20)]
+    kept.append(twins[:10])
+    kept.append(twins[8:])
+    found, problems = kept.twins()
+    assert (len(found), problems) == (20, []), "each once"
+    spread = process_spreads((), found)["GPU-1"]
+    assert (spread.sigma, spread.dof) == (pytest.approx(0.0103, abs=0.0005), 19)
+    assert spread_for(spread) / spread.sigma == pytest.approx(1.18, abs=0.01)
+    assert spread_for(Spread(0.01, 3)) == pytest.approx(0.0393, abs=1e-3)
+    (noise,) = machine_noise(found)
+    assert (noise.processes, noise.pairs, noise.rounds) == (20, 20, 60)
+    assert noise.within == pytest.approx(0.01, abs=0.001)
+    assert noise.alarms == 20, "1 % apart in one process is no noise of a per mille"
+    assert machine_noise([twin(f"t{i}", 1e-5, 1e-5) for i in range(20)])[0].alarms == 0
+    assert json.loads(json.dumps(noise.to_json(), allow_nan=False))["gate_alarms"] == 20
 
 
 def test_a_record_that_was_mended_is_no_second_measurement() -> None:
@@ -124,7 +164,7 @@ def test_a_record_that_was_mended_is_no_second_measurement() -> None:
 def test_questions_in_sql(tmp_path: Path) -> None:
     pytest.importorskip("duckdb")
     history = History(tmp_path)
-    history.append([row(1e-5, 1, 1), row(2e-5, 2, 2)], [HistoryLaunch("r", 0, "k", gain=2.0)])
+    history.append([row(1e-5, 1, 1), row(2e-5, 2, 2), HistoryLaunch("r", 0, "k", gain=2.0)])
     frame, problems = query(history, "SELECT count(*) AS n, max(median) AS most FROM runs")
     assert (problems, frame.n[0]) == ([], 2)
     assert frame.most[0] == pytest.approx(2e-5, rel=0.02)
@@ -192,7 +232,7 @@ def test_the_log_gives_every_version_its_commit(tmp_path: Path) -> None:
 
 
 def test_as_a_frame(tmp_path: Path) -> None:
-    History(tmp_path).append([row(1e-5, 1, 1), row(2e-5, 2, 2)], [])
+    History(tmp_path).append([row(1e-5, 1, 1), row(2e-5, 2, 2)])
     frame = pk.history(tmp_path)
     assert frame.variant.tolist() == ["v1", "v1"]
     assert frame["median"].between(0.9e-5, 2.1e-5).all()

@@ -72,6 +72,26 @@ def test_a_compile_error_is_shown_whole(machine: Machine) -> None:
     assert "nor_this" in done.stderr
 
 
+def test_bench_times_identical_code_against_itself(machine: Machine, tmp_path: Path) -> None:
+    pytest.importorskip("pyarrow")
+    machine.write("v1_x.cu")
+    machine.write("bad_x.cu", inside="out[0] = 0x7fff;")
+    kept = tmp_path / "h"
+    words = "bench", "--aa", "3", "--rounds", "8", "--case", "B", "--history", kept
+    document = json.loads(profkit(*words, "--variant", "v1", "--json").stdout)
+    (found,) = document["machines"]
+    assert (found["processes"], found["pairs"], found["rounds"]) == (3, 3, 8)
+    assert found["between"] is None, "this driver names no uuid: nobody would know the GPU again"
+    from profkit.evidence.history.dataset import History
+
+    twins, problems = History(kept).twins()
+    assert (len(twins), problems) == (3, [])
+    assert {(t.variant, t.case, len(t.samples), len(t.again)) for t in twins} == {("v1", "B", 8, 8)}
+    assert len({t.session for t in twins}) == 3, "each in a process of its own"
+    assert "bad is wrong" in profkit(*words, "--variant", "bad", status=2).stderr
+    assert len(History(kept).twins()[0]) == 3
+
+
 def test_bench_is_a_table_and_json(machine: Machine) -> None:
     machine.write("v1_x.cu")
     out = profkit("bench", "--variant", "v1", "--case", "B").stdout

@@ -59,9 +59,11 @@ def _spreads(history: Path) -> dict[str, float]:
     if not history.is_dir():
         return {}
     from profkit.evidence.history.dataset import History
-    from profkit.evidence.history.steps import process_spreads
+    from profkit.evidence.history.noise import process_spreads, spread_for
 
-    return process_spreads(History(history).runs()[0])
+    kept = History(history)
+    measured = process_spreads(kept.runs()[0], kept.twins()[0])
+    return {gpu: spread_for(spread) for gpu, spread in measured.items()}
 
 
 VERB = Verb(

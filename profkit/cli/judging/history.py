@@ -48,6 +48,7 @@ def show_history(
     Each run stands against the one before it on the same GPU, at one false alarm in a thousand.
     """
     from profkit.evidence.history.dataset import History
+    from profkit.evidence.history.noise import process_spreads
     from profkit.evidence.history.steps import steps
     from profkit.show.views.history import history_blocks
 
@@ -60,7 +61,9 @@ def show_history(
     name, _, at = (subject or "").partition(".")
     wanted = at or case
     chosen = [r for r in rows if name in ("", r.variant) and wanted in (None, "", r.case)]
-    found = steps(chosen)
+    twins, unreadable = kept.twins()
+    found = steps(chosen, process_spreads(rows, twins))
+    problems += unreadable
     document = {"schema": "profkit.history/1", "steps": [s.to_json() for s in found]}
     print_blocks(history_blocks(found), document if json else None, markdown)
     if not quiet:
@@ -76,7 +79,7 @@ def _from_log(kept: History, artifacts: Path, quiet: bool) -> Iterable[ProfkitEr
     runs, problems = committed_runs(artifacts)
     known = {run.record for run in kept.runs()[0]}
     new = [run for run in runs if run.record not in known]
-    kept.append(new, [])
+    kept.append(new)
     note(f"{kept.root}: {len(new)} of {len(runs)} committed records added", quiet=quiet)
     return problems
 

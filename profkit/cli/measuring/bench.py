@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
 from profkit.cli.inputs.faults import leave_with_faults
 from profkit.cli.inputs.targets import named, places
 from profkit.cli.options import BuildDir, Cases, Every, Json, Kernels, Names, Quiet
-from profkit.cli.output import print_blocks, print_json, spinner
+from profkit.cli.output import note, print_blocks, print_json, spinner
+from profkit.cli.signals import stop_on_term
 from profkit.cli.verb import Verb
+
+if TYPE_CHECKING:
+    from profkit.measure.noise import AaRun
 
 
 def time_variants(
@@ -15,6 +24,14 @@ def time_variants(
     case: Cases = None,
     kernels: Kernels = None,
     build_dir: BuildDir = None,
+    aa: Annotated[
+        int | None,
+        typer.Option("--aa", min=1, metavar="N", help="A/A: each twice in turns, in N processes."),
+    ] = None,
+    rounds: Annotated[int, typer.Option(min=6, help="Of each process of --aa.")] = 120,
+    history: Annotated[
+        Path, typer.Option("--history", metavar="DIR", help="Where --aa keeps what it found.")
+    ] = Path("history"),
     json: Json = False,
     quiet: Quiet = False,
 ) -> None:
@@ -24,8 +41,13 @@ def time_variants(
     from profkit.show.views import measured
 
     target = targets.choose(
-        places(kernels, build_dir), named(variant, every), every, case or (), True
+        places(kernels, build_dir), named(variant, every), every, case or (), aa is None
     )
+    if aa is not None:
+        from profkit.measure.noise import AaRun
+
+        _time_twins(AaRun(target, aa, rounds), history, json=json, quiet=quiet)
+        return
     with spinner(quiet) as progress:
         made = pipeline.measure(target, progress)
     by_case = {c: timed(made, c) for c in target.cases}
@@ -40,11 +62,35 @@ def time_variants(
     leave_with_faults(made, made.measured.checks_json())
 
 
+def _time_twins(run: AaRun, folder: Path, *, json: bool, quiet: bool) -> None:
+    """Time identical code against itself, keep it in the history, and say what the noise is."""
+    from profkit.evidence.history.dataset import History
+    from profkit.evidence.history.noise import machine_noise
+    from profkit.evidence.history.tables import HistoryTwin
+    from profkit.measure.noise import run_twins
+    from profkit.show.views.history import noise_blocks
+
+    found: list[HistoryTwin] = []
+    stop_on_term()
+    try:
+        with spinner(quiet) as progress:
+            for twins in run_twins(run, progress):
+                found += twins
+    finally:  # what was measured before somebody stopped it is kept
+        History(folder).append(found)
+    note(f"{folder}: {len(found)} A/A comparisons added", quiet=quiet)
+    noise = machine_noise(found)
+    document = {"schema": "profkit.noise/1", "machines": [x.to_json() for x in noise]}
+    print_blocks(noise_blocks(noise), document if json else None)
+
+
 VERB = Verb(
     run=time_variants,
     bad="a variant is wrong",
     examples=(
         "profkit bench --variant stage2 --variant champion --case B",
+        "profkit bench --aa 20 --variant champion      # what processes differ by",
+        "profkit bench --aa 5 --rounds 60 --variant stage2 --history runs/history",
         "profkit bench --all --kernels mine --build-dir build --json --quiet",
     ),
 )

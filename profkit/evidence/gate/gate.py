@@ -13,7 +13,7 @@ from math import isnan
 from profkit.errors import ProfkitError
 from profkit.evidence.comparison.compare import compare_runs
 from profkit.evidence.gate.control import RunFound, control_of
-from profkit.evidence.gate.power import samples_for, significant, smallest_change
+from profkit.evidence.gate.power import PROCESS_SPREAD, samples_for, significant, smallest_change
 from profkit.evidence.gate.report import Cause, GateAnswer, GateReport, GateSubject
 from profkit.evidence.runs.runs import Evidence, Run
 from profkit.evidence.timing.stats import THRESHOLDS, Thresholds, TimeComparison
@@ -24,9 +24,6 @@ from profkit.records.store import digest
 
 SEES = 0.02  # what "the same" means: a change of so much would have been seen
 _METHOD, _MACHINE = {"ncu", "case"}, {"device", "clocks"}
-# Relative standard deviation of a median from process to process, where a GPU never measured one
-# machine code in several sessions: assumed at 1 %, processes 3 % apart gave 23 % false alarms.
-PROCESS_SPREAD = 0.03
 _SHOWN = 3  # counters that moved, named in a reason
 
 

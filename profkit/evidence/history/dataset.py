@@ -2,6 +2,7 @@
 
     history/runs/<sha256>.parquet        one file an addition, named by what is in it
     history/launches/<sha256>.parquet
+    history/twins/<sha256>.parquet
 
 The same rows make the same file, so adding twice adds nothing, two writers never meet, and git
 merges by taking both sides' files. A file that cannot be read is named and left alone.
@@ -19,10 +20,13 @@ from typing import TYPE_CHECKING, Any
 
 from profkit.errors import ProfkitError
 from profkit.evidence.history.tables import (
+    KEYS,
     SCHEMA,
     TABLES,
     HistoryLaunch,
+    HistoryRow,
     HistoryRun,
+    HistoryTwin,
     launch_rows,
     run_row,
     table_columns,
@@ -93,11 +97,20 @@ class History:
         rows = {row["record"]: _run(row) for row in table.to_pylist()}
         return sorted(rows.values(), key=lambda r: (r.made or "", r.subject)), problems
 
-    def append(self, runs: Sequence[HistoryRun], launches: Sequence[HistoryLaunch]) -> None:
+    def twins(self) -> tuple[list[HistoryTwin], list[ProfkitError]]:
+        """Every A/A run once, in the order of their sessions' times."""
+        table, problems = self.table("twins")
+        rows = {tuple(row[k] for k in KEYS["twins"]): _twin(row) for row in table.to_pylist()}
+        return sorted(rows.values(), key=lambda r: (r.made or "", r.session)), problems
+
+    def append(self, rows: Iterable[HistoryRow]) -> None:
         """Write rows as one file a table; none where there are none."""
-        for name, rows in (("runs", runs), ("launches", launches)):
-            if rows:
-                _write(self.root / name, name, [asdict(row) for row in rows])
+        by_table: dict[str, list[dict[str, Any]]] = {}
+        for row in rows:
+            name = next(name for name, kind in TABLES.items() if isinstance(row, kind))
+            by_table.setdefault(name, []).append(asdict(row))
+        for name, plain in by_table.items():
+            _write(self.root / name, name, plain)
 
 
 def add_artifacts(
@@ -133,7 +146,7 @@ def add_artifacts(
             runs += [row] if row.record not in known else []
         except ProfkitError as problem:
             problems.append(problem)
-    kept.append(runs, launches)
+    kept.append([*runs, *launches])
     return Added(len(runs), len(launches), tuple(problems))
 
 
@@ -142,7 +155,8 @@ def history(folder: str | Path = NAME, table: str = "runs") -> pd.DataFrame:
 
     Args:
         folder: Where its tables are.
-        table: "runs", one row a measurement, or "launches", one row a diagnosed launch.
+        table: "runs", one row a measurement; "launches", one row a diagnosed launch; or "twins",
+            one row an A/A comparison.
 
     Returns:
         Columns as in profkit.evidence.history.tables. Files that cannot be read are left out;
@@ -154,12 +168,11 @@ def history(folder: str | Path = NAME, table: str = "runs") -> pd.DataFrame:
     if table not in TABLES:
         raise ProfkitError(f"no table {table!r}", f"one of {', '.join(TABLES)}")
     frame: pd.DataFrame = History(Path(folder)).table(table)[0].to_pandas()
-    key = ["record"] if table == "runs" else ["report", "launch"]
-    return frame.drop_duplicates(key, ignore_index=True)
+    return frame.drop_duplicates(list(KEYS[table]), ignore_index=True)
 
 
 def query(kept: History, sql: str) -> tuple[pd.DataFrame, list[ProfkitError]]:
-    """Ask the tables `runs` and `launches` with SQL (DuckDB).
+    """Ask the tables `runs`, `launches` and `twins` with SQL (DuckDB).
 
     Raises:
         ProfkitError: DuckDB is not installed, or does not understand the question.
@@ -188,13 +201,17 @@ def _run(row: dict[str, Any]) -> HistoryRun:
     return HistoryRun(**{**row, "samples": tuple(row["samples"] or ())})
 
 
-def _write(folder: Path, name: str, rows: Iterable[dict[str, Any]]) -> None:
+def _twin(row: dict[str, Any]) -> HistoryTwin:
+    sides = {side: tuple(row[side] or ()) for side in ("samples", "again")}
+    return HistoryTwin(**{**row, **sides})
+
+
+def _write(folder: Path, name: str, listed: Sequence[dict[str, Any]]) -> None:
     try:
         import pyarrow as pa
         import pyarrow.parquet as pq
     except ImportError as error:
         raise ProfkitError("the history needs pyarrow", _INSTALL) from error
-    listed = list(rows)
     sha256 = hashlib.sha256(json.dumps(listed, sort_keys=True).encode()).hexdigest()
     schema = table_columns(name).with_metadata({"profkit": SCHEMA})
     into = BytesIO()

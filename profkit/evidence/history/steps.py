@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from math import isnan, log, sqrt
-from statistics import stdev
+from math import isnan
 from typing import Any, Literal
 
-from profkit.evidence.gate.power import significant, smallest_change
+from profkit.evidence.gate.power import PROCESS_SPREAD, significant, smallest_change
+from profkit.evidence.history.noise import process_spreads, spread_for
 from profkit.evidence.history.tables import HistoryRun
-from profkit.evidence.timing.samples import THRESHOLDS, Thresholds
+from profkit.evidence.timing.samples import THRESHOLDS, Spread, Thresholds
 from profkit.evidence.timing.stats import Taken, TimeComparison, compare_samples
 
 StepAnswer = Literal[
@@ -45,10 +45,17 @@ class HistoryStep:
         }  # fmt: skip
 
 
-def steps(runs: Iterable[HistoryRun]) -> list[HistoryStep]:
-    """Each run of each subject against the one before it, subject by subject, oldest first."""
+def steps(
+    runs: Iterable[HistoryRun], spreads: Mapping[str, Spread] | None = None
+) -> list[HistoryStep]:
+    """Each run of each subject against the one before it, subject by subject, oldest first.
+
+    Args:
+        runs: Oldest first.
+        spreads: GPU (uuid) -> what its processes differ by; None asks the runs themselves.
+    """
     ordered = list(runs)
-    spreads = process_spreads(ordered)
+    spreads = process_spreads(ordered) if spreads is None else spreads
     by_subject: dict[str, list[HistoryRun]] = {}
     for run in ordered:
         mine = by_subject.setdefault(run.subject, [])
@@ -62,26 +69,7 @@ def steps(runs: Iterable[HistoryRun]) -> list[HistoryStep]:
     ]
 
 
-def process_spreads(runs: Sequence[HistoryRun]) -> dict[str, float]:
-    """GPU (uuid) -> relative standard deviation of a median from one process to the next.
-
-    From runs of one machine code at one case in several sessions: an A/A of every run that was
-    ever measured twice. A GPU with fewer than two such pairs is not there.
-    """
-    groups: dict[tuple[str, str, str], dict[str, float]] = {}
-    for run in runs:
-        if run.gpu_uuid and run.sass and run.session and run.median:
-            key = run.gpu_uuid, run.sass, run.case
-            groups.setdefault(key, {})[run.session] = log(run.median)
-    squares: dict[str, list[float]] = {}
-    for (gpu, *_), medians in groups.items():
-        if len(medians) > 1:
-            degrees = len(medians) - 1
-            squares.setdefault(gpu, []).extend([stdev(medians.values()) ** 2] * degrees)
-    return {gpu: sqrt(sum(s) / len(s)) for gpu, s in squares.items() if len(s) > 1}
-
-
-def _step(before: HistoryRun | None, run: HistoryRun, spreads: dict[str, float]) -> HistoryStep:
+def _step(before: HistoryRun | None, run: HistoryRun, spreads: Mapping[str, Spread]) -> HistoryStep:
     if before is None:
         return HistoryStep(run, "first")
     if before.sass and before.sass == run.sass:
@@ -100,8 +88,9 @@ def _step(before: HistoryRun | None, run: HistoryRun, spreads: dict[str, float])
     return HistoryStep(run, answer, time, None if isnan(smallest) else smallest)
 
 
-def _thresholds(spread: float | None) -> Thresholds:
-    return THRESHOLDS if spread is None else replace(THRESHOLDS, process_spread=spread)
+def _thresholds(spread: Spread | None) -> Thresholds:
+    sigma = PROCESS_SPREAD if spread is None else spread_for(spread)
+    return replace(THRESHOLDS, process_spread=sigma)
 
 
 def _taken(before: HistoryRun, run: HistoryRun) -> Taken:

@@ -1,4 +1,4 @@
-"""Records and diagnosed launches  ->  rows of the history's two tables, `runs` and `launches`.
+"""Records, diagnosed launches, A/A runs  ->  rows of the history's tables: `runs`, `launches`, `twins`.
 
 A column more is one line in a class below. Tables of an older or newer profkit are read all the
 same: a column that a file does not have is null, one that nobody knows is left out.
@@ -95,7 +95,39 @@ class HistoryLaunch:
     findings: tuple[str, ...] = ()
 
 
-TABLES: dict[str, type] = {"runs": HistoryRun, "launches": HistoryLaunch}
+@dataclass(frozen=True)
+class HistoryTwin:
+    """One variant timed twice in turns in one process: an A/A comparison. Seconds, Hz.
+
+    Attributes:
+        session: Of the process, with variant and case the row's name.
+        sass: Hash of the machine code, which both sides are.
+        samples: Of one side with a warm L2, in the order taken; `again` those of the other.
+        sm_clock: After the timing.
+    """
+
+    session: str
+    variant: str
+    case: str
+    problem: str | None = None
+    made: str | None = None
+    sass: str | None = None
+    gpu: str | None = None
+    gpu_uuid: str | None = None
+    driver: str | None = None
+    samples: tuple[float, ...] = ()
+    again: tuple[float, ...] = ()
+    sm_clock: float | None = None
+
+
+TABLES: dict[str, type] = {"runs": HistoryRun, "launches": HistoryLaunch, "twins": HistoryTwin}
+# What makes a row of each table one row, however many files hold it.
+KEYS = {
+    "runs": ("record",),
+    "launches": ("report", "launch"),
+    "twins": ("session", "variant", "case"),
+}
+HistoryRow = HistoryRun | HistoryLaunch | HistoryTwin
 
 
 def table_columns(table: str) -> pa.Schema:

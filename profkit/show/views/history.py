@@ -7,6 +7,7 @@ from math import isfinite, isnan
 from typing import TYPE_CHECKING, Any
 
 from profkit.evidence.gate.report import GateReport, GateSubject
+from profkit.evidence.history.noise import MachineNoise
 from profkit.evidence.history.steps import HistoryStep
 from profkit.show.text import figures
 from profkit.show.text.blocks import Block, Grid, Heading, Line
@@ -39,6 +40,35 @@ def _row(step: HistoryStep) -> tuple[str, ...]:
         step.answer,
         f"{step.smallest:.2%}" if step.smallest is not None else "",
     )
+
+
+def noise_blocks(machines: Sequence[MachineNoise]) -> Iterator[Block]:
+    """What A/A runs found on each GPU."""
+    if not machines:
+        yield Line("no A/A comparison: nothing was timed twice")
+        return
+    head = (
+        "GPU",
+        ">processes",
+        ">A/A pairs",
+        ">rounds",
+        ">within",
+        ">between",
+        ">compare",
+        ">gate",
+    )
+    yield Grid(head, tuple(_noise_row(machine) for machine in machines))
+    yield Line(
+        "within, between: relative standard deviation of the ratio of two medians in a process, "
+        "and of a median from process to process; compare, gate: false alarms"
+    )
+
+
+def _noise_row(machine: MachineNoise) -> tuple[str, ...]:
+    between = f"{machine.between.sigma:.2%}" if machine.between else "not known"
+    counts = machine.processes, machine.pairs, machine.rounds
+    alarms = machine.told, machine.alarms
+    return (machine.gpu, *map(str, counts), f"{machine.within:.2%}", between, *map(str, alarms))
 
 
 def answer_blocks(frame: pd.DataFrame) -> Iterator[Block]:

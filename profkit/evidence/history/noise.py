@@ -1,0 +1,124 @@
+"""Runs of one machine code in several processes  ->  what processes differ by on each GPU.
+
+Two sources: A/A runs (`profkit bench --aa`), and every machine code that was ever measured in more
+than one session. What is estimated from few sessions counts for more than it is: see `spread_for`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from math import log, nan, sqrt
+from statistics import median
+from typing import Any
+
+from profkit.evidence.gate.power import ALPHA, significant
+from profkit.evidence.history.tables import HistoryRun, HistoryTwin
+from profkit.evidence.timing.samples import Spread, two_sided
+from profkit.evidence.timing.stats import compare_samples
+
+_LEAST = 2  # degrees of freedom: one difference is no spread
+
+
+def process_spreads(
+    runs: Iterable[HistoryRun], twins: Iterable[HistoryTwin] = ()
+) -> dict[str, Spread]:
+    """GPU (uuid) -> relative standard deviation of a median from one process to the next.
+
+    A GPU with fewer than two differences is not there.
+    """
+    medians: dict[tuple[str, str, str], dict[str, float]] = {}
+    for run in runs:
+        if run.gpu_uuid and run.sass and run.session and run.median:
+            key = run.gpu_uuid, run.sass, run.case
+            medians.setdefault(key, {})[run.session] = log(run.median)
+    for twin in twins:
+        if twin.gpu_uuid and twin.sass and twin.samples:
+            key = twin.gpu_uuid, twin.sass, twin.case
+            medians.setdefault(key, {})[twin.session] = log(median(twin.samples))
+    squares: dict[str, float] = {}
+    degrees: dict[str, int] = {}
+    for (gpu, *_), by_session in medians.items():
+        values = list(by_session.values())
+        mean = sum(values) / len(values)
+        squares[gpu] = squares.get(gpu, 0.0) + sum((v - mean) ** 2 for v in values)
+        degrees[gpu] = degrees.get(gpu, 0) + len(values) - 1
+    return {g: Spread(sqrt(squares[g] / n), n) for g, n in degrees.items() if n >= _LEAST}
+
+
+def spread_for(spread: Spread, alpha: float = ALPHA) -> float:
+    """The standard deviation that a test at this level has to assume.
+
+    A spread from few differences may be far too small: what is added is what Student's t is wider
+    than the normal distribution at this level (4.6 times at three, 1.1 at thirty).
+    """
+    if spread.dof is None:
+        return spread.sigma
+    return spread.sigma * two_sided(1 - alpha, spread.dof) / two_sided(1 - alpha)
+
+
+@dataclass(frozen=True)
+class MachineNoise:
+    """What A/A runs on one GPU found.
+
+    Attributes:
+        gpu: Its name.
+        gpu_uuid: Its uuid.
+        processes: How many there were.
+        pairs: A/A comparisons inside a process.
+        rounds: Samples a side, the fewest.
+        within: Relative standard deviation of the ratio of the two medians inside a process.
+        between: Of a median from process to process; None of fewer than three processes.
+        told: How many pairs compare called faster or slower.
+        alarms: How many of them a gate would have.
+    """
+
+    gpu: str
+    gpu_uuid: str
+    processes: int
+    pairs: int
+    rounds: int
+    within: float
+    between: Spread | None
+    told: int
+    alarms: int
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values."""
+        between = self.between
+        return {
+            "gpu": self.gpu, "gpu_uuid": self.gpu_uuid, "processes": self.processes,
+            "pairs": self.pairs, "rounds": self.rounds, "within": self.within,
+            "between": between.sigma if between else None,
+            "between_degrees": between.dof if between else None,
+            "compare_alarms": self.told, "gate_alarms": self.alarms,
+        }  # fmt: skip
+
+
+def machine_noise(twins: Sequence[HistoryTwin]) -> list[MachineNoise]:
+    """What the A/A runs say of each GPU."""
+    by_gpu: dict[tuple[str, str], list[HistoryTwin]] = {}
+    for twin in twins:
+        if twin.samples and len(twin.samples) == len(twin.again):
+            by_gpu.setdefault((twin.gpu or "", twin.gpu_uuid or ""), []).append(twin)
+    spreads = process_spreads((), twins)
+    return [_noise(*gpu, mine, spreads.get(gpu[1])) for gpu, mine in sorted(by_gpu.items())]
+
+
+def _noise(
+    gpu: str, uuid: str, twins: Sequence[HistoryTwin], between: Spread | None
+) -> MachineNoise:
+    ratios = [log(median(t.samples) / median(t.again)) for t in twins]
+    found = [compare_samples(t.samples, t.again, taken="interleaved") for t in twins]
+    told = [c for c in found if c.answer in ("faster", "slower")]
+    return MachineNoise(
+        gpu,
+        uuid,
+        len({t.session for t in twins}),
+        len(twins),
+        min(len(t.samples) for t in twins),
+        sqrt(sum(r * r for r in ratios) / len(ratios)) if ratios else nan,
+        between,
+        len(told),
+        sum(significant(c) for c in told),
+    )
