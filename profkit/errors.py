@@ -2,7 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+
+# A package, as it is imported  ->  the extra of pyproject.toml that brings it.
+EXTRAS = {
+    "duckdb": "history",
+    "matplotlib": "plots",
+    "mcp": "mcp",
+    "ninja": "gpu",
+    "optuna": "tune",
+    "pyarrow": "parquet",
+    "pynvml": "gpu",
+    "scipy": "evidence",
+    "torch": "gpu",
+}
 
 
 class ProfkitError(Exception):
@@ -36,3 +50,28 @@ def did_you_mean(name: str, known: Iterable[str], otherwise: str = "") -> str:
     return (
         otherwise if otherwise and len(names) > 12 else f"there are: {', '.join(names) or 'none'}"
     )
+
+
+def install_extra(package: str) -> str:
+    """The command that brings a package which is not part of the plain installation."""
+    return f"pip install 'profkit[{EXTRAS[package]}]'"
+
+
+@contextmanager
+def needing(package: str, doing: str) -> Iterator[None]:
+    """Round the import of a package that an extra brings.
+
+    Args:
+        package: Its name as it is imported.
+        doing: What cannot be done without it, as the beginning of a sentence.
+
+    Raises:
+        ProfkitError: It is not installed; the hint names the extra.
+    """
+    try:
+        yield
+    except ImportError as error:
+        if error.name and error.name.partition(".")[0] != package:
+            raise  # it is there, and something that it needs is not: no extra mends that
+        message = f"{doing} needs {package} (profkit[{EXTRAS[package]}]), which is not installed"
+        raise ProfkitError(message, install_extra(package)) from error

@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from profkit.errors import EXTRAS, install_extra
+
 ROOT = Path(__file__).parents[1]
 PIN = re.compile(r"([A-Za-z0-9][A-Za-z0-9._-]*)==[A-Za-z0-9.!+]+")
 # Put together here so that this file does not hold what it looks for.
@@ -29,10 +31,34 @@ def _pins() -> dict[str, str]:
     return {_normal(p.split("==")[0]): p.split("==")[1] for p in pins}
 
 
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+
+
+def _brings(extra: str) -> set[str]:
+    """What an extra names, and what those name that it names of ours."""
+    named = set()
+    for wanted in PROJECT["optional-dependencies"][extra]:
+        ours = re.fullmatch(r"profkit\[([\w,]+)\]", wanted)
+        named |= set().union(*map(_brings, ours[1].split(","))) if ours else {_named(wanted)}
+    return named
+
+
+def _named(requirement: str) -> str:
+    return _normal(re.match(r"[\w.-]+", requirement)[0])
+
+
 def _wanted() -> set[str]:
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    named = project["dependencies"] + project["optional-dependencies"]["dev"]
-    return {_normal(re.match(r"[\w.-]+", n)[0]) for n in named}
+    return {_named(n) for n in PROJECT["dependencies"]} | _brings("dev")
+
+
+def test_extras_bring_what_their_hint_says() -> None:
+    of = {"pynvml": "nvidia-ml-py"}
+    for package, extra in EXTRAS.items():
+        assert _named(of.get(package, package)) in _brings(extra), package
+        assert extra in install_extra(package)
+    assert set(PROJECT["optional-dependencies"]) - {"all", "dev"} <= {
+        name for name in PROJECT["optional-dependencies"] if _brings(name) <= _brings("all")
+    }
 
 
 def test_everything_that_tests_need_is_pinned() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from importlib.util import find_spec
 
-from profkit.errors import ProfkitError
+from profkit.errors import ProfkitError, install_extra
 
 
 def need_optuna() -> None:
@@ -14,4 +14,5 @@ def need_optuna() -> None:
         ProfkitError: Optuna is not installed.
     """
     if find_spec("optuna") is None:
-        raise ProfkitError("profkit tune needs optuna", "pip install 'profkit[tune]'")
+        message = "profkit tune needs optuna, which is not installed"
+        raise ProfkitError(message, install_extra("optuna"))

@@ -14,7 +14,7 @@ from profkit.cli.options import BuildDir, Json, Kernels, Quiet, RecordsDir
 from profkit.cli.output import print_blocks, print_json, say, spinner
 from profkit.cli.signals import stop_on_term
 from profkit.cli.verb import Verb
-from profkit.errors import ProfkitError
+from profkit.errors import ProfkitError, install_extra
 
 if TYPE_CHECKING:
     from profkit.tune.run import SearchResult
@@ -153,7 +153,7 @@ def _history(frame: Any, folder: Path) -> Path:
     from profkit.show.text.spreadsheet import csv_text
 
     if find_spec("pyarrow") is None:
-        say(ProfkitError("no pyarrow: the history is a CSV file", "pip install 'profkit[tune]'"))
+        say(ProfkitError("no pyarrow: the history is a CSV file", install_extra("pyarrow")))
         write_text(folder / "history.csv", csv_text(frame))
         return folder / "history.csv"
     with part_of(folder / "history.parquet") as part:

@@ -12,7 +12,7 @@ from profkit.cli.inputs.launches import choose, read
 from profkit.cli.options import COULD_NOT, Brief, Json, Kernel, Markdown, Paths, Quiet, Where
 from profkit.cli.output import one_form, print_blocks, print_json, print_plain, write_to
 from profkit.cli.verb import Verb
-from profkit.errors import ProfkitError
+from profkit.errors import needing
 from profkit.files import part_of
 
 if TYPE_CHECKING:
@@ -129,11 +129,8 @@ def _save(frame: DataFrame, file: Path, *, as_csv: bool) -> None:
         if as_csv:
             part.write_text(csv_text(frame), encoding="utf-8")
             return
-        try:
+        with needing("pyarrow", "--parquet"):
             frame.to_parquet(part, index=False)
-        except ImportError as error:
-            hint = "pip install 'profkit[parquet]'"
-            raise ProfkitError("--parquet needs pyarrow", hint) from error
 
 
 VERB = Verb(

@@ -9,7 +9,7 @@ import typer
 
 from profkit.cli.inputs.agent import Answers
 from profkit.cli.verb import Verb
-from profkit.errors import ProfkitError
+from profkit.errors import ProfkitError, needing
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -35,12 +35,8 @@ def server_of(root: Path) -> Any:
     Raises:
         ProfkitError: The extra is not installed, or the folder is not there.
     """
-    try:
+    with needing("mcp", "profkit mcp"):
         from mcp.server.mcpserver import Image, MCPServer
-    except ImportError as error:
-        raise ProfkitError(
-            "profkit mcp needs the mcp package", "pip install 'profkit[mcp]'"
-        ) from error
     if not root.is_dir():
         raise ProfkitError(f"--root {root}: no such folder", "name the folder with the reports")
     answers = Answers(root.resolve())

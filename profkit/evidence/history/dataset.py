@@ -18,7 +18,7 @@ from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from profkit.errors import ProfkitError
+from profkit.errors import ProfkitError, needing
 from profkit.evidence.history.tables import (
     KEYS,
     SCHEMA,
@@ -42,7 +42,6 @@ if TYPE_CHECKING:
     import pyarrow.dataset as ds
 
 NAME = "history"
-_INSTALL = "pip install 'profkit[history]'"
 
 
 @dataclass(frozen=True)
@@ -177,10 +176,8 @@ def query(kept: History, sql: str) -> tuple[pd.DataFrame, list[ProfkitError]]:
     Raises:
         ProfkitError: DuckDB is not installed, or does not understand the question.
     """
-    try:
+    with needing("duckdb", "a question in SQL"):
         import duckdb
-    except ImportError as error:
-        raise ProfkitError("questions need DuckDB", _INSTALL) from error
     problems: list[ProfkitError] = []
     # Nothing but the tables: no files, no network, no extensions.
     connection = duckdb.connect(":memory:", config={"enable_external_access": "false"})
@@ -207,11 +204,9 @@ def _twin(row: dict[str, Any]) -> HistoryTwin:
 
 
 def _write(folder: Path, name: str, listed: Sequence[dict[str, Any]]) -> None:
-    try:
+    with needing("pyarrow", "the history"):
         import pyarrow as pa
         import pyarrow.parquet as pq
-    except ImportError as error:
-        raise ProfkitError("the history needs pyarrow", _INSTALL) from error
     sha256 = hashlib.sha256(json.dumps(listed, sort_keys=True).encode()).hexdigest()
     schema = table_columns(name).with_metadata({"profkit": SCHEMA})
     into = BytesIO()

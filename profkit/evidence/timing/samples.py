@@ -205,7 +205,7 @@ def _one_process(samples: tuple[float, ...], thresholds: Thresholds) -> Sample:
 
 def two_sided(level: float, dof: int | None = None) -> float:
     """How many standard deviations hold this share, of a normal or a t distribution."""
-    from scipy import stats
+    from profkit.evidence.timing.scipy_stats import stats
 
     tail = (1 + level) / 2
     return float(stats.norm.ppf(tail) if dof is None else stats.t.ppf(tail, dof))
@@ -220,7 +220,7 @@ def _bootstrap(x: Array, thresholds: Thresholds) -> tuple[float, float]:
     normal, log-normal and exponential-tailed samples: 94.6 to 97 % coverage from 10 to 100
     samples, where the plain percentile and BCa have 91 to 95 % and the basic one 77 to 90 %.
     """
-    from scipy import stats
+    from profkit.evidence.timing.scipy_stats import stats
 
     n = x.size
     tail = stats.norm.cdf(-sqrt(n / (n - 1)) * two_sided(thresholds.level, n - 1))
@@ -243,7 +243,7 @@ def effective_size(x: Array, thresholds: Thresholds = THRESHOLDS) -> float:
     series (Marriott and Pope, 1954). Samples are left alone unless lag 1 is significant. From 40
     samples on, strongly correlated ones (0.9) keep 93 % coverage; in 10 nobody can see it.
     """
-    from scipy import stats
+    from profkit.evidence.timing.scipy_stats import stats
 
     n = x.size
     ranks = stats.rankdata(x) - (n + 1) / 2
@@ -267,7 +267,7 @@ def drift_of(x: Array, thresholds: Thresholds = THRESHOLDS) -> float:
 
     The slope is Theil and Sen's, tested by Spearman's correlation of value and order.
     """
-    from scipy import stats
+    from profkit.evidence.timing.scipy_stats import stats
 
     order = np.arange(x.size)
     if stats.spearmanr(order, x).pvalue >= thresholds.drift_p:
@@ -282,7 +282,7 @@ def levels_of(x: Array, thresholds: Thresholds = THRESHOLDS) -> float:
     for a while, one step, or noise that hangs together make them differ. The answer is the range
     of the blocks' medians.
     """
-    from scipy import stats
+    from profkit.evidence.timing.scipy_stats import stats
 
     count = min(8, x.size // 5)
     if count < 2:

@@ -246,7 +246,7 @@ def _decide(speedup: Interval, ratio: Sample, within: float) -> tuple[TimeAnswer
 
 def _p_value(ratio: Interval) -> float:
     """Two-sided p of no difference: below 1 - level exactly where the interval leaves out 0."""
-    from scipy import stats
+    from profkit.evidence.timing.scipy_stats import stats
 
     if isnan(ratio.low):
         return nan

@@ -231,10 +231,10 @@ def _preload() -> None:
     """Import what reads the report while ncu runs: it takes as long as a small report does."""
     import importlib
 
-    for name in ("profkit.reports.reader", "ncu_report", "scipy.stats"):
+    for name in ("profkit.reports.reader", "ncu_report", "profkit.evidence.timing.scipy_stats"):
         try:
             importlib.import_module(name)
-        except ImportError:
+        except (ImportError, ProfkitError):
             return  # whoever needs it says so
 
 

@@ -10,7 +10,7 @@ from dataclasses import asdict, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from profkit.errors import ProfkitError
+from profkit.errors import ProfkitError, needing
 from profkit.program.timeline import Activity, Call, Device, Process, Span, Timeline
 
 if TYPE_CHECKING:
@@ -30,7 +30,8 @@ def write(timeline: Timeline, folder: Path) -> None:
     try:
         folder.mkdir(parents=True, exist_ok=True)
         for table, frame in frames(timeline).items():
-            frame.to_parquet(folder / f"{table}.parquet", index=False, compression="zstd")
+            with needing("pyarrow", "a timeline that is kept"):
+                frame.to_parquet(folder / f"{table}.parquet", index=False, compression="zstd")
         head = {
             "schema": SCHEMA, "how": timeline.how, "command": timeline.command,
             "notes": list(timeline.notes),
@@ -40,10 +41,6 @@ def write(timeline: Timeline, folder: Path) -> None:
             ],
         }  # fmt: skip
         (folder / HEAD).write_text(json.dumps(head, indent=1))
-    except ImportError as error:
-        raise ProfkitError(
-            "a timeline is kept as Parquet, which needs pyarrow", "pip install 'profkit[parquet]'"
-        ) from error
     except OSError as error:
         raise ProfkitError(f"{folder}: cannot be written: {error.strerror or error}") from error
 
@@ -83,9 +80,8 @@ def read(folder: Path) -> Timeline:
             )
         import pandas as pd
 
-        tables = {table: pd.read_parquet(folder / f"{table}.parquet") for table in TABLES}
-    except ImportError as error:
-        raise ProfkitError("Parquet needs pyarrow", "pip install 'profkit[parquet]'") from error
+        with needing("pyarrow", "a timeline that was kept"):
+            tables = {table: pd.read_parquet(folder / f"{table}.parquet") for table in TABLES}
     except (OSError, ValueError) as error:
         raise ProfkitError(
             f"{folder}: is no timeline that can be read: {error}", "record it again"

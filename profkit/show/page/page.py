@@ -34,7 +34,9 @@ from profkit.show.views.diagnosis import ORDER
 from profkit.show.views.headline import headline
 
 if TYPE_CHECKING:
+    from profkit.evidence.runs.runs import Run
     from profkit.reports.frame import Reports
+    from profkit.show.text.blocks import Block
 
 WEB = Path(__file__).parent / "web"
 SCRIPTS = ("page.js", "table.js", "charts.js", "compare.js")
@@ -81,7 +83,8 @@ def render(
     ]
     recorded, wrong = page_ladder.runs_of(reports, {run.report for run in chosen})
     notes += wrong
-    ladders = page_ladder.ladders(recorded)
+    ladders, without = _ladders(recorded)
+    notes += without
     notes += [problem.message for found, _ in ladders for problem in found.problems]
     tables = [row_summary(s) for s in shown]
     content = {
@@ -103,6 +106,14 @@ def render(
         "payload": _payload(shown, [found for found, _ in ladders]),
     }
     return Page(_fill(content), len(shown), len(every) - len(kept), tuple(notes))
+
+
+def _ladders(recorded: list[Run]) -> tuple[list[tuple[Ladder, list[Block]]], list[str]]:
+    """The ladders; where what judges times is not installed, a note in their stead."""
+    try:
+        return page_ladder.ladders(recorded), []
+    except ProfkitError as error:
+        return [], [f"no ladder: {error.message} ({error.hint})"]
 
 
 def _lined(runs: Sequence[Judged]) -> tuple[list[Judged], list[str]]:
@@ -138,13 +149,11 @@ def _payload(shown: Sequence[PageRow], ladders: Sequence[Ladder]) -> dict[str, A
 
 
 def _fill(content: Mapping[str, Any]) -> str:
-    import vl_convert
-
     environment = Environment(
         loader=FileSystemLoader(WEB), autoescape=True, undefined=StrictUndefined,
         trim_blocks=True, lstrip_blocks=True, finalize=_safe,
     )  # fmt: skip
-    library = _script(vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed;"))
+    library = _script((WEB / "vega.js").read_text("utf-8"))
     own = _script("".join((WEB / name).read_text("utf-8") for name in SCRIPTS))
     style = (WEB / "page.css").read_text("utf-8")
     policy = (
