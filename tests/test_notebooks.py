@@ -78,3 +78,10 @@ def test_the_kernels_of_notebook_04_name_rules_that_there_are() -> None:
     assert [v.id for v in found] == ["thread", "warp"]
     assert {rule for v in found for rule in (*v.header.fixes, *v.header.fixes_not)} <= set(BY_ID)
     assert any(v.header.fixes for v in found)
+
+
+def test_targets_that_notebooks_name_are_there() -> None:
+    targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.M))
+    named = {t for path in NOTEBOOKS for t in re.findall(r"`make ([a-z-]+)`", path.read_text())}
+    assert named
+    assert named <= targets

@@ -171,10 +171,14 @@ def refresh(places: Places, made: Sequence[Compiled]) -> list[Path]:
             continue  # list names it
         source = record.source or RecordedSource()
         same = today.get(f"{record.variant} {source.arch} {source.sass}")
-        if same is None or not record.stale(same.source):
+        if same is None:
             continue
-        followed = replace(source, made_from=source.sha256, sha256=same.source)
-        write_record(path, replace(record, source=followed))
+        titled = replace(record.header, title=same.variant.title)  # it is of the source, too
+        if record.stale(same.source):
+            source = replace(source, made_from=source.sha256, sha256=same.source)
+        elif titled == record.header:
+            continue
+        write_record(path, replace(record, source=source, header=titled))
         refreshed.append(path)
     return refreshed
 

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import shutil
+
 import pytest
 
+import profkit as pk
 from profkit.errors import did_you_mean
 from profkit.evidence.comparison.compare import compare_runs
 from profkit.evidence.runs.runs import Run
 from profkit.measure import doctor
+from profkit.show.page import memory
 from tests.conftest import ROOT
 from tests.evidence.made import frame, row
 
@@ -87,3 +91,70 @@ def test_two_foreign_reports_are_not_told_to_be_timed() -> None:
     change = compare_runs(foreign, Run("yours", None, None, frame(row(None, None))))
     assert "profkit bench" not in change.time_note
     assert "time both without a profiler" in change.time_note
+
+
+def test_foreign_reports_with_different_kernels_are_not_paired() -> None:
+    corpus = ROOT.parent / "shared" / "corpus"
+    if not corpus.is_dir():
+        pytest.skip("no corpus")
+    full, part = (str(next(corpus.glob(f"cc89_RTX-4090*{kind}_Cuda*"))) for kind in KINDS)
+    said = pk.compare(full, part)
+    assert "no kernel has the same name on both sides" in str(said)
+    assert "profkit bench" not in str(said)
+
+
+KINDS = ("full", "partial")
+
+
+def test_a_kernel_without_a_launcher_does_not_build(run, tmp_path) -> None:
+    if not shutil.which("nvcc"):
+        pytest.skip("no nvcc")
+    shutil.copytree(ROOT / "notebooks" / "own", tmp_path / "own")
+    (tmp_path / "own" / "common").mkdir()
+    shutil.copy(ROOT / "kernels" / "common" / "variant.cuh", tmp_path / "own" / "common")
+    (tmp_path / "own" / "rowsum" / "mute_nothing.cu").write_text(
+        "/* Mute. */\n__global__ void f(){}\n"
+    )
+    asked = ("--kernels", str(tmp_path / "own"), "--build-dir", str(tmp_path / "build"))
+    made = run("build", "--variant", "mute", "--arch", "90", *asked)
+    assert made.exit_code == 2
+    assert "no profkit_launch" in made.stderr
+
+
+def test_bytes_that_went_past_l1_are_no_rate_of_l1() -> None:
+    copies = {
+        "l1_busy": 0.3,
+        "l1_rate": 0.0,
+        "l2_rate": 1e12,
+        "inst_async_copy": 9.0,
+        "peak_l1": 4e13,
+    }
+    l1 = memory.levels(copies)[0]
+    assert "0 B/s" not in [f.text for f in l1.facts]
+    loads = memory.levels({**copies, "inst_async_copy": 0.0})[0]
+    assert "0 B/s" in " ".join(f.text for f in loads.facts)
+
+
+def test_a_level_without_a_point_has_no_roof_on_the_picture() -> None:
+    corpus = ROOT.parent / "shared" / "corpus"
+    if not corpus.is_dir():
+        pytest.skip("no corpus")
+    axes = pk.plots.roofline(pk.load(next(corpus.glob("cc120_RTX-5090*"))))
+    words = [text.get_text() for text in axes.texts]
+    assert [w for w in words if w.startswith("L2 ")]
+    assert not [w for w in words if w.startswith("L1 ")]
+
+
+def test_a_report_of_a_variant_shows_whole_columns_at_80(run, monkeypatch) -> None:
+    monkeypatch.chdir(ROOT)
+    monkeypatch.setenv("COLUMNS", "80")
+    shown = run("report", "stage2", "--case", "B").stdout
+    table = shown[shown.index("stage2 (variant)") : shown.index("verdict:")].splitlines()
+    assert max(map(len, table)) <= 80
+    assert "54.3 µs" in shown
+    assert "sdpa-math (reference)" in shown
+
+
+def test_what_a_record_says_of_champion_is_not_that_racecheck_fails() -> None:
+    for record in (ROOT / "artifacts").rglob("champion.json"):
+        assert "racecheck does not" not in record.read_text(), record

@@ -220,3 +220,11 @@ def test_a_page_needs_no_drawing_library(tmp_path: Path) -> None:
     made = subprocess.run([sys.executable, "-c", code], check=False, timeout=120, cwd=ROOT)
     assert made.returncode == 0
     assert (tmp_path / "page.html").stat().st_size > 100_000
+
+
+def test_the_script_of_the_page_is_what_its_tool_makes() -> None:
+    bundler = pytest.importorskip("vl_convert")
+    made = bundler.javascript_bundle("window.vegaEmbed = vegaEmbed;")
+    assert (pages.WEB / "vega.js").read_text("utf-8") == made, "python tools/vega.py"
+    licences = (pages.WEB / "vega.LICENSES.txt").read_text("utf-8")
+    assert all(name in licences for name in ("vega-lite", "vega-embed", "d3-array"))

@@ -110,12 +110,14 @@ class Grid:
         rows: Cells.
         wraps: Index of the column whose text may take several lines.
         indent: Blanks before it on a terminal.
+        bands: Columns that have no room stand below, beside the first one again.
     """
 
     head: tuple[Words, ...]
     rows: tuple[tuple[Words, ...], ...]
     wraps: int | None = None
     indent: int = 2
+    bands: bool = False
 
 
 @dataclass(frozen=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
 from rich.console import Console, RenderableType
 from rich.padding import Padding
@@ -59,6 +60,9 @@ def to_text(blocks: Iterable[Block], on: Console) -> str:
 def _block(block: Block, on: Console, first: bool, indent: int) -> str:
     if isinstance(block, Grid):
         # In a pipe no window cuts: a table is as wide as it is, and grep finds whole words.
+        if block.bands:
+            bands = _bands(block, on.width - indent - block.indent)
+            return "".join(_printed(on, _pad(_table(b), indent + block.indent)) for b in bands)
         room = on if on.is_terminal or block.wraps is not None else console(width=_WIDEST)
         return _printed(room, _pad(_table(block), indent + block.indent))
     if isinstance(block, Fold):
@@ -120,6 +124,26 @@ def _narrow(on: Console) -> Console:
         width=_READABLE, markup=False, emoji=False, highlight=False, no_color=on.no_color,
         force_terminal=on.is_terminal, color_system=on.color_system,  # type: ignore[arg-type]
     )  # fmt: skip
+
+
+def _bands(grid: Grid, width: int) -> list[Grid]:
+    """A table as several, none wider than this unless two columns are."""
+    columns = list(zip(grid.head, *grid.rows, strict=True))
+    # A column and the two blanks after it.
+    wide = [2 + max(text(titled(cell)).cell_len for cell in column) for column in columns]
+    bands: list[list[int]] = [[0]]
+    for i in range(1, len(columns)):
+        if len(bands[-1]) > 1 and sum(wide[n] for n in (*bands[-1], i)) - 2 > width:
+            bands.append([0])
+        bands[-1].append(i)
+    return [
+        replace(
+            grid,
+            head=tuple(grid.head[i] for i in band),
+            rows=tuple(tuple(row[i] for i in band) for row in grid.rows),
+        )
+        for band in bands
+    ]
 
 
 def _printed(on: Console, what: RenderableType) -> str:

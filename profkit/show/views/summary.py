@@ -27,6 +27,7 @@ def summary(found: Summary) -> Iterator[Block]:
             *((_NAMES[m], *(_metric(s, m) for s in found.sides)) for m in METRICS),
             ("bound: limiter", *(s.bound or figures.NOT_COLLECTED for s in found.sides)),
         ),
+        bands=True,
     )
     if variant.because:
         yield Line(variant.because, "verdict")
