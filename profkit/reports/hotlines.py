@@ -9,20 +9,22 @@ from __future__ import annotations
 import os
 from collections import Counter as Tally
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from profkit.errors import ProfkitError
+from profkit.files import temporary_folder
 from profkit.records.record import record_beside, recorded_sha256
 from profkit.reports.addresses import Kernel, Place
-from profkit.reports.container.container import check
+from profkit.reports.container.container import check, split
 from profkit.reports.counters import COUNTERS, samples
 from profkit.reports.isolated import apart, processors
+from profkit.reports.library import LARGE, children_for
 from profkit.reports.metrics.warps import SAMPLES
-from profkit.reports.reader import launched, prepare
+from profkit.reports.reader import launched, prepare, weight
 from profkit.reports.sass import images
 from profkit.reports.table import is_table
 
@@ -132,10 +134,11 @@ def lines_of(wishes: Sequence[Wish], *, strict: bool = True) -> list[HotLines]:
         for path, numbers in by_report.items()
     ]  # fmt: skip
     # Debug information that was overwritten passes the frame check and crashes the library.
-    safe = [_is_recorded(path) for path in by_report]
-    inside = [read_lines(item) if ok else None for item, ok in zip(items, safe, strict=True)]
-    others = [item for item, ok in zip(items, safe, strict=True) if not ok]
     died = _died if strict else _without
+    inside = [_read_apart(item, died) if weight(item[0]) > LARGE  # type: ignore[arg-type]
+              else read_lines(item) if _is_recorded(item[0]) else None  # type: ignore[arg-type]
+              for item in items]  # fmt: skip
+    others = [item for item, answer in zip(items, inside, strict=True) if answer is None]
     outside = iter(apart(f"{__name__}:read_lines", others, processors(), died) if others else ())
     for numbers, answer in zip(by_report.values(), inside, strict=True):
         answers |= zip(numbers, next(outside) if answer is None else answer, strict=True)
@@ -158,6 +161,38 @@ def read_lines(item: Sequence[Any]) -> list[HotLines]:
     code = cache(lambda: images.functions(path))
     with launched(path) as action_of:
         return [_answer(Kernel(action_of(launch), code), *more) for launch, *more in asked]
+
+
+def _read_apart(item: Sequence[Any], died: Callable[[Any, str], Any]) -> list[HotLines]:
+    """The same of a large report: in children, from copies of the launches that are asked for."""
+    path, asked = item
+    frames = check(path)
+    for launch, *_ in asked:
+        if not 0 <= launch < frames.launches:
+            raise ProfkitError(f"{path}: has no launch {launch}", "launches are counted from 0")
+    places: list[int] = []  # in `asked`, in the order of the answers
+
+    def copies() -> Iterator[list[Any]]:
+        wanted = {launch for launch, *_ in asked}
+        for copy, indices in split(path, folder, wanted, bare=frames.risky, code=True):
+            here = [n for n, (launch, *_) in enumerate(asked) if launch in indices]
+            places.extend(here)
+            yield [os.fspath(copy), [[indices.index(asked[n][0]), *asked[n][1:]] for n in here]]
+
+    answers = [HotLines({}, ()) for _ in asked]
+    with temporary_folder() as folder:
+        found = apart(f"{__name__}:read_copied_lines", copies(), children_for(frames.size),
+                      lambda copied, why: died([path, copied[1]], why))  # fmt: skip
+    for n, answer in zip(places, (x for some in found for x in some), strict=True):
+        answers[n] = answer
+    return answers
+
+
+def read_copied_lines(item: Sequence[Any]) -> list[HotLines]:
+    """As read_lines, of a file that split made, which goes."""
+    answers = read_lines(item)
+    os.unlink(item[0])
+    return answers
 
 
 def hot_lines(path: str | Path, launch: int, n: int = 10) -> pd.DataFrame:

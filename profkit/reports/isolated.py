@@ -16,8 +16,8 @@ import queue
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor, as_completed
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from importlib import import_module
 from typing import Any, BinaryIO
 
@@ -31,14 +31,14 @@ _CHILD = (
 )
 
 # Bytes that a fork takes before a fresh one goes on: what the library makes once, which is 120 MB
-# and 60 ms, and 8 reports of a full set.
-_GROWN = 200e6
+# and 60 ms, and 6 reports of a full set.
+_GROWN = 185e6
 _AGAIN = 75  # its exit status then
 
 
 def apart(
     function: str,
-    items: Sequence[Any],
+    items: Iterable[Any],
     jobs: int,
     died: Callable[[Any, str], Any],
     done: Callable[[], None] = lambda: None,
@@ -48,7 +48,8 @@ def apart(
     Args:
         function: "module:name"; its result has to be picklable. A ProfkitError that it raises is
             raised here too. A prepare() in its module is called first, once for every child.
-        items: What to call it with: paths, or anything that JSON can hold.
+        items: What to call it with: paths, or anything that JSON can hold. Of what is no
+            sequence only a few are taken ahead of the children.
         jobs: Child processes at a time.
         died: (item, why) -> the result for an item whose child died; why is a clause.
         done: Called after each item, from the thread that called.
@@ -57,7 +58,8 @@ def apart(
         The results in the order of the items.
     """
     free: queue.SimpleQueue[_Child] = queue.SimpleQueue()
-    children = [_Child(function) for _ in range(max(1, min(jobs, len(items))))]
+    most = min(jobs, len(items)) if isinstance(items, Sequence) else jobs
+    children = [_Child(function) for _ in range(max(1, most))]
     for child in children:
         free.put(child)
 
@@ -70,15 +72,29 @@ def apart(
 
     with ThreadPoolExecutor(len(children)) as pool:
         try:
-            calls = [pool.submit(one, item) for item in items]
-            for call in as_completed(calls):
-                call.result()
-                done()
+            calls: list[Future[Any]] = []
+            open_: set[Future[Any]] = set()
+            for item in items:
+                if len(open_) > len(children):
+                    open_ = _next(open_, done)
+                calls.append(pool.submit(one, item))
+                open_.add(calls[-1])
+            while open_:
+                open_ = _next(open_, done)
             return [call.result() for call in calls]
         finally:  # also for Ctrl-C: what runs is finished (a file takes milliseconds), no more begun
             pool.shutdown(cancel_futures=True)
             for child in children:
                 child.end()
+
+
+def _next(calls: set[Future[Any]], done: Callable[[], None]) -> set[Future[Any]]:
+    """Wait until one call has ended; returns those that have not."""
+    ended, left = wait(calls, return_when=FIRST_COMPLETED)
+    for call in ended:
+        call.result()
+        done()
+    return left
 
 
 def processors() -> int:

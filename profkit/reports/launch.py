@@ -136,10 +136,10 @@ def _value(action: Any, name: str) -> Any:
 
 
 def clean(text: str) -> str:
-    """A text of the library without the surrogates that stand for bytes that are not UTF-8."""
+    r"""A text of the library; bytes that are not UTF-8, which it gives as surrogates, as \xff."""
     if text.isascii():
         return text
-    return text.encode(errors="surrogateescape").decode(errors="replace")
+    return text.encode(errors="surrogateescape").decode(errors="backslashreplace")
 
 
 def _triple(dims: Sequence[float | None]) -> tuple[int, int, int] | None:

@@ -1,40 +1,46 @@
-"""Reports  ->  one row per launch, NVIDIA's rule results, and the status of every file.
-
-The only module that imports ncu_report, and late: its library is 50 MB.
-"""
+"""Reports  ->  one row per launch, NVIDIA's rule results, and the status of every file."""
 
 from __future__ import annotations
 
 import hashlib
 import os
-from array import array
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from profkit.errors import ProfkitError
-from profkit.files import temporary_folder
+from profkit.files import read_bytes, temporary_folder
 from profkit.records.paths import expand
-from profkit.records.record import Record, declared, record_beside, recorded_sha256
+from profkit.records.record import record_beside
 from profkit.reports import launch
 from profkit.reports.container.container import Frames, Status, check, rescue
 from profkit.reports.frame import Part, ReportFile, Reports
 from profkit.reports.isolated import apart, processors
-from profkit.reports.metrics import evaluate
+from profkit.reports.library import (
+    LARGE,
+    actions,
+    open_report,
+    part_from,
+    prepare,
+    raw_large,
+    read_large,
+    rows_of,
+)
 from profkit.reports.raw_counters import part_of
 from profkit.reports.table import is_table, table_rows
 
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["ReportFile", "Reports", "actions", "expand", "load", "raw", "read"]
+__all__ = ["ReportFile", "Reports", "actions", "expand", "load", "prepare", "raw", "read"]
 
 # Up to so many files of so many bytes are read here: a child takes 0.1 s to start. More are not: one
 # might crash, and the library never gives back what it took, about five times the bytes in the file.
 FEW, MUCH = 8, 16 << 20
 _SWELLS = 20  # times, at most, that a compressed report becomes larger
+TABLE_MOST = 256 << 20  # bytes of a table that ncu printed: 10,000 launches of a full set
 
 
 def load(patterns: str | Path | Iterable[str | Path]) -> pd.DataFrame:
@@ -81,14 +87,17 @@ def read(
         if progress:
             progress(done, len(names))
 
-    if len(names) > FEW or sum(map(_weight, names)) > MUCH:
+    if len(names) > FEW or sum(map(weight, names)) > MUCH:
         parts = apart(f"{__name__}:read_part", names, jobs or processors(), _died, step)
     else:
         parts = []
         for name in names:
             parts.append(_read_here(name))
             step()
-    return Reports(tuple(parts))
+    return Reports(tuple(
+        read_large(name, part) if isinstance(part, Frames) else part
+        for name, part in zip(names, parts, strict=True)
+    ))  # fmt: skip
 
 
 def raw(path: str | Path) -> pd.DataFrame:
@@ -109,7 +118,9 @@ def raw(path: str | Path) -> pd.DataFrame:
     frames = check(path)
     if frames.status == "unreadable":
         raise _unreadable(path, frames.message)
-    if frames.risky:
+    if frames.size > LARGE:
+        rows = raw_large(path, frames, _no_rows)
+    elif frames.risky:
         rows = apart(f"{__name__}:raw_left", [path], 1, _no_rows)[0]
     elif frames.misnamed:
         rows = raw_left(path)
@@ -130,27 +141,6 @@ def _no_rows(path: str, why: str) -> list[dict[str, float | str]]:
     raise _unreadable(path, why)
 
 
-def actions(path: str) -> Iterator[Any]:
-    """The ncu_report actions of a file that is not damaged, over all its ranges."""
-    if os.path.getsize(path):
-        for launches in _open(path):
-            yield from launches
-
-
-def _open(path: str) -> Any:
-    """The ncu_report context of a file, without libnvperf_host.
-
-    That library gives the units and descriptions of metrics, which nobody asks for here, and takes
-    0.1 s and 110 MB. It is not loaded when the folder given for it has none.
-    """
-    import ncu_report
-
-    try:
-        return ncu_report._ncu_report.load_report(path, "")
-    except (AttributeError, TypeError):  # another version of ncu_report
-        return ncu_report.load_report(path)
-
-
 @contextmanager
 def launched(path: str | Path) -> Iterator[Callable[[int], Any]]:
     """A function from the index of a launch to its ncu_report action, good within the `with`.
@@ -167,7 +157,7 @@ def launched(path: str | Path) -> Iterator[Callable[[int], Any]]:
         if frames.risky or frames.misnamed:
             source = os.path.join(folder, "left.ncu-rep")
             rescue(path, source, bare=frames.risky)
-        groups = list(_open(source)) if frames.launches else []
+        groups = list(open_report(source)) if frames.launches else []
 
         def action(index: int) -> Any:
             left = index
@@ -180,13 +170,8 @@ def launched(path: str | Path) -> Iterator[Callable[[int], Any]]:
         yield action
 
 
-def prepare() -> None:
-    """What a child does before its first file, for all the processes that it becomes."""
-    import ncu_report  # noqa: F401
-
-
-def read_part(path: str, frames: Frames | None = None) -> Part:
-    """Read one report in this process.
+def read_part(path: str, frames: Frames | None = None) -> Part | Frames:
+    """Read one report in this process; of a large one only what the check says.
 
     Args:
         path: The file.
@@ -201,6 +186,8 @@ def read_part(path: str, frames: Frames | None = None) -> Part:
     frames = frames or check(path)
     if frames.status == "unreadable":
         return Part(ReportFile(path, frames.sha256, "unreadable", frames.message, 0, None))
+    if frames.size > LARGE:
+        return frames
     if frames.status == "damaged" or frames.misnamed:
         part = _read_left(path, frames, bare=False)
     else:
@@ -227,22 +214,11 @@ def _read_left(path: str, frames: Frames, bare: bool) -> Part:
 def _read_all(path: str, frames: Frames, copy: str) -> Part:
     """Read every launch of a file, or of the copy of what is left of it."""
     record = record_beside(path)
-    work = declared(record, frames.launches)
-    identity: list[tuple[Any, ...]] = []
-    values: array[float] = array("d")
-    rules: list[tuple[Any, ...]] = []
-    for index, action in enumerate(actions(copy)):
-        metrics = evaluate(launch.raw(action, action.metric_names())) | work
-        who = launch.identity(action, record, metrics["time"])
-        identity.append((path, index, *who, frames.ncu_version))
-        values.extend(metrics.values())
-        rules.extend((path, index, *rule) for rule in launch.rules(action.rule_results()))
-    status, message = _verdict(frames, [row[2] for row in identity], record)
-    file = ReportFile(path, frames.sha256, status, message, len(identity), frames.ncu_version)
-    return Part(file, tuple(identity), values.tobytes(), tuple(rules))
+    rows = rows_of(path, copy, frames, record)
+    return part_from(path, frames, [rows], [row[2] for row in rows[0]], record)
 
 
-def _weight(path: str) -> int:
+def weight(path: str) -> int:
     """Bytes of a report when it is not compressed, about; 0 when it cannot be opened."""
     try:
         return os.path.getsize(path) * (_SWELLS if path.endswith(".ncu-repz") else 1)
@@ -253,7 +229,7 @@ def _weight(path: str) -> int:
 def _read_table(path: str) -> Part:
     """Read what `ncu --csv` printed."""
     try:
-        content = Path(path).read_bytes()
+        content = read_bytes(path, TABLE_MOST)
     except OSError as error:
         return Part(
             ReportFile(path, None, "unreadable", error.strerror or "cannot be read", 0, None)
@@ -262,7 +238,7 @@ def _read_table(path: str) -> Part:
     if not content.strip():
         return Part(ReportFile(path, sha256, "empty", "0 bytes", 0, None))
     try:
-        rows = table_rows(content.decode("utf-8-sig", "replace"), path)
+        rows = table_rows(content.decode("utf-8-sig", "backslashreplace"), path)
     except ProfkitError as error:
         why = f"{error.message.removeprefix(f'{path}: ')}: {error.hint}"
         return Part(ReportFile(path, sha256, "unreadable", why, 0, None))
@@ -271,11 +247,13 @@ def _read_table(path: str) -> Part:
     return part_of(rows, ReportFile(path, sha256, status, message, len(rows), None))
 
 
-def _read_here(path: str) -> Part:
-    """Read one file in this process, unless it might crash it."""
+def _read_here(path: str) -> Part | Frames:
+    """Read one file in this process, unless it might crash it or is large."""
     if is_table(path):
         return _read_table(path)
     frames = check(path)
+    if frames.size > LARGE:
+        return frames
     if frames.risky:
         return apart(f"{__name__}:read_part", [path], 1, _died)[0]  # type: ignore[no-any-return]
     return read_part(path, frames)
@@ -298,19 +276,3 @@ def _lost(path: str, why: str) -> Part:
 
 def _unreadable(path: str, why: str) -> ProfkitError:
     return ProfkitError(f"{path}: {why}", "give a .ncu-rep file that ncu wrote")
-
-
-def _verdict(
-    frames: Frames, kernels: Sequence[str | None], record: Record | None
-) -> tuple[Status, str]:
-    """The status of a file from its bytes, from what the library gave, and from its record."""
-    if frames.status == "damaged":
-        return frames.status, frames.message
-    if recorded_sha256(record) not in (None, frames.sha256):
-        return "damaged", "not the file that the run record beside it names (sha256 differs)"
-    if len(kernels) != frames.launches:
-        return "damaged", f"{len(kernels)} of {frames.launches} launches can be read"
-    for index, kernel in enumerate(kernels):
-        if kernel is None:
-            return "damaged", f"launch {index} is damaged"
-    return frames.status, frames.message

@@ -6,6 +6,8 @@ import struct
 from collections.abc import Mapping, Sequence
 from itertools import chain
 
+from profkit.reports.container.wire import fields
+
 Value = int | float | str | bytes
 VERSION = "2025.3.1.0 (build 36398880) (public-release)"
 DEVICE = {
@@ -144,3 +146,24 @@ def report(
             *(block([data], counter=counter) for data in more),
         )
     )
+
+
+def repeated(data: bytes, least: int) -> bytes:
+    """A plain report with all its launches again and again, up to so many bytes."""
+    frames, at = [], 4
+    while at < len(data):
+        (size,) = struct.unpack_from("<I", data, at)
+        frames.append(data[at + 4 : at + 4 + size])
+        at += 4 + size
+    again, left = b"", 0
+    for body in frames[1:]:
+        if left:
+            left, again = left - 1, again + frame(body)
+            continue
+        held = list(fields(body, 0, len(body)))
+        left = sum(value for number, wire, value, _ in held if wire == 0 and number in (1, 2))
+        if left:  # without the names, which the first one said
+            again += frame(
+                b"".join(field(n, v if w == 0 else body[v:e]) for n, w, v, e in held if n != 4)
+            )
+    return data + again * (max(0, least - len(data)) // len(again))

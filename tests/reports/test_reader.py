@@ -243,3 +243,20 @@ def test_raw(write) -> None:
     assert len(reader.raw(cut)) == 2
     with pytest.raises(ProfkitError, match="not an Nsight Compute report"):
         reader.raw(write(data=b"text", name="text.ncu-rep"))
+
+
+def test_a_name_that_is_not_utf_8_is_escaped_and_keeps_its_launch(write) -> None:
+    odd = made.result(NAMES, kernel=b"k\xfc\xff(int)", rules=[made.rule("T", "advice", 1)])
+    path = write(made.result(NAMES), odd)
+    found = reader.read([path])
+    assert list(found.launches.kernel) == ["void scale<float>(float*, int)", r"k\xfc\xff(int)"]
+    assert list(found.launches.time) == [pytest.approx(1.5e-6)] * 2
+    assert list(found.rules.launch) == [1]
+    (file,) = found.files
+    assert (file.status, file.message) == ("damaged", "launch 1 has a name that is not UTF-8")
+
+
+def test_such_a_name_is_kept_of_a_launch_that_is_damaged_too(write) -> None:
+    path = write(made.result(NAMES, kernel=b"k\xff", extra=made.field(21, b"\xff")))
+    (kernel,) = reader.read([path]).launches.kernel
+    assert kernel == r"k\xff"

@@ -82,7 +82,11 @@ def _process(folder: Path, pid: int) -> tuple[Process, list[str]]:
     about = _about(folder / f"{pid}.meta")
     rows = {kind: _rows(folder / f"{pid}.{kind}", kind) for kind in LAYOUTS}
     names_file = folder / f"{pid}.names"
-    names = names_file.read_text("utf-8", "replace").split("\n") if names_file.is_file() else []
+    names = (
+        names_file.read_text("utf-8", "backslashreplace").split("\n")
+        if names_file.is_file()
+        else []
+    )
     clocks = [r["time" if kind == "ranges" else "start"] for kind, r in rows.items() if len(r)]
     first = min((int(clock.min()) for clock in clocks), default=0)
     activities = [*_kernels(rows["kernels"], names, first), *_copies(rows["copies"], first)]
@@ -111,7 +115,7 @@ def _notes(pid: int, about: Mapping[str, Sequence[str]]) -> list[str]:
 
 def _about(path: Path) -> dict[str, list[str]]:
     out: dict[str, list[str]] = {}
-    for line in path.read_text("utf-8", "replace").splitlines():
+    for line in path.read_text("utf-8", "backslashreplace").splitlines():
         key, _, value = line.partition("\t")
         out.setdefault(key, []).append(value)
     return out

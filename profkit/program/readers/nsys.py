@@ -41,12 +41,18 @@ def read(path: Path) -> Timeline:
     """
     try:
         with sqlite3.connect(f"file:{path}?mode=ro", uri=True) as base:
+            base.text_factory = _text
             return _timeline(base, path)
     except sqlite3.Error as error:
         raise ProfkitError(
             f"{path}: is no export of Nsight Systems that can be read: {error}",
             "nsys export --type sqlite --output x.sqlite x.nsys-rep",
         ) from error
+
+
+def _text(stored: bytes) -> str:
+    """A name in whatever encoding: what is not UTF-8 is escaped, and loses nobody else's."""
+    return stored.decode("utf-8", "backslashreplace")
 
 
 def _timeline(base: sqlite3.Connection, path: Path) -> Timeline:

@@ -11,11 +11,12 @@ exactly between two launches. The sha256 in the run record beside a report sees 
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import os
 import re
 import struct
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Generator, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import IO, Literal
@@ -23,18 +24,17 @@ from typing import IO, Literal
 from profkit.files import open_regular
 from profkit.reports.container.contents import (
     Header,
-    block_of_one,
     header,
     nameless,
     result,
     salvage,
     source,
 )
+from profkit.reports.container.copies import MAGIC, Copy, OneReport, SmallReports
 from profkit.reports.container.shapes import FILE, GRAPH_DATA, KINDS, SOURCES
-from profkit.reports.container.wire import Cut, Malformed, verify
+from profkit.reports.container.wire import Cut, Malformed, NotText, verify
 
 Status = Literal["ok", "empty", "damaged", "unreadable"]
-MAGIC = b"NVR\0"
 LIMIT = 4 << 30  # bytes that a compressed report may become: the largest seen is 1/50 of it
 # How many times larger it may become, from a size on that is no burden: 40 times is the most seen.
 RATIO, SMALL = 100, 64 << 20
@@ -42,6 +42,7 @@ HOLLOW = 10_000  # blocks without anything in them: reports that were seen have 
 # The newest ncu whose messages are known: an unknown field in a report that is no newer is damage.
 NEWEST = (2026, 3)
 REMEMBERED = 1024  # files whose check is kept: a few hundred bytes each
+PART = 8 << 20  # bytes of launches in each file that split makes
 NO_SESSION = "ncu did not write who it was behind the first launch: later launches may be missing"
 _CHUNK = 64 << 20
 _ZSTD = b"\x28\xb5\x2f\xfd"
@@ -63,6 +64,7 @@ class Frames:
         misnamed: Compressed under another suffix than .ncu-repz, or the reverse: the library goes
             by the suffix and would find nothing.
         risky: It might crash the library: damaged, or of a kind that did.
+        size: Bytes of it when it is not compressed, as far as it was walked.
     """
 
     status: Status
@@ -72,6 +74,7 @@ class Frames:
     sha256: str | None = None
     misnamed: bool = False
     risky: bool = False
+    size: int = dataclasses.field(default=0, compare=False)
 
 
 _walked: dict[_Key, Frames] = {}
@@ -106,11 +109,11 @@ def _identity(path: str | Path) -> _Key:
 
 def _check(path: str | Path) -> Frames:
     walk = _Walk()
-    sha256 = _open(path, walk)
+    sha256 = _whole_walk(path, walk)
     misnamed = walk.compressed != (Path(path).suffix == ".ncu-repz")
     frames = walk.verdict()
     risky = walk.risky or frames.status == "damaged"
-    return replace(frames, sha256=sha256, misnamed=misnamed, risky=risky)
+    return replace(frames, sha256=sha256, misnamed=misnamed, risky=risky, size=walk.size)
 
 
 def rescue(path: str | Path, copy: str | Path, bare: bool = False) -> None:
@@ -122,16 +125,52 @@ def rescue(path: str | Path, copy: str | Path, bare: bool = False) -> None:
         bare: Keep only what salvage keeps of every launch, not only of those known to be damaged.
     """
     with open(copy, "wb") as out:
-        _open(path, _Walk(out, bare))
+        _whole_walk(path, _Walk(OneReport(out), bare))
 
 
-def _open(path: str | Path, walk: _Walk) -> str:
-    """Walk a file, compressed or not; returns its sha256."""
+def split(
+    path: str | Path,
+    folder: str | Path,
+    wanted: Collection[int] | None = None,
+    *,
+    bare: bool = False,
+    code: bool = False,
+) -> Iterator[tuple[Path, tuple[int, ...]]]:
+    """Small reports with a few launches of a large one each, made one by one as they are asked for.
+
+    Args:
+        path: The report; of a damaged one what is left, as rescue.
+        folder: Where to write them; whoever has read one may remove it.
+        wanted: Indices of launches, None for all.
+        bare: As rescue.
+        code: With the machine code of all kernels in each; else with none.
+
+    Yields:
+        A .ncu-rep of about PART bytes and the indices of the launches in it, in their order.
+    """
+    copies = SmallReports(Path(folder), PART, wanted, code=code)
+    for _ in _steps(path, _Walk(copies, bare)):
+        yield from copies.taken()
+    yield from copies.taken(last=True)
+
+
+def _whole_walk(path: str | Path, walk: _Walk) -> str:
+    """Walk a file to its end; returns its sha256."""
+    steps = _steps(path, walk)
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            return str(end.value)
+
+
+def _steps(path: str | Path, walk: _Walk) -> Generator[None, None, str]:
+    """Walk a file, compressed or not, a frame at a time; returns its sha256."""
     with open_regular(path) as file:
         start = file.read(4)
         if start != _ZSTD:
             digest = hashlib.sha256(start)
-            _walk(start, file, walk, digest.update, os.fstat(file.fileno()).st_size)
+            yield from _walk(start, file, walk, digest.update, os.fstat(file.fileno()).st_size)
             while rest := file.read(_CHUNK):  # behind the damage
                 digest.update(rest)
             return digest.hexdigest()
@@ -145,7 +184,7 @@ def _open(path: str | Path, walk: _Walk) -> str:
             ) as plain:
                 packed = os.fstat(file.fileno()).st_size
                 limit = min(LIMIT, max(SMALL, RATIO * packed))
-                _walk(plain.read(4), plain, walk, lambda _: None, limit)
+                yield from _walk(plain.read(4), plain, walk, lambda _: None, limit)
         except zstandard.ZstdError:
             walk.problems.append("what is compressed in it is damaged")
         if not walk.start:
@@ -156,13 +195,14 @@ def _open(path: str | Path, walk: _Walk) -> str:
 
 def _walk(
     start: bytes, file: IO[bytes], walk: _Walk, update: Callable[[bytes], object], limit: int
-) -> None:
+) -> Iterator[None]:
     """Walk the frames behind the magic; `update` sees every byte that is read."""
     walk.start = start
     try:
         if start == MAGIC:
             for frame in _frames(file, limit, update):
                 walk.step(frame)
+                yield
             walk.end()
     except Malformed as error:  # from here on frames cannot be told apart
         walk.stop(error)
@@ -190,7 +230,7 @@ def _frames(file: IO[bytes], limit: int, update: Callable[[bytes], object]) -> I
 class _Walk:
     """What was seen while walking the frames one by one."""
 
-    def __init__(self, out: IO[bytes] | None = None, bare: bool = False) -> None:
+    def __init__(self, out: Copy | None = None, bare: bool = False) -> None:
         self.start = b""
         self.compressed = False
         self.problems: list[str] = []
@@ -200,6 +240,7 @@ class _Walk:
         self._launches = 0
         self._hollow = 0
         self.risky = False
+        self.size = len(MAGIC)
         self._version: str | None = None
         self._details = False  # a block without frames behind the first launch: the session's
         self._names = 0
@@ -212,10 +253,12 @@ class _Walk:
 
     def step(self, frame: bytes) -> None:
         """Look at the next frame."""
+        self.size += 4 + len(frame)
         if self._first:
             self._first = False
             verify(frame, 0, len(frame), FILE, self._newer)
-            self._write(MAGIC, frame)
+            if self._out is not None:
+                self._out.start(frame)
         elif not self._left:
             self._begin(header(frame, self._newer))
         else:
@@ -241,7 +284,8 @@ class _Walk:
         self._names += len(block.names or ())
         self._version = self._version or block.version  # "" when only others were said
         self._process = block.process
-        self._write(b"", block.about)
+        if self._out is not None:
+            self._out.about(block.about)
 
     def _measure(self) -> None:
         """The frames of a block have the size that its header says."""
@@ -257,6 +301,11 @@ class _Walk:
                 self.risky |= result(frame, _KINDS[field], self._newer, self._sequences)
             elif field == SOURCES:
                 source(frame, self._newer)
+        except NotText as error:  # its name: the library takes it, and so do we
+            if field not in _KINDS:
+                self.problems.append(f"a kernel's machine code is damaged: {error}")
+                return False
+            self.problems.append(f"launch {self._launches - 1} has a name that is not UTF-8")
         except Malformed as error:
             what = f"launch {self._launches - 1}" if field in _KINDS else "a kernel's machine code"
             self.problems.append(f"{what} is damaged: {error}")
@@ -271,16 +320,13 @@ class _Walk:
 
     def _keep(self, field: int, frame: bytes, whole: bool) -> None:
         """Write a frame, or what is left of it."""
+        if self._out is None:
+            return
         left: bytes | None = frame if whole else None
-        if self._out is not None and field in _KINDS and (self._bare or not whole):
+        if field in _KINDS and (self._bare or not whole):
             left = salvage(frame, _KINDS[field])
         if left is not None:
-            self._write(b"", self._process + block_of_one(field, left), left)
-
-    def _write(self, start: bytes, *frames: bytes) -> None:
-        if self._out is not None:
-            sized = (struct.pack("<I", len(frame)) + frame for frame in frames)
-            self._out.write(start + b"".join(sized))
+            self._out.frame(field, self._process, left)
 
     def end(self) -> None:
         """The file ends here."""

@@ -27,7 +27,16 @@ from profkit.reports.container.shapes import (
     SOURCE,
     Kind,
 )
-from profkit.reports.container.wire import BYTES, Malformed, fields, inspect, one, varint, verify
+from profkit.reports.container.wire import (
+    BYTES,
+    Malformed,
+    NotText,
+    fields,
+    inspect,
+    one,
+    varint,
+    verify,
+)
 
 
 @dataclass(frozen=True)
@@ -105,20 +114,32 @@ def result(data: bytes, kind: Kind, newer: list[int], sequences: set[tuple[bytes
 
     Returns:
         Whether it is of the kind that the library might crash on.
+
+    Raises:
+        NotText: All is well but for its names, which the library gives all the same.
+        Malformed: It is damaged.
     """
     at, end, tag = 0, len(data), kind.metrics << 3 | BYTES
     seen, risky = set(), False
+    strange: NotText | None = None
     while at < end:
         if data[at] == tag:
             at = _metrics(data, at, tag, newer, sequences)
             continue
         number, wire, start, stop, at = one(data, at, end)
-        inspect(data, (number, wire, start, stop), kind.message, newer)
+        try:
+            inspect(data, (number, wire, start, stop), kind.message, newer)
+        except NotText as error:
+            if number not in kind.message.texts:
+                raise Malformed(str(error)) from None
+            strange = error
         seen.add(number)
         if number == kind.samples:
             risky = risky or not _in_order(data, start, stop)
     if not kind.message.required <= seen:
         raise Malformed("a result that lacks a part")
+    if strange:
+        raise strange
     return risky
 
 
@@ -144,7 +165,8 @@ def salvage(data: bytes, kind: Kind) -> bytes | None:
             if number not in wanted:
                 continue
             with contextlib.suppress(Malformed):
-                inspect(data, (number, wire, start, stop), kind.message, [])
+                if number not in kind.message.texts or wire != BYTES:  # a name is one in any bytes
+                    inspect(data, (number, wire, start, stop), kind.message, [])
                 if number == kind.metrics:
                     verify(data, start, stop, METRIC, [])
                 kept += data[begin:at]

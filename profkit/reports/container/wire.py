@@ -18,6 +18,10 @@ class Malformed(Exception):
     """The bytes do not have the shape that Nsight Compute writes."""
 
 
+class NotText(Malformed):
+    """A text that is not UTF-8: whole but for that."""
+
+
 class Cut(Malformed):
     """The file ends too early; `left` is what there is of its last frame."""
 
@@ -150,4 +154,4 @@ def text(data: bytes, start: int, end: int) -> str:
     try:
         return data[start:end].decode()
     except UnicodeDecodeError:
-        raise Malformed("a text that is not UTF-8") from None
+        raise NotText("a text that is not UTF-8") from None

@@ -1,0 +1,160 @@
+"""A report  ->  its launches as ncu_report gives them, all at once or some at a time.
+
+The only module that imports ncu_report, and late: its library is 50 MB. It takes six times the bytes
+of a report and never gives them back.
+"""
+
+from __future__ import annotations
+
+import os
+from array import array
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from profkit.files import temporary_folder
+from profkit.records.record import Record, declared, record_beside, recorded_sha256
+from profkit.reports import launch
+from profkit.reports.container.container import Frames, Status, rescue, split
+from profkit.reports.frame import Part, ReportFile
+from profkit.reports.isolated import apart, processors
+from profkit.reports.metrics import evaluate
+
+# A report with more bytes is read some launches at a time, by so many children that they take no
+# more than three times its bytes.
+LARGE = 4 << 20
+_CHILD = 400 << 20  # bytes that a child takes at most
+
+
+def prepare() -> None:
+    """What a child does before its first file, for all the processes that it becomes."""
+    import ncu_report  # noqa: F401
+
+
+def actions(path: str) -> Iterator[Any]:
+    """The ncu_report actions of a file that is not damaged, over all its ranges."""
+    if os.path.getsize(path):
+        for launches in open_report(path):
+            yield from launches
+
+
+def open_report(path: str) -> Any:
+    """The ncu_report context of a file, without libnvperf_host.
+
+    That library gives the units and descriptions of metrics, which nobody asks for here, and takes
+    0.1 s and 110 MB. It is not loaded when the folder given for it has none.
+    """
+    import ncu_report
+
+    try:
+        return ncu_report._ncu_report.load_report(path, "")
+    except (AttributeError, TypeError):  # another version of ncu_report
+        return ncu_report.load_report(path)
+
+
+# identity, values and rules of some launches, as in Part
+Rows = tuple[list[tuple[Any, ...]], bytes, list[tuple[Any, ...]]]
+
+
+def rows_of(path: str, copy: str, frames: Frames, record: Record | None, first: int = 0) -> Rows:
+    """The launches in a copy of a report, numbered from `first`."""
+    work = declared(record, frames.launches)
+    identity: list[tuple[Any, ...]] = []
+    values: array[float] = array("d")
+    rules: list[tuple[Any, ...]] = []
+    for index, action in enumerate(actions(copy), first):
+        metrics = evaluate(launch.raw(action, action.metric_names())) | work
+        who = launch.identity(action, record, metrics["time"])
+        identity.append((path, index, *who, frames.ncu_version))
+        values.extend(metrics.values())
+        rules.extend((path, index, *rule) for rule in launch.rules(action.rule_results()))
+    return identity, values.tobytes(), rules
+
+
+def part_from(
+    path: str,
+    frames: Frames,
+    rows: Sequence[Rows],
+    kernels: Sequence[str | None],
+    record: Record | None,
+) -> Part:
+    """What all rows of a report say together; kernels as the library gave them at first."""
+    identity = [row for some in rows for row in some[0]]
+    status, message = _verdict(frames, kernels, record)
+    file = ReportFile(path, frames.sha256, status, message, len(identity), frames.ncu_version)
+    values = b"".join(some[1] for some in rows)
+    return Part(file, tuple(identity), values, tuple(row for some in rows for row in some[2]))
+
+
+def read_large(path: str, frames: Frames) -> Part:
+    """Read a report some launches at a time, in children: memory does not grow with it."""
+    with temporary_folder() as folder:
+        items = (
+            [os.fspath(copy), path, indices[0], frames.launches, frames.ncu_version]
+            for copy, indices in split(path, folder)
+        )
+        found = apart(f"{__name__}:read_copy", items, children_for(frames.size), _died_in_copy)
+    kernels = [kernel for _, some in found for kernel in some]
+    return part_from(path, frames, [rows for rows, _ in found], kernels, record_beside(path))
+
+
+def read_copy(item: Sequence[Any]) -> tuple[Rows, list[str | None]]:
+    """The launches of a file that split made, which goes, and the kernels that the library gave."""
+    rows = _copied(item, item[0])
+    kernels = [row[2] for row in rows[0]]
+    if None in kernels:  # as in read_part
+        rows = (*bare_copy(item)[0][:2], rows[2])
+    os.unlink(item[0])
+    return rows, kernels
+
+
+def bare_copy(item: Sequence[Any]) -> tuple[Rows, list[str | None]]:
+    """The same of only the metrics."""
+    bare = f"{item[0]}.bare"
+    rescue(item[0], bare, bare=True)
+    rows = _copied(item, bare)
+    return rows, [None for _ in rows[0]]
+
+
+def _copied(item: Sequence[Any], copy: str) -> Rows:
+    _, path, first, *about = item
+    return rows_of(path, copy, Frames("ok", "", *about), record_beside(path), first)
+
+
+def _died_in_copy(item: Sequence[Any], _why: str) -> Any:
+    return apart(f"{__name__}:bare_copy", [item], 1, lambda *_: (([], b"", []), []))[0]
+
+
+def raw_large(path: str, frames: Frames, lost: Any) -> list[dict[str, float | str]]:
+    """Raw name -> value of each launch of a large report; `lost` is what apart calls `died`."""
+    with temporary_folder() as folder:
+        copies = (os.fspath(copy) for copy, _ in split(path, folder, bare=frames.risky))
+        found = apart(f"{__name__}:raw_copy", copies, children_for(frames.size), lost)
+    return [row for some in found for row in some]
+
+
+def raw_copy(copy: str) -> list[dict[str, float | str]]:
+    """The same of a file that split made, which goes."""
+    rows = [launch.scalars(action) for action in actions(copy)]
+    os.unlink(copy)
+    return rows
+
+
+def children_for(size: int) -> int:
+    """Processes that may read a report of so many bytes at a time."""
+    return max(1, min(processors(), 3 * size // _CHILD))
+
+
+def _verdict(
+    frames: Frames, kernels: Sequence[str | None], record: Record | None
+) -> tuple[Status, str]:
+    """The status of a file from its bytes, from what the library gave, and from its record."""
+    if frames.status == "damaged":
+        return frames.status, frames.message
+    if recorded_sha256(record) not in (None, frames.sha256):
+        return "damaged", "not the file that the run record beside it names (sha256 differs)"
+    if len(kernels) != frames.launches:
+        return "damaged", f"{len(kernels)} of {frames.launches} launches can be read"
+    for index, kernel in enumerate(kernels):
+        if kernel is None:
+            return "damaged", f"launch {index} is damaged"
+    return frames.status, frames.message

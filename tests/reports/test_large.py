@@ -1,0 +1,117 @@
+"""Large reports are read some launches at a time: the same answers, in bounded memory."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import zstandard
+
+from profkit.errors import ProfkitError
+from profkit.reports import hotlines, library, reader
+from profkit.reports.container import container
+from tests.conftest import ROOT
+from tests.reports import made
+
+NAMES = [*made.METRICS]
+TIMED = "gpu__time_duration.sum"
+
+
+@pytest.fixture
+def several(tmp_path: Path) -> str:
+    """Five launches that differ in name and time."""
+    results = [
+        made.result(NAMES, {**made.METRICS, TIMED: 100.0 * (n + 1)}, kernel=f"k{n}")
+        for n in range(5)
+    ]
+    path = tmp_path / "several.ncu-rep"
+    path.write_bytes(made.report(results, NAMES))
+    return str(path)
+
+
+@pytest.fixture
+def in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A launch a part."""
+    monkeypatch.setattr(container, "PART", 1)
+
+
+@pytest.fixture(scope="module")
+def heavy(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A report of 44 MB: a real one, its launches again and again."""
+    packed = ROOT / "artifacts" / "probes" / "probes-1.ncu-repz"
+    with zstandard.ZstdDecompressor().stream_reader(packed.read_bytes()) as plain:
+        data = plain.read()
+    path = tmp_path_factory.mktemp("heavy") / "heavy.ncu-rep"
+    path.write_bytes(made.repeated(data, 45 << 20))
+    return path
+
+
+def test_in_parts_as_whole(several: str, in_parts: None) -> None:
+    whole = reader.read_part(several)
+    assert isinstance(whole, reader.Part)
+    part = library.read_large(several, container.check(several))
+    assert (part.file, part.identity, part.values) == (whole.file, whole.identity, whole.values)
+    assert repr(part.rules) == repr(whole.rules)
+    assert [row[2] for row in part.identity] == [f"k{n}" for n in range(5)]
+
+
+def test_a_cut_one_gives_what_is_left(several: str, in_parts: None) -> None:
+    content = Path(several).read_bytes()
+    Path(several).write_bytes(content[:-20])
+    part = library.read_large(several, container.check(several))
+    assert part.file.status == "damaged"
+    assert [row[2] for row in part.identity][:4] == ["k0", "k1", "k2", "k3"]
+
+
+def test_raw_in_parts(several: str, in_parts: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = reader.raw(several)
+    monkeypatch.setattr(reader, "LARGE", 1)
+    assert reader.raw(several).equals(whole)
+
+
+def test_wanted_launches_only(several: str, in_parts: None, tmp_path: Path) -> None:
+    made_ = list(container.split(several, tmp_path, {1, 3}))
+    assert [indices for _, indices in made_] == [(1,), (3,)]
+    assert [container.check(path).status for path, _ in made_] == ["ok", "ok"]
+
+
+def test_a_launch_that_is_not_there(several: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(hotlines, "LARGE", 1)
+    with pytest.raises(ProfkitError, match="has no launch 7"):
+        hotlines.hot_lines(several, 7)
+
+
+def test_lines_of_a_large_one(heavy: Path) -> None:
+    """The last repetition of a launch, from a part of the report, has the lines of the first."""
+    small = heavy.with_name("small.ncu-rep")
+    (copy, _), *_ = container.split(heavy, heavy.parent, {0}, code=True)
+    copy.rename(small)
+    assert small.stat().st_size < 8 << 20
+    again = container.check(heavy).launches // 3  # its launches stand there three times
+    first, last = hotlines.hot_lines(small, 0), hotlines.hot_lines(heavy, again)
+    assert len(first)
+    assert first.equals(last)
+
+
+MEASURED = """
+import resource, subprocess, sys
+done = subprocess.run([sys.executable, "-m", "profkit", *sys.argv[1:]], capture_output=True, text=True)
+print(done.stdout)
+print(done.stderr, file=sys.stderr)
+print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss * 1024)
+sys.exit(done.returncode)
+"""
+
+
+@pytest.mark.slow
+def test_memory_is_at_most_three_times_the_report_and_200_mb(heavy: Path) -> None:
+    """Of the largest process; the library alone took six times the report."""
+    command = [sys.executable, "-c", MEASURED, "diagnose", "--json", str(heavy)]
+    done = subprocess.run(command, check=True, capture_output=True, text=True)
+    *text, peak = done.stdout.splitlines()
+    launches = json.loads("\n".join(text))["launches"]
+    assert len(launches) == container.check(heavy).launches == 120
+    assert float(peak) < 3 * heavy.stat().st_size + 200e6
