@@ -33,10 +33,36 @@ def wait() -> None:
         torch.cuda.synchronize()
 
 
-def seconds_per_step(step: Step, warm: int = 10, runs: int = 7, length: int = 10) -> list[float]:
-    """Plain times of a step in seconds: each the mean of `length` steps between two waits."""
-    for _ in range(warm):
+def captured(step: Step) -> Step:
+    """A step as one CUDA graph."""
+    side = torch.cuda.Stream()
+    side.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(side):
+        for _ in range(3):
+            step()
+    torch.cuda.current_stream().wait_stream(side)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
         step()
+    return graph.replay
+
+
+def seconds_per_step(
+    step: Step, warm: int = 10, runs: int = 7, length: int = 10, most: float = 0.3
+) -> list[float]:
+    """Plain times of a step in seconds: each the mean of `length` steps between two waits.
+
+    Steps so long that a run would take more than `most` seconds are fewer, three at least.
+    """
+    for _ in range(warm // 2):
+        step()
+    wait()
+    began = time.perf_counter()
+    for _ in range(warm - warm // 2):
+        step()
+    wait()
+    one = (time.perf_counter() - began) / max(1, warm - warm // 2)
+    length = max(min(3, length), min(length, round(most / one)))
     times = []
     for _ in range(runs):
         wait()
@@ -48,8 +74,18 @@ def seconds_per_step(step: Step, warm: int = 10, runs: int = 7, length: int = 10
     return times
 
 
-def trace(step: Step, path: str, steps: int, stack: bool) -> None:
-    """torch.profiler's Chrome trace of a few steps, as its users write it."""
+def trace(
+    step: Step, path: str, steps: int, stack: bool, over: Callable[[], None] = lambda: None
+) -> None:
+    """torch.profiler's Chrome trace of a few steps, as its users write it.
+
+    Args:
+        step: What is traced.
+        path: Where the trace goes.
+        steps: How many of them.
+        stack: Whether with Python's stacks.
+        over: Called when the GPU is no longer needed.
+    """
     from torch.profiler import ProfilerActivity, profile, schedule
 
     kinds = [ProfilerActivity.CPU] if DRY else [ProfilerActivity.CPU, ProfilerActivity.CUDA]
@@ -58,6 +94,7 @@ def trace(step: Step, path: str, steps: int, stack: bool) -> None:
         for _ in range(steps + 3):
             step()
             p.step()
+    over()
     p.export_chrome_trace(path)
 
 

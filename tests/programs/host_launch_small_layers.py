@@ -26,16 +26,7 @@ def build(mended: bool) -> base.Step:
 
     if not mended or base.DRY:
         return step
-    side = torch.cuda.Stream()
-    side.wait_stream(torch.cuda.current_stream())
-    with torch.cuda.stream(side):
-        for _ in range(3):
-            step()
-    torch.cuda.current_stream().wait_stream(side)
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        step()
-    return graph.replay
+    return base.captured(step)
 
 
 if __name__ == "__main__":
