@@ -16,13 +16,23 @@ from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, BinaryIO
+from typing import IO, Protocol
 
 from profkit.errors import ProfkitError
 
 KEEP = 256 * 1024  # bytes of output kept, the last ones: a program may print gigabytes
 _GRACE = 2.0  # seconds between asking and killing
 _WATCH = 0.5  # seconds between two looks at the parent
+
+
+class Sink(Protocol):
+    """Where a command's output is copied to as it comes."""
+
+    def write(self, content: bytes, /) -> object:
+        """Take a piece of it."""
+
+    def flush(self) -> object:
+        """Let others see it."""
 
 
 @dataclass(frozen=True)
@@ -70,7 +80,7 @@ def run(
     command: Sequence[str | Path],
     timeout: float | None = None,
     env: Mapping[str, str] | None = None,
-    echo: BinaryIO | None = None,
+    echo: Sink | None = None,
 ) -> Done:
     """Run a command to its end.
 
@@ -140,7 +150,7 @@ class _Guard:
 _GUARD = 'read word || kill -s KILL -- -"$1"'
 
 
-def _drain(source: IO[bytes], kept: deque[bytes], echo: BinaryIO | None) -> None:
+def _drain(source: IO[bytes], kept: deque[bytes], echo: Sink | None) -> None:
     size = 0
     while chunk := source.read1(65536):  # type: ignore[attr-defined]
         kept.append(chunk)

@@ -114,6 +114,20 @@ def test_damaged_events_are_left_out(tmp_path: Path) -> None:
     assert len(recordings.read(path).processes[0].activities) >= 28
 
 
+@pytest.mark.parametrize(
+    "grid", [["many", 1, 1], [None, 1, 1], [0, 0, 0], [4, 1], "4", [[4], 1, 1]]
+)
+def test_a_grid_that_is_no_number_is_unknown_and_not_zero(grid: object, tmp_path: Path) -> None:
+    program = ran(lambda p: p.launch("my_kernel", 500.0, grid=(4, 1, 1)))
+    for event in program.events:
+        if event["cat"] == "kernel":
+            event["args"]["grid"] = grid
+    timeline = recordings.read(program.write(tmp_path / "t.json"))
+    kernels = [a for a in timeline.processes[0].activities if a.kind == "kernel"]
+    assert {(a.grid, a.block) for a in kernels} == {(None, (256, 1, 1))}
+    assert not [f for f in triage(timeline).findings if "blocks on" in f.say]
+
+
 def test_a_header_without_its_commas_still_tells_the_gpu(tmp_path: Path) -> None:
     text = ran(step).text(cupti_version=1).replace(', "cupti_version"', ' "cupti_version"')
     path = tmp_path / "t.json"

@@ -99,6 +99,6 @@ def test_every_program_has_its_planted_trace() -> None:
     programs = {p.stem for p in (ROOT / "tests" / "programs").glob("*.py")}
     programs -= {"base", "record"}
     assert programs <= set(TRUTH)
-    programs -= {"host_sync_item"}  # it awaits its recording
-    assert programs == {*PLANTED, "healthy_transformer"}
-    assert {p.name.split(".")[0] for p in DATA.glob("*.planted.json.gz")} == programs
+    traced = {p.name.split(".")[0] for p in DATA.glob("*.planted.json.gz")}
+    assert traced == {*PLANTED, "healthy_transformer"}
+    assert {n for n in programs - traced if TRUTH[n]["planted_ms"] is not None} == set()

@@ -31,13 +31,13 @@ EXAMPLE = "for example: --where 'bound == \"memory\" and time > 1e-5'"
 
 
 def by_kernel(names: Sequence[str], pattern: str) -> list[bool]:
-    """Which kernel names match a regular expression anywhere.
+    """Which kernel names match a regular expression anywhere, in either case.
 
     Raises:
         ProfkitError: The expression is not one.
     """
     try:
-        wanted = re.compile(pattern)
+        wanted = re.compile(pattern, re.IGNORECASE)
     except re.error as error:
         raise ProfkitError(f"--kernel {pattern}: {error}", "it is a regular expression") from error
     except (RecursionError, OverflowError) as error:

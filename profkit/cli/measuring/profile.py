@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -23,10 +22,20 @@ from profkit.cli.options import (
     Quiet,
     RecordsDir,
 )
-from profkit.cli.output import note, print_blocks, print_json, say, say_all, say_each, spinner
+from profkit.cli.output import (
+    note,
+    print_blocks,
+    print_json,
+    say,
+    say_all,
+    say_each,
+    spinner,
+    write_to,
+)
 from profkit.cli.reading.diagnose import diagnose_reports
 from profkit.cli.signals import stop_on_term
 from profkit.cli.verb import Verb
+from profkit.cli.watching import shown
 from profkit.errors import ProfkitError
 
 if TYPE_CHECKING:
@@ -50,6 +59,9 @@ CacheControl = Annotated[
         autocompletion=one_of("all", "none"),
     ),
 ]
+Nvtx = Annotated[
+    str | None, typer.Option(metavar="RANGE", help="Of COMMAND: only inside this NVTX range.")
+]
 
 
 def profile_variants(
@@ -64,6 +76,7 @@ def profile_variants(
     ] = None,
     skip: Annotated[int, typer.Option(min=0, help="Leave out so many launches.")] = 0,
     count: Annotated[int | None, typer.Option(min=1, help="Profile so many launches.")] = None,
+    nvtx: Nvtx = None,
     set_: Set = "full",
     cache: CacheControl = "all",
     timeout: Annotated[float, typer.Option(min=1, help="Seconds for one run of ncu.")] = 600.0,
@@ -80,7 +93,7 @@ def profile_variants(
     from profkit.measure import pipeline, targets
     from profkit.measure.profile import collect
 
-    filters = collect.launch_filters(kernel, skip, count)
+    filters = collect.launch_filters(kernel, skip, count, nvtx)
     options = collect.CollectOptions(set_, cache, timeout, filters if command else ())
     if command:
         if variant or every:
@@ -89,7 +102,8 @@ def profile_variants(
         return
     if filters:
         raise ProfkitError(
-            "--kernel, --skip and --count choose launches of a COMMAND", "profile ... -- COMMAND"
+            "--kernel, --nvtx, --skip and --count choose launches of a COMMAND",
+            "profile ... -- COMMAND",
         )
     at = places(kernels, build_dir, artifacts)
     target = targets.choose(at, named(variant, every), every, case or (), False)
@@ -162,6 +176,7 @@ def _wrap(
     """Profile any command, then diagnose its report."""
     from profkit.measure.build import toolchain
     from profkit.measure.profile import collect
+    from profkit.measure.profile.words import LOG
 
     report = output or Path(f"{Path(command[0]).stem}.ncu-rep")
     if report.suffix != ".ncu-rep":
@@ -170,7 +185,8 @@ def _wrap(
         raise ProfkitError(f"{report} is there already", "say -o NAME.ncu-rep, also to replace it")
     ncu = toolchain.Tool(toolchain.need("ncu"), None)
     stop_on_term()
-    got = collect.wrap(command, report, ncu, options, None if quiet else sys.stderr.buffer)
+    with shown(write_to(report.with_suffix(LOG)), quiet) as words:
+        got = collect.wrap(command, report, ncu, options, words)
     if got.note:
         say(ProfkitError(f"{command[0]} failed after its kernels were profiled: {got.note}"))
     note(f"{report}: {len(got.kernels)} launches, {got.seconds:.1f} s", quiet=quiet)
@@ -186,5 +202,6 @@ VERB = Verb(
         "profkit profile --variant stage2 --set basic --cache-control none --json -q",
         "profkit profile --kernel softmax -o run.ncu-rep -- python train.py",
         "profkit profile --skip 10 --count 3 --timeout 1800 -- ./train",
+        "profkit profile --nvtx backward --count 5 -- python train.py",
     ),
 )

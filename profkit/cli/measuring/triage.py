@@ -14,6 +14,7 @@ import typer
 from profkit.cli.options import Json, Markdown, Quiet
 from profkit.cli.output import note, one_form, print_blocks, say, spinner, write_to
 from profkit.cli.verb import Verb
+from profkit.cli.watching import shown
 from profkit.errors import ProfkitError
 
 if TYPE_CHECKING:
@@ -127,10 +128,10 @@ def _count(
         return counts.Counts(notes=("no kernel to count",))
     folder = tempfile.TemporaryDirectory(prefix="profkit-") if output is None else None
     report = (Path(folder.name) if folder else output or Path()) / "counters.ncu-rep"
+    report.parent.mkdir(parents=True, exist_ok=True)
     try:
-        with spinner(quiet) as progress:
-            progress(f"counters of {len(names)} kernels")
-            done = counters.count(command, names, report, budget, None)
+        with shown(report.with_suffix(".log"), quiet, program=False) as words:
+            done = counters.count(command, names, report, budget, words)
             note(f"counters: {len(done.kernels)} launches, {done.seconds:.1f} s", quiet=quiet)
             return counts.read(report, groups)
     except ProfkitError as error:  # the timeline is an answer too

@@ -15,7 +15,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import BinaryIO
 
 from profkit.errors import ProfkitError
 from profkit.files import temporary_folder
@@ -23,10 +22,11 @@ from profkit.measure import process
 from profkit.measure.build.toolchain import Tool
 from profkit.measure.cuda.names import base_name
 from profkit.measure.plan import Plan
-from profkit.measure.profile import faults
+from profkit.measure.profile import faults, words
 
 CLOCKS = "none"  # ncu's default locks them to base: durations would be of another machine
 TIMEOUT = 600.0  # seconds for one report; --timeout changes it
+NAMED = 40  # kernels named where none matched
 
 
 @dataclass(frozen=True)
@@ -130,7 +130,7 @@ def wrap(
     report: Path,
     ncu: Tool,
     options: CollectOptions,
-    echo: BinaryIO | None = None,
+    echo: process.Sink | None = None,
 ) -> Collected:
     """Profile any command.
 
@@ -149,7 +149,9 @@ def wrap(
         return replace(kept, note=faults.program_failed(done.output) or "")
 
 
-def launch_filters(kernel: str | None, skip: int, count: int | None) -> tuple[str, ...]:
+def launch_filters(
+    kernel: str | None, skip: int, count: int | None, nvtx: str | None = None
+) -> tuple[str, ...]:
     """Launches of kernels whose name matches, from the skip-th, count of them, in ncu's options.
 
     Args:
@@ -158,6 +160,7 @@ def launch_filters(kernel: str | None, skip: int, count: int | None) -> tuple[st
             every kernel.
         skip: How many matching launches to leave out.
         count: How many to profile; None takes all.
+        nvtx: Only inside of this NVTX range.
     """
     if kernel is not None:
         try:
@@ -167,10 +170,11 @@ def launch_filters(kernel: str | None, skip: int, count: int | None) -> tuple[st
                 f"--kernel {kernel}: {error}", "give a regular expression"
             ) from error
     base = ["--kernel-name-base", "demangled"]
-    named = [*base, "--kernel-name", f"regex:{kernel}"] if kernel is not None else []
+    pattern = words.any_case(kernel) if kernel is not None else ""
+    named = [*base, "--kernel-name", f"regex:{pattern}"] if kernel is not None else []
     skipped = ["--launch-skip", str(skip)] if skip else []
     counted = ["--launch-count", str(count)] if count is not None else []
-    return (*named, *skipped, *counted)
+    return (*named, *skipped, *counted, *(words.nvtx_filters(nvtx) if nvtx else ()))
 
 
 @contextmanager
@@ -191,7 +195,7 @@ def _run(
     program: Sequence[str],
     folder: Path,
     options: CollectOptions,
-    echo: BinaryIO | None = None,
+    echo: process.Sink | None = None,
 ) -> tuple[Path, process.Done]:
     """Run ncu; the report it wrote, or an error that says why there is none."""
     made = folder / "report.ncu-rep"
@@ -211,11 +215,19 @@ def _run(
     if done.status and not (ended and made.is_file()):
         raise _program_failed(ended, done)
     if not made.is_file() or made.stat().st_size == 0:
-        raise ProfkitError(
-            "ncu matched no kernel: no report was written",
-            "look at the names with --kernel '.*' --count 10, or give a --skip that is smaller",
-        )
+        raise _none_matched(done)
     return made, done
+
+
+def _none_matched(done: process.Done) -> ProfkitError:
+    names = words.available(done.output)
+    listed = f"there are: {', '.join(names[:NAMED])}" if names else ""
+    more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
+    return ProfkitError(
+        "ncu matched no kernel: no report was written",
+        listed + more
+        or "look at the names with --kernel '.*' --count 10, or give a --skip that is smaller",
+    )
 
 
 def _program_failed(ended: str | None, done: process.Done) -> ProfkitError:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from pathlib import Path
-from typing import BinaryIO
 
+from profkit.measure import process
 from profkit.measure.build.toolchain import Tool, need
 from profkit.measure.profile import collect
 
@@ -19,7 +19,7 @@ def count(
     kernels: Sequence[str],
     report: Path,
     budget: float = BUDGET,
-    echo: BinaryIO | None = None,
+    echo: process.Sink | None = None,
 ) -> collect.Collected:
     """Profile the second launch of each kernel in each grid and block, all counters.
 

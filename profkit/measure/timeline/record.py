@@ -6,7 +6,6 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO
 
 from profkit.errors import ProfkitError
 from profkit.measure import process
@@ -34,7 +33,7 @@ def record(
     command: Sequence[str],
     folder: Path,
     timeout: float = TIMEOUT,
-    echo: BinaryIO | None = None,
+    echo: process.Sink | None = None,
 ) -> Recorded:
     """Run a command with the injection library in each of its processes that starts CUDA.
 

@@ -137,9 +137,11 @@ def _activity(kind: str, name: str, args: dict[str, Any], start: int, end: int) 
 
 
 def _dims(value: object) -> Dims | None:
-    if isinstance(value, list) and len(value) == 3:
-        return _whole(value[0]), _whole(value[1]), _whole(value[2])
-    return None
+    """Three sizes; None, which is unknown and not zero, where one of them is none."""
+    if not isinstance(value, list) or len(value) != 3:
+        return None
+    x, y, z = (_whole(n) if isinstance(n, int | float) else 0 for n in value)
+    return (x, y, z) if min(x, y, z) > 0 else None
 
 
 def _whole(value: object) -> int:

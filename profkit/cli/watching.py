@@ -1,0 +1,81 @@
+"""ncu at work  ->  a bar with the kernel it is at, its own words in a file, the program's on stderr."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from profkit.cli.output import note
+from profkit.errors import ProfkitError
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from profkit.measure.profile.words import NcuWords
+
+
+@contextmanager
+def shown(log: Path, quiet: bool, program: bool = True) -> Iterator[NcuWords]:
+    """A sink for ncu's output while it runs.
+
+    Args:
+        log: The file that gets all of it.
+        quiet: The user asked for silence.
+        program: Whether the program's own words are passed on.
+    """
+    from profkit.measure.profile.words import NcuWords
+
+    said = program and not quiet
+    if quiet or not sys.stderr.isatty():
+        sink = NcuWords(log, sys.stderr.buffer if said else None)
+        with _closed(sink, quiet):
+            yield sink
+        return
+    from rich.progress import BarColumn, Progress, TextColumn
+
+    from profkit.show.text.escape import visible
+    from profkit.show.text.terminal import console
+
+    columns = (TextColumn("{task.description}", markup=False), BarColumn())
+    with Progress(*columns, console=(on := console(stderr=True)), transient=True) as bar:
+        task = bar.add_task("ncu starts the program", total=None)
+
+        def at(number: int, of: int | None, name: str) -> None:
+            where = f"[{number}/{of}]" if of else f"[{number}]"
+            bar.update(task, description=f"{where} {visible(name)}", completed=number, total=of)
+
+        sink = NcuWords(log, _Above(on) if said else None, at)
+        with _closed(sink, quiet):
+            yield sink
+
+
+@contextmanager
+def _closed(sink: NcuWords, quiet: bool) -> Iterator[None]:
+    try:
+        yield
+    except ProfkitError:
+        note(f"{sink.log}: all that ncu said", quiet=quiet)
+        raise
+    finally:
+        sink.close()
+
+
+class _Above:
+    """The program's words above the bar, line by line."""
+
+    def __init__(self, on: Console) -> None:
+        self._on, self._left = on, b""
+
+    def write(self, content: bytes) -> int:
+        *lines, self._left = (self._left + content).replace(b"\r", b"\n").split(b"\n")
+        from profkit.show.text.escape import visible
+
+        for line in lines:
+            self._on.print(visible(line.decode("utf-8", "replace")))
+        return len(content)
+
+    def flush(self) -> None:
+        """Lines are shown as soon as they are whole."""

@@ -1,0 +1,135 @@
+"""What ncu and its program print, as it comes  ->  a log, the program's own words, how far it is.
+
+ncu writes a line for each kernel in pieces (`==PROF== Profiling "f" - 3 (4/62): 0%....50%...`),
+between lines of the program. All of it goes into the log; only what is the program's is passed on.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+from profkit.errors import ProfkitError
+from profkit.measure.cuda.names import base_name
+from profkit.measure.process import Sink
+
+LOG = ".log"  # beside the report: run.ncu-rep, run.log
+_MARK = b"=="  # what a line of ncu begins with
+_KERNEL = re.compile(rb'^==PROF== Profiling "(?P<name>.*)" - (?P<n>\d+)(?: \(\d+/(?P<of>\d+)\))?:')
+_AVAILABLE = re.compile(r"^(?:==\w+==)?\s*\d+\.\s+(?P<name>\S.*)$")
+_PENDING = 1 << 16  # bytes of a line without an end that are kept to look at
+Progress = Callable[[int, int | None, str], None]
+
+
+class NcuWords:
+    """A place for a program's output under ncu.
+
+    Args:
+        log: The file that gets all of it.
+        program: Where the program's own words go; None keeps them in the log only.
+        progress: Called with a kernel's number, how many there will be (None: not known) and name.
+    """
+
+    def __init__(
+        self, log: Path, program: Sink | None = None, progress: Progress | None = None
+    ) -> None:
+        self.log = log
+        self._program, self._progress = program, progress
+        self._line, self._begun, self._seen = b"", False, -1
+        try:
+            self._file = log.open("wb")
+        except OSError as error:
+            raise ProfkitError(
+                f"{log}: cannot be written: {error.strerror}", "choose another folder with -o"
+            ) from error
+
+    def write(self, content: bytes) -> int:
+        """Take what came next."""
+        self._file.write(content)
+        for part in content.splitlines(keepends=True):
+            self._take(part)
+        return len(content)
+
+    def flush(self) -> None:
+        """Everything so far is in the log."""
+        self._file.flush()
+        if self._program:
+            self._program.flush()
+
+    def close(self) -> None:
+        """Nothing more will come."""
+        self._pass_on()
+        self._file.close()
+
+    def _take(self, part: bytes) -> None:
+        self._line = (self._line + part)[-_PENDING:]
+        ends = part.endswith((b"\n", b"\r"))
+        if self._is_ncus():
+            self._look()
+        elif ends or not _MARK.startswith(self._line[:2]):
+            self._pass_on()
+        if ends:
+            self._line, self._begun = b"", False
+
+    def _is_ncus(self) -> bool:
+        return not self._begun and self._line.startswith(_MARK)
+
+    def _pass_on(self) -> None:
+        """The line so far is the program's."""
+        if self._program and self._line and not self._is_ncus():
+            self._program.write(self._line)
+        self._begun, self._line = True, b""
+
+    def _look(self) -> None:
+        found = _KERNEL.match(self._line)
+        if found is None or self._progress is None or int(found["n"]) == self._seen:
+            return
+        self._seen = int(found["n"])
+        of = int(found["of"]) if found["of"] else None
+        name = found["name"].decode("utf-8", "replace")
+        self._progress(self._seen + 1, of, base_name(name) or name)
+
+
+def available(output: str) -> list[str]:
+    """The kernels that ncu names where none matched, each once and short."""
+    _, _, listed = output.partition("Available Kernels:")
+    names = [m["name"].strip() for m in map(_AVAILABLE.match, listed.splitlines()) if m]
+    return list(dict.fromkeys(base_name(name) or name for name in names))
+
+
+def any_case(pattern: str) -> str:
+    """A regular expression that matches letters of either case, for an engine without that flag."""
+    out, at, inside = [], 0, False
+    while at < len(pattern):
+        c = pattern[at]
+        if c == "\\":
+            out.append(pattern[at : at + 2])
+            at += 2
+            continue
+        if inside and (m := re.match(r"\[:\w+:\]", pattern[at:])):
+            out.append(m[0])
+            at += m.end()
+            continue
+        if inside and (m := re.match(r"([a-zA-Z])-([a-zA-Z])", pattern[at:])):
+            out.append(m[0].lower() + m[0].upper() if m[1].islower() == m[2].islower() else m[0])
+            at += 3
+            continue
+        if c == "[" and not inside:
+            inside = True
+        elif c == "]":
+            inside = False
+        both = c.lower() + c.upper() if c.isascii() and c.isalpha() else c
+        out.append(both if inside or both == c else f"[{both}]")
+        at += 1
+    return "".join(out)
+
+
+def nvtx_filters(name: str) -> tuple[str, ...]:
+    """Options of ncu for launches inside of a range, pushed (NAME/) or started and ended (NAME).
+
+    Args:
+        name: Of a range; DOMAIN@NAME for one that is not of the default domain.
+    """
+    plain = re.sub(r"([/\[\]*+\\])", r"\\\1", name)
+    return ("--nvtx-include", f"{plain}/", "--nvtx-include", plain)
