@@ -25,13 +25,13 @@ KERNELS, BUILT = ROOT / "kernels", ROOT / "artifacts" / "l4.json"
 
 def built(case: str) -> dict[str, Any]:
     """What each launcher would start on an L4 at a case, by a build for sm_89."""
-    from profkit.measure.build import build, dry, toolchain
+    from profkit.measure.build import build, cards, dry, toolchain
     from profkit.measure.variants import variants
     from profkit.measure.variants.occupancy import occupancy, waves
 
     known = variants.find(KERNELS, "attention")
     made = build.build(known, ["89"], build.build_dir(KERNELS))
-    sms = dry.CARDS["89"].sms
+    sms = cards.CARDS["89"].sms
     nvcc = toolchain.tool("nvcc", build.build_dir(KERNELS))
     found: dict[str, Any] = {v.id: {"source": v.source_hash, "launches": None} for v in known}
     for one in made:

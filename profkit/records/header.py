@@ -1,4 +1,4 @@
-"""The comment at the top of a .cu file  ->  title, free text and keys.
+"""The comment at the top of a kernel's file  ->  title, free text and keys.
 
 The contract is the header itself: the first line is the title in every table, then free text,
 then `key: value` pairs, several to a line if you like. A key that nobody knows is free text unless
@@ -8,7 +8,7 @@ it is nearly a known one, which is a mistake that must not pass in silence.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from difflib import get_close_matches
 from itertools import product
@@ -215,7 +215,19 @@ def parse_header(source: str, name: str) -> Header:
             f"{name} has no header",
             "begin the file with a comment of at most 64 KB: its first line is the title",
         )
-    lines = _comment_lines(found)
+    return parse_lines(_comment_lines(found), name)
+
+
+def parse_lines(said: Sequence[str], name: str) -> Header:
+    """Read a header whose comment marks are gone.
+
+    Args:
+        said: Its lines: the first that is not empty is the title.
+        name: What to call the file in an error.
+    """
+    lines = [line.strip() for line in said]
+    while lines and not lines[0]:
+        lines.pop(0)
     if not lines:
         raise ProfkitError(f"{name} has an empty header", "its first line is the title")
     text: list[str] = []
@@ -231,13 +243,8 @@ def parse_header(source: str, name: str) -> Header:
 
 def _comment_lines(found: re.Match[str]) -> list[str]:
     if found["block"] is not None:
-        raw = [re.sub(r"^\s*\*(?=\s|$)", "", line) for line in found["block"].splitlines()]
-    else:
-        raw = [re.sub(r"^\s*//", "", line) for line in found["lines"].splitlines()]
-    lines = [line.strip() for line in raw]
-    while lines and not lines[0]:
-        lines.pop(0)
-    return lines
+        return [re.sub(r"^\s*\*(?=\s|$)", "", line) for line in found["block"].splitlines()]
+    return [re.sub(r"^\s*//", "", line) for line in found["lines"].splitlines()]
 
 
 def _pairs(line: str, name: str) -> list[tuple[str, str]]:

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from profkit.measure.build import dry
 from profkit.measure.build.build import Build
+from profkit.measure.build.cards import CARDS
 from profkit.measure.check.check import Check
 from profkit.measure.cuda import cubin
 from profkit.measure.cuda.graph import Launch
@@ -125,7 +126,7 @@ def checked(check: Check, supported: Sequence[str] | None) -> Refusal | None:
 
 def kernels_used(made: Build, problem: Problem, case: str, nvcc: Path) -> list[str] | None:
     """Demangled names of the kernels that a case launches, found without a GPU; None: not known."""
-    machine = dry.CARDS.get(made.arch.rstrip("af"))
+    machine = CARDS.get(made.arch.rstrip("af"))
     if machine is None or made.library is None:
         return None
     values = problem.module.arguments(problem.case(case))

@@ -9,6 +9,8 @@ import pytest
 from profkit.errors import ProfkitError
 from profkit.measure.build import build, ptxas
 from profkit.measure.cuda.names import base_name
+from profkit.measure.languages import cuda
+from profkit.measure.languages.language import CompileJob
 from profkit.measure.variants import variants
 from profkit.measure.variants.variants import Variant
 from profkit.records.header import Header
@@ -113,10 +115,9 @@ def test_without_nvcc_it_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 
 
 def test_a_path_that_nvcc_would_expand_is_refused(tmp_path: Path) -> None:
-    variant = Variant("v", "p", tmp_path / "a$(touch x).cu", Header("T"))
-    plan = build.Build(variant, "90", "k", None)
+    job = CompileJob(tmp_path / "a$(touch x).cu", tmp_path, "90")
     with pytest.raises(ProfkitError, match=r"'\$'"):
-        build._ninja_file([plan], Path("/bin/nvcc"))
+        cuda.ninja_file([job], Path("/bin/nvcc"))
 
 
 @NVCC

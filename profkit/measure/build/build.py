@@ -1,7 +1,8 @@
 """Variants  ->  shared libraries, with what ptxas and the machine code say about them.
 
 One library per variant and architecture, in a folder named by the hash of everything that goes
-into it: a second build finds the folder and starts nothing. ninja runs all compilers side by side.
+into it: a second build finds the folder and starts nothing. How a file is compiled is its language's
+business (profkit/measure/languages).
 """
 
 from __future__ import annotations
@@ -10,32 +11,25 @@ import hashlib
 import json
 import os
 import re
-import shlex
-import subprocess
 from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from profkit.errors import ProfkitError
 from profkit.files import temporary_folder, write_text
 from profkit.measure.build import ptxas, toolchain
-from profkit.measure.build.flags import check_flags
+from profkit.measure.build.cards import CARDS
 from profkit.measure.build.ptxas import Kernel
-from profkit.measure.cuda import cubin
+from profkit.measure.cuda import cubin, device
 from profkit.measure.cuda.names import base_name
-from profkit.measure.variants.variants import Variant
-from profkit.records import source_hash as source
+from profkit.measure.languages.language import CompileJob, Language, Program
+from profkit.measure.variants.variants import Variant, problem_of
 
-# -lineinfo: reports show source lines. --no-compress: the machine code can be hashed.
-# The CUDA runtime is linked statically, so a library loads beside any other runtime (torch's).
-FLAGS = (
-    *("-O3", "-std=c++17", "-lineinfo", "-Xcompiler", "-fPIC"),
-    *("-Xptxas", "-v", "--no-compress"),
-)
 # What is built beside the variants: calls that workers need, and no launcher.
 SUPPORT = Path(__file__).resolve().parents[1] / "cuda" / "support.cu"
 NO_LAUNCH = 'no profkit_launch: define extern "C" int profkit_launch(const ProfkitArgs*)'
-_FORMAT = 3  # part of every key: raise it when what is stored changes
+_FORMAT = 4  # part of every key: raise it when what is stored changes
 
 
 @dataclass(frozen=True)
@@ -52,10 +46,11 @@ class Build:
         text: Hash of the source and its headers to the letter.
         source: Hash of their code: Variant.source_hash.
         flags: All flags that nvcc was given.
-        nvcc: Version of nvcc.
+        nvcc: Version of nvcc; None where another compiler made it.
+        compiler: Which compiler made it, with its version.
         warnings: What the compiler warned of.
-        error: What nvcc said, whole, if it did not compile.
-        seconds: How long nvcc took; 0 if nothing had to be done.
+        error: What the compiler said, whole, if it did not compile.
+        seconds: How long the compiler took; 0 if nothing had to be done.
     """
 
     variant: Variant
@@ -68,6 +63,7 @@ class Build:
     source: str = ""
     flags: tuple[str, ...] = ()
     nvcc: str | None = None
+    compiler: str = ""
     warnings: tuple[str, ...] = ()
     error: str | None = None
     seconds: float = 0.0
@@ -108,19 +104,19 @@ def build(
     Returns:
         One Build per variant and architecture that fit, in order; look at `error`.
     """
-    nvcc = toolchain.tool("nvcc", folder)
+    toolchain.tool("nvcc", folder)  # support.cu is built with every variant: without it, say so now
     targets = [(v, v.target(arch)) for v in variants for arch in archs]
-    plans = [_plan(v, target, nvcc) for v, target in targets if target is not None]
+    plans = [_plan(v, target, folder) for v, target in targets if target is not None]
     done = {p.key: b for p in plans if (b := _load(p, folder)) is not None}
     missing = {p.key: p for p in plans if p.key not in done}
     if missing:
-        done |= _compile(list(missing.values()), nvcc.path, folder, jobs)
+        done |= _compile(list(missing.values()), folder, jobs)
     return [done[p.key] for p in plans]
 
 
 def is_built(variant: Variant, folder: Path) -> bool:
     """Whether this very text is compiled for any architecture."""
-    text = source.text_hash(variant.path)
+    text = variant.language.text_hash(variant.path)
     for kept in (folder / variant.problem).glob(f"{variant.id}-sm_*/build.json"):
         try:
             if json.loads(kept.read_text())["text"] == text:
@@ -137,18 +133,48 @@ def need(built: Build) -> Build:
     raise ProfkitError(f"{built.variant.path} does not compile for sm_{built.arch}\n{built.error}")
 
 
-def _plan(variant: Variant, arch: str, nvcc: toolchain.Tool) -> Build:
+def _plan(variant: Variant, arch: str, folder: Path) -> Build:
     """A Build that nothing has been compiled for yet."""
-    check_flags(variant.header.flags, variant.path.name)
-    gencode = f"-gencode=arch=compute_{arch},code=sm_{arch}"
-    flags = (*FLAGS, gencode, *variant.flags)
-    text = source.text_hash(variant.path)
-    around = [os.environ.get(k, "") for k in ("NVCC_PREPEND_FLAGS", "NVCC_APPEND_FLAGS")]
+    language, programs = variant.language, _programs(variant.language, folder)
+    language.check_flags(variant.header, variant.path.name)
+    flags = (*language.own_flags(arch), *variant.flags)
+    text = language.text_hash(variant.path)
+    around = language.surroundings(_job(variant, arch, flags))
     # Path and text are part of the key because line tables follow both, and ncu reads them there.
-    key = [_FORMAT, str(variant.path), text, flags, str(nvcc.path), nvcc.version, around]
+    used = [(str(p.path), p.version) for p in programs.values()]
+    key = [_FORMAT, str(variant.path), text, flags, used, list(around)]
     digest = hashlib.sha256(json.dumps(key).encode()).hexdigest()
-    plan = Build(variant, arch, digest, None, text=text, flags=flags, nvcc=nvcc.version)
-    return replace(plan, source=variant.source_hash)
+    plan = Build(variant, arch, digest, None, text=text, flags=flags)
+    nvcc = programs["nvcc"].version if "nvcc" in programs else None
+    return replace(
+        plan, source=variant.source_hash, nvcc=nvcc, compiler=language.compiler(programs)
+    )
+
+
+def _programs(language: Language, folder: Path) -> dict[str, Program]:
+    return {name: toolchain.tool(name, folder) for name in language.programs}
+
+
+def _job(variant: Variant, arch: str, flags: tuple[str, ...]) -> CompileJob:
+    return CompileJob(
+        path=variant.path,
+        problem=problem_of(variant.path),
+        arch=arch,
+        flags=flags,
+        defines=variant.defines,
+        grid=variant.header.inputs,
+        sms=_sms(arch) if variant.language.needs_sms else 0,
+    )
+
+
+def _sms(arch: str) -> int:
+    """How many SMs: of the GPU present if it is of this architecture, else of the usual card."""
+    try:
+        gpu = device.gpu()
+    except ProfkitError:
+        return CARDS[arch.rstrip("af")].sms if arch.rstrip("af") in CARDS else 0
+    known = CARDS.get(arch.rstrip("af"))
+    return gpu.sms if gpu.arch == arch.rstrip("af") or known is None else known.sms
 
 
 def _place(plan: Build, folder: Path) -> Path:
@@ -171,43 +197,23 @@ def _load(plan: Build, folder: Path) -> Build | None:
         return None
 
 
-def _compile(plans: list[Build], nvcc: Path, folder: Path, jobs: int | None) -> dict[str, Build]:
-    ninja = toolchain.need("ninja")
-    with temporary_folder(folder) as work:
-        (work / "build.ninja").write_text(_ninja_file(plans, nvcc), encoding="utf-8")
-        command = [str(ninja), "-C", str(work), "-k", "0", *(["-j", str(jobs)] if jobs else [])]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
-        if not any(work.glob("*.log")):
-            raise ProfkitError(f"ninja could not start: {(done.stdout + done.stderr).strip()}")
-        times = _seconds(work / ".ninja_log")
-        built = [_take(p, work / str(i), folder) for i, p in enumerate(plans)]
-        return {b.key: replace(b, seconds=times.get(f"{i}.so", 0.0)) for i, b in enumerate(built)}
+def _compile(plans: Sequence[Build], folder: Path, jobs: int | None) -> dict[str, Build]:
+    """Compile, language by language, all side by side."""
+    languages = list(dict.fromkeys(p.variant.language for p in plans))
+    groups = [[p for p in plans if p.variant.language is one] for one in languages]
+    with ThreadPoolExecutor(len(groups)) as pool:
+        done = pool.map(lambda group: _compile_group(group, folder, jobs), groups)
+        return {built.key: built for group in done for built in group}
 
 
-def _seconds(log: Path) -> dict[str, float]:
-    """Output -> how long its command took, from ninja's own log."""
-    try:
-        rows = [line.split("\t") for line in log.read_text().splitlines()]
-    except OSError:
-        return {}
-    return {r[3]: (int(r[1]) - int(r[0])) / 1000 for r in rows if len(r) == 5}
-
-
-def _ninja_file(plans: list[Build], nvcc: Path) -> str:
-    """A ninja file with one edge per library: i.o, i.so and everything nvcc said in i.log."""
-    lines = ["rule nvcc", "  command = { $compile && $link ; } > $log 2>&1"]
-    for i, plan in enumerate(plans):
-        start = [str(nvcc), *plan.flags, "-o"]
-        compiling = [*start, f"{i}.o", "-c", str(plan.variant.path)]
-        linking = [*start, f"{i}.so", "-shared", f"{i}.o"]
-        if bad := re.search(r'[$`"\\\n]', "".join(compiling)):
-            raise ProfkitError(
-                f"{plan.variant.path}: {bad[0]!r} in its path or its flags",
-                "nvcc hands both to a shell, which would read it; rename the folder or the flag",
-            )
-        lines += [f"build {i}.so: nvcc", f"  log = {i}.log"]
-        lines += [f"  compile = {shlex.join(compiling)}", f"  link = {shlex.join(linking)}"]
-    return "\n".join(lines) + "\n"
+def _compile_group(plans: Sequence[Build], folder: Path, jobs: int | None) -> list[Build]:
+    """Compile what is written in one language."""
+    language = plans[0].variant.language
+    work = [_job(p.variant, p.arch, p.flags) for p in plans]
+    with temporary_folder(folder) as place:
+        times = language.compile(work, place, _programs(language, folder), jobs)
+        built = [_take(p, place / str(i), folder) for i, p in enumerate(plans)]
+    return [replace(b, seconds=times.get(i, 0.0)) for i, b in enumerate(built)]
 
 
 def _take(plan: Build, stem: Path, folder: Path) -> Build:
@@ -239,8 +245,10 @@ def _take(plan: Build, stem: Path, folder: Path) -> Build:
         "text": plan.text,
     }
     os.replace(stem.with_suffix(".o"), place / "variant.o")  # dry.py links it without CUDA
+    if stem.with_suffix(".json").is_file():  # its launches, where they are known ahead
+        os.replace(stem.with_suffix(".json"), place / "plan.json")
     os.replace(made, place / "variant.so")
-    write_text(place / "nvcc.log", output)
+    write_text(place / "compiler.log", output)
     write_text(place / "build.json", json.dumps(kept, indent=1))
     return replace(built, library=place / "variant.so")
 

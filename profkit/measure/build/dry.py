@@ -10,12 +10,15 @@ import hashlib
 import json
 import os
 import subprocess
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 
 from profkit.files import temporary_folder, write_text
 from profkit.measure.build.build import Build
+from profkit.measure.build.cards import CARDS, Card
+from profkit.measure.build.ptxas import Kernel
 from profkit.measure.cuda.graph import Launch
+from profkit.measure.languages.ahead.plan import of_values
 from profkit.measure.process import run
 from profkit.measure.variants import problem
 from profkit.measure.variants.occupancy import LIMITS, occupancy
@@ -23,24 +26,6 @@ from profkit.records.store import JsonObject
 
 STUB = Path(__file__).with_name("dry.cpp")
 _NOT_SUPPORTED = 801
-
-
-@dataclass(frozen=True)
-class Card:
-    """A GPU as far as a launcher can ask for it."""
-
-    name: str
-    arch: str
-    sms: int
-    l2: int
-
-
-# Of each architecture the card that is meant where none is there; only its shape is used.
-CARDS = {
-    "80": Card("A100", "80", 108, 40 << 20),
-    "89": Card("L4", "89", 58, 48 << 20),
-    "90": Card("H200", "90", 132, 60 << 20),
-}
 
 
 def launches(built: Build, values: JsonObject, machine: Card, nvcc: Path) -> list[Launch] | None:
@@ -58,6 +43,8 @@ def launches(built: Build, values: JsonObject, machine: Card, nvcc: Path) -> lis
     """
     if built.library is None:
         return None
+    if (ahead := built.library.with_name("plan.json")).is_file():
+        return _planned(ahead, values, built)
     program = _linked(built.library.parent, nvcc)
     done = run([program, *_words(built, values, machine)], timeout=20) if program else None
     return _read(done.output, built) if done and done.status == 0 else None
@@ -173,6 +160,23 @@ def _words(built: Build, values: JsonObject, machine: Card) -> list[str]:
     return [f"{k}={v}" for k, v in asked.items()]
 
 
+def _planned(ahead: Path, values: JsonObject, built: Build) -> list[Launch] | None:
+    """The launches of a library whose language knew them when it was compiled."""
+    rows = of_values(json.loads(ahead.read_text()), values)
+    kernels = {k.name: k for k in built.kernels}
+    if rows is None or any(row["kernel"] not in kernels for row in rows):
+        return None
+    return [_of_row(row, kernels[row["kernel"]], built.arch) for row in rows]
+
+
+def _of_row(row: JsonObject, kernel: Kernel, arch: str) -> Launch:
+    (gx, gy, gz), (x, y, z) = row["grid"], row["block"]
+    dynamic = row["dynamic_smem"]
+    fits = occupancy(arch, kernel.regs, x * y * z, kernel.smem + dynamic)
+    shape = (gx, gy, gz), (x, y, z)
+    return Launch(kernel.name, *shape, dynamic, kernel.smem, kernel.regs, fits.blocks)
+
+
 def _read(output: str, built: Build) -> list[Launch] | None:
     *lines, last = output.splitlines() or [""]
     if not last.startswith("code|"):
@@ -187,11 +191,7 @@ def _read(output: str, built: Build) -> list[Launch] | None:
     for name, grid, block, dynamic, _cluster in rows:
         if name not in kernels:
             return None
-        kernel, (x, y, z) = kernels[name], map(int, block.split())
-        gx, gy, gz = map(int, grid.split())
-        fits = occupancy(built.arch, kernel.regs, x * y * z, kernel.smem + int(dynamic))
-        shape = (gx, gy, gz), (x, y, z)
-        launched.append(
-            Launch(kernel.name, *shape, int(dynamic), kernel.smem, kernel.regs, fits.blocks)
-        )
+        shape = {"grid": map(int, grid.split()), "block": map(int, block.split())}
+        row = {**shape, "dynamic_smem": int(dynamic)}
+        launched.append(_of_row(row, kernels[name], built.arch))
     return launched

@@ -12,10 +12,10 @@ import os
 import re
 import shutil
 import subprocess
-from dataclasses import dataclass
 from pathlib import Path
 
 from profkit.errors import ProfkitError
+from profkit.measure.languages.language import Program
 
 _VERSION = {
     "nvcc": re.compile(r"release [\d.]+, V(\d+(?:\.\d+)+)"),
@@ -30,12 +30,7 @@ _HINTS = {
 }
 
 
-@dataclass(frozen=True)
-class Tool:
-    """A program that profkit starts; version is None if it did not say."""
-
-    path: Path
-    version: str | None
+Tool = Program  # a program that profkit starts; version is None if it did not say
 
 
 def find(name: str) -> Path | None:
@@ -74,10 +69,12 @@ def tool(name: str, cache: Path) -> Tool:
     """A tool that must be there, with its version.
 
     Args:
-        name: nvcc, ncu or compute-sanitizer.
+        name: nvcc, ncu, compute-sanitizer or ninja; of the last no version is asked.
         cache: A folder that keeps the answer.
     """
     path = need(name)
+    if name not in _VERSION:
+        return Tool(path, None)
     stat = path.resolve().stat()
     key = f"{path.resolve()}:{stat.st_size}:{stat.st_mtime_ns}"
     memory = cache / "tools.json"

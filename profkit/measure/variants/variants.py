@@ -1,6 +1,7 @@
-"""A folder of .cu files  ->  variants in ladder order. There is no list anywhere.
+"""A folder of kernels  ->  variants in ladder order. There is no list anywhere.
 
-Folder = problem, file name = `<id>_<words>.cu`, header comment = the rest. The C interface is
+Folder = problem, file name = `<id>_<words>` and the suffix of its language (profkit/measure/languages),
+header = the rest. The C interface is
 kernels/common/variant.cuh; Args mirrors its struct.
 """
 
@@ -17,10 +18,12 @@ from pathlib import Path
 from profkit.errors import ProfkitError, did_you_mean
 from profkit.evidence.predictions.moves import parse_moves
 from profkit.files import read_text
+from profkit.measure.languages.cuda import LANGUAGE as CUDA
+from profkit.measure.languages.language import Language
+from profkit.measure.languages.registry import is_kernel, kernel_files, language_of
 from profkit.measure.variants import tunables
 from profkit.measure.variants.tunables import Space
 from profkit.records import header
-from profkit.records import source_hash as source
 from profkit.records.header import Budget, Header
 
 _ID = re.compile(r"[A-Za-z][A-Za-z0-9-]*")
@@ -42,7 +45,7 @@ class Args(ctypes.Structure):
 
 @dataclass(frozen=True)
 class Variant:
-    """One .cu file and what its header says.
+    """One kernel's file and what its header says.
 
     Attributes:
         id: What `--variant` takes: the file name up to the first underscore.
@@ -50,6 +53,7 @@ class Variant:
         path: The file.
         header: What its header says.
         defines: Macro -> value, on top of what the file says (tuning).
+        language: What it is written in.
     """
 
     id: str
@@ -57,6 +61,7 @@ class Variant:
     path: Path
     header: Header
     defines: Mapping[str, str] = field(default_factory=dict)
+    language: Language = CUDA
 
     @property
     def title(self) -> str:
@@ -70,9 +75,8 @@ class Variant:
 
     @property
     def flags(self) -> tuple[str, ...]:
-        """Flags for nvcc: those of the header, then one -D for each of defines."""
-        defines = (f"-D{k}={v}" for k, v in sorted(self.defines.items()))
-        return (*self.header.flags, *defines)
+        """What header and defines add to a compiler's flags."""
+        return self.language.flags(self.header, self.defines)
 
     @property
     def budget(self) -> Budget:
@@ -86,8 +90,8 @@ class Variant:
 
     @functools.cached_property
     def source_hash(self) -> str:
-        """sha256 of the code of the file and of every header it includes: see source.code_hash."""
-        return source.code_hash(self.path, self.header.keys)
+        """sha256 of the code of the file and of every header it includes."""
+        return self.language.code_hash(self.path, self.header.keys)
 
     def target(self, arch: str) -> str | None:
         """The compile target for `90`: `90`, `90a`, or None if the header rules it out."""
@@ -138,7 +142,7 @@ def find(kernels: Path, problem: str | None = None) -> list[Variant]:
         problem: Only this one.
     """
     folders = _problems(kernels, problem)
-    return [v for d in folders for v in ladder(read(p) for p in sorted(d.rglob("*.cu")))]
+    return [v for d in folders for v in ladder(read(p) for p in kernel_files(d))]
 
 
 @dataclass(frozen=True)
@@ -159,7 +163,7 @@ def survey(kernels: Path, problem: str | None = None) -> Survey:
     problems: list[ProfkitError] = []
     for folder in _problems(kernels, problem):
         readable = []
-        for path in sorted(folder.rglob("*.cu")):
+        for path in kernel_files(folder):
             try:
                 readable.append(read(path))
             except ProfkitError as error:
@@ -178,7 +182,7 @@ def _problems(kernels: Path, problem: str | None) -> list[Path]:
     if problem is not None:
         folders = [d for d in folders if d.name == problem]
         if not folders:
-            there = sorted(d.name for d in kernels.iterdir() if any(d.rglob("*.cu")))
+            there = sorted(d.name for d in kernels.iterdir() if d.is_dir() and kernel_files(d))
             raise ProfkitError(
                 f"{kernels} has no problem '{problem}'", f"there are: {', '.join(there) or 'none'}"
             )
@@ -193,8 +197,8 @@ def named(kernels: Path, names: Sequence[str]) -> list[Variant]:
         names: `stage2` or `attention/stage2`.
     """
     ids = {name.rpartition("/")[2] for name in names}
-    files = [f for f in sorted(kernels.glob("*/**/*.cu")) if f.stem.split("_", 1)[0] in ids]
-    matching = [read(f) for f in files if f.relative_to(kernels).parts[0] != "common"]
+    files = [f for f in kernels.glob("*/**/*") if f.stem.split("_", 1)[0] in ids and is_kernel(f)]
+    matching = [read(f) for f in sorted(files) if f.relative_to(kernels).parts[0] != "common"]
     try:
         return [select(matching, name) for name in names]
     except ProfkitError:
@@ -212,19 +216,20 @@ def problem_of(path: Path) -> Path:
 
 
 def read(path: Path) -> Variant:
-    """One .cu file  ->  Variant."""
+    """One kernel's file  ->  Variant."""
     try:
-        source = read_text(path)
+        text = read_text(path)
     except (OSError, UnicodeDecodeError) as error:
         raise ProfkitError(f"cannot read {path}: {error}") from error
+    language = language_of(path, text) or CUDA
     name = path.stem.split("_", 1)[0]
     if not _ID.fullmatch(name):
         raise ProfkitError(
             f"{path}: '{name}' is no id",
-            "name the file <id>_<words>.cu, with letters and digits in the id",
+            f"name the file <id>_<words>{path.suffix}, with letters and digits in the id",
         )
-    head = header.parse_header(source, path.name)
-    variant = Variant(name, problem_of(path).name, path.resolve(), head)
+    head = language.header(text, path.name)
+    variant = Variant(name, problem_of(path).name, path.resolve(), head, language=language)
     if len(header.words(head.keys.get("after", ""))) > 1:
         raise ProfkitError(f"{path.name}: 'after:' names more than one variant", "name one")
     _ = (

@@ -1,0 +1,194 @@
+"""What a launch function started at each case  ->  tables for player.c, and the same as JSON."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import struct
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+Shape3 = tuple[int, int, int]
+Where = Literal["value", "in", "out", "scratch"]
+_WHERE: tuple[Where, ...] = ("value", "in", "out", "scratch")
+SIZES = 6  # of ProfkitArgs: how many sizes, and how many strides
+
+
+@dataclass(frozen=True)
+class KernelImage:
+    """A compiled kernel.
+
+    Attributes:
+        name: What it is called in tables: its function, and what it is specialised for.
+        symbol: Its name in the machine code.
+        cubin: The machine code.
+        log: What ptxas -v said.
+    """
+
+    name: str
+    symbol: str
+    cubin: bytes
+    log: str = ""
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """One parameter of a kernel.
+
+    Attributes:
+        where: An array of the problem, of the call's own memory, or a plain value.
+        index: Which array.
+        value: Offset into the array in bytes; or the bits of the value.
+    """
+
+    where: Where
+    index: int = 0
+    value: int = 0
+
+
+@dataclass(frozen=True)
+class KernelStart:
+    """One kernel launch. Sizes in bytes.
+
+    Attributes:
+        image: Which of the plan's images.
+        grid: Blocks.
+        block: Threads.
+        dynamic_smem: Dynamic shared memory of a block.
+        parameters: In order.
+        cluster: Blocks of a cluster, in x.
+        cooperative: Whether all blocks must be resident.
+        dependent: Whether it may begin before the kernel ahead has ended.
+    """
+
+    image: int
+    grid: Shape3
+    block: Shape3
+    dynamic_smem: int
+    parameters: tuple[Parameter, ...]
+    cluster: int = 1
+    cooperative: bool = False
+    dependent: bool = False
+
+
+@dataclass(frozen=True)
+class Scratch:
+    """Device memory for the length of one call, in bytes; zeroed first if asked for."""
+
+    size: int
+    zero: bool = False
+
+
+@dataclass(frozen=True)
+class CasePlan:
+    """What one call starts where ProfkitArgs says this; nothing: the case is not supported."""
+
+    values: Mapping[str, Any]
+    starts: tuple[KernelStart, ...] = ()
+    scratch: tuple[Scratch, ...] = ()
+
+
+@dataclass
+class CallPlan:
+    """All of a launch function.
+
+    Attributes:
+        images: The kernels.
+        cases: One entry per case.
+    """
+
+    images: list[KernelImage] = field(default_factory=list)
+    cases: list[CasePlan] = field(default_factory=list)
+
+    def to_json(self) -> dict[str, Any]:
+        """What a launch is made of, for those who look without a GPU: see build/dry.py."""
+        return {"cases": [{**_plain(c.values), "launches": self._launches(c)} for c in self.cases]}
+
+    def _launches(self, case: CasePlan) -> list[dict[str, Any]]:
+        return [
+            {
+                "kernel": self.images[s.image].name,
+                "grid": (s.grid[0] * s.cluster, *s.grid[1:]),
+                "block": s.block,
+                "dynamic_smem": s.dynamic_smem,
+            }
+            for s in case.starts
+        ]
+
+    def to_c(self) -> str:
+        """The tables that player.c includes; image i lies beside them as image<i>.cubin."""
+        parameters: list[str] = []
+        starts: list[str] = []
+        scratch: list[str] = []
+        cases: list[str] = []
+        for case in self.cases:
+            first = len(starts), len(scratch)
+            for start in case.starts:
+                starts.append(_start(start, len(parameters)))
+                parameters += [
+                    f"{{{_WHERE.index(p.where)}, {p.index}, {p.value}ull}}"
+                    for p in start.parameters
+                ]
+            scratch += [f"{{{s.size}ull, {int(s.zero)}}}" for s in case.scratch]
+            cases.append(_case(case, first))
+        tables = {
+            "Parameter PARAMETERS": parameters,
+            "Start STARTS": starts,
+            "Memory SCRATCH": scratch,
+            "Case CASES": cases,
+        }
+        lines = [f'IMAGE({i}, "image{i}.cubin")' for i in range(len(self.images))]
+        rows = [f'{{image{i}, "{image.symbol}"}}' for i, image in enumerate(self.images)]
+        tables = {"Image IMAGES": rows, **tables}
+        lines += [f"static const {k}[] = {{{', '.join(v) or '{0}'}}};" for k, v in tables.items()]
+        lines.append(f"enum {{CASE_COUNT = {len(cases)}, IMAGE_COUNT = {max(1, len(rows))}}};")
+        digest = hashlib.sha256("\n".join(lines).encode()).hexdigest()[:16]
+        return "\n".join([*lines, f"#define PLAN_ID 0x{digest}ull", ""])
+
+
+def of_values(document: Mapping[str, Any], values: Mapping[str, Any]) -> list[Any] | None:
+    """The launches of a plan's JSON for what ProfkitArgs would say; None: no such case."""
+    wanted = json.loads(json.dumps(_plain(values)))
+    for case in document["cases"]:
+        if {k: v for k, v in case.items() if k != "launches"} == wanted:
+            launches: list[Any] = case["launches"]
+            return launches
+    return None
+
+
+def _plain(values: Mapping[str, Any]) -> dict[str, Any]:
+    """size, stride, scale and causal as ProfkitArgs holds them; scale by its bits."""
+    return {
+        "size": _padded(values.get("size", ())),
+        "stride": _padded(values.get("stride", ())),
+        "scale": bits_of(values.get("scale", 1.0)),
+        "causal": int(values.get("causal", False)),
+    }
+
+
+def _padded(numbers: Sequence[int]) -> list[int]:
+    return [*map(int, numbers), *(0,) * (SIZES - len(numbers))]
+
+
+def bits_of(value: float) -> int:
+    """The bits of a float of four bytes."""
+    (bits,) = struct.unpack("<I", struct.pack("<f", value))
+    return int(bits)
+
+
+def _start(start: KernelStart, first: int) -> str:
+    grid, block = (", ".join(map(str, shape)) for shape in (start.grid, start.block))
+    rest = start.cluster, int(start.cooperative), int(start.dependent)
+    numbers = start.dynamic_smem, *rest, first, len(start.parameters)
+    return f"{{{start.image}, {{{grid}}}, {{{block}}}, {', '.join(map(str, numbers))}}}"
+
+
+def _case(case: CasePlan, first: tuple[int, int]) -> str:
+    said = _plain(case.values)
+    size, stride = (", ".join(f"{n}ll" for n in said[k]) for k in ("size", "stride"))
+    counts = first[0], len(case.starts), first[1], len(case.scratch)
+    return (
+        f"{{{{{size}}}, {{{stride}}}, {said['scale']}u, {said['causal']}, "
+        f"{', '.join(map(str, counts))}}}"
+    )

@@ -1,0 +1,104 @@
+"""CUDA C++: a .cu file, its header a comment, compiled by nvcc; ninja runs compilers side by side."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import subprocess
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from profkit.errors import ProfkitError
+from profkit.measure.languages import flags
+from profkit.measure.languages.language import CompileJob, Language, Program
+from profkit.records import source_hash
+from profkit.records.header import Header, parse_header
+
+# -lineinfo: reports show source lines. --no-compress: the machine code can be hashed.
+# The CUDA runtime is linked statically, so a library loads beside any other runtime (torch's).
+_FLAGS = (
+    *("-O3", "-std=c++17", "-lineinfo", "-Xcompiler", "-fPIC"),
+    *("-Xptxas", "-v", "--no-compress"),
+)
+
+
+class Cuda(Language):
+    """CUDA C++ as nvcc compiles it."""
+
+    name, suffix, programs = "CUDA", ".cu", ("nvcc", "ninja")
+
+    def header(self, text: str, name: str) -> Header:
+        """The leading comment."""
+        return parse_header(text, name)
+
+    def code_hash(self, path: Path, keys: Mapping[str, str]) -> str:
+        """The tokens of the file and of what it includes."""
+        return source_hash.code_hash(path, keys)
+
+    def text_hash(self, path: Path) -> str:
+        """The file and what it includes."""
+        return source_hash.text_hash(path)
+
+    def flags(self, header: Header, defines: Mapping[str, str]) -> tuple[str, ...]:
+        """Those of the header, then a -D for each tunable."""
+        return (*header.flags, *(f"-D{k}={v}" for k, v in sorted(defines.items())))
+
+    def check_flags(self, header: Header, name: str) -> None:
+        """Nvcc has flags that run programs."""
+        flags.check_flags(header.flags, name)
+
+    def own_flags(self, arch: str) -> tuple[str, ...]:
+        """Line tables, resources, machine code of one architecture."""
+        return (*_FLAGS, f"-gencode=arch=compute_{arch},code=sm_{arch}")
+
+    def surroundings(self, job: CompileJob) -> Sequence[str]:
+        """Nvcc reads flags from the environment too."""
+        del job
+        return [os.environ.get(k, "") for k in ("NVCC_PREPEND_FLAGS", "NVCC_APPEND_FLAGS")]
+
+    def compile(
+        self,
+        jobs: Sequence[CompileJob],
+        work: Path,
+        programs: Mapping[str, Program],
+        parallel: int | None,
+    ) -> dict[int, float]:
+        """Run nvcc on each file, under ninja."""
+        (work / "build.ninja").write_text(ninja_file(jobs, programs["nvcc"].path), encoding="utf-8")
+        limit = ["-j", str(parallel)] if parallel else []
+        command = [str(programs["ninja"].path), "-C", str(work), "-k", "0", *limit]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        if not any(work.glob("*.log")):
+            raise ProfkitError(f"ninja could not start: {(done.stdout + done.stderr).strip()}")
+        times = _seconds(work / ".ninja_log")
+        return {i: times.get(f"{i}.so", 0.0) for i in range(len(jobs))}
+
+
+LANGUAGE = Cuda()
+
+
+def _seconds(log: Path) -> dict[str, float]:
+    """Output -> how long its command took, from ninja's own log."""
+    try:
+        rows = [line.split("\t") for line in log.read_text().splitlines()]
+    except OSError:
+        return {}
+    return {r[3]: (int(r[1]) - int(r[0])) / 1000 for r in rows if len(r) == 5}
+
+
+def ninja_file(jobs: Sequence[CompileJob], nvcc: Path) -> str:
+    """A ninja file with one edge per library: i.o, i.so and everything nvcc said in i.log."""
+    lines = ["rule nvcc", "  command = { $compile && $link ; } > $log 2>&1"]
+    for i, job in enumerate(jobs):
+        start = [str(nvcc), *job.flags, "-o"]
+        compiling = [*start, f"{i}.o", "-c", str(job.path)]
+        linking = [*start, f"{i}.so", "-shared", f"{i}.o"]
+        if bad := re.search(r'[$`"\\\n]', "".join(compiling)):
+            raise ProfkitError(
+                f"{job.path}: {bad[0]!r} in its path or its flags",
+                "nvcc hands both to a shell, which would read it; rename the folder or the flag",
+            )
+        lines += [f"build {i}.so: nvcc", f"  log = {i}.log"]
+        lines += [f"  compile = {shlex.join(compiling)}", f"  link = {shlex.join(linking)}"]
+    return "\n".join(lines) + "\n"

@@ -1,0 +1,141 @@
+"""What profkit asks of a language: which files are its own, what their headers say, a library.
+
+Whatever a language is, its library exports one C function, `profkit_launch(const ProfkitArgs*)`: what
+checks, times, profiles and sanitizes a kernel knows no language.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from profkit.records.header import Header
+
+
+@dataclass(frozen=True)
+class CompileJob:
+    """One file to compile.
+
+    Attributes:
+        path: The file.
+        problem: The folder of its problem.py.
+        arch: `90`, `90a`.
+        flags: All flags that its compiler gets.
+        defines: Tunable -> value, where they are not what the file says.
+        grid: The header's `inputs:` key.
+        sms: How many SMs the GPU has that it is for; 0 where no language asks.
+    """
+
+    path: Path
+    problem: Path
+    arch: str
+    flags: tuple[str, ...] = ()
+    defines: Mapping[str, str] = field(default_factory=dict)
+    grid: str | None = None
+    sms: int = 0
+
+
+@dataclass(frozen=True)
+class Program:
+    """A program that a language needs, found, with its version."""
+
+    path: Path
+    version: str | None
+
+
+class Language(ABC):
+    """One language. A file of it is named `<id>_<words>` and its suffix.
+
+    Attributes:
+        name: As people say it.
+        suffix: Of its files.
+        programs: What compiling it starts: names that toolchain.tool knows.
+        needs_sms: Whether what is compiled depends on how many SMs the GPU has.
+    """
+
+    name: str
+    suffix: str
+    programs: tuple[str, ...] = ()
+    needs_sms: bool = False
+
+    def owns(self, path: Path, text: str) -> bool:
+        """Whether a file with the suffix is a kernel of this language."""
+        del path, text
+        return True
+
+    @abstractmethod
+    def header(self, text: str, name: str) -> Header:
+        """Read a file's header; nothing in the file is executed.
+
+        Args:
+            text: The whole file.
+            name: What to call the file in an error.
+
+        Raises:
+            ProfkitError: It has none, or the file cannot be one of this language.
+        """
+
+    @abstractmethod
+    def code_hash(self, path: Path, keys: Mapping[str, str]) -> str:
+        """sha256 of the code: comments, layout and keys that only speak of it left out."""
+
+    @abstractmethod
+    def text_hash(self, path: Path) -> str:
+        """sha256 of the file, and what it includes, to the letter."""
+
+    def missing(self) -> str:
+        """What this machine lacks to compile it, and how to get it, in one line; empty: nothing."""
+        return ""
+
+    @abstractmethod
+    def flags(self, header: Header, defines: Mapping[str, str]) -> tuple[str, ...]:
+        """What the header and the tunables add to a compiler's flags."""
+
+    @abstractmethod
+    def check_flags(self, header: Header, name: str) -> None:
+        """Refuse flags of a header that could do more than change code.
+
+        Raises:
+            ProfkitError: There is such a flag.
+        """
+
+    def own_flags(self, arch: str) -> tuple[str, ...]:
+        """What every file of this language is compiled with."""
+        del arch
+        return ()
+
+    def compiler(self, programs: Mapping[str, Program]) -> str:
+        """The compiler and its version, for the record."""
+        (name, program), *_ = programs.items()
+        return f"{name} {program.version or '?'}"
+
+    def surroundings(self, job: CompileJob) -> Sequence[str]:
+        """What else decides what comes out: versions, other files, the environment."""
+        del job
+        return ()
+
+    @abstractmethod
+    def compile(
+        self,
+        jobs: Sequence[CompileJob],
+        work: Path,
+        programs: Mapping[str, Program],
+        parallel: int | None,
+    ) -> dict[int, float]:
+        """Compile side by side.
+
+        Of the i-th job this leaves in the folder: i.so; i.o, its host code; i.log, all that the
+        compiler said, ptxas -v among it; i.json, its launches, where they are known ahead (see
+        ahead/plan.py). Without i.so, i.log says why.
+
+        Args:
+            jobs: What.
+            work: The folder.
+            programs: Those of `programs`.
+            parallel: Compilers at a time; None: as many as there are cores.
+
+        Returns:
+            Job -> seconds that it took, as far as that is known.
+        """
