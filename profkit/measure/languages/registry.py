@@ -35,10 +35,10 @@ def language_of(path: Path, text: str) -> Language | None:
 def is_kernel(path: Path) -> bool:
     """Whether a file is a kernel of any language, or would be if it could be read."""
     fitting = [known for known in known_languages() if known.suffix == path.suffix]
+    if any(type(known).owns is Language.owns for known in fitting):
+        return True  # the suffix says it all: what is no readable file is an error of its reader
     if not fitting or not path.is_file():
         return False
-    if any(type(known).owns is Language.owns for known in fitting):
-        return True  # the suffix says it all
     try:
         text = read_text(path)
     except (OSError, UnicodeDecodeError, ProfkitError):

@@ -35,6 +35,10 @@ def ladder(rows: Iterable[Mapping[str, Any]]) -> Iterator[Block]:
             ),
             wraps=2,
         )  # fmt: skip
+        lacking = [(row["variant"], row["missing"]) for row in variants if row.get("missing")]
+        for why in dict.fromkeys(reason for _, reason in lacking):
+            names = ", ".join(variant for variant, reason in lacking if reason == why)
+            yield Line((Span(f"{names}: {why}", "dim"),))
 
 
 def examined(rows: Iterable[Mapping[str, Any]]) -> Iterator[Block]:

@@ -1,0 +1,231 @@
+"""A variant's language: what its file says is read and never run; one more language is one file."""
+
+import importlib.util
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+from profkit.errors import ProfkitError
+from profkit.measure import languages
+from profkit.measure.build import build
+from profkit.measure.languages import registry
+from profkit.measure.languages.ahead import plan
+from profkit.measure.languages.ahead.arrays import LaunchArgs, array_of, parameter_of
+from profkit.measure.languages.ahead.build import explain
+from profkit.measure.languages.python_source import without_prose
+from profkit.measure.variants import variants
+
+from .conftest import Machine
+from .test_verbs import profkit
+
+TRITON = '''"""Doubled by Triton.
+
+Reads once, writes once.
+
+after: one   fixes: uncoalesced-access   tune: BLOCK=128,256   budget: spills=0
+"""
+import triton
+import triton.language as tl
+
+{extra}
+BLOCK = 128
+
+
+@triton.jit
+def twice(x, y, n, B: tl.constexpr):
+    at = tl.program_id(0) * B + tl.arange(0, B)
+    tl.store(y + at, tl.load(x + at, mask=at < n) * 2, mask=at < n)
+
+
+def launch(x, y, args):
+    n = args.size[0]
+    twice[(triton.cdiv(n, BLOCK),)](x, y, n, BLOCK, num_warps=4)
+'''
+
+
+def write(folder: Path, extra: str = "", text: str = TRITON) -> Path:
+    path = folder / "tri_doubled.py"
+    path.write_text(text.replace("{extra}", extra))
+    return path
+
+
+def test_a_header_is_read_and_nothing_is_run(tmp_path: Path) -> None:
+    read = variants.read(write(tmp_path, "raise SystemExit('the file was run')"))
+    assert (read.id, read.title, read.after) == ("tri", "Doubled by Triton.", "one")
+    assert read.header.text == "Reads once, writes once."
+    assert read.header.fixes == ("uncoalesced-access",)
+    assert read.budget.spills == 0
+    assert read.space.values == {"BLOCK": ("128", "256")}
+    assert read.tuned(BLOCK="256").flags == ("BLOCK=256",)
+    assert read.language.name == "Triton"
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "says"),
+    [
+        ("def launch(", "def lunch(", "no function 'launch'"),
+        ("def twice(x,", "def twice(x y,", "tri_doubled.py:15: invalid syntax"),
+        ("tune: BLOCK", "tune: BLOK", "'tune:' names BLOK"),
+        ("budget: spills=0", "flags: -O3", "'flags: -O3' is for nvcc"),
+        ('"""Doubled by Triton.', '_ = """Doubled by Triton.', "has no header"),
+        ("fixes:", "fixs:", "unknown key 'fixs:'"),
+    ],
+)
+def test_a_file_that_cannot_be_is_one_line(tmp_path: Path, old: str, new: str, says: str) -> None:
+    assert old in TRITON
+    with pytest.raises(ProfkitError) as caught:
+        variants.read(write(tmp_path, text=TRITON.replace(old, new)))
+    assert says in caught.value.message
+    assert "\n" not in caught.value.message
+    assert caught.value.hint
+
+
+def test_prose_is_no_code(tmp_path: Path) -> None:
+    one = variants.read(write(tmp_path)).source_hash
+    prose = TRITON.replace("Reads once", "It reads once").replace(
+        ", mask=at < n)\n", ", mask=at < n)  # y\n\n", 1
+    )
+    assert variants.read(write(tmp_path, "# a comment", prose)).source_hash == one
+    assert variants.read(write(tmp_path, "MORE = 1")).source_hash != one
+    assert without_prose("x = '#'  # no\n") == "x = '#'"
+    assert without_prose("x = (") == "x = ("
+
+
+def test_other_python_files_are_no_variants(tmp_path: Path) -> None:
+    (tmp_path / "scaling").mkdir()
+    for name in ("problem.py", "__init__.py", "conftest.py"):
+        (tmp_path / "scaling" / name).write_text("import triton\n")
+    (tmp_path / "scaling" / "help_er.py").write_text('text = "import triton"\n')
+    write(tmp_path / "scaling", text=TRITON.replace("after: one", ""))
+    assert [v.id for v in variants.find(tmp_path)] == ["tri"]
+
+
+def test_list_shows_what_cannot_be_compiled_here(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(machine.kernels / "doubling", text=TRITON.replace("after: one", ""))
+    machine.write("one_x.cu")
+    done = json.loads(profkit("list", "--json").stdout)
+    rows = {row["variant"]: row for row in done["variants"]}
+    assert set(rows) == {"tri", "one"}
+    assert rows["one"]["missing"] == ""
+    if importlib.util.find_spec("triton") is None:
+        assert rows["tri"]["missing"].startswith("Triton is not installed: pip install")
+        assert "Triton is not installed" in profkit("list").stdout
+        said = json.loads(profkit("build", "--all", "--arch", "90", "--json", status=2).stdout)
+        errors = {b["variant"]: b["error"] for b in said["builds"]}
+        assert errors["one"] is None
+        assert errors["tri"].startswith("Triton is not installed")
+
+
+TOY = '''"""C, for a language that the project does not have."""
+import hashlib
+import subprocess
+
+from profkit.measure.languages.language import Language
+from profkit.records.header import parse_header
+
+
+class Toy(Language):
+    name, suffix = "Toy", ".toy"
+
+    def header(self, text, name):
+        return parse_header(text, name)
+
+    def code_hash(self, path, keys):
+        return hashlib.sha256(path.read_bytes()).hexdigest()
+
+    def text_hash(self, path):
+        return self.code_hash(path, {})
+
+    def flags(self, header, defines):
+        return ()
+
+    def check_flags(self, header, name):
+        pass
+
+    def compiler(self, programs):
+        return "gcc"
+
+    def compile(self, jobs, work, programs, parallel):
+        for i, job in enumerate(jobs):
+            for out, how in ((f"{i}.o", "-c"), (f"{i}.so", "-shared")):
+                command = ["gcc", "-x", "c", "-fPIC", how, "-o", work / out, job.path]
+                done = subprocess.run(command, capture_output=True, text=True)
+                (work / f"{i}.log").write_text(done.stderr)
+        return {}
+
+
+LANGUAGE = Toy()
+'''
+
+
+def test_one_more_language_is_one_file(
+    machine: Machine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = tmp_path / "more"
+    place.mkdir()
+    (place / "toy.py").write_text(TOY)
+    monkeypatch.setattr(languages, "__path__", [*languages.__path__, str(place)])
+    registry.known_languages.cache_clear()
+    try:
+        path = machine.kernels / "doubling" / "toy_x.toy"
+        path.write_text("/* A toy. */\nint profkit_launch(const void* a) { return 801; }\n")
+        machine.write("one_x.cu")
+        found = variants.find(machine.kernels)
+        assert [(v.id, v.language.name) for v in found] == [("one", "CUDA"), ("toy", "Toy")]
+        made = build.build(found, ["90"], tmp_path)
+        assert [(b.error, b.compiler.split()[0]) for b in made] == [(None, "nvcc"), (None, "gcc")]
+        assert all(b.library and b.library.is_file() for b in made)
+        path.write_text("/* A toy. */\nint profkit_launch(\n")
+        (bad,) = build.build([variants.read(path)], ["90"], tmp_path)
+        assert "error" in (bad.error or "")
+    finally:
+        registry.known_languages.cache_clear()
+        sys.modules.pop("profkit.measure.languages.toy", None)
+
+
+def test_arrays_are_told_by_their_addresses() -> None:
+    args = LaunchArgs({"size": (4, 8), "scale": 0.5}, "90", 132)
+    more = args.scratch((16,), "float32", zero=True)
+    x, y = array_of(False, 1, "float16", (4, 8)), array_of(True, 0, "float16", (4, 8))
+    assert (x.stride(), x.numel(), x.element_size(), x.size(1)) == ((8, 1), 32, 2, 8)
+    assert parameter_of(x.data_ptr() + 64) == plan.Parameter("in", 1, 64)
+    assert parameter_of(y.data_ptr()) == plan.Parameter("out", 0, 0)
+    assert parameter_of(more.data_ptr()) == plan.Parameter("scratch", 0, 0)
+    assert args.asked == [plan.Scratch(64, True)]
+    with pytest.raises(ProfkitError, match="other memory"):
+        parameter_of(4096)
+    with pytest.raises(ProfkitError, match="no such type"):
+        args.scratch((1,), "half")
+
+
+def test_a_plan_is_looked_up_by_what_a_launcher_is_given() -> None:
+    start = plan.KernelStart(0, (3, 2, 1), (128, 1, 1), 512, (), cluster=2)
+    values = {"size": (1, 2), "stride": (2, 1), "scale": 0.1, "causal": True}
+    whole = plan.CallPlan([plan.KernelImage("k<N=2>", "k", b"")], [plan.CasePlan(values, (start,))])
+    kept = json.loads(json.dumps(whole.to_json()))
+    assert plan.of_values(kept, values) == [
+        {"kernel": "k<N=2>", "grid": [6, 2, 1], "block": [128, 1, 1], "dynamic_smem": 512}
+    ]
+    assert plan.of_values(kept, {**values, "causal": False}) is None
+    other = plan.CallPlan(whole.images, [plan.CasePlan({**values, "scale": 0.2}, (start,))])
+    assert "PLAN_ID" in whole.to_c()
+    assert whole.to_c() != other.to_c()
+
+
+def test_a_traceback_becomes_one_line(tmp_path: Path) -> None:
+    path = tmp_path / "tri_x.py"
+    output = f"""at case A
+at case n17
+Traceback (most recent call last):
+  File "{path}", line 24, in launch
+    twice[(1,)](x, y)
+  File "somewhere/else.py", line 3, in run
+AttributeError: module 'triton.language' has no attribute 'swizzle9d'
+"""
+    said = explain(output, path)
+    assert said.startswith("tri_x.py:24: AttributeError: module 'triton.language' has no attribute")
+    assert said.endswith("at case n17")
