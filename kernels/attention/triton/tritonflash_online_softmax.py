@@ -7,7 +7,7 @@ is masked, and that loop has no comparison.
 
 tune: BLOCK_M=128,64 BLOCK_N=64,128,32 WARPS=8,4 STAGES=3,2,4
 steer: grid-too-small=BLOCK_M- long-scoreboard=STAGES+
-budget: spills=0
+budget: spills=0   arch: 90+
 """
 
 import triton
