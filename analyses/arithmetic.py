@@ -13,13 +13,13 @@ from pathlib import Path
 from typing import Any
 
 from profkit.diagnosis.rule import Launch
-from profkit.measure.variants.problem import load
+from profkit.measure.variants.problem import load_problem
 
 RESERVED = 1024  # bytes of shared memory that the driver takes per block, sm_80 and later
 WARP = 32
 
 
-_PROBLEM = load(Path(__file__).resolve().parents[1] / "kernels" / "attention").module
+_PROBLEM = load_problem(Path(__file__).resolve().parents[1] / "kernels" / "attention").module
 
 
 @dataclass(frozen=True)

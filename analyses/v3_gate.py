@@ -4,7 +4,15 @@ from __future__ import annotations
 
 from arithmetic import L4, V
 
-from profkit.evidence.claims import Answer, at_least, claim, decide, gate, timed, undecided
+from profkit.evidence.claims import (
+    Answer,
+    at_least,
+    claim,
+    decide,
+    gate,
+    timed,
+    undecided,
+)
 from profkit.evidence.runs.runs import Evidence
 
 BASELINE, CANDIDATE = "v2.B", "v3.B"

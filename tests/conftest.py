@@ -90,14 +90,14 @@ def corpus_runs():
     """The frame of everybody's reports; skips where there are none."""
     if not others():
         pytest.skip("no reports of others beside the project (../shared/corpus)")
-    from profkit.reports.reader import read
+    from profkit.reports.reader import read_report
 
-    return read(others()).launches
+    return read_report(others()).launches
 
 
 @pytest.fixture(scope="session")
 def own_runs():
     """The frame of the committed reports, one of each kind."""
-    from profkit.reports.reader import read
+    from profkit.reports.reader import read_report
 
-    return read(kinds()).launches
+    return read_report(kinds()).launches

@@ -83,12 +83,12 @@ def bare(paths: list[Path]) -> None:
 
 
 def reading() -> Iterator[Figure]:
-    from profkit.reports.reader import read
+    from profkit.reports.reader import read_report
 
     paths = sorted(ARTIFACTS.glob("*.ncu-rep"))
-    read(paths[:1])
-    ours, theirs = best(7, lambda: [read([p]) for p in paths], lambda: bare(paths))
-    launches = sum(f.launches for p in paths for f in read([p]).files)
+    read_report(paths[:1])
+    ours, theirs = best(7, lambda: [read_report([p]) for p in paths], lambda: bare(paths))
+    launches = sum(f.launches for p in paths for f in read_report([p]).files)
     what = f"read {len(paths)} reports ({launches} launches) / a bare ncu_report loop"
     yield Figure(what, ours / theirs, 1.5)
 

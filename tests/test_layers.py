@@ -263,3 +263,14 @@ def test_budgets(file: Source) -> None:
         names = [a.arg for a in (*given.posonlyargs, *given.args, *given.kwonlyargs)]
         count = len([n for n in names if n not in {"self", "cls"}])
         assert count <= LIMITS["arguments"], f"{where} has {count} arguments"
+
+
+def test_one_name_means_one_thing() -> None:
+    places: dict[str, list[str]] = {}
+    for file in FILES:
+        for node in file.tree.body if file.name.startswith("profkit/") else ():
+            is_class = isinstance(node, ast.ClassDef)
+            if is_class or (isinstance(node, ast.FunctionDef) and not node.name.startswith("_")):
+                places.setdefault(node.name, []).append(f"{file.name}:{node.lineno}")
+    twice = {name: where for name, where in places.items() if len(where) > 1}
+    assert not twice, f"each of these names stands for two things: {twice}"

@@ -32,20 +32,20 @@ KEYS = ("after:", "fixes:", "flags:", "tune:", "A=1,2", "budget:", "regs=9", "wh
 
 
 def _container(content: bytes, folder: Path) -> None:
-    from profkit.reports.container.container import check, rescue
+    from profkit.reports.container.container import check, repair
 
     path = folder / "x.ncu-rep"
     path.write_bytes(content)
     check(path)
-    rescue(path, folder / "left.ncu-rep", True)
+    repair(path, folder / "left.ncu-rep", True)
 
 
 def _header(content: bytes, folder: Path) -> None:
-    from profkit.measure.variants.variants import read
+    from profkit.measure.variants.variants import read_variant
 
     path = folder / "v1_x.cu"
     path.write_bytes(content)
-    variant = read(path)
+    variant = read_variant(path)
     _ = variant.source_hash, variant.space
 
 

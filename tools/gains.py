@@ -22,8 +22,8 @@ from pathlib import Path
 import numpy as np
 
 from profkit import from_raw
-from profkit.cli.inputs.sources import evidence
-from profkit.diagnosis.engine import judge
+from profkit.cli.inputs.sources import evidence_of
+from profkit.diagnosis.engine import judge_launch
 from profkit.diagnosis.estimate.causes import CAUSES, Kind
 from profkit.diagnosis.estimate.spread import OFFSET, SPREAD
 from profkit.evidence.ledger.calibration import edges_today, score_ledger
@@ -67,7 +67,7 @@ def probes() -> Iterator[MendOnRecord]:
 
 def ladder() -> Iterator[MendOnRecord]:
     """Steps whose header says what they fix."""
-    today = edges_today(evidence(ARTIFACTS))
+    today = edges_today(evidence_of(ARTIFACTS))
     for score in score_ledger(read_ledger(ARTIFACTS / NAME), today):
         made, came = score.prediction, score.outcome.speedup
         if score.tried and came >= FASTER and made.expect:
@@ -90,7 +90,7 @@ def pairs(folder: Path) -> Iterator[MendOnRecord]:
     for pair in json.loads((folder / "pairs.json").read_text("utf-8")):
         before, after = (launches[pair[side]] for side in ("before", "after"))
         came = before["time"] / after["time"]
-        firing = [f for f in judge(before).findings if f.status == "fires"]
+        firing = [f for f in judge_launch(before).findings if f.status == "fires"]
         found = next((f for f in firing if f.rule in pair["expected_rules"]), None)
         if found and found.expect and came >= FASTER:
             program = pair["before"].rstrip("0123456789bn")

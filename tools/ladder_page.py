@@ -18,7 +18,7 @@ from math import isnan
 from pathlib import Path
 
 from profkit.cli.inputs.sources import headers
-from profkit.evidence.comparison.ladder import Ladder, Step, build_ladder
+from profkit.evidence.comparison.ladder import Ladder, Rung, build_ladder
 from profkit.evidence.runs.runs import Evidence, Run
 from profkit.records.current import SourceFile
 from profkit.show.text import figures
@@ -129,7 +129,7 @@ def table(head: tuple[str, ...], rows: list[tuple[str, ...]]) -> list[str]:
     return top + [f"| {row[0]}{line[3:]}" for row, line in zip(rows, body, strict=True)]
 
 
-def time_of(step: Step, run: Run) -> str:
+def time_of(step: Rung, run: Run) -> str:
     """Median and interval; a run of other code than the file's says so."""
     if step.time is None:
         faults = [*run.record.sanitizer_errors] if run.record else []
@@ -141,7 +141,7 @@ def time_of(step: Step, run: Run) -> str:
     return f"{figures.seconds(step.time.median)}{interval}{stale}"
 
 
-def against(step: Step) -> tuple[str, str]:
+def against(step: Rung) -> tuple[str, str]:
     """Speed-up over the parent and over the best reference."""
     pair = (step.change.time if step.change else None, step.best)
     return tuple(  # type: ignore[return-value]

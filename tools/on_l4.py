@@ -27,20 +27,20 @@ def built(case: str) -> dict[str, Any]:
     """What each launcher would start on an L4 at a case, by a build for sm_89."""
     from profkit.measure.build import build, cards, dry, toolchain
     from profkit.measure.variants import variants
-    from profkit.measure.variants.occupancy import occupancy, waves
+    from profkit.measure.variants.occupancy import blocks_that_fit, waves
 
-    known = variants.find(KERNELS, "attention")
-    made = build.build(known, ["89"], build.build_dir(KERNELS))
+    known = variants.find_variants(KERNELS, "attention")
+    made = build.compile_variants(known, ["89"], build.build_dir(KERNELS))
     sms = cards.CARDS["89"].sms
     nvcc = toolchain.tool("nvcc", build.build_dir(KERNELS))
     found: dict[str, Any] = {v.id: {"source": v.source_hash, "launches": None} for v in known}
     for one in made:
-        shapes = dry.shapes(build.need(one), KERNELS / "attention", nvcc.path) or {}
+        shapes = dry.dry_shapes(build.need_build(one), KERNELS / "attention", nvcc.path) or {}
         rows = []
         for x in shapes.get(case, []):
             threads = x.block[0] * x.block[1] * x.block[2]
             shared = x.static_smem + x.dynamic_smem
-            fits = occupancy("89", x.regs, threads, shared)
+            fits = blocks_that_fit("89", x.regs, threads, shared)
             rows.append({
                 "registers": x.regs, "shared": shared, "threads": threads,
                 "blocks": x.grid[0] * x.grid[1] * x.grid[2], "blocks_per_sm": fits.blocks,

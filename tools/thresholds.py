@@ -27,7 +27,7 @@ from profkit.diagnosis.rule import Launch
 from profkit.diagnosis.rules import launch as shapes
 from profkit.diagnosis.rules import waste
 from profkit.reports.metrics import CATALOGUE
-from profkit.reports.reader import read
+from profkit.reports.reader import read_report
 
 sys.path.insert(0, str(Path(__file__).parent))
 import verdicts
@@ -157,7 +157,7 @@ class Probes:
     def __init__(self) -> None:
         known, reports = (
             verdicts.truths(),
-            read(sorted(verdicts.RECORDED.glob("probes-*.ncu-rep*"))),
+            read_report(sorted(verdicts.RECORDED.glob("probes-*.ncu-rep*"))),
         )
         times = json.loads((verdicts.RECORDED / "times.json").read_text("utf-8"))["times"]
         rows = {r["variant"]: r for r in reports.launches.to_dict("records") if r["case"] == "main"}
@@ -171,7 +171,7 @@ class Probes:
 
     def right(self, name: str) -> bool:
         """Whether bound and limiter of a probe are right, as the thresholds are now."""
-        said = verdict.decide(self.launches[name])
+        said = verdict.decide_bound(self.launches[name])
         return (said.bound, sorted((said.limiter or "").split("+"))) == self.truth[name]
 
     def wrong(self) -> set[str]:

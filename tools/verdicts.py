@@ -21,9 +21,9 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from profkit.diagnosis.engine import judge
+from profkit.diagnosis.engine import judge_launch
 from profkit.diagnosis.rule import Expectation
-from profkit.reports.reader import read
+from profkit.reports.reader import read_report
 
 ROOT = Path(__file__).parents[1]
 PROBES = ROOT / "kernels" / "probes"
@@ -106,7 +106,7 @@ def ncu_gain(rules: Any) -> float | None:
 def rows(folder: Path = RECORDED) -> list[Row]:
     """Every recorded probe. The last launch of a name counts, so reports can be added."""
     known = truths()
-    reports = read(sorted(folder.glob("probes-*.ncu-rep*")))
+    reports = read_report(sorted(folder.glob("probes-*.ncu-rep*")))
     timed = folder / "times.json"
     times = json.loads(timed.read_text("utf-8"))["times"] if timed.exists() else None
     launches = {r["variant"]: r for r in reports.launches.to_dict("records") if r["case"] == "main"}
@@ -137,9 +137,9 @@ def disagreements(paths: Iterable[Path]) -> tuple[list[tuple[str, str, str, str]
     """
     found, asked = [], 0
     for path in paths:
-        reports = read([path])
+        reports = read_report([path])
         for launch in reports.launches.to_dict("records"):
-            said = judge(launch, str(launch["status"]))
+            said = judge_launch(launch, str(launch["status"]))
             theirs = ncu_class(reports.rules[reports.rules["launch"] == launch["launch"]])
             asked += "unknown" not in (theirs, said.bound)
             if theirs != said.bound and "unknown" not in (theirs, said.bound):
@@ -149,7 +149,7 @@ def disagreements(paths: Iterable[Path]) -> tuple[list[tuple[str, str, str, str]
 
 
 def _row(name: str, keys: dict[str, str], launch: Any, rules: Any, took: Any) -> Row:
-    diagnosis = judge({**launch, **declared(keys)}, str(launch["status"]))
+    diagnosis = judge_launch({**launch, **declared(keys)}, str(launch["status"]))
     fires = [f for f in diagnosis.findings if f.status == "fires"]
     also = set(keys.get("also", "").replace(",", " ").split())
     sm, memory = launch["sm_busy"], launch["memory_busy"]

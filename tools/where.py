@@ -21,9 +21,9 @@ from types import ModuleType
 
 from profkit.diagnosis.launches import LINES
 from profkit.diagnosis.where import counters
-from profkit.reports.addresses import Kernel
-from profkit.reports.hotlines import CounterLine, HotLines, Wish, lines_of
-from profkit.reports.reader import launched, read
+from profkit.reports.addresses import LaunchedCode
+from profkit.reports.hotlines import CounterLine, HotLines, LinesRequest, lines_of
+from profkit.reports.reader import opened_launches, read_report
 
 ROOT = Path(__file__).parents[1]
 PROBES = ROOT / "kernels" / "probes"
@@ -202,7 +202,7 @@ def _moved(lines: Sequence[str], table: Set[int], *, exits: bool) -> int:
 def rows() -> list[Row]:
     """Every recorded probe that is bound by memory or latency, and built round an access."""
     known = _truths()
-    launches = read(sorted(RECORDED.glob("probes-*.ncu-rep*"))).launches
+    launches = read_report(sorted(RECORDED.glob("probes-*.ncu-rep*"))).launches
     main = {r["variant"]: r for r in launches.to_dict("records") if r["case"] == "main"}
     asked: dict[str, list[tuple[str, Mapping[str, str], int]]] = defaultdict(list)
     for name, path in known.probes(PROBES).items():
@@ -214,12 +214,14 @@ def rows() -> list[Row]:
 
 def _of_report(report: str, probes: Sequence[tuple[str, Mapping[str, str], int]]) -> Iterator[Row]:
     wishes = [
-        Wish(report, launch, {"stalls": (stalls_of(keys),), "own": counters(keys["cause"])}, MANY)
+        LinesRequest(
+            report, launch, {"stalls": (stalls_of(keys),), "own": counters(keys["cause"])}, MANY
+        )
         for _, keys, launch in probes
     ]
     answers = lines_of(wishes)
-    with launched(report) as action_of:
-        every = _tables([Kernel(action_of(launch), list) for *_, launch in probes])
+    with opened_launches(report) as action_of:
+        every = _tables([LaunchedCode(action_of(launch), list) for *_, launch in probes])
         for (name, keys, _), answer in zip(probes, answers, strict=True):
             path = _truths().probes(PROBES)[name]
             tables = {file: lines for file, lines in every.items() if not file.endswith(".cu")}
@@ -227,7 +229,7 @@ def _of_report(report: str, probes: Sequence[tuple[str, Mapping[str, str], int]]
             yield _row(name, keys, expected(path, mechanism_of(keys) or "", tables), answer)
 
 
-def _tables(kernels: Iterable[Kernel]) -> dict[str, set[int]]:
+def _tables(kernels: Iterable[LaunchedCode]) -> dict[str, set[int]]:
     """File name -> lines that have instructions."""
     tables: dict[str, set[int]] = defaultdict(set)
     for kernel in kernels:

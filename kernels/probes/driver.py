@@ -105,20 +105,20 @@ class Driver:
     """What the process holds: the GPU, the buffers, the tools, a stream."""
 
     def __init__(self, task: Task) -> None:
-        self.gpu = device.use()
+        self.gpu = device.open_gpu()
         self.buffers = Buffers()
         self.tools = library.support(Path(task.support), self.gpu)
         self.stream = device.new_stream()
 
     def load(self, item: Item) -> ctypes.CDLL:
         """A probe's library, called once so that nothing is loaded or set up later."""
-        loaded = library.load(Path(item.library))
+        loaded = library.load_library(Path(item.library))
         self.call(loaded)
         return loaded
 
     def call(self, loaded: ctypes.CDLL) -> None:
         """One launch, waited for."""
-        library.launch(loaded, self.buffers.arguments(self.stream))
+        library.start_launcher(loaded, self.buffers.arguments(self.stream))
         device.synchronize()
 
     def time(self, items: list[Item], keys: dict[str, str]) -> dict[str, Any]:
@@ -134,7 +134,7 @@ class Driver:
             subjects.launcher(which, lib, self.buffers.arguments, self.tools)
             for which, lib in loaded.items()
         ]
-        measured = bench.measure(timed, items[0].probe, self.gpu, self.tools, False, ROUNDS)
+        measured = bench.bench_subjects(timed, items[0].probe, self.gpu, self.tools, False, ROUNDS)
         for times in measured:
             record[times.name] = float(f"{float(np.median(times.warm)):.4g}")
             record[f"{times.name}_samples"] = [float(f"{s:.4g}") for s in times.warm]

@@ -58,18 +58,18 @@ def build_all(folder: Path, arch: str, only: Sequence[str], twins: bool) -> tupl
     Returns:
         A task with everything that compiled, and what did not: one line each.
     """
-    wanted = [variants.read(SUPPORT)]
+    wanted = [variants.read_variant(SUPPORT)]
     for name, path in problem.probes().items():
         if only and name not in only:
             continue
-        probe = variants.read(path)
+        probe = variants.read_variant(path)
         wanted.append(probe)
         if twins and probe.header.keys["twin"] == "yes":
             wanted.append(replace(probe, defines={"PROFKIT_TWIN": "1"}))
-    support, *made = build.build(wanted, [arch], folder)
+    support, *made = build.compile_variants(wanted, [arch], folder)
     items = [_item(b) for b in made if b.library is not None]
     failed = [f"{b.variant.id}: {b.error.splitlines()[0]}" for b in made if b.error]
-    return Task("time", str(build.need(support).library), tuple(items)), failed
+    return Task("time", str(build.need_build(support).library), tuple(items)), failed
 
 
 def _item(built: build.Build) -> Item:
@@ -128,14 +128,14 @@ def _run_child(file: Path, child: Child, number: int, timeout: float) -> list[di
 
 def alone(program: list[str], _number: int, timeout: float) -> None:
     """Run a child by itself."""
-    done = process.run(program, timeout)
+    done = process.run_command(program, timeout)
     if done.status:
         raise ProfkitError(f"a child ended with {done.status}: {done.output[-500:].strip()}")
 
 
 def under_ncu(out: Path, first: int) -> Child:
     """Run a child under ncu; its report is the first free probes-N.ncu-rep."""
-    ncu = Tool(toolchain.need("ncu"), None)
+    ncu = Tool(toolchain.need_tool("ncu"), None)
 
     def run(program: list[str], number: int, timeout: float) -> None:
         marked = ("--profile-from-start", "off")
@@ -148,7 +148,7 @@ def under_ncu(out: Path, first: int) -> Child:
 def this_gpu() -> str:
     """This machine's GPU, driver and clocks in one line."""
     gpu = device.gpu()
-    now, driver = state.read(gpu.pci).sm_clock, state.identity(gpu.pci).driver
+    now, driver = state.read_state(gpu.pci).sm_clock, state.gpu_identity(gpu.pci).driver
     clock = "unknown" if now is None else f"{now * 1e-6:.0f} MHz"
     return f"{gpu.name}, {driver or 'unknown'}, {clock}, {gpu.sm_clock * 1e-6:.0f} MHz"
 

@@ -16,11 +16,11 @@ if TYPE_CHECKING:
 
 def say(error: ProfkitError) -> None:
     """Print an error as two lines on stderr: what is wrong, and what to do about it."""
-    from profkit.show.text.escape import visible
+    from profkit.show.text.escape import escaped
 
-    print(f"profkit: {visible(error.message)}", file=sys.stderr)
+    print(f"profkit: {escaped(error.message)}", file=sys.stderr)
     if error.hint:
-        print(f"  {visible(error.hint)}", file=sys.stderr)
+        print(f"  {escaped(error.hint)}", file=sys.stderr)
 
 
 def say_each(problems: Iterable[ProfkitError]) -> None:
@@ -31,11 +31,11 @@ def say_each(problems: Iterable[ProfkitError]) -> None:
 
 def say_all(message: str, text: str) -> None:
     """Print an error on stderr with everything that a tool said about it, line by line."""
-    from profkit.show.text.escape import visible
+    from profkit.show.text.escape import escaped
 
     say(ProfkitError(message))
     for line in text.splitlines():
-        print(f"  {visible(line)}", file=sys.stderr)
+        print(f"  {escaped(line)}", file=sys.stderr)
 
 
 def note(text: str, *, quiet: bool) -> None:
@@ -72,11 +72,11 @@ def spinner(quiet: bool) -> Iterator[Callable[[str], None]]:
     if quiet or not sys.stderr.isatty():
         yield lambda _: None
         return
-    from profkit.show.text.escape import visible
+    from profkit.show.text.escape import escaped
     from profkit.show.text.terminal import console
 
     with console(stderr=True).status("") as status:
-        yield lambda what: status.update(visible(what))
+        yield lambda what: status.update(escaped(what))
 
 
 def one_form(json: bool, markdown: bool) -> None:
@@ -112,10 +112,10 @@ def print_blocks(
 
 def print_plain(text: str) -> None:
     """Print lines as they are, whatever the width; what would act on a terminal is escaped."""
-    from profkit.show.text.escape import visible
+    from profkit.show.text.escape import escaped
 
     for line in text.splitlines():
-        print(visible(line))
+        print(escaped(line))
 
 
 def write_to(path: Path, reads: Sequence[str] = ()) -> Path:

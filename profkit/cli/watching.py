@@ -36,7 +36,7 @@ def shown(log: Path, quiet: bool, program: bool = True) -> Iterator[NcuWords]:
         return
     from rich.progress import BarColumn, Progress, TextColumn
 
-    from profkit.show.text.escape import visible
+    from profkit.show.text.escape import escaped
     from profkit.show.text.terminal import console
 
     columns = (TextColumn("{task.description}", markup=False), BarColumn())
@@ -45,7 +45,7 @@ def shown(log: Path, quiet: bool, program: bool = True) -> Iterator[NcuWords]:
 
         def at(number: int, of: int | None, name: str) -> None:
             where = f"[{number}/{of}]" if of else f"[{number}]"
-            bar.update(task, description=f"{where} {visible(name)}", completed=number, total=of)
+            bar.update(task, description=f"{where} {escaped(name)}", completed=number, total=of)
 
         sink = NcuWords(log, _Above(on) if said else None, at)
         with _closed(sink, quiet):
@@ -71,10 +71,10 @@ class _Above:
 
     def write(self, content: bytes) -> int:
         *lines, self._left = (self._left + content).replace(b"\r", b"\n").split(b"\n")
-        from profkit.show.text.escape import visible
+        from profkit.show.text.escape import escaped
 
         for line in lines:
-            self._on.print(visible(line.decode("utf-8", "replace")))
+            self._on.print(escaped(line.decode("utf-8", "replace")))
         return len(content)
 
     def flush(self) -> None:

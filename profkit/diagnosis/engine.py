@@ -10,7 +10,7 @@ from typing import Any
 from profkit.diagnosis.estimate.estimate import AT_ROOF, OWN_WORK, estimate, headroom
 from profkit.diagnosis.rule import Diagnosis, Finding, Hit, Launch, Missing, NotCollected, Rule
 from profkit.diagnosis.rules import ALL
-from profkit.diagnosis.verdict import Verdict, decide
+from profkit.diagnosis.verdict import Verdict, decide_bound
 from profkit.reports.metrics import CATALOGUE
 
 WORTH_NAMING = 1.1  # gain from which a special cause is named before the plain one
@@ -24,7 +24,9 @@ LESS_WORK = (
 FAILED = "ncu gave up on this launch: the kernel or its replay died, and no counter is valid"
 
 
-def judge(values: Mapping[str, Any], status: str = "ok", more: Sequence[Rule] = ()) -> Diagnosis:
+def judge_launch(
+    values: Mapping[str, Any], status: str = "ok", more: Sequence[Rule] = ()
+) -> Diagnosis:
     """The verdict on one launch.
 
     Args:
@@ -42,7 +44,7 @@ def judge(values: Mapping[str, Any], status: str = "ok", more: Sequence[Rule] = 
     if status != "ok":
         return Diagnosis("unknown", None, FAILED, (), (Missing("", FAILED),))
     launch = Launch({k: float(v) for k, v in values.items() if k in CATALOGUE})
-    verdict = decide(launch)
+    verdict = decide_bound(launch)
     rules = (*ALL, *more)
     ncu = str(values.get("ncu_version") or "")
     room = headroom(launch)
@@ -72,14 +74,14 @@ def gains(finding: Finding | None) -> dict[str, float]:
     """gain, expect, expect_low and expect_high as a frame has them: NaN for what is not known."""
     hope = finding.expect if finding else None
     return {
-        "gain": number(finding.gain if finding else None),
-        "expect": number(hope.gain if hope else None),
-        "expect_low": number(hope.low if hope else None),
-        "expect_high": number(hope.high if hope else None),
+        "gain": or_nan(finding.gain if finding else None),
+        "expect": or_nan(hope.gain if hope else None),
+        "expect_low": or_nan(hope.low if hope else None),
+        "expect_high": or_nan(hope.high if hope else None),
     }
 
 
-def number(value: float | None) -> float:
+def or_nan(value: float | None) -> float:
     """A number as frames have it: NaN for None."""
     return float("nan") if value is None else value
 

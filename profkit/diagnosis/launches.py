@@ -11,8 +11,8 @@ from math import isfinite, isnan, nan
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from profkit.diagnosis.engine import gains, judge, number
-from profkit.diagnosis.rule import Diagnosis, Finding, Line, Producer, Rule
+from profkit.diagnosis.engine import gains, judge_launch, or_nan
+from profkit.diagnosis.rule import Diagnosis, Finding, Producer, Rule, SourceShare
 from profkit.diagnosis.where import counters
 from profkit.errors import ProfkitError
 from profkit.reports.metrics import CATALOGUE
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from pandas import DataFrame
 
     from profkit.reports.frame import Part, Reports
-    from profkit.reports.hotlines import CounterLine, HotLines, Wish
+    from profkit.reports.hotlines import CounterLine, HotLines, LinesRequest
 
 Dims = tuple[int, int, int]
 LINES = 3  # of source that a finding names unless more are asked for
@@ -149,12 +149,12 @@ def _of_part(part: Part) -> Iterator[Judged]:
             index=run["launch"],
             kernel=run["kernel"] or "",
             values=values,
-            diagnosis=judge(run, run["status"]),
+            diagnosis=judge_launch(run, run["status"]),
             nvidia=tuple(rules.get(run["launch"], ())),
         )
 
 
-def diagnose(runs: DataFrame, rules: Sequence[Rule] = ()) -> DataFrame:
+def diagnose_frame(runs: DataFrame, rules: Sequence[Rule] = ()) -> DataFrame:
     """Every finding of every launch.
 
     Args:
@@ -177,7 +177,7 @@ def diagnose(runs: DataFrame, rules: Sequence[Rule] = ()) -> DataFrame:
         {
             "report": run.report, "launch": run.index, "kernel": run.kernel, "variant": run.variant,
             "case": run.case, "bound": run.diagnosis.bound, "limiter": run.diagnosis.limiter,
-            "because": run.diagnosis.because, "headroom": number(run.diagnosis.headroom),
+            "because": run.diagnosis.because, "headroom": or_nan(run.diagnosis.headroom),
             "saves": run.diagnosis.saves(run.time), "rule": f.rule, "status": f.status,
             "cause": f.cause, **gains(f), "evidence": dict(f.evidence), "where": f.where,
             "try": f.advice,
@@ -202,7 +202,7 @@ def _of_row(run: Mapping[str, Any], rules: Sequence[Rule]) -> Judged:
         "status": status,
     }
     values = {name: float(run.get(name, nan)) for name in CATALOGUE}
-    return Judged(**identity, values=values, diagnosis=judge(run, status, rules))  # type: ignore[arg-type]
+    return Judged(**identity, values=values, diagnosis=judge_launch(run, status, rules))  # type: ignore[arg-type]
 
 
 def _with_known_lines(launches: Sequence[Judged]) -> list[Judged]:
@@ -221,7 +221,7 @@ def _with_known_lines(launches: Sequence[Judged]) -> list[Judged]:
     return lined
 
 
-def rows(launches: Iterable[Judged], *, every: bool = False) -> list[Row]:
+def judged_rows(launches: Iterable[Judged], *, every: bool = False) -> list[Row]:
     """Alike launches in one row, worst first.
 
     Args:
@@ -255,7 +255,7 @@ def table(reports: Reports, launches: Sequence[Judged]) -> DataFrame:
         "bound": [run.diagnosis.bound for run in launches],
         "limiter": [run.diagnosis.limiter for run in launches],
         "because": [run.diagnosis.because for run in launches],
-        "headroom": [number(run.diagnosis.headroom) for run in launches],
+        "headroom": [or_nan(run.diagnosis.headroom) for run in launches],
         "saves": [run.diagnosis.saves(run.time) for run in launches],
         "finding": [top.rule if top else None for top in tops],
         **{name: [gains(top)[name] for top in tops] for name in gains(None)},
@@ -292,12 +292,12 @@ def with_lines(
     ]
 
 
-def _wish(run: Judged, count: int, listed: int, around: int) -> Wish:
-    from profkit.reports.hotlines import Wish
+def _wish(run: Judged, count: int, listed: int, around: int) -> LinesRequest:
+    from profkit.reports.hotlines import LinesRequest
 
     firing = [f.rule for f in run.diagnosis.findings if f.status == "fires"]
     chosen = {rule: names for rule in firing if (names := counters(rule))}
-    return Wish(run.report, run.index, chosen, count, listed, around)
+    return LinesRequest(run.report, run.index, chosen, count, listed, around)
 
 
 def _lined(run: Judged, answer: HotLines) -> Judged:
@@ -312,20 +312,20 @@ def _lined(run: Judged, answer: HotLines) -> Judged:
     return replace(run, lines=listed, diagnosis=replace(run.diagnosis, findings=findings))
 
 
-def _where(lines: Iterable[CounterLine]) -> Iterator[Line]:
+def _where(lines: Iterable[CounterLine]) -> Iterator[SourceShare]:
     """Lines of source; an instruction without one says nothing to a reader."""
     for x in lines:
         if x.file is None or x.line is None:
             continue
         known = x.producer_file is not None and x.producer_line is not None
         producer = Producer(x.producer_file or "", x.producer_line or 0, x.producer_opcode)
-        yield Line(
+        yield SourceShare(
             x.file, x.line, x.stall, x.share, x.counter, x.value, x.opcode, x.source,
             producer if known else None,
         )  # fmt: skip
 
 
-def lines(report: str | Path, launch: int = 0, count: int = 10) -> DataFrame:
+def launch_lines(report: str | Path, launch: int = 0, count: int = 10) -> DataFrame:
     """Where the findings of one launch happen, and what is waited for there.
 
     Args:
@@ -344,15 +344,17 @@ def lines(report: str | Path, launch: int = 0, count: int = 10) -> DataFrame:
     Raises:
         ProfkitError: The report cannot be read or has no such launch.
     """
-    from profkit.reports.hotlines import Wish, frame, lines_of
-    from profkit.reports.reader import read
+    from profkit.reports.hotlines import LinesRequest, lines_frame, lines_of
+    from profkit.reports.reader import read_report
 
     path = os.path.expanduser(report)
-    runs = judged(read([path]))
+    runs = judged(read_report([path]))
     # The reader of lines says which of them cannot be read or is not there.
-    wish = _wish(runs[launch], count, 0, 0) if 0 <= launch < len(runs) else Wish(path, launch)
+    wish = (
+        _wish(runs[launch], count, 0, 0) if 0 <= launch < len(runs) else LinesRequest(path, launch)
+    )
     answer = lines_of([wish])[0].counters
     rules = [rule for rule, found in answer.items() for _ in found]
-    rows = frame([line for found in answer.values() for line in found])
+    rows = lines_frame([line for found in answer.values() for line in found])
     rows.insert(0, "rule", rules)
     return rows

@@ -13,11 +13,21 @@ from math import isnan, nan
 from typing import Literal
 
 from profkit.errors import ProfkitError
-from profkit.reports.figures import count, share
+from profkit.reports.figures import counted, share
 
 __all__ = [
-    "Bound", "Diagnosis", "Finding", "Hit", "Launch", "Line", "Missing", "NotCollected", "Rule",
-    "Status", "count", "share",
+    "Bound",
+    "Diagnosis",
+    "Finding",
+    "Hit",
+    "Launch",
+    "Missing",
+    "NotCollected",
+    "Rule",
+    "SourceShare",
+    "Status",
+    "counted",
+    "share",
 ]  # fmt: skip
 Bound = Literal["memory", "compute", "latency", "launch", "balanced", "unknown"]
 Status = Literal["fires", "clear", "unknown"]
@@ -68,7 +78,7 @@ class Launch(Mapping[str, float]):
 
 
 @dataclass(frozen=True)
-class Line:
+class SourceShare:
     """A source line and the share that it has of a finding's cause.
 
     Attributes:
@@ -142,7 +152,7 @@ class Finding:
     cause: str
     gain: float | None = None
     evidence: Mapping[str, float | None] = field(default_factory=dict)
-    where: tuple[Line, ...] = ()
+    where: tuple[SourceShare, ...] = ()
     advice: str = ""
     note: bool = False
     expect: Expectation | None = None

@@ -17,7 +17,7 @@ from profkit.diagnosis.machine.idleness import idleness
 from profkit.diagnosis.machine.resources import Use, next_limit, uses
 from profkit.diagnosis.rule import Bound, Hit, Launch, Missing, NearBorder, NotCollected, share
 from profkit.diagnosis.rules import BY_ID
-from profkit.diagnosis.rules.latency import meaning, stalls
+from profkit.diagnosis.rules.latency import meaning, stall_shares
 from profkit.reports.metrics.warps import FEWEST
 
 MOSTLY = 0.8  # a pipe at this share of the issue slots' is what they are full of
@@ -54,7 +54,7 @@ class _Facts:
     worth: float
 
 
-def decide(launch: Launch) -> Verdict:
+def decide_bound(launch: Launch) -> Verdict:
     """The verdict on a launch that ncu could measure."""
     facts = _facts(launch)
     verdict = _choose(facts, launch)
@@ -164,7 +164,7 @@ def _latency(launch: Launch, usages: Sequence[Use]) -> Verdict:
     busiest = sorted(usages, key=lambda u: -u.elapsed)[:2]
     full = " and ".join(f"{u.resource.limiter} {share(u.elapsed)}" for u in busiest)
     try:
-        waiting = stalls(launch)
+        waiting = stall_shares(launch)
     except NotCollected:
         few = launch.get("warp_samples", FEWEST)
         why = "warp states say what the warps wait for"

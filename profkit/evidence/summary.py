@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from profkit.errors import ProfkitError
 from profkit.evidence.claims.verify import GateResult
-from profkit.evidence.comparison.compare import Change, compare_runs, how_taken
+from profkit.evidence.comparison.compare import RunComparison, compare_runs, how_taken
 from profkit.evidence.comparison.select import change_json
 from profkit.evidence.runs.runs import Evidence, Run
 from profkit.evidence.timing.samples import Interval
@@ -56,7 +56,7 @@ class Summary:
 
     case: str
     sides: tuple[SummaryColumn, ...]
-    change: Change | None
+    change: RunComparison | None
     decision: Decision
     because: str
     gates: tuple[GateResult, ...] = ()
@@ -120,7 +120,7 @@ def summarize_variant(
 
 
 def decide_variant(
-    run: Run, change: Change | None, gates: Sequence[GateResult] = ()
+    run: Run, change: RunComparison | None, gates: Sequence[GateResult] = ()
 ) -> tuple[Decision, str]:
     """Whether to keep a variant, and why: right first, then the gates, then time."""
     fault = _fault(run, gates)

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from math import isnan, prod
 
 from profkit.measure.cuda.device import Gpu
-from profkit.measure.cuda.graph import Launch
+from profkit.measure.cuda.graph import GraphLaunch
 from profkit.measure.variants.occupancy import waves
 from profkit.measure.variants.problem import Problem
 from profkit.records.parts import LaunchShape
@@ -44,12 +44,12 @@ def floors(problem: Problem, case: str, gpu: Gpu) -> dict[str, float]:
     return seconds
 
 
-def shapes(launches: Sequence[Launch], sms: int) -> tuple[LaunchShape, ...]:
+def launch_shapes(launches: Sequence[GraphLaunch], sms: int) -> tuple[LaunchShape, ...]:
     """Blocks, waves and idle SMs of each launch, from what the driver says fits on an SM."""
     return tuple(_shape(launch, sms) for launch in launches)
 
 
-def _shape(launch: Launch, sms: int) -> LaunchShape:
+def _shape(launch: GraphLaunch, sms: int) -> LaunchShape:
     blocks, filled = prod(launch.grid), waves(launch.grid, launch.blocks_per_sm, sms)
     return LaunchShape(
         kernel=launch.kernel,

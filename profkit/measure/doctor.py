@@ -21,7 +21,7 @@ PARAMETERS = Path("/proc/driver/nvidia/params")
 
 
 @dataclass(frozen=True)
-class Finding:
+class Inspection:
     """One thing that was looked at.
 
     Attributes:
@@ -37,19 +37,19 @@ class Finding:
     advice: str = ""
 
 
-def examine() -> list[Finding]:
+def examine() -> list[Inspection]:
     """Look at everything; nothing here needs a GPU to be there, nor changes anything."""
-    questions: tuple[Callable[[], Iterator[Finding]], ...] = (
+    questions: tuple[Callable[[], Iterator[Inspection]], ...] = (
         _gpu, _nvcc, _ninja, _torch, _ncu, _counters, _lock, _sanitizer,
     )  # fmt: skip
     return [finding for question in questions for finding in question()]
 
 
-def _gpu() -> Iterator[Finding]:
+def _gpu() -> Iterator[Inspection]:
     try:
         gpu = device.gpu()
     except ProfkitError as error:
-        yield Finding(
+        yield Inspection(
             "GPU",
             "missing",
             error.message,
@@ -57,18 +57,18 @@ def _gpu() -> Iterator[Finding]:
             "check, bench and profile need a machine with an NVIDIA GPU and its driver",
         )
         return
-    who, now = state.identity(gpu.pci), state.read(gpu.pci)
-    yield Finding("GPU", "ok", f"{gpu.name}, sm_{gpu.arch}, {gpu.sms} SMs")
-    yield Finding("driver", "ok", f"{who.driver or 'version unknown'}, for CUDA {gpu.cuda}")
+    who, now = state.gpu_identity(gpu.pci), state.read_state(gpu.pci)
+    yield Inspection("GPU", "ok", f"{gpu.name}, sm_{gpu.arch}, {gpu.sms} SMs")
+    yield Inspection("driver", "ok", f"{who.driver or 'version unknown'}, for CUDA {gpu.cuda}")
     if who.driver is None:
-        yield Finding(
+        yield Inspection(
             "NVML",
             "warning",
             "clocks, power and temperature cannot be read",
             "pip install nvidia-ml-py",
         )
     elif now.throttle:
-        yield Finding(
+        yield Inspection(
             "clocks",
             "warning",
             f"held down by {', '.join(now.throttle)}",
@@ -76,42 +76,42 @@ def _gpu() -> Iterator[Finding]:
         )
 
 
-def _nvcc() -> Iterator[Finding]:
+def _nvcc() -> Iterator[Inspection]:
     yield _tool("nvcc", "building variants")
 
 
-def _ncu() -> Iterator[Finding]:
+def _ncu() -> Iterator[Inspection]:
     yield _tool("ncu", "profile; timing works without it")
 
 
-def _sanitizer() -> Iterator[Finding]:
+def _sanitizer() -> Iterator[Inspection]:
     yield _tool("compute-sanitizer", "check --sanitize")
 
 
-def _tool(name: str, use: str) -> Finding:
-    path = toolchain.find(name)
+def _tool(name: str, use: str) -> Inspection:
+    path = toolchain.find_tool(name)
     if path is None:
         try:
-            toolchain.need(name)
+            toolchain.need_tool(name)
         except ProfkitError as error:
-            return Finding(name, "missing", f"not found; needed for {use}", error.hint)
+            return Inspection(name, "missing", f"not found; needed for {use}", error.hint)
     version = toolchain.version(name, path) if path else None
     if version is None:
-        return Finding(name, "warning", f"{path} does not say its version", "does it start?")
-    return Finding(name, "ok", f"{version} at {path}")
+        return Inspection(name, "warning", f"{path} does not say its version", "does it start?")
+    return Inspection(name, "ok", f"{version} at {path}")
 
 
-def _ninja() -> Iterator[Finding]:
-    path = toolchain.find("ninja")
+def _ninja() -> Iterator[Inspection]:
+    path = toolchain.find_tool("ninja")
     if path is None:
-        yield Finding("ninja", "missing", "not found; needed for building", "pip install ninja")
+        yield Inspection("ninja", "missing", "not found; needed for building", "pip install ninja")
     else:
-        yield Finding("ninja", "ok", str(path))
+        yield Inspection("ninja", "ok", str(path))
 
 
-def _torch() -> Iterator[Finding]:
+def _torch() -> Iterator[Inspection]:
     if importlib.util.find_spec("torch") is None:
-        yield Finding(
+        yield Inspection(
             "torch",
             "warning",
             "not installed: the SDPA references cannot run, everything else can",
@@ -119,24 +119,24 @@ def _torch() -> Iterator[Finding]:
         )
         return
     try:
-        yield Finding("torch", "ok", metadata.version("torch"))
+        yield Inspection("torch", "ok", metadata.version("torch"))
     except metadata.PackageNotFoundError:
-        yield Finding("torch", "warning", "installed without metadata", "reinstall it")
+        yield Inspection("torch", "warning", "installed without metadata", "reinstall it")
 
 
-def _counters() -> Iterator[Finding]:
+def _counters() -> Iterator[Inspection]:
     allowed = counters_allowed(PARAMETERS)
     if allowed is None:
-        yield Finding(
+        yield Inspection(
             "counters",
             "warning",
             f"not known who may read them: {PARAMETERS} is not there",
             "profile says it; without permission it still times and gives the analytic roof",
         )
     elif allowed:
-        yield Finding("counters", "ok", "this user may read performance counters")
+        yield Inspection("counters", "ok", "this user may read performance counters")
     else:
-        yield Finding(
+        yield Inspection(
             "counters", "missing", "only root may read performance counters", faults.PERMISSION
         )
 
@@ -157,11 +157,11 @@ def counters_allowed(parameters: Path) -> bool | None:
     return admin_only[1] == "0" or os.geteuid() == 0
 
 
-def _lock() -> Iterator[Finding]:
+def _lock() -> Iterator[Inspection]:
     lock = Path(tempfile.gettempdir()) / "nsight-compute-lock"
     if lock.exists() and not os.access(lock, os.W_OK):
-        yield Finding("ncu lock", "missing", f"{lock} belongs to another user", faults.LOCK)
+        yield Inspection("ncu lock", "missing", f"{lock} belongs to another user", faults.LOCK)
     elif lock.exists():
-        yield Finding("ncu lock", "ok", f"{lock} is there, and this user may take it")
+        yield Inspection("ncu lock", "ok", f"{lock} is there, and this user may take it")
     else:
-        yield Finding("ncu lock", "ok", "not held")
+        yield Inspection("ncu lock", "ok", "not held")

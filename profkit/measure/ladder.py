@@ -11,9 +11,9 @@ from pathlib import Path
 from profkit.errors import ProfkitError
 from profkit.measure.build import build, dry, toolchain
 from profkit.measure.build.build import Build
-from profkit.measure.build.ptxas import Kernel
+from profkit.measure.build.ptxas import KernelResources
 from profkit.measure.cuda import device, state
-from profkit.measure.cuda.graph import Launch
+from profkit.measure.cuda.graph import GraphLaunch
 from profkit.measure.cuda.names import base_name
 from profkit.measure.targets import Places
 from profkit.measure.variants import variants
@@ -35,7 +35,7 @@ class Compiled:
     """
 
     build: Build
-    launches: Mapping[str, Sequence[Launch]] | None
+    launches: Mapping[str, Sequence[GraphLaunch]] | None
     over_budget: tuple[str, ...]
 
     @property
@@ -50,7 +50,7 @@ class Compiled:
         largest = _largest(self.launches)
         return [self._row(kernel, largest.get(kernel.name)) for kernel in self.build.kernels]
 
-    def _row(self, kernel: Kernel, launch: Launch | None) -> JsonObject:
+    def _row(self, kernel: KernelResources, launch: GraphLaunch | None) -> JsonObject:
         fits = {
             "dynamic": launch.dynamic_smem if launch else None,
             "blocks_per_sm": launch.blocks_per_sm if launch else None,
@@ -195,14 +195,14 @@ def compiled(places: Places, names: Sequence[str], archs: Sequence[str] | None) 
         archs: `80`, `89`, ...; None takes the GPU present.
     """
     kernels = places.kernels_dir()
-    chosen = variants.named(kernels, names) if names else variants.find(kernels)
+    chosen = variants.named_variants(kernels, names) if names else variants.find_variants(kernels)
     archs = archs or [_present()]
-    folder, nvcc = places.build_dir(), toolchain.need("nvcc")
+    folder, nvcc = places.build_dir(), toolchain.need_tool("nvcc")
     with ThreadPoolExecutor() as pool:  # each waits for a program of its own
         stub = pool.submit(dry.stub_object, folder, nvcc)
-        made = build.build(chosen, archs, folder)
+        made = build.compile_variants(chosen, archs, folder)
         stub.result()
-        shapes = pool.map(lambda b: dry.shapes(b, kernels / b.variant.problem, nvcc), made)
+        shapes = pool.map(lambda b: dry.dry_shapes(b, kernels / b.variant.problem, nvcc), made)
         return [_compiled(b, shape) for b, shape in zip(made, shapes, strict=True)]
 
 
@@ -216,12 +216,12 @@ def _present() -> str:
         ) from error
 
 
-def _compiled(made: Build, launches: dict[str, list[Launch]] | None) -> Compiled:
+def _compiled(made: Build, launches: dict[str, list[GraphLaunch]] | None) -> Compiled:
     dynamic = {kernel: x.dynamic_smem for kernel, x in _largest(launches).items()}
     return Compiled(made, launches, tuple(build.check_budget(made, dynamic)))
 
 
-def _largest(launches: Mapping[str, Sequence[Launch]] | None) -> dict[str, Launch]:
+def _largest(launches: Mapping[str, Sequence[GraphLaunch]] | None) -> dict[str, GraphLaunch]:
     """Kernel -> its launch with the most dynamic shared memory."""
     every = [launch for rows in (launches or {}).values() for launch in rows]
     return {launch.kernel: launch for launch in sorted(every, key=lambda x: x.dynamic_smem)}

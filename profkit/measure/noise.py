@@ -16,7 +16,7 @@ from profkit.evidence.history.tables import HistoryTwin
 from profkit.measure.bench.bench import ROUNDS, Times
 from profkit.measure.build.build import Build
 from profkit.measure.cuda.device import Gpu
-from profkit.measure.targets import Target, builds
+from profkit.measure.targets import Target, build_target
 from profkit.measure.workers.client import TIMEOUT, Reply, Setup, Worker
 from profkit.measure.workers.protocol import Entry, Prepare
 
@@ -45,7 +45,7 @@ def run_twins(run: AaRun, progress: Callable[[str], None]) -> Iterator[list[Hist
         ProfkitError: A variant does not compile or is not right: its time is no noise.
     """
     progress("build")
-    made, support = builds(run.target)
+    made, support = build_target(run.target)
     if broken := next((b for b in made if b.error), None):
         raise ProfkitError(f"{broken.variant.path} does not compile\n{broken.error}")
     if not made:

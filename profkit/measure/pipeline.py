@@ -20,7 +20,7 @@ from profkit.measure.check.check import CaseCheck, Check
 from profkit.measure.profile import collect
 from profkit.measure.profile.faults import NoCounters
 from profkit.measure.runs import Made, git_commit, plan_of, record_of, with_timing
-from profkit.measure.targets import Target, builds
+from profkit.measure.targets import Target, build_target
 from profkit.measure.workers import session
 from profkit.measure.workers.session import Job, Measurements, Progress
 from profkit.records.artifacts import place_for
@@ -31,7 +31,7 @@ from profkit.records.store import digest
 _SANITIZERS = 6  # at once: each is mostly starting up, on a processor core of its own
 
 
-def measure(
+def measure_target(
     target: Target, progress: Progress, checks: Iterable[str] | None = None, time: bool = True
 ) -> Made:
     """Build, check and time in turns.
@@ -43,7 +43,7 @@ def measure(
         time: Whether to time.
     """
     progress("build")
-    made, support = builds(target)
+    made, support = build_target(target)
     problem = target.problem
     small = problem.checks if checks is None else checks
     todo = [(c, s) for c in small for s in problem.module.SEEDS]
@@ -53,7 +53,7 @@ def measure(
     if not good and not target.references:
         return Made(target, by_name, support, Measurements())
     job = Job(problem, target.folder, support, good, target.references, todo, target.cases, time)
-    return Made(target, by_name, support, session.run(job, progress))
+    return Made(target, by_name, support, session.run_job(job, progress))
 
 
 @dataclass(frozen=True)
@@ -100,7 +100,7 @@ def profile(
         ncu = toolchain.tool("ncu", target.folder)
     except ProfkitError as error:
         ncu = error
-    made = measure(target, progress)
+    made = measure_target(target, progress)
     commit = git_commit(target.problem.path.parent)
     results = []
     for name in (*(v.id for v in target.variants), *target.references):
@@ -148,7 +148,7 @@ def _collect(
     plan = plan_of(made, result.name, result.case)
     kernels = [launch.kernel for launch in made.measured.launches[result.name, result.case]]
     try:
-        got = collect.launch(plan, kernels, report, ncu, options)
+        got = collect.start_ncu(plan, kernels, report, ncu, options)
     except NoCounters as error:
         return _without(made, result, error, artifacts)
     except ProfkitError as error:
@@ -179,7 +179,7 @@ def sanitized(made: Made, progress: Progress) -> None:
     They are kept beside the build, so that the records of this very binary have them. A tool that
     gives no verdict is a fault of that variant; the others go on.
     """
-    sanitizer = toolchain.need("compute-sanitizer")
+    sanitizer = toolchain.need_tool("compute-sanitizer")
     pool = ThreadPoolExecutor(_SANITIZERS)
     try:
         waiting = []

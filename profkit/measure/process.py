@@ -76,7 +76,7 @@ def start(command: Sequence[str | Path], **options: object) -> subprocess.Popen[
         raise ProfkitError(f"cannot start {command[0]}: {error.strerror}") from error
 
 
-def run(
+def run_command(
     command: Sequence[str | Path],
     timeout: float | None = None,
     env: Mapping[str, str] | None = None,

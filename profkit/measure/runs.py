@@ -16,7 +16,7 @@ from profkit.measure.build.build import Build
 from profkit.measure.check import data
 from profkit.measure.check.check import Check
 from profkit.measure.cuda.device import Gpu
-from profkit.measure.cuda.graph import Launch
+from profkit.measure.cuda.graph import GraphLaunch
 from profkit.measure.plan import Plan
 from profkit.measure.targets import Target
 from profkit.measure.variants.problem import Problem
@@ -49,7 +49,7 @@ def plan_of(made: Made, name: str, case: str) -> Plan:
     target, built = made.target, made.builds.get(name)
     problem = target.problem
     grid = built.variant.header.inputs if built else None
-    at = data.prepare(problem, case, 0, target.folder, grid)
+    at = data.prepare_data(problem, case, 0, target.folder, grid)
     return Plan(
         label=f"profkit:{name}:{case}",
         support=str(made.support),
@@ -80,7 +80,7 @@ def record_of(made: Made, name: str, case: str) -> Record:
         "work": _work(problem, case, gpu),
     }
     record = replace(
-        parse_record(document), shape=analytic.shapes(launches, gpu.sms) if gpu else ()
+        parse_record(document), shape=analytic.launch_shapes(launches, gpu.sms) if gpu else ()
     )
     if built is None:
         return replace(record, backend=_backend(problem, launches))
@@ -115,7 +115,7 @@ def with_timing(record: Record, made: Made) -> Record:
     return replace(record, timing=from_json(Timing, times) if times else None)
 
 
-def timed(made: Made, case: str) -> list[JsonObject]:
+def timed_rows(made: Made, case: str) -> list[JsonObject]:
     """Everything that was timed at a case: name, backend of a reference, launches and timing."""
     rows = []
     for name in (*made.builds, *made.target.references):
@@ -154,7 +154,7 @@ def _work(problem: Problem, case: str, gpu: Gpu | None) -> JsonObject:
     }
 
 
-def _backend(problem: Problem, launches: Sequence[Launch]) -> str | None:
+def _backend(problem: Problem, launches: Sequence[GraphLaunch]) -> str | None:
     """Which backend a reference really ran, read from its kernels' names."""
     if not hasattr(problem.module, "backend_of") or not launches:
         return None

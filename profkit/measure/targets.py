@@ -62,7 +62,7 @@ class Places:
         return self.artifacts or self.kernels_dir().parent / "artifacts"
 
 
-def choose(
+def choose_target(
     places: Places, names: Sequence[str], every: bool, cases: Sequence[str], references: bool
 ) -> Target:
     """Find what the options name.
@@ -110,7 +110,9 @@ class _Picked:
 
 def _catalogue(kernels: Path) -> _Catalogue:
     folders = [d for d in sorted(kernels.iterdir()) if problem.is_complete(d)]
-    return _Catalogue(tuple(variants.find(kernels)), {d.name: problem.load(d) for d in folders})
+    return _Catalogue(
+        tuple(variants.find_variants(kernels)), {d.name: problem.load_problem(d) for d in folders}
+    )
 
 
 def _every(catalogue: _Catalogue, cases: Sequence[str]) -> _Picked:
@@ -148,7 +150,7 @@ def _select(name: str, catalogue: _Catalogue) -> Variant:
     if any(name in (v.id, f"{v.problem}/{v.id}") for v in catalogue.runnable):
         return variants.select(catalogue.runnable, name)
     # Says what is missing.
-    problem.load(variants.problem_of(variants.select(catalogue.variants, name).path))
+    problem.load_problem(variants.problem_of(variants.select(catalogue.variants, name).path))
     raise ProfkitError(f"--variant {name}: no such variant")
 
 
@@ -157,12 +159,12 @@ def every_case(target: Target) -> Target:
     return replace(target, cases=tuple(target.problem.cases))
 
 
-def builds(target: Target, arch: str | None = None) -> tuple[list[Build], Path]:
+def build_target(target: Target, arch: str | None = None) -> tuple[list[Build], Path]:
     """Build the variants and support.cu for the GPU present; (builds, support library)."""
     arch = arch or device.gpu().arch
-    support = variants.read(build.SUPPORT)
-    *made, tools = build.build([*target.variants, support], [arch], target.folder)
-    library = build.need(tools).library
+    support = variants.read_variant(build.SUPPORT)
+    *made, tools = build.compile_variants([*target.variants, support], [arch], target.folder)
+    library = build.need_build(tools).library
     if library is None:
         raise ProfkitError(f"{build.SUPPORT} was not built")
     return made, library

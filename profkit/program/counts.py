@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from profkit.program.step.groups import Group
+from profkit.program.step.groups import KernelGroup
 
 if TYPE_CHECKING:
     from profkit.diagnosis.launches import Judged
@@ -49,7 +49,7 @@ class Counts:
         return {key: row.gain for key, row in self.groups.items() if row.gain is not None}
 
 
-def wanted(groups: Sequence[Group]) -> list[Group]:
+def wanted(groups: Sequence[KernelGroup]) -> list[KernelGroup]:
     """The groups to count: kernels that together take nearly all of the kernels' time."""
     kernels = [g for g in groups if g.grid is not None and g.kind not in NEVER]
     whole = sum(g.time for g in kernels)
@@ -62,7 +62,7 @@ def wanted(groups: Sequence[Group]) -> list[Group]:
     return out
 
 
-def read(report: Path, groups: Sequence[Group]) -> Counts:
+def read_counts(report: Path, groups: Sequence[KernelGroup]) -> Counts:
     """Judge the launches of a report and give each to its group.
 
     Args:
@@ -73,7 +73,7 @@ def read(report: Path, groups: Sequence[Group]) -> Counts:
         ProfkitError: The report cannot be read.
     """
     from profkit.diagnosis.launches import judged
-    from profkit.reports.reader import read as read_reports
+    from profkit.reports.reader import read_report as read_reports
 
     launches = [run for run in judged(read_reports([report])) if run.status == "ok"]
     counted = {}
@@ -86,13 +86,13 @@ def read(report: Path, groups: Sequence[Group]) -> Counts:
     return Counts(counted, (note,) if left else ())
 
 
-def _is_of(run: Judged, group: Group) -> bool:
-    return (run.grid, run.block) == (group.grid, group.block) and plain(run.kernel) == plain(
-        group.name
-    )
+def _is_of(run: Judged, group: KernelGroup) -> bool:
+    return (run.grid, run.block) == (group.grid, group.block) and plain_name(
+        run.kernel
+    ) == plain_name(group.name)
 
 
-def plain(name: str) -> str:
+def plain_name(name: str) -> str:
     """A name without what demanglers disagree on: blanks, the result's type, const's place."""
     words = name.removeprefix("void ").replace("const", "")
     return "".join(words.split("(", 1)[0].split("<", 1)[0].split())
@@ -103,11 +103,11 @@ def _count(run: Judged) -> Count:
     top = run.top
     return Count(
         found.bound, found.limiter, _number(found, "headroom"),
-        expected(top) if top else None, found.because,
+        expected_gain(top) if top else None, found.because,
     )  # fmt: skip
 
 
-def expected(finding: Any) -> float | None:
+def expected_gain(finding: Any) -> float | None:
     """The speed-up that mending a finding is expected to bring; None where nobody knows.
 
     A diagnosis that knows what others got (`expect`) says so; a bare gain is a bound, and half of
@@ -127,4 +127,4 @@ def _number(of: Any, key: str) -> float | None:
 
 def function(name: str) -> str:
     """A kernel's name as ncu's --kernel-name-base function has it: no types, spaces, arguments."""
-    return plain(name.replace("(anonymous namespace)::", "")).rsplit("::", 1)[-1]
+    return plain_name(name.replace("(anonymous namespace)::", "")).rsplit("::", 1)[-1]

@@ -9,14 +9,14 @@ from typing import Any
 from profkit.errors import ProfkitError
 from profkit.program.counts import Count, Counts, function
 from profkit.program.savings.estimate import Saving
-from profkit.program.step.groups import Group
-from profkit.program.triage import Finding, Triage
+from profkit.program.step.groups import KernelGroup
+from profkit.program.triage import ProgramFinding, Triage
 
 SCHEMA = "profkit.triage/1"
 NAME = "triage.json"
 
 
-def document(of: Triage, counts: Counts | None = None) -> dict[str, Any]:
+def triage_document(of: Triage, counts: Counts | None = None) -> dict[str, Any]:
     """The document as plain lists and dicts.
 
     Args:
@@ -73,7 +73,7 @@ def _saves(saving: Saving) -> dict[str, float]:
     return {"expect": _round(saving.expect), "low": _round(saving.low), "high": _round(saving.high)}
 
 
-def _finding(row: Finding) -> dict[str, Any]:
+def _finding(row: ProgramFinding) -> dict[str, Any]:
     return {
         "category": row.category, "say": row.say, "saves_ms": _saves(row.saves),
         "kernels": list(row.kernels), "try": row.advice, "where": row.where,
@@ -81,7 +81,7 @@ def _finding(row: Finding) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _kernel(of: Triage, row: Group, count: Count | None) -> dict[str, Any]:
+def _kernel(of: Triage, row: KernelGroup, count: Count | None) -> dict[str, Any]:
     return {
         "id": row.id, "name": row.name, "category": row.kind, "calls": row.calls,
         "ms": _ms(row.time), "share": _round(row.time / of.split.period),
@@ -94,14 +94,14 @@ def _kernel(of: Triage, row: Group, count: Count | None) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _next(of: Triage, row: Group) -> str | None:
+def _next(of: Triage, row: KernelGroup) -> str | None:
     """The command that looks at one kernel; None for what is none, or where no command is known."""
     if row.grid is None or not of.timeline.command:
         return None
     return f"profkit profile --kernel '{function(row.name)}' --count 1 -- {of.timeline.command}"
 
 
-def read(path: Path) -> dict[str, Any]:
+def read_document(path: Path) -> dict[str, Any]:
     """A document that was kept: a file, or the folder it is in.
 
     Raises:

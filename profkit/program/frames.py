@@ -45,11 +45,11 @@ def triage(path: str | Path, step_ms: float | None = None, range: str = "") -> P
     """
     import pandas as pd
 
-    from profkit.program.document import document
+    from profkit.program.document import triage_document
     from profkit.program.readers import open as recordings
-    from profkit.program.triage import triage as judge
+    from profkit.program.triage import triage_timeline as judge
 
-    content = document(judge(recordings.read(Path(path)), range, step_ms))
+    content = triage_document(judge(recordings.read_timeline(Path(path)), range, step_ms))
     rows = [{**row, **row["saves_ms"]} for row in content["findings"]]
     columns = ["category", "say", "expect", "low", "high", "on_top_ms", "kernels", "try", "where"]
     return ProgramFrames(

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from profkit.errors import ProfkitError
 from profkit.program.step.kinds import kind_of
-from profkit.program.step.steps import Steps, find
+from profkit.program.step.steps import Steps, find_steps
 from profkit.program.timeline import Process, Timeline
 
 
@@ -49,7 +49,7 @@ class Ranks:
     notes: tuple[str, ...]
 
 
-def merged(timelines: Sequence[Timeline]) -> Timeline:
+def merged_timelines(timelines: Sequence[Timeline]) -> Timeline:
     """One timeline of all processes.
 
     Args:
@@ -72,14 +72,14 @@ def merged(timelines: Sequence[Timeline]) -> Timeline:
     return Timeline(timelines[0].how, sorted(processes, key=lambda p: p.rank), "", notes)
 
 
-def compare(processes: Sequence[Process], step: str = "") -> Ranks:
+def compare_ranks(processes: Sequence[Process], step: str = "") -> Ranks:
     """What the ranks of a program do differently in their typical steps.
 
     Args:
         processes: One a rank.
         step: A range that is a step.
     """
-    found = [(p.rank, find(p, step)) for p in processes]
+    found = [(p.rank, find_steps(p, step)) for p in processes]
     collectives = [_times(steps, collective=True) for _, steps in found]
     length = min(len(times) for times in collectives)
     shortest = [min(times[i] for times in collectives) for i in range(length)]

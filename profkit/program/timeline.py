@@ -97,7 +97,7 @@ class Call:
 
 
 @dataclass(frozen=True, slots=True)
-class Span:
+class HostSpan:
     """Something on a host thread that has a name: an operator, a range, a step, a Python frame.
 
     Attributes:
@@ -146,7 +146,7 @@ class Process:
     device: Device | None
     activities: Sequence[Activity]
     calls: Sequence[Call]
-    spans: Sequence[Span]
+    spans: Sequence[HostSpan]
 
 
 @dataclass(frozen=True)

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 
 from profkit.program import findings as rules
 from profkit.program.findings.case import Case, Draft
-from profkit.program.ranks import Ranks, compare
+from profkit.program.ranks import Ranks, compare_ranks
 from profkit.program.savings.estimate import Hosts, Saving, hosts
 from profkit.program.step.attribution import Maker
-from profkit.program.step.groups import Group, group
-from profkit.program.step.idle import Split, split
-from profkit.program.step.steps import Steps, find
+from profkit.program.step.groups import KernelGroup, group
+from profkit.program.step.idle import Split, split_period
+from profkit.program.step.steps import Steps, find_steps
 from profkit.program.timeline import Process, Timeline
 
 LEAST = 0.02  # of the step: a finding that saves less is not worth a line
@@ -21,7 +21,7 @@ AS_GOOD = 0.6  # a special mend that saves so much of what the general one does 
 
 
 @dataclass(frozen=True)
-class Finding:
+class ProgramFinding:
     """Something to do.
 
     Attributes:
@@ -65,14 +65,14 @@ class Triage:
     steps: Steps
     split: Split
     hosts: Hosts
-    findings: Sequence[Finding]
-    groups: Sequence[Group]
+    findings: Sequence[ProgramFinding]
+    groups: Sequence[KernelGroup]
     notes: tuple[str, ...]
     healthy: str
     ranks: Ranks | None = None
 
 
-def triage(
+def triage_timeline(
     timeline: Timeline,
     step: str = "",
     plain_ms: float | None = None,
@@ -86,13 +86,14 @@ def triage(
         plain_ms: Milliseconds a step without the recorder, if somebody measured it.
         gains: Expected speed-ups of groups that were counted, by id.
     """
-    ranks = compare(timeline.processes, step) if len(timeline.processes) > 1 else None
+    ranks = compare_ranks(timeline.processes, step) if len(timeline.processes) > 1 else None
     process = next((p for p in timeline.processes if ranks and p.rank == ranks.slowest),
                    timeline.processes[0])  # fmt: skip
-    steps = find(process, step)
+    steps = find_steps(process, step)
     typical = steps.typical
     case = Case(
-        typical, split(typical), hosts(timeline, process, typical, plain_ms), group(typical.works),
+        typical, split_period(typical), hosts(timeline, process, typical, plain_ms),
+        group(typical.works),
         process.device, process.spans, _trains(typical.makers), gains or {},
     )  # fmt: skip
     found = _ranked(case, rules.drafts(case))
@@ -107,7 +108,7 @@ def _trains(makers: Sequence[Maker]) -> bool:
     return any("ackward" in maker.top for maker in makers)
 
 
-def _ranked(case: Case, drafts: Sequence[Draft]) -> list[Finding]:
+def _ranked(case: Case, drafts: Sequence[Draft]) -> list[ProgramFinding]:
     """Findings that save something, most first; each again after those before it."""
     unchecked = not case.hosts.checked
     plain = case.hosts.plain[0]
@@ -125,7 +126,7 @@ def _ranked(case: Case, drafts: Sequence[Draft]) -> list[Finding]:
         on_top = left.saving(draft.change).expect
         left = left.after(draft.change)
         kernels = tuple(dict.fromkeys(names[i] for i in draft.works if i in names))
-        out.append(Finding(draft.category, draft.say + _cut(case, draft, saving), saving, on_top,
+        out.append(ProgramFinding(draft.category, draft.say + _cut(case, draft, saving), saving, on_top,
                            kernels, draft.advice, draft.where))  # fmt: skip
     return out
 
@@ -163,7 +164,7 @@ def _doubts(timeline: Timeline, case: Case) -> list[str]:
             f"({low:.3g} to {high:.3g}); give what a plain run takes with --step-ms"]  # fmt: skip
 
 
-def _healthy(case: Case, found: Sequence[Finding]) -> str:
+def _healthy(case: Case, found: Sequence[ProgramFinding]) -> str:
     plain = case.hosts.plain[0]
     if found and found[0].saves.expect >= WORTH * plain:
         return ""

@@ -148,7 +148,7 @@ class Versions:
 
 
 @dataclass(frozen=True)
-class Work:
+class CaseWork:
     """What the case needs, by problem.py; floors: unit -> seconds that it takes at least."""
 
     operations: float | None = None

@@ -21,6 +21,7 @@ from profkit.records.header import Header
 from profkit.records.json_fields import ABSENT, as_json, from_json
 from profkit.records.parts import (
     BuiltKernel,
+    CaseWork,
     CheckResult,
     Commit,
     LaunchShape,
@@ -32,7 +33,6 @@ from profkit.records.parts import (
     Resources,
     Timing,
     Versions,
-    Work,
 )
 
 SCHEMA = "profkit.run/1"
@@ -78,7 +78,7 @@ class Record:
     timing: Timing | None = None
     gpu: RecordedGpu | None = None
     versions: Versions = field(default_factory=Versions)
-    work: Work = field(default_factory=Work)
+    work: CaseWork = field(default_factory=CaseWork)
     shape: tuple[LaunchShape, ...] = ()
     report: RecordedReport | None = None
     backend: str | None = field(default=None, metadata=ABSENT)

@@ -30,7 +30,7 @@ _NEAR = 24  # instructions before and behind among which it is looked for
 _NO_SASS = ("", "???")  # what the library says when it cannot disassemble
 
 
-class Kernel:
+class LaunchedCode:
     """A launch and the machine code that it ran; good as long as its report is open."""
 
     def __init__(self, action: Any, functions: Callable[[], list[Function]]) -> None:
@@ -161,7 +161,9 @@ class Kernel:
             min(counted), max(counted) + BYTES, BYTES)}  # fmt: skip
         if all(line.strip() in _NO_SASS for line in lines.values()):
             return None
-        code = [i for pc, line in lines.items() if (i := text.parse(clean(line), pc)) is not None]
+        code = [
+            i for pc, line in lines.items() if (i := text.parse_sass(clean(line), pc)) is not None
+        ]
         return Program(code) if code else None
 
     @cached_property

@@ -90,6 +90,6 @@ COUNTERS: dict[str, Counter] = {
 }  # fmt: skip
 
 
-def samples(state: str) -> str:
+def samples_metric(state: str) -> str:
     """The raw metric that has a warp state's samples per instruction."""
     return _RAW_OF[state]

@@ -61,11 +61,11 @@ def share(value: float) -> str:
     return f"{percent:.0f} %" if abs(percent) >= 99.95 or percent == 0 else f"{percent:.3g} %"
 
 
-def times(factor: float | None) -> str:
+def speedup(factor: float | None) -> str:
     """A speed-up factor: 1.85x; "" where there is none."""
     return "" if factor is None or not isfinite(factor) else f"{figures(factor)}x"
 
 
-def count(number: float, noun: str, plural: str = "") -> str:
+def counted(number: float, noun: str, plural: str = "") -> str:
     """A count with its noun: 1 block, 1,320 blocks, 2 launches."""
     return f"{number:,.0f} {noun if number == 1 else plural or noun + 's'}"

@@ -18,20 +18,22 @@ from typing import TYPE_CHECKING, Any
 from profkit.errors import ProfkitError
 from profkit.files import temporary_folder
 from profkit.records.record import record_beside, recorded_sha256
-from profkit.reports.addresses import Kernel, Place
+from profkit.reports.addresses import LaunchedCode, Place
 from profkit.reports.container.container import check, split
-from profkit.reports.counters import COUNTERS, samples
-from profkit.reports.isolated import apart, processors
+from profkit.reports.counters import COUNTERS, samples_metric
+from profkit.reports.isolated import isolated, processors
 from profkit.reports.library import LARGE, children_for
 from profkit.reports.metrics.warps import SAMPLES
-from profkit.reports.reader import launched, prepare, weight
+from profkit.reports.reader import opened_launches, prepare_child, report_weight
 from profkit.reports.sass import images
 from profkit.reports.table import is_table
 
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["COLUMNS", "CounterLine", "HotLines", "Wish", "hot_lines", "lines_of", "prepare"]
+__all__ = [
+    "COLUMNS", "CounterLine", "HotLines", "LinesRequest", "hot_lines", "lines_of", "prepare_child",
+]  # fmt: skip
 
 # The warp was issuing: a sample like the others, but nothing that it waited for.
 _ISSUING = "selected"
@@ -39,7 +41,7 @@ _FIXED = "wait"
 
 
 @dataclass(frozen=True)
-class Wish:
+class LinesRequest:
     """What is asked of one launch.
 
     Attributes:
@@ -108,7 +110,7 @@ class HotLines:
     sampled: tuple[CounterLine, ...]
 
 
-def lines_of(wishes: Sequence[Wish], *, strict: bool = True) -> list[HotLines]:
+def lines_of(wishes: Sequence[LinesRequest], *, strict: bool = True) -> list[HotLines]:
     """Answer wishes; each report is opened once.
 
     Args:
@@ -135,17 +137,17 @@ def lines_of(wishes: Sequence[Wish], *, strict: bool = True) -> list[HotLines]:
     ]  # fmt: skip
     # Debug information that was overwritten passes the frame check and crashes the library.
     died = _died if strict else _without
-    inside = [_read_apart(item, died) if weight(item[0]) > LARGE  # type: ignore[arg-type]
+    inside = [_read_apart(item, died) if report_weight(item[0]) > LARGE  # type: ignore[arg-type]
               else read_lines(item) if _is_recorded(item[0]) else None  # type: ignore[arg-type]
               for item in items]  # fmt: skip
     others = [item for item, answer in zip(items, inside, strict=True) if answer is None]
-    outside = iter(apart(f"{__name__}:read_lines", others, processors(), died) if others else ())
+    outside = iter(isolated(f"{__name__}:read_lines", others, processors(), died) if others else ())
     for numbers, answer in zip(by_report.values(), inside, strict=True):
         answers |= zip(numbers, next(outside) if answer is None else answer, strict=True)
     return [answers[n] for n in range(len(wishes))]
 
 
-def _no_lines(wish: Wish, *, strict: bool) -> HotLines:
+def _no_lines(wish: LinesRequest, *, strict: bool) -> HotLines:
     """The answer for a table that ncu printed: it knows no instructions."""
     if strict:
         raise ProfkitError(
@@ -159,8 +161,8 @@ def read_lines(item: Sequence[Any]) -> list[HotLines]:
     """The answers for [report, [[launch, counters, count, sampled, around], ...]], read here."""
     path, asked = item
     code = cache(lambda: images.functions(path))
-    with launched(path) as action_of:
-        return [_answer(Kernel(action_of(launch), code), *more) for launch, *more in asked]
+    with opened_launches(path) as action_of:
+        return [_answer(LaunchedCode(action_of(launch), code), *more) for launch, *more in asked]
 
 
 def _read_apart(item: Sequence[Any], died: Callable[[Any, str], Any]) -> list[HotLines]:
@@ -174,14 +176,14 @@ def _read_apart(item: Sequence[Any], died: Callable[[Any, str], Any]) -> list[Ho
 
     def copies() -> Iterator[list[Any]]:
         wanted = {launch for launch, *_ in asked}
-        for copy, indices in split(path, folder, wanted, bare=frames.risky, code=True):
+        for copy, indices in split(path, folder, wanted, metrics_only=frames.risky, code=True):
             here = [n for n, (launch, *_) in enumerate(asked) if launch in indices]
             places.extend(here)
             yield [os.fspath(copy), [[indices.index(asked[n][0]), *asked[n][1:]] for n in here]]
 
     answers = [HotLines({}, ()) for _ in asked]
     with temporary_folder() as folder:
-        found = apart(f"{__name__}:read_copied_lines", copies(), children_for(frames.size),
+        found = isolated(f"{__name__}:read_copied_lines", copies(), children_for(frames.size),
                       lambda copied, why: died([path, copied[1]], why))  # fmt: skip
     for n, answer in zip(places, (x for some in found for x in some), strict=True):
         answers[n] = answer
@@ -213,10 +215,10 @@ def hot_lines(path: str | Path, launch: int, n: int = 10) -> pd.DataFrame:
     Raises:
         ProfkitError: The report cannot be read, or has no such launch.
     """
-    return frame(lines_of([Wish(os.fspath(path), launch, sampled=n)])[0].sampled)
+    return lines_frame(lines_of([LinesRequest(os.fspath(path), launch, sampled=n)])[0].sampled)
 
 
-def frame(lines: Sequence[CounterLine]) -> pd.DataFrame:
+def lines_frame(lines: Sequence[CounterLine]) -> pd.DataFrame:
     """Lines as a frame: one row each, the attributes as columns."""
     import pandas as pd
 
@@ -242,7 +244,11 @@ def _without(item: Sequence[Any], _why: str) -> list[HotLines]:
 
 
 def _answer(
-    kernel: Kernel, counters: Mapping[str, Sequence[str]], count: int, sampled: int, around: int
+    kernel: LaunchedCode,
+    counters: Mapping[str, Sequence[str]],
+    count: int,
+    sampled: int,
+    around: int,
 ) -> HotLines:
     answered: dict[tuple[str, ...], tuple[CounterLine, ...]] = {}
     for names in {tuple(names) for names in counters.values()}:
@@ -255,7 +261,7 @@ def _answer(
     return HotLines({key: answered[tuple(names)] for key, names in counters.items()}, tuple(rows))
 
 
-def _first(kernel: Kernel, names: Sequence[str], count: int) -> list[CounterLine]:
+def _first(kernel: LaunchedCode, names: Sequence[str], count: int) -> list[CounterLine]:
     """The lines of the first counter that was collected and is not zero."""
     for name in names:
         counter = COUNTERS[name]
@@ -287,7 +293,7 @@ class _Sum:
             self.most, self.pc, self.producer = value, pc, producer
 
 
-def _counted(kernel: Kernel, name: str) -> list[CounterLine]:
+def _counted(kernel: LaunchedCode, name: str) -> list[CounterLine]:
     counter = COUNTERS[name]
     sums: dict[Place, _Sum] = defaultdict(_Sum)
     collected = (kernel.values(terms) for terms in counter.alternatives)
@@ -297,7 +303,7 @@ def _counted(kernel: Kernel, name: str) -> list[CounterLine]:
     return list(_lines(kernel, name, sums))
 
 
-def _stalled(kernel: Kernel, name: str) -> list[CounterLine]:
+def _stalled(kernel: LaunchedCode, name: str) -> list[CounterLine]:
     """Samples by the line that is waited for; by where the warps are when that is not known.
 
     One sample that waits for several lines is divided among them. A fixed latency is waited for
@@ -305,7 +311,7 @@ def _stalled(kernel: Kernel, name: str) -> list[CounterLine]:
     """
     sums: dict[Place, _Sum] = defaultdict(_Sum)
     for state in COUNTERS[name].states:
-        for pc, value in (kernel.values({samples(state): 1.0}) or {}).items():
+        for pc, value in (kernel.values({samples_metric(state): 1.0}) or {}).items():
             sources = {kernel.place(p): p for p in kernel.producers(pc, state)}
             if state == _FIXED or not sources:
                 sums[kernel.place(pc)].add(value, pc, next(iter(sources.values()), None), state)
@@ -315,7 +321,7 @@ def _stalled(kernel: Kernel, name: str) -> list[CounterLine]:
     return list(_lines(kernel, name, sums))
 
 
-def _by_samples(kernel: Kernel) -> list[CounterLine]:
+def _by_samples(kernel: LaunchedCode) -> list[CounterLine]:
     """Lines where warps were sampled in any state, the most first."""
     sums: dict[Place, _Sum] = defaultdict(_Sum)
     by_pc: dict[int, Tally[str]] = defaultdict(Tally)
@@ -329,7 +335,7 @@ def _by_samples(kernel: Kernel) -> list[CounterLine]:
     return sorted(_lines(kernel, "samples", sums), key=_rank)
 
 
-def _lines(kernel: Kernel, name: str, sums: Mapping[Place, _Sum]) -> Iterator[CounterLine]:
+def _lines(kernel: LaunchedCode, name: str, sums: Mapping[Place, _Sum]) -> Iterator[CounterLine]:
     total = sum(x.value for x in sums.values())
     for x in sums.values():
         file, line = kernel.place(x.pc)
@@ -349,7 +355,7 @@ def _lines(kernel: Kernel, name: str, sums: Mapping[Place, _Sum]) -> Iterator[Co
         )
 
 
-def _producer(kernel: Kernel, pc: int | None) -> dict[str, Any]:
+def _producer(kernel: LaunchedCode, pc: int | None) -> dict[str, Any]:
     if pc is None:
         return {}
     file, line = kernel.place(pc)
@@ -361,14 +367,16 @@ def _producer(kernel: Kernel, pc: int | None) -> dict[str, Any]:
     }
 
 
-def _sourced(kernel: Kernel, line: CounterLine, *, strip: bool = True) -> CounterLine:
+def _sourced(kernel: LaunchedCode, line: CounterLine, *, strip: bool = True) -> CounterLine:
     text = kernel.source(line.file, line.line)
     if text is None:
         return line
     return replace(line, source=text.strip() if strip else text.rstrip())
 
 
-def _between(kernel: Kernel, hot: Sequence[CounterLine], around: int) -> Iterator[CounterLine]:
+def _between(
+    kernel: LaunchedCode, hot: Sequence[CounterLine], around: int
+) -> Iterator[CounterLine]:
     """The lines of code near hot ones, in order; nothing was sampled in them."""
     at = {(x.file, x.line) for x in hot}
     near = {

@@ -36,7 +36,7 @@ _GROWN = 185e6
 _AGAIN = 75  # its exit status then
 
 
-def apart(
+def isolated(
     function: str,
     items: Iterable[Any],
     jobs: int,
@@ -47,7 +47,7 @@ def apart(
 
     Args:
         function: "module:name"; its result has to be picklable. A ProfkitError that it raises is
-            raised here too. A prepare() in its module is called first, once for every child.
+            raised here too. A prepare_child() in its module is called first, once for every child.
         items: What to call it with: paths, or anything that JSON can hold. Of what is no
             sequence only a few are taken ahead of the children.
         jobs: Child processes at a time.
@@ -155,7 +155,7 @@ def serve(function: str) -> None:
     """The child's side: an item per line on stdin, a pickled result on stdout.
 
     The native library never gives back what it took for a report. So items are answered in forks,
-    each of which ends when it has grown. What the function's module does in its prepare() is done
+    each of which ends when it has grown. What the function's module does in its prepare_child() is done
     before, once for all forks.
     """
     answers = os.fdopen(os.dup(1), "wb")
@@ -163,7 +163,7 @@ def serve(function: str) -> None:
     module, name = function.split(":")
     place = import_module(module)
     call = getattr(place, name)
-    getattr(place, "prepare", int)()
+    getattr(place, "prepare_child", int)()
     if not hasattr(os, "fork"):  # Windows
         _answer(call, answers)
         return

@@ -25,7 +25,7 @@ _WORKLOADS = {0: "kernel", 1: "range", 2: "cmdlist", 3: "graph", 4: "subgrid"}  
 _LINK = re.compile(r"@(?:section|url|sass|source):[^@\n]*@")
 
 
-def raw(action: Any, names: Iterable[str]) -> dict[str, float]:
+def raw_of_launch(action: Any, names: Iterable[str]) -> dict[str, float]:
     """What the catalogue reads of a launch.
 
     Args:
@@ -61,7 +61,7 @@ def scalars(action: Any) -> dict[str, float | str]:
     return values
 
 
-def identity(action: Any, record: Record | None, time: float) -> tuple[Any, ...]:
+def launch_identity(action: Any, record: Record | None, time: float) -> tuple[Any, ...]:
     """The identity of a launch: IDENTIFIED.
 
     Args:

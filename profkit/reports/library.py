@@ -14,9 +14,9 @@ from typing import Any
 from profkit.files import temporary_folder
 from profkit.records.record import Record, declared, record_beside, recorded_sha256
 from profkit.reports import launch
-from profkit.reports.container.container import Frames, Status, rescue, split
+from profkit.reports.container.container import Frames, Status, repair, split
 from profkit.reports.frame import Part, ReportFile
-from profkit.reports.isolated import apart, processors
+from profkit.reports.isolated import isolated, processors
 from profkit.reports.metrics import evaluate
 
 # A report with more bytes is read some launches at a time, by so many children that they take no
@@ -25,7 +25,7 @@ LARGE = 4 << 20
 _CHILD = 400 << 20  # bytes that a child takes at most
 
 
-def prepare() -> None:
+def prepare_child() -> None:
     """What a child does before its first file, for all the processes that it becomes."""
     import ncu_report  # noqa: F401
 
@@ -55,15 +55,17 @@ def open_report(path: str) -> Any:
 Rows = tuple[list[tuple[Any, ...]], bytes, list[tuple[Any, ...]]]
 
 
-def rows_of(path: str, copy: str, frames: Frames, record: Record | None, first: int = 0) -> Rows:
+def report_rows(
+    path: str, copy: str, frames: Frames, record: Record | None, first: int = 0
+) -> Rows:
     """The launches in a copy of a report, numbered from `first`."""
     work = declared(record, frames.launches)
     identity: list[tuple[Any, ...]] = []
     values: array[float] = array("d")
     rules: list[tuple[Any, ...]] = []
     for index, action in enumerate(actions(copy), first):
-        metrics = evaluate(launch.raw(action, action.metric_names())) | work
-        who = launch.identity(action, record, metrics["time"])
+        metrics = evaluate(launch.raw_of_launch(action, action.metric_names())) | work
+        who = launch.launch_identity(action, record, metrics["time"])
         identity.append((path, index, *who, frames.ncu_version))
         values.extend(metrics.values())
         rules.extend((path, index, *rule) for rule in launch.rules(action.rule_results()))
@@ -92,7 +94,7 @@ def read_large(path: str, frames: Frames) -> Part:
             [os.fspath(copy), path, indices[0], frames.launches, frames.ncu_version]
             for copy, indices in split(path, folder)
         )
-        found = apart(f"{__name__}:read_copy", items, children_for(frames.size), _died_in_copy)
+        found = isolated(f"{__name__}:read_copy", items, children_for(frames.size), _died_in_copy)
     kernels = [kernel for _, some in found for kernel in some]
     return part_from(path, frames, [rows for rows, _ in found], kernels, record_beside(path))
 
@@ -109,26 +111,26 @@ def read_copy(item: Sequence[Any]) -> tuple[Rows, list[str | None]]:
 
 def bare_copy(item: Sequence[Any]) -> tuple[Rows, list[str | None]]:
     """The same of only the metrics."""
-    bare = f"{item[0]}.bare"
-    rescue(item[0], bare, bare=True)
-    rows = _copied(item, bare)
+    metrics_only = f"{item[0]}.metrics_only"
+    repair(item[0], metrics_only, metrics_only=True)
+    rows = _copied(item, metrics_only)
     return rows, [None for _ in rows[0]]
 
 
 def _copied(item: Sequence[Any], copy: str) -> Rows:
     _, path, first, *about = item
-    return rows_of(path, copy, Frames("ok", "", *about), record_beside(path), first)
+    return report_rows(path, copy, Frames("ok", "", *about), record_beside(path), first)
 
 
 def _died_in_copy(item: Sequence[Any], _why: str) -> Any:
-    return apart(f"{__name__}:bare_copy", [item], 1, lambda *_: (([], b"", []), []))[0]
+    return isolated(f"{__name__}:bare_copy", [item], 1, lambda *_: (([], b"", []), []))[0]
 
 
 def raw_large(path: str, frames: Frames, lost: Any) -> list[dict[str, float | str]]:
     """Raw name -> value of each launch of a large report; `lost` is what apart calls `died`."""
     with temporary_folder() as folder:
-        copies = (os.fspath(copy) for copy, _ in split(path, folder, bare=frames.risky))
-        found = apart(f"{__name__}:raw_copy", copies, children_for(frames.size), lost)
+        copies = (os.fspath(copy) for copy, _ in split(path, folder, metrics_only=frames.risky))
+        found = isolated(f"{__name__}:raw_copy", copies, children_for(frames.size), lost)
     return [row for some in found for row in some]
 
 

@@ -21,7 +21,7 @@ NAMES = ("kernel", "variant", "case")
 _TEXTS = (*NAMES, IDENTITY[0])
 
 
-def from_raw(rows: Iterable[Mapping[str, Any]]) -> pd.DataFrame:
+def frame_from_raw(rows: Iterable[Mapping[str, Any]]) -> pd.DataFrame:
     """Counters from anywhere as the frame that `load` gives.
 
     Args:
@@ -37,7 +37,7 @@ def from_raw(rows: Iterable[Mapping[str, Any]]) -> pd.DataFrame:
         ProfkitError: A row is no mapping, a counter is no number, or no row has a counter.
     """
     given = list(rows)
-    part = part_of(given, ReportFile("", None, "ok", "", len(given), None))
+    part = part_from_raw(given, ReportFile("", None, "ok", "", len(given), None))
     if given and not any(_counters(row, n) for n, row in enumerate(given)):
         raise ProfkitError(
             "from_raw: none of the rows has a counter that profkit reads",
@@ -46,7 +46,7 @@ def from_raw(rows: Iterable[Mapping[str, Any]]) -> pd.DataFrame:
     return Reports((part,)).launches
 
 
-def part_of(rows: Iterable[Mapping[str, Any]], file: ReportFile) -> Part:
+def part_from_raw(rows: Iterable[Mapping[str, Any]], file: ReportFile) -> Part:
     """The same as one file's share of a frame."""
     identity: list[tuple[Any, ...]] = []
     values: array[float] = array("d")

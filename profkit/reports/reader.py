@@ -15,26 +15,35 @@ from profkit.files import read_bytes, temporary_folder
 from profkit.records.paths import expand
 from profkit.records.record import record_beside
 from profkit.reports import launch
-from profkit.reports.container.container import Frames, Status, check, rescue
+from profkit.reports.container.container import Frames, Status, check, repair
 from profkit.reports.frame import Part, ReportFile, Reports
-from profkit.reports.isolated import apart, processors
+from profkit.reports.isolated import isolated, processors
 from profkit.reports.library import (
     LARGE,
     actions,
     open_report,
     part_from,
-    prepare,
+    prepare_child,
     raw_large,
     read_large,
-    rows_of,
+    report_rows,
 )
-from profkit.reports.raw_counters import part_of
+from profkit.reports.raw_counters import part_from_raw
 from profkit.reports.table import is_table, table_rows
 
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["ReportFile", "Reports", "actions", "expand", "load", "prepare", "raw", "read"]
+__all__ = [
+    "ReportFile",
+    "Reports",
+    "actions",
+    "expand",
+    "load_reports",
+    "prepare_child",
+    "raw",
+    "read_report",
+]
 
 # Up to so many files of so many bytes are read here: a child takes 0.1 s to start. More are not: one
 # might crash, and the library never gives back what it took, about five times the bytes in the file.
@@ -43,7 +52,7 @@ _SWELLS = 20  # times, at most, that a compressed report becomes larger
 TABLE_MOST = 256 << 20  # bytes of a table that ncu printed: 10,000 launches of a full set
 
 
-def load(patterns: str | Path | Iterable[str | Path]) -> pd.DataFrame:
+def load_reports(patterns: str | Path | Iterable[str | Path]) -> pd.DataFrame:
     """Read reports into one row per launch.
 
     Args:
@@ -56,14 +65,14 @@ def load(patterns: str | Path | Iterable[str | Path]) -> pd.DataFrame:
     Raises:
         ProfkitError: Nothing matches, or no file could be read at all.
     """
-    reports = read(expand(patterns))
+    reports = read_report(expand(patterns))
     if all(file.status == "unreadable" for file in reports.files):
         more = f" (and {len(reports.files) - 1} more)" if len(reports.files) > 1 else ""
         raise _unreadable(reports.files[0].path, reports.files[0].message + more)
     return reports.launches
 
 
-def read(
+def read_report(
     paths: Iterable[str | Path],
     jobs: int | None = None,
     progress: Callable[[int, int], None] | None = None,
@@ -87,8 +96,8 @@ def read(
         if progress:
             progress(done, len(names))
 
-    if len(names) > FEW or sum(map(weight, names)) > MUCH:
-        parts = apart(f"{__name__}:read_part", names, jobs or processors(), _died, step)
+    if len(names) > FEW or sum(map(report_weight, names)) > MUCH:
+        parts = isolated(f"{__name__}:read_part", names, jobs or processors(), _died, step)
     else:
         parts = []
         for name in names:
@@ -121,8 +130,8 @@ def raw(path: str | Path) -> pd.DataFrame:
     if frames.size > LARGE:
         rows = raw_large(path, frames, _no_rows)
     elif frames.risky:
-        rows = apart(f"{__name__}:raw_left", [path], 1, _no_rows)[0]
-    elif frames.misnamed:
+        rows = isolated(f"{__name__}:raw_left", [path], 1, _no_rows)[0]
+    elif frames.wrong_suffix:
         rows = raw_left(path)
     else:
         rows = [launch.scalars(action) for action in actions(path)]
@@ -133,7 +142,7 @@ def raw_left(path: str) -> list[dict[str, float | str]]:
     """Raw name -> value of each launch, of what is left of a damaged report."""
     with temporary_folder() as folder:
         copy = os.path.join(folder, "left.ncu-rep")
-        rescue(path, copy, bare=True)
+        repair(path, copy, metrics_only=True)
         return [launch.scalars(action) for action in actions(copy)]
 
 
@@ -142,7 +151,7 @@ def _no_rows(path: str, why: str) -> list[dict[str, float | str]]:
 
 
 @contextmanager
-def launched(path: str | Path) -> Iterator[Callable[[int], Any]]:
+def opened_launches(path: str | Path) -> Iterator[Callable[[int], Any]]:
     """A function from the index of a launch to its ncu_report action, good within the `with`.
 
     Raises:
@@ -154,9 +163,9 @@ def launched(path: str | Path) -> Iterator[Callable[[int], Any]]:
         raise _unreadable(path, frames.message)
     with temporary_folder() as folder:
         source = path
-        if frames.risky or frames.misnamed:
+        if frames.risky or frames.wrong_suffix:
             source = os.path.join(folder, "left.ncu-rep")
-            rescue(path, source, bare=frames.risky)
+            repair(path, source, metrics_only=frames.risky)
         groups = list(open_report(source)) if frames.launches else []
 
         def action(index: int) -> Any:
@@ -188,37 +197,39 @@ def read_part(path: str, frames: Frames | None = None) -> Part | Frames:
         return Part(ReportFile(path, frames.sha256, "unreadable", frames.message, 0, None))
     if frames.size > LARGE:
         return frames
-    if frames.status == "damaged" or frames.misnamed:
-        part = _read_left(path, frames, bare=False)
+    if frames.status == "damaged" or frames.wrong_suffix:
+        part = _read_left(path, frames, metrics_only=False)
     else:
         part = _read_all(path, frames, path)
     if part.file.status == "damaged" and any(row[2] is None for row in part.identity):
         # The library gives nothing of a launch when a part of it is damaged, though not its names.
-        return replace(_read_left(path, frames, bare=True), file=part.file, rules=part.rules)
+        return replace(
+            _read_left(path, frames, metrics_only=True), file=part.file, rules=part.rules
+        )
     return part
 
 
-def read_bare(path: str) -> Part:
+def read_metrics_only(path: str) -> Part:
     """Read only the metrics of a report: it crashed a child otherwise."""
-    return _read_left(path, check(path), bare=True)
+    return _read_left(path, check(path), metrics_only=True)
 
 
-def _read_left(path: str, frames: Frames, bare: bool) -> Part:
+def _read_left(path: str, frames: Frames, metrics_only: bool) -> Part:
     """Read what is left of a damaged report."""
     with temporary_folder() as folder:
         copy = os.path.join(folder, "left.ncu-rep")
-        rescue(path, copy, bare)
+        repair(path, copy, metrics_only)
         return _read_all(path, frames, copy)
 
 
 def _read_all(path: str, frames: Frames, copy: str) -> Part:
     """Read every launch of a file, or of the copy of what is left of it."""
     record = record_beside(path)
-    rows = rows_of(path, copy, frames, record)
+    rows = report_rows(path, copy, frames, record)
     return part_from(path, frames, [rows], [row[2] for row in rows[0]], record)
 
 
-def weight(path: str) -> int:
+def report_weight(path: str) -> int:
     """Bytes of a report when it is not compressed, about; 0 when it cannot be opened."""
     try:
         return os.path.getsize(path) * (_SWELLS if path.endswith(".ncu-repz") else 1)
@@ -244,7 +255,7 @@ def _read_table(path: str) -> Part:
         return Part(ReportFile(path, sha256, "unreadable", why, 0, None))
     status: Status = "ok" if rows else "empty"
     message = "" if rows else "a header without launches"
-    return part_of(rows, ReportFile(path, sha256, status, message, len(rows), None))
+    return part_from_raw(rows, ReportFile(path, sha256, status, message, len(rows), None))
 
 
 def _read_here(path: str) -> Part | Frames:
@@ -255,13 +266,13 @@ def _read_here(path: str) -> Part | Frames:
     if frames.size > LARGE:
         return frames
     if frames.risky:
-        return apart(f"{__name__}:read_part", [path], 1, _died)[0]  # type: ignore[no-any-return]
+        return isolated(f"{__name__}:read_part", [path], 1, _died)[0]  # type: ignore[no-any-return]
     return read_part(path, frames)
 
 
 def _died(path: str, why: str) -> Part:
     """A child died reading a file: read only the metrics."""
-    part: Part = apart(f"{__name__}:read_bare", [path], 1, _lost)[0]
+    part: Part = isolated(f"{__name__}:read_metrics_only", [path], 1, _lost)[0]
     if part.file.status == "damaged":
         return part
     return replace(part, file=replace(part.file, status="damaged", message=why))

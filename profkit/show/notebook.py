@@ -15,9 +15,9 @@ import pandas as pd
 
 from profkit.diagnosis import launches
 from profkit.diagnosis.estimate.whatif import parse_changes
-from profkit.diagnosis.estimate.whatif import whatif as cost_model
+from profkit.diagnosis.estimate.whatif import whatif_launch as cost_model
 from profkit.diagnosis.rule import Launch, Rule
-from profkit.diagnosis.rule import Line as SourceLine
+from profkit.diagnosis.rule import SourceShare as SourceLine
 from profkit.errors import ProfkitError
 from profkit.evidence.claims import verify
 from profkit.evidence.comparison import ladder as ladders
@@ -26,7 +26,7 @@ from profkit.evidence.runs.runs import Evidence
 from profkit.reports import raw_counters, reader
 from profkit.reports.metrics import CATALOGUE
 from profkit.show.text import figures
-from profkit.show.text.blocks import Block, Grid, Line
+from profkit.show.text.blocks import Block, Grid, TextLine
 from profkit.show.text.markup import to_html
 from profkit.show.text.names import short
 from profkit.show.text.terminal import console, to_text
@@ -43,7 +43,7 @@ LEADING = ("variant", "case", "kernel", "grid", "block", "bound", "limiter", "ru
 # Columns of findings that are no metric of the catalogue.
 _SHOWN_AS: Mapping[str, Callable[[float], str]] = {
     "gain": figures.gain,
-    **dict.fromkeys(("expect", "expect_low", "expect_high", "headroom"), figures.times),
+    **dict.fromkeys(("expect", "expect_low", "expect_high", "headroom"), figures.speedup),
     "saves": figures.seconds,
 }
 T = TypeVar("T")
@@ -81,8 +81,8 @@ def _frame(frame: pd.DataFrame) -> Iterator[Block]:
             for label, row in zip(rows.index, rows.itertuples(index=False, name=None), strict=True)
         ),
     )
-    columns = f"{len(shown)} of {figures.count(frame.shape[1], 'column')}"
-    yield Line(f"{len(rows)} of {figures.count(len(frame), 'row')}, {columns}")
+    columns = f"{len(shown)} of {figures.counted(frame.shape[1], 'column')}"
+    yield TextLine(f"{len(rows)} of {figures.counted(len(frame), 'row')}, {columns}")
 
 
 def _cell(name: str, value: Any) -> str:
@@ -90,7 +90,7 @@ def _cell(name: str, value: Any) -> str:
     if name in _SHOWN_AS:
         return _SHOWN_AS[name](value)
     if isinstance(value, Mapping):
-        return ", ".join(f"{key} {text}" for key, text in figures.evidence(value))
+        return ", ".join(f"{key} {text}" for key, text in figures.evidence_texts(value))
     if isinstance(value, tuple):
         return _of_tuple(value)
     if value is None or value is pd.NA:
@@ -129,7 +129,7 @@ class Comparison(ToldInBlocks, sides.Compared):
 
     def blocks(self) -> Iterable[Block]:
         """As `profkit compare` prints it."""
-        return changes.compared(self)
+        return changes.compared_runs(self)
 
 
 class ShownLadder(ToldInBlocks, ladders.Ladder):
@@ -137,7 +137,7 @@ class ShownLadder(ToldInBlocks, ladders.Ladder):
 
     def blocks(self) -> Iterable[Block]:
         """As `profkit compare --ladder` prints it."""
-        return changes.ladder(self)
+        return changes.ladder_steps(self)
 
 
 class Claims(ToldInBlocks, tuple[verify.Verified, ...]):
@@ -154,7 +154,7 @@ def _as(kind: type[T], plain: Any) -> T:
 
 def load(patterns: str | Path | Iterable[str | Path]) -> Frame:
     """Read reports into one row per launch: see profkit.reports.reader.load."""
-    plain = reader.load(patterns)
+    plain = reader.load_reports(patterns)
     frame = Frame(plain)
     frame.attrs = plain.attrs
     return frame
@@ -162,7 +162,7 @@ def load(patterns: str | Path | Iterable[str | Path]) -> Frame:
 
 def from_raw(rows: Iterable[Mapping[str, Any]]) -> Frame:
     """Counters under Nsight Compute's names as a frame: see profkit.reports.raw_counters.from_raw."""
-    return Frame(raw_counters.from_raw(rows))
+    return Frame(raw_counters.frame_from_raw(rows))
 
 
 def whatif(runs: pd.DataFrame, changes: str) -> Frame:
@@ -193,12 +193,12 @@ def whatif(runs: pd.DataFrame, changes: str) -> Frame:
 
 def diagnose(runs: pd.DataFrame, rules: Sequence[Rule] = ()) -> Frame:
     """Every finding of every launch: see profkit.diagnosis.launches.diagnose."""
-    return Frame(launches.diagnose(runs, rules))
+    return Frame(launches.diagnose_frame(runs, rules))
 
 
 def lines(report: str | Path, launch: int = 0, count: int = 10) -> Frame:
     """Where the findings of one launch happen: see profkit.diagnosis.launches.lines."""
-    return Frame(launches.lines(report, launch, count))
+    return Frame(launches.launch_lines(report, launch, count))
 
 
 def compare(
@@ -239,4 +239,4 @@ def claims(files: str | Path | Iterable[str | Path], artifacts: str | Path = "ar
     if not Path(artifacts).is_dir():
         raise ProfkitError(f"{artifacts}: no such folder", "it holds the records and reports")
     paths = [files] if isinstance(files, str | Path) else files
-    return Claims(verify.verify(paths, Evidence(Path(artifacts))))
+    return Claims(verify.verify_claim_files(paths, Evidence(Path(artifacts))))

@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass
 
 from profkit.errors import ProfkitError
 from profkit.measure.check.check import Check
-from profkit.measure.cuda.graph import Launch
+from profkit.measure.cuda.graph import GraphLaunch
 from profkit.measure.workers.client import Worker, entries_of
 from profkit.records.store import JsonObject, json_safe
 from profkit.tune.result import FinalMeasurement, read_basis, read_final
@@ -44,18 +44,18 @@ def conclude(task: Task, study: Study, worker: Worker, state: SearchState) -> Co
     champion, default = runner.incumbent(), _default(study)
     measured = _measure(runner, champion, default)
     study.note("final", measured.to_json())
-    return decide(study, measured)
+    return decide_search(study, measured)
 
 
-def known(study: Study) -> Conclusion | None:
+def noted_conclusion(study: Study) -> Conclusion | None:
     """The end of an earlier run of this search; None if there is none, or trials came after it."""
     noted = study.noted("final")
     if noted is None or noted["trials"] != sum(t.counts for t in study.trials()):
         return None
-    return decide(study, read_final(noted))
+    return decide_search(study, read_final(noted))
 
 
-def decide(study: Study, measured: FinalMeasurement) -> Conclusion:
+def decide_search(study: Study, measured: FinalMeasurement) -> Conclusion:
     """The decision, from what was measured."""
     by_number = {t.number: t for t in study.trials()}
     champion, default = by_number[measured.champion], by_number[measured.default]
@@ -110,7 +110,7 @@ def _measure(runner: Runner, champion: Trial, default: Trial) -> FinalMeasuremen
     calls, _ = runner.reference(runner.basis())
     own, held = runner.library(champion), runner.library(default)
     checks: dict[str, Check] = {}
-    launches: dict[str, tuple[Launch, ...]] = {}
+    launches: dict[str, tuple[GraphLaunch, ...]] = {}
     for entry in entries_of({**own, **held}, task.variant.header.inputs):
         reply = worker.judge(entry, task.checks(), task.case)
         checks[entry.name] = reply.checks[entry.name]

@@ -17,11 +17,11 @@ from profkit.measure.build.build import Build
 from profkit.measure.build.cards import CARDS
 from profkit.measure.check.check import Check
 from profkit.measure.cuda import cubin
-from profkit.measure.cuda.graph import Launch
+from profkit.measure.cuda.graph import GraphLaunch
 from profkit.measure.cuda.names import base_name
 from profkit.measure.variants.occupancy import LIMITS, REGISTERS
 from profkit.measure.variants.problem import Problem
-from profkit.measure.variants.tunables import MOST_REGISTERS, Refusal, limits
+from profkit.measure.variants.tunables import MOST_REGISTERS, InvalidConfig, block_limits
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ class Footprint:
     occupancy: float | None
 
 
-def built(made: Build, used: Sequence[str] | None) -> Refusal | None:
+def built(made: Build, used: Sequence[str] | None) -> InvalidConfig | None:
     """Why a build may not run.
 
     Args:
@@ -56,25 +56,27 @@ def built(made: Build, used: Sequence[str] | None) -> Refusal | None:
     if made.error is not None:
         lines = made.error.splitlines()
         first = next((s for s in lines if "error" in s), lines[-1] if lines else "")
-        return Refusal("does not compile", first.strip()[:200])
+        return InvalidConfig("does not compile", first.strip()[:200])
     for kernel in made.kernels:
         if used is not None and kernel.name not in used:
             continue
         name = base_name(kernel.name)
         allowed = made.variant.budget.spills or 0
         if kernel.spills > allowed:
-            return Refusal("spills", f"{name}: {kernel.spills} bytes of spills")
+            return InvalidConfig("spills", f"{name}: {kernel.spills} bytes of spills")
         most = made.variant.budget.regs or MOST_REGISTERS
         if kernel.regs > most:
-            return Refusal("registers of a thread", f"{name}: {kernel.regs} registers, most {most}")
+            return InvalidConfig(
+                "registers of a thread", f"{name}: {kernel.regs} registers, most {most}"
+            )
         if (made.variant.budget.stack or kernel.stack) < kernel.stack:
-            return Refusal("stack frame", f"{name}: {kernel.stack} bytes of stack")
+            return InvalidConfig("stack frame", f"{name}: {kernel.stack} bytes of stack")
     return None
 
 
-def launched(
-    made: Build, launches: Sequence[Launch], least_occupancy: float | None
-) -> Refusal | None:
+def refuse_launches(
+    made: Build, launches: Sequence[GraphLaunch], least_occupancy: float | None
+) -> InvalidConfig | None:
     """Why what the launcher really starts may not be.
 
     Args:
@@ -82,23 +84,23 @@ def launched(
         launches: What it starts.
         least_occupancy: The share of an SM's warps that must be resident; None asks for none.
     """
-    most, kind = limits(made.arch, made.variant.budget).get("smem", (None, ""))
+    most, kind = block_limits(made.arch, made.variant.budget).get("smem", (None, ""))
     for launch in launches:
         taken = launch.dynamic_smem + launch.static_smem
         if most is not None and taken > most:
-            return Refusal(kind, f"{taken} bytes of shared memory, at most {most}")
+            return InvalidConfig(kind, f"{taken} bytes of shared memory, at most {most}")
         if launch.regs * prod(launch.block) > REGISTERS:
             used = f"{launch.regs} registers, {prod(launch.block)} threads"
-            return Refusal("registers of an SM", used)
+            return InvalidConfig("registers of an SM", used)
     if least_occupancy is not None:
         share = resident(made.arch, launches)
         if share is not None and share < least_occupancy:
             asked = f"{share:.0%} of an SM's warps, asked for {least_occupancy:.0%}"
-            return Refusal("occupancy", asked)
+            return InvalidConfig("occupancy", asked)
     return None
 
 
-def resident(arch: str, launches: Sequence[Launch]) -> float | None:
+def resident(arch: str, launches: Sequence[GraphLaunch]) -> float | None:
     """Theoretical occupancy of the largest launch; None where the architecture is not known."""
     limit = LIMITS.get(arch.rstrip("af"))
     if limit is None or not launches:
@@ -108,7 +110,7 @@ def resident(arch: str, launches: Sequence[Launch]) -> float | None:
     return min(1.0, largest.blocks_per_sm * warps / limit.warps)
 
 
-def checked(check: Check, supported: Sequence[str] | None) -> Refusal | None:
+def checked(check: Check, supported: Sequence[str] | None) -> InvalidConfig | None:
     """Why a judged configuration may not be.
 
     Args:
@@ -116,11 +118,11 @@ def checked(check: Check, supported: Sequence[str] | None) -> Refusal | None:
         supported: Cases that the defaults support; None for the defaults themselves.
     """
     if check.status in ("wrong", "failed"):
-        return Refusal(check.status, check.faults[0] if check.faults else check.status)
+        return InvalidConfig(check.status, check.faults[0] if check.faults else check.status)
     lost = [c for c in supported or () if c not in check.correct_cases]
     if check.status != "right" or lost:
         what = f": {lost[0]}, which the defaults can" if lost else " on this GPU"
-        return Refusal("not supported", f"not supported{what}")
+        return InvalidConfig("not supported", f"not supported{what}")
     return None
 
 
@@ -130,11 +132,11 @@ def kernels_used(made: Build, problem: Problem, case: str, nvcc: Path) -> list[s
     if machine is None or made.library is None:
         return None
     values = problem.module.arguments(problem.case(case))
-    launches = dry.launches(made, values, machine, nvcc)
+    launches = dry.dry_launches(made, values, machine, nvcc)
     return None if launches is None else [launch.kernel for launch in launches]
 
 
-def identity(made: Build) -> str | None:
+def machine_code_identity(made: Build) -> str | None:
     """What makes two builds one: the machine code of kernels and of the launcher that starts them.
 
     A macro that only the launcher reads (a grid, a cluster size) leaves the kernels as they are and
@@ -146,7 +148,7 @@ def identity(made: Build) -> str | None:
     return None if made.sass is None and host is None else f"{made.sass}:{host}"
 
 
-def footprint(made: Build, launches: Sequence[Launch]) -> Footprint | None:
+def footprint(made: Build, launches: Sequence[GraphLaunch]) -> Footprint | None:
     """What the largest launch takes of an SM; None if nothing is launched."""
     if not launches:
         return None

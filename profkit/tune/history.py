@@ -51,7 +51,7 @@ _COLUMNS: dict[str, tuple[str, ...]] = {
 _NEAR = 1.02  # a search has found its best when it is this near
 
 
-def rows(study: Study) -> list[JsonObject]:
+def trial_rows(study: Study) -> list[JsonObject]:
     """One row per trial, in order: number, source, outcome, value, the macros, then _COLUMNS."""
     return [_row(t) for t in study.trials() if t.outcome != "repeated"]
 
@@ -76,11 +76,11 @@ def _at(value: Any, path: Sequence[str]) -> Any:
     return value
 
 
-def frame(study: Study) -> DataFrame:
+def trials_frame(study: Study) -> DataFrame:
     """The history: one row per trial; SI units, NaN where not known; macros as whole numbers."""
     import pandas as pd
 
-    table = pd.DataFrame(rows(study), columns=columns(study.space))
+    table = pd.DataFrame(trial_rows(study), columns=columns(study.space))
     texts = {"source", "outcome", "reason", "kind", "promoted", "confirmed", "gpu", "bound",
              "limiter", "code", "ended"}  # fmt: skip
     for name in table.columns:

@@ -10,7 +10,7 @@ from profkit.diagnosis.rule import Finding
 from profkit.errors import ProfkitError
 from profkit.measure import runs
 from profkit.measure.build import toolchain
-from profkit.measure.cuda.graph import Launch
+from profkit.measure.cuda.graph import GraphLaunch
 from profkit.measure.profile import collect
 from profkit.measure.runs import Made
 from profkit.measure.variants.tunables import Config
@@ -31,7 +31,7 @@ class Profiler:
         self.task, self.worker = task, worker
         self.without = ""  # why there are no counters, once that is known
 
-    def verdict(self, config: Config, launches: Sequence[Launch]) -> TrialDiagnosis | None:
+    def verdict(self, config: Config, launches: Sequence[GraphLaunch]) -> TrialDiagnosis | None:
         """Profile one call and diagnose it; None if ncu could not, which `without` then explains."""
         if self.without:
             return None
@@ -56,7 +56,7 @@ class Profiler:
             changes.append(direction.way * (now - was) / max(abs(was), 1e-12))
         return bool(max(changes) >= MOVED and min(changes) > -MOVED)
 
-    def _collect(self, config: Config, launches: Sequence[Launch]) -> collect.Collected:
+    def _collect(self, config: Config, launches: Sequence[GraphLaunch]) -> collect.Collected:
         name = f"{self.task.variant.id}-tuned"
         ready = self.task.built(config)
         made = Made(
@@ -70,7 +70,7 @@ class Profiler:
         plan = runs.plan_of(made, name, self.task.case)
         ncu = toolchain.tool("ncu", self.task.folder)
         options = collect.CollectOptions(env=self._env())
-        got = collect.launch(plan, kernels, report, ncu, options)
+        got = collect.start_ncu(plan, kernels, report, ncu, options)
         write_record(report.with_suffix(".json"), runs.record_of(made, name, self.task.case))
         return got
 
@@ -81,12 +81,12 @@ class Profiler:
         return {**self.worker.env, "TMPDIR": str(own)}
 
     def _diagnosed(self, report: Path) -> TrialDiagnosis:
-        from profkit.diagnosis.engine import judge
-        from profkit.reports.reader import read
+        from profkit.diagnosis.engine import judge_launch
+        from profkit.reports.reader import read_report
 
-        rows = [row for part in read([report]).parts for row in part.launches()]
+        rows = [row for part in read_report([report]).parts for row in part.launches()]
         row = max(rows, key=lambda r: r["time"] if r["time"] == r["time"] else 0.0)
-        diagnosis = judge(row, str(row["status"]))
+        diagnosis = judge_launch(row, str(row["status"]))
         firing = [f for f in diagnosis.findings if f.status == "fires"]
         watched = sorted({direction.name for direction in self.task.space.watch})
         return TrialDiagnosis(

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from profkit.measure.bench.bench import Times
 from profkit.measure.check.check import Check
 from profkit.measure.cuda.device import Gpu
-from profkit.measure.cuda.graph import Launch
+from profkit.measure.cuda.graph import GraphLaunch
 from profkit.records.store import JsonObject, json_safe
 
 if TYPE_CHECKING:
@@ -133,7 +133,7 @@ class TrialResult:
     smem: int | None = None
     blocks_per_sm: int | None = None
     occupancy: float | None = None
-    launches: tuple[Launch, ...] | None = None
+    launches: tuple[GraphLaunch, ...] | None = None
     time: float | None = None
     reference_time: float | None = None
     against: int | None = None
@@ -196,7 +196,7 @@ class FinalMeasurement:
     comparison: JsonObject
     times: Mapping[str, Times]
     checks: Mapping[str, Check]
-    launches: Mapping[str, tuple[Launch, ...]]
+    launches: Mapping[str, tuple[GraphLaunch, ...]]
     gpu: Gpu | None
 
     def to_json(self) -> JsonObject:

@@ -8,12 +8,12 @@ from statistics import median
 from profkit.measure.bench.bench import Times
 
 
-def ratio(times: Mapping[str, Times], name: str, reference: str) -> float:
+def round_ratio(times: Mapping[str, Times], name: str, reference: str) -> float:
     """The median over rounds of a subject's time over the reference's: clocks cancel."""
     rounds = zip(times[name].warm, times[reference].warm, strict=True)
     return float(median(mine / theirs for mine, theirs in rounds))
 
 
-def samples(times: Mapping[str, Times]) -> int:
+def fewest_samples(times: Mapping[str, Times]) -> int:
     """How many samples the shortest series has."""
     return min(len(t.warm) for t in times.values())

@@ -21,7 +21,7 @@ from profkit.records.parts import RecordedReport
 from profkit.records.record import write_record
 from profkit.records.store import JsonObject, digest, json_safe
 from profkit.tune import history
-from profkit.tune.final import Conclusion, conclude, known
+from profkit.tune.final import Conclusion, conclude, noted_conclusion
 from profkit.tune.profiles import known_metrics
 from profkit.tune.result import read_basis
 from profkit.tune.search import Search, SearchOutcome
@@ -138,7 +138,7 @@ def tune(
     search = Search(task, study, visible, progress)
     try:
         outcome = search.run()
-        final = known(study)
+        final = noted_conclusion(study)
         if study.noted("basis") is None:
             raise ProfkitError(
                 "time was up before the defaults were measured",

@@ -14,9 +14,9 @@ from profkit.errors import ProfkitError
 from profkit.measure.build import build, toolchain
 from profkit.measure.build.build import Build
 from profkit.measure.cuda import device
-from profkit.measure.targets import Target, builds
+from profkit.measure.targets import Target, build_target
 from profkit.measure.variants.problem import Problem
-from profkit.measure.variants.tunables import Config, Refusal, Space
+from profkit.measure.variants.tunables import Config, InvalidConfig, Space
 from profkit.measure.variants.variants import Variant
 from profkit.tune import gates
 from profkit.tune.result import TrialResult
@@ -110,7 +110,7 @@ class Task:
             )
         return tuple(c for c in self.space.every() if self._refusal(c) is None)
 
-    def _refusal(self, config: Config) -> Refusal | None:
+    def _refusal(self, config: Config) -> InvalidConfig | None:
         return self.space.refusal(config, self.arch, self.variant.budget)
 
     def name(self, config: Config) -> str:
@@ -162,10 +162,10 @@ class Builder:
 
 def _build(task: Task, config: Config) -> ReadyBuild:
     variant = task.variant.tuned(**config.named)
-    (made,) = build.build([variant], [task.arch], task.folder, jobs=1)
+    (made,) = build.compile_variants([variant], [task.arch], task.folder, jobs=1)
     if made.error is not None:
         return ReadyBuild(made, None)
-    used = gates.kernels_used(made, task.problem, task.case, toolchain.need("nvcc"))
+    used = gates.kernels_used(made, task.problem, task.case, toolchain.need_tool("nvcc"))
     return ReadyBuild(made, None if used is None else tuple(used))
 
 
@@ -206,7 +206,7 @@ def task_of(target: Target, options: SearchOptions) -> Task:
     if variant.target(arch) is None:
         raise ProfkitError(f"{variant.path.name} does not run on sm_{arch}", "see 'arch:'")
     default = variant.tuned(**variant.space.default.named)
-    _, support = builds(replace(target, variants=(default,)), arch)  # side by side
+    _, support = build_target(replace(target, variants=(default,)), arch)  # side by side
     reference = next(iter(target.problem.references), None)
     return Task(
         variant, target.problem, case, arch, target.folder, support, reference, options, Builder()

@@ -125,7 +125,7 @@ class Runner:
         built, trial = attempt.build.built, attempt.trial
         if refusal := gates.built(built, attempt.build.used):
             raise TrialEnded("refused", refusal.detail, refusal.kind)
-        attempt.note(code=gates.identity(built))
+        attempt.note(code=gates.machine_code_identity(built))
         self._same(trial, attempt.result.code)
         name, library = self.task.name(trial.config), built.library
         assert library is not None  # noqa: S101 - gates.built refuses a build without one
@@ -140,7 +140,7 @@ class Runner:
             raise TrialEnded(outcome, refusal.detail, refusal.kind)
         footprint = gates.footprint(built, launches)
         attempt.note(launches=launches, **(asdict(footprint) if footprint else {}))
-        if refusal := gates.launched(built, launches, self.task.options.occupancy):
+        if refusal := gates.refuse_launches(built, launches, self.task.options.occupancy):
             raise TrialEnded("refused", refusal.detail, refusal.kind)
         if basis is None:
             return self._default(attempt, check, library)
@@ -199,7 +199,7 @@ class Runner:
         calls, reference = self.reference(basis)
         (name,), unit = own, basis.reference_time
         times = self.time({**own, **calls}, LOOK)
-        value = rounds.ratio(times, name, reference) * unit
+        value = rounds.round_ratio(times, name, reference) * unit
         if self.study.report(attempt.trial.number, value, LOOK[0]):
             attempt.note(time=median(times[name].warm))
             raise TrialEnded(
@@ -209,7 +209,7 @@ class Runner:
             incumbent = self.incumbent()
             held = self.library(incumbent)
             comparison, times = self._compare(own, held, calls, QUICK)
-            value = rounds.ratio(times, name, reference) * unit
+            value = rounds.round_ratio(times, name, reference) * unit
             self._note_quick(attempt, challenge(comparison, incumbent.number))
             attempt.note(
                 time=median(times[name].warm), reference_time=median(times[reference].warm)
@@ -218,7 +218,7 @@ class Runner:
             if not attempt.result.promoted:
                 return value
             sure, times = self._compare(own, held, calls, CONFIRM)
-            samples = rounds.samples(times)
+            samples = rounds.fewest_samples(times)
             attempt.note(confirmed=challenge(sure, incumbent.number, samples))
             if sure.answer != "faster" or self._succeeds(attempt, incumbent):
                 return value
@@ -250,7 +250,7 @@ class Runner:
         calls, _ = self.reference(self.basis())
         libraries = self.library(trial), self.library(held)
         comparison, times = self._compare(*libraries, calls, CONFIRM)
-        return challenge(comparison, held.number, rounds.samples(times))
+        return challenge(comparison, held.number, rounds.fewest_samples(times))
 
     def incumbent(self) -> Trial:
         """The fastest confirmed so far."""

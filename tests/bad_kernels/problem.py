@@ -2,9 +2,9 @@
 
 from pathlib import Path
 
-from profkit.measure.variants.problem import load
+from profkit.measure.variants.problem import load_problem
 
-_attention = load(Path(__file__).parents[2] / "kernels/attention").module
+_attention = load_problem(Path(__file__).parents[2] / "kernels/attention").module
 
 CASES = {"B": _attention.CASES["B"], "tiny": _attention.Case(1, 1, 17, 64)}
 CHECKS = _attention.CHECKS

@@ -175,7 +175,7 @@ def test_a_launch_that_ncu_gave_up_on_is_shown_as_failed(run, monkeypatch) -> No
     part = read_part(REPORT)
     launch = [("failed" if x == "ok" else x) for x in part.identity[0]]
     failed = Reports((replace(part, identity=(tuple(launch),)),))
-    monkeypatch.setattr(reader, "read", lambda *args, **kwargs: failed)
+    monkeypatch.setattr(reader, "read_report", lambda *args, **kwargs: failed)
     result = run("diagnose", REPORT)
     assert result.exit_code == 2
     assert "gave up on every launch" in result.stderr

@@ -76,8 +76,8 @@ def test_no_arch_without_a_gpu_asks_for_one(run, monkeypatch) -> None:
 
 
 def test_doctor_is_one_where_something_is_missing(run, monkeypatch) -> None:
-    missing = [doctor.Finding("nvcc", "missing", "not found", "install it")]
-    warned = [doctor.Finding("torch", "warning", "not installed", "pip install torch")]
+    missing = [doctor.Inspection("nvcc", "missing", "not found", "install it")]
+    warned = [doctor.Inspection("torch", "warning", "not installed", "pip install torch")]
     monkeypatch.setattr(doctor, "examine", lambda: missing)
     assert run("doctor").exit_code == 1
     assert run("doctor", "--json").exit_code == 1

@@ -4,7 +4,7 @@ from math import isfinite, nan
 
 import pytest
 
-from profkit.diagnosis.engine import judge
+from profkit.diagnosis.engine import judge_launch
 
 BUSY = {  # a launch that fills the machine and is near nothing
     "time": 1e-4, "cycles": 1.7e5, "sm_active": 0.98, "sm_active_max": 1.0, "grid_size": 4096,
@@ -17,12 +17,12 @@ BUSY = {  # a launch that fills the machine and is near nothing
 
 
 def verdict(**change):
-    found = judge({**BUSY, **change})
+    found = judge_launch({**BUSY, **change})
     return found.bound, found.limiter
 
 
 def first(**change):
-    finding = judge({**BUSY, **change}).findings[0]
+    finding = judge_launch({**BUSY, **change}).findings[0]
     assert finding.status == "fires"
     return finding.rule
 
@@ -87,25 +87,27 @@ def test_tail_and_imbalance_need_idle_sms():
 
 def test_without_warp_states_the_limiter_is_not_known_and_says_what_to_collect():
     basic = {k: v for k, v in BUSY.items() if not k.startswith("stall")}
-    found = judge(basic)
+    found = judge_launch(basic)
     assert (found.bound, found.limiter) == ("latency", None)
     assert [m.section for m in found.missing] == ["WarpStateStats"]
 
 
 def test_without_throughput_it_is_unknown_and_never_zero():
-    found = judge({"time": 1e-4, "grid_size": 4096, "sm_count": 132, "block_size": 256, "waves": 4})
+    found = judge_launch(
+        {"time": 1e-4, "grid_size": 4096, "sm_count": 132, "block_size": 256, "waves": 4}
+    )
     assert found.bound == "unknown"
     assert found.missing[0].section == "SpeedOfLight"
     assert all(f.status != "clear" for f in found.findings if f.rule == "dram-bandwidth")
 
 
 def test_a_failed_launch_is_unknown_without_findings():
-    found = judge(BUSY, status="failed")
+    found = judge_launch(BUSY, status="failed")
     assert (found.bound, found.findings) == ("unknown", ())
 
 
 @pytest.mark.parametrize("missing", sorted(BUSY))
 def test_any_one_metric_may_be_missing(missing):
-    found = judge({**BUSY, missing: nan})
+    found = judge_launch({**BUSY, missing: nan})
     assert found.bound in {"memory", "compute", "latency", "launch", "balanced", "unknown"}
     assert all(f.gain is None or (isfinite(f.gain) and f.gain >= 1) for f in found.findings)

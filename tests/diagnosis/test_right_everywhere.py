@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from profkit.diagnosis.engine import judge
+from profkit.diagnosis.engine import judge_launch
 from profkit.diagnosis.machine.idleness import idleness
 from profkit.diagnosis.machine.resources import ISSUE
 from profkit.diagnosis.rule import Diagnosis, Finding, Launch, share
 from profkit.reports.metrics import evaluate
-from profkit.reports.reader import read
+from profkit.reports.reader import read_report
 from tests.conftest import ROOT, others
 from tests.diagnosis.test_engine import BUSY
 
@@ -31,14 +31,14 @@ def real(word: str, launch: int = 0) -> Diagnosis:
     paths = [p for p in others() if word in p.name]
     if not paths:
         pytest.skip("no reports of others beside the project (../shared/corpus)")
-    run = next(r for r in read(paths[:1]).parts[0].launches() if r["launch"] == launch)
-    return judge(run, run["status"])
+    run = next(r for r in read_report(paths[:1]).parts[0].launches() if r["launch"] == launch)
+    return judge_launch(run, run["status"])
 
 
 def own(name: str) -> Diagnosis:
     (path,) = (ROOT / "artifacts").glob(f"**/{name}.ncu-rep*")
-    run = next(read([path]).parts[0].launches())
-    return judge(run, run["status"])
+    run = next(read_report([path]).parts[0].launches())
+    return judge_launch(run, run["status"])
 
 
 def on(major: int, minor: int, **units: float) -> dict[str, float]:
@@ -70,26 +70,28 @@ def test_a_full_data_stage_on_a_t4_is_l1() -> None:
 
 def test_a_data_stage_that_is_mostly_shared_memorys_is_taken_whole() -> None:
     stage = {"l1_busy": 0.87, "lsu_data_busy": 0.87, "shared_busy": 0.65, "lsu_in_busy": 0.3}
-    diagnosis = judge({**BUSY, **stage})
+    diagnosis = judge_launch({**BUSY, **stage})
     assert (diagnosis.bound, diagnosis.limiter) == ("memory", "shared")
     assert "87 %" in diagnosis.because
 
 
 def test_a_verdict_near_its_border_says_which_and_by_how_much() -> None:
     border = (ISSUE.sure + ISSUE.likely) / 2  # where nothing says whether warps queue
-    diagnosis = judge({**BASIC, "issue_busy": border / 1.02, "sm_active": 1.0})
+    diagnosis = judge_launch({**BASIC, "issue_busy": border / 1.02, "sm_active": 1.0})
     assert diagnosis.bound == "latency"
     assert diagnosis.near_border is not None
     assert diagnosis.near_border.other == "compute"
     assert diagnosis.near_border.margin == pytest.approx(0.02, abs=0.001)
     decides = f"issue at {share(border / 1.02)}, and {share(border)} decides"
     assert diagnosis.because.endswith(f"near compute: {decides}")
-    clear = judge({**BASIC, "issue_busy": border / 1.1, "sm_active": 1.0})
+    clear = judge_launch({**BASIC, "issue_busy": border / 1.1, "sm_active": 1.0})
     assert (clear.bound, clear.near_border) == ("latency", None)
 
 
 def test_both_sides_of_a_border_name_each_other() -> None:
-    below, above = (judge({**BUSY, "dram_busy": busy, "sm_active": 1.0}) for busy in (0.74, 0.76))
+    below, above = (
+        judge_launch({**BUSY, "dram_busy": busy, "sm_active": 1.0}) for busy in (0.74, 0.76)
+    )
     assert (below.bound, above.bound) == ("latency", "memory")
     assert below.near_border is not None
     assert above.near_border is not None
@@ -100,7 +102,7 @@ SHORT = {"time": 4.0e-6, "sm_active": 0.546, "sm_active_max": 0.575}
 
 
 def test_a_launch_whose_busiest_sm_idles_is_the_launch() -> None:
-    diagnosis = judge({**BUSY, **SHORT})
+    diagnosis = judge_launch({**BUSY, **SHORT})
     assert (diagnosis.bound, diagnosis.limiter) == ("launch", "too_short")
     assert finding(diagnosis, "short-kernel").gain == pytest.approx(1 / 0.575)
     assert finding(diagnosis, "short-kernel").cause == (
@@ -111,12 +113,12 @@ def test_a_launch_whose_busiest_sm_idles_is_the_launch() -> None:
 @pytest.mark.parametrize("time", [2e-6, 3e-6, 4e-6, 9e-6, 11e-6, 20e-6])
 def test_no_border_is_a_number_of_microseconds(time: float) -> None:
     shape = {"time": time, "sm_active": 0.5, "sm_active_max": 0.6}
-    assert judge({**BUSY, **shape}).limiter == "too_short"
+    assert judge_launch({**BUSY, **shape}).limiter == "too_short"
 
 
 def test_blocks_are_counted_before_imbalance() -> None:
     shape = {"grid_size": 128, "sm_count": 170, "waves": 0.75, "sm_active": 0.7}
-    diagnosis = judge({**BUSY, **shape, "sm_active_max": 0.95})
+    diagnosis = judge_launch({**BUSY, **shape, "sm_active_max": 0.95})
     assert (diagnosis.bound, diagnosis.limiter) == ("launch", "grid_too_small")
     assert "workload-imbalance" not in fires(diagnosis)
     assert finding(diagnosis, "grid-too-small").cause.startswith("128 blocks for 170 SMs")
@@ -124,16 +126,18 @@ def test_blocks_are_counted_before_imbalance() -> None:
 
 def test_four_idle_sms_of_132_are_not_the_launch() -> None:
     shape = {"grid_size": 128, "sm_count": 132, "block_size": 128, "waves": 0.194}
-    assert judge({**BUSY, **shape, "sm_active": 0.92, "sm_active_max": 0.95}).bound == "latency"
+    assert (
+        judge_launch({**BUSY, **shape, "sm_active": 0.92, "sm_active_max": 0.95}).bound == "latency"
+    )
 
 
 def test_longest_first_is_no_advice_where_all_blocks_begin_at_once() -> None:
     waves = {"sm_active": 0.3, "sm_active_min": 0.2, "sm_active_max": 0.99}
     assert (
         "longest first"
-        in finding(judge({**BUSY, **waves, "waves": 8.0}), "workload-imbalance").advice
+        in finding(judge_launch({**BUSY, **waves, "waves": 8.0}), "workload-imbalance").advice
     )
-    at_once = finding(judge({**BUSY, **waves, "waves": 1.0}), "workload-imbalance")
+    at_once = finding(judge_launch({**BUSY, **waves, "waves": 1.0}), "workload-imbalance")
     assert "longest first" not in at_once.advice
 
 
@@ -142,7 +146,7 @@ def test_a_busiest_sm_that_nobody_counted_is_assumed_and_said_to_be() -> None:
     idle = idleness(Launch({**old, "sm_active": 0.4}))
     assert idle.assumed
     assert idle.busiest == pytest.approx(0.95)
-    diagnosis = judge({**old, "sm_active": 0.4})
+    diagnosis = judge_launch({**old, "sm_active": 0.4})
     assert (diagnosis.bound, diagnosis.limiter) == ("launch", "imbalance")
     assert "was not counted" in diagnosis.because
     assert "100 %" not in diagnosis.because
@@ -160,15 +164,15 @@ FEW = {"blocks_per_sm": 2, "limit_registers": 2, "limit_shared": 9, "limit_warps
 
 def test_a_basic_set_has_an_occupancy_finding() -> None:
     basic = {k: v for k, v in BASIC.items() if k != "issue_busy_active"}
-    assert "occupancy-registers" in fires(judge({**basic, **FEW}))
+    assert "occupancy-registers" in fires(judge_launch({**basic, **FEW}))
 
 
 def test_more_warps_are_no_advice_where_they_would_meet_a_queue() -> None:
     queue = {**dict.fromkeys(STALLS, 0.0), "stall_selected": 0.1, "stall_lg_throttle": 0.8}
     assert "occupancy-registers" not in fires(
-        judge({**BUSY, **FEW, **queue, "issue_busy_active": 0.2})
+        judge_launch({**BUSY, **FEW, **queue, "issue_busy_active": 0.2})
     )
-    waits = judge({**BUSY, **FEW, "issue_busy_active": 0.2})
+    waits = judge_launch({**BUSY, **FEW, "issue_busy_active": 0.2})
     assert finding(waits, "occupancy-registers").gain == pytest.approx(1 / 0.33)
 
 
@@ -180,13 +184,13 @@ def test_the_heavy_half_of_alu_is_read_where_a_basic_set_has_no_more() -> None:
 
 def test_dram_is_known_from_its_rate_and_the_device_attributes() -> None:
     rate = {"time": 1e-4, "dram_rate": 0.8e12, "peak_dram_device": 1.0e12, "sm_active": 0.98}
-    diagnosis = judge(rate)
+    diagnosis = judge_launch(rate)
     assert (diagnosis.bound, diagnosis.limiter) == ("memory", "dram")
     assert "by the device attributes" in finding(diagnosis, "dram-bandwidth").cause
 
 
 def test_any_throughput_gives_a_bound_and_something_to_act_on() -> None:
-    diagnosis = judge({"time": 1e-4, "dram_busy": 0.3})
+    diagnosis = judge_launch({"time": 1e-4, "dram_busy": 0.3})
     assert diagnosis.bound == "latency"
     assert diagnosis.because.startswith("of what was collected nothing is near its peak")
     assert fires(diagnosis) == ["nothing-stands-out"]
@@ -204,16 +208,16 @@ DEBUG = {"inst_mov": 4.4e6, "inst_generic": 2.3e5, "instructions": 1e7}
 
 def test_a_debug_build_leads_whatever_the_verdict() -> None:
     for more in ({}, {"dram_busy": 0.9}, SHORT):
-        diagnosis = judge({**BUSY, **DEBUG, **more})
+        diagnosis = judge_launch({**BUSY, **DEBUG, **more})
         assert diagnosis.top is not None
         assert diagnosis.top.rule == "debug-build"
 
 
 def test_lanes_without_a_thread_are_not_divergence() -> None:
-    diagnosis = judge({**BUSY, "block_size": 10, "threads_per_warp": 9.9})
+    diagnosis = judge_launch({**BUSY, "block_size": 10, "threads_per_warp": 9.9})
     assert "thread-divergence" not in fires(diagnosis)
     assert finding(diagnosis, "partial-warps").gain == pytest.approx(3.2)
-    diverged = judge({**BUSY, "block_size": 256, "threads_per_warp": 9.9})
+    diverged = judge_launch({**BUSY, "block_size": 256, "threads_per_warp": 9.9})
     assert "thread-divergence" in fires(diverged)
     assert "partial-warps" not in fires(diverged)
 
@@ -252,46 +256,46 @@ def test_a_share_of_few_samples_is_none() -> None:
     assert few["warp_samples"] == 1
     assert few["stall_wait"] != few["stall_wait"]
     assert evaluate({f"{samples}wait": 60.0, f"{samples}selected": 40.0})["stall_wait"] == 0.6
-    said = judge({**BASIC, "warp_samples": 1.0}).missing[0].why
+    said = judge_launch({**BASIC, "warp_samples": 1.0}).missing[0].why
     assert "1 samples of them say nothing" in said
 
 
 def test_what_an_old_ncu_does_not_count_is_not_asked_for() -> None:
-    spills = finding(judge({**BUSY, "ncu_version": "2023.3.0.0"}), "register-spills")
+    spills = finding(judge_launch({**BUSY, "ncu_version": "2023.3.0.0"}), "register-spills")
     assert spills.cause.endswith("this ncu (2023.3) did not count it; from 2025.1 on")
     assert spills.advice == "profile with ncu 2025.1 or newer"
-    new = finding(judge({**BUSY, "ncu_version": "2025.1.0.0"}), "register-spills")
+    new = finding(judge_launch({**BUSY, "ncu_version": "2025.1.0.0"}), "register-spills")
     assert new.cause.endswith("this ncu (2025.1) did not count it on this GPU in this launch")
     assert new.advice == ""
     basic = {k: v for k, v in BASIC.items() if not k.startswith("inst")}
-    asked = finding(judge({**basic, "ncu_version": "2025.1.0.0"}), "register-spills")
+    asked = finding(judge_launch({**basic, "ncu_version": "2025.1.0.0"}), "register-spills")
     assert asked.advice == "--section InstructionStats"
 
 
 def test_a_run_record_is_written_by_profkit_and_not_by_a_section() -> None:
-    assert finding(judge(BUSY), "redundant-exp").advice == "profkit profile"
+    assert finding(judge_launch(BUSY), "redundant-exp").advice == "profkit profile"
 
 
 def test_a_fuller_unit_is_not_called_the_next() -> None:
     mixed = {"shared_busy": 0.578, "lsu_data_busy": 0.578, "l1_busy": 0.578, "alu_busy": 0.668,
              "sm_active": 1.0, "stall_mio_throttle": 0.6, "stall_long_scoreboard": 0.1}  # fmt: skip
-    cause = finding(judge({**BUSY, **mixed}), "shared-bandwidth").cause
+    cause = finding(judge_launch({**BUSY, **mixed}), "shared-bandwidth").cause
     assert cause == "Shared memory at 57.8 % of its peak; beside it int at 66.8 %"
 
 
 def test_a_wave_that_is_hardly_more_than_one_shows_it() -> None:
-    cause = finding(judge({**BUSY, "waves": 1.00392, "sm_active": 0.6}), "tail-effect").cause
+    cause = finding(judge_launch({**BUSY, "waves": 1.00392, "sm_active": 0.6}), "tail-effect").cause
     assert cause.startswith("1.004 waves: the last one fills 0.392 %")
 
 
 def test_the_dispatcher_is_told_in_a_sentence() -> None:
     held = {**dict.fromkeys(STALLS, 0.0), "stall_selected": 0.1, "stall_dispatch_stall": 0.7}
-    assert judge({**BUSY, **held}).because.endswith("time held back by the dispatcher")
+    assert judge_launch({**BUSY, **held}).because.endswith("time held back by the dispatcher")
 
 
 def test_notes_on_the_measurement_come_last() -> None:
     slow = {"sm_clock": 0.8e9, "sm_clock_max": 2.0e9, "dram_clock": 6e9, "dram_clock_max": 6e9}
-    diagnosis = judge({**BUSY, **slow})
+    diagnosis = judge_launch({**BUSY, **slow})
     assert fires(diagnosis)[-1] == "clocks-unsteady"
     assert diagnosis.top is not None
     assert diagnosis.top.rule == "long-scoreboard"

@@ -7,17 +7,17 @@ from math import inf, isnan, nan
 import pytest
 
 from profkit.diagnosis.machine import coalescing, resources, units
-from profkit.diagnosis.machine.ceilings import ceilings, known
+from profkit.diagnosis.machine.ceilings import ceilings, collected_metrics
 from profkit.diagnosis.machine.resources import (
     BY_LIMITER,
     at_work,
     load_wait,
     next_limit,
-    use,
+    resource_use,
     uses,
 )
 from profkit.diagnosis.machine.roofline import cache_resident, families, missing, points
-from profkit.diagnosis.rule import Launch, NotCollected, count, share
+from profkit.diagnosis.rule import Launch, NotCollected, counted, share
 
 FMA = {"fma_busy": 0.4, "alu_busy": 0.3, "fp16_busy": 0.1}
 
@@ -33,8 +33,8 @@ def mix(single: float, half: float, imad: float) -> dict[str, float]:
         (units.tensor, {"tensor_busy": 0.5, "inst_matrix": 0.0}, 0.0),
         (units.tensor, {"tensor_busy": 0.5, "inst_matrix": 1.0}, 0.5),
         # Who is most of what runs on the FMA pipe has it; FP32 where two are equal.
-        (units.fp32, mix(5, 5, 1), 0.4), (units.fp32, mix(4, 5, 1), 0.0),
-        (units.fp32, mix(5, 1, 5), 0.4), (units.fp32, mix(0, 0, 0), 0.4),
+        (units.fp32_busy, mix(5, 5, 1), 0.4), (units.fp32_busy, mix(4, 5, 1), 0.0),
+        (units.fp32_busy, mix(5, 1, 5), 0.4), (units.fp32_busy, mix(0, 0, 0), 0.4),
         (units.integer, mix(5, 1, 5), 0.3), (units.integer, mix(4, 1, 5), 0.5),
         (units.integer, mix(1, 5, 5), 0.3), (units.integer, {**mix(1, 1, 5), "alu_busy": 0.6}, 0.6),
         (units.integer, {"alu_busy": 0.3}, 0.3),
@@ -42,14 +42,15 @@ def mix(single: float, half: float, imad: float) -> dict[str, float]:
         (units.fp16, mix(5, 5, 1), 0.1), (units.fp16, {**mix(1, 5, 1), "fp16_busy": 0.6}, 0.6),
         (units.fp16, FMA, 0.1),
         # Without opcodes: half2 above half of the pipe, or a heavy half 1.6 times as full.
-        (units.fp32, FMA, 0.4),
-        (units.fp32, {**FMA, "fp16_busy": 0.2}, 0.4), (units.fp32, {**FMA, "fp16_busy": 0.21}, 0.0),
-        (units.fp32, {**FMA, "fmaheavy_busy": 0.63}, 0.4),
-        (units.fp32, {**FMA, "fmaheavy_busy": 0.65}, 0.0),
+        (units.fp32_busy, FMA, 0.4),
+        (units.fp32_busy, {**FMA, "fp16_busy": 0.2}, 0.4),
+        (units.fp32_busy, {**FMA, "fp16_busy": 0.21}, 0.0),
+        (units.fp32_busy, {**FMA, "fmaheavy_busy": 0.63}, 0.4),
+        (units.fp32_busy, {**FMA, "fmaheavy_busy": 0.65}, 0.0),
         (units.integer, {**FMA, "fmaheavy_busy": 0.63}, 0.3),
         (units.integer, {**FMA, "fmaheavy_busy": 0.65}, 0.65),
         (units.integer, {**FMA, "fma_busy": 0.5, "fmaheavy_busy": 0.8}, 0.8),
-        (units.fp32, {**FMA, "fma_busy": 0.5, "fmaheavy_busy": 0.8}, 0.0),
+        (units.fp32_busy, {**FMA, "fma_busy": 0.5, "fmaheavy_busy": 0.8}, 0.0),
         (units.integer, {**FMA, "fmaheavy_busy": 0.65, "alu_busy": 0.7}, 0.7),
         # L1TEX less what texture or shared memory explain.
         (units.l1, {"l1_busy": 0.8}, 0.8),
@@ -73,13 +74,13 @@ def mix(single: float, half: float, imad: float) -> dict[str, float]:
                     "l2_to_xbar_busy": 0.2, "xbar_to_l2_busy": 0.3}, 0.3),
         (units.l2, {"l2_cache_busy": 0.6, "l2_atomic_sectors": 0.4, "l2_sectors": 0}, 0.6),
         (units.l2, {"l2_cache_busy": 0.6, "l2_atomic_sectors": 0.5, "l2_sectors": 0}, 0.0),
-        (units.atomics, {"l2_atomics_busy": 0.1, "l2_cache_busy": 0.6}, 0.1),
-        (units.atomics, {"l2_atomics_busy": 0.1, "l2_cache_busy": 0.6, "l2_atomic_sectors": 5,
+        (units.atomics_busy, {"l2_atomics_busy": 0.1, "l2_cache_busy": 0.6}, 0.1),
+        (units.atomics_busy, {"l2_atomics_busy": 0.1, "l2_cache_busy": 0.6, "l2_atomic_sectors": 5,
                          "l2_sectors": 10}, 0.6),
-        (units.atomics, {"l2_atomics_busy": 0.1, "l2_cache_busy": 0.6, "l2_atomic_sectors": 5,
+        (units.atomics_busy, {"l2_atomics_busy": 0.1, "l2_cache_busy": 0.6, "l2_atomic_sectors": 5,
                          "l2_sectors": 10, "l2_to_xbar_busy": 0.9, "xbar_to_l2_busy": 0.3,
                          "l2_tag_busy": 0.2, "l2_data_busy": 0.4}, 0.4),
-        (units.atomics, {"l2_atomics_busy": 0.1, "l2_cache_busy": 0.6, "l2_atomic_sectors": 5,
+        (units.atomics_busy, {"l2_atomics_busy": 0.1, "l2_cache_busy": 0.6, "l2_atomic_sectors": 5,
                          "l2_sectors": 10, "l2_to_xbar_busy": 0.9, "xbar_to_l2_busy": 0.3}, 0.1),
         (units.links, {"l2_to_xbar_busy": 0.2, "xbar_to_l2_busy": 0.3}, 0.3),
         # DRAM's bytes for each that missed L2, 1 to 2.
@@ -282,16 +283,16 @@ def test_time_at_work(values, part):
 
 
 def test_a_use_is_of_the_time_at_work():
-    found = use(BY_LIMITER["xu"], Launch({"xu_busy": 0.45, "sm_active": 0.9}))
+    found = resource_use(BY_LIMITER["xu"], Launch({"xu_busy": 0.45, "sm_active": 0.9}))
     assert found is not None
     assert (found.elapsed, found.share, found.near) == (0.45, pytest.approx(0.5), False)
-    full = use(BY_LIMITER["xu"], Launch({"xu_busy": 0.95, "sm_active": 0.9}))
+    full = resource_use(BY_LIMITER["xu"], Launch({"xu_busy": 0.95, "sm_active": 0.9}))
     assert full is not None
     assert (full.share, full.near) == (1.0, True)
-    over = use(BY_LIMITER["xu"], Launch({"xu_busy": 1.2, "sm_active": 0.9}))
+    over = resource_use(BY_LIMITER["xu"], Launch({"xu_busy": 1.2, "sm_active": 0.9}))
     assert over is not None
     assert over.share == 1.2
-    assert use(BY_LIMITER["xu"], Launch({})) is None
+    assert resource_use(BY_LIMITER["xu"], Launch({})) is None
 
 
 def test_what_binds_next():
@@ -342,7 +343,7 @@ def test_ceilings_by_the_device_s_attributes():
     assert (dram.value, dram.clock, dram.source) == (0.5, 7.0, "report")
     (device,) = ceilings({"peak_dram_device": 0.5})
     assert isnan(device.clock)
-    assert known({"a": nan, "b": 1, "cc": "9.0"}) == {"b": 1.0}
+    assert collected_metrics({"a": nan, "b": 1, "cc": "9.0"}) == {"b": 1.0}
 
 
 def test_which_precision_leads():
@@ -406,11 +407,11 @@ def test_half_precision_that_was_not_counted():
         "instructions": 100.0,
         "inst_fp32": 3.0,
     }
-    for half, counted in ((3.0, True), (3.1, False)):
-        assert any("half" in m.why for m in missing({**base, "inst_half": half})) is not counted
+    for half, known in ((3.0, True), (3.1, False)):
+        assert any("half" in m.why for m in missing({**base, "inst_half": half})) is not known
     few = {**base, "inst_fp32": 0.0}
-    for half, counted in ((1.0, True), (1.1, False)):
-        assert any("half" in m.why for m in missing({**few, "inst_half": half})) is not counted
+    for half, known in ((1.0, True), (1.1, False)):
+        assert any("half" in m.why for m in missing({**few, "inst_half": half})) is not known
 
 
 @pytest.mark.parametrize(
@@ -452,7 +453,7 @@ def test_a_share_in_words(value, text):
 
 
 def test_a_count_in_words():
-    assert (count(1, "block"), count(0, "block"), count(32, "SM")) == (
+    assert (counted(1, "block"), counted(0, "block"), counted(32, "SM")) == (
         "1 block",
         "0 blocks",
         "32 SMs",

@@ -8,7 +8,7 @@ from profkit.diagnosis.machine.resources import BY_LIMITER
 from profkit.diagnosis.rule import Launch, NotCollected
 from profkit.diagnosis.rules import BY_ID
 from profkit.diagnosis.rules.gains import amdahl, capped, stalled, weight
-from profkit.diagnosis.rules.latency import LIMITERS, for_wgmma, stalls
+from profkit.diagnosis.rules.latency import LIMITERS, for_wgmma, stall_shares
 
 WAITS = {"stall_selected": 0.1, "issue_busy": 0.1}
 
@@ -71,13 +71,13 @@ def test_a_wait_is_named_from_15_per_cent_on_or_when_it_leads(state):
 
 
 def test_states_are_in_order_and_none_is_not_zero():
-    found = stalls(
+    found = stall_shares(
         Launch({**WAITS, "stall_wait": 0.2, "stall_drain": 0.5, "stall_not_selected": 1})
     )
     assert found == {"drain": 0.5, "wait": 0.2}
     assert list(found) == ["drain", "wait"]
     with pytest.raises(NotCollected):
-        stalls(Launch({"stall_wait": 0.2}))
+        stall_shares(Launch({"stall_wait": 0.2}))
     assert len(LIMITERS) == 16
 
 

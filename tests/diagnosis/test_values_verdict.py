@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from profkit.diagnosis.engine import judge
-from profkit.diagnosis.launches import HotLine, Judged, Row, rows
+from profkit.diagnosis.engine import judge_launch
+from profkit.diagnosis.launches import HotLine, Judged, Row, judged_rows
 from profkit.diagnosis.rule import Diagnosis, Launch
-from profkit.diagnosis.verdict import decide
+from profkit.diagnosis.verdict import decide_bound
 
 # Fills the machine; nothing is near its peak.
 BUSY = {
@@ -23,7 +23,7 @@ BUSY = {
 
 
 def verdict(**change: float) -> tuple[str, str | None, str]:
-    found = decide(Launch({**BUSY, **change}))
+    found = decide_bound(Launch({**BUSY, **change}))
     return found.bound, found.limiter, found.because
 
 
@@ -71,7 +71,7 @@ def test_issue_slots_full_of_one_pipe_s_instructions(pipe, limiter):
     ],
 )
 def test_half_a_machine_is_said_to_be_half(lost, bound):
-    found = decide(Launch({k: v for k, v in BUSY.items() if k not in lost}))
+    found = decide_bound(Launch({k: v for k, v in BUSY.items() if k not in lost}))
     assert found.bound == bound
     partial = "memory_busy" in lost and len(lost) > 1
     assert ("of what was collected" in found.because) is partial
@@ -79,7 +79,7 @@ def test_half_a_machine_is_said_to_be_half(lost, bound):
 
 
 def test_nothing_at_all_is_unknown():
-    found = decide(Launch({"time": 1.0}))
+    found = decide_bound(Launch({"time": 1.0}))
     assert (found.bound, found.limiter) == ("unknown", None)
     assert [m.section for m in found.missing] == ["SpeedOfLight"]
 
@@ -93,7 +93,7 @@ def test_a_hot_slice_is_memory_and_shared_atomics_are_not():
 
 
 def test_firing_findings_come_first_then_what_is_not_known_then_the_clear():
-    found = judge({**BUSY, "threads_per_warp": 8.0})
+    found = judge_launch({**BUSY, "threads_per_warp": 8.0})
     order = [f.status for f in found.findings]
     assert order == sorted(order, key=["fires", "unknown", "clear"].index)
     assert order.count("fires") >= 2
@@ -107,7 +107,8 @@ def test_firing_findings_come_first_then_what_is_not_known_then_the_clear():
 def launch(time: float, report: str = "a", kernel: str = "k", **about: Any) -> Judged:
     given = {"report": report, "index": 0, "kernel": kernel, "device": None, "cc": None,
              "grid": (1, 1, 1), "block": (32, 1, 1), "variant": None, "case": None, "status": "ok",
-             "values": {"time": time}, "diagnosis": judge({**BUSY, "time": time}), **about}  # fmt: skip
+             "values": {"time": time}, "diagnosis": judge_launch({**BUSY, "time": time}),
+             **about}  # fmt: skip
     return Judged(**given)
 
 
@@ -115,19 +116,19 @@ def test_alike_launches_share_a_row():
     runs = [launch(3.0), launch(1.0), launch(2.0), launch(5.0, block=(64, 1, 1)),
             launch(1.0, kernel="other"), launch(1.0, report="b"), launch(1.0, grid=(2, 1, 1)),
             launch(1.0, status="failed")]  # fmt: skip
-    found = rows(runs)
+    found = judged_rows(runs)
     assert len(found) == 6
     row = next(r for r in found if len(r.launches) == 3)
     assert (row.times, row.total, row.shown) == ([1.0, 2.0, 3.0], 6.0, runs[2])
     assert row.saved == pytest.approx(sum(run.saved for run in runs[:3]))
-    assert len(rows(runs, every=True)) == 8
+    assert len(judged_rows(runs, every=True)) == 8
 
 
 def test_the_row_that_could_save_most_is_first():
     quiet = Diagnosis("unknown", None, "", (), ())
     runs = [launch(1.0), launch(2.0, kernel="b"), launch(9.0, kernel="c", diagnosis=quiet),
             launch(10.0, kernel="d", diagnosis=quiet)]  # fmt: skip
-    assert [row.shown.kernel for row in rows(runs)] == ["b", "k", "d", "c"]
+    assert [row.shown.kernel for row in judged_rows(runs)] == ["b", "k", "d", "c"]
     assert runs[2].saved == 0.0
     assert runs[2].top is None
     assert 0 < runs[0].saved < 1.0

@@ -7,13 +7,13 @@ from pathlib import Path
 import pytest
 
 import profkit as pk
-from profkit.diagnosis.launches import LINES, judged, lines, with_lines
+from profkit.diagnosis.launches import LINES, judged, launch_lines, with_lines
 from profkit.diagnosis.rules import BY_ID
 from profkit.diagnosis.where import LINES as CHOICES
 from profkit.diagnosis.where import counters
 from profkit.errors import ProfkitError
 from profkit.reports.counters import COUNTERS
-from profkit.reports.reader import read
+from profkit.reports.reader import read_report
 from tests.conftest import ROOT
 from tests.reports import made
 
@@ -45,7 +45,7 @@ def test_launch_shapes_and_doubts_happen_at_no_line() -> None:
 
 
 def test_findings_of_stage2() -> None:
-    (run,) = with_lines(judged(read([STAGE2])))
+    (run,) = with_lines(judged(read_report([STAGE2])))
     where = {f.rule: f.where for f in run.diagnosis.findings}
     assert [(Path(x.file).name, x.line, round(x.share, 2)) for x in where["shared-bank-conflicts"]] == [
         ("ptx.cuh", 57, 0.47), ("stage.cuh", 97, 0.21), ("ptx.cuh", 65, 0.16),
@@ -59,7 +59,7 @@ def test_findings_of_stage2() -> None:
 
 
 def test_more_lines_and_the_launchs_own() -> None:
-    (run,) = with_lines(judged(read([STAGE2])), 5, listed=2)
+    (run,) = with_lines(judged(read_report([STAGE2])), 5, listed=2)
     assert len(run.top.where) == 5  # type: ignore[union-attr]
     assert [x.stall for x in run.lines] == ["short_scoreboard", "short_scoreboard"]
 
@@ -81,14 +81,14 @@ def test_frame() -> None:
     waits = frame[frame.rule == "fixed-latency"]
     assert waits.producer_opcode.ne("").all()
     assert waits.producer_pc.lt(waits.pc).all()
-    assert len(lines(STAGE2, 0, count=1)) == frame.rule.nunique()
+    assert len(launch_lines(STAGE2, 0, count=1)) == frame.rule.nunique()
 
 
 def test_frame_of_nothing(tmp_path: Path) -> None:
     path = tmp_path / "made.ncu-rep"
     path.write_bytes(made.report())
-    assert len(lines(path)) == 0
+    assert len(launch_lines(path)) == 0
     with pytest.raises(ProfkitError, match="has no launch 7"):
-        lines(STAGE2, 7)
+        launch_lines(STAGE2, 7)
     with pytest.raises(ProfkitError, match="not an Nsight Compute report"):
-        lines(Path(__file__))
+        launch_lines(Path(__file__))

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from profkit.evidence.claims.verify import verify
+from profkit.evidence.claims.verify import verify_claim_files
 from profkit.evidence.runs.runs import Evidence, Run
 from profkit.evidence.timing.stats import Interval
 from profkit.reports.metrics import CATALOGUE
@@ -29,7 +29,7 @@ ARITHMETIC = {
 
 
 def claims(evidence: Evidence) -> list:
-    results = verify(FILES, evidence)
+    results = verify_claim_files(FILES, evidence)
     assert [f.error for f in results] == [""] * len(FILES)
     return [j for f in results for j in f.claims]
 
@@ -87,7 +87,7 @@ def test_a_metric_that_is_missing_leaves_its_claims_undecided(tmp_path, missing)
 
 
 def test_the_gate_that_nothing_can_meet_is_told_not_asked(tmp_path):
-    results = verify([ROOT / "analyses" / "v3_gate.py"], Evidence(tmp_path))
+    results = verify_claim_files([ROOT / "analyses" / "v3_gate.py"], Evidence(tmp_path))
     stated, attainable = results[0].gates
     assert not stated.gate.binding
     assert attainable.gate.binding
@@ -107,7 +107,7 @@ QUESTIONS = [f for f in FILES if "@claim" in f.read_text("utf-8")]
 
 @pytest.mark.parametrize("file", QUESTIONS, ids=lambda f: f.stem)
 def test_every_question_says_what_an_l4_would_change(file):
-    (found,) = verify([file], Evidence(ROOT / "artifacts"))
+    (found,) = verify_claim_files([file], Evidence(ROOT / "artifacts"))
     computed = [line for j in found.claims if j.answer for line in j.answer.computed]
     assert [line for line in computed if line.startswith("L4")], "Answer.elsewhere(...)"
     assert all(j.claim.who for j in found.claims)

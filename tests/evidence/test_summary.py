@@ -12,7 +12,7 @@ from profkit.evidence.claims.verify import GateResult
 from profkit.evidence.runs.runs import MissingEvidence
 from profkit.evidence.summary import decide_variant, summarize_variant
 from profkit.show.text.markup import to_markdown
-from profkit.show.views.summary import summary
+from profkit.show.views.summary import ladder_summary
 from tests.evidence.made import row, run, samples
 from tests.evidence.test_ladder import folder
 
@@ -75,7 +75,7 @@ def test_the_table_has_baseline_and_references_fastest_first():
     ]
     assert found.sides[1].against.speedup.median == pytest.approx(2, rel=0.02)
     assert found.sides[2].against.answer == "slower"
-    text = to_markdown(summary(found))
+    text = to_markdown(ladder_summary(found))
     assert "- **keep**: " in text
     assert "| L2 hit rate | 80 % | not collected |" in text
     assert "2.00x" in text
@@ -91,6 +91,6 @@ def test_another_baseline_can_be_named_and_a_missing_one_is_said():
 
 
 def test_without_counters_the_figures_are_not_collected():
-    text = to_markdown(summary(summarize_variant(folder(run("a", launches=[])), "a", "B")))
+    text = to_markdown(ladder_summary(summarize_variant(folder(run("a", launches=[])), "a", "B")))
     assert "not collected" in text
     assert "0 %" not in text

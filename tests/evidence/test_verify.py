@@ -10,7 +10,7 @@ import pytest
 
 from profkit.errors import ProfkitError
 from profkit.evidence.claims.claims import gate
-from profkit.evidence.claims.verify import claims_json, exit_status, verify
+from profkit.evidence.claims.verify import claims_json, exit_status, verify_claim_files
 from profkit.evidence.runs.runs import Evidence
 
 HEAD = """\
@@ -68,7 +68,7 @@ def outcomes(results) -> dict[str, str]:
 
 def test_each_outcome_and_the_rest_goes_on(tmp_path, evidence):
     path = written(tmp_path, HOLDS, RAISES, FAILS, MISSING)
-    results = verify([path], evidence)
+    results = verify_claim_files([path], evidence)
     assert results[0].title == "Is the kernel as fast as they say?"
     assert outcomes(results) == {
         "arithmetic": "holds",
@@ -90,16 +90,16 @@ def test_each_outcome_and_the_rest_goes_on(tmp_path, evidence):
 
 
 def test_a_failing_claim_is_an_answer_and_a_closed_gate_is_not(tmp_path, evidence):
-    assert exit_status(verify([written(tmp_path, HOLDS, FAILS)], evidence)) == 0
+    assert exit_status(verify_claim_files([written(tmp_path, HOLDS, FAILS)], evidence)) == 0
     closed = written(tmp_path, HOLDS, MISSING, "\nGATE = gate('v3', [arithmetic, later])\n")
-    results = verify([closed], evidence)
+    results = verify_claim_files([closed], evidence)
     assert exit_status(results) == 1
     assert results[0].gates[0].failing == ("later",)
     assert [j.claim.name for j in results[0].claims] == ["arithmetic", "later"]
     told = written(tmp_path, FAILS, "\nGATE = gate('v3', [wrong], binding=False)\n")
-    assert exit_status(verify([told], evidence)) == 0
+    assert exit_status(verify_claim_files([told], evidence)) == 0
     opened = written(tmp_path, HOLDS, "\nGATE = gate('v3', [arithmetic])\n")
-    assert verify([opened], evidence)[0].gates[0].met
+    assert verify_claim_files([opened], evidence)[0].gates[0].met
 
 
 @pytest.mark.parametrize(
@@ -115,7 +115,7 @@ def test_a_failing_claim_is_an_answer_and_a_closed_gate_is_not(tmp_path, evidenc
 def test_a_file_that_does_not_load_stops_no_other(tmp_path, evidence, text, said):
     bad = written(tmp_path, text, name="bad.py")
     good = written(tmp_path, HOLDS)
-    results = verify([bad, tmp_path / "absent.py", good], evidence)
+    results = verify_claim_files([bad, tmp_path / "absent.py", good], evidence)
     assert said in results[0].error
     assert "no such file" in results[1].error
     assert outcomes(results) == {"arithmetic": "holds"}
@@ -145,7 +145,7 @@ def test_a_file_may_import_its_neighbour_and_have_no_claims(tmp_path, evidence):
         (tmp_path / folder / "table.py").write_text(table.format(sms))
         paths += [tmp_path / folder / "table.py", written(tmp_path / folder, uses)]
     before = list(sys.path)
-    results = verify(paths, evidence)
+    results = verify_claim_files(paths, evidence)
     assert [[j.outcome for j in f.claims] for f in results] == [[], ["holds"], [], ["fails"]]
     assert exit_status(results) == 0
     assert sys.path == before
@@ -153,7 +153,7 @@ def test_a_file_may_import_its_neighbour_and_have_no_claims(tmp_path, evidence):
 
 
 def test_json_has_everything_and_no_nan(tmp_path, evidence):
-    results = verify([written(tmp_path, HOLDS, FAILS, RAISES)], evidence)
+    results = verify_claim_files([written(tmp_path, HOLDS, FAILS, RAISES)], evidence)
     text = json.dumps(claims_json(results), allow_nan=False)
     claims = json.loads(text)["files"][0]["claims"]
     assert claims[1]["numbers"] == {"sum": 4.0, "unknown": None}
@@ -170,7 +170,7 @@ def test_a_metric_that_was_not_collected_names_its_section(tmp_path, evidence):
         "    '''The L2 hits.'''\n"
         "    return decide(Launch({'l2_hit': float('nan')})['l2_hit'] > 0.9, 'hit')\n",
     )
-    answer = verify([path], evidence)[0].claims[0].answer
+    answer = verify_claim_files([path], evidence)[0].claims[0].answer
     assert answer.verdict == "undecided"
     assert answer.collect == ("profkit profile --section MemoryWorkloadAnalysis",)
 
@@ -185,7 +185,7 @@ def test_a_record_that_cannot_be_read_is_an_error_not_a_gap(tmp_path, evidence):
         "    '''Reads.'''\n"
         "    return decide(True, 'read')\n",
     )
-    judged = verify([path], evidence)[0].claims[0]
+    judged = verify_claim_files([path], evidence)[0].claims[0]
     assert judged.outcome == "errored"
     assert "v2.B.json: not JSON" in judged.error
 

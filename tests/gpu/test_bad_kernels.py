@@ -15,7 +15,7 @@ from profkit.measure.variants import variants
 
 pytestmark = pytest.mark.gpu
 TESTS = Path(__file__).parents[1]
-BAD = {v.id: v for v in variants.find(TESTS, "bad_kernels")}
+BAD = {v.id: v for v in variants.find_variants(TESTS, "bad_kernels")}
 # What the faults of a check say when the check of this name has caught a kernel.
 SAYS = {
     "values": "elements are wrong",
@@ -38,8 +38,8 @@ def caught_by(*checks: str) -> pytest.MarkDecorator:
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> Made:
     places = Places(TESTS, tmp_path_factory.mktemp("build"))
-    target = targets.choose(places, (), True, ("B", "tiny"), False)
-    return pipeline.measure(target, lambda _: None)
+    target = targets.choose_target(places, (), True, ("B", "tiny"), False)
+    return pipeline.measure_target(target, lambda _: None)
 
 
 def faults(made: Made, name: str) -> list[str]:

@@ -63,7 +63,7 @@ def test_watching_costs_less_than_a_twentieth(tmp_path: Path) -> None:
     """In turns, because processes of one launch-bound program differ by more than that."""
     from profkit.measure.timeline import library
 
-    injection = str(library.build(tmp_path / "lib"))
+    injection = str(library.build_injection(tmp_path / "lib"))
     times: dict[bool, list[float]] = {True: [], False: []}
     for turn in range(10):
         folder = tmp_path / str(turn)

@@ -12,7 +12,7 @@ from profkit.measure.variants import variants
 from tests.conftest import ROOT
 
 KERNELS = ROOT / "kernels"
-LADDER = [v for v in variants.find(KERNELS, "attention") if not v.language.missing()]
+LADDER = [v for v in variants.find_variants(KERNELS, "attention") if not v.language.missing()]
 
 
 @pytest.mark.nvcc

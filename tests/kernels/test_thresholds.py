@@ -7,10 +7,10 @@ import sys
 
 import pytest
 
-from profkit.diagnosis.engine import judge
+from profkit.diagnosis.engine import judge_launch
 from profkit.diagnosis.rule import Launch
 from profkit.diagnosis.rules import BY_ID
-from profkit.diagnosis.verdict import decide
+from profkit.diagnosis.verdict import decide_bound
 from profkit.reports.metrics import CATALOGUE
 from tests.kernels.test_probes import NO_PROBE
 from tests.kernels.test_verdicts import ROOT
@@ -94,7 +94,7 @@ def test_no_probe_hangs_on_its_own_number(probes, ranges):
 def test_every_rule_fires_on_a_probe_and_is_clear_on_another(probes):
     said = {rule: set() for rule in BY_ID}
     for values in probes.values.values():
-        for f in judge(values).findings:
+        for f in judge_launch(values).findings:
             said[f.rule].add(f.status)
     never = {rule for rule, statuses in said.items() if "fires" not in statuses}
     assert never == NEVER <= set(NO_PROBE)
@@ -109,7 +109,7 @@ def test_bounds_hold_on_reports_with_fewer_sections(probes, without):
     for name, launch in probes.launches.items():
         sections = {m: CATALOGUE[m].section for m in launch if m in launch}
         kept = {m for m, s in sections.items() if (s not in without if without else s in basic)}
-        said = decide(Launch({m: launch[m] for m in kept}))
+        said = decide_bound(Launch({m: launch[m] for m in kept}))
         if said.bound != probes.truth[name][0]:
             wrong.add(name)
     assert wrong <= {"atomic-bins", "atomic-same", "gather-dram"}

@@ -8,7 +8,7 @@ import pytest
 from profkit.measure.build import build
 from profkit.measure.variants import variants
 
-BAD = {v.id: v for v in variants.find(Path(__file__).parents[1], "bad_kernels")}
+BAD = {v.id: v for v in variants.find_variants(Path(__file__).parents[1], "bad_kernels")}
 
 
 @pytest.fixture(scope="module")
@@ -16,7 +16,7 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> dict[str, build.Build]:
     if shutil.which("nvcc") is None:
         pytest.skip("nvcc is not installed")
     wanted = [BAD[i] for i in ("right", "sameflag", "localarray", "slots")]
-    made = build.build(wanted, ["90"], tmp_path_factory.mktemp("build"))
+    made = build.compile_variants(wanted, ["90"], tmp_path_factory.mktemp("build"))
     return {b.variant.id: b for b in made}
 
 

@@ -3,11 +3,11 @@ from dataclasses import replace
 import pytest
 
 from profkit.measure.bench.bench import Times
-from profkit.measure.cuda.graph import Launch
+from profkit.measure.cuda.graph import GraphLaunch
 from profkit.measure.cuda.state import State
 
 IDLE = State()
-LAUNCH = Launch("kernel", (1, 1, 1), (32, 1, 1), 0, 0, 32, 1)
+LAUNCH = GraphLaunch("kernel", (1, 1, 1), (32, 1, 1), 0, 0, 32, 1)
 
 
 @pytest.mark.parametrize(

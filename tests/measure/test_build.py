@@ -42,7 +42,7 @@ def write(kernels: Path, name: str, keys: str = "", factor: str = "2.f") -> Vari
     shutil.copy(ROOT / "kernels/common/variant.cuh", kernels / "common")
     path = folder / name
     path.write_text(KERNEL.format(title=name, keys=keys, factor=factor))
-    return variants.read(path)
+    return variants.read_variant(path)
 
 
 LOG = """\
@@ -59,7 +59,7 @@ ptxas info    : Used 10 registers, used 0 barriers, 400 bytes cmem[0]
 
 
 def test_ptxas_output() -> None:
-    foo, bar = ptxas.parse(LOG)
+    foo, bar = ptxas.parse_ptxas(LOG)
     assert (foo.arch, foo.regs, foo.smem, foo.spills, foo.stack) == ("90a", 168, 24960, 28, 48)
     assert base_name(foo.mangled) == "foo"
     assert base_name(foo.name) == "foo"
@@ -84,7 +84,7 @@ def test_base_name(name: str, base: str) -> None:
 def test_check_budget() -> None:
     keys = {"budget": "regs=10 smem=1K spills=0 stack=0"}
     variant = Variant("v", "p", Path("v.cu"), Header("T", keys=keys))
-    kernel = ptxas.Kernel("k(int)", "k", "90", 11, 1000, 4, 0)
+    kernel = ptxas.KernelResources("k(int)", "k", "90", 11, 1000, 4, 0)
     built = build.Build(variant, "90", "", None, (kernel,))
     assert build.check_budget(built) == [
         "v.cu sm_90 k: regs=11, budget 10",
@@ -109,9 +109,9 @@ def test_where_builds_go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
 
 def test_without_nvcc_it_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
-    monkeypatch.setattr("profkit.measure.build.toolchain.find", lambda _: None)
+    monkeypatch.setattr("profkit.measure.build.toolchain.find_tool", lambda _: None)
     with pytest.raises(ProfkitError, match="nvcc was not found"):
-        build.build([], ["90"], tmp_path)
+        build.compile_variants([], ["90"], tmp_path)
 
 
 def test_a_path_that_nvcc_would_expand_is_refused(tmp_path: Path) -> None:
@@ -129,7 +129,7 @@ def test_build_caches_and_hashes(tmp_path: Path) -> None:
     same = write(kernels, "same_y.cu", keys="flags: -DNOTHING=1")
     other = write(kernels, "other_z.cu", factor="3.f")
     hopper = write(kernels, "hopper_z.cu", keys="arch: 90a")
-    first = build.build([one, same, other, hopper], ["80", "90"], folder)
+    first = build.compile_variants([one, same, other, hopper], ["80", "90"], folder)
     assert [(b.variant.id, b.arch) for b in first] == [
         *(("one", "80"), ("one", "90"), ("same", "80"), ("same", "90")),
         *(("other", "80"), ("other", "90"), ("hopper", "90a")),
@@ -141,12 +141,12 @@ def test_build_caches_and_hashes(tmp_path: Path) -> None:
     assert len({one80.sass, one90.sass, other90.sass, None}) == 4
 
     started = time.perf_counter()
-    second = build.build([one, same, other, hopper], ["80", "90"], folder)
+    second = build.compile_variants([one, same, other, hopper], ["80", "90"], folder)
     assert time.perf_counter() - started < 0.3
     assert [replace(b, seconds=0.0) for b in first] == second
 
     one.path.write_text(one.path.read_text() + "// a comment\n")
-    (third,) = build.build([variants.read(one.path)], ["90"], folder)
+    (third,) = build.compile_variants([variants.read_variant(one.path)], ["90"], folder)
     assert third.seconds > 0
     assert third.source == one90.source
     assert third.key != one90.key, "the line tables moved"
@@ -158,12 +158,12 @@ def test_build_caches_and_hashes(tmp_path: Path) -> None:
 def test_a_compile_error_is_shown_whole_and_the_rest_is_built(tmp_path: Path) -> None:
     good = write(tmp_path / "kernels", "good_x.cu")
     bad = write(tmp_path / "kernels", "bad_x.cu", factor="no_such_thing")
-    built, failed = build.build([good, bad], ["90"], tmp_path)
+    built, failed = build.compile_variants([good, bad], ["90"], tmp_path)
     assert built.library
     assert failed.error
     assert not failed.library
     with pytest.raises(ProfkitError) as caught:
-        build.need(failed)
+        build.need_build(failed)
     assert str(bad.path) in caught.value.message
     assert 'identifier "no_such_thing" is undefined' in caught.value.message
     assert not list(tmp_path.glob("tmp-*"))
@@ -173,9 +173,9 @@ def test_a_compile_error_is_shown_whole_and_the_rest_is_built(tmp_path: Path) ->
 @pytest.mark.nvcc
 def test_a_damaged_build_is_built_again(tmp_path: Path) -> None:
     variant = write(tmp_path / "kernels", "one_x.cu")
-    (first,) = build.build([variant], ["90"], tmp_path)
+    (first,) = build.compile_variants([variant], ["90"], tmp_path)
     assert first.library
     first.library.write_bytes(b"short")
-    (again,) = build.build([variant], ["90"], tmp_path)
+    (again,) = build.compile_variants([variant], ["90"], tmp_path)
     assert again.seconds > 0
     assert again.sass == first.sass

@@ -110,7 +110,7 @@ def test_megabytes_of_output_are_not_kept(tmp_path: Path, monkeypatch: pytest.Mo
         got = collect.wrap(PROGRAM, tmp_path / "x.ncu-rep", NCU, CollectOptions(), echo)
         assert echo.tell() > 29_000_000
     assert got.kernels
-    done = process.run([sys.executable, "-c", "print('x' * 10_000_000 + 'end')"])
+    done = process.run_command([sys.executable, "-c", "print('x' * 10_000_000 + 'end')"])
     assert len(done.output) <= process.KEEP
     assert done.output.endswith("end\n")
 
@@ -159,11 +159,11 @@ def test_an_interrupt_leaves_nothing(
 
 
 def test_another_kernel_than_asked_for_is_refused(tmp_path: Path) -> None:
-    collect.verify(["void a::kern<3>(int)"], ["kern"], "v1:B")
+    collect.verify_captured(["void a::kern<3>(int)"], ["kern"], "v1:B")
     with pytest.raises(ProfkitError, match=r"v1:B: ncu captured other, kern, asked for kern"):
-        collect.verify(["kern(int)"], ["other", "void kern<3>(int)"], "v1:B")
+        collect.verify_captured(["kern(int)"], ["other", "void kern<3>(int)"], "v1:B")
     with pytest.raises(ProfkitError, match="captured nothing"):
-        collect.verify(["kern(int)"], [], "v1:B")
+        collect.verify_captured(["kern(int)"], [], "v1:B")
 
 
 def test_a_place_that_cannot_be_written_is_named(tmp_path: Path) -> None:

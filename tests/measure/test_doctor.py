@@ -9,7 +9,7 @@ from profkit.measure.cuda import device, state
 from .conftest import Machine
 
 
-def by_name() -> dict[str, doctor.Finding]:
+def by_name() -> dict[str, doctor.Inspection]:
     return {f.name: f for f in doctor.examine()}
 
 
@@ -17,10 +17,10 @@ def test_on_a_machine_with_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     def nothing() -> None:
         raise ProfkitError("no NVIDIA driver: libcuda.so.1 was not found")
 
-    for cached in (device.gpu, device.use, device._initialised):
+    for cached in (device.gpu, device.open_gpu, device._initialised):
         cached.cache_clear()
     monkeypatch.setattr(device, "_driver", nothing)
-    monkeypatch.setattr("profkit.measure.build.toolchain.find", lambda _: None)
+    monkeypatch.setattr("profkit.measure.build.toolchain.find_tool", lambda _: None)
     monkeypatch.setattr(doctor, "PARAMETERS", tmp_path / "params")
     found = by_name()
     for name in ("GPU", "nvcc", "ninja", "ncu", "compute-sanitizer"):
@@ -71,7 +71,7 @@ def test_throttle_bits_in_words() -> None:
 
 
 def test_without_nvml_nothing_is_known_and_nothing_is_zero() -> None:
-    now = state.read("0000:00:00.0")
+    now = state.read_state("0000:00:00.0")
     if now == state.State():
         assert now.sm_clock is None
         assert now.throttle is None

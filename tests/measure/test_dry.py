@@ -10,7 +10,7 @@ import pytest
 from profkit.errors import ProfkitError
 from profkit.measure.build import build, dry, toolchain
 from profkit.measure.variants import variants
-from profkit.measure.variants.occupancy import occupancy, waves
+from profkit.measure.variants.occupancy import blocks_that_fit, waves
 from profkit.records.header import Header
 
 ROOT = Path(__file__).parents[2]
@@ -66,16 +66,16 @@ def place(tmp_path: Path) -> Path:
 
 @pytest.mark.nvcc
 def test_a_launcher_says_what_it_starts(place: Path) -> None:
-    folder, nvcc = place / "kernels/p", toolchain.need("nvcc")
-    variant = variants.read(folder / "v1_x.cu")
-    l4, h200 = build.build([variant], ["89", "90"], place / "build")
-    shapes = dry.shapes(h200, folder, nvcc)
+    folder, nvcc = place / "kernels/p", toolchain.need_tool("nvcc")
+    variant = variants.read_variant(folder / "v1_x.cu")
+    l4, h200 = build.compile_variants([variant], ["89", "90"], place / "build")
+    shapes = dry.dry_shapes(h200, folder, nvcc)
     assert shapes is not None
     first, second = shapes["large"]
     assert (first.kernel, first.grid, first.block) == ("first(float*)", (132, 2, 1), (256, 1, 1))
     assert (first.dynamic_smem, first.blocks_per_sm) == (70000, 3)
     assert (second.grid, second.dynamic_smem, second.static_smem) == ((1000, 1, 1), 0, 1024)
-    on_l4 = dry.shapes(l4, folder, nvcc)
+    on_l4 = dry.dry_shapes(l4, folder, nvcc)
     assert on_l4
     assert on_l4["large"][0].grid == (58, 2, 1)
     assert on_l4["large"][0].blocks_per_sm == 1
@@ -84,7 +84,7 @@ def test_a_launcher_says_what_it_starts(place: Path) -> None:
     assert build.check_budget(h200) == []
     assert build.check_budget(h200, dynamic) == ["v1_x.cu sm_90 first: smem=70000, budget 65536"]
 
-    assert dry.shapes(h200, folder, Path("/no/nvcc")) == shapes, "kept beside the build"
+    assert dry.dry_shapes(h200, folder, Path("/no/nvcc")) == shapes, "kept beside the build"
 
 
 @pytest.mark.nvcc
@@ -95,17 +95,17 @@ def test_what_the_stub_does_not_have_is_not_known(place: Path) -> None:
             "return cudaGet", "cudaDeviceSetLimit(cudaLimitStackSize, 1);\n  return cudaGet"
         )
     )
-    (built,) = build.build([variants.read(path)], ["90"], place / "build")
+    (built,) = build.compile_variants([variants.read_variant(path)], ["90"], place / "build")
     assert built.error is None
-    assert dry.shapes(built, path.parent, toolchain.need("nvcc")) is None
+    assert dry.dry_shapes(built, path.parent, toolchain.need_tool("nvcc")) is None
 
 
 def test_without_a_problem_nothing_is_known(tmp_path: Path) -> None:
     built = build.Build(
         variants.Variant("v", "p", tmp_path / "v.cu", Header("T")), "90", "", tmp_path
     )
-    assert dry.shapes(built, tmp_path, Path("nvcc")) is None
-    assert dry.shapes(replace(built, library=None), tmp_path, Path("nvcc")) is None
+    assert dry.dry_shapes(built, tmp_path, Path("nvcc")) is None
+    assert dry.dry_shapes(replace(built, library=None), tmp_path, Path("nvcc")) is None
 
 
 @pytest.mark.parametrize(
@@ -127,7 +127,7 @@ def test_without_a_problem_nothing_is_known(tmp_path: Path) -> None:
 def test_occupancy(
     arch: str, regs: int, threads: int, smem: int, blocks: int, limiter: str
 ) -> None:
-    found = occupancy(arch, regs, threads, smem)
+    found = blocks_that_fit(arch, regs, threads, smem)
     assert (found.blocks, found.limiter) == (blocks, limiter)
 
 
@@ -135,4 +135,4 @@ def test_waves() -> None:
     assert waves((16, 8, 1), 2, 58) == pytest.approx(1.103, abs=1e-3)
     assert isnan(waves((1, 1, 1), 0, 58))
     with pytest.raises(ProfkitError, match="sm_42"):
-        occupancy("42", 32, 128, 0)
+        blocks_that_fit("42", 32, 128, 0)

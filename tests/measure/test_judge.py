@@ -9,21 +9,21 @@ from hypothesis import strategies as st
 
 from profkit.errors import ProfkitError
 from profkit.measure.check import data
-from profkit.measure.check.judge import judge
+from profkit.measure.check.judge import judge_output
 from profkit.measure.variants import problem
 
 ROOT = Path(__file__).parents[2]
-ATTENTION = problem.load(ROOT / "kernels/attention")
+ATTENTION = problem.load_problem(ROOT / "kernels/attention")
 MODULE = ATTENTION.module
 ATOL, RTOL = MODULE.ATOL, MODULE.RTOL
 
 
 def test_what_is_within_tolerance_passes_and_what_is_not_fails() -> None:
     ref = np.array([0.0, 1.0, -2.0])
-    assert judge(ref + 0.9e-3, ref, 1e-3, 0.0).ok
-    assert not judge(ref + np.array([0, 0, 1.1e-3]), ref, 1e-3, 0.0).ok
-    assert judge(ref * 1.0009, ref, 0.0, 1e-3).ok
-    found = judge(np.array([0.0, 1.5, -2.0]), ref, 1e-3, 1e-3)
+    assert judge_output(ref + 0.9e-3, ref, 1e-3, 0.0).ok
+    assert not judge_output(ref + np.array([0, 0, 1.1e-3]), ref, 1e-3, 0.0).ok
+    assert judge_output(ref * 1.0009, ref, 0.0, 1e-3).ok
+    found = judge_output(np.array([0.0, 1.5, -2.0]), ref, 1e-3, 1e-3)
     assert (found.ok, found.wrong, found.worst) == (False, 1, (1,))
     assert found.max_abs == found.max_rel == 0.5
     assert found.bias == pytest.approx(0.5 / 3)
@@ -34,7 +34,7 @@ def test_nan_and_infinity_fail_wherever_they_are(bad: float) -> None:
     ref = np.ones((3, 5))
     out = ref.copy()
     out[2, 4] = bad
-    found = judge(out, ref, 1e-3, 1e-3)
+    found = judge_output(out, ref, 1e-3, 1e-3)
     assert (found.ok, found.nans, found.wrong, found.worst) == (False, 1, 1, (2, 4))
     assert found.max_abs == 0.0
 
@@ -44,13 +44,13 @@ def test_one_wrong_element_is_enough(values: list[float], where: int) -> None:
     ref = np.array(values)
     out = ref.copy()
     out[where % len(out)] += 0.01
-    found = judge(out, ref, ATOL, RTOL)
+    found = judge_output(out, ref, ATOL, RTOL)
     assert not found.ok
     assert found.worst == (where % len(out),)
 
 
 def test_nothing_is_right_when_there_is_nothing() -> None:
-    assert judge(np.empty((0, 4)), np.empty((0, 4)), 0.0, 0.0).ok
+    assert judge_output(np.empty((0, 4)), np.empty((0, 4)), 0.0, 0.0).ok
 
 
 def attention(q: np.ndarray, k: np.ndarray, v: np.ndarray, scale: float) -> np.ndarray:
@@ -106,7 +106,7 @@ def test_the_gate_stops_what_is_not_attention(name: str, case: str) -> None:
     given = MODULE.inputs(of, 0)
     (ref,) = MODULE.reference(of, given)
     out = LAZY[name](*(x.astype(np.float64) for x in given)).astype(np.float16)
-    assert not judge(out, ref, ATOL, RTOL).ok
+    assert not judge_output(out, ref, ATOL, RTOL).ok
 
 
 def test_mean_of_v_passes_the_gate_that_was_used_before() -> None:
@@ -129,7 +129,7 @@ def test_rounding_probabilities_and_output_to_fp16_passes(case: str) -> None:
     p = np.exp(scores - scores.max(-1, keepdims=True))
     out = np.einsum("bhij,bhjd->bhid", p.astype(np.float16).astype(np.float64), v)
     out = (out / p.sum(-1, keepdims=True)).astype(np.float16)
-    assert judge(out, ref, ATOL / 2, RTOL / 2).ok
+    assert judge_output(out, ref, ATOL / 2, RTOL / 2).ok
 
 
 def test_e4m3_inputs_are_codes_times_a_power_of_two() -> None:
@@ -166,9 +166,9 @@ def test_backends_are_told_by_their_kernels() -> None:
 
 
 def test_data_is_computed_once(tmp_path: Path) -> None:
-    first = data.prepare(ATTENTION, "S17", 0, tmp_path)
+    first = data.prepare_data(ATTENTION, "S17", 0, tmp_path)
     stamp = (first.folder / "ref0").stat().st_mtime_ns
-    again = data.prepare(ATTENTION, "S17", 0, tmp_path)
+    again = data.prepare_data(ATTENTION, "S17", 0, tmp_path)
     assert again == first
     assert (again.folder / "ref0").stat().st_mtime_ns == stamp
     (ref,) = again.reference()
@@ -177,16 +177,16 @@ def test_data_is_computed_once(tmp_path: Path) -> None:
         np.testing.assert_array_equal(kept, array)
     np.testing.assert_allclose(ref, MODULE.reference(ATTENTION.case("S17"), given)[0], rtol=1e-6)
     assert again.output_bytes() == [2 * 3 * 17 * 64 * 2]
-    assert data.prepare(ATTENTION, "S17", 1, tmp_path).folder != first.folder
-    assert data.prepare(ATTENTION, "S17", 0, tmp_path, "e4m3").folder != first.folder
+    assert data.prepare_data(ATTENTION, "S17", 1, tmp_path).folder != first.folder
+    assert data.prepare_data(ATTENTION, "S17", 0, tmp_path, "e4m3").folder != first.folder
 
 
 def test_a_problem_that_lacks_something_is_told_what(tmp_path: Path) -> None:
     with pytest.raises(ProfkitError, match=r"has no problem\.py"):
-        problem.load(tmp_path)
+        problem.load_problem(tmp_path)
     (tmp_path / "problem.py").write_text("CASES = {}\n")
     with pytest.raises(ProfkitError) as caught:
-        problem.load(tmp_path)
+        problem.load_problem(tmp_path)
     assert "reference" in caught.value.message
     assert "ATOL" in caught.value.hint
     with pytest.raises(ProfkitError, match="--case Z"):

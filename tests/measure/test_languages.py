@@ -13,7 +13,7 @@ from profkit.measure.build import build
 from profkit.measure.languages import registry
 from profkit.measure.languages.ahead import plan
 from profkit.measure.languages.ahead.arrays import LaunchArgs, array_of, parameter_of
-from profkit.measure.languages.ahead.build import explain
+from profkit.measure.languages.ahead.build import one_line_of
 from profkit.measure.languages.python_source import without_prose
 from profkit.measure.variants import variants
 
@@ -52,7 +52,7 @@ def write(folder: Path, extra: str = "", text: str = TRITON) -> Path:
 
 
 def test_a_header_is_read_and_nothing_is_run(tmp_path: Path) -> None:
-    read = variants.read(write(tmp_path, "raise SystemExit('the file was run')"))
+    read = variants.read_variant(write(tmp_path, "raise SystemExit('the file was run')"))
     assert (read.id, read.title, read.after) == ("tri", "Doubled by Triton.", "one")
     assert read.header.text == "Reads once, writes once."
     assert read.header.fixes == ("uncoalesced-access",)
@@ -76,19 +76,19 @@ def test_a_header_is_read_and_nothing_is_run(tmp_path: Path) -> None:
 def test_a_file_that_cannot_be_is_one_line(tmp_path: Path, old: str, new: str, says: str) -> None:
     assert old in TRITON
     with pytest.raises(ProfkitError) as caught:
-        variants.read(write(tmp_path, text=TRITON.replace(old, new)))
+        variants.read_variant(write(tmp_path, text=TRITON.replace(old, new)))
     assert says in caught.value.message
     assert "\n" not in caught.value.message
     assert caught.value.hint
 
 
 def test_prose_is_no_code(tmp_path: Path) -> None:
-    one = variants.read(write(tmp_path)).source_hash
+    one = variants.read_variant(write(tmp_path)).source_hash
     prose = TRITON.replace("Reads once", "It reads once").replace(
         ", mask=at < n)\n", ", mask=at < n)  # y\n\n", 1
     )
-    assert variants.read(write(tmp_path, "# a comment", prose)).source_hash == one
-    assert variants.read(write(tmp_path, "MORE = 1")).source_hash != one
+    assert variants.read_variant(write(tmp_path, "# a comment", prose)).source_hash == one
+    assert variants.read_variant(write(tmp_path, "MORE = 1")).source_hash != one
     assert without_prose("x = '#'  # no\n") == "x = '#'"
     assert without_prose("x = (") == "x = ("
 
@@ -99,7 +99,7 @@ def test_other_python_files_are_no_variants(tmp_path: Path) -> None:
         (tmp_path / "scaling" / name).write_text("import triton\n")
     (tmp_path / "scaling" / "help_er.py").write_text('text = "import triton"\n')
     write(tmp_path / "scaling", text=TRITON.replace("after: one", ""))
-    assert [v.id for v in variants.find(tmp_path)] == ["tri"]
+    assert [v.id for v in variants.find_variants(tmp_path)] == ["tri"]
 
 
 def test_list_shows_what_cannot_be_compiled_here(
@@ -174,13 +174,13 @@ def test_one_more_language_is_one_file(
         path = machine.kernels / "doubling" / "toy_x.toy"
         path.write_text("/* A toy. */\nint profkit_launch(const void* a) { return 801; }\n")
         machine.write("one_x.cu")
-        found = variants.find(machine.kernels)
+        found = variants.find_variants(machine.kernels)
         assert [(v.id, v.language.name) for v in found] == [("one", "CUDA"), ("toy", "Toy")]
-        made = build.build(found, ["90"], tmp_path)
+        made = build.compile_variants(found, ["90"], tmp_path)
         assert [(b.error, b.compiler.split()[0]) for b in made] == [(None, "nvcc"), (None, "gcc")]
         assert all(b.library and b.library.is_file() for b in made)
         path.write_text("/* A toy. */\nint profkit_launch(\n")
-        (bad,) = build.build([variants.read(path)], ["90"], tmp_path)
+        (bad,) = build.compile_variants([variants.read_variant(path)], ["90"], tmp_path)
         assert "error" in (bad.error or "")
     finally:
         registry.known_languages.cache_clear()
@@ -226,6 +226,6 @@ Traceback (most recent call last):
   File "somewhere/else.py", line 3, in run
 AttributeError: module 'triton.language' has no attribute 'swizzle9d'
 """
-    said = explain(output, path)
+    said = one_line_of(output, path)
     assert said.startswith("tri_x.py:24: AttributeError: module 'triton.language' has no attribute")
     assert said.endswith("at case n17")

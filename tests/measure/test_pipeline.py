@@ -13,8 +13,8 @@ from tests.measure.conftest import Machine
 
 
 def measure(machine: Machine, *names: str, time: bool = False) -> Made:
-    target = targets.choose(targets.Places(machine.kernels), names, False, (), False)
-    return pipeline.measure(target, lambda _: None, time=time)
+    target = targets.choose_target(targets.Places(machine.kernels), names, False, (), False)
+    return pipeline.measure_target(target, lambda _: None, time=time)
 
 
 def faults(made: Made, name: str) -> list[str]:
@@ -144,7 +144,7 @@ def test_a_variant_that_does_not_compile_is_left_out(machine: Machine) -> None:
 def profile(machine: Machine, *names: str, **options: object) -> list[pipeline.Profiled]:
     from profkit.measure.profile import collect
 
-    target = targets.choose(targets.Places(machine.kernels), names, False, ("B",), False)
+    target = targets.choose_target(targets.Places(machine.kernels), names, False, ("B",), False)
     return pipeline.profile(
         target, machine.artifacts, collect.CollectOptions(**options), lambda _: None, lambda _: None
     )

@@ -61,7 +61,7 @@ def test_a_check_ends_at_any_moment(machine: Machine, number: signal.Signals) ->
 def test_a_killed_parent_takes_what_it_ran_with_it(
     tmp_path: Path, processes: Callable[[str], list[int]]
 ) -> None:
-    code = "import sys; from profkit.measure import process; process.run(['sleep', sys.argv[1]])"
+    code = "import sys; from profkit.measure import process; process.run_command(['sleep', sys.argv[1]])"
     mark = f"1234.{os.getpid()}"
     running = subprocess.Popen([sys.executable, "-c", code, mark])
     until = time.monotonic() + 20
@@ -75,7 +75,7 @@ def test_a_killed_parent_takes_what_it_ran_with_it(
 
 def test_nothing_watches_over_what_has_ended() -> None:
     before = {p for p in os.listdir("/proc") if p.isdigit()}
-    done = process.run(["true"])
+    done = process.run_command(["true"])
     assert done.status == 0
     mine = [p for p in os.listdir("/proc") if p.isdigit() and p not in before]
     guards = []

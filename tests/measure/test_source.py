@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from profkit.measure.variants.variants import find, read
+from profkit.measure.variants.variants import find_variants, read_variant
 from profkit.records import header
 from profkit.records import source_hash as source
 
@@ -59,7 +59,7 @@ def test_a_quote_in_a_number_or_a_raw_string_hides_no_code() -> None:
 def kernel(folder: Path, header: str, code: str = "int x;") -> str:
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "k_x.cu").write_text(f"/* {header}\n*/\n{code}\n")
-    return read(folder / "k_x.cu").source_hash
+    return read_variant(folder / "k_x.cu").source_hash
 
 
 def test_only_what_is_compiled_and_run_makes_a_record_stale(tmp_path: Path) -> None:
@@ -89,5 +89,5 @@ def test_every_key_that_only_speaks_is_a_key() -> None:
 
 
 def test_no_two_variants_are_one_code() -> None:
-    hashes = {v.path: v.source_hash for v in find(ROOT / "kernels")}
+    hashes = {v.path: v.source_hash for v in find_variants(ROOT / "kernels")}
     assert len(set(hashes.values())) == len(hashes)

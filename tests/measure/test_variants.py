@@ -35,7 +35,7 @@ def kernels(tmp_path: Path) -> Path:
 
 
 def test_ladder_order_and_ids(kernels: Path) -> None:
-    found = variants.find(kernels)
+    found = variants.find_variants(kernels)
     assert [v.id for v in found] == ["a", "v1", "v2", "v2tile", "v10"]
     assert {v.problem for v in found} == {"attention"}
     assert variants.select(found, "v2").path.name == "v2_wmma_two.cu"
@@ -46,33 +46,33 @@ def test_faults_name_the_file(kernels: Path) -> None:
     folder = kernels / "attention"
     twin = write(folder, "v1_again.cu")
     with pytest.raises(ProfkitError, match=r"v1_again\.cu|v1_scalar\.cu"):
-        variants.find(kernels)
+        variants.find_variants(kernels)
     twin.unlink()
     orphan = write(folder, "x_orphan.cu", after="nobody")
     with pytest.raises(ProfkitError, match=r"x_orphan\.cu.*nobody"):
-        variants.find(kernels)
+        variants.find_variants(kernels)
     orphan.unlink()
     write(folder, "r1_round.cu", after="r2")
     write(folder, "r2_round.cu", after="r1")
     with pytest.raises(
         ProfkitError, match=r"circle: r\d_round\.cu -> r\d_round\.cu -> r\d_round\.cu"
     ):
-        variants.find(kernels)
+        variants.find_variants(kernels)
 
 
 def test_an_unknown_variant_lists_the_known(kernels: Path) -> None:
     with pytest.raises(ProfkitError) as caught:
-        variants.select(variants.find(kernels), "v3")
+        variants.select(variants.find_variants(kernels), "v3")
     assert "v10" in caught.value.hint
 
 
 def test_an_id_in_two_problems_must_be_qualified(kernels: Path) -> None:
     write(kernels / "copy", "v1_copy.cu")
-    found = variants.find(kernels)
+    found = variants.find_variants(kernels)
     with pytest.raises(ProfkitError, match="two problems"):
         variants.select(found, "v1")
     assert variants.select(found, "copy/v1").problem == "copy"
-    assert [v.id for v in variants.find(kernels, "copy")] == ["v1"]
+    assert [v.id for v in variants.find_variants(kernels, "copy")] == ["v1"]
 
 
 def test_where_kernels_are(kernels: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -98,11 +98,11 @@ def test_the_source_hash_follows_includes_and_not_places(tmp_path: Path) -> None
         path = write(folder / "p", "k_x.cu", text='#include "../common/h.cuh"\n#include "no.h"\n')
         (folder / "common").mkdir()
         (folder / "common" / "h.cuh").write_text(f'#include "h.cuh"\n{header}')
-        hashes.append(variants.read(path).source_hash)
+        hashes.append(variants.read_variant(path).source_hash)
     deep = write(tmp_path / "one/p/family", "k_x.cu", text='#include "../../common/h.cuh"\n')
     flat = write(tmp_path / "one/p", "l_x.cu", text='#include "../common/h.cuh"\n')
     assert hashes[0] == hashes[1] != hashes[2]
-    assert variants.read(deep).source_hash == variants.read(flat).source_hash
+    assert variants.read_variant(deep).source_hash == variants.read_variant(flat).source_hash
 
 
 def test_a_family_is_a_folder_of_its_problem(tmp_path: Path) -> None:
@@ -110,14 +110,14 @@ def test_a_family_is_a_folder_of_its_problem(tmp_path: Path) -> None:
     (tmp_path / "p/problem.py").write_text("")
     write(tmp_path / "p/family", "k_x.cu")
     write(tmp_path / "p", "j_x.cu")
-    assert [(v.problem, v.id) for v in variants.find(tmp_path)] == [("p", "j"), ("p", "k")]
-    assert variants.named(tmp_path, ["p/k"])[0].path.name == "k_x.cu"
+    assert [(v.problem, v.id) for v in variants.find_variants(tmp_path)] == [("p", "j"), ("p", "k")]
+    assert variants.named_variants(tmp_path, ["p/k"])[0].path.name == "k_x.cu"
 
 
 def test_tuned_adds_declared_defines_only(tmp_path: Path) -> None:
     path = tmp_path / "k_x.cu"
     path.write_text("/* T\n tune: M=16,32\n flags: -Xptxas -O1\n*/")
-    variant = variants.read(path)
+    variant = variants.read_variant(path)
     assert variant.flags == ("-Xptxas", "-O1")
     assert variant.tuned(M="32").flags == ("-Xptxas", "-O1", "-DM=32")
     with pytest.raises(ProfkitError, match="M=64"):
@@ -127,7 +127,7 @@ def test_tuned_adds_declared_defines_only(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", ["1st.cu", "_x.cu", "a.b_x.cu"])
 def test_a_bad_file_name_says_how_to_name_it(tmp_path: Path, name: str) -> None:
     with pytest.raises(ProfkitError) as caught:
-        variants.read(write(tmp_path, name))
+        variants.read_variant(write(tmp_path, name))
     assert "<id>_<words>.cu" in caught.value.hint
 
 

@@ -14,15 +14,15 @@ import profkit as pk
 from profkit.errors import ProfkitError
 from profkit.program import counts
 from profkit.program.change import change
-from profkit.program.document import document
+from profkit.program.document import triage_document
 from profkit.program.findings import CATEGORIES
-from profkit.program.ranks import compare, merged
+from profkit.program.ranks import compare_ranks, merged_timelines
 from profkit.program.readers import open as recordings
 from profkit.program.timeline import Timeline
-from profkit.program.triage import triage
+from profkit.program.triage import triage_timeline
 from profkit.show.text.markup import to_markdown
 from profkit.show.text.terminal import to_text
-from profkit.show.views.triage import bar, compared, triaged
+from profkit.show.views.triage import bar, compared_triages, triaged
 from tests.program.made import GEMM, MUL, Program, ran
 
 DATA = Path(__file__).parent / "data"
@@ -31,7 +31,7 @@ TRACES = sorted(p.name for p in DATA.glob("*.json.gz"))
 
 
 def said(name: str) -> dict[str, Any]:
-    return document(triage(recordings.read(DATA / name)))
+    return triage_document(triage_timeline(recordings.read_timeline(DATA / name)))
 
 
 @pytest.mark.parametrize("name", TRACES)
@@ -82,7 +82,7 @@ def test_the_screen_names_what_is_first() -> None:
 def test_names_out_of_a_trace_cannot_act(tmp_path: Path) -> None:
     evil = "\x1b[31mred[/]<script>|`*_kernel"
     path = ran(lambda p: p.launch(evil, 500.0)).write(tmp_path / "t.json")
-    of = document(triage(recordings.read(path)))
+    of = triage_document(triage_timeline(recordings.read_timeline(path)))
     assert "\x1b" not in _screen(of)
     markdown = to_markdown(triaged(of))
     assert "<script>" not in markdown
@@ -105,31 +105,31 @@ def _rank(number: int, slow: float, tmp_path: Path) -> Timeline:
 
     path = ran(step).write(tmp_path / f"{number}.json",
                            distributedInfo={"rank": number, "world_size": 2})  # fmt: skip
-    return recordings.read(path)
+    return recordings.read_timeline(path)
 
 
 def test_the_rank_that_others_wait_for_is_named(tmp_path: Path) -> None:
-    timeline = merged([_rank(0, 100.0, tmp_path), _rank(1, 400.0, tmp_path)])
-    found = compare(timeline.processes)
+    timeline = merged_timelines([_rank(0, 100.0, tmp_path), _rank(1, 400.0, tmp_path)])
+    found = compare_ranks(timeline.processes)
     assert [r.rank for r in found.rows] == [0, 1]
     assert found.slowest == 1
     assert [r.waiting for r in found.rows] == [pytest.approx(300_000, rel=0.01), 0]
     assert found.longer == ("my_extra_kernel", pytest.approx(300_000, rel=0.01))
-    of = document(triage(timeline))
+    of = triage_document(triage_timeline(timeline))
     assert of["program"]["ranks"] == 2
     assert of["ranks"][0]["waiting_ms"] == pytest.approx(0.3, rel=0.01)
     assert any("rank 0 waits 0.3 ms a step in collectives for rank 1" in n for n in of["notes"])
 
 
 def test_ranks_that_come_together_wait_for_nobody(tmp_path: Path) -> None:
-    timeline = merged([_rank(0, 100.0, tmp_path), _rank(1, 100.0, tmp_path)])
-    assert compare(timeline.processes).slowest is None
+    timeline = merged_timelines([_rank(0, 100.0, tmp_path), _rank(1, 100.0, tmp_path)])
+    assert compare_ranks(timeline.processes).slowest is None
 
 
 def test_recordings_of_two_kinds_are_not_one_program(tmp_path: Path) -> None:
     first = _rank(0, 100.0, tmp_path)
     with pytest.raises(ProfkitError, match="recordings of 2 kinds"):
-        merged([first, replace(first, how="nsys")])
+        merged_timelines([first, replace(first, how="nsys")])
 
 
 def test_what_became_of_each_promise() -> None:
@@ -141,7 +141,7 @@ def test_what_became_of_each_promise() -> None:
     assert (promise.category, promise.state) == ("attention-unfused", "gone")
     assert found.kept is True  # 18.5 ms, where 18.3 were the most, and two runs differ by 2 %
     assert found.new == ("kernel",)
-    text = to_markdown(compared(found.to_json()))
+    text = to_markdown(compared_triages(found.to_json()))
     assert "18.5 ms saved" in text
 
 
@@ -161,9 +161,9 @@ def test_what_is_counted_and_what_never_is(tmp_path: Path) -> None:
         p.launch(MUL, 40.0)
         p.launch("tiny_kernel", 2.0)
 
-    answer = triage(recordings.read(ran(step).write(tmp_path / "t.json")))
+    answer = triage_timeline(recordings.read_timeline(ran(step).write(tmp_path / "t.json")))
     assert [g.name for g in counts.wanted(answer.groups)] == [GEMM]
-    many = triage(recordings.read(DATA / "optimizer_for_loop.planted.json.gz"))
+    many = triage_timeline(recordings.read_timeline(DATA / "optimizer_for_loop.planted.json.gz"))
     chosen = counts.wanted(many.groups)
     assert len(chosen) <= counts.MOST
     assert all(g.grid for g in chosen)
@@ -205,8 +205,8 @@ def test_the_page_needs_nothing_and_runs_nothing(tmp_path: Path) -> None:
         p.launch(GEMM, 200.0, stream=20)
         p.wait()
 
-    answer = triage(recordings.read(ran(step).write(tmp_path / "t.json")))
-    page = program_page(answer, document(answer))
+    answer = triage_timeline(recordings.read_timeline(ran(step).write(tmp_path / "t.json")))
+    page = program_page(answer, triage_document(answer))
     assert "<script" not in page
     assert "http://" not in page.replace("http-equiv", "")
     svg = page[page.index("<svg") : page.index("</svg>") + 6]
@@ -226,5 +226,5 @@ def test_ten_thousand_launches_are_few_bars(tmp_path: Path) -> None:
         for _ in range(10_000):
             p.launch(MUL, 13.0)
 
-    answer = triage(recordings.read(ran(step, 2).write(tmp_path / "t.json")))
+    answer = triage_timeline(recordings.read_timeline(ran(step, 2).write(tmp_path / "t.json")))
     assert timeline(answer).count("<rect") < 5_000

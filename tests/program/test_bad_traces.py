@@ -11,7 +11,7 @@ import pytest
 from profkit.errors import ProfkitError
 from profkit.program.readers import chrome
 from profkit.program.readers import open as recordings
-from profkit.program.triage import triage
+from profkit.program.triage import triage_timeline
 from tests.program.made import GEMM, MUL, Program, ran
 
 
@@ -23,7 +23,7 @@ def step(p: Program) -> None:
 
 def error(path: Path) -> ProfkitError:
     with pytest.raises(ProfkitError) as caught:
-        recordings.read(path)
+        recordings.read_timeline(path)
     assert str(path) in caught.value.message
     assert caught.value.hint
     return caught.value
@@ -33,15 +33,15 @@ def error(path: Path) -> ProfkitError:
 @pytest.mark.parametrize("share", [0.3, 0.5, 0.9, 0.999])
 def test_a_cut_trace_is_read_up_to_the_cut(share: float, packed: bool, tmp_path: Path) -> None:
     path = ran(step, 30).write(tmp_path / ("t.json.gz" if packed else "t.json"))
-    whole = len(recordings.read(path).processes[0].activities)
+    whole = len(recordings.read_timeline(path).processes[0].activities)
     content = path.read_bytes()
     path.write_bytes(content[: int(share * len(content))])
-    timeline = recordings.read(path)
+    timeline = recordings.read_timeline(path)
     left = len(timeline.processes[0].activities)
     assert 0.8 * share * whole - 10 < left <= whole
     if share < 0.99:  # the last bytes are those after the list of events
         assert "cut" in timeline.notes[0]
-    assert triage(timeline).healthy
+    assert triage_timeline(timeline).healthy
 
 
 def test_a_trace_cut_before_its_first_kernel(tmp_path: Path) -> None:
@@ -111,7 +111,7 @@ def test_damaged_events_are_left_out(tmp_path: Path) -> None:
     program.events.insert(0, "text")  # type: ignore[arg-type]
     path = tmp_path / "t.json"
     path.write_text(program.text())  # with NaN, as Kineto writes it
-    assert len(recordings.read(path).processes[0].activities) >= 28
+    assert len(recordings.read_timeline(path).processes[0].activities) >= 28
 
 
 @pytest.mark.parametrize(
@@ -122,10 +122,10 @@ def test_a_grid_that_is_no_number_is_unknown_and_not_zero(grid: object, tmp_path
     for event in program.events:
         if event["cat"] == "kernel":
             event["args"]["grid"] = grid
-    timeline = recordings.read(program.write(tmp_path / "t.json"))
+    timeline = recordings.read_timeline(program.write(tmp_path / "t.json"))
     kernels = [a for a in timeline.processes[0].activities if a.kind == "kernel"]
     assert {(a.grid, a.block) for a in kernels} == {(None, (256, 1, 1))}
-    assert not [f for f in triage(timeline).findings if "blocks on" in f.say]
+    assert not [f for f in triage_timeline(timeline).findings if "blocks on" in f.say]
 
 
 def test_a_header_without_its_commas_still_tells_the_gpu(tmp_path: Path) -> None:
@@ -134,7 +134,7 @@ def test_a_header_without_its_commas_still_tells_the_gpu(tmp_path: Path) -> None
     path.write_text(text)
     with pytest.raises(ValueError, match="delimiter"):
         json.loads(text)
-    device = recordings.read(path).processes[0].device
+    device = recordings.read_timeline(path).processes[0].device
     assert device is not None
     assert (device.name, device.cc, device.multiprocessors) == ("NVIDIA H200", (9, 0), 132)
 
@@ -142,15 +142,15 @@ def test_a_header_without_its_commas_still_tells_the_gpu(tmp_path: Path) -> None
 def test_control_characters_in_names_are_read(tmp_path: Path) -> None:
     path = ran(lambda p: p.launch("evil\x1b[31m<b>kernel", 50.0)).write(tmp_path / "t.json")
     path.write_bytes(path.read_bytes().replace(b"\\u001b", b"\x1b"))
-    answer = triage(recordings.read(path))
+    answer = triage_timeline(recordings.read_timeline(path))
     assert answer.groups[0].name == "evil\x1b[31m<b>kernel"
 
 
 def test_a_trace_without_gpu_properties_claims_nothing_of_the_grid(tmp_path: Path) -> None:
     few = ran(lambda p: p.launch("my_kernel", 500.0, grid=(4, 1, 1)))
-    timeline = recordings.read(few.write(tmp_path / "t.json", deviceProperties=[]))
+    timeline = recordings.read_timeline(few.write(tmp_path / "t.json", deviceProperties=[]))
     assert timeline.processes[0].device is None
-    assert not [f for f in triage(timeline).findings if "blocks on" in f.say]
+    assert not [f for f in triage_timeline(timeline).findings if "blocks on" in f.say]
 
 
 def test_a_graph_s_kernels_share_its_launch(tmp_path: Path) -> None:
@@ -164,7 +164,7 @@ def test_a_graph_s_kernels_share_its_launch(tmp_path: Path) -> None:
     first = [c for i, c in enumerate(calls) if i % 5 == 0]
     kept = [e for e in program.events if e["cat"] != "cuda_runtime" or e in first]
     program.events = kept
-    answer = triage(recordings.read(program.write(tmp_path / "t.json")))
+    answer = triage_timeline(recordings.read_timeline(program.write(tmp_path / "t.json")))
     assert answer.groups[0].calls == 5
     assert answer.healthy
 
@@ -175,7 +175,7 @@ def test_two_steps_of_different_length_are_told(tmp_path: Path) -> None:
         with program.step():
             for _ in range(30 if number % 3 == 2 else 5):
                 program.launch(GEMM, 100.0)
-    answer = triage(recordings.read(program.write(tmp_path / "t.json")))
+    answer = triage_timeline(recordings.read_timeline(program.write(tmp_path / "t.json")))
     assert any("of another length: 0.5 to 3 ms" in note for note in answer.notes)
     assert answer.split.period / 1e6 == pytest.approx(0.5, rel=0.05)
 
@@ -189,7 +189,7 @@ def test_a_hundred_thousand_launches_a_step(tmp_path: Path) -> None:
 
     path = ran(many, 2).write(tmp_path / "t.json.gz")
     began = monotonic()
-    answer = triage(recordings.read(path))
+    answer = triage_timeline(recordings.read_timeline(path))
     assert answer.findings[0].category == "host-launch"
     assert monotonic() - began < 120
 

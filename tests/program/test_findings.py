@@ -10,7 +10,7 @@ import pytest
 
 from profkit.program.findings import CATEGORIES, RULES
 from profkit.program.readers import torch_trace
-from profkit.program.triage import Triage, triage
+from profkit.program.triage import Triage, triage_timeline
 from tests.program.made import ADDCDIV, EXP, GEMM, MUL, SGEMM, SOFTMAX, Program, plain_ms, ran
 
 Step = Callable[[Program], None]
@@ -22,7 +22,7 @@ ADD = "void at::native::indexFuncLargeIndex<float, long, unsigned int, 2, 2, -2,
 
 def judged(step: Step, tmp_path: Path, host: float = 10.0, **more: float) -> Triage:
     trace = ran(step, host=host).write(tmp_path / "trace.json.gz")
-    return triage(torch_trace.read(trace), **more)  # type: ignore[arg-type]
+    return triage_timeline(torch_trace.read_torch_trace(trace), **more)  # type: ignore[arg-type]
 
 
 def large(p: Program, count: int = 10) -> None:
@@ -200,8 +200,8 @@ def test_a_saving_is_cut_where_the_host_binds_next(tmp_path: Path) -> None:
             p.launch(SGEMM, 40.0)
 
     # A recorder that does not slow the host: it takes 30 us a launch, the kernels 40.
-    trace = torch_trace.read(ran(step, host=26.0).write(tmp_path / "t.json"))
-    first = triage(replace(trace, how="cupti")).findings[0]
+    trace = torch_trace.read_torch_trace(ran(step, host=26.0).write(tmp_path / "t.json"))
+    first = triage_timeline(replace(trace, how="cupti")).findings[0]
     assert first.category == "fp32-matmul"
     assert first.saves.high == pytest.approx(0.2, abs=0.03)  # 0.8 ms of kernels, 0.6 ms of host
     assert "the host binds next" in first.say
@@ -237,7 +237,7 @@ def test_mends_that_share_an_obstacle_are_not_added_up(tmp_path: Path) -> None:
 def test_no_advice_for_tensor_cores_that_are_not_there(tmp_path: Path) -> None:
     old = {"id": 0, "name": "Tesla V100", "computeMajor": 7, "computeMinor": 0, "numSms": 80}
     trace = ran(in_float32).write(tmp_path / "t.json", deviceProperties=[old])
-    assert [f.category for f in triage(torch_trace.read(trace)).findings] == []
+    assert [f.category for f in triage_timeline(torch_trace.read_torch_trace(trace)).findings] == []
 
 
 def test_a_loss_at_the_end_is_no_attention(tmp_path: Path) -> None:

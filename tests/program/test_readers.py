@@ -13,7 +13,7 @@ from profkit.errors import ProfkitError
 from profkit.program.readers import injected, store
 from profkit.program.readers import open as recordings
 from profkit.program.timeline import Process, Timeline
-from profkit.program.triage import triage
+from profkit.program.triage import triage_timeline
 from tests.conftest import ROOT
 from tests.program.made import GEMM, Program, ran
 
@@ -21,7 +21,7 @@ DATA = Path(__file__).parent / "data"
 
 
 def test_an_injected_timeline_of_plain_cuda() -> None:
-    timeline = injected.read(DATA / "strided.timeline")
+    timeline = injected.read_injected(DATA / "strided.timeline")
     (process,) = timeline.processes
     assert timeline.how == "cupti"
     assert timeline.notes == ()
@@ -35,7 +35,7 @@ def test_an_injected_timeline_of_plain_cuda() -> None:
 
 
 def test_its_step_is_found_and_its_kernel_named() -> None:
-    answer = triage(injected.read(DATA / "strided.timeline"))
+    answer = triage_timeline(injected.read_injected(DATA / "strided.timeline"))
     assert answer.steps.how == "3 launches that repeat 60 times"
     assert answer.split.period / 1e6 == pytest.approx(1.7954, rel=0.03)  # plain, on another run
     first = answer.findings[0]
@@ -45,10 +45,10 @@ def test_its_step_is_found_and_its_kernel_named() -> None:
 
 
 def test_counters_narrow_what_it_saves() -> None:
-    timeline = injected.read(DATA / "strided.timeline")
-    bare = triage(timeline)
+    timeline = injected.read_injected(DATA / "strided.timeline")
+    bare = triage_timeline(timeline)
     worst = bare.groups[0].id
-    saves = triage(timeline, gains={worst: 5.3}).findings[0].saves
+    saves = triage_timeline(timeline, gains={worst: 5.3}).findings[0].saves
     assert saves.expect == pytest.approx(1.7954 - 0.6152, rel=0.06)
     assert saves.high - saves.low < 0.5 * (bare.findings[0].saves.high - bare.findings[0].saves.low)
 
@@ -76,34 +76,34 @@ def test_a_killed_program_leaves_what_is_whole(kind: str, tmp_path: Path) -> Non
     file.write_bytes(file.read_bytes()[:-13])
     (meta,) = folder.glob("*.meta")
     meta.write_text(meta.read_text().replace("whole\t1\n", ""))
-    timeline = injected.read(folder)
+    timeline = injected.read_injected(folder)
     assert "was ended before its end" in timeline.notes[0]
     assert len(timeline.processes[0].activities) + len(timeline.processes[0].calls) > 0
 
 
 def test_no_gpu_and_no_kernels_are_two_answers(tmp_path: Path) -> None:
     with pytest.raises(ProfkitError, match="used no GPU"):
-        injected.read(tmp_path)
+        injected.read_injected(tmp_path)
     (tmp_path / "7.meta").write_text("cupti\t130001\nrank\t\nerror\tanother profiler is at work\n")
     with pytest.raises(ProfkitError, match="another profiler is at work"):
-        injected.read(tmp_path)
+        injected.read_injected(tmp_path)
 
 
 def test_kept_and_read_again_it_is_the_same(tmp_path: Path) -> None:
-    trace = recordings.read(DATA / "copy_pageable.planted.json.gz")
+    trace = recordings.read_timeline(DATA / "copy_pageable.planted.json.gz")
     store.write(trace, tmp_path / "kept")
-    again = recordings.read(tmp_path / "kept")
+    again = recordings.read_timeline(tmp_path / "kept")
     assert again.how == trace.how
     assert again.processes[0].device == trace.processes[0].device
     for table in store.TABLES:
         assert getattr(again.processes[0], table) == list(getattr(trace.processes[0], table))
-    assert triage(again).findings == triage(trace).findings
+    assert triage_timeline(again).findings == triage_timeline(trace).findings
 
 
 def test_a_kept_folder_of_another_kind_is_refused(tmp_path: Path) -> None:
     (tmp_path / "timeline.json").write_text('{"schema": "profkit.timeline/9"}')
     with pytest.raises(ProfkitError, match=r"profkit\.timeline/9"):
-        recordings.read(tmp_path)
+        recordings.read_timeline(tmp_path)
 
 
 def exported(process: Process, path: Path) -> Path:
@@ -159,27 +159,27 @@ def _copying(p: Program) -> None:
 
 
 def test_an_export_of_nsight_systems(tmp_path: Path) -> None:
-    trace = recordings.read(ran(_copying).write(tmp_path / "t.json"))
+    trace = recordings.read_timeline(ran(_copying).write(tmp_path / "t.json"))
     export = exported(trace.processes[0], tmp_path / "x.sqlite")
-    timeline = recordings.read(export)
+    timeline = recordings.read_timeline(export)
     assert timeline.how == "nsys"
     (process,) = timeline.processes
     assert (process.pid, process.device) == (42, trace.processes[0].device)
     assert process.activities == trace.processes[0].activities
     assert [c.name for c in process.calls] == [c.name for c in trace.processes[0].calls]
-    answer = triage(timeline)
+    answer = triage_timeline(timeline)
     assert answer.steps.how.startswith("11 launches that repeat")
     assert [f.category for f in answer.findings] == ["copy"]
-    named = triage(timeline, "train_step")
+    named = triage_timeline(timeline, "train_step")
     assert named.steps.how == "range train_step"
     assert named.split.period / 1e6 == pytest.approx(7.02, rel=0.02)  # 5 of copy, 10 x 0.2
 
 
 def test_ranges_that_are_not_there_are_listed(tmp_path: Path) -> None:
-    trace = recordings.read(ran(_copying).write(tmp_path / "t.json"))
-    timeline = recordings.read(exported(trace.processes[0], tmp_path / "x.sqlite"))
+    trace = recordings.read_timeline(ran(_copying).write(tmp_path / "t.json"))
+    timeline = recordings.read_timeline(exported(trace.processes[0], tmp_path / "x.sqlite"))
     with pytest.raises(ProfkitError, match="--range epoch") as caught:
-        triage(timeline, "epoch")
+        triage_timeline(timeline, "epoch")
     assert caught.value.hint == "there are: train_step"
 
 
@@ -188,19 +188,19 @@ def test_sqlite_of_something_else(tmp_path: Path) -> None:
     with sqlite3.connect(path) as base:
         base.execute("CREATE TABLE cookies (id INT)")
     with pytest.raises(ProfkitError, match="no export of Nsight Systems"):
-        recordings.read(path)
+        recordings.read_timeline(path)
     path.write_bytes(path.read_bytes()[:50])
     with pytest.raises(ProfkitError, match=r"x\.sqlite"):
-        recordings.read(path)
+        recordings.read_timeline(path)
 
 
 def test_a_timeline_s_own_recorder_does_not_slow_the_host(tmp_path: Path) -> None:
-    trace = recordings.read(ran(_copying).write(tmp_path / "t.json"))
+    trace = recordings.read_timeline(ran(_copying).write(tmp_path / "t.json"))
     assert trace.disturbs
     own = replace(trace, how="cupti")
     assert isinstance(own, Timeline)
     assert not own.disturbs
-    expect, low, high = triage(own).hosts.plain
+    expect, low, high = triage_timeline(own).hosts.plain
     assert expect == low == high
 
 
@@ -212,15 +212,15 @@ def test_two_processes_are_ranks_and_a_helper_is_none(tmp_path: Path) -> None:
             if pid == "9" and file.suffix == ".kernels":
                 content = content[: 5 * 76]
             (tmp_path / f"{pid}{file.suffix}").write_bytes(content)
-    timeline = injected.read(tmp_path)
+    timeline = injected.read_injected(tmp_path)
     assert [(p.rank, p.pid) for p in timeline.processes] == [(0, 7), (1, 8)]
-    assert len(triage(timeline).ranks.rows) == 2  # type: ignore[union-attr]
+    assert len(triage_timeline(timeline).ranks.rows) == 2  # type: ignore[union-attr]
 
 
 def test_each_kernel_says_how_to_look_at_it() -> None:
-    from profkit.program.document import document
+    from profkit.program.document import triage_document
 
-    timeline = replace(injected.read(DATA / "strided.timeline"), command="./strided 5")
-    rows = document(triage(timeline))["kernels"]
+    timeline = replace(injected.read_injected(DATA / "strided.timeline"), command="./strided 5")
+    rows = triage_document(triage_timeline(timeline))["kernels"]
     assert rows[0]["next"] == "profkit profile --kernel 'scale_strided' --count 1 -- ./strided 5"
     assert {r["next"] is None for r in rows if r["grid"] is None} <= {True}

@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from profkit.program.document import document
+from profkit.program.document import triage_document
 from profkit.program.readers import open as recordings
-from profkit.program.triage import triage
+from profkit.program.triage import triage_timeline
 from tests.conftest import ROOT
 
 DATA = Path(__file__).parent / "data"
@@ -36,7 +36,7 @@ MENDED = ["attention_written_out", "copy_results_to_host", "elementwise_chain", 
 
 @cache
 def said(file: str) -> dict[str, Any]:
-    return document(triage(recordings.read(DATA / file)))
+    return triage_document(triage_timeline(recordings.read_timeline(DATA / file)))
 
 
 @pytest.mark.parametrize("name", PLANTED)

@@ -9,7 +9,7 @@ import pytest
 
 from profkit.program.readers import torch_trace
 from profkit.program.savings.replay import DEPTH, Model, model
-from profkit.program.step.steps import find
+from profkit.program.step.steps import find_steps
 from tests.program.made import GEMM, MUL, Program, plain_ms, ran
 
 Step = Callable[[Program], None]
@@ -44,8 +44,8 @@ def held_by_a_copy(p: Program) -> None:
 
 
 def _model(step: Step, tmp_path: Path) -> Model:
-    process = torch_trace.read(ran(step).write(tmp_path / "t.json")).processes[0]
-    return model(process, find(process).typical)
+    process = torch_trace.read_torch_trace(ran(step).write(tmp_path / "t.json")).processes[0]
+    return model(process, find_steps(process).typical)
 
 
 @pytest.mark.parametrize("step", [busy_gpu, slow_host, looks, two_streams, held_by_a_copy])

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from profkit.program.readers import open as recordings
-from profkit.program.step.idle import CAUSES, split
+from profkit.program.step.idle import CAUSES, split_period
 from profkit.program.step.kinds import is_users, kind_of, precision_of
 from profkit.program.step.period import repeats
-from profkit.program.step.steps import find
+from profkit.program.step.steps import find_steps
 from tests.program.made import GEMM, MUL, SOFTMAX, Program, ran
 
 LAYER = ["mm", "add", "norm", "mm", "gelu", "mm"]
@@ -63,9 +63,11 @@ def test_found_steps_take_what_marked_ones_take(tmp_path: Path) -> None:
             p.launch(GEMM, 100.0)
         p.launch(SOFTMAX, 50.0)
 
-    marked = find(recordings.read(ran(step, 8).write(tmp_path / "a.json")).processes[0])
+    marked = find_steps(
+        recordings.read_timeline(ran(step, 8).write(tmp_path / "a.json")).processes[0]
+    )
     program = _unmarked(ran(step, 8))
-    bare = find(recordings.read(program.write(tmp_path / "b.json")).processes[0])
+    bare = find_steps(recordings.read_timeline(program.write(tmp_path / "b.json")).processes[0])
     assert marked.how == "ProfilerStep"
     assert bare.how == "9 launches that repeat 8 times"
     assert bare.typical.period == pytest.approx(marked.typical.period, rel=0.01)
@@ -79,13 +81,13 @@ def test_profiler_start_and_stop_mark_what_counts(tmp_path: Path) -> None:
             program._event("cudaProfilerStart", "cuda_runtime", program.now, 1.0, {})
         for _ in range(4):
             program.launch(GEMM if number >= 3 else MUL, 100.0)
-    steps = find(recordings.read(program.write(tmp_path / "t.json")).processes[0])
+    steps = find_steps(recordings.read_timeline(program.write(tmp_path / "t.json")).processes[0])
     assert {w.activity.name for s in steps.steps for w in s.works} == {GEMM}
 
 
 def test_one_step_alone_is_its_own_span(tmp_path: Path) -> None:
     program = ran(lambda p: p.launch(GEMM, 500.0), 1)
-    steps = find(recordings.read(program.write(tmp_path / "t.json")).processes[0])
+    steps = find_steps(recordings.read_timeline(program.write(tmp_path / "t.json")).processes[0])
     assert steps.periods == [pytest.approx(500_000, rel=0.05)]
 
 
@@ -93,7 +95,7 @@ def test_work_of_earlier_steps_belongs_to_none(tmp_path: Path) -> None:
     program = ran(lambda p: p.launch(GEMM, 500.0), 4)
     first = next(e for e in program.events if e["cat"] == "cuda_runtime")
     program.events.remove(first)  # launched before recording began: its kernel is there, not it
-    steps = find(recordings.read(program.write(tmp_path / "t.json")).processes[0])
+    steps = find_steps(recordings.read_timeline(program.write(tmp_path / "t.json")).processes[0])
     assert sum(len(s.works) for s in steps.steps) == 3
 
 
@@ -106,8 +108,10 @@ def test_all_of_a_step_is_given_out(tmp_path: Path) -> None:
         p.launch("ncclDevKernel_AllReduce_Sum(args)", 150.0, stream=20)
         p.launch(GEMM, 100.0, after=20)
 
-    typical = find(recordings.read(ran(step).write(tmp_path / "t.json")).processes[0]).typical
-    found = split(typical)
+    typical = find_steps(
+        recordings.read_timeline(ran(step).write(tmp_path / "t.json")).processes[0]
+    ).typical
+    found = split_period(typical)
     assert found.busy + sum(row.time for row in found.idle) == found.period
     times = {row.cause: row.time / 1e3 for row in found.idle}
     assert set(times) <= set(CAUSES)
@@ -122,8 +126,10 @@ def test_two_streams_compute_once(tmp_path: Path) -> None:
         p.launch(GEMM, 300.0)
         p.launch(GEMM, 300.0, stream=20)
 
-    typical = find(recordings.read(ran(step).write(tmp_path / "t.json")).processes[0]).typical
-    assert split(typical).busy / 1e3 < 330
+    typical = find_steps(
+        recordings.read_timeline(ran(step).write(tmp_path / "t.json")).processes[0]
+    ).typical
+    assert split_period(typical).busy / 1e3 < 330
 
 
 def test_a_driver_s_call_inside_of_the_runtime_s_is_one(tmp_path: Path) -> None:
@@ -132,9 +138,9 @@ def test_a_driver_s_call_inside_of_the_runtime_s_is_one(tmp_path: Path) -> None:
     for call in calls:
         program.events.append({**call, "cat": "cuda_driver", "name": "cuLaunchKernel",
                                "ts": call["ts"] + 1, "dur": call["dur"] - 2})  # fmt: skip
-    process = recordings.read(program.write(tmp_path / "t.json")).processes[0]
+    process = recordings.read_timeline(program.write(tmp_path / "t.json")).processes[0]
     assert len(process.calls) == 12
-    assert [c.name for c in find(process).typical.calls] == ["cudaLaunchKernel"]
+    assert [c.name for c in find_steps(process).typical.calls] == ["cudaLaunchKernel"]
 
 
 KINDS = {
@@ -180,8 +186,8 @@ def test_what_a_kernel_is_by_its_name(name: str) -> None:
 def test_a_step_without_calls_cannot_be_cut(tmp_path: Path) -> None:
     from profkit.errors import ProfkitError
 
-    process = recordings.read(
+    process = recordings.read_timeline(
         ran(lambda p: p.launch(GEMM, 100.0)).write(tmp_path / "t.json")
     ).processes[0]
     with pytest.raises(ProfkitError, match="no kernel was launched inside of a step"):
-        find(replace(process, calls=[]))
+        find_steps(replace(process, calls=[]))

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from profkit.reports.container import container
-from profkit.reports.container.container import check, rescue
+from profkit.reports.container.container import check, repair
 from tests.reports import made
 
 NAMES = [*made.METRICS, "sass__inst_executed_per_opcode"]
@@ -156,9 +156,9 @@ def test_long_texts_and_instances_are_walked(at) -> None:
 def test_compressed(at) -> None:
     packed = zstandard.compress(WHOLE)
     frames = at(packed, "made.ncu-repz")
-    assert (frames.status, frames.launches, frames.misnamed) == ("ok", 3, False)
-    assert at(packed).misnamed
-    assert at(WHOLE, "made.ncu-repz").misnamed
+    assert (frames.status, frames.launches, frames.wrong_suffix) == ("ok", 3, False)
+    assert at(packed).wrong_suffix
+    assert at(WHOLE, "made.ncu-repz").wrong_suffix
     assert at(packed[: len(packed) // 2], "made.ncu-repz").status == "damaged"
     assert at(packed[:20] + b"\xff" * 20 + packed[40:], "made.ncu-repz").status == "damaged"
 
@@ -188,8 +188,8 @@ def test_no_permission(tmp_path: Path) -> None:
 def test_rescue_keeps_what_is_whole(tmp_path: Path) -> None:
     path, copy = tmp_path / "cut.ncu-rep", tmp_path / "left.ncu-rep"
     path.write_bytes(WHOLE[:-30])
-    rescue(path, copy)
+    repair(path, copy)
     assert (check(copy).status, check(copy).launches) == ("ok", 3)  # the cut one without its end
     assert b"GPU Speed Of Light Throughput" in copy.read_bytes()
-    rescue(path, copy, bare=True)
+    repair(path, copy, metrics_only=True)
     assert b"GPU Speed Of Light Throughput" not in copy.read_bytes()

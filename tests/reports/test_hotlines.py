@@ -8,11 +8,11 @@ import pytest
 
 from profkit.errors import ProfkitError
 from profkit.reports import hotlines
-from profkit.reports.addresses import Kernel
+from profkit.reports.addresses import LaunchedCode
 from profkit.reports.counters import COUNTERS, FAMILIES, MEMORY
-from profkit.reports.hotlines import COLUMNS, CounterLine, Wish, hot_lines, lines_of
+from profkit.reports.hotlines import COLUMNS, CounterLine, LinesRequest, hot_lines, lines_of
 from profkit.reports.metrics.warps import SAMPLES, STATES
-from profkit.reports.reader import launched, raw
+from profkit.reports.reader import opened_launches, raw
 from tests.conftest import ROOT, kinds, others, report_of
 from tests.reports import made
 
@@ -23,7 +23,7 @@ PROBES = str(ARTIFACTS / "probes" / "probes-0.ncu-repz")
 
 
 def _lines(report: str, launch: int, *counters: str, count: int = 3) -> tuple[CounterLine, ...]:
-    return lines_of([Wish(report, launch, {"asked": counters}, count)])[0].counters["asked"]
+    return lines_of([LinesRequest(report, launch, {"asked": counters}, count)])[0].counters["asked"]
 
 
 def _short(lines: tuple[CounterLine, ...]) -> list[tuple[str, int | None, str, float]]:
@@ -81,7 +81,7 @@ def test_the_first_counter_that_is_there_answers() -> None:
 def test_what_was_not_collected_has_no_line(tmp_path: Path) -> None:
     path = tmp_path / "made.ncu-rep"
     path.write_bytes(made.report())
-    (answer,) = lines_of([Wish(str(path), 0, {name: (name,) for name in COUNTERS})])
+    (answer,) = lines_of([LinesRequest(str(path), 0, {name: (name,) for name in COUNTERS})])
     assert answer.counters == dict.fromkeys(COUNTERS, ())
     assert list(hot_lines(path, 0).columns) == list(COLUMNS)
     assert len(hot_lines(path, 0)) == 0
@@ -122,7 +122,8 @@ def test_each_counter_is_found_somewhere() -> None:
     missing = set(COUNTERS) - rare
     for report in reports:
         wishes = [
-            Wish(report, n, {c: (c,) for c in missing}, 1) for n in range(len(_kernels(report)))
+            LinesRequest(report, n, {c: (c,) for c in missing}, 1)
+            for n in range(len(_kernels(report)))
         ]
         for answer in lines_of(wishes):
             missing -= {c for c, lines in answer.counters.items() if lines}
@@ -166,8 +167,8 @@ def test_code_that_has_no_name_is_read_as_text(monkeypatch: pytest.MonkeyPatch) 
     """As of a GPU newer than the table: the library's text has no control fields."""
     exact = _short(_lines(COPY, 0, "stall long_scoreboard"))
     monkeypatch.setattr(hotlines.images, "functions", lambda _: [])
-    with launched(COPY) as action_of:
-        kernel = Kernel(action_of(0), list)
+    with opened_launches(COPY) as action_of:
+        kernel = LaunchedCode(action_of(0), list)
         assert (
             kernel._program(next(iter(kernel.values({"inst_executed": 1.0}) or {})))
             is kernel._texts
@@ -178,7 +179,7 @@ def test_code_that_has_no_name_is_read_as_text(monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_around() -> None:
-    (answer,) = lines_of([Wish(COPY, 0, sampled=1, around=2)])
+    (answer,) = lines_of([LinesRequest(COPY, 0, sampled=1, around=2)])
     top, *near = answer.sampled
     assert (top.value > 0, top.source) == (True, "    out[i] = in[i];")
     assert [x.line - (top.line or 0) for x in near if x.line] == [-2, -1, 1, 2]
@@ -187,7 +188,9 @@ def test_around() -> None:
 
 def test_many_at_once() -> None:
     path = str(report_of("sdpa-flash", "B"))
-    found = lines_of([Wish(*x, sampled=4) for x in ((path, 1), (COPY, 0), (path, 0), (path, 1))])
+    found = lines_of(
+        [LinesRequest(*x, sampled=4) for x in ((path, 1), (COPY, 0), (path, 0), (path, 1))]
+    )
     assert [len(answer.sampled) for answer in found] == [4, 4, 4, 4]
     assert found[0] == found[3]
     assert found[0] != found[2]
@@ -220,5 +223,5 @@ def test_overwritten_machine_code_is_an_error_not_a_crash(
     monkeypatch.setattr(hotlines, "__name__", "tests.reports.crashing")
     with pytest.raises(ProfkitError, match="exit status"):
         hot_lines(path, 0)
-    (answer,) = lines_of([Wish(str(path), 0, sampled=3)], strict=False)
+    (answer,) = lines_of([LinesRequest(str(path), 0, sampled=3)], strict=False)
     assert answer.sampled == ()

@@ -9,7 +9,7 @@ import pytest
 import profkit as pk
 from profkit.errors import ProfkitError
 from profkit.reports.metrics import CATALOGUE, INSTANCED
-from profkit.reports.reader import load, raw
+from profkit.reports.reader import load_reports, raw
 from tests.conftest import committed
 
 REPORT = next(p for p in committed() if p.name == "copy.1GiB.ncu-rep")
@@ -18,7 +18,7 @@ COUNTERS = {"gpu__time_duration.sum": 1500.0, "launch__grid_size": 264}
 
 def test_raw_values_of_a_report_give_the_frame_of_the_report():
     values = raw(REPORT).iloc[0].dropna().to_dict()
-    made, read = pk.from_raw([values]), load(REPORT)
+    made, read = pk.from_raw([values]), load_reports(REPORT)
     assert list(made.columns) == list(read.columns)
     # Declared work is the run record's; opcodes are instances, which raw() leaves out.
     not_in_raw = {m for m in CATALOGUE if m.startswith(("inst_", "declared_"))}

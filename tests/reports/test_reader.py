@@ -33,12 +33,12 @@ def write(tmp_path: Path):
 
 
 def row(path: Path, launch: int = 0):
-    return reader.read([path]).launches.iloc[launch]
+    return reader.read_report([path]).launches.iloc[launch]
 
 
 def test_one_launch(write) -> None:
     path = write(made.result(NAMES))
-    runs = reader.read([path]).launches
+    runs = reader.read_report([path]).launches
     assert list(runs.columns) == [*COLUMNS, *CATALOGUE]
     assert runs.iloc[0][list(COLUMNS)].to_dict() == {
         "report": str(path), "launch": 0, "kernel": "void scale<float>(float*, int)",
@@ -113,12 +113,12 @@ def test_the_run_record_beside_it(write) -> None:
     sha256 = hashlib.sha256(path.read_bytes()).hexdigest()
     record = {"schema": SCHEMA, "variant": "v1", "case": "B", "report": {"sha256": sha256}}
     path.with_suffix(".json").write_text(json.dumps(record))
-    reports = reader.read([path])
+    reports = reader.read_report([path])
     assert reports.files[0].status == "ok"
     assert (reports.launches.variant[0], reports.launches.case[0]) == ("v1", "B")
     # An eighth of a double is nothing that the bytes themselves could tell.
     path.write_bytes(path.read_bytes().replace(made.field(3, 1500.0), made.field(3, 1501.0)))
-    file = reader.read([path]).files[0]
+    file = reader.read_report([path]).files[0]
     assert (file.status, "run record" in file.message, file.launches) == ("damaged", True, 1)
 
 
@@ -126,7 +126,7 @@ def test_the_run_record_beside_it(write) -> None:
 def test_a_record_that_says_nothing(write, record: str) -> None:
     path = write(made.result(NAMES))
     path.with_suffix(".json").write_text(record, encoding="latin-1")
-    file = reader.read([path]).files[0]
+    file = reader.read_report([path]).files[0]
     assert (file.status, row(path).variant) == ("ok", None)
 
 
@@ -134,7 +134,7 @@ def test_instances_by_name(write) -> None:
     held = {OPCODES: {"HMMA.16816.F32": 3.0, "LDGSTS": 4.0, "EXIT": 1.0}}
     path = write(made.result(NAMES, {**made.METRICS, OPCODES: 8.0}, instances=held))
     (action,) = reader.actions(str(path))
-    raw = launch.raw(action, action.metric_names())
+    raw = launch.raw_of_launch(action, action.metric_names())
     assert {k: v for k, v in raw.items() if OPCODES in k} == {
         OPCODES: 8.0, **{f"{OPCODES}[{key}]": value for key, value in held[OPCODES].items()},
     }  # fmt: skip
@@ -146,7 +146,7 @@ def test_rules_are_advice_not_errors(write) -> None:
         made.rule("", "Traceback (most recent call last)", 3),
         made.rule("", "plain", 1),
     ]
-    found = reader.read([write(made.result(NAMES, rules=rules))]).rules
+    found = reader.read_report([write(made.result(NAMES, rules=rules))]).rules
     assert list(found.columns) == list(RULE_COLUMNS)
     assert found.message.tolist() == ["see That Section, the guide", "plain"]
     assert found.title.tolist() == ["Title", "The Rule"]
@@ -170,25 +170,25 @@ def test_every_file_has_its_status_and_the_others_go_on(write, tmp_path: Path) -
     ]
     statuses = ["empty", "unreadable", "damaged", "unreadable", "unreadable", "ok", "ok", "ok"]
     for many in (paths, paths * 2):  # in this process, and in children
-        files = reader.read(many).files
+        files = reader.read_report(many).files
         assert [file.path for file in files] == [str(path) for path in many]
         assert [file.status for file in files] == statuses * (len(many) // len(paths))
         assert all(file.message for file in files if file.status != "ok")
         assert [file.launches for file in files[-3:]] == [1, 1, 1]
-    assert reader.load([str(path) for path in paths]).attrs["reports"][0].status == "empty"
+    assert reader.load_reports([str(path) for path in paths]).attrs["reports"][0].status == "empty"
 
 
 def test_nothing_readable_is_an_error(tmp_path: Path, write) -> None:
     with pytest.raises(ProfkitError, match=r"gone\.ncu-rep: no such file"):
-        reader.load(tmp_path / "gone.ncu-rep")
+        reader.load_reports(tmp_path / "gone.ncu-rep")
     write(data=b"text", name="a.ncu-rep")
     write(data=b"text", name="b.ncu-rep")
     with pytest.raises(ProfkitError, match="and 1 more"):
-        reader.load(tmp_path)
+        reader.load_reports(tmp_path)
 
 
 def test_an_empty_report_has_the_columns(write) -> None:
-    runs = reader.load(write(data=b""))
+    runs = reader.load_reports(write(data=b""))
     assert (len(runs), list(runs.columns)) == (0, [*COLUMNS, *CATALOGUE])
 
 
@@ -198,7 +198,7 @@ def test_what_is_left_of_a_damaged_report(write) -> None:
     section = made.field(2, "GPU Speed Of Light Throughput")
     # The section of launch 1 is overwritten: the library would give nothing of this launch.
     bad = other.replace(section, b"\xff" * len(section))
-    reports = reader.read([write(good, bad, good)])
+    reports = reader.read_report([write(good, bad, good)])
     assert reports.files[0].status == "damaged"
     assert reports.launches.kernel.tolist()[1] == "other"
     assert reports.launches.time.notna().all()
@@ -206,7 +206,7 @@ def test_what_is_left_of_a_damaged_report(write) -> None:
     # A metric of launch 1 is overwritten: the others of it are read.
     time = made.field(2, made.metric_value(1500.0))
     bad = other.replace(time, time[:2] + b"\x77" * (len(time) - 2))
-    reports = reader.read([write(good, bad, good)])
+    reports = reader.read_report([write(good, bad, good)])
     assert reports.files[0].message.startswith("launch 1 is damaged")
     assert reports.launches.time.notna().tolist() == [True, False, True]
     assert reports.launches.device.tolist() == ["NVIDIA H200"] * 3
@@ -217,13 +217,13 @@ def test_a_crash_of_the_library_takes_one_file(write, tmp_path: Path, monkeypatc
         write(made.result(NAMES), name=f"{n}.ncu-rep")
     write(made.result(NAMES), name="5.culprit.ncu-rep")
     real, crashing = f"{reader.__name__}:read_part", "tests.reports.crashing:read_part"
-    apart = reader.apart
+    isolated = reader.isolated
     monkeypatch.setattr(
-        reader, "apart", lambda f, *rest: apart(crashing if f == real else f, *rest)
+        reader, "isolated", lambda f, *rest: isolated(crashing if f == real else f, *rest)
     )
     seen: list[tuple[int, int]] = []
     paths = sorted(tmp_path.iterdir())
-    reports = reader.read(paths, jobs=2, progress=lambda *at: seen.append(at))
+    reports = reader.read_report(paths, jobs=2, progress=lambda *at: seen.append(at))
     assert [file.status for file in reports.files].count("ok") == 10
     (culprit,) = [file for file in reports.files if file.status != "ok"]
     assert (culprit.path, culprit.status) == (str(tmp_path / "5.culprit.ncu-rep"), "damaged")
@@ -248,7 +248,7 @@ def test_raw(write) -> None:
 def test_a_name_that_is_not_utf_8_is_escaped_and_keeps_its_launch(write) -> None:
     odd = made.result(NAMES, kernel=b"k\xfc\xff(int)", rules=[made.rule("T", "advice", 1)])
     path = write(made.result(NAMES), odd)
-    found = reader.read([path])
+    found = reader.read_report([path])
     assert list(found.launches.kernel) == ["void scale<float>(float*, int)", r"k\xfc\xff(int)"]
     assert list(found.launches.time) == [pytest.approx(1.5e-6)] * 2
     assert list(found.rules.launch) == [1]
@@ -258,5 +258,5 @@ def test_a_name_that_is_not_utf_8_is_escaped_and_keeps_its_launch(write) -> None
 
 def test_such_a_name_is_kept_of_a_launch_that_is_damaged_too(write) -> None:
     path = write(made.result(NAMES, kernel=b"k\xff", extra=made.field(21, b"\xff")))
-    (kernel,) = reader.read([path]).launches.kernel
+    (kernel,) = reader.read_report([path]).launches.kernel
     assert kernel == r"k\xff"

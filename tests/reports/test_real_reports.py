@@ -9,8 +9,8 @@ import pytest
 
 from profkit.reports import reader
 from profkit.reports.container.container import check
-from profkit.reports.isolated import apart, processors
-from profkit.reports.reader import read
+from profkit.reports.isolated import isolated, processors
+from profkit.reports.reader import read_report
 from tests.conftest import CORPUS, committed, kinds, others
 
 ALL = [*committed(), *others()]
@@ -44,7 +44,7 @@ def test_versions_and_launches_of_others(path: Path) -> None:
     frames = check(path)
     assert frames.ncu_version == path.name.split("_")[2] == cells[4]
     assert frames.launches == int(cells[5])
-    launches = read([path]).launches
+    launches = read_report([path]).launches
     assert set(launches.cc) == {cells[3]}
     assert set(launches.device) == {cells[2]}
     failed = (launches.status == "failed").sum()
@@ -54,7 +54,7 @@ def test_versions_and_launches_of_others(path: Path) -> None:
 
 
 def test_one_process_or_two_give_the_same() -> None:
-    one, two = read(SMALL, jobs=1), read(SMALL, jobs=2)
+    one, two = read_report(SMALL, jobs=1), read_report(SMALL, jobs=2)
     assert one.files == two.files
     assert one.launches.equals(two.launches)
     assert one.rules.equals(two.rules)
@@ -65,7 +65,7 @@ def test_none_that_lost_anything_is_ok(how: str) -> None:
     """Seeded: the same damage on every run. An overwrite of nothing but values is not seen."""
     items = [(str(SMALL[n % len(SMALL)]), how, n) for n in range(DAMAGED)]
     died = "tests.reports.damage:verdict"
-    found = apart(died, items, processors(), lambda _item, why: ("damaged", why, []))
+    found = isolated(died, items, processors(), lambda _item, why: ("damaged", why, []))
     ok = [lost for status, _, lost in found if status == "ok"]
     assert [lost for lost in ok if lost] == []
     assert all(message for status, message, _ in found if status != "ok")
@@ -81,7 +81,7 @@ def test_what_is_left_of_the_damaged_is_read(tmp_path: Path) -> None:
     data = many.read_bytes()
     cut = tmp_path / many.name
     cut.write_bytes(data[: len(data) * 9 // 10])
-    before, after = read([many]), read([cut])
+    before, after = read_report([many]), read_report([cut])
     assert after.files[0].status == "damaged"
     # The last tenth of what is packed is more than a tenth of the report.
     most = 8 if many.suffix == ".ncu-rep" else 5

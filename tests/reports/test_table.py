@@ -9,7 +9,7 @@ import pytest
 
 from profkit.errors import ProfkitError
 from profkit.reports.metrics import CATALOGUE
-from profkit.reports.reader import load, raw, read
+from profkit.reports.reader import load_reports, raw, read_report
 from profkit.reports.table import table_rows
 from tests.conftest import committed
 
@@ -71,7 +71,7 @@ def long(version: str, base: bool) -> str:
 def test_every_layout_gives_the_same_values(tmp_path, layout, base, version):
     path = tmp_path / "raw.csv"
     path.write_text(layout(version, base))
-    frame = load(path)
+    frame = load_reports(path)
     assert len(frame) == 1
     for name, value in EXPECTED.items():
         assert frame.loc[0, name] == pytest.approx(value), name
@@ -89,7 +89,7 @@ def test_a_report_printed_raw_reads_like_the_report(tmp_path):
             [*front.values(), *map(str, values.values())]]  # fmt: skip
     path = tmp_path / "copy.csv"
     path.write_text(printed(rows))
-    made, original = load(path), load(REPORT)
+    made, original = load_reports(path), load_reports(REPORT)
     for name in CATALOGUE:
         if not name.startswith(("inst_", "declared_")):
             assert made.loc[0, name] == pytest.approx(original.loc[0, name], nan_ok=True), name
@@ -101,7 +101,7 @@ def test_a_table_without_units_is_in_base_units(tmp_path):
     text = "\n".join(line for line in lines if "nsecond" not in line)
     path = tmp_path / "raw.csv"
     path.write_text(text)
-    assert load(path).loc[0, "time"] == pytest.approx(12.5e-6)
+    assert load_reports(path).loc[0, "time"] == pytest.approx(12.5e-6)
 
 
 def test_numbers_of_another_locale_are_read_by_the_whole_table():
@@ -149,12 +149,12 @@ def test_another_table_is_no_report_and_says_how_to_print_one(tmp_path, text, sa
     assert "--page raw" in error.value.hint
     path = tmp_path / "x.csv"
     path.write_text(text)
-    (file,) = read([path]).files
+    (file,) = read_report([path]).files
     assert (file.status, file.launches) == ("unreadable", 0)
     assert said in file.message
 
 
 def test_empty_and_missing_tables_say_so(tmp_path):
     (tmp_path / "e.csv").write_text("")
-    files = read([tmp_path / "e.csv", tmp_path / "gone.csv"]).files
+    files = read_report([tmp_path / "e.csv", tmp_path / "gone.csv"]).files
     assert [f.status for f in files] == ["empty", "unreadable"]

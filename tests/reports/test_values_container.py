@@ -9,14 +9,14 @@ from pathlib import Path
 import pytest
 
 from profkit.reports.container import container, shapes
-from profkit.reports.container.container import check, rescue
+from profkit.reports.container.container import check, repair
 from profkit.reports.container.contents import (
     _patterns,
     block_of_one,
     header,
     nameless,
+    repair_frame,
     result,
-    salvage,
 )
 from profkit.reports.container.wire import (
     BYTES,
@@ -24,11 +24,11 @@ from profkit.reports.container.wire import (
     FIXED64,
     VARINT,
     Malformed,
-    Message,
+    MessageShape,
     fields,
     one,
     varint,
-    verify,
+    verify_message,
 )
 from tests.reports import made
 
@@ -36,7 +36,7 @@ KERNEL, RANGE, LISTED, GRAPH = shapes.KINDS
 _LETTERS = {VARINT: "v", FIXED64: "d", BYTES: "b", FIXED32: "f", None: "-"}
 
 
-def _letters(message: Message) -> str:
+def _letters(message: MessageShape) -> str:
     """A letter per field from 1 on: varint, double, float, bytes, text, part; a capital: required."""
     found = ""
     for n in range(1, message.last + 1):
@@ -46,7 +46,7 @@ def _letters(message: Message) -> str:
     return found
 
 
-def _inside(message: Message, *path: int) -> Message:
+def _inside(message: MessageShape, *path: int) -> MessageShape:
     for number in path:
         message = message.parts[number]
     return message
@@ -137,19 +137,19 @@ def test_a_field_may_end_with_its_message_and_not_behind_it(data: bytes) -> None
 def test_no_fields_in_nothing() -> None:
     assert list(fields(b"", 0, 0)) == []
     assert list(fields(b"\x08\x01", 0, 2)) == [(1, VARINT, 1, 0)]
-    assert Message().last == 0
-    assert Message({3: VARINT}, {5}, {4: Message()}).last == 5
+    assert MessageShape().last == 0
+    assert MessageShape({3: VARINT}, {5}, {4: MessageShape()}).last == 5
 
 
 def test_the_highest_number_is_known_and_the_next_is_newer() -> None:
     newer: list[int] = []
-    message = Message({1: VARINT, 4: VARINT})
+    message = MessageShape({1: VARINT, 4: VARINT})
     for number in (4, 5, 2):
         data = made.field(number, 1)
-        verify(data, 0, len(data), message, newer)
+        verify_message(data, 0, len(data), message, newer)
     assert newer == [5]
     with pytest.raises(Malformed, match="field 4 of the wrong type"):
-        verify(made.field(4, "x"), 0, 3, message, newer)
+        verify_message(made.field(4, "x"), 0, 3, message, newer)
 
 
 # --- block headers
@@ -291,13 +291,13 @@ def test_samples_that_the_library_trusts(times: bytes, taken: int, risky: bool) 
 def test_salvage_keeps_identity_metrics_and_ranges() -> None:
     names = list(made.METRICS)
     whole = made.result(names, ranges=["step"], rules=[made.rule("T", "M", 2)])
-    kept = salvage(whole, KERNEL)
+    kept = repair_frame(whole, KERNEL)
     numbers = [number for number, *_ in fields(kept or b"", 0, len(kept or b""))]
     assert sorted(set(numbers)) == [*range(1, 12), 13, 15, 21]
     assert numbers.count(13) == len(names)
-    assert salvage(made.field(1, 1) + made.field(2, 2), KERNEL) is None
+    assert repair_frame(made.field(1, 1) + made.field(2, 2), KERNEL) is None
     ranged = made.range_result(names, made.METRICS)
-    assert salvage(ranged, RANGE) == ranged
+    assert repair_frame(ranged, RANGE) == ranged
 
 
 def test_salvage_goes_on_behind_a_bad_metric_and_makes_up_for_the_source() -> None:
@@ -305,12 +305,12 @@ def test_salvage_goes_on_behind_a_bad_metric_and_makes_up_for_the_source() -> No
     source = made.field(15, made.field(1, 1))
     whole = made.result(names)
     assert whole.count(source) == 1
-    kept = salvage(whole.replace(source, b""), KERNEL)
+    kept = repair_frame(whole.replace(source, b""), KERNEL)
     assert kept is not None
     assert kept.endswith(b"\x7a\x00")
     bad = made.field(13, b"\x12\x03abc")  # no id, and a value that is none
-    assert salvage(bad + whole, KERNEL) == salvage(whole, KERNEL)
-    assert salvage(whole + b"\x0a\xff", KERNEL) == salvage(whole, KERNEL)
+    assert repair_frame(bad + whole, KERNEL) == repair_frame(whole, KERNEL)
+    assert repair_frame(whole + b"\x0a\xff", KERNEL) == repair_frame(whole, KERNEL)
 
 
 # --- the frames of a file
@@ -374,8 +374,8 @@ def test_the_first_version_that_is_said_stays(tmp_path: Path) -> None:
 def test_a_copy_of_a_whole_report_has_every_launch_once(tmp_path: Path) -> None:
     path, copy = tmp_path / "a.ncu-rep", tmp_path / "b.ncu-rep"
     path.write_bytes(made.report([made.result(NAMES)] * 3, NAMES))
-    for bare in (False, True):
-        rescue(path, copy, bare)
+    for metrics_only in (False, True):
+        repair(path, copy, metrics_only)
         found = check(copy)
         assert (found.status, found.launches, found.ncu_version) == ("ok", 3, "2025.3.1.0")
     sizes = [struct.unpack_from("<I", copy.read_bytes(), 4)[0]]

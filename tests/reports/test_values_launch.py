@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from profkit.reports import hotlines, launch
-from profkit.reports.addresses import Kernel
-from profkit.reports.counters import COUNTERS, samples
+from profkit.reports.addresses import LaunchedCode
+from profkit.reports.counters import COUNTERS, samples_metric
 from profkit.reports.metrics import IDENTITY, OPCODES
 from profkit.reports.sass.images import Function
 from profkit.reports.sass.inlined import LineRow, LineTable
@@ -100,7 +100,7 @@ WHO = dict(zip(IDENTITY, ("H200", 9, 0, 1.0, 2.0, 3.0, 128, 1, 1), strict=True))
 
 def identity(time: float = 1e-6, record: Any = None, **about: Any) -> dict[str, Any]:
     metrics = about.pop("metrics", WHO)
-    found = launch.identity(Action(metrics, **about), record, time)
+    found = launch.launch_identity(Action(metrics, **about), record, time)
     return dict(zip(launch.IDENTIFIED, found, strict=True))
 
 
@@ -148,11 +148,11 @@ def test_raw_values_are_those_of_the_catalogue_that_have_one() -> None:
     held = {"gpu__time_duration.sum": 5.0, "dram__bytes_read.sum": Metric(), "unknown": 1.0,
             OPCODES: Metric(9.0, {"LDG": 2.0, "STG": 3.0})}  # fmt: skip
     action = Action(held)
-    found = launch.raw(action, action.metric_names())
+    found = launch.raw_of_launch(action, action.metric_names())
     assert found == {"gpu__time_duration.sum": 5.0, OPCODES: 9.0, f"{OPCODES}[LDG]": 2.0,
                      f"{OPCODES}[STG]": 3.0}  # fmt: skip
-    assert launch.raw(Action({OPCODES: 9.0}), [OPCODES]) == {OPCODES: 9.0}
-    assert launch.raw(Action(), []) == {}
+    assert launch.raw_of_launch(Action({OPCODES: 9.0}), [OPCODES]) == {OPCODES: 9.0}
+    assert launch.raw_of_launch(Action(), []) == {}
 
 
 def test_scalars_have_texts_and_numbers() -> None:
@@ -212,13 +212,13 @@ def _function(name: str, start: int | None, code: bytes, *rows: LineRow) -> Func
     return Function(name, start, code, SimpleNamespace(lines=table))  # type: ignore[arg-type]
 
 
-def _kernel(functions: tuple[Function, ...] = (), **about: Any) -> Kernel:
+def _kernel(functions: tuple[Function, ...] = (), **about: Any) -> LaunchedCode:
     metrics = {
         "device__attribute_compute_capability_major": 9.0,
         "device__attribute_compute_capability_minor": 0.0,
         **about.pop("metrics", {}),
     }
-    return Kernel(Action(metrics, **about), lambda: list(functions))
+    return LaunchedCode(Action(metrics, **about), lambda: list(functions))
 
 
 def test_sums_of_metrics_by_address() -> None:
@@ -357,7 +357,7 @@ def test_beyond_the_ideal_by_any_of_its_names(kind: str) -> None:
 
 
 def test_a_wait_is_laid_to_what_is_waited_for() -> None:
-    name = samples("long_scoreboard")
+    name = samples_metric("long_scoreboard")
     held = {name: Metric(None, {32: 6.0, 48: 2.0})}
     lines = _answered("stall long_scoreboard", held).counters["rule"]
     # The FADD waits for the load; of the store nothing slow is known: it is where it waits.
@@ -368,7 +368,9 @@ def test_a_wait_is_laid_to_what_is_waited_for() -> None:
 
 
 def test_a_fixed_latency_is_where_it_is_waited() -> None:
-    (line,) = _answered("stall wait", {samples("wait"): Metric(None, {32: 6.0})}).counters["rule"]
+    (line,) = _answered("stall wait", {samples_metric("wait"): Metric(None, {32: 6.0})}).counters[
+        "rule"
+    ]
     assert (line.line, line.pc, line.producer_pc) == (3, 32, 16)
 
 
@@ -382,9 +384,9 @@ def test_the_first_counter_that_is_not_zero() -> None:
 
 
 def test_lines_by_all_samples_and_the_code_around() -> None:
-    held = {samples("selected"): Metric(None, {32: 9.0, 0: 1.0}),
-            samples("wait"): Metric(None, {32: 2.0}),
-            samples("barrier"): Metric(None, {16: 4.0})}  # fmt: skip
+    held = {samples_metric("selected"): Metric(None, {32: 9.0, 0: 1.0}),
+            samples_metric("wait"): Metric(None, {32: 2.0}),
+            samples_metric("barrier"): Metric(None, {16: 4.0})}  # fmt: skip
     found = _answered("", held, sampled=2).sampled
     assert [(x.line, x.value, round(x.share, 4), x.stall, round(x.stall_share, 3), x.source)
             for x in found] == [
@@ -402,6 +404,6 @@ def test_lines_by_all_samples_and_the_code_around() -> None:
 
 
 def test_equal_lines_stand_in_the_order_of_the_file() -> None:
-    held = {samples("wait"): Metric(None, {48: 2.0, 0: 2.0, 64: 2.0, 32: 3.0})}
+    held = {samples_metric("wait"): Metric(None, {48: 2.0, 0: 2.0, 64: 2.0, 32: 3.0})}
     found = _answered("", held, sampled=9).sampled
     assert [(x.line, x.pc) for x in found] == [(3, 32), (None, 64), (2, 0), (4, 48)]

@@ -17,8 +17,8 @@ from profkit.reports.metrics.derive import (
     largest,
     opcodes,
     product,
-    ratio,
-    raw,
+    ratio_of,
+    raw_metric,
     scale,
     total,
 )
@@ -54,10 +54,10 @@ T, P = "gpu__time_duration.sum", "x.pct"  # 1e-9 and 0.01
 @pytest.mark.parametrize(
     ("source", "values", "result", "text"),
     [
-        (raw("a"), {"a": 3.0}, 3.0, "a"),
-        (raw("a", 4), {"a": 3.0}, 12.0, "4 * a"),
-        (raw(P), {P: 50.0}, 0.5, P),
-        (raw(P, 2), {P: 50.0}, 1.0, "2 * x.pct"),
+        (raw_metric("a"), {"a": 3.0}, 3.0, "a"),
+        (raw_metric("a", 4), {"a": 3.0}, 12.0, "4 * a"),
+        (raw_metric(P), {P: 50.0}, 0.5, P),
+        (raw_metric(P, 2), {P: 50.0}, 1.0, "2 * x.pct"),
         (total("a", "b"), {"a": 3.0, "b": 4.0}, 7.0, "a + b"),
         (total("a", "b", factor=32), {"a": 3.0, "b": 4.0}, 224.0, "32 * (a + b)"),
         (total("a", "b", factor=2), {"a": 3.0, "b": 4.0}, 14.0, "2 * (a + b)"),
@@ -76,15 +76,15 @@ T, P = "gpu__time_duration.sum", "x.pct"  # 1e-9 and 0.01
         (product("a", "b"), {"a": 3.0, "b": 4.0}, 12.0, "a * b"),
         (product("a", factor=2), {"a": 3.0}, 6.0, "2 * a"),
         (product("a", P, factor=8), {"a": 3.0, P: 50.0}, 12.0, "8 * a * x.pct"),
-        (ratio("a", "b"), {"a": 3.0, "b": 4.0}, 0.75, "(a) / (b)"),
-        (ratio("a", "b"), {"a": 3.0, "b": 0.5}, 6.0, None),
-        (ratio("a", "b", 2), {"a": 3.0, "b": 4.0}, 1.5, "2 * (a) / (b)"),
-        (ratio(("a", "b"), ("c", "d")), {"a": 1.0, "b": 2.0, "c": 3.0, "d": 9.0}, 0.25,
+        (ratio_of("a", "b"), {"a": 3.0, "b": 4.0}, 0.75, "(a) / (b)"),
+        (ratio_of("a", "b"), {"a": 3.0, "b": 0.5}, 6.0, None),
+        (ratio_of("a", "b", 2), {"a": 3.0, "b": 4.0}, 1.5, "2 * (a) / (b)"),
+        (ratio_of(("a", "b"), ("c", "d")), {"a": 1.0, "b": 2.0, "c": 3.0, "d": 9.0}, 0.25,
          "(a + b) / (c + d)"),
-        (ratio(P, P), {P: 8.0}, 1.0, None),
-        (ratio("a", "b"), {"a": 3.0, "b": 0.0}, nan, None),
-        (ratio("a", "b"), {"a": 3.0, "b": -1.0}, nan, None),
-        (ratio("a", "b"), {"a": 0.0, "b": 1.0}, 0.0, None),
+        (ratio_of(P, P), {P: 8.0}, 1.0, None),
+        (ratio_of("a", "b"), {"a": 3.0, "b": 0.0}, nan, None),
+        (ratio_of("a", "b"), {"a": 3.0, "b": -1.0}, nan, None),
+        (ratio_of("a", "b"), {"a": 0.0, "b": 1.0}, 0.0, None),
         (excess("a", "i"), {"a": 8.0, "i": 2.0}, 0.75, "1 - i / a"),
         (excess("a", "i"), {"a": 1.0, "i": 1.0}, 0.0, None),
         (excess("a", "i"), {"a": 0.5, "i": 0.0}, 1.0, None),
@@ -98,7 +98,7 @@ def test_every_kind_of_source(source, values, result, text):
 
 
 def test_the_first_source_that_is_all_there_decides():
-    metric = Metric("m", "count", "", "", (total("a", "b"), raw("c")))
+    metric = Metric("m", "count", "", "", (total("a", "b"), raw_metric("c")))
     assert metric.of({"a": 1.0, "b": 2.0, "c": 9.0}) == 3.0
     assert metric.of({"a": 1.0, "c": 9.0}) == 9.0
     assert metric.of({"a": nan, "b": 2.0, "c": 9.0}) == 9.0
@@ -110,8 +110,8 @@ def test_the_first_source_that_is_all_there_decides():
     ("unit", "value"), [("count", 0.0), ("byte", 0.0), ("share", 0.0), ("op", -2.0), ("s", -2.0)]
 )
 def test_less_than_nothing_is_nothing_where_something_is_counted(unit, value):
-    assert of(raw("a"), {"a": -2.0}, unit) == value
-    assert of(raw("a"), {"a": 0.5}, unit) == 0.5
+    assert of(raw_metric("a"), {"a": -2.0}, unit) == value
+    assert of(raw_metric("a"), {"a": 0.5}, unit) == 0.5
 
 
 @pytest.mark.parametrize(

@@ -11,15 +11,15 @@ from profkit.reports.container.wire import (
     FIXED64,
     VARINT,
     Malformed,
-    Message,
+    MessageShape,
     fields,
     varint,
-    verify,
+    verify_message,
 )
 from tests.reports import made
 
-INNER = Message({1: VARINT}, required={1})
-OUTER = Message({1: VARINT, 2: FIXED64, 4: BYTES}, {3}, {5: INNER})
+INNER = MessageShape({1: VARINT}, required={1})
+OUTER = MessageShape({1: VARINT, 2: FIXED64, 4: BYTES}, {3}, {5: INNER})
 
 
 @given(st.integers(0, 2**64 - 1))
@@ -55,19 +55,19 @@ def test_fields_of_every_wire_type() -> None:
 )
 def test_malformed(data: bytes) -> None:
     with pytest.raises(Malformed):
-        verify(data, 0, len(data), OUTER, [])
+        verify_message(data, 0, len(data), OUTER, [])
 
 
 def test_a_higher_number_is_a_newer_field_and_a_gap_is_nothing() -> None:
     newer: list[int] = []
-    verify(made.field(9, 1) + made.field(1, 1), 0, 4, OUTER, newer)
+    verify_message(made.field(9, 1) + made.field(1, 1), 0, 4, OUTER, newer)
     assert newer == [9]
 
 
 @given(st.binary(max_size=40))
 def test_any_bytes_are_walked_or_malformed(data: bytes) -> None:
     try:
-        verify(data, 0, len(data), OUTER, [])
+        verify_message(data, 0, len(data), OUTER, [])
     except Malformed:
         return
     assert sum(1 for _ in fields(data, 0, len(data))) <= len(data)

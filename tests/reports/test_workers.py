@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from profkit.errors import ProfkitError
-from profkit.reports.isolated import apart
+from profkit.reports.isolated import isolated
 from tests.reports import made
 
 DIES = "tests.reports.crashing:dies"
@@ -20,7 +20,7 @@ DIES = "tests.reports.crashing:dies"
 
 def test_answers_in_order_from_as_many_children_as_asked_for() -> None:
     items = [[n, "x"] for n in range(12)]
-    found = apart("tests.reports.crashing:pid", items, 2, lambda *_: None)
+    found = isolated("tests.reports.crashing:pid", items, 2, lambda *_: None)
     assert [item for item, _ in found] == items
     pids = {pid for _, pid in found}
     assert len(pids) <= 2
@@ -28,7 +28,7 @@ def test_answers_in_order_from_as_many_children_as_asked_for() -> None:
 
 
 def test_a_child_that_has_grown_is_replaced() -> None:
-    pids = apart("tests.reports.crashing:grows", [1, 1, 250, 1, 250, 1], 1, lambda *_: None)
+    pids = isolated("tests.reports.crashing:grows", [1, 1, 250, 1, 250, 1], 1, lambda *_: None)
     assert pids[0] == pids[1] == pids[2] != pids[3] == pids[4] != pids[5]
 
 
@@ -36,7 +36,7 @@ def test_a_child_that_has_grown_is_replaced() -> None:
 def test_a_crash_costs_one_answer(jobs: int) -> None:
     items = ["a", "exit", "b", "crash", "c"]
     steps: list[int] = []
-    found = apart(DIES, items, jobs, lambda item, why: (item, why), lambda: steps.append(1))
+    found = isolated(DIES, items, jobs, lambda item, why: (item, why), lambda: steps.append(1))
     assert [found[n] for n in (0, 2, 4)] == ["A", "B", "C"]
     assert found[1] == ("exit", "the process that read it ended with exit status 3")
     assert found[3][1].endswith("crashed on it: SIGSEGV")
@@ -45,12 +45,12 @@ def test_a_crash_costs_one_answer(jobs: int) -> None:
 
 def test_a_mistake_of_the_user_comes_through() -> None:
     with pytest.raises(ProfkitError, match="mend: is wrong") as caught:
-        apart(DIES, ["mend"], 1, lambda *_: None)
+        isolated(DIES, ["mend"], 1, lambda *_: None)
     assert caught.value.hint == "mend it"
 
 
 def test_nothing_to_do() -> None:
-    assert apart(DIES, [], 4, lambda *_: None) == []
+    assert isolated(DIES, [], 4, lambda *_: None) == []
 
 
 def _script(tmp_path: Path, text: str) -> list[str]:

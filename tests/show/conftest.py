@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from profkit.diagnosis.engine import judge
+from profkit.diagnosis.engine import judge_launch
 from profkit.diagnosis.launches import Judged, NvidiaRule
 from profkit.diagnosis.rules import BY_ID
 from profkit.reports.metrics import CATALOGUE
@@ -43,7 +43,7 @@ def made() -> Made:
                 "report": "a.ncu-rep", "index": 0, "kernel": kernel, "device": "NVIDIA H200",
                 "cc": "9.0", "grid": (64, 2, 1), "block": (128, 1, 1), "variant": None,
                 "case": None, "status": status, "values": values,
-                "diagnosis": judge(values, status),
+                "diagnosis": judge_launch(values, status),
                 "nvidia": (NvidiaRule("CPIStall", "Warp Stall", "text", 0.25, "local"),),
             }
             | changes

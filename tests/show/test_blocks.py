@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from profkit.show.text.blocks import Grid, Heading, Line
+from profkit.show.text.blocks import Grid, Heading, TextLine
 from profkit.show.text.markup import to_markdown
 from profkit.show.text.terminal import console, to_text
 
 HOSTILE = "[red]x[/red] <b>y</b> | `z` \x1b[31m @me \n next"
 BLOCKS = [
     Heading(HOSTILE),
-    Line(HOSTILE, "faster"),
+    TextLine(HOSTILE, "faster"),
     Grid((HOSTILE, ">n"), ((HOSTILE, "1"), ("plain", "20")), wraps=0),
     Heading("last", 3),
 ]

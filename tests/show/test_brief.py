@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from profkit.diagnosis.launches import Judged, judged, rows, with_lines
-from profkit.reports.reader import read
+from profkit.diagnosis.launches import Judged, judged, judged_rows, with_lines
+from profkit.reports.reader import read_report
 from profkit.show.views.brief import LONGEST, brief_diagnosis
 from tests.conftest import ROOT
 
@@ -31,7 +31,7 @@ PROBES = {
 @pytest.fixture(scope="module")
 def probes() -> dict[str, Judged]:
     files = sorted(map(str, (ROOT / "artifacts" / "probes").glob("*.ncu-rep*")))
-    runs = [run for run in judged(read(files)) if run.variant in PROBES]
+    runs = [run for run in judged(read_report(files)) if run.variant in PROBES]
     first = {run.variant: run for run in reversed(runs) if run.variant}
     return dict(zip(first, with_lines(list(first.values()), None, 0), strict=True))
 
@@ -39,7 +39,7 @@ def probes() -> dict[str, Judged]:
 @pytest.mark.parametrize("probe", PROBES)
 def test_a_probe_s_brief_names_cause_and_line(probes: dict[str, Judged], probe: str) -> None:
     run = probes[probe]
-    text = brief_diagnosis(rows([run]))
+    text = brief_diagnosis(judged_rows([run]))
     assert f"Run: profkit explain {PROBES[probe]}\n" in f"{text}\n"
     assert len(text) <= LONGEST
     if run.diagnosis.bound != "launch":
@@ -47,7 +47,7 @@ def test_a_probe_s_brief_names_cause_and_line(probes: dict[str, Judged], probe: 
 
 
 def test_the_brief_of_many_rows_is_cut_to_its_size(made: Made) -> None:
-    table = rows([made(f"{name}_{i}") for i, name in enumerate(HOSTILE * 3)])
+    table = judged_rows([made(f"{name}_{i}") for i, name in enumerate(HOSTILE * 3)])
     text = brief_diagnosis(table)
     assert len(text) <= LONGEST
     assert f"{len(table) - 3} more kernels" in text
@@ -55,7 +55,7 @@ def test_the_brief_of_many_rows_is_cut_to_its_size(made: Made) -> None:
 
 
 def test_the_second_row_is_a_line(made: Made) -> None:
-    table = rows([made("slow", 3e-3), made("quick", 1e-3)])
+    table = judged_rows([made("slow", 3e-3), made("quick", 1e-3)])
     (line,) = [x for x in brief_diagnosis(table).splitlines() if x.startswith("2. ")]
     assert line.startswith(
         "2. quick, 1.00 ms, memory: shared; shared-bank-conflicts (expect 8.00x ("

@@ -8,7 +8,7 @@ from typing import Any
 
 from profkit.reports.metrics import CATALOGUE
 from profkit.reports.reader import ReportFile
-from profkit.show.views.document import SCHEMA, document, dumps
+from profkit.show.views.document import SCHEMA, diagnosis_document, dumps
 
 from .conftest import HOSTILE, Made
 
@@ -23,7 +23,7 @@ def _read(text: str) -> Any:
 
 
 def test_the_keys_are_those_of_the_schema(made: Made) -> None:
-    found = _read(dumps(document([FILE], [made()])))
+    found = _read(dumps(diagnosis_document([FILE], [made()])))
     assert list(found) == ["schema", "reports", "launches"]
     assert found["schema"] == SCHEMA == "profkit.diagnosis/1"
     assert list(found["reports"][0]) == [
@@ -44,7 +44,7 @@ def test_the_keys_are_those_of_the_schema(made: Made) -> None:
 
 
 def test_firing_findings_come_first(made: Made) -> None:
-    found = document([FILE], [made()])["launches"][0]["findings"]
+    found = diagnosis_document([FILE], [made()])["launches"][0]["findings"]
     order = ["fires", "unknown", "clear"]
     ranks = [order.index(f["status"]) for f in found]
     assert ranks == sorted(ranks)
@@ -52,19 +52,21 @@ def test_firing_findings_come_first(made: Made) -> None:
 
 
 def test_what_is_not_finite_is_null(made: Made) -> None:
-    launch = document([FILE], [made(time=nan)])["launches"][0]
+    launch = diagnosis_document([FILE], [made(time=nan)])["launches"][0]
     assert launch["time_s"] is None
     assert launch["metrics"]["waves"] is None
     dumps({"x": launch})
 
 
 def test_any_kernel_name_survives(made: Made) -> None:
-    text = dumps(document([FILE], [made(name) for name in HOSTILE]))
+    text = dumps(diagnosis_document([FILE], [made(name) for name in HOSTILE]))
     assert text.isascii()
     assert [x["kernel"] for x in _read(text)["launches"]] == list(HOSTILE)
 
 
 def test_a_failed_launch_is_a_launch(made: Made) -> None:
-    launch = document([FILE], [made(status="failed", grid=None, block=None)])["launches"][0]
+    launch = diagnosis_document([FILE], [made(status="failed", grid=None, block=None)])["launches"][
+        0
+    ]
     assert (launch["status"], launch["bound"], launch["grid"]) == ("failed", "unknown", None)
     assert launch["missing"][0]["why"]

@@ -20,7 +20,7 @@ characters = st.characters() | st.sampled_from("\x1b\x9b\u202e\ud800`|<>&[]()*_~
 
 @given(st.text(characters) | any_text)
 def test_nothing_visible_acts(text: str) -> None:
-    shown = escape.visible(text)
+    shown = escape.escaped(text)
     assert not [c for c in shown if unicodedata.category(c) in {"Cc", "Cf", "Cs", "Zl", "Zp"}]
     shown.encode("utf-8")
 
@@ -37,7 +37,7 @@ def test_nothing_visible_acts(text: str) -> None:
     ],
 )
 def test_visible(text: str, shown: str) -> None:
-    assert escape.visible(text) == shown
+    assert escape.escaped(text) == shown
 
 
 def _rendered(source: str) -> tuple[str, set[str]]:
@@ -61,7 +61,7 @@ def _rendered(source: str) -> tuple[str, set[str]]:
 def test_markdown_renders_as_the_text_itself(text: str) -> None:
     rendered, tags = _rendered(f"x {escape.markdown(text)} x")
     assert tags <= {"p"}
-    assert rendered.replace("\u200b", "").split() == f"x {escape.visible(text)} x".split()
+    assert rendered.replace("\u200b", "").split() == f"x {escape.escaped(text)} x".split()
 
 
 @given(st.text(characters, min_size=1) | any_text)
@@ -70,7 +70,7 @@ def test_code_in_a_table_stays_one_cell(text: str) -> None:
     rendered, tags = _rendered(f"| a | b |\n|---|---|\n| {span} | end |\n")
     assert tags == {"table", "thead", "tbody", "tr", "th", "td", "code"}
     assert rendered.split()[-1] == "end"
-    assert "".join(escape.visible(text).split()) in "".join(rendered.split())
+    assert "".join(escape.escaped(text).split()) in "".join(rendered.split())
 
 
 def test_markdown_calls_nobody_and_links_nowhere() -> None:

@@ -7,7 +7,7 @@ import pytest
 from profkit.diagnosis.rules import ALL
 from profkit.errors import ProfkitError
 from profkit.reports.metrics import CATALOGUE
-from profkit.show.views.explain import explain, index, reference
+from profkit.show.views.explain import explain, index, reference_document
 from tests.conftest import ROOT
 
 
@@ -67,7 +67,7 @@ def test_a_name_near_nothing_gets_the_list() -> None:
 
 
 def test_index_and_reference_hold_everything() -> None:
-    listed, written = index(), reference()
+    listed, written = index(), reference_document()
     for name in (*(r.id for r in ALL), *CATALOGUE):
         assert f"  {name}" in listed
         assert f"### {name}\n" in written or f"| `{name}` |" in written
@@ -75,7 +75,7 @@ def test_index_and_reference_hold_everything() -> None:
 
 def test_the_committed_reference_is_current() -> None:
     page = ROOT / "profkit" / "REFERENCE.md"
-    assert page.read_text("utf-8") == f"{reference()}\n", "make readme writes it anew"
+    assert page.read_text("utf-8") == f"{reference_document()}\n", "make readme writes it anew"
 
 
 @pytest.mark.parametrize(

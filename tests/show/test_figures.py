@@ -52,7 +52,7 @@ def test_the_text_is_the_value_to_three_figures(value: float, unit: str) -> None
 def test_a_gain_is_a_bound() -> None:
     assert figures.gain(1.853) == "at most 1.85x"
     assert figures.gain(None) == "gain unknown"
-    assert figures.times(22.0) == "22.0x"
+    assert figures.speedup(22.0) == "22.0x"
 
 
 def test_dims_leave_trailing_ones_out() -> None:

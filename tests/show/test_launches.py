@@ -6,9 +6,9 @@ from math import isnan, nan
 
 import pytest
 
-from profkit.diagnosis.launches import Judged, judged, rows, table
+from profkit.diagnosis.launches import Judged, judged, judged_rows, table
 from profkit.reports.metrics import CATALOGUE
-from profkit.reports.reader import read
+from profkit.reports.reader import read_report
 from tests.conftest import committed
 
 from .conftest import Made
@@ -40,12 +40,12 @@ def test_nothing_is_saved_where_nothing_is_known(made: Made) -> None:
 
 def test_the_same_kernel_and_shape_is_one_row(made: Made) -> None:
     runs = [made(time=t, index=i) for i, t in enumerate((3e-6, 1e-6, 2e-6))]
-    (row,) = rows(runs)
+    (row,) = judged_rows(runs)
     assert row.times == [1e-6, 2e-6, 3e-6]
     assert row.shown.index == 2
     assert row.total == pytest.approx(6e-6)
     assert row.saved == pytest.approx(sum(run.saved for run in runs))
-    assert len(rows(runs, every=True)) == 3
+    assert len(judged_rows(runs, every=True)) == 3
 
 
 @pytest.mark.parametrize(
@@ -54,20 +54,20 @@ def test_the_same_kernel_and_shape_is_one_row(made: Made) -> None:
 def test_another_shape_report_or_kernel_is_another_row(
     made: Made, other: dict[str, object]
 ) -> None:
-    assert len(rows([made(), made(**other)])) == 2
+    assert len(judged_rows([made(), made(**other)])) == 2
 
 
 def test_worst_first_is_by_time_saved_then_by_time(made: Made) -> None:
     slow_fine = made("fine", 1.0, rule="grid-too-small", diagnosis=made(status="failed").diagnosis)
     quick_bad, slow_bad = made("quick", 1e-5), made("slow", 1e-3)
     unknown = made("unknown", nan)
-    names = [row.shown.kernel for row in rows([unknown, slow_fine, quick_bad, slow_bad])]
+    names = [row.shown.kernel for row in judged_rows([unknown, slow_fine, quick_bad, slow_bad])]
     assert names == ["slow", "quick", "fine", "unknown"]
 
 
 @pytest.fixture(scope="module")
 def own() -> tuple[object, list[Judged]]:
-    found = read([p for p in committed() if p.name == "copy.1GiB.ncu-rep"])
+    found = read_report([p for p in committed() if p.name == "copy.1GiB.ncu-rep"])
     return found, judged(found)
 
 

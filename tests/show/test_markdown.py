@@ -6,7 +6,7 @@ import html.parser
 
 from markdown_it import MarkdownIt
 
-from profkit.diagnosis.launches import HotLine, Row, rows
+from profkit.diagnosis.launches import HotLine, Row, judged_rows
 from profkit.show.text.markup import to_markdown
 from profkit.show.views.diagnosis import Asked, told
 
@@ -34,7 +34,7 @@ def _tags(source: str) -> dict[str, int]:
 def test_nothing_of_a_report_becomes_markup(made: Made) -> None:
     line = HotLine("|x|`.cu", 1, "``a`` | <b>", 1, 0.5, "barrier", 0.5)
     runs = [made(n, report=f"{n[:99]}.r", device=n[:50], lines=(line,)) for n in HOSTILE]
-    found = rows(runs)
+    found = judged_rows(runs)
     tags = _tags(_rendered(found))
     assert set(tags) == OURS
     assert tags["details"] == len(HOSTILE)
@@ -44,7 +44,7 @@ def test_nothing_of_a_report_becomes_markup(made: Made) -> None:
 
 
 def test_the_table_has_the_verdict(made: Made) -> None:
-    found = rows([made("f", 3e-3), made("g", 1e-3)])
+    found = judged_rows([made("f", 3e-3), made("g", 1e-3)])
     assert _rendered(found).splitlines()[4] == (
         "| 1 | `f`  a.ncu-rep #&#8203;0 | 3.00 ms | 75 % | memory: shared | shared-bank-conflicts "
         "| 8.00x (3.65 to 8.89) |"

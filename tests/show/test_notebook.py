@@ -15,7 +15,7 @@ from profkit.errors import ProfkitError
 from profkit.reports import reader
 from profkit.reports.metrics import CATALOGUE
 from profkit.show.notebook import COLUMNS, Frame
-from profkit.show.text.blocks import Grid, Heading, Line
+from profkit.show.text.blocks import Grid, Heading, TextLine
 from profkit.show.text.markup import to_html
 from tests.conftest import ROOT
 
@@ -53,10 +53,10 @@ def runs() -> Frame:
 
 
 def test_a_frame_is_the_same_frame(runs: Frame) -> None:
-    plain = reader.load(REPORT)
+    plain = reader.load_reports(REPORT)
     pd.testing.assert_frame_equal(pd.DataFrame(runs), plain)
     assert runs.attrs["reports"] == plain.attrs["reports"]
-    pd.testing.assert_frame_equal(pd.DataFrame(pk.diagnose(runs)), launches.diagnose(plain))
+    pd.testing.assert_frame_equal(pd.DataFrame(pk.diagnose(runs)), launches.diagnose_frame(plain))
 
 
 def test_it_stays_one_through_pandas(runs: Frame) -> None:
@@ -103,7 +103,7 @@ def test_hostile_text_stays_text(text: str) -> None:
     name = text[:50].replace("\udc80", "")  # pandas has no such column names
     cells = {"kernel": [text], "cause": [text], name: [1.0], "evidence": [{text: 1.0}]}
     frame = Frame(cells, dtype=object)
-    blocks = [Heading(text), Line(text, text), Grid((text,), ((text,),))]
+    blocks = [Heading(text), TextLine(text, text), Grid((text,), ((text,),))]
     for shown in (frame._repr_html_(), to_html(blocks)):
         seen = Seen(shown)
         assert set(seen.tags) <= OURS

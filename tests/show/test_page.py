@@ -15,14 +15,14 @@ from pathlib import Path
 
 import pytest
 
-from profkit.diagnosis.launches import NvidiaRule, rows
+from profkit.diagnosis.launches import NvidiaRule, judged_rows
 from profkit.errors import ProfkitError
 from profkit.evidence.comparison import counters as changes
 from profkit.reports.frame import Part, ReportFile, Reports
 from profkit.show.page import charts as page_charts
 from profkit.show.page import page as pages
-from profkit.show.text.escape import visible
-from profkit.show.views.document import document
+from profkit.show.text.escape import escaped
+from profkit.show.views.document import diagnosis_document
 from profkit.show.views.headline import headline
 from tests.conftest import ROOT
 from tests.show.conftest import HOSTILE, Made
@@ -88,7 +88,7 @@ def test_no_text_becomes_markup(hostile: Read) -> None:
     "name", [n for n in HOSTILE if 0 < len(n) < 200], ids=lambda n: ascii(n)[:12]
 )
 def test_hostile_names_stay_readable_text(hostile: Read, name: str) -> None:
-    assert visible(name) in "\n".join(hostile.text)
+    assert escaped(name) in "\n".join(hostile.text)
 
 
 def test_nothing_acts_in_what_is_shown(hostile: Read) -> None:
@@ -124,7 +124,7 @@ def test_the_numbers_are_those_of_the_json(made: Made) -> None:
     run = made(rule="dram-bandwidth")
     read = Read(pages.render(NONE, [run]).html)
     (launch,) = read.payload()["launches"]
-    said = document((), [run])["launches"][0]["metrics"]
+    said = diagnosis_document((), [run])["launches"][0]["metrics"]
     names = [metric["name"] for metric in read.payload()["metrics"]]
     assert dict(zip(names, launch["values"], strict=True)) == said
 
@@ -182,18 +182,18 @@ def test_a_page_is_written_whole_or_not_at_all(made: Made, tmp_path: Path) -> No
     page = pages.render(NONE, [made()])
     there = tmp_path / "page.html"
     there.write_text("the old one")
-    assert pages.save(page, there).read_text("utf-8") == page.html
+    assert pages.save_page(page, there).read_text("utf-8") == page.html
     folder = tmp_path / "folder.html"
     folder.mkdir()
     with pytest.raises(ProfkitError, match=r"folder\.html: cannot be written"):
-        pages.save(page, folder)
+        pages.save_page(page, folder)
     assert sorted(p.name for p in tmp_path.iterdir()) == ["folder.html", "page.html"]
 
 
 def test_the_answer_stands_on_top_and_the_bar_is_all_of_the_time(made: Made) -> None:
     runs = [made("slow", 3e-3), made("quick", 1e-3)]
     html = pages.render(NONE, runs).html
-    for sentence in headline(rows(runs)):
+    for sentence in headline(judged_rows(runs)):
         assert escape(sentence) in html
     assert html.index('class="answer"') < html.index('id="overview"')
     bars = re.findall(r'<rect class="fill memory" x="([\d.]+)" y="0" width="([\d.]+)"', html)

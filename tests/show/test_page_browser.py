@@ -15,16 +15,16 @@ from typing import Any
 
 import pytest
 
-from profkit.diagnosis.launches import Judged, judged, rows
+from profkit.diagnosis.launches import Judged, judged, judged_rows
 from profkit.evidence.comparison.counters import launch_change
 from profkit.reports.frame import Reports
 from profkit.reports.metrics import CATALOGUE
-from profkit.reports.reader import read
+from profkit.reports.reader import read_report
 from profkit.show.page import page as pages
-from profkit.show.text.escape import visible
+from profkit.show.text.escape import escaped
 from profkit.show.text.figures import quantity
 from profkit.show.views.comparison import _finding, _moved
-from profkit.show.views.document import document
+from profkit.show.views.document import diagnosis_document
 from tests.conftest import ROOT
 from tests.show.conftest import HOSTILE, Made
 
@@ -49,15 +49,15 @@ def chromium() -> Iterator[Any]:
 @pytest.fixture(scope="module")
 def runs() -> list[Judged]:
     """The launches in the order of the page's rows."""
-    found = judged(read([ROOT / "artifacts" / name for name in REPORTS]))
-    return [row.shown for row in rows(found)]
+    found = judged(read_report([ROOT / "artifacts" / name for name in REPORTS]))
+    return [row.shown for row in judged_rows(found)]
 
 
 @pytest.fixture(scope="module")
 def real(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    reports = read([ROOT / "artifacts" / name for name in REPORTS])
+    reports = read_report([ROOT / "artifacts" / name for name in REPORTS])
     path = tmp_path_factory.mktemp("real") / "page.html"
-    return pages.save(pages.render(reports, judged(reports)), path)
+    return pages.save_page(pages.render(reports, judged(reports)), path)
 
 
 Open = Callable[..., Any]
@@ -93,7 +93,7 @@ def _column(page: Any, key: str) -> list[str]:
 
 def test_columns_sort_by_their_numbers(tab: Open, real: Path, runs: list[Judged]) -> None:
     page = tab(real)
-    times = [document((), [run])["launches"][0]["time_s"] for run in runs]
+    times = [diagnosis_document((), [run])["launches"][0]["time_s"] for run in runs]
     head = page.locator("th button[data-sort=time]")
     head.click()
     assert [float(t) for t in _column(page, "time")] == sorted(times, reverse=True)
@@ -167,7 +167,7 @@ def test_hovering_a_stall_shows_the_number_of_the_json(
     tab: Open, real: Path, runs: list[Judged]
 ) -> None:
     number = next(n for n, run in enumerate(runs, 1) if run.variant == "stage2")
-    said = document((), [runs[number - 1]])["launches"][0]["metrics"]
+    said = diagnosis_document((), [runs[number - 1]])["launches"][0]["metrics"]
     page = tab(real, f"#launch-{number}")
     bars = page.locator(f"#launch-{number} [data-chart=stalls] .mark-rect path")
     assert bars.count() > 3
@@ -184,7 +184,7 @@ def test_hovering_the_roofline_shows_the_number_of_the_json(
     points = page.locator("#rooflines .mark-symbol path[aria-label*='copy 1GiB']")
     tip = _hover(page, points.first)
     assert tip["launch"] == "copy 1GiB"
-    said = document((), [copy])["launches"][0]["metrics"]
+    said = diagnosis_document((), [copy])["launches"][0]["metrics"]
     assert tip["moved"] == quantity(said[f"{tip['bytes of'].lower()}_rate"], "byte/s")
     assert tip["rate"] == "no arithmetic"
 
@@ -281,13 +281,13 @@ def test_hostile_names_stay_text(tab: Open, made: Made, tmp_path: Path) -> None:
         for n, name in enumerate(HOSTILE)
     ]
     # Their files are not there, so each has a note about its source; names are what counts here.
-    page = tab(pages.save(pages.render(Reports(()), launches), tmp_path / "page.html"))
+    page = tab(pages.save_page(pages.render(Reports(()), launches), tmp_path / "page.html"))
     assert page.locator("script").count() == 3
     assert page.locator("main img, main iframe, main b b").count() == 0
     text = page.evaluate("() => document.body.textContent")
     for name in HOSTILE:
         if 0 < len(name) < 200:
-            assert visible(name) in text
+            assert escaped(name) in text
     assert not set(text) & set("\x1b\u202e\u2066")
     page.select_option("#before", "3")
     page.click("#swap")
@@ -355,7 +355,7 @@ def test_all_metrics_are_there_when_asked_for(tab: Open, real: Path, runs: list[
     page.click("#launch-1 .metrics summary")
     cells = page.locator("#launch-1 .metrics tbody tr").all_inner_texts()
     assert len(cells) == len(CATALOGUE)
-    said = document((), [runs[0]])["launches"][0]["metrics"]
+    said = diagnosis_document((), [runs[0]])["launches"][0]["metrics"]
     name, value, _ = cells[0].split("\t")
     assert value == quantity(said[name], CATALOGUE[name].unit)
 

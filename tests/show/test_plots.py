@@ -16,7 +16,7 @@ from profkit.reports.metrics import CATALOGUE
 from profkit.reports.metrics.warps import STATES
 from profkit.show import plots
 from profkit.show.charts.bars import PIPES
-from profkit.show.charts.groups import groups, names
+from profkit.show.charts.groups import alike_groups, names
 from profkit.show.charts.scale import si, span, three
 from profkit.show.plots.bars import _LOOKS
 from profkit.show.plots.base import clip
@@ -333,7 +333,7 @@ def test_like_launches_are_named_once():
     rows = [
         MACHINE | {"kernel": "same(int)", "grid": (1, 1, 1), "time": t} for t in (1.0, 3.0, 2.0)
     ]
-    (group,) = groups(frame(*rows).to_dict("records"))
+    (group,) = alike_groups(frame(*rows).to_dict("records"))
     assert group.name == "same ×3"
     assert [row["time"] for row in group.rows] == [3.0, 2.0, 1.0]
 

@@ -9,10 +9,10 @@ import pytest
 from rich.cells import cell_len
 from rich.console import Console
 
-from profkit.diagnosis.launches import HotLine, Row, rows
+from profkit.diagnosis.launches import HotLine, Row, judged_rows
 from profkit.diagnosis.machine.resources import RESOURCES
 from profkit.diagnosis.rule import Diagnosis, Finding
-from profkit.diagnosis.rule import Line as SourceLine
+from profkit.diagnosis.rule import SourceShare as SourceLine
 from profkit.diagnosis.rules.latency import LIMITERS
 from profkit.diagnosis.verdict import SHAPES
 from profkit.show.text import words
@@ -35,7 +35,7 @@ def _table(shown: str) -> list[str]:
 
 @pytest.mark.parametrize("width", [40, 60, 80, 120, 200])
 def test_every_line_fits(made: Made, width: int) -> None:
-    table = rows([made(name, index=i) for i, name in enumerate(HOSTILE)])
+    table = judged_rows([made(name, index=i) for i, name in enumerate(HOSTILE)])
     shown = _shown(table, width)
     prose = [line for line in shown.splitlines() if not line.startswith(("  profkit ", "  ncu "))]
     assert max(map(cell_len, prose)) <= width
@@ -53,32 +53,34 @@ def test_every_line_fits(made: Made, width: int) -> None:
     ],
 )
 def test_from_sixty_columns_on_bound_and_gain_stay(made: Made, width: int, heads) -> None:
-    table = _table(_shown(rows([made()]), width))
+    table = _table(_shown(judged_rows([made()]), width))
     assert [line.split() for line in table[: len(heads)]] == [head.split() for head in heads]
 
 
 @pytest.mark.parametrize("width", [60, 120, 200])
 def test_no_width_is_filled_with_blanks(made: Made, width: int) -> None:
-    for line in _table(_shown(rows([made("quick<int>(float *)")]), width)):
+    for line in _table(_shown(judged_rows([made("quick<int>(float *)")]), width)):
         assert " " * 26 not in line
 
 
 def test_no_control_character_comes_through(made: Made) -> None:
     for name in HOSTILE:
-        shown = _shown(rows([made(name, report=f"{name[:200]}.ncu-rep", variant=name[:50])]))
+        shown = _shown(judged_rows([made(name, report=f"{name[:200]}.ncu-rep", variant=name[:50])]))
         assert not [c for c in shown if ord(c) < 32 and c != "\n"]
         assert "\x9b" not in shown
         shown.encode("utf-8")
 
 
 def test_markup_in_a_name_is_text(made: Made) -> None:
-    shown = _shown(rows([made("[red]x[/red]")]), force_terminal=True, color_system="standard")
+    shown = _shown(
+        judged_rows([made("[red]x[/red]")]), force_terminal=True, color_system="standard"
+    )
     assert "[red]x[/red]" in shown
     assert "\x1b[31mx" not in shown
 
 
 def test_a_row_says_time_share_bound_and_finding(made: Made) -> None:
-    table = _table(_shown(rows([made("slow", 3e-3), made("quick", 1e-3)])))
+    table = _table(_shown(judged_rows([made("slow", 3e-3), made("quick", 1e-3)])))
     assert table[2].split() == ["1", "slow", "3.00", "ms", "memory", "shared-bank-conflicts"]
     assert table[3].split() == [
         "a.ncu-rep",
@@ -94,13 +96,13 @@ def test_a_row_says_time_share_bound_and_finding(made: Made) -> None:
 
 
 def test_many_launches_are_one_row_with_their_spread(made: Made) -> None:
-    shown = _shown(rows([made(time=(10 + i) * 1e-6, index=i) for i in range(105)]))
+    shown = _shown(judged_rows([made(time=(10 + i) * 1e-6, index=i) for i in range(105)]))
     assert "105x 10.0-62.0-114 µs" in shown
     assert "105 launches" in shown
 
 
 def test_the_diagnosis_has_gain_evidence_advice_and_what_is_not_known(made: Made) -> None:
-    shown = " ".join(_shown(rows([made()])).split())
+    shown = " ".join(_shown(judged_rows([made()])).split())
     assert (
         "shared-bank-conflicts (expect 8.00x (3.65 to 8.89), at most 8.89x): 87.5 % of the shared"
         in shown
@@ -113,7 +115,7 @@ def test_the_diagnosis_has_gain_evidence_advice_and_what_is_not_known(made: Made
 
 def test_what_to_doubt_of_the_measurement_stands_apart(made: Made) -> None:
     clocks = {"sm_clock": 0.8e9, "sm_clock_max": 2e9, "dram_clock": 6e9, "dram_clock_max": 6e9}
-    shown = _shown(rows([made(values=clocks)]))
+    shown = _shown(judged_rows([made(values=clocks)]))
     findings, _, doubts = shown.partition("About the measurement")
     assert "clocks-unsteady: SM clock 0.8 of 2 GHz (40 %)" in " ".join(doubts.split())
     assert "clocks-unsteady" not in findings
@@ -121,19 +123,19 @@ def test_what_to_doubt_of_the_measurement_stands_apart(made: Made) -> None:
 
 
 def test_a_failed_launch_says_so(made: Made) -> None:
-    shown = _shown(rows([made(status="failed")]))
+    shown = _shown(judged_rows([made(status="failed")]))
     assert "failed" in shown
     assert "gave up" in shown
 
 
 def test_hot_lines_are_listed(made: Made) -> None:
     line = HotLine("/src/k.cu", 41, "x = [red]y;\x1b[2J", 120, 0.25, "barrier", 0.8)
-    shown = _shown(rows([made(lines=(line,))]))
+    shown = _shown(judged_rows([made(lines=(line,))]))
     assert "25 % barrier 80 % k.cu:41 x = [red]y;\\x1b[2J" in " ".join(shown.split())
 
 
 def test_hidden_rows_are_counted_and_the_first_three_told(made: Made) -> None:
-    table = rows([made(f"kernel_{i}") for i in range(20)])
+    table = judged_rows([made(f"kernel_{i}") for i in range(20)])
     shown = _shown(table, details=3)
     assert "12 of 20 rows shown (--all)" in " ".join(shown.split())
     assert len([line for line in shown.splitlines() if line.startswith(("3. ", "4. "))]) == 1
@@ -143,7 +145,7 @@ def test_hidden_rows_are_counted_and_the_first_three_told(made: Made) -> None:
 
 
 def test_the_answer_comes_first(made: Made) -> None:
-    table = rows([made("slow<int>(float *)", 3e-3), made("quick", 1e-3)])
+    table = judged_rows([made("slow<int>(float *)", 3e-3), made("quick", 1e-3)])
     assert headline(table) == [
         "slow<int> is bound by shared memory (shared): 87.5 % of the shared-memory wavefronts are "
         "bank conflicts (8 wavefronts where 1 would do).",
@@ -158,18 +160,20 @@ def test_the_answer_names_the_line_where_it_is_known(made: Made) -> None:
     run = made()
     top = replace(run.diagnosis.findings[0], where=(SourceLine("/s/k.cu", 18, "wait", 0.6),))
     found = replace(run.diagnosis, findings=(top, *run.diagnosis.findings[1:]))
-    assert headline(rows([replace(run, diagnosis=found)]))[0].endswith("; k.cu:18 has 60 % of it.")
+    assert headline(judged_rows([replace(run, diagnosis=found)]))[0].endswith(
+        "; k.cu:18 has 60 % of it."
+    )
 
 
 def test_an_answer_of_nothing_and_of_not_known(made: Made) -> None:
     run = made()
     clear = Diagnosis("memory", "dram", "dram at 93 % of peak", (), ())
-    assert headline(rows([replace(run, diagnosis=clear)])) == [
+    assert headline(judged_rows([replace(run, diagnosis=clear)])) == [
         "f is bound by DRAM bandwidth (dram): dram at 93 % of peak.",
         "No rule finds a cause that could be mended: only less work helps.",
     ]
     unknown = Diagnosis("unknown", None, "no throughput was collected", (), ())
-    told_of = headline(rows([replace(run, diagnosis=unknown)]))
+    told_of = headline(judged_rows([replace(run, diagnosis=unknown)]))
     assert told_of[0].startswith("f waits for something that was not collected")
     assert "ncu --set full" in told_of[1]
     assert headline([]) == []
@@ -179,20 +183,24 @@ def test_a_finding_without_a_gain_promises_none(made: Made) -> None:
     run = made(time=1e-3)
     found = (Finding("cache-resident", "fires", "it is", None, {}, (), "Look. Twice."),)
     judged = replace(run.diagnosis, findings=found)
-    assert headline(rows([replace(run, diagnosis=judged)]))[1:] == [
+    assert headline(judged_rows([replace(run, diagnosis=judged)]))[1:] == [
         "It takes 1.00 ms; gain unknown.",
         "Next: Look.",
     ]
 
 
 def test_the_next_commands_have_the_real_names_in_them(made: Made) -> None:
-    table = rows([made("slow<int>(float *)", 3e-3, report="my runs/a.ncu-rep"), made("quick")])
+    table = judged_rows(
+        [made("slow<int>(float *)", 3e-3, report="my runs/a.ncu-rep"), made("quick")]
+    )
     lines = [command.line for command in next_commands(table, lines=False)]
     assert "profkit explain shared-bank-conflicts" in lines
     assert "profkit diagnose 'my runs/a.ncu-rep' --kernel slow --lines 5" in lines
     page = [command.line for command in next_commands(table, lines=True)]
     assert "profkit report 'my runs/a.ncu-rep' -o page.html" in page
-    hostile = [command.line for command in next_commands(rows([made("\x1b[2J;rm -rf")]), False)]
+    hostile = [
+        command.line for command in next_commands(judged_rows([made("\x1b[2J;rm -rf")]), False)
+    ]
     assert not [line for line in hostile if "rm -rf" in line or "\x1b" in line]
 
 

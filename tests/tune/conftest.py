@@ -74,7 +74,7 @@ class Bench:
         from profkit.tune import run, task
 
         at = targets.Places(self.machine.kernels)
-        target = targets.choose(at, ["knob"], False, ["B"], False)
+        target = targets.choose_target(at, ["knob"], False, ["B"], False)
         what = task.task_of(target, task.SearchOptions(**options))
         try:
             return run.tune(

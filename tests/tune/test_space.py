@@ -18,7 +18,7 @@ V3 = ROOT / "kernels/attention/wmma/v3_registers_persistent.cu"
 
 
 def space(**keys: str) -> tunables.Space:
-    return tunables.read(Header("T", keys=keys), Path("x.cu"))
+    return tunables.read_space(Header("T", keys=keys), Path("x.cu"))
 
 
 @pytest.mark.parametrize(
@@ -33,7 +33,7 @@ def space(**keys: str) -> tunables.Space:
     ],
 )
 def test_arithmetic(text: str, value: int) -> None:
-    assert arithmetic.read(text, "x").value({"A": 8, "B": 3}) == value
+    assert arithmetic.read_expression(text, "x").value({"A": 8, "B": 3}) == value
 
 
 @pytest.mark.parametrize(
@@ -46,13 +46,13 @@ def test_arithmetic(text: str, value: int) -> None:
 )  # fmt: skip
 def test_nothing_else_is_arithmetic(text: str) -> None:
     with pytest.raises(ProfkitError, match="x: "):
-        arithmetic.read(text, "x")
+        arithmetic.read_expression(text, "x")
 
 
 @given(st.text(max_size=40))
 def test_any_text_is_read_or_refused(text: str) -> None:
     try:
-        found = arithmetic.read(text, "x")
+        found = arithmetic.read_expression(text, "x")
     except ProfkitError:
         return
     with contextlib.suppress(ZeroDivisionError):
@@ -128,7 +128,7 @@ def test_division_by_zero_is_a_mistake_of_the_header() -> None:
 
 
 def test_v3_declares_its_space() -> None:
-    v3 = variants.read(V3)
+    v3 = variants.read_variant(V3)
     refused = Counter(
         reason.kind if (reason := v3.space.refusal(c, "90", v3.budget)) else "possible"
         for c in v3.space.every()
@@ -146,7 +146,7 @@ def test_every_variant_that_can_be_tuned_has_rules_metrics_and_defaults_that_exi
     from profkit.reports.metrics import CATALOGUE
     from profkit.tune.steer import directions
 
-    every = variants.find(ROOT / "kernels")
+    every = variants.find_variants(ROOT / "kernels")
     tunable = [v for v in every if v.space.values]
     assert len(tunable) >= 4
     for v in tunable:

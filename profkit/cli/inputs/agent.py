@@ -26,13 +26,13 @@ class Answers:
         Args:
             reports: A report (.ncu-rep), a folder or a glob, relative to the server's folder.
         """
-        from profkit.diagnosis.launches import judged, rows, with_lines
-        from profkit.reports.reader import read
+        from profkit.diagnosis.launches import judged, judged_rows, with_lines
+        from profkit.reports.reader import read_report
         from profkit.show.views.brief import ROWS, brief_diagnosis
 
-        found = read(self.inside(reports))
+        found = read_report(self.inside(reports))
         bad = [f"{f.path}: {f.status}: {f.message}" for f in found.files if f.status != "ok"]
-        table = rows(judged(found))
+        table = judged_rows(judged(found))
         lined = with_lines([row.shown for row in table[:ROWS]])
         first = [row.replaced(row.shown, run) for row, run in zip(table, lined, strict=False)]
         return "\n".join(filter(None, [brief_diagnosis([*first, *table[ROWS:]]), *bad[:5]]))
@@ -50,7 +50,7 @@ class Answers:
         from profkit.show.views.brief import brief_comparison
 
         sides = self._side(before), self._side(after)
-        evidence = sources.evidence(self._path("artifacts"))
+        evidence = sources.evidence_of(self._path("artifacts"))
         return brief_comparison(compare_sides(*sides, case or None, evidence, False))
 
     def explain(self, name: str) -> str:
@@ -71,10 +71,10 @@ class Answers:
             launch: Which launch in it, from 0.
             count: How many lines of each finding.
         """
-        from profkit.diagnosis.launches import lines
+        from profkit.diagnosis.launches import launch_lines
 
         (path, *_) = self.inside(report)
-        frame = lines(path, launch, min(count, LINES)).head(LINES)
+        frame = launch_lines(path, launch, min(count, LINES)).head(LINES)
         kept = frame[[c for c in ("rule", "file", "line", "share", "source") if c in frame]]
         return kept.to_string(index=False) if len(kept) else "the report has no source lines"
 
@@ -84,10 +84,10 @@ class Answers:
         Args:
             reports: A report, a folder or a glob, relative to the server's folder.
         """
-        from profkit.reports.reader import load
+        from profkit.reports.reader import load_reports
         from profkit.show import plots
 
-        return plots.png(plots.roofline(load(list(self.inside(reports)))))
+        return plots.png(plots.roofline(load_reports(list(self.inside(reports)))))
 
     def inside(self, pattern: str) -> tuple[str, ...]:
         """The reports that a path or glob names; all of them lie in the folder.

@@ -43,14 +43,14 @@ class Chosen:
         return table(self.reports, self.everything).iloc[self.kept]
 
 
-def read(patterns: Sequence[str], *, quiet: bool) -> tuple[Reports, bool]:
+def read_patterns(patterns: Sequence[str], *, quiet: bool) -> tuple[Reports, bool]:
     """Read all that can be read and say on stderr what cannot.
 
     Returns:
         The reports, and whether every one of them was read whole.
     """
     from profkit.records.paths import expand
-    from profkit.reports.reader import read as read_files
+    from profkit.reports.reader import read_report as read_files
 
     paths: dict[str, None] = {}
     complete = True
@@ -100,7 +100,7 @@ def _given_up(found: Reports) -> set[str]:
     return {path for path, of in status.items() if of == {"failed"}}
 
 
-def choose(found: Reports, kernel: str | None, where: str | None) -> Chosen:
+def choose_launches(found: Reports, kernel: str | None, where: str | None) -> Chosen:
     """Judge every launch and keep those that were asked for."""
     from profkit.cli.inputs import select
     from profkit.diagnosis.launches import judged

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from profkit.records.current import SourceFile
 
 
-def evidence(artifacts: Path) -> Evidence:
+def evidence_of(artifacts: Path) -> Evidence:
     """A folder of artifacts; its runs say what the headers of the kernels beside it say today."""
     from profkit.evidence.runs.runs import Evidence
 
@@ -43,12 +43,12 @@ def stale(evidence: Evidence, needs: Collection[str]) -> list[ProfkitError]:
 
 def files_beside(artifacts: Path) -> dict[str, SourceFile]:
     """problem/variant -> its file in the kernels folder beside artifacts; none without one."""
-    from profkit.measure.variants.variants import find
+    from profkit.measure.variants.variants import find_variants
 
     kernels = artifacts.resolve().parent / "kernels"
     if not (kernels / "common" / "variant.cuh").is_file():
         return {}
-    return _source_files(find(kernels), kernels)
+    return _source_files(find_variants(kernels), kernels)
 
 
 def headers(artifacts: Path) -> dict[str, SourceFile]:
@@ -56,7 +56,7 @@ def headers(artifacts: Path) -> dict[str, SourceFile]:
 
     Nor where they cannot be read, which is said on stderr.
     """
-    from profkit.measure.variants.variants import find, kernels_dir
+    from profkit.measure.variants.variants import find_variants, kernels_dir
 
     try:
         kernels = kernels_dir()
@@ -65,7 +65,7 @@ def headers(artifacts: Path) -> dict[str, SourceFile]:
     if kernels.parent not in artifacts.resolve().parents:
         return {}  # of somebody else's kernels, which may have the same names
     try:
-        found = find(kernels)
+        found = find_variants(kernels)
     except ProfkitError as error:
         say(error)  # what the records say goes on
         return {}

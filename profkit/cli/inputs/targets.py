@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from profkit.measure.targets import Places
 
 
-def places(
+def target_places(
     kernels: Path | None = None, build_dir: Path | None = None, artifacts: Path | None = None
 ) -> Places:
     """Where the options say that things are."""
@@ -21,7 +21,7 @@ def places(
     return Places(kernels, build_dir, artifacts)
 
 
-def named(names: Sequence[str] | None, every: bool) -> Sequence[str]:
+def named_or_all(names: Sequence[str] | None, every: bool) -> Sequence[str]:
     """The variants that were named; none with --all, which is the other answer."""
     if bool(names) == every:
         raise ProfkitError(

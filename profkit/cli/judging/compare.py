@@ -27,7 +27,7 @@ from profkit.cli.verb import Verb
 from profkit.errors import ProfkitError
 
 if TYPE_CHECKING:
-    from profkit.evidence.comparison.compare import Change
+    from profkit.evidence.comparison.compare import RunComparison
     from profkit.evidence.comparison.ladder import Ladder
 
 FAIL_ON = ("slower", "finding", "resource")
@@ -87,7 +87,7 @@ def judge_change(
         _compare_triages(Path(before), Path(after), wanted, json=json, markdown=markdown)
     from profkit.evidence.comparison.select import compare_sides
 
-    sides = compare_sides(before, after, case, sources.evidence(artifacts), anyway)
+    sides = compare_sides(before, after, case, sources.evidence_of(artifacts), anyway)
     if not quiet:
         say_each(sides.problems)
     if brief and not json:
@@ -96,7 +96,8 @@ def judge_change(
         print_plain(brief_comparison(sides))
     else:
         shown = 10_000 if every else changes.MOVED_SHOWN
-        print_blocks(changes.compared(sides, shown), sides.to_json() if json else None, markdown)
+        blocks = changes.compared_runs(sides, shown)
+        print_blocks(blocks, sides.to_json() if json else None, markdown)
     worst = status(closing(sides.changes, wanted), quiet=quiet)
     raise typer.Exit(max(worst, COULD_NOT if sides.problems else 0))
 
@@ -105,7 +106,7 @@ def _print_ladders(found: list[Ladder], *, brief: bool, json: bool, markdown: bo
     from profkit.show.views import comparison as changes
 
     document = {"schema": "profkit.ladders/1", "ladders": [x.to_json() for x in found]}
-    tables = changes.ladder_table if brief else changes.ladder
+    tables = changes.ladder_table if brief else changes.ladder_steps
     print_blocks((b for x in found for b in tables(x)), document if json else None, markdown)
 
 
@@ -119,12 +120,12 @@ def _compare_triages(
 ) -> None:
     """What became of each promise of a program's triage; ends the verb."""
     from profkit.program.change import change
-    from profkit.program.document import read
-    from profkit.show.views.triage import compared
+    from profkit.program.document import read_document
+    from profkit.show.views.triage import compared_triages
 
-    found = change(read(before), read(after))
+    found = change(read_document(before), read_document(after))
     content = found.to_json()
-    print_blocks(compared(content), content if json else None, markdown)
+    print_blocks(compared_triages(content), content if json else None, markdown)
     slower = "slower" in wanted and found.answer == "slower"
     raise typer.Exit(BAD if slower or ("finding" in wanted and found.new) else 0)
 
@@ -139,7 +140,7 @@ def _wanted(fail_on: list[str], two_forms: bool) -> set[str]:
     return wanted
 
 
-def closing(changes: Iterable[Change], wanted: set[str]) -> list[tuple[int, str]]:
+def closing(changes: Iterable[RunComparison], wanted: set[str]) -> list[tuple[int, str]]:
     """Each exit status other than 0 that a change asks for, with its reason.
 
     2 when something could not be compared, 1 when AFTER is bad as asked. An AFTER that is wrong is
@@ -149,7 +150,7 @@ def closing(changes: Iterable[Change], wanted: set[str]) -> list[tuple[int, str]
     return [reason for change in changes for reason in _closing(change, wanted)]
 
 
-def _closing(change: Change, wanted: set[str]) -> Iterator[tuple[int, str]]:
+def _closing(change: RunComparison, wanted: set[str]) -> Iterator[tuple[int, str]]:
     if not change.compared:
         wrong = [r for r in change.refusals if r.code in ("wrong", "sanitizer")]
         bad = any(r.sentence.startswith(change.after) for r in wrong)
@@ -162,7 +163,7 @@ def _closing(change: Change, wanted: set[str]) -> Iterator[tuple[int, str]]:
         yield from ((BAD, f"{change.after}: {what}") for what in _bad(change, wanted))
 
 
-def _bad(change: Change, wanted: set[str]) -> Iterator[str]:
+def _bad(change: RunComparison, wanted: set[str]) -> Iterator[str]:
     """What of that which was asked for is worse."""
     if "slower" in wanted and change.time is not None and change.time.answer == "slower":
         yield change.time.sentence
@@ -187,7 +188,7 @@ def _ladders(artifacts: Path, case: str | None, anyway: bool, output: Path | Non
     """The ladder of each case that was recorded; one of them drawn where that is asked for."""
     from profkit.evidence.comparison.ladder import build_ladder as build
 
-    evidence = sources.evidence(artifacts)
+    evidence = sources.evidence_of(artifacts)
     cases = [case] if case else evidence.recorded_cases()
     if not cases:
         raise ProfkitError(f"no run record in {artifacts}", "profkit profile --all")

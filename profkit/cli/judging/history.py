@@ -93,7 +93,7 @@ def _from_artifacts(
 
     named = commit or commit_at_hand(dict(os.environ))
     origin = "option" if commit else "environment"
-    added = add_artifacts(kept, sources.evidence(artifacts), named, origin)
+    added = add_artifacts(kept, sources.evidence_of(artifacts), named, origin)
     note(f"{kept.root}: {added.runs} runs and {added.launches} launches added", quiet=quiet)
     return added.problems
 

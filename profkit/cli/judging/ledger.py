@@ -36,7 +36,7 @@ def show_ledger(
     one_form(json, markdown)
     path = file or artifacts / books.NAME
     if update:
-        new = books.update(sources.evidence(artifacts), path)
+        new = books.update(sources.evidence_of(artifacts), path)
         if not quiet:
             typer.echo(
                 f"{path}: {len(new.predictions)} predictions and {len(new.outcomes)} outcomes added",
@@ -44,7 +44,7 @@ def show_ledger(
             )
             say_each(new.problems)
     kept = books.read_ledger(path)
-    found = scoring.score_ledger(kept, scoring.edges_today(sources.evidence(artifacts)) or None)
+    found = scoring.score_ledger(kept, scoring.edges_today(sources.evidence_of(artifacts)) or None)
     if output:
         from profkit.show import plots
 
@@ -58,7 +58,7 @@ def show_ledger(
         "calibration": [asdict(c) for c in table],
         "damaged": list(kept.damaged),
     }
-    print_blocks(judged.ledger(kept, found, table), document if json else None, markdown)
+    print_blocks(judged.ledger_table(kept, found, table), document if json else None, markdown)
     if update and new.problems:
         raise typer.Exit(COULD_NOT)
 

@@ -27,7 +27,7 @@ def verify_claims(
 
     one_form(json, markdown)
     evidence = Evidence(artifacts)
-    results = trying.verify(files, evidence)
+    results = trying.verify_claim_files(files, evidence)
     needs = {need for file in results for one in file.claims for need in one.claim.needs}
     if not quiet:
         say_each(sources.stale(evidence, needs))

@@ -14,7 +14,7 @@ from profkit.cli.verb import Verb
 from profkit.errors import ProfkitError
 
 if TYPE_CHECKING:
-    from profkit.diagnosis.estimate.whatif import Change
+    from profkit.diagnosis.estimate.whatif import CounterChange
     from profkit.evidence.runs.runs import Evidence, Run
 
 
@@ -37,18 +37,18 @@ def ask_whatif(
     """How much a change of its counts would bring a variant."""
     from dataclasses import asdict
 
-    from profkit.diagnosis.estimate.whatif import parse_changes, whatif
+    from profkit.diagnosis.estimate.whatif import parse_changes, whatif_launch
     from profkit.show.views.claims import answers
 
     one_form(json, markdown)
-    evidence = sources.evidence(artifacts)
+    evidence = sources.evidence_of(artifacts)
     subject = variant
     if changes is not None:
         asked = parse_changes(changes)
     else:
         subject, asked = _moves(evidence, artifacts, variant)
     runs = _runs(evidence, subject, case)
-    said = [(run, whatif(run.launch, asked)) for run in runs]
+    said = [(run, whatif_launch(run.launch, asked)) for run in runs]
     document = {
         "schema": "profkit.whatif/1",
         "variant": subject,
@@ -71,9 +71,11 @@ def _runs(evidence: Evidence, variant: str, case: str | None) -> list[Run]:
     return [evidence.load(variant, at) for at in cases]
 
 
-def _moves(evidence: Evidence, artifacts: Path, variant: str) -> tuple[str, tuple[Change, ...]]:
+def _moves(
+    evidence: Evidence, artifacts: Path, variant: str
+) -> tuple[str, tuple[CounterChange, ...]]:
     """The parent of a variant and what its header says will move, as changes of the parent."""
-    from profkit.diagnosis.estimate.whatif import COUNTS, Change
+    from profkit.diagnosis.estimate.whatif import COUNTS, CounterChange
     from profkit.evidence.predictions.moves import parse_moves
 
     files = {name.rpartition("/")[2]: file for name, file in sources.headers(artifacts).items()}
@@ -83,7 +85,7 @@ def _moves(evidence: Evidence, artifacts: Path, variant: str) -> tuple[str, tupl
         raise ProfkitError(f"no kernel file of {variant} beside {artifacts}", why)
     header = files[variant].header
     moves = parse_moves(" ".join(header.moves), variant)
-    changes = tuple(Change(m.metric, "*", m.factor) for m in moves if m.metric in COUNTS)
+    changes = tuple(CounterChange(m.metric, "*", m.factor) for m in moves if m.metric in COUNTS)
     if header.after is None or not changes:
         raise ProfkitError(
             f"{variant}: its header has no parent, or moves no count that the model knows",

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from profkit.cli.inputs.faults import leave_with_faults
-from profkit.cli.inputs.targets import named, places
+from profkit.cli.inputs.targets import named_or_all, target_places
 from profkit.cli.options import BuildDir, Cases, Every, Json, Kernels, Names, Quiet
 from profkit.cli.output import note, print_blocks, print_json, spinner
 from profkit.cli.signals import stop_on_term
@@ -37,11 +37,15 @@ def time_variants(
 ) -> None:
     """How fast, against every reference, in turns: L2 warm and cold."""
     from profkit.measure import pipeline, targets
-    from profkit.measure.runs import timed
+    from profkit.measure.runs import timed_rows
     from profkit.show.views import measured
 
-    target = targets.choose(
-        places(kernels, build_dir), named(variant, every), every, case or (), aa is None
+    target = targets.choose_target(
+        target_places(kernels, build_dir),
+        named_or_all(variant, every),
+        every,
+        case or (),
+        aa is None,
     )
     if aa is not None:
         from profkit.measure.noise import AaRun
@@ -49,8 +53,8 @@ def time_variants(
         _time_twins(AaRun(target, aa, rounds), history, json=json, quiet=quiet)
         return
     with spinner(quiet) as progress:
-        made = pipeline.measure(target, progress)
-    by_case = {c: timed(made, c) for c in target.cases}
+        made = pipeline.measure_target(target, progress)
+    by_case = {c: timed_rows(made, c) for c in target.cases}
     if json:
         print_json({"schema": "profkit.bench/1", "gpu": made.measured.gpu_json(), "cases": by_case})
     else:

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from profkit.cli.inputs.targets import named, places
+from profkit.cli.inputs.targets import named_or_all, target_places
 from profkit.cli.options import (
     BAD,
     COULD_NOT,
@@ -47,11 +47,11 @@ def build_variants(
     from profkit.measure import ladder
     from profkit.show.views import measured
 
-    at = places(kernels, build_dir, artifacts)
+    at = target_places(kernels, build_dir, artifacts)
     archs = _archs(arch) if arch else None
     with spinner(quiet) as progress:
         progress("build")
-        made = ladder.compiled(at, named(variant, every), archs)
+        made = ladder.compiled(at, named_or_all(variant, every), archs)
     if not made:
         raise ProfkitError(
             f"--arch {arch}: the headers of these variants rule it out",
@@ -62,7 +62,7 @@ def build_variants(
     if json:
         print_json({"schema": "profkit.build/1", "builds": [b.to_json() for b in made]})
     else:
-        print_blocks(measured.builds([row for b in made for row in b.rows()]))
+        print_blocks(measured.builds_table([row for b in made for row in b.rows()]))
     for compiled in made:
         for line in compiled.over_budget:
             say(ProfkitError(line))

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from profkit.cli.inputs.faults import leave_with_faults
-from profkit.cli.inputs.targets import named, places
+from profkit.cli.inputs.targets import named_or_all, target_places
 from profkit.cli.options import BuildDir, Cases, Every, Json, Kernels, Names, Quiet
 from profkit.cli.output import print_blocks, print_json, spinner
 from profkit.cli.verb import Verb
@@ -29,13 +29,13 @@ def check_variants(
     from profkit.measure import pipeline, targets
     from profkit.show.views import measured
 
-    target = targets.choose(
-        places(kernels, build_dir), named(variant, every), every, case or (), False
+    target = targets.choose_target(
+        target_places(kernels, build_dir), named_or_all(variant, every), every, case or (), False
     )
     if not case:
         target = targets.every_case(target)
     with spinner(quiet) as progress:
-        made = pipeline.measure(target, progress, time=False)
+        made = pipeline.measure_target(target, progress, time=False)
         if sanitize:
             pipeline.sanitized(made, progress)
     checks = made.measured.checks_json()

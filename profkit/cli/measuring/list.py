@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from profkit.cli.inputs.targets import places
+from profkit.cli.inputs.targets import target_places
 from profkit.cli.options import COULD_NOT, BuildDir, Json, Kernels, RecordsDir
 from profkit.cli.output import print_blocks, print_json, say_each
 from profkit.cli.verb import Verb
@@ -26,12 +26,12 @@ def list_variants(
     from profkit.measure import ladder
     from profkit.show.views import measured
 
-    listed, problems = ladder.listing(places(kernels, build_dir, artifacts), problem)
+    listed, problems = ladder.listing(target_places(kernels, build_dir, artifacts), problem)
     rows = [asdict(variant) for variant in listed]
     if json:
         print_json({"schema": "profkit.list/1", "variants": rows})
     else:
-        print_blocks(measured.ladder(rows))
+        print_blocks(measured.variants_table(rows))
     say_each(problems)
     if problems:
         raise typer.Exit(COULD_NOT)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from profkit.cli.complete import one_of
-from profkit.cli.inputs.targets import named, places
+from profkit.cli.inputs.targets import named_or_all, target_places
 from profkit.cli.options import (
     BAD,
     COULD_NOT,
@@ -105,8 +105,8 @@ def profile_variants(
             "--kernel, --nvtx, --skip and --count choose launches of a COMMAND",
             "profile ... -- COMMAND",
         )
-    at = places(kernels, build_dir, artifacts)
-    target = targets.choose(at, named(variant, every), every, case or (), False)
+    at = target_places(kernels, build_dir, artifacts)
+    target = targets.choose_target(at, named_or_all(variant, every), every, case or (), False)
     with spinner(quiet) as progress:
         results = pipeline.profile(
             target, at.artifacts_dir(), options, progress, _reporter(progress)
@@ -124,7 +124,7 @@ def _remember(results: Sequence[Profiled], artifacts: Path, quiet: bool) -> None
     from profkit.evidence.ledger import ledger
 
     try:
-        new = ledger.update(sources.evidence(artifacts), only=measured)
+        new = ledger.update(sources.evidence_of(artifacts), only=measured)
     except ProfkitError as error:  # the report is there all the same
         say(error)
         return
@@ -183,7 +183,7 @@ def _wrap(
         raise ProfkitError(f"-o {report}: a report ends in .ncu-rep")
     if report.exists() and output is None:
         raise ProfkitError(f"{report} is there already", "say -o NAME.ncu-rep, also to replace it")
-    ncu = toolchain.Tool(toolchain.need("ncu"), None)
+    ncu = toolchain.Tool(toolchain.need_tool("ncu"), None)
     stop_on_term()
     with shown(write_to(report.with_suffix(LOG)), quiet) as words:
         got = collect.wrap(command, report, ncu, options, words)

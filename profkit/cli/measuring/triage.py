@@ -55,18 +55,18 @@ def triage_program(
     quiet: Quiet = False,
 ) -> None:
     """Where a whole program's step goes, and what to do first."""
-    from profkit.program.document import document
-    from profkit.program.triage import triage
+    from profkit.program.document import triage_document
+    from profkit.program.triage import triage_timeline
 
     one_form(json, markdown)
     _may_write(output)
     recordings = _recordings(what)
     timeline = _read(recordings) if recordings else _record(what, timeout, quiet)
-    answer, counts = triage(timeline, range_, step_ms), None
+    answer, counts = triage_timeline(timeline, range_, step_ms), None
     if budget and not recordings:
         counts = _count(what, answer, budget, output, quiet)
-        answer = triage(timeline, range_, step_ms, counts.gains)
-    content = document(answer, counts)
+        answer = triage_timeline(timeline, range_, step_ms, counts.gains)
+    content = triage_document(answer, counts)
     if output:
         _keep(answer, content, output)
         note(f"{output}: kept", quiet=quiet)
@@ -92,10 +92,10 @@ def _recordings(what: Sequence[str]) -> list[Path]:
 
 def _read(paths: Sequence[Path]) -> Timeline:
     """One recording, or one a rank."""
-    from profkit.program.ranks import merged
+    from profkit.program.ranks import merged_timelines
     from profkit.program.readers import open as reading
 
-    return merged([reading.read(path) for path in paths])
+    return merged_timelines([reading.read_timeline(path) for path in paths])
 
 
 def _record(command: Sequence[str], timeout: float, quiet: bool) -> Timeline:
@@ -105,8 +105,8 @@ def _record(command: Sequence[str], timeout: float, quiet: bool) -> Timeline:
     echo = None if quiet else sys.stderr.buffer
     with tempfile.TemporaryDirectory(prefix="profkit-") as name, spinner(quiet) as progress:
         progress("timeline")
-        done = record.record(command, Path(name), timeout, echo)
-        timeline = injected.read(Path(name))
+        done = record.record_timeline(command, Path(name), timeout, echo)
+        timeline = injected.read_injected(Path(name))
     notes = (*timeline.notes, done.note) if done.note else timeline.notes
     note(f"timeline: {done.seconds:.1f} s", quiet=quiet)
     return replace(timeline, command=" ".join(command), notes=notes)
@@ -131,9 +131,9 @@ def _count(
     report.parent.mkdir(parents=True, exist_ok=True)
     try:
         with shown(report.with_suffix(".log"), quiet, program=False) as words:
-            done = counters.count(command, names, report, budget, words)
+            done = counters.count_kernels(command, names, report, budget, words)
             note(f"counters: {len(done.kernels)} launches, {done.seconds:.1f} s", quiet=quiet)
-            return counts.read(report, groups)
+            return counts.read_counts(report, groups)
     except ProfkitError as error:  # the timeline is an answer too
         say(error)
         return counts.Counts(notes=(f"nothing was counted: {error.message}",))

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from profkit.cli import complete
-from profkit.cli.inputs.targets import places
+from profkit.cli.inputs.targets import target_places
 from profkit.cli.options import BuildDir, Json, Kernels, Quiet, RecordsDir
 from profkit.cli.output import print_blocks, print_json, say, spinner
 from profkit.cli.signals import stop_on_term
@@ -92,10 +92,10 @@ def tune_variant(
     from profkit.tune import run
     from profkit.tune.task import SearchOptions, subject_of, task_of
 
-    at = places(kernels, build_dir, artifacts)
-    target = targets.choose(at, [variant], False, [case] if case else (), False)
+    at = target_places(kernels, build_dir, artifacts)
+    target = targets.choose_target(at, [variant], False, [case] if case else (), False)
     subject_of(target)  # said also where there is no GPU
-    visible = visible_devices(gpus, device.count())
+    visible = visible_devices(gpus, device.count_gpus())
     wanted = SearchOptions(trials, time, seed, not no_steer, min_occupancy, timeout, not no_profile)
     stop_on_term()
     with spinner(quiet) as progress:
@@ -122,8 +122,8 @@ def _write(result: SearchResult, folder: Path) -> dict[str, Any]:
     from profkit.tune import history, run
 
     folder.mkdir(parents=True, exist_ok=True)
-    said, frame = result.to_json(), history.frame(result.study)
-    others = history.frame(result.plain) if result.plain else None
+    said, frame = result.to_json(), history.trials_frame(result.study)
+    others = history.trials_frame(result.plain) if result.plain else None
     run.champion_record(result, folder)
     kept = _history(frame, folder)
     pictures: dict[str, Callable[[], Any]] = {
@@ -141,7 +141,7 @@ def _write(result: SearchResult, folder: Path) -> dict[str, Any]:
         else:
             plots.save(picture, folder / name)
             drawn.append(name)
-    write_text(folder / "profile_summary.md", tuned.summary(said, frame, drawn))
+    write_text(folder / "profile_summary.md", tuned.search_summary(said, frame, drawn))
     return {**said, "output": str(folder), "history": str(kept)}
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from profkit.cli.inputs.launches import choose, read
+from profkit.cli.inputs.launches import choose_launches, read_patterns
 from profkit.cli.options import COULD_NOT, Brief, Json, Kernel, Markdown, Paths, Quiet, Where
 from profkit.cli.output import one_form, print_blocks, print_json, print_plain, write_to
 from profkit.cli.verb import Verb
@@ -64,8 +64,8 @@ def diagnose_reports(
     """What each kernel waits for, and what mending that could gain."""
     one_form(json, markdown)
     files = [write_to(f, reports) for f in (csv, parquet) if f and str(f) != "-"]
-    found, complete = read(reports, quiet=quiet)
-    chosen = choose(found, kernel, where)
+    found, complete = read_patterns(reports, quiet=quiet)
+    chosen = choose_launches(found, kernel, where)
     for file in files:
         _save(chosen.frame, file, as_csv=file == csv)
     if csv and str(csv) == "-":
@@ -75,9 +75,9 @@ def diagnose_reports(
     elif json:
         _show_document(found.files, chosen.launches, top, lines)
     elif not files:
-        from profkit.diagnosis.launches import rows
+        from profkit.diagnosis.launches import judged_rows
 
-        table = rows(chosen.launches, every=each)
+        table = judged_rows(chosen.launches, every=each)
         details = len(table) if every else top or DETAILS
         form = "brief" if brief else "markdown" if markdown else "text"
         _print_rows(table, table[:details], lines, form, every)
@@ -88,15 +88,15 @@ def diagnose_reports(
 def _show_document(
     files: Sequence[ReportFile], launches: list[Judged], top: int | None, lines: int | None
 ) -> None:
-    from profkit.diagnosis.launches import rows, with_lines
-    from profkit.show.views.document import document
+    from profkit.diagnosis.launches import judged_rows, with_lines
+    from profkit.show.views.document import diagnosis_document
 
     if top is not None:
-        worst = {id(run) for row in rows(launches)[:top] for run in row.launches}
+        worst = {id(run) for row in judged_rows(launches)[:top] for run in row.launches}
         launches = [run for run in launches if id(run) in worst]
     if lines != 0:
         launches = with_lines(launches, lines, lines or 0)
-    print_json(document(files, launches))
+    print_json(diagnosis_document(files, launches))
 
 
 def _print_rows(

@@ -27,7 +27,7 @@ def explain_name(
     from profkit.show.views import explain as pages
 
     if name is None:
-        print(pages.reference() if markdown else pages.index())
+        print(pages.reference_document() if markdown else pages.index())
         return
     page = pages.explain(name)
     print(page.markdown if markdown else page)

@@ -11,7 +11,7 @@ import typer
 
 from profkit.cli import complete
 from profkit.cli.inputs import sources
-from profkit.cli.inputs.launches import choose, read
+from profkit.cli.inputs.launches import choose_launches, read_patterns
 from profkit.cli.options import (
     ARTIFACTS,
     BAD,
@@ -92,8 +92,8 @@ def write_report(
     if output is not None:
         _none_of(of_variant, "for one variant, not for a page", "leave it out, or -o")
         write_to(output, what)
-        found, complete = read(what, quiet=quiet)
-        chosen = choose(found, kernel, where).launches
+        found, complete = read_patterns(what, quiet=quiet)
+        chosen = choose_launches(found, kernel, where).launches
         _page(output, found, chosen, title, top, quiet)
         if not complete or not any(run.status == "ok" for run in chosen):
             raise typer.Exit(COULD_NOT)
@@ -132,7 +132,7 @@ def _page(
     from profkit.show.page import page as pages
 
     page = pages.render(found, chosen, title or pages.TITLE, top or ROWS)
-    pages.save(page, output)
+    pages.save_page(page, output)
     if quiet:
         return
     say_each(ProfkitError(line) for line in page.notes)
@@ -158,17 +158,19 @@ def _summarize(asked: _Asked, *, json: bool, markdown: bool) -> None:
     """Print decision, time, counters, what changed and gates, and leave with the status."""
     from profkit.evidence.runs.runs import Evidence
     from profkit.evidence.summary import summarize_variant
-    from profkit.show.views.summary import summary
+    from profkit.show.views.summary import ladder_summary
 
     one_form(json, markdown)
-    evidence = sources.evidence(asked.artifacts)
+    evidence = sources.evidence_of(asked.artifacts)
     name, cases = _cases(evidence, asked.variant, asked.case)
     gates = _gates(asked.gate, Evidence(asked.artifacts) if asked.anyway else evidence)
     found = [
         summarize_variant(evidence, name, c, asked.against, gates, asked.anyway) for c in cases
     ]
     document = {"schema": "profkit.summary/1", "summaries": [s.to_json() for s in found]}
-    print_blocks((b for s in found for b in summary(s)), document if json else None, markdown)
+    print_blocks(
+        (b for s in found for b in ladder_summary(s)), document if json else None, markdown
+    )
     raise typer.Exit(max(_STATUS[s.decision] for s in found))
 
 
@@ -187,9 +189,9 @@ def _cases(evidence: Evidence, variant: str, case: str | None) -> tuple[str, lis
 
 
 def _gates(files: Sequence[Path], evidence: Evidence) -> list[GateResult]:
-    from profkit.evidence.claims.verify import verify
+    from profkit.evidence.claims.verify import verify_claim_files
 
-    found = verify(files, evidence)
+    found = verify_claim_files(files, evidence)
     for file in found:
         if file.error or not file.gates:
             raise ProfkitError(

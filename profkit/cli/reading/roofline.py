@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from profkit.cli.inputs.launches import choose, read
+from profkit.cli.inputs.launches import choose_launches, read_patterns
 from profkit.cli.options import COULD_NOT, Kernel, Paths, Quiet, Where
 from profkit.cli.output import note, write_to
 from profkit.cli.verb import Verb
@@ -27,8 +27,8 @@ def draw_roofline(
     from profkit.show import plots
 
     write_to(output, reports)
-    found, complete = read(reports, quiet=quiet)
-    chosen = choose(found, kernel, where)
+    found, complete = read_patterns(reports, quiet=quiet)
+    chosen = choose_launches(found, kernel, where)
     devices = sorted({run.device for run in chosen.launches if run.device})
     if len(devices) > 1:
         raise ProfkitError(f"launches of {len(devices)} devices: {', '.join(devices)}",

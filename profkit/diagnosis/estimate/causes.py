@@ -12,7 +12,7 @@ from typing import Literal
 
 from profkit.diagnosis.estimate.load import ENTRY, LINKS, ONCHIP, loads
 from profkit.diagnosis.estimate.mend import Mend
-from profkit.diagnosis.estimate.model import expected, fullest
+from profkit.diagnosis.estimate.model import fullest, modelled_gain
 from profkit.diagnosis.machine.coalescing import coalesced, sector_waste
 from profkit.diagnosis.machine.resources import BY_LIMITER, RESOURCES, uses
 from profkit.diagnosis.rule import Launch
@@ -259,7 +259,7 @@ _NO_ATOMICS = Mend(_units(0.0, "atomics", "l2", LINKS))
 def _fewer_atomics(launch: Launch, _: float | None) -> float | None:
     """A full unit needs fewer atomics; a hot address is a queue of its own, which no counter bounds."""
     if any(u.near for u in uses(launch)):
-        return expected(launch, _FEWER_ATOMICS)
+        return modelled_gain(launch, _FEWER_ATOMICS)
     return min(HOT_ADDRESS, 1 / max(fullest(launch, _NO_ATOMICS), 1 / HOT_ADDRESS))
 
 

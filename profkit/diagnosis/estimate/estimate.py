@@ -9,7 +9,7 @@ from math import inf, prod
 from profkit.diagnosis.estimate.causes import CAUSES
 from profkit.diagnosis.estimate.load import loads
 from profkit.diagnosis.estimate.mend import Mend, joint
-from profkit.diagnosis.estimate.model import expected, fullest, limit
+from profkit.diagnosis.estimate.model import fullest, limit, modelled_gain
 from profkit.diagnosis.estimate.spread import expectation
 from profkit.diagnosis.rule import Expectation, Launch, NotCollected
 
@@ -82,7 +82,7 @@ def _expected(launch: Launch, gains: Mapping[str, float | None]) -> float | None
             own.append(value)
         else:
             return None
-    return (expected(launch, joint(mends)) if mends else 1.0) * prod(own)
+    return (modelled_gain(launch, joint(mends)) if mends else 1.0) * prod(own)
 
 
 def headroom(launch: Launch) -> float | None:

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 
 from profkit.diagnosis.machine import units
-from profkit.diagnosis.machine.resources import PAIRED, RESOURCES, use
+from profkit.diagnosis.machine.resources import PAIRED, RESOURCES, resource_use
 from profkit.diagnosis.rule import Launch, NotCollected
 
 ENTRY, LINKS = "entry", "links"
@@ -42,7 +42,7 @@ SCATTERED = 0.55  # of DRAM when it fetches sectors in pairs from random places 
 
 def loads(launch: Launch) -> dict[str, float]:
     """Share of its peak that each unit was at, of elapsed cycles; only what was collected."""
-    shares = {r.limiter: u.elapsed for r in RESOURCES if (u := use(r, launch)) is not None}
+    shares = {r.limiter: u.elapsed for r in RESOURCES if (u := resource_use(r, launch)) is not None}
     if "lsu_in_busy" in launch:
         shares[ENTRY] = launch["lsu_in_busy"]
     with suppress(NotCollected):

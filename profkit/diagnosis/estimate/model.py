@@ -20,7 +20,7 @@ LEAST = 1e-3  # share of a warp's time that always stays: no estimate passes 1,0
 _BARRIER = "barrier"
 
 
-def expected(launch: Launch, mend: Mend) -> float:
+def modelled_gain(launch: Launch, mend: Mend) -> float:
     """The speed-up that the model gives for a mend, at least 1."""
     before, after = fullest(launch, Mend()), fullest(launch, mend)
     faster = latency(launch, mend) * mend.places

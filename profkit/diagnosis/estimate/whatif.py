@@ -80,7 +80,7 @@ _CHANGE = re.compile(r"([a-z][a-z0-9_]*)\s*([*/=])\s*(\d+(?:\.\d+)?(?:e[+-]?\d+)
 
 
 @dataclass(frozen=True)
-class Change:
+class CounterChange:
     """A count that becomes another: times a factor, or (op "=") this value."""
 
     metric: str
@@ -94,7 +94,7 @@ class Change:
         return before * self.value if self.op == "*" else before / self.value
 
 
-def parse_changes(text: str) -> tuple[Change, ...]:
+def parse_changes(text: str) -> tuple[CounterChange, ...]:
     """`inst_exp/32, shared_wavefronts*0.25, blocks*4`  ->  changes.
 
     Raises:
@@ -109,7 +109,7 @@ def parse_changes(text: str) -> tuple[Change, ...]:
 _HOW = 'write e.g. --with "inst_exp/32, shared_wavefronts*0.25, blocks*4"'
 
 
-def _change(part: str) -> Change:
+def _change(part: str) -> CounterChange:
     read = _CHANGE.fullmatch(part)
     if not read:
         raise ProfkitError(f"cannot read the change '{part}'", _HOW)
@@ -123,10 +123,10 @@ def _change(part: str) -> Change:
         )
     if op == "/" and value == 0:
         raise ProfkitError(f"'{part}' divides by zero", _HOW)
-    return Change(metric, op, value)
+    return CounterChange(metric, op, value)
 
 
-def whatif(launch: Launch, changes: Iterable[Change]) -> Expectation:
+def whatif_launch(launch: Launch, changes: Iterable[CounterChange]) -> Expectation:
     """The speed-up when these counts change and every other stays; below 1 it is slower.
 
     Args:
@@ -147,7 +147,7 @@ def whatif(launch: Launch, changes: Iterable[Change]) -> Expectation:
         ) from absent
 
 
-def _whatif(launch: Launch, changes: tuple[Change, ...]) -> Expectation:
+def _whatif(launch: Launch, changes: tuple[CounterChange, ...]) -> Expectation:
     after = changed(launch, changes)
     places = _places(launch, after)
     cost = _cycles(after, _resident(launch) * places) / _cycles(launch, _resident(launch))
@@ -160,7 +160,7 @@ def _whatif(launch: Launch, changes: tuple[Change, ...]) -> Expectation:
     return Expectation(gain, low, high)
 
 
-def changed(launch: Launch, changes: Iterable[Change]) -> Launch:
+def changed(launch: Launch, changes: Iterable[CounterChange]) -> Launch:
     """The launch with its counts changed, and those that change with them."""
     values = {name: launch[name] for name in launch if name in launch}
     given = set()

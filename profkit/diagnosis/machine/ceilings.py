@@ -60,7 +60,7 @@ def ceilings(launch: Row) -> tuple[Ceiling, ...]:
     Returns:
         Those that the report has, and of the device attributes only those that it has not.
     """
-    row = known(launch)
+    row = collected_metrics(launch)
     found = []
     for name in (*LEVELS, *FAMILIES):
         if row.get(f"peak_{name}", 0) > 0:
@@ -82,7 +82,7 @@ def _from_attributes(name: str, row: Values, cc: object) -> Ceiling | None:
     return None
 
 
-def known(launch: Row) -> dict[str, float]:
+def collected_metrics(launch: Row) -> dict[str, float]:
     """The collected metrics of a row, without its identity and without NaN."""
     pairs = ((name, launch[name]) for name in launch if name in launch)
     return {n: float(v) for n, v in pairs if isinstance(v, Real) and not isnan(v)}

@@ -120,22 +120,22 @@ RESOURCES: tuple[Resource, ...] = (
     Resource("l1", "memory", "l1-bandwidth", units.l1, L1TEX, ("lg_throttle",)),
     Resource("shared", "memory", "shared-bandwidth", units.shared, L1TEX,
              ("mio_throttle", "short_scoreboard")),
-    Resource("texture", "memory", "texture-bandwidth", units.metric("texture_busy"), L1TEX,
+    Resource("texture", "memory", "texture-bandwidth", units.by_metric("texture_busy"), L1TEX,
              ("tex_throttle", "long_scoreboard")),
-    Resource("constant", "memory", "constant-divergence", units.metric("constant_busy"), L1TEX,
+    Resource("constant", "memory", "constant-divergence", units.by_metric("constant_busy"), L1TEX,
              ("short_scoreboard", "mio_throttle")),
-    Resource("atomics", "memory", "atomics-contention", units.atomics, L2, _LOADS),
+    Resource("atomics", "memory", "atomics-contention", units.atomics_busy, L2, _LOADS),
     Resource("tensor", "compute", "tensor-pipe", units.tensor, PIPE,
              ("math_pipe_throttle", "gmma")),
-    Resource("fp32", "compute", "fp32-pipe", units.fp32, PIPE, ("math_pipe_throttle",)),
+    Resource("fp32", "compute", "fp32-pipe", units.fp32_busy, PIPE, ("math_pipe_throttle",)),
     # Small GPUs queue FP64 with textures.
-    Resource("fp64", "compute", "fp64-pipe", units.metric("fp64_busy"), PIPE,
+    Resource("fp64", "compute", "fp64-pipe", units.by_metric("fp64_busy"), PIPE,
              ("math_pipe_throttle", "tex_throttle")),
     Resource("fp16", "compute", "fp16-pipe", units.fp16, PIPE, ("math_pipe_throttle",)),
     Resource("int", "compute", "int-pipe", units.integer, PIPE, ("math_pipe_throttle",)),
-    Resource("xu", "compute", "xu-pipe", units.metric("xu_busy"), PIPE,
+    Resource("xu", "compute", "xu-pipe", units.by_metric("xu_busy"), PIPE,
              ("math_pipe_throttle", "mio_throttle", "short_scoreboard")),
-    Resource("issue", "compute", "issue-slots", units.metric("issue_busy"), ISSUE,
+    Resource("issue", "compute", "issue-slots", units.by_metric("issue_busy"), ISSUE,
              ("not_selected", "math_pipe_throttle", "dispatch_stall")),
 )  # fmt: skip
 BY_LIMITER = {resource.limiter: resource for resource in RESOURCES}
@@ -159,7 +159,7 @@ def load_wait(launch: Launch) -> float:
     return waited / loads
 
 
-def use(resource: Resource, launch: Launch) -> Use | None:
+def resource_use(resource: Resource, launch: Launch) -> Use | None:
     """How busy one resource was, or None when it was not collected."""
     try:
         elapsed = resource.busy(launch)
@@ -180,7 +180,7 @@ def _near(resource: Resource, part: float, launch: Launch) -> bool:
 
 def uses(launch: Launch) -> list[Use]:
     """Every collected resource, busiest first (against what it can reach)."""
-    found = [u for r in RESOURCES if (u := use(r, launch)) is not None]
+    found = [u for r in RESOURCES if (u := resource_use(r, launch)) is not None]
     return sorted(found, key=lambda u: -u.share / u.resource.peak.sure)
 
 
@@ -215,7 +215,7 @@ def next_limit(launch: Launch, *without: str) -> Limit | None:
         for r in RESOURCES
         if r.limiter not in without
         and not (r.limiter == "l2" and "dram" in without)
-        and (found := use(r, launch)) is not None
+        and (found := resource_use(r, launch)) is not None
     ]
     if "dram" in without and "l2" not in without:
         with suppress(NotCollected):

@@ -23,14 +23,26 @@ from profkit.diagnosis.machine.ceilings import (
     Row,
     Values,
     ceilings,
-    known,
+    collected_metrics,
 )
 from profkit.diagnosis.rule import Missing, share
 from profkit.reports.metrics import CATALOGUE
 
 __all__ = [
-    "FAMILIES", "LEVELS", "TOLERANCE", "Ceiling", "Point", "attainable", "cache_resident",
-    "ceilings", "families", "known", "missing", "nearest_roof", "points", "roof_share",
+    "FAMILIES",
+    "LEVELS",
+    "TOLERANCE",
+    "Ceiling",
+    "Point",
+    "attainable",
+    "cache_resident",
+    "ceilings",
+    "collected_metrics",
+    "families",
+    "missing",
+    "nearest_roof",
+    "points",
+    "roof_share",
 ]  # fmt: skip
 
 Place = Literal["dram", "l2", "l1", "workload"]
@@ -79,7 +91,7 @@ def families(launch: Row) -> tuple[str, ...]:
     precision that came nearest to its own peak (a pipe with 1/64 of the rate can bind with few
     operations).
     """
-    row = known(launch)
+    row = collected_metrics(launch)
     rates = {f: rate for f in FAMILIES if (rate := _rate(row, f)) > 0}
     matrix = sum(rate for f, rate in rates.items() if f not in SCALAR)
     led = matrix >= 0.5 * sum(rates.values())
@@ -107,7 +119,7 @@ def points(
         Up to one point per level, then the workload's own; none where something was not
         collected: `missing` says what.
     """
-    row, roof = known(launch), {c.name: c.value for c in ceilings(launch)}
+    row, roof = collected_metrics(launch), {c.name: c.value for c in ceilings(launch)}
     operations = row.get("declared_operations", nan) if operations is None else operations
     compulsory = row.get("declared_bytes", nan) if compulsory is None else compulsory
     ran = families(launch)
@@ -146,7 +158,7 @@ def cache_resident(launch: Row, compulsory: float | None = None) -> str:
     only the clear case is named: not a byte a thread came from DRAM, and L2 hit nearly always.
     Reuse in L2 or an idle DRAM alone is not residence: each byte may still have come from DRAM once.
     """
-    row = known(launch)
+    row = collected_metrics(launch)
     compulsory = row.get("declared_bytes", nan) if compulsory is None else compulsory
     if "dram_bytes" not in row:
         return ""
@@ -194,7 +206,7 @@ def roof_share(launch: Row, level: Level | None = None) -> float:
 
 def missing(launch: Row) -> tuple[Missing, ...]:
     """What to collect for the points that are not there: the section (none can help when "")."""
-    row = known(launch)
+    row = collected_metrics(launch)
     if launch.get("status") == "failed":
         return (Missing("", "the launch failed under ncu"),)
     if "time" not in row:

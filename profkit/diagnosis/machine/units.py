@@ -19,7 +19,7 @@ HEAVY = 1.6
 LINKS = ("l2_to_xbar_busy", "xbar_to_l2_busy")
 
 
-def metric(name: str) -> Callable[[Launch], float]:
+def by_metric(name: str) -> Callable[[Launch], float]:
     """A unit that one metric describes."""
     return lambda launch: launch[name]
 
@@ -61,7 +61,7 @@ def _fma_heavy(launch: Launch) -> float:
     return max(launch["fma_busy"], launch.get("fmaheavy_busy", 0.0))
 
 
-def fp32(launch: Launch) -> float:
+def fp32_busy(launch: Launch) -> float:
     """FMA pipe when FP32 arithmetic is most of what runs on it."""
     if launch.known("inst_fp32", "inst_half", "inst_imad"):
         single, half, imad = _mix(launch)
@@ -140,7 +140,7 @@ def l2(launch: Launch) -> float:
     return links(launch) if launch.known(*LINKS) else 0.0
 
 
-def atomics(launch: Launch) -> float:
+def atomics_busy(launch: Launch) -> float:
     """The L2 atomic unit, or a stage behind the links when atomics are most of its work."""
     busy = launch["l2_atomics_busy"]
     if not _mostly_atomics(launch):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from math import inf
 
-from profkit.diagnosis.machine.resources import BY_LIMITER, next_limit, use
+from profkit.diagnosis.machine.resources import BY_LIMITER, next_limit, resource_use
 from profkit.diagnosis.rule import Hit, Launch, Rule, share
 from profkit.diagnosis.rules.blocks import COMPUTE, full_warps
 from profkit.diagnosis.rules.gains import amdahl, capped
@@ -22,7 +22,7 @@ MATRIX_OPERATIONS = 0.25  # share of the instructions that products must have to
 def _pipe(limiter: str, what: str, *looked: str) -> Callable[[Launch], Hit | None]:
     def check(launch: Launch) -> Hit | None:
         launch.need(looked[0])
-        found = use(BY_LIMITER[limiter], launch)
+        found = resource_use(BY_LIMITER[limiter], launch)
         if found is None or not found.near:
             return None
         after = next_limit(launch, limiter)
@@ -44,7 +44,7 @@ def _divergence(launch: Launch) -> Hit | None:
     if threads >= DIVERGED or threads >= BLOCKS_OWN * full:
         return None  # lanes that never had a thread are another rule's
     memory = [u for limiter in ("dram", "l2", "l1", "shared")
-              if (u := use(BY_LIMITER[limiter], launch)) is not None]  # fmt: skip
+              if (u := resource_use(BY_LIMITER[limiter], launch)) is not None]  # fmt: skip
     limit = max((u.elapsed for u in memory), default=0.0)
     gain = min(full / threads, 1 / limit if limit > 0 else 32.0)
     if gain < 1.1:
@@ -58,7 +58,7 @@ def _divergence(launch: Launch) -> Hit | None:
 
 def _unfused(launch: Launch) -> Hit | None:
     fused = launch["fp32_fused"]
-    found = use(BY_LIMITER["fp32"], launch)
+    found = resource_use(BY_LIMITER["fp32"], launch)
     busy = max(found.share if found else 0.0, launch["issue_busy"])
     part = launch["inst_fp32"] / max(launch["instructions"], 1)
     if fused >= FUSED or busy < USED or part < 0.2:
@@ -113,7 +113,7 @@ def _redundant(launch: Launch) -> Hit | None:
 
 def _turns(launch: Launch) -> Hit | None:
     launch.need("xu_busy", "tensor_busy")
-    xu, tensor = launch["xu_busy"], use(BY_LIMITER["tensor"], launch)
+    xu, tensor = launch["xu_busy"], resource_use(BY_LIMITER["tensor"], launch)
     if tensor is None or min(xu, tensor.elapsed) < 0.25 or xu + tensor.elapsed < TAKE_TURNS:
         return None
     most = max(xu, tensor.elapsed)

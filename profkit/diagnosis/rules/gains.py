@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from profkit.diagnosis.machine.resources import BY_LIMITER, next_limit, use
+from profkit.diagnosis.machine.resources import BY_LIMITER, next_limit, resource_use
 from profkit.diagnosis.rule import Launch
 
 NEVER_ALL = 0.999  # of the time: a share measured by sampling or by ratios is never all of it
@@ -37,7 +37,7 @@ def stalled(launch: Launch, *states: str) -> float:
 
 def weight(launch: Launch, limiters: tuple[str, ...], states: tuple[str, ...]) -> float:
     """Share of the launch's time that these resources or stalls can account for, at most."""
-    usages = [use(BY_LIMITER[limiter], launch) for limiter in limiters]
+    usages = [resource_use(BY_LIMITER[limiter], launch) for limiter in limiters]
     shares = [u.share / u.resource.peak.sure for u in usages if u is not None]
     if "stall_selected" in launch:
         shares.append(stalled(launch, *states))

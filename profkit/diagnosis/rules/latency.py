@@ -25,7 +25,7 @@ LIMITERS = (
 )  # fmt: skip
 
 
-def stalls(launch: Launch) -> dict[str, float]:
+def stall_shares(launch: Launch) -> dict[str, float]:
     """Share of the warps' time in each state of waiting, largest first.
 
     Raises:
@@ -81,7 +81,7 @@ def _accounts_for(state: str, launch: Launch) -> float:
 
 def _stall(state: str, wgmma: bool = False) -> Callable[[Launch], Hit | None]:
     def check(launch: Launch) -> Hit | None:
-        found = stalls(launch)
+        found = stall_shares(launch)
         part = found.get(state, 0.0)
         leads = part > 0 and next(iter(found)) == state
         if (part < STALLED and not leads) or _queue_of(state, launch):

@@ -9,7 +9,7 @@ from math import ceil, inf
 
 from profkit.diagnosis.machine.idleness import ENDS, ENDS_MOST, Idleness, idleness
 from profkit.diagnosis.machine.resources import next_limit
-from profkit.diagnosis.rule import Hit, Launch, Rule, count, share
+from profkit.diagnosis.rule import Hit, Launch, Rule, counted, share
 from profkit.diagnosis.rules.gains import capped
 from profkit.reports.figures import seconds
 
@@ -25,13 +25,13 @@ EMPTY_LAUNCH = 1e-6  # s: no launch is faster (1.03 us measured on an H200 in a 
 def _grid(launch: Launch) -> Hit | None:
     blocks, sms = launch["grid_size"], launch["sm_count"]
     warps = ceil(launch["block_size"] / 32)
-    fill, what = blocks / sms, f"{count(blocks, 'block')} for {count(sms, 'SM')}"
+    fill, what = blocks / sms, f"{counted(blocks, 'block')} for {counted(sms, 'SM')}"
     if fill >= 1 and launch.get("waves", 0.0) >= 1:
         return None
     if fill * warps / SCHEDULERS < min(fill, 1):
         # Every SM may have a block; a scheduler without a warp is idle all the same.
         fill *= warps / SCHEDULERS
-        what = f"{what}, {count(warps, 'warp')} each for {SCHEDULERS} schedulers"
+        what = f"{what}, {counted(warps, 'warp')} each for {SCHEDULERS} schedulers"
     if fill >= 1:
         return None
     # Beginning and end of the launch stay, however many blocks there are.

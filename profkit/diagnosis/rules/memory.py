@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from math import inf
 
-from profkit.diagnosis.machine.resources import BY_LIMITER, next_limit, use
+from profkit.diagnosis.machine.resources import BY_LIMITER, next_limit, resource_use
 from profkit.diagnosis.machine.roofline import cache_resident
 from profkit.diagnosis.rule import Hit, Launch, Rule, share
 from profkit.diagnosis.rules.gains import capped
@@ -22,7 +22,7 @@ def full(limiter: str, what: str, *looked: str) -> Callable[[Launch], Hit | None
 
     def check(launch: Launch) -> Hit | None:
         resource = BY_LIMITER[limiter]
-        found = use(resource, launch)
+        found = resource_use(resource, launch)
         if found is None:
             launch.need(looked[0])
         if found is None or not found.near:
@@ -43,7 +43,7 @@ def full(limiter: str, what: str, *looked: str) -> Callable[[Launch], Hit | None
 def _low_hit(launch: Launch) -> Hit | None:
     hit, again = launch["l2_hit"], launch["dram_bytes"] / launch["declared_bytes"]
     launch.need("dram_busy")
-    found = use(BY_LIMITER["dram"], launch)
+    found = resource_use(BY_LIMITER["dram"], launch)
     if found is None or not found.near or again < REFETCHED:
         return None
     return Hit(

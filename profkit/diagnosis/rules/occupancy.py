@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from profkit.diagnosis.machine.resources import uses
-from profkit.diagnosis.rule import Hit, Launch, Rule, count, share
+from profkit.diagnosis.rule import Hit, Launch, Rule, counted, share
 from profkit.diagnosis.rules.gains import amdahl, capped, stalled
 
 CROWDED = 0.75  # theoretical occupancy above which more blocks hide little more
@@ -45,7 +45,7 @@ def _occupancy(metric: str, what: str, step: str | None) -> Callable[[Launch], H
             if hidden < HIDDEN:
                 return None  # more warps would stand in the same queue
             gain = min(gain, amdahl(hidden))
-        text = f"{what}: {count(blocks, 'block')} per SM, "
+        text = f"{what}: {counted(blocks, 'block')} per SM, "
         text += f"{share(occupancy)} occupancy"
         if step and step in launch:
             unit = "registers per thread" if "reg" in step else "bytes of shared memory per block"

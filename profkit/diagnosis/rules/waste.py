@@ -12,7 +12,7 @@ from profkit.diagnosis.machine.resources import (
     QUEUED_LOAD_CYCLES,
     load_wait,
     next_limit,
-    use,
+    resource_use,
     uses,
 )
 from profkit.diagnosis.rule import Hit, Launch, Rule, share
@@ -101,8 +101,8 @@ _BEHIND = ("long_scoreboard", "lg_throttle", "drain", "membar", "mio_throttle", 
 
 def _atomics(launch: Launch) -> Hit | None:
     looked = ("l2_atomics_busy", "l2_busy_max", "l2_atomic_sectors", "shared_atomics", "cycles")
-    found = use(BY_LIMITER["atomics"], launch)
-    link = use(BY_LIMITER["l2"], launch)
+    found = resource_use(BY_LIMITER["atomics"], launch)
+    link = resource_use(BY_LIMITER["l2"], launch)
     if found is not None and found.near and (link is None or found.elapsed >= link.elapsed):
         return Hit(f"L2 atomic units at {share(found.elapsed)} of their peak", None, looked)
     sectors = launch["l2_atomic_sectors"]

@@ -7,6 +7,14 @@ A file of claims is written with these names:
 
 from __future__ import annotations
 
-from profkit.evidence.claims.claims import Answer, at_least, claim, decide, gate, timed, undecided
+from profkit.evidence.claims.claims import (
+    Answer,
+    at_least,
+    claim,
+    decide,
+    gate,
+    timed,
+    undecided,
+)
 
 __all__ = ["Answer", "at_least", "claim", "decide", "gate", "timed", "undecided"]

@@ -55,7 +55,7 @@ class Verified:
     error: str = ""
 
 
-def verify(paths: Iterable[str | Path], evidence: Evidence) -> tuple[Verified, ...]:
+def verify_claim_files(paths: Iterable[str | Path], evidence: Evidence) -> tuple[Verified, ...]:
     """Load files of claims and try each claim in each.
 
     Args:

@@ -14,7 +14,7 @@ from typing import Any
 from profkit.errors import ProfkitError
 from profkit.evidence.comparison.counters import LaunchChange, launch_change
 from profkit.evidence.predictions.predictions import HeaderPrediction, header_predictions
-from profkit.evidence.runs.comparable import WAIVABLE, Refusal, clock_of, refusals_of
+from profkit.evidence.runs.comparable import WAIVABLE, Incomparable, clock_of, refusals_of
 from profkit.evidence.runs.runs import MissingEvidence, Run, verdict
 from profkit.evidence.timing.stats import (
     THRESHOLDS,
@@ -49,7 +49,7 @@ class ResourceChange:
 
 
 @dataclass(frozen=True)
-class Change:
+class RunComparison:
     """Two runs, compared.
 
     Attributes:
@@ -69,7 +69,7 @@ class Change:
 
     before: str
     after: str
-    refusals: tuple[Refusal, ...]
+    refusals: tuple[Incomparable, ...]
     compared: bool
     time: TimeComparison | None = None
     time_note: str = ""
@@ -87,7 +87,7 @@ def compare_runs(
     anyway: bool = False,
     within: float = 0.01,
     thresholds: Thresholds = THRESHOLDS,
-) -> Change:
+) -> RunComparison:
     """Compare two runs.
 
     Args:
@@ -99,13 +99,13 @@ def compare_runs(
     """
     refusals = tuple(refusals_of(before, after))
     if any(not (anyway and r.code in WAIVABLE) for r in refusals):
-        return Change(before.name, after.name, refusals, compared=False)
+        return RunComparison(before.name, after.name, refusals, compared=False)
     time, time_note = _time(before, after, within, thresholds)
     pairs, unmatched = match(before, after)
     launches = tuple(
         launch_change(_named(b), _named(a), (verdict(b), verdict(a))) for b, a in pairs
     )
-    return Change(
+    return RunComparison(
         before.name,
         after.name,
         refusals,

@@ -7,14 +7,14 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from profkit.errors import ProfkitError
-from profkit.evidence.comparison.compare import Change, compare_runs, how_taken
+from profkit.evidence.comparison.compare import RunComparison, compare_runs, how_taken
 from profkit.evidence.runs.runs import Evidence, Run
 from profkit.evidence.timing.samples import Interval, as_groups
 from profkit.evidence.timing.stats import TimeComparison, compare_samples, median_interval
 
 
 @dataclass(frozen=True)
-class Step:
+class Rung:
     """One variant of the ladder.
 
     Attributes:
@@ -36,7 +36,7 @@ class Step:
     depth: int
     time: Interval | None
     bound: str
-    change: Change | None
+    change: RunComparison | None
     references: Mapping[str, TimeComparison]
     note: str = ""
 
@@ -57,7 +57,7 @@ class Ladder:
     """
 
     case: str
-    steps: tuple[Step, ...]
+    steps: tuple[Rung, ...]
     problems: tuple[ProfkitError, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
@@ -159,7 +159,7 @@ def ladder_order(parents: Mapping[str, str | None]) -> tuple[list[tuple[str, int
 
 def _step(
     runs: Mapping[str, Run], references: Iterable[Run], place: tuple[str, int], anyway: bool
-) -> Step:
+) -> Rung:
     variant, depth = place
     run = runs[variant]
     record = run.record
@@ -170,7 +170,7 @@ def _step(
     timed = bool(
         record and record.warm and record.correct is not False and not record.sanitizer_errors
     )
-    return Step(
+    return Rung(
         variant=variant,
         title=record.header.title if record else "",
         parent=after,

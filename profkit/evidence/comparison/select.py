@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from profkit.errors import ProfkitError, did_you_mean
-from profkit.evidence.comparison.compare import Change, compare_runs
+from profkit.evidence.comparison.compare import RunComparison, compare_runs
 from profkit.evidence.comparison.counters import LaunchChange
 from profkit.evidence.runs.runs import Evidence, Run, read_launches
 from profkit.records.artifacts import files_of
@@ -27,7 +27,7 @@ class Compared:
         problems: What in a folder cannot be read.
     """
 
-    changes: tuple[Change, ...]
+    changes: tuple[RunComparison, ...]
     alone: tuple[str, ...] = ()
     problems: tuple[ProfkitError, ...] = ()
 
@@ -165,7 +165,7 @@ def pair(before: list[Run], after: list[Run]) -> tuple[list[tuple[Run, Run]], tu
     return pairs, tuple(run.name for run in (*before, *after) if id(run) not in paired)
 
 
-def change_json(change: Change) -> dict[str, Any]:
+def change_json(change: RunComparison) -> dict[str, Any]:
     """One comparison as plain values: SI, shares as fractions, null where not known."""
     return {
         "before": change.before,

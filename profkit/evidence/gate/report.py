@@ -8,7 +8,7 @@ from math import isnan, nan
 from typing import Any, Literal
 
 from profkit.errors import ProfkitError
-from profkit.evidence.comparison.compare import Change
+from profkit.evidence.comparison.compare import RunComparison
 from profkit.evidence.gate.power import ALPHA, POWER
 from profkit.evidence.timing.stats import TimeComparison
 
@@ -41,7 +41,7 @@ class GateSubject:
     time: TimeComparison | None = None
     smallest: float = nan
     samples: int | None = None
-    change: Change | None = field(default=None, compare=False)
+    change: RunComparison | None = field(default=None, compare=False)
 
     def to_json(self) -> dict[str, Any]:
         """Plain values; null where not known."""

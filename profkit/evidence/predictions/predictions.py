@@ -9,7 +9,7 @@ from typing import Literal
 from profkit.errors import ProfkitError
 from profkit.evidence.predictions.moves import parse_moves, values
 from profkit.evidence.runs.runs import Run
-from profkit.reports.figures import quantity, times
+from profkit.reports.figures import quantity, speedup
 from profkit.reports.metrics import CATALOGUE
 
 PredictionKind = Literal["fixes", "fixes-not", "moves", "moves-not"]
@@ -84,7 +84,7 @@ def _move(word: str, said: PredictionKind, before: Run, after: Run) -> HeaderPre
         return HeaderPrediction(word, said, None, f"{move.metric} was not collected")
     factor = pair[1] / pair[0] if pair[0] else inf if pair[1] else 1.0
     one, other = (_text(move.metric, value) for value in pair)
-    because = f"{one} -> {other}" + (f", {times(factor)}" if factor < inf else "")
+    because = f"{one} -> {other}" + (f", {speedup(factor)}" if factor < inf else "")
     return HeaderPrediction(word, said, move.holds(*pair) == (said == "moves"), because)
 
 

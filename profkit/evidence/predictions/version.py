@@ -11,7 +11,7 @@ from types import FunctionType
 from typing import Any
 
 from profkit.diagnosis.estimate.causes import CAUSES
-from profkit.diagnosis.estimate.model import expected, limit
+from profkit.diagnosis.estimate.model import limit, modelled_gain
 from profkit.diagnosis.estimate.spread import expectation
 from profkit.diagnosis.rule import Rule
 
@@ -29,7 +29,7 @@ def rule_version(rule: Rule) -> str:
     _visit(rule.check, "check", text, seen)
     if cause := CAUSES.get(rule.id):
         text.append(cause.kind)
-        for part in (cause.best, cause.typical, cause.own, expected, limit, expectation):
+        for part in (cause.best, cause.typical, cause.own, modelled_gain, limit, expectation):
             _visit(part, "estimate", text, seen)
     return hashlib.sha256("\n".join(text).encode()).hexdigest()[:12]
 

@@ -22,50 +22,50 @@ CLOCKS = 1.35
 
 
 @dataclass(frozen=True)
-class Refusal:
+class Incomparable:
     """Why two runs are not compared: a code and a sentence."""
 
     code: Refused
     sentence: str
 
 
-def refusals_of(before: Run, after: Run) -> list[Refusal]:
+def refusals_of(before: Run, after: Run) -> list[Incomparable]:
     """Every reason not to compare these two runs."""
-    found: list[Refusal] = []
+    found: list[Incomparable] = []
     for run in (before, after):
         record = run.record
         if record and record.correct is False:
             error = "" if record.max_abs is None else f" (largest error {record.max_abs:.3g})"
-            found.append(Refusal("wrong", f"{run.name} gives wrong results{error}"))
+            found.append(Incomparable("wrong", f"{run.name} gives wrong results{error}"))
         if record and record.sanitizer_errors:
             found.append(
-                Refusal(
+                Incomparable(
                     "sanitizer", f"{run.name}: {', '.join(record.sanitizer_errors)} found errors"
                 )
             )
         if run.stale:
             again = f"profkit profile --variant {run.variant} --case {run.case}"
             found.append(
-                Refusal("stale", f"{run.name} is stale, its code has changed since: {again}")
+                Incomparable("stale", f"{run.name} is stale, its code has changed since: {again}")
             )
     if before.record and after.record:
         found += _same_binary(before.record, after.record)
     if before.case != after.case:
-        found.append(Refusal("case", f"two cases: {before.case} and {after.case}"))
+        found.append(Incomparable("case", f"two cases: {before.case} and {after.case}"))
     for code, what, get in _CONDITIONS:
         one, other = get(before), get(after)
         if one is not None and other is not None and one != other and not _near(one, other):
-            found.append(Refusal(code, f"{what} differ: {_show(one)} and {_show(other)}"))
+            found.append(Incomparable(code, f"{what} differ: {_show(one)} and {_show(other)}"))
     return found
 
 
-def _same_binary(before: Record, after: Record) -> list[Refusal]:
+def _same_binary(before: Record, after: Record) -> list[Incomparable]:
     if before.sass is None or before.sass != after.sass:
         return []
     if (before.variant, before.source_hash) == (after.variant, after.source_hash):
         return []  # one variant measured twice, on purpose
     return [
-        Refusal(
+        Incomparable(
             "same-binary",
             f"{before.variant} and {after.variant} are the same binary (SASS {before.sass[:12]}): "
             "not a comparison, the change never reached the GPU",

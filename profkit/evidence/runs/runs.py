@@ -212,9 +212,9 @@ class Evidence:
 
 def verdict(row: Mapping[Hashable, Any]) -> Diagnosis:
     """The verdict on one row of the frame."""
-    from profkit.diagnosis.engine import judge
+    from profkit.diagnosis.engine import judge_launch
 
-    return judge({str(k): v for k, v in row.items()}, str(row["status"]))
+    return judge_launch({str(k): v for k, v in row.items()}, str(row["status"]))
 
 
 def read_launches(reports: list[Path]) -> pd.DataFrame:
@@ -223,9 +223,9 @@ def read_launches(reports: list[Path]) -> pd.DataFrame:
     Raises:
         ProfkitError: A report is damaged or cannot be read: half of one is not evidence.
     """
-    from profkit.reports.reader import read
+    from profkit.reports.reader import read_report
 
-    found = read(reports)
+    found = read_report(reports)
     for file in found.files:
         if file.status != "ok":
             raise ProfkitError(

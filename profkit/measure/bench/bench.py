@@ -19,9 +19,9 @@ from math import isnan, nan, sqrt
 from statistics import median
 
 from profkit.measure.cuda import device
-from profkit.measure.cuda.graph import Launch, capture, instantiate, replay
+from profkit.measure.cuda.graph import GraphLaunch, capture, instantiate, replay
 from profkit.measure.cuda.library import Support
-from profkit.measure.cuda.state import State, read
+from profkit.measure.cuda.state import State, read_state
 from profkit.records.store import JsonObject
 
 METHOD = "graph replay"
@@ -56,7 +56,7 @@ class Subject:
     call: Callable[[int], None]
     capture: Callable[[Callable[[], None], int], Callable[[], None]]
     eager: Callable[[int, int], tuple[float, float]]
-    launches: tuple[Launch, ...] = ()
+    launches: tuple[GraphLaunch, ...] = ()
     judge: Callable[[], tuple[str, ...]] | None = None
 
 
@@ -90,7 +90,7 @@ class Times:
     bare: float
     before: State
     after: State
-    launches: tuple[Launch, ...] = ()
+    launches: tuple[GraphLaunch, ...] = ()
     rounds_short: str = ""
     session: str = ""
 
@@ -123,12 +123,12 @@ def eager_time(call: Callable[[int], None], n: int, stream: int) -> tuple[float,
     """(event, host) seconds per call of n plain calls in a row."""
     start, stop = device.new_event(), device.new_event()
     device.synchronize(stream)
-    device.record(start, stream)
+    device.record_event(start, stream)
     began = time.perf_counter()
     for _ in range(n):
         call(stream)
     host = (time.perf_counter() - began) / n
-    device.record(stop, stream)
+    device.record_event(stop, stream)
     device.synchronize(stream)
     return device.elapsed(start, stop) / n, host
 
@@ -144,7 +144,7 @@ class _Graphs:
     cold: Callable[[], None] | None
 
 
-def measure(
+def bench_subjects(
     subjects: Sequence[Subject],
     case: str,
     gpu: device.Gpu,
@@ -167,9 +167,9 @@ def measure(
     graphs = [_graphs(s, stream, tools if cold else None, clock) for s in subjects]
     flush = native_capture(lambda: _times(_COLD_PER_GRAPH, tools.flush, stream), stream)
     _warm_up(graphs, stream)
-    before = read(gpu.pci)
+    before = read_state(gpu.pci)
     taken, why = _rounds(graphs, flush, clock, (*rounds, _LIMIT * len(subjects)))
-    after = read(gpu.pci)
+    after = read_state(gpu.pci)
     bare = min(tools.bare(_EAGER, stream) for _ in range(4))  # the first one loads the kernel
     results = []
     for g, samples in zip(graphs, taken, strict=True):
@@ -205,9 +205,9 @@ def _clock(stream: int, tools: Support) -> Clock:
         tools.spin(_HOLD, stream)
         if first:
             first()
-        device.record(start, stream)
+        device.record_event(start, stream)
         replay()
-        device.record(stop, stream)
+        device.record_event(stop, stream)
         device.synchronize(stream)
         return device.elapsed(start, stop)
 

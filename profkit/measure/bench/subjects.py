@@ -25,7 +25,7 @@ def native(
     Raises:
         CudaError: The launcher refused, or a graph cannot hold what it does.
     """
-    here = arena.place(data)
+    here = arena.place_arena(data)
     values = problem.module.arguments(problem.case(data.case))
     subject = launcher(name, lib, lambda stream: arena.arguments(here, values, stream), tools)
     return replace(subject, judge=lambda: judge_case(problem, here, arena.fetch(here)).faults)
@@ -53,21 +53,21 @@ def launcher(
         return made[stream]
 
     def call(stream: int) -> None:
-        library.launch(lib, args(stream))
+        library.start_launcher(lib, args(stream))
 
     def eager(n: int, stream: int) -> tuple[float, float]:
         start, stop = device.new_event(), device.new_event()
         device.synchronize(stream)
-        device.record(start, stream)
+        device.record_event(start, stream)
         host = tools.repeat(lib, args(stream), n)
-        device.record(stop, stream)
+        device.record_event(stop, stream)
         device.synchronize(stream)
         return device.elapsed(start, stop) / n, host
 
     return _seen(Subject(name, call, bench.native_capture, eager))
 
 
-def reference(name: str, problem: Problem, data: Data) -> tuple[Subject, CaseCheck]:
+def reference_subject(name: str, problem: Problem, data: Data) -> tuple[Subject, CaseCheck]:
     """A library call of the problem on one case's inputs, run once and judged.
 
     Raises:
@@ -133,4 +133,4 @@ def _seen(subject: Subject) -> Subject:
         subject.call(stream)
     device.synchronize()
     captured = graph.capture(stream, lambda: subject.call(stream))
-    return replace(subject, launches=tuple(graph.launches(captured)))
+    return replace(subject, launches=tuple(graph.graph_launches(captured)))

@@ -20,10 +20,10 @@ from profkit.errors import ProfkitError
 from profkit.files import temporary_folder, write_text
 from profkit.measure.build import ptxas, toolchain
 from profkit.measure.build.cards import CARDS
-from profkit.measure.build.ptxas import Kernel
+from profkit.measure.build.ptxas import KernelResources
 from profkit.measure.cuda import cubin, device
 from profkit.measure.cuda.names import base_name
-from profkit.measure.languages.language import CompileJob, Language, Program
+from profkit.measure.languages.language import CompileJob, CompilerProgram, Language
 from profkit.measure.variants.variants import Variant, problem_of
 
 # What is built beside the variants: calls that workers need, and no launcher.
@@ -57,7 +57,7 @@ class Build:
     arch: str
     key: str
     library: Path | None
-    kernels: tuple[Kernel, ...] = ()
+    kernels: tuple[KernelResources, ...] = ()
     sass: str | None = None
     text: str = ""
     source: str = ""
@@ -87,7 +87,7 @@ def build_dir(kernels: Path, given: str | Path | None = None) -> Path:
     return folder.resolve()
 
 
-def build(
+def compile_variants(
     variants: Iterable[Variant],
     archs: Sequence[str],
     folder: Path,
@@ -126,7 +126,7 @@ def is_built(variant: Variant, folder: Path) -> bool:
     return False
 
 
-def need(built: Build) -> Build:
+def need_build(built: Build) -> Build:
     """The build itself, or an error that shows everything the compiler said."""
     if built.error is None:
         return built
@@ -151,7 +151,7 @@ def _plan(variant: Variant, arch: str, folder: Path) -> Build:
     )
 
 
-def _programs(language: Language, folder: Path) -> dict[str, Program]:
+def _programs(language: Language, folder: Path) -> dict[str, CompilerProgram]:
     return {name: toolchain.tool(name, folder) for name in language.programs}
 
 
@@ -190,7 +190,7 @@ def _load(plan: Build, folder: Path) -> Build | None:
         kept = json.loads((place / "build.json").read_text())
         if kept["key"] != plan.key or library.stat().st_size != kept["bytes"]:
             return None
-        kernels = tuple(Kernel(**k) for k in kept["kernels"])
+        kernels = tuple(KernelResources(**k) for k in kept["kernels"])
         warnings = tuple(kept["warnings"])
         return replace(plan, library=library, kernels=kernels, sass=kept["sass"], warnings=warnings)
     except (OSError, ValueError, KeyError, TypeError):
@@ -224,7 +224,7 @@ def _take(plan: Build, stem: Path, folder: Path) -> Build:
         return replace(plan, error=output.strip())
     if plan.variant.path != SUPPORT and b"profkit_launch" not in made.read_bytes():
         return replace(plan, error=NO_LAUNCH)
-    kernels = tuple(ptxas.parse(output))
+    kernels = tuple(ptxas.parse_ptxas(output))
     built = replace(
         plan,
         kernels=kernels,
@@ -253,7 +253,7 @@ def _take(plan: Build, stem: Path, folder: Path) -> Build:
     return replace(built, library=place / "variant.so")
 
 
-def _with_resources(code: str | None, kernels: tuple[Kernel, ...]) -> str | None:
+def _with_resources(code: str | None, kernels: tuple[KernelResources, ...]) -> str | None:
     """The hash of the machine code together with what each kernel takes of an SM."""
     if code is None:
         return None

@@ -16,19 +16,21 @@ from pathlib import Path
 from profkit.files import temporary_folder, write_text
 from profkit.measure.build.build import Build
 from profkit.measure.build.cards import CARDS, Card
-from profkit.measure.build.ptxas import Kernel
-from profkit.measure.cuda.graph import Launch
+from profkit.measure.build.ptxas import KernelResources
+from profkit.measure.cuda.graph import GraphLaunch
 from profkit.measure.languages.ahead.plan import of_values
-from profkit.measure.process import run
+from profkit.measure.process import run_command
 from profkit.measure.variants import problem
-from profkit.measure.variants.occupancy import LIMITS, occupancy
+from profkit.measure.variants.occupancy import LIMITS, blocks_that_fit
 from profkit.records.store import JsonObject
 
 STUB = Path(__file__).with_name("dry.cpp")
 _NOT_SUPPORTED = 801
 
 
-def launches(built: Build, values: JsonObject, machine: Card, nvcc: Path) -> list[Launch] | None:
+def dry_launches(
+    built: Build, values: JsonObject, machine: Card, nvcc: Path
+) -> list[GraphLaunch] | None:
     """What a launcher would start, in order.
 
     Args:
@@ -46,11 +48,11 @@ def launches(built: Build, values: JsonObject, machine: Card, nvcc: Path) -> lis
     if (ahead := built.library.with_name("plan.json")).is_file():
         return _planned(ahead, values, built)
     program = _linked(built.library.parent, nvcc)
-    done = run([program, *_words(built, values, machine)], timeout=20) if program else None
+    done = run_command([program, *_words(built, values, machine)], timeout=20) if program else None
     return _read(done.output, built) if done and done.status == 0 else None
 
 
-def shapes(built: Build, folder: Path, nvcc: Path) -> dict[str, list[Launch]] | None:
+def dry_shapes(built: Build, folder: Path, nvcc: Path) -> dict[str, list[GraphLaunch]] | None:
     """What a launcher starts at every case of its problem, on the usual card of the architecture.
 
     Kept beside the build for as long as problem.py stays the same, so that looking again imports
@@ -73,9 +75,9 @@ def shapes(built: Build, folder: Path, nvcc: Path) -> dict[str, list[Launch]] | 
     key = hashlib.sha256(source.read_bytes() + _stub_hash().encode()).hexdigest()
     kept = _kept(memory)
     if kept.get("key") != key:
-        loaded = problem.load(folder)
+        loaded = problem.load_problem(folder)
         values = {name: loaded.module.arguments(case) for name, case in loaded.cases.items()}
-        by_case = {name: launches(built, v, machine, nvcc) for name, v in values.items()}
+        by_case = {name: dry_launches(built, v, machine, nvcc) for name, v in values.items()}
         known = None not in by_case.values()
         plain = {n: [asdict(x) for x in rows or ()] for n, rows in by_case.items()}
         kept = {"key": key, "shapes": plain if known else None}
@@ -100,9 +102,9 @@ def stub_object(folder: Path, nvcc: Path) -> Path | None:
     return made
 
 
-def _launch(stored: JsonObject) -> Launch:
+def _launch(stored: JsonObject) -> GraphLaunch:
     values: JsonObject = {k: tuple(v) if isinstance(v, list) else v for k, v in stored.items()}
-    return Launch(**values)
+    return GraphLaunch(**values)
 
 
 def _kept(memory: Path) -> JsonObject:
@@ -160,7 +162,7 @@ def _words(built: Build, values: JsonObject, machine: Card) -> list[str]:
     return [f"{k}={v}" for k, v in asked.items()]
 
 
-def _planned(ahead: Path, values: JsonObject, built: Build) -> list[Launch] | None:
+def _planned(ahead: Path, values: JsonObject, built: Build) -> list[GraphLaunch] | None:
     """The launches of a library whose language knew them when it was compiled."""
     rows = of_values(json.loads(ahead.read_text()), values)
     kernels = {k.name: k for k in built.kernels}
@@ -169,15 +171,15 @@ def _planned(ahead: Path, values: JsonObject, built: Build) -> list[Launch] | No
     return [_of_row(row, kernels[row["kernel"]], built.arch) for row in rows]
 
 
-def _of_row(row: JsonObject, kernel: Kernel, arch: str) -> Launch:
+def _of_row(row: JsonObject, kernel: KernelResources, arch: str) -> GraphLaunch:
     (gx, gy, gz), (x, y, z) = row["grid"], row["block"]
     dynamic = row["dynamic_smem"]
-    fits = occupancy(arch, kernel.regs, x * y * z, kernel.smem + dynamic)
+    fits = blocks_that_fit(arch, kernel.regs, x * y * z, kernel.smem + dynamic)
     shape = (gx, gy, gz), (x, y, z)
-    return Launch(kernel.name, *shape, dynamic, kernel.smem, kernel.regs, fits.blocks)
+    return GraphLaunch(kernel.name, *shape, dynamic, kernel.smem, kernel.regs, fits.blocks)
 
 
-def _read(output: str, built: Build) -> list[Launch] | None:
+def _read(output: str, built: Build) -> list[GraphLaunch] | None:
     *lines, last = output.splitlines() or [""]
     if not last.startswith("code|"):
         return None

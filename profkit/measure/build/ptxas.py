@@ -14,7 +14,7 @@ _SMEM = re.compile(r"(\d+) bytes smem")
 
 
 @dataclass(frozen=True)
-class Kernel:
+class KernelResources:
     """What ptxas gave one kernel function.
 
     Attributes:
@@ -36,7 +36,7 @@ class Kernel:
     stack: int
 
 
-def parse(log: str) -> list[Kernel]:
+def parse_ptxas(log: str) -> list[KernelResources]:
     """Read the resources of every kernel function out of nvcc's output."""
     entry: tuple[str, str] | None = None
     spills = stack = 0
@@ -52,4 +52,4 @@ def parse(log: str) -> list[Kernel]:
             rows.append((*entry, int(m[1]), int(smem[1]) if smem else 0, spills, stack))
             entry = None
     plain = demangle(row[0] for row in rows)
-    return [Kernel(plain[row[0]], *row) for row in rows]
+    return [KernelResources(plain[row[0]], *row) for row in rows]

@@ -15,7 +15,7 @@ import subprocess
 from pathlib import Path
 
 from profkit.errors import ProfkitError
-from profkit.measure.languages.language import Program
+from profkit.measure.languages.language import CompilerProgram
 
 _VERSION = {
     "nvcc": re.compile(r"release [\d.]+, V(\d+(?:\.\d+)+)"),
@@ -30,10 +30,10 @@ _HINTS = {
 }
 
 
-Tool = Program  # a program that profkit starts; version is None if it did not say
+Tool = CompilerProgram  # a program that profkit starts; version is None if it did not say
 
 
-def find(name: str) -> Path | None:
+def find_tool(name: str) -> Path | None:
     """Where a tool is: PATH first, then where CUDA is usually installed."""
     on_path = shutil.which(name)
     if on_path:
@@ -57,9 +57,9 @@ def _ninja_of_this_python() -> Path | None:
     return path if path.is_file() else None
 
 
-def need(name: str) -> Path:
+def need_tool(name: str) -> Path:
     """Where a tool is; an error that says how to get it if it is nowhere."""
-    path = find(name)
+    path = find_tool(name)
     if path is None:
         raise ProfkitError(f"{name} was not found", _HINTS[name])
     return path
@@ -72,7 +72,7 @@ def tool(name: str, cache: Path) -> Tool:
         name: nvcc, ncu, compute-sanitizer or ninja; of the last no version is asked.
         cache: A folder that keeps the answer.
     """
-    path = need(name)
+    path = need_tool(name)
     if name not in _VERSION:
         return Tool(path, None)
     stat = path.resolve().stat()

@@ -59,7 +59,7 @@ def layout(data: Data, base: int = 0) -> Arena:
     return Arena(base, at, data, tuple(places[:count]), tuple(places[count:]))
 
 
-def place(data: Data) -> Arena:
+def place_arena(data: Data) -> Arena:
     """Allocate and upload; guards and outputs are filled."""
     wanted = layout(data)
     arena = layout(data, device.allocate(wanted.size))

@@ -15,7 +15,7 @@ from typing import Any, Literal
 from profkit.measure.check import arena
 from profkit.measure.check.arena import Arena
 from profkit.measure.check.data import Data
-from profkit.measure.check.judge import judge
+from profkit.measure.check.judge import judge_output
 from profkit.measure.cuda import device, library
 from profkit.measure.variants.problem import Problem
 from profkit.records.store import JsonObject
@@ -91,13 +91,13 @@ class Check:
         return asdict(self)
 
 
-def summary(variant: str, problem: Problem, cases: Sequence[CaseCheck]) -> Check:
+def summed_check(variant: str, problem: Problem, cases: Sequence[CaseCheck]) -> Check:
     """Put the cases of one variant together."""
     atol, rtol = problem.module.ATOL, problem.module.RTOL
     return Check(variant, _worst(c.status for c in cases), atol, rtol, tuple(cases))
 
 
-def merged(before: Check, after: Check) -> Check:
+def merged_checks(before: Check, after: Check) -> Check:
     """All cases of two checks of one variant, and the worse status."""
     cases = (*before.cases, *after.cases)
     return replace(before, status=_worst((before.status, after.status)), cases=cases)
@@ -120,7 +120,7 @@ def check_case(call: Callable[[Arena], None], problem: Problem, data: Data) -> C
     Raises:
         CudaError: The context is lost; nothing more can run in this process.
     """
-    here = arena.place(data)
+    here = arena.place_arena(data)
     try:
         call(here)
         device.synchronize()
@@ -167,7 +167,7 @@ def judge_values(
     faults: list[str] = []
     verdicts = []
     for i, (out, wanted) in enumerate(zip(outs, data.reference(), strict=True)):
-        verdict = judge(out, wanted, atol, rtol)
+        verdict = judge_output(out, wanted, atol, rtol)
         verdicts.append(verdict)
         left = unwritten[i] if i < len(unwritten) else 0
         if not verdict.ok and left:
@@ -196,13 +196,13 @@ def check_stream(
     lib: ctypes.CDLL, problem: Problem, data: Data, tools: library.Support, stream: int
 ) -> CaseCheck:
     """Hold the stream and launch: nothing may be written, and the launcher must not wait."""
-    here = arena.place(data)
+    here = arena.place_arena(data)
     args = arena.arguments(here, problem.module.arguments(problem.case(data.case)), stream)
     device.synchronize()
     try:
         tools.spin(int(_SPIN * 1e9), stream)
         began = time.perf_counter()
-        library.launch(lib, args)
+        library.start_launcher(lib, args)
         waited = time.perf_counter() - began
         time.sleep(_SPIN / 10)  # work on another stream would be done by now
         early = arena.fetch(here)

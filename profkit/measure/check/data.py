@@ -66,7 +66,9 @@ def _map(path: Path, shape: tuple[int, ...], dtype: str) -> Array:
     return np.memmap(path, dtype, mode="r", shape=shape)
 
 
-def prepare(problem: Problem, case: str, seed: int, folder: Path, grid: str | None = None) -> Data:
+def prepare_data(
+    problem: Problem, case: str, seed: int, folder: Path, grid: str | None = None
+) -> Data:
     """Inputs and reference of a case, computed if they are not there yet.
 
     Args:

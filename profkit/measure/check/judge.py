@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Verdict:
+class Accuracy:
     """How an output compares with its reference.
 
     Attributes:
@@ -37,7 +37,7 @@ class Verdict:
     nans: int
 
 
-def judge(out: Array, ref: Array, atol: float, rtol: float) -> Verdict:
+def judge_output(out: Array, ref: Array, atol: float, rtol: float) -> Accuracy:
     """Compare an output with its reference, element by element, in fp64.
 
     Args:
@@ -51,7 +51,7 @@ def judge(out: Array, ref: Array, atol: float, rtol: float) -> Verdict:
     if out.shape != ref.shape:
         raise ValueError(f"shapes differ: {out.shape} and {ref.shape}")
     if out.size == 0:
-        return Verdict(True, 0.0, 0.0, 0.0, (), (), 0, 0)
+        return Accuracy(True, 0.0, 0.0, 0.0, (), (), 0, 0)
     wanted = ref.astype(np.float64)
     error = out.astype(np.float64) - wanted
     size = np.abs(wanted)
@@ -62,7 +62,7 @@ def judge(out: Array, ref: Array, atol: float, rtol: float) -> Verdict:
     wrong = int((over > 1).sum())
     known = off[finite]
     large = finite & (size >= max(atol, np.finfo(np.float64).tiny))
-    return Verdict(
+    return Accuracy(
         ok=wrong == 0,
         max_abs=float(known.max(initial=0.0)),
         max_rel=float((off[large] / size[large]).max(initial=0.0)),

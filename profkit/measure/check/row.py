@@ -55,7 +55,7 @@ def check_row(
     Raises:
         CudaError: The context is lost.
     """
-    here = arena.place(work[0])
+    here = arena.place_arena(work[0])
     values = problem.module.arguments(problem.case(work[0].case))
     args = arena.arguments(here, values, stream)
     blank = _image(here, None)
@@ -87,7 +87,7 @@ def _enqueue(
     for launch in row:
         tools.put(here.base, blank, here.size, 0, int(args.stream or 0))
         tools.put(here.base, launch.image, here.size, HOLD, int(args.stream or 0))
-        library.launch(lib, args)
+        library.start_launcher(lib, args)
         tools.put(launch.kept, here.base, here.size, 0, int(args.stream or 0))
 
 

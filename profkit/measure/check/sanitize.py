@@ -66,13 +66,13 @@ def _run_tool(
     sanitizer: Path, tool: str, program: Sequence[str], timeout: float
 ) -> SanitizerVerdict:
     options = ["--tool", tool, "--error-exitcode", str(_FOUND), "--show-backtrace", "no"]
-    done = process.run([sanitizer, *options, *program], timeout)
+    done = process.run_command([sanitizer, *options, *program], timeout)
     if done.status is None:
         return SanitizerVerdict(tool, False, f"stopped after {timeout:.0f} s")
-    return read(tool, done.status, done.output)
+    return read_sanitizer(tool, done.status, done.output)
 
 
-def read(tool: str, status: int, output: str) -> SanitizerVerdict:
+def read_sanitizer(tool: str, status: int, output: str) -> SanitizerVerdict:
     """What a tool's exit status and output say.
 
     Raises:

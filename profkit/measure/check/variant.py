@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 from profkit.measure.check import arena
 from profkit.measure.check.arena import Arena
-from profkit.measure.check.check import Check, check_case, check_stream, summary
+from profkit.measure.check.check import Check, check_case, check_stream, summed_check
 from profkit.measure.check.data import Data
 from profkit.measure.check.row import check_row
 from profkit.measure.cuda import device, library
@@ -26,7 +26,7 @@ def check_variant(
 
     def call(here: Arena) -> None:
         values = problem.module.arguments(problem.case(here.data.case))
-        library.launch(lib, arena.arguments(here, values, stream))
+        library.start_launcher(lib, arena.arguments(here, values, stream))
 
     data = list(work)
     cases = [check_case(call, problem, d) for d in data]
@@ -38,4 +38,4 @@ def check_variant(
             manners = check_row(lib, problem, same, tools, stream) or manners
         if manners.faults:
             cases.append(manners)
-    return summary(name, problem, cases)
+    return summed_check(name, problem, cases)

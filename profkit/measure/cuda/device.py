@@ -111,7 +111,7 @@ def _initialised() -> None:
         raise CudaError(code, "cuInit")
 
 
-def count() -> int:
+def count_gpus() -> int:
     """How many GPUs CUDA shows to this process."""
     _initialised()
     number = c_int()
@@ -152,7 +152,7 @@ def gpu(index: int = 0) -> Gpu:
 
 
 @functools.cache
-def use(index: int = 0) -> Gpu:
+def open_gpu(index: int = 0) -> Gpu:
     """Open a GPU: its primary context becomes this thread's."""
     _initialised()
     device, context = c_int(), c_void_p()
@@ -217,7 +217,7 @@ def new_event() -> int:
     return event.value or 0
 
 
-def record(event: int, stream: int) -> None:
+def record_event(event: int, stream: int) -> None:
     """Mark this point of the stream."""
     call("cuEventRecord", c_void_p(event), c_void_p(stream))
 

@@ -16,7 +16,7 @@ from profkit.measure.cuda.names import demangle
 
 
 @dataclass(frozen=True)
-class Launch:
+class GraphLaunch:
     """One kernel launch, read from a captured graph. Sizes in bytes.
 
     Attributes:
@@ -84,7 +84,7 @@ class _KernelNode(ctypes.Structure):
     )
 
 
-def launches(graph: int) -> list[Launch]:
+def graph_launches(graph: int) -> list[GraphLaunch]:
     """The kernel launches of a captured graph, in the order in which they were enqueued."""
     count = c_size_t()
     device.call("cuGraphGetNodes", c_void_p(graph), None, byref(count))
@@ -93,7 +93,7 @@ def launches(graph: int) -> list[Launch]:
     return [launch for node in nodes if (launch := _launch(node or 0)) is not None]
 
 
-def _launch(node: int) -> Launch | None:
+def _launch(node: int) -> GraphLaunch | None:
     kind, params = c_int(), _KernelNode()
     device.call("cuGraphNodeGetType", c_void_p(node), byref(kind))
     if kind.value != 0:  # CU_GRAPH_NODE_TYPE_KERNEL
@@ -110,7 +110,7 @@ def _launch(node: int) -> Launch | None:
         *(byref(blocks), function, c_int(block[0] * block[1] * block[2]), c_size_t(params.smem)),
     )
     mangled = (name.value or b"?").decode(errors="replace")
-    return Launch(
+    return GraphLaunch(
         kernel=demangle([mangled])[mangled],
         grid=(params.grid[0], params.grid[1], params.grid[2]),
         block=(params.block[0], params.block[1], params.block[2]),

@@ -12,7 +12,7 @@ from profkit.measure.cuda import device
 from profkit.measure.variants.variants import Args
 
 
-def load(path: Path) -> ctypes.CDLL:
+def load_library(path: Path) -> ctypes.CDLL:
     """Load a variant's library."""
     try:
         library = ctypes.CDLL(str(path))
@@ -28,7 +28,7 @@ def load(path: Path) -> ctypes.CDLL:
     return library
 
 
-def launch(library: ctypes.CDLL, args: Args) -> None:
+def start_launcher(library: ctypes.CDLL, args: Args) -> None:
     """Start the work; raises CudaError with what the launcher returned."""
     code = library.profkit_launch(ctypes.byref(args))
     if code:

@@ -81,7 +81,7 @@ def arch() -> str | None:
     return archs.pop() if len(archs) == 1 else None
 
 
-def read(pci: str | None = None) -> State:
+def read_state(pci: str | None = None) -> State:
     """The GPU now.
 
     Args:
@@ -113,7 +113,7 @@ def reasons(bits: int) -> tuple[str, ...]:
     return (*known, f"unknown reason {unknown:#x}") if unknown else known
 
 
-def identity(pci: str | None = None) -> Identity:
+def gpu_identity(pci: str | None = None) -> Identity:
     """Which GPU, and which driver."""
     opened = _handle(pci)
     if opened is None:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from profkit.errors import ProfkitError
 from profkit.measure.languages import flags
-from profkit.measure.languages.language import CompileJob, Language, Program
+from profkit.measure.languages.language import CompileJob, CompilerProgram, Language
 from profkit.records import source_hash
 from profkit.records.header import Header, parse_header
 
@@ -61,7 +61,7 @@ class Cuda(Language):
         self,
         jobs: Sequence[CompileJob],
         work: Path,
-        programs: Mapping[str, Program],
+        programs: Mapping[str, CompilerProgram],
         parallel: int | None,
     ) -> dict[int, float]:
         """Run nvcc on each file, under ninja."""

@@ -38,7 +38,7 @@ class CompileJob:
 
 
 @dataclass(frozen=True)
-class Program:
+class CompilerProgram:
     """A program that a language needs, found, with its version."""
 
     path: Path
@@ -106,7 +106,7 @@ class Language(ABC):
         del arch
         return ()
 
-    def compiler(self, programs: Mapping[str, Program]) -> str:
+    def compiler(self, programs: Mapping[str, CompilerProgram]) -> str:
         """The compiler and its version, for the record."""
         (name, program), *_ = programs.items()
         return f"{name} {program.version or '?'}"
@@ -121,7 +121,7 @@ class Language(ABC):
         self,
         jobs: Sequence[CompileJob],
         work: Path,
-        programs: Mapping[str, Program],
+        programs: Mapping[str, CompilerProgram],
         parallel: int | None,
     ) -> dict[int, float]:
         """Compile side by side.

@@ -26,7 +26,7 @@ from profkit.files import read_text
 from profkit.measure.languages.ahead import build
 from profkit.measure.languages.ahead.arrays import LaunchArgs
 from profkit.measure.languages.ahead.plan import CallPlan, KernelStart
-from profkit.measure.languages.language import CompileJob, Language, Program
+from profkit.measure.languages.language import CompileJob, CompilerProgram, Language
 from profkit.records import header
 from profkit.records.header import SPEAKS, Header
 
@@ -118,7 +118,7 @@ class PythonKernels(Language):
         del header
         return tuple(f"{k}={v}" for k, v in sorted(defines.items()))
 
-    def compiler(self, programs: Mapping[str, Program]) -> str:
+    def compiler(self, programs: Mapping[str, CompilerProgram]) -> str:
         """The package and its version."""
         del programs
         return f"{self.name} {self.version() or '?'}"
@@ -139,7 +139,7 @@ class PythonKernels(Language):
         self,
         jobs: Sequence[CompileJob],
         work: Path,
-        programs: Mapping[str, Program],
+        programs: Mapping[str, CompilerProgram],
         parallel: int | None,
     ) -> dict[int, float]:
         """Run each file's launch function in a process of its own, at every case of its problem."""

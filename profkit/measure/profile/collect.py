@@ -80,7 +80,7 @@ def common(ncu: Tool, options: CollectOptions) -> list[str]:
     ]
 
 
-def launch(
+def start_ncu(
     plan: Plan,
     expected: Sequence[str],
     report: Path,
@@ -110,11 +110,11 @@ def launch(
         if ended := faults.program_failed(done.output):
             raise _program_failed(ended, done)
         kernels = kernels_in(made)
-        verify(expected, kernels, plan.label)
+        verify_captured(expected, kernels, plan.label)
         return _keep(made, report, command + program, done, kernels)
 
 
-def verify(expected: Sequence[str], captured: Sequence[str], what: str) -> None:
+def verify_captured(expected: Sequence[str], captured: Sequence[str], what: str) -> None:
     """Fail if a report holds anything else than the kernels of one call."""
     wanted, got = ([base_name(k) for k in names] for names in (expected, captured))
     if wanted != got:
@@ -201,14 +201,14 @@ def _run(
     made = folder / "report.ncu-rep"
     threading.Thread(target=_preload, daemon=True).start()
     whole = [*command, "--force-overwrite", "--export", str(made), *program]
-    done = process.run(whole, options.timeout, options.env, echo)
+    done = process.run_command(whole, options.timeout, options.env, echo)
     if done.status is None:
         raise ProfkitError(
             f"ncu was stopped after {options.timeout:.0f} s",
             "a kernel that hangs shows with profkit check; a long one needs --timeout, "
             "or --set basic, which replays it less often",
         )
-    known = faults.explain(done.output)
+    known = faults.known_fault(done.output)
     if known and (done.status or not made.is_file() or isinstance(known, faults.NoCounters)):
         raise known
     ended = faults.program_failed(done.output)
@@ -256,9 +256,9 @@ def kernels_in(report: Path) -> list[str]:
     Raises:
         ProfkitError: The file is damaged, or a launch in it failed.
     """
-    from profkit.reports.reader import read
+    from profkit.reports.reader import read_report
 
-    read_back = read([report])
+    read_back = read_report([report])
     (file,) = read_back.files
     if file.status != "ok":
         raise ProfkitError(f"ncu wrote a report that is {file.status}: {file.message}", "again")
@@ -268,7 +268,7 @@ def kernels_in(report: Path) -> list[str]:
             "ncu gave up on a kernel: its launch is in the report without a duration",
             "collect less with --set basic; profkit check --sanitize shows errors in the kernel",
         )
-    return [str(launch["kernel"]) for launch in launches]
+    return [str(start_ncu["kernel"]) for start_ncu in launches]
 
 
 def _keep(

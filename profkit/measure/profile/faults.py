@@ -79,7 +79,7 @@ _FAULTS = (
 )
 
 
-def explain(output: str) -> ProfkitError | None:
+def known_fault(output: str) -> ProfkitError | None:
     """The first known fault in ncu's output."""
     for fault in _FAULTS:
         if match := re.search(fault.pattern, output):

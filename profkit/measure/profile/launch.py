@@ -20,7 +20,7 @@ from profkit.measure.process import end_with_parent
 from profkit.measure.variants.variants import Args
 
 
-def main(arguments: list[str]) -> int:
+def launch_main(arguments: list[str]) -> int:
     """Do what a plan says; what goes wrong is one line on stderr and status 2."""
     end_with_parent()
     plan = read_plan(Path(arguments[0]))
@@ -51,8 +51,8 @@ def _profiled(call: Callable[[], None], plan: Plan) -> None:
 
 
 def _variant(plan: Plan) -> Callable[[], None]:
-    device.use()
-    lib, args = library.load(Path(plan.library or "")), Args()
+    device.open_gpu()
+    lib, args = library.load_library(Path(plan.library or "")), Args()
     for i, name in enumerate(plan.inputs):
         args.input[i] = _uploaded(Path(name))
     for i, size in enumerate(plan.outputs):
@@ -63,7 +63,7 @@ def _variant(plan: Plan) -> Callable[[], None]:
     args.scale = plan.values.get("scale", 1.0)
     args.causal = int(plan.values.get("causal", False))
     args.stream = device.new_stream()
-    return lambda: library.launch(lib, args)
+    return lambda: library.start_launcher(lib, args)
 
 
 def _uploaded(path: Path) -> int:
@@ -82,10 +82,10 @@ def _reference(plan: Plan, name: str) -> Callable[[], None]:
     from profkit.measure.check import data
     from profkit.measure.variants import problem
 
-    loaded = problem.load(Path(plan.problem))
-    at = data.prepare(loaded, plan.case, 0, Path(plan.build))
+    loaded = problem.load_problem(Path(plan.problem))
+    at = data.prepare_data(loaded, plan.case, 0, Path(plan.build))
     call = loaded.reference_call(name, plan.case, subjects.to_torch(at))
-    device.use()
+    device.open_gpu()
 
     def once() -> None:
         call()
@@ -95,4 +95,4 @@ def _reference(plan: Plan, name: str) -> Callable[[], None]:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(launch_main(sys.argv[1:]))

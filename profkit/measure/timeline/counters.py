@@ -7,14 +7,14 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from profkit.measure import process
-from profkit.measure.build.toolchain import Tool, need
+from profkit.measure.build.toolchain import Tool, need_tool
 from profkit.measure.profile import collect
 
 BUDGET = 180.0  # seconds; --budget changes it
 SPECIAL = re.compile(r"([.^$*+?()\[\]{}|\\/])")
 
 
-def count(
+def count_kernels(
     command: Sequence[str],
     kernels: Sequence[str],
     report: Path,
@@ -39,4 +39,4 @@ def count(
         "--kernel-name-base", "function", "--kernel-name", f"regex:^({names})$",
     )  # fmt: skip
     options = collect.CollectOptions("full", "all", budget, filters)
-    return collect.wrap(command, report, Tool(need("ncu"), None), options, echo)
+    return collect.wrap(command, report, Tool(need_tool("ncu"), None), options, echo)

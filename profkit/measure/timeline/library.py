@@ -31,7 +31,7 @@ class Cupti:
     library: Path
 
 
-def build(folder: Path | None = None) -> Path:
+def build_injection(folder: Path | None = None) -> Path:
     """The library, compiled if this machine has none of this source and CUPTI.
 
     Args:
@@ -40,7 +40,7 @@ def build(folder: Path | None = None) -> Path:
     Raises:
         ProfkitError: There is no CUPTI or no C++ compiler, or it does not compile.
     """
-    cupti = find()
+    cupti = find_cupti()
     compiler = shutil.which("g++") or shutil.which("clang++")
     if compiler is None:
         raise ProfkitError("no C++ compiler was found", "install g++: the timeline needs it once")
@@ -78,7 +78,7 @@ def _compile(compiler: str, cupti: Cupti, target: Path) -> None:
         part.unlink(missing_ok=True)
 
 
-def find() -> Cupti:
+def find_cupti() -> Cupti:
     """Where CUPTI is: in the packages of the Python on PATH's neighbours, then in the toolkit.
 
     A program that brings its own CUPTI (torch does) must not meet a second one; libraries of one
@@ -108,7 +108,7 @@ def _places() -> Iterator[Path]:
     for key in ("CUDA_HOME", "CUDA_PATH"):
         if os.environ.get(key):
             yield Path(os.environ[key])
-    if nvcc := toolchain.find("nvcc"):
+    if nvcc := toolchain.find_tool("nvcc"):
         yield nvcc.resolve().parent.parent
     yield Path("/usr/local/cuda")
     spec = importlib.util.find_spec("nvidia")

@@ -29,7 +29,7 @@ class Recorded:
     note: str
 
 
-def record(
+def record_timeline(
     command: Sequence[str],
     folder: Path,
     timeout: float = TIMEOUT,
@@ -46,9 +46,9 @@ def record(
     Raises:
         ProfkitError: It cannot be started, or there is no CUPTI.
     """
-    injection = library.build()
+    injection = library.build_injection()
     env = {**os.environ, "CUDA_INJECTION64_PATH": str(injection), "PROFKIT_TIMELINE": str(folder)}
-    done = process.run(command, timeout, env, echo)
+    done = process.run_command(command, timeout, env, echo)
     if done.status is None:
         note = f"{command[0]} was stopped after {timeout:.0f} s: its timeline ends there"
     elif done.status:

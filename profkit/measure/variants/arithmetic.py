@@ -54,7 +54,7 @@ class Expression:
         return _value(self._tree, given)
 
 
-def read(text: str, where: str) -> Expression:
+def read_expression(text: str, where: str) -> Expression:
     """Read an expression.
 
     Args:

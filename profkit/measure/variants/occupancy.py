@@ -62,7 +62,7 @@ class Occupancy:
     fraction: float
 
 
-def occupancy(arch: str, regs: int, threads: int, smem: int) -> Occupancy:
+def blocks_that_fit(arch: str, regs: int, threads: int, smem: int) -> Occupancy:
     """Count the blocks that fit.
 
     Args:

@@ -130,7 +130,7 @@ def _names(target: ast.expr) -> set[str]:
     return {node.id for node in ast.walk(target) if isinstance(node, ast.Name)}
 
 
-def load(folder: Path) -> Problem:
+def load_problem(folder: Path) -> Problem:
     """Import <folder>/problem.py, by path: no package, no installation."""
     path = folder / "problem.py"
     if not path.is_file():

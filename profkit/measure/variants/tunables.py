@@ -54,7 +54,7 @@ class Config:
 
 
 @dataclass(frozen=True)
-class Refusal:
+class InvalidConfig:
     """Why a configuration cannot be.
 
     Attributes:
@@ -159,23 +159,25 @@ class Space:
                 "ask for a value above zero, or leave 0 out of 'tune:'",
             ) from error
 
-    def refusal(self, config: Config, arch: str, budget: Budget) -> Refusal | None:
+    def refusal(self, config: Config, arch: str, budget: Budget) -> InvalidConfig | None:
         """Why a configuration cannot be, by arithmetic; None if nothing speaks against it."""
         given = self.numbers(config)
         for condition in self.conditions:
             if not self._value(condition, given):
-                return Refusal(condition.text, condition.text)
-        most = limits(arch, budget)
+                return InvalidConfig(condition.text, condition.text)
+        most = block_limits(arch, budget)
         for name, (limit, kind) in most.items():
             if name in given and given[name] > limit:
-                return Refusal(kind, f"{name}={given[name]}, at most {limit}")
+                return InvalidConfig(kind, f"{name}={given[name]}, at most {limit}")
         used = given.get("regs", 1) * given.get("threads", 1)
         if used > REGISTERS:
-            return Refusal("registers of an SM", f"{used} registers a block, an SM has {REGISTERS}")
+            return InvalidConfig(
+                "registers of an SM", f"{used} registers a block, an SM has {REGISTERS}"
+            )
         return None
 
 
-def limits(arch: str, budget: Budget) -> dict[str, tuple[int, str]]:
+def block_limits(arch: str, budget: Budget) -> dict[str, tuple[int, str]]:
     """What a block may take: name -> (most, what a refusal is counted as)."""
     most_of = {
         "threads": (MOST_THREADS, "threads of a block"),
@@ -191,7 +193,7 @@ def limits(arch: str, budget: Budget) -> dict[str, tuple[int, str]]:
     return most_of
 
 
-def read(head: Header, path: Path) -> Space:
+def read_space(head: Header, path: Path) -> Space:
     """What the keys of a header say, every name in them known.
 
     Args:
@@ -223,7 +225,7 @@ def read(head: Header, path: Path) -> Space:
 
 
 def _expression(text: str, where: str, known: set[str], *, condition: bool) -> Expression:
-    expression = arithmetic.read(text, where)
+    expression = arithmetic.read_expression(text, where)
     if expression.is_condition != condition:
         what = "compares nothing" if condition else "is a condition"
         raise ProfkitError(f"{where}: '{expression.text}' {what}", header.KEYS["where"])

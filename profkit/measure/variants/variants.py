@@ -86,7 +86,7 @@ class Variant:
     @functools.cached_property
     def space(self) -> Space:
         """The tunables of the header: values, conditions, what they take and where to steer."""
-        return tunables.read(self.header, self.path)
+        return tunables.read_space(self.header, self.path)
 
     @functools.cached_property
     def source_hash(self) -> str:
@@ -134,7 +134,7 @@ def _beside_the_package() -> Path:
     return Path(__file__).resolve().parents[3] / "kernels"
 
 
-def find(kernels: Path, problem: str | None = None) -> list[Variant]:
+def find_variants(kernels: Path, problem: str | None = None) -> list[Variant]:
     """All variants under a folder of problems, in ladder order problem by problem.
 
     Args:
@@ -142,7 +142,7 @@ def find(kernels: Path, problem: str | None = None) -> list[Variant]:
         problem: Only this one.
     """
     folders = _problems(kernels, problem)
-    return [v for d in folders for v in ladder(read(p) for p in kernel_files(d))]
+    return [v for d in folders for v in in_ladder_order(read_variant(p) for p in kernel_files(d))]
 
 
 @dataclass(frozen=True)
@@ -165,11 +165,11 @@ def survey(kernels: Path, problem: str | None = None) -> Survey:
         readable = []
         for path in kernel_files(folder):
             try:
-                readable.append(read(path))
+                readable.append(read_variant(path))
             except ProfkitError as error:
                 problems.append(error)
         try:
-            variants += ladder(readable)
+            variants += in_ladder_order(readable)
         except ProfkitError as error:  # `after:` leads nowhere: in the order of the files
             problems.append(error)
             variants += readable
@@ -189,7 +189,7 @@ def _problems(kernels: Path, problem: str | None) -> list[Path]:
     return folders
 
 
-def named(kernels: Path, names: Sequence[str]) -> list[Variant]:
+def named_variants(kernels: Path, names: Sequence[str]) -> list[Variant]:
     """The variants of these names; other files are read only to say what there is instead.
 
     Args:
@@ -198,11 +198,13 @@ def named(kernels: Path, names: Sequence[str]) -> list[Variant]:
     """
     ids = {name.rpartition("/")[2] for name in names}
     files = [f for f in kernels.glob("*/**/*") if f.stem.split("_", 1)[0] in ids and is_kernel(f)]
-    matching = [read(f) for f in sorted(files) if f.relative_to(kernels).parts[0] != "common"]
+    matching = [
+        read_variant(f) for f in sorted(files) if f.relative_to(kernels).parts[0] != "common"
+    ]
     try:
         return [select(matching, name) for name in names]
     except ProfkitError:
-        known = find(kernels)
+        known = find_variants(kernels)
         return [select(known, name) for name in names]
 
 
@@ -215,7 +217,7 @@ def problem_of(path: Path) -> Path:
     return next((d for d in above if (d / "problem.py").is_file()), above[0])
 
 
-def read(path: Path) -> Variant:
+def read_variant(path: Path) -> Variant:
     """One kernel's file  ->  Variant."""
     try:
         text = read_text(path)
@@ -241,7 +243,7 @@ def read(path: Path) -> Variant:
     return variant
 
 
-def ladder(variants: Iterable[Variant]) -> list[Variant]:
+def in_ladder_order(variants: Iterable[Variant]) -> list[Variant]:
     """Order the variants of one problem so that each stands below the one it comes after."""
     by_id: dict[str, Variant] = {}
     for v in variants:

@@ -29,7 +29,7 @@ from profkit.measure.variants.problem import Problem
 Types = list[tuple[tuple[int, ...], str]]
 
 
-def main(arguments: list[str]) -> int:
+def serve_ahead(arguments: list[str]) -> int:
     """Do what a request says; what goes wrong ends in a traceback, or in one line."""
     end_with_parent()
     told = Path(arguments[0])
@@ -57,7 +57,7 @@ def planned(language: PythonKernels, job: CompileJob) -> CallPlan:
             f"{job.problem} has no problem.py with cases",
             "a function is compiled for the arrays of its problem's cases",
         )
-    loaded, plan = problem.load(job.problem), CallPlan()
+    loaded, plan = problem.load_problem(job.problem), CallPlan()
     launch = getattr(_module(job), LAUNCH)
     dtypes = _dtypes(loaded, job.grid)
     for name, case in {**loaded.cases, **loaded.checks}.items():
@@ -134,4 +134,4 @@ def _leave(plan: CallPlan, folder: Path) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(serve_ahead(sys.argv[1:]))

@@ -18,7 +18,7 @@ from profkit.measure import process
 from profkit.measure.bench.bench import ROUNDS, Times
 from profkit.measure.check.check import Check
 from profkit.measure.cuda.device import Gpu
-from profkit.measure.cuda.graph import Launch
+from profkit.measure.cuda.graph import GraphLaunch
 from profkit.measure.workers import protocol
 from profkit.measure.workers.protocol import (
     Begun,
@@ -88,7 +88,7 @@ class Reply:
     """
 
     checks: dict[str, Check] = field(default_factory=dict)
-    launches: dict[str, tuple[Launch, ...]] = field(default_factory=dict)
+    launches: dict[str, tuple[GraphLaunch, ...]] = field(default_factory=dict)
     times: dict[str, Times] = field(default_factory=dict)
     refused: dict[str, str] = field(default_factory=dict)
 

@@ -11,10 +11,10 @@ import msgspec
 from profkit.measure.bench.bench import Times
 from profkit.measure.check.check import Check
 from profkit.measure.cuda.device import Gpu
-from profkit.measure.cuda.graph import Launch
+from profkit.measure.cuda.graph import GraphLaunch
 
 
-class Message(msgspec.Struct, frozen=True, tag=True):
+class WorkerMessage(msgspec.Struct, frozen=True, tag=True):
     """What goes over the border; its class is its tag."""
 
 
@@ -35,7 +35,7 @@ class Entry(msgspec.Struct, frozen=True):
 # --- requests ------------------------------------------------------------------------------------
 
 
-class Open(Message, frozen=True):
+class Open(WorkerMessage, frozen=True):
     """The first request: take the GPU, load the problem and the tools."""
 
     problem: str
@@ -43,7 +43,7 @@ class Open(Message, frozen=True):
     support: str
 
 
-class Prepare(Message, frozen=True):
+class Prepare(WorkerMessage, frozen=True):
     """Compute inputs and references of cases; load `reference` at `case` if there is one."""
 
     checks: tuple[tuple[str, int], ...]
@@ -52,7 +52,7 @@ class Prepare(Message, frozen=True):
     reference: str | None = None
 
 
-class Judge(Message, frozen=True):
+class Judge(WorkerMessage, frozen=True):
     """Check a variant on (case, seed) pairs; if it is correct at `case`, list its launches there."""
 
     entry: Entry
@@ -60,7 +60,7 @@ class Judge(Message, frozen=True):
     case: str | None = None
 
 
-class Measure(Message, frozen=True):
+class Measure(WorkerMessage, frozen=True):
     """Load entries at a case and list their launches; time them in turns where `rounds` is given.
 
     Attributes:
@@ -81,13 +81,13 @@ Request = Open | Prepare | Judge | Measure
 # --- events --------------------------------------------------------------------------------------
 
 
-class Opened(Message, frozen=True):
+class Opened(WorkerMessage, frozen=True):
     """The GPU that the worker holds."""
 
     gpu: Gpu
 
 
-class Begun(Message, frozen=True):
+class Begun(WorkerMessage, frozen=True):
     """What is being done now; whoever holds a name when the worker is lost is to blame."""
 
     what: str
@@ -98,27 +98,27 @@ class Begun(Message, frozen=True):
         return " ".join(word for word in (self.what, self.name, self.case) if word)
 
 
-class Checked(Message, frozen=True):
+class Checked(WorkerMessage, frozen=True):
     """The verdict on a variant, or on a reference at one case."""
 
     check: Check
 
 
-class Listed(Message, frozen=True):
+class Listed(WorkerMessage, frozen=True):
     """The kernel launches of one call."""
 
     name: str
     case: str
-    launches: tuple[Launch, ...]
+    launches: tuple[GraphLaunch, ...]
 
 
-class Timed(Message, frozen=True):
+class Timed(WorkerMessage, frozen=True):
     """The samples of one entry."""
 
     times: Times
 
 
-class Refused(Message, frozen=True):
+class Refused(WorkerMessage, frozen=True):
     """An entry that cannot run at a case; the others go on."""
 
     name: str
@@ -126,7 +126,7 @@ class Refused(Message, frozen=True):
     message: str
 
 
-class Failed(Message, frozen=True):
+class Failed(WorkerMessage, frozen=True):
     """The request came to nothing. With `lost` the worker ends: its CUDA context is gone."""
 
     message: str
@@ -134,7 +134,7 @@ class Failed(Message, frozen=True):
     lost: bool = False
 
 
-class Ready(Message, frozen=True):
+class Ready(WorkerMessage, frozen=True):
     """The request is done."""
 
 

@@ -48,7 +48,7 @@ LOST = 3  # exit status: the CUDA context is gone
 _UNAVAILABLE = (subjects.ReferenceUnavailable, ImportError)
 
 
-def main() -> int:
+def serve_jobs() -> int:
     """Answer requests until there are none."""
     end_with_parent()
     say = _events()
@@ -88,15 +88,15 @@ class _Server:
 
     def __init__(self, request: Open, say: Say) -> None:
         self.say = say
-        self.problem = problem.load(Path(request.problem))
+        self.problem = problem.load_problem(Path(request.problem))
         self.folder = Path(request.build)
-        gpu = device.use()
+        gpu = device.open_gpu()
         self.tools = library.support(Path(request.support), gpu)
         self.session = uuid4().hex  # of this process: what is timed in turns has one
         self.libraries: dict[str, ctypes.CDLL] = {}
         self.subjects: dict[tuple[str, str], Subject] = {}
         self.data: dict[tuple[str, int, str | None], Data] = {}
-        identity = state.identity(gpu.pci)
+        identity = state.gpu_identity(gpu.pci)
         self.gpu = replace(gpu, uuid=identity.uuid, driver=identity.driver)
         say(Opened(self.gpu))
 
@@ -140,13 +140,13 @@ class _Server:
             return
         self.say(Begun("bench", case=request.case))
         conditions = self.gpu, self.tools, request.cold, request.rounds
-        timed = bench.measure(wanted, request.case, *conditions)
+        timed = bench.bench_subjects(wanted, request.case, *conditions)
         for subject, times in zip(wanted, timed, strict=True):
             faults = subject.judge() if subject.judge else ()
             if faults:  # right once, but not after many launches: its times are of something else
                 said = tuple(f"after timing: {fault}" for fault in faults)
                 judged = CaseCheck(request.case, 0, "wrong", faults=said)
-                self.say(Checked(check.summary(subject.name, self.problem, [judged])))
+                self.say(Checked(check.summed_check(subject.name, self.problem, [judged])))
             else:
                 self.say(Timed(replace(times, session=self.session)))
 
@@ -170,14 +170,14 @@ class _Server:
         """Inputs and reference of a case."""
         key = case, seed, grid
         if key not in self.data:
-            self.data[key] = data.prepare(self.problem, case, seed, self.folder, grid)
+            self.data[key] = data.prepare_data(self.problem, case, seed, self.folder, grid)
         return self.data[key]
 
     def _library(self, entry: Entry) -> ctypes.CDLL:
         if entry.library is None:
             raise ProfkitError(f"{entry.name} is no variant: only variants are checked")
         if entry.library not in self.libraries:
-            self.libraries[entry.library] = library.load(Path(entry.library))
+            self.libraries[entry.library] = library.load_library(Path(entry.library))
         return self.libraries[entry.library]
 
     def _subject(self, entry: Entry, case: str) -> Subject:
@@ -187,8 +187,8 @@ class _Server:
             self.say(Begun("load", entry.name, case))
             at = self._at(case, 0, entry.grid)
             if entry.library is None:
-                subject, judged = subjects.reference(entry.name, self.problem, at)
-                self.say(Checked(check.summary(entry.name, self.problem, [judged])))
+                subject, judged = subjects.reference_subject(entry.name, self.problem, at)
+                self.say(Checked(check.summed_check(entry.name, self.problem, [judged])))
             else:
                 loaded = self._library(entry)
                 subject = subjects.native(entry.name, loaded, self.problem, at, self.tools)
@@ -197,4 +197,4 @@ class _Server:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(serve_jobs())

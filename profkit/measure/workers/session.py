@@ -14,9 +14,9 @@ from pathlib import Path
 from profkit.errors import ProfkitError
 from profkit.measure.bench.bench import ROUNDS, Times
 from profkit.measure.build.build import Build
-from profkit.measure.check.check import CaseCheck, Check, merged, summary
+from profkit.measure.check.check import CaseCheck, Check, merged_checks, summed_check
 from profkit.measure.cuda.device import Gpu
-from profkit.measure.cuda.graph import Launch
+from profkit.measure.cuda.graph import GraphLaunch
 from profkit.measure.variants.problem import Problem
 from profkit.measure.workers import client
 from profkit.measure.workers.client import Reply, Setup, Worker, WorkerLost
@@ -68,7 +68,7 @@ class Measurements:
     gpu: Gpu | None = None
     checks: dict[str, Check] = field(default_factory=dict)
     times: dict[tuple[str, str], Times] = field(default_factory=dict)
-    launches: dict[tuple[str, str], tuple[Launch, ...]] = field(default_factory=dict)
+    launches: dict[tuple[str, str], tuple[GraphLaunch, ...]] = field(default_factory=dict)
     failed: dict[str, str] = field(default_factory=dict)
 
     def checks_json(self) -> list[JsonObject]:
@@ -83,7 +83,7 @@ class Measurements:
 Progress = Callable[[str], None]
 
 
-def run(job: Job, progress: Progress = lambda _: None) -> Measurements:
+def run_job(job: Job, progress: Progress = lambda _: None) -> Measurements:
     """Do a job, in as many workers as it takes.
 
     Args:
@@ -150,7 +150,7 @@ def _keep(measured: Measurements, reply: Reply, case: str) -> None:
     for name, check in reply.checks.items():
         # A reference is judged case by case.
         before = measured.checks.get(name)
-        measured.checks[name] = merged(before, check) if before else check
+        measured.checks[name] = merged_checks(before, check) if before else check
     measured.launches |= {(name, case): launches for name, launches in reply.launches.items()}
     measured.times |= {(name, case): times for name, times in reply.times.items()}
     measured.failed |= reply.refused
@@ -169,4 +169,4 @@ def _blame(job: Job, measured: Measurements, lost: WorkerLost) -> None:
     check = measured.checks.get(name)
     if check is None or check.status == "right":
         fault = CaseCheck("?", 0, "failed", faults=(why,))
-        measured.checks[name] = summary(name, job.problem, [fault])
+        measured.checks[name] = summed_check(name, job.problem, [fault])

@@ -8,10 +8,10 @@ from functools import cached_property
 from math import prod
 
 from profkit.program.savings.estimate import Change, Hosts
-from profkit.program.step.groups import Group
+from profkit.program.step.groups import KernelGroup
 from profkit.program.step.idle import Split
-from profkit.program.step.steps import Step, Work
-from profkit.program.timeline import Device, Span
+from profkit.program.step.steps import Step, StepWork
+from profkit.program.timeline import Device, HostSpan
 
 BYTES = {
     "float": 4, "double": 8, "c10::BFloat16": 2, "c10::Half": 2, "long int": 8, "int": 4,
@@ -41,14 +41,14 @@ class Case:
     step: Step
     split: Split
     hosts: Hosts
-    groups: Sequence[Group]
+    groups: Sequence[KernelGroup]
     device: Device | None
-    spans: Sequence[Span] = ()
+    spans: Sequence[HostSpan] = ()
     trains: bool = False
     gains: Mapping[str, float] = field(default_factory=dict)
 
     @property
-    def works(self) -> Sequence[Work]:
+    def works(self) -> Sequence[StepWork]:
         """What the GPU did in the step."""
         return self.step.works
 
@@ -56,7 +56,7 @@ class Case:
         """Milliseconds that some of the works take together."""
         return sum(self.works[i].activity.duration for i in indices) / 1e6
 
-    def chosen(self, which: Callable[[Work], bool]) -> list[int]:
+    def chosen(self, which: Callable[[StepWork], bool]) -> list[int]:
         """Indices of the works that are so."""
         return [i for i, work in enumerate(self.works) if which(work)]
 
@@ -101,7 +101,7 @@ class Draft:
     idle: bool = False
 
 
-def needed_bytes(work: Work) -> int:
+def needed_bytes(work: StepWork) -> int:
     """Bytes of an operator's inputs and its output (as large as the largest); 0 if unknown."""
     maker = work.maker
     sizes = []
@@ -111,7 +111,7 @@ def needed_bytes(work: Work) -> int:
     return sum(sizes) + max(sizes) if sizes else 0
 
 
-def read_bytes(work: Work) -> int:
+def input_bytes(work: StepWork) -> int:
     """Bytes of an operator's inputs; 0 if unknown."""
     total = 0
     for shape, kind in zip(work.maker.shapes, work.maker.types, strict=False):

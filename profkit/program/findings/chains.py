@@ -7,8 +7,8 @@ from collections.abc import Iterator, Sequence
 
 from profkit.program.findings.case import Case, Draft
 from profkit.program.savings.replay import Model
-from profkit.program.step.idle import place
-from profkit.program.step.steps import Work
+from profkit.program.step.idle import launch_place
+from profkit.program.step.steps import StepWork
 
 SHORT = 2_500  # nanoseconds: a kernel that has next to nothing to do takes so long
 MEMBERS = {"elementwise", "convert", "set", "random"}
@@ -54,11 +54,11 @@ def optimizer(case: Case, taken: frozenset[int]) -> Iterator[Draft]:
         f"the optimiser goes through its {kind}: {len(works):,} kernels, "
         f"{case.time(works):.3g} ms on the GPU and a launch each",
         "fused=True (torch.optim.Adam, AdamW, SGD)",
-        case.works[works[0]].maker.range or place(case.works[works[0]]), tuple(works), fused,
+        case.works[works[0]].maker.range or launch_place(case.works[works[0]]), tuple(works), fused,
     )  # fmt: skip
 
 
-def _of_optimizer(work: Work) -> bool:
+def _of_optimizer(work: StepWork) -> bool:
     return "ptimizer.step" in work.maker.range or work.maker.top.startswith("Optimizer.step")
 
 
@@ -105,7 +105,7 @@ def elementwise(case: Case, taken: frozenset[int]) -> Iterator[Draft]:
         f"reads what the last one wrote"
         + (f" (the longest: {named[:80]})" if named else ""),
         "torch.compile the function they are in, or write one kernel",
-        place(case.works[worst[0]]), tuple(sorted(chosen)), one,
+        launch_place(case.works[worst[0]]), tuple(sorted(chosen)), one,
     )  # fmt: skip
 
 
@@ -126,7 +126,7 @@ def _runs(case: Case, taken: frozenset[int]) -> list[list[int]]:
     return out
 
 
-def _member(work: Work) -> bool:
+def _member(work: StepWork) -> bool:
     return work.kind in MEMBERS | PASSED and not _of_optimizer(work)
 
 
@@ -143,18 +143,18 @@ def _parts(case: Case, run: Sequence[int]) -> list[list[int]]:
             if sum(case.works[i].kind in MEMBERS for i in p) >= LEAST_CHAIN]  # fmt: skip
 
 
-def _alike(a: Work, b: Work) -> bool:
+def _alike(a: StepWork, b: StepWork) -> bool:
     """Whether two kernels work on tensors of about one size, as far as their time tells."""
     each = [w.activity.duration / accesses(w) for w in (a, b)]
     # The backward pass is compiled by itself.
     return max(each) <= 4 * min(each) and _goes_back(a) == _goes_back(b)
 
 
-def _goes_back(work: Work) -> bool:
+def _goes_back(work: StepWork) -> bool:
     return work.maker.top.startswith("autograd::") or "Backward" in work.maker.top
 
 
-def accesses(work: Work) -> int:
+def accesses(work: StepWork) -> int:
     """Tensors that an elementwise kernel reads and writes."""
     name = work.activity.name
     if counted := _TENSORS.search(name):

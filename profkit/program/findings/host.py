@@ -7,10 +7,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from profkit.program.findings.case import Case, Draft
-from profkit.program.savings.replay import Event, Item, Model
+from profkit.program.savings.replay import Event, Model, ReplayItem
 from profkit.program.step.attribution import line_of
 from profkit.program.step.idle import of_maker
-from profkit.program.timeline import Span
+from profkit.program.timeline import HostSpan
 
 LONG = 500_000  # nanoseconds of host work before one call that no launching explains
 LONG_SHARE = 0.05  # of the step: what is shorter is no pause
@@ -22,7 +22,7 @@ def _is_pause(gap: float, period: float) -> bool:
     return gap > max(LONG, LONG_SHARE * period)
 
 
-def launches(case: Case, taken: frozenset[int]) -> Iterator[Draft]:  # noqa: ARG001
+def slow_launches(case: Case, taken: frozenset[int]) -> Iterator[Draft]:  # noqa: ARG001
     """The host launches more slowly than the GPU works."""
     idle = sum(row.time for row in case.split.idle if row.cause == "host-launch")
     count = len(case.works)
@@ -85,7 +85,7 @@ def own_work(case: Case, taken: frozenset[int]) -> Iterator[Draft]:  # noqa: ARG
     )  # fmt: skip
 
 
-def during(spans: Sequence[Span], low: int, high: int) -> str:
+def during(spans: Sequence[HostSpan], low: int, high: int) -> str:
     """The shortest named thing that most of some host time lies in; a line before an operator."""
     best: dict[bool, tuple[int, str]] = {}
     for span in spans:
@@ -173,7 +173,9 @@ def releasing(events: tuple[Event, ...], copies: frozenset[int]) -> tuple[Event,
     return tuple(replace(e, awaits=-1) if e.awaits in copies else e for e in events)
 
 
-def aside(items: tuple[Item, ...], chosen: frozenset[int], stream: int) -> tuple[Item, ...]:
+def aside(
+    items: tuple[ReplayItem, ...], chosen: frozenset[int], stream: int
+) -> tuple[ReplayItem, ...]:
     """Items moved to a stream of their own, which nothing waits for."""
     return tuple(
         replace(t, stream=stream, after=-1, lag=0.0) if i in chosen

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from profkit.program.findings.case import Case, Draft, needed_bytes, read_bytes
+from profkit.program.findings.case import Case, Draft, input_bytes, needed_bytes
 from profkit.program.savings.replay import Model
-from profkit.program.step.groups import Group
+from profkit.program.step.groups import KernelGroup
 from profkit.program.step.kinds import is_users
 
 SHARE = 0.05  # of the step, from which on a kernel is worth a sentence
@@ -25,13 +25,13 @@ BOUND_BY_BYTES = {
 }
 
 
-def atomics(case: Case, taken: frozenset[int]) -> Iterator[Draft]:
+def contended_atomics(case: Case, taken: frozenset[int]) -> Iterator[Draft]:
     """Sums into few places, which wait for one another."""
     for group in case.groups:
         works = [i for i in group.works if i not in taken]
         if group.kind != "scatter" or not works or group.time < 0.02 * case.split.period:
             continue
-        need = sum(read_bytes(case.works[i]) for i in works) / case.bandwidth * 1e9
+        need = sum(input_bytes(case.works[i]) for i in works) / case.bandwidth * 1e9
         now = sum(case.works[i].activity.duration for i in works)
         if need and now < 2 * need:
             continue
@@ -93,7 +93,7 @@ def slow(case: Case, taken: frozenset[int]) -> Iterator[Draft]:
             yield from _against_bytes(case, group, works)
 
 
-def _counted(group: Group, works: Sequence[int], gain: float) -> Draft:
+def _counted(group: KernelGroup, works: Sequence[int], gain: float) -> Draft:
     stays = {"low": min(1.0, 2 / (1 + gain)), "expect": 1 / gain, "high": 0.8 / gain}
     return Draft(
         "kernel", f"{_short(group)}, {group.time / 1e6:.3g} ms a step, could be {gain:.2g}x faster",
@@ -102,7 +102,7 @@ def _counted(group: Group, works: Sequence[int], gain: float) -> Draft:
     )  # fmt: skip
 
 
-def _against_bytes(case: Case, group: Group, works: Sequence[int]) -> Iterator[Draft]:
+def _against_bytes(case: Case, group: KernelGroup, works: Sequence[int]) -> Iterator[Draft]:
     need = sum(needed_bytes(case.works[i]) for i in works) / case.bandwidth * 1e9
     if not need or group.time < FAR * need or group.time / group.calls < LONG:
         return
@@ -117,7 +117,7 @@ def _against_bytes(case: Case, group: Group, works: Sequence[int]) -> Iterator[D
     )  # fmt: skip
 
 
-def _own(case: Case, group: Group, works: Sequence[int]) -> Draft:
+def _own(case: Case, group: KernelGroup, works: Sequence[int]) -> Draft:
     return Draft(
         "kernel",
         f"{_short(group)}, no library's, takes {group.time / case.split.period:.0%} of the step; "
@@ -137,6 +137,6 @@ def _scaled(works: Sequence[int], stays: dict[str, float]):  # type: ignore[no-u
     return change
 
 
-def _short(group: Group) -> str:
+def _short(group: KernelGroup) -> str:
     plain = group.name.removeprefix("void ").replace("(anonymous namespace)::", "")
     return plain.split("<", 1)[0].split("(", 1)[0].rsplit("::", 1)[-1][:60] or group.name[:60]

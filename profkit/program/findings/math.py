@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from profkit.program.findings.case import Case, Draft
 from profkit.program.savings.replay import Model
-from profkit.program.step.idle import place
+from profkit.program.step.idle import launch_place
 from profkit.program.step.kinds import is_vector_product, precision_of
 
 # How much faster float32 products get in TF32 (low) up to half precision (high), by what the
@@ -41,7 +41,7 @@ REACH = 24  # works between the products on the two sides of a softmax
 FUSED = {"low": 1.1, "expect": 0.6, "high": 0.33}
 
 
-def fp32(case: Case, taken: frozenset[int]) -> Iterator[Draft]:
+def fp32_products(case: Case, taken: frozenset[int]) -> Iterator[Draft]:
     """Products and convolutions in float32 on FP32 pipes, the tensor cores idle."""
     cc = case.device.cc if case.device else None
     if cc is not None and cc < (8, 0):
@@ -72,7 +72,7 @@ def fp32(case: Case, taken: frozenset[int]) -> Iterator[Draft]:
         f"{len(chosen)} products in float32 run on the FP32 pipes, {time:.3g} ms a step, while the "
         "tensor cores are idle",
         "torch.set_float32_matmul_precision('high') for TF32, or autocast to bfloat16",
-        place(largest), tuple(sorted(chosen)), on_tensor_cores,
+        launch_place(largest), tuple(sorted(chosen)), on_tensor_cores,
     )  # fmt: skip
 
 
@@ -97,7 +97,7 @@ def attention(case: Case, taken: frozenset[int]) -> Iterator[Draft]:
         f"attention is written out: {len(regions)} times products, mask and softmax through DRAM, "
         f"{case.time(sorted(chosen)):.3g} ms a step, {rest:.3g} ms of it round the products",
         "torch.nn.functional.scaled_dot_product_attention",
-        place(first), tuple(sorted(chosen)), fused,
+        launch_place(first), tuple(sorted(chosen)), fused,
     )  # fmt: skip
 
 

@@ -8,8 +8,8 @@ from dataclasses import replace
 
 from profkit.program.findings.case import Case, Draft
 from profkit.program.findings.host import SMALL_COPY, aside, releasing
-from profkit.program.savings.replay import Item, Model
-from profkit.program.step.idle import place
+from profkit.program.savings.replay import Model, ReplayItem
+from profkit.program.step.idle import launch_place
 
 # Bytes a second of a pinned copy where the step has none of its own: 55e9 was seen on an H200 with
 # PCIe 5; the smaller, for what came before compute capability 9.0, is PCIe 4's usual and not measured.
@@ -57,7 +57,7 @@ def copies(case: Case, taken: frozenset[int]) -> Iterator[Draft]:
         f"for {exposed:.3g} ms of it nothing computes",
         ("pin the host's memory, copy" if pageable else "copy")
         + " with non_blocking=True on a stream of its own, a step ahead",
-        place(largest), tuple(sorted(chosen)), overlapped,
+        launch_place(largest), tuple(sorted(chosen)), overlapped,
     )  # fmt: skip
 
 
@@ -95,7 +95,7 @@ def collectives(case: Case, taken: frozenset[int]) -> Iterator[Draft]:
         f"{exposed / 1e6:.3g} ms of it with nothing computing beside them",
         "start them as gradients become ready, in buckets (DistributedDataParallel does), "
         "and look whether one rank waits for another",
-        place(largest), tuple(sorted(chosen)), beside,
+        launch_place(largest), tuple(sorted(chosen)), beside,
     )  # fmt: skip
 
 
@@ -126,10 +126,10 @@ def layouts(case: Case, taken: frozenset[int]) -> Iterator[Draft]:
         f"another order" + (" round convolutions" if round_conv else ""),
         "keep tensors and model in memory_format=torch.channels_last" if round_conv
         else "choose shapes so that no permuted copy is needed, or let the next kernel read strided",
-        place(largest), tuple(sorted(chosen)), straight,
+        launch_place(largest), tuple(sorted(chosen)), straight,
     )  # fmt: skip
 
 
-def shorter(item: Item, duration: float) -> Item:
+def shorter(item: ReplayItem, duration: float) -> ReplayItem:
     """An item that takes that long, if that is less than it took."""
     return replace(item, duration=min(item.duration, duration))

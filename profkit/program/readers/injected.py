@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from profkit.errors import ProfkitError
-from profkit.program.timeline import Activity, Call, Device, Process, Span, Timeline
+from profkit.program.timeline import Activity, Call, Device, HostSpan, Process, Timeline
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -47,7 +47,7 @@ BEGINS, ENDS = 2, 4
 _VERSION = re.compile(r"(?<=[a-z])(_v\d+|_ptsz|_ptds)+$")  # of a call: cudaLaunchKernel_v7000
 
 
-def read(folder: Path) -> Timeline:
+def read_injected(folder: Path) -> Timeline:
     """Read all processes in a folder.
 
     Raises:
@@ -169,7 +169,7 @@ def _copies(rows: NDArray[Any], first: int) -> list[Activity]:
     return out
 
 
-def _spans(rows: NDArray[Any], names: Sequence[str], first: int) -> list[Span]:
+def _spans(rows: NDArray[Any], names: Sequence[str], first: int) -> list[HostSpan]:
     """NVTX ranges from their begin and end marks."""
     begun: dict[tuple[int, int], tuple[int, str]] = {}
     out = []
@@ -180,7 +180,7 @@ def _spans(rows: NDArray[Any], names: Sequence[str], first: int) -> list[Span]:
             begun[key] = time, _name(names, r["name"])
         elif phase & ENDS and key in begun:
             start, name = begun.pop(key)
-            out.append(Span("range", name, start, time, key[1]))
+            out.append(HostSpan("range", name, start, time, key[1]))
     return sorted(out, key=lambda s: (s.start, -s.end))
 
 

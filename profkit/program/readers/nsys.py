@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from profkit.errors import ProfkitError
-from profkit.program.timeline import Activity, Call, Device, Process, Span, Timeline
+from profkit.program.timeline import Activity, Call, Device, HostSpan, Process, Timeline
 
 DIRECTIONS = {1: "HtoD", 2: "DtoH", 3: "HtoD", 4: "DtoH", 5: "DtoD", 6: "DtoD", 7: "DtoD",
               8: "DtoD", 9: "HtoH", 10: "PtoP"}  # fmt: skip
@@ -33,7 +33,7 @@ _RANGES = """
 _PID = 0xFFFFFFFFFF000000  # of a globalTid: all but the thread's own bits
 
 
-def read(path: Path) -> Timeline:
+def read_nsys(path: Path) -> Timeline:
     """Read an export.
 
     Raises:
@@ -79,7 +79,10 @@ def _timeline(base: sqlite3.Connection, path: Path) -> Timeline:
             Process(
                 (pid >> 24) & 0xFFFFFF, rank, devices.get(own[len(own) // 2].device), own,
                 [Call(str(n or ""), a, b, t & 0xFFFFFF, c) for a, b, t, c, n in calls.get(pid, [])],
-                [Span("range", str(n or ""), a, b, t & 0xFFFFFF) for a, b, t, n in ranges.get(pid, [])],
+                [
+                    HostSpan("range", str(n or ""), a, b, t & 0xFFFFFF)
+                    for a, b, t, n in ranges.get(pid, [])
+                ],
             )
         )  # fmt: skip
     return Timeline("nsys", processes)

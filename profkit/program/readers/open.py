@@ -8,7 +8,7 @@ from profkit.errors import ProfkitError
 from profkit.program.timeline import Timeline
 
 
-def read(path: Path) -> Timeline:
+def read_timeline(path: Path) -> Timeline:
     """Read a recording of any kind.
 
     Args:
@@ -23,7 +23,7 @@ def read(path: Path) -> Timeline:
     if path.is_dir():
         if not (path / store.HEAD).is_file():
             raise ProfkitError(f"{path}: holds no {store.HEAD}", "name a .triage folder or a trace")
-        return store.read(path)
+        return store.read_store(path)
     try:
         with path.open("rb") as file:
             head = file.read(16)
@@ -36,9 +36,9 @@ def read(path: Path) -> Timeline:
     if not head:
         raise ProfkitError(f"{path}: is empty", "copy it again, or record again")
     if head.startswith(b"SQLite format 3"):
-        return nsys.read(path)
+        return nsys.read_nsys(path)
     if path.suffix == ".nsys-rep":
         raise ProfkitError(
             f"{path}: only its SQLite export can be read", f"nsys export --type sqlite {path}"
         )
-    return torch_trace.read(path)
+    return torch_trace.read_torch_trace(path)

@@ -11,14 +11,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from profkit.errors import ProfkitError, needing
-from profkit.program.timeline import Activity, Call, Device, Process, Span, Timeline
+from profkit.program.timeline import Activity, Call, Device, HostSpan, Process, Timeline
 
 if TYPE_CHECKING:
     from pandas import DataFrame
 
 SCHEMA = "profkit.timeline/1"
 HEAD = "timeline.json"
-TABLES = {"activities": Activity, "calls": Call, "spans": Span}
+TABLES = {"activities": Activity, "calls": Call, "spans": HostSpan}
 
 
 def write(timeline: Timeline, folder: Path) -> None:
@@ -66,7 +66,7 @@ def _cells(row: Any) -> list[Any]:
     return cells
 
 
-def read(folder: Path) -> Timeline:
+def read_store(folder: Path) -> Timeline:
     """Read what write has written.
 
     Raises:

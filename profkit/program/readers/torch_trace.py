@@ -9,7 +9,7 @@ from typing import Any
 
 from profkit.errors import ProfkitError
 from profkit.program.readers.chrome import ChromeTrace
-from profkit.program.timeline import Activity, Call, Device, Dims, Process, Span, Timeline
+from profkit.program.timeline import Activity, Call, Device, Dims, HostSpan, Process, Timeline
 
 MOST = 4_000_000  # records kept: a trace of minutes is cut there, and says so
 _CALLS = {"cuda_runtime", "cuda_driver"}
@@ -20,7 +20,7 @@ _FRAME = re.compile(r"^(?P<file>[^<].*\.py)\((?P<line>\d+)\): ")
 _NOT_USERS = re.compile(r"site-packages|dist-packages|/lib/python3|^torch/|^<|importlib|runpy\.py")
 
 
-def read(path: Path) -> Timeline:
+def read_torch_trace(path: Path) -> Timeline:
     """Read a trace.
 
     Raises:
@@ -56,7 +56,7 @@ class _Taken:
     def __init__(self) -> None:
         self.activities: list[Activity] = []
         self.calls: list[Call] = []
-        self.spans: list[Span] = []
+        self.spans: list[HostSpan] = []
         self.pid = 0
         self.others: set[str] = set()
         self.hip = False
@@ -97,17 +97,17 @@ class _Taken:
         elif kind == "python_function":
             frame = _FRAME.match(name)
             if frame and not _NOT_USERS.search(frame["file"]):
-                self.spans.append(Span("python", name, start, end, _whole(event.get("tid"))))
+                self.spans.append(HostSpan("python", name, start, end, _whole(event.get("tid"))))
         else:
             self.others.add(kind)
 
 
 def _span(
     kind: str, name: str, event: Mapping[str, Any], args: dict[str, Any], start: int, end: int
-) -> Span:
+) -> HostSpan:
     shapes = args.get("Input Dims") if kind == "op" else None
     types = args.get("Input type") if kind == "op" else None
-    return Span(
+    return HostSpan(
         kind, name, start, end, _whole(event.get("tid")),
         tuple(_sizes(shape) for shape in shapes) if isinstance(shapes, list) else (),
         tuple(str(word) for word in types) if isinstance(types, list) else (),

@@ -27,7 +27,7 @@ MANY = 20_000  # calls and works from which on two rounds do: many times what a 
 
 
 @dataclass(frozen=True, slots=True)
-class Item:
+class ReplayItem:
     """Work on a stream: where, how long, after which other item, and with what delay (ns)."""
 
     stream: int
@@ -69,7 +69,7 @@ class Model:
     """
 
     events: tuple[Event, ...]
-    items: tuple[Item, ...]
+    items: tuple[ReplayItem, ...]
     tail: float
     latency: float
 
@@ -231,7 +231,7 @@ def _awaited(step: Step, call: Call, own: Sequence[int], process: Process) -> tu
     return (names.get((late[-1].name, late[-1].grid), -1), 1) if late else (-1, 0)
 
 
-def _items(step: Step, latency: float, busy_until: Mapping[int, int]) -> tuple[Item, ...]:
+def _items(step: Step, latency: float, busy_until: Mapping[int, int]) -> tuple[ReplayItem, ...]:
     """The step's work, with what each had to wait for besides its launch and its stream."""
     works = step.works
     by_end = sorted(range(len(works)), key=lambda i: works[i].activity.end)
@@ -247,7 +247,7 @@ def _items(step: Step, latency: float, busy_until: Mapping[int, int]) -> tuple[I
             after = _dependency(step, i, by_end, ends)
             if after >= 0:
                 late = activity.start - max(ready, works[after].activity.end)
-        out.append(Item(activity.stream, activity.duration, after, max(0.0, late)))
+        out.append(ReplayItem(activity.stream, activity.duration, after, max(0.0, late)))
     return tuple(out)
 
 

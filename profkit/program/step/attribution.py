@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from profkit.program.timeline import Call, Process, Span
+from profkit.program.timeline import Call, HostSpan, Process
 
 _FRAME = re.compile(r"^(?P<file>.*\.py)\((?P<line>\d+)\): (?P<function>.*)$")
 
@@ -40,7 +40,7 @@ NOBODY = Maker()
 
 def makers(process: Process) -> list[Maker]:
     """The maker of each of a process's calls, in their order."""
-    spans: dict[int, list[Span]] = defaultdict(list)
+    spans: dict[int, list[HostSpan]] = defaultdict(list)
     for span in process.spans:
         spans[span.thread].append(span)
     calls: dict[int, list[int]] = defaultdict(list)
@@ -53,10 +53,10 @@ def makers(process: Process) -> list[Maker]:
 
 
 def _sweep(
-    spans: Sequence[Span], indices: Iterable[int], calls: Sequence[Call], out: list[Maker]
+    spans: Sequence[HostSpan], indices: Iterable[int], calls: Sequence[Call], out: list[Maker]
 ) -> None:
     """Walk one thread in time, with the spans that are open on a stack."""
-    stack: list[Span] = []
+    stack: list[HostSpan] = []
     position, ordinal = 0, -1
     for index in indices:
         now = calls[index].start
@@ -71,7 +71,7 @@ def _sweep(
         out[index] = _maker(stack, ordinal)
 
 
-def _maker(stack: Sequence[Span], ordinal: int) -> Maker:
+def _maker(stack: Sequence[HostSpan], ordinal: int) -> Maker:
     ops = [s for s in stack if s.kind == "op"]
     shaped = next((s for s in reversed(ops) if any(s.shapes)), None)
     ranges = [s.name for s in stack if s.kind == "range"]

@@ -6,12 +6,12 @@ from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from profkit.program.step.steps import Work
+from profkit.program.step.steps import StepWork
 from profkit.program.timeline import Dims
 
 
 @dataclass(frozen=True)
-class Group:
+class KernelGroup:
     """Launches of one kernel with one shape.
 
     Attributes:
@@ -41,7 +41,7 @@ class Group:
     source: str
 
 
-def group(works: Sequence[Work]) -> list[Group]:
+def group(works: Sequence[StepWork]) -> list[KernelGroup]:
     """Kernels, copies and sets of a step, longest first."""
     members: dict[tuple[str, Dims | None, Dims | None], list[int]] = defaultdict(list)
     for i, work in enumerate(works):
@@ -54,7 +54,7 @@ def group(works: Sequence[Work]) -> list[Group]:
         own = members[key]
         makers = [works[i].maker for i in own]
         out.append(
-            Group(
+            KernelGroup(
                 f"k{number}", key[0], works[own[0]].kind, key[1], key[2], len(own), sums[key],
                 tuple(own), _usual([m.top or m.op for m in makers]),
                 _usual([m.range for m in makers]), _usual([m.source for m in makers]),

@@ -11,7 +11,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from profkit.program.step.steps import Step, Work
+from profkit.program.step.steps import Step, StepWork
 
 EPSILON = 2_000  # nanoseconds: a wait that returns so shortly before the GPU is idle emptied it
 Interval = tuple[int, int]
@@ -51,7 +51,7 @@ class Split:
     gaps: tuple[tuple[int, int, str], ...] = ()
 
 
-def split(step: Step) -> Split:
+def split_period(step: Step) -> Split:
     """Divide a step's period."""
     begin = min(w.activity.start for w in step.works)
     end = begin + step.period
@@ -100,10 +100,10 @@ def _host(step: Step, gaps: Iterable[Interval], spent: list[Spent]) -> None:
             continue
         call = step.calls[work.call]
         if call.start <= low:
-            spent.append((low, high, "other", f"before {place(work)}"))
+            spent.append((low, high, "other", f"before {launch_place(work)}"))
             continue
         cause = _after_wait(waits, ends, low, min(high, call.end)) or "host-launch"
-        where = place(work)
+        where = launch_place(work)
         if cause == "host-sync":
             wait = bisect_left(ends, low - EPSILON)
             index = step.calls.index(waits[wait])
@@ -117,7 +117,7 @@ def _after_wait(waits: Sequence[object], ends: Sequence[int], low: int, high: in
     return "host-sync" if at < len(waits) and ends[at] <= high else ""
 
 
-def place(work: Work) -> str:
+def launch_place(work: StepWork) -> str:
     """Where a piece of work comes from, as exactly as is known."""
     maker = work.maker
     return maker.source or maker.range or maker.top or work.activity.name
@@ -130,12 +130,12 @@ def of_maker(step: Step, call: int) -> str:
     return " ".join(filter(None, (maker.source or maker.range, f"({name})" if name else "")))
 
 
-def _most(works: Sequence[Work]) -> str:
+def _most(works: Sequence[StepWork]) -> str:
     largest = max(works, key=lambda w: w.activity.duration, default=None)
-    return f"{largest.activity.name} at {place(largest)}" if largest else ""
+    return f"{largest.activity.name} at {launch_place(largest)}" if largest else ""
 
 
-def _spans(works: Iterable[Work], kinds: set[str], *, without: bool) -> Iterable[Interval]:
+def _spans(works: Iterable[StepWork], kinds: set[str], *, without: bool) -> Iterable[Interval]:
     return ((w.activity.start, w.activity.end) for w in works if (w.kind in kinds) != without)
 
 

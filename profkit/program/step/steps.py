@@ -22,7 +22,7 @@ ODD = 1.5  # a step that takes so many times the median is another kind of step,
 
 
 @dataclass(frozen=True, slots=True)
-class Work:
+class StepWork:
     """An activity of a step, with who launched it.
 
     Attributes:
@@ -57,7 +57,7 @@ class Step:
     period: int
     calls: Sequence[Call]
     makers: Sequence[Maker]
-    works: Sequence[Work]
+    works: Sequence[StepWork]
 
 
 @dataclass(frozen=True)
@@ -87,7 +87,7 @@ class Steps:
         return [s.period for s in self.steps[:-1]] or [s.period for s in self.steps]
 
 
-def find(process: Process, named: str = "") -> Steps:
+def find_steps(process: Process, named: str = "") -> Steps:
     """The steps of a process.
 
     Args:
@@ -217,7 +217,7 @@ def _cut(
         if not pairs:
             continue
         own = calls[low:high]
-        works = [Work(a, _kind(a), i - low, made.get(calls[i], NOBODY)) for i, a in pairs]
+        works = [StepWork(a, _kind(a), i - low, made.get(calls[i], NOBODY)) for i, a in pairs]
         firsts.append(min(a.start for _, a in pairs))
         span = max(max(a.end for _, a in pairs) - firsts[-1], end - begin)
         steps.append(Step(begin, end, span, own, [made.get(c, NOBODY) for c in own], works))

@@ -23,16 +23,16 @@ from typing import IO, Literal
 
 from profkit.files import open_regular
 from profkit.reports.container.contents import (
-    Header,
+    BlockHeader,
     header,
     nameless,
+    repair_frame,
     result,
-    salvage,
     source,
 )
 from profkit.reports.container.copies import MAGIC, Copy, OneReport, SmallReports
 from profkit.reports.container.shapes import FILE, GRAPH_DATA, KINDS, SOURCES
-from profkit.reports.container.wire import Cut, Malformed, NotText, verify
+from profkit.reports.container.wire import Cut, Malformed, NotText, verify_message
 
 Status = Literal["ok", "empty", "damaged", "unreadable"]
 LIMIT = 4 << 30  # bytes that a compressed report may become: the largest seen is 1/50 of it
@@ -61,7 +61,7 @@ class Frames:
         launches: Launches that it holds, damaged ones too.
         ncu_version: Version of the Nsight Compute that wrote it, None when not found.
         sha256: Of the file as it is, None when it cannot be opened.
-        misnamed: Compressed under another suffix than .ncu-repz, or the reverse: the library goes
+        wrong_suffix: Compressed under another suffix than .ncu-repz, or the reverse: the library goes
             by the suffix and would find nothing.
         risky: It might crash the library: damaged, or of a kind that did.
         size: Bytes of it when it is not compressed, as far as it was walked.
@@ -72,7 +72,7 @@ class Frames:
     launches: int = 0
     ncu_version: str | None = None
     sha256: str | None = None
-    misnamed: bool = False
+    wrong_suffix: bool = False
     risky: bool = False
     size: int = dataclasses.field(default=0, compare=False)
 
@@ -110,22 +110,23 @@ def _identity(path: str | Path) -> _Key:
 def _check(path: str | Path) -> Frames:
     walk = _Walk()
     sha256 = _whole_walk(path, walk)
-    misnamed = walk.compressed != (Path(path).suffix == ".ncu-repz")
+    wrong_suffix = walk.compressed != (Path(path).suffix == ".ncu-repz")
     frames = walk.verdict()
     risky = walk.risky or frames.status == "damaged"
-    return replace(frames, sha256=sha256, misnamed=misnamed, risky=risky, size=walk.size)
+    return replace(frames, sha256=sha256, wrong_suffix=wrong_suffix, risky=risky, size=walk.size)
 
 
-def rescue(path: str | Path, copy: str | Path, bare: bool = False) -> None:
+def repair(path: str | Path, copy: str | Path, metrics_only: bool = False) -> None:
     """Write what is left of a damaged report into another that the library can read.
 
     Args:
         path: The report.
         copy: The file to write, a .ncu-rep.
-        bare: Keep only what salvage keeps of every launch, not only of those known to be damaged.
+        metrics_only: Keep only what repair_frame keeps of every launch, not only of those known
+            to be damaged.
     """
     with open(copy, "wb") as out:
-        _whole_walk(path, _Walk(OneReport(out), bare))
+        _whole_walk(path, _Walk(OneReport(out), metrics_only))
 
 
 def split(
@@ -133,23 +134,23 @@ def split(
     folder: str | Path,
     wanted: Collection[int] | None = None,
     *,
-    bare: bool = False,
+    metrics_only: bool = False,
     code: bool = False,
 ) -> Iterator[tuple[Path, tuple[int, ...]]]:
     """Small reports with a few launches of a large one each, made one by one as they are asked for.
 
     Args:
-        path: The report; of a damaged one what is left, as rescue.
+        path: The report; of a damaged one what is left, as repair.
         folder: Where to write them; whoever has read one may remove it.
         wanted: Indices of launches, None for all.
-        bare: As rescue.
+        metrics_only: As repair.
         code: With the machine code of all kernels in each; else with none.
 
     Yields:
         A .ncu-rep of about PART bytes and the indices of the launches in it, in their order.
     """
     copies = SmallReports(Path(folder), PART, wanted, code=code)
-    for _ in _steps(path, _Walk(copies, bare)):
+    for _ in _steps(path, _Walk(copies, metrics_only)):
         yield from copies.taken()
     yield from copies.taken(last=True)
 
@@ -230,11 +231,11 @@ def _frames(file: IO[bytes], limit: int, update: Callable[[bytes], object]) -> I
 class _Walk:
     """What was seen while walking the frames one by one."""
 
-    def __init__(self, out: Copy | None = None, bare: bool = False) -> None:
+    def __init__(self, out: Copy | None = None, metrics_only: bool = False) -> None:
         self.start = b""
         self.compressed = False
         self.problems: list[str] = []
-        self._out, self._bare = out, bare
+        self._out, self._metrics_only = out, metrics_only
         self._first = True
         self._newer: list[int] = []
         self._launches = 0
@@ -256,7 +257,7 @@ class _Walk:
         self.size += 4 + len(frame)
         if self._first:
             self._first = False
-            verify(frame, 0, len(frame), FILE, self._newer)
+            verify_message(frame, 0, len(frame), FILE, self._newer)
             if self._out is not None:
                 self._out.start(frame)
         elif not self._left:
@@ -269,7 +270,7 @@ class _Walk:
             self._measure()
             self._keep(field, frame, self._whole(field, frame))
 
-    def _begin(self, block: Header) -> None:
+    def _begin(self, block: BlockHeader) -> None:
         announced = [(field, count) for field, count in block.counts.items() if count > 0]
         self._hollow += not announced
         if self._hollow > HOLLOW:
@@ -323,8 +324,8 @@ class _Walk:
         if self._out is None:
             return
         left: bytes | None = frame if whole else None
-        if field in _KINDS and (self._bare or not whole):
-            left = salvage(frame, _KINDS[field])
+        if field in _KINDS and (self._metrics_only or not whole):
+            left = repair_frame(frame, _KINDS[field])
         if left is not None:
             self._out.frame(field, self._process, left)
 

@@ -35,12 +35,12 @@ from profkit.reports.container.wire import (
     inspect,
     one,
     varint,
-    verify,
+    verify_message,
 )
 
 
 @dataclass(frozen=True)
-class Header:
+class BlockHeader:
     """A block header.
 
     Attributes:
@@ -61,7 +61,7 @@ class Header:
     process: bytes
 
 
-def header(data: bytes, newer: list[int]) -> Header:
+def header(data: bytes, newer: list[int]) -> BlockHeader:
     """Check a block header."""
     counts, size = dict.fromkeys(COUNTERS, 0), 0
     names: list[bytes] | None = []
@@ -84,7 +84,7 @@ def header(data: bytes, newer: list[int]) -> Header:
             names = None if names is None or table is None else names + table
         elif number == PROCESS:
             process = data[begin:at]
-    return Header(counts, size, names, version, about, process)
+    return BlockHeader(counts, size, names, version, about, process)
 
 
 def block_of_one(counter: int, frame: bytes) -> bytes:
@@ -97,7 +97,7 @@ def block_of_one(counter: int, frame: bytes) -> bytes:
 
 def source(data: bytes, newer: list[int]) -> None:
     """Check a source (the SASS and the files of a kernel); the bytes of both may be anything."""
-    verify(data, 0, len(data), SOURCE, newer)
+    verify_message(data, 0, len(data), SOURCE, newer)
 
 
 def result(data: bytes, kind: Kind, newer: list[int], sequences: set[tuple[bytes, ...]]) -> bool:
@@ -143,7 +143,7 @@ def result(data: bytes, kind: Kind, newer: list[int], sequences: set[tuple[bytes
     return risky
 
 
-def salvage(data: bytes, kind: Kind) -> bytes | None:
+def repair_frame(data: bytes, kind: Kind) -> bytes | None:
     """What can be read of a damaged result.
 
     The library drops a whole launch for a wrong byte in a section that nobody asks for. So only
@@ -168,7 +168,7 @@ def salvage(data: bytes, kind: Kind) -> bytes | None:
                 if number not in kind.message.texts or wire != BYTES:  # a name is one in any bytes
                     inspect(data, (number, wire, start, stop), kind.message, [])
                 if number == kind.metrics:
-                    verify(data, start, stop, METRIC, [])
+                    verify_message(data, start, stop, METRIC, [])
                 kept += data[begin:at]
                 seen.add(number)
     except Malformed:  # what follows cannot be told apart
@@ -221,7 +221,7 @@ def _metrics(
         if found:
             ids.append(found[1])
         else:
-            verify(data, start, stop, METRIC, newer)
+            verify_message(data, start, stop, METRIC, newer)
             ids.append(data[start + 1 : varint(data, start + 1)[1]])  # the id comes first
     sequences.add(tuple(ids))  # most launches of a report have the same
     return at

@@ -31,7 +31,7 @@ class Cut(Malformed):
 
 
 @dataclass(frozen=True)
-class Message:
+class MessageShape:
     """What a message may hold.
 
     Attributes:
@@ -44,7 +44,7 @@ class Message:
 
     wires: Mapping[int, int] = field(default_factory=dict)
     texts: Set[int] = frozenset()
-    parts: Mapping[int, Message] = field(default_factory=dict)
+    parts: Mapping[int, MessageShape] = field(default_factory=dict)
     required: Set[int] = frozenset()
 
     def wire(self, number: int) -> int | None:
@@ -111,7 +111,7 @@ def fields(data: bytes, at: int, end: int) -> Iterator[tuple[int, int, int, int]
         yield number, wire, start, stop
 
 
-def verify(data: bytes, at: int, end: int, message: Message, newer: list[int]) -> None:
+def verify_message(data: bytes, at: int, end: int, message: MessageShape, newer: list[int]) -> None:
     """Check that the message at [at, end) has its shape, all the way down.
 
     Args:
@@ -133,7 +133,7 @@ def verify(data: bytes, at: int, end: int, message: Message, newer: list[int]) -
 
 
 def inspect(
-    data: bytes, found: tuple[int, int, int, int], message: Message, newer: list[int]
+    data: bytes, found: tuple[int, int, int, int], message: MessageShape, newer: list[int]
 ) -> None:
     """Check one field of a message; as verify."""
     number, wire, start, stop = found
@@ -144,12 +144,12 @@ def inspect(
     elif wire != expected:
         raise Malformed(f"field {number} of the wrong type")
     elif number in message.parts:
-        verify(data, start, stop, message.parts[number], newer)
+        verify_message(data, start, stop, message.parts[number], newer)
     elif number in message.texts:
-        text(data, start, stop)
+        text_field(data, start, stop)
 
 
-def text(data: bytes, start: int, end: int) -> str:
+def text_field(data: bytes, start: int, end: int) -> str:
     """The UTF-8 string at [start, end)."""
     try:
         return data[start:end].decode()

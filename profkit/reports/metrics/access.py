@@ -13,8 +13,8 @@ from profkit.reports.metrics.derive import (
     excess,
     formula,
     opcodes,
-    ratio,
-    raw,
+    ratio_of,
+    raw_metric,
     total,
 )
 
@@ -63,14 +63,14 @@ def _access(space: str, op: str, word: str) -> tuple[Metric, ...]:
             "count",
             f"L1TEX sectors of {space} {word}s",
             _TABLES,
-            (raw(sectors),),
+            (raw_metric(sectors),),
         ),
         Metric(
             f"{space}_{word}_requests",
             "count",
             f"L1TEX requests of {space} {word}s",
             _TABLES,
-            (raw(requests),),
+            (raw_metric(requests),),
         ),
         Metric(
             f"{space}_{word}_sectors_per_request",
@@ -78,7 +78,7 @@ def _access(space: str, op: str, word: str) -> tuple[Metric, ...]:
             f"Sectors (32 bytes) that one warp-wide {space} {word} touches: 4 for coalesced "
             "4-byte, 16 for coalesced 16-byte accesses",
             _TABLES,
-            (ratio(sectors, requests),),
+            (ratio_of(sectors, requests),),
         ),
     )
 
@@ -95,7 +95,7 @@ METRICS = (
         "count",
         "Sectors that one L1TEX request asks of an L2 line: 4 for whole lines, 1 for scattered words",
         _TABLES,
-        (ratio("lts__t_sectors_srcunit_tex.sum", "lts__t_requests_srcunit_tex.sum"),),
+        (ratio_of("lts__t_sectors_srcunit_tex.sum", "lts__t_requests_srcunit_tex.sum"),),
     ),
     Metric(
         "l2_atomic_sectors",
@@ -136,7 +136,7 @@ METRICS = (
         "count",
         "L1TEX tag look-ups of global accesses: one for each line (128 bytes) that a warp touches",
         _SOURCE,
-        (raw("memory_l1_tag_requests_global"),),
+        (raw_metric("memory_l1_tag_requests_global"),),
     ),
     Metric(
         "excess_shared_wavefronts",
@@ -150,7 +150,7 @@ METRICS = (
         "count",
         "Shared-memory wavefronts of the LSU",
         _TABLES,
-        (raw(_SHARED + ".sum"),),
+        (raw_metric(_SHARED + ".sum"),),
     ),
     _conflicts("ld"),
     _conflicts("st"),
@@ -159,7 +159,7 @@ METRICS = (
         "count",
         "Warp instructions of shared-memory atomics",
         _TABLES,
-        (raw("smsp__inst_executed_op_shared_atom.sum"),),
+        (raw_metric("smsp__inst_executed_op_shared_atom.sum"),),
     ),
     Metric(
         "local_bytes",
@@ -186,7 +186,7 @@ METRICS = (
         "count",
         "Warp instructions that the compiler added to spill registers (2025.1 and later)",
         _INST,
-        (raw("sass__inst_executed_register_spilling"),),
+        (raw_metric("sass__inst_executed_register_spilling"),),
         since="2025.1",
     ),
     Metric(
@@ -201,7 +201,7 @@ METRICS = (
         "share",
         "Immediate constant cache hit rate (9.0 with 2025.2 and later)",
         _TABLES,
-        (raw("smsp__imc_request_hit_rate.pct"),),
+        (raw_metric("smsp__imc_request_hit_rate.pct"),),
         since="2025.2",
     ),
     Metric(
@@ -209,7 +209,7 @@ METRICS = (
         "share",
         "Instruction cache (ICC) hit rate (2025.2 and later)",
         _TABLES,
-        (raw("sm__icc_request_hit_rate.pct"),),
+        (raw_metric("sm__icc_request_hit_rate.pct"),),
         since="2025.2",
     ),
 )

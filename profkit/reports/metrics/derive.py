@@ -85,7 +85,7 @@ def scale(name: str) -> float:
     return 1.0
 
 
-def raw(name: str, factor: float = 1.0) -> Source:
+def raw_metric(name: str, factor: float = 1.0) -> Source:
     """The raw metric itself, in SI."""
     k = scale(name) * factor
     return Source((name,), lambda r: r[name] * k, name if factor == 1 else f"{factor:g} * {name}")
@@ -146,7 +146,9 @@ def product(*names: str, factor: float = 1.0) -> Source:
     return Source(names, value, text if factor == 1 else f"{factor:g} * {text}")
 
 
-def ratio(top: str | tuple[str, ...], bottom: str | tuple[str, ...], factor: float = 1.0) -> Source:
+def ratio_of(
+    top: str | tuple[str, ...], bottom: str | tuple[str, ...], factor: float = 1.0
+) -> Source:
     """Sum over sum; NaN when the denominator is not positive."""
     tops, bottoms = _names(top), _names(bottom)
 

@@ -9,8 +9,8 @@ from profkit.reports.metrics.derive import (
     Source,
     formula,
     opcodes,
-    ratio,
-    raw,
+    ratio_of,
+    raw_metric,
 )
 
 _COMPUTE = "ComputeWorkloadAnalysis"
@@ -96,28 +96,28 @@ METRICS = (
         "count",
         "Warp instructions executed per SM and active cycle",
         _COMPUTE,
-        (raw("sm__inst_executed.avg.per_cycle_active"),),
+        (raw_metric("sm__inst_executed.avg.per_cycle_active"),),
     ),
     Metric(
         "ipc_elapsed",
         "count",
         "Warp instructions executed per SM and elapsed cycle",
         _COMPUTE,
-        (raw("sm__inst_executed.avg.per_cycle_elapsed"),),
+        (raw_metric("sm__inst_executed.avg.per_cycle_elapsed"),),
     ),
     Metric(
         "instructions",
         "count",
         "Warp instructions executed",
         _INST,
-        (raw("smsp__inst_executed.sum"), raw(OPCODES)),
+        (raw_metric("smsp__inst_executed.sum"), raw_metric(OPCODES)),
     ),
     Metric(
         "instructions_issued",
         "count",
         "Warp instructions issued (replays included)",
         _INST,
-        (raw("smsp__inst_issued.sum"),),
+        (raw_metric("smsp__inst_issued.sum"),),
     ),
     Metric(
         "threads_per_warp",
@@ -125,8 +125,8 @@ METRICS = (
         "Active threads per warp instruction",
         _WARPS,
         (
-            raw("smsp__thread_inst_executed_per_inst_executed.ratio"),
-            ratio("thread_inst_executed", "inst_executed"),
+            raw_metric("smsp__thread_inst_executed_per_inst_executed.ratio"),
+            ratio_of("thread_inst_executed", "inst_executed"),
         ),
     ),
     Metric(
@@ -135,8 +135,8 @@ METRICS = (
         "Active threads per warp instruction that were not predicated off",
         _WARPS,
         (
-            raw("smsp__thread_inst_executed_pred_on_per_inst_executed.ratio"),
-            ratio("thread_inst_executed_true", "inst_executed"),
+            raw_metric("smsp__thread_inst_executed_pred_on_per_inst_executed.ratio"),
+            ratio_of("thread_inst_executed_true", "inst_executed"),
         ),
     ),
     Metric(
@@ -144,14 +144,14 @@ METRICS = (
         "share",
         "Branches whose active threads all went the same way",
         _SOURCE,
-        (raw("smsp__sass_average_branch_targets_threads_uniform.pct"),),
+        (raw_metric("smsp__sass_average_branch_targets_threads_uniform.pct"),),
     ),
     Metric(
         "branches",
         "count",
         "Branch instructions",
         _SOURCE,
-        (raw("smsp__inst_executed_op_branch.sum"),),
+        (raw_metric("smsp__inst_executed_op_branch.sum"),),
     ),
     _count("inst_matrix", "matrix multiply-accumulate", *MATRIX_OPCODES),
     _count("inst_ffma", "FP32 fused multiply-add", "FFMA", "FFMA2"),

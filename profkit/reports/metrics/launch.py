@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from profkit.reports.metrics.derive import Metric, ratio, raw
+from profkit.reports.metrics.derive import Metric, ratio_of, raw_metric
 
 _ATTR = "device__attribute_"
 
@@ -17,18 +17,20 @@ METRICS = (
         "s",
         "Duration of the launch under ncu, at the clocks ncu ran it with",
         _SOL,
-        (raw("gpu__time_duration.sum"),),
+        (raw_metric("gpu__time_duration.sum"),),
     ),
-    Metric("cycles", "cycle", "Elapsed SM clock cycles", _SOL, (raw("gpc__cycles_elapsed.max"),)),
+    Metric(
+        "cycles", "cycle", "Elapsed SM clock cycles", _SOL, (raw_metric("gpc__cycles_elapsed.max"),)
+    ),
     Metric(
         "sm_clock",
         "Hz",
         "SM clock during the measurement",
         _SOL,
         (
-            raw("gpc__cycles_elapsed.avg.per_second"),
-            raw("sm__cycles_elapsed.avg.per_second"),
-            raw("smsp__cycles_elapsed.avg.per_second"),
+            raw_metric("gpc__cycles_elapsed.avg.per_second"),
+            raw_metric("sm__cycles_elapsed.avg.per_second"),
+            raw_metric("smsp__cycles_elapsed.avg.per_second"),
         ),
     ),
     Metric(
@@ -36,35 +38,35 @@ METRICS = (
         "Hz",
         "DRAM clock during the measurement",
         _SOL,
-        (raw("dram__cycles_elapsed.avg.per_second"),),
+        (raw_metric("dram__cycles_elapsed.avg.per_second"),),
     ),
     Metric(
         "sm_clock_max",
         "Hz",
         "Highest SM clock of the device",
         _ALWAYS,
-        (raw(_ATTR + "max_gpu_frequency_khz"), raw(_ATTR + "clock_rate")),
+        (raw_metric(_ATTR + "max_gpu_frequency_khz"), raw_metric(_ATTR + "clock_rate")),
     ),
     Metric(
         "dram_clock_max",
         "Hz",
         "Highest memory clock of the device",
         _ALWAYS,
-        (raw(_ATTR + "max_mem_frequency_khz"), raw(_ATTR + "memory_clock_rate")),
+        (raw_metric(_ATTR + "max_mem_frequency_khz"), raw_metric(_ATTR + "memory_clock_rate")),
     ),
     Metric(
         "sm_active",
         "share",
         "Share of the elapsed cycles in which an SM had a warp, average SM",
         _SOL,
-        (ratio("sm__cycles_active.avg", "gpc__cycles_elapsed.max"),),
+        (ratio_of("sm__cycles_active.avg", "gpc__cycles_elapsed.max"),),
     ),
     Metric(
         "sm_active_max",
         "share",
         "The same for the busiest SM",
         _WORK,
-        (ratio("sm__cycles_active.max", "gpc__cycles_elapsed.max"),),
+        (ratio_of("sm__cycles_active.max", "gpc__cycles_elapsed.max"),),
         since="2024.1",
     ),
     Metric(
@@ -72,7 +74,7 @@ METRICS = (
         "share",
         "The same for the idlest SM",
         _WORK,
-        (ratio("sm__cycles_active.min", "gpc__cycles_elapsed.max"),),
+        (ratio_of("sm__cycles_active.min", "gpc__cycles_elapsed.max"),),
         since="2024.1",
     ),
     Metric(
@@ -80,84 +82,92 @@ METRICS = (
         "count",
         "How often ncu ran the launch to collect everything",
         _ALWAYS,
-        (raw("profiler__replayer_passes"),),
+        (raw_metric("profiler__replayer_passes"),),
     ),
     Metric(
         "sm_count",
         "count",
         "SMs of the device that the launch could use",
         _ALWAYS,
-        (raw("launch__sm_count"), raw(_ATTR + "multiprocessor_count")),
+        (raw_metric("launch__sm_count"), raw_metric(_ATTR + "multiprocessor_count")),
     ),
-    Metric("grid_size", "count", "Blocks in the grid", _STATS, (raw("launch__grid_size"),)),
-    Metric("block_size", "count", "Threads per block", _STATS, (raw("launch__block_size"),)),
+    Metric("grid_size", "count", "Blocks in the grid", _STATS, (raw_metric("launch__grid_size"),)),
+    Metric("block_size", "count", "Threads per block", _STATS, (raw_metric("launch__block_size"),)),
     Metric(
         "cluster_size",
         "count",
         "Blocks per cluster (0 or 1: none)",
         _STATS,
-        (raw("launch__cluster_size"),),
+        (raw_metric("launch__cluster_size"),),
     ),
-    Metric("threads", "count", "Threads of the launch", _STATS, (raw("launch__thread_count"),)),
     Metric(
-        "registers", "count", "Registers per thread", _STATS, (raw("launch__registers_per_thread"),)
+        "threads", "count", "Threads of the launch", _STATS, (raw_metric("launch__thread_count"),)
+    ),
+    Metric(
+        "registers",
+        "count",
+        "Registers per thread",
+        _STATS,
+        (raw_metric("launch__registers_per_thread"),),
     ),
     Metric(
         "shared_static",
         "byte",
         "Static shared memory per block",
         _STATS,
-        (raw("launch__shared_mem_per_block_static"),),
+        (raw_metric("launch__shared_mem_per_block_static"),),
     ),
     Metric(
         "shared_dynamic",
         "byte",
         "Dynamic shared memory per block",
         _STATS,
-        (raw("launch__shared_mem_per_block_dynamic"),),
+        (raw_metric("launch__shared_mem_per_block_dynamic"),),
     ),
     Metric(
         "shared_driver",
         "byte",
         "Shared memory per block that the driver takes",
         _STATS,
-        (raw("launch__shared_mem_per_block_driver"),),
+        (raw_metric("launch__shared_mem_per_block_driver"),),
     ),
     Metric(
         "shared_block",
         "byte",
         "Shared memory per block as allocated, all included",
         _STATS,
-        (raw("launch__shared_mem_per_block_allocated"),),
+        (raw_metric("launch__shared_mem_per_block_allocated"),),
     ),
     Metric(
         "shared_config",
         "byte",
         "Shared memory that the SM was configured with",
         _STATS,
-        (raw("launch__shared_mem_config_size"),),
+        (raw_metric("launch__shared_mem_config_size"),),
     ),
     Metric(
         "waves",
         "count",
         "Grid size over the blocks that fit on the machine at once",
         _STATS,
-        (raw("launch__waves_per_multiprocessor"),),
+        (raw_metric("launch__waves_per_multiprocessor"),),
     ),
-    Metric("l2_size", "byte", "L2 cache of the device", _ALWAYS, (raw(_ATTR + "l2_cache_size"),)),
+    Metric(
+        "l2_size", "byte", "L2 cache of the device", _ALWAYS, (raw_metric(_ATTR + "l2_cache_size"),)
+    ),
     Metric(
         "sm_busy",
         "share",
         "SM throughput of peak: busiest SM unit, elapsed",
         _SOL,
-        (raw("sm__throughput.avg.pct_of_peak_sustained_elapsed"),),
+        (raw_metric("sm__throughput.avg.pct_of_peak_sustained_elapsed"),),
     ),
     Metric(
         "sm_busy_max",
         "share",
         "SM throughput on the busiest SM",
         _WORK,
-        (raw("sm__throughput.max.pct_of_peak_sustained_elapsed"),),
+        (raw_metric("sm__throughput.max.pct_of_peak_sustained_elapsed"),),
         since="2024.1",
     ),
     Metric(
@@ -165,14 +175,14 @@ METRICS = (
         "share",
         "Memory throughput of peak: busiest of L1TEX, L2 and DRAM (not DRAM alone), elapsed",
         _SOL,
-        (raw("gpu__compute_memory_throughput.avg.pct_of_peak_sustained_elapsed"),),
+        (raw_metric("gpu__compute_memory_throughput.avg.pct_of_peak_sustained_elapsed"),),
     ),
     Metric(
         "smsp_imbalance",
         "count",
         "Warp instructions of the busiest SM sub-partition over the average one",
         "InstructionStats",
-        (ratio("smsp__inst_executed.max", "smsp__inst_executed.avg"),),
+        (ratio_of("smsp__inst_executed.max", "smsp__inst_executed.avg"),),
         since="2024.1",
     ),
     Metric(
@@ -180,7 +190,7 @@ METRICS = (
         "share",
         "Share of elapsed cycles in which an L2 slice worked",
         _WORK,
-        (ratio("lts__cycles_active.avg", "lts__cycles_elapsed.avg"),),
+        (ratio_of("lts__cycles_active.avg", "lts__cycles_elapsed.avg"),),
         since="2024.1",
     ),
     Metric(

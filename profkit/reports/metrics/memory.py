@@ -12,7 +12,7 @@ from profkit.reports.metrics.derive import (
     any_largest,
     formula,
     product,
-    raw,
+    raw_metric,
     total,
 )
 
@@ -72,14 +72,14 @@ METRICS = (
         "share",
         "DRAM throughput of peak, elapsed",
         _SOL,
-        (raw("gpu__dram_throughput" + _PCT),),
+        (raw_metric("gpu__dram_throughput" + _PCT),),
     ),
     Metric(
         "dram_busy_max",
         "share",
         "DRAM throughput of peak, busiest channel",
         "WorkloadDistribution",
-        (raw("gpu__dram_throughput.max.pct_of_peak_sustained_elapsed"),),
+        (raw_metric("gpu__dram_throughput.max.pct_of_peak_sustained_elapsed"),),
         since="2024.1",
     ),
     Metric(
@@ -87,7 +87,7 @@ METRICS = (
         "share",
         "L2 throughput of peak: busiest L2 sub-unit, elapsed",
         _SOL,
-        (raw("lts__throughput" + _PCT),),
+        (raw_metric("lts__throughput" + _PCT),),
     ),
     _busy(
         "l2_cache_busy",
@@ -104,7 +104,7 @@ METRICS = (
         "share",
         "L2 throughput of peak, busiest slice",
         "WorkloadDistribution",
-        (raw("lts__throughput.max.pct_of_peak_sustained_elapsed"),),
+        (raw_metric("lts__throughput.max.pct_of_peak_sustained_elapsed"),),
         since="2024.1",
     ),
     Metric(
@@ -112,7 +112,7 @@ METRICS = (
         "share",
         "L1TEX throughput of peak, active cycles",
         _SOL,
-        (raw("l1tex__throughput.avg.pct_of_peak_sustained_active"),),
+        (raw_metric("l1tex__throughput.avg.pct_of_peak_sustained_active"),),
     ),
     _busy(
         "l1_busy",
@@ -185,9 +185,9 @@ METRICS = (
         "Bytes read from DRAM",
         _TABLES,
         (
-            raw("dram__bytes_read.sum"),
-            raw("dram__bytes_op_read.sum"),
-            raw("fbpa__dram_read_bytes.sum"),
+            raw_metric("dram__bytes_read.sum"),
+            raw_metric("dram__bytes_op_read.sum"),
+            raw_metric("fbpa__dram_read_bytes.sum"),
         ),
     ),
     Metric(
@@ -196,9 +196,9 @@ METRICS = (
         "Bytes written to DRAM",
         _TABLES,
         (
-            raw("dram__bytes_write.sum"),
-            raw("dram__bytes_op_write.sum"),
-            raw("fbpa__dram_write_bytes.sum"),
+            raw_metric("dram__bytes_write.sum"),
+            raw_metric("dram__bytes_op_write.sum"),
+            raw_metric("fbpa__dram_write_bytes.sum"),
         ),
     ),
     Metric(
@@ -223,7 +223,7 @@ METRICS = (
         "DRAM bandwidth achieved",
         _MEM,
         (
-            raw("dram__bytes.sum.per_second"),
+            raw_metric("dram__bytes.sum.per_second"),
             total("dram__bytes_read.sum.per_second", "dram__bytes_write.sum.per_second"),
             total("dram__bytes_op_read.sum.per_second", "dram__bytes_op_write.sum.per_second"),
         ),
@@ -233,17 +233,23 @@ METRICS = (
         "share",
         "L2 sector hit rate (multi-pass: may pass 1 on short launches)",
         _MEM,
-        (raw("lts__t_sector_hit_rate.pct"),),
+        (raw_metric("lts__t_sector_hit_rate.pct"),),
     ),
     Metric(
         "l2_read_hit",
         "share",
         "L2 sector hit rate of reads",
         _TABLES,
-        (raw("lts__t_sector_op_read_hit_rate.pct"),),
+        (raw_metric("lts__t_sector_op_read_hit_rate.pct"),),
         since="2024.1",
     ),
-    Metric("l2_sectors", "count", "Sectors looked up in L2", _TABLES, (raw("lts__t_sectors.sum"),)),
+    Metric(
+        "l2_sectors",
+        "count",
+        "Sectors looked up in L2",
+        _TABLES,
+        (raw_metric("lts__t_sectors.sum"),),
+    ),
     Metric(
         "l2_bytes",
         "byte",
@@ -270,23 +276,27 @@ METRICS = (
         "byte",
         "Bytes that L1TEX received over the crossbar",
         _TABLES,
-        (raw("l1tex__m_xbar2l1tex_read_bytes.sum"),),
+        (raw_metric("l1tex__m_xbar2l1tex_read_bytes.sum"),),
     ),
     Metric(
         "l1_to_l2_bytes",
         "byte",
         "Bytes that L1TEX sent over the crossbar",
         _TABLES,
-        (raw("l1tex__m_l1tex2xbar_write_bytes.sum"),),
+        (raw_metric("l1tex__m_l1tex2xbar_write_bytes.sum"),),
     ),
     Metric(
-        "l1_hit", "share", "L1TEX sector hit rate", _MEM, (raw("l1tex__t_sector_hit_rate.pct"),)
+        "l1_hit",
+        "share",
+        "L1TEX sector hit rate",
+        _MEM,
+        (raw_metric("l1tex__t_sector_hit_rate.pct"),),
     ),
     Metric(
         "sysmem_sectors",
         "count",
         "L2 sectors that missed into system memory (over PCIe or C2C)",
         _TABLES,
-        (raw("lts__t_sectors_aperture_sysmem_lookup_miss.sum"),),
+        (raw_metric("lts__t_sectors_aperture_sysmem_lookup_miss.sum"),),
     ),
 )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from math import ceil, floor, nan
 
-from profkit.reports.metrics.derive import Metric, Raw, formula, raw
+from profkit.reports.metrics.derive import Metric, Raw, formula, raw_metric
 
 _ATTR = "device__attribute_"
 _LIMIT = "launch__occupancy_limit_"
@@ -56,29 +56,33 @@ METRICS = (
         ),
     ),
     Metric(
-        "limit_registers", "count", "Blocks per SM by registers", _OCC, (raw(_LIMIT + "registers"),)
+        "limit_registers",
+        "count",
+        "Blocks per SM by registers",
+        _OCC,
+        (raw_metric(_LIMIT + "registers"),),
     ),
     Metric(
         "limit_shared",
         "count",
         "Blocks per SM by shared memory",
         _OCC,
-        (raw(_LIMIT + "shared_mem"),),
+        (raw_metric(_LIMIT + "shared_mem"),),
     ),
-    Metric("limit_warps", "count", "Blocks per SM by warps", _OCC, (raw(_LIMIT + "warps"),)),
+    Metric("limit_warps", "count", "Blocks per SM by warps", _OCC, (raw_metric(_LIMIT + "warps"),)),
     Metric(
         "limit_blocks",
         "count",
         "Blocks per SM that the hardware holds",
         _OCC,
-        (raw(_LIMIT + "blocks"),),
+        (raw_metric(_LIMIT + "blocks"),),
     ),
     Metric(
         "limit_barriers",
         "count",
         "Blocks per SM by barriers (9.0 and later)",
         _OCC,
-        (raw(_LIMIT + "barriers"),),
+        (raw_metric(_LIMIT + "barriers"),),
     ),
     Metric(
         "registers_step",
@@ -120,27 +124,27 @@ METRICS = (
         "count",
         "Warps that an SM of the device can hold",
         _ALWAYS,
-        (raw(_ATTR + "max_warps_per_multiprocessor"),),
+        (raw_metric(_ATTR + "max_warps_per_multiprocessor"),),
     ),
     Metric(
         "occupancy_limit",
         "share",
         "Theoretical occupancy",
         _OCC,
-        (raw("sm__maximum_warps_per_active_cycle_pct"),),
+        (raw_metric("sm__maximum_warps_per_active_cycle_pct"),),
     ),
     Metric(
         "occupancy",
         "share",
         "Achieved occupancy (of active cycles)",
         _OCC,
-        (raw("sm__warps_active.avg.pct_of_peak_sustained_active"),),
+        (raw_metric("sm__warps_active.avg.pct_of_peak_sustained_active"),),
     ),
     Metric(
         "warps_per_sm",
         "count",
         "Warps resident on an active SM, average",
         _OCC,
-        (raw("sm__warps_active.avg.per_cycle_active"),),
+        (raw_metric("sm__warps_active.avg.per_cycle_active"),),
     ),
 )

@@ -4,7 +4,15 @@ from __future__ import annotations
 
 from math import nan
 
-from profkit.reports.metrics.derive import SECTOR, Metric, Raw, Source, any_total, product, raw
+from profkit.reports.metrics.derive import (
+    SECTOR,
+    Metric,
+    Raw,
+    Source,
+    any_total,
+    product,
+    raw_metric,
+)
 
 _ROOF = "SpeedOfLight_RooflineChart"
 _TENSOR = "SpeedOfLight_HierarchicalTensorRooflineChart"
@@ -138,7 +146,7 @@ METRICS = (
         "Hz",
         "L2 clock during the measurement",
         _HIERARCHY,
-        (raw("lts__cycles_elapsed.avg.per_second"),),
+        (raw_metric("lts__cycles_elapsed.avg.per_second"),),
     ),
     Metric(
         "peak_l1",
@@ -165,7 +173,7 @@ METRICS = (
         "byte/s",
         "Bytes per second from L2 to the SMs",
         _HIERARCHY,
-        (raw("derived__lts__lts2xbar_bytes.sum.per_second"),),
+        (raw_metric("derived__lts__lts2xbar_bytes.sum.per_second"),),
     ),
     Metric(
         "l1_rate",
@@ -173,9 +181,9 @@ METRICS = (
         "Bytes per second that L1TEX wrote back to registers",
         _HIERARCHY,
         (
-            raw("derived__l1tex__lsu_writeback_bytes_mem_lgds.sum.per_second"),
-            raw("derived__l1tex__lsu_writeback_bytes_mem_lg.sum.per_second"),
-            raw("derived__l1tex__lsu_writeback_bytes.sum.per_second"),
+            raw_metric("derived__l1tex__lsu_writeback_bytes_mem_lgds.sum.per_second"),
+            raw_metric("derived__l1tex__lsu_writeback_bytes_mem_lg.sum.per_second"),
+            raw_metric("derived__l1tex__lsu_writeback_bytes.sum.per_second"),
         ),
     ),
     Metric(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from profkit.reports.metrics.derive import Metric, Source, any_largest, largest, raw
+from profkit.reports.metrics.derive import Metric, Source, any_largest, largest, raw_metric
 
 _ELAPSED = ".avg.pct_of_peak_sustained_elapsed"
 _ACTIVE = ".avg.pct_of_peak_sustained_active"
@@ -15,7 +15,7 @@ def _pipe(name: str, what: str, *units: str) -> tuple[Metric, Metric]:
 
     def source(form: str) -> Source:
         names = [unit + form for unit in units]
-        return raw(names[0]) if len(names) == 1 else any_largest(*names)
+        return raw_metric(names[0]) if len(names) == 1 else any_largest(*names)
 
     return (
         Metric(
@@ -44,7 +44,7 @@ METRICS = (
         _SOL,
         (
             largest(_TENSOR_9 + _ELAPSED, "sm__pipe_tensor_op_dmma_cycles_active" + _ELAPSED),
-            raw("sm__pipe_tensor_cycles_active" + _ELAPSED),
+            raw_metric("sm__pipe_tensor_cycles_active" + _ELAPSED),
         ),
     ),
     Metric(
@@ -52,7 +52,7 @@ METRICS = (
         "share",
         "Tensor pipe, share of peak, active cycles",
         _COMPUTE,
-        (raw("sm__pipe_tensor_cycles_active" + _ACTIVE),),
+        (raw_metric("sm__pipe_tensor_cycles_active" + _ACTIVE),),
     ),
     *_pipe(
         "fma", "FMA pipe (FP32 and, on 8.6 and later, half2; IMAD)", "sm__pipe_fma_cycles_active"
@@ -62,7 +62,7 @@ METRICS = (
         "share",
         "Heavy half of the FMA pipe (IMAD goes there), elapsed",
         _SOL,
-        (raw("sm__pipe_fmaheavy_cycles_active" + _ELAPSED),),
+        (raw_metric("sm__pipe_fmaheavy_cycles_active" + _ELAPSED),),
     ),
     # 12.0 splits ALU; basic sets there have its heavy half only.
     *_pipe(
@@ -114,27 +114,27 @@ METRICS = (
         "share",
         "MIO: instructions issued to memory, special and dynamic branches",
         _SOL,
-        (raw("sm__mio_inst_issued" + _ELAPSED),),
+        (raw_metric("sm__mio_inst_issued" + _ELAPSED),),
     ),
     Metric(
         "mio_writeback_busy",
         "share",
         "MIO results written back to registers, elapsed",
         _SOL,
-        (raw("sm__mio2rf_writeback_active" + _ELAPSED),),
+        (raw_metric("sm__mio2rf_writeback_active" + _ELAPSED),),
     ),
     Metric(
         "issue_busy",
         "share",
         "Issue slots used, elapsed cycles",
         _SOL,
-        (raw("sm__issue_active" + _ELAPSED), raw("sm__inst_issued" + _ELAPSED)),
+        (raw_metric("sm__issue_active" + _ELAPSED), raw_metric("sm__inst_issued" + _ELAPSED)),
     ),
     Metric(
         "issue_busy_active",
         "share",
         "Issue slots used, active cycles",
         "SchedulerStats",
-        (raw("smsp__issue_active" + _ACTIVE),),
+        (raw_metric("smsp__issue_active" + _ACTIVE),),
     ),
 )

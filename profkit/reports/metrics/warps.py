@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from profkit.reports.metrics.derive import Metric, Raw, Source, any_total, raw
+from profkit.reports.metrics.derive import Metric, Raw, Source, any_total, raw_metric
 
 # Nsight Compute's warp states: our limiter word -> (word of the per-issue ratio, of the samples).
 STATES = {
@@ -102,27 +102,27 @@ METRICS = (
         "cycle",
         "Cycles between two issues of one warp",
         "WarpStateStats",
-        (raw("smsp__average_warp_latency_per_inst_issued.ratio"),),
+        (raw_metric("smsp__average_warp_latency_per_inst_issued.ratio"),),
     ),
     Metric(
         "warps_per_scheduler",
         "count",
         "Warps resident per scheduler and active cycle",
         "SchedulerStats",
-        (raw("smsp__warps_active.avg.per_cycle_active"),),
+        (raw_metric("smsp__warps_active.avg.per_cycle_active"),),
     ),
     Metric(
         "eligible_warps",
         "count",
         "Warps ready to issue per scheduler and active cycle",
         "SchedulerStats",
-        (raw("smsp__warps_eligible.avg.per_cycle_active"),),
+        (raw_metric("smsp__warps_eligible.avg.per_cycle_active"),),
     ),
     Metric(
         "issue_rate",
         "count",
         "Warps issued per scheduler and active cycle",
         "SchedulerStats",
-        (raw("smsp__issue_active.avg.per_cycle_active"),),
+        (raw_metric("smsp__issue_active.avg.per_cycle_active"),),
     ),
 )

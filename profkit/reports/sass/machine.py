@@ -60,7 +60,7 @@ def name(low: int, capability: int) -> str | None:
     return OPCODES.get(form & 0x1FF)
 
 
-def unknown(code: bytes, capability: int) -> Iterator[int]:
+def unknown_opcodes(code: bytes, capability: int) -> Iterator[int]:
     """The opcodes with their forms (12 bits) that have no name here."""
     for low, _ in struct.iter_unpack("<QQ", code[: len(code) // BYTES * BYTES]):
         if name(low, capability) is None:

@@ -46,7 +46,7 @@ _MATRIX = {
 }  # fmt: skip
 
 
-def split(text: str) -> list[str]:
+def split_operands(text: str) -> list[str]:
     """Operands at the commas outside of brackets, each without its blanks."""
     parts, depth, start = [], 0, 0
     for at, letter in enumerate(text):

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable
 
 from profkit.reports.sass.instruction import BYTES, Control, Instruction, control
-from profkit.reports.sass.operands import registers, split
+from profkit.reports.sass.operands import registers, split_operands
 
 _LINE = re.compile(
     r"\s*(?:/\*(?P<at>[0-9a-f]+)\*/\s*)?"
@@ -25,7 +25,7 @@ _JUMPS = frozenset({"BRA", "BSSY", "CALL", "JMP"})
 _LATENT = re.compile(r"SB(\d+)\s*(?:,\s*(0x[0-9a-f]+|\d+))?")
 
 
-def parse(line: str, pc: int) -> Instruction | None:
+def parse_sass(line: str, pc: int) -> Instruction | None:
     """One instruction.
 
     Args:
@@ -40,7 +40,7 @@ def parse(line: str, pc: int) -> Instruction | None:
         return None
     opcode, operands = match["opcode"], match["operands"]
     modifiers = tuple(match["modifiers"].split(".")[1:])
-    reads, writes = registers(opcode, modifiers, split(operands))
+    reads, writes = registers(opcode, modifiers, split_operands(operands))
     if match["guard"] and (guard := _GUARDED.fullmatch(match["guard"])):
         reads |= {guard[1]}
     target = _TARGET.search(operands) if opcode in _JUMPS else None
@@ -73,7 +73,7 @@ def program(lines: Iterable[str], start: int) -> list[Instruction]:
     for line in joined:
         address = re.match(r"\s*/\*([0-9a-f]{4,})\*/", line)
         at = start + int(address[1], 16) if address else pc
-        instruction = parse(line, at)
+        instruction = parse_sass(line, at)
         if instruction is not None:
             instructions.append(instruction)
         pc = at + BYTES

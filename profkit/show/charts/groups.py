@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from profkit.diagnosis.machine.roofline import known
+from profkit.diagnosis.machine.roofline import collected_metrics
 from profkit.errors import ProfkitError
 from profkit.show.text.names import middle, short
 
@@ -50,7 +50,7 @@ def one_device(rows: Sequence[Row]) -> str:
 
 
 @dataclass(frozen=True)
-class Group:
+class AlikeLaunches:
     """Launches of one kernel with one shape: drawn alike, named once.
 
     Attributes:
@@ -62,7 +62,7 @@ class Group:
     rows: tuple[Row, ...]
 
 
-def groups(rows: Sequence[Row]) -> list[Group]:
+def alike_groups(rows: Sequence[Row]) -> list[AlikeLaunches]:
     """The launches by variant, case, kernel and shape, in the order of their first ones."""
     found: dict[tuple[str, ...], list[Row]] = {}
     for row in rows:
@@ -71,13 +71,13 @@ def groups(rows: Sequence[Row]) -> list[Group]:
     ordered = [sorted(group, key=lambda r: -_time(r)) for group in found.values()]
     named = names([group[0] for group in ordered])
     return [
-        Group(f"{name} ×{len(group)}" if len(group) > 1 else name, tuple(group))
+        AlikeLaunches(f"{name} ×{len(group)}" if len(group) > 1 else name, tuple(group))
         for name, group in zip(named, ordered, strict=True)
     ]
 
 
 def _time(row: Row) -> float:
-    return known(row).get("time", 0.0)
+    return collected_metrics(row).get("time", 0.0)
 
 
 def names(rows: Sequence[Row]) -> list[str]:

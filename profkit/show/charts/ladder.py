@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from profkit.evidence.comparison.ladder import Step
+from profkit.evidence.comparison.ladder import Rung
 
 _ALIKE = 1.02  # references nearer than this share a line
 
 
-def references_of(timed: Sequence[Step]) -> dict[str, float]:
+def references_of(timed: Sequence[Rung]) -> dict[str, float]:
     """Names -> median; those that are as good as one stand together."""
     times = {n: c.before.median for s in timed for n, c in s.references.items()}
     found: dict[str, float] = {}

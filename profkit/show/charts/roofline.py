@@ -57,7 +57,7 @@ def ceilings_of(rows: Sequence[Row], points: Sequence[model.Point]) -> list[Roof
     return roofs
 
 
-def limits(
+def axis_limits(
     roofs: Sequence[Roof], launches: Sequence[Sequence[model.Point]]
 ) -> tuple[float, float, float, float]:
     """Left, right, bottom and top of the frame that holds roofs and positions."""
@@ -68,7 +68,7 @@ def limits(
     wide = max(5.0, (1e3 * min(xs) / max(xs)) ** 0.5)  # at least three decades
     left, right = max(min(xs) / wide, _LEFT), min(max(xs) * wide, _RIGHT)
     right = max(right, 10 * left)
-    drawn = [y_of(p, left) for points in launches for p in visible(points, left, right)]
+    drawn = [y_of(p, left) for points in launches for p in visible_points(points, left, right)]
     ys = [y for y in drawn if y > 0] + [left * slope] + peaks
     return left, right, min(ys) / 3, max(ys) * 4
 
@@ -78,7 +78,7 @@ def _placing(points: Sequence[model.Point]) -> Sequence[model.Point]:
     return [p for p in points if not p.note] or points
 
 
-def visible(points: Sequence[model.Point], left: float, right: float) -> list[model.Point]:
+def visible_points(points: Sequence[model.Point], left: float, right: float) -> list[model.Point]:
     """The points to draw: those in the frame, and at an edge one that is all there is beyond it."""
     inside = [p for p in points if left <= p.intensity <= right]
     before = [p for p in points if p.intensity < left and not p.note]

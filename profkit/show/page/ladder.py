@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from profkit.errors import ProfkitError
-from profkit.evidence.comparison.ladder import Ladder, Step, of_runs
+from profkit.evidence.comparison.ladder import Ladder, Rung, of_runs
 from profkit.evidence.runs.runs import Run, without_attrs
 from profkit.evidence.timing.samples import Interval
 from profkit.records.record import read_record
@@ -58,7 +58,7 @@ def ladders(runs: Iterable[Run]) -> list[tuple[Ladder, list[Block]]]:
         if run.case:
             cases.setdefault(run.case, []).append(run)
     made = [of_runs(mine, case) for case, mine in sorted(cases.items())]
-    return [(found, list(changes.ladder(found))) for found in made if found.steps]
+    return [(found, list(changes.ladder_steps(found))) for found in made if found.steps]
 
 
 def chart(found: Ladder) -> list[dict[str, Any]]:
@@ -68,7 +68,7 @@ def chart(found: Ladder) -> list[dict[str, Any]]:
     return rows + [_reference(name, time) for name, time in references.items()]
 
 
-def timed(found: Iterable[Ladder]) -> dict[tuple[str, str], str]:
+def timed_ladder(found: Iterable[Ladder]) -> dict[tuple[str, str], str]:
     """Variant and case -> its time without a profiler: "54.6 µs ± 0.44 %"."""
     known: dict[tuple[str, str], str] = {}
     for ladder in found:
@@ -79,7 +79,7 @@ def timed(found: Iterable[Ladder]) -> dict[tuple[str, str], str]:
     return known
 
 
-def _row(step: Step) -> dict[str, Any]:
+def _row(step: Rung) -> dict[str, Any]:
     time = step.change.time if step.change else None
     against = f"{changes.factor(time)} {time.answer}" if time else ""
     return {

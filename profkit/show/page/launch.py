@@ -20,12 +20,12 @@ from profkit.show.charts.roofline import word as roof_word
 from profkit.show.page.memory import Fact, beside, levels, occupancy_facts
 from profkit.show.page.roofline import roofline_data, row_of
 from profkit.show.text import figures
-from profkit.show.text.escape import visible
+from profkit.show.text.escape import escaped
 from profkit.show.text.names import middle, short
 from profkit.show.text.places import at
 from profkit.show.text.words import BOUNDS
-from profkit.show.views.diagnosis import place, spread, unknown
-from profkit.show.views.document import number
+from profkit.show.views.diagnosis import place_of, spread, unasked_rules
+from profkit.show.views.document import finite_or_none
 
 LABEL, NAME, LONGEST = 36, 90, 2000  # characters of a name: in a chart, in the table, in full
 SMALL = 0.005  # states and pipes below are one another's equals: nothing
@@ -55,7 +55,7 @@ class PageRow:
         """What charts call it: variant and case, or the kernel; the number tells equals apart."""
         run = self.run
         named = " ".join(filter(None, (run.variant, run.case)))
-        return middle(visible(named), LABEL) if named else short(run.kernel, LABEL)
+        return middle(escaped(named), LABEL) if named else short(run.kernel, LABEL)
 
 
 def row_summary(shown: PageRow) -> dict[str, Any]:
@@ -69,19 +69,19 @@ def row_summary(shown: PageRow) -> dict[str, Any]:
         "report": f"{basename(run.report)} #{run.index}",
         "count": spread(row) if len(row.launches) > 1 else "",
         "time": figures.seconds(row.total) if row.times else "?",
-        "time_s": number(row.total if row.times else nan),
+        "time_s": finite_or_none(row.total if row.times else nan),
         "part": share(shown.part) if isfinite(shown.part) else "",
-        "part_of": number(shown.part),
+        "part_of": finite_or_none(shown.part),
         "bound": run.diagnosis.bound if run.status == "ok" else run.status,
         "limiter": run.diagnosis.limiter or "",
         "finding": run.top.rule if run.top else "",
         "cause": run.top.cause if run.top else "",
         "gain": figures.top(run.top) or _without_gain(run),
-        "gain_of": number(run.top.worth if run.top else None),
+        "gain_of": finite_or_none(run.top.worth if run.top else None),
         "roof": f"{share(nearest[1])} of {roof_word(nearest[0])}" if nearest else "",
-        "roof_of": number(nearest[1] if nearest else None),
-        "occupancy": figures.metric("occupancy", run.values.get("occupancy", nan)),
-        "occupancy_of": number(run.values.get("occupancy", nan)),
+        "roof_of": finite_or_none(nearest[1] if nearest else None),
+        "occupancy": figures.metric_text("occupancy", run.values.get("occupancy", nan)),
+        "occupancy_of": finite_or_none(run.values.get("occupancy", nan)),
         "device": run.device or "device unknown",
         "case": run.case or "",
     }
@@ -129,12 +129,12 @@ def details(shown: PageRow) -> dict[str, Any]:
     run, found = shown.run, shown.run.diagnosis
     every = found.findings
     return {
-        "full_name": middle(visible(run.kernel), LONGEST) or "(no name)",
+        "full_name": middle(escaped(run.kernel), LONGEST) or "(no name)",
         "because": found.because,
         "facts": list(_facts(shown)),
         "firing": [_finding(f) for f in every if f.status == "fires"],
         "missing": [(m.section, m.why) for m in found.missing],
-        "unknown": unknown(run),
+        "unknown": unasked_rules(run),
         "silent": [f.rule for f in every if f.status == "clear"],
         "levels": levels(run.values),
         "beside": beside(run.values),
@@ -164,13 +164,13 @@ def _facts(shown: PageRow) -> Iterator[tuple[str, str]]:
     yield "compute capability", run.cc or "unknown"
     for name, label in (("sm_clock", "SM clock"), ("dram_clock", "DRAM clock")):
         if isfinite(run.values.get(name, nan)):
-            yield label, figures.metric(name, run.values[name])
+            yield label, figures.metric_text(name, run.values[name])
 
 
 def _finding(found: Finding) -> dict[str, Any]:
     facts = [
         Fact(name, text, CATALOGUE[name].meaning if name in CATALOGUE else "")
-        for name, text in figures.evidence(found.evidence)
+        for name, text in figures.evidence_texts(found.evidence)
     ]
     return {
         "rule": found.rule,
@@ -201,7 +201,7 @@ def code_listing(lines: Sequence[HotLine]) -> Iterator[dict[str, Any]]:
 def _line(line: HotLine) -> dict[str, Any]:
     return {
         "number": line.line or "",
-        "place": place(line),
+        "place": place_of(line),
         "code": line.text.expandtabs(4)[:LONGEST],
         "of": line.share,
         "share": share(line.share) if line.samples else "",
@@ -248,12 +248,12 @@ def data(shown: PageRow) -> dict[str, Any]:
         "label": shown.label,
         "kernel": short(run.kernel, NAME),
         "bound": " ".join(filter(None, (run.diagnosis.bound, run.diagnosis.limiter))),
-        "values": [number(run.values.get(name, nan)) for name in CATALOGUE],
-        "texts": [figures.metric(name, run.values.get(name, nan)) for name in CATALOGUE],
+        "values": [finite_or_none(run.values.get(name, nan)) for name in CATALOGUE],
+        "texts": [figures.metric_text(name, run.values.get(name, nan)) for name in CATALOGUE],
         "findings": {
             f.rule: ["clear"]
             if f.status == "clear"
-            else [f.status, f.cause, number(f.gain), figures.times(f.gain)]
+            else [f.status, f.cause, finite_or_none(f.gain), figures.speedup(f.gain)]
             for f in run.diagnosis.findings
         },
         "stalls": stall_rows(run),

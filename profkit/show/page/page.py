@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
-from profkit.diagnosis.launches import LINES, Judged, rows, with_lines
+from profkit.diagnosis.launches import LINES, Judged, judged_rows, with_lines
 from profkit.errors import ProfkitError
 from profkit.evidence.comparison import counters as changes
 from profkit.evidence.comparison.ladder import Ladder
@@ -29,7 +29,7 @@ from profkit.show.page import ladder as page_ladder
 from profkit.show.page.launch import PageRow, bars, data, details, metrics, row_summary, words_of
 from profkit.show.page.roofline import by_device
 from profkit.show.text import figures
-from profkit.show.text.escape import visible
+from profkit.show.text.escape import escaped
 from profkit.show.views.diagnosis import ORDER
 from profkit.show.views.headline import headline
 
@@ -72,7 +72,7 @@ def render(
         title: Its heading.
         top: At most so many rows, the worst.
     """
-    every = rows(chosen)
+    every = judged_rows(chosen)
     total = sum(row.total for row in every)
     kept = every[:top]
     runs, notes = _lined([row.shown for row in kept])
@@ -133,7 +133,7 @@ def _lined(runs: Sequence[Judged]) -> tuple[list[Judged], list[str]]:
 
 def _payload(shown: Sequence[PageRow], ladders: Sequence[Ladder]) -> dict[str, Any]:
     """What the scripts read."""
-    timed = page_ladder.timed(ladders)
+    timed = page_ladder.timed_ladder(ladders)
     return {
         "specs": page_charts.specs(),
         "metrics": metrics(),
@@ -172,7 +172,7 @@ def _fill(content: Mapping[str, Any]) -> str:
 
 def _safe(value: Any) -> Any:
     """Every text that the template writes: what acts instead of being seen becomes an escape."""
-    return visible(value) if isinstance(value, str) and not isinstance(value, Markup) else value
+    return escaped(value) if isinstance(value, str) and not isinstance(value, Markup) else value
 
 
 def _json(value: Any) -> str:
@@ -183,7 +183,7 @@ def _json(value: Any) -> str:
 
 def _seen(value: Any) -> Any:
     if isinstance(value, str):
-        return visible(value)
+        return escaped(value)
     if isinstance(value, Mapping):
         return {str(key): _seen(item) for key, item in value.items()}
     return [_seen(item) for item in value] if isinstance(value, list | tuple) else value
@@ -201,7 +201,7 @@ def _hash(text: str) -> str:
     return f"'sha256-{base64.b64encode(digest).decode()}'"
 
 
-def save(page: Page, path: str | Path) -> Path:
+def save_page(page: Page, path: str | Path) -> Path:
     """Write the page whole or not at all.
 
     Raises:

@@ -49,7 +49,7 @@ def program_page(of: Triage, document: Mapping[str, Any]) -> str:
         '<!doctype html><html lang="en"><head><meta charset="utf-8">'
         f'<meta http-equiv="Content-Security-Policy" content="{html(policy)}">'
         f"<title>{html(title)}</title><style>{STYLE}</style></head><body>"
-        f"<h1>{html(title)}</h1>{timeline(of)}{to_html(triaged(document))}{groups(document)}"
+        f"<h1>{html(title)}</h1>{timeline(of)}{to_html(triaged(document))}{group_bars(document)}"
         "</body></html>\n"
     )
 
@@ -99,7 +99,7 @@ def _merged(bars: Sequence[Bar]) -> Iterator[Bar]:
         yield last
 
 
-def groups(document: Mapping[str, Any]) -> str:
+def group_bars(document: Mapping[str, Any]) -> str:
     """The kernels as bars of time; the part that counters say can be got back is drawn darker."""
     rows = document["kernels"][:12]
     most = max((row["ms"] for row in rows), default=1.0)

@@ -12,10 +12,10 @@ from profkit.diagnosis.rule import share
 from profkit.show.charts.roofline import (
     WORDS,
     Roof,
+    axis_limits,
     ceilings_of,
-    limits,
     unit,
-    visible,
+    visible_points,
     word,
     x_of,
     y_of,
@@ -57,11 +57,11 @@ def roofline_data(launches: Sequence[tuple[int, str, Judged]]) -> dict[str, Any]
     rows = [row_of(run) for _, _, run in launches]
     each = [model.points(row) for row in rows]
     roofs = ceilings_of(rows, [p for points in each for p in points])
-    left, right, bottom, top = limits(roofs, each)
+    left, right, bottom, top = axis_limits(roofs, each)
     points = [
         _point(number, label, run, p, left, right)
         for (number, label, run), mine in zip(launches, each, strict=True)
-        for p in visible(mine, left, right)
+        for p in visible_points(mine, left, right)
     ]
     lacking = {
         f"{m.why} (ncu --section {m.section})" if m.section else m.why: None

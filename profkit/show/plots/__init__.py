@@ -10,14 +10,14 @@ from profkit.errors import needing
 with needing("matplotlib", "a picture"):
     from profkit.show.plots.bars import pipes, stalls
     from profkit.show.plots.base import png, save
-    from profkit.show.plots.ladder import ladder
+    from profkit.show.plots.ladder import ladder_plot as ladder
     from profkit.show.plots.ledger import ledger
     from profkit.show.plots.occupancy import occupancy
     from profkit.show.plots.roofline import roofline
-    from profkit.show.plots.tune import history as search_history
     from profkit.show.plots.tune import importance as search_importance
     from profkit.show.plots.tune import parallel as search_parallel
     from profkit.show.plots.tune import resources as search_resources
+    from profkit.show.plots.tune import search_history
 
 __all__ = [
     "ladder",

@@ -10,7 +10,7 @@ from matplotlib.axes import Axes
 from matplotlib.patches import Patch
 from matplotlib.ticker import FuncFormatter
 
-from profkit.diagnosis.machine.roofline import known
+from profkit.diagnosis.machine.roofline import collected_metrics
 from profkit.reports.metrics import CATALOGUE
 from profkit.show.charts.bars import (
     PIPES,
@@ -20,8 +20,16 @@ from profkit.show.charts.bars import (
     pipe_word,
     shares,
 )
-from profkit.show.charts.groups import Group, records
-from profkit.show.plots.base import FAINT, INK, bare, canvas, drawn_groups, plain, titled
+from profkit.show.charts.groups import AlikeLaunches, records
+from profkit.show.plots.base import (
+    FAINT,
+    INK,
+    bare,
+    canvas,
+    drawn_groups,
+    plain_text,
+    titled_figure,
+)
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -53,10 +61,12 @@ _OTHER = ("#ffffff", "")
 _ISSUING = "#222222"
 
 
-def chosen(runs: pd.DataFrame | pd.Series[Any]) -> tuple[list[Group], str]:
+def chosen(runs: pd.DataFrame | pd.Series[Any]) -> tuple[list[AlikeLaunches], str]:
     """The kernels to draw in the frame's order, and what to say of those left out."""
     every = drawn_groups(records(runs))
-    longest = sorted(every, key=lambda g: -known(g.rows[0]).get("time", 0.0))[:_MOST_ROWS]
+    longest = sorted(every, key=lambda g: -collected_metrics(g.rows[0]).get("time", 0.0))[
+        :_MOST_ROWS
+    ]
     kept = [g for g in every if g in longest]
     said = []
     if len(kept) < len(every):
@@ -95,7 +105,7 @@ def stalls(runs: pd.DataFrame | pd.Series[Any], ax: Axes | None = None) -> Axes:
         The Axes.
     """
     kept, said = chosen(runs)
-    rows = [known(group.rows[0]) for group in kept]
+    rows = [collected_metrics(group.rows[0]) for group in kept]
     shown = largest_states(rows)
     above = _lines(len(shown) + 2) if shown else 12
     ax = rows_axes(ax, [group.name for group in kept], 0.46, 1.15 + above / 72)
@@ -117,8 +127,8 @@ def stalls(runs: pd.DataFrame | pd.Series[Any], ax: Axes | None = None) -> Axes:
     ax.set_xlabel("Share of a resident warp's time", fontsize=12, color=INK)
     if shown:
         _key(ax, shown)
-    titled(ax, "What the warps waited for", said, above)
-    plain(ax)
+    titled_figure(ax, "What the warps waited for", said, above)
+    plain_text(ax)
     return ax
 
 
@@ -152,7 +162,7 @@ def _lines(entries: int) -> int:
     return 8 + 19 * -(-entries // 5)
 
 
-def lacking(ax: Axes, y: int, group: Group, metric: str) -> None:
+def lacking(ax: Axes, y: int, group: AlikeLaunches, metric: str) -> None:
     """Say in a kernel's line that its figures are not there, and what collects them."""
     failed = group.rows[0].get("status") == "failed"
     text = (
@@ -178,7 +188,7 @@ def pipes(runs: pd.DataFrame | pd.Series[Any], ax: Axes | None = None) -> Axes:
         The Axes.
     """
     kept, said = chosen(runs)
-    rows = [known(group.rows[0]) for group in kept]
+    rows = [collected_metrics(group.rows[0]) for group in kept]
     single = len(rows) == 1
     shown = busiest_pipes(rows, 12 if single else 8)
     words = [pipe_word(pipe) for pipe in shown]
@@ -195,8 +205,8 @@ def pipes(runs: pd.DataFrame | pd.Series[Any], ax: Axes | None = None) -> Axes:
     ax.set_xlim(0, 1 if single else max(len(shown), 1))
     _columns(ax, names if single else words)
     title = "How busy the pipes were, % of peak: elapsed | active cycles"
-    titled(ax, title, f"{_legend_words(rows, shown)} {said}", 26, 14)
-    plain(ax)
+    titled_figure(ax, title, f"{_legend_words(rows, shown)} {said}", 26, 14)
+    plain_text(ax)
     return ax
 
 

@@ -17,7 +17,7 @@ from matplotlib.text import Text
 
 from profkit.errors import ProfkitError
 from profkit.files import part_of
-from profkit.show.charts.groups import Group, Row, groups
+from profkit.show.charts.groups import AlikeLaunches, Row, alike_groups
 
 # Okabe and Ito's colours, told apart with every common colour blindness; without the yellow,
 # which is too light for lines and letters on white.
@@ -72,12 +72,14 @@ def clip(name: str, longest: int = _LONGEST) -> str:
     return "".join(char if ord(char) in drawn else _NO_GLYPH for char in name)
 
 
-def drawn_groups(rows: Sequence[Row]) -> list[Group]:
+def drawn_groups(rows: Sequence[Row]) -> list[AlikeLaunches]:
     """The groups of launches, their names of letters that the font has."""
-    return [replace(group, name=clip(group.name, 3 * _LONGEST)) for group in groups(rows)]
+    return [replace(group, name=clip(group.name, 3 * _LONGEST)) for group in alike_groups(rows)]
 
 
-def titled(ax: Axes, title: str, below: str = "", above: float = 12, under: float = 46) -> None:
+def titled_figure(
+    ax: Axes, title: str, below: str = "", above: float = 12, under: float = 46
+) -> None:
     """Title at the left, `above` points over the Axes; small print so many points under it."""
     ax.set_title(
         title, loc="left", fontsize=14, fontweight="bold", color=INK, pad=above, parse_math=False
@@ -102,7 +104,7 @@ def bare(ax: Axes, grid: Literal["both", "x", "y"]) -> None:
     ax.tick_params(labelsize=11, colors=INK, length=3)
 
 
-def plain(ax: Axes) -> None:
+def plain_text(ax: Axes) -> None:
     """Take every text as it stands: a dollar sign in a kernel name is no formula.
 
     The roofline's title and labels are made without formulas from the start: they are measured

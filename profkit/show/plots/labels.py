@@ -41,7 +41,7 @@ class Label:
     colour: str
 
 
-def place(
+def place_labels(
     ax: Axes, labels: Sequence[Label], hard: Boxes, soft: Boxes, size: float = 10.5
 ) -> list[Annotation]:
     """Write labels on an Axes whose limits and layout are settled.

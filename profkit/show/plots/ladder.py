@@ -6,10 +6,10 @@ from matplotlib.axes import Axes
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
 from profkit.errors import ProfkitError
-from profkit.evidence.comparison.ladder import Ladder, Step
+from profkit.evidence.comparison.ladder import Ladder, Rung
 from profkit.show.charts.ladder import references_of
 from profkit.show.plots.bars import rows_axes
-from profkit.show.plots.base import FAINT, INK, clip, plain, titled
+from profkit.show.plots.base import FAINT, INK, clip, plain_text, titled_figure
 from profkit.show.text import figures
 from profkit.show.views.comparison import factor
 
@@ -20,7 +20,7 @@ _LEVELS = 3  # heights at which their names stand
 _COLUMNS = (("against\nits parent", 1.015), ("against best\nreference", 1.14))
 
 
-def ladder(found: Ladder, ax: Axes | None = None) -> Axes:
+def ladder_plot(found: Ladder, ax: Axes | None = None) -> Axes:
     """Draw one case of the ladder, a row per variant.
 
     The dot is the median with its 95 % interval, the line comes from the parent's median: green
@@ -57,12 +57,12 @@ def ladder(found: Ladder, ax: Axes | None = None) -> Axes:
         "Medians of replayed CUDA graphs, warm L2; whiskers are 95 % intervals. Above 1x is faster; ~ "
         "where the samples cannot tell."
     )
-    titled(ax, f"Ladder at case {found.case}: time per call", said, above=16 + 13 * _LEVELS)
-    plain(ax)
+    titled_figure(ax, f"Ladder at case {found.case}: time per call", said, above=16 + 13 * _LEVELS)
+    plain_text(ax)
     return ax
 
 
-def _row(ax: Axes, y: int, step: Step, at: dict[str, float]) -> None:
+def _row(ax: Axes, y: int, step: Rung, at: dict[str, float]) -> None:
     compared = step.change.time if step.change else None
     if step.time is None:
         ax.annotate("not timed", (0.5, y), xycoords=("axes fraction", "data"), fontsize=9.5,

@@ -11,7 +11,16 @@ from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
 from profkit.errors import ProfkitError
 from profkit.evidence.ledger.calibration import ALL, Score, calibration
-from profkit.show.plots.base import COLOURS, FAINT, INK, bare, canvas, clip, plain, titled
+from profkit.show.plots.base import (
+    COLOURS,
+    FAINT,
+    INK,
+    bare,
+    canvas,
+    clip,
+    plain_text,
+    titled_figure,
+)
 from profkit.show.text import figures
 
 _MARKS = "osD^v<>Ph*"
@@ -64,8 +73,8 @@ def ledger(found: Sequence[Score], ax: Axes | None = None) -> Axes:
         f"{held} of {len(tried)} bounds held. A point is what a child's header meant to remove; "
         "several causes removed at once are one point with their joint bound."
     )
-    titled(ax, "Gains predicted and measured", said)
-    plain(ax)
+    titled_figure(ax, "Gains predicted and measured", said)
+    plain_text(ax)
     return ax
 
 

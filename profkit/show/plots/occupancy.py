@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 from matplotlib.axes import Axes
 
-from profkit.diagnosis.machine.roofline import known
-from profkit.show.charts.groups import Group
+from profkit.diagnosis.machine.roofline import collected_metrics
+from profkit.show.charts.groups import AlikeLaunches
 from profkit.show.charts.occupancy import LIMITS, next_block
 from profkit.show.plots.bars import chosen, lacking, rows_axes
-from profkit.show.plots.base import FAINT, INK, plain, titled
+from profkit.show.plots.base import FAINT, INK, plain_text, titled_figure
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -52,13 +52,13 @@ def occupancy(runs: pd.DataFrame | pd.Series[Any], ax: Axes | None = None) -> Ax
     ax.annotate("blocks per SM by", (_FIRST - 0.5 * _WIDE, 1), (0, 22), fontsize=10.5, color=FAINT,
                 xycoords=("data", "axes fraction"), textcoords="offset points")  # fmt: skip
     said = f"Registers are a thread's, shared memory is a block's. {said}"
-    titled(ax, "Occupancy: achieved (solid), theoretical (light)", said, above=40)
-    plain(ax)
+    titled_figure(ax, "Occupancy: achieved (solid), theoretical (light)", said, above=40)
+    plain_text(ax)
     return ax
 
 
-def _row(ax: Axes, y: int, group: Group, end: float) -> None:
-    row = known(group.rows[0])
+def _row(ax: Axes, y: int, group: AlikeLaunches, end: float) -> None:
+    row = collected_metrics(group.rows[0])
     if "occupancy_limit" not in row and "occupancy" not in row:
         lacking(ax, y, group, "occupancy_limit")
         return

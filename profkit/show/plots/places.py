@@ -8,14 +8,14 @@ from matplotlib.axes import Axes
 from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 
 from profkit.diagnosis.machine import roofline as model
-from profkit.show.charts.roofline import Roof, limits
+from profkit.show.charts.roofline import Roof, axis_limits
 from profkit.show.charts.scale import si
 from profkit.show.plots.base import INK, bare
 
 
 def set_frame(ax: Axes, roofs: Sequence[Roof], launches: Sequence[Sequence[model.Point]]) -> None:
     """Axes, limits and ticks."""
-    left, right, bottom, top = limits(roofs, launches)
+    left, right, bottom, top = axis_limits(roofs, launches)
     ax.set(xscale="log", yscale="log", xlim=(left, right), ylim=(bottom, top))
     ax.set_xlabel("Arithmetic intensity (operations per byte of the level)", fontsize=12, color=INK)
     ax.set_ylabel("Operations per second", fontsize=12, color=INK)

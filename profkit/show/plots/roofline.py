@@ -17,7 +17,16 @@ from matplotlib.text import Text
 from profkit.diagnosis.machine import roofline as model
 from profkit.diagnosis.rule import Missing, share
 from profkit.show.charts.groups import Row, one_device, records
-from profkit.show.charts.roofline import WORDS, Roof, ceilings_of, unit, visible, word, x_of, y_of
+from profkit.show.charts.roofline import (
+    WORDS,
+    Roof,
+    ceilings_of,
+    unit,
+    visible_points,
+    word,
+    x_of,
+    y_of,
+)
 from profkit.show.charts.scale import si, span
 from profkit.show.plots.base import (
     COLOURS,
@@ -27,10 +36,10 @@ from profkit.show.plots.base import (
     clip,
     drawn_groups,
     figure_of,
-    plain,
-    titled,
+    plain_text,
+    titled_figure,
 )
-from profkit.show.plots.labels import Boxes, Label, place
+from profkit.show.plots.labels import Boxes, Label, place_labels
 from profkit.show.plots.places import set_frame
 from profkit.show.plots.roofs import draw_roofs
 
@@ -80,7 +89,7 @@ def roofline(
             group.name,
             COLOURS[i % len(COLOURS)],
             [model.points(row) for row in group.rows],
-            model.known(group.rows[0]).get("time", 0.0),
+            model.collected_metrics(group.rows[0]).get("time", 0.0),
         )
         for i, group in enumerate(drawn_groups(rows))
     ]
@@ -88,7 +97,7 @@ def roofline(
     roofs = ceilings_of(rows, points)
     ax = canvas(ax, 7.5)
     set_frame(ax, roofs, [launch for group in placed for launch in group.launches])
-    titled(ax, _title(device, rows), _small_print(rows, points, roofs))
+    titled_figure(ax, _title(device, rows), _small_print(rows, points, roofs))
     for group in placed:
         for launch in group.launches:
             _draw(ax, launch, group.colour, small=len(placed) > _CROWD)
@@ -98,14 +107,14 @@ def roofline(
     if not points:
         _say_why(ax, rows)
     _name(ax, placed, texts, labels)
-    plain(ax)
+    plain_text(ax)
     return ax
 
 
 def _title(device: str, rows: Sequence[Row]) -> str:
     parts = [f"Roofline of {clip(device)}"]
     for metric, what in (("sm_clock", "SM"), ("dram_clock", "DRAM")):
-        clocks = [c for row in rows if (c := model.known(row).get(metric, nan)) > 0]
+        clocks = [c for row in rows if (c := model.collected_metrics(row).get(metric, nan)) > 0]
         if clocks:
             parts.append(f"{what} {span(min(clocks), max(clocks), 'Hz')}")
     cases = {row.get("case") for row in rows}
@@ -137,7 +146,7 @@ def _draw(ax: Axes, points: Sequence[model.Point], colour: str, small: bool) -> 
     """One launch: its levels on a line, the workload's own point tied to the DRAM one."""
     left, right = ax.get_xlim()
     size = 7.0 if small else 10.0
-    shown = [(x_of(p, left, right), y_of(p, left), p) for p in visible(points, left, right)]
+    shown = [(x_of(p, left, right), y_of(p, left), p) for p in visible_points(points, left, right)]
     levels = sorted((s for s in shown if s[2].level != "workload"), key=lambda s: s[0])
     if len(levels) > 1:
         xs, ys = [s[0] for s in levels], [s[1] for s in levels]
@@ -161,7 +170,7 @@ def _draw(ax: Axes, points: Sequence[model.Point], colour: str, small: bool) -> 
 
 
 def _legend(ax: Axes, points: Sequence[model.Point]) -> None:
-    every = visible(points, *ax.get_xlim())
+    every = visible_points(points, *ax.get_xlim())
     marks = [
         Line2D([], [], marker=mark, color=INK, ls="none", markersize=11 if level == "workload" else 8,
                label=WORDS[level])
@@ -194,8 +203,8 @@ def _name(ax: Axes, placed: Sequence[Placed], texts: Sequence[Text], most: int) 
     wanted = []
     for group in sorted(placed, key=lambda g: -g.time):
         points = [p for launch in group.launches[:1] for p in launch]
-        shown = visible([p for p in points if p.level != "workload"], left, right)
-        shown = shown or visible(points, left, right)
+        shown = visible_points([p for p in points if p.level != "workload"], left, right)
+        shown = shown or visible_points(points, left, right)
         if shown:
             shown.sort(key=lambda p: (bool(p.note), -p.share))
             text = group.name + _figures(shown[0], short=len(placed) > _CROWD)
@@ -208,7 +217,7 @@ def _name(ax: Axes, placed: Sequence[Placed], texts: Sequence[Text], most: int) 
         hard.append(legend.get_window_extent())
     boxes = np.array([[b.x0, b.y0, b.x1, b.y1] for b in hard]).reshape(-1, 4)
     size = 9.5 if len(placed) > _CROWD else 10.5
-    written = place(ax, wanted[:most], boxes, _taken(ax, placed), size)
+    written = place_labels(ax, wanted[:most], boxes, _taken(ax, placed), size)
     if len(written) < len(wanted):
         ax.set_title(
             f"{len(written)} of {len(wanted)} named", loc="right", fontsize=9.5, color=FAINT
@@ -237,7 +246,7 @@ def _taken(ax: Axes, placed: Sequence[Placed]) -> Boxes:
         for a, b in pairwise(xy):
             boxes.extend([x - 2, y - 2, x + 2, y + 2, 12.0] for x, y in a + steps * (b - a))
     for launch in (launch for group in placed for launch in group.launches):
-        for p in visible(launch, left, right):
+        for p in visible_points(launch, left, right):
             x, y = ax.transData.transform((x_of(p, left, right), y_of(p, left)))
             boxes.append([x - 7, y - 7, x + 7, y + 7, 150.0])
     return np.array(boxes).reshape(-1, 5)

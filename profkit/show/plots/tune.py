@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from matplotlib.axes import Axes
 
 from profkit.errors import ProfkitError
-from profkit.show.plots.base import COLOURS, INK, bare, canvas, plain, titled
+from profkit.show.plots.base import COLOURS, INK, bare, canvas, plain_text, titled_figure
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -40,7 +40,7 @@ def _timed(history: pd.DataFrame) -> pd.DataFrame:
     return found
 
 
-def history(
+def search_history(
     history: pd.DataFrame, plain_search: pd.DataFrame | None = None, ax: Axes | None = None
 ) -> Axes:
     """Draw the time of every trial and the best so far, and beside it that of another search.
@@ -70,8 +70,8 @@ def history(
     ax.legend(frameon=False, fontsize=10.5)
     bare(ax, "both")
     below = f"Hollow: pruned after its first look. {lost} more trials were refused or failed."
-    titled(ax, "Time of every trial", below)
-    plain(ax)
+    titled_figure(ax, "Time of every trial", below)
+    plain_text(ax)
     return ax
 
 
@@ -99,8 +99,10 @@ def importance(importances: Mapping[str, float], ax: Axes | None = None) -> Axes
     ax.set_xlim(0, 1.08)
     ax.set_xlabel("Share of what decides", fontsize=12, color=INK)
     bare(ax, "x")
-    titled(ax, "Which tunable matters", "PED-ANOVA: for being among the fastest quarter of trials.")
-    plain(ax)
+    titled_figure(
+        ax, "Which tunable matters", "PED-ANOVA: for being among the fastest quarter of trials."
+    )
+    plain_text(ax)
     return ax
 
 
@@ -133,8 +135,10 @@ def parallel(history: pd.DataFrame, macros: Sequence[str], ax: Axes | None = Non
     bare(ax, "x")
     ax.set_yticks([])
     ax.spines["left"].set_visible(False)
-    titled(ax, "What the fastest have in common", "Orange: the fastest tenth of the timed trials.")
-    plain(ax)
+    titled_figure(
+        ax, "What the fastest have in common", "Orange: the fastest tenth of the timed trials."
+    )
+    plain_text(ax)
     return ax
 
 
@@ -160,8 +164,8 @@ def resources(history: pd.DataFrame, ax: Axes | None = None) -> Axes:
     ax.set_xlabel("Shared memory of a block, KiB", fontsize=12, color=INK)
     ax.set_ylabel("Time per call, µs", fontsize=12, color=INK)
     bare(ax, "both")
-    titled(ax, "Time against what a block takes", "Larger dots: more warps fit on an SM.")
-    plain(ax)
+    titled_figure(ax, "Time against what a block takes", "Larger dots: more warps fit on an SM.")
+    plain_text(ax)
     return ax
 
 

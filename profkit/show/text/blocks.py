@@ -14,7 +14,7 @@ Role = Literal["", "strong", "dim", "code", "note"]
 
 
 @dataclass(frozen=True)
-class Span:
+class TextSpan:
     """A piece of text.
 
     Attributes:
@@ -26,28 +26,28 @@ class Span:
     role: Role = ""
 
 
-BREAK = Span("\n")  # the next line of the same cell
-Words = str | Span | tuple[str | Span, ...]
+BREAK = TextSpan("\n")  # the next line of the same cell
+Words = str | TextSpan | tuple[str | TextSpan, ...]
 
 
-def spans(words: Words) -> tuple[Span, ...]:
+def spans(words: Words) -> tuple[TextSpan, ...]:
     """Words as pieces."""
     pieces = words if isinstance(words, tuple) else (words,)
-    return tuple(Span(piece) if isinstance(piece, str) else piece for piece in pieces)
+    return tuple(TextSpan(piece) if isinstance(piece, str) else piece for piece in pieces)
 
 
 def is_right(title: Words) -> bool:
     """Whether the column of this title is aligned to the right."""
-    return plain(title).startswith(">")
+    return plain_words(title).startswith(">")
 
 
-def titled(title: Words) -> Words:
+def titled_block(title: Words) -> Words:
     """A column's title without its mark."""
     first, *rest = spans(title)
-    return (Span(first.text.removeprefix(">"), first.role), *rest)
+    return (TextSpan(first.text.removeprefix(">"), first.role), *rest)
 
 
-def plain(words: Words) -> str:
+def plain_words(words: Words) -> str:
     """Words without how they are set."""
     return "".join(span.text for span in spans(words))
 
@@ -61,7 +61,7 @@ class Heading:
 
 
 @dataclass(frozen=True)
-class Line:
+class TextLine:
     """One sentence, `mark` (a verdict) in front of it in its colour."""
 
     text: Words
@@ -78,7 +78,7 @@ class Paragraph:
 
 
 @dataclass(frozen=True)
-class Item:
+class ListItem:
     """One of a list: a text, and lines that belong to it beneath."""
 
     text: Words
@@ -129,7 +129,7 @@ class Fold:
     shown: bool = False
 
 
-Block = Heading | Line | Paragraph | Item | Command | Image | Grid | Fold
+Block = Heading | TextLine | Paragraph | ListItem | Command | Image | Grid | Fold
 
 
 def colour(text: str) -> str:

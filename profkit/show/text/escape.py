@@ -21,7 +21,7 @@ _REFERENCE = re.compile(
 )  # a mention or an issue: looked for in the rendered text
 
 
-def visible(text: str) -> str:
+def escaped(text: str) -> str:
     """The text with every character that acts instead of being seen written as an escape."""
     if text.isascii() and text.isprintable():
         return text
@@ -43,14 +43,14 @@ def _seen(char: str) -> str:
 
 def markdown(text: str) -> str:
     """The text as Markdown prose that renders as itself: no markup, HTML, link or mention."""
-    text = _html.escape(visible(text), quote=False)
+    text = _html.escape(escaped(text), quote=False)
     text = _AUTOLINK.sub(lambda m: f"&#{ord(m.group())};", _MARKDOWN.sub(r"\\\1", text))
     return _REFERENCE.sub(lambda m: f"{m.group()}&#8203;", text)
 
 
 def code(text: str, *, in_table: bool = False) -> str:
     """The text as a Markdown code span, fenced with more backticks than it has in a row."""
-    text = visible(text) or " "
+    text = escaped(text) or " "
     fence = "`" * (max((len(run) for run in re.findall("`+", text)), default=0) + 1)
     pad = " " if text.startswith("`") or text.endswith("`") else ""
     # A table's cells are cut at every bare pipe, also inside of code.
@@ -59,4 +59,4 @@ def code(text: str, *, in_table: bool = False) -> str:
 
 def html(text: str) -> str:
     """The text for HTML, inside of elements and of quoted attributes."""
-    return _html.escape(visible(text), quote=True)
+    return _html.escape(escaped(text), quote=True)

@@ -6,28 +6,38 @@ from collections.abc import Mapping
 from math import isfinite
 from typing import TYPE_CHECKING
 
-from profkit.reports.figures import NOT_COLLECTED, count, figures, quantity, seconds, share, times
+from profkit.reports.figures import (
+    NOT_COLLECTED,
+    counted,
+    figures,
+    quantity,
+    seconds,
+    share,
+    speedup,
+)
 from profkit.reports.metrics import CATALOGUE
 
 if TYPE_CHECKING:
     from profkit.diagnosis.rule import Diagnosis, Expectation, Finding
 
 __all__ = [
-    "NOT_COLLECTED", "WORTH", "bound", "count", "dims", "evidence", "expect", "figures", "gain",
-    "metric", "quantity", "seconds", "share", "times", "top", "worth",
+    "NOT_COLLECTED", "WORTH", "bound", "counted", "dims", "evidence_texts", "expect", "figures", "gain",
+    "metric_text", "quantity", "seconds", "share", "speedup", "top", "worth",
 ]  # fmt: skip
 WORTH = "expected"  # what a table's column of `top` says
 
 
 def gain(factor: float | None) -> str:
     """A finding's gain, which is a bound and no promise: "at most 1.85x"."""
-    return "gain unknown" if factor is None or not isfinite(factor) else f"at most {times(factor)}"
+    return (
+        "gain unknown" if factor is None or not isfinite(factor) else f"at most {speedup(factor)}"
+    )
 
 
 def expect(expectation: Expectation) -> str:
     """What to expect of a mend, with the interval that holds four times of five: 1.85x (1.4 to 2.2)."""
     low, high = figures(expectation.low), figures(expectation.high)
-    return f"{times(expectation.gain)} ({low} to {high})"
+    return f"{speedup(expectation.gain)} ({low} to {high})"
 
 
 def worth(finding: Finding) -> str:
@@ -62,11 +72,11 @@ def dims(of: tuple[int, int, int] | None) -> str:
     return " x ".join(f"{n:,}" for n in sizes)
 
 
-def metric(name: str, value: float | None) -> str:
+def metric_text(name: str, value: float | None) -> str:
     """A metric's value with the unit that the catalogue gives it."""
     return quantity(value, CATALOGUE[name].unit if name in CATALOGUE else "count")
 
 
-def evidence(values: Mapping[str, float | None]) -> list[tuple[str, str]]:
+def evidence_texts(values: Mapping[str, float | None]) -> list[tuple[str, str]]:
     """Metric names with their values as text."""
-    return [(name, metric(name, value)) for name, value in values.items()]
+    return [(name, metric_text(name, value)) for name, value in values.items()]

@@ -12,15 +12,15 @@ from profkit.show.text.blocks import (
     Grid,
     Heading,
     Image,
-    Item,
-    Line,
+    ListItem,
     Paragraph,
+    TextLine,
     Words,
     colour,
     is_right,
-    plain,
+    plain_words,
     spans,
-    titled,
+    titled_block,
 )
 from profkit.show.text.escape import code, html, markdown
 
@@ -37,12 +37,12 @@ def to_markdown(blocks: Iterable[Block]) -> str:
 def _markdown(block: Block) -> Iterator[str]:
     if isinstance(block, Heading):
         yield from ("", f"{'#' * (block.level + 1)} {_words(block.text)}", "")
-    elif isinstance(block, Line):
+    elif isinstance(block, TextLine):
         mark = f"**{markdown(block.mark)}**: " if block.mark else ""
         yield f"{'  ' * block.indent}- {mark}{_words(block.text)}"
     elif isinstance(block, Paragraph):
         yield from ("", _words(block.text), "")
-    elif isinstance(block, Item):
+    elif isinstance(block, ListItem):
         yield f"- {_words(block.text)}"
         yield from (f"  <br>{_words(under)}" for under in block.under)
     elif isinstance(block, Command):
@@ -77,7 +77,7 @@ def _words(words: Words, *, in_table: bool = False) -> str:
 
 
 def _table(grid: Grid) -> Sequence[str]:
-    head = [_words(titled(title), in_table=True) for title in grid.head]
+    head = [_words(titled_block(title), in_table=True) for title in grid.head]
     sides = ["--:" if is_right(title) else "---" for title in grid.head]
     rows = [[_cell(cell) for cell in row] for row in grid.rows]
     return [f"| {' | '.join(cells)} |" for cells in (head, sides, *rows)]
@@ -85,7 +85,7 @@ def _table(grid: Grid) -> Sequence[str]:
 
 def _cell(cell: Words) -> str:
     """A cell; a ladder's blanks before a name stay to be seen."""
-    raw = plain(cell)
+    raw = plain_words(cell)
     depth = len(raw) - len(raw.lstrip(" "))
     return _INDENT * (depth // 2) + _words(cell, in_table=True).lstrip(" ")
 
@@ -111,10 +111,10 @@ def _flow(block: Block) -> tuple[str, str]:
     match block:
         case Heading():
             flow = _inline(block.text), f"h{max(2, min(block.level + 3, 6))}"
-        case Line():
+        case TextLine():
             mark = f"<b{_style(block.mark)}>{html(block.mark)}:</b> " if block.mark else ""
             flow = f"{mark}{_inline(block.text)}", f'div style="margin-left:{2 * block.indent}em"'
-        case Item():
+        case ListItem():
             under = "".join(f"<br>{_inline(words)}" for words in block.under)
             flow = f"{_inline(block.text)}{under}", 'div style="margin-left:1em"'
         case Command():
@@ -142,7 +142,7 @@ def _inline(words: Words) -> str:
 
 
 def _html_table(grid: Grid) -> str:
-    head = _row("th", [titled(title) for title in grid.head], grid.head)
+    head = _row("th", [titled_block(title) for title in grid.head], grid.head)
     rows = "".join(_row("td", row, grid.head) for row in grid.rows)
     return f"<table><thead>{head}</thead><tbody>{rows}</tbody></table>"
 
@@ -153,7 +153,7 @@ def _row(tag: str, texts: Sequence[Words], head: Sequence[Words]) -> str:
         # A ladder is indented with blanks, which HTML would swallow; a number keeps its unit.
         right = is_right(title)
         rules = "right;white-space:nowrap" if right else "left;white-space:pre-wrap"
-        style = _style(plain(words), f"text-align:{rules}")
+        style = _style(plain_words(words), f"text-align:{rules}")
         cells.append(f"<{tag}{style}>{_inline(words)}</{tag}>")
     return f"<tr>{''.join(cells)}</tr>"
 

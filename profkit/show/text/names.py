@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from profkit.show.text.escape import visible
+from profkit.show.text.escape import escaped
 
 _UNNAMED = re.compile(r"<unnamed>::|\(anonymous namespace\)::|\{anonymous\}::")
 _CAST = re.compile(r"\((?:bool|char|short|int|long|(?:un)?signed(?: \w+)*|size_t)\)(?=[-\w])")
@@ -33,7 +33,7 @@ def short(name: str, width: int) -> str:
     """
     plain = _LAMBDA.sub("lambda", name[:_LONGEST])
     function = _without_parameters(_CAST.sub("", _UNNAMED.sub("", plain)))
-    qualified, arguments = _base_and_arguments(visible(function))
+    qualified, arguments = _base_and_arguments(escaped(function))
     base, bare = _SPACES.sub("", qualified) or "(no name)", _SPACES.sub("", arguments)
     words = [w for w in map(_word, _split(bare, ",")) if w and w not in _DULL]
     for head, inside in ((qualified, arguments), (qualified, bare), (base, bare)):

@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from os.path import basename
 
 from profkit.diagnosis.launches import LINES
-from profkit.diagnosis.rule import Finding, Line, share
+from profkit.diagnosis.rule import Finding, SourceShare, share
 
 
-def at(line: Line) -> str:
+def at(line: SourceShare) -> str:
     """A line and its part: "stage.cu:41 (63 %, for LDG at stage.cu:38)"."""
     source = line.waits_for
     where = f"{basename(line.file)}:{line.line}"
@@ -20,7 +20,7 @@ def at(line: Line) -> str:
     return f"{where} ({share(line.share)}, for {source.opcode} at {basename(source.file)}:{source.line})"
 
 
-def places(finding: Finding) -> str:
+def places_text(finding: Finding) -> str:
     """The first few lines where a finding happens, in one line."""
     return ", ".join(at(line) for line in finding.where[:LINES])
 

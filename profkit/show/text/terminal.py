@@ -18,17 +18,17 @@ from profkit.show.text.blocks import (
     Grid,
     Heading,
     Image,
-    Item,
-    Line,
+    ListItem,
     Paragraph,
+    TextLine,
     Words,
     colour,
     is_right,
-    plain,
+    plain_words,
     spans,
-    titled,
+    titled_block,
 )
-from profkit.show.text.escape import visible
+from profkit.show.text.escape import escaped
 
 _WIDEST = 1000  # columns of a table in a pipe
 _TRAILING = re.compile(r" +$", re.MULTILINE)  # rich fills every line up to the width
@@ -66,13 +66,15 @@ def _block(block: Block, on: Console, first: bool, indent: int) -> str:
         room = on if on.is_terminal or block.wraps is not None else console(width=_WIDEST)
         return _printed(room, _pad(_table(block), indent + block.indent))
     if isinstance(block, Fold):
-        head = _printed(on, _pad(Text("" if first else "\n").append(text(block.title)), indent))
+        head = _printed(
+            on, _pad(Text("" if first else "\n").append(terminal_text(block.title)), indent)
+        )
         inside = (_block(b, on, first=True, indent=indent + 3) for b in block.blocks)
         return head + "".join(inside)
     if isinstance(block, Heading):
         gap = Text("" if first or block.level >= 3 else "\n")
         style = "bold" if block.level < 3 else "italic"
-        return _printed(on, _pad(gap.append(text(block.text, style)), indent))
+        return _printed(on, _pad(gap.append(terminal_text(block.text, style)), indent))
     if isinstance(block, Command):
         return _command(block, on, indent + 2)
     return _printed(_narrow(on), _pad(*_sentence(block, indent)))
@@ -80,7 +82,7 @@ def _block(block: Block, on: Console, first: bool, indent: int) -> str:
 
 def _command(command: Command, on: Console, indent: int) -> str:
     """A command on one line, however long: whoever copies it gets it whole."""
-    line, about = Text(" " * indent + visible(command.line), "bold"), f"# {visible(command.about)}"
+    line, about = Text(" " * indent + escaped(command.line), "bold"), f"# {escaped(command.about)}"
     if command.about and len(line) + len(about) + 2 <= on.width:
         line.append(f"  {about}", "not bold dim")
     with on.capture() as captured:
@@ -88,28 +90,30 @@ def _command(command: Command, on: Console, indent: int) -> str:
     return captured.get()
 
 
-def _sentence(block: Line | Paragraph | Item | Image, indent: int) -> tuple[RenderableType, int]:
+def _sentence(
+    block: TextLine | Paragraph | ListItem | Image, indent: int
+) -> tuple[RenderableType, int]:
     """What is wrapped, and the blanks before it."""
-    if isinstance(block, Line):
+    if isinstance(block, TextLine):
         line = Text(f"{block.mark}: " if block.mark else "", colour(block.mark) or "bold")
-        line.append(text(block.text, "not bold default"))
+        line.append(terminal_text(block.text, "not bold default"))
         return line, indent + (2 + 2 * block.indent if not indent else 2 * block.indent)
-    if isinstance(block, Item):
+    if isinstance(block, ListItem):
         grid = Table.grid(padding=(0, 1, 0, 0))
-        grid.add_row(block.bullet, text(block.text))
+        grid.add_row(block.bullet, terminal_text(block.text))
         for under in block.under:
-            grid.add_row("", text(under))
+            grid.add_row("", terminal_text(under))
         return grid, indent
     if isinstance(block, Image):
-        return Text(f"see {visible(block.path)}"), indent
-    return text(block.text), indent + 2 * block.indent
+        return Text(f"see {escaped(block.path)}"), indent
+    return terminal_text(block.text), indent + 2 * block.indent
 
 
-def text(words: Words, style: str = "") -> Text:
+def terminal_text(words: Words, style: str = "") -> Text:
     """Words for rich, every character that acts written as an escape; line breaks stay."""
     out = Text(style=style)
     for span in spans(words):
-        out.append("\n" if span.text == "\n" else visible(span.text), _STYLE[span.role] or None)
+        out.append("\n" if span.text == "\n" else escaped(span.text), _STYLE[span.role] or None)
     return out
 
 
@@ -130,7 +134,9 @@ def _bands(grid: Grid, width: int) -> list[Grid]:
     """A table as several, none wider than this unless two columns are."""
     columns = list(zip(grid.head, *grid.rows, strict=True))
     # A column and the two blanks after it.
-    wide = [2 + max(text(titled(cell)).cell_len for cell in column) for column in columns]
+    wide = [
+        2 + max(terminal_text(titled_block(cell)).cell_len for cell in column) for column in columns
+    ]
     bands: list[list[int]] = [[0]]
     for i in range(1, len(columns)):
         if len(bands[-1]) > 1 and sum(wide[n] for n in (*bands[-1], i)) - 2 > width:
@@ -156,7 +162,7 @@ def _table(grid: Grid) -> Table:
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
     for i, title in enumerate(grid.head):
         table.add_column(
-            text(titled(title)),
+            terminal_text(titled_block(title)),
             justify="right" if is_right(title) else "left",
             no_wrap=i != grid.wraps,
             overflow="fold" if i == grid.wraps else "ellipsis",
@@ -167,4 +173,4 @@ def _table(grid: Grid) -> Table:
 
 
 def _cells(row: Sequence[Words]) -> list[Text]:
-    return [text(cell, colour(plain(cell))) for cell in row]
+    return [terminal_text(cell, colour(plain_words(cell))) for cell in row]

@@ -9,12 +9,12 @@ from collections.abc import Iterator, Sequence
 
 from profkit.diagnosis.launches import Row
 from profkit.diagnosis.rule import Finding
-from profkit.evidence.comparison.compare import Change
+from profkit.evidence.comparison.compare import RunComparison
 from profkit.evidence.comparison.counters import LaunchChange
 from profkit.evidence.comparison.select import Compared
 from profkit.show.text import figures
 from profkit.show.text.names import short
-from profkit.show.text.places import places
+from profkit.show.text.places import places_text
 from profkit.show.views.comparison import leading, time_line
 from profkit.show.views.headline import headline, next_commands
 
@@ -50,7 +50,7 @@ def brief_diagnosis(rows: Sequence[Row]) -> str:
 
 
 def _finding(finding: Finding) -> str:
-    where = f"; at {places(finding)}" if finding.where else ""
+    where = f"; at {places_text(finding)}" if finding.where else ""
     return f"{finding.rule} ({figures.worth(finding)}): {finding.cause}{where}"
 
 
@@ -59,7 +59,7 @@ def brief_comparison(found: Compared) -> str:
     return _cut([line for change in found.changes for line in _change(change)])
 
 
-def _change(change: Change) -> Iterator[str]:
+def _change(change: RunComparison) -> Iterator[str]:
     name = f"{change.before} -> {change.after}"
     if not change.compared:
         yield f"{name}: not compared: {'; '.join(r.sentence for r in change.refusals)}"

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from profkit.diagnosis.estimate.whatif import Change
+from profkit.diagnosis.estimate.whatif import CounterChange
 from profkit.diagnosis.rule import Expectation
 from profkit.evidence.claims.verify import TriedClaim, Verified
 from profkit.evidence.ledger.calibration import Calibration, Score
 from profkit.evidence.ledger.ledger import Ledger
 from profkit.evidence.runs.runs import Run
 from profkit.show.text import figures
-from profkit.show.text.blocks import Block, Grid, Heading, Line
+from profkit.show.text.blocks import Block, Grid, Heading, TextLine
 
 
 def verified(files: Iterable[Verified]) -> Iterator[Block]:
@@ -21,7 +21,7 @@ def verified(files: Iterable[Verified]) -> Iterator[Block]:
     for file in files:
         if file.error:
             yield Heading(str(file.path))
-            yield Line(file.error, "errored")
+            yield TextLine(file.error, "errored")
             counted["errored"] = counted.get("errored", 0) + 1
         elif file.claims or file.gates:
             yield Heading(f"{file.title} ({file.path.name})")
@@ -33,21 +33,25 @@ def verified(files: Iterable[Verified]) -> Iterator[Block]:
             asked = "" if result.gate.binding else " (told, not asked)"
             failing = f": not holding are {', '.join(result.failing)}" if result.failing else ""
             mark = "met" if result.met else "not met"
-            yield Line(f"gate {result.gate.name}{asked}{failing}", mark)
+            yield TextLine(f"gate {result.gate.name}{asked}{failing}", mark)
     yield Heading("In all")
-    yield Line(", ".join(f"{outcome} {n}" for outcome, n in sorted(counted.items())) or "no claims")
-    yield from (Line(command, "would decide more") for command in collect)
+    yield TextLine(
+        ", ".join(f"{outcome} {n}" for outcome, n in sorted(counted.items())) or "no claims"
+    )
+    yield from (TextLine(command, "would decide more") for command in collect)
 
 
 def _claim(judged: TriedClaim) -> Iterator[Block]:
-    yield Line(f"{judged.claim.sentence} [{judged.claim.who}]", judged.outcome)
+    yield TextLine(f"{judged.claim.sentence} [{judged.claim.who}]", judged.outcome)
     answer = judged.answer
-    yield Line(answer.because if answer else judged.error, indent=2)
+    yield TextLine(answer.because if answer else judged.error, indent=2)
     for line in answer.computed if answer else ():
-        yield Line(line, "computed", indent=2)
+        yield TextLine(line, "computed", indent=2)
 
 
-def ledger(kept: Ledger, found: Sequence[Score], table: Sequence[Calibration]) -> Iterator[Block]:
+def ledger_table(
+    kept: Ledger, found: Sequence[Score], table: Sequence[Calibration]
+) -> Iterator[Block]:
     """Predicted against measured, and how each rule's gains came out."""
     yield Heading("Predicted against measured")
     tried = [score for score in found if score.tried]
@@ -56,7 +60,7 @@ def ledger(kept: Ledger, found: Sequence[Score], table: Sequence[Calibration]) -
         tuple(_score(score) for score in tried),
     )
     if not tried:
-        yield Line("no child variant has removed a predicted cause yet")
+        yield TextLine("no child variant has removed a predicted cause yet")
     yield Heading("Per rule, where a child meant to remove the cause and did")
     yield Grid(
         ("rule", ">tried", ">bound held", ">within 1.5x", ">in interval", ">factor", ">slower"),
@@ -68,18 +72,18 @@ def ledger(kept: Ledger, found: Sequence[Score], table: Sequence[Calibration]) -
             if c.tried or c.slower
         ),
     )  # fmt: skip
-    yield Line(
+    yield TextLine(
         "factor: of what was gained, exp(mean |ln((expected - 1) / (measured - 1))|); slower: the "
         "cause went and something else went wrong, not counted in the others"
     )
-    yield Line(
-        f"{figures.count(len(kept.predictions), 'prediction')}, "
-        f"{figures.count(len(kept.outcomes), 'outcome')}; {len(found) - len(tried)} outcomes are "
+    yield TextLine(
+        f"{figures.counted(len(kept.predictions), 'prediction')}, "
+        f"{figures.counted(len(kept.outcomes), 'outcome')}; {len(found) - len(tried)} outcomes are "
         "of causes that the child did not mean, or left in place"
     )
     if kept.damaged:
         lines = ", ".join(map(str, kept.damaged))
-        yield Line(f"lines that are no entry and were left alone: {lines}", "note")
+        yield TextLine(f"lines that are no entry and were left alone: {lines}", "note")
 
 
 def _score(score: Score) -> tuple[str, ...]:
@@ -89,7 +93,7 @@ def _score(score: Score) -> tuple[str, ...]:
         expected = figures.expect(Expectation(made.expect, made.low, made.high))
     verdict = "slower" if score.slower else _VERDICTS[score.held is False, score.inside is False]
     return (
-        made.variant, made.case, made.rule, figures.times(made.gain) or "-", expected, came.child,
+        made.variant, made.case, made.rule, figures.speedup(made.gain) or "-", expected, came.child,
         f"{came.speedup:.2f}x", verdict,
     )  # fmt: skip
 
@@ -104,7 +108,7 @@ _VERDICTS = {
 
 
 def answers(
-    variant: str, changes: Iterable[Change], said: Sequence[tuple[Run, Expectation]]
+    variant: str, changes: Iterable[CounterChange], said: Sequence[tuple[Run, Expectation]]
 ) -> Iterator[Block]:
     """One row per case: its time now, and what to expect of the changes."""
     asked = ", ".join(f"{c.metric} {c.op} {c.value:g}" for c in changes)
@@ -117,4 +121,4 @@ def answers(
             for run, expect in said
         ),
     )  # fmt: skip
-    yield Line("time under ncu; four times of five the speed-up is in the interval")
+    yield TextLine("time under ncu; four times of five the speed-up is in the interval")

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from math import isfinite
 
-from profkit.evidence.comparison.compare import Change
+from profkit.evidence.comparison.compare import RunComparison
 from profkit.evidence.comparison.counters import FindingChange, LaunchChange, Moved
-from profkit.evidence.comparison.ladder import Ladder, Step
+from profkit.evidence.comparison.ladder import Ladder, Rung
 from profkit.evidence.comparison.select import Compared
 from profkit.evidence.timing.stats import TimeComparison
 from profkit.show.text import figures
-from profkit.show.text.blocks import Block, Grid, Heading, Line
+from profkit.show.text.blocks import Block, Grid, Heading, TextLine
 from profkit.show.text.names import short
 
 NAME = 60  # characters of a kernel name
@@ -19,24 +19,24 @@ MOVED_SHOWN = 12  # metrics that moved; --json has them all
 _KEPT = {True: "kept", False: "broken", None: "unknown"}
 
 
-def compared(found: Compared, shown: int = MOVED_SHOWN) -> Iterator[Block]:
+def compared_runs(found: Compared, shown: int = MOVED_SHOWN) -> Iterator[Block]:
     """Every pair of runs; `shown` metrics at most for each launch."""
     for change in found.changes:
         yield Heading(f"{change.before} -> {change.after}")
         yield from _change(change, shown)
     if found.alone:
         yield Heading("Not compared")
-        yield Line(f"only one side has {', '.join(found.alone)}")
+        yield TextLine(f"only one side has {', '.join(found.alone)}")
 
 
-def _change(change: Change, shown: int) -> Iterator[Block]:
+def _change(change: RunComparison, shown: int) -> Iterator[Block]:
     if not change.compared:
-        yield from (Line(refusal.sentence, "not compared") for refusal in change.refusals)
+        yield from (TextLine(refusal.sentence, "not compared") for refusal in change.refusals)
         return
-    yield Line(*time_line(change))
-    yield from (Line(f"compared anyway: {r.sentence}", r.code) for r in change.refusals)
+    yield TextLine(*time_line(change))
+    yield from (TextLine(f"compared anyway: {r.sentence}", r.code) for r in change.refusals)
     yield from (
-        Line(f"{p.because} ({p.said}: {p.rule})", _KEPT[p.kept]) for p in change.predictions
+        TextLine(f"{p.because} ({p.said}: {p.rule})", _KEPT[p.kept]) for p in change.predictions
     )
     for number, launch in enumerate(change.launches, 1):
         if len(change.launches) > 1:
@@ -54,11 +54,11 @@ def _change(change: Change, shown: int) -> Iterator[Block]:
         )  # fmt: skip
     if change.unmatched:
         names = ", ".join(short(name, NAME) for name in change.unmatched)
-        yield Line(f"launches without a partner: {names}")
-    yield from (Line(note, "note") for note in change.notes)
+        yield TextLine(f"launches without a partner: {names}")
+    yield from (TextLine(note, "note") for note in change.notes)
 
 
-def time_line(change: Change) -> tuple[str, str]:
+def time_line(change: RunComparison) -> tuple[str, str]:
     """The verdict on time as a sentence and its mark."""
     time = change.time
     if time is None:
@@ -75,11 +75,13 @@ def time_line(change: Change) -> tuple[str, str]:
 
 def _launch(launch: LaunchChange, shown: int) -> Iterator[Block]:
     one, other = (short(name, NAME) for name in launch.kernel)
-    yield Line(one if one == other else f"{one} -> {other}", "kernel")
+    yield TextLine(one if one == other else f"{one} -> {other}", "kernel")
     was, now = launch.bound
-    yield Line(was if was == now else f"{was} -> {now}", "bound")
+    yield TextLine(was if was == now else f"{was} -> {now}", "bound")
     times = [figures.seconds(t) for t in launch.profiled_time]
-    yield Line(f"{times[0]} -> {times[1]} (one launch at ncu's clocks: no verdict)", "under ncu")
+    yield TextLine(
+        f"{times[0]} -> {times[1]} (one launch at ncu's clocks: no verdict)", "under ncu"
+    )
     differ = [f for f in launch.findings if f.what != "stays"]
     if differ:
         yield Heading("Findings", 3)
@@ -90,7 +92,7 @@ def _launch(launch: LaunchChange, shown: int) -> Iterator[Block]:
         )
     stay = [f.rule for f in launch.findings if f.what == "stays"]
     if stay:
-        yield Line(", ".join(stay), "as before")
+        yield TextLine(", ".join(stay), "as before")
     rows = leading(launch, shown)
     if rows:
         yield Heading(f"Metrics that moved ({len(rows)} of {len(launch.moved)})", 3)
@@ -98,12 +100,12 @@ def _launch(launch: LaunchChange, shown: int) -> Iterator[Block]:
     for names, side in ((launch.only_before, "BEFORE"), (launch.only_after, "AFTER")):
         if names:
             some = ", ".join(names[:6]) + (f" and {len(names) - 6} more" if names[6:] else "")
-            yield Line(f"collected in {side} only: {some}", "note")
+            yield TextLine(f"collected in {side} only: {some}", "note")
 
 
 def _finding(found: FindingChange) -> tuple[str, ...]:
     sides = (found.before, found.after)
-    gains = [figures.times(s.gain) if s.status == "fires" else s.status for s in sides]
+    gains = [figures.speedup(s.gain) if s.status == "fires" else s.status for s in sides]
     cause = found.after.cause if found.after.status == "fires" else found.before.cause
     return found.what, found.rule, *(g or "-" for g in gains), cause
 
@@ -144,7 +146,7 @@ def ladder_table(found: Ladder) -> Iterator[Block]:
     )
 
 
-def ladder(found: Ladder) -> Iterator[Block]:
+def ladder_steps(found: Ladder) -> Iterator[Block]:
     """The ablation table: each step against its parent, then against every reference."""
     yield from ladder_table(found)
     names = list(dict.fromkeys(name for step in found.steps for name in step.references))
@@ -157,17 +159,17 @@ def ladder(found: Ladder) -> Iterator[Block]:
                 for step in found.steps
             ),
         )
-    yield Line("1.50x is one and a half times as fast; ~ where the samples cannot tell", "note")
+    yield TextLine("1.50x is one and a half times as fast; ~ where the samples cannot tell", "note")
     yield Heading(f"Case {found.case}: what each step did")
     for step in found.steps:
         yield from _did(step)
 
 
-def _indented(step: Step) -> str:
+def _indented(step: Rung) -> str:
     return "  " * step.depth + step.variant
 
 
-def _step(step: Step) -> tuple[str, ...]:
+def _step(step: Rung) -> tuple[str, ...]:
     time = step.change.time if step.change else None
     median = step.time.median if step.time else None
     half = (step.time.high - step.time.low) / 2 / step.time.median if step.time else float("nan")
@@ -182,23 +184,23 @@ def _step(step: Step) -> tuple[str, ...]:
     )
 
 
-def _did(step: Step) -> Iterator[Block]:
-    yield Line(step.title, step.variant)
+def _did(step: Rung) -> Iterator[Block]:
+    yield TextLine(step.title, step.variant)
     if step.note:
-        yield Line(step.note, "note", indent=1)
+        yield TextLine(step.note, "note", indent=1)
     change = step.change
     if change is None:
         return
     for refusal in () if change.compared else change.refusals:
-        yield Line(refusal.sentence, "not compared", indent=1)
+        yield TextLine(refusal.sentence, "not compared", indent=1)
     findings = [f for launch in change.launches for f in launch.findings]
     for what in ("gone", "new"):
         rules = [f.rule for f in findings if f.what == what]
         if rules:
-            yield Line(", ".join(rules), what, indent=1)
+            yield TextLine(", ".join(rules), what, indent=1)
     for prediction in change.predictions:
         text = f"{prediction.said}: {prediction.rule}; {prediction.because}"
-        yield Line(text, _KEPT[prediction.kept], indent=1)
+        yield TextLine(text, _KEPT[prediction.kept], indent=1)
 
 
 def factor(time: TimeComparison | None) -> str:

@@ -16,16 +16,16 @@ from profkit.show.text.blocks import (
     Fold,
     Grid,
     Heading,
-    Item,
-    Line,
+    ListItem,
     Paragraph,
-    Span,
+    TextLine,
+    TextSpan,
     Words,
-    plain,
+    plain_words,
 )
-from profkit.show.text.escape import visible
+from profkit.show.text.escape import escaped
 from profkit.show.text.names import middle, short
-from profkit.show.text.places import listed, places
+from profkit.show.text.places import listed, places_text
 from profkit.show.text.words import bound_by
 from profkit.show.views.headline import headline, next_commands
 
@@ -59,7 +59,7 @@ def told(rows: Sequence[Row], asked: Asked) -> Iterator[Block]:
     yield Paragraph(" ".join(headline([*asked.detailed, *rows[len(asked.detailed) :]])))
     listed = rows if asked.full else rows[: max(LISTED, len(asked.detailed))]
     yield overview(listed, total, asked.width)
-    yield Paragraph(Span(summary(listed, rows), "dim"))
+    yield Paragraph(TextSpan(diagnosis_summary(listed, rows), "dim"))
     for number, row in enumerate(asked.detailed, 1):
         yield diagnosis(row, number, total, asked.width)
     lined = any(f.where for row in asked.detailed for f in row.shown.diagnosis.findings)
@@ -69,13 +69,13 @@ def told(rows: Sequence[Row], asked: Asked) -> Iterator[Block]:
         yield from commands[:2]
 
 
-def summary(listed: Sequence[Row], rows: Sequence[Row]) -> str:
+def diagnosis_summary(listed: Sequence[Row], rows: Sequence[Row]) -> str:
     """How much was read, what is listed of it, and what the order means."""
     launches = sum(len(row.launches) for row in rows)
     timed = any(row.times for row in rows)
     total = f"{figures.seconds(sum(row.total for row in rows))} in all" if timed else "no durations"
     hidden = f"; {len(listed)} of {len(rows)} rows shown (--all)" if len(rows) > len(listed) else ""
-    return f"{figures.count(launches, 'launch', 'launches')}, {total}{hidden}; {ORDER}."
+    return f"{figures.counted(launches, 'launch', 'launches')}, {total}{hidden}; {ORDER}."
 
 
 def overview(rows: Sequence[Row], total: float, width: int | None) -> Grid:
@@ -103,7 +103,7 @@ def overview(rows: Sequence[Row], total: float, width: int | None) -> Grid:
 
 
 def _longest(cell: Words) -> int:
-    return max(map(len, plain(cell).split("\n")))
+    return max(map(len, plain_words(cell).split("\n")))
 
 
 def _columns(
@@ -141,13 +141,13 @@ def _kernel(row: Row, room: int, stacked: bool) -> Words:
     """A kernel's name, and how often it ran or which launch it is."""
     under = spread(row) if len(row.launches) > 1 else _named(row.shown)
     if stacked:
-        beneath = middle(visible(f"  {under}"), room)
-        return (Span(short(row.shown.kernel, room), "code"), BREAK, Span(beneath, "dim"))
+        beneath = middle(escaped(f"  {under}"), room)
+        return (TextSpan(short(row.shown.kernel, room), "code"), BREAK, TextSpan(beneath, "dim"))
     left = max(room - len(under) - 2, LEAST)
     return (
-        Span(short(row.shown.kernel, left), "code"),
+        TextSpan(short(row.shown.kernel, left), "code"),
         "  ",
-        Span(middle(visible(under), 40), "dim"),
+        TextSpan(middle(escaped(under), 40), "dim"),
     )
 
 
@@ -187,15 +187,21 @@ def diagnosis(row: Row, number: int, total: float, width: int | None = None) -> 
     judged = bound_by(run.diagnosis) if run.status == "ok" else run.status
     room = NAME if width is None else max(width - len(judged) - 6, min(width - 6, NAME // 2))
     name = short(run.kernel, max(room, LEAST))
-    title = (Span(f"{number}. ", "strong"), Span(name, "code"), Span(f" {judged}", "strong"))
-    identity: list[str | Span] = []
+    title = (
+        TextSpan(f"{number}. ", "strong"),
+        TextSpan(name, "code"),
+        TextSpan(f" {judged}", "strong"),
+    )
+    identity: list[str | TextSpan] = []
     for line in _identity(row, total):
-        identity += [Span(line, "dim"), BREAK]
+        identity += [TextSpan(line, "dim"), BREAK]
     return Fold(
         title,
         (
             Paragraph(tuple(identity[:-1])),
-            Line(f"{figures.bound(run.diagnosis, run.status)}, {run.diagnosis.because}", "verdict"),
+            TextLine(
+                f"{figures.bound(run.diagnosis, run.status)}, {run.diagnosis.because}", "verdict"
+            ),
             *_findings(run),
             *_nvidia(run.nvidia),
             *_doubts(run),
@@ -231,7 +237,7 @@ def _resources(run: Judged) -> str:
         ("occupancy_limit", "of at most {}"),
     )
     known = {m: v for m, _ in forms if isfinite(v := run.values.get(m, nan))}
-    texts = (form.format(figures.metric(m, known[m])) for m, form in forms if m in known)
+    texts = (form.format(figures.metric_text(m, known[m])) for m, form in forms if m in known)
     return ", ".join(texts).replace(", of at most", " of at most")
 
 
@@ -241,15 +247,15 @@ def _firing(run: Judged, *, doubts: bool) -> list[Finding]:
     return [f for f in firing if f.note == doubts]
 
 
-def _findings(run: Judged) -> Iterator[Item]:
+def _findings(run: Judged) -> Iterator[ListItem]:
     """What fires, and what is not known."""
     listing = bool(run.lines)
     yield from (firing_item(f, listing=listing) for f in _firing(run, doubts=False))
     for missing in run.diagnosis.missing:
         section = f"collect {missing.section}: " if missing.section else ""
-        yield Item(f"{section}{missing.why}", bullet="?")
-    for need, rules in unknown(run).items():
-        yield Item((f"not known {need}: ", Span(", ".join(rules), "dim")), bullet="?")
+        yield ListItem(f"{section}{missing.why}", bullet="?")
+    for need, rules in unasked_rules(run).items():
+        yield ListItem((f"not known {need}: ", TextSpan(", ".join(rules), "dim")), bullet="?")
 
 
 def _doubts(run: Judged) -> Iterator[Block]:
@@ -260,7 +266,7 @@ def _doubts(run: Judged) -> Iterator[Block]:
         yield from map(firing_item, doubts)
 
 
-def firing_item(finding: Finding, *, listing: bool = False) -> Item:
+def firing_item(finding: Finding, *, listing: bool = False) -> ListItem:
     """A finding that fires: what it is worth, why, the numbers, what to try and where.
 
     Args:
@@ -269,27 +275,27 @@ def firing_item(finding: Finding, *, listing: bool = False) -> Item:
     """
     worth = "" if finding.note else f" ({figures.worth(finding)})"
     known = {name: value for name, value in finding.evidence.items() if value is not None}
-    numbers = ", ".join(f"{name} {text}" for name, text in figures.evidence(known))
-    return Item(
-        (Span(finding.rule, "strong"), f"{worth}: {finding.cause}"),
+    numbers = ", ".join(f"{name} {text}" for name, text in figures.evidence_texts(known))
+    return ListItem(
+        (TextSpan(finding.rule, "strong"), f"{worth}: {finding.cause}"),
         (
-            *([Span(numbers, "dim")] if numbers else []),
-            *([(Span("try:", "note"), " ", finding.advice)] if finding.advice else []),
+            *([TextSpan(numbers, "dim")] if numbers else []),
+            *([(TextSpan("try:", "note"), " ", finding.advice)] if finding.advice else []),
             *_where(finding, listing=listing),
         ),
     )
 
 
 def _where(finding: Finding, *, listing: bool) -> Iterator[Words]:
-    mark = Span("where:", "note")
+    mark = TextSpan("where:", "note")
     if finding.where and listing:
         for line, source in listed(finding):
-            yield (mark, f" {line}  ", Span(source, "code"))
+            yield (mark, f" {line}  ", TextSpan(source, "code"))
     elif finding.where:
-        yield (mark, f" {places(finding)}")
+        yield (mark, f" {places_text(finding)}")
 
 
-def unknown(run: Judged) -> dict[str, list[str]]:
+def unasked_rules(run: Judged) -> dict[str, list[str]]:
     """Rules that could not be asked, by a clause that says why: "without --section LaunchStats"."""
     needs: dict[str, list[str]] = {}
     for finding in run.diagnosis.findings:
@@ -312,12 +318,12 @@ def leading_nvidia(results: Sequence[NvidiaRule]) -> list[NvidiaRule]:
     return sorted(estimated, key=lambda r: -(r.speedup or 0))[:NVIDIA_SHOWN]
 
 
-def _nvidia(results: Sequence[NvidiaRule]) -> Iterator[Item]:
+def _nvidia(results: Sequence[NvidiaRule]) -> Iterator[ListItem]:
     for result in leading_nvidia(results):
         part = " of a part of it" if result.scope == "local" else ""
         speedup = f"(Est. Speedup {figures.share(result.speedup or 0)}{part})"
-        text = ("NVIDIA's ", Span(result.rule, "code"), ": ", Span(result.title, "code"))
-        yield Item((*text, f" {speedup}"))
+        text = ("NVIDIA's ", TextSpan(result.rule, "code"), ": ", TextSpan(result.title, "code"))
+        yield ListItem((*text, f" {speedup}"))
 
 
 def _lines(lines: Sequence[HotLine], width: int | None) -> Iterator[Grid]:
@@ -325,7 +331,7 @@ def _lines(lines: Sequence[HotLine], width: int | None) -> Iterator[Grid]:
     if not lines:
         return
     stalls = [f"{x.stall} {figures.share(x.stall_share)}" if x.stall else "" for x in lines]
-    where = [middle(visible(place(x)), 20) for x in lines]
+    where = [middle(escaped(place_of(x)), 20) for x in lines]
     taken = 7 + max(map(len, stalls)) + max(map(len, where)) + 6 + 3
     room = NAME if width is None else max(width - taken, 8)
     yield Grid(
@@ -334,8 +340,8 @@ def _lines(lines: Sequence[HotLine], width: int | None) -> Iterator[Grid]:
             (
                 figures.share(x.share),
                 stall,
-                Span(at, "code"),
-                Span(_cut(x.text.strip(), room), "code"),
+                TextSpan(at, "code"),
+                TextSpan(_cut(x.text.strip(), room), "code"),
             )
             for x, stall, at in zip(lines, stalls, where, strict=True)
         ),
@@ -344,10 +350,10 @@ def _lines(lines: Sequence[HotLine], width: int | None) -> Iterator[Grid]:
 
 
 def _cut(text: str, room: int) -> str:
-    text = visible(text)
+    text = escaped(text)
     return text if len(text) <= room else f"{text[: room - 1]}…"
 
 
-def place(line: HotLine) -> str:
+def place_of(line: HotLine) -> str:
     """Where a hot line is: "attention.cu:41", or that it is an instruction."""
     return f"{basename(line.file)}:{line.line}" if line.file else "SASS"

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 SCHEMA = "profkit.diagnosis/1"
 
 
-def document(files: Iterable[ReportFile], launches: Sequence[Judged]) -> dict[str, Any]:
+def diagnosis_document(files: Iterable[ReportFile], launches: Sequence[Judged]) -> dict[str, Any]:
     """The document as plain lists and dicts, in a fixed order of keys.
 
     Args:
@@ -58,17 +58,17 @@ def _launch(run: Judged) -> dict[str, Any]:
         "variant": run.variant,
         "case": run.case,
         "status": run.status,
-        "time_s": number(run.time),
+        "time_s": finite_or_none(run.time),
         "bound": found.bound,
         "limiter": found.limiter,
         "because": found.because,
         "near_border": border and {"other": border.other, "margin": border.margin},
-        "headroom": number(found.headroom),
-        "saves_s": number(found.saves(run.time)),
-        "metrics": {name: number(value) for name, value in run.values.items()},
+        "headroom": finite_or_none(found.headroom),
+        "saves_s": finite_or_none(found.saves(run.time)),
+        "metrics": {name: finite_or_none(value) for name, value in run.values.items()},
         "findings": [_finding(f) for f in found.findings],
         "missing": [asdict(m) for m in found.missing],
-        "ncu_rules": [{**asdict(r), "speedup": number(r.speedup)} for r in run.nvidia],
+        "ncu_rules": [{**asdict(r), "speedup": finite_or_none(r.speedup)} for r in run.nvidia],
         "lines": [asdict(line) for line in run.lines],
     }
 
@@ -78,15 +78,15 @@ def _finding(found: Finding) -> dict[str, Any]:
         "rule": found.rule,
         "status": found.status,
         "cause": found.cause,
-        "gain": number(found.gain),
+        "gain": finite_or_none(found.gain),
         "expect": asdict(found.expect) if found.expect else None,
-        "evidence": {name: number(value) for name, value in found.evidence.items()},
+        "evidence": {name: finite_or_none(value) for name, value in found.evidence.items()},
         "where": [asdict(line) for line in found.where],
         "try": found.advice,
         "note": found.note,
     }
 
 
-def number(value: float | None) -> float | None:
+def finite_or_none(value: float | None) -> float | None:
     """A value that JSON has a form for: None instead of NaN and infinity."""
     return value if value is not None and isfinite(value) else None

@@ -179,7 +179,7 @@ def _raw_names(metric: Metric) -> set[str]:
 
 
 def _example(values: Mapping[str, float]) -> str:
-    return ", ".join(f"{name} {text}" for name, text in figures.evidence(values))
+    return ", ".join(f"{name} {text}" for name, text in figures.evidence_texts(values))
 
 
 def _about(metric: Metric) -> str:
@@ -204,7 +204,7 @@ def index() -> str:
     return "\n".join(out)
 
 
-def reference() -> str:
+def reference_document() -> str:
     """Every rule's page and a table of every metric, as one Markdown document."""
     head = [_HEAD, *(f"| [{r.id}](#{r.id}) | {markdown(r.title)} |" for r in ALL)]
     rules = [f"\n{_rule(rule).markdown}" for rule in ALL]

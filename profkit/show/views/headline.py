@@ -12,7 +12,7 @@ from profkit.diagnosis.rule import Finding
 from profkit.records.paths import FULL
 from profkit.show.text import figures
 from profkit.show.text.blocks import Command
-from profkit.show.text.escape import visible
+from profkit.show.text.escape import escaped
 from profkit.show.text.names import short
 from profkit.show.text.words import bound_by
 
@@ -81,7 +81,7 @@ def next_commands(rows: Sequence[Row], lines: bool) -> Iterator[Command]:
         yield Command(FULL, "makes the report that says more")
     if run.top:
         yield Command(f"profkit explain {run.top.rule}", "why, and what people do about it")
-    report = shlex.quote(visible(str(run.report)))
+    report = shlex.quote(escaped(str(run.report)))
     if not lines:
         kernel = re.match(r"\w+", short(run.kernel, NAME))
         only = f" --kernel {kernel.group()}" if kernel and len(rows) > 1 else ""

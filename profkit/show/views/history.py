@@ -10,7 +10,7 @@ from profkit.evidence.gate.report import GateReport, GateSubject
 from profkit.evidence.history.noise import MachineNoise
 from profkit.evidence.history.steps import HistoryStep
 from profkit.show.text import figures
-from profkit.show.text.blocks import Block, Grid, Heading, Line
+from profkit.show.text.blocks import Block, Grid, Heading, TextLine
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -22,7 +22,7 @@ _HEAD = ("measured", "commit", "GPU", ">time", ">speed-up", "", ">seen from")
 def history_blocks(found: Sequence[HistoryStep]) -> Iterator[Block]:
     """Every subject's runs, oldest first, each against the one before it."""
     if not found:
-        yield Line("nothing was measured: profkit history --add, or --log")
+        yield TextLine("nothing was measured: profkit history --add, or --log")
     subjects = dict.fromkeys(step.run.subject for step in found)
     for subject in subjects:
         yield Heading(subject)
@@ -45,7 +45,7 @@ def _row(step: HistoryStep) -> tuple[str, ...]:
 def noise_blocks(machines: Sequence[MachineNoise]) -> Iterator[Block]:
     """What A/A runs found on each GPU."""
     if not machines:
-        yield Line("no A/A comparison: nothing was timed twice")
+        yield TextLine("no A/A comparison: nothing was timed twice")
         return
     head = (
         "GPU",
@@ -58,7 +58,7 @@ def noise_blocks(machines: Sequence[MachineNoise]) -> Iterator[Block]:
         ">gate",
     )
     yield Grid(head, tuple(_noise_row(machine) for machine in machines))
-    yield Line(
+    yield TextLine(
         "within, between: relative standard deviation of the ratio of two medians in a process, "
         "and of a median from process to process; compare, gate: false alarms"
     )
@@ -110,23 +110,23 @@ def gate_blocks(report: GateReport) -> Iterator[Block]:
     yield Heading(f"Gate {state}: {report.summary}")
     for status, subjects in report.closing.items():
         for subject in subjects:
-            yield Line(f"{subject.name}: {subject.because}", f"exit {status}")
+            yield TextLine(f"{subject.name}: {subject.because}", f"exit {status}")
     for problem in report.problems:
-        yield Line(problem.message, "exit 2")
+        yield TextLine(problem.message, "exit 2")
     listed = [s for s in report.subjects if s.answer not in _QUIET]
     if listed:
         head = ("subject", "answer", ">before", ">after", ">seen from", "cause", "because")
         yield Grid(head, tuple(_gate_row(subject) for subject in listed), wraps=6)
     judged = [s.smallest for s in report.subjects if not isnan(s.smallest)]
     if judged:
-        yield Line(
+        yield TextLine(
             f"changes of {min(judged):.2%} to {max(judged):.2%} would have been seen with 95 % "
             "power, at one false alarm in 1,000"
         )
     same = [s for s in report.subjects if s.answer == "same"]
     unchanged = [s for s in same if s.time is None]
     if unchanged:
-        yield Line(f"{len(unchanged)} of the {len(same)} that are the same are the same machine "
+        yield TextLine(f"{len(unchanged)} of the {len(same)} that are the same are the same machine "
                    "code or the same record: their time was not looked at")  # fmt: skip
 
 

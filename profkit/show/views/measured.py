@@ -11,10 +11,10 @@ from typing import Any
 
 from profkit.records.record import Record
 from profkit.show.text import figures
-from profkit.show.text.blocks import BREAK, Block, Grid, Heading, Line, Span, Words
+from profkit.show.text.blocks import BREAK, Block, Grid, Heading, TextLine, TextSpan, Words
 
 
-def ladder(rows: Iterable[Mapping[str, Any]]) -> Iterator[Block]:
+def variants_table(rows: Iterable[Mapping[str, Any]]) -> Iterator[Block]:
     """Variants in ladder order, problem by problem: what is built, what is recorded.
 
     Args:
@@ -38,7 +38,7 @@ def ladder(rows: Iterable[Mapping[str, Any]]) -> Iterator[Block]:
         lacking = [(row["variant"], row["missing"]) for row in variants if row.get("missing")]
         for why in dict.fromkeys(reason for _, reason in lacking):
             names = ", ".join(variant for variant, reason in lacking if reason == why)
-            yield Line((Span(f"{names}: {why}", "dim"),))
+            yield TextLine((TextSpan(f"{names}: {why}", "dim"),))
 
 
 def examined(rows: Iterable[Mapping[str, Any]]) -> Iterator[Block]:
@@ -51,10 +51,12 @@ def examined(rows: Iterable[Mapping[str, Any]]) -> Iterator[Block]:
 
 
 def _advised(row: Mapping[str, Any]) -> Words:
-    return (row["detail"], BREAK, Span(row["advice"], "dim")) if row["advice"] else row["detail"]
+    return (
+        (row["detail"], BREAK, TextSpan(row["advice"], "dim")) if row["advice"] else row["detail"]
+    )
 
 
-def builds(rows: Iterable[Mapping[str, Any]]) -> Iterator[Block]:
+def builds_table(rows: Iterable[Mapping[str, Any]]) -> Iterator[Block]:
     """What each kernel takes of an SM.
 
     Args:
@@ -113,10 +115,10 @@ def timed_case(
 ) -> Iterator[Block]:
     """Times at one case under what they were taken on."""
     yield Heading(f"{name}: {conditions(gpu, rows[0]['timing'])}")
-    yield from times(rows, references)
+    yield from times_table(rows, references)
 
 
-def times(rows: Sequence[Mapping[str, Any]], references: Sequence[str]) -> Iterator[Block]:
+def times_table(rows: Sequence[Mapping[str, Any]], references: Sequence[str]) -> Iterator[Block]:
     """Times at one case, fastest first, against the fastest reference, and what to say of them.
 
     Args:
@@ -132,7 +134,7 @@ def times(rows: Sequence[Mapping[str, Any]], references: Sequence[str]) -> Itera
         ("variant", ">warm L2", ">±", ">cold L2", ">±", ">x best reference", ">one call"),
         tuple(_timed(row, best) for row in ranked),
     )
-    yield from (Line(text, "note") for text in _notes(rows, references))
+    yield from (TextLine(text, "note") for text in _notes(rows, references))
 
 
 def _timed(row: Mapping[str, Any], best: float | None) -> tuple[str, ...]:
@@ -142,7 +144,7 @@ def _timed(row: Mapping[str, Any], best: float | None) -> tuple[str, ...]:
         f"{row['name']}{backend}",
         *_median(warm),
         *_median(timing["l2"]["cold"]),
-        figures.times(best / warm["median"]) if best else "",
+        figures.speedup(best / warm["median"]) if best else "",
         figures.seconds(timing["eager"]),
     )
 
@@ -203,14 +205,14 @@ def without_counters(name: str, record: Record) -> Iterator[Block]:
     if took and floors:
         slowest = max(floors, key=lambda k: floors[k])
         named = ", ".join(f"{k} {figures.seconds(v)}" for k, v in floors.items())
-        yield Line(
+        yield TextLine(
             f"{figures.seconds(took)} measured; the work itself needs {named}: "
-            f"{figures.times(took / floors[slowest])} the {slowest} floor"
+            f"{figures.speedup(took / floors[slowest])} the {slowest} floor"
         )
     for launch in record.shape:
         waves = "unknown" if launch.waves is None else figures.figures(launch.waves)
         idle = f", {launch.idle_sms} SMs never get one" if launch.idle_sms else ""
-        yield Line(
+        yield TextLine(
             f"{launch.kernel}: {launch.blocks} blocks, {launch.blocks_per_sm} fit on an SM, "
             f"{waves} waves{idle}"
         )

@@ -7,7 +7,16 @@ from math import isnan
 from typing import TYPE_CHECKING, Any
 
 from profkit.show.text import figures
-from profkit.show.text.blocks import Block, Grid, Heading, Image, Line, Paragraph, Span, Words
+from profkit.show.text.blocks import (
+    Block,
+    Grid,
+    Heading,
+    Image,
+    Paragraph,
+    TextLine,
+    TextSpan,
+    Words,
+)
 from profkit.show.text.markup import to_markdown
 
 if TYPE_CHECKING:
@@ -26,12 +35,14 @@ def ended(search: Mapping[str, Any]) -> Iterator[Block]:
     yield Heading(name)
     yield _decision(search)
     yield _times(search)
-    yield Line(_counted(search))
-    yield from (Line(text, "refused", indent=1) for text in _refusals(search))
-    yield from (Line(text, "steering") for text in _worth(search))
+    yield TextLine(_counted(search))
+    yield from (TextLine(text, "refused", indent=1) for text in _refusals(search))
+    yield from (TextLine(text, "steering") for text in _worth(search))
 
 
-def summary(search: Mapping[str, Any], history: pd.DataFrame, pictures: Sequence[str]) -> str:
+def search_summary(
+    search: Mapping[str, Any], history: pd.DataFrame, pictures: Sequence[str]
+) -> str:
     """profile_summary.md."""
     return to_markdown(_summary(search, history, pictures))
 
@@ -49,26 +60,26 @@ def _summary(
     refusals = list(_refusals(search))
     if refusals:
         yield Heading("Refused")
-        yield from map(Line, refusals)
+        yield from map(TextLine, refusals)
     yield Heading("How it got there")
     yield _path(history)
     worth = list(_worth(search))
     if worth:
         yield Heading("What steering was worth")
-        yield from map(Line, worth)
+        yield from map(TextLine, worth)
     if search["importances"]:
         ranked = sorted(search["importances"].items(), key=lambda item: -item[1])
         yield Heading("What mattered")
         yield Paragraph("Importance for being among the fastest:")
         yield Grid(
             ("tunable", ">importance"),
-            tuple((Span(macro, "code"), figures.share(part)) for macro, part in ranked),
+            tuple((TextSpan(macro, "code"), figures.share(part)) for macro, part in ranked),
         )
     yield from map(Image, pictures)
 
 
-def _decision(search: Mapping[str, Any]) -> Line:
-    return Line(search["because"], "keep" if search["keep"] else "fall back")
+def _decision(search: Mapping[str, Any]) -> TextLine:
+    return TextLine(search["because"], "keep" if search["keep"] else "fall back")
 
 
 def _counted(search: Mapping[str, Any]) -> str:
@@ -127,7 +138,7 @@ def _times(search: Mapping[str, Any]) -> Grid:
 
 
 def _flagged(config: Mapping[str, str] | None) -> Words:
-    return Span(_flags(config), "code") if config else ""
+    return TextSpan(_flags(config), "code") if config else ""
 
 
 def _champion(search: Mapping[str, Any]) -> Iterator[Block]:
@@ -143,7 +154,7 @@ def _champion(search: Mapping[str, Any]) -> Iterator[Block]:
     for role in ("default", "champion"):
         verdict = search[role]["said"].get("verdict")
         if verdict:
-            yield Line(f"{_label(verdict)}, {verdict['because']}", role)
+            yield TextLine(f"{_label(verdict)}, {verdict['because']}", role)
 
 
 def _label(verdict: Mapping[str, Any]) -> str:

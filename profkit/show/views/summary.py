@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from profkit.evidence.summary import METRICS, Summary, SummaryColumn
 from profkit.show.text import figures
-from profkit.show.text.blocks import Block, Grid, Heading, Line
+from profkit.show.text.blocks import Block, Grid, Heading, TextLine
 
 _NAMES = {"l2_hit": "L2 hit rate", "dram_busy": "DRAM, of peak", "tensor_busy": "tensor, of peak",
           "occupancy": "occupancy", "registers": "registers per thread",
@@ -14,11 +14,11 @@ _NAMES = {"l2_hit": "L2 hit rate", "dram_busy": "DRAM, of peak", "tensor_busy": 
 _KEPT = {True: "kept", False: "broken", None: "unknown"}
 
 
-def summary(found: Summary) -> Iterator[Block]:
+def ladder_summary(found: Summary) -> Iterator[Block]:
     """Every part of the summary; the decision first."""
     variant = found.sides[0]
     yield Heading(f"{variant.name} at case {found.case}")
-    yield Line(found.because, found.decision)
+    yield TextLine(found.because, found.decision)
     yield Grid(
         ("", *(f">{s.name} ({s.role})" for s in found.sides)),
         (
@@ -30,12 +30,12 @@ def summary(found: Summary) -> Iterator[Block]:
         bands=True,
     )
     if variant.because:
-        yield Line(variant.because, "verdict")
+        yield TextLine(variant.because, "verdict")
     yield from _changes(found)
     for gate in found.gates:
         asked = "" if gate.gate.binding else " (told, not asked)"
         failing = f": not holding are {', '.join(gate.failing)}" if gate.failing else ""
-        yield Line(f"gate {gate.gate.name}{asked}{failing}", "met" if gate.met else "not met")
+        yield TextLine(f"gate {gate.gate.name}{asked}{failing}", "met" if gate.met else "not met")
 
 
 def _changes(found: Summary) -> Iterator[Block]:
@@ -46,10 +46,10 @@ def _changes(found: Summary) -> Iterator[Block]:
     for what in ("gone", "new"):
         rules = [f.rule for f in findings if f.what == what]
         if rules:
-            yield Line(", ".join(rules), what)
+            yield TextLine(", ".join(rules), what)
     for p in change.predictions:
-        yield Line(f"{p.because} ({p.said}: {p.rule})", _KEPT[p.kept])
-    yield from (Line(note, "note") for note in change.notes)
+        yield TextLine(f"{p.because} ({p.said}: {p.rule})", _KEPT[p.kept])
+    yield from (TextLine(note, "note") for note in change.notes)
 
 
 def _time(side: SummaryColumn) -> str:
@@ -67,4 +67,4 @@ def _against(side: SummaryColumn) -> str:
 
 
 def _metric(side: SummaryColumn, name: str) -> str:
-    return figures.metric(name, side.metrics.get(name))
+    return figures.metric_text(name, side.metrics.get(name))

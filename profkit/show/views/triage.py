@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from profkit.show.text.blocks import Block, Grid, Heading, Line
+from profkit.show.text.blocks import Block, Grid, Heading, TextLine
 from profkit.show.text.figures import figures
 from profkit.show.text.names import short
 
@@ -25,24 +25,24 @@ def triaged(of: Mapping[str, Any]) -> Iterator[Block]:
     program, step = of["program"], of["step"]
     device = program["device"] or "unknown GPU"
     yield Heading(f"Step of {ms(step['ms'])} on {device} ({program['how']})")
-    yield Line(_steps(program, step))
-    yield Line(bar(step))
-    yield Line(_shares(step))
+    yield TextLine(_steps(program, step))
+    yield TextLine(bar(step))
+    yield TextLine(_shares(step))
     yield Heading("What to do first", 2)
     first = of["first"]
     if first["category"] == "healthy":
-        yield Line(first["say"], "healthy")
+        yield TextLine(first["say"], "healthy")
     for number, row in enumerate(of["findings"][:FIRST], 1):
-        yield Line(f"{number}. {row['category']}: {_saves(row, step)}")
-        yield Line(row["say"], indent=1)
-        yield Line(f"try: {row['try']}" + (f" (at {_place(row['where'])})" if row["where"] else ""),
+        yield TextLine(f"{number}. {row['category']}: {_saves(row, step)}")
+        yield TextLine(row["say"], indent=1)
+        yield TextLine(f"try: {row['try']}" + (f" (at {_place(row['where'])})" if row["where"] else ""),
                    indent=1)  # fmt: skip
     if (more := len(of["findings"]) - FIRST) > 0:
-        yield Line(f"and {more} more that save less: --json")
+        yield TextLine(f"and {more} more that save less: --json")
     yield Heading("Where the GPU's time goes", 2)
     yield _groups(of)
     for text in of["notes"][:NOTES]:
-        yield Line(text, "note")
+        yield TextLine(text, "note")
 
 
 def ms(value: float) -> str:
@@ -104,14 +104,14 @@ def _groups(of: Mapping[str, Any]) -> Grid:
     return Grid(head, tuple(rows))
 
 
-def compared(of: Mapping[str, Any]) -> Iterator[Block]:
+def compared_triages(of: Mapping[str, Any]) -> Iterator[Block]:
     """Two triages, from the document of profkit.program.change."""
     yield Heading(f"Step: {ms(of['before_ms'])} before, {ms(of['after_ms'])} after")
-    yield Line(
+    yield TextLine(
         f"{ms(abs(of['saved_ms']))} {'saved' if of['saved_ms'] >= 0 else 'lost'}", of["answer"]
     )
     if of["kept"] is not None:
-        yield Line("what was saved is "
+        yield TextLine("what was saved is "
                    + ("inside of" if of["kept"] else "outside of") + " what was promised",
                    "kept" if of["kept"] else "broken")  # fmt: skip
     rows = tuple(
@@ -121,6 +121,6 @@ def compared(of: Mapping[str, Any]) -> Iterator[Block]:
     )  # fmt: skip
     yield Grid(("finding", ">was to save", "now", ">still to save"), rows)
     for category in of["new"]:
-        yield Line(f"{category} was not there before", "new")
+        yield TextLine(f"{category} was not there before", "new")
     for text in of["notes"]:
-        yield Line(text, "note")
+        yield TextLine(text, "note")

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from profkit.diagnosis.engine import judge
+from profkit.diagnosis.engine import judge_launch
 from profkit.diagnosis.estimate.causes import CAUSES, UNPRICED
 from profkit.diagnosis.estimate.estimate import estimate, headroom, together
 from profkit.diagnosis.estimate.load import REACH, loads
 from profkit.diagnosis.estimate.mend import Mend, joint
-from profkit.diagnosis.estimate.model import expected, latency, limit
+from profkit.diagnosis.estimate.model import latency, limit, modelled_gain
 from profkit.diagnosis.estimate.spread import SPREAD, expectation
 from profkit.diagnosis.machine.resources import RESOURCES
 from profkit.diagnosis.rule import Launch
@@ -41,13 +41,13 @@ def test_every_rule_has_an_estimate_or_says_that_nobody_measured_one():
 
 
 def test_no_mend_brings_nothing_and_no_mend_passes_its_bound():
-    assert expected(launch(), Mend()) == 1
+    assert modelled_gain(launch(), Mend()) == 1
     assert limit(launch(), Mend()) == 1
     busy = launch(stall_math_pipe_throttle=0.1, stall_dispatch_stall=0.1)
     for rule, cause in CAUSES.items():
         if cause.best and cause.typical and cause.kind in ("throughput", "wait"):
             most = limit(busy, cause.best(busy))
-            assert 1 <= expected(busy, cause.typical(busy)) <= 1.001 * most, rule
+            assert 1 <= modelled_gain(busy, cause.typical(busy)) <= 1.001 * most, rule
 
 
 def test_a_wait_goes_from_the_time_between_two_issues_and_barriers_shrink_with_it():
@@ -61,10 +61,10 @@ def test_a_wait_goes_from_the_time_between_two_issues_and_barriers_shrink_with_i
 def test_a_full_unit_is_all_throughput_and_an_idle_one_all_latency():
     half = Mend(units={"dram": 0.5}, waits={"long_scoreboard": 0.5})
     full = Launch({**COPY, "dram_busy": 0.92})
-    assert expected(full, half) == pytest.approx(1 / max(0.5, 0.5 / 0.85), rel=0.02)
+    assert modelled_gain(full, half) == pytest.approx(1 / max(0.5, 0.5 / 0.85), rel=0.02)
     idle = launch(stall_long_scoreboard=0.4, dram_busy=0.01, shared_busy=0.01, l1_busy=0.01,
                   lsu_data_busy=0.01, lsu_in_busy=0.01, issue_busy=0.01)  # fmt: skip
-    assert expected(idle, half) == pytest.approx(latency(idle, half), rel=0.01)
+    assert modelled_gain(idle, half) == pytest.approx(latency(idle, half), rel=0.01)
 
 
 def test_causes_mended_at_once_are_joined_not_added():
@@ -117,13 +117,13 @@ def test_scattered_stores_cost_packets_and_useful_bytes_cross_dram():
 
 
 def test_a_copy_is_at_its_roof_and_a_wasteful_one_is_not():
-    found = judge(COPY)
+    found = judge_launch(COPY)
     top = found.findings[0]
     assert (top.rule, top.at_roof, top.expect, top.worth) == ("dram-bandwidth", True, None, 1.0)
     assert top.cause.endswith("at its roof: only less work helps")
     assert found.headroom == pytest.approx(0.92 / 0.83)
     assert found.saves(5e-4) == 0
-    again = judge({**COPY, "declared_bytes": 1e9, "l2_hit": 0.1})
+    again = judge_launch({**COPY, "declared_bytes": 1e9, "l2_hit": 0.1})
     assert not any(f.at_roof for f in again.findings)
     assert again.saves(5e-4) > 0
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import profkit as pk
-from profkit.diagnosis.estimate.whatif import Change, changed, parse_changes, whatif
+from profkit.diagnosis.estimate.whatif import CounterChange, changed, parse_changes, whatif_launch
 from profkit.diagnosis.rule import Launch
 from profkit.errors import ProfkitError
 
@@ -18,13 +18,13 @@ LAUNCH = {
 
 
 def gain(text: str, **values: float) -> float:
-    return whatif(Launch({**LAUNCH, **values}), parse_changes(text)).gain
+    return whatif_launch(Launch({**LAUNCH, **values}), parse_changes(text)).gain
 
 
 def test_changes_are_read_with_their_other_names():
     assert parse_changes("inst_mufu/32, shared_wavefronts*0.25; blocks*4, inst_barrier=0") == (
-        Change("inst_exp", "/", 32), Change("shared_wavefronts", "*", 0.25),
-        Change("grid_size", "*", 4), Change("inst_barrier", "=", 0),
+        CounterChange("inst_exp", "/", 32), CounterChange("shared_wavefronts", "*", 0.25),
+        CounterChange("grid_size", "*", 4), CounterChange("inst_barrier", "=", 0),
     )  # fmt: skip
 
 
@@ -58,7 +58,7 @@ def test_no_change_is_no_gain_and_more_work_is_slower():
     assert gain("instructions*1") == pytest.approx(1)
     assert gain("shared_wavefronts*0.25") > 1.3
     assert gain("shared_wavefronts*3") < 0.8
-    hope = whatif(Launch(LAUNCH), parse_changes("shared_wavefronts*0.25"))
+    hope = whatif_launch(Launch(LAUNCH), parse_changes("shared_wavefronts*0.25"))
     assert hope.low < hope.gain < hope.high
 
 
@@ -72,7 +72,7 @@ def test_more_blocks_fill_the_places_that_there_are():
 def test_a_count_that_was_not_collected_is_said():
     less = {k: v for k, v in LAUNCH.items() if k != "instructions"}
     with pytest.raises(ProfkitError, match="instructions was not collected"):
-        whatif(Launch(less), parse_changes("blocks*2"))
+        whatif_launch(Launch(less), parse_changes("blocks*2"))
 
 
 def test_a_frame_is_asked_launch_by_launch():

@@ -35,7 +35,9 @@ def _functions(path: Path) -> Iterator[tuple[list[str], list[machine.Instruction
             continue
         seen.add(start)
         code = machine.decode(function.code, start, int(10 * major + minor))
-        assert code is not None, set(machine.unknown(function.code, int(10 * major + minor)))
+        assert code is not None, set(
+            machine.unknown_opcodes(function.code, int(10 * major + minor))
+        )
         yield [action.sass_by_pc(x.pc) or "" for x in code], code, start
 
 
@@ -47,7 +49,7 @@ def test_bits_say_what_the_text_says(path: Path) -> None:
             assert {"LDG", "EXIT", "STG"} <= {x.opcode for x in code}
             continue
         for line, instruction in zip(texts, code, strict=True):
-            parsed = text.parse(line, instruction.pc)
+            parsed = text.parse_sass(line, instruction.pc)
             assert parsed is not None, line
             assert parsed.opcode == instruction.opcode, line
             guard = (parsed.guard or "").replace("U", "")  # whether it is uniform the bits tell not
@@ -86,7 +88,7 @@ def test_two_builds_of_one_kernel_are_told_apart_by_their_place() -> None:
 def test_unknown_opcode_is_no_answer() -> None:
     code = (0x1FF).to_bytes(16, "little")
     assert machine.decode(code, 0, 90) is None
-    assert list(machine.unknown(code, 90)) == [0x1FF]
+    assert list(machine.unknown_opcodes(code, 90)) == [0x1FF]
     hfma2, iadd = (machine.name(0x235, capability) for capability in (90, 120))
     assert (hfma2, iadd) == ("HFMA2", "IADD")
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from profkit.reports.sass.text import parse, program
+from profkit.reports.sass.text import parse_sass, program
 
 # (text as ncu or a disassembler prints it, registers read, registers written)
 INSTRUCTIONS = {
@@ -70,7 +70,7 @@ INSTRUCTIONS = {
     ids=lambda value: value[:30],
 )
 def test_registers(text: str, reads: str, writes: str) -> None:
-    instruction = parse(f"      {text}", 0x100)
+    instruction = parse_sass(f"      {text}", 0x100)
     assert instruction is not None
     assert instruction.reads == set(reads.split())
     assert instruction.writes == set(writes.split())
@@ -78,20 +78,20 @@ def test_registers(text: str, reads: str, writes: str) -> None:
 
 def test_what_is_no_instruction() -> None:
     for text in ("", "???", ".L_x_0:", "  ", "//## File", "@P0"):
-        assert parse(text, 0) is None
+        assert parse_sass(text, 0) is None
 
 
 def test_jumps_and_waits() -> None:
-    jump = parse("@!P0  BRA 0x7b891776ac90", 0x7B891776AFA0)
+    jump = parse_sass("@!P0  BRA 0x7b891776ac90", 0x7B891776AFA0)
     assert jump is not None
     assert (jump.opcode, jump.guard, jump.target) == ("BRA", "!P0", 0x7B891776AC90)
-    labelled = parse("      BRA `(.L_x_0) 0x7b25ef03e6f0", 0)
+    labelled = parse_sass("      BRA `(.L_x_0) 0x7b25ef03e6f0", 0)
     assert labelled is not None
     assert labelled.target == 0x7B25EF03E6F0
-    wait = parse("DEPBAR.LE SB5, 0xa", 0)
+    wait = parse_sass("DEPBAR.LE SB5, 0xa", 0)
     assert wait is not None
     assert wait.scoreboard == (5, 10)
-    assert parse("LDG.E R2, [R2.64+0x7f0]", 0).target is None  # type: ignore[union-attr]
+    assert parse_sass("LDG.E R2, [R2.64+0x7f0]", 0).target is None  # type: ignore[union-attr]
 
 
 def test_with_control_words() -> None:

@@ -8,9 +8,9 @@ from profkit.reports.sass import machine
 from profkit.reports.sass.encodings import BY_FORM, OPCODES
 from profkit.reports.sass.flow import Program
 from profkit.reports.sass.instruction import Control, Instruction, control
-from profkit.reports.sass.operands import registers, split
+from profkit.reports.sass.operands import registers, split_operands
 from profkit.reports.sass.producers import producers
-from profkit.reports.sass.text import parse, program
+from profkit.reports.sass.text import parse_sass, program
 
 # Twelve bits of an instruction (opcode and form of its operands) -> what the library's text says,
 # one of each, out of reports of 7.5 to 12.0.
@@ -87,7 +87,10 @@ def test_instructions_are_16_bytes_apart_and_a_rest_is_none() -> None:
     assert [(x.pc, x.opcode, x.guard) for x in code or ()] == [
         (0x100, "NOP", None), (0x110, "NOP", None), (0x120, "EXIT", None),
     ]  # fmt: skip
-    assert list(machine.unknown(_code(0x7918, 0x71FF, 0x7FFF) + b"\xff", 90)) == [0x1FF, 0xFFF]
+    assert list(machine.unknown_opcodes(_code(0x7918, 0x71FF, 0x7FFF) + b"\xff", 90)) == [
+        0x1FF,
+        0xFFF,
+    ]
 
 
 @pytest.mark.parametrize(("board", "left"), [(0, 0), (5, 1), (7, 63), (2, 32)])
@@ -135,7 +138,7 @@ def test_who_holds_a_scoreboard() -> None:
     ],
 )
 def test_operands_end_at_outer_commas(text: str, parts: list[str]) -> None:
-    assert split(text) == parts
+    assert split_operands(text) == parts
 
 
 def _names(first: int, count: int) -> set[str]:
@@ -245,7 +248,7 @@ def test_accumulators_of_wgmma(modifiers: tuple[str, ...], count: int) -> None:
     ],
 )
 def test_what_is_read_and_written(text: str, reads: str, writes: str) -> None:
-    instruction = parse(text, 0)
+    instruction = parse_sass(text, 0)
     assert instruction is not None
     assert instruction.reads == set(reads.split())
     assert instruction.writes == set(writes.split())
@@ -263,7 +266,7 @@ def test_addresses_of_text_are_their_own_or_follow() -> None:
 
 def test_one_word_of_an_encoding_is_not_enough() -> None:
     line = "NOP ; /* 0x0000000000007918 */"
-    alone, both = parse(line, 0), parse(f"{line} /* 0x000fc00000000000 */", 0)
+    alone, both = parse_sass(line, 0), parse_sass(f"{line} /* 0x000fc00000000000 */", 0)
     assert alone is not None
     assert both is not None
     assert (alone.control, both.control) == (None, Control(0, None, None, 0))
@@ -278,7 +281,7 @@ def test_one_word_of_an_encoding_is_not_enough() -> None:
      ("DEPBAR {4,3}", None), ("NOP SB3", None)],
 )  # fmt: skip
 def test_the_text_of_a_depbar(text: str, scoreboard: tuple[int, int] | None) -> None:
-    found = parse(text, 0)
+    found = parse_sass(text, 0)
     assert found is not None
     assert found.scoreboard == scoreboard
 

@@ -69,7 +69,7 @@ def _compiled(language: PythonKernels, job: CompileJob, stem: Path) -> str:
     told = folder / "request.json"
     told.write_text(json.dumps({**request, "language": language.name}), encoding="utf-8")
     env = {**os.environ, **language.environment(folder)}
-    done = process.run([*WORKER, str(told)], time_limit(), env)
+    done = process.run_command([*WORKER, str(told)], time_limit(), env)
     if done.status is None:
         return (
             f"{job.path.name} was still compiling after {time_limit():.0f} s and was stopped\n"
@@ -77,13 +77,15 @@ def _compiled(language: PythonKernels, job: CompileJob, stem: Path) -> str:
             "do_not_specialize, fewer cases"
         )
     if done.status:
-        return f"{explain(done.output, job.path)} ({language.compiler({})})\n{done.output.strip()}"
+        return (
+            f"{one_line_of(done.output, job.path)} ({language.compiler({})})\n{done.output.strip()}"
+        )
     made, library = stem.with_suffix(".o"), stem.with_suffix(".so")
     start = [compiler() or "cc", "-O2", "-fPIC"]
     inside = f"-I{folder}", f"-Wa,-I{folder}"
-    built = process.run([*start, *inside, "-c", "-o", str(made), str(PLAYER)], 60)
+    built = process.run_command([*start, *inside, "-c", "-o", str(made), str(PLAYER)], 60)
     if built.status == 0:
-        built = process.run([*start, "-shared", "-o", str(library), str(made), "-ldl"], 60)
+        built = process.run_command([*start, "-shared", "-o", str(library), str(made), "-ldl"], 60)
     if built.status:
         return f"{start[0]} could not compile the launcher of {job.path.name}\n{built.output}"
     os.replace(folder / "plan.json", stem.with_suffix(".json"))
@@ -91,7 +93,7 @@ def _compiled(language: PythonKernels, job: CompileJob, stem: Path) -> str:
     return ""
 
 
-def explain(output: str, path: Path) -> str:
+def one_line_of(output: str, path: Path) -> str:
     """One line out of a traceback: which line of the file, what, and at which case."""
     lines = [line for line in output.splitlines() if line.strip()]
     cases = [line.removeprefix(_CASE) for line in lines if line.startswith(_CASE)]
