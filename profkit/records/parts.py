@@ -96,13 +96,14 @@ class TimedSides:
 
 @dataclass(frozen=True)
 class GpuState:
-    """Clocks (Hz), power (W), temperature (degrees C) and why the clocks were held."""
+    """Clocks (Hz), power and its limit (W), temperature (degrees C), why the clocks were held."""
 
     sm_clock: float | None = None
     memory_clock: float | None = None
     power: float | None = None
     temperature: float | None = None
     throttle: tuple[str, ...] = ()
+    power_limit: float | None = field(default=None, metadata=ABSENT)
 
 
 @dataclass(frozen=True)

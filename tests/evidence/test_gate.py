@@ -167,6 +167,47 @@ def test_another_gpu_is_the_machine(tmp_path: Path) -> None:
     assert gated(tmp_path, [before], [after], strict=True).status == 2
 
 
+@pytest.mark.parametrize(
+    ("gpu", "state", "named"),
+    [
+        (RecordedGpu(name="NVIDIA H200", uuid="GPU-2", driver="580"), {}, "GPU-1 and GPU-2"),
+        (RecordedGpu(name="NVIDIA H200", uuid="GPU-1", driver="590"), {}, "driver 580 and 590"),
+        (None, {"power_limit": 400.0}, "a power limit of 700 and 400 W"),
+        (None, {"throttle": ("hardware thermal slowdown",)}, "by nothing and by hardware thermal"),
+    ],
+)
+def test_two_machines_of_one_name_need_references(tmp_path: Path, gpu, state, named) -> None:
+    def on(record: Record, **facts) -> Record:
+        after = GpuState(**{"sm_clock": 1.9e9, "power_limit": 700.0} | facts)
+        return replace(record, timing=replace(record.timing, after=after))
+
+    before, reference = on(made("v1", 1e-5, 1)), on(made("sdpa", 2e-5, 3, source=None))
+    after = on(changed(before, 1.5e-5, 2, "later", gpu=gpu or before.gpu), **state)
+    (alone,) = gated(tmp_path / "alone", [before], [after]).subjects
+    assert (alone.answer, alone.cause) == ("cannot tell", "machine")
+    assert named in alone.because
+    assert "profkit profile --all" in alone.because
+    steady = on(replace(reference, timing=timed(2e-5, 5, "later")), **state)
+    (subject,) = gated(tmp_path / "both", [before, reference], [after, steady]).subjects
+    assert (subject.answer, subject.cause) == ("slower", "code"), "the references did not move"
+
+
+def test_a_cold_and_a_warm_time_are_two_methods(tmp_path: Path) -> None:
+    before = made("v1", 1e-5, 1)
+    after = changed(before, 3e-5, 2)
+    cold = replace(after.timing, l2=TimedSides(cold=after.timing.l2.warm))
+    (subject,) = gated(tmp_path / "a", [before], [replace(after, timing=cold)]).subjects
+    assert (subject.answer, subject.cause) == ("cannot tell", "method")
+    assert "BASE was timed with a warm L2, HEAD with a cold one" in subject.because
+    other = replace(after, timing=replace(after.timing, method="events"))
+    first = replace(before, timing=replace(before.timing, method="graph replay"))
+    (subject,) = gated(tmp_path / "b", [first], [other]).subjects
+    assert (subject.answer, subject.cause) == ("cannot tell", "method")
+    both = replace(first, timing=replace(first.timing, l2=cold.l2))
+    (subject,) = gated(tmp_path / "c", [both], [replace(after, timing=cold)]).subjects
+    assert (subject.answer, "cold L2 only" in subject.because) == ("no time", True)
+
+
 def test_wrong_and_untried_are_named(tmp_path: Path) -> None:
     wrong, bare = made("bad", seed=1), made("bare", seed=2)
     head = [

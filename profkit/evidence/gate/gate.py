@@ -12,6 +12,7 @@ from math import isnan
 
 from profkit.errors import ProfkitError
 from profkit.evidence.comparison.compare import compare_runs
+from profkit.evidence.gate.conditions import machine_differences, method_differences
 from profkit.evidence.gate.control import RunFound, control_of
 from profkit.evidence.gate.power import PROCESS_SPREAD, samples_for, significant, smallest_change
 from profkit.evidence.gate.report import Cause, GateAnswer, GateReport, GateSubject
@@ -162,12 +163,22 @@ def _subject(
     faults = (["wrong results"] if after.correct is False else []) + [*after.sanitizer_errors]
     if faults:
         return GateSubject(label, "wrong", f"AFTER: {', '.join(faults)}", "code")
-    if not (before.warm and after.warm):
-        side = "HEAD" if before.warm else "BASE"
-        return GateSubject(label, "no time", f"{side} was not timed: {again}")
+    if untimed := _untimed(label, before, after, again):
+        return untimed
     runs = [side.evidence.load(*name) for side in sides]
     thresholds = sides[1].thresholds(after)
     return _judged(label, runs[0], runs[1], control.get(name[1]), thresholds)
+
+
+def _untimed(label: str, before: Record, after: Record, again: str) -> GateSubject | None:
+    """Why two times are not compared: of two kinds, or one is not there; None where they are."""
+    if differ := method_differences(before, after):
+        return GateSubject(label, "cannot tell", f"{'; '.join(differ)}: {again}", "method")
+    if before.warm and after.warm:
+        return None
+    side = "HEAD" if before.warm else "BASE"
+    how = "timed with a cold L2 only" if before.cold and after.cold else "not timed"
+    return GateSubject(label, "no time", f"{side} was {how}: {again}")
 
 
 def _report_alone(label: str, same: bool) -> GateSubject:
@@ -213,7 +224,7 @@ def _judged(
     if time.answer == "same":
         return replace(found, answer="same", because=time.sentence, cause="noise")
     if significant(time):
-        return _moved(found, time, control)
+        return _moved(found, time, control, _machine(before, after))
     if smallest <= SEES:
         because = f"a change of {smallest:.1%} would have been seen"
         return replace(found, answer="same", because=because, cause="noise")
@@ -234,8 +245,18 @@ def _moved(
     found: GateSubject,
     time: TimeComparison,
     control: TimeComparison | None,
+    machine: list[str],
 ) -> GateSubject:
-    """A difference that is real: the machine's, where the references moved with it, or the code's."""
+    """A difference that is real: the machine's, where the references moved with it, or the code's.
+
+    Without references, of two machines nobody can say whose it is.
+    """
+    if control is None and machine:
+        because = (
+            f"{time.sentence}, on {', '.join(machine)}: only references timed in the same turns "
+            "tell the machine from the code (profkit profile --all)"
+        )
+        return replace(found, because=because, cause="machine")
     if control is not None and significant(control) and _together(time, control):
         because = (
             f"{time.sentence}, and so were the references measured beside it "
@@ -244,6 +265,12 @@ def _moved(
         return replace(found, because=because, cause="machine")
     answer: GateAnswer = "slower" if time.speedup.median < 1 else "faster"
     return replace(found, answer=answer, because=f"{time.sentence}{_with(found)}", cause="code")
+
+
+def _machine(before: Run, after: Run) -> list[str]:
+    if before.record is None or after.record is None:
+        return []
+    return machine_differences(before.record, after.record)
 
 
 def _together(time: TimeComparison, control: TimeComparison) -> bool:

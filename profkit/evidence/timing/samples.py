@@ -113,11 +113,13 @@ class Sample:
         interval: Of the median; NaN ends when `unusable`.
         faults: What widened the interval.
         unusable: Why there is no interval, or None.
+        effective: How many independent samples the interval rests on.
     """
 
     interval: Interval
     faults: tuple[SampleFault, ...] = ()
     unusable: SampleFault | None = None
+    effective: float = nan
 
 
 def as_groups(samples: Samples, name: str, positive: bool = False) -> list[Array]:
@@ -166,13 +168,16 @@ def summarize_samples(
     below = sqrt(sum((p.interval.median - p.interval.low) ** 2 for p in parts)) / k
     above = sqrt(sum((p.interval.high - p.interval.median) ** 2 for p in parts)) / k
     faults = tuple(dict.fromkeys(f for p in parts for f in p.faults))
+    effective = sum(p.effective for p in parts)
     if spread is not None:
         half = two_sided(level, spread.dof) * spread.sigma / sqrt(k)
         # Measured, the processes' scatter has the noise within each in it already; assumed, not.
         add = hypot if spread.dof is None else max
         faults += ("processes",) if half > min(below, above) else ()
         below, above = add(below, half), add(above, half)
-    return Sample(Interval(centre, centre - below, centre + above, level), faults)
+        effective = effective if spread.dof is None else min(effective, spread.dof + 1)
+    interval = Interval(centre, centre - below, centre + above, level)
+    return Sample(interval, faults, effective=effective)
 
 
 @lru_cache(maxsize=256)  # in a ladder one side is compared with its parent and every reference
@@ -200,10 +205,11 @@ def _one_process(samples: tuple[float, ...], thresholds: Thresholds) -> Sample:
     above = max(stretch * (high - median), step / 2) + wander
     faults: tuple[SampleFault, ...] = ("drift",) if drift else ("levels",) if levels else ()
     faults += ("autocorrelated",) if stretch > 1 else ()
-    return Sample(Interval(median, median - below, median + above, level), faults)
+    interval = Interval(median, median - below, median + above, level)
+    return Sample(interval, faults, effective=effective)
 
 
-def two_sided(level: float, dof: int | None = None) -> float:
+def two_sided(level: float, dof: float | None = None) -> float:
     """How many standard deviations hold this share, of a normal or a t distribution."""
     from profkit.evidence.timing.scipy_stats import stats
 

@@ -63,6 +63,8 @@ class TimeComparison:
         before: Median of BEFORE in its unit.
         after: Median of AFTER in its unit.
         within: The tolerance that was asked for.
+        effective: How many independent samples a side, or rounds, the interval rests on: a level
+            beyond its own has to allow for as few.
     """
 
     answer: TimeAnswer
@@ -74,6 +76,7 @@ class TimeComparison:
     before: Interval
     after: Interval
     within: float
+    effective: float = nan
 
     def to_json(self) -> dict[str, Any]:
         """Plain values; null where not known."""
@@ -87,6 +90,7 @@ class TimeComparison:
             "before": self.before.to_json(),
             "after": self.after.to_json(),
             "within": self.within,
+            "effective": None if isnan(self.effective) else self.effective,
         }
 
 
@@ -157,6 +161,7 @@ def compare_samples(
         before=_exp(sides[0].interval),
         after=_exp(sides[1].interval),
         within=within,
+        effective=ratio.effective,
     )
 
 
@@ -214,7 +219,9 @@ def _difference(before: Sample, after: Sample) -> Sample:
     low = centre - hypot(b.median - b.low, a.high - a.median)
     high = centre + hypot(b.high - b.median, a.median - a.low)
     faults = tuple(dict.fromkeys(before.faults + after.faults))
-    return Sample(Interval(centre, low, high, b.level), faults, before.unusable or after.unusable)
+    interval = Interval(centre, low, high, b.level)
+    effective = min(before.effective, after.effective)
+    return Sample(interval, faults, before.unusable or after.unusable, effective)
 
 
 def _widened(ratio: Sample, sigma: float = 0.0, factor: float = 1.0) -> Sample:

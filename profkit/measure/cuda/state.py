@@ -32,6 +32,7 @@ class State:
         power: W.
         temperature: Degrees Celsius.
         throttle: What holds the clocks down; empty: nothing; None: not known.
+        power_limit: W that the GPU may draw.
     """
 
     sm_clock: float | None = None
@@ -39,6 +40,7 @@ class State:
     power: float | None = None
     temperature: float | None = None
     throttle: tuple[str, ...] | None = None
+    power_limit: float | None = None
 
 
 @dataclass(frozen=True)
@@ -94,6 +96,7 @@ def read_state(pci: str | None = None) -> State:
     ask = _asker(nvml)
     bits = ask(lambda: nvml.nvmlDeviceGetCurrentClocksThrottleReasons(handle))
     milliwatts = ask(lambda: nvml.nvmlDeviceGetPowerUsage(handle))
+    limit = ask(lambda: nvml.nvmlDeviceGetEnforcedPowerLimit(handle))
     sm = ask(lambda: nvml.nvmlDeviceGetClockInfo(handle, nvml.NVML_CLOCK_SM))
     memory = ask(lambda: nvml.nvmlDeviceGetClockInfo(handle, nvml.NVML_CLOCK_MEM))
     heat = ask(lambda: nvml.nvmlDeviceGetTemperature(handle, nvml.NVML_TEMPERATURE_GPU))
@@ -103,6 +106,7 @@ def read_state(pci: str | None = None) -> State:
         power=None if milliwatts is None else milliwatts * 1e-3,
         temperature=None if heat is None else float(heat),
         throttle=None if bits is None else reasons(bits),
+        power_limit=None if limit is None else limit * 1e-3,
     )
 
 

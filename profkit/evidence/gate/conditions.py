@@ -1,0 +1,57 @@
+"""How two records were made  ->  what differs in the method, and what in the machine."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from profkit.records.record import Record
+
+# What holds clocks down from outside of the kernel; a power cap is what a hard-working kernel meets.
+_OUTSIDE = ("thermal", "hardware", "unknown")
+
+
+def method_differences(before: Record, after: Record) -> list[str]:
+    """Why the times of two records are not of one kind: two timers, or a cold L2 and a warm one."""
+    found = []
+    methods = [r.timing.method if r.timing else None for r in (before, after)]
+    if all(methods) and methods[0] != methods[1]:
+        found.append(f"BASE was timed by {methods[0]}, HEAD by {methods[1]}")
+    states = [_l2(r) for r in (before, after)]
+    if all(states) and not states[0] & states[1]:
+        found.append(f"BASE was timed with a {min(states[0])} L2, HEAD with a {min(states[1])} one")
+    return found
+
+
+def machine_differences(before: Record, after: Record) -> list[str]:
+    """What of the machine differs between two records of one kind of GPU."""
+    if before.session is not None and before.session == after.session:
+        return []
+    return list(_machine(before, after))
+
+
+def _l2(record: Record) -> set[str]:
+    return {word for word in ("warm", "cold") if getattr(record, word)}
+
+
+def _machine(before: Record, after: Record) -> Iterator[str]:
+    one, other = before.gpu, after.gpu
+    if one and other:
+        if one.uuid and other.uuid and one.uuid != other.uuid:
+            yield f"another {other.name or 'GPU'} ({one.uuid} and {other.uuid})"
+        if one.driver and other.driver and one.driver != other.driver:
+            yield f"driver {one.driver} and {other.driver}"
+    limits = [r.timing.after.power_limit if r.timing and r.timing.after else None
+              for r in (before, after)]  # fmt: skip
+    if None not in limits and limits[0] != limits[1]:
+        yield f"a power limit of {limits[0]:.0f} and {limits[1]:.0f} W"
+    held = [_held(r) for r in (before, after)]
+    if held[0] != held[1]:
+        words = [", ".join(sorted(x)) or "nothing" for x in held]
+        yield f"clocks held down by {words[0]} and by {words[1]}"
+
+
+def _held(record: Record) -> frozenset[str]:
+    """What held the clocks down from outside."""
+    states = (record.timing.before, record.timing.after) if record.timing else ()
+    reasons = [reason for state in states if state for reason in state.throttle or ()]
+    return frozenset(r for r in reasons if any(word in r for word in _OUTSIDE))
