@@ -8,6 +8,7 @@ from contextlib import contextmanager
 # A package, as it is imported  ->  the extra of pyproject.toml that brings it.
 EXTRAS = {
     "duckdb": "history",
+    "fsspec": "history",
     "matplotlib": "plots",
     "mcp": "mcp",
     "ninja": "gpu",

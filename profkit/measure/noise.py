@@ -35,7 +35,7 @@ class AaRun:
 
     target: Target
     processes: int
-    rounds: int = ROUNDS[1] // 2
+    rounds: int = ROUNDS[0]
 
 
 def run_twins(run: AaRun, progress: Callable[[str], None]) -> Iterator[list[HistoryTwin]]:

@@ -12,7 +12,7 @@ import pytest
 
 from profkit.errors import ProfkitError
 from profkit.evidence.gate.gate import GateSide, judge_gate
-from profkit.evidence.gate.power import samples_for, significant, smallest_change
+from profkit.evidence.gate.power import GATE, GATE_ROUNDS, samples_for, significant, smallest_change
 from profkit.evidence.gate.report import GateReport
 from profkit.evidence.runs.runs import Evidence
 from profkit.evidence.timing.stats import compare_samples
@@ -282,19 +282,47 @@ def test_one_other_case_and_launch_shape(tmp_path: Path) -> None:
 
 def test_the_smallest_change_is_seen_as_often_as_it_says() -> None:
     rng = np.random.default_rng(5)
-    seen = []
+    seen, quick = [], replace(GATE, resamples=300)
     for _ in range(150):
         before, after = (1e-5 * (1 + rng.exponential(0.005, 120)) for _ in range(2))
-        smallest = smallest_change(compare_samples(before, after, taken="interleaved"))
+        smallest = smallest_change(
+            compare_samples(before, after, taken="interleaved", thresholds=quick)
+        )
         assert 0.001 < smallest < 0.05
-        later = compare_samples(before, after * (1 + smallest), taken="interleaved")
+        more = after * (1 + smallest)
+        later = compare_samples(before, more, taken="interleaved", thresholds=quick)
         seen.append(significant(later))
     assert sum(seen) / len(seen) >= 0.95
     assert isnan(smallest_change(compare_samples([1.0], [1.0])))
 
 
+def test_bench_takes_what_a_gate_needs() -> None:
+    from profkit.measure.bench.bench import ROUNDS
+
+    assert ROUNDS[0] >= GATE_ROUNDS
+
+
+def test_noise_that_hangs_together_unshared_raises_no_alarm() -> None:
+    """AR(0.8) on each side of interleaved rounds: 0.5 % alarms before, tools/false_alarms.py."""
+    rng = np.random.default_rng(3)
+    alarms = 0
+    for _ in range(200):
+        sides = []
+        for _side in range(2):
+            x = rng.normal(0, 0.01, 30)
+            for i in range(1, 30):
+                x[i] = 0.8 * x[i - 1] + 0.6 * x[i]
+            sides.append(1 + x)
+        thresholds = replace(GATE, resamples=200)
+        time = compare_samples(*sides, taken="interleaved", thresholds=thresholds)
+        alarms += significant(time) and time.answer in ("faster", "slower")
+    assert alarms <= 1, "tools/false_alarms.py counts 2 of 4,000"
+
+
 def test_more_samples_help_only_against_noise() -> None:
-    assert samples_for(0.02, 0.04, 100, "wide") == 393
+    assert samples_for(0.02, 0.04, 200, "wide") == 785
+    assert samples_for(0.02, 0.04, 100, "wide") == 273, "from 120 on, nothing is added for too few"
+    assert samples_for(0.02, 0.04, 30, "wide") == 48
     assert samples_for(0.02, 0.02, 100, "wide") == 100
     assert samples_for(0.02, 0.04, 100, "levels") is None
     assert samples_for(0.02, float("nan"), 3, "too-few") is None

@@ -72,6 +72,35 @@ def test_two_writers_do_not_meet(tmp_path: Path) -> None:
     assert [r.record for r in history.runs()[0]] == ["record 1", "record 2"]
 
 
+def test_a_history_in_an_object_store(tmp_path: Path) -> None:
+    fsspec = pytest.importorskip("fsspec")
+    kept = History("memory://bucket/history")
+    kept.append([row(1e-5, 1, 1)])
+    kept.append([row(1e-5, 2, 2)])
+    kept.append([row(1e-5, 1, 1), twin("s", 1e-5, 1e-5)])
+    store = fsspec.filesystem("memory")
+    store.pipe_file("/bucket/history/runs/half.parquet", b"PAR1")
+    rows, (problem,) = History("memory://bucket/history").runs()
+    assert [r.record for r in rows] == ["record 1", "record 2"]
+    assert "half.parquet: not readable" in problem.message
+    assert not [f for f in store.find("/bucket") if not f.endswith(".parquet")]
+    assert len(kept.twins()[0]) == 1
+    assert pk.history("memory://bucket/history", "twins").variant.tolist() == ["v1"]
+    pytest.importorskip("duckdb")
+    assert query(kept, "SELECT count(DISTINCT record) AS n FROM runs")[0].n[0] == 2
+    history = History(f"file://{tmp_path}/h")
+    history.append([row(1e-5, 1, 1)])
+    assert len(History(tmp_path / "h").runs()[0]) == 1, "the same folder by another name"
+
+
+@pytest.mark.parametrize(("url", "why"), [("nowhere://x", "nowhere"), ("file:///proc/x", "proc")])
+def test_a_place_that_cannot_be_is_said(url: str, why: str) -> None:
+    pytest.importorskip("fsspec")
+    with pytest.raises(ProfkitError, match=why) as raised:
+        History(url).append([row(1e-5, 1, 1)])
+    assert raised.value.hint
+
+
 def test_half_a_file_is_named_and_nothing_else_is_lost(tmp_path: Path) -> None:
     history = History(tmp_path)
     history.append([row(1e-5, 1, 1)])

@@ -25,8 +25,8 @@ def run_gate(
         bool, typer.Option("--strict", help="Exit 2 where nothing can be told, too.")
     ] = False,
     history: Annotated[
-        Path, typer.Option("--history", metavar="DIR", help="What processes differ by, measured.")
-    ] = Path("history"),
+        str, typer.Option("--history", metavar="DIR", help="What processes differ by, measured.")
+    ] = "history",
     json: Json = False,
     markdown: Markdown = False,
     quiet: Quiet = False,
@@ -54,9 +54,9 @@ def run_gate(
     raise typer.Exit(report.status)
 
 
-def _spreads(history: Path) -> dict[str, float]:
+def _spreads(history: str) -> dict[str, float]:
     """GPU -> what its processes differ by; none without a history."""
-    if not history.is_dir():
+    if "://" not in history and not Path(history).is_dir():
         return {}
     from profkit.evidence.history.dataset import History
     from profkit.evidence.history.noise import process_spreads, spread_for

@@ -18,8 +18,11 @@ from profkit.errors import ProfkitError
 if TYPE_CHECKING:
     from profkit.evidence.history.dataset import History
 
-HISTORY = Path("history")
-Folder = Annotated[Path, typer.Option("--history", metavar="DIR", help="The folder of its tables.")]
+HISTORY = "history"
+Folder = Annotated[
+    str,
+    typer.Option("--history", metavar="DIR", help="The folder of its tables, or a URL."),
+]
 
 
 def show_history(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -30,8 +29,8 @@ def time_variants(
     ] = None,
     rounds: Annotated[int, typer.Option(min=6, help="Of each process of --aa.")] = 120,
     history: Annotated[
-        Path, typer.Option("--history", metavar="DIR", help="Where --aa keeps what it found.")
-    ] = Path("history"),
+        str, typer.Option("--history", metavar="DIR", help="Where --aa keeps what it found.")
+    ] = "history",
     json: Json = False,
     quiet: Quiet = False,
 ) -> None:
@@ -66,7 +65,7 @@ def time_variants(
     leave_with_faults(made, made.measured.checks_json())
 
 
-def _time_twins(run: AaRun, folder: Path, *, json: bool, quiet: bool) -> None:
+def _time_twins(run: AaRun, folder: str, *, json: bool, quiet: bool) -> None:
     """Time identical code against itself, keep it in the history, and say what the noise is."""
     from profkit.evidence.history.dataset import History
     from profkit.evidence.history.noise import machine_noise

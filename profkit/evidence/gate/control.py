@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from profkit.evidence.comparison.compare import how_taken
+from profkit.evidence.gate.power import GATE
 from profkit.evidence.timing.stats import TimeComparison, compare_samples
 from profkit.records.artifacts import RunName
 from profkit.records.record import Record
@@ -23,7 +24,9 @@ def control_of(
             continue
         if before.reference and after.reference and _same_library(before, after):
             by_case.setdefault(name[1], []).append(
-                compare_samples(before.warm, after.warm, taken=how_taken(before, after))
+                compare_samples(
+                    before.warm, after.warm, taken=how_taken(before, after), thresholds=GATE
+                )
             )
     return {case: _typical(found) for case, found in by_case.items()}
 

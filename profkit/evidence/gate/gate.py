@@ -14,10 +14,16 @@ from profkit.errors import ProfkitError
 from profkit.evidence.comparison.compare import compare_runs
 from profkit.evidence.gate.conditions import machine_differences, method_differences
 from profkit.evidence.gate.control import RunFound, control_of
-from profkit.evidence.gate.power import PROCESS_SPREAD, samples_for, significant, smallest_change
+from profkit.evidence.gate.power import (
+    GATE,
+    PROCESS_SPREAD,
+    samples_for,
+    significant,
+    smallest_change,
+)
 from profkit.evidence.gate.report import Cause, GateAnswer, GateReport, GateSubject
 from profkit.evidence.runs.runs import Evidence, Run
-from profkit.evidence.timing.stats import THRESHOLDS, Thresholds, TimeComparison
+from profkit.evidence.timing.stats import Thresholds, TimeComparison
 from profkit.records.artifacts import RunName
 from profkit.records.current import SourceFile
 from profkit.records.record import Record, read_record
@@ -45,7 +51,7 @@ class GateSide:
     def thresholds(self, record: Record | None) -> Thresholds:
         """The numbers that decide, with what the processes of the record's GPU differ by."""
         uuid = record.gpu.uuid if record and record.gpu else None
-        return replace(THRESHOLDS, process_spread=self.spreads.get(uuid or "", PROCESS_SPREAD))
+        return replace(GATE, process_spread=self.spreads.get(uuid or "", PROCESS_SPREAD))
 
     def code(self, record: Record) -> str | None:
         """Hash of the variant's code as it is today; as it was measured, where no file is there."""

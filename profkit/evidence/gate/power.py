@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from math import ceil, exp, isnan, log, nan
 
-from profkit.evidence.timing.samples import SampleFault, two_sided
+from profkit.evidence.timing.samples import THRESHOLDS, SampleFault, two_sided
 from profkit.evidence.timing.stats import TimeComparison
 
 ALPHA = 0.001  # one false alarm in a thousand comparisons
@@ -12,6 +13,10 @@ POWER = 0.95
 # Relative standard deviation of a median from process to process, where a GPU never measured one
 # machine code in several sessions: assumed at 1 %, processes 3 % apart gave 23 % false alarms.
 PROCESS_SPREAD = 0.03
+# So many rounds show whether neighbours hang together at one in a thousand; an interval from n fewer
+# is widened by GATE_ROUNDS / n. AR(0.8) noise that the sides do not share gave 0.5 % at 30.
+GATE_ROUNDS = 120
+GATE = replace(THRESHOLDS, enough=GATE_ROUNDS, process_spread=PROCESS_SPREAD)
 # Widened by these, an interval does not get narrower with the square root of more samples.
 _NOT_BY_MORE: frozenset[str] = frozenset({"drift", "levels", "processes", "constant"})
 
@@ -33,10 +38,20 @@ def smallest_change(time: TimeComparison, alpha: float = ALPHA, power: float = P
 def samples_for(
     wanted: float, smallest: float, samples: int, reason: SampleFault | str
 ) -> int | None:
-    """How many samples a side would see a change of `wanted`; None where more of them do not help."""
+    """How many samples a side would see a change of `wanted`; None where more of them do not help.
+
+    An interval narrows with the square root of their number, below GATE_ROUNDS with the number
+    itself as well: see there.
+    """
     if isnan(smallest) or reason in _NOT_BY_MORE:
         return None
-    return ceil(samples * (log(1 + smallest) / log(1 + wanted)) ** 2)
+    wider: float = log(1 + smallest) / log(1 + wanted)
+    few: float = samples * wider ** (2 / 3)
+    if few <= GATE_ROUNDS:
+        return ceil(few)
+    enough = max(samples, GATE_ROUNDS)
+    many: float = enough * (wider * (samples / enough) ** 1.5) ** 2
+    return ceil(many)
 
 
 def significant(time: TimeComparison, alpha: float = ALPHA) -> bool:

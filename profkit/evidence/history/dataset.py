@@ -14,11 +14,13 @@ import hashlib
 import json
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
+from functools import cached_property
 from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from profkit.errors import ProfkitError, needing
+from profkit.evidence.history.place import HistoryPlace
 from profkit.evidence.history.tables import (
     KEYS,
     SCHEMA,
@@ -32,7 +34,6 @@ from profkit.evidence.history.tables import (
     table_columns,
 )
 from profkit.evidence.runs.runs import Evidence
-from profkit.files import write_bytes
 from profkit.records.record import read_record
 from profkit.records.store import digest
 
@@ -58,10 +59,15 @@ class History:
     """A folder of tables.
 
     Attributes:
-        root: The folder; it need not exist yet.
+        root: The folder, or a URL that fsspec knows; it need not exist yet.
     """
 
-    root: Path
+    root: Path | str
+
+    @cached_property
+    def place(self) -> HistoryPlace:
+        """Its files."""
+        return HistoryPlace(str(self.root))
 
     def table(self, name: str) -> tuple[pa.Table, list[ProfkitError]]:
         """All rows of a table, each once, and what is wrong with files that cannot be read."""
@@ -73,22 +79,23 @@ class History:
 
         Today's columns: null where a file of another version has none.
         """
-        import pyarrow as pa
-        import pyarrow.dataset as ds
-        import pyarrow.parquet as pq
+        with needing("pyarrow", "the history"):
+            import pyarrow as pa
+            import pyarrow.dataset as ds
 
         good, problems = [], []
-        for file in sorted((self.root / name).glob("*.parquet")):
+        for file in self.place.files(name):
             try:
-                pq.read_metadata(file)
-                good.append(str(file))
+                self.place.metadata(file)
+                good.append(file)
             except (OSError, pa.ArrowException) as error:
                 why = f"{file}: not readable ({str(error).splitlines()[0]})"
                 problems.append(ProfkitError(why, "restore or remove it"))
         wanted = table_columns(name)
         if not good:
             return ds.dataset(wanted.empty_table()), problems
-        return ds.dataset(good, schema=wanted, format="parquet"), problems
+        at = self.place.filesystem
+        return ds.dataset(good, schema=wanted, format="parquet", filesystem=at), problems
 
     def runs(self) -> tuple[list[HistoryRun], list[ProfkitError]]:
         """Every run once, oldest first; those that do not say when come first."""
@@ -109,7 +116,7 @@ class History:
             name = next(name for name, kind in TABLES.items() if isinstance(row, kind))
             by_table.setdefault(name, []).append(asdict(row))
         for name, plain in by_table.items():
-            _write(self.root / name, name, plain)
+            _write(self.place, name, plain)
 
 
 def add_artifacts(
@@ -153,7 +160,7 @@ def history(folder: str | Path = NAME, table: str = "runs") -> pd.DataFrame:
     """The history as a frame.
 
     Args:
-        folder: Where its tables are.
+        folder: Where its tables are: a folder, or a URL that fsspec knows.
         table: "runs", one row a measurement; "launches", one row a diagnosed launch; or "twins",
             one row an A/A comparison.
 
@@ -166,7 +173,7 @@ def history(folder: str | Path = NAME, table: str = "runs") -> pd.DataFrame:
     """
     if table not in TABLES:
         raise ProfkitError(f"no table {table!r}", f"one of {', '.join(TABLES)}")
-    frame: pd.DataFrame = History(Path(folder)).table(table)[0].to_pandas()
+    frame: pd.DataFrame = History(folder).table(table)[0].to_pandas()
     return frame.drop_duplicates(list(KEYS[table]), ignore_index=True)
 
 
@@ -203,7 +210,7 @@ def _twin(row: dict[str, Any]) -> HistoryTwin:
     return HistoryTwin(**{**row, **sides})
 
 
-def _write(folder: Path, name: str, listed: Sequence[dict[str, Any]]) -> None:
+def _write(place: HistoryPlace, name: str, listed: Sequence[dict[str, Any]]) -> None:
     with needing("pyarrow", "the history"):
         import pyarrow as pa
         import pyarrow.parquet as pq
@@ -211,4 +218,4 @@ def _write(folder: Path, name: str, listed: Sequence[dict[str, Any]]) -> None:
     schema = table_columns(name).with_metadata({"profkit": SCHEMA})
     into = BytesIO()
     pq.write_table(pa.Table.from_pylist(listed, schema=schema), into, compression="zstd")
-    write_bytes(folder / f"{sha256}.parquet", into.getvalue())
+    place.write(name, sha256, into.getvalue())

@@ -7,10 +7,10 @@ from dataclasses import dataclass, replace
 from math import isnan
 from typing import Any, Literal
 
-from profkit.evidence.gate.power import PROCESS_SPREAD, significant, smallest_change
+from profkit.evidence.gate.power import GATE, significant, smallest_change
 from profkit.evidence.history.noise import process_spreads, spread_for
 from profkit.evidence.history.tables import HistoryRun
-from profkit.evidence.timing.samples import THRESHOLDS, Spread, Thresholds
+from profkit.evidence.timing.samples import Spread, Thresholds
 from profkit.evidence.timing.stats import Taken, TimeComparison, compare_samples
 
 StepAnswer = Literal[
@@ -89,8 +89,7 @@ def _step(before: HistoryRun | None, run: HistoryRun, spreads: Mapping[str, Spre
 
 
 def _thresholds(spread: Spread | None) -> Thresholds:
-    sigma = PROCESS_SPREAD if spread is None else spread_for(spread)
-    return replace(THRESHOLDS, process_spread=sigma)
+    return GATE if spread is None else replace(GATE, process_spread=spread_for(spread))
 
 
 def _taken(before: HistoryRun, run: HistoryRun) -> Taken:
