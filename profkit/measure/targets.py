@@ -75,7 +75,7 @@ def choose_target(
         references: Whether the problem's references are always included.
     """
     catalogue = _catalogue(places.kernels_dir())
-    picked = _every(catalogue, cases) if every else _named(catalogue, names)
+    picked = _every(catalogue, cases) if every else _named(catalogue, names, cases)
     problem = _only_problem(catalogue, picked)
     chosen_cases = tuple(cases) or tuple(problem.cases)[:1]
     for case in chosen_cases:
@@ -123,12 +123,13 @@ def _every(catalogue: _Catalogue, cases: Sequence[str]) -> _Picked:
     return _Picked(chosen, list(chain.from_iterable(p.references for p in fitting)), names)
 
 
-def _named(catalogue: _Catalogue, names: Sequence[str]) -> _Picked:
-    """Variants and references by name; references alone belong to every problem that has them."""
+def _named(catalogue: _Catalogue, names: Sequence[str], cases: Sequence[str]) -> _Picked:
+    """Variants and references by name; references alone are of the problems that have the cases."""
     problems = catalogue.problems.values()
     references = [n for n in names if any(n in p.references for p in problems)]
     chosen = [_select(n, catalogue) for n in names if n not in references]
-    of_references = (p.name for p in problems if set(references) & set(p.references))
+    fitting = [p for p in problems if all(c in p.cases for c in cases)]
+    of_references = (p.name for p in fitting if set(references) & set(p.references))
     return _Picked(
         chosen, references, frozenset(v.problem for v in chosen) or frozenset(of_references)
     )

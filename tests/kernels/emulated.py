@@ -12,10 +12,18 @@ import re
 import shutil
 import subprocess
 import tempfile
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
 import pytest
+
+from profkit.measure.check import data
+from profkit.measure.check.check import judge_values
+from profkit.measure.check.dtypes import held_as, values_of
+from profkit.measure.cuda.device import NOT_SUPPORTED
+from profkit.measure.variants import problem, variants
 
 ROOT = Path(__file__).parents[2]
 KERNELS = ROOT / "kernels"
@@ -27,6 +35,10 @@ SANITIZERS = {
 }
 FINDING = re.compile(r"WARNING: ThreadSanitizer|ERROR: AddressSanitizer|runtime error|emulator: .*")
 # Copies and products as late as they may be, as early, and threads in another order.
+AROUND = {
+    "ASAN_OPTIONS": "detect_stack_use_after_return=0:detect_leaks=0",
+    "TSAN_OPTIONS": "history_size=4",
+}
 SCHEDULES: dict[str, dict[str, str]] = {
     "late": {},
     "early": {"EMU_EARLY": "1"},
@@ -50,6 +62,23 @@ class Outcome:
     worst: float
     findings: list[str]
     shared: list[int]
+    text: str
+
+
+@dataclass(frozen=True)
+class Emulated:
+    """What a variant did on cases of its problem.
+
+    Attributes:
+        ran: The cases that it supports.
+        faults: What is wrong with its values, or how it ended.
+        findings: What a sanitizer or the emulator itself reported.
+        text: Everything that it printed.
+    """
+
+    ran: tuple[str, ...]
+    faults: list[str]
+    findings: list[str]
     text: str
 
 
@@ -86,10 +115,11 @@ def headers() -> tuple[str, ...]:
 
 
 @functools.cache
-def _machine(sanitizer: str) -> tuple[str, ...]:
-    """The objects that every program has beside its variant."""
+def _machine(sanitizer: str) -> dict[str, str]:
+    """The objects that a program has beside its variant: the machine, and one of the two checks."""
     units = {  # the scheduler tells the sanitizers what it does, and is not watched itself
         "attention_check": SANITIZERS[sanitizer],
+        "problem_check": SANITIZERS[sanitizer],
         "emulator": (),
     }
     made = {name: f"{_scratch().name}/{name}-{sanitizer}.o" for name in units}
@@ -97,7 +127,7 @@ def _machine(sanitizer: str) -> tuple[str, ...]:
         _run(
             "g++", *FLAGS, *flags, *headers(), "-c", "-o", made[name], str(EMULATOR / f"{name}.cpp")
         )
-    return tuple(made.values())
+    return made
 
 
 def build(source: str, folder: Path, sanitizer: str) -> Path:
@@ -116,8 +146,70 @@ def build(source: str, folder: Path, sanitizer: str) -> Path:
     for other in (KERNELS / "attention").rglob("*.cu*"):  # a variant may include another one
         shutil.copy(other, family)
     flags = (*FLAGS, *SANITIZERS[sanitizer])
-    _run("g++", *flags, *headers(), "-o", str(program), str(variant), *_machine(sanitizer))
+    machine = _machine(sanitizer)
+    objects = machine["attention_check"], machine["emulator"]
+    _run("g++", *flags, *headers(), "-o", str(program), str(variant), *objects)
     return program
+
+
+@functools.cache
+def _kernels() -> Path:
+    """All kernels beside the emulator's headers, where they find each other."""
+    tree = Path(_scratch().name) / "kernels"
+    shutil.copytree(KERNELS, tree, ignore=shutil.ignore_patterns("common"))
+    (tree / "common").symlink_to(f"{_scratch().name}/common")
+    return tree
+
+
+def emulate(file: Path, cases: Sequence[str], folder: Path, sanitizer: str, **env: str) -> Emulated:
+    """Build a variant of any problem, and run and judge it on cases of its problem.py.
+
+    Args:
+        file: The .cu file.
+        cases: Names of cases, with seed 0.
+        folder: Where to; it is filled.
+        sanitizer: A key of SANITIZERS.
+        env: EMU_EARLY, EMU_ORDER, EMU_SMS: see emulator.cpp.
+    """
+    flags, machine = (*FLAGS, *SANITIZERS[sanitizer]), _machine(sanitizer)
+    folder.mkdir(parents=True, exist_ok=True)
+    program, source = folder / "program", _kernels() / file.relative_to(KERNELS)
+    objects = machine["problem_check"], machine["emulator"]
+    if not program.exists():
+        _run("g++", *flags, *headers(), "-o", str(program), "-x", "c++", str(source),
+             "-x", "none", *objects)  # fmt: skip
+    asked = problem.load(variants.problem_of(file))
+    work = [data.prepare(asked, case, 0, folder) for case in cases]
+    (folder / "launches").write_text("".join(_told(asked, at) for at in work))
+    around = {**os.environ, **AROUND, **env}
+    done = subprocess.run(
+        [program, folder / "launches"], capture_output=True, text=True, env=around, timeout=600,
+        check=False,
+    )  # fmt: skip
+    text = done.stdout + done.stderr
+    errors = [int(x) for x in re.findall(r"launch error=(\d+)", text)]
+    faults = [text] if done.returncode or len(errors) != len(work) else []
+    ran = [at for at, error in zip(work, errors, strict=False) if error == 0]
+    for at in ran:
+        outs = [
+            values_of(np.fromfile(at.folder / f"out{i}", held_as(dtype)).reshape(shape), dtype)
+            for i, (shape, dtype) in enumerate(at.outputs)
+        ]
+        faults += [f"{at.case}: {f}" for f in judge_values(asked, at, outs).faults]
+    faults += [f"error {e}" for e in errors if e not in (0, NOT_SUPPORTED)]
+    return Emulated(tuple(at.case for at in ran), faults, FINDING.findall(text), text)
+
+
+def _told(asked: problem.Problem, at: data.Data) -> str:
+    """A launch as problem_check.cpp reads it."""
+    values = asked.module.arguments(asked.case(at.case))
+    six = [[*values.get(key, ()), *[0] * 6][:6] for key in ("size", "stride")]
+    files = [(at.folder / f"in{i}", (at.folder / f"in{i}").stat().st_size)
+             for i in range(len(at.shapes))]  # fmt: skip
+    files += [(at.folder / f"out{i}", size) for i, size in enumerate(at.output_bytes())]
+    numbers = (values.get("scale", 1.0), int(values.get("causal", False)), *six[0], *six[1],
+               len(at.shapes), len(at.outputs))  # fmt: skip
+    return " ".join(map(str, (*numbers, *(word for file in files for word in file)))) + "\n"
 
 
 def run(program: Path, cases: tuple[str, ...], **env: str) -> Outcome:
@@ -128,12 +220,7 @@ def run(program: Path, cases: tuple[str, ...], **env: str) -> Outcome:
         cases: One string a case.
         env: EMU_EARLY, EMU_ORDER, EMU_SMS, EMU_INPUTS: see emulator.cpp and attention_check.cpp.
     """
-    around = {
-        **os.environ,
-        "ASAN_OPTIONS": "detect_stack_use_after_return=0:detect_leaks=0",
-        "TSAN_OPTIONS": "history_size=4",
-        **env,
-    }
+    around = {**os.environ, **AROUND, **env}
     done = subprocess.run(
         [program, *cases], capture_output=True, text=True, env=around, timeout=600, check=False
     )

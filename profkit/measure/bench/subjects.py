@@ -12,6 +12,7 @@ from profkit.measure.bench.bench import Subject
 from profkit.measure.check import arena
 from profkit.measure.check.check import CaseCheck, judge_case, judge_values
 from profkit.measure.check.data import Data
+from profkit.measure.check.dtypes import array_of, tensor_of
 from profkit.measure.cuda import device, graph, library
 from profkit.measure.variants.problem import Problem
 from profkit.measure.variants.variants import Args
@@ -110,7 +111,7 @@ def reference_subject(name: str, problem: Problem, data: Data) -> tuple[Subject,
         torch.cuda.synchronize()
     except RuntimeError as error:  # torch says "no available kernel" with a plain RuntimeError
         raise ReferenceUnavailable(str(error).splitlines()[0]) from error
-    outputs = [o.cpu().numpy() for o in (out if isinstance(out, tuple) else (out,))]
+    outputs = [array_of(o) for o in (out if isinstance(out, tuple) else (out,))]
     return _seen(Subject(name, call, capture, eager)), judge_values(problem, data, outputs)
 
 
@@ -120,10 +121,8 @@ class ReferenceUnavailable(Exception):
 
 def to_torch(data: Data) -> list[Any]:
     """The inputs of a case as tensors on the GPU."""
-    import numpy as np
-    import torch
-
-    return [torch.from_numpy(np.array(a)).cuda() for a in data.inputs()]
+    held = zip(data.inputs(), data.shapes, strict=True)
+    return [tensor_of(array, dtype).cuda() for array, (_, dtype) in held]
 
 
 def _seen(subject: Subject) -> Subject:

@@ -13,6 +13,7 @@ from math import prod
 from typing import TYPE_CHECKING, Any
 
 from profkit.measure.check.data import Data
+from profkit.measure.check.dtypes import held_as, values_of
 from profkit.measure.cuda import device
 from profkit.measure.variants.variants import Args
 
@@ -48,11 +49,9 @@ class Arena:
 
 def layout(data: Data, base: int = 0) -> Arena:
     """Where each array lies in an allocation that begins at `base`."""
-    import numpy as np
-
     at, places = GUARD, []
     for shape, dtype in (*data.shapes, *data.outputs):
-        size = prod(shape) * np.dtype(dtype).itemsize
+        size = prod(shape) * held_as(dtype).itemsize
         places.append((at, size))
         at += (size + _ALIGN - 1) // _ALIGN * _ALIGN + GUARD
     count = len(data.shapes)
@@ -109,19 +108,15 @@ def fetch(arena: Arena) -> Bytes:
 
 
 def output(arena: Arena, host: Bytes, index: int) -> NDArray[np.generic]:
-    """One output out of a copy of the allocation."""
-    import numpy as np
-
+    """The values of one output out of a copy of the allocation."""
     (shape, dtype), (offset, size) = arena.data.outputs[index], arena.outputs[index]
-    return host[offset : offset + size].view(np.dtype(dtype)).reshape(shape)
+    return values_of(host[offset : offset + size].view(held_as(dtype)).reshape(shape), dtype)
 
 
 def unwritten(arena: Arena, host: Bytes, index: int) -> int:
     """How many elements of an output still hold every bit of the poison."""
-    import numpy as np
-
     (_, dtype), (offset, size) = arena.data.outputs[index], arena.outputs[index]
-    words = host[offset : offset + size].reshape(-1, np.dtype(dtype).itemsize)
+    words = host[offset : offset + size].reshape(-1, held_as(dtype).itemsize)
     return int((words == POISON).all(axis=1).sum())
 
 

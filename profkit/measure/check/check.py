@@ -163,7 +163,7 @@ def judge_values(
         outs: What came out, in order.
         unwritten: How many elements of each output were never written, where that is known.
     """
-    atol, rtol = problem.module.ATOL, problem.module.RTOL
+    atol, rtol = problem.tolerance(data.case)
     faults: list[str] = []
     verdicts = []
     for i, (out, wanted) in enumerate(zip(outs, data.reference(), strict=True)):

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from profkit.files import write_bytes, write_text
+from profkit.measure.check.dtypes import held_as
 from profkit.measure.variants.problem import Problem
 
 if TYPE_CHECKING:
@@ -32,7 +33,7 @@ class Data:
         case: The case's name.
         seed: The seed.
         folder: Where the files are.
-        shapes: (shape, dtype) of each input.
+        shapes: (shape, dtype) of each input; an array of bfloat16 is held as uint16.
         outputs: (shape, dtype) of each output.
     """
 
@@ -53,17 +54,15 @@ class Data:
 
     def output_bytes(self) -> list[int]:
         """Size of each output in bytes."""
-        import numpy as np
-
-        return [prod(shape) * np.dtype(dtype).itemsize for shape, dtype in self.outputs]
+        return [prod(shape) * held_as(dtype).itemsize for shape, dtype in self.outputs]
 
 
 def _map(path: Path, shape: tuple[int, ...], dtype: str) -> Array:
     import numpy as np
 
     if 0 in shape:
-        return np.empty(shape, dtype)
-    return np.memmap(path, dtype, mode="r", shape=shape)
+        return np.empty(shape, held_as(dtype))
+    return np.memmap(path, held_as(dtype), mode="r", shape=shape)
 
 
 def prepare_data(
@@ -102,8 +101,10 @@ def _compute(problem: Problem, case: Any, seed: int, grid: str | None, place: Pa
         write_bytes(place / f"in{i}", array.tobytes())
     for i, array in enumerate(wanted):
         write_bytes(place / f"ref{i}", array.astype(np.float32).tobytes())
+    named = getattr(problem.module, "dtypes", None)
+    types = named(case) if named else [str(a.dtype) for a in given]
     shapes = {
-        "inputs": [(a.shape, str(a.dtype)) for a in given],
+        "inputs": [(a.shape, dtype) for a, dtype in zip(given, types, strict=True)],
         "outputs": [(tuple(shape), dtype) for shape, dtype in problem.module.outputs(case)],
     }
     write_text(place / "data.json", json.dumps(shapes))

@@ -46,6 +46,9 @@ OPTIONAL = {
     "REFERENCES": "names of library calls to compare with",
     "reference_call": "(name, case, tensors) -> a function that makes one call",
     "exponentials": "case -> exponentials that the work needs",
+    "backend_of": "names of a reference's kernels -> which backend they are",
+    "tolerance": "case -> (absolute, relative) where ATOL and RTOL are not for every case",
+    "dtypes": "case -> type of each input, where numpy has none: bfloat16, held as uint16",
 }
 
 
@@ -89,6 +92,13 @@ class Problem:
                 did_you_mean(name, self.cases),
             )
         return known[name]
+
+    def tolerance(self, case: str) -> tuple[float, float]:
+        """(absolute, relative): acceptance is abs(out - ref) <= absolute + relative * abs(ref)."""
+        if hasattr(self.module, "tolerance"):
+            atol, rtol = self.module.tolerance(self.case(case))
+            return float(atol), float(rtol)
+        return self.module.ATOL, self.module.RTOL
 
     def reference_call(self, name: str, case: str, tensors: Sequence[Any]) -> Callable[[], Any]:
         """A function that calls a library once on these tensors."""

@@ -119,6 +119,7 @@ T from_lane(T mine, int lane) {
 using std::max;
 using std::min;
 
+inline float rsqrtf(float x) { return 1.0f / std::sqrt(x); }
 inline float __uint_as_float(unsigned x) {
   float y;
   std::memcpy(&y, &x, sizeof y);
