@@ -66,9 +66,11 @@ def arguments(case: Case) -> dict[str, Any]:
     return {"size": (case.rows, case.width, int(case.rms), int(case.bf16)), "scale": EPS}
 
 
-def dtypes(case: Case) -> tuple[str, ...]:
-    """Types of x, r, w and b; numpy has no bfloat16: such an array holds its bits as uint16."""
-    return ("bfloat16" if case.bf16 else "float16",) * (3 if case.rms else 4)
+def input_types(case: Case) -> tuple[tuple[tuple[int, ...], str], ...]:
+    """Shapes and types of x, r, w and b; numpy has no bfloat16: its bits are held as uint16."""
+    rows = ((case.rows, case.width), (case.rows, case.width))
+    shapes = (*rows, *((case.width,),) * (1 if case.rms else 2))
+    return tuple((shape, "bfloat16" if case.bf16 else "float16") for shape in shapes)
 
 
 def inputs(case: Case, seed: int, grid: str | None = None) -> tuple[Array, ...]:

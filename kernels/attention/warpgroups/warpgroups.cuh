@@ -16,6 +16,9 @@
 
 namespace warpgroups {
 
+template <class P>
+struct Work;
+
 // What a rung's Plan starts from, and may say otherwise.
 template <int D_, int GROUPS_, int N_, int STAGES_, bool CAUSAL_>
 struct Basic {
@@ -28,6 +31,11 @@ struct Basic {
   static constexpr bool V_LATE = false;  // V is waited for when the scores have started
   static constexpr int Q_SLOTS = 2, SECTION = D == 64 ? 0 : 8;  // heads at a time (causal), 0: all
   static constexpr int CUBIC = 0;  // of 16 exponentials, so many on the FMA pipe
+  // Problems that share heads of K and V, or leave out keys, say otherwise:
+  static __device__ __forceinline__ int key_head(int head) { return head; }
+  using Input = Attention;
+  template <class P>
+  using Works = Work<P>;
 };
 
 // Registers of a thread that multiplies, taken from the producer and from what the launch left over:
@@ -80,7 +88,10 @@ struct Work {
     const int grid = gridDim.x;
     return P::CAUSAL && P::SECTION == 0 ? ceil_div(works, grid) * grid : works;
   }
+  static __device__ __forceinline__ int key(int tile) { return tile * P::N; }
 };
+template <class P>
+using WorksOf = typename P::template Works<P>;
 
 // A place in a ring of SLOTS, and how often it has been round.
 template <int SLOTS>
@@ -93,12 +104,12 @@ struct Place {
 };
 
 template <class P>
-__device__ __forceinline__ void produce(const Attention& a, Shared<P>& m, const Maps& maps,
+__device__ __forceinline__ void produce(const typename P::Input& a, Shared<P>& m, const Maps& maps,
                                         int works) {
   Place<P::STAGES> at;
   Place<P::Q_SLOTS> q;
-  for (int w = blockIdx.x; w < Work<P>::end(works); w += gridDim.x) {
-    Work<P> work(a, w, works);
+  for (int w = blockIdx.x; w < WorksOf<P>::end(works); w += gridDim.x) {
+    WorksOf<P> work(a, w, works);
     if (work.tiles == 0) continue;
     for (int g = 0; g < P::GROUPS; ++g) {
       barrier_wait(&m.q_free[q.slot][g], q.parity ^ 1);
@@ -109,10 +120,12 @@ __device__ __forceinline__ void produce(const Attention& a, Shared<P>& m, const 
     for (int tile = 0; tile < work.tiles; ++tile, at.next()) {
       barrier_wait(&m.k_free[at.slot], at.parity ^ 1);
       barrier_expect(&m.k_here[at.slot], Slabs<P::N, P::D>::BYTES);
-      m.k[at.slot].fetch(&maps.k, &m.k_here[at.slot], tile * P::N, work.head);
+      m.k[at.slot].fetch(&maps.k, &m.k_here[at.slot], work.key(tile),
+                         P::key_head(work.head));
       barrier_wait(&m.v_free[at.slot], at.parity ^ 1);
       barrier_expect(&m.v_here[at.slot], Slabs<P::N, P::D>::BYTES);
-      m.v[at.slot].fetch(&maps.v, &m.v_here[at.slot], tile * P::N, work.head);
+      m.v[at.slot].fetch(&maps.v, &m.v_here[at.slot], work.key(tile),
+                         P::key_head(work.head));
     }
   }
 }
@@ -123,7 +136,7 @@ class Consumer {
   static constexpr int D = P::D, N = P::N, TILES = N / 8, LAST = P::GROUPS - 1;
   using Scores = float[TILES][4];
   using Probabilities = uint32_t[N / 16][4];
-  const Attention& a;
+  const typename P::Input& a;
   Shared<P>& m;
   const int group, lane;
   const flash::Folded folded;
@@ -135,18 +148,18 @@ class Consumer {
   bool raised;  // the maximum: the output has to be corrected
 
  public:
-  __device__ __forceinline__ Consumer(const Attention& a, Shared<P>& m, int group)
+  __device__ __forceinline__ Consumer(const typename P::Input& a, Shared<P>& m, int group)
       : a(a), m(m), group(group), lane(threadIdx.x % 32), folded(a.scale) {}
 
   __device__ __forceinline__ void run(int works) {
     if (P::TURNS && group == LAST) named_barrier_arrive(1, 256);  // warpgroup 0 begins
-    for (int w = blockIdx.x; w < Work<P>::end(works); w += gridDim.x) {
-      Work<P> work(a, w, works);
+    for (int w = blockIdx.x; w < WorksOf<P>::end(works); w += gridDim.x) {
+      WorksOf<P> work(a, w, works);
       if (work.tiles == 0) continue;
       row = work.first + 64 * group + threadIdx.x % 128 / 32 * 16;
       take_q();
       int tiles = P::CAUSAL ? ceil_div(a.keys(work.first + 64 * (group + 1)), N) : work.tiles;
-      attend(tiles);
+      attend(work, tiles);
       if (P::CAUSAL)
         for (; tiles < work.tiles; ++tiles) leave_out();
       q_at.next();
@@ -204,7 +217,7 @@ class Consumer {
   }
 
   // The scores of tile `tile` once more, by this warp alone: not in turn, and while products run.
-  __device__ __forceinline__ void scores_again(Scores& s, int tile) {
+  __device__ __forceinline__ void scores_again(Scores& s, const WorksOf<P>& work, int tile) {
 #pragma unroll
     for (int n = 0; n < TILES; ++n)
 #pragma unroll
@@ -224,10 +237,10 @@ class Consumer {
         mma(s[2 * n + 1], left, b[2], b[3]);
       }
     }
-    mask(s, tile);
+    mask(s, work, tile);
   }
-  __device__ __forceinline__ void mask(Scores& s, int tile) {
-    if (flash::at_edge<N>(a, row, tile * N)) flash::mask<N>(a, s, row, tile * N, lane);
+  __device__ __forceinline__ void mask(Scores& s, const WorksOf<P>& work, int tile) {
+    if (flash::at_edge<N>(a, row, work.key(tile))) flash::mask<N>(a, s, row, work.key(tile), lane);
   }
   __device__ __forceinline__ void raise_to(const float (&top)[2]) {
     online::raise(rows, top, folded.factor, correction);
@@ -236,11 +249,11 @@ class Consumer {
 
   // s becomes probabilities. K of the tile is free from here on.
   template <bool FIRST>
-  __device__ __forceinline__ void softmax(Scores& s, int tile) {
+  __device__ __forceinline__ void softmax(Scores& s, const WorksOf<P>& work, int tile) {
     constexpr bool BLIND = P::MAXIMUM == Maximum::NONE && !FIRST;
     float top[2], sum[2];
     if (!BLIND) free_k();
-    mask(s, tile);
+    mask(s, work, tile);
     raised = false;
     if (!BLIND) {
       online::lane_max(top, s);
@@ -250,7 +263,7 @@ class Consumer {
     online::exponentials<P::CUBIC>(rows, s, folded.factor, sum);
     if (BLIND) {
       if (online::too_large(sum)) {
-        scores_again(s, tile);
+        scores_again(s, work, tile);
         online::lane_max(top, s);
         raise_to(top);
         online::exponentials<P::CUBIC>(rows, s, folded.factor, sum);
@@ -260,7 +273,7 @@ class Consumer {
     rows.sum[0] += sum[0], rows.sum[1] += sum[1];
   }
 
-  __device__ __forceinline__ void attend(int tiles) {
+  __device__ __forceinline__ void attend(const WorksOf<P>& work, int tiles) {
     Scores s;
     Probabilities p;
     wait_k();
@@ -270,7 +283,7 @@ class Consumer {
     end_turn();
     wgmma_wait<0>();
     hold(s);
-    softmax<true>(s, 0);
+    softmax<true>(s, work, 0);
     warpgroup::pack_probabilities<N>(p, s);
     for (int tile = 1; tile < tiles; ++tile) {
       wait_k();
@@ -284,7 +297,7 @@ class Consumer {
       end_turn();
       wgmma_wait<1>();
       hold(s);
-      softmax<false>(s, tile);
+      softmax<false>(s, work, tile);
       wgmma_wait_after<0>(rows.sum[0] + rows.sum[1]);  // the softmax runs beside P V
       hold(rows.out);
       free_v();
@@ -303,8 +316,8 @@ class Consumer {
 };
 
 template <class P>
-__global__ void __launch_bounds__(Registers<P>::THREADS, 1)
-    attend(Attention a, const __grid_constant__ Maps maps, int works) {
+__device__ __forceinline__ void attend_block(const typename P::Input& a, const Maps& maps,
+                                             int works) {
   auto& m = shared_memory<Shared<P>>();
   int group = threadIdx.x / 128;
   if constexpr (P::UNIFORM) group = __shfl_sync(0xffffffffu, group, 0);
@@ -328,6 +341,12 @@ __global__ void __launch_bounds__(Registers<P>::THREADS, 1)
     take_registers<Registers<P>::MINE>();
     Consumer<P>(a, m, group).run(works);
   }
+}
+
+template <class P>
+__global__ void __launch_bounds__(Registers<P>::THREADS, 1)
+    attend(Attention a, const __grid_constant__ Maps maps, int works) {
+  attend_block<P>(a, maps, works);
 }
 
 template <class P>

@@ -101,8 +101,8 @@ def _compute(problem: Problem, case: Any, seed: int, grid: str | None, place: Pa
         write_bytes(place / f"in{i}", array.tobytes())
     for i, array in enumerate(wanted):
         write_bytes(place / f"ref{i}", array.astype(np.float32).tobytes())
-    named = getattr(problem.module, "dtypes", None)
-    types = named(case) if named else [str(a.dtype) for a in given]
+    named = getattr(problem.module, "input_types", None)
+    types = [dtype for _, dtype in named(case)] if named else [str(a.dtype) for a in given]
     shapes = {
         "inputs": [(a.shape, dtype) for a, dtype in zip(given, types, strict=True)],
         "outputs": [(tuple(shape), dtype) for shape, dtype in problem.module.outputs(case)],

@@ -48,7 +48,7 @@ OPTIONAL = {
     "exponentials": "case -> exponentials that the work needs",
     "backend_of": "names of a reference's kernels -> which backend they are",
     "tolerance": "case -> (absolute, relative) where ATOL and RTOL are not for every case",
-    "dtypes": "case -> type of each input, where numpy has none: bfloat16, held as uint16",
+    "input_types": "case -> (shape, dtype) of each input; an array of bfloat16 is held as uint16",
 }
 
 
