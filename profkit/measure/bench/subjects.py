@@ -12,7 +12,7 @@ from profkit.measure.bench.bench import Subject
 from profkit.measure.check import arena
 from profkit.measure.check.check import CaseCheck, judge_case, judge_values
 from profkit.measure.check.data import Data
-from profkit.measure.check.dtypes import array_of, tensor_of
+from profkit.measure.check.dtypes import tensor_of, values_of_tensor
 from profkit.measure.cuda import device, graph, library
 from profkit.measure.variants.problem import Problem
 from profkit.measure.variants.variants import Args
@@ -111,7 +111,7 @@ def reference_subject(name: str, problem: Problem, data: Data) -> tuple[Subject,
         torch.cuda.synchronize()
     except RuntimeError as error:  # torch says "no available kernel" with a plain RuntimeError
         raise ReferenceUnavailable(str(error).splitlines()[0]) from error
-    outputs = [array_of(o) for o in (out if isinstance(out, tuple) else (out,))]
+    outputs = [values_of_tensor(o) for o in (out if isinstance(out, tuple) else (out,))]
     return _seen(Subject(name, call, capture, eager)), judge_values(problem, data, outputs)
 
 

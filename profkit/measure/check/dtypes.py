@@ -38,7 +38,7 @@ def tensor_of(held: Array, dtype: str) -> Any:
     return tensor.view(torch.bfloat16) if dtype == BFLOAT16 else tensor
 
 
-def array_of(tensor: Any) -> Array:
+def values_of_tensor(tensor: Any) -> Array:
     """A tensor's values, on the CPU."""
     import torch
 
