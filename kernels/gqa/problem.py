@@ -14,10 +14,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from profkit.measure.variants.problem import load
+from profkit.measure.variants.problem import load_problem
 
 Half = NDArray[np.float16]
-_ATTENTION = load(Path(__file__).parents[1] / "attention").module
+_ATTENTION = load_problem(Path(__file__).parents[1] / "attention").module
 
 ATOL, RTOL = _ATTENTION.ATOL, _ATTENTION.RTOL
 SEEDS = (0, 1)

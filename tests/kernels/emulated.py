@@ -178,8 +178,8 @@ def emulate(file: Path, cases: Sequence[str], folder: Path, sanitizer: str, **en
     if not program.exists():
         _run("g++", *flags, *headers(), "-o", str(program), "-x", "c++", str(source),
              "-x", "none", *objects)  # fmt: skip
-    asked = problem.load(variants.problem_of(file))
-    work = [data.prepare(asked, case, 0, folder) for case in cases]
+    asked = problem.load_problem(variants.problem_of(file))
+    work = [data.prepare_data(asked, case, 0, folder) for case in cases]
     (folder / "launches").write_text("".join(_told(asked, at) for at in work))
     around = {**os.environ, **AROUND, **env}
     done = subprocess.run(

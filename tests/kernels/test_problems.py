@@ -69,14 +69,14 @@ def _norms(x: Floats, r: Floats, w: Floats, b: Floats, wrong: str) -> tuple[Floa
     ],
 )
 def test_the_gate_stops_what_is_not_layernorm(wrong: str, case: str, tmp_path: Path) -> None:
-    asked = problem.load(KERNELS / "layernorm")
-    at = data.prepare(asked, case, 0, tmp_path)
+    asked = problem.load_problem(KERNELS / "layernorm")
+    at = data.prepare_data(asked, case, 0, tmp_path)
     x, r, w, b = (a.astype(np.float32) for a in at.inputs())
     assert (judge_values(asked, at, _norms(x, r, w, b, wrong)).status == "right") == (not wrong)
 
 
 def test_bfloat16_is_rounded_to_nearest_even_and_read_back() -> None:
-    module = problem.load(KERNELS / "layernorm").module
+    module = problem.load_problem(KERNELS / "layernorm").module
     case = module.CASES["RMS4096"]
     given = np.array([1.0, 1.00390625, 1.01171875, -3.0e38, 1e-20], np.float32)
     stored = module._stored(given, case)
@@ -87,4 +87,4 @@ def test_bfloat16_is_rounded_to_nearest_even_and_read_back() -> None:
 
 def asked_tolerance(case: str) -> tuple[float, float]:
     """What acceptance at a case is."""
-    return problem.load(KERNELS / "layernorm").tolerance(case)
+    return problem.load_problem(KERNELS / "layernorm").tolerance(case)
