@@ -14,10 +14,12 @@ at most 4. 1e-3 absolute plus 1e-3 relative is twice what those two leave.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from math import sqrt
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -27,7 +29,9 @@ Half = NDArray[np.float16]
 
 ATOL = RTOL = 1e-3
 SEEDS = (0, 1)
-REFERENCES = ("sdpa", "sdpa-cudnn", "sdpa-flash", "sdpa-efficient", "sdpa-math")
+REFERENCES = (
+    "sdpa", "sdpa-cudnn", "sdpa-flash", "sdpa-efficient", "sdpa-math", "flex", "triton",
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -159,7 +163,15 @@ def compulsory_bytes(case: Case) -> float:
 
 
 def reference_call(name: str, case: Case, tensors: Sequence[Any]) -> Callable[[], Any]:
-    """One call of PyTorch's scaled_dot_product_attention, pinned to a backend or left to choose."""
+    """One call of a library.
+
+    `sdpa`: PyTorch's scaled_dot_product_attention, left to choose; with a backend: pinned to it;
+    `flex`: its flex_attention, compiled for this very shape; `triton`: triton_fused.py beside this.
+    """
+    if name == "flex":
+        return _flex(case, tensors)
+    if name == "triton":
+        return _triton(case, tensors)
     from torch.nn.attention import SDPBackend, sdpa_kernel
     from torch.nn.functional import scaled_dot_product_attention
 
@@ -181,6 +193,35 @@ def reference_call(name: str, case: Case, tensors: Sequence[Any]) -> Callable[[]
     return pinned if name in backends else attend
 
 
+def _flex(case: Case, tensors: Sequence[Any]) -> Callable[[], Any]:
+    """flex_attention through torch.compile; under a causal mask blocks of keys are left out."""
+    import torch
+    from torch.nn.attention.flex_attention import create_block_mask, flex_attention
+
+    # Each shape is compiled for itself, and torch takes more than a few for a mistake.
+    torch._dynamo.config.recompile_limit = 1000
+    compiled = torch.compile(flex_attention, dynamic=False)
+    mask = None
+    if case.causal:
+        mask = create_block_mask(lambda b, h, i, j: i >= j, None, None, case.S, case.S)  # noqa: ARG005
+    return lambda: compiled(*tensors, block_mask=mask)
+
+
+def _triton(case: Case, tensors: Sequence[Any]) -> Callable[[], Any]:
+    """triton_fused.attend; this folder is no package, so by its path."""
+    import importlib.util
+
+    path = Path(__file__).with_name("triton_fused.py")
+    spec = importlib.util.spec_from_file_location("triton_fused", path)
+    if spec is None or spec.loader is None:
+        raise ImportError(f"cannot import {path}")
+    if spec.name not in sys.modules:
+        sys.modules[spec.name] = module = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(module)
+    attend = sys.modules[spec.name].attend
+    return lambda: attend(*tensors, case.causal)
+
+
 def backend_of(kernels: Sequence[str]) -> str:
     """Which SDPA backend kernels of these names are; `unknown` if none says."""
     text = " ".join(kernels).lower()
@@ -188,6 +229,8 @@ def backend_of(kernels: Sequence[str]) -> str:
         "cudnn": ("cudnn",),
         "flash": ("flash_fwd", "pytorch_flash"),
         "efficient": ("fmha_cutlass", "attentionkernel", "mem_eff"),
+        "triton": ("_attend",),
+        "flex": ("flex_attention",),
         "math": ("softmax",),
     }
     return next((b for b, words in marks.items() if any(w in text for w in words)), "unknown")

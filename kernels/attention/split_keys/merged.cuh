@@ -243,14 +243,15 @@ __global__ void __launch_bounds__(THREADS, 1)
     finish<1, P>(a, m, rows.out, stats, strip, row, head);
 }
 
+// early: of a kernel that may, whether it does in this launch.
 template <class P, bool EARLY>
-cudaError_t start(const Attention& a, cudaStream_t stream) {
+cudaError_t start(const Attention& a, cudaStream_t stream, bool early = EARLY) {
   Maps maps;
   if (cudaError_t e = tensor_map(&maps.q, a.q, P::D, a, M)) return e;
   if (cudaError_t e = tensor_map(&maps.k, a.k, P::D, a, 64)) return e;
   if (cudaError_t e = tensor_map(&maps.v, a.v, P::D, a, 64)) return e;
   return launch<merged_parts<P, EARLY>>(
-      {dim3(ceil_div(a.length, M) * CLUSTER, a.heads), THREADS, P::BYTES, CLUSTER, EARLY}, stream,
+      {dim3(ceil_div(a.length, M) * CLUSTER, a.heads), THREADS, P::BYTES, CLUSTER, early}, stream,
       a, maps);
 }
 

@@ -74,10 +74,23 @@ def reference_subject(name: str, problem: Problem, data: Data) -> tuple[Subject,
     Raises:
         ReferenceUnavailable: The library has no kernel for this case on this GPU.
     """
+    subject, out = torch_call(name, problem.reference_call(name, data.case, to_torch(data)))
+    outputs = [values_of_tensor(o) for o in (out if isinstance(out, tuple) else (out,))]
+    return subject, judge_values(problem, data, outputs)
+
+
+def torch_call(name: str, once: Callable[[], Any]) -> tuple[Subject, Any]:
+    """A call into torch, run once, and what that returned.
+
+    Args:
+        name: What to call it.
+        once: Makes one call, on torch's current stream.
+
+    Raises:
+        ReferenceUnavailable: The library has no kernel for it on this GPU.
+    """
     import torch
 
-    tensors = to_torch(data)
-    once = problem.reference_call(name, data.case, tensors)
     streams: dict[int, Any] = {}
 
     def on(stream: int) -> Any:
@@ -111,8 +124,7 @@ def reference_subject(name: str, problem: Problem, data: Data) -> tuple[Subject,
         torch.cuda.synchronize()
     except RuntimeError as error:  # torch says "no available kernel" with a plain RuntimeError
         raise ReferenceUnavailable(str(error).splitlines()[0]) from error
-    outputs = [values_of_tensor(o) for o in (out if isinstance(out, tuple) else (out,))]
-    return _seen(Subject(name, call, capture, eager)), judge_values(problem, data, outputs)
+    return _seen(Subject(name, call, capture, eager)), out
 
 
 class ReferenceUnavailable(Exception):

@@ -1,0 +1,336 @@
+"""The time of attention over a grid of shapes, and the table of what is fastest where.
+
+    python tools/attention_grid.py record grid.jsonl      # every recorded shape: rungs and backends
+    python tools/attention_grid.py hold held.jsonl        # the entry against the backends
+    python tools/attention_grid.py references refs.jsonl  # at every case, all that can be compared
+    python tools/attention_grid.py table                  # picks.json, from artifacts/attention
+
+All but the last need a GPU and torch. Everything of a shape is timed in turns, in one process, in
+replayed graphs with a warm L2; what is not right there is not timed. A line is written as soon as a
+shape is done, and a file that is there already is gone on with: `profkit heatmap` draws it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import json
+import sys
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import asdict, dataclass, replace
+from math import inf, nan, sqrt
+from pathlib import Path
+from statistics import median
+from types import ModuleType
+from typing import Any
+
+from profkit.measure.bench import bench, subjects
+from profkit.measure.bench.bench import Subject
+from profkit.measure.build import build
+from profkit.measure.cuda import device, library, state
+from profkit.measure.variants import variants
+from profkit.measure.variants.problem import load
+from profkit.measure.variants.variants import Args
+
+ROOT = Path(__file__).parents[1]
+FOLDER = ROOT / "kernels" / "attention"
+RECORD = ROOT / "artifacts" / "attention" / "grid.jsonl"
+ENTRY = "attention"
+BACKENDS = ("sdpa-cudnn", "sdpa-flash", "sdpa-efficient")
+SMALL = ("selfoverlap", "pair", "splitk", "exp2fold", "persistent")
+LARGE = ("wgmma", "lazymax", "uniform", "nomax", "latev", "qregisters")
+_SMALL_WORK, _EFFICIENT_WORK = 2e10, 2e11  # operations beyond which a family is out of the race
+_LOOK, _FAR = 3, 1.4  # rounds of a first look; see Plan.far
+
+
+def beside(name: str) -> ModuleType:
+    """A module of kernels/attention, which is no package."""
+    spec = importlib.util.spec_from_file_location(name, FOLDER / f"{name}.py")
+    if spec is None or spec.loader is None:
+        raise ImportError(f"cannot import {name} from {FOLDER}")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+picks = beside("picks")
+
+
+class Machine:
+    """The GPU, what is built for it, and one shape's tensors at a time."""
+
+    def __init__(self, names: Sequence[str]) -> None:
+        self.gpu = device.use()
+        folder = build.build_dir(ROOT / "kernels")
+        chosen = [*variants.named(ROOT / "kernels", names), variants.read(build.SUPPORT)]
+        *made, tools = [build.need(b) for b in build.build(chosen, [self.gpu.arch], folder)]
+        self.builds = {b.variant.id: b for b in made}
+        self.libraries = {n: library.load(Path(str(b.library))) for n, b in self.builds.items()}
+        self.tools = library.support(Path(str(tools.library)), self.gpu)
+        self.problem = load(FOLDER).module
+
+    def case(self, shape: Any) -> Any:
+        """The problem's case of a shape."""
+        return self.problem.Case(1, shape.heads, shape.rows, shape.D, shape.causal)
+
+    def header(self, against: Sequence[str]) -> dict[str, Any]:
+        """What was used: the first line of a file."""
+        import torch
+
+        identity = state.identity(self.gpu.pci)
+        sources = {n: {"source": b.source, "sass": b.sass} for n, b in self.builds.items()}
+        gpu = asdict(replace(self.gpu, uuid=identity.uuid, driver=identity.driver))
+        made = time.strftime("%Y-%m-%dT%H:%M:%S+00:00", time.gmtime())
+        return {"schema": "profkit.grid/1", "made": made, "gpu": gpu, "against": list(against),
+                "versions": {"torch": torch.__version__}, "variants": sources}  # fmt: skip
+
+
+class Stage:
+    """One shape's inputs on the GPU and the answer in fp32; problem.inputs' recipe, drawn there."""
+
+    def __init__(self, machine: Machine, shape: Any) -> None:
+        import torch
+
+        self.machine, self.shape, self.case = machine, shape, machine.case(shape)
+        g = torch.Generator("cuda").manual_seed(shape.rows * 1000 + shape.heads)
+        size = (1, shape.heads, shape.rows, shape.D)
+        q, k, v = (torch.randn(size, generator=g, device="cuda") for _ in range(3))
+        q *= 2
+        q[..., 0], k[..., 0] = 7, -7
+        self.tensors = [x.half() for x in (q, k, v)]
+        del q, k, v
+        self.answer = self._answer()
+
+    def _answer(self) -> Any:
+        """softmax(q k^T / sqrt D) v in fp32, some heads at a time, kept in fp16's place."""
+        import torch
+
+        rows, out = self.shape.rows, torch.empty_like(self.tensors[0], dtype=torch.float32)
+        step = max(1, 2**28 // rows**2)
+        hidden = torch.ones(rows, rows, dtype=torch.bool, device="cuda").triu(1)
+        for head in range(0, self.shape.heads, step):
+            q, k, v = (x[0, head : head + step].float() for x in self.tensors)
+            scores = (q @ k.transpose(1, 2)).div_(sqrt(self.shape.D))
+            if self.shape.causal:
+                scores.masked_fill_(hidden, -torch.inf)
+            out[0, head : head + step] = torch.softmax(scores, -1) @ v
+        return out
+
+    def error(self, out: Any) -> float:
+        """The largest error over the tolerance there; NaN is infinite."""
+        p = self.machine.problem
+        worst = 0.0
+        for x, ref in zip(out[0].split(16), self.answer[0].split(16), strict=True):
+            over = (x.float() - ref).abs_().div_(ref.abs().mul_(p.RTOL).add_(p.ATOL))
+            worst = max(worst, float(over.nan_to_num_(nan=float("inf")).max()))
+        return worst
+
+    def rung(self, name: str) -> tuple[Subject, Any]:
+        """A variant's subject and its output, run on NaN."""
+        import torch
+
+        out = torch.full_like(self.tensors[0], nan)
+        values = self.machine.problem.arguments(self.case)
+
+        def arguments(stream: int) -> Args:
+            args = Args()
+            for i, x in enumerate(self.tensors):
+                args.input[i] = x.data_ptr()
+            args.out[0] = out.data_ptr()
+            for i in range(4):
+                args.size[i], args.stride[i] = values["size"][i], values["stride"][i]
+            args.scale, args.causal, args.stream = values["scale"], int(self.case.causal), stream
+            return args
+
+        torch.cuda.synchronize()
+        made = subjects.launcher(name, self.machine.libraries[name], arguments, self.machine.tools)
+        device.synchronize()
+        return made, out
+
+    def call(self, name: str) -> tuple[Subject, Any]:
+        """A backend's subject and its output."""
+        once = self.machine.problem.reference_call(name, self.case, self.tensors)
+        return subjects.torch_call(name, once)
+
+
+def _made(stage: Stage, names: Iterable[str], make: Callable[[str], Any], line: dict[str, Any]
+          ) -> list[Subject]:  # fmt: skip
+    """What is right; the error of each, and why one is left out, go into the line."""
+    found = []
+    for name in names:
+        try:
+            subject, out = make(name)
+        except (subjects.ReferenceUnavailable, device.CudaError) as error:
+            if getattr(error, "code", 0) in device.STICKY:
+                raise
+            line["refused"][name] = str(error)[:120]
+            continue
+        line["error"][name] = round(stage.error(out), 4)
+        if line["error"][name] <= 1:
+            found.append(replace(subject, eager=_not_asked))
+    return found
+
+
+def _not_asked(n: int, stream: int) -> tuple[float, float]:  # noqa: ARG001
+    """In place of a subject's plain calls, which would take longer than everything else."""
+    return nan, nan
+
+
+def _rounds(seconds: float) -> tuple[int, int]:
+    return (20, 40) if seconds < 2e-4 else (12, 24) if seconds < 2e-3 else (6, 10)
+
+
+def _timed(stage: Stage, found: list[Subject], line: dict[str, Any], far: float) -> None:
+    """Time in turns what a first look finds within so many times of the fastest."""
+    name, machine = str(stage.shape), stage.machine
+
+    def measured(which: list[Subject], rounds: tuple[int, int]) -> dict[str, bench.Times]:
+        times = bench.measure(which, name, machine.gpu, machine.tools, False, rounds)
+        return {t.name: t for t in times}
+
+    look = {n: median(t.warm) for n, t in measured(found, (_LOOK, _LOOK)).items()}
+    best = min(look.values())
+    near = [s for s in found if look[s.name] <= far * best or s.name == ENTRY]
+    times = measured(near, _rounds(best))
+    line["looked"] = {n: _short(t) for n, t in look.items() if n not in times}
+    line["warm"] = {n: [_short(x) for x in t.warm] for n, t in times.items()}
+    some = next(iter(times.values()))
+    line["clock"] = [some.before.sm_clock, some.after.sm_clock]
+
+
+def _short(seconds: float) -> float:
+    return float(f"{seconds:.5g}")
+
+
+def _work(machine: Machine, shape: Any) -> dict[str, float]:
+    case = machine.case(shape)
+    p = machine.problem
+    return {"operations": p.operations(case), "bytes": p.compulsory_bytes(case)}
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What to time: which shapes, what is built for it, and who takes part at a shape.
+
+    Attributes:
+        shapes: In order.
+        rungs: To build.
+        against: What the others are compared with.
+        chosen: (stage, line): the subjects there that are right.
+        far: What a first look finds so many times slower than the fastest is timed no more.
+    """
+
+    shapes: Sequence[Any]
+    rungs: Sequence[str]
+    against: Sequence[str]
+    chosen: Callable[[Stage, dict[str, Any]], list[Subject]]
+    far: float = _FAR
+
+
+def run(plan: Plan, path: Path, seconds: float) -> None:
+    """Write a line per shape that the file does not have; end after so many seconds."""
+    import torch
+
+    began, machine = time.monotonic(), Machine(plan.rungs)
+    lines = path.read_text("utf-8").splitlines() if path.exists() else []
+    done = {json.dumps(json.loads(x)["at"]) for x in lines[1:]}
+    with path.open("a", encoding="utf-8") as file:
+        if not lines:
+            print(json.dumps(machine.header(plan.against)), file=file, flush=True)
+        for shape in plan.shapes:
+            if json.dumps(shape.at) in done:
+                continue
+            if time.monotonic() - began > seconds:
+                print(f"stopped after {seconds} s", file=sys.stderr)
+                break
+            stage = Stage(machine, shape)
+            line: dict[str, Any] = {"at": shape.at, **_work(machine, shape),
+                                    "refused": {}, "error": {}}  # fmt: skip
+            _timed(stage, plan.chosen(stage, line), line, plan.far)
+            print(json.dumps(line), file=file, flush=True)
+            del stage
+            torch.cuda.empty_cache()
+
+
+def recording() -> Plan:
+    """Every recorded shape: the rungs and backends that may be fastest there."""
+
+    def chosen(stage: Stage, line: dict[str, Any]) -> list[Subject]:
+        work = line["operations"]
+        rungs = (*(SMALL if work <= _SMALL_WORK else ()), *LARGE)
+        calls = BACKENDS if work <= _EFFICIENT_WORK else BACKENDS[:2]
+        return [*_made(stage, rungs, stage.rung, line), *_made(stage, calls, stage.call, line)]
+
+    # What the entry is held to first, in case there is no time for the rest.
+    shapes = sorted(picks.RECORDED, key=lambda s: s not in picks.GRID)
+    return Plan(shapes, (*SMALL, *LARGE), BACKENDS, chosen)
+
+
+def holding(shapes: Sequence[Any], against: Sequence[str], far: float = _FAR) -> Plan:
+    """The entry against library calls."""
+    torch_op = beside("torch_op")
+
+    def chosen(stage: Stage, line: dict[str, Any]) -> list[Subject]:
+        def entry(name: str) -> tuple[Subject, Any]:
+            q, k, v = stage.tensors
+            causal = stage.shape.causal
+            line["picked"] = torch_op.chosen(q, k, v, causal)
+            return subjects.torch_call(name, lambda: torch_op.attention(q, k, v, causal))
+
+        mine = _made(stage, (ENTRY,), entry, line)
+        return [*mine, *_made(stage, against, stage.call, line)]
+
+    rungs = sorted(x for x in set(picks.table().values()) if not x.startswith(picks.LIBRARY))
+    return Plan(shapes, rungs, against, chosen, far)
+
+
+def cases() -> list[Any]:
+    """The problem's cases as shapes."""
+    known = load(FOLDER).module.CASES.values()
+    return [picks.Shape(c.S, c.B * c.H, c.D, c.causal) for c in known]
+
+
+def fastest(lines: Iterable[dict[str, Any]]) -> dict[str, str]:
+    """Shape -> what was fastest there, by the median."""
+    table = {}
+    for line in lines:
+        at, times = line["at"], {n: median(x) for n, x in line["warm"].items()}
+        shape = picks.Shape(at["S"], at["BH"], at["D"], at["causal"])
+        table[str(shape)] = min(times, key=lambda n: times[n])
+    return table
+
+
+def write_table() -> None:
+    """picks.json, from the recorded grid."""
+    lines = [json.loads(x) for x in RECORD.read_text("utf-8").splitlines()]
+    said = {"from": RECORD.relative_to(ROOT).as_posix(), "gpu": lines[0]["gpu"]["name"],
+            "fastest": fastest(lines[1:])}  # fmt: skip
+    picks.TABLE.write_text(json.dumps(said, indent=1) + "\n", "utf-8")
+
+
+def main() -> int:
+    """Do what the command line says."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("do", choices=("record", "hold", "references", "table"))
+    parser.add_argument("file", type=Path, nargs="?")
+    parser.add_argument("--seconds", type=float, default=600)
+    given = parser.parse_args()
+    if given.do == "table":
+        write_table()
+        return 0
+    if given.file is None:
+        parser.error(f"{given.do} needs a file to write")
+    if given.do == "record":
+        plan = recording()
+    elif given.do == "hold":
+        plan = holding((*picks.GRID, *picks.OFF_GRID), ("sdpa", *BACKENDS))
+    else:
+        plan = holding(cases(), load(FOLDER).references, inf)
+    run(plan, given.file, given.seconds)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
