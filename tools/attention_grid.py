@@ -276,7 +276,7 @@ def holding(shapes: Sequence[Any], against: Sequence[str], far: float = _FAR) ->
         def entry(name: str) -> tuple[Subject, Any]:
             q, k, v = stage.tensors
             causal = stage.shape.causal
-            line["picked"] = torch_op.chosen(q, k, v, causal)
+            line["ran"] = {ENTRY: torch_op.chosen(q, k, v, causal)}
             return subjects.torch_call(name, lambda: torch_op.attention(q, k, v, causal))
 
         mine = _made(stage, (ENTRY,), entry, line)

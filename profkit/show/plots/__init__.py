@@ -1,4 +1,4 @@
-"""Launches, or a search  ->  pictures: roofline, warp states, pipes, occupancy; ladder, ledger.
+"""Launches, a search, a grid  ->  pictures: roofline, warp states, pipes, occupancy; ladder, heat map.
 
 Each returns its Axes. The plots_*.py files beside this one are the only room with matplotlib.
 """
@@ -10,6 +10,7 @@ from profkit.errors import needing
 with needing("matplotlib", "a picture"):
     from profkit.show.plots.bars import pipes, stalls
     from profkit.show.plots.base import png, save
+    from profkit.show.plots.heatmap import heatmap
     from profkit.show.plots.ladder import ladder_plot as ladder
     from profkit.show.plots.ledger import ledger
     from profkit.show.plots.occupancy import occupancy
@@ -20,6 +21,7 @@ with needing("matplotlib", "a picture"):
     from profkit.show.plots.tune import search_history
 
 __all__ = [
+    "heatmap",
     "ladder",
     "ledger",
     "occupancy",

@@ -1,0 +1,129 @@
+"""A file of times over a grid of shapes  ->  its cells, each with its samples.
+
+`profkit.grid/1`: JSON lines, the first about the file, each of the others about one shape:
+
+    {"schema": "profkit.grid/1", "gpu": {"name": ...}, "against": ["sdpa-cudnn", ...]}
+    {"at": {"S": 512, "BH": 8, "D": 64, "causal": false}, "warm": {"latev": [1.2e-5, ...], ...}}
+
+Of `at` the first two are the rows and the columns of a picture, the others tell pictures apart.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from math import inf, isfinite
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from profkit.errors import ProfkitError
+from profkit.files import read_text
+
+SCHEMA = "profkit.grid/1"
+_AXES = 2
+
+
+@dataclass(frozen=True)
+class GridCell:
+    """One shape.
+
+    Attributes:
+        at: Axis -> its value there, rows and columns first.
+        warm: Name -> seconds per call, in the order taken; only of what was timed in full.
+        ran: Name -> what it really was there, of something that chooses.
+    """
+
+    at: Mapping[str, float | str]
+    warm: Mapping[str, tuple[float, ...]]
+    ran: Mapping[str, str]
+
+    @property
+    def row(self) -> float | str:
+        """Its place on the first axis."""
+        return next(iter(self.at.values()))
+
+    @property
+    def column(self) -> float | str:
+        """Its place on the second axis."""
+        return list(self.at.values())[1]
+
+    def fastest(self, names: frozenset[str], *, without: bool = False) -> tuple[str, float]:
+        """The fastest of these names, or of all others, and its median; ("", inf) if none was timed."""
+        chosen = {n: median(x) for n, x in self.warm.items() if x and (n in names) != without}
+        name = min(chosen, key=lambda n: chosen[n], default="")
+        return name, chosen.get(name, inf)
+
+
+@dataclass(frozen=True)
+class TimeGrid:
+    """A file of cells.
+
+    Attributes:
+        gpu: The GPU's name; None if the file does not say.
+        against: Names that the others are compared with.
+        cells: One per shape.
+    """
+
+    gpu: str | None
+    against: frozenset[str]
+    cells: tuple[GridCell, ...]
+
+
+def read_grid(path: Path) -> TimeGrid:
+    """Read a file of times over a grid.
+
+    Raises:
+        ProfkitError: It cannot be read, is no such file, or one of its lines is none.
+    """
+    try:
+        lines = read_text(path).splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        why = error.strerror if isinstance(error, OSError) else "is not text"
+        raise ProfkitError(f"cannot read {path}: {why}") from error
+    head, *rest = list(_documents(path, lines)) or [{}]
+    if head.get("schema") != SCHEMA:
+        raise ProfkitError(
+            f"{path} is no file of {SCHEMA}", f'its first line has to say "schema": "{SCHEMA}"'
+        )
+    gpu, against = head.get("gpu"), head.get("against")
+    name = gpu.get("name") if isinstance(gpu, dict) else None
+    return TimeGrid(
+        name if isinstance(name, str) else None,
+        frozenset(x for x in against if isinstance(x, str))
+        if isinstance(against, list)
+        else frozenset(),
+        tuple(_cell(path, number, said) for number, said in enumerate(rest, 2)),
+    )
+
+
+def _documents(path: Path, lines: list[str]) -> Iterator[dict[str, Any]]:
+    for number, line in enumerate(lines, 1):
+        try:
+            said = json.loads(line)
+        except (ValueError, RecursionError):
+            said = None
+        if not isinstance(said, dict):
+            raise ProfkitError(f"{path}, line {number}: no JSON object", "take the line out")
+        yield said
+
+
+def _cell(path: Path, number: int, said: dict[str, Any]) -> GridCell:
+    at, warm = said.get("at"), said.get("warm")
+    if not isinstance(at, dict) or not isinstance(warm, dict) or len(at) < _AXES:
+        raise ProfkitError(
+            f"{path}, line {number}: no cell of a grid",
+            'it needs "at" with two axes or more, and "warm" with samples by name',
+        )
+    samples = {
+        n: tuple(s for s in x if _is_time(s)) for n, x in warm.items() if isinstance(x, list)
+    }
+    places = {n: x if isinstance(x, int | float) else str(x) for n, x in at.items()}
+    ran = said.get("ran")
+    chosen = {n: str(x) for n, x in ran.items()} if isinstance(ran, dict) else {}
+    return GridCell(places, samples, chosen)
+
+
+def _is_time(value: Any) -> bool:
+    return isinstance(value, int | float) and isfinite(value) and value > 0

@@ -1,0 +1,101 @@
+"""Times over a grid of shapes  ->  a picture: a cell per shape, coloured by who is ahead."""
+
+from __future__ import annotations
+
+from math import ceil, log2
+
+from matplotlib.axes import Axes
+from matplotlib.colors import LinearSegmentedColormap, Normalize
+
+from profkit.errors import ProfkitError
+from profkit.records.grid import TimeGrid
+from profkit.show.charts.heatmap import Lead, Panel, axes_of, panels
+from profkit.show.plots.base import COLOURS, INK, canvas, clip, figure_of, plain, titled
+
+_MOST = 1.0  # log2 of the ratio at which colours end: twice as fast, or half
+_LEVEL = 0.97  # within the spread that one process has from the next: neither ahead nor behind
+_CELL = 0.42  # inches of height
+_LONGEST = 12  # letters of a name in a cell
+_SCALE = LinearSegmentedColormap.from_list("lead", [COLOURS[1], "#ffffff", COLOURS[0]])
+_PER_ROW, _HIGH = 2, 0.84  # panels side by side; of the height of one, what its cells take
+
+
+def heatmap(grid: TimeGrid, ax: Axes | None = None) -> Axes:
+    """Draw who is fastest at each shape, and how many times faster than what it is compared with.
+
+    Args:
+        grid: The times.
+        ax: Where to draw; a new figure when None.
+
+    Returns:
+        The Axes that holds the panels.
+
+    Raises:
+        ProfkitError: No shape has times of both sides.
+    """
+    found = panels(grid)
+    if not found:
+        raise ProfkitError(
+            "no shape of this grid has times of both sides",
+            "its first line names in `against` what the others are compared with",
+        )
+    lines = ceil(len(found) / _PER_ROW)
+    tallest = max(len(p.rows) for p in found)
+    ax = canvas(ax, 1.6 + lines * (0.9 + _CELL * tallest))
+    ax.set_axis_off()
+    wide, gap = (1 - 0.06 * (_PER_ROW - 1)) / _PER_ROW, 0.06
+    high = 1 / lines
+    for i, panel in enumerate(found):
+        left, bottom = i % _PER_ROW * (wide + gap), 1 - (i // _PER_ROW + 1) * high
+        inset = ax.inset_axes((left, bottom, wide, high * _HIGH))
+        _panel(inset, panel, *axes_of(grid), last=i // _PER_ROW == lines - 1)
+    titled(ax, _title(grid, found), _below(found), above=4, under=40)
+    figure_of(ax).draw_without_rendering()
+    plain(ax)
+    return ax
+
+
+def _panel(ax: Axes, panel: Panel, rows: str, columns: str, last: bool) -> None:
+    ax.set_xlim(-0.5, len(panel.columns) - 0.5)
+    ax.set_ylim(len(panel.rows) - 0.5, -0.5)
+    for (row, column), lead in panel.leads.items():
+        x, y = panel.columns.index(column), panel.rows.index(row)
+        shade = Normalize(-_MOST, _MOST, clip=True)(log2(lead.ratio))
+        ax.fill_between([x - 0.5, x + 0.5], y - 0.5, y + 0.5, color=_SCALE(shade), linewidth=0)
+        dark = abs(log2(lead.ratio)) > 0.75 * _MOST
+        ax.text(x, y, _words(lead), ha="center", va="center", fontsize=8.5,
+                color="white" if dark else INK,
+                fontweight="bold" if lead.ratio < _LEVEL else "normal")  # fmt: skip
+    ax.set_xticks(range(len(panel.columns)), [_value(v) for v in panel.columns])
+    ax.set_yticks(range(len(panel.rows)), [_value(v) for v in panel.rows])
+    ax.tick_params(labelsize=9.5, colors=INK, length=0)
+    for side in ax.spines.values():
+        side.set_visible(False)
+    ax.set_title(clip(panel.title), loc="left", fontsize=11, color=INK, pad=4)
+    ax.set_ylabel(clip(rows), fontsize=10, color=INK)
+    if last:
+        ax.set_xlabel(clip(columns), fontsize=10, color=INK)
+
+
+def _words(lead: Lead) -> str:
+    return f"{lead.ratio:.2f}x\n{clip(lead.name, _LONGEST)}"
+
+
+def _value(value: float | str) -> str:
+    return clip(value) if isinstance(value, str) else f"{value:g}"
+
+
+def _title(grid: TimeGrid, found: list[Panel]) -> str:
+    shapes = sum(len(p.leads) for p in found)
+    return f"The fastest at {shapes} shapes" + (f" on {clip(grid.gpu)}" if grid.gpu else "")
+
+
+def _below(found: list[Panel]) -> str:
+    leads = [lead for p in found for lead in p.leads.values()]
+    names = ", ".join(sorted({clip(lead.against) for lead in leads}))
+    behind = sum(lead.ratio < _LEVEL for lead in leads)
+    return (
+        f"Against the fastest of {names}, by medians of replayed graphs; blue: ahead, twice or more at "
+        f"its darkest; orange: behind. Behind by more than 3 %: {behind} of {len(leads)}, in bold. "
+        f"Least {min(lead.ratio for lead in leads):.2f}x, most {max(lead.ratio for lead in leads):.2f}x."
+    )

@@ -1,0 +1,63 @@
+"""Files of times over a grid: what they hold, and what is said of one that is none."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from profkit.errors import ProfkitError
+from profkit.records.grid import read_grid
+
+HEAD = {"schema": "profkit.grid/1", "gpu": {"name": "NVIDIA H200"}, "against": ["lib", 7]}
+CELL = {"at": {"S": 64, "BH": 2, "causal": True}, "ran": {"ours": "small"},
+        "warm": {"ours": [1e-6, 3e-6, 2e-6], "lib": [4e-6], "none": []}}  # fmt: skip
+
+
+def _file(folder: Path, *lines: Any) -> Path:
+    path = folder / "grid.jsonl"
+    text = (x if isinstance(x, str) else json.dumps(x) for x in lines)
+    path.write_text("\n".join(text))
+    return path
+
+
+def test_a_cell_has_its_place_and_its_samples(tmp_path: Path) -> None:
+    grid = read_grid(_file(tmp_path, HEAD, CELL))
+    assert (grid.gpu, grid.against) == ("NVIDIA H200", {"lib"})
+    (cell,) = grid.cells
+    assert (cell.row, cell.column) == (64, 2)
+    assert cell.fastest(grid.against) == ("lib", 4e-6)
+    assert cell.fastest(grid.against, without=True) == ("ours", 2e-6)
+    assert cell.ran == {"ours": "small"}
+
+
+def test_samples_that_are_no_times_are_left_out(tmp_path: Path) -> None:
+    odd = {**CELL, "warm": {"a": [None, "x", -1, 0, float("nan"), 5e-6], "b": 3}}
+    (cell,) = read_grid(_file(tmp_path, HEAD, odd)).cells
+    assert cell.warm == {"a": (5e-6,)}
+
+
+@pytest.mark.parametrize(
+    ("lines", "said"),
+    [
+        ((), "no file of profkit.grid/1"),
+        (({"schema": "profkit.run/1"},), "no file of profkit.grid/1"),
+        ((HEAD, "{"), "line 2: no JSON object"),
+        ((HEAD, "[1]"), "line 2: no JSON object"),
+        ((HEAD, CELL, {"at": {"S": 1}, "warm": {}}), "line 3: no cell of a grid"),
+        ((HEAD, {"at": {"S": 1, "BH": 1}}), "line 2: no cell of a grid"),
+    ],
+)
+def test_what_is_no_grid_is_said_with_its_line(
+    tmp_path: Path, lines: tuple[Any, ...], said: str
+) -> None:
+    with pytest.raises(ProfkitError, match=said) as caught:
+        read_grid(_file(tmp_path, *lines))
+    assert caught.value.hint
+
+
+def test_a_missing_file_is_named(tmp_path: Path) -> None:
+    with pytest.raises(ProfkitError, match=r"nowhere\.jsonl: No such file"):
+        read_grid(tmp_path / "nowhere.jsonl")
