@@ -1,6 +1,7 @@
 """The time of attention over a grid of shapes, and the table of what is fastest where.
 
     python tools/attention_grid.py record grid.jsonl      # every recorded shape: rungs and backends
+    python tools/attention_grid.py between off.jsonl      # the same at shapes that no table has
     python tools/attention_grid.py hold held.jsonl        # the entry against the backends
     python tools/attention_grid.py references refs.jsonl  # at every case, all that can be compared
     python tools/attention_grid.py table                  # picks.json, from artifacts/attention
@@ -254,8 +255,8 @@ def run(plan: Plan, path: Path, seconds: float) -> None:
             torch.cuda.empty_cache()
 
 
-def recording() -> Plan:
-    """Every recorded shape: the rungs and backends that may be fastest there."""
+def recording(shapes: Sequence[Any]) -> Plan:
+    """The rungs and backends that may be fastest at a shape."""
 
     def chosen(stage: Stage, line: dict[str, Any]) -> list[Subject]:
         work = line["operations"]
@@ -263,8 +264,6 @@ def recording() -> Plan:
         calls = BACKENDS if work <= _EFFICIENT_WORK else BACKENDS[:2]
         return [*_made(stage, rungs, stage.rung, line), *_made(stage, calls, stage.call, line)]
 
-    # What the entry is held to first, in case there is no time for the rest.
-    shapes = sorted(picks.RECORDED, key=lambda s: s not in picks.GRID)
     return Plan(shapes, (*SMALL, *LARGE), BACKENDS, chosen)
 
 
@@ -313,7 +312,7 @@ def write_table() -> None:
 def main() -> int:
     """Do what the command line says."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("do", choices=("record", "hold", "references", "table"))
+    parser.add_argument("do", choices=("record", "between", "hold", "references", "table"))
     parser.add_argument("file", type=Path, nargs="?")
     parser.add_argument("--seconds", type=float, default=600)
     given = parser.parse_args()
@@ -323,7 +322,10 @@ def main() -> int:
     if given.file is None:
         parser.error(f"{given.do} needs a file to write")
     if given.do == "record":
-        plan = recording()
+        # What the entry is held to first, in case there is no time for the rest.
+        plan = recording(sorted(picks.RECORDED, key=lambda s: s not in picks.GRID))
+    elif given.do == "between":
+        plan = recording(picks.OFF_GRID)
     elif given.do == "hold":
         plan = holding((*picks.GRID, *picks.OFF_GRID), ("sdpa", *BACKENDS))
     else:
