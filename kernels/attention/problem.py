@@ -166,7 +166,7 @@ def reference_call(name: str, case: Case, tensors: Sequence[Any]) -> Callable[[]
     """One call of a library.
 
     `sdpa`: PyTorch's scaled_dot_product_attention, left to choose; with a backend: pinned to it;
-    `flex`: its flex_attention, compiled for this very shape; `triton`: triton_fused.py beside this.
+    `flex`: its flex_attention, compiled for this very shape; `triton`: common/triton_fused.py.
     """
     if name == "flex":
         return _flex(case, tensors)
@@ -208,10 +208,10 @@ def _flex(case: Case, tensors: Sequence[Any]) -> Callable[[], Any]:
 
 
 def _triton(case: Case, tensors: Sequence[Any]) -> Callable[[], Any]:
-    """triton_fused.attend; this folder is no package, so by its path."""
+    """triton_fused.attend; kernels/common is no package, so by its path."""
     import importlib.util
 
-    path = Path(__file__).with_name("triton_fused.py")
+    path = Path(__file__).parents[1] / "common" / "triton_fused.py"
     spec = importlib.util.spec_from_file_location("triton_fused", path)
     if spec is None or spec.loader is None:
         raise ImportError(f"cannot import {path}")
