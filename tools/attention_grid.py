@@ -31,7 +31,7 @@ from profkit.measure.bench.bench import Subject
 from profkit.measure.build import build
 from profkit.measure.cuda import device, library, state
 from profkit.measure.variants import variants
-from profkit.measure.variants.problem import load
+from profkit.measure.variants.problem import load_problem
 from profkit.measure.variants.variants import Args
 
 ROOT = Path(__file__).parents[1]
@@ -63,14 +63,21 @@ class Machine:
     """The GPU, what is built for it, and one shape's tensors at a time."""
 
     def __init__(self, names: Sequence[str]) -> None:
-        self.gpu = device.use()
+        self.gpu = device.open_gpu()
         folder = build.build_dir(ROOT / "kernels")
-        chosen = [*variants.named(ROOT / "kernels", names), variants.read(build.SUPPORT)]
-        *made, tools = [build.need(b) for b in build.build(chosen, [self.gpu.arch], folder)]
+        chosen = [
+            *variants.named_variants(ROOT / "kernels", names),
+            variants.read_variant(build.SUPPORT),
+        ]
+        *made, tools = [
+            build.need_build(b) for b in build.compile_variants(chosen, [self.gpu.arch], folder)
+        ]
         self.builds = {b.variant.id: b for b in made}
-        self.libraries = {n: library.load(Path(str(b.library))) for n, b in self.builds.items()}
+        self.libraries = {
+            n: library.load_library(Path(str(b.library))) for n, b in self.builds.items()
+        }
         self.tools = library.support(Path(str(tools.library)), self.gpu)
-        self.problem = load(FOLDER).module
+        self.problem = load_problem(FOLDER).module
 
     def case(self, shape: Any) -> Any:
         """The problem's case of a shape."""
@@ -80,7 +87,7 @@ class Machine:
         """What was used: the first line of a file."""
         import torch
 
-        identity = state.identity(self.gpu.pci)
+        identity = state.gpu_identity(self.gpu.pci)
         sources = {n: {"source": b.source, "sass": b.sass} for n, b in self.builds.items()}
         gpu = asdict(replace(self.gpu, uuid=identity.uuid, driver=identity.driver))
         made = time.strftime("%Y-%m-%dT%H:%M:%S+00:00", time.gmtime())
@@ -188,7 +195,7 @@ def _timed(stage: Stage, found: list[Subject], line: dict[str, Any], far: float)
     name, machine = str(stage.shape), stage.machine
 
     def measured(which: list[Subject], rounds: tuple[int, int]) -> dict[str, bench.Times]:
-        times = bench.measure(which, name, machine.gpu, machine.tools, False, rounds)
+        times = bench.bench_subjects(which, name, machine.gpu, machine.tools, False, rounds)
         return {t.name: t for t in times}
 
     look = {n: median(t.warm) for n, t in measured(found, (_LOOK, _LOOK)).items()}
@@ -287,7 +294,7 @@ def holding(shapes: Sequence[Any], against: Sequence[str], far: float = _FAR) ->
 
 def cases() -> list[Any]:
     """The problem's cases as shapes."""
-    known = load(FOLDER).module.CASES.values()
+    known = load_problem(FOLDER).module.CASES.values()
     return [picks.Shape(c.S, c.B * c.H, c.D, c.causal) for c in known]
 
 
@@ -329,7 +336,7 @@ def main() -> int:
     elif given.do == "hold":
         plan = holding((*picks.GRID, *picks.OFF_GRID), ("sdpa", *BACKENDS))
     else:
-        plan = holding(cases(), load(FOLDER).references, inf)
+        plan = holding(cases(), load_problem(FOLDER).references, inf)
     run(plan, given.file, given.seconds)
     return 0
 

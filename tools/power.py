@@ -40,7 +40,7 @@ class Sampler(threading.Thread):
     def run(self) -> None:
         """Look until told to end."""
         while not self.ended.is_set():
-            self.seen.append((time.monotonic(), state.read(self.pci)))
+            self.seen.append((time.monotonic(), state.read_state(self.pci)))
             self.ended.wait(_EVERY)
 
 
@@ -59,10 +59,10 @@ def sustained(call: Any, stream: int, pci: str, seconds: float) -> dict[str, Any
     sampler.start()
     began = time.monotonic()
     while time.monotonic() - began < seconds:
-        device.record(start, stream)
+        device.record_event(start, stream)
         for _ in range(n):
             call(stream)
-        device.record(stop, stream)
+        device.record_event(stop, stream)
         device.synchronize(stream)
         times.append((time.monotonic(), device.elapsed(start, stop) / n))
     sampler.ended.set()
@@ -86,9 +86,9 @@ def alone(call: Any, stream: int) -> float:
     for _ in range(_TIMES):
         time.sleep(_REST)
         call(stream)  # its first blocks find what they need in L2 as in a row
-        device.record(start, stream)
+        device.record_event(start, stream)
         call(stream)
-        device.record(stop, stream)
+        device.record_event(stop, stream)
         device.synchronize(stream)
         took.append(device.elapsed(start, stop))
     return median(took)

@@ -60,7 +60,7 @@ def attention(
     out = torch.empty_like(q)
     factor = 1 / sqrt(q.shape[-1]) if scale is None else scale
     with torch.cuda.device(q.device):
-        library.launch(_rung(name), _arguments((q, k, v), out, is_causal, factor))
+        library.start_launcher(_rung(name), _arguments((q, k, v), out, is_causal, factor))
     return out
 
 
@@ -102,10 +102,10 @@ def _arch(index: int) -> tuple[int, int]:
 @lru_cache
 def _rung(name: str) -> Any:
     """A rung's library, built if it is not yet."""
-    variant = variants.select(variants.find(KERNELS, "attention"), name)
+    variant = variants.select(variants.find_variants(KERNELS, "attention"), name)
     arch = "{}{}".format(*ARCH)
-    (made,) = build.build([variant], [arch], build.build_dir(KERNELS))
-    return library.load(Path(str(build.need(made).library)))
+    (made,) = build.compile_variants([variant], [arch], build.build_dir(KERNELS))
+    return library.load_library(Path(str(build.need_build(made).library)))
 
 
 def _arguments(

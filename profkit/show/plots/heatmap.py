@@ -10,7 +10,7 @@ from matplotlib.colors import LinearSegmentedColormap, Normalize
 from profkit.errors import ProfkitError
 from profkit.records.grid import TimeGrid
 from profkit.show.charts.heatmap import Lead, Panel, axes_of, panels
-from profkit.show.plots.base import COLOURS, INK, canvas, clip, figure_of, plain, titled
+from profkit.show.plots.base import COLOURS, INK, canvas, clip, figure_of, plain_text, titled_figure
 
 _MOST = 1.0  # log2 of the ratio at which colours end: twice as fast, or half
 _LEVEL = 0.97  # within the spread that one process has from the next: neither ahead nor behind
@@ -49,9 +49,9 @@ def heatmap(grid: TimeGrid, ax: Axes | None = None) -> Axes:
         left, bottom = i % _PER_ROW * (wide + gap), 1 - (i // _PER_ROW + 1) * high
         inset = ax.inset_axes((left, bottom, wide, high * _HIGH))
         _panel(inset, panel, *axes_of(grid), last=i // _PER_ROW == lines - 1)
-    titled(ax, _title(grid, found), _below(found), above=4, under=40)
+    titled_figure(ax, _title(grid, found), _below(found), above=4, under=40)
     figure_of(ax).draw_without_rendering()
-    plain(ax)
+    plain_text(ax)
     return ax
 
 
