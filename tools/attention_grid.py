@@ -65,13 +65,10 @@ class Machine:
     def __init__(self, names: Sequence[str]) -> None:
         self.gpu = device.open_gpu()
         folder = build.build_dir(ROOT / "kernels")
-        chosen = [
-            *variants.named_variants(ROOT / "kernels", names),
-            variants.read_variant(build.SUPPORT),
-        ]
-        *made, tools = [
-            build.need_build(b) for b in build.compile_variants(chosen, [self.gpu.arch], folder)
-        ]
+        chosen = variants.named_variants(ROOT / "kernels", names)
+        support = variants.read_variant(build.SUPPORT)
+        built = build.compile_variants([*chosen, support], [self.gpu.arch], folder)
+        *made, tools = [build.need_build(b) for b in built]
         self.builds = {b.variant.id: b for b in made}
         self.libraries = {
             n: library.load_library(Path(str(b.library))) for n, b in self.builds.items()
