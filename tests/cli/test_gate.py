@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -46,3 +48,51 @@ def test_one_case_and_a_folder_that_is_not_there(run, sides, tmp_path: Path) -> 
     lost = run("gate", tmp_path / "nowhere", sides[1])
     assert lost.exit_code == 2
     assert "nowhere: no such folder" in lost.stderr
+
+
+def _git(at: Path, *words: str | Path) -> str:
+    who = ("-c", "user.name=x", "-c", "user.email=x@example.com")
+    done = subprocess.run(["git", *who, *words], cwd=at, check=True, capture_output=True, text=True)
+    return done.stdout
+
+
+@pytest.mark.slow
+def test_git_bisect_finds_the_commit(tmp_path: Path) -> None:
+    """Eight commits; the fifth made v1 slower, and of the sixth the record cannot be read."""
+    repository, good = tmp_path / "r", tmp_path / "good"
+    start = made("v1", 1e-5, 1)
+    folder(good / "artifacts", start)
+    repository.mkdir()
+    _git(repository, "init", "-q")
+    commits = []
+    for number in range(8):
+        after = changed(start, 1e-5 if number < 4 else 1.3e-5, 10 + number)
+        folder(repository / "artifacts", start if number == 0 else after)
+        (repository / "number").write_text(str(number))
+        if number == 5:
+            (repository / "artifacts" / "p" / "B" / "v1.json").write_text("{")
+        _git(repository, "add", ".")
+        _git(repository, "commit", "-qm", f"commit {number}")
+        commits.append(_git(repository, "rev-parse", "HEAD").strip())
+    _git(repository, "bisect", "start", commits[-1], commits[0])
+    gate = (sys.executable, "-m", "profkit", "gate", good / "artifacts", "artifacts", "--bisect")
+    told = _git(repository, "bisect", "run", *gate)
+    assert f"{commits[4]} is the first bad commit" in told
+
+
+def test_what_bisect_cannot_try_is_skipped(run, sides, tmp_path: Path) -> None:
+    lost = run("gate", sides[0], tmp_path / "nowhere", "--bisect")
+    assert (lost.exit_code, "nowhere: no such folder" in lost.stderr) == (125, True)
+    assert run("gate", *sides, "--bisect").exit_code == 1
+    (sides[1] / "p" / "B" / "v1.json").write_text("{")
+    assert run("gate", *sides, "--bisect").exit_code == 125
+    assert run("gate", *sides).exit_code == 2
+
+
+def test_a_history_that_cannot_be_read_is_said(run, sides, tmp_path: Path) -> None:
+    pytest.importorskip("pyarrow")
+    (tmp_path / "h" / "twins").mkdir(parents=True)
+    (tmp_path / "h" / "twins" / "x.parquet").write_bytes(b"PAR1")
+    found = run("gate", sides[0], sides[0], "--history", tmp_path / "h")
+    assert found.exit_code == 0
+    assert "x.parquet: not readable" in found.stderr
