@@ -72,6 +72,36 @@ def merged_timelines(timelines: Sequence[Timeline]) -> Timeline:
     return Timeline(timelines[0].how, sorted(processes, key=lambda p: p.rank), "", notes)
 
 
+def only_ranks(timeline: Timeline, wanted: str) -> Timeline:
+    """The timeline of some ranks.
+
+    Args:
+        timeline: Of one process or several.
+        wanted: all, or numbers with commas between them.
+
+    Raises:
+        ProfkitError: There is no such rank.
+    """
+    if wanted == "all":
+        return timeline
+    names = [word.strip() for word in wanted.split(",")]
+    there = {str(p.rank) for p in timeline.processes}
+    if missing := [name for name in names if name not in there]:
+        raise ProfkitError(
+            f"--ranks {wanted}: no rank {', '.join(missing)}",
+            f"there are: {', '.join(sorted(there, key=int))}; or all",
+        )
+    return replace(timeline, processes=[p for p in timeline.processes if str(p.rank) in names])
+
+
+def gpu_of(process: Process) -> int:
+    """The GPU that did most of a process's work."""
+    sums: dict[int, int] = defaultdict(int)
+    for activity in process.activities:
+        sums[activity.device] += activity.duration
+    return max(sums, key=lambda device: sums[device], default=0)
+
+
 def compare_ranks(processes: Sequence[Process], step: str = "") -> Ranks:
     """What the ranks of a program do differently in their typical steps.
 

@@ -1,4 +1,4 @@
-"""An agent's five questions, answered about one folder and nothing outside of it."""
+"""An agent's six questions, answered about one folder and nothing outside of it."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def test_the_answers_are_the_briefs(answers: Answers, run, monkeypatch) -> None:
 def test_nothing_outside_of_the_folder_is_read(tmp_path: Path, path: str) -> None:
     (tmp_path / "link").symlink_to("/etc")
     answers = Answers(tmp_path.resolve())
-    for ask in (answers.diagnose, answers.lines, answers.roofline):
+    for ask in (answers.diagnose, answers.lines, answers.roofline, answers.triage):
         with pytest.raises(ProfkitError, match="outside of the folder"):
             ask(path)
     with pytest.raises(ProfkitError, match="outside of the folder"):
@@ -54,14 +54,14 @@ def test_a_link_in_a_folder_does_not_lead_out(tmp_path: Path) -> None:
         Answers(tmp_path.resolve()).diagnose("runs")
 
 
-def test_the_server_has_five_tools_and_none_runs_a_command() -> None:
+def test_the_server_has_six_tools_and_none_runs_a_command() -> None:
     pytest.importorskip("mcp", reason="pip install 'profkit[mcp]'")
     from profkit.cli.serving.mcp import server_of
 
     server = server_of(ROOT)
     tools = asyncio.run(server.list_tools())
     assert sorted(tool.name for tool in tools) == [
-        "compare", "diagnose", "explain", "lines", "roofline",
+        "compare", "diagnose", "explain", "lines", "roofline", "triage",
     ]  # fmt: skip
     assert not [tool.name for tool in tools if not tool.description]
 
@@ -69,6 +69,8 @@ def test_the_server_has_five_tools_and_none_runs_a_command() -> None:
         return asyncio.run(server.call_tool(name, arguments)).content[0]
 
     assert "bank conflicts" in call("diagnose", reports=REPORT).text
+    trace = "tests/program/data/copy_pageable.planted.json.gz"
+    assert "1. copy: saves about" in call("triage", recording=trace).text
     picture = call("roofline", reports=REPORT)
     assert (picture.type, picture.mime_type) == ("image", "image/png")
 

@@ -96,3 +96,24 @@ def test_a_command_that_does_not_exist(run) -> None:
     result = run("triage", "--", "no-such-program")
     assert result.exit_code == 2
     assert "profkit: " in result.stderr
+
+
+def test_a_kept_program_is_a_section_of_a_page(run, tmp_path: Path) -> None:
+    folder, page = tmp_path / "<b>.triage", tmp_path / "page.html"
+    trace = str(DATA / "attention_written_out.planted.json.gz")
+    assert run("triage", trace, "-o", str(folder), "--quiet").exit_code == 0
+    content = json.loads((folder / "triage.json").read_text())
+    report = str(ROOT / "artifacts" / "stage2.B.ncu-rep")
+    kernel = json.loads(run("diagnose", report, "--json").stdout)["launches"][0]
+    content["kernels"][0] |= {"name": kernel["kernel"], "grid": kernel["grid"],
+                              "block": kernel["block"]}  # fmt: skip
+    (folder / "triage.json").write_text(json.dumps(content))
+    assert run("report", str(folder), report, "-o", str(page), "--quiet").exit_code == 0
+    text = page.read_text()
+    section = text[text.index('<section id="program-1"') : text.index('<section id="launches"')]
+    assert "attention-unfused: saves about" in section
+    assert 'aria-label="the step over streams"' in section
+    assert '<a href="#launch-1">k1' in section
+    assert "<b>" not in section
+    assert "style=" not in section
+    assert run("report", str(folder), "-o", str(page), "--quiet").exit_code == 0

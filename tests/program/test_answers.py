@@ -16,7 +16,7 @@ from profkit.program import counts
 from profkit.program.change import change
 from profkit.program.document import triage_document
 from profkit.program.findings import CATEGORIES
-from profkit.program.ranks import compare_ranks, merged_timelines
+from profkit.program.ranks import compare_ranks, merged_timelines, only_ranks
 from profkit.program.readers import open as recordings
 from profkit.program.timeline import Timeline
 from profkit.program.triage import triage_timeline
@@ -119,6 +119,15 @@ def test_the_rank_that_others_wait_for_is_named(tmp_path: Path) -> None:
     assert of["program"]["ranks"] == 2
     assert of["ranks"][0]["waiting_ms"] == pytest.approx(0.3, rel=0.01)
     assert any("rank 0 waits 0.3 ms a step in collectives for rank 1" in n for n in of["notes"])
+
+
+def test_some_ranks_are_looked_at_and_no_other(tmp_path: Path) -> None:
+    timeline = merged_timelines([_rank(0, 100.0, tmp_path), _rank(1, 400.0, tmp_path)])
+    assert only_ranks(timeline, "all") is timeline
+    assert [p.rank for p in only_ranks(timeline, "1").processes] == [1]
+    with pytest.raises(ProfkitError, match=r"--ranks 1,7: no rank 7") as caught:
+        only_ranks(timeline, "1,7")
+    assert caught.value.hint == "there are: 0, 1; or all"
 
 
 def test_ranks_that_come_together_wait_for_nobody(tmp_path: Path) -> None:

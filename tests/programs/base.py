@@ -33,6 +33,13 @@ def wait() -> None:
         torch.cuda.synchronize()
 
 
+def join_ranks() -> None:
+    """Join the other processes that torchrun has started, on a GPU of one's own."""
+    if not DRY:
+        torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
+    torch.distributed.init_process_group("gloo" if DRY else "nccl")
+
+
 def captured(step: Step) -> Step:
     """A step as one CUDA graph."""
     side = torch.cuda.Stream()
@@ -110,12 +117,18 @@ def main(build: Callable[[bool], Step]) -> None:
     given = parser.parse_args()
     torch.manual_seed(0)
     step = build(given.mended)
+    ranked = torch.distributed.is_initialized()
     if given.seconds:
-        times = seconds_per_step(step) if not DRY else seconds_per_step(step, 1, 2, 1)
+        # Ranks have to take the same number of steps.
+        most = 1e9 if ranked else 0.3
+        times = seconds_per_step(step, most=most) if not DRY else seconds_per_step(step, 1, 2, 1)
         print(json.dumps({"seconds": statistics.median(times), "of": times}))
     elif not given.trace:
         for _ in range(given.steps):
             step()
         wait()
     if given.trace:
-        trace(step, given.trace, given.traced_steps, given.stack)
+        path = given.trace.format(rank=os.environ.get("RANK", "0"))
+        trace(step, path, given.traced_steps, given.stack)
+    if ranked:
+        torch.distributed.destroy_process_group()

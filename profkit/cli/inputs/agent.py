@@ -53,6 +53,22 @@ class Answers:
         evidence = sources.evidence_of(self._path("artifacts"))
         return brief_comparison(compare_sides(*sides, case or None, evidence, False))
 
+    def triage(self, recording: str) -> str:
+        """Where the step of a whole program goes, and what to do first about it.
+
+        Args:
+            recording: A torch.profiler trace, an nsys SQLite export, or a .triage folder.
+        """
+        from profkit.program.document import triage_document
+        from profkit.program.readers import open as recordings
+        from profkit.program.triage import triage_timeline
+        from profkit.show.text.markup import to_markdown
+        from profkit.show.views.triage import triaged
+
+        return to_markdown(
+            triaged(triage_document(triage_timeline(recordings.read_timeline(self._path(recording)))))
+        )
+
     def explain(self, name: str) -> str:
         """What a rule, a metric or a word of the verdict means, and what people do about it.
 

@@ -22,6 +22,9 @@ if TYPE_CHECKING:
     from profkit.program.timeline import Timeline
     from profkit.program.triage import Triage
 
+Ranks = Annotated[
+    str, typer.Option(metavar="all|N,...", help="Of a distributed program: which ranks.")
+]
 RECORDINGS = {".json", ".gz", ".sqlite", ".triage", ".nsys-rep"}
 
 
@@ -37,6 +40,7 @@ def triage_program(
         float | None,
         typer.Option("--step-ms", min=0.0, metavar="MS", help="A step's time without profiler."),
     ] = None,
+    ranks: Ranks = "all",
     budget: Annotated[
         float, typer.Option(min=0, metavar="S", help="Seconds for counters; 0 takes none.")
     ] = 180.0,
@@ -56,12 +60,14 @@ def triage_program(
 ) -> None:
     """Where a whole program's step goes, and what to do first."""
     from profkit.program.document import triage_document
+    from profkit.program.ranks import only_ranks
     from profkit.program.triage import triage_timeline
 
     one_form(json, markdown)
     _may_write(output)
     recordings = _recordings(what)
     timeline = _read(recordings) if recordings else _record(what, timeout, quiet)
+    timeline = only_ranks(timeline, ranks)
     answer, counts = triage_timeline(timeline, range_, step_ms), None
     if budget and not recordings:
         counts = _count(what, answer, budget, output, quiet)
@@ -118,11 +124,10 @@ def _count(
     """Counters of the groups that matter; why there are none, where there are none."""
     from profkit.measure.timeline import counters
     from profkit.program import counts
+    from profkit.program.ranks import gpu_of
 
     groups = answer.groups
-    if len(answer.timeline.processes) > 1:
-        return counts.Counts(notes=("several ranks: nothing was counted, a collective that is "
-                                    "replayed alone waits for ever",))  # fmt: skip
+    device = gpu_of(answer.process) if len(answer.timeline.processes) > 1 else None
     names = [counts.function(g.name) for g in counts.wanted(groups)]
     if not names:
         return counts.Counts(notes=("no kernel to count",))
@@ -131,15 +136,24 @@ def _count(
     report.parent.mkdir(parents=True, exist_ok=True)
     try:
         with shown(report.with_suffix(".log"), quiet, program=False) as words:
-            done = counters.count_kernels(command, names, report, budget, words)
+            done = counters.count_kernels(command, names, report, budget, words, device)
             note(f"counters: {len(done.kernels)} launches, {done.seconds:.1f} s", quiet=quiet)
-            return counts.read_counts(report, groups)
+            return _on_one_rank(counts.read_counts(report, groups), answer, device)
     except ProfkitError as error:  # the timeline is an answer too
         say(error)
         return counts.Counts(notes=(f"nothing was counted: {error.message}",))
     finally:
         if folder:
             folder.cleanup()
+
+
+def _on_one_rank(counts: Counts, answer: Triage, device: int | None) -> Counts:
+    """Says so where kernels of one rank were counted while the others waited."""
+    if device is None:
+        return counts
+    text = (f"counters are rank {answer.process.rank}'s (GPU {device}); the other ranks waited in "
+            "their collectives, which were not replayed; NCCL's watchdog allows 10 minutes")  # fmt: skip
+    return replace(counts, notes=(*counts.notes, text))
 
 
 def _write_page(answer: Triage, content: dict[str, Any], file: Path) -> None:
@@ -167,6 +181,7 @@ VERB = Verb(
         "profkit triage trace.json.gz --step-ms 16.5   # what a plain run takes",
         "profkit triage run.sqlite --range train_step --json --quiet    # of nsys",
         "profkit triage rank0.json.gz rank1.json.gz --markdown    # a trace a rank",
+        "profkit triage --ranks all -- torchrun --nproc-per-node 2 train.py",
         "profkit triage trace.json.gz --page step.html # with the step's timeline",
     ),
 )

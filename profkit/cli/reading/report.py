@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from profkit.evidence.claims.verify import GateResult
     from profkit.evidence.runs.runs import Evidence
     from profkit.reports.reader import Reports
+    from profkit.show.page.program import Program
 
 _STATUS = {"keep": 0, "no gain proven": 0, "reject": BAD, "undecided": COULD_NOT}
 ROWS = 50  # on a page; about 40 kB each
@@ -91,16 +92,38 @@ def write_report(
                   "--json": json, "--markdown": markdown}  # fmt: skip
     if output is not None:
         _none_of(of_variant, "for one variant, not for a page", "leave it out, or -o")
-        write_to(output, what)
-        found, complete = read_patterns(what, quiet=quiet)
+        reports = [word for word in what if not _is_program(word)]
+        write_to(output, reports)
+        programs = [_program(word) for word in what if _is_program(word)]
+        found, complete = read_patterns(reports, quiet=quiet) if reports else (_nothing(), True)
         chosen = choose_launches(found, kernel, where).launches
-        _page(output, found, chosen, title, top, quiet)
-        if not complete or not any(run.status == "ok" for run in chosen):
+        _page(output, found, chosen, title, top, quiet, programs)
+        if not complete or not (programs or any(run.status == "ok" for run in chosen)):
             raise typer.Exit(COULD_NOT)
         return
     _none_of(of_page, "for a page, not for one variant", "profkit report REPORTS -o page.html")
     asked = _Asked(_variant(what), against, case, gate or (), artifacts, anyway)
     _summarize(asked, json=json, markdown=markdown)
+
+
+def _is_program(word: str) -> bool:
+    """Whether it is a whole program, as profkit triage -o keeps it."""
+    return (Path(word) / "triage.json").is_file()
+
+
+def _program(word: str) -> Program:
+    from profkit.program.document import read_document
+    from profkit.program.readers import open as recordings
+    from profkit.program.triage import triage_timeline
+    from profkit.show.page.program import Program
+
+    return Program(word, triage_timeline(recordings.read_timeline(Path(word))), read_document(Path(word)))
+
+
+def _nothing() -> Reports:
+    from profkit.reports.reader import Reports
+
+    return Reports(())
 
 
 def _none_of(flags: Mapping[str, object], why: str, hint: str) -> None:
@@ -128,10 +151,11 @@ def _page(
     title: str | None,
     top: int | None,
     quiet: bool,
+    programs: Sequence[Program] = (),
 ) -> None:
     from profkit.show.page import page as pages
 
-    page = pages.render(found, chosen, title or pages.TITLE, top or ROWS)
+    page = pages.render(found, chosen, title or pages.TITLE, top or ROWS, programs)
     pages.save_page(page, output)
     if quiet:
         return
@@ -168,9 +192,7 @@ def _summarize(asked: _Asked, *, json: bool, markdown: bool) -> None:
         summarize_variant(evidence, name, c, asked.against, gates, asked.anyway) for c in cases
     ]
     document = {"schema": "profkit.summary/1", "summaries": [s.to_json() for s in found]}
-    print_blocks(
-        (b for s in found for b in ladder_summary(s)), document if json else None, markdown
-    )
+    print_blocks((b for s in found for b in ladder_summary(s)), document if json else None, markdown)
     raise typer.Exit(max(_STATUS[s.decision] for s in found))
 
 
@@ -207,6 +229,7 @@ VERB = Verb(
         "profkit report runs/ -o page.html             # one page, to open, send and print",
         "profkit report *.ncu-rep -o page.html --title 'Attention' --top 20 --quiet",
         "profkit report runs/ --output page.html --kernel flash --where 'time > 1e-5'",
+        "profkit report step.triage step.triage/counters.ncu-rep -o step.html",
         "profkit report stage2.B --markdown            # one variant, for a pull request",
         "profkit report stage2 --against stage1 --case B --gate gates.py --json",
         "profkit report stage2 --artifacts h100 --anyway",

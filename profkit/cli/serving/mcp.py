@@ -16,7 +16,8 @@ if TYPE_CHECKING:
 
 ABOUT = (
     "Diagnoses NVIDIA Nsight Compute reports of CUDA kernels. Begin with diagnose; explain says what "
-    "a rule means; lines says where; compare says whether a change helped."
+    "a rule means; lines says where; compare says whether a change helped; triage says what to do "
+    "first about a whole program that was recorded."
 )
 Folder = Annotated[
     Path,
@@ -25,12 +26,12 @@ Folder = Annotated[
 
 
 def serve_agents(root: Folder = Path()) -> None:
-    """Answer an agent over MCP: diagnose, compare, explain, lines."""
+    """Answer an agent over MCP: diagnose, compare, explain, lines, triage, roofline."""
     server_of(root).run("stdio")
 
 
 def server_of(root: Path) -> Any:
-    """The server with its five tools, none of which runs a command or writes a file.
+    """The server with its six tools, none of which runs a command or writes a file.
 
     Raises:
         ProfkitError: The extra is not installed, or the folder is not there.
@@ -41,7 +42,8 @@ def server_of(root: Path) -> Any:
         raise ProfkitError(f"--root {root}: no such folder", "name the folder with the reports")
     answers = Answers(root.resolve())
     server = MCPServer("profkit", instructions=ABOUT)
-    for answer in (answers.diagnose, answers.compare, answers.explain, answers.lines):
+    asked = (answers.diagnose, answers.compare, answers.explain, answers.lines, answers.triage)
+    for answer in asked:
         server.tool(structured_output=False)(answer)
 
     def roofline(reports: str) -> Any:

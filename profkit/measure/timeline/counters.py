@@ -20,6 +20,7 @@ def count_kernels(
     report: Path,
     budget: float = BUDGET,
     echo: process.Sink | None = None,
+    device: int | None = None,
 ) -> collect.Collected:
     """Profile the second launch of each kernel in each grid and block, all counters.
 
@@ -29,6 +30,8 @@ def count_kernels(
         report: Where it goes.
         budget: Seconds after which ncu and the program are stopped.
         echo: Where the program's output is copied to.
+        device: The one GPU whose kernels are replayed; None takes all. Ranks on others go on, and
+            wait in their collectives for the one that is replayed.
 
     Raises:
         ProfkitError: As profkit.measure.profile.collect.wrap: no permission for counters, time-out.
@@ -37,6 +40,7 @@ def count_kernels(
     filters = (
         "--filter-mode", "per-launch-config", "--launch-skip", "1", "--launch-count", "1",
         "--kernel-name-base", "function", "--kernel-name", f"regex:^({names})$",
+        *(("--devices", str(device)) if device is not None else ()),
     )  # fmt: skip
     options = collect.CollectOptions("full", "all", budget, filters)
     return collect.wrap(command, report, Tool(need_tool("ncu"), None), options, echo)

@@ -24,9 +24,11 @@ from profkit.errors import ProfkitError
 from profkit.evidence.comparison import counters as changes
 from profkit.evidence.comparison.ladder import Ladder
 from profkit.files import write_text
+from profkit.program.counts import plain_name
 from profkit.show.page import charts as page_charts
 from profkit.show.page import ladder as page_ladder
 from profkit.show.page.launch import PageRow, bars, data, details, metrics, row_summary, words_of
+from profkit.show.page.program import Launched, Program, section
 from profkit.show.page.roofline import by_device
 from profkit.show.text import figures
 from profkit.show.text.escape import escaped
@@ -62,7 +64,11 @@ class Page:
 
 
 def render(
-    reports: Reports, chosen: Sequence[Judged], title: str = TITLE, top: int | None = None
+    reports: Reports,
+    chosen: Sequence[Judged],
+    title: str = TITLE,
+    top: int | None = None,
+    programs: Sequence[Program] = (),
 ) -> Page:
     """The page.
 
@@ -71,6 +77,7 @@ def render(
         chosen: The judged launches to show; alike ones become one row.
         title: Its heading.
         top: At most so many rows, the worst.
+        programs: Whole programs, shown before the launches.
     """
     every = judged_rows(chosen)
     total = sum(row.total for row in every)
@@ -102,6 +109,7 @@ def render(
         "notes": notes,
         "answer": headline(kept + every[len(kept) :]),
         "bars": bars(shown, total),
+        "programs": [section(of, _launched(shown)) for of in programs],
         "words": words_of(shown),
         "payload": _payload(shown, [found for found, _ in ladders]),
     }
@@ -114,6 +122,11 @@ def _ladders(recorded: list[Run]) -> tuple[list[tuple[Ladder, list[Block]]], lis
         return page_ladder.ladders(recorded), []
     except ProfkitError as error:
         return [], [f"no ladder: {error.message} ({error.hint})"]
+
+
+def _launched(shown: Sequence[PageRow]) -> Launched:
+    """The row of each kernel with its grid and block, for what links to it."""
+    return {(plain_name(s.run.kernel), s.run.grid, s.run.block): s.number for s in reversed(shown)}
 
 
 def _lined(runs: Sequence[Judged]) -> tuple[list[Judged], list[str]]:

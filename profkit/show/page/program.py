@@ -5,8 +5,12 @@ from __future__ import annotations
 import base64
 import hashlib
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
+from markupsafe import Markup
+
+from profkit.program.counts import plain_name
 from profkit.program.triage import Triage
 from profkit.show.text.escape import html
 from profkit.show.text.figures import figures, seconds
@@ -31,27 +35,63 @@ STYLE = (
     "svg{max-width:100%;height:auto}svg text{font:12px system-ui,sans-serif}"
     "@media(prefers-color-scheme:dark){body{color:#ddd;background:#181818}svg text{fill:#ddd}}"
 )
+Launched = Mapping[tuple[str, Any, Any], int]  # kernel, grid, block -> a row of the page
 Bar = tuple[float, float, str, str]  # from, to in pixels, colour, what it is
 
 
-def program_page(of: Triage, document: Mapping[str, Any]) -> str:
+def program_page(of: Triage, content: Mapping[str, Any]) -> str:
     """The page.
 
     Args:
         of: The answer, whose typical step is drawn.
-        document: The same as "profkit.triage/1".
+        content: The same as "profkit.triage/1".
     """
     digest = base64.b64encode(hashlib.sha256(STYLE.encode()).digest()).decode()
     # Inline style attributes are those of the blocks; nothing else is allowed, and no script at all.
     policy = f"default-src 'none'; style-src 'sha256-{digest}' 'unsafe-hashes' 'unsafe-inline'"
-    title = f"Triage: {document['program']['command'] or document['program']['how']}"
+    title = f"Triage: {content['program']['command'] or content['program']['how']}"
     return (
         '<!doctype html><html lang="en"><head><meta charset="utf-8">'
         f'<meta http-equiv="Content-Security-Policy" content="{html(policy)}">'
         f"<title>{html(title)}</title><style>{STYLE}</style></head><body>"
-        f"<h1>{html(title)}</h1>{timeline(of)}{to_html(triaged(document))}{group_bars(document)}"
+        f"<h1>{html(title)}</h1>{timeline(of)}{to_html(triaged(content))}"
+        f"<h2>Kernels by time</h2>{group_bars(content)}"
         "</body></html>\n"
     )
+
+
+@dataclass(frozen=True)
+class Program:
+    """A program for a page.
+
+    Attributes:
+        name: What it is called there.
+        triage: The answer, whose typical step is drawn.
+        content: The same as "profkit.triage/1", with what was counted.
+    """
+
+    name: str
+    triage: Triage
+    content: Mapping[str, Any]
+
+
+def section(of: Program, launched: Launched) -> dict[str, Any]:
+    """A program as a part of a page of launches: pictures as SVG without styles, and sentences.
+
+    Args:
+        of: The program.
+        launched: Rows of the page that its kernels lead to.
+    """
+    links = {}
+    for row in of.content["kernels"]:
+        grid, block = (tuple(row[k]) if row[k] else None for k in ("grid", "block"))
+        if (key := (plain_name(row["name"]), grid, block)) in launched:
+            links[row["id"]] = f"#launch-{launched[key]}"
+    return {
+        "name": of.name, "blocks": list(triaged(of.content)),
+        "timeline": Markup(timeline(of.triage)),  # noqa: S704 - every text in it went through html()
+        "groups": Markup(group_bars(of.content, links)),  # noqa: S704
+    }  # fmt: skip
 
 
 def timeline(of: Triage) -> str:
@@ -99,22 +139,30 @@ def _merged(bars: Sequence[Bar]) -> Iterator[Bar]:
         yield last
 
 
-def group_bars(document: Mapping[str, Any]) -> str:
-    """The kernels as bars of time; the part that counters say can be got back is drawn darker."""
-    rows = document["kernels"][:12]
+def group_bars(content: Mapping[str, Any], links: Mapping[str, str] | None = None) -> str:
+    """The kernels as bars of time; the part that counters say can be got back is drawn darker.
+
+    Args:
+        content: "profkit.triage/1".
+        links: Where a kernel leads, by its id.
+    """
+    rows = content["kernels"][:12]
     most = max((row["ms"] for row in rows), default=1.0)
     parts = []
     for n, row in enumerate(rows):
         width = (WIDTH - 420) * row["ms"] / most
         left = width * (1 - 1 / row["headroom"]) if row["headroom"] else 0.0
         top, colour = n * (ROW + GAP), COLOURS.get(row["category"], "#8c8c8c")
+        name = f"{html(row['id'])} {html(short(row['name'], 50))}"
+        if link := (links or {}).get(row["id"]):
+            name = f'<a href="{html(link)}">{name}</a>'
         parts.append(
-            f'<text x="0" y="{top + 15}">{html(row["id"])} {html(short(row["name"], 50))}</text>'
+            f'<text x="0" y="{top + 15}">{name}</text>'
             f'<rect x="400" y="{top}" width="{width:.1f}" height="{ROW}" fill="{colour}"/>'
             f'<rect x="{400 + width - left:.1f}" y="{top}" width="{left:.1f}" height="{ROW}" '
             f'fill="#000" fill-opacity=".35"/>'
             f'<text x="{406 + width:.1f}" y="{top + 15}">{figures(row["ms"])} ms</text>'
         )  # fmt: skip
     height = len(rows) * (ROW + GAP)
-    return (f'<h2>Kernels by time</h2><svg viewBox="0 0 {WIDTH + 60} {height}" role="img" '
+    return (f'<svg viewBox="0 0 {WIDTH + 60} {height}" role="img" '
             f'aria-label="kernels by time">{"".join(parts)}</svg>')  # fmt: skip
