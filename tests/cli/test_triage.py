@@ -37,6 +37,17 @@ def test_kept_read_again_and_compared(run, tmp_path: Path) -> None:
     assert change.exit_code == 0
     assert "faster" in change.stdout
     assert run("compare", str(after), str(before), "--fail-on", "slower").exit_code == 1
+    ledger = after / "ledger.jsonl"
+    run("compare", str(before), str(after))  # a second time nothing is added
+    assert len(ledger.read_text().splitlines()) == 2
+    kept = json.loads(run("ledger", "--ledger", str(ledger), "--json").stdout)
+    (score,) = kept["scores"]
+    promised, came = score["prediction"], score["outcome"]
+    assert (promised["variant"], promised["rule"]) == ("before.triage", "triage:attention-unfused")
+    assert (came["child"], came["finding"], came["meant"]) == ("after.triage", "gone", True)
+    assert came["speedup"] == pytest.approx(24.9 / 6.4, rel=0.05)
+    assert promised["low"] < promised["expect"] < came["speedup"] < 1.05 * promised["high"]
+    assert kept["calibration"][0]["tried"] == 1
 
 
 def test_a_plain_run_checks_the_idle_time(run) -> None:

@@ -66,7 +66,9 @@ class Answers:
         from profkit.show.views.triage import triaged
 
         return to_markdown(
-            triaged(triage_document(triage_timeline(recordings.read_timeline(self._path(recording)))))
+            triaged(
+                triage_document(triage_timeline(recordings.read_timeline(self._path(recording))))
+            )
         )
 
     def explain(self, name: str) -> str:

@@ -22,13 +22,14 @@ from profkit.cli.options import (
     Picture,
     Quiet,
 )
-from profkit.cli.output import note, print_blocks, print_plain, say_each, write_to
+from profkit.cli.output import note, print_blocks, print_plain, say, say_each, write_to
 from profkit.cli.verb import Verb
 from profkit.errors import ProfkitError
 
 if TYPE_CHECKING:
     from profkit.evidence.comparison.compare import RunComparison
     from profkit.evidence.comparison.ladder import Ladder
+    from profkit.program.change import ProgramChange
 
 FAIL_ON = ("slower", "finding", "resource")
 Before = Annotated[
@@ -125,9 +126,21 @@ def _compare_triages(
 
     found = change(read_document(before), read_document(after))
     content = found.to_json()
+    _remember(before, after, found)
     print_blocks(compared_triages(content), content if json else None, markdown)
     slower = "slower" in wanted and found.answer == "slower"
     raise typer.Exit(BAD if slower or ("finding" in wanted and found.new) else 0)
+
+
+def _remember(before: Path, after: Path, found: ProgramChange) -> None:
+    """Keep the promises and what came of them in a ledger inside of AFTER."""
+    from profkit.cli.inputs.promises import entries
+    from profkit.evidence.ledger.ledger import NAME, add
+
+    try:
+        add(after / NAME, entries(before, after, found))
+    except ProfkitError as error:  # what was compared is told all the same
+        say(error)
 
 
 def _wanted(fail_on: list[str], two_forms: bool) -> set[str]:

@@ -25,6 +25,10 @@ if TYPE_CHECKING:
 Ranks = Annotated[
     str, typer.Option(metavar="all|N,...", help="Of a distributed program: which ranks.")
 ]
+Range = Annotated[
+    str, typer.Option("--range", metavar="NAME", help="The NVTX range that is a step.")
+]
+Page = Annotated[Path | None, typer.Option(metavar="FILE", help="Write it as an HTML page too.")]
 RECORDINGS = {".json", ".gz", ".sqlite", ".triage", ".nsys-rep"}
 
 
@@ -33,9 +37,7 @@ def triage_program(
         list[str],
         typer.Argument(metavar="RECORDING or -- COMMAND...", help="A trace, or what to run."),
     ],
-    range_: Annotated[
-        str, typer.Option("--range", metavar="NAME", help="The NVTX range that is a step.")
-    ] = "",
+    range_: Range = "",
     step_ms: Annotated[
         float | None,
         typer.Option("--step-ms", min=0.0, metavar="MS", help="A step's time without profiler."),
@@ -51,9 +53,7 @@ def triage_program(
         Path | None,
         typer.Option("--output", "-o", metavar="DIR", help="Keep timeline and answer there."),
     ] = None,
-    page: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Write it as an HTML page too.")
-    ] = None,
+    page: Page = None,
     json: Json = False,
     markdown: Markdown = False,
     quiet: Quiet = False,

@@ -31,10 +31,10 @@ from profkit.cli.verb import Verb
 from profkit.errors import ProfkitError, did_you_mean
 
 if TYPE_CHECKING:
-    from profkit.diagnosis.launches import Judged
     from profkit.evidence.claims.verify import GateResult
     from profkit.evidence.runs.runs import Evidence
     from profkit.reports.reader import Reports
+    from profkit.show.page.page import Page
     from profkit.show.page.program import Program
 
 _STATUS = {"keep": 0, "no gain proven": 0, "reject": BAD, "undecided": COULD_NOT}
@@ -97,7 +97,10 @@ def write_report(
         programs = [_program(word) for word in what if _is_program(word)]
         found, complete = read_patterns(reports, quiet=quiet) if reports else (_nothing(), True)
         chosen = choose_launches(found, kernel, where).launches
-        _page(output, found, chosen, title, top, quiet, programs)
+        from profkit.show.page import page as pages
+
+        page = pages.render(found, chosen, title or pages.TITLE, top or ROWS, programs)
+        _save(page, output, quiet)
         if not complete or not (programs or any(run.status == "ok" for run in chosen)):
             raise typer.Exit(COULD_NOT)
         return
@@ -117,7 +120,9 @@ def _program(word: str) -> Program:
     from profkit.program.triage import triage_timeline
     from profkit.show.page.program import Program
 
-    return Program(word, triage_timeline(recordings.read_timeline(Path(word))), read_document(Path(word)))
+    return Program(
+        word, triage_timeline(recordings.read_timeline(Path(word))), read_document(Path(word))
+    )
 
 
 def _nothing() -> Reports:
@@ -144,18 +149,9 @@ def _variant(what: Sequence[str]) -> str:
     return names[0]
 
 
-def _page(
-    output: Path,
-    found: Reports,
-    chosen: Sequence[Judged],
-    title: str | None,
-    top: int | None,
-    quiet: bool,
-    programs: Sequence[Program] = (),
-) -> None:
+def _save(page: Page, output: Path, quiet: bool) -> None:
     from profkit.show.page import page as pages
 
-    page = pages.render(found, chosen, title or pages.TITLE, top or ROWS, programs)
     pages.save_page(page, output)
     if quiet:
         return
@@ -192,7 +188,9 @@ def _summarize(asked: _Asked, *, json: bool, markdown: bool) -> None:
         summarize_variant(evidence, name, c, asked.against, gates, asked.anyway) for c in cases
     ]
     document = {"schema": "profkit.summary/1", "summaries": [s.to_json() for s in found]}
-    print_blocks((b for s in found for b in ladder_summary(s)), document if json else None, markdown)
+    print_blocks(
+        (b for s in found for b in ladder_summary(s)), document if json else None, markdown
+    )
     raise typer.Exit(max(_STATUS[s.decision] for s in found))
 
 

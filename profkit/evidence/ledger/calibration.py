@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from math import exp, log
 from statistics import median
 
-from profkit.evidence.ledger.ledger import Ledger, Outcome, Prediction
+from profkit.evidence.ledger.ledger import PROGRAM, Ledger, Outcome, Prediction
 from profkit.evidence.runs.runs import Evidence
 
 HOLDS = 1.05  # a bound that the measured speed-up passes by less still held: timing's own spread
@@ -122,6 +122,8 @@ def score_ledger(ledger: Ledger, today: Edges | None = None) -> list[Score]:
 
 
 def _still_meant(made: Prediction, outcome: Outcome, today: Edges) -> bool:
+    if made.rule.startswith(PROGRAM):
+        return True  # a program has no header
     parent, fixes = today.get((outcome.child, made.case), (None, frozenset()))
     if parent != made.variant:
         return False

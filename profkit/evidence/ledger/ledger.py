@@ -26,6 +26,7 @@ from profkit.records.store import digest
 
 SCHEMA = "profkit.ledger/1"
 NAME = "ledger.jsonl"
+PROGRAM = "triage:"  # what a rule begins with that was said of a whole program, not of a variant
 Name = tuple[str, str]  # variant and case
 _MOST = 256 << 20  # bytes of a ledger: a million entries
 _Entry = TypeVar("_Entry", "Prediction", "Outcome")
@@ -214,12 +215,25 @@ def update(
         if {(run.variant, str(run.case)) for run in (parent, child)} & set(measured):
             came += outcomes_of(parent, child)
             predicted += filter(None, [joint_prediction(parent, child)])
+    return add(file, Ledger(tuple(predicted), tuple(came), problems=tuple(problems)))
+
+
+def add(file: Path, entries: Ledger) -> Ledger:
+    """Append what a ledger does not have yet.
+
+    Args:
+        file: The ledger; made where there is none.
+        entries: Predictions and outcomes, and problems to hand on.
+
+    Returns:
+        Only what was appended.
+    """
     with locked(file):  # two updates at once: the second sees what the first has written
         known = read_ledger(file) if file.exists() else Ledger()
         new = Ledger(
-            _unknown(predicted, known.predictions),
-            _unknown(came, known.outcomes),
-            problems=tuple(problems),
+            _unknown(entries.predictions, known.predictions),
+            _unknown(entries.outcomes, known.outcomes),
+            problems=entries.problems,
         )
         _append(file, new)
     return new

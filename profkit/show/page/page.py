@@ -84,15 +84,15 @@ def render(
     kept = every[:top]
     runs, notes = _lined([row.shown for row in kept])
     kept = [row.replaced(row.shown, run) for row, run in zip(kept, runs, strict=True)]
-    shown = [
-        PageRow(n, row, row.total / total if total and row.times else nan)
-        for n, row in enumerate(kept, 1)
-    ]
+    parts = [row.total / total if total and row.times else nan for row in kept]
+    shown = [PageRow(n, *both) for n, both in enumerate(zip(kept, parts, strict=True), 1)]
     recorded, wrong = page_ladder.runs_of(reports, {run.report for run in chosen})
-    notes += wrong
     ladders, without = _ladders(recorded)
-    notes += without
-    notes += [problem.message for found, _ in ladders for problem in found.problems]
+    notes += [
+        *wrong,
+        *without,
+        *(problem.message for found, _ in ladders for problem in found.problems),
+    ]
     tables = [row_summary(s) for s in shown]
     content = {
         "title": title,
