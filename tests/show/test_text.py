@@ -109,8 +109,17 @@ def test_the_diagnosis_has_gain_evidence_advice_and_what_is_not_known(made: Made
     )
     assert "excess_shared_wavefronts 87.5 %" in shown
     assert "try: Pad rows" in shown
-    assert "not known without --section LaunchStats" in shown
+    assert "not known without --set full (" in shown
+    assert "LaunchStats" in shown.partition("--set full (")[2].partition(")")[0]
     assert "NVIDIA's CPIStall: Warp Stall (Est. Speedup 25 % of a part of it)" in shown
+
+
+def test_what_a_small_set_leaves_open_is_said_once(made: Made) -> None:
+    runs = [made(kernel=f"k{i}", index=i, values={}) for i in range(3)]
+    shown = _shown(judged_rows(runs))
+    assert shown.count("not known without --set full (") == 1
+    assert shown.count("not known, as of the launch before: ") == 2
+    assert shown.count("not known") <= 6
 
 
 def test_what_to_doubt_of_the_measurement_stands_apart(made: Made) -> None:

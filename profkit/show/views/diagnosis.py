@@ -33,6 +33,8 @@ NAME = 60  # characters of a kernel name where nothing else limits it
 LEAST = 12  # characters of a kernel name in a table, however narrow
 LISTED = 12  # rows of the table when not all are asked for
 NVIDIA_SHOWN = 3  # rule results with the largest estimates; --json has them all
+SMALL_SET = 3  # sections from which on it is one line that says --set full
+_WITHOUT = "without --section "
 ORDER = "worst first: by the time that mending the top finding is expected to save"
 # Columns from which on the table has one line a row, has the finding's name, has the limiter.
 _ONE_LINE, _WITH_FINDING, _WITH_LIMITER = 120, 72, 48
@@ -60,8 +62,10 @@ def told(rows: Sequence[Row], asked: Asked) -> Iterator[Block]:
     listed = rows if asked.full else rows[: max(LISTED, len(asked.detailed))]
     yield overview(listed, total, asked.width)
     yield Paragraph(TextSpan(diagnosis_summary(listed, rows), "dim"))
+    before = None
     for number, row in enumerate(asked.detailed, 1):
-        yield diagnosis(row, number, total, asked.width)
+        yield diagnosis(row, number, total, asked.width, before)
+        before = row.shown
     lined = any(f.where for row in asked.detailed for f in row.shown.diagnosis.findings)
     commands = list(next_commands(rows, lined or any(r.shown.lines for r in asked.detailed)))
     if commands:
@@ -174,7 +178,9 @@ def spread(row: Row) -> str:
     return f"{len(row.launches)}x {times} {noun}"
 
 
-def diagnosis(row: Row, number: int, total: float, width: int | None = None) -> Fold:
+def diagnosis(
+    row: Row, number: int, total: float, width: int | None = None, before: Judged | None = None
+) -> Fold:
     """The verdict on a row's launch of median time.
 
     Args:
@@ -182,6 +188,7 @@ def diagnosis(row: Row, number: int, total: float, width: int | None = None) -> 
         number: Its number in the table.
         total: Seconds that the share of time refers to.
         width: Columns that there are; None where nothing limits them.
+        before: The launch shown before it: what is not known of both is listed there.
     """
     run = row.shown
     judged = bound_by(run.diagnosis) if run.status == "ok" else run.status
@@ -202,7 +209,7 @@ def diagnosis(row: Row, number: int, total: float, width: int | None = None) -> 
             TextLine(
                 f"{figures.bound(run.diagnosis, run.status)}, {run.diagnosis.because}", "verdict"
             ),
-            *_findings(run),
+            *_findings(run, before),
             *_nvidia(run.nvidia),
             *_doubts(run),
             *_lines(run.lines, width),
@@ -247,15 +254,31 @@ def _firing(run: Judged, *, doubts: bool) -> list[Finding]:
     return [f for f in firing if f.note == doubts]
 
 
-def _findings(run: Judged) -> Iterator[ListItem]:
-    """What fires, and what is not known."""
+def _findings(run: Judged, before: Judged | None) -> Iterator[ListItem]:
+    """What fires, and what is not known: in full only where the launch before says other."""
     listing = bool(run.lines)
     yield from (firing_item(f, listing=listing) for f in _firing(run, doubts=False))
     for missing in run.diagnosis.missing:
         section = f"collect {missing.section}: " if missing.section else ""
         yield ListItem(f"{section}{missing.why}", bullet="?")
-    for need, rules in unasked_rules(run).items():
+    needs = _by_set(unasked_rules(run))
+    if before and len(needs) > 1 and unasked_rules(before) == unasked_rules(run):
+        count = sum(map(len, needs.values()))
+        yield ListItem(f"not known, as of the launch before: {count} rules", bullet="?")
+        return
+    for need, rules in needs.items():
         yield ListItem((f"not known {need}: ", TextSpan(", ".join(rules), "dim")), bullet="?")
+
+
+def _by_set(needs: dict[str, list[str]]) -> dict[str, list[str]]:
+    """The same with one clause for sections where so many are missing that the set was small."""
+    sections = {need: rules for need, rules in needs.items() if need.startswith(_WITHOUT)}
+    if len(sections) < SMALL_SET:
+        return needs
+    named = ", ".join(need.removeprefix(_WITHOUT) for need in sections)
+    clause = f"without --set full ({named})"
+    rest = {need: rules for need, rules in needs.items() if need not in sections}
+    return {clause: [rule for rules in sections.values() for rule in rules], **rest}
 
 
 def _doubts(run: Judged) -> Iterator[Block]:
@@ -306,7 +329,7 @@ def unasked_rules(run: Judged) -> dict[str, list[str]]:
 
 def _why(finding: Finding) -> str:
     if finding.advice.startswith("--section"):
-        return f"without {finding.advice}"
+        return f"{_WITHOUT}{finding.advice.removeprefix('--section ')}"
     if finding.advice == "profkit profile":
         return "without the run record of profkit profile"
     return f"as {finding.cause.partition(': ')[2]}"
