@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from profkit.evidence.runs.runs import Evidence
     from profkit.reports.reader import Reports
     from profkit.show.page.page import Page
-    from profkit.show.page.program import Program
+    from profkit.show.page.program import PageProgram
 
 _STATUS = {"keep": 0, "no gain proven": 0, "reject": BAD, "undecided": COULD_NOT}
 ROWS = 50  # on a page; about 40 kB each
@@ -114,13 +114,13 @@ def _is_program(word: str) -> bool:
     return (Path(word) / "triage.json").is_file()
 
 
-def _program(word: str) -> Program:
+def _program(word: str) -> PageProgram:
     from profkit.program.document import read_document
     from profkit.program.readers import open as recordings
     from profkit.program.triage import triage_timeline
-    from profkit.show.page.program import Program
+    from profkit.show.page.program import PageProgram
 
-    return Program(
+    return PageProgram(
         word, triage_timeline(recordings.read_timeline(Path(word))), read_document(Path(word))
     )
 

@@ -28,7 +28,7 @@ from profkit.program.counts import plain_name
 from profkit.show.page import charts as page_charts
 from profkit.show.page import ladder as page_ladder
 from profkit.show.page.launch import PageRow, bars, data, details, metrics, row_summary, words_of
-from profkit.show.page.program import Launched, Program, section
+from profkit.show.page.program import Launched, PageProgram, section
 from profkit.show.page.roofline import by_device
 from profkit.show.text import figures
 from profkit.show.text.escape import escaped
@@ -68,7 +68,7 @@ def render(
     chosen: Sequence[Judged],
     title: str = TITLE,
     top: int | None = None,
-    programs: Sequence[Program] = (),
+    programs: Sequence[PageProgram] = (),
 ) -> Page:
     """The page.
 
@@ -88,11 +88,8 @@ def render(
     shown = [PageRow(n, *both) for n, both in enumerate(zip(kept, parts, strict=True), 1)]
     recorded, wrong = page_ladder.runs_of(reports, {run.report for run in chosen})
     ladders, without = _ladders(recorded)
-    notes += [
-        *wrong,
-        *without,
-        *(problem.message for found, _ in ladders for problem in found.problems),
-    ]
+    problems = [problem.message for found, _ in ladders for problem in found.problems]
+    notes += [*wrong, *without, *problems]
     tables = [row_summary(s) for s in shown]
     content = {
         "title": title,

@@ -61,7 +61,7 @@ def program_page(of: Triage, content: Mapping[str, Any]) -> str:
 
 
 @dataclass(frozen=True)
-class Program:
+class PageProgram:
     """A program for a page.
 
     Attributes:
@@ -75,7 +75,7 @@ class Program:
     content: Mapping[str, Any]
 
 
-def section(of: Program, launched: Launched) -> dict[str, Any]:
+def section(of: PageProgram, launched: Launched) -> dict[str, Any]:
     """A program as a part of a page of launches: pictures as SVG without styles, and sentences.
 
     Args:
