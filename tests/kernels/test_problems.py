@@ -16,6 +16,7 @@ from tests.kernels.emulated import KERNELS, SCHEDULES, emulate
 Floats = NDArray[np.float32]
 # Small cases that reach every path of a launcher: an emulated thread costs thousands of real ones.
 SMALL = {
+    "blocksparse": ("S1-w0-g0-D64", "S128-w1-g2-D64", "S300-w1-g2-D64", "S300-w0-g1-D128"),
     "gqa": ("S1-8to1-D64", "S17-8to1-D64-full", "S128-8to1-D64", "S17-8to1-D128"),
     "decode": ("S1-3to3-D64", "S17-8to1-D128", "S300-16to2-D64-page16", "S300-4to4-D128-page32",
                "S1000-6to2-D64-page64", "S70-page8", "S5000-8to1"),
