@@ -12,7 +12,8 @@ from profkit.measure.variants import variants
 from tests.conftest import ROOT
 
 KERNELS = ROOT / "kernels"
-LADDER = [v for v in variants.find_variants(KERNELS, "attention") if not v.language.missing()]
+EVERY = [v for v in variants.find_variants(KERNELS) if not v.language.missing()]
+LADDER = [v for v in EVERY if v.problem == "attention"]
 
 
 @pytest.mark.nvcc
@@ -24,6 +25,18 @@ def test_the_ladder_keeps_its_budgets(arch):
     assert [c.build.variant.id for c in made if c.launches is None] == []
     assert [line for c in made for line in c.over_budget] == []
     assert len(made) >= {"80": 20, "89": 20, "90": 24}[arch]
+
+
+@pytest.mark.slow
+@pytest.mark.nvcc
+@pytest.mark.skipif(shutil.which("nvcc") is None, reason="nvcc is not installed")
+def test_the_ladders_of_other_problems_keep_their_budgets():
+    others = [v for v in EVERY if v.problem not in ("attention", "probes")]
+    made = ladder.compiled(Places(KERNELS), [f"{v.problem}/{v.id}" for v in others], ["90"])
+    assert {c.build.variant.id: c.error for c in made if c.error} == {}
+    assert [c.build.variant.id for c in made if c.launches is None] == []
+    assert [line for c in made for line in c.over_budget] == []
+    assert len(made) >= 15
 
 
 @pytest.mark.parametrize("variant", [v for v in LADDER if v.after], ids=lambda v: v.id)

@@ -15,15 +15,17 @@ from profkit.cli.inputs.sources import headers
 from profkit.diagnosis.rules import BY_ID
 from profkit.evidence.predictions.predictions import HeaderPrediction, header_predictions
 from profkit.evidence.runs.runs import Evidence, Run
+from profkit.measure.variants.problem import load_problem
 from tests.conftest import ROOT
 
 ARTIFACTS = ROOT / "artifacts"
 HEADERS = headers(ARTIFACTS)
 EVIDENCE = Evidence(ARTIFACTS)
+# Of every problem: runs are told apart by variant and case, so ids differ between problems too.
 LADDER = {
-    key.removeprefix("attention/"): file.header
+    key.rpartition("/")[2]: file.header
     for key, file in HEADERS.items()
-    if key.startswith("attention/")
+    if not key.startswith("probes/")
 }
 
 
@@ -60,6 +62,14 @@ def test_the_ladder_was_recorded_and_promises_were_tried():
     tried = [p for v in LADDER for b, a in recorded(v) for p in header_predictions(b, a)]
     assert len({v for v in LADDER if recorded(v)}) >= 20
     assert len(tried) >= 40
+
+
+def test_no_two_problems_call_a_variant_or_a_case_alike():
+    keys = [key for key in HEADERS if not key.startswith("probes/")]
+    assert len(keys) == len(LADDER)
+    folders = {key.partition("/")[0] for key in keys}
+    cases = [c for f in sorted(folders) for c in load_problem(ROOT / "kernels" / f).cases]
+    assert len(cases) == len(set(cases))
 
 
 @pytest.mark.parametrize("variant", sorted(v for v, h in LADDER.items() if h.after))
