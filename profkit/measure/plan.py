@@ -18,6 +18,7 @@ class Plan:
         library: The variant's library; None of a reference.
         inputs: A file for each input.
         outputs: Bytes of each output.
+        begins: (output, input): what is worked on in place holds that input at first.
         values: size, stride, scale and causal for ProfkitArgs.
         reference: The reference's name; None of a variant.
         problem: The problem's folder.
@@ -31,6 +32,7 @@ class Plan:
     library: str | None = None
     inputs: tuple[str, ...] = ()
     outputs: tuple[int, ...] = ()
+    begins: tuple[tuple[int, int], ...] = ()
     values: dict[str, Any] = field(default_factory=dict)  # what problem.py says, as it says it
     reference: str | None = None
     problem: str = ""

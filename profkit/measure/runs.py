@@ -56,6 +56,7 @@ def plan_of(made: Made, name: str, case: str) -> Plan:
         library=str(built.library) if built and built.library else None,
         inputs=tuple(str(at.folder / f"in{i}") for i in range(len(at.shapes))),
         outputs=tuple(at.output_bytes()),
+        begins=at.begins,
         values=problem.module.arguments(problem.case(case)),
         reference=None if built else name,
         problem=str(problem.path.parent),

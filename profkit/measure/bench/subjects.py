@@ -29,7 +29,15 @@ def native(
     here = arena.place_arena(data)
     values = problem.module.arguments(problem.case(data.case))
     subject = launcher(name, lib, lambda stream: arena.arguments(here, values, stream), tools)
-    return replace(subject, judge=lambda: judge_case(problem, here, arena.fetch(here)).faults)
+
+    def judge() -> tuple[str, ...]:
+        if data.begins:  # worked on in place, many times over: once more, from the beginning
+            arena.poison(here)
+            subject.call(device.new_stream())
+            device.synchronize()
+        return judge_case(problem, here, arena.fetch(here)).faults
+
+    return replace(subject, judge=judge)
 
 
 def launcher(

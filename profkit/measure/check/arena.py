@@ -70,9 +70,12 @@ def place_arena(data: Data) -> Arena:
 
 
 def poison(arena: Arena) -> None:
-    """Fill the outputs with NaN."""
+    """Fill the outputs with NaN; what is worked on in place with the input that it begins as."""
     for offset, size in arena.outputs:
         device.fill(arena.base + offset, POISON, size)
+    for out, given in arena.data.begins:
+        (offset, size), (start, _) = arena.outputs[out], arena.inputs[given]
+        device.copy(arena.base + offset, arena.base + start, size)
 
 
 def arguments(arena: Arena, values: Mapping[str, Any], stream: int) -> Args:
@@ -85,9 +88,9 @@ def arguments(arena: Arena, values: Mapping[str, Any], stream: int) -> Args:
     """
     args = Args()
     for i, (offset, _) in enumerate(arena.inputs):
-        args.input[i] = arena.base + offset
+        args.put_input(i, arena.base + offset)
     for i, (offset, _) in enumerate(arena.outputs):
-        args.out[i] = arena.base + offset
+        args.put_output(i, arena.base + offset)
     for i, n in enumerate(values.get("size", ())):
         args.size[i] = n
     for i, n in enumerate(values.get("stride", ())):
@@ -114,7 +117,9 @@ def output(arena: Arena, host: Bytes, index: int) -> NDArray[np.generic]:
 
 
 def unwritten(arena: Arena, host: Bytes, index: int) -> int:
-    """How many elements of an output still hold every bit of the poison."""
+    """How many elements of an output still hold every bit of the poison; 0 where it never was."""
+    if any(out == index for out, _ in arena.data.begins):
+        return 0
     (_, dtype), (offset, size) = arena.data.outputs[index], arena.outputs[index]
     words = host[offset : offset + size].reshape(-1, held_as(dtype).itemsize)
     return int((words == POISON).all(axis=1).sum())

@@ -35,6 +35,7 @@ class Data:
         folder: Where the files are.
         shapes: (shape, dtype) of each input; an array of bfloat16 is held as uint16.
         outputs: (shape, dtype) of each output.
+        begins: (output, input): what is worked on in place holds that input at first.
     """
 
     problem: str
@@ -43,6 +44,7 @@ class Data:
     folder: Path
     shapes: tuple[tuple[tuple[int, ...], str], ...]
     outputs: tuple[tuple[tuple[int, ...], str], ...]
+    begins: tuple[tuple[int, int], ...] = ()
 
     def inputs(self) -> list[Array]:
         """The inputs, mapped from disk, read-only."""
@@ -83,9 +85,9 @@ def prepare_data(
     if not kept.is_file():
         _compute(problem, problem.case(case), seed, grid, place)
     shapes = json.loads(kept.read_text())
-    return Data(
-        problem.name, case, seed, place, _tuples(shapes["inputs"]), _tuples(shapes["outputs"])
-    )
+    arrays = _tuples(shapes["inputs"]), _tuples(shapes["outputs"])
+    begins = tuple((out, given) for out, given in shapes.get("begins", ()))
+    return Data(problem.name, case, seed, place, *arrays, begins)
 
 
 def _tuples(shapes: list[Any]) -> tuple[tuple[tuple[int, ...], str], ...]:
@@ -106,5 +108,6 @@ def _compute(problem: Problem, case: Any, seed: int, grid: str | None, place: Pa
     shapes = {
         "inputs": [(a.shape, dtype) for a, dtype in zip(given, types, strict=True)],
         "outputs": [(tuple(shape), dtype) for shape, dtype in problem.module.outputs(case)],
+        "begins": sorted(problem.begins(case).items()),
     }
     write_text(place / "data.json", json.dumps(shapes))

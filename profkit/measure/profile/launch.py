@@ -53,10 +53,14 @@ def _profiled(call: Callable[[], None], plan: Plan) -> None:
 def _variant(plan: Plan) -> Callable[[], None]:
     device.open_gpu()
     lib, args = library.load_library(Path(plan.library or "")), Args()
-    for i, name in enumerate(plan.inputs):
-        args.input[i] = _uploaded(Path(name))
-    for i, size in enumerate(plan.outputs):
-        args.out[i] = device.allocate(size)
+    given = [_uploaded(Path(name)) for name in plan.inputs]
+    made = [device.allocate(size) for size in plan.outputs]
+    for out, start in plan.begins:
+        device.copy(made[out], given[start], plan.outputs[out])
+    for i, address in enumerate(given):
+        args.put_input(i, address)
+    for i, address in enumerate(made):
+        args.put_output(i, address)
     for key in ("size", "stride"):
         for i, n in enumerate(plan.values.get(key, ())):
             getattr(args, key)[i] = n

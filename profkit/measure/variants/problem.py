@@ -49,6 +49,7 @@ OPTIONAL = {
     "backend_of": "names of a reference's kernels -> which backend they are",
     "tolerance": "case -> (absolute, relative) where ATOL and RTOL are not for every case",
     "input_types": "case -> (shape, dtype) of each input; an array of bfloat16 is held as uint16",
+    "begins": "case -> {output: input that it holds at first}: for work in place",
 }
 
 
@@ -99,6 +100,10 @@ class Problem:
             atol, rtol = self.module.tolerance(self.case(case))
             return float(atol), float(rtol)
         return self.module.ATOL, self.module.RTOL
+
+    def begins(self, case: Case) -> Mapping[int, int]:
+        """Output -> the input that it holds at first; empty where nothing is worked on in place."""
+        return dict(self.module.begins(case)) if hasattr(self.module, "begins") else {}
 
     def reference_call(self, name: str, case: str, tensors: Sequence[Any]) -> Callable[[], Any]:
         """A function that calls a library once on these tensors."""

@@ -14,6 +14,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 from profkit.errors import ProfkitError, did_you_mean
 from profkit.evidence.predictions.moves import parse_moves
@@ -30,7 +31,11 @@ _ID = re.compile(r"[A-Za-z][A-Za-z0-9-]*")
 
 
 class Args(ctypes.Structure):
-    """ProfkitArgs of kernels/common/variant.cuh: what a variant's one C function is given."""
+    """ProfkitArgs of kernels/common/variant.cuh: what a variant's one C function is given.
+
+    Behind the struct that CUDA variants know lies room for more arrays, which the launchers of
+    other languages read too: a captured kernel has as many as it has.
+    """
 
     _fields_ = (
         ("input", ctypes.c_void_p * 4),
@@ -40,7 +45,28 @@ class Args(ctypes.Structure):
         ("scale", ctypes.c_float),
         ("causal", ctypes.c_int),
         ("stream", ctypes.c_void_p),
+        ("more_input", ctypes.c_void_p * 28),
+        ("more_out", ctypes.c_void_p * 14),
     )
+
+    def put_input(self, index: int, address: int) -> None:
+        """Say where an input is on the device; ProfkitError if there are too many."""
+        self._put(self.input, self.more_input, index, address)
+
+    def put_output(self, index: int, address: int) -> None:
+        """Say where an output is on the device; ProfkitError if there are too many."""
+        self._put(self.out, self.more_out, index, address)
+
+    def _put(self, few: Any, more: Any, index: int, address: int) -> None:
+        if index >= len(few) + len(more):
+            raise ProfkitError(
+                f"a problem has more than {len(few) + len(more)} arrays of a kind",
+                "pack several into one",
+            )
+        if index < len(few):
+            few[index] = address
+        else:
+            more[index - len(few)] = address
 
 
 @dataclass(frozen=True)

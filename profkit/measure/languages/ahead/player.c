@@ -16,6 +16,8 @@ typedef struct {
   float scale;
   int causal;
   void* stream;
+  const void* more_in[28];  // behind what variant.cuh says: see Args in variants.py
+  void* more_out[14];
 } ProfkitArgs;
 
 typedef struct {
@@ -150,8 +152,9 @@ static int started(const Start* start, const ProfkitArgs* args, const uint64_t* 
   for (int i = 0; i < start->count; ++i) {
     const Parameter* p = &PARAMETERS[start->first + i];
     held[i] = p->value;
-    if (p->where == 1) held[i] += (uint64_t)args->in[p->index];
-    if (p->where == 2) held[i] += (uint64_t)args->out[p->index];
+    int n = p->index;
+    if (p->where == 1) held[i] += (uint64_t)(n < 4 ? args->in[n] : args->more_in[n - 4]);
+    if (p->where == 2) held[i] += (uint64_t)(n < 2 ? args->out[n] : args->more_out[n - 2]);
     if (p->where == 3) held[i] += scratch[p->index];
     parameters[i] = &held[i];
   }
