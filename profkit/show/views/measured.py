@@ -41,6 +41,39 @@ def variants_table(rows: Iterable[Mapping[str, Any]]) -> Iterator[Block]:
             yield TextLine((TextSpan(f"{names}: {why}", "dim"),))
 
 
+def captured(rows: Sequence[Mapping[str, Any]]) -> Iterator[Block]:
+    """What was captured of a program: each kernel, whether it is the same here, and as fast.
+
+    Args:
+        rows: kernel, launches, file, why_not, equal, in_program_s, here_s, ratio, notes.
+    """
+    held = [row for row in rows if row["file"]]
+    if held:
+        yield Grid(
+            ("kernel", ">launches", "equal", ">in program", ">here", ">ratio"),
+            tuple(
+                (row["kernel"], str(row["launches"]), row["equal"] or "not tried",
+                 _duration(row["in_program_s"]), _duration(row["here_s"]),
+                 "" if row["ratio"] is None else f"{row['ratio']:.2f}")
+                for row in held
+            ),
+            wraps=0,
+        )  # fmt: skip
+    left_out = [row for row in rows if not row["file"] and row["why_not"]]
+    for row in left_out:
+        yield Line((f"{row['kernel']}, {row['launches']} launches, left out: {row['why_not']}",))
+    for row in held:
+        for remark in row["notes"]:
+            yield Line((Span(f"{row['kernel']}: {remark}", "dim"),))
+    launches, kept = (sum(row["launches"] for row in some) for some in (rows, held))
+    share = f" ({kept / launches:.0%})" if launches else ""
+    yield Line((f"{len(held)} of {len(rows)} kernels, {kept} of {launches} launches{share}",))
+
+
+def _duration(seconds: float | None) -> str:
+    return "" if seconds is None else figures.seconds(seconds)
+
+
 def examined(rows: Iterable[Mapping[str, Any]]) -> Iterator[Block]:
     """What doctor found: name, status, detail, advice."""
     yield Grid(

@@ -1,0 +1,105 @@
+"""A running program  ->  its Triton kernels as problems of a folder, each with a variant."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from profkit.cli.options import BAD, COULD_NOT, BuildDir, Json, Quiet
+from profkit.cli.output import note, print_blocks, print_json, say, spinner
+from profkit.cli.signals import stop_on_term
+from profkit.cli.verb import Verb
+from profkit.errors import ProfkitError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from profkit.measure.capture.capture import CapturedKernel
+
+
+def capture_kernels(
+    command: Annotated[
+        list[str], typer.Argument(metavar="-- COMMAND...", help="A Python program, as you run it.")
+    ],
+    kernel: Annotated[
+        str, typer.Option(metavar="REGEX", help="Kernels of this name.", show_default=False)
+    ] = ".",
+    skip: Annotated[int, typer.Option(min=0, help="Leave out so many of them.")] = 0,
+    count: Annotated[int, typer.Option(min=1, help="Capture so many of them.")] = 1,
+    every: Annotated[bool, typer.Option("--all", help="Capture each of them.")] = False,
+    values: Annotated[
+        bool, typer.Option("--values", help="Keep the very inputs, not their statistics.")
+    ] = False,
+    limit: Annotated[
+        float, typer.Option(min=0, metavar="MB", help="The most that a launch's arrays may have.")
+    ] = 512.0,
+    trust_time: Annotated[
+        bool, typer.Option("--no-try", help="Write the folders; check and time nothing.")
+    ] = False,
+    timeout: Annotated[
+        float | None, typer.Option(min=1, metavar="S", help="Seconds for the program.")
+    ] = None,
+    output: Annotated[
+        Path, typer.Option("--output", "-o", metavar="DIR", help="The folder of problems.")
+    ] = Path("captured"),
+    build_dir: BuildDir = None,
+    json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """A running program's Triton kernels, each in a folder to work on."""
+    from profkit.measure.capture import capture
+    from profkit.show.views import measured
+
+    options = capture.CaptureOptions(
+        kernel, skip, None if every else count, values, int(limit * 1e6), timeout
+    )
+    stop_on_term()
+    found = capture.capture_program(command, output, options, None if quiet else sys.stderr.buffer)
+    if not trust_time:
+        with spinner(quiet) as progress:
+            found = capture.tried(found, _build_dir(output, build_dir), progress)
+    if json:
+        print_json({"schema": "profkit.capture/1", "kernels": [k.to_json() for k in found]})
+    else:
+        print_blocks(measured.captured([k.to_json() for k in found]))
+    _leave(found, output, quiet)
+
+
+def _build_dir(output: Path, given: Path | None) -> Path:
+    from profkit.measure.build import build
+
+    return build.build_dir(output.resolve(), given)
+
+
+def _leave(found: Sequence[CapturedKernel], output: Path, quiet: bool) -> None:
+    held = [k for k in found if k.file]
+    if not held:
+        why = next((k.why_not for k in found if k.why_not), "no kernel has such a name")
+        raise ProfkitError(f"nothing was captured: {why}", "--kernel REGEX, or --all")
+    note(
+        f"{output}: profkit bench --kernels {output} --variant {held[0].file.parent.name}/captured"
+        if held[0].file
+        else "",
+        quiet=quiet,
+    )
+    if any(k.equal in ("wrong", "failed") for k in held):
+        raise typer.Exit(BAD)
+    untried = [k for k in held if k.notes and not k.equal]
+    for kernel in untried:
+        say(ProfkitError(f"{kernel.kernel}: {kernel.notes[-1]}"))
+    if untried:
+        raise typer.Exit(COULD_NOT)
+
+
+VERB = Verb(
+    run=capture_kernels,
+    bad="a captured kernel gives another result here than in the program",
+    examples=(
+        "profkit capture --kernel layer_norm -- python train.py",
+        "profkit capture --all --limit 2048 -o captured -- python train.py",
+        "profkit capture --kernel softmax --skip 1 --count 2 --values -- python -m my.program",
+    ),
+)

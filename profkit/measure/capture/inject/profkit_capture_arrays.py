@@ -1,0 +1,249 @@
+"""Tensors that a kernel is given  ->  copies of what it can reach, and what a launch made of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+_REPLAYS, _PER_GRAPH = 9, 20
+
+
+@dataclass
+class Reach:
+    """What a kernel can reach through one pointer: the tensor's elements and what lies between.
+
+    Attributes:
+        name: The kernel's parameter.
+        tensor: As the program gave it.
+        flat: The same memory as one axis.
+        before: A copy from before the launch.
+        after: A copy from after it; the same object where nothing was written.
+    """
+
+    name: str
+    tensor: Any
+    flat: Any
+    before: Any
+    after: Any = None
+    works_in_place: bool = False
+
+    @property
+    def written(self) -> bool:
+        """Whether the launch changed it."""
+        return self.after is not self.before
+
+    def about(self) -> dict[str, Any]:
+        """Format, sizes and statistics."""
+        flat, tensor = self.before, self.tensor
+        known: dict[str, Any] = {
+            "name": self.name,
+            "dtype": str(flat.dtype).removeprefix("torch."),
+            "length": flat.numel(),
+            "bytes": flat.numel() * flat.element_size(),
+            "shape": list(tensor.shape),
+            "stride": list(tensor.stride()),
+        }
+        if flat.is_floating_point() and flat.numel():
+            wide = flat.float()
+            finite = wide[wide.isfinite()]
+            if finite.numel():
+                spread = float(finite.std()) if finite.numel() > 1 else 0.0
+                known |= {"mean": float(finite.mean()), "std": spread}
+                known |= {"min": float(finite.min()), "max": float(finite.max())}
+                known["finite"] = finite.numel() == flat.numel()
+        return known
+
+
+class CannotCapture(Exception):
+    """Why this launch is left out; the others go on."""
+
+
+@dataclass
+class Outcome:
+    """What a launch made, tried again on copies.
+
+    Attributes:
+        arrays: One for each pointer.
+        seconds: Of one launch of the program's own kernel, among many in a CUDA graph; None if it
+            could not be timed.
+        bit_equal: Whether a second launch on the same inputs gave the same bits.
+        spread: If not, the largest difference.
+    """
+
+    arrays: list[Reach]
+    seconds: float | None = None
+    bit_equal: bool = True
+    spread: float = 0.0
+    notes: list[str] = field(default_factory=list)
+
+
+def reach(named: Sequence[tuple[str, Any]], limit: int) -> list[Reach]:
+    """Copies of all that a kernel can reach.
+
+    Raises:
+        CannotCapture: They are too large, or one that is written may be another's memory too.
+    """
+    import torch
+
+    flats = []
+    for name, tensor in named:
+        span = 1 + sum((n - 1) * abs(s) for n, s in zip(tensor.shape, tensor.stride(), strict=True))
+        span = span if tensor.numel() else 0
+        flats.append(
+            (name, tensor, torch.as_strided(tensor, (span,), (1,), tensor.storage_offset()))
+        )
+    size = sum(f.numel() * f.element_size() for *_, f in flats)
+    if size > limit:
+        raise CannotCapture(f"its arrays have {size / 1e6:,.0f} MB, more than --limit")
+    free, _ = torch.cuda.mem_get_info()
+    if 6 * size > free:
+        raise CannotCapture(
+            f"its arrays have {size / 1e6:,.0f} MB, too much for copies on this GPU"
+        )
+    return [Reach(name, tensor, flat, flat.clone()) for name, tensor, flat in flats]
+
+
+def look_again(arrays: Sequence[Reach]) -> None:
+    """Which arrays a launch has changed.
+
+    Raises:
+        CannotCapture: One that was written shares memory with another.
+    """
+    for one in arrays:
+        one.after = one.before if _same(one.flat, one.before) else one.flat.clone()
+    for one in (a for a in arrays if a.written):
+        for other in arrays:
+            if other is not one and _overlap(one.flat, other.flat):
+                raise CannotCapture(f"{one.name} is written and shares memory with {other.name}")
+
+
+def again(arrays: Sequence[Reach], launch: Callable[[dict[str, Any]], None]) -> Outcome:
+    """Launch on copies: what does it need of what it overwrites, is it the same each time."""
+    import torch
+
+    outcome = Outcome(list(arrays))
+    if not any(a.written for a in arrays):
+        raise CannotCapture("it changed nothing: what it writes was there before")
+    copies = _copies(arrays, poisoned=True)
+    launch(copies)
+    torch.cuda.synchronize()
+    for array in (a for a in arrays if a.written):
+        array.works_in_place = not _same(copies[array.name], array.after)
+    copies = _copies(arrays, poisoned=False)
+    launch(copies)
+    torch.cuda.synchronize()
+    for array in arrays:
+        if not _same(copies[array.name], array.after):
+            outcome.bit_equal = False
+            apart = (copies[array.name].double() - array.after.double()).abs()
+            outcome.spread = max(outcome.spread, float(apart.nan_to_num(0.0).max()))
+    return outcome
+
+
+def on_drawn(
+    outcome: Outcome,
+    launch: Callable[[dict[str, Any]], None],
+    drawn: Callable[[dict[str, Any], int], Any],
+) -> dict[int, Any] | None:
+    """Launch on inputs that are drawn, and keep those outputs instead.
+
+    Args:
+        outcome: Of the program's own inputs; its outputs are replaced.
+        launch: The kernel.
+        drawn: (about an array, its number) -> it, as numpy has it.
+
+    Returns:
+        Nothing that is of use if the outputs are not finite: then None.
+    """
+    import torch
+
+    given: dict[str, Any] = {}
+    kept: dict[int, Any] = {}
+    for i, array in enumerate(inputs_of(outcome.arrays)):
+        given[array.name] = array.before
+        if array.before.is_floating_point():
+            made = torch.from_numpy(drawn(array.about(), i)).cuda()
+            given[array.name] = made.view(array.before.dtype)
+            kept[i] = given[array.name]
+    for array in outcome.arrays:
+        if array.name not in given:
+            given[array.name] = _poisoned(array.before)
+    copies = {name: tensor.clone() for name, tensor in given.items()}
+    launch(copies)
+    torch.cuda.synchronize()
+    written = [a for a in outcome.arrays if a.written]
+    for array in written:
+        made = copies[array.name]
+        if made.is_floating_point() and not bool(made.isfinite().all()):
+            return None
+    for array in written:
+        array.after = copies[array.name]
+    return kept
+
+
+def inputs_of(arrays: Sequence[Reach]) -> list[Reach]:
+    """What is given to the kernel: what it reads, then what it works on in place."""
+    read = [a for a in arrays if not a.written]
+    return [*read, *(a for a in arrays if a.written and a.works_in_place)]
+
+
+def seconds_of(arrays: Sequence[Reach], launch: Callable[[dict[str, Any]], None]) -> float:
+    """Time of one launch: the program's own kernel, many times in a CUDA graph, on copies."""
+    import torch
+
+    copies = _copies(arrays, poisoned=False)
+    side = torch.cuda.Stream()
+    side.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(side):
+        launch(copies)
+    torch.cuda.synchronize()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph, stream=side, capture_error_mode="thread_local"):
+        for _ in range(_PER_GRAPH):
+            launch(copies)
+    times = []
+    for _ in range(_REPLAYS):
+        start, stop = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+        graph.replay()
+        start.record()
+        graph.replay()
+        stop.record()
+        torch.cuda.synchronize()
+        times.append(start.elapsed_time(stop) / 1e3 / _PER_GRAPH)
+    return float(median(times))
+
+
+def store(tensor: Any, path: Path) -> None:
+    """A tensor's bytes, in a file."""
+    import torch
+
+    path.write_bytes(tensor.contiguous().view(torch.uint8).cpu().numpy().tobytes())
+
+
+def _copies(arrays: Sequence[Reach], *, poisoned: bool) -> dict[str, Any]:
+    return {
+        a.name: _poisoned(a.before) if poisoned and a.written else a.before.clone() for a in arrays
+    }
+
+
+def _poisoned(tensor: Any) -> Any:
+    import torch
+
+    made = torch.empty_like(tensor)
+    made.view(torch.uint8).fill_(0xFF)
+    return made
+
+
+def _same(one: Any, other: Any) -> bool:
+    import torch
+
+    return bool(torch.equal(one.view(torch.uint8), other.view(torch.uint8)))
+
+
+def _overlap(one: Any, other: Any) -> bool:
+    first = one.data_ptr(), one.data_ptr() + one.numel() * one.element_size()
+    second = other.data_ptr(), other.data_ptr() + other.numel() * other.element_size()
+    return bool(first[0] < second[1] and second[0] < first[1])

@@ -1,0 +1,298 @@
+"""A program's Triton launches  ->  those that were asked for, written into a folder.
+
+Two functions are wrapped as their modules are imported: JITFunction.run, which starts what the program
+wrote in Triton, and Inductor's CachingAutotuner.run, which starts what torch.compile wrote. Whatever
+goes wrong here is a line in what is left behind, and never the program's error.
+"""
+
+from __future__ import annotations
+
+import atexit
+import importlib.machinery
+import json
+import os
+import re
+import sys
+import threading
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import captured_problem
+import profkit_capture_arrays as arrays
+import profkit_capture_launch as launch
+import profkit_capture_source as source
+from profkit_capture_launch import Seen, Start
+
+# What code of ours may raise on a launch that it does not understand.
+_TROUBLE = (
+    *(ArithmeticError, AssertionError, AttributeError, ImportError, LookupError, OSError),
+    *(RuntimeError, SyntaxError, TypeError, ValueError),
+)
+_RECORDED = "it was only ever launched while a CUDA graph was recorded: run it once without graphs"
+
+
+@dataclass
+class Session:
+    """What was asked for, and what was seen so far."""
+
+    folder: Path
+    kernel: re.Pattern[str]
+    skip: int
+    count: int
+    limit: int
+    values: bool
+    seen: Counter[str] = field(default_factory=Counter)
+    names: dict[str, str] = field(default_factory=dict)
+    left_out: dict[str, str] = field(default_factory=dict)
+    captured: dict[str, str] = field(default_factory=dict)
+    matched: int = 0
+    lock: threading.Lock = field(default_factory=threading.Lock)
+    inside: threading.local = field(default_factory=threading.local)
+
+    def watch(self, seen: Seen, run: Callable[[], Any]) -> Any:
+        """Run a launch; capture it if it is one of those."""
+        if getattr(self.inside, "busy", False):
+            return run()
+        self.inside.busy = True
+        try:
+            return self._watch(seen, run)
+        finally:
+            self.inside.busy = False
+
+    def _watch(self, seen: Seen, run: Callable[[], Any]) -> Any:
+        ran: list[Any] = []
+        failed: list[bool] = []
+
+        def once() -> Any:
+            if not ran:
+                failed.append(True)
+                ran.append(run())
+                failed.clear()
+            return ran[0]
+
+        try:
+            self._look(seen, once)
+        except _TROUBLE as error:
+            if failed:
+                raise  # the program's own
+            self.left_out.setdefault("?", f"{type(error).__name__}: {str(error)[:300]}")
+        return once()
+
+    def _look(self, seen: Seen, once: Callable[[], Any]) -> None:
+        import torch
+
+        key = seen.key()
+        recording = torch.cuda.is_current_stream_capturing()
+        with self.lock:
+            self.seen[key] += 1
+            self.names[key] = seen.name
+            if recording:
+                self.left_out.setdefault(key, _RECORDED)
+                return
+            if not self.kernel.search(seen.name) or self._is_known(key):
+                return
+            self.matched += 1
+            if self.matched <= self.skip or len(self.captured) >= self.count:
+                return
+            self.left_out.pop(key, None)
+            self._capture(seen, key, once)
+
+    def _capture(self, seen: Seen, key: str, once: Callable[[], Any]) -> None:
+        place = self.folder / f"{len(self.captured) + len(self.left_out)}"
+        try:
+            held = arrays.reach(seen.tensors(), self.limit)
+        except (arrays.CannotCapture, RuntimeError) as error:
+            self.left_out[key] = str(error).splitlines()[0][:200]
+            return
+        once()  # Inductor chooses its configuration at the first launch: it is known only now
+        try:
+            self._write(seen.start(), held, place)
+            self.captured[key] = place.name
+        except (arrays.CannotCapture, source.NotStandalone) as error:
+            self.left_out[key] = str(error)
+        except _TROUBLE as error:
+            self.left_out[key] = f"{type(error).__name__}: {str(error).splitlines()[0][:200]}"
+
+    def _is_known(self, key: str) -> bool:
+        why = self.left_out.get(key, "")
+        return key in self.captured or (bool(why) and why != _RECORDED)
+
+    def _write(self, start: Start, held: list[arrays.Reach], place: Path) -> None:
+        """Launch it again on copies, and write everything down."""
+        import torch
+
+        torch.cuda.synchronize()
+        arrays.look_again(held)
+        outcome = arrays.again(held, start.launch)
+        try:
+            outcome.seconds = arrays.seconds_of(held, start.launch)
+        except RuntimeError as error:
+            outcome.notes.append(f"not timed: {str(error).splitlines()[0][:200]}")
+        drawn = None
+        if not self.values:
+            drawn = arrays.on_drawn(outcome, start.launch, _drawn)
+            if drawn is None:
+                outcome.notes.append(
+                    "its outputs are not finite on inputs of the same statistics: the values are kept"
+                )
+        launch.write_launch(start, outcome, place, drawn)
+
+    def leave(self) -> None:
+        """Write what was seen."""
+        rows = [
+            {
+                "kernel": self.names[key],
+                "launches": count,
+                "folder": self.captured.get(key),
+                "why_not": self.left_out.get(key) if key not in self.captured else None,
+            }
+            for key, count in self.seen.items()
+        ]
+        whole = {"launches": rows, "trouble": self.left_out.get("?")}
+        path = self.folder / f"seen-{os.getpid()}.json"
+        if rows or whole["trouble"]:
+            path.write_text(json.dumps(whole), encoding="utf-8")
+
+
+def install() -> None:
+    """Wrap what starts Triton kernels, as soon as it is imported."""
+    asked = json.loads(Path(os.environ["PROFKIT_CAPTURE"]).read_text(encoding="utf-8"))
+    folder = Path(asked.pop("folder"))
+    session = Session(folder=folder, kernel=re.compile(asked.pop("kernel")), **asked)
+    atexit.register(session.leave)
+    wrappers = {
+        "triton.runtime.jit": lambda m: _wrap_jit(m, session),
+        "triton.runtime.autotuner": lambda m: _wrap_timing(m.Autotuner, "_bench", session),
+        "torch._inductor.runtime.triton_heuristics": lambda m: _wrap_inductor(m, session),
+    }
+    sys.meta_path.insert(0, _Finder(wrappers))
+
+
+class _Finder:
+    """Finds the modules to wrap as Python would, and wraps what they define."""
+
+    def __init__(self, wrappers: dict[str, Callable[[ModuleType], None]]) -> None:
+        self._wrappers = wrappers
+
+    def find_spec(self, name: str, path: Any = None, target: Any = None) -> Any:
+        if name not in self._wrappers:
+            return None
+        spec = importlib.machinery.PathFinder.find_spec(name, path, target)
+        if spec is None or spec.loader is None:
+            return None
+        wrap, loader = self._wrappers[name], spec.loader
+        run = loader.exec_module
+
+        def exec_module(module: ModuleType) -> None:
+            run(module)
+            wrap(module)
+
+        loader.exec_module = exec_module  # type: ignore[method-assign]
+        return spec
+
+
+def _wrap_timing(owner: Any, name: str, session: Session) -> None:
+    """What a tuner launches to choose is no launch of the program."""
+    plain = getattr(owner, name)
+
+    def quiet(*args: Any, **kwargs: Any) -> Any:
+        before = getattr(session.inside, "busy", False)
+        session.inside.busy = True
+        try:
+            return plain(*args, **kwargs)
+        finally:
+            session.inside.busy = before
+
+    setattr(owner, name, quiet)
+
+
+def _wrap_jit(module: ModuleType, session: Session) -> None:
+    plain = module.JITFunction.run
+
+    def run(self: Any, *args: Any, grid: Any, warmup: bool, **kwargs: Any) -> Any:
+        def same() -> Any:
+            return plain(self, *args, grid=grid, warmup=warmup, **kwargs)
+
+        if warmup:
+            return same()
+        options = {k: v for k, v in kwargs.items() if k not in self.arg_names}
+        named = {k: v for k, v in kwargs.items() if k in self.arg_names}
+        try:
+            bound = self.signature.bind(*args, **named)
+        except TypeError:
+            return same()  # Triton says what is wrong
+        bound.apply_defaults()
+        given = dict(bound.arguments)
+
+        def start() -> Start:
+            counts = tuple(grid(given) if callable(grid) else grid)
+
+            def launch(others: dict[str, Any]) -> None:
+                plain(self, grid=counts, warmup=False, **{**given, **others}, **options)
+
+            blocks = (*map(int, counts), 1, 1)[:3]
+            file = self.fn.__code__.co_filename
+            return Start(self, given, options, blocks, "", launch, file)
+
+        return session.watch(Seen(self.fn.__name__, given, start), same)
+
+    module.JITFunction.run = run
+
+
+def _wrap_inductor(module: ModuleType, session: Session) -> None:
+    plain = module.CachingAutotuner.run
+
+    def run(
+        self: Any, *args: Any, stream: Any = None, benchmark_run: bool = False, **kwargs: Any
+    ) -> Any:
+        def same() -> Any:
+            return plain(self, *args, stream=stream, benchmark_run=benchmark_run, **kwargs)
+
+        if benchmark_run:
+            return same()
+
+        kinds = self.triton_meta.get("signature", {})
+        names = [n for n in self.fn.arg_names if kinds.get(n) != "constexpr"]
+        given = dict(zip(names, args, strict=False))
+
+        def start() -> Start:
+            return _inductor_start(module, self, args, plain)
+
+        return session.watch(Seen(self.fn.__name__, given, start), same)
+
+    module.CachingAutotuner.run = run
+    for name in ("benchmark_all_configs", "coordinate_descent_tuning"):
+        if hasattr(module.CachingAutotuner, name):
+            _wrap_timing(module.CachingAutotuner, name, session)
+
+
+def _inductor_start(module: Any, tuner: Any, args: Sequence[Any], plain: Any) -> Start:
+    import torch
+
+    (launcher,) = tuner.launchers
+    config = launcher.config
+    constants = dict(config.kwargs)
+    names = [n for n in tuner.fn.arg_names if n not in constants]
+    given = dict(zip(names, args, strict=False))
+    fixed = {k: v for k, v in tuner.triton_meta.get("constants", {}).items() if k not in given}
+    whole = {n: {**fixed, **constants, **given}.get(n) for n in tuner.fn.arg_names}
+    expression = module.GridExpr.from_meta(tuner.inductor_meta, config)
+    counts = expression.eval_slow({**whole})
+    options = {"num_warps": config.num_warps, "num_stages": config.num_stages}
+
+    def launch(others: dict[str, Any]) -> None:
+        current = torch.cuda.current_stream().cuda_stream
+        plain(tuner, *({**given, **others}[n] for n in names[: len(args)]), stream=current)
+
+    text = ", ".join(str(getattr(expression, f"{axis}_grid")) for axis in "xyz")
+    grid_text = "" if expression.prefix else f"({text})"
+    blocks = (int(counts[0]), int(counts[1]), int(counts[2]))
+    return Start(tuner.fn, whole, options, blocks, grid_text, launch, str(tuner.filename or ""))
+
+
+def _drawn(about: dict[str, Any], index: int) -> Any:
+    return captured_problem.drawn(about, index, 0)

@@ -1,0 +1,136 @@
+"""One launch of a kernel function  ->  a folder: its arrays, its source, and how it was started."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import profkit_capture_arrays as arrays
+import profkit_capture_source as source
+
+_BLOCK = re.compile(r"[A-Z][A-Z0-9_]*BLOCK[A-Z0-9_]*|BLOCK[A-Z0-9_]*")
+
+
+@dataclass
+class Start:
+    """One launch of one kernel function.
+
+    Attributes:
+        kernel: The JITFunction.
+        given: Parameter -> argument, in order.
+        options: num_warps, num_stages and so on.
+        grid: Blocks.
+        grid_text: The grid as an expression of the parameters, where it is known; else empty.
+        launch: Parameter -> another tensor: launch once more on the current stream.
+        file: Where the function stands.
+    """
+
+    kernel: Any
+    given: dict[str, Any]
+    options: dict[str, Any]
+    grid: tuple[int, ...]
+    grid_text: str
+    launch: Callable[[dict[str, Any]], None]
+    file: str = ""
+
+    @property
+    def name(self) -> str:
+        """The function's name."""
+        return str(self.kernel.fn.__name__)
+
+    def tensors(self) -> list[tuple[str, Any]]:
+        """The parameters that are tensors."""
+        return [(k, v) for k, v in self.given.items() if hasattr(v, "data_ptr")]
+
+
+@dataclass
+class Seen:
+    """A launch that is about to be.
+
+    Attributes:
+        name: The function's name.
+        given: Parameter -> argument, as far as it is known before.
+        start: What is known once it was launched.
+    """
+
+    name: str
+    given: dict[str, Any]
+    start: Callable[[], Start]
+
+    def key(self) -> str:
+        """What tells it from other launches of the function."""
+        return repr((self.name, [_kind(v) for v in self.given.values()]))
+
+    def tensors(self) -> list[tuple[str, Any]]:
+        """The parameters that are tensors."""
+        return [(k, v) for k, v in self.given.items() if hasattr(v, "data_ptr")]
+
+
+def _kind(value: Any) -> Any:
+    if hasattr(value, "data_ptr"):
+        return str(value.dtype), tuple(value.shape), tuple(value.stride())
+    return repr(value)
+
+
+def write_launch(start: Start, outcome: arrays.Outcome, place: Path, drawn: Any) -> None:
+    """The arrays, what they are, and the source."""
+    unaligned = [k for k, v in start.tensors() if v.data_ptr() % 16]
+    imports, definitions = source.standalone(start.kernel, unaligned)
+    place.mkdir()
+    given = arrays.inputs_of(outcome.arrays)
+    outs = [a for a in outcome.arrays if a.written]
+    for i, array in enumerate(given):
+        if drawn is None or i not in drawn:
+            arrays.store(array.before, place / f"in{i}.bin")
+    for i, array in enumerate(outs):
+        arrays.store(array.after, place / f"out{i}.bin")
+    begins = [given.index(a) if a.works_in_place else None for a in outs]
+    about = {
+        "kernel": start.name,
+        "file": start.file,
+        "inputs": [a.about() for a in given],
+        "outputs": [{**a.about(), "begins": b} for a, b in zip(outs, begins, strict=True)],
+        "grid": start.grid,
+        "grid_text": start.grid_text,
+        "options": {k: v for k, v in start.options.items() if isinstance(v, int | float | str)},
+        "parameters": [_parameter(k, v, outcome) for k, v in start.given.items()],
+        "tunable": [k for k, v in start.given.items() if _BLOCK.fullmatch(k) and _power(v)],
+        "imports": imports,
+        "definitions": definitions,
+        "seconds": outcome.seconds,
+        "bit_equal": outcome.bit_equal,
+        "spread": outcome.spread,
+        "values": drawn is None,
+        "notes": outcome.notes,
+    }
+    (place / "capture.json").write_text(json.dumps(about), encoding="utf-8")
+
+
+def _power(value: Any) -> bool:
+    return isinstance(value, int) and value > 1 and value & (value - 1) == 0
+
+
+def _parameter(name: str, value: Any, outcome: arrays.Outcome) -> dict[str, Any]:
+    """How the launch function of the variant says an argument."""
+    given = arrays.inputs_of(outcome.arrays)
+    outs = [a for a in outcome.arrays if a.written]
+    for i, array in enumerate(outs):
+        if array.name == name:
+            return {"name": name, "array": f"out{i}"}
+    for i, array in enumerate(given):
+        if array.name == name:
+            return {"name": name, "array": f"in{i}"}
+    if value is None or isinstance(value, bool | int | float | str):
+        return {"name": name, "value": value}
+    if type(value).__name__ == "dtype" and hasattr(value, "primitive_bitwidth"):
+        return {"name": name, "code": f"tl.{_DTYPES.get(str(value), str(value))}"}
+    raise arrays.CannotCapture(f"its argument {name} is a {type(value).__name__}")
+
+
+_DTYPES = {
+    "fp16": "float16", "bf16": "bfloat16", "fp32": "float32", "fp64": "float64", "int1": "int1",
+}  # fmt: skip

@@ -1,0 +1,22 @@
+"""Python starts in a captured program  ->  the hooks are in place; then the machine's own file runs."""
+
+import importlib
+import importlib.machinery
+import importlib.util
+import os
+import sys
+
+_HERE = os.path.dirname(os.path.abspath(__file__))
+
+
+def _own_file_of_this_machine() -> None:
+    """Run the sitecustomize that this one hides."""
+    elsewhere = [p for p in sys.path if os.path.abspath(p) != _HERE]
+    spec = importlib.machinery.PathFinder.find_spec("sitecustomize", elsewhere)
+    if spec is not None and spec.loader is not None:
+        spec.loader.exec_module(importlib.util.module_from_spec(spec))
+
+
+_own_file_of_this_machine()
+if os.environ.get("PROFKIT_CAPTURE"):
+    importlib.import_module("profkit_capture_hook").install()

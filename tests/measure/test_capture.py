@@ -1,0 +1,203 @@
+"""What a hook left of a launch becomes a problem with a variant that the verbs take."""
+
+import ast
+import importlib.util
+import json
+import subprocess
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from profkit.errors import ProfkitError
+from profkit.measure.capture import capture
+from profkit.measure.capture.folder import folder_name, write_problem
+from profkit.measure.check import data
+from profkit.measure.variants import problem, variants
+
+INJECT = Path(capture.__file__).with_name("inject")
+N = 300
+
+
+def array(name: str, dtype: str = "float32", **more: Any) -> dict[str, Any]:
+    size = np.dtype({"bfloat16": "uint16"}.get(dtype, dtype)).itemsize
+    about = {"name": name, "dtype": dtype, "length": N, "bytes": N * size, "shape": [N]}
+    return {**about, "mean": 1.0, "std": 2.0, "min": -3.0, "max": 5.0, **more}
+
+
+def left(folder: Path, **more: Any) -> Path:
+    """A folder as the hook leaves it: y += 2 x, where y is worked on in place."""
+    place = folder / "left"
+    place.mkdir()
+    about = {
+        "kernel": "triton_poi_fused_add_0",
+        "file": '/tmp/x"""/y.py',
+        "inputs": [array("x", "bfloat16"), array("y")],
+        "outputs": [array("y", begins=1)],
+        "grid": [3, 1, 1],
+        "grid_text": "((xnumel + (XBLOCK - 1)) // XBLOCK, 1, 1)",
+        "options": {"num_warps": 4, "num_stages": 1},
+        "parameters": [
+            {"name": "x", "array": "in0"},
+            {"name": "y", "array": "out0"},
+            {"name": "xnumel", "value": N},
+            {"name": "XBLOCK", "value": 128},
+        ],
+        "tunable": ["XBLOCK"],
+        "imports": "import triton\nimport triton.language as tl",
+        "definitions": "@triton.jit\n"
+        "def triton_poi_fused_add_0(x, y, xnumel, XBLOCK: tl.constexpr):\n    pass",
+        "seconds": 2e-6,
+        "bit_equal": True,
+        "spread": 0.0,
+        "values": False,
+        "notes": [],
+        **more,
+    }
+    (place / "capture.json").write_text(json.dumps(about))
+    np.arange(N, dtype=np.float32).tofile(place / "in1.bin")
+    np.full(N, 7, np.float32).tofile(place / "out0.bin")
+    return place
+
+
+def test_a_launch_becomes_a_problem(tmp_path: Path) -> None:
+    file = write_problem(left(tmp_path), tmp_path / "k" / "add", 'python "x"""', 12)
+    read = variants.read(file)
+    assert (read.id, read.problem, read.language.name) == ("captured", "add", "Triton")
+    assert read.space.values == {
+        "XBLOCK": ("128", "64", "256"), "WARPS": ("4", "2", "8"), "STAGES": ("1", "2"),
+    }  # fmt: skip
+    launch = ast.unparse(ast.parse(file.read_text()).body[-1])
+    assert "launch(in0, in1, out0, args)" in launch
+    assert "triton_poi_fused_add_0[grid](in0, out0, xnumel, XBLOCK, num_warps=WARPS" in launch
+    assert "launched it 12 times" in read.header.text
+
+    loaded = problem.load(file.parent)
+    assert problem.is_complete(file.parent)
+    made = data.prepare(loaded, "captured", 0, tmp_path / "build")
+    drawn, kept = made.inputs()
+    assert kept.tolist() == list(range(N)), "what was kept is what the program gave"
+    wide = (drawn.astype(np.uint32) << 16).view(np.float32)
+    assert abs(float(wide.mean()) - 1) < 0.5, "what was not is drawn with the same statistics"
+    assert -3 <= wide.min() <= wide.max() <= 5
+    assert made.begins == ((0, 1),)
+    assert made.reference()[0].tolist() == [7.0] * N
+    assert loaded.module.compulsory_bytes(loaded.case("captured")) == N * (2 + 4)
+
+
+def test_without_the_grids_expression_blocks_are_no_tunables(tmp_path: Path) -> None:
+    file = write_problem(left(tmp_path, grid_text=""), tmp_path / "k" / "add", "python x", 1)
+    assert set(variants.read(file).space.values) == {"WARPS", "STAGES"}
+    assert "grid = (3, 1, 1)" in file.read_text()
+    assert "(in0, out0, 300, 128," in " ".join(file.read_text().split()).replace("( ", "(")
+
+
+def test_folders_have_names_of_their_own() -> None:
+    taken: set[str] = set()
+    for wanted in ("a_b", "a_b-2", "a_b-3"):
+        name = folder_name("a_b", taken)
+        assert name == wanted
+        taken.add(name)
+    assert folder_name("a/../b c", set()) == "a-b-c"
+
+
+def test_a_program_without_kernels_is_one_line(tmp_path: Path) -> None:
+    command = [sys.executable, "-c", "print('nothing here')"]
+    with pytest.raises(ProfkitError, match="launched no Triton kernel") as caught:
+        capture.capture_program(command, tmp_path / "out", capture.CaptureOptions())
+    assert "profkit profile" in caught.value.hint
+    failing = [sys.executable, "-c", "print('no such model'); raise SystemExit(3)"]
+    with pytest.raises(ProfkitError, match="ended with 3: no such model"):
+        capture.capture_program(failing, tmp_path / "out", capture.CaptureOptions())
+    with pytest.raises(ProfkitError, match="--kernel"):
+        capture.capture_program(command, tmp_path, capture.CaptureOptions(kernel="("))
+    assert not list((tmp_path / "out").iterdir())
+
+
+FAKE_TRITON = '''
+class JITFunction:
+    """As much of Triton's as the hook wraps."""
+    arg_names = ["x", "n"]
+
+    def __init__(self, fn):
+        import inspect
+        self.fn, self.signature = fn, inspect.signature(fn)
+
+    def run(self, *args, grid, warmup, **kwargs):
+        return "ran"
+'''
+FAKE_TORCH = "class cuda:\n    is_current_stream_capturing = staticmethod(lambda: {recording})\n"
+
+
+@pytest.mark.parametrize("recording", [False, True])
+def test_the_hook_sees_launches_and_the_program_runs_on(tmp_path: Path, recording: bool) -> None:
+    """A Triton and a torch that do nothing: whatever fails in the hook is not the program's."""
+    (tmp_path / "triton" / "runtime").mkdir(parents=True)
+    for place in ("triton", "triton/runtime"):
+        (tmp_path / place / "__init__.py").write_text("")
+    (tmp_path / "triton/runtime/jit.py").write_text(FAKE_TRITON)
+    (tmp_path / "torch.py").write_text(FAKE_TORCH.replace("{recording}", str(recording)))
+    (tmp_path / "sitecustomize.py").write_text("print('the machine has one of its own')")
+    program = tmp_path / "train.py"
+    program.write_text(
+        "from triton.runtime.jit import JITFunction\n"
+        "class Tensor:\n    shape = (3,)\n    dtype = 'f'\n    data_ptr = stride = lambda s: (1,)\n"
+        "def layer_norm(x, n): pass\n"
+        "kernel = JITFunction(layer_norm)\n"
+        "for _ in range(3):\n"
+        "    print(kernel.run(Tensor(), 4, grid=(1,), warmup=False))\n"
+        "print(kernel.run(Tensor(), 4, grid=(1,), warmup=True))\n"
+    )
+    environment = capture._environment(tmp_path, capture.CaptureOptions(kernel="norm"))
+    environment["PYTHONPATH"] += f":{tmp_path}"
+    done = subprocess.run(
+        [sys.executable, program], env=environment, capture_output=True, text=True, check=True
+    )
+    assert done.stdout.split("\n")[0] == "the machine has one of its own"
+    assert done.stdout.count("ran") == 4
+    assert done.stderr == ""
+    (row,) = (r for r in capture._seen(tmp_path) if r["launches"])
+    assert (row["kernel"], row["launches"], row["folder"]) == ("layer_norm", 3, None)
+    if recording:
+        assert "while a CUDA graph was recorded" in row["why_not"]
+
+
+def module(name: str) -> Any:
+    spec = importlib.util.spec_from_file_location(name, INJECT / f"{name}.py")
+    assert spec
+    assert spec.loader
+    made = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(made)
+    return made
+
+
+def test_what_a_function_uses_goes_with_it(tmp_path: Path) -> None:
+    (tmp_path / "code_x.py").write_text(
+        "import math as m\nSCALE = 3\n"
+        "def helper(x):\n    return x * SCALE\n"
+        "def kernel(x, n):\n    return helper(x) + m.pi\n"
+    )
+    spec = importlib.util.spec_from_file_location("code_x", tmp_path / "code_x.py")
+    assert spec
+    assert spec.loader
+    code = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(code)
+    source = module("profkit_capture_source")
+
+    def jit(fn: Any, text: str) -> Any:
+        return SimpleNamespace(fn=fn, arg_names=["x"], src=text, do_not_specialize=["n"])
+
+    code.helper = jit(code.helper, "def helper(x):\n    return x * SCALE\n")
+    kernel = jit(code.kernel, "def kernel(x, n):\n    return helper(x) + m.pi\n")
+    kernel.fn.__globals__["helper"] = code.helper
+    imports, definitions = source.standalone(kernel, ["x"])
+    assert "import math as m" in imports.splitlines()
+    assert definitions.index("SCALE = 3") < definitions.index("def helper")
+    assert definitions.index("def helper") < definitions.index("def kernel")
+    assert "do_not_specialize_on_alignment=['x'])\ndef kernel" in definitions
+    kernel.fn.__globals__["helper"] = object()
+    with pytest.raises(source.NotStandalone, match="it uses helper, a object"):
+        source.standalone(kernel, [])
