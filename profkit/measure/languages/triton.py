@@ -175,10 +175,16 @@ class _Launcher:
 
 
 def _shown(source: Any, metadata: Any) -> str:
-    """`attend<BLOCK=64, CAUSAL=True>`: the function and what it was compiled for."""
-    names = source.fn.arg_names
-    constants = {names[k[0]] if isinstance(k, tuple) else k: v for k, v in source.constants.items()}
-    return f"{metadata.name}<{', '.join(f'{k}={v}' for k, v in constants.items())}>"
+    """`attend<BLOCK=64, n%16=0>`: the function and what it was compiled for."""
+    names, types = source.fn.arg_names, source.signature
+
+    def name(key: Any) -> str:
+        return str(names[key[0]] if isinstance(key, tuple) else key)
+
+    known = [f"{name(key)}={value}" for key, value in source.constants.items()]
+    whole = [name(key) for key in getattr(source, "attrs", None) or {}]
+    known += [f"{n}%16=0" for n in whole if not str(types.get(n, "*")).startswith("*")]
+    return f"{metadata.name}<{', '.join(known)}>"
 
 
 def _packed(argument: Any, kind: Any) -> list[Parameter]:

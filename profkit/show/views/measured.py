@@ -6,6 +6,7 @@ Takes plain values, so that a record read from disk and one just made look the s
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
 from statistics import median
 from typing import Any
 
@@ -39,6 +40,13 @@ def variants_table(rows: Iterable[Mapping[str, Any]]) -> Iterator[Block]:
         for why in dict.fromkeys(reason for _, reason in lacking):
             names = ", ".join(variant for variant, reason in lacking if reason == why)
             yield TextLine((TextSpan(f"{names}: {why}", "dim"),))
+
+
+def written(folder: Path, files: Sequence[Path]) -> Iterator[Block]:
+    """What stands in a new folder."""
+    yield Line((Span(str(folder), "strong"),))
+    for path in files:
+        yield Line((Span(str(path), "code"),), indent=2)
 
 
 def captured(rows: Sequence[Mapping[str, Any]]) -> Iterator[Block]:

@@ -1,0 +1,44 @@
+"""A name  ->  a problem's folder to begin with."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from profkit.cli.options import Json, Kernels, Quiet
+from profkit.cli.output import note, print_blocks, print_json
+from profkit.cli.verb import Verb
+
+
+def new_folder(
+    problem: Annotated[str, typer.Argument(metavar="PROBLEM", help="Its name: row-sum.")],
+    language: Annotated[
+        str, typer.Option("--language", metavar="NAME", help="Of its first variant: cuda, triton.")
+    ] = "cuda",
+    kernels: Kernels = None,
+    json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """A folder to begin with: problem.py, one variant, a README. Needs no GPU."""
+    from profkit.measure.scaffold import scaffold
+    from profkit.show.views import measured
+
+    made = scaffold.new_problem(problem, language, kernels or Path("kernels"))
+    if json:
+        paths = [str(path) for path in made.files]
+        print_json({"schema": "profkit.new/1", "folder": str(made.folder), "files": paths})
+        return
+    print_blocks(measured.written(made.folder, made.files))
+    place = f" --kernels {kernels}" if kernels else ""
+    note(f"next: profkit check --variant {problem}/{made.variant}{place}", quiet=quiet)
+
+
+VERB = Verb(
+    run=new_folder,
+    examples=(
+        "profkit new row-sum",
+        "profkit new layernorm --language triton --kernels mine",
+    ),
+)

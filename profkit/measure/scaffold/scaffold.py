@@ -1,0 +1,97 @@
+"""A problem's name and a language  ->  its folder: problem.py, one variant, a README."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from importlib.resources import files
+from pathlib import Path
+
+from profkit.errors import ProfkitError, did_you_mean
+from profkit.files import write_text
+from profkit.measure.languages.registry import known_languages
+
+_HERE = Path(__file__).parent
+_NAME = re.compile(r"[a-z][a-z0-9_-]{0,60}")
+# In the wheel it lies beside this file; in a checkout where every kernel has it from.
+_HEADERS = (_HERE / "variant.cuh", Path(__file__).parents[3] / "kernels/common/variant.cuh")
+
+
+@dataclass(frozen=True)
+class NewProblem:
+    """What was written.
+
+    Attributes:
+        folder: The problem's folder.
+        files: All files, those of the folder first.
+        variant: The id of its variant.
+    """
+
+    folder: Path
+    files: tuple[Path, ...]
+    variant: str = "first"
+
+
+def templates() -> dict[str, str]:
+    """Language, as one types it -> the file that a first variant is made of."""
+    names = [entry.name for entry in files(__package__).iterdir()]
+    known = {language.name.lower(): language.suffix for language in known_languages()}
+    made = {name: f"{name}{suffix}.tmpl" for name, suffix in known.items()}
+    return {name: template for name, template in made.items() if template in names}
+
+
+def new_problem(name: str, language: str, kernels: Path) -> NewProblem:
+    """Write a problem's folder.
+
+    Args:
+        name: The problem's name.
+        language: `cuda`, `triton`.
+        kernels: The folder of problems, made if it is not there.
+
+    Raises:
+        ProfkitError: The name is none, the language is not known, or the folder is there.
+    """
+    if not _NAME.fullmatch(name) or name == "common":
+        raise ProfkitError(
+            f"{name}: a problem's name is a folder's", "small letters, digits, - and _: row-sum"
+        )
+    known = templates()
+    if language not in known:
+        raise ProfkitError(
+            f"--language {language}: no template",
+            did_you_mean(language, known, "say " + " or ".join(known)),
+        )
+    folder = kernels / name
+    if folder.exists():
+        raise ProfkitError(
+            f"{folder} is there already", "choose another name, or another --kernels"
+        )
+    suffix = known[language].removesuffix(".tmpl").removeprefix(language)
+    variant = f"first_plain{suffix}"
+    words = {"@PROBLEM@": name, "@PLACE@": str(kernels.parent), "@VARIANT@": variant}
+    written = [
+        _write(folder / "problem.py", "problem.py.tmpl", words),
+        _write(folder / variant, known[language], words),
+        _write(folder / "README.md", "README.md.tmpl", words),
+    ]
+    shared = kernels / "common" / "variant.cuh"
+    if not shared.exists():
+        write_text(shared, _variant_header())
+        written.append(shared)
+    return NewProblem(folder, tuple(written))
+
+
+def _write(path: Path, template: str, words: dict[str, str]) -> Path:
+    text = (files(__package__) / template).read_text(encoding="utf-8")
+    for mark, word in words.items():
+        text = text.replace(mark, word)
+    write_text(path, text)
+    return path
+
+
+def _variant_header() -> str:
+    """kernels/common/variant.cuh: the one C function, and what it is given."""
+    for path in _HEADERS:
+        if path.is_file():
+            return path.read_text(encoding="utf-8")
+    raise ProfkitError("profkit's variant.cuh is missing", "install profkit again")
