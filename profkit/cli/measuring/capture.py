@@ -36,7 +36,7 @@ def capture_kernels(
     limit: Annotated[
         float, typer.Option(min=0, metavar="MB", help="The most that a launch's arrays may have.")
     ] = 512.0,
-    trust_time: Annotated[
+    untried_only: Annotated[
         bool, typer.Option("--no-try", help="Write the folders; check and time nothing.")
     ] = False,
     timeout: Annotated[
@@ -58,7 +58,7 @@ def capture_kernels(
     )
     stop_on_term()
     found = capture.capture_program(command, output, options, None if quiet else sys.stderr.buffer)
-    if not trust_time:
+    if not untried_only:
         with spinner(quiet) as progress:
             found = capture.tried(found, _build_dir(output, build_dir), progress)
     if json:
@@ -100,6 +100,8 @@ VERB = Verb(
     examples=(
         "profkit capture --kernel layer_norm -- python train.py",
         "profkit capture --all --limit 2048 -o captured -- python train.py",
-        "profkit capture --kernel softmax --skip 1 --count 2 --values -- python -m my.program",
+        "profkit capture --kernel softmax --skip 1 --count 2 --values -- python run.py",
+        "profkit capture --no-try --timeout 900 --quiet -- torchrun train.py",
+        "profkit capture --build-dir build --json -- python train.py",
     ),
 )

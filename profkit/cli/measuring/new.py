@@ -40,5 +40,6 @@ VERB = Verb(
     examples=(
         "profkit new row-sum",
         "profkit new layernorm --language triton --kernels mine",
+        "profkit new decode --json --quiet",
     ),
 )
