@@ -65,7 +65,7 @@ def left(folder: Path, **more: Any) -> Path:
 
 def test_a_launch_becomes_a_problem(tmp_path: Path) -> None:
     file = write_problem(left(tmp_path), tmp_path / "k" / "add", 'python "x"""', 12)
-    read = variants.read(file)
+    read = variants.read_variant(file)
     assert (read.id, read.problem, read.language.name) == ("captured", "add", "Triton")
     assert read.space.values == {
         "XBLOCK": ("128", "64", "256"), "WARPS": ("4", "2", "8"), "STAGES": ("1", "2"),
@@ -75,9 +75,9 @@ def test_a_launch_becomes_a_problem(tmp_path: Path) -> None:
     assert "triton_poi_fused_add_0[grid](in0, out0, xnumel, XBLOCK, num_warps=WARPS" in launch
     assert "launched it 12 times" in read.header.text
 
-    loaded = problem.load(file.parent)
+    loaded = problem.load_problem(file.parent)
     assert problem.is_complete(file.parent)
-    made = data.prepare(loaded, "captured", 0, tmp_path / "build")
+    made = data.prepare_data(loaded, "captured", 0, tmp_path / "build")
     drawn, kept = made.inputs()
     assert kept.tolist() == list(range(N)), "what was kept is what the program gave"
     wide = (drawn.astype(np.uint32) << 16).view(np.float32)
@@ -90,7 +90,7 @@ def test_a_launch_becomes_a_problem(tmp_path: Path) -> None:
 
 def test_without_the_grids_expression_blocks_are_no_tunables(tmp_path: Path) -> None:
     file = write_problem(left(tmp_path, grid_text=""), tmp_path / "k" / "add", "python x", 1)
-    assert set(variants.read(file).space.values) == {"WARPS", "STAGES"}
+    assert set(variants.read_variant(file).space.values) == {"WARPS", "STAGES"}
     assert "grid = (3, 1, 1)" in file.read_text()
     assert "(in0, out0, 300, 128," in " ".join(file.read_text().split()).replace("( ", "(")
 

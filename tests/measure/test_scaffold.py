@@ -16,12 +16,12 @@ from tests.conftest import ROOT
 @pytest.mark.parametrize("language", sorted(templates()))
 def test_a_new_problem_is_whole(tmp_path: Path, language: str) -> None:
     made = new_problem("row-sum", language, tmp_path / "kernels")
-    (variant,) = variants.find(tmp_path / "kernels")
+    (variant,) = variants.find_variants(tmp_path / "kernels")
     assert (variant.id, variant.problem, variant.path.parent) == ("first", "row-sum", made.folder)
     assert variant.language.name.lower() == language
     assert variant.space.macros[0] == "BLOCK"
     assert problem.is_complete(made.folder)
-    loaded = problem.load(made.folder)
+    loaded = problem.load_problem(made.folder)
     case = loaded.case("n31")
     (wanted,) = loaded.module.reference(case, loaded.module.inputs(case, 0))
     assert wanted.shape == loaded.module.outputs(case)[0][0]

@@ -28,7 +28,7 @@ def native(
     """
     here = arena.place_arena(data)
     values = problem.module.arguments(problem.case(data.case))
-    subject = launcher(name, lib, lambda stream: arena.arguments(here, values, stream), tools)
+    subject = launcher(name, lib, lambda stream: arena.args_on(here, values, stream), tools)
 
     def judge() -> tuple[str, ...]:
         if data.begins:  # worked on in place, many times over: once more, from the beginning

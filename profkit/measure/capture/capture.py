@@ -17,7 +17,7 @@ from profkit.measure import process
 from profkit.measure.build import build
 from profkit.measure.capture.folder import CASE, folder_name, write_problem
 from profkit.measure.cuda import device
-from profkit.measure.pipeline import measure, why_not
+from profkit.measure.pipeline import measure_target, why_not
 from profkit.measure.targets import Target
 from profkit.measure.variants import problem, variants
 from profkit.measure.workers.session import Progress
@@ -116,7 +116,7 @@ def capture_program(
         ) from error
     place.mkdir(parents=True, exist_ok=True)
     with temporary_folder(place) as folder:
-        done = process.run(command, options.timeout, _environment(folder, options), echo)
+        done = process.run_command(command, options.timeout, _environment(folder, options), echo)
         seen = _seen(folder)
         if not seen:
             raise ProfkitError(_ended(command, done), _HINT)
@@ -190,8 +190,8 @@ def tried(
     progress("build")
     files = [k.file for k in kernels if k.file]
     arch = device.gpu().arch
-    build.build(
-        [variants.read(f) for f in files], [arch], folder
+    build.compile_variants(
+        [variants.read_variant(f) for f in files], [arch], folder
     )  # side by side; later they are there
     results = []
     for kernel in kernels:
@@ -201,10 +201,10 @@ def tried(
 
 def _tried(kernel: CapturedKernel, folder: Path, progress: Progress) -> CapturedKernel:
     assert kernel.file is not None  # noqa: S101 - the caller looked
-    variant = variants.read(kernel.file)
-    loaded = problem.load(variants.problem_of(kernel.file))
+    variant = variants.read_variant(kernel.file)
+    loaded = problem.load_problem(variants.problem_of(kernel.file))
     target = Target(loaded, (variant,), (), (CASE,), folder)
-    made = measure(target, lambda text: progress(f"{kernel.kernel}: {text}"), checks=())
+    made = measure_target(target, lambda text: progress(f"{kernel.kernel}: {text}"), checks=())
     check = made.measured.checks.get(variant.id)
     times = made.measured.times.get((variant.id, CASE))
     failed = why_not(made, variant.id, CASE)

@@ -78,7 +78,7 @@ def poison(arena: Arena) -> None:
         device.copy(arena.base + offset, arena.base + start, size)
 
 
-def arguments(arena: Arena, values: Mapping[str, Any], stream: int) -> Args:
+def args_on(arena: Arena, values: Mapping[str, Any], stream: int) -> Args:
     """ProfkitArgs for a launch on this arena.
 
     Args:

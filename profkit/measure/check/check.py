@@ -197,7 +197,7 @@ def check_stream(
 ) -> CaseCheck:
     """Hold the stream and launch: nothing may be written, and the launcher must not wait."""
     here = arena.place_arena(data)
-    args = arena.arguments(here, problem.module.arguments(problem.case(data.case)), stream)
+    args = arena.args_on(here, problem.module.arguments(problem.case(data.case)), stream)
     device.synchronize()
     try:
         tools.spin(int(_SPIN * 1e9), stream)

@@ -57,7 +57,7 @@ def check_row(
     """
     here = arena.place_arena(work[0])
     values = problem.module.arguments(problem.case(work[0].case))
-    args = arena.arguments(here, values, stream)
+    args = arena.args_on(here, values, stream)
     blank = _image(here, None)
     row = [_Launch(data, _image(here, data), device.allocate(here.size)) for data in work]
     try:

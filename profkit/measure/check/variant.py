@@ -26,7 +26,7 @@ def check_variant(
 
     def call(here: Arena) -> None:
         values = problem.module.arguments(problem.case(here.data.case))
-        library.start_launcher(lib, arena.arguments(here, values, stream))
+        library.start_launcher(lib, arena.args_on(here, values, stream))
 
     data = list(work)
     cases = [check_case(call, problem, d) for d in data]

@@ -44,9 +44,9 @@ def variants_table(rows: Iterable[Mapping[str, Any]]) -> Iterator[Block]:
 
 def written(folder: Path, files: Sequence[Path]) -> Iterator[Block]:
     """What stands in a new folder."""
-    yield Line((Span(str(folder), "strong"),))
+    yield TextLine((TextSpan(str(folder), "strong"),))
     for path in files:
-        yield Line((Span(str(path), "code"),), indent=2)
+        yield TextLine((TextSpan(str(path), "code"),), indent=2)
 
 
 def captured(rows: Sequence[Mapping[str, Any]]) -> Iterator[Block]:
@@ -69,13 +69,15 @@ def captured(rows: Sequence[Mapping[str, Any]]) -> Iterator[Block]:
         )  # fmt: skip
     left_out = [row for row in rows if not row["file"] and row["why_not"]]
     for row in left_out:
-        yield Line((f"{row['kernel']}, {row['launches']} launches, left out: {row['why_not']}",))
+        yield TextLine(
+            (f"{row['kernel']}, {row['launches']} launches, left out: {row['why_not']}",)
+        )
     for row in held:
         for remark in row["notes"]:
-            yield Line((Span(f"{row['kernel']}: {remark}", "dim"),))
+            yield TextLine((TextSpan(f"{row['kernel']}: {remark}", "dim"),))
     launches, kept = (sum(row["launches"] for row in some) for some in (rows, held))
     share = f" ({kept / launches:.0%})" if launches else ""
-    yield Line((f"{len(held)} of {len(rows)} kernels, {kept} of {launches} launches{share}",))
+    yield TextLine((f"{len(held)} of {len(rows)} kernels, {kept} of {launches} launches{share}",))
 
 
 def _duration(seconds: float | None) -> str:

@@ -62,7 +62,7 @@ class CannotCapture(Exception):
 
 
 @dataclass
-class Outcome:
+class CaptureOutcome:
     """What a launch made, tried again on copies.
 
     Attributes:
@@ -80,7 +80,7 @@ class Outcome:
     notes: list[str] = field(default_factory=list)
 
 
-def reach(named: Sequence[tuple[str, Any]], limit: int) -> list[Reach]:
+def reach_of(named: Sequence[tuple[str, Any]], limit: int) -> list[Reach]:
     """Copies of all that a kernel can reach.
 
     Raises:
@@ -120,11 +120,11 @@ def look_again(arrays: Sequence[Reach]) -> None:
                 raise CannotCapture(f"{one.name} is written and shares memory with {other.name}")
 
 
-def again(arrays: Sequence[Reach], launch: Callable[[dict[str, Any]], None]) -> Outcome:
+def again(arrays: Sequence[Reach], launch: Callable[[dict[str, Any]], None]) -> CaptureOutcome:
     """Launch on copies: what does it need of what it overwrites, is it the same each time."""
     import torch
 
-    outcome = Outcome(list(arrays))
+    outcome = CaptureOutcome(list(arrays))
     if not any(a.written for a in arrays):
         raise CannotCapture("it changed nothing: what it writes was there before")
     copies = _copies(arrays, poisoned=True)
@@ -144,7 +144,7 @@ def again(arrays: Sequence[Reach], launch: Callable[[dict[str, Any]], None]) -> 
 
 
 def on_drawn(
-    outcome: Outcome,
+    outcome: CaptureOutcome,
     launch: Callable[[dict[str, Any]], None],
     drawn: Callable[[dict[str, Any], int], Any],
 ) -> dict[int, Any] | None:

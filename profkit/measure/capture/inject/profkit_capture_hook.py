@@ -104,7 +104,7 @@ class Session:
     def _capture(self, seen: Seen, key: str, once: Callable[[], Any]) -> None:
         place = self.folder / f"{len(self.captured) + len(self.left_out)}"
         try:
-            held = arrays.reach(seen.tensors(), self.limit)
+            held = arrays.reach_of(seen.tensors(), self.limit)
         except (arrays.CannotCapture, RuntimeError) as error:
             self.left_out[key] = str(error).splitlines()[0][:200]
             return

@@ -76,7 +76,7 @@ def _kind(value: Any) -> Any:
     return repr(value)
 
 
-def write_launch(start: Start, outcome: arrays.Outcome, place: Path, drawn: Any) -> None:
+def write_launch(start: Start, outcome: arrays.CaptureOutcome, place: Path, drawn: Any) -> None:
     """The arrays, what they are, and the source."""
     unaligned = [k for k, v in start.tensors() if v.data_ptr() % 16]
     imports, definitions = source.standalone(start.kernel, unaligned)
@@ -114,7 +114,7 @@ def _power(value: Any) -> bool:
     return isinstance(value, int) and value > 1 and value & (value - 1) == 0
 
 
-def _parameter(name: str, value: Any, outcome: arrays.Outcome) -> dict[str, Any]:
+def _parameter(name: str, value: Any, outcome: arrays.CaptureOutcome) -> dict[str, Any]:
     """How the launch function of the variant says an argument."""
     given = arrays.inputs_of(outcome.arrays)
     outs = [a for a in outcome.arrays if a.written]
