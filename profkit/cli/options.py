@@ -61,6 +61,10 @@ Kernels = Annotated[
     Path | None,
     typer.Option("--kernels", metavar="DIR", help="The folder of problems.", show_default=False),
 ]
+Gpus = Annotated[
+    str | None,
+    typer.Option("--gpus", metavar="WHICH", help="all, how many, or a list: 0,1. One if left out."),
+]
 BuildDir = Annotated[
     Path | None, typer.Option("--build-dir", metavar="DIR", help="Where libraries are kept.")
 ]

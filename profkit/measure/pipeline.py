@@ -6,6 +6,8 @@ The verbs check, bench and profile are these functions and a table each.
 from __future__ import annotations
 
 import json
+import os
+import threading
 from collections.abc import Callable, Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
@@ -22,6 +24,7 @@ from profkit.measure.profile.faults import NoCounters
 from profkit.measure.runs import Made, git_commit, plan_of, record_of, with_timing
 from profkit.measure.targets import Target, build_target
 from profkit.measure.workers import session
+from profkit.measure.workers.crew import Crew
 from profkit.measure.workers.session import Job, Measurements, Progress
 from profkit.records.artifacts import place_for
 from profkit.records.parts import NcuRun, RecordedReport
@@ -53,7 +56,7 @@ def measure_target(
     if not good and not target.references:
         return Made(target, by_name, support, Measurements())
     job = Job(problem, target.folder, support, good, target.references, todo, target.cases, time)
-    return Made(target, by_name, support, session.run_job(job, progress))
+    return Made(target, by_name, support, session.run_job(job, progress, target.visible))
 
 
 @dataclass(frozen=True)
@@ -79,13 +82,26 @@ class Profiled:
     wrong: bool = False
 
 
+@dataclass(frozen=True)
+class Profiling:
+    """What profiling came to.
+
+    Attributes:
+        results: Of each variant and reference at each case.
+        measured: The times before ncu, and on which GPUs they were taken.
+    """
+
+    results: tuple[Profiled, ...]
+    measured: Measurements
+
+
 def profile(
     target: Target,
     artifacts: Path,
     options: collect.CollectOptions,
     progress: Progress,
     finished: Callable[[Profiled], None],
-) -> list[Profiled]:
+) -> Profiling:
     """Check, time, then collect a report of everything that is right; each is kept when it is done.
 
     Args:
@@ -102,21 +118,27 @@ def profile(
         ncu = error
     made = measure_target(target, progress)
     commit = git_commit(target.problem.path.parent)
-    results = []
-    for name in (*(v.id for v in target.variants), *target.references):
-        for case in target.cases:
-            record = replace(record_of(made, name, case), git=commit)
-            check = made.measured.checks.get(name)
-            wrong = check is not None and check.status in ("wrong", "failed")
-            result = Profiled(name, case, record, None, why_not(made, name, case), wrong=wrong)
-            if result.problem is None:
-                progress(f"ncu {name} {case}")
-                result = _collect(made, result, artifacts, options, ncu)
-                if isinstance(result.problem, NoCounters):
-                    ncu = result.problem  # the answer is the same for every variant
-            results.append(result)
+    counting = _Counting(made, artifacts, options, ncu)
+    results: dict[tuple[str, str], Profiled] = {}
+    told = threading.Lock()
+
+    def collect_one(visible: str | None, at: tuple[str, str], _: bool) -> None:
+        name, case = at
+        record = replace(record_of(made, name, case), git=commit)
+        check = made.measured.checks.get(name)
+        wrong = check is not None and check.status in ("wrong", "failed")
+        result = Profiled(name, case, record, None, why_not(made, name, case), wrong=wrong)
+        if result.problem is None:
+            progress(f"ncu {name} {case}")
+            result = counting.collect(result, visible)
+        with told:
+            results[at] = result
             finished(result)
-    return results
+
+    names = (*(v.id for v in target.variants), *target.references)
+    every = [(name, case) for name in names for case in target.cases]
+    Crew(list(target.visible)).share(every, collect_one)
+    return Profiling(tuple(results[at] for at in every), made.measured)
 
 
 def why_not(made: Made, name: str, case: str) -> ProfkitError | None:
@@ -134,34 +156,44 @@ def why_not(made: Made, name: str, case: str) -> ProfkitError | None:
     return None
 
 
-def _collect(
-    made: Made,
-    result: Profiled,
-    artifacts: Path,
-    options: collect.CollectOptions,
-    ncu: toolchain.Tool | ProfkitError,
-) -> Profiled:
-    """Run ncu round one call, and write the record; without ncu or counters, the record alone."""
-    report, path = place_for(artifacts, made.target.problem.name, result.name, result.case)
-    if isinstance(ncu, ProfkitError):
-        return _without(made, result, ncu, artifacts)
-    plan = plan_of(made, result.name, result.case)
-    kernels = [launch.kernel for launch in made.measured.launches[result.name, result.case]]
-    try:
-        got = collect.start_ncu(plan, kernels, report, ncu, options)
-    except NoCounters as error:
-        return _without(made, result, error, artifacts)
-    except ProfkitError as error:
-        return replace(result, problem=error)
-    timed = with_timing(result.record, made)
-    record = replace(
-        timed,
-        versions=replace(timed.versions, ncu=ncu.version),
-        ncu=NcuRun(tuple(got.command), got.seconds, collect.CLOCKS, options.cache, options.set),
-        report=RecordedReport(report.name, digest(report), len(got.kernels)),
-    )
-    write_record(path, record)
-    return replace(result, record=record, report=report, ncu_seconds=got.seconds)
+@dataclass
+class _Counting:
+    """Reports of what was measured, from every GPU at once: ncu itself lets one in at a time."""
+
+    made: Made
+    artifacts: Path
+    options: collect.CollectOptions
+    ncu: toolchain.Tool | ProfkitError
+
+    def collect(self, result: Profiled, visible: str | None) -> Profiled:
+        """Run ncu round one call, and write the record; without ncu or counters, the record alone."""
+        made, ncu = self.made, self.ncu
+        place = made.target.problem.name, result.name, result.case
+        report, path = place_for(self.artifacts, *place)
+        if isinstance(ncu, ProfkitError):
+            return _without(made, result, ncu, self.artifacts)
+        plan = plan_of(made, result.name, result.case)
+        kernels = [launch.kernel for launch in made.measured.launches[result.name, result.case]]
+        options = self.options
+        if visible is not None:
+            options = replace(options, env={**os.environ, "CUDA_VISIBLE_DEVICES": visible})
+        try:
+            got = collect.start_ncu(plan, kernels, report, ncu, options)
+        except NoCounters as error:
+            self.ncu = error  # the answer is the same for every variant
+            return _without(made, result, error, self.artifacts)
+        except ProfkitError as error:
+            return replace(result, problem=error)
+        timed = with_timing(result.record, made)
+        how = got.command, got.seconds, collect.CLOCKS, options.cache, options.set
+        record = replace(
+            timed,
+            versions=replace(timed.versions, ncu=ncu.version),
+            ncu=NcuRun(*how, visible=visible),
+            report=RecordedReport(report.name, digest(report), len(got.kernels)),
+        )
+        write_record(path, record)
+        return replace(result, record=record, report=report, ncu_seconds=got.seconds)
 
 
 def _without(made: Made, result: Profiled, why: ProfkitError, artifacts: Path) -> Profiled:

@@ -68,7 +68,7 @@ def plan_of(made: Made, name: str, case: str) -> Plan:
 def record_of(made: Made, name: str, case: str) -> Record:
     """The run record of a variant at a case, without its timing and its report."""
     problem, measured, built = made.target.problem, made.measured, made.builds.get(name)
-    launches, gpu = measured.launches.get((name, case), ()), measured.gpu
+    launches, gpu = measured.launches.get((name, case), ()), measured.gpu_of(name, case)
     document: JsonObject = {
         "variant": name,
         "problem": problem.name,
@@ -76,7 +76,7 @@ def record_of(made: Made, name: str, case: str) -> Record:
         "made": datetime.now(UTC).isoformat(timespec="seconds"),
         "launches": [asdict(launch) for launch in launches],
         "check": _check(measured.checks.get(name), built),
-        "gpu": measured.gpu_json(),
+        "gpu": gpu.to_json() if gpu else {},
         "versions": {"torch": _torch()},
         "work": _work(problem, case, gpu),
     }

@@ -26,6 +26,7 @@ class Target:
         references: Library calls of the problem.
         cases: Names of cases.
         folder: The build folder.
+        visible: CUDA_VISIBLE_DEVICES of each worker, one a GPU; None leaves it as it is.
     """
 
     problem: Problem
@@ -33,6 +34,7 @@ class Target:
     references: tuple[str, ...]
     cases: tuple[str, ...]
     folder: Path
+    visible: tuple[str | None, ...] = (None,)
 
 
 @dataclass(frozen=True)

@@ -188,13 +188,14 @@ class Commit:
 
 @dataclass(frozen=True)
 class NcuRun:
-    """How ncu was run."""
+    """How ncu was run; visible is CUDA_VISIBLE_DEVICES where several GPUs shared the work."""
 
     command: tuple[str, ...] = ()
     seconds: float | None = None
     clock_control: str | None = None
     cache_control: str | None = None
     set: str | None = None
+    visible: str | None = field(default=None, metadata=ABSENT)
 
 
 @dataclass(frozen=True)

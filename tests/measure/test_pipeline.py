@@ -147,7 +147,7 @@ def profile(machine: Machine, *names: str, **options: object) -> list[pipeline.P
     target = targets.choose_target(targets.Places(machine.kernels), names, False, ("B",), False)
     return pipeline.profile(
         target, machine.artifacts, collect.CollectOptions(**options), lambda _: None, lambda _: None
-    )
+    ).results
 
 
 @pytest.fixture

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from profkit.cli.output import note
 from profkit.errors import ProfkitError
 
 if TYPE_CHECKING:
-    from profkit.measure.targets import Places
+    from profkit.measure.targets import Places, Target
+    from profkit.measure.workers.session import Measurements
 
 
 def target_places(
@@ -19,6 +22,31 @@ def target_places(
     from profkit.measure.targets import Places
 
     return Places(kernels, build_dir, artifacts)
+
+
+def on_gpus(target: Target, gpus: str | None) -> Target:
+    """The target on the GPUs that --gpus names."""
+    from profkit.measure.cuda import device
+    from profkit.measure.workers.client import visible_devices
+
+    if gpus is None:
+        return target
+    return replace(target, visible=tuple(visible_devices(gpus, device.count_gpus())))
+
+
+def say_gpus(measured: Measurements, quiet: bool) -> None:
+    """Which case was timed on which of several GPUs at which clock, and which were left out."""
+    by_case: dict[str, str] = {}
+    for (name, case), gpu in measured.gpus.items():
+        times = measured.times.get((name, case))
+        clock = times.after.sm_clock if times else None
+        at = f" at {clock / 1e6:.0f} MHz" if clock else ""
+        by_case.setdefault(case, f"case {case} on {gpu.uuid or gpu.pci}{at}")
+    if len({gpu.pci for gpu in measured.gpus.values()}) > 1:
+        where = ", ".join(by_case.values())
+        note(f"timed on several GPUs, compare within a case: {where}", quiet=quiet)
+    for line in measured.lost:
+        note(line, quiet=quiet)
 
 
 def named_or_all(names: Sequence[str] | None, every: bool) -> Sequence[str]:

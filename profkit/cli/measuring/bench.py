@@ -7,14 +7,23 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from profkit.cli.inputs.faults import leave_with_faults
-from profkit.cli.inputs.targets import named_or_all, target_places
-from profkit.cli.options import BuildDir, Cases, Every, Json, Kernels, Names, Quiet
+from profkit.cli.inputs.targets import named_or_all, on_gpus, say_gpus, target_places
+from profkit.cli.options import BuildDir, Cases, Every, Gpus, Json, Kernels, Names, Quiet
 from profkit.cli.output import note, print_blocks, print_json, spinner
 from profkit.cli.signals import stop_on_term
 from profkit.cli.verb import Verb
+from profkit.errors import ProfkitError
 
 if TYPE_CHECKING:
     from profkit.measure.noise import AaRun
+    from profkit.measure.runs import Made
+    from profkit.records.store import JsonObject
+
+
+Twins = Annotated[
+    int | None,
+    typer.Option("--aa", min=1, metavar="N", help="A/A: each twice in turns, in N processes."),
+]
 
 
 def time_variants(
@@ -23,10 +32,8 @@ def time_variants(
     case: Cases = None,
     kernels: Kernels = None,
     build_dir: BuildDir = None,
-    aa: Annotated[
-        int | None,
-        typer.Option("--aa", min=1, metavar="N", help="A/A: each twice in turns, in N processes."),
-    ] = None,
+    gpus: Gpus = None,
+    aa: Twins = None,
     rounds: Annotated[int, typer.Option(min=6, help="Of each process of --aa.")] = 120,
     history: Annotated[
         str, typer.Option("--history", metavar="DIR", help="Where --aa keeps what it found.")
@@ -46,23 +53,32 @@ def time_variants(
         case or (),
         aa is None,
     )
+    if aa is not None and gpus is not None:
+        raise ProfkitError("--aa is of one GPU", "choose it with CUDA_VISIBLE_DEVICES")
     if aa is not None:
         from profkit.measure.noise import AaRun
 
         _time_twins(AaRun(target, aa, rounds), history, json=json, quiet=quiet)
         return
+    target = on_gpus(target, gpus)
     with spinner(quiet) as progress:
         made = pipeline.measure_target(target, progress)
+    say_gpus(made.measured, quiet)
     by_case = {c: timed_rows(made, c) for c in target.cases}
     if json:
-        print_json({"schema": "profkit.bench/1", "gpu": made.measured.gpu_json(), "cases": by_case})
+        document = {"gpu": made.measured.gpu_json(), "gpus": _by_case(made), "cases": by_case}
+        print_json({"schema": "profkit.bench/1", **document})
     else:
         for name, rows in by_case.items():
             if rows:
-                print_blocks(
-                    measured.timed_case(name, made.measured.gpu_json(), rows, target.references)
-                )
+                gpu = _by_case(made).get(name, {})
+                print_blocks(measured.timed_case(name, gpu, rows, target.references))
     leave_with_faults(made, made.measured.checks_json())
+
+
+def _by_case(made: Made) -> dict[str, JsonObject]:
+    """Case -> the GPU that it was timed on; everything of a case is on one."""
+    return {case: gpu.to_json() for (_, case), gpu in made.measured.gpus.items()}
 
 
 def _time_twins(run: AaRun, folder: str, *, json: bool, quiet: bool) -> None:
@@ -94,6 +110,7 @@ VERB = Verb(
         "profkit bench --variant stage2 --variant champion --case B",
         "profkit bench --aa 20 --variant champion      # what processes differ by",
         "profkit bench --aa 5 --rounds 60 --variant stage2 --history runs/history",
+        "profkit bench --all --case B --case C --gpus 2 # a case a GPU",
         "profkit bench --all --kernels mine --build-dir build --json --quiet",
     ),
 )

@@ -7,8 +7,8 @@ from typing import Annotated
 import typer
 
 from profkit.cli.inputs.faults import leave_with_faults
-from profkit.cli.inputs.targets import named_or_all, target_places
-from profkit.cli.options import BuildDir, Cases, Every, Json, Kernels, Names, Quiet
+from profkit.cli.inputs.targets import named_or_all, on_gpus, say_gpus, target_places
+from profkit.cli.options import BuildDir, Cases, Every, Gpus, Json, Kernels, Names, Quiet
 from profkit.cli.output import print_blocks, print_json, spinner
 from profkit.cli.verb import Verb
 
@@ -22,6 +22,7 @@ def check_variants(
     ] = False,
     kernels: Kernels = None,
     build_dir: BuildDir = None,
+    gpus: Gpus = None,
     json: Json = False,
     quiet: Quiet = False,
 ) -> None:
@@ -34,10 +35,12 @@ def check_variants(
     )
     if not case:
         target = targets.every_case(target)
+    target = on_gpus(target, gpus)
     with spinner(quiet) as progress:
         made = pipeline.measure_target(target, progress, time=False)
         if sanitize:
             pipeline.sanitized(made, progress)
+    say_gpus(made.measured, quiet)
     checks = made.measured.checks_json()
     if json:
         print_json({"schema": "profkit.check/1", "checks": checks})
@@ -52,6 +55,7 @@ VERB = Verb(
     examples=(
         "profkit check --variant stage2 --sanitize     # compute-sanitizer's four tools too",
         "profkit check --all --case B --kernels mine --build-dir build",
+        "profkit check --all --gpus 0,1",
         "profkit check --variant stage2 --json --quiet",
     ),
 )

@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from profkit.cli.complete import one_of
-from profkit.cli.inputs.targets import named_or_all, target_places
+from profkit.cli.inputs.targets import named_or_all, on_gpus, say_gpus, target_places
 from profkit.cli.options import (
     BAD,
     COULD_NOT,
     BuildDir,
     Cases,
     Every,
+    Gpus,
     Json,
     Kernels,
     Names,
@@ -86,6 +87,7 @@ def profile_variants(
     kernels: Kernels = None,
     build_dir: BuildDir = None,
     artifacts: RecordsDir = None,
+    gpus: Gpus = None,
     json: Json = False,
     quiet: Quiet = False,
 ) -> None:
@@ -107,12 +109,12 @@ def profile_variants(
         )
     at = target_places(kernels, build_dir, artifacts)
     target = targets.choose_target(at, named_or_all(variant, every), every, case or (), False)
+    target = on_gpus(target, gpus)
     with spinner(quiet) as progress:
-        results = pipeline.profile(
-            target, at.artifacts_dir(), options, progress, _reporter(progress)
-        )
-    _remember(results, at.artifacts_dir(), quiet)
-    _show(results, json=json, quiet=quiet)
+        made = pipeline.profile(target, at.artifacts_dir(), options, progress, _reporter(progress))
+    say_gpus(made.measured, quiet)
+    _remember(made.results, at.artifacts_dir(), quiet)
+    _show(made.results, json=json, quiet=quiet)
 
 
 def _remember(results: Sequence[Profiled], artifacts: Path, quiet: bool) -> None:
@@ -198,6 +200,7 @@ VERB = Verb(
     bad="a variant is wrong",
     examples=(
         "profkit profile --variant stage2 --case B",
+        "profkit profile --all --case B --gpus all      # who is free takes it",
         "profkit profile --all --kernels mine --build-dir build --artifacts runs",
         "profkit profile --variant stage2 --set basic --cache-control none --json -q",
         "profkit profile --kernel softmax -o run.ncu-rep -- python train.py",

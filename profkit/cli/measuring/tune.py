@@ -10,7 +10,7 @@ import typer
 
 from profkit.cli import complete
 from profkit.cli.inputs.targets import target_places
-from profkit.cli.options import BuildDir, Json, Kernels, Quiet, RecordsDir
+from profkit.cli.options import BuildDir, Gpus, Json, Kernels, Quiet, RecordsDir
 from profkit.cli.output import print_blocks, print_json, say, spinner
 from profkit.cli.signals import stop_on_term
 from profkit.cli.verb import Verb
@@ -41,9 +41,6 @@ Resume = Annotated[
 Storage = Annotated[
     str | None,
     typer.Option("--storage", metavar="URL", help="A database; else SQLite beside the builds."),
-]
-Gpus = Annotated[
-    str | None, typer.Option("--gpus", help="all, how many, or a list: 0,1. One if left out.")
 ]
 NoSteer = Annotated[bool, typer.Option("--no-steer", help="Plain TPE: diagnoses propose nothing.")]
 NoProfile = Annotated[

@@ -240,6 +240,20 @@ def _taken_once(before: Run, after: Run) -> bool:
     return (one.session, one.warm) == (other.session, other.warm)
 
 
+def _two_gpus(before: Record | None, after: Record | None) -> list[str]:
+    """Where two runs are of two GPUs of one name: not refused, and said."""
+    if before is None or after is None:
+        return []
+    uuids = [r.gpu.uuid if r.gpu else None for r in (before, after)]
+    if all(uuids) and uuids[0] != uuids[1]:
+        return [f"timed on two GPUs of one name: {uuids[0]} and {uuids[1]}"]
+    seen = [r.ncu.visible if r.ncu else None for r in (before, after)]
+    if seen[0] != seen[1]:
+        words = [x if x is not None else "the first" for x in seen]
+        return [f"counted on two GPUs of one host: {words[0]} and {words[1]}"]
+    return []
+
+
 def _notes(before: Run, after: Run) -> tuple[str, ...]:
     found: list[str] = []
     if _taken_once(before, after):
@@ -261,6 +275,7 @@ def _notes(before: Run, after: Run) -> tuple[str, ...]:
         found.append(
             f"{counts[0]} and {counts[1]} launches, together {sums[0]} and {sums[1]} under ncu"
         )
+    found += _two_gpus(before.record, after.record)
     one, other = clock_of(before), clock_of(after)
     if one and other and abs(one - other) > SAME_CLOCK * max(one, other):
         found.append(

@@ -6,8 +6,8 @@ has failed, and the rest goes on in a new worker.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Sequence
-from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -20,6 +20,7 @@ from profkit.measure.cuda.graph import GraphLaunch
 from profkit.measure.variants.problem import Problem
 from profkit.measure.workers import client
 from profkit.measure.workers.client import Reply, Setup, Worker, WorkerLost
+from profkit.measure.workers.crew import Crew, GivenBack
 from profkit.measure.workers.protocol import Entry, Prepare
 from profkit.records.store import JsonObject
 
@@ -63,6 +64,8 @@ class Measurements:
         times: (name, case) -> samples.
         launches: (name, case) -> kernel launches of one call.
         failed: Name -> why it has no times.
+        gpus: (name, case) -> the GPU that launched it there; all of one case are on one.
+        lost: What became of GPUs that failed on the way.
     """
 
     gpu: Gpu | None = None
@@ -70,6 +73,12 @@ class Measurements:
     times: dict[tuple[str, str], Times] = field(default_factory=dict)
     launches: dict[tuple[str, str], tuple[GraphLaunch, ...]] = field(default_factory=dict)
     failed: dict[str, str] = field(default_factory=dict)
+    gpus: dict[tuple[str, str], Gpu] = field(default_factory=dict)
+    lost: list[str] = field(default_factory=list)
+
+    def gpu_of(self, name: str, case: str) -> Gpu | None:
+        """The GPU that a variant ran on at a case; None before a worker has opened one."""
+        return self.gpus.get((name, case), self.gpu)
 
     def checks_json(self) -> list[JsonObject]:
         """The verdicts, as verbs print them."""
@@ -83,44 +92,97 @@ class Measurements:
 Progress = Callable[[str], None]
 
 
-def run_job(job: Job, progress: Progress = lambda _: None) -> Measurements:
+def run_job(
+    job: Job,
+    progress: Progress = lambda _: None,
+    visible: Sequence[str | None] = (None,),
+) -> Measurements:
     """Do a job, in as many workers as it takes.
+
+    Each GPU takes the next variant to check as soon as it is free, and then the next case to time:
+    all that is compared at a case takes turns on one GPU.
 
     Args:
         job: What to do.
         progress: Told what is being done, in a few words.
+        visible: CUDA_VISIBLE_DEVICES of each worker; None leaves it as it is.
     """
     prepare = Prepare(tuple(job.checks))
     setup = Setup(job.problem.path.parent, job.folder, job.support, prepare)
-    measured = Measurements()
-    finished: set[str] = set()  # cases
-    with closing(Worker(setup, TIMEOUT, progress=progress)) as worker:
+    workers = [Worker(setup, TIMEOUT, v, progress) for v in visible]
+    crew = Crew(list(workers))
+    doing = _Session(job, Measurements(), threading.Lock())
+    try:
+        if not job.builds:
+            doing.open(workers[0])
+        crew.share(job.builds, doing.check)
+        crew.share(job.bench, doing.measure)
+    finally:
+        for worker in workers:
+            worker.close()
+    for worker, why in crew.lost:
+        where = worker.gpu.pci if worker.gpu else f"GPU {worker.visible}"
+        doing.measured.lost.append(f"{where} was left out: {why.message}")
+    return doing.measured
+
+
+@dataclass
+class _Session:
+    """A job on its way, shared by the threads of the GPUs."""
+
+    job: Job
+    measured: Measurements
+    lock: threading.Lock
+
+    def open(self, worker: Worker) -> None:
+        """Start a worker's process, if it is not there."""
+        worker.start()
+        with self.lock:
+            self.measured.gpu = self.measured.gpu or worker.gpu
+
+    def check(self, worker: Worker, build: Build, last: bool) -> None:
+        """Judge one variant; one that takes a worker with it is tried on one GPU more.
+
+        Raises:
+            GivenBack: The worker was lost, and another GPU may say whose fault it was.
+            ProfkitError: This GPU is of no use.
+        """
+        name = build.variant.id
+        try:
+            self.open(worker)
+            reply = worker.judge(_entry(build), self.job.checks)
+        except WorkerLost as lost:
+            if lost.at.name == name and not last:
+                raise GivenBack(lost.message, lost.hint) from lost
+            with self.lock:
+                _blame(self.job, self.measured, lost)
+            return
+        with self.lock:
+            self.measured.checks[name] = reply.checks[name]
+
+    def measure(self, worker: Worker, case: str, last: bool) -> None:
+        """Time everything that is correct at one case, in turns; what takes the worker with it not.
+
+        Raises:
+            GivenBack: The worker was lost, and another GPU may say whose fault it was.
+            ProfkitError: This GPU is of no use.
+        """
         while True:
             try:
-                _check_all(job, worker, measured)
-                for case in job.bench:
-                    if case not in finished:
-                        _measure_case(job, worker, measured, case)
-                        finished.add(case)
+                self.open(worker)
+                _measure_case(self.job, worker, self, case)
             except WorkerLost as lost:
-                _blame(job, measured, lost)
+                if lost.at.name and not last:
+                    raise GivenBack(lost.message, lost.hint) from lost
+                with self.lock:
+                    _blame(self.job, self.measured, lost)
             else:
-                return measured
+                return
 
 
-def _check_all(job: Job, worker: Worker, measured: Measurements) -> None:
-    """Judge every variant that was not judged yet."""
-    worker.start()
-    measured.gpu = worker.gpu
-    for build in job.builds:
-        name = build.variant.id
-        if name not in measured.checks and name not in measured.failed:
-            reply = worker.judge(_entry(build), job.checks)
-            measured.checks[name] = reply.checks[name]
-
-
-def _measure_case(job: Job, worker: Worker, measured: Measurements, case: str) -> None:
+def _measure_case(job: Job, worker: Worker, doing: _Session, case: str) -> None:
     """Time everything that is correct at one case, in turns."""
+    measured = doing.measured
     entries = [_entry(build) for build in job.builds if _is_timed(build, measured, case)]
     entries += [Entry(name) for name in job.references if name not in measured.failed]
     if not entries:
@@ -129,7 +191,10 @@ def _measure_case(job: Job, worker: Worker, measured: Measurements, case: str) -
         reply = worker.time(entries, case, ROUNDS, job.cold)
     else:
         reply = worker.list_launches(entries, case)
-    _keep(measured, reply, case)
+    with doing.lock:
+        _keep(measured, reply, case)
+        if worker.gpu:
+            measured.gpus |= {(entry.name, case): worker.gpu for entry in entries}
 
 
 def _is_timed(build: Build, measured: Measurements, case: str) -> bool:

@@ -1,0 +1,124 @@
+"""Several GPUs: who is free takes the next, who fails gives it back, a case stays on one GPU."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from profkit.errors import ProfkitError
+from profkit.measure.workers.crew import Crew, GivenBack
+from profkit.records.artifacts import run_files
+from profkit.records.record import read_record
+
+from .conftest import Machine
+from .test_verbs import profkit
+
+
+def test_who_is_free_takes_the_next() -> None:
+    done: dict[str, list[int]] = {"fast": [], "slow": []}
+
+    def do(who: str, item: int, last: bool) -> None:
+        time.sleep(0.12 if who == "slow" else 0.01)
+        done[who].append(item)
+
+    Crew(["slow", "fast"]).share(range(12), do)
+    assert sorted(done["slow"] + done["fast"]) == list(range(12))
+    assert len(done["fast"]) > 2 * len(done["slow"]) > 0
+
+
+def test_a_member_that_fails_gives_its_item_back() -> None:
+    done: list[tuple[str, int]] = []
+
+    def do(who: str, item: int, last: bool) -> None:
+        if who == "broken":
+            raise ProfkitError("fell off the bus")
+        time.sleep(0.02)
+        done.append((who, item))
+
+    crew = Crew(["broken", "good"])
+    crew.share(range(5), do)
+    assert sorted(done) == [("good", i) for i in range(5)]
+    assert [(who, error.message) for who, error in crew.lost] == [("broken", "fell off the bus")]
+    with pytest.raises(ProfkitError, match="none left"):
+        crew.share([1], lambda *_: (_ for _ in ()).throw(ProfkitError("none left")))
+
+
+def test_what_one_could_not_another_tries_and_the_last_decides() -> None:
+    tried: list[tuple[int, int, bool]] = []
+
+    def do(who: int, item: int, last: bool) -> None:
+        time.sleep(0.02)
+        tried.append((who, item, last))
+        if item == 0 and not last:
+            raise GivenBack("perhaps it was me")
+
+    crew = Crew([1, 2, 3])
+    crew.share(range(4), do)
+    mine = [(who, last) for who, item, last in tried if item == 0]
+    assert sorted(who for who, _ in mine) == [1, 2, 3], "each once"
+    assert [last for _, last in mine] == [False, False, True]
+    assert crew.lost == []
+
+
+def test_a_bug_in_a_thread_is_raised_where_the_items_came_from() -> None:
+    began = threading.Event()
+
+    def do(who: int, item: int, last: bool) -> None:
+        began.set()
+        raise KeyError(item)
+
+    with pytest.raises(KeyError):
+        Crew([1, 2]).share(range(3), do)
+    assert began.is_set()
+
+
+@pytest.fixture
+def two(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> Machine:
+    """The stand-in machine with two GPUs."""
+    monkeypatch.setenv("FAKE_GPUS", "2")
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    return machine
+
+
+def test_check_shares_variants_and_one_gpu_may_die(two: Machine) -> None:
+    """A crash on one GPU is the variant's fault only if it comes on the other too."""
+    crash = "{ __builtin_trap(); }"
+    for name in ("v1", "v2", "v3"):
+        two.write(f"{name}_x.cu")
+    on_first = "if (getenv(\"CUDA_VISIBLE_DEVICES\")[0] == '0' && a->size[0] > 0) "
+    for name, before in (("flaky", on_first + crash), ("bad", crash)):
+        path = two.write(f"{name}_x.cu", before=before)
+        path.write_text(path.read_text().replace("<cstdint>", "<cstdint>\n#include <stdlib.h>"))
+    out = profkit("check", "--all", "--gpus", "all", "--case", "B", "--json", status=1).stdout
+    found = {c["variant"]: c["status"] for c in json.loads(out)["checks"]}
+    assert found == {"v1": "right", "v2": "right", "v3": "right", "flaky": "right", "bad": "failed"}
+
+
+def test_profile_of_two_cases_on_two_gpus(two: Machine) -> None:
+    pytest.importorskip("ncu_report")
+    for name in ("v1", "v2", "v3"):
+        two.write(f"{name}_x.cu")
+    done = profkit("profile", "--all", "--case", "B", "--case", "C", "--gpus", "2", "--json")
+    runs = json.loads(done.stdout)["runs"]
+    assert [(r["variant"], r["case"]) for r in runs] == [
+        (v, c) for v in ("v1", "v2", "v3") for c in "BC"
+    ]
+    files = run_files(two.artifacts)
+    assert len(files) == 6
+    records = [read_record(f.record) for several in files.values() for f in several if f.record]
+    sessions = {c: {r.session for r in records if r.case == c} for c in "BC"}
+    assert all(len(s) == 1 for s in sessions.values()), "a case takes turns in one process"
+    assert {r.ncu.visible for r in records} <= {"0", "1"}
+    assert Path(two.artifacts).is_dir()
+
+
+def test_bench_on_gpus_that_are_not_there(two: Machine) -> None:
+    two.write("v1_x.cu")
+    done = profkit("bench", "--variant", "v1", "--gpus", "3", status=2)
+    assert "--gpus 3: there are 2 GPUs" in done.stderr
+    done = profkit("bench", "--variant", "v1", "--aa", "2", "--gpus", "all", status=2)
+    assert "--aa is of one GPU" in done.stderr
