@@ -10,6 +10,16 @@ Every name is imported when it is first used, so that `import profkit` costs not
 
 from __future__ import annotations
 
+import sys
+
+if sys.argv[:1] == ["-m"] or sys.argv[0].endswith(("/profkit", "/profkit.exe")):
+    # This is the program and not somebody's library: Ctrl-C is silent from this line on. `signal`
+    # itself would take longer to import than all that there is until the first verb.
+    import _signal  # type: ignore[import-not-found]
+
+    if _signal.getsignal(_signal.SIGINT) is _signal.default_int_handler:
+        _signal.signal(_signal.SIGINT, _signal.SIG_DFL)
+
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 

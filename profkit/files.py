@@ -192,6 +192,65 @@ def copy_file(source: str | Path, path: str | Path) -> None:
         shutil.copyfileobj(original, copy)
 
 
+def make_folder(path: str | Path) -> None:
+    """A folder to write in, and those that it is in.
+
+    Raises:
+        ProfkitError: There can be none.
+    """
+    try:
+        _target(Path(path)).mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise cannot_write(path, error) from error
+
+
+def move_file(made: str | Path, path: str | Path) -> None:
+    """Put a file that another program made, on the same disk, in the place of another; see part_of.
+
+    Raises:
+        ProfkitError: It cannot be written there; the file that was made stays.
+    """
+    target = _target(Path(path))
+    try:
+        if _is_through(target):
+            _copy_through(Path(made), target)
+            os.unlink(made)
+            return
+        if target.exists() and not os.access(target, os.W_OK):
+            raise PermissionError(errno.EACCES, "may not be written")
+        with open_regular(made) as file:
+            os.fsync(file.fileno())
+            _keep_mode(target, file.fileno())
+        os.replace(made, target)
+        _sync_folder(target.parent)
+    except OSError as error:
+        raise cannot_write(path, error) from error
+
+
+def move_folder(made: str | Path, path: str | Path) -> None:
+    """Put a folder in the place of another, which goes; both are on the same disk.
+
+    Raises:
+        ProfkitError: It cannot be written there; what was there stays.
+    """
+    target = _target(Path(path))
+    try:
+        for entry in Path(made).rglob("*"):
+            if entry.is_file():
+                with open_regular(entry) as file:
+                    os.fsync(file.fileno())
+        if target.exists():
+            old = Path(made).with_name(f"{Path(made).name}.old")
+            os.rename(target, old)
+            os.rename(made, target)
+            shutil.rmtree(old, ignore_errors=True)
+        else:
+            os.rename(made, target)
+        _sync_folder(target.parent)
+    except OSError as error:
+        raise cannot_write(path, error) from error
+
+
 @contextlib.contextmanager
 def locked(path: str | Path) -> Iterator[None]:
     """Hold others off that change the same file: they wait. The lock ends with the process.

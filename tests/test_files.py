@@ -277,3 +277,30 @@ def test_json_goes_and_comes(tmp_path: Path) -> None:
     write: Callable[[Path, str], None] = files.write_text
     write(tmp_path / "x.json", json.dumps({"a": [1, 2.5, None]}))
     assert files.read_json(tmp_path / "x.json") == {"a": [1, 2.5, None]}
+
+
+def test_a_file_that_was_made_elsewhere_takes_its_place_as_any_other(tmp_path: Path) -> None:
+    made, link = tmp_path / "made", tmp_path / "link"
+    (tmp_path / "old").write_text("old")
+    (tmp_path / "old").chmod(0o640)
+    link.symlink_to(tmp_path / "old")
+    made.write_text("new")
+    files.move_file(made, link)
+    assert link.is_symlink()
+    assert ((tmp_path / "old").read_text(), made.exists()) == ("new", False)
+    assert stat.S_IMODE((tmp_path / "old").stat().st_mode) == 0o640
+    made.write_text("new")
+    with pytest.raises(ProfkitError, match="No space left on device"):
+        files.move_file(made, "/dev/full")
+    assert stat.S_ISCHR(os.stat("/dev/full").st_mode)
+    files.move_file(made, "/dev/null")
+    assert stat.S_ISCHR(os.stat("/dev/null").st_mode)
+
+
+def test_a_folder_takes_the_place_of_another_whole(tmp_path: Path) -> None:
+    for name in ("made", "there"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / name).write_text(name)
+    files.move_folder(tmp_path / "made", tmp_path / "there")
+    assert [p.name for p in tmp_path.iterdir()] == ["there"]
+    assert [p.name for p in (tmp_path / "there").iterdir()] == ["made"]

@@ -9,21 +9,37 @@ told a text or bytes; it may return, or raise ProfkitError, within LIMIT seconds
 from __future__ import annotations
 
 import argparse
+import contextlib
+import gzip
 import hashlib
 import json
 import random
+import resource
 import signal
+import sqlite3
 import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 from profkit.errors import ProfkitError
 
 ROOT = Path(__file__).resolve().parents[1]
 KEPT = ROOT / "tests" / "data" / "fuzz"
+TRACE = ROOT / "tests" / "program" / "data" / "copy_results_to_host.planted.json.gz"
+EXPORT = """
+  CREATE TABLE StringIds (id INTEGER PRIMARY KEY, value TEXT);
+  CREATE TABLE CUPTI_ACTIVITY_KIND_KERNEL (
+    start, end, deviceId, streamId, correlationId, demangledName, globalPid, gridX, gridY, gridZ,
+    blockX, blockY, blockZ, staticSharedMemory, dynamicSharedMemory, registersPerThread);
+  CREATE TABLE CUPTI_ACTIVITY_KIND_RUNTIME (start, end, globalTid, correlationId, nameId);
+  CREATE TABLE NVTX_EVENTS (start, end, globalTid, text, textId, eventType);
+  CREATE TABLE TARGET_INFO_GPU (id, name, smMajor, smMinor, smCount);
+"""  # of Nsight Systems: the tables and columns that are read
 LIMIT = 10  # seconds for one input
+MEMORY = 4 << 30  # bytes of the whole search: more for one input is an error too
 WORDS = ("bound", "==", "'memory'", "time", ">", "1e-5", "and", "not", "in", "[", "]", "(", ")", "*",
          "kernel", "9" * 400, "'a'", "-", "nan", ",", "or", "<=", "\\", "\n", "cc", "1/0")  # fmt: skip
 KEYS = ("after:", "fixes:", "flags:", "tune:", "A=1,2", "budget:", "regs=9", "where:", "A>1",
@@ -88,24 +104,126 @@ def _flags(content: bytes, _: Path) -> None:
     check_flags(content.decode("utf-8", "replace").split(), "x.cu")
 
 
+def _trace(content: bytes, folder: Path) -> None:
+    path = folder / "x.json"
+    path.write_bytes(content)
+    _triaged(path)
+
+
+def _packed(content: bytes, folder: Path) -> None:
+    path = folder / "x.json.gz"
+    path.write_bytes(content)
+    _triaged(path)
+
+
+def _nsys(content: bytes, folder: Path) -> None:
+    path = folder / "x.sqlite"
+    path.write_bytes(content)
+    _triaged(path)
+
+
+def _timeline(content: bytes, folder: Path) -> None:
+    """The first byte says which file of the folder it is; the others are whole."""
+    place = folder / "x.triage"
+    if not place.exists():
+        _kept(place)
+    names = sorted(p.name for p in place.iterdir())
+    path = place / names[content[0] % len(names) if content else 0]
+    whole = path.read_bytes()
+    path.write_bytes(content[1:])
+    try:
+        _triaged(place)
+    finally:
+        path.write_bytes(whole)
+
+
+def _triaged(path: Path) -> None:
+    from profkit.program.document import triage_document
+    from profkit.program.readers import open as recordings
+    from profkit.program.triage import triage_timeline
+
+    json.dumps(triage_document(triage_timeline(recordings.read_timeline(path))), allow_nan=False)
+
+
+def _events(most: int = 400) -> list[dict[str, Any]]:
+    """The first GPU work of a recorded trace and the calls before it."""
+    with gzip.open(TRACE) as file:
+        events = json.load(file)["traceEvents"]
+    wanted = {"kernel", "gpu_memcpy", "cuda_runtime", "user_annotation", "cpu_op"}
+    return [e for e in events if e.get("cat") in wanted][:most]
+
+
+def _kept(place: Path) -> None:
+    from profkit.program.readers import store, torch_trace
+
+    path = place.with_suffix(".json")
+    path.write_text(json.dumps({"traceEvents": _events()}))
+    store.write(torch_trace.read_torch_trace(path), place)
+    path.unlink()
+
+
+def _base() -> bytes:
+    """An export of Nsight Systems of a few launches."""
+    rows = [e for e in _events() if e.get("cat") == "kernel"][:60]
+    with contextlib.closing(sqlite3.connect(":memory:")) as base:
+        base.executescript(EXPORT)
+        for n, event in enumerate(rows):
+            start = round(event["ts"] * 1000)
+            end = start + round(event["dur"] * 1000)
+            base.execute("INSERT INTO StringIds VALUES (?, ?)", (n, event["name"]))
+            base.execute("INSERT INTO CUPTI_ACTIVITY_KIND_KERNEL VALUES "
+                         "(?, ?, 0, 7, ?, ?, 704643072, 8, 1, 1, 128, 1, 1, 0, 0, 32)",
+                         (start, end, n, n))  # fmt: skip
+            base.execute("INSERT INTO CUPTI_ACTIVITY_KIND_RUNTIME VALUES (?, ?, ?, ?, ?)",
+                         (start - 5000, start - 2000, (42 << 24) + 1, n, n))  # fmt: skip
+        base.commit()
+        return base.serialize()
+
+
 TARGETS: dict[str, Callable[[bytes, Path], None]] = {
     "container": _container, "header": _header, "where": _where, "record": _record,
-    "csv": _csv, "flags": _flags,
+    "csv": _csv, "flags": _flags, "trace": _trace, "packed": _packed, "nsys": _nsys,
+    "timeline": _timeline,
+}  # fmt: skip
+
+
+def _reports() -> list[bytes]:
+    files = sorted((ROOT / "artifacts").rglob("*.ncu-rep*"), key=lambda p: p.stat().st_size)
+    return [f.read_bytes() for f in files[:4]]
+
+
+def _headers() -> list[bytes]:
+    files = sorted((ROOT / "kernels" / "attention").rglob("*.cu"))
+    return [f.read_bytes()[:3000] for f in files[:6]] + [" ".join(KEYS).encode()]
+
+
+def _records() -> list[bytes]:
+    files = sorted((ROOT / "artifacts" / "attention").rglob("*.json"))
+    return [f.read_bytes() for f in files[:4]]
+
+
+def _traces() -> list[bytes]:
+    return [json.dumps({"traceEvents": _events(60)}).encode()]
+
+
+def _folders() -> list[bytes]:
+    with tempfile.TemporaryDirectory() as name:
+        place = Path(name) / "x.triage"
+        _kept(place)
+        return [bytes([n]) + f.read_bytes() for n, f in enumerate(sorted(place.iterdir()))]
+
+
+SEEDS: dict[str, Callable[[], list[bytes]]] = {
+    "container": _reports, "header": _headers, "record": _records, "trace": _traces,
+    "packed": lambda: [gzip.compress(_traces()[0])], "nsys": lambda: [_base()],
+    "timeline": _folders,
 }  # fmt: skip
 
 
 def seeds(target: str) -> list[bytes]:
     """What is damaged: real files, or words to be put together."""
-    if target == "container":
-        files = sorted((ROOT / "artifacts").rglob("*.ncu-rep*"), key=lambda p: p.stat().st_size)
-        return [f.read_bytes() for f in files[:4]]
-    if target == "header":
-        files = sorted((ROOT / "kernels" / "attention").rglob("*.cu"))
-        return [f.read_bytes()[:3000] for f in files[:6]] + [" ".join(KEYS).encode()]
-    if target == "record":
-        return [
-            f.read_bytes() for f in sorted((ROOT / "artifacts" / "attention").rglob("*.json"))[:4]
-        ]
+    if target in SEEDS:
+        return SEEDS[target]()
     return [" ".join(WORDS).encode(), b"=1+1|@x|'-|\t|a", b"-O3 -DX=1 -Xptxas -v"]
 
 
@@ -165,6 +283,7 @@ def main(words: list[str]) -> int:
     parser.add_argument("--seconds", type=float, default=600.0)
     parser.add_argument("--seed", type=int, default=0)
     given = parser.parse_args(words)
+    resource.setrlimit(resource.RLIMIT_DATA, (MEMORY, resource.getrlimit(resource.RLIMIT_DATA)[1]))
     tried, broken = dict.fromkeys(given.targets, 0), 0
     with tempfile.TemporaryDirectory() as name:
         for target in given.targets:

@@ -17,7 +17,7 @@ from typer.core import TyperCommand, TyperGroup
 
 from profkit.cli.options import COULD_NOT
 from profkit.cli.output import say
-from profkit.cli.signals import die_silently, stop_on_term
+from profkit.cli.signals import die_silently, stop_on_term, was_stopped
 from profkit.cli.streams import INTERRUPTED, PIPE_CLOSED, drop_streams
 from profkit.errors import ProfkitError
 from profkit.records.paths import SUFFIXES
@@ -91,6 +91,10 @@ class Verbs(TyperGroup):
         except BrokenPipeError as error:  # `| head`; click would make it a 1
             drop_streams()
             raise typer.Exit(PIPE_CLOSED) from error
+        except Exception as error:  # pydantic makes an error of its own out of Ctrl-C
+            if was_stopped() and not isinstance(error, OSError | typer.Exit):
+                raise typer.Exit(INTERRUPTED) from error
+            raise
         finally:
             die_silently()  # what is left is to end
         return result

@@ -14,6 +14,14 @@ ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _GRACE = 5.0  # seconds in which a second signal does not stop the tidying up after the first
 
 
+_came: list[int] = []  # signals that were answered since the process began
+
+
+def was_stopped() -> bool:
+    """Whether a signal asked for the end: whatever is raised from then on is of that."""
+    return bool(_came)
+
+
 def die_silently() -> None:
     """What a signal does by itself: Python's own handler would print where it was."""
     for number in ENDING:
@@ -31,6 +39,7 @@ def stop_on_term() -> None:
         if last and now - last < _GRACE:
             return
         last = now
+        _came.append(signal.SIGINT)
         raise KeyboardInterrupt
 
     def again(lost: sys.UnraisableHookArgs) -> None:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
 from profkit.errors import ProfkitError
+from profkit.files import read_json
 from profkit.program.counts import Count, Counts, function
 from profkit.program.savings.estimate import Saving
 from profkit.program.step.groups import KernelGroup
@@ -109,7 +109,7 @@ def read_document(path: Path) -> dict[str, Any]:
     """
     file = path / NAME if path.is_dir() else path
     try:
-        content = json.loads(file.read_text("utf-8"))
+        content = read_json(file)
     except FileNotFoundError as error:
         raise ProfkitError(f"{file}: no such file", "profkit triage -o NAME.triage ...") from error
     except (OSError, ValueError) as error:

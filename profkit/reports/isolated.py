@@ -18,6 +18,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from functools import partial
 from importlib import import_module
 from typing import Any, BinaryIO
 
@@ -57,7 +58,7 @@ def isolated(
     Returns:
         The results in the order of the items.
     """
-    free: queue.SimpleQueue[_Child] = queue.SimpleQueue()
+    free: queue.SimpleQueue[_Child | None] = queue.SimpleQueue()
     most = min(jobs, len(items)) if isinstance(items, Sequence) else jobs
     children = [_Child(function) for _ in range(max(1, most))]
     for child in children:
@@ -65,6 +66,8 @@ def isolated(
 
     def one(item: Any) -> Any:
         child = free.get()
+        if child is None:  # too late: all of them have ended
+            return None
         try:
             return child.call(item, died)
         finally:
@@ -72,20 +75,38 @@ def isolated(
 
     with ThreadPoolExecutor(len(children)) as pool:
         try:
-            calls: list[Future[Any]] = []
-            open_: set[Future[Any]] = set()
-            for item in items:
-                if len(open_) > len(children):
-                    open_ = _next(open_, done)
-                calls.append(pool.submit(one, item))
-                open_.add(calls[-1])
-            while open_:
-                open_ = _next(open_, done)
-            return [call.result() for call in calls]
+            return _results((partial(one, item) for item in items), pool, len(children), done)
         finally:  # also for Ctrl-C: what runs is finished (a file takes milliseconds), no more begun
             pool.shutdown(cancel_futures=True)
-            for child in children:
-                child.end()
+            _end_all(free, len(children))
+
+
+def _results(
+    calls: Iterable[Callable[[], Any]],
+    pool: ThreadPoolExecutor,
+    ahead: int,
+    done: Callable[[], None],
+) -> list[Any]:
+    """The results of calls in their order; they are taken a few at a time."""
+    begun: list[Future[Any]] = []
+    running: set[Future[Any]] = set()
+    for call in calls:
+        if len(running) > ahead:
+            running = _next(running, done)
+        begun.append(pool.submit(call))
+        running.add(begun[-1])
+    while running:
+        running = _next(running, done)
+    return [call.result() for call in begun]
+
+
+def _end_all(free: queue.SimpleQueue[_Child | None], count: int) -> None:
+    """End every child. Ctrl-C while a pool starts a thread hides it from the pool: wait for it too."""
+    for _ in range(count):
+        if child := free.get():
+            child.end()
+    for _ in range(count):
+        free.put(None)
 
 
 def _next(calls: set[Future[Any]], done: Callable[[], None]) -> set[Future[Any]]:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -82,3 +84,40 @@ def test_without_the_extra_it_is_named(run, monkeypatch) -> None:
     asked = run("mcp")
     assert asked.exit_code == 2
     assert "pip install 'profkit[mcp]'" in asked.stderr
+
+
+def test_a_side_is_never_looked_up_outside(tmp_path: Path, monkeypatch) -> None:
+    """A name that the folder does not hold was a path of where the server was started."""
+    outside, root = tmp_path / "outside", tmp_path / "root"
+    for folder in (outside, root):
+        folder.mkdir()
+    for name in ("x.ncu-rep", "stage1"):
+        (outside / name).write_bytes((ROOT / REPORT).read_bytes())
+    monkeypatch.chdir(outside)
+    monkeypatch.setenv("HOME", str(outside))
+    answers = Answers(root.resolve())
+    for name in ("x.ncu-rep", "~/x.ncu-rep", "*.ncu-rep", "stage1", "x\0y"):
+        with pytest.raises(ProfkitError, match=r"no such report in the folder|cannot be a path"):
+            answers.compare(name, name)
+
+
+def test_answers_are_short_and_show_what_would_act(tmp_path: Path) -> None:
+    from tests.reports import made
+
+    names = list(made.METRICS)
+    odd = "k\x1b[31m\u202e" + "x" * 50_000
+    (tmp_path / "x.ncu-rep").write_bytes(made.report([made.result(names, kernel=odd)] * 3, names))
+    told = Answers(tmp_path.resolve()).diagnose("x.ncu-rep")
+    assert max(map(len, told.splitlines())) <= 300
+    assert "\x1b" not in told
+    assert "\u202e" not in told
+
+
+def test_the_server_speaks_the_protocol_alone_on_stdout(tmp_path: Path) -> None:
+    pytest.importorskip("mcp", reason="pip install 'profkit[mcp]'")
+    code = (
+        "import os, sys; from profkit.cli.serving import mcp; mcp._own_stdout(); "
+        "os.write(1, b'noise'); print('spoken', flush=True)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True, cwd=ROOT)
+    assert (done.stdout, done.stderr) == (b"spoken\n", b"noise")

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from pathlib import Path
 
 from profkit.errors import ProfkitError
 
 LINES = 20  # source lines at most in one answer
+WIDTH = 300  # characters at most of a line of an answer: a kernel's name may have 10,000
+MOST = 20_000  # characters at most of an answer
+_VARIANT = re.compile(r"\w[\w+.-]*")
 
 
 @dataclass(frozen=True)
@@ -35,7 +39,7 @@ class Answers:
         table = judged_rows(judged(found))
         lined = with_lines([row.shown for row in table[:ROWS]])
         first = [row.replaced(row.shown, run) for row, run in zip(table, lined, strict=False)]
-        return "\n".join(filter(None, [brief_diagnosis([*first, *table[ROWS:]]), *bad[:5]]))
+        return _short("\n".join(filter(None, [brief_diagnosis([*first, *table[ROWS:]]), *bad[:5]])))
 
     def compare(self, before: str, after: str, case: str = "") -> str:
         """What changed from one run to another, and whether it is real.
@@ -51,7 +55,7 @@ class Answers:
 
         sides = self._side(before), self._side(after)
         evidence = sources.evidence_of(self._path("artifacts"))
-        return brief_comparison(compare_sides(*sides, case or None, evidence, False))
+        return _short(brief_comparison(compare_sides(*sides, case or None, evidence, False)))
 
     def triage(self, recording: str) -> str:
         """Where the step of a whole program goes, and what to do first about it.
@@ -94,7 +98,9 @@ class Answers:
         (path, *_) = self.inside(report)
         frame = launch_lines(path, launch, min(count, LINES)).head(LINES)
         kept = frame[[c for c in ("rule", "file", "line", "share", "source") if c in frame]]
-        return kept.to_string(index=False) if len(kept) else "the report has no source lines"
+        return (
+            _short(kept.to_string(index=False)) if len(kept) else "the report has no source lines"
+        )
 
     def roofline(self, reports: str) -> bytes:
         """Every launch under the ceilings of its machine, as a picture (PNG).
@@ -119,11 +125,28 @@ class Answers:
 
     def _side(self, side: str) -> str:
         path = self._path(side)
-        return str(path) if path.exists() else side
+        if path.exists():
+            return str(path)
+        # Not a path of another folder, which it would be where the server was started: a variant.
+        if not _VARIANT.fullmatch(side) or Path(side).exists():
+            raise ProfkitError(f"{side}: no such report in the folder of profkit mcp")
+        return side
 
     def _path(self, name: str) -> Path:
         """A path in the folder, links followed."""
-        path = (self.root / name).resolve()
+        try:
+            path = (self.root / name).resolve()
+        except (ValueError, OSError, RuntimeError) as error:  # a NUL, too long, links in a circle
+            raise ProfkitError(f"{name[:WIDTH]}: cannot be a path: {error}") from error
         if not path.is_relative_to(self.root):
             raise ProfkitError(f"{name}: outside of the folder that profkit mcp was started in")
         return path
+
+
+def _short(text: str) -> str:
+    """An answer whose lines show what would act in them, and are no longer than anyone reads."""
+    from profkit.show.text.escape import escaped
+
+    lines = [escaped(line) for line in text.split("\n")]
+    cut = "\n".join(x if len(x) <= WIDTH else f"{x[: WIDTH - 3]}..." for x in lines)
+    return cut if len(cut) <= MOST else f"{cut[:MOST]}\n... cut: ask about fewer reports"

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import sys
-import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from profkit.cli.options import Json, Markdown, Quiet
-from profkit.cli.output import note, one_form, print_blocks, say, spinner, write_to
+from profkit.cli.output import note, one_form, print_blocks, say, spinner
 from profkit.cli.verb import Verb
 from profkit.cli.watching import shown
 from profkit.errors import ProfkitError
+from profkit.files import check_output, make_folder, move_folder, temporary_folder, write_text
 
 if TYPE_CHECKING:
     from profkit.program.counts import Counts
@@ -64,18 +65,18 @@ def triage_program(
     from profkit.program.triage import triage_timeline
 
     one_form(json, markdown)
-    _may_write(output)
+    _may_write(output, page, what)
     recordings = _recordings(what)
     timeline = _read(recordings) if recordings else _record(what, timeout, quiet)
     timeline = only_ranks(timeline, ranks)
     answer, counts = triage_timeline(timeline, range_, step_ms), None
-    if budget and not recordings:
-        counts = _count(what, answer, budget, output, quiet)
-        answer = triage_timeline(timeline, range_, step_ms, counts.gains)
-    content = triage_document(answer, counts)
-    if output:
-        _keep(answer, content, output)
-        note(f"{output}: kept", quiet=quiet)
+    with _place(output, quiet) as folder:
+        if budget and not recordings:
+            counts = _count(what, answer, budget, folder / "counters.ncu-rep", quiet)
+            answer = triage_timeline(timeline, range_, step_ms, counts.gains)
+        content = triage_document(answer, counts)
+        if output:
+            _keep(answer, content, folder)
     if page:
         _write_page(answer, content, page)
     from profkit.show.views.triage import triaged
@@ -83,8 +84,24 @@ def triage_program(
     print_blocks(triaged(content), content if json else None, markdown)
 
 
-def _may_write(output: Path | None) -> None:
-    """Raise a ProfkitError where something else would be overwritten."""
+@contextmanager
+def _place(output: Path | None, quiet: bool) -> Iterator[Path]:
+    """A folder that becomes the output, whole, when the block ends well; gone where none is wanted."""
+    if output:
+        make_folder(output.parent)
+    with temporary_folder(output.parent if output else None) as place:
+        folder = place / "triage"
+        folder.mkdir()
+        yield folder
+        if output:
+            move_folder(folder, output)
+            note(f"{output}: kept", quiet=quiet)
+
+
+def _may_write(output: Path | None, page: Path | None, what: Sequence[str]) -> None:
+    """Raise a ProfkitError where something else would be overwritten, or nothing could be."""
+    if page:
+        check_output(page, what)
     if output and output.exists() and not (output / "triage.json").is_file():
         raise ProfkitError(f"-o {output}: is there already", "name a folder that is not there")
 
@@ -109,17 +126,17 @@ def _record(command: Sequence[str], timeout: float, quiet: bool) -> Timeline:
     from profkit.program.readers import injected
 
     echo = None if quiet else sys.stderr.buffer
-    with tempfile.TemporaryDirectory(prefix="profkit-") as name, spinner(quiet) as progress:
+    with temporary_folder() as folder, spinner(quiet) as progress:
         progress("timeline")
-        done = record.record_timeline(command, Path(name), timeout, echo)
-        timeline = injected.read_injected(Path(name))
+        done = record.record_timeline(command, folder, timeout, echo)
+        timeline = injected.read_injected(folder)
     notes = (*timeline.notes, done.note) if done.note else timeline.notes
     note(f"timeline: {done.seconds:.1f} s", quiet=quiet)
     return replace(timeline, command=" ".join(command), notes=notes)
 
 
 def _count(
-    command: Sequence[str], answer: Triage, budget: float, output: Path | None, quiet: bool
+    command: Sequence[str], answer: Triage, budget: float, report: Path, quiet: bool
 ) -> Counts:
     """Counters of the groups that matter; why there are none, where there are none."""
     from profkit.measure.timeline import counters
@@ -131,9 +148,6 @@ def _count(
     names = [counts.function(g.name) for g in counts.wanted(groups)]
     if not names:
         return counts.Counts(notes=("no kernel to count",))
-    folder = tempfile.TemporaryDirectory(prefix="profkit-") if output is None else None
-    report = (Path(folder.name) if folder else output or Path()) / "counters.ncu-rep"
-    report.parent.mkdir(parents=True, exist_ok=True)
     try:
         with shown(report.with_suffix(".log"), quiet, program=False) as words:
             done = counters.count_kernels(command, names, report, budget, words, device)
@@ -142,9 +156,6 @@ def _count(
     except ProfkitError as error:  # the timeline is an answer too
         say(error)
         return counts.Counts(notes=(f"nothing was counted: {error.message}",))
-    finally:
-        if folder:
-            folder.cleanup()
 
 
 def _on_one_rank(counts: Counts, answer: Triage, device: int | None) -> Counts:
@@ -159,7 +170,7 @@ def _on_one_rank(counts: Counts, answer: Triage, device: int | None) -> Counts:
 def _write_page(answer: Triage, content: dict[str, Any], file: Path) -> None:
     from profkit.show.page.program import program_page
 
-    write_to(file).write_text(program_page(answer, content), "utf-8")
+    write_text(file, program_page(answer, content))
 
 
 def _keep(answer: Triage, content: dict[str, Any], folder: Path) -> None:
@@ -169,7 +180,7 @@ def _keep(answer: Triage, content: dict[str, Any], folder: Path) -> None:
     from profkit.program.readers import store
 
     store.write(answer.timeline, folder)
-    (folder / NAME).write_text(dumps(content, indent=1, allow_nan=False))
+    write_text(folder / NAME, dumps(content, indent=1, allow_nan=False))
 
 
 VERB = Verb(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -27,7 +29,16 @@ Folder = Annotated[
 
 def serve_agents(root: Folder = Path()) -> None:
     """Answer an agent over MCP: diagnose, compare, explain, lines, triage, roofline."""
-    server_of(root).run("stdio")
+    server = server_of(root)
+    _own_stdout()
+    server.run("stdio")
+
+
+def _own_stdout() -> None:
+    """Keep stdout for the protocol: what a library or a child prints there goes to stderr."""
+    protocol = os.fdopen(os.dup(1), "w", encoding="utf-8")
+    os.dup2(2, 1)
+    sys.stdout = protocol
 
 
 def server_of(root: Path) -> Any:

@@ -17,7 +17,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from profkit.errors import ProfkitError
-from profkit.files import temporary_folder, write_text
+from profkit.files import move_file, temporary_folder, write_text
 from profkit.measure.build import ptxas, toolchain
 from profkit.measure.build.cards import CARDS
 from profkit.measure.build.ptxas import KernelResources
@@ -244,10 +244,10 @@ def _take(plan: Build, stem: Path, folder: Path) -> Build:
         "flags": plan.flags,
         "text": plan.text,
     }
-    os.replace(stem.with_suffix(".o"), place / "variant.o")  # dry.py links it without CUDA
+    move_file(stem.with_suffix(".o"), place / "variant.o")  # dry.py links it without CUDA
     if stem.with_suffix(".json").is_file():  # its launches, where they are known ahead
-        os.replace(stem.with_suffix(".json"), place / "plan.json")
-    os.replace(made, place / "variant.so")
+        move_file(stem.with_suffix(".json"), place / "plan.json")
+    move_file(made, place / "variant.so")
     write_text(place / "compiler.log", output)
     write_text(place / "build.json", json.dumps(kept, indent=1))
     return replace(built, library=place / "variant.so")

@@ -8,12 +8,11 @@ from __future__ import annotations
 import functools
 import hashlib
 import json
-import os
 import subprocess
 from dataclasses import asdict
 from pathlib import Path
 
-from profkit.files import temporary_folder, write_text
+from profkit.files import move_file, temporary_folder, write_text
 from profkit.measure.build.build import Build
 from profkit.measure.build.cards import CARDS, Card
 from profkit.measure.build.ptxas import KernelResources
@@ -98,7 +97,7 @@ def stub_object(folder: Path, nvcc: Path) -> Path | None:
             command = [str(nvcc), "-O1", "-std=c++17", "-c", "-o", str(out), str(STUB)]
             if subprocess.run(command, capture_output=True, check=False).returncode:
                 return None
-            os.replace(out, made)
+            move_file(out, made)
     return made
 
 
@@ -134,7 +133,7 @@ def _linked(place: Path, nvcc: Path) -> Path | None:
         command = [str(nvcc), "--cudart", "none", "-o", str(made), *inputs]
         if subprocess.run(command, capture_output=True, check=False).returncode:
             return None
-        os.replace(made, program)
+        move_file(made, program)
     return program
 
 

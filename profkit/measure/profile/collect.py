@@ -7,7 +7,6 @@ each replay (ncu's default, stated), and source files travel inside the report.
 
 from __future__ import annotations
 
-import os
 import re
 import sys
 import threading
@@ -17,7 +16,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from profkit.errors import ProfkitError
-from profkit.files import temporary_folder
+from profkit.files import move_file, temporary_folder
 from profkit.measure import process
 from profkit.measure.build.toolchain import Tool
 from profkit.measure.cuda.names import base_name
@@ -276,5 +275,5 @@ def _keep(
 ) -> Collected:
     """Move a whole report to its place. The record beside the old one no longer fits: it goes."""
     report.with_suffix(".json").unlink(missing_ok=True)
-    os.replace(made, report)
+    move_file(made, report)
     return Collected(report, tuple(command), done.seconds, tuple(kernels))

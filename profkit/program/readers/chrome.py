@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from profkit.errors import ProfkitError
+from profkit.files import open_regular
 
 CHUNK = 1 << 22  # characters read at a time
 EVENT_MOST = 1 << 24  # characters of one event: more is no trace
@@ -39,7 +40,7 @@ class ChromeTrace:
             ProfkitError: The file cannot be read, or is no Chrome trace.
         """
         try:
-            with self.path.open("rb") as raw:
+            with open_regular(self.path) as raw:
                 source = _Text(raw)
                 yield from self._decoded(source)
                 if source.problem and not self.problem.startswith("cut"):
@@ -62,6 +63,8 @@ class ChromeTrace:
                 return
             try:
                 event, end = decode(window.text, window.at)
+            except RecursionError as error:
+                raise _no_trace(self.path, "an event is nested too deeply") from error
             except ValueError:
                 if window.more():
                     continue
@@ -171,7 +174,7 @@ def _header(window: _Window) -> dict[str, Any]:
     window.at += 1
     try:
         header = json.loads(head + "}", strict=False)
-    except ValueError:
+    except (ValueError, RecursionError):
         header = _salvaged(head)
     return {**header, "traceEvents": True}
 
@@ -184,7 +187,7 @@ def _salvaged(head: str) -> dict[str, Any]:
         return {}
     try:
         devices, _ = json.JSONDecoder(strict=False).raw_decode(head, start)
-    except ValueError:
+    except (ValueError, RecursionError):
         return {}
     return {"deviceProperties": devices}
 

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import sqlite3
+import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 from profkit.errors import ProfkitError
 from profkit.program.timeline import Activity, Call, Device, HostSpan, Process, Timeline
@@ -30,6 +33,9 @@ _RANGES = """
   SELECT n.start, n.end, n.globalTid, COALESCE(n.text, s.value)
   FROM NVTX_EVENTS n LEFT JOIN StringIds s ON s.id = n.textId
   WHERE n.end IS NOT NULL AND n.eventType IN (59, 60)"""
+SECONDS_MOST = 120.0  # for all queries
+TEXT_MOST = 1 << 24  # bytes of a name
+ROWS_MOST = 4_000_000  # of a query, as many as are read of a torch trace
 _PID = 0xFFFFFFFFFF000000  # of a globalTid: all but the thread's own bits
 
 
@@ -37,17 +43,34 @@ def read_nsys(path: Path) -> Timeline:
     """Read an export.
 
     Raises:
-        ProfkitError: It is no export of nsys, or no kernel is in it.
+        ProfkitError: It is no export of nsys, is too large, or no kernel is in it.
     """
     try:
-        with sqlite3.connect(f"file:{path}?mode=ro", uri=True) as base:
-            base.text_factory = _text
+        # Immutable: no journal beside it is believed, and none is made.
+        with contextlib.closing(
+            sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro&immutable=1", uri=True)
+        ) as base:
+            _bound(base)
             return _timeline(base, path)
-    except sqlite3.Error as error:
+    except (sqlite3.Error, TypeError, ValueError, OverflowError, MemoryError) as error:
         raise ProfkitError(
             f"{path}: is no export of Nsight Systems that can be read: {error}",
             "nsys export --type sqlite --output x.sqlite x.nsys-rep",
         ) from error
+
+
+def _bound(base: sqlite3.Connection) -> None:
+    """A base may hold more than tables: what its own schema computes gets no functions and no time."""
+    base.text_factory = _text
+    base.execute("PRAGMA trusted_schema = OFF")
+    base.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, TEXT_MOST)
+    until = time.monotonic() + SECONDS_MOST
+    base.set_progress_handler(lambda: time.monotonic() > until, 1_000_000)
+
+
+def _whole(value: object) -> int:
+    """A column that should be an integer; 0 for what is none: SQLite holds anything anywhere."""
+    return value if isinstance(value, int) else 0
 
 
 def _text(stored: bytes) -> str:
@@ -78,7 +101,10 @@ def _timeline(base: sqlite3.Connection, path: Path) -> Timeline:
         processes.append(
             Process(
                 (pid >> 24) & 0xFFFFFF, rank, devices.get(own[len(own) // 2].device), own,
-                [Call(str(n or ""), a, b, t & 0xFFFFFF, c) for a, b, t, c, n in calls.get(pid, [])],
+                [
+                    Call(str(n or ""), a, b, t & 0xFFFFFF, _whole(c))
+                    for a, b, t, c, n in calls.get(pid, [])
+                ],
                 [
                     HostSpan("range", str(n or ""), a, b, t & 0xFFFFFF)
                     for a, b, t, n in ranges.get(pid, [])
@@ -91,39 +117,51 @@ def _timeline(base: sqlite3.Connection, path: Path) -> Timeline:
 def _activities(base: sqlite3.Connection, tables: set[str]) -> Iterator[tuple[int, Activity]]:
     columns = {row[1] for row in base.execute("PRAGMA table_info(CUPTI_ACTIVITY_KIND_KERNEL)")}
     graph = "COALESCE(k.graphNodeId, 0)" if "graphNodeId" in columns else "0"
-    for row in base.execute(_KERNELS.format(graph=graph)):
-        start, end, device, stream, correlation, name, pid, *rest = row
+    for row in _rows(base, _KERNELS.format(graph=graph)):
+        name = str(row[5] or "unknown")
+        start, end, device, stream, correlation, _, pid, *rest = map(_whole, row)
         yield pid, Activity(
-            "kernel", str(name or "unknown"), start, end, device, stream, correlation,
-            (rest[0], rest[1], rest[2]), (rest[3], rest[4], rest[5]), rest[6] or 0, rest[7] or 0,
+            "kernel", name, start, max(start, end), device, stream, correlation,
+            (rest[0], rest[1], rest[2]), (rest[3], rest[4], rest[5]), rest[6], rest[7],
             graph=bool(rest[8]),
         )  # fmt: skip
     if "CUPTI_ACTIVITY_KIND_MEMCPY" in tables:
-        for start, end, device, stream, correlation, pid, size, kind, *ends in base.execute(
-            _COPIES
-        ):
+        for row in _rows(base, _COPIES):
+            start, end, device, stream, correlation, pid, size, kind, *ends = map(_whole, row)
             direction = DIRECTIONS.get(kind, "")
             words = [
                 "Pageable" if e == PAGEABLE else "Pinned" if e == 1 else "Device" for e in ends
             ]
             yield pid, Activity(
-                "copy", f"Memcpy {direction} ({words[0]} -> {words[1]})", start, end, device,
+                "copy", f"Memcpy {direction} ({words[0]} -> {words[1]})", start, max(start, end), device,
                 stream, correlation, bytes=size, direction=direction, pageable=PAGEABLE in ends,
             )  # fmt: skip
     if "CUPTI_ACTIVITY_KIND_MEMSET" in tables:
-        for start, end, device, stream, correlation, pid, size in base.execute(_SETS):
+        for row in _rows(base, _SETS):
+            start, end, device, stream, correlation, pid, size = map(_whole, row)
             yield (
                 pid,
-                Activity("set", "Memset", start, end, device, stream, correlation, bytes=size),
+                Activity(
+                    "set", "Memset", start, max(start, end), device, stream, correlation, bytes=size
+                ),
             )
 
 
 def _by_process(base: sqlite3.Connection, query: str) -> dict[int, list[Sequence[int]]]:
     """Rows by the process that their thread belongs to, in order of start."""
     out: dict[int, list[Sequence[int]]] = {}
-    for row in sorted(base.execute(query), key=lambda row: (row[0], -row[1])):
-        out.setdefault(row[2] & _PID, []).append((row[0], row[1], row[2], *row[3:]))
+    rows = [(*map(_whole, row[:3]), *row[3:]) for row in _rows(base, query)]
+    for row in sorted(rows, key=lambda row: (row[0], -row[1])):
+        out.setdefault(row[2] & _PID, []).append((row[0], max(row[0], row[1]), row[2], *row[3:]))
     return out
+
+
+def _rows(base: sqlite3.Connection, query: str) -> Iterator[tuple[Any, ...]]:
+    """The rows of a query, in bounds."""
+    for count, row in enumerate(base.execute(query)):
+        if count >= ROWS_MOST:
+            raise ValueError(f"a table has more than {ROWS_MOST:,} rows")
+        yield row
 
 
 def _devices(base: sqlite3.Connection) -> dict[int, Device]:
@@ -134,4 +172,7 @@ def _devices(base: sqlite3.Connection) -> dict[int, Device]:
     if not set(wanted) <= columns:
         return {}
     rows = base.execute(f"SELECT {', '.join(wanted)} FROM TARGET_INFO_GPU")  # noqa: S608
-    return {row[0]: Device(str(row[1]), (row[2], row[3]), row[4]) for row in rows}
+    return {
+        row[0]: Device(str(row[1]), (_whole(row[2]), _whole(row[3])), _whole(row[4]) or None)
+        for row in rows
+    }

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from profkit.errors import ProfkitError
+from profkit.files import open_regular
 from profkit.program.timeline import Timeline
 
 
@@ -25,7 +26,7 @@ def read_timeline(path: Path) -> Timeline:
             raise ProfkitError(f"{path}: holds no {store.HEAD}", "name a .triage folder or a trace")
         return store.read_store(path)
     try:
-        with path.open("rb") as file:
+        with open_regular(path) as file:
             head = file.read(16)
     except FileNotFoundError as error:
         raise ProfkitError(

@@ -5,12 +5,14 @@ timeline.json says how it was made; activities, calls and spans of all processes
 
 from __future__ import annotations
 
+import io
 import json
 from dataclasses import asdict, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from profkit.errors import ProfkitError, needing
+from profkit.files import open_regular, read_json, write_bytes, write_text
 from profkit.program.timeline import Activity, Call, Device, HostSpan, Process, Timeline
 
 if TYPE_CHECKING:
@@ -19,6 +21,11 @@ if TYPE_CHECKING:
 SCHEMA = "profkit.timeline/1"
 HEAD = "timeline.json"
 TABLES = {"activities": Activity, "calls": Call, "spans": HostSpan}
+ROWS_MOST = 4_000_000  # of a table, as many as are read of a torch trace
+BYTES_MOST = 4 << 30  # of a table, unpacked
+_BATCH = 4096  # rows unpacked before their bytes are counted
+_WRONG = (OSError, ValueError, TypeError, KeyError, AttributeError, OverflowError,
+          NotImplementedError, MemoryError)  # fmt: skip
 
 
 def write(timeline: Timeline, folder: Path) -> None:
@@ -31,7 +38,9 @@ def write(timeline: Timeline, folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         for table, frame in frames(timeline).items():
             with needing("pyarrow", "a timeline that is kept"):
-                frame.to_parquet(folder / f"{table}.parquet", index=False, compression="zstd")
+                into = io.BytesIO()
+                frame.to_parquet(into, index=False, compression="zstd")
+            write_bytes(folder / f"{table}.parquet", into.getvalue())
         head = {
             "schema": SCHEMA, "how": timeline.how, "command": timeline.command,
             "notes": list(timeline.notes),
@@ -40,7 +49,7 @@ def write(timeline: Timeline, folder: Path) -> None:
                 for p in timeline.processes
             ],
         }  # fmt: skip
-        (folder / HEAD).write_text(json.dumps(head, indent=1))
+        write_text(folder / HEAD, json.dumps(head, indent=1))
     except OSError as error:
         raise ProfkitError(f"{folder}: cannot be written: {error.strerror or error}") from error
 
@@ -73,21 +82,47 @@ def read_store(folder: Path) -> Timeline:
         ProfkitError: Something is missing or is not what it should be.
     """
     try:
-        head = json.loads((folder / HEAD).read_text())
-        if head.get("schema") != SCHEMA:
-            raise ProfkitError(
-                f"{folder}: is {head.get('schema')}, not {SCHEMA}", "record it again"
-            )
-        import pandas as pd
-
+        head = read_json(folder / HEAD)
+        schema = head.get("schema") if isinstance(head, dict) else None
+        if schema != SCHEMA:
+            raise ProfkitError(f"{folder}: is {schema}, not {SCHEMA}", "record it again")
         with needing("pyarrow", "a timeline that was kept"):
-            tables = {table: pd.read_parquet(folder / f"{table}.parquet") for table in TABLES}
-    except (OSError, ValueError) as error:
+            tables = {t: _table(folder / f"{t}.parquet", kind) for t, kind in TABLES.items()}
+        processes = [_process(row, tables) for row in head["processes"]]
+        notes = tuple(str(note) for note in head["notes"])
+        return Timeline(str(head["how"]), processes, str(head["command"]), notes)
+    except _WRONG as error:  # it may say anything of anything
         raise ProfkitError(
             f"{folder}: is no timeline that can be read: {error}", "record it again"
         ) from error
-    processes = [_process(row, tables) for row in head["processes"]]
-    return Timeline(head["how"], processes, head["command"], tuple(head["notes"]))
+
+
+def _table(path: Path, kind: type[Activity | Call | HostSpan]) -> DataFrame:
+    """A table, within bounds: a Parquet file of some kB may say that it has a billion rows."""
+    from pyarrow import Table, parquet
+
+    batches, size = [], 0
+    with open_regular(path) as file:
+        packed = parquet.ParquetFile(file)
+        if packed.metadata.num_rows > ROWS_MOST:
+            raise ValueError(f"{path.name} has more than {ROWS_MOST:,} rows")
+        for batch in packed.iter_batches(batch_size=_BATCH):
+            size += batch.nbytes
+            if size > BYTES_MOST:
+                raise ValueError(f"{path.name} unpacks to more than {BYTES_MOST / 1e9:.1f} GB")
+            batches.append(batch)
+        frame = Table.from_batches(batches, packed.schema_arrow).to_pandas()
+    for column in fields(kind):
+        _check(frame[column.name], str(column.type), f"{path.name}: {column.name}")
+    return frame  # type: ignore[no-any-return]
+
+
+def _check(column: Any, kind: str, where: str) -> None:
+    """Raise a ValueError where a column holds something else than its field."""
+    if kind == "int" and len(column) and column.dtype.kind not in "iu":
+        raise ValueError(f"{where} is {column.dtype}, no whole numbers")
+    if kind == "str" and not all(isinstance(text, str) for text in column):
+        raise ValueError(f"{where} is no text")
 
 
 def _process(about: dict[str, Any], tables: dict[str, DataFrame]) -> Process:
@@ -95,6 +130,7 @@ def _process(about: dict[str, Any], tables: dict[str, DataFrame]) -> Process:
     for table, kind in TABLES.items():
         frame = tables[table]
         own = frame[frame["rank"] == about["rank"]].drop(columns="rank")
+        own = own[[f.name for f in fields(kind)]]
         rows[table] = [kind(**_values(record)) for record in own.to_dict("records")]
     device = about["device"]
     cc = tuple(device["cc"]) if device and device["cc"] else None

@@ -12,6 +12,7 @@ from profkit.program.readers.chrome import ChromeTrace
 from profkit.program.timeline import Activity, Call, Device, Dims, HostSpan, Process, Timeline
 
 MOST = 4_000_000  # records kept: a trace of minutes is cut there, and says so
+FARTHEST = 1 << 62  # nanoseconds from zero, 146 years: a clock ends there
 _CALLS = {"cuda_runtime", "cuda_driver"}
 _ACTIVITIES = {"kernel": "kernel", "gpu_memcpy": "copy", "gpu_memset": "set"}
 _DIRECTION = re.compile(r"\b([HDP]to[HDP])\b")
@@ -74,6 +75,8 @@ class _Taken:
             start = round(float(event["ts"]) * 1000)
             end = start + max(0, round(float(event.get("dur") or 0) * 1000))
         except (TypeError, ValueError, KeyError, OverflowError):
+            return
+        if not -FARTHEST < start <= end < FARTHEST:
             return
         details = event.get("args")
         self._keep(kind.lower(), event, details if isinstance(details, dict) else {}, start, end)
@@ -145,11 +148,12 @@ def _dims(value: object) -> Dims | None:
 
 
 def _whole(value: object) -> int:
-    """An integer; 0 for what is none."""
+    """An integer of 64 bits; 0 for what is none."""
     try:
-        return int(value)  # type: ignore[call-overload,no-any-return]
+        number = int(value)  # type: ignore[call-overload]
     except (TypeError, ValueError, OverflowError):
         return 0
+    return number if -FARTHEST < number < 4 * FARTHEST else 0
 
 
 def _ranks(header: Mapping[str, Any]) -> tuple[int, int]:

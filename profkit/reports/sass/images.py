@@ -14,6 +14,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import IO
 
+from profkit.files import open_regular
 from profkit.reports.container.wire import BYTES, Malformed, fields
 from profkit.reports.sass.inlined import LineTable, line_tables
 
@@ -75,7 +76,7 @@ def of(functions: list[Function], name: str, starts: Collection[int]) -> Functio
 def _sources(path: str | Path) -> Iterator[bytes]:
     """The frames that hold an image; others are only passed over."""
     try:
-        with open(path, "rb") as file:
+        with open_regular(path) as file:
             compressed = file.read(4) == _ZSTD
             file.seek(0)
             if not compressed:
