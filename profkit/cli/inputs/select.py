@@ -7,6 +7,7 @@ import difflib
 import re
 import signal
 import threading
+import warnings
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
@@ -90,14 +91,19 @@ def where(frame: DataFrame, expression: str) -> DataFrame:
         ProfkitError: The expression cannot be read, does more than compare, names no column or
             compares what cannot be compared.
     """
-    from pandas.api.types import is_numeric_dtype
+    from pandas.api.types import is_bool_dtype, is_numeric_dtype
 
     texts = {str(c) for c in frame.columns if not is_numeric_dtype(frame[c])}
     safe(expression, [str(c) for c in frame.columns], texts)
     try:
         # The python engine: numexpr, where it is installed, would evaluate the text by itself.
-        found = frame.query(expression.strip(), engine="python")
+        with warnings.catch_warnings(action="ignore"):
+            chosen = frame.eval(expression.strip(), engine="python")
+        if not is_bool_dtype(getattr(chosen, "dtype", object)) or len(chosen) != len(frame):
+            raise ValueError("it is no comparison")
+        found = frame[chosen]
     except (
+        IndexError,
         TypeError,
         ValueError,
         NotImplementedError,
@@ -123,7 +129,8 @@ def safe(expression: str, columns: Collection[str], texts: Collection[str] = ())
     if len(expression) > LONGEST:
         raise ProfkitError(f"--where: {len(expression)} characters are too many", EXAMPLE)
     try:
-        tree = ast.parse(expression.strip(), mode="eval")
+        with warnings.catch_warnings(action="ignore"):  # "9or 1" is spelled badly, and that is all
+            tree = ast.parse(expression.strip(), mode="eval")
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         raise ProfkitError(f"--where {expression}: not an expression", EXAMPLE) from error
     for node in ast.walk(tree):
