@@ -69,11 +69,8 @@ class Answers:
         from profkit.show.text.markup import to_markdown
         from profkit.show.views.triage import triaged
 
-        return to_markdown(
-            triaged(
-                triage_document(triage_timeline(recordings.read_timeline(self._path(recording))))
-            )
-        )
+        timeline = recordings.read_timeline(self._path(recording))
+        return _short(to_markdown(triaged(triage_document(triage_timeline(timeline)))))
 
     def explain(self, name: str) -> str:
         """What a rule, a metric or a word of the verdict means, and what people do about it.

@@ -10,7 +10,7 @@ import threading
 import warnings
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from profkit.errors import ProfkitError
 
@@ -98,10 +98,10 @@ def where(frame: DataFrame, expression: str) -> DataFrame:
     try:
         # The python engine: numexpr, where it is installed, would evaluate the text by itself.
         with warnings.catch_warnings(action="ignore"):
-            chosen = frame.eval(expression.strip(), engine="python")
+            chosen: Any = frame.eval(expression.strip(), engine="python")
         if not is_bool_dtype(getattr(chosen, "dtype", object)) or len(chosen) != len(frame):
             raise ValueError("it is no comparison")
-        found = frame[chosen]
+        found: DataFrame = frame[chosen]
     except (
         IndexError,
         TypeError,
