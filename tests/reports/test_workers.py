@@ -75,9 +75,9 @@ def test_ctrl_c_ends_without_noise_and_without_children(tmp_path: Path) -> None:
         "import sys, time\n"
         "def slow(item):\n    time.sleep(0.2)\n    return item\n"
         "if __name__ == '__main__':\n"
-        "    from profkit.reports.isolated import apart\n"
+        "    from profkit.reports.isolated import isolated\n"
         "    print('ready', flush=True)\n"
-        "    try:\n        apart('script:slow', list(range(1000)), 2, None)\n"
+        "    try:\n        isolated('script:slow', list(range(1000)), 2, None)\n"
         "    except KeyboardInterrupt:\n        sys.exit(130)\n"
     )
     process = subprocess.Popen(
