@@ -9,6 +9,7 @@ from statistics import median
 from typing import Any
 
 _REPLAYS, _PER_GRAPH = 9, 20
+_DRAWN = ("float16", "bfloat16", "float32", "float64")  # what else there is is kept: indices, masks
 
 
 @dataclass
@@ -164,8 +165,9 @@ def on_drawn(
     kept: dict[int, Any] = {}
     for i, array in enumerate(inputs_of(outcome.arrays)):
         given[array.name] = array.before
-        if array.before.is_floating_point():
-            made = torch.from_numpy(drawn(array.about(), i)).cuda()
+        about = array.about()
+        if about.get("finite") and about["dtype"] in _DRAWN:
+            made = torch.from_numpy(drawn(about, i)).cuda()
             given[array.name] = made.view(array.before.dtype)
             kept[i] = given[array.name]
     for array in outcome.arrays:

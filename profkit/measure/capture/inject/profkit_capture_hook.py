@@ -102,7 +102,7 @@ class Session:
             self._capture(seen, key, once)
 
     def _capture(self, seen: Seen, key: str, once: Callable[[], Any]) -> None:
-        place = self.folder / f"{len(self.captured) + len(self.left_out)}"
+        place = self.folder / f"{os.getpid()}-{self.matched}"
         try:
             held = arrays.reach_of(seen.tensors(), self.limit)
         except (arrays.CannotCapture, RuntimeError) as error:
@@ -255,8 +255,7 @@ def _wrap_inductor(module: ModuleType, session: Session) -> None:
         if benchmark_run:
             return same()
 
-        kinds = self.triton_meta.get("signature", {})
-        names = [n for n in self.fn.arg_names if kinds.get(n) != "constexpr"]
+        names = _passed(module, self)
         given = dict(zip(names, args, strict=False))
 
         def start() -> Start:
@@ -270,28 +269,46 @@ def _wrap_inductor(module: ModuleType, session: Session) -> None:
             _wrap_timing(module.CachingAutotuner, name, session)
 
 
+def _passed(module: Any, tuner: Any) -> list[str]:
+    """The parameters that a launcher of Inductor's is called with: all but declared constants."""
+    declared = set(module.get_constexprs(tuner.fn))
+    return [n for i, n in enumerate(tuner.fn.arg_names) if i not in declared]
+
+
 def _inductor_start(module: Any, tuner: Any, args: Sequence[Any], plain: Any) -> Start:
     import torch
 
     (launcher,) = tuner.launchers
-    config = launcher.config
-    constants = dict(config.kwargs)
-    names = [n for n in tuner.fn.arg_names if n not in constants]
+    config, meta = launcher.config, tuner.inductor_meta
+    kernel = tuner.fn if tuner.fn.fn is not None else tuner._reload_kernel().fn
+    # Where a grid is an argument too, it stands behind the function's own.
+    names = [*_passed(module, tuner), *meta.get("extra_launcher_args", ())]
     given = dict(zip(names, args, strict=False))
-    fixed = {k: v for k, v in tuner.triton_meta.get("constants", {}).items() if k not in given}
-    whole = {n: {**fixed, **constants, **given}.get(n) for n in tuner.fn.arg_names}
-    expression = module.GridExpr.from_meta(tuner.inductor_meta, config)
-    counts = expression.eval_slow({**whole})
-    options = {"num_warps": config.num_warps, "num_stages": config.num_stages}
+    compiled = tuner._create_compile_meta(config)
+    known = {**compiled["constants"], **config.kwargs, **given}
+    whole = {n: known.get(n) for n in kernel.arg_names}
+    counts = module.GridExpr.from_meta(meta, config).eval_slow(dict(known))
+    options = tuner._create_compile_options(config, compiled)
 
     def launch(others: dict[str, Any]) -> None:
         current = torch.cuda.current_stream().cuda_stream
         plain(tuner, *({**given, **others}[n] for n in names[: len(args)]), stream=current)
 
-    text = ", ".join(str(getattr(expression, f"{axis}_grid")) for axis in "xyz")
-    grid_text = "" if expression.prefix else f"({text})"
-    blocks = (int(counts[0]), int(counts[1]), int(counts[2]))
-    return Start(tuner.fn, whole, options, blocks, grid_text, launch, str(tuner.filename or ""))
+    blocks = tuple(int(n) for n in counts)
+    text = _grid_text(module, meta, config.kwargs)
+    return Start(kernel, whole, options, blocks, text, launch, str(tuner.filename or ""))
+
+
+def _grid_text(module: Any, meta: dict[str, Any], constants: dict[str, Any]) -> str:
+    """The grid as an expression of parameters; empty where there is no simple one."""
+    try:
+        expression = module.GridExpr.from_meta(meta, {name: name for name in constants})
+    except (AssertionError, TypeError, KeyError, ValueError):
+        return ""
+    axes = [str(getattr(expression, f"{axis}_grid")) for axis in "xyz"]
+    used = set(re.findall(r"[A-Za-z_]\w*", " ".join(axes)))
+    simple = all(re.fullmatch(r"[xyz]numel|r\d_numel", n) for n in used - set(constants))
+    return f"({', '.join(axes)})" if simple and not expression.prefix else ""
 
 
 def _drawn(about: dict[str, Any], index: int) -> Any:
