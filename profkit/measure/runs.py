@@ -89,7 +89,7 @@ def record_of(made: Made, name: str, case: str) -> Record:
     return replace(
         record,
         resources=tuple(from_json(BuiltKernel, asdict(kernel)) for kernel in built.kernels),
-        versions=replace(record.versions, nvcc=built.nvcc),
+        versions=replace(record.versions, nvcc=built.nvcc, compiler=built.compiler),
         header=built.variant.header,
         source=RecordedSource(file, built.source, built.sass, built.arch, tuple(built.flags)),
     )

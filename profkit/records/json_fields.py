@@ -77,7 +77,7 @@ def _items(item: Any) -> Reader:
     read, missing = _reader(item), nan if item is float else None
 
     def items(value: Any) -> Any:
-        if not isinstance(value, list):
+        if not isinstance(value, list | tuple):  # a record made in this process has tuples
             return None
         got = [read(v) for v in value]
         return tuple(missing if v is None else v for v in got if v is not None or missing)

@@ -144,6 +144,7 @@ class Versions:
     """Of the programs that made it."""
 
     nvcc: str | None = None
+    compiler: str | None = None
     ncu: str | None = None
     torch: str | None = None
 

@@ -2,6 +2,8 @@
 
 import importlib.util
 import json
+import os
+import re
 import sys
 from pathlib import Path
 
@@ -229,3 +231,76 @@ AttributeError: module 'triton.language' has no attribute 'swizzle9d'
     said = one_line_of(output, path)
     assert said.startswith("tri_x.py:24: AttributeError: module 'triton.language' has no attribute")
     assert said.endswith("at case n17")
+
+
+@pytest.fixture
+def faked(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> Machine:
+    """A stand-in machine on which Triton is installed: its compiler knows one kernel."""
+    fake = str(Path(__file__).parent / "standin" / "faketriton")
+    monkeypatch.setenv("PYTHONPATH", f"{fake}:{os.environ['PYTHONPATH']}")
+    return machine
+
+
+PLAIN = TRITON.replace("after: one   fixes: uncoalesced-access   ", "").replace(
+    "import triton.language as tl", ""
+)
+PLAIN = PLAIN.replace(": tl.constexpr", "")
+
+
+def test_all_verbs_take_a_variant_in_triton(faked: Machine) -> None:
+    """Recorded, compiled, started by player.c: checked, timed, profiled and compared like any other."""
+    write(faked.kernels / "doubling", text=PLAIN)
+    faked.write("cuda_x.cu")
+    rows = json.loads(profkit("list", "--json").stdout)["variants"]
+    assert {r["variant"]: r["missing"] for r in rows} == {"tri": "", "cuda": ""}
+    built = json.loads(profkit("build", "--variant", "tri", "--arch", "90", "--json").stdout)
+    (made,) = built["builds"]
+    assert (made["error"], made["kernels"][0]["regs"]) == (None, 24)
+    assert made["kernels"][0]["name"] == "attention_scalar<B=128>"
+    launch = {**made["launches"]["B"][0]}
+    assert (launch["grid"], launch["block"], launch["dynamic_smem"]) == (
+        [4, 1, 1],
+        [128, 1, 1],
+        2048,
+    )
+    checks = json.loads(profkit("check", "--all", "--sanitize", "--json").stdout)["checks"]
+    assert {c["variant"]: c["status"] for c in checks} == {"tri": "right", "cuda": "right"}
+    timed = json.loads(profkit("bench", "--all", "--case", "B", "--json").stdout)["cases"]["B"]
+    assert {row["name"] for row in timed} == {"tri", "cuda"}
+    profkit("profile", "--variant", "tri", "--case", "B", "--json")
+    record = json.loads((faked.recorded("B") / "tri.json").read_text())
+    assert record["source"]["file"] == "doubling/tri_doubled.py"
+    assert record["versions"]["compiler"].startswith("Triton")
+    assert record["launches"][0]["grid"] == [4, 1, 1]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "says"),
+    [
+        (
+            "twice[(tri",
+            "twyce[(tri",
+            r"tri_doubled.py:\d+: NameError: name 'twyce' is not.*case B",
+        ),
+        ("    n = args", "    return\n    n = args", "launch started no kernel"),
+        ("    n = args", "    while True: pass\n    n = args", "was still compiling after 2 s"),
+    ],
+)
+def test_what_fails_while_compiling_is_one_line_and_the_rest_goes_on(
+    faked: Machine, monkeypatch: pytest.MonkeyPatch, old: str, new: str, says: str
+) -> None:
+    monkeypatch.setenv("PROFKIT_COMPILE_SECONDS", "2")
+    assert old in PLAIN
+    write(faked.kernels / "doubling", text=PLAIN.replace(old, new, 1))
+    faked.write("cuda_x.cu")
+    done = profkit("check", "--all", "--case", "B", status=2)
+    assert "right" in done.stdout
+    assert re.search(says, done.stderr), done.stderr
+
+
+def test_a_case_that_is_declined_is_not_supported(faked: Machine) -> None:
+    refuses = "    if args.size[0] > 550: raise NotImplementedError\n    n = args"
+    write(faked.kernels / "doubling", text=PLAIN.replace("    n = args", refuses))
+    (check,) = json.loads(profkit("check", "--all", "--json").stdout)["checks"]
+    states = {c["case"]: c["status"] for c in check["cases"]}
+    assert (states["B"], states["C"]) == ("right", "not supported")

@@ -129,5 +129,27 @@ int cuOccupancyMaxActiveBlocksPerMultiprocessor(int* n, void* f, int block, size
   *n = 2048 / (block ? block : 1);
   return 0;
 }
+// Modules: a kernel of any module is the one that doubles halves; its parameters are in, out and n.
+int cuModuleLoadData(void** module, const void* image) {
+  if (memcmp(image, "\x7f" "ELF", 4)) return 200;
+  return *module = (void*)image, 0;
+}
+int cuModuleGetFunction(void** f, void* m, const char* name) { (void)m; *f = strdup(name); return 0; }
+int cuFuncSetAttribute(void* f, int a, int v) { (void)f; (void)a; (void)v; return 0; }
+static void twice(void* what) {
+  uint64_t* p = what;
+  const uint16_t* in = (const uint16_t*)p[0];
+  uint16_t* out = (uint16_t*)p[1];
+  for (int32_t i = 0; i < (int32_t)p[2]; ++i) out[i] = in[i] & 0x7fff ? in[i] + 0x400 : in[i];
+}
+typedef struct { unsigned grid[3], block[3], smem; void* stream; void* attributes; unsigned n; } Launch;
+int cuLaunchKernelEx(const Launch* c, void* f, void** parameters, void** extra) {
+  (void)extra;
+  uint64_t held[3];
+  for (int i = 0; i < 3; ++i) held[i] = *(uint64_t*)parameters[i];
+  fake_launch(c->stream, f, c->grid[0], c->block[0], c->smem, twice, held, sizeof held);
+  return 0;
+}
+
 int cuProfilerStart(void) { return 0; }
 int cuProfilerStop(void) { return 0; }

@@ -77,9 +77,8 @@ def _compiled(language: PythonKernels, job: CompileJob, stem: Path) -> str:
             "do_not_specialize, fewer cases"
         )
     if done.status:
-        return (
-            f"{one_line_of(done.output, job.path)} ({language.compiler({})})\n{done.output.strip()}"
-        )
+        said = f"{one_line_of(done.output, job.path)} ({language.compiler({})})"
+        return said + _excerpt(done.output)
     made, library = stem.with_suffix(".o"), stem.with_suffix(".so")
     start = [compiler() or "cc", "-O2", "-fPIC"]
     inside = f"-I{folder}", f"-Wa,-I{folder}"
@@ -104,6 +103,12 @@ def one_line_of(output: str, path: Path) -> str:
     what = lines[-1].strip() if lines else "its process ended without a word"
     case = f" at case {cases[-1]}" if cases else ""
     return f"{path.name}{where}{kernel}: {what[:300]}{case}"
+
+
+def _excerpt(output: str) -> str:
+    """The lines of the kernel that its compiler showed beside an error; empty if it showed none."""
+    _, found, shown = output.rpartition("CompilationError: ")
+    return f"\n{shown.rstrip()[:2000]}" if found else ""
 
 
 def announce(case: str) -> str:
