@@ -7,6 +7,7 @@ from contextlib import contextmanager
 
 # A package, as it is imported  ->  the extra of pyproject.toml that brings it.
 EXTRAS = {
+    "distributed": "cluster",
     "duckdb": "history",
     "fsspec": "history",
     "matplotlib": "plots",

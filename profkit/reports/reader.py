@@ -52,11 +52,12 @@ _SWELLS = 20  # times, at most, that a compressed report becomes larger
 TABLE_MOST = 256 << 20  # bytes of a table that ncu printed: 10,000 launches of a full set
 
 
-def load_reports(patterns: str | Path | Iterable[str | Path]) -> pd.DataFrame:
+def load_reports(patterns: str | Path | Iterable[str | Path], client: Any = None) -> pd.DataFrame:
     """Read reports into one row per launch.
 
     Args:
         patterns: Files, folders (recursively) and globs.
+        client: A Dask client or an executor that reads them; None takes this machine's processors.
 
     Returns:
         Columns as in Reports.launches; attrs["reports"] is the tuple of ReportFile, where every
@@ -65,7 +66,7 @@ def load_reports(patterns: str | Path | Iterable[str | Path]) -> pd.DataFrame:
     Raises:
         ProfkitError: Nothing matches, or no file could be read at all.
     """
-    reports = read_report(expand(patterns))
+    reports = read_report(expand(patterns), client=client)
     if all(file.status == "unreadable" for file in reports.files):
         more = f" (and {len(reports.files) - 1} more)" if len(reports.files) > 1 else ""
         raise _unreadable(reports.files[0].path, reports.files[0].message + more)
@@ -76,6 +77,7 @@ def read_report(
     paths: Iterable[str | Path],
     jobs: int | None = None,
     progress: Callable[[int, int], None] | None = None,
+    client: Any = None,
 ) -> Reports:
     """Read reports; a file that is damaged or crashes the native library stops no other.
 
@@ -83,6 +85,7 @@ def read_report(
         paths: Files; see expand for folders and globs.
         jobs: Child processes for many files; the number of processors when None.
         progress: Called with (files done, files) after each file.
+        client: A Dask client or an executor that reads them, instead of child processes here.
 
     Returns:
         What could be read of every file.
@@ -96,7 +99,16 @@ def read_report(
         if progress:
             progress(done, len(names))
 
-    if len(names) > FEW or sum(map(report_weight, names)) > MUCH:
+    parts: list[Any]
+    if client is not None:
+        from profkit.reports.cluster import each_report
+
+        known = {}
+        for name, part in each_report(f"{__name__}:read_part", names, f"{__name__}:_died", client):
+            known[name] = part
+            step()
+        parts = [known[name] for name in names]
+    elif len(names) > FEW or sum(map(report_weight, names)) > MUCH:
         parts = isolated(f"{__name__}:read_part", names, jobs or processors(), _died, step)
     else:
         parts = []

@@ -152,9 +152,9 @@ def _as(kind: type[T], plain: Any) -> T:
     return kind(**{field.name: getattr(plain, field.name) for field in fields(plain)})
 
 
-def load(patterns: str | Path | Iterable[str | Path]) -> Frame:
-    """Read reports into one row per launch: see profkit.reports.reader.load."""
-    plain = reader.load_reports(patterns)
+def load(patterns: str | Path | Iterable[str | Path], client: Any = None) -> Frame:
+    """Read reports into one row per launch: see profkit.reports.reader.load_reports."""
+    plain = reader.load_reports(patterns, client)
     frame = Frame(plain)
     frame.attrs = plain.attrs
     return frame

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import typer
 
@@ -43,14 +43,32 @@ class Chosen:
         return table(self.reports, self.everything).iloc[self.kept]
 
 
-def read_patterns(patterns: Sequence[str], *, quiet: bool) -> tuple[Reports, bool]:
+def read_patterns(
+    patterns: Sequence[str], *, quiet: bool, client: Any = None
+) -> tuple[Reports, bool]:
     """Read all that can be read and say on stderr what cannot.
 
     Returns:
         The reports, and whether every one of them was read whole.
     """
-    from profkit.records.paths import expand
     from profkit.reports.reader import read_report as read_files
+
+    paths, complete = expand_patterns(patterns)
+    with progress("reading", quiet=quiet) as step:
+        found = read_files(paths, progress=step, client=client)
+    given_up = _given_up(found)
+    for file in found.files:
+        if file.status != "ok":
+            say(ProfkitError(f"{file.path}: {file.status}: {file.message}", _mend(file)))
+            complete = False
+        elif file.path in given_up:
+            say(ProfkitError(f"{file.path}: ncu gave up on every launch in it", _FAILED))
+    return found, complete
+
+
+def expand_patterns(patterns: Sequence[str]) -> tuple[list[str], bool]:
+    """The files that patterns name, each once, and whether every pattern named some; leaves if none."""
+    from profkit.records.paths import expand
 
     paths: dict[str, None] = {}
     complete = True
@@ -62,16 +80,7 @@ def read_patterns(patterns: Sequence[str], *, quiet: bool) -> tuple[Reports, boo
             complete = False
     if not paths:
         raise typer.Exit(COULD_NOT)
-    with progress("reading", quiet=quiet) as step:
-        found = read_files(paths, progress=step)
-    given_up = _given_up(found)
-    for file in found.files:
-        if file.status != "ok":
-            say(ProfkitError(f"{file.path}: {file.status}: {file.message}", _mend(file)))
-            complete = False
-        elif file.path in given_up:
-            say(ProfkitError(f"{file.path}: ncu gave up on every launch in it", _FAILED))
-    return found, complete
+    return list(paths), complete
 
 
 def _mend(file: ReportFile) -> str:

@@ -4,15 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from profkit.cli.inputs.launches import choose_launches, read_patterns
+from profkit.cli.inputs.launches import choose_launches, expand_patterns, read_patterns
 from profkit.cli.options import COULD_NOT, Brief, Json, Kernel, Markdown, Paths, Quiet, Where
-from profkit.cli.output import one_form, print_blocks, print_json, print_plain, write_to
+from profkit.cli.output import (
+    note,
+    one_form,
+    print_blocks,
+    print_json,
+    print_plain,
+    progress,
+    say,
+    write_to,
+)
+from profkit.cli.signals import stop_on_term
 from profkit.cli.verb import Verb
-from profkit.errors import needing
+from profkit.errors import ProfkitError, needing
 from profkit.files import part_of
 
 if TYPE_CHECKING:
@@ -22,6 +32,7 @@ if TYPE_CHECKING:
     from profkit.reports.reader import ReportFile
 
 DETAILS = 3
+_LEFT = "it has a row in the table reports; profkit query 'SELECT * FROM reports' shows all"
 Csv = Annotated[
     Path | None, typer.Option(metavar="FILE", help="Write the frame as CSV; - is stdout.")
 ]
@@ -46,6 +57,18 @@ Every = Annotated[bool, typer.Option("--all", help="Every row, in the table and 
 Each = Annotated[bool, typer.Option("--each", help="Launches of one kernel one by one.")]
 
 
+On = Annotated[
+    str | None,
+    typer.Option(metavar="ADDRESS", help="Read on a Dask cluster: tcp://host:8786, its scheduler."),
+]
+Into = Annotated[
+    str | None,
+    typer.Option(
+        "--history", metavar="DIR", help="Show nothing: stream any number into a history's tables."
+    ),
+]
+
+
 def diagnose_reports(
     reports: Paths,
     json: Json = False,
@@ -59,12 +82,18 @@ def diagnose_reports(
     every: Every = False,
     each: Each = False,
     brief: Brief = False,
+    on: On = None,
+    history: Into = None,
     quiet: Quiet = False,
 ) -> None:
     """What each kernel waits for, and what mending that could gain."""
     one_form(json, markdown)
+    if history:
+        if csv or parquet or markdown or brief or kernel or where:
+            raise ProfkitError("--history keeps every launch and shows none", "leave out the rest")
+        raise typer.Exit(_keep(reports, history, on, json, quiet))
     files = [write_to(f, reports) for f in (csv, parquet) if f and str(f) != "-"]
-    found, complete = read_patterns(reports, quiet=quiet)
+    found, complete = read_patterns(reports, quiet=quiet, client=_client(on))
     chosen = choose_launches(found, kernel, where)
     for file in files:
         _save(chosen.frame, file, as_csv=file == csv)
@@ -83,6 +112,36 @@ def diagnose_reports(
         _print_rows(table, table[:details], lines, form, every)
     if not complete or not any(run.status == "ok" for run in chosen.launches):
         raise typer.Exit(COULD_NOT)
+
+
+def _client(on: str | None) -> Any:
+    """The cluster that --on names; None reads here."""
+    if on is None:
+        return None
+    from profkit.reports.cluster import cluster_client
+
+    return cluster_client(on)
+
+
+def _keep(reports: Sequence[str], history: str, on: str | None, as_json: bool, quiet: bool) -> int:
+    """Diagnose reports into a history, a few in memory at a time; the exit status."""
+    from profkit.evidence.history.dataset import History
+    from profkit.evidence.history.stream import stream_reports
+
+    paths, complete = expand_patterns(reports)
+    stop_on_term()
+    with progress("reading", quiet=quiet) as step:
+        done = stream_reports(
+            paths, History(history), _client(on), lambda n: step(n, len(paths)) if step else None
+        )
+    for file in done.not_ok if not quiet else ():
+        say(ProfkitError(f"{file.path}: {file.status}: {file.message}", _LEFT))
+    note(f"{history}: {done.reports} reports and {done.launches} launches added, "
+         f"{done.known} known already, {len(done.not_ok)} not read whole", quiet=quiet)  # fmt: skip
+    if as_json:
+        print_json({"schema": "profkit.streamed/1", "reports": done.reports, "known": done.known,
+                    "launches": done.launches, "not_ok": [f.path for f in done.not_ok]})  # fmt: skip
+    return 0 if complete and not done.not_ok else COULD_NOT
 
 
 def _show_document(
@@ -144,6 +203,8 @@ VERB = Verb(
         "profkit diagnose runs/ --markdown             # for a pull request",
         "profkit diagnose raw.csv                      # what ncu --csv --page raw printed",
         "profkit diagnose runs/ --brief                # for an agent: 500 tokens at most",
+        "profkit diagnose runs/ --history history       # 10,000 reports, a few in memory",
+        "profkit diagnose runs/ --on tcp://host:8786    # on a Dask cluster",
         "profkit diagnose runs/ --csv runs.csv --parquet runs.parquet",
     ),
 )

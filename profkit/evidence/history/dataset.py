@@ -2,6 +2,7 @@
 
     history/runs/<sha256>.parquet        one file an addition, named by what is in it
     history/launches/<sha256>.parquet
+    history/reports/<sha256>.parquet
     history/twins/<sha256>.parquet
 
 The same rows make the same file, so adding twice adds nothing, two writers never meet, and git
@@ -148,7 +149,8 @@ def add_artifacts(
             row = run_row(read_record(files.record), digest(files.record), commit, origin)
             report = row.report or (digest(files.report) if files.report else None)
             if diagnose and files.report and report and report not in diagnosed:
-                launches += launch_rows(evidence.load(*name), report)
+                rows = evidence.load(*name).launches.to_dict("records")
+                launches += launch_rows(rows, report)
             runs += [row] if row.record not in known else []
         except ProfkitError as problem:
             problems.append(problem)
@@ -161,8 +163,8 @@ def history(folder: str | Path = NAME, table: str = "runs") -> pd.DataFrame:
 
     Args:
         folder: Where its tables are: a folder, or a URL that fsspec knows.
-        table: "runs", one row a measurement; "launches", one row a diagnosed launch; or "twins",
-            one row an A/A comparison.
+        table: "runs", one row a measurement; "launches", one row a diagnosed launch;
+            "reports", one row a file that was read; or "twins", one row an A/A comparison.
 
     Returns:
         Columns as in profkit.evidence.history.tables. Files that cannot be read are left out;
@@ -178,7 +180,7 @@ def history(folder: str | Path = NAME, table: str = "runs") -> pd.DataFrame:
 
 
 def query(kept: History, sql: str) -> tuple[pd.DataFrame, list[ProfkitError]]:
-    """Ask the tables `runs`, `launches` and `twins` with SQL (DuckDB).
+    """Ask the tables with SQL (DuckDB): `runs`, `launches`, `reports` and `twins`.
 
     Raises:
         ProfkitError: DuckDB is not installed, or does not understand the question.

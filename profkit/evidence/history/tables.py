@@ -1,4 +1,4 @@
-"""Records, diagnosed launches, A/A runs  ->  rows of the history's tables: `runs`, `launches`, `twins`.
+"""Records, diagnosed launches, A/A runs  ->  rows of the history's tables: `runs`, `launches`, ...
 
 A column more is one line in a class below. Tables of an older or newer profkit are read all the
 same: a column that a file does not have is null, one that nobody knows is left out.
@@ -6,13 +6,13 @@ same: a column that a file does not have is null, one that nobody knows is left 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, fields
 from math import isfinite
 from typing import TYPE_CHECKING, Any, get_type_hints
 
 from profkit.errors import ProfkitError
-from profkit.evidence.runs.runs import Run, verdict
+from profkit.evidence.runs.runs import verdict
 from profkit.evidence.timing.stats import median_interval
 from profkit.records.record import Record
 
@@ -120,14 +120,39 @@ class HistoryTwin:
     sm_clock: float | None = None
 
 
-TABLES: dict[str, type] = {"runs": HistoryRun, "launches": HistoryLaunch, "twins": HistoryTwin}
+@dataclass(frozen=True)
+class HistoryReport:
+    """One report that was read into the history, also one that could not be.
+
+    Attributes:
+        path: Where it was.
+        report: Its sha256, to join `launches`; null where it could not be read at all.
+        status: ok, empty, damaged or unreadable; message says why.
+        launches: How many it holds.
+    """
+
+    path: str
+    report: str | None = None
+    status: str | None = None
+    message: str | None = None
+    launches: int | None = None
+    ncu: str | None = None
+
+
+TABLES: dict[str, type] = {
+    "runs": HistoryRun,
+    "launches": HistoryLaunch,
+    "reports": HistoryReport,
+    "twins": HistoryTwin,
+}
 # What makes a row of each table one row, however many files hold it.
 KEYS = {
     "runs": ("record",),
     "launches": ("report", "launch"),
+    "reports": ("path", "report"),
     "twins": ("session", "variant", "case"),
 }
-HistoryRow = HistoryRun | HistoryLaunch | HistoryTwin
+HistoryRow = HistoryRun | HistoryLaunch | HistoryReport | HistoryTwin
 
 
 def table_columns(table: str) -> pa.Schema:
@@ -193,9 +218,16 @@ def _times(record: Record) -> dict[str, Any]:
     return {"samples": samples, **{k: v if isfinite(v) else None for k, v in ends.items()}}
 
 
-def launch_rows(run: Run, report: str) -> Iterator[HistoryLaunch]:
-    """The diagnosed launches of a run's report."""
-    for row in run.usable.to_dict("records"):
+def launch_rows(rows: Iterable[Mapping[Any, Any]], report: str) -> Iterator[HistoryLaunch]:
+    """The diagnosed launches of a report: those that ncu could finish.
+
+    Args:
+        rows: Of the frame.
+        report: The report's sha256.
+    """
+    for row in rows:
+        if row["status"] != "ok":
+            continue
         found = verdict(row)
         firing = [f for f in found.findings if f.status == "fires"]
         gains = [f.gain for f in firing if f.gain is not None]

@@ -1,0 +1,118 @@
+"""Any number of reports  ->  diagnosed launches in the history, a few reports in memory at a time.
+
+Each report is read and diagnosed in a process of its own, here or on a cluster. What is done is
+written down every few hundred reports, so that whoever is killed has lost those of one batch and
+nothing that was written; a report that is in the history already is not read again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from profkit.evidence.history.dataset import History
+from profkit.evidence.history.tables import HistoryReport, HistoryRow, launch_rows
+from profkit.records.store import digest
+from profkit.reports.cluster import each_report
+from profkit.reports.frame import Part
+from profkit.reports.isolated import isolated
+from profkit.reports.library import prepare_child, read_large
+from profkit.reports.reader import read_metrics_only, read_part
+
+__all__ = ["Streamed", "diagnose_file", "prepare_child", "stream_reports"]  # children prepare
+BATCH = 500  # reports of one file of the history
+
+
+@dataclass(frozen=True)
+class Streamed:
+    """What was read.
+
+    Attributes:
+        reports: How many.
+        launches: How many diagnosed launches they hold.
+        known: How many were in the history already.
+        not_ok: Those that could not be read whole.
+    """
+
+    reports: int
+    launches: int
+    known: int
+    not_ok: tuple[HistoryReport, ...]
+
+
+def stream_reports(
+    paths: Iterable[str],
+    kept: History,
+    client: Any = None,
+    progress: Callable[[int], None] = lambda _: None,
+) -> Streamed:
+    """Read, diagnose and write down reports that are not in the history yet.
+
+    Args:
+        paths: Files.
+        kept: Where to.
+        client: An executor or a Dask client; None takes this machine's processors.
+        progress: Told how many are done.
+    """
+    seen = kept.table("reports")[0].select(["path", "report"]).to_pydict()
+    before = set(zip(seen["path"], seen["report"], strict=True))
+    named = {path for path, _ in before}
+    known = 0
+
+    def new() -> Iterator[str]:
+        nonlocal known
+        for path in paths:
+            if path in named and (path, digest(Path(path))) in before:
+                known += 1
+            else:
+                yield path
+
+    here = f"{__name__}:diagnose_file", f"{__name__}:died_file"
+    reports = launches = 0
+    not_ok: list[HistoryReport] = []
+    waiting: list[HistoryRow] = []
+    try:
+        for _, rows in each_report(here[0], new(), here[1], client):
+            reports += 1
+            launches += len(rows) - 1
+            not_ok += [rows[0]] if rows[0].status != "ok" else []
+            waiting += rows
+            if not reports % BATCH:
+                kept.append(waiting)
+                waiting = []
+            progress(reports)
+    finally:  # what is known when somebody stops it is kept
+        kept.append(waiting)
+    return Streamed(reports, launches, known, tuple(not_ok))
+
+
+def diagnose_file(path: str) -> list[HistoryRow]:
+    """The report's row, and one for each of its launches that ncu could finish."""
+    part = read_part(path)
+    return _rows(part if isinstance(part, Part) else read_large(path, part))
+
+
+def died_file(path: str, why: str) -> list[HistoryRow]:
+    """What is known of a report whose process died: at most its metrics."""
+    found = isolated(f"{__name__}:metrics_of_file", [path], 1, lost_file)[0]
+    report = found[0]
+    return [replace(report, status="damaged", message=why), *found[1:]]
+
+
+def metrics_of_file(path: str) -> list[HistoryRow]:
+    """The same of only the metrics."""
+    return _rows(read_metrics_only(path))
+
+
+def lost_file(path: str, why: str) -> list[HistoryRow]:
+    """Nothing but that it is there."""
+    return [HistoryReport(path, status="damaged", message=why, launches=0)]
+
+
+def _rows(part: Part) -> list[HistoryRow]:
+    file = part.file
+    report = HistoryReport(file.path, file.sha256, file.status, file.message or None,
+                           file.launches, file.ncu_version)  # fmt: skip
+    return [report, *launch_rows(part.launches(), file.sha256 or file.path)]

@@ -1,0 +1,131 @@
+"""Files and an executor  ->  what other processes or hosts make of them, as they come.
+
+An executor is what has `submit(function, *arguments)` and gives futures: one of concurrent.futures,
+or a Dask client, whose `get_executor()` is taken. Every host has to see the files under the same
+names. There each file is read in a child process of its worker, as it is here: a report that
+crashes the library takes no worker with it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, wait
+from importlib import import_module
+from itertools import islice
+from typing import Any
+
+from profkit.errors import ProfkitError, needing
+from profkit.reports.isolated import isolated, processors
+
+CHUNK = 8  # files of one task: starting a child takes as long as reading two reports
+_HERE = 64  # files of one round for each processor of this machine
+_AHEAD = 4  # tasks given out for each worker that is known
+_TRIES = 2
+
+
+def cluster_client(address: str) -> Any:
+    """A Dask client of a scheduler, such as tcp://host:8786.
+
+    Raises:
+        ProfkitError: Dask is not installed, or no scheduler answers there.
+    """
+    with needing("distributed", f"--on {address}"):
+        from distributed import Client
+    try:
+        return Client(address, timeout=10)
+    except (OSError, ValueError, TimeoutError) as error:
+        why = str(error).splitlines()[0] if str(error) else type(error).__name__
+        raise ProfkitError(
+            f"--on {address}: {why}", "start one with: dask scheduler, and dask worker ADDRESS"
+        ) from error
+
+
+def executor_of(client: Any) -> Any:
+    """What tasks are given to.
+
+    Raises:
+        ProfkitError: It is neither a Dask client nor an executor.
+    """
+    if hasattr(client, "get_executor"):
+        return client.get_executor(pure=False)  # the same path may hold another file tomorrow
+    if hasattr(client, "submit"):
+        return client
+    raise ProfkitError(
+        f"client: a {type(client).__name__} takes no tasks",
+        "give a dask.distributed.Client or a concurrent.futures executor",
+    )
+
+
+def each_report(
+    function: str, paths: Iterable[str], died: str, client: Any = None
+) -> Iterator[tuple[str, Any]]:
+    """Call a function of one path for many, never holding more than a few results.
+
+    Args:
+        function: "module:name" of the function; its result has to be picklable.
+        paths: The files.
+        died: "module:name" of (path, why) -> the result for a file whose process died.
+        client: An executor or a Dask client; None takes this machine's processors.
+
+    Returns:
+        Path and result, in the order in which they are done.
+
+    Raises:
+        ProfkitError: As the function raised it.
+    """
+    todo = iter(paths)
+    if client is None:
+        batches = iter(lambda: list(islice(todo, _HERE * processors())), [])
+        for batch in batches:
+            yield from read_chunk(function, batch, died, processors())
+        return
+    executor = executor_of(client)
+    chunks = iter(lambda: list(islice(todo, CHUNK)), [])
+    window = max(8, _AHEAD * _workers(client))
+    open_: dict[Future[Any], tuple[list[str], int]] = {}
+    while True:
+        for chunk in islice(chunks, window - len(open_)):
+            open_[_submit(executor, function, chunk, died)] = chunk, 1
+        if not open_:
+            return
+        for call in wait(open_, return_when=FIRST_COMPLETED).done:
+            chunk, tried = open_.pop(call)
+            error = call.exception()
+            if isinstance(error, ProfkitError):
+                raise error
+            if error is None:
+                yield from call.result()
+            elif tried < _TRIES:
+                open_[_submit(executor, function, chunk, died)] = chunk, tried + 1
+            else:  # its worker was lost twice, or the pool is broken: no file is lost for that
+                yield from read_chunk(function, chunk, died, processors())
+
+
+def _submit(executor: Any, function: str, chunk: list[str], died: str) -> Future[Any]:
+    """A task; one that a broken pool does not take has failed."""
+    try:
+        task: Future[Any] = executor.submit(read_chunk, function, chunk, died)
+    except RuntimeError as error:  # BrokenExecutor is one
+        task = Future()
+        task.set_exception(error)
+    return task
+
+
+def read_chunk(
+    function: str, paths: Sequence[str], died: str, jobs: int = 1
+) -> list[tuple[str, Any]]:
+    """What a worker does: a few files, each in a child process."""
+    return list(zip(paths, isolated(function, paths, jobs, _named(died)), strict=True))
+
+
+def _named(name: str) -> Callable[..., Any]:
+    module, function = name.split(":")
+    found: Callable[..., Any] = getattr(import_module(module), function)
+    return found
+
+
+def _workers(client: Any) -> int:
+    """How many tasks the executor does at once, as far as it says."""
+    if hasattr(client, "nthreads"):
+        return sum(client.nthreads().values())
+    return int(getattr(client, "_max_workers", None) or processors())
