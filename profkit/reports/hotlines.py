@@ -21,7 +21,7 @@ from profkit.records.record import record_beside, recorded_sha256
 from profkit.reports.addresses import LaunchedCode, Place
 from profkit.reports.container.container import check, split
 from profkit.reports.counters import COUNTERS, samples_metric
-from profkit.reports.isolated import isolated, processors
+from profkit.reports.isolated import is_limited, isolated, processors
 from profkit.reports.library import LARGE, children_for
 from profkit.reports.metrics.warps import SAMPLES
 from profkit.reports.reader import opened_launches, prepare_child, report_weight
@@ -138,7 +138,7 @@ def lines_of(wishes: Sequence[LinesRequest], *, strict: bool = True) -> list[Hot
     # Debug information that was overwritten passes the frame check and crashes the library.
     died = _died if strict else _without
     inside = [_read_apart(item, died) if report_weight(item[0]) > LARGE  # type: ignore[arg-type]
-              else read_lines(item) if _is_recorded(item[0]) else None  # type: ignore[arg-type]
+              else read_lines(item) if _is_recorded(item[0]) and not is_limited() else None  # type: ignore[arg-type]
               for item in items]  # fmt: skip
     others = [item for item, answer in zip(items, inside, strict=True) if answer is None]
     outside = iter(isolated(f"{__name__}:read_lines", others, processors(), died) if others else ())

@@ -35,6 +35,8 @@ _CHILD = (
 # and 60 ms, and 6 reports of a full set.
 _GROWN = 185e6
 _AGAIN = 75  # its exit status then
+_FULL = 76  # and that of a child without memory
+_NO_MEMORY = {_FULL, 1, -signal.SIGABRT}  # Python at its start, and C++, end like this
 
 
 def isolated(
@@ -140,6 +142,8 @@ class _Child:
             result = pickle.load(stdout)  # noqa: S301 - written by our own child
         except (EOFError, BrokenPipeError, pickle.UnpicklingError):
             self.end()
+            if process.returncode in _NO_MEMORY and is_limited():
+                raise _too_little(item) from None
             return died(item, _how(process.returncode))
         if isinstance(result, ProfkitError):
             raise result
@@ -157,13 +161,30 @@ class _Child:
 
     def _start(self) -> subprocess.Popen[bytes]:
         command = [sys.executable, "-c", _CHILD, json.dumps(sys.path), self._function]
-        return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        # Without memory, the library and Python say so each in its own words; we say it once.
+        said = subprocess.DEVNULL if is_limited() else None
+        return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=said)
 
 
 def _pipes(process: subprocess.Popen[bytes]) -> tuple[BinaryIO, BinaryIO]:
     if process.stdin is None or process.stdout is None:
         raise RuntimeError("a child without pipes")
     return process.stdin, process.stdout  # type: ignore[return-value]
+
+
+def is_limited() -> bool:
+    """Whether --max-memory, or somebody else, holds this process to so much memory."""
+    try:
+        import resource
+    except ImportError:  # Windows
+        return False
+    return resource.getrlimit(resource.RLIMIT_DATA)[0] != resource.RLIM_INFINITY
+
+
+def _too_little(item: Any) -> ProfkitError:
+    """What is said of an item whose child had too little memory: nothing is known of the file."""
+    texts = [item] if isinstance(item, str) else [x for x in item if isinstance(x, str)]
+    return ProfkitError(f"{texts[min(1, len(texts) - 1)]}: out of memory", "allow more of it")
 
 
 def _how(returncode: int) -> str:
@@ -204,6 +225,8 @@ def _answer(call: Callable[[Any], Any], answers: BinaryIO) -> bool:
             result = call(json.loads(line))
         except ProfkitError as error:
             result = error
+        except MemoryError:
+            os._exit(_FULL)
         pickle.dump(result, answers, protocol=pickle.HIGHEST_PROTOCOL)
         answers.flush()
         if _taken() - before > _GROWN:

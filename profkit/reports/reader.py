@@ -17,7 +17,7 @@ from profkit.records.record import record_beside
 from profkit.reports import launch
 from profkit.reports.container.container import Frames, Status, check, repair
 from profkit.reports.frame import Part, ReportFile, Reports
-from profkit.reports.isolated import isolated, processors
+from profkit.reports.isolated import is_limited, isolated, processors
 from profkit.reports.library import (
     LARGE,
     actions,
@@ -277,7 +277,7 @@ def _read_here(path: str) -> Part | Frames:
     frames = check(path)
     if frames.size > LARGE:
         return frames
-    if frames.risky:
+    if frames.risky or is_limited():  # without memory, the library takes its process with it
         return isolated(f"{__name__}:read_part", [path], 1, _died)[0]  # type: ignore[no-any-return]
     return read_part(path, frames)
 

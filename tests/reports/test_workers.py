@@ -62,7 +62,9 @@ def _script(tmp_path: Path, text: str) -> list[str]:
 def test_a_script_without_a_main_guard(tmp_path: Path) -> None:
     for n in range(10):
         (tmp_path / f"{n}.ncu-rep").write_bytes(made.report())
-    text = f"from profkit.reports.reader import load_reports\nprint(len(load_reports({str(tmp_path)!r})))\n"
+    text = (
+        f"from profkit.reports import reader\nprint(len(reader.load_reports({str(tmp_path)!r})))\n"
+    )
     done = subprocess.run(
         _script(tmp_path, text), capture_output=True, text=True, check=True, timeout=60,
         env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
