@@ -24,6 +24,7 @@ import problem
 from driver import Item, Task
 
 from profkit.errors import ProfkitError
+from profkit.files import locked, read_json, write_bytes, write_text
 from profkit.measure import process
 from profkit.measure.build import build, toolchain
 from profkit.measure.build.build import SUPPORT
@@ -155,10 +156,11 @@ def this_gpu() -> str:
 
 def keep_times(file: Path, records: dict[str, Any], gpu: str) -> None:
     """Put times into times.json, one line per probe; those of other probes stay."""
-    old = json.loads(file.read_text())["times"] if file.exists() else {}
-    lines = (f"{json.dumps(k)}: {json.dumps(v)}" for k, v in sorted({**old, **records}.items()))
-    body = ",\n".join(lines)
-    file.write_text(f'{{"gpu": {json.dumps(gpu)}, "unit": "s", "times": {{\n{body}\n}}}}\n')
+    with locked(file):  # two recordings at once: the second sees what the first has written
+        old = read_json(file)["times"] if file.exists() else {}
+        lines = (f"{json.dumps(k)}: {json.dumps(v)}" for k, v in sorted({**old, **records}.items()))
+        body = ",\n".join(lines)
+        write_text(file, f'{{"gpu": {json.dumps(gpu)}, "unit": "s", "times": {{\n{body}\n}}}}\n')
 
 
 def keep(new: Path, kept: Path = KEPT) -> list[Path]:
@@ -182,12 +184,13 @@ def keep(new: Path, kept: Path = KEPT) -> list[Path]:
         if before.split(",")[0] != times["gpu"].split(",")[0]:
             raise SystemExit(f"{new} is of another GPU: {times['gpu']}; kept: {before}")
     kept.mkdir(parents=True, exist_ok=True)
-    first = len([*kept.glob("probes-*.ncu-repz")])
     written = []
-    for number, report in enumerate(sorted(new.glob("probes-*.ncu-rep")), first):
-        written.append(kept / f"probes-{number}.ncu-repz")
-        packed = ZstdCompressor(19, write_checksum=True).compress(report.read_bytes())
-        written[-1].write_bytes(packed)
+    with locked(kept / "times.json"):
+        first = len([*kept.glob("probes-*.ncu-repz")])
+        for number, report in enumerate(sorted(new.glob("probes-*.ncu-rep")), first):
+            written.append(kept / f"probes-{number}.ncu-repz")
+            packed = ZstdCompressor(19, write_checksum=True).compress(report.read_bytes())
+            write_bytes(written[-1], packed)
     keep_times(kept / "times.json", times["times"], times["gpu"])
     return written
 

@@ -1,4 +1,4 @@
-"""--max-memory: an answer within it, or one line that says it is too little; never that a file is damaged."""
+"""--max-memory: an answer within it, or one line that it is too little; never that a file is damaged."""
 
 from __future__ import annotations
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
+import threading
 from dataclasses import replace
 from pathlib import Path
 
@@ -273,3 +275,29 @@ def test_as_a_frame(tmp_path: Path) -> None:
 def test_every_column_is_a_field() -> None:
     assert table_columns("runs").names[:3] == ["record", "variant", "case"]
     assert table_columns("runs").field("samples").type == pa.list_(pa.float64())
+
+
+def test_writers_at_once_lose_and_double_nothing(tmp_path: Path) -> None:
+    """Each writes what both have and one row of its own."""
+    shared = [row(1e-3, seed, seed + 1) for seed in range(3)]
+
+    def write(n: int) -> None:
+        History(tmp_path).append([*shared, row(2e-3, 10 + n, 20 + n)])
+
+    threads = [threading.Thread(target=write, args=(n,)) for n in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    runs, problems = History(tmp_path).runs()
+    assert (len(runs), problems) == (7, [])
+    assert len({r.record for r in runs}) == 7
+    assert not list(tmp_path.rglob("*.part*"))
+
+
+def test_a_pipe_among_the_tables_is_named_and_not_waited_for(tmp_path: Path) -> None:
+    History(tmp_path).append([row(1e-3, 0, 1)])
+    os.mkfifo(tmp_path / "runs" / "x.parquet")
+    runs, (problem,) = History(tmp_path).runs()
+    assert len(runs) == 1
+    assert "x.parquet" in problem.message

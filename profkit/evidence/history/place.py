@@ -18,7 +18,7 @@ from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any
 
 from profkit.errors import ProfkitError, needing
-from profkit.files import write_bytes
+from profkit.files import open_regular, write_bytes
 
 if TYPE_CHECKING:
     import pyarrow.parquet as pq
@@ -71,6 +71,8 @@ class HistoryPlace:
         """
         import pyarrow.parquet as pq
 
+        if not self.remote:
+            open_regular(file).close()  # a pipe with such a name would be waited for
         return pq.read_metadata(file, filesystem=self.filesystem)
 
     def write(self, table: str, name: str, content: bytes) -> None:
