@@ -21,7 +21,7 @@ import time
 from collections.abc import Iterable, Iterator
 from io import BufferedReader
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from profkit.errors import ProfkitError
 
@@ -182,6 +182,21 @@ def write_text(path: str | Path, content: str) -> None:
     write_bytes(path, content.encode("utf-8", "backslashreplace"))
 
 
+def open_log(path: str | Path) -> BinaryIO:
+    """A file that is written as it comes, anew: what a program prints while it runs.
+
+    Raises:
+        OSError: It cannot be written, or what is there is no regular file.
+    """
+    flags = os.O_WRONLY | os.O_CREAT | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
+    handle = os.open(path, flags, 0o666)
+    if kind := _kind(os.fstat(handle).st_mode):
+        os.close(handle)
+        raise OSError(errno.EINVAL, f"is {kind}, not a file", os.fspath(path))
+    os.ftruncate(handle, 0)
+    return os.fdopen(handle, "wb")
+
+
 def copy_file(source: str | Path, path: str | Path) -> None:
     """Copy a regular file; see part_of.
 
@@ -235,10 +250,9 @@ def move_folder(made: str | Path, path: str | Path) -> None:
     """
     target = _target(Path(path))
     try:
-        for entry in Path(made).rglob("*"):
-            if entry.is_file():
-                with open_regular(entry) as file:
-                    os.fsync(file.fileno())
+        for entry in filter(Path.is_file, Path(made).rglob("*")):
+            with open_regular(entry) as file:
+                os.fsync(file.fileno())
         if target.exists():
             old = Path(made).with_name(f"{Path(made).name}.old")
             os.rename(target, old)

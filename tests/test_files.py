@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import socket
 import stat
 import subprocess
@@ -304,3 +305,39 @@ def test_a_folder_takes_the_place_of_another_whole(tmp_path: Path) -> None:
     files.move_folder(tmp_path / "made", tmp_path / "there")
     assert [p.name for p in tmp_path.iterdir()] == ["there"]
     assert [p.name for p in (tmp_path / "there").iterdir()] == ["made"]
+
+
+def test_a_log_is_a_file_of_its_own(tmp_path: Path) -> None:
+    (tmp_path / "x.log").write_text("the last one, which was longer")
+    with files.open_log(tmp_path / "x.log") as log:
+        log.write(b"new")
+    assert (tmp_path / "x.log").read_text() == "new"
+    for kind in ("pipe", "socket", "zero"):
+        with pytest.raises(OSError, match=r"not a file|No such device"):
+            files.open_log(special(kind, tmp_path))
+
+
+# What is written where nobody else looks: in a folder of this process, in memory, or into a part
+# that files.part_of moves to its place.
+OWN = {
+    "profkit/reports/container/", "profkit/measure/plan.py", "profkit/measure/languages/",
+    "profkit/measure/capture/", "profkit/measure/workers/ahead.py", "profkit/program/readers/store.py",
+    "profkit/cli/reading/diagnose.py", "profkit/cli/measuring/tune.py", "profkit/show/plots/base.py",
+    "profkit/cli/streams.py", "profkit/cli/verb.py",
+}  # fmt: skip
+WRITES = re.compile(
+    r"\.(write_bytes|savefig|to_parquet|to_csv)\((?!index=False\)$)|\w\.write_text\(|os\.(replace|rename)\(|"
+    r"shutil\.(copy|move)|open\([^)]*[\"'][wax]b?\+?[\"']"
+)
+
+
+def test_nothing_is_written_past_the_writer() -> None:
+    root = Path(files.__file__).parents[1]
+    past = [
+        f"{path.relative_to(root)}:{number}"
+        for path in sorted((root / "profkit").rglob("*.py"))
+        if not str(path.relative_to(root)).startswith((*OWN, "profkit/files.py"))
+        for number, line in enumerate(path.read_text("utf-8").splitlines(), 1)
+        if WRITES.search(line)
+    ]
+    assert past == []

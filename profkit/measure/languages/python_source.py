@@ -200,7 +200,10 @@ def _text(path: Path) -> str:
     try:
         return read_text(path)
     except (OSError, UnicodeDecodeError) as error:
-        raise ProfkitError(f"cannot read {path}: {error}", "a kernel's source is text") from error
+        raise ProfkitError(
+            f"cannot read {path}: {getattr(error, 'strerror', None) or error}",
+            "a kernel's source is text",
+        ) from error
 
 
 def _hash_of(path: Path) -> str:

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from profkit.errors import ProfkitError
+from profkit.files import open_log
 from profkit.measure.cuda.names import base_name
 from profkit.measure.process import Sink
 
@@ -38,7 +39,7 @@ class NcuWords:
         self._program, self._progress = program, progress
         self._line, self._begun, self._seen = b"", False, -1
         try:
-            self._file = log.open("wb")
+            self._file = open_log(log)
         except OSError as error:
             raise ProfkitError(
                 f"{log}: cannot be written: {error.strerror}", "choose another folder with -o"

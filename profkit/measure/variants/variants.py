@@ -248,7 +248,9 @@ def read_variant(path: Path) -> Variant:
     try:
         text = read_text(path)
     except (OSError, UnicodeDecodeError) as error:
-        raise ProfkitError(f"cannot read {path}: {error}") from error
+        raise ProfkitError(
+            f"cannot read {path}: {getattr(error, 'strerror', None) or error}"
+        ) from error
     language = language_of(path, text) or CUDA
     name = path.stem.split("_", 1)[0]
     if not _ID.fullmatch(name):
