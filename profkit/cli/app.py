@@ -91,12 +91,10 @@ class Verbs(TyperGroup):
         except BrokenPipeError as error:  # `| head`; click would make it a 1
             drop_streams()
             raise typer.Exit(PIPE_CLOSED) from error
-        except Exception as error:  # pydantic makes an error of its own out of Ctrl-C
-            if was_stopped() and not isinstance(error, OSError | typer.Exit):
-                raise typer.Exit(INTERRUPTED) from error
-            raise
         finally:
             die_silently()  # what is left is to end
+            if was_stopped():  # whatever else was raised is of that: pydantic makes its own of it
+                raise typer.Exit(INTERRUPTED)
         return result
 
 
