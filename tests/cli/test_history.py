@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.conftest import ROOT
 from tests.evidence.test_gate import changed, folder, made
 
 pytest.importorskip("pyarrow")
@@ -48,3 +49,16 @@ def test_questions(run, kept: Path) -> None:
     wrong = run("query", "SELECT x", "--history", kept)
     assert wrong.exit_code == 2
     assert "the question:" in wrong.stderr
+
+
+def test_a_picture_and_a_part_of_a_page(run, kept: Path, tmp_path: Path) -> None:
+    drawn = run("history", "v1", "--history", kept, "-o", tmp_path / "h.png")
+    assert drawn.exit_code == 0
+    assert (tmp_path / "h.png").read_bytes().startswith(b"\x89PNG")
+    report = ROOT / "artifacts" / "stage2.B.ncu-rep"
+    page = tmp_path / "page.html"
+    assert run("report", report, kept, "-o", page).exit_code == 0
+    text = page.read_text()
+    assert 'id="history-1"' in text
+    assert "<h3>v1.B</h3>" in text
+    assert run("report", kept, "-o", tmp_path / "alone.html").exit_code == 0

@@ -10,13 +10,23 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from profkit.cli.inputs import sources
-from profkit.cli.options import ARTIFACTS, COULD_NOT, Artifacts, Case, Json, Markdown, Quiet
-from profkit.cli.output import note, one_form, print_blocks, say_each
+from profkit.cli.options import (
+    ARTIFACTS,
+    COULD_NOT,
+    Artifacts,
+    Case,
+    Json,
+    Markdown,
+    Picture,
+    Quiet,
+)
+from profkit.cli.output import note, one_form, print_blocks, say_each, write_to
 from profkit.cli.verb import Verb
 from profkit.errors import ProfkitError
 
 if TYPE_CHECKING:
     from profkit.evidence.history.dataset import History
+    from profkit.evidence.history.steps import HistoryStep
 
 HISTORY = "history"
 Folder = Annotated[
@@ -42,6 +52,7 @@ def show_history(
         str | None,
         typer.Option(metavar="HASH", help="Of the code, for records that do not say (--add)."),
     ] = None,
+    output: Picture = None,
     json: Json = False,
     markdown: Markdown = False,
     quiet: Quiet = False,
@@ -51,28 +62,38 @@ def show_history(
     Each run stands against the one before it on the same GPU, at one false alarm in a thousand.
     """
     from profkit.evidence.history.dataset import History
-    from profkit.evidence.history.noise import process_spreads
-    from profkit.evidence.history.steps import steps
     from profkit.show.views.history import history_blocks
 
     one_form(json, markdown)
     kept = History(history)
     problems = list(_from_log(kept, artifacts, quiet) if log else ())
     problems += _from_artifacts(kept, artifacts, commit, quiet) if add else ()
-    rows, wrong = kept.runs()
-    problems += wrong
     name, _, at = (subject or "").partition(".")
-    wanted = at or case
-    chosen = [r for r in rows if name in ("", r.variant) and wanted in (None, "", r.case)]
-    twins, unreadable = kept.twins()
-    found = steps(chosen, process_spreads(rows, twins))
-    problems += unreadable
+    found, wrong = read_steps(kept, name, at or case or "")
+    problems += wrong
     document = {"schema": "profkit.history/1", "steps": [s.to_json() for s in found]}
     print_blocks(history_blocks(found), document if json else None, markdown)
+    if output:
+        from profkit.show import plots
+
+        plots.save(plots.history_steps(found), write_to(output))
     if not quiet:
         say_each(problems)
     if problems or not found:
         raise typer.Exit(COULD_NOT)
+
+
+def read_steps(
+    kept: History, variant: str = "", case: str = ""
+) -> tuple[list[HistoryStep], list[ProfkitError]]:
+    """The steps of a variant at a case ("": of all), and what cannot be read of the history."""
+    from profkit.evidence.history.noise import process_spreads
+    from profkit.evidence.history.steps import steps
+
+    rows, wrong = kept.runs()
+    twins, unreadable = kept.twins()
+    chosen = [r for r in rows if variant in ("", r.variant) and case in ("", r.case)]
+    return steps(chosen, process_spreads(rows, twins)), wrong + unreadable
 
 
 def _from_log(kept: History, artifacts: Path, quiet: bool) -> Iterable[ProfkitError]:
@@ -107,6 +128,7 @@ VERB = Verb(
         "profkit history --add                         # after a profile",
         "profkit history --log --artifacts artifacts   # every record ever committed",
         "profkit history champion --case B",
+        "profkit history stage2 --case B -o history.png # steps, intervals, machines",
         "profkit history --add --commit HEAD~2 --quiet --json",
         "profkit history --history runs/history --markdown",
     ),

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from profkit.evidence.claims.verify import GateResult
     from profkit.evidence.runs.runs import Evidence
     from profkit.reports.reader import Reports
+    from profkit.show.page.history import PageHistory
     from profkit.show.page.page import Page
     from profkit.show.page.program import PageProgram
 
@@ -92,16 +93,18 @@ def write_report(
                   "--json": json, "--markdown": markdown}  # fmt: skip
     if output is not None:
         _none_of(of_variant, "for one variant, not for a page", "leave it out, or -o")
-        reports = [word for word in what if not _is_program(word)]
+        told = [word for word in what if _is_program(word) or _is_history(word)]
+        reports = [word for word in what if word not in told]
         write_to(output, reports)
-        programs = [_program(word) for word in what if _is_program(word)]
+        programs = [_program(word) for word in told if _is_program(word)]
+        histories = [_history(word) for word in told if not _is_program(word)]
         found, complete = read_patterns(reports, quiet=quiet) if reports else (_nothing(), True)
         chosen = choose_launches(found, kernel, where).launches
         from profkit.show.page import page as pages
 
-        page = pages.render(found, chosen, title or pages.TITLE, top or ROWS, programs)
+        page = pages.render(found, chosen, title or pages.TITLE, top or ROWS, programs, histories)
         _save(page, output, quiet)
-        if not complete or not (programs or any(run.status == "ok" for run in chosen)):
+        if not complete or not (told or any(run.status == "ok" for run in chosen)):
             raise typer.Exit(COULD_NOT)
         return
     _none_of(of_page, "for a page, not for one variant", "profkit report REPORTS -o page.html")
@@ -112,6 +115,21 @@ def write_report(
 def _is_program(word: str) -> bool:
     """Whether it is a whole program, as profkit triage -o keeps it."""
     return (Path(word) / "triage.json").is_file()
+
+
+def _is_history(word: str) -> bool:
+    """Whether it is a history, as profkit history keeps it."""
+    return any(Path(word).glob("runs/*.parquet"))
+
+
+def _history(word: str) -> PageHistory:
+    from profkit.cli.judging.history import read_steps
+    from profkit.evidence.history.dataset import History
+    from profkit.show.page.history import PageHistory
+
+    found, wrong = read_steps(History(word))
+    say_each(wrong)
+    return PageHistory(word, tuple(found))
 
 
 def _program(word: str) -> PageProgram:
@@ -226,6 +244,7 @@ VERB = Verb(
     examples=(
         "profkit report runs/ -o page.html             # one page, to open, send and print",
         "profkit report *.ncu-rep -o page.html --title 'Attention' --top 20 --quiet",
+        "profkit report runs/ history -o page.html     # with all that was measured",
         "profkit report runs/ --output page.html --kernel flash --where 'time > 1e-5'",
         "profkit report step.triage step.triage/counters.ncu-rep -o step.html",
         "profkit report stage2.B --markdown            # one variant, for a pull request",

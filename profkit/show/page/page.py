@@ -27,6 +27,7 @@ from profkit.files import write_text
 from profkit.program.counts import plain_name
 from profkit.show.page import charts as page_charts
 from profkit.show.page import ladder as page_ladder
+from profkit.show.page.history import PageHistory, history_section
 from profkit.show.page.launch import PageRow, bars, data, details, metrics, row_summary, words_of
 from profkit.show.page.program import Launched, PageProgram, section
 from profkit.show.page.roofline import by_device
@@ -69,6 +70,7 @@ def render(
     title: str = TITLE,
     top: int | None = None,
     programs: Sequence[PageProgram] = (),
+    histories: Sequence[PageHistory] = (),
 ) -> Page:
     """The page.
 
@@ -78,6 +80,7 @@ def render(
         title: Its heading.
         top: At most so many rows, the worst.
         programs: Whole programs, shown before the launches.
+        histories: What was ever measured of them.
     """
     every = judged_rows(chosen)
     total = sum(row.total for row in every)
@@ -88,8 +91,7 @@ def render(
     shown = [PageRow(n, *both) for n, both in enumerate(zip(kept, parts, strict=True), 1)]
     recorded, wrong = page_ladder.runs_of(reports, {run.report for run in chosen})
     ladders, without = _ladders(recorded)
-    problems = [problem.message for found, _ in ladders for problem in found.problems]
-    notes += [*wrong, *without, *problems]
+    notes += [*wrong, *without, *(p.message for found, _ in ladders for p in found.problems)]
     tables = [row_summary(s) for s in shown]
     content = {
         "title": title,
@@ -107,6 +109,7 @@ def render(
         "answer": headline(kept + every[len(kept) :]),
         "bars": bars(shown, total),
         "programs": [section(of, _launched(shown)) for of in programs],
+        "histories": [history_section(of, [s.run for s in shown]) for of in histories],
         "words": words_of(shown),
         "payload": _payload(shown, [found for found, _ in ladders]),
     }

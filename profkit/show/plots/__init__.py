@@ -11,6 +11,7 @@ with needing("matplotlib", "a picture"):
     from profkit.show.plots.bars import pipes, stalls
     from profkit.show.plots.base import png, save
     from profkit.show.plots.heatmap import heatmap
+    from profkit.show.plots.history import history_steps
     from profkit.show.plots.ladder import ladder_plot as ladder
     from profkit.show.plots.ledger import ledger
     from profkit.show.plots.occupancy import occupancy
@@ -22,6 +23,7 @@ with needing("matplotlib", "a picture"):
 
 __all__ = [
     "heatmap",
+    "history_steps",
     "ladder",
     "ledger",
     "occupancy",
