@@ -2,7 +2,8 @@
 # make fast: lint, types and every test that neither compiles nor reads all reports; make test runs them all.
 # make mutate: would the tests notice? 150 random changes of diagnosis, evidence and reports; about an hour.
 # make fuzz: random damage for ten minutes; what breaks is kept for the tests. make sbom: what it is made of (CycloneDX).
-# make readme: write the outputs in README.md and the reference anew, after rules or records changed.
+# make readme: write the outputs in README.md and docs, the reference and the schemas anew, after rules or records changed.
+# make site: the documentation, in build/site/html: tutorial, how-to, reference, why, a card a probe. A few minutes.
 # make lock: write constraints.txt anew, the newest versions that fit pyproject.toml.
 PYTHON ?= python3
 VENV   := .venv
@@ -23,7 +24,7 @@ PAGE   := case == "B" and variant in ["stage0", "stage1", "stage2", "stage2swizz
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help demo ladder ladder-build test fast emulate mutate fuzz sbom lint format speed readme lock clean
+.PHONY: help demo ladder ladder-build test fast emulate mutate fuzz sbom lint format speed readme site lock clean
 
 help:
 	@sed -n 's/^# make/make/p' $(MAKEFILE_LIST)
@@ -81,13 +82,18 @@ speed: $(READY)
 	$(BIN)/python tests/speed.py
 
 readme: $(READY)
+	$(BIN)/python tools/explained.py
+	$(BIN)/python tools/schemas.py
 	$(BIN)/profkit explain --markdown > profkit/REFERENCE.md
 	$(BIN)/python tests/readme.py
+
+site: $(READY)
+	$(BIN)/python tools/build_site.py
 
 # Everything that a checkout may install (torch comes with the GPU machine and is not pinned here).
 lock:
 	$(PYTHON) -m venv --clear build/lock
-	build/lock/bin/python -m pip install --quiet --upgrade --editable '.[dev,history,mcp,notebooks,parquet,tune]'
+	build/lock/bin/python -m pip install --quiet --upgrade --editable '.[dev]'
 	build/lock/bin/python -m pip freeze --exclude-editable --exclude pip --exclude setuptools \
 	  > build/lock/frozen.txt
 	{ echo '# Written by "make lock": what .venv is made of. Never edit by hand.'; \

@@ -1,4 +1,4 @@
-"""README.md as data: its commands, its workflow, its outputs. Run it to write the outputs anew.
+"""README.md and docs/ as data: commands, outputs, the workflow. Run it to write the outputs anew.
 
 An output is a block after a comment that says where it comes from: <!-- $ profkit ... -->. Behind
 the command may stand, each after a |: `part 2` (of the output parted at blank lines), `first 20`
@@ -20,6 +20,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 README = ROOT / "README.md"
+PAGES = (README, *sorted((ROOT / "docs").rglob("*.md")))
 _FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.M | re.S)
 _OUTPUT = re.compile(
     r"(?P<head><!-- \$ (?P<asked>.+?) -->\n```text\n)(?P<body>.*?)(?=^```$)", re.M | re.S
@@ -29,8 +30,9 @@ _SPAN = re.compile(r"(?<!`)`((?:profkit|make|pip|python) [^`\n]+)`(?!`)")
 
 @dataclass(frozen=True)
 class Output:
-    """An output in the page: the command, what is left of what it prints, and what stands there."""
+    """An output in a page: the command, what is left of what it prints, and what stands there."""
 
+    page: str
     command: str
     filters: tuple[str, ...]
     shown: str
@@ -43,15 +45,24 @@ class Output:
         return text
 
 
+def _texts() -> list[str]:
+    return [page.read_text("utf-8") for page in PAGES]
+
+
 def blocks(language: str) -> list[str]:
-    """The contents of the page's code blocks of a language; "" is a block of commands."""
-    return [body for tag, body in _FENCE.findall(README.read_text("utf-8")) if tag == language]
+    """The contents of the pages' code blocks of a language; "" is a block of commands."""
+    return [body for page in _texts() for tag, body in _FENCE.findall(page) if tag == language]
+
+
+def languages() -> set[str]:
+    """The languages of all code blocks."""
+    return {tag for page in _texts() for tag, _ in _FENCE.findall(page)}
 
 
 def commands() -> list[str]:
-    """Every command of the page in its order, without its comment: blocks, then code in prose."""
+    """Every command of the pages in their order, without its comment: blocks, then code in prose."""
     lines = [line for block in blocks("") for line in block.replace("\\\n", "").splitlines()]
-    prose = _FENCE.sub("", README.read_text("utf-8"))
+    prose = "\n".join(_FENCE.sub("", page) for page in _texts())
     spans = [span for span in _SPAN.findall(prose) if len(span.split()) > 2 or span[:4] == "make"]
     return list(dict.fromkeys(filter(None, map(_bare, [*lines, *spans]))))
 
@@ -61,14 +72,17 @@ def _bare(line: str) -> str:
 
 
 def outputs() -> list[Output]:
-    """Every output of the page."""
-    found = _OUTPUT.finditer(README.read_text("utf-8"))
-    return [_output(match) for match in found]
+    """Every output of the pages."""
+    return [
+        _output(page.relative_to(ROOT).as_posix(), match)
+        for page in PAGES
+        for match in _OUTPUT.finditer(page.read_text("utf-8"))
+    ]
 
 
-def _output(match: re.Match[str]) -> Output:
+def _output(page: str, match: re.Match[str]) -> Output:
     command, *filters = (part.strip() for part in match["asked"].split(" | "))
-    return Output(command, tuple(filters), match["body"])
+    return Output(page, command, tuple(filters), match["body"])
 
 
 def words(command: str) -> list[str]:
@@ -78,7 +92,7 @@ def words(command: str) -> list[str]:
 
 @cache
 def run(command: str, cwd: Path = ROOT) -> subprocess.CompletedProcess[str]:
-    """Run a command of the page, 96 columns wide; what it printed is kept, not run again."""
+    """Run a command of a page, 96 columns wide; what it printed is kept, not run again."""
     before = Path.cwd()
     os.chdir(cwd)
     try:
@@ -108,11 +122,13 @@ def _cut(text: str, what: str, *asked: str) -> str:
     return "".join(f"{line.rstrip()}\n" for line in kept)
 
 
-def written() -> str:
-    """The page with every output as it is today."""
-    made: Iterator[str] = iter([output.made() for output in outputs()])
-    return _OUTPUT.sub(lambda match: match["head"] + next(made), README.read_text("utf-8"))
+def written(page: Path) -> str:
+    """A page with every output as it is today."""
+    name = page.relative_to(ROOT).as_posix()
+    made: Iterator[str] = iter([output.made() for output in outputs() if output.page == name])
+    return _OUTPUT.sub(lambda match: match["head"] + next(made), page.read_text("utf-8"))
 
 
 if __name__ == "__main__":
-    README.write_text(written(), "utf-8")
+    for file in PAGES:
+        file.write_text(written(file), "utf-8")

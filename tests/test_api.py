@@ -22,5 +22,5 @@ def test_ten_lines_of_a_notebook() -> None:
     assert set(runs["variant"]) == {"sdpa-flash"}
     assert worst["gain"].iloc[0] > 1
     assert "long-scoreboard" in str(pk.explain("long-scoreboard"))
-    assert pk.explain("long-scoreboard")._repr_markdown_().startswith("### long-scoreboard")
+    assert pk.explain("long-scoreboard")._repr_markdown_().startswith("## long-scoreboard")
     assert "gpu__time_duration.sum" in pk.raw(ROOT / "artifacts" / "copy.1GiB.ncu-rep").columns

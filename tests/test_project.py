@@ -56,7 +56,7 @@ def test_extras_bring_what_their_hint_says() -> None:
     for package, extra in EXTRAS.items():
         assert _named(of.get(package, package)) in _brings(extra), package
         assert extra in install_extra(package)
-    assert set(PROJECT["optional-dependencies"]) - {"all", "dev"} <= {
+    assert set(PROJECT["optional-dependencies"]) - {"all", "dev", "site"} <= {
         name for name in PROJECT["optional-dependencies"] if _brings(name) <= _brings("all")
     }
 

@@ -32,7 +32,7 @@ def test_the_answers_are_the_briefs(answers: Answers, run, monkeypatch) -> None:
         answers.compare("stage2", "stage2swizzle", "B").splitlines()
         == run("compare", "stage2", "stage2swizzle", "--case", "B", "--brief").stdout.splitlines()
     )
-    assert answers.explain("shared-bank-conflicts").startswith("shared-bank-conflicts (rule)")
+    assert answers.explain("shared-bank-conflicts").startswith("shared-bank-conflicts\n")
     assert "ptx.cuh" in answers.lines(REPORT)
 
 

@@ -7,6 +7,10 @@ import pytest
 from profkit.diagnosis.rules import ALL
 from profkit.errors import ProfkitError
 from profkit.reports.metrics import CATALOGUE
+from profkit.show.text import words
+from profkit.show.text.blocks import Code, plain_words
+from profkit.show.text.escape import markdown
+from profkit.show.text.terminal import console, to_text
 from profkit.show.views.explain import explain, index, reference_document
 from tests.conftest import ROOT
 
@@ -18,15 +22,15 @@ def test_everything_has_a_page(name: str) -> None:
     assert page.title
     assert all(part and all(part) for part in page.parts.values())
     assert "To collect" in page.parts
-    assert str(page).startswith(f"{name} (")
-    assert page.markdown.startswith(f"### {name}\n")
+    assert str(page).startswith(f"{name}\n")
+    assert page.markdown.startswith(f"## {markdown(name)}\n")
 
 
 def test_a_rule_shows_its_example_with_the_gain() -> None:
     parts = explain("grid-too-small").parts
     assert "32 blocks for 132 SMs" in parts["An example that fires"][0]
     assert "at most" in parts["An example that fires"][0]
-    assert any(text.startswith("grid_size (count)") for text in parts["Looks at"])
+    assert any(plain_words(text).startswith("grid_size: (count)") for text in parts["Looks at"])
 
 
 def test_a_metric_shows_where_it_comes_from() -> None:
@@ -67,15 +71,16 @@ def test_a_name_near_nothing_gets_the_list() -> None:
 
 
 def test_index_and_reference_hold_everything() -> None:
-    listed, written = index(), reference_document()
+    listed, written = to_text(index(), console(width=80)), reference_document()
+    for name in (*(r.id for r in ALL), *CATALOGUE, *words.BOUNDS, *words.WAITS):
+        assert f"- {name}:" in listed
     for name in (*(r.id for r in ALL), *CATALOGUE):
-        assert f"  {name}" in listed
-        assert f"### {name}\n" in written or f"| `{name}` |" in written
+        assert f"## {name}\n" in written or f"| `{name}` |" in written
 
 
 def test_the_committed_reference_is_current() -> None:
     page = ROOT / "profkit" / "REFERENCE.md"
-    assert page.read_text("utf-8") == f"{reference_document()}\n", "make readme writes it anew"
+    assert page.read_text("utf-8") == reference_document(), "make readme writes it anew"
 
 
 @pytest.mark.parametrize(
@@ -93,3 +98,31 @@ def test_every_word_of_the_verdict_has_a_page(name: str, kind: str, says: str) -
     page = explain(name)
     assert page.kind == kind
     assert says in " ".join(str(page).split())
+
+
+def test_a_rule_is_told_from_the_hardware_to_the_official_page() -> None:
+    page = explain("shared-bank-conflicts")
+    headings = list(page.parts)
+    wanted = ["What happens in the hardware", "Before", "After", "Measured on NVIDIA H200",
+              "What mending it is worth", "What decides", "False alarms", "Official page"]  # fmt: skip
+    assert [heading for heading in headings if heading in wanted] == wanted
+    assert isinstance(page.parts["Before"][0], Code)
+    assert "27.1x faster" in str(page)
+    assert "WASTE 0.2: share of sectors" in " ".join(str(page).split())
+    address = "https://docs.nvidia.com/cuda/cuda-c-best-practices-guide/index.html#shared-memory-and-memory-banks"
+    assert address in str(page), "on one line"
+    assert f"<{address}>" in page.markdown
+    assert f'<a href="{address}">' in page._repr_html_()
+    assert "```cuda\n// A column" in page.markdown
+    assert "<pre><code>// A column" in page._repr_html_()
+
+
+def test_a_limiter_names_the_border_and_every_rule_behind_it() -> None:
+    page = explain("dram")
+    assert "near its peak from 75 % of it on" in " ".join(str(page).split())
+    assert "uncoalesced-access" in str(page)
+    assert "2.07x faster" in str(page)
+
+
+def test_a_metric_says_where_it_goes_on_the_probes() -> None:
+    assert "99.1 % (conflict8)" in str(explain("shared_busy"))

@@ -23,21 +23,23 @@ def explain_name(
         bool, typer.Option("--markdown", help="As Markdown; without a name the whole reference.")
     ] = False,
 ) -> None:
-    """What a rule or a metric means and needs, with an example."""
+    """What a rule, a metric or a word of the verdict means: hardware, code, thresholds, gain."""
+    from profkit.cli.output import print_blocks
     from profkit.show.views import explain as pages
 
-    if name is None:
-        print(pages.reference_document() if markdown else pages.index())
-        return
-    page = pages.explain(name)
-    print(page.markdown if markdown else page)
+    if name is not None:
+        print_blocks(pages.explain(name).blocks(), as_markdown=markdown)
+    elif markdown:
+        print(pages.reference_document(), end="")
+    else:
+        print_blocks(pages.index())
 
 
 VERB = Verb(
     run=explain_name,
     examples=(
         "profkit explain                               # every rule and every metric",
-        "profkit explain shared-bank-conflicts         # or a limiter, or ncu's metric",
+        "profkit explain shared-bank-conflicts         # or a word of the verdict, or ncu's metric",
         "profkit explain --markdown                    # the whole reference",
     ),
 )

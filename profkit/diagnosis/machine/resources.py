@@ -57,6 +57,7 @@ class Peak:
 
 
 # What holds each of these numbers, and how far each can move: python tools/thresholds.py.
+
 # Refresh and read-write turns leave a copy 83 to 95 % of the pins' rate. Scattered sectors and TLB
 # misses lower what can be reached, down to half; then loads queue.
 DRAM = Peak(0.75, 0.45, 0.5)

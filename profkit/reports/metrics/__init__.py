@@ -18,10 +18,11 @@ from profkit.reports.metrics import (
 )
 from profkit.reports.metrics.derive import OPCODES, Metric, Raw, Source
 
-CATALOGUE: dict[str, Metric] = {
-    metric.name: metric
-    for file in (launch, occupancy, memory, access, pipes, instructions, warps, peaks)
-    for metric in file.METRICS
+_FILES = (launch, occupancy, memory, access, pipes, instructions, warps, peaks)
+CATALOGUE: dict[str, Metric] = {metric.name: metric for file in _FILES for metric in file.METRICS}
+# Metric -> the file of this folder that it stands in.
+FAMILIES: dict[str, str] = {
+    metric.name: file.__name__.rpartition(".")[2] for file in _FILES for metric in file.METRICS
 }
 # What identifies a launch; read by the reader, not metrics of their own.
 IDENTITY = (
@@ -51,6 +52,7 @@ def evaluate(raw: Raw) -> dict[str, float]:
 
 __all__ = [
     "CATALOGUE",
+    "FAMILIES",
     "IDENTITY",
     "INSTANCED",
     "OPCODES",

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-Role = Literal["", "strong", "dim", "code", "note"]
+Role = Literal["", "strong", "dim", "code", "note", "link"]
 
 
 @dataclass(frozen=True)
@@ -19,7 +19,8 @@ class TextSpan:
 
     Attributes:
         text: It may hold anything.
-        role: How it is set: strong, dim, code (a name or a path), note (an emphasized word).
+        role: How it is set: strong, dim, code (a name or a path), note (an emphasized word),
+            link (a heading of the same document, or an https address).
     """
 
     text: str
@@ -95,6 +96,14 @@ class Command:
 
 
 @dataclass(frozen=True)
+class Code:
+    """Lines of a program, as they stand."""
+
+    text: str
+    language: str
+
+
+@dataclass(frozen=True)
 class Image:
     """A picture in a file beside the text."""
 
@@ -129,7 +138,7 @@ class Fold:
     shown: bool = False
 
 
-Block = Heading | TextLine | Paragraph | ListItem | Command | Image | Grid | Fold
+Block = Heading | TextLine | Paragraph | ListItem | Command | Code | Image | Grid | Fold
 
 
 def colour(text: str) -> str:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from profkit.show.text.blocks import (
     Block,
+    Code,
     Command,
     Fold,
     Grid,
@@ -22,7 +23,7 @@ from profkit.show.text.blocks import (
     spans,
     titled_block,
 )
-from profkit.show.text.escape import code, html, markdown
+from profkit.show.text.escape import code, escaped, html, markdown
 
 _INDENT = "&nbsp;&nbsp;"  # plain blanks at the start of a cell are dropped by every renderer
 _READABLE = {"yellow": "darkorange", "cyan": "teal"}  # of these on white and on black
@@ -47,6 +48,16 @@ def _markdown(block: Block) -> Iterator[str]:
         yield from (f"  <br>{_words(under)}" for under in block.under)
     elif isinstance(block, Command):
         yield f"- {code(block.line)}" + (f" ({markdown(block.about)})" if block.about else "")
+    elif isinstance(block, Code):
+        longest = max(map(len, re.findall("`+", block.text)), default=0)
+        fence = "`" * max(3, longest + 1)
+        yield from (
+            "",
+            f"{fence}{block.language}",
+            *map(escaped, block.text.splitlines()),
+            fence,
+            "",
+        )
     elif isinstance(block, Image):
         yield f"![{markdown(block.path.rpartition('.')[0])}]({block.path})"
     elif isinstance(block, Fold):
@@ -64,6 +75,7 @@ def _words(words: Words, *, in_table: bool = False) -> str:
         "strong": lambda t: f"**{markdown(t)}**",
         "note": lambda t: f"_{markdown(t)}_",
         "code": lambda t: code(t, in_table=in_table),
+        "link": lambda t: f"<{t}>" if _is_address(t) else f"[{markdown(t)}](#{t})",
     }
     pieces = [
         "<br>"
@@ -74,6 +86,11 @@ def _words(words: Words, *, in_table: bool = False) -> str:
         for span in spans(words)
     ]
     return "".join(pieces)
+
+
+def _is_address(text: str) -> bool:
+    """Whether a link leads out; what could end it, or act, is no address."""
+    return bool(re.fullmatch(r"https://[\w./#?=&%-]+", text))
 
 
 def _table(grid: Grid) -> Sequence[str]:
@@ -119,6 +136,8 @@ def _flow(block: Block) -> tuple[str, str]:
             flow = f"{_inline(block.text)}{under}", 'div style="margin-left:1em"'
         case Command():
             flow = f"<code>{html(block.line)}</code> {html(block.about)}", "div"
+        case Code():
+            flow = "<code>" + "\n".join(map(html, block.text.splitlines())) + "</code>", "pre"
         case Paragraph():
             flow = _inline(block.text), "p"
         case Fold():
@@ -137,6 +156,10 @@ def _inline(words: Words) -> str:
     for span in spans(words):
         tag = tags.get(span.role)
         escaped = "<br>" if span.text == "\n" else html(span.text)
+        if span.role == "link":
+            target = escaped if _is_address(span.text) else f"#{escaped}"
+            out += f'<a href="{target}">{escaped}</a>'
+            continue
         out += f"<{tag}>{escaped}</{tag}>" if tag else escaped
     return out
 

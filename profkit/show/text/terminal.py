@@ -13,6 +13,7 @@ from rich.text import Text
 
 from profkit.show.text.blocks import (
     Block,
+    Code,
     Command,
     Fold,
     Grid,
@@ -33,7 +34,7 @@ from profkit.show.text.escape import escaped
 _WIDEST = 1000  # columns of a table in a pipe
 _TRAILING = re.compile(r" +$", re.MULTILINE)  # rich fills every line up to the width
 _READABLE = 110  # columns of a sentence: the eye loses longer lines
-_STYLE = {"strong": "bold", "dim": "dim", "code": "", "note": "italic", "": ""}
+_STYLE = {"strong": "bold", "dim": "dim", "code": "", "note": "italic", "link": "", "": ""}
 
 
 def console(*, width: int | None = None, stderr: bool = False) -> Console:
@@ -58,26 +59,45 @@ def to_text(blocks: Iterable[Block], on: Console) -> str:
 
 
 def _block(block: Block, on: Console, first: bool, indent: int) -> str:
-    if isinstance(block, Grid):
-        # In a pipe no window cuts: a table is as wide as it is, and grep finds whole words.
-        if block.bands:
-            bands = _bands(block, on.width - indent - block.indent)
-            return "".join(_printed(on, _pad(_table(b), indent + block.indent)) for b in bands)
-        room = on if on.is_terminal or block.wraps is not None else console(width=_WIDEST)
-        return _printed(room, _pad(_table(block), indent + block.indent))
-    if isinstance(block, Fold):
-        head = _printed(
-            on, _pad(Text("" if first else "\n").append(terminal_text(block.title)), indent)
-        )
-        inside = (_block(b, on, first=True, indent=indent + 3) for b in block.blocks)
-        return head + "".join(inside)
-    if isinstance(block, Heading):
-        gap = Text("" if first or block.level >= 3 else "\n")
-        style = "bold" if block.level < 3 else "italic"
-        return _printed(on, _pad(gap.append(terminal_text(block.text, style)), indent))
-    if isinstance(block, Command):
-        return _command(block, on, indent + 2)
-    return _printed(_narrow(on), _pad(*_sentence(block, indent)))
+    match block:
+        case Grid():
+            shown = _grid(block, on, indent + block.indent)
+        case Fold():
+            head = Text("" if first else "\n").append(terminal_text(block.title))
+            inside = (_block(b, on, first=True, indent=indent + 3) for b in block.blocks)
+            shown = _printed(on, _pad(head, indent)) + "".join(inside)
+        case Heading():
+            gap = Text("" if first or block.level >= 3 else "\n")
+            style = "bold" if block.level < 3 else "italic"
+            shown = _printed(on, _pad(gap.append(terminal_text(block.text, style)), indent))
+        case Command():
+            shown = _command(block, on, indent + 2)
+        case Code():
+            shown = "".join(_whole(line, indent + 2) for line in block.text.splitlines())
+        case Paragraph() if _leads_out(block):
+            shown = _whole(plain_words(block.text), indent + 2 * block.indent)
+        case _:
+            shown = _printed(_narrow(on), _pad(*_sentence(block, indent)))
+    return shown
+
+
+def _grid(grid: Grid, on: Console, indent: int) -> str:
+    if grid.bands:
+        bands = _bands(grid, on.width - indent)
+        return "".join(_printed(on, _pad(_table(band), indent)) for band in bands)
+    # In a pipe no window cuts: a table is as wide as it is, and grep finds whole words.
+    room = on if on.is_terminal or grid.wraps is not None else console(width=_WIDEST)
+    return _printed(room, _pad(_table(grid), indent))
+
+
+def _whole(line: str, indent: int) -> str:
+    """A line as it stands, however long: whoever copies it gets it whole."""
+    return f"{' ' * indent}{escaped(line)}".rstrip() + "\n"
+
+
+def _leads_out(block: Paragraph) -> bool:
+    """Whether it is nothing but an address, which stays on one line, however long."""
+    return all(span.role == "link" for span in spans(block.text))
 
 
 def _command(command: Command, on: Console, indent: int) -> str:

@@ -1,0 +1,133 @@
+"""The written part of an explanation: complete, honest about its sources, and its code compiles."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from profkit.diagnosis.pages import (
+    FOLDER,
+    family_page,
+    measured_pairs,
+    rule_page,
+    seen,
+    word_page,
+)
+from profkit.diagnosis.rules import ALL, BY_ID
+from profkit.diagnosis.thresholds import thresholds
+from profkit.errors import ProfkitError
+from profkit.reports.metrics import CATALOGUE, FAMILIES
+from profkit.show.text.words import BOUNDS
+from tests.conftest import ROOT
+
+WORDS, METRICS = sorted(BOUNDS), sorted(set(FAMILIES.values()))
+
+
+@pytest.mark.parametrize("rule", [r.id for r in ALL])
+def test_a_rule_has_its_page(rule: str) -> None:
+    page = rule_page(rule)
+    assert page.before != page.after
+    assert page.before.language == page.after.language
+    assert all(alarm.endswith((".", "!")) for alarm in page.false_alarms)
+    assert page.thresholds or thresholds(BY_ID[rule]), "say what decides"
+    _holds_for_all(page.hardware, page.official)
+
+
+@pytest.mark.parametrize("word", WORDS)
+def test_a_bound_has_its_page(word: str) -> None:
+    page = word_page(word)
+    assert page.thresholds
+    assert page.false_alarms
+    _holds_for_all(page.hardware, page.official)
+
+
+@pytest.mark.parametrize("family", METRICS)
+def test_a_family_of_metrics_has_its_page(family: str) -> None:
+    page = family_page(family)
+    _holds_for_all(page.hardware, page.official)
+
+
+def _holds_for_all(hardware: str, official: str) -> None:
+    assert len(re.findall(r"\.(?= |$)(?<!\d\.\d)", hardware)) == 3, "three sentences"
+    assert official.startswith("https://docs.nvidia.com/")
+
+
+def test_no_page_is_of_nothing() -> None:
+    assert {p.stem for p in FOLDER.glob("*.md")} == set(BY_ID)
+    assert [p.stem for p in sorted((FOLDER / "words").iterdir())] == WORDS
+    assert [p.stem for p in sorted((FOLDER / "metrics").iterdir())] == METRICS
+    assert set(FAMILIES) == set(CATALOGUE)
+
+
+def test_a_page_that_is_missing_is_named() -> None:
+    with pytest.raises(ProfkitError, match=r"no rules/pages/nothing\.md"):
+        rule_page("nothing")
+
+
+def test_thresholds_stand_with_their_reasons() -> None:
+    found = {t.name: t for t in thresholds(BY_ID["atomics-contention"])}
+    assert found["HOT_SLICE"].value == "0.25"
+    assert "every 3 to 4 cycles" in found["HOT_SLICE"].reason
+    assert "arXiv" in found["QUEUED_LOAD_CYCLES"].reason
+    (peak,) = thresholds(BY_ID["issue-slots"])
+    assert peak.value.startswith("near its peak from 70 % of it on; from 55 % on where 20 %")
+    assert all(t.reason for rule in ALL for t in thresholds(rule))
+
+
+def test_pairs_are_the_rule_s_own() -> None:
+    pairs = measured_pairs("uncoalesced-access")
+    assert pairs[0].gain == max(pair.gain for pair in pairs)
+    assert measured_pairs("clocks-unsteady") == ()
+    ends = seen("shared_busy")
+    assert ends is not None
+    assert ends.low[1] < ends.high[1] <= 1.0
+
+
+def test_what_is_measured_is_what_was_recorded() -> None:
+    """The pairs of each rule, worked out again from headers and times of the probes."""
+    sys.path.insert(0, str(ROOT / "tools"))
+    import explained
+
+    for rule, pairs in explained.pairs().items():
+        assert [vars(pair) for pair in measured_pairs(rule)] == pairs, "python tools/explained.py"
+
+
+@pytest.mark.slow
+def test_the_ranges_are_those_of_the_reports() -> None:
+    sys.path.insert(0, str(ROOT / "tools"))
+    import explained
+
+    assert (FOLDER / "measured.json").read_text("utf-8") == explained.document()
+
+
+@pytest.mark.nvcc
+def test_before_and_after_compile(tmp_path: Path) -> None:
+    """All of them as one file, each in a namespace of its own."""
+    nvcc = shutil.which("nvcc")
+    if nvcc is None:
+        pytest.skip("no nvcc")
+    includes, bodies = set(), []
+    for rule in ALL:
+        page = rule_page(rule.id)
+        for which, snippet in (("before", page.before), ("after", page.after)):
+            if snippet.language != "cuda":
+                continue
+            found = re.findall(r"^#include .*\n", snippet.text, re.M)
+            includes.update(found)
+            body = re.sub(r"^#include .*\n", "", snippet.text, flags=re.M)
+            name = f"{rule.id.replace('-', '_')}_{which}"
+            bodies.append(f'#line 1 "{rule.id}.md {which}"\nnamespace {name} {{\n{body}}}\n')
+    assert len(bodies) >= 100
+    file = tmp_path / "pages.cu"
+    file.write_text("".join([*sorted(includes), *bodies]), "utf-8")
+    flags = ("-arch=sm_90a", "-std=c++17", "-O1", "-Werror", "all-warnings", "-Xcompiler", "-Wall")
+    done = subprocess.run(
+        [nvcc, *flags, "-cubin", "-o", str(tmp_path / "x"), str(file)],
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr[:3000]

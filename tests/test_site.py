@@ -1,0 +1,104 @@
+"""The site builds without a warning, needs no network, and its schemas are those of the documents."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+
+from profkit.diagnosis.rules import ALL
+from profkit.reports.metrics import CATALOGUE
+from tests.conftest import ROOT
+
+sys.path.insert(0, str(ROOT / "tools"))
+FETCHED = {"script": "src", "img": "src", "link": "href", "iframe": "src", "source": "src"}
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The site without its gallery, notebooks not run: links and pages are what is held here."""
+    pytest.importorskip("myst_nb", reason="pip install 'profkit[site]'")
+    import build_site
+
+    folder = tmp_path_factory.mktemp("site")
+    build_site.written(folder / "source", pictures=False, probes=False)
+    assert build_site.built(folder / "source", folder / "html", "off") == 0, "a warning is an error"
+    return folder / "html"
+
+
+class Links(HTMLParser):
+    """What a page fetches, and where it leads."""
+
+    def __init__(self, page: Path) -> None:
+        super().__init__()
+        self.fetched: list[str] = []
+        self.leads: list[str] = []
+        self.names: set[str] = set()
+        self.feed(page.read_text("utf-8"))
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        found = {name: value or "" for name, value in attrs}
+        self.names.add(found.get("id", ""))
+        if tag in FETCHED and FETCHED[tag] in found:
+            self.fetched.append(found[FETCHED[tag]])
+        if tag == "a" and "href" in found:
+            self.leads.append(found["href"])
+
+
+@pytest.mark.slow
+def test_a_page_fetches_nothing_and_leads_somewhere(site: Path) -> None:
+    pages = {path.resolve(): Links(path) for path in site.rglob("*.html")}
+    assert len(pages) > len(ALL)
+    for path, page in pages.items():
+        assert not [url for url in page.fetched if re.match(r"(https?:)?//", url)], path
+        for link in page.leads:
+            if re.match(r"[a-z]+:", link):
+                continue
+            target, _, name = link.partition("#")
+            there = (path.parent / target).resolve() if target else path
+            if there.suffix == ".html" and "gallery" not in there.parts:
+                assert there in pages, (path, link)
+                assert not name or name in pages[there].names, (path, link)
+    style = "".join(p.read_text("utf-8") for p in site.rglob("*.css"))
+    assert not re.search(r"url\([\"']?https?:|@import", style)
+
+
+@pytest.mark.slow
+def test_the_reference_has_everything(site: Path) -> None:
+    for rule in ALL:
+        assert (
+            "What happens in the hardware" in (site / f"reference/rules/{rule.id}.html").read_text()
+        )
+    metrics = (site / "reference" / "metrics.html").read_text()
+    assert not [name for name in CATALOGUE if name not in metrics]
+    verbs = (site / "reference" / "verbs.html").read_text()
+    assert "profkit diagnose" in verbs
+    api = (site / "reference" / "api.html").read_text()
+    assert "pk.diagnose(" in api
+    assert "DataFrame" in api
+
+
+@pytest.mark.slow
+def test_schemas_are_those_of_the_documents() -> None:
+    """What the verbs print today, and every committed run record, keeps to the committed schemas."""
+    pytest.importorskip("genson", reason="pip install 'profkit[site]'")
+    import jsonschema
+    import schemas
+
+    for name, (_, commands) in schemas.DOCUMENTS.items():
+        schema = json.loads(schemas.file_of(name).read_text("utf-8"))
+        jsonschema.Draft202012Validator.check_schema(schema)
+        jsonschema.validate(schemas.printed(commands[0]), schema)
+    record = json.loads(schemas.file_of("profkit.run/1").read_text("utf-8"))
+    for file in sorted((ROOT / "artifacts" / "attention" / "B").glob("*.json")):
+        jsonschema.validate(json.loads(file.read_text("utf-8")), record)
+    assert {p.name for p in schemas.FOLDER.glob("*.json")} == {
+        schemas.file_of(name).name for name in (*schemas.DOCUMENTS, "profkit.run/1")
+    }
+    broken = {**json.loads((ROOT / "artifacts" / "stage1.B.json").read_text()), "variant": 3}
+    with pytest.raises(jsonschema.ValidationError):
+        jsonschema.validate(broken, record)

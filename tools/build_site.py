@@ -1,0 +1,273 @@
+"""docs/, the rules, metrics, verbs, schemas and probes  ->  build/site/html, which needs no network.
+
+    python tools/build_site.py [--quick]
+
+What can be made from the code is: the pages of docs/reference and docs/gallery exist only in build/site.
+With --quick notebooks do not run and probes have no pictures.
+"""
+
+from __future__ import annotations
+
+import argparse
+import inspect
+import json
+import shutil
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from sphinx.cmd.build import main as sphinx
+
+import profkit as pk
+from profkit.cli.app import FOLDERS, commands, verb_folders
+from profkit.diagnosis.pages import measured_pairs
+from profkit.diagnosis.rules import ALL, BY_ID
+from profkit.files import write_text
+from profkit.reports.metrics import CATALOGUE, FAMILIES
+from profkit.show.text import figures, words
+from profkit.show.text.blocks import Block, Code, Grid, Heading, Paragraph, TextLine, TextSpan
+from profkit.show.text.escape import html, markdown
+from profkit.show.text.markup import to_markdown
+from profkit.show.views.explain import explain
+
+sys.path.insert(0, str(Path(__file__).parent))
+import schemas
+import verdicts
+
+ROOT = Path(__file__).parents[1]
+BUILD = ROOT / "build" / "site"
+SOURCES, HTML = BUILD / "source", BUILD / "html"
+PICTURES = ("artifacts/tune/v3.B/history.png",)  # that pages of docs/ show
+
+
+def rules() -> Iterator[tuple[str, str]]:
+    """A page a rule, and the list of them."""
+    listed = [Grid(("rule", "fires when"), tuple((TextSpan(r.id, "code"), r.title) for r in ALL))]
+    toc = "\n".join(rule.id for rule in ALL)
+    index = to_markdown([Heading("Rules", 0), *listed])
+    yield "rules/index.md", f"{index}\n:::{{toctree}}\n:maxdepth: 1\n\n{toc}\n:::\n"
+    for rule in ALL:
+        yield f"rules/{rule.id}.md", page(rule.id)
+
+
+def page(name: str) -> str:
+    """An explanation as a page of its own: headings one level up."""
+    return _raised(explain(name).blocks())
+
+
+def _raised(blocks: Iterator[Block]) -> str:
+    return to_markdown(
+        Heading(block.text, block.level - 1) if isinstance(block, Heading) else block
+        for block in blocks
+    )
+
+
+def verdict_words() -> Iterator[tuple[str, str]]:
+    """Bounds and limiters on one page."""
+    every = (*words.BOUNDS, *words.UNITS, *words.WAITS, *words.SHAPES)
+    pages = [explain(word).blocks() for word in every if word.replace("_", "-") not in BY_ID]
+    parts = [to_markdown(blocks) for blocks in pages]
+    yield "words.md", "\n".join(["# Words of the verdict\n", *parts])
+
+
+def metrics() -> Iterator[tuple[str, str]]:
+    """Every metric, a table for each family."""
+    blocks: list[Block] = [Heading("Metrics", 0)]
+    blocks.append(
+        Paragraph("Columns of the frame: SI units, shares from 0 to 1, NaN not collected.")
+    )
+    for family in dict.fromkeys(FAMILIES.values()):
+        mine = [m for m in CATALOGUE.values() if FAMILIES[m.name] == family]
+        some = dict(explain(mine[0].name).parts)
+        blocks += [Heading(family), Paragraph(some["What happens in the hardware"][0])]
+        rows = tuple((TextSpan(m.name, "code"), m.unit, m.meaning, m.section) for m in mine)
+        blocks.append(Grid(("metric", "unit", "meaning", "ncu section"), rows))
+    yield "metrics.md", to_markdown(blocks)
+
+
+def verbs() -> Iterator[tuple[str, str]]:
+    """The help of every verb, as the program prints it."""
+    blocks: list[Block] = [Heading("Verbs", 0)]
+    parsers = commands()
+    for folder, about in FOLDERS.items():
+        blocks.append(Heading(about))
+        for name, place in verb_folders().items():
+            if place == folder:
+                with parsers[name].make_context(
+                    name, ["--help"], resilient_parsing=True
+                ) as context:
+                    blocks += [Heading(name, 2), Code(parsers[name].get_help(context), "text")]
+    yield "verbs.md", to_markdown(blocks)
+
+
+def api() -> Iterator[tuple[str, str]]:
+    """The public names, with their arguments and docstrings."""
+    blocks: list[Block] = [Heading("API", 0), Code("import profkit as pk", "python")]
+    for name in sorted(pk.__all__):
+        value = getattr(pk, name)
+        if inspect.ismodule(value):
+            for plot in value.__all__:
+                blocks += list(_documented(f"plots.{plot}", getattr(value, plot)))
+        else:
+            blocks += list(_documented(name, value))
+    yield "api.md", to_markdown(blocks)
+
+
+def _documented(name: str, value: Any) -> Iterator[Block]:
+    yield Heading(name)
+    signature = str(inspect.signature(value)).replace("'", "")
+    text = inspect.cleandoc(value.__doc__ or "")
+    yield Code(f"pk.{name}{signature}\n\n{text}", "text")
+
+
+def schema_pages() -> Iterator[tuple[str, str]]:
+    """The JSON Schema of every document that a verb prints with --json, or that stands in a file."""
+    blocks: list[Block] = [Heading("JSON", 0)]
+    text = (
+        "Keys are added, never renamed within a version. No NaN and no Infinity gets into a document. "
+        "The files lie in profkit/schemas, and in the installed package."
+    )
+    blocks.append(Paragraph(text))
+    for file in sorted(schemas.FOLDER.glob("*.json")):
+        document = json.loads(file.read_text("utf-8"))
+        blocks += [Heading(document["title"]), Paragraph(document["description"])]
+        blocks.append(Code(json.dumps(document, indent=1), "json"))
+    yield "schemas.md", to_markdown(blocks)
+
+
+def gallery(pictures: Path | None) -> Iterator[tuple[str, str]]:
+    """A card a probe: its picture, code, verdict and measured gain."""
+    known = verdicts.truths()
+    paths = known.probes(verdicts.PROBES)
+    rows = {row.probe: row for row in verdicts.rows()}
+    drawn = _drawn(pictures) if pictures else {}
+    cards = {name: _card(name, row, paths[name]) for name, row in sorted(rows.items())}
+    toc = "\n".join(cards)
+    areas = sorted({path.parent.name for path in paths.values()})
+    index = ["# Probes", "", _ABOUT, ""]
+    for area in areas:
+        mine = [card for name, card in cards.items() if paths[name].parent.name == area]
+        index += [f"## {area}", "", '<div class="cards">', *mine, "</div>", ""]
+    yield "gallery/index.md", "\n".join([*index, ":::{toctree}\n:hidden:\n", toc, ":::", ""])
+    for name, row in rows.items():
+        yield f"gallery/{name}.md", _probe(name, row, paths[name], drawn.get(name))
+
+
+_ABOUT = (
+    "Small kernels whose bottleneck is known by construction, each recorded on an H200 and most with "
+    "a twin that lacks the cause. They hold the rules to the truth: `python tools/verdicts.py`."
+)
+
+
+def _title(path: Path) -> str:
+    return path.read_text("utf-8").splitlines()[0].removeprefix("/* ").rstrip(".")
+
+
+def _card(name: str, row: verdicts.Row, path: Path) -> str:
+    gain = f"{figures.speedup(row.gain)} faster without it" if row.gain else "no twin"
+    return (
+        f'<div class="card"><h3><a href="{html(name)}.html">{html(name)}</a></h3>'
+        f"<p>{html(_title(path))}</p><p>{html(_said(row))}: {html(str(row.said[2]))}</p>"
+        f'<p class="gain">{html(gain)}</p></div>'
+    )
+
+
+def _said(row: verdicts.Row) -> str:
+    return ": ".join(filter(None, row.said[:2]))
+
+
+def _probe(name: str, row: verdicts.Row, path: Path, picture: str | None) -> str:
+    rule = str(row.said[2])
+    pair = next((p for p in measured_pairs(row.cause) if p.probe == name), None)
+    blocks: list[Block] = [Heading(name, 0), Paragraph(_title(path)), Heading("Verdict")]
+    blocks.append(TextLine((f"{rule}: ", _said(row)), "says"))
+    blocks.append(TextLine(f"{row.cause}: {row.bound}: {row.limiter}", "is"))
+    if pair:
+        text = f"{figures.speedup(pair.gain)} faster: {pair.relieves}"
+        blocks.append(TextLine(text, "measured without it"))
+    if row.expect:
+        near = f"{figures.speedup(row.expect.low)} to {figures.speedup(row.expect.high)}"
+        blocks.append(TextLine(f"{figures.speedup(row.expect.gain)} ({near})", "expected"))
+    parts = [to_markdown(blocks)]
+    if picture:
+        parts.append(
+            f"![What the warps of {markdown(name)} wait for, with the cause and without]({picture})\n"
+        )
+    parts.append(f"What it means: [{rule}](../reference/rules/{rule}.md).\n\n## Code\n")
+    return "\n".join([*parts, to_markdown([Code(path.read_text("utf-8"), "cuda")])])
+
+
+def _drawn(folder: Path) -> dict[str, str]:
+    """Probe -> the picture of what its warps wait for, beside its twin."""
+    runs = pk.load(str(verdicts.RECORDED / "probes-*.ncu-rep*"))
+    found = {}
+    for name, launches in runs.groupby("variant"):
+        both = launches.drop_duplicates(["case"], keep="last").sort_values("case")
+        if both["stall_selected"].notna().any():
+            axes = pk.plots.stalls(both)
+            pk.plots.save(axes, folder / f"{name}.png")
+            found[str(name)] = f"{name}.png"
+    return found
+
+
+def written(into: Path, *, pictures: bool, probes: bool = True) -> None:
+    """All sources of the site.
+
+    Args:
+        into: The folder, which is made anew.
+        pictures: Draw what the probes wait for.
+        probes: Write the gallery; else a page that says where it is.
+    """
+    shutil.rmtree(into, ignore_errors=True)
+    shutil.copytree(ROOT / "docs", into)
+    shutil.copytree(ROOT / "notebooks", into / "notebooks", ignore=shutil.ignore_patterns(".*"))
+    for picture in PICTURES:
+        (into / picture).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(ROOT / picture, into / picture)
+    drawn = into / "gallery"
+    drawn.mkdir()
+    made: Mapping[str, Iterator[tuple[str, str]]] = {
+        "reference": (
+            item
+            for part in (rules, verdict_words, metrics, verbs, api, schema_pages)
+            for item in part()
+        ),
+        "": gallery(drawn if pictures else None) if probes else iter([_ELSEWHERE]),
+    }
+    for folder, files in made.items():
+        for name, text in files:
+            file = into / folder / name
+            file.parent.mkdir(parents=True, exist_ok=True)
+            write_text(file, text)
+
+
+_ELSEWHERE = ("gallery/index.md", "# Probes\n\n`make site` writes a card for each.\n")
+
+
+def built(source: Path, html_: Path, execution: str) -> int:
+    """Run Sphinx, with warnings as errors; its exit status.
+
+    Args:
+        source: The sources.
+        html_: Where the pages go.
+        execution: Of notebooks: off, force.
+    """
+    options = ["-q", "-W", "--keep-going", "-D", f"nb_execution_mode={execution}", "-b", "html"]
+    return sphinx([*options, "-d", str(html_.parent / "doctrees"), str(source), str(html_)])
+
+
+def main() -> int:
+    """Build the site; warnings are errors."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--quick", action="store_true", help="no notebooks run, no pictures")
+    asked = parser.parse_args()
+    written(SOURCES, pictures=not asked.quick)
+    status = built(SOURCES, HTML, "off" if asked.quick else "force")
+    if status == 0:
+        print(f"{HTML / 'index.html'}")
+    return status
+
+
+if __name__ == "__main__":
+    sys.exit(main())
