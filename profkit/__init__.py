@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from profkit.errors import ProfkitError
     from profkit.evidence.history.dataset import history
     from profkit.program.frames import triage
-    from profkit.reports.reader import raw
     from profkit.show import plots
     from profkit.show.notebook import (
         claims,
@@ -38,13 +37,17 @@ if TYPE_CHECKING:
         ladder,
         lines,
         load,
+        raw,
+        report,
         whatif,
     )
+    from profkit.show.notebook import claims as verify
     from profkit.show.views.explain import explain
 
 __all__ = [
     "Hit", "Launch", "ProfkitError", "Rule", "claims", "compare", "diagnose", "explain", "from_raw",
-    "history", "ladder", "lines", "load", "plots", "raw", "triage", "whatif",
+    "history", "ladder", "lines", "load", "plots", "raw", "report", "triage",
+    "verify", "whatif",
 ]  # fmt: skip
 
 _WHERE = {
@@ -61,7 +64,8 @@ _WHERE = {
     "ladder": "profkit.show.notebook",
     "lines": "profkit.show.notebook",
     "load": "profkit.show.notebook",
-    "raw": "profkit.reports.reader",
+    "raw": "profkit.show.notebook",
+    "report": "profkit.show.notebook",
     "triage": "profkit.program.frames",
     "whatif": "profkit.show.notebook",
 }
@@ -74,6 +78,8 @@ def __getattr__(name: str) -> Any:
         from importlib.metadata import version
 
         return version("profkit")
+    if name == "verify":  # the verb's name for the same
+        name = "claims"
     if name not in _WHERE:
         raise AttributeError(f"module 'profkit' has no attribute {name!r}")
     return getattr(import_module(_WHERE[name]), name)

@@ -26,7 +26,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
     folder = tmp_path_factory.mktemp("site")
     build_site.written(folder / "source", pictures=False, probes=False)
-    assert build_site.built(folder / "source", folder / "html", "off") == 0, "a warning is an error"
+    assert build_site.built(folder / "source", folder / "html") == 0, "a warning is an error"
     return folder / "html"
 
 

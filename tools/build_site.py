@@ -17,6 +17,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+import nbformat
+from nbclient import NotebookClient
 from sphinx.cmd.build import main as sphinx
 
 import profkit as pk
@@ -245,16 +247,24 @@ def written(into: Path, *, pictures: bool, probes: bool = True) -> None:
 _ELSEWHERE = ("gallery/index.md", "# Probes\n\n`make site` writes a card for each.\n")
 
 
-def built(source: Path, html_: Path, execution: str) -> int:
+def built(source: Path, html_: Path) -> int:
     """Run Sphinx, with warnings as errors; its exit status.
 
     Args:
         source: The sources.
         html_: Where the pages go.
-        execution: Of notebooks: off, force.
     """
-    options = ["-q", "-W", "--keep-going", "-D", f"nb_execution_mode={execution}", "-b", "html"]
+    options = ["-q", "-W", "--keep-going", "-b", "html"]
     return sphinx([*options, "-d", str(html_.parent / "doctrees"), str(source), str(html_)])
+
+
+def run_notebooks(into: Path) -> None:
+    """Run each notebook where it stands, and write it with its outputs."""
+    for file in sorted((ROOT / "notebooks").glob("*.ipynb")):
+        notebook = nbformat.read(file, as_version=4)
+        where = {"metadata": {"path": str(file.parent)}}
+        NotebookClient(notebook, timeout=300, resources=where).execute()
+        nbformat.write(notebook, into / file.name)
 
 
 def main() -> int:
@@ -263,7 +273,9 @@ def main() -> int:
     parser.add_argument("--quick", action="store_true", help="no notebooks run, no pictures")
     asked = parser.parse_args()
     written(SOURCES, pictures=not asked.quick)
-    status = built(SOURCES, HTML, "off" if asked.quick else "force")
+    if not asked.quick:
+        run_notebooks(SOURCES / "notebooks")
+    status = built(SOURCES, HTML)
     if status == 0:
         print(f"{HTML / 'index.html'}")
     return status

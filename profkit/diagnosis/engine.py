@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import ChainMap
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -25,7 +26,10 @@ FAILED = "ncu gave up on this launch: the kernel or its replay died, and no coun
 
 
 def judge_launch(
-    values: Mapping[str, Any], status: str = "ok", more: Sequence[Rule] = ()
+    values: Mapping[str, Any],
+    status: str = "ok",
+    more: Sequence[Rule] = (),
+    also: Mapping[str, float] | None = None,
 ) -> Diagnosis:
     """The verdict on one launch.
 
@@ -35,6 +39,7 @@ def judge_launch(
             does not count is not asked for.
         status: The launch's status in the frame: ok or failed.
         more: Rules of somebody's own, asked like profkit's.
+        also: What these may index besides the metrics: numbers by any name, NaN not collected.
 
     Returns:
         Verdict with its findings: firing ones first, the cause of the verdict before all others,
@@ -43,22 +48,16 @@ def judge_launch(
     """
     if status != "ok":
         return Diagnosis("unknown", None, FAILED, (), (Missing("", FAILED),))
-    launch = Launch({k: float(v) for k, v in values.items() if k in CATALOGUE})
+    metrics = {k: float(v) for k, v in values.items() if k in CATALOGUE}
+    launch = Launch(metrics)
     verdict = decide_bound(launch)
     rules = (*ALL, *more)
     ncu = str(values.get("ncu_version") or "")
     room = headroom(launch)
-    findings = _roofs([_ask(rule, launch, ncu) for rule in rules], room)
-    order = {"fires": 0, "unknown": 1, "clear": 2}
-    lead = _leads(verdict, rules, {f.rule: f for f in findings if f.status == "fires"})
-    findings.sort(
-        key=lambda f: (
-            order[f.status],
-            f.note,
-            lead.index(f.rule) if f.rule in lead else len(lead),
-            -f.worth,
-        )
-    )
+    asked = [_ask(rule, launch, ncu) for rule in ALL]
+    wider = Launch(ChainMap(metrics, also)) if also else launch  # type: ignore[arg-type]
+    findings = _roofs([*asked, *(_ask(rule, wider, ncu) for rule in more)], room)
+    findings = _ordered(findings, verdict, rules)
     return Diagnosis(
         verdict.bound,
         verdict.limiter,
@@ -67,6 +66,21 @@ def judge_launch(
         verdict.missing,
         near_border=verdict.near_border,
         headroom=room,
+    )
+
+
+def _ordered(findings: Sequence[Finding], verdict: Verdict, rules: Sequence[Rule]) -> list[Finding]:
+    """Firing ones first, the verdict's cause before all others; then unknown, then clear ones."""
+    order = {"fires": 0, "unknown": 1, "clear": 2}
+    lead = _leads(verdict, rules, {f.rule: f for f in findings if f.status == "fires"})
+    return sorted(
+        findings,
+        key=lambda f: (
+            order[f.status],
+            f.note,
+            lead.index(f.rule) if f.rule in lead else len(lead),
+            -f.worth,
+        ),
     )
 
 
@@ -111,7 +125,9 @@ def _ask(rule: Rule, launch: Launch, ncu: str) -> Finding:
 
 def _lack(name: str, launch: Launch, ncu: str) -> tuple[str, str]:
     """Why a metric is not there, and what collects it; "" where nothing would."""
-    metric = CATALOGUE[name]
+    metric = CATALOGUE.get(name)
+    if metric is None:
+        return f"needs {name}: neither a metric nor a column nor a raw counter of this launch", ""
     if metric.section == RECORD:
         return f"needs {name}: the run record has it", "profkit profile"
     wrote = re.match(r"\d+\.\d+", ncu)
@@ -121,7 +137,7 @@ def _lack(name: str, launch: Launch, ncu: str) -> tuple[str, str]:
         return (f"needs {name}: this ncu ({version}) did not count it; from {since} on",
                 f"profile with ncu {since} or newer")  # fmt: skip
     if any(
-        other != name and CATALOGUE[other].section == metric.section
+        other != name and other in CATALOGUE and CATALOGUE[other].section == metric.section
         for other in launch
         if other in launch
     ):

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from profkit.diagnosis.engine import gains, judge_launch, or_nan
+from profkit.diagnosis.own import OwnColumns
 from profkit.diagnosis.rule import Diagnosis, Finding, Producer, Rule, SourceShare
 from profkit.diagnosis.where import counters
 from profkit.errors import ProfkitError
@@ -163,12 +164,12 @@ def diagnose_frame(runs: DataFrame, rules: Sequence[Rule] = ()) -> DataFrame:
 
     Returns:
         One row per launch and rule, in the order of the launches: report, launch, kernel, variant,
-        case, bound, limiter, because, headroom (speed-up left with the same work), saves (s that the
-        leading finding is expected to save; all of the launch), rule, status (fires, clear, unknown),
-        cause, gain (speed-up factor, an upper bound), expect, expect_low, expect_high (what people got
-        who mended it, and the interval that holds four times of five), evidence, where (the source
-        lines of a finding that fires, most of its cause first, three at most; empty where the report
-        is not there, or has no lines), try. NaN where a number is not known.
+        case, time (s), bound, limiter, because, headroom (speed-up left with the same work), saves (s
+        that the leading finding is expected to save; all of the launch), rule, status (fires, clear,
+        unknown), cause, gain (speed-up factor, an upper bound), expect, expect_low, expect_high (what
+        people got who mended it, and the interval that holds four times of five), evidence, where
+        (the source lines of a finding that fires, most of its cause first, three at most; empty where
+        the report is not there, or has no lines), try. NaN where a number is not known.
     """
     import pandas as pd
 
@@ -176,7 +177,8 @@ def diagnose_frame(runs: DataFrame, rules: Sequence[Rule] = ()) -> DataFrame:
     table = [
         {
             "report": run.report, "launch": run.index, "kernel": run.kernel, "variant": run.variant,
-            "case": run.case, "bound": run.diagnosis.bound, "limiter": run.diagnosis.limiter,
+            "case": run.case, "time": run.time, "bound": run.diagnosis.bound,
+            "limiter": run.diagnosis.limiter,
             "because": run.diagnosis.because, "headroom": or_nan(run.diagnosis.headroom),
             "saves": run.diagnosis.saves(run.time), "rule": f.rule, "status": f.status,
             "cause": f.cause, **gains(f), "evidence": dict(f.evidence), "where": f.where,
@@ -188,7 +190,7 @@ def diagnose_frame(runs: DataFrame, rules: Sequence[Rule] = ()) -> DataFrame:
     return pd.DataFrame(table, columns=_COLUMNS)
 
 
-_COLUMNS = ["report", "launch", "kernel", "variant", "case", "bound", "limiter", "because",
+_COLUMNS = ["report", "launch", "kernel", "variant", "case", "time", "bound", "limiter", "because",
             "headroom", "saves", "rule", "status", "cause", "gain", "expect", "expect_low",
             "expect_high", "evidence", "where", "try"]  # fmt: skip
 
@@ -202,7 +204,9 @@ def _of_row(run: Mapping[str, Any], rules: Sequence[Rule]) -> Judged:
         "status": status,
     }
     values = {name: float(run.get(name, nan)) for name in CATALOGUE}
-    return Judged(**identity, values=values, diagnosis=judge_launch(run, status, rules))  # type: ignore[arg-type]
+    also = OwnColumns(run) if rules else None
+    verdict = judge_launch(run, status, rules, also)
+    return Judged(**identity, values=values, diagnosis=verdict)  # type: ignore[arg-type]
 
 
 def _with_known_lines(launches: Sequence[Judged]) -> list[Judged]:

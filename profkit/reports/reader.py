@@ -41,7 +41,7 @@ __all__ = [
     "expand",
     "load_reports",
     "prepare_child",
-    "raw",
+    "raw_frame",
     "read_report",
 ]
 
@@ -121,7 +121,7 @@ def read_report(
     ))  # fmt: skip
 
 
-def raw(path: str | Path) -> pd.DataFrame:
+def raw_frame(path: str | Path) -> pd.DataFrame:
     """Every scalar metric of a report under ncu's own name and in ncu's own unit.
 
     Args:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields
+from glob import glob
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -23,8 +24,10 @@ from profkit.evidence.claims import verify
 from profkit.evidence.comparison import ladder as ladders
 from profkit.evidence.comparison import select as sides
 from profkit.evidence.runs.runs import Evidence
+from profkit.files import write_text
 from profkit.reports import raw_counters, reader
 from profkit.reports.metrics import CATALOGUE
+from profkit.show.given import Given, given_launches, given_reports, given_run
 from profkit.show.text import figures
 from profkit.show.text.blocks import Block, Grid, TextLine
 from profkit.show.text.markup import to_html
@@ -153,7 +156,20 @@ def _as(kind: type[T], plain: Any) -> T:
 
 
 def load(patterns: str | Path | Iterable[str | Path], client: Any = None) -> Frame:
-    """Read reports into one row per launch: see profkit.reports.reader.load_reports."""
+    """Read reports into one row per launch.
+
+    Args:
+        patterns: Files, folders (recursively) and patterns.
+        client: A dask.distributed.Client whose workers read the files; None reads them here.
+
+    Returns:
+        A DataFrame: report, launch, kernel, device, cc, grid, block, variant, case, status, and one
+        column per metric under its short name, in SI units, shares 0-1, NaN not collected;
+        `profkit explain NAME` says what each is. attrs["reports"] says of every file how it was read.
+
+    Raises:
+        ProfkitError: Nothing matches, or no file could be read at all.
+    """
     plain = reader.load_reports(patterns, client)
     frame = Frame(plain)
     frame.attrs = plain.attrs
@@ -161,16 +177,29 @@ def load(patterns: str | Path | Iterable[str | Path], client: Any = None) -> Fra
 
 
 def from_raw(rows: Iterable[Mapping[str, Any]]) -> Frame:
-    """Counters under Nsight Compute's names as a frame: see profkit.reports.raw_counters.from_raw."""
+    """Counters under Nsight Compute's names, from anywhere, as the frame that `load` gives.
+
+    Args:
+        rows: One mapping a launch: Nsight Compute's names to values in the units that it stores (%,
+            ns, bytes), instances as "name[key]"; the demangled kernel under "kernel", and under
+            "variant" and "case" what it is called. None and NaN mean not collected.
+
+    Returns:
+        Launches x columns as in `load`, in the order of the rows, all metrics in SI.
+
+    Raises:
+        ProfkitError: A row is no mapping, a counter is no number, or no row has a counter.
+    """
     return Frame(raw_counters.frame_from_raw(rows))
 
 
-def whatif(runs: pd.DataFrame, changes: str) -> Frame:
+def whatif(runs: Given, changes: str, artifacts: str | Path = "artifacts") -> Frame:
     """What each launch would gain if these counts changed, by the cost model.
 
     Args:
-        runs: A frame from `load`, one row per launch.
+        runs: Launches: a report's path, a pattern, a list, a frame, a row, or a variant's name.
         changes: For example "inst_exp/32, shared_wavefronts*0.25, blocks*4".
+        artifacts: Where variants' records and reports are.
 
     Returns:
         One row per launch: report, launch, kernel, variant, case, time (s), expect, expect_low,
@@ -182,7 +211,10 @@ def whatif(runs: pd.DataFrame, changes: str) -> Frame:
     asked = parse_changes(changes)
     names = ("report", "launch", "kernel", "variant", "case", "time")
     rows = []
-    for row in ({str(k): v for k, v in r.items()} for r in runs.to_dict("records")):
+    for row in (
+        {str(k): v for k, v in r.items()}
+        for r in given_launches(runs, artifacts).to_dict("records")
+    ):
         hope = cost_model(Launch({k: float(v) for k, v in row.items() if k in CATALOGUE}), asked)
         identity = {name: row.get(name) for name in names}
         rows.append(
@@ -191,25 +223,143 @@ def whatif(runs: pd.DataFrame, changes: str) -> Frame:
     return Frame(rows, columns=[*names, "expect", "expect_low", "expect_high"])
 
 
-def diagnose(runs: pd.DataFrame, rules: Sequence[Rule] = ()) -> Frame:
-    """Every finding of every launch: see profkit.diagnosis.launches.diagnose."""
-    return Frame(launches.diagnose_frame(runs, rules))
+def diagnose(runs: Given, rules: Sequence[Rule] = (), artifacts: str | Path = "artifacts") -> Frame:
+    """Every finding of every launch.
+
+    Args:
+        runs: Launches: a report's path, a pattern, a folder, a list, a frame from `load`, a row of one
+            (or a mapping of metrics), or a variant's name ("stage2", "stage2.B").
+        rules: Rules of your own, asked beside profkit's. They may index any metric, any numeric column
+            of the frame, and any raw counter of the report under Nsight Compute's own name.
+        artifacts: Where variants' records and reports are.
+
+    Returns:
+        One row per launch and rule, in the order of the launches: report, launch, kernel, variant,
+        case, time (s, under ncu), bound (memory, compute, latency, launch, balanced, unknown),
+        limiter, because, headroom (speed-up left with the same work), saves (s that the leading
+        finding is expected to save; all of the launch), rule, status (fires, clear, unknown), cause,
+        gain (speed-up factor, an upper bound), expect, expect_low, expect_high (what people got who
+        mended it, and the interval that holds four times of five), evidence (metric -> SI value),
+        where (source lines, most of its cause first), try (what people do). NaN where not known.
+
+    Raises:
+        ProfkitError: Nothing can be read from what was given.
+    """
+    return Frame(launches.diagnose_frame(given_launches(runs, artifacts), rules))
 
 
-def lines(report: str | Path, launch: int = 0, count: int = 10) -> Frame:
-    """Where the findings of one launch happen: see profkit.diagnosis.launches.lines."""
-    return Frame(launches.launch_lines(report, launch, count))
+def raw(runs: Given, artifacts: str | Path = "artifacts") -> Frame:
+    """Every scalar metric under Nsight Compute's own name and in its own unit.
+
+    Args:
+        runs: Launches, as `diagnose` takes them; they must be in reports.
+        artifacts: Where variants' records and reports are.
+
+    Returns:
+        Launches x raw names; numbers as float, texts as str, NaN where a launch has no value. The index
+        is the launch in its report; (report, launch) where there are several reports.
+
+    Raises:
+        ProfkitError: A file cannot be read at all, or the launches are in none.
+    """
+    files, chosen = given_reports(runs, artifacts)
+    found = {file: reader.raw_frame(file) for file in files}
+    if len(files) == 1 and not chosen:
+        return Frame(found[files[0]])
+    kept = {
+        file: frame[[not chosen or (file, int(n)) in chosen for n in frame.index]]
+        for file, frame in found.items()
+    }
+    return Frame(kept[files[0]] if len(files) == 1 else pd.concat(kept, names=["report", "launch"]))
+
+
+def lines(
+    report: Given, launch: int | None = None, count: int = 10, artifacts: str | Path = "artifacts"
+) -> Frame:
+    """Where the findings of launches happen, and what is waited for there.
+
+    Args:
+        report: Launches, as `diagnose` takes them; they must be in reports.
+        launch: Index of the one launch that is meant; the first one of a single file when None.
+        count: At most so many lines a finding.
+        artifacts: Where variants' records and reports are.
+
+    Returns:
+        One row per finding that fires and line, in the order of the findings, most first: rule,
+        counter, file, line, pc (bytes), opcode, share (of the counter over the launch, 0-1), value
+        (in the counter's unit), stall, stall_share, producer_file, producer_line, producer_pc,
+        producer_opcode (the instruction whose result is waited for), source. For several launches
+        with report and launch in front.
+
+    Raises:
+        ProfkitError: A report cannot be read, or has no such launch.
+    """
+    files, chosen = given_reports(report, artifacts)
+    if len(files) == 1 and (launch is not None or not chosen):
+        return Frame(launches.launch_lines(files[0], launch or 0, count))
+    places = sorted(chosen) or [(file, launch or 0) for file in files]
+    found = {place: launches.launch_lines(*place, count) for place in places}
+    if len(found) == 1:
+        return Frame(next(iter(found.values())))
+    return Frame(pd.concat(found, names=["report", "launch"]).reset_index(["report", "launch"]))
+
+
+def report(
+    runs: Given,
+    file: str | Path = "page.html",
+    title: str = "",
+    artifacts: str | Path = "artifacts",
+) -> Path:
+    """Write the page of some launches: one HTML file that needs nothing else.
+
+    Args:
+        runs: Launches, as `diagnose` takes them; they must be in reports.
+        file: Where it goes.
+        title: Its heading; profkit's own when empty.
+        artifacts: Where variants' records and reports are.
+
+    Returns:
+        The file.
+
+    Raises:
+        ProfkitError: Nothing can be read, or the file cannot be written.
+    """
+    from profkit.show.page import page
+
+    files, chosen = given_reports(runs, artifacts)
+    found = reader.read_report(files)
+    shown = [j for j in launches.judged(found) if not chosen or (j.report, j.index) in chosen]
+    made = page.render(found, shown, title or page.TITLE)
+    write_text(Path(file), made.html)
+    return Path(file)
 
 
 def compare(
-    before: sides.Comparand,
-    after: sides.Comparand,
+    before: Any,
+    after: Any,
     case: str | None = None,
     artifacts: str | Path = "artifacts",
     anyway: bool = False,
 ) -> Comparison:
-    """What changed, and whether it is real: see profkit.evidence.comparison.select.compare."""
-    return _as(Comparison, sides.compare_sides(before, after, case, artifacts, anyway))
+    """What changed, and whether it is real.
+
+    Args:
+        before: A variant's name ("stage1", "stage1.B"), a run record, a report, a folder; or a frame or
+            a row of one, so that two kernels of one report can be compared.
+        after: Likewise.
+        case: Only this case.
+        artifacts: Where variants' records and reports are.
+        anyway: Compare across GPUs, clocks, ncu versions and cases all the same.
+
+    Returns:
+        The answer (faster, slower, same, cannot tell) with its interval where both were timed; findings
+        that are gone and new; metrics that moved; promises kept. It prints itself.
+
+    Raises:
+        ProfkitError: A side cannot be found or read, or the two have nothing in common.
+    """
+    given = given_run(before), given_run(after)
+    return _as(Comparison, sides.compare_sides(*given, case, artifacts, anyway))
 
 
 def ladder(case: str, artifacts: str | Path = "artifacts", anyway: bool = False) -> ShownLadder:
@@ -230,13 +380,18 @@ def claims(files: str | Path | Iterable[str | Path], artifacts: str | Path = "ar
     """Try the claims and acceptance gates in files: holds, fails, undecided or errored.
 
     Args:
-        files: Python files of claims. They are run: they are your own.
+        files: Python files of claims, or patterns. They are run: they are your own.
         artifacts: The records and reports that the claims look at.
 
     Raises:
-        ProfkitError: The artifacts are not there.
+        ProfkitError: The artifacts are not there, or a pattern matches nothing.
     """
     if not Path(artifacts).is_dir():
         raise ProfkitError(f"{artifacts}: no such folder", "it holds the records and reports")
-    paths = [files] if isinstance(files, str | Path) else files
+    paths: list[str | Path] = []
+    for given in [files] if isinstance(files, str | Path) else files:
+        found = sorted(glob(str(given))) if any(c in str(given) for c in "*?[") else [given]
+        if not found:
+            raise ProfkitError(f"{given}: matches no file", "give files of claims: analyses/*.py")
+        paths += found
     return Claims(verify.verify_claim_files(paths, Evidence(Path(artifacts))))

@@ -12,7 +12,7 @@ from profkit.reports.addresses import LaunchedCode
 from profkit.reports.counters import COUNTERS, FAMILIES, MEMORY
 from profkit.reports.hotlines import COLUMNS, CounterLine, LinesRequest, hot_lines, lines_of
 from profkit.reports.metrics.warps import SAMPLES, STATES
-from profkit.reports.reader import opened_launches, raw
+from profkit.reports.reader import opened_launches, raw_frame
 from tests.conftest import ROOT, kinds, others, report_of
 from tests.reports import made
 
@@ -97,7 +97,7 @@ def test_every_counter_adds_up(name: str) -> None:
         assert _lines(STAGE2, 0, name, count=2) == lines[:2]
     if COUNTERS[name].states:
         assert set(COUNTERS[name].states) <= set(STATES)
-        collected = raw(STAGE2).iloc[0]
+        collected = raw_frame(STAGE2).iloc[0]
         known = [
             n for n, state in SAMPLES.items() if state in COUNTERS[name].states and n in collected
         ]
@@ -136,7 +136,7 @@ def test_each_counter_is_found_somewhere() -> None:
 def test_samples_are_all_there(path: Path) -> None:
     every = hot_lines(path, 0, 1_000_000)
     assert list(every.columns) == list(COLUMNS)
-    collected = raw(path).iloc[0].reindex(list(SAMPLES)).sum()
+    collected = raw_frame(path).iloc[0].reindex(list(SAMPLES)).sum()
     assert every.value.sum() == collected
     if len(every):
         assert every.share.sum() == pytest.approx(1)

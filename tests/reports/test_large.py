@@ -67,9 +67,9 @@ def test_a_cut_one_gives_what_is_left(several: str, in_parts: None) -> None:
 
 
 def test_raw_in_parts(several: str, in_parts: None, monkeypatch: pytest.MonkeyPatch) -> None:
-    whole = reader.raw(several)
+    whole = reader.raw_frame(several)
     monkeypatch.setattr(reader, "LARGE", 1)
-    assert reader.raw(several).equals(whole)
+    assert reader.raw_frame(several).equals(whole)
 
 
 def test_wanted_launches_only(several: str, in_parts: None, tmp_path: Path) -> None:

@@ -233,16 +233,16 @@ def test_a_crash_of_the_library_takes_one_file(write, tmp_path: Path, monkeypatc
 
 
 def test_raw(write) -> None:
-    frame = reader.raw(write(made.result(NAMES), made.result(NAMES, made.DEVICE)))
+    frame = reader.raw_frame(write(made.result(NAMES), made.result(NAMES, made.DEVICE)))
     assert frame.index.name == "launch"
     assert frame["gpu__time_duration.sum"].tolist()[0] == 1500.0
     assert isnan(frame["gpu__time_duration.sum"][1])
     assert frame["device__attribute_display_name"].tolist() == ["NVIDIA H200"] * 2
     assert OPCODES not in frame  # has instances, no value
     cut = write(data=made.report([made.result(NAMES)] * 2, NAMES)[:-5], name="cut.ncu-rep")
-    assert len(reader.raw(cut)) == 2
+    assert len(reader.raw_frame(cut)) == 2
     with pytest.raises(ProfkitError, match="not an Nsight Compute report"):
-        reader.raw(write(data=b"text", name="text.ncu-rep"))
+        reader.raw_frame(write(data=b"text", name="text.ncu-rep"))
 
 
 def test_a_name_that_is_not_utf_8_is_escaped_and_keeps_its_launch(write) -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from profkit.errors import ProfkitError
 from profkit.reports.metrics import CATALOGUE
-from profkit.reports.reader import load_reports, raw, read_report
+from profkit.reports.reader import load_reports, raw_frame, read_report
 from profkit.reports.table import table_rows
 from tests.conftest import committed
 
@@ -83,7 +83,7 @@ def test_every_layout_gives_the_same_values(tmp_path, layout, base, version):
 
 
 def test_a_report_printed_raw_reads_like_the_report(tmp_path):
-    values = raw(REPORT).iloc[0].dropna().to_dict()
+    values = raw_frame(REPORT).iloc[0].dropna().to_dict()
     front = FRONT["2022"]
     rows = [[*front, *values], [""] * (len(front) + len(values)),
             [*front.values(), *map(str, values.values())]]  # fmt: skip

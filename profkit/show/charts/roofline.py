@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from math import isfinite
 
 from profkit.diagnosis.machine import roofline as model
+from profkit.errors import ProfkitError
 from profkit.show.charts.groups import Row
 from profkit.show.charts.scale import span
 
@@ -55,6 +57,25 @@ def ceilings_of(rows: Sequence[Row], points: Sequence[model.Point]) -> list[Roof
             device = mine[0].source != "report"
             roofs.append(Roof(name, min(values), max(values), max(c.clock for c in mine), device))
     return roofs
+
+
+def with_ceilings(rows: Sequence[Row], given: Mapping[str, float]) -> list[Row]:
+    """The launches with these roofs instead of their report's.
+
+    Args:
+        rows: Rows of the frame.
+        given: Name of a ceiling -> byte/s of a level, op/s of a precision.
+
+    Raises:
+        ProfkitError: There is no ceiling of that name, or the number is none.
+    """
+    known = (*model.LEVELS, *model.FAMILIES)
+    for name, value in given.items():
+        if name not in known:
+            raise ProfkitError(f"no ceiling is called {name}", f"there are: {', '.join(known)}")
+        if not (isfinite(value) and value > 0):
+            raise ProfkitError(f"ceiling {name}: {value} is no rate", "byte/s or op/s, above 0")
+    return [{**row, **{f"peak_{name}": float(v) for name, v in given.items()}} for row in rows]
 
 
 def axis_limits(

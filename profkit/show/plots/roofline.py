@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from math import isnan, nan
@@ -23,6 +23,7 @@ from profkit.show.charts.roofline import (
     ceilings_of,
     unit,
     visible_points,
+    with_ceilings,
     word,
     x_of,
     y_of,
@@ -62,7 +63,10 @@ class Placed:
 
 
 def roofline(
-    runs: pd.DataFrame | pd.Series[Any], ax: Axes | None = None, labels: int = _MOST_LABELS
+    runs: pd.DataFrame | pd.Series[Any],
+    ax: Axes | None = None,
+    labels: int = _MOST_LABELS,
+    ceilings: Mapping[str, float] | None = None,
 ) -> Axes:
     """Draw launches under the ceilings of the device that they ran on.
 
@@ -75,14 +79,12 @@ def roofline(
         runs: Rows of the frame, of one device.
         ax: Where to draw; a new 12 x 7.5 inch figure when None.
         labels: At most so many launches are named, the longest-running first.
-
-    Returns:
-        The Axes.
+        ceilings: Roofs instead of the report's: dram, l2, l1 in byte/s; fp32, tensor_bf16, ... in op/s.
 
     Raises:
-        ProfkitError: No launches, or launches of several devices.
+        ProfkitError: No launches, launches of several devices, or a ceiling that is none.
     """
-    rows = records(runs)
+    rows = with_ceilings(records(runs), ceilings or {})
     device = one_device(rows)
     placed = [
         Placed(
