@@ -72,7 +72,7 @@ class MeasuredPair:
 
 
 @dataclass(frozen=True)
-class Seen:
+class ProbeRange:
     """The lowest and the highest value of a metric over the probes, each with its probe."""
 
     low: tuple[str, float]
@@ -143,7 +143,7 @@ def measured_pairs(rule: str) -> tuple[MeasuredPair, ...]:
     return tuple(MeasuredPair(**pair) for pair in _measured()["rules"].get(rule, ()))
 
 
-def seen(metric: str) -> Seen | None:
+def seen(metric: str) -> ProbeRange | None:
     """Where a metric goes on the probes; None where none of them has it."""
     ends = _measured()["metrics"].get(metric)
-    return ends and Seen(*((str(name), float(value)) for name, value in ends))
+    return ends and ProbeRange(*((str(name), float(value)) for name, value in ends))
