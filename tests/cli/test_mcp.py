@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -121,3 +122,24 @@ def test_the_server_speaks_the_protocol_alone_on_stdout(tmp_path: Path) -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True, cwd=ROOT)
     assert (done.stdout, done.stderr) == (b"spoken\n", b"noise")
+
+
+def test_a_server_that_waits_ends_when_it_is_told() -> None:
+    """Its library reads stdin in a thread, which nothing but a line or its end wakes."""
+    pytest.importorskip("mcp", reason="pip install 'profkit[mcp]'")
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    server = subprocess.Popen([sys.executable, "-m", "profkit", "mcp"], cwd=ROOT, **pipes)
+    assert server.stdin
+    assert server.stdout
+    who = {"name": "x", "version": "1"}
+    hello = {"protocolVersion": "2025-03-26", "capabilities": {}, "clientInfo": who}
+    asked = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": hello}
+    server.stdin.write(json.dumps(asked).encode() + b"\n")
+    server.stdin.flush()
+    assert b"result" in server.stdout.readline()
+    server.terminate()
+    try:
+        assert server.wait(10) == 130
+    finally:
+        server.kill()
+        server.communicate()

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from profkit.cli.inputs.agent import Answers
+from profkit.cli.streams import INTERRUPTED
 from profkit.cli.verb import Verb
 from profkit.errors import ProfkitError, needing
 
@@ -31,7 +32,10 @@ def serve_agents(root: Folder = Path()) -> None:
     """Answer an agent over MCP: diagnose, compare, explain, lines, triage, roofline."""
     server = server_of(root)
     _own_stdout()
-    server.run("stdio")
+    try:
+        server.run("stdio")
+    except KeyboardInterrupt:
+        os._exit(INTERRUPTED)  # a thread of the library waits for a line of stdin, for ever
 
 
 def _own_stdout() -> None:
