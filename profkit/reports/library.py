@@ -21,7 +21,7 @@ from profkit.reports.metrics import evaluate
 
 # A report with more bytes is read some launches at a time, by so many children that they take no
 # more than three times its bytes.
-LARGE = 4 << 20
+LARGE = 6 << 20
 _CHILD = 400 << 20  # bytes that a child takes at most
 
 
