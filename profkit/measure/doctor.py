@@ -15,6 +15,7 @@ from typing import Literal
 from profkit.errors import ProfkitError
 from profkit.measure.build import toolchain
 from profkit.measure.cuda import device, state
+from profkit.measure.languages.registry import known_languages
 from profkit.measure.profile import faults
 
 PARAMETERS = Path("/proc/driver/nvidia/params")
@@ -40,7 +41,7 @@ class Inspection:
 def examine() -> list[Inspection]:
     """Look at everything; nothing here needs a GPU to be there, nor changes anything."""
     questions: tuple[Callable[[], Iterator[Inspection]], ...] = (
-        _gpu, _nvcc, _ninja, _torch, _ncu, _counters, _lock, _sanitizer,
+        _gpu, _nvcc, _ninja, _languages, _torch, _ncu, _counters, _lock, _sanitizer,
     )  # fmt: skip
     return [finding for question in questions for finding in question()]
 
@@ -107,6 +108,17 @@ def _ninja() -> Iterator[Inspection]:
         yield Inspection("ninja", "missing", "not found; needed for building", "pip install ninja")
     else:
         yield Inspection("ninja", "ok", str(path))
+
+
+def _languages() -> Iterator[Inspection]:
+    """Those that need no program of their own beside Python."""
+    for language in known_languages():
+        lacking = language.missing()
+        if lacking:
+            what, _, advice = lacking.partition(": ")
+            yield Inspection(language.name, "warning", f"{what}; needed for its variants", advice)
+        elif not language.programs:
+            yield Inspection(language.name, "ok", language.compiler({}))
 
 
 def _torch() -> Iterator[Inspection]:
