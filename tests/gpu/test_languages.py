@@ -103,6 +103,7 @@ def test_a_launch_above_the_limit_or_in_a_graph_is_one_line(tmp_path: Path) -> N
     assert "more than --limit" in row["why_not"]
     graph = "\ng = torch.cuda.CUDAGraph()\nwith torch.cuda.graph(g):\n    "
     warm = "add.warmup(x, y, out, n, 1024, grid=grid)\n"
-    (row,) = captured(tmp_path / "g" if (tmp_path / "g").mkdir() is None else tmp_path,
-                      HEAD + warm + graph + launch + "\ng.replay()\ntorch.cuda.synchronize()\n")  # fmt: skip
+    replay = "\ng.replay()\ntorch.cuda.synchronize()\n"
+    (tmp_path / "graph").mkdir()
+    (row,) = captured(tmp_path / "graph", HEAD + warm + graph + launch + replay)
     assert "CUDA graph" in row["why_not"]
