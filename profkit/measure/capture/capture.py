@@ -195,11 +195,12 @@ def tried(
     )  # side by side; later they are there
     results = []
     for kernel in kernels:
-        results.append(_tried(kernel, folder, progress) if kernel.file else kernel)
+        results.append(tried_kernel(kernel, folder, progress) if kernel.file else kernel)
     return results
 
 
-def _tried(kernel: CapturedKernel, folder: Path, progress: Progress) -> CapturedKernel:
+def tried_kernel(kernel: CapturedKernel, folder: Path, progress: Progress) -> CapturedKernel:
+    """The same with its verdict and its time here; the folder is that of builds."""
     assert kernel.file is not None  # noqa: S101 - the caller looked
     variant = variants.read_variant(kernel.file)
     loaded = problem.load_problem(variants.problem_of(kernel.file))
