@@ -71,9 +71,10 @@ class Seen:
 
 
 def _kind(value: Any) -> Any:
+    """What makes two launches of a function alike: arrays of one shape; numbers may differ."""
     if hasattr(value, "data_ptr"):
         return str(value.dtype), tuple(value.shape), tuple(value.stride())
-    return repr(value)
+    return type(value).__name__ if isinstance(value, int | float) else repr(value)
 
 
 def write_launch(start: Start, outcome: arrays.CaptureOutcome, place: Path, drawn: Any) -> None:
