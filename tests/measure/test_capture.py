@@ -201,3 +201,20 @@ def test_what_a_function_uses_goes_with_it(tmp_path: Path) -> None:
     kernel.fn.__globals__["helper"] = object()
     with pytest.raises(source.NotStandalone, match="it uses helper, a object"):
         source.standalone(kernel, [])
+
+
+def test_the_table_counts_launches_and_says_what_is_left_out() -> None:
+    from profkit.show.text.terminal import console, to_text
+    from profkit.show.views import measured
+
+    kernels = [
+        capture.CapturedKernel("add", 9, Path("x"), "", 2e-6, 2.1e-6, "bit-equal", ("a note",)),
+        capture.CapturedKernel("mul", 1, None, "it is [red]too large"),
+        capture.CapturedKernel("sub", 0),
+    ]
+    text = to_text(measured.captured([k.to_json() for k in kernels]), console(width=100))
+    assert "1.05" in text
+    assert "mul, 1 launches, left out: it is [red]too large" in text
+    assert "add: a note" in text
+    assert "1 of 3 kernels, 9 of 10 launches (90 %)" in text
+    assert "sub" not in text

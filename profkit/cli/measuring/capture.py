@@ -40,7 +40,8 @@ def capture_kernels(
         bool, typer.Option("--no-try", help="Write the folders; check and time nothing.")
     ] = False,
     timeout: Annotated[
-        float | None, typer.Option(min=1, metavar="S", help="Seconds for the program.")
+        float | None,
+        typer.Option(min=1, metavar="S", help="Stop it then, and keep what was captured."),
     ] = None,
     output: Annotated[
         Path, typer.Option("--output", "-o", metavar="DIR", help="The folder of problems.")

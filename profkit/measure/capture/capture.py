@@ -168,7 +168,7 @@ def _seen(folder: Path) -> list[JsonObject]:
 def _kept(folder: Path, place: Path, row: JsonObject, program: str) -> CapturedKernel:
     kernel = CapturedKernel(row["kernel"], row["launches"], why_not=row["why_not"] or "")
     if row["folder"] is None:
-        return kernel if kernel.why_not else replace(kernel, why_not="not asked for")
+        return kernel
     left = folder / row["folder"]
     about = read_json(left / "capture.json")
     name = folder_name(row["kernel"], {p.name for p in place.iterdir()})

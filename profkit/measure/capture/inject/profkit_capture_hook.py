@@ -100,6 +100,7 @@ class Session:
                 return
             self.left_out.pop(key, None)
             self._capture(seen, key, once)
+            self.leave()  # a program that is stopped later has left this
 
     def _capture(self, seen: Seen, key: str, once: Callable[[], Any]) -> None:
         place = self.folder / f"{os.getpid()}-{self.matched}"
@@ -155,7 +156,9 @@ class Session:
         whole = {"launches": rows, "trouble": self.left_out.get("?")}
         path = self.folder / f"seen-{os.getpid()}.json"
         if rows or whole["trouble"]:
-            path.write_text(json.dumps(whole), encoding="utf-8")
+            part = path.with_suffix(".part")
+            part.write_text(json.dumps(whole), encoding="utf-8")
+            os.replace(part, path)
 
 
 def install() -> None:
