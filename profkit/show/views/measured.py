@@ -76,7 +76,7 @@ def captured(rows: Sequence[Mapping[str, Any]]) -> Iterator[Block]:
         for remark in row["notes"]:
             yield TextLine((TextSpan(f"{row['kernel']}: {remark}", "dim"),))
     launches, kept = (sum(row["launches"] for row in some) for some in (rows, held))
-    share = f" ({100 * kept / launches:.3g} %)" if launches else ""
+    share = f" ({figures.share(kept / launches)})" if launches else ""
     yield TextLine((f"{len(held)} of {len(rows)} kernels, {kept} of {launches} launches{share}",))
 
 
