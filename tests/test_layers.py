@@ -274,3 +274,12 @@ def test_one_name_means_one_thing() -> None:
                 places.setdefault(node.name, []).append(f"{file.name}:{node.lineno}")
     twice = {name: where for name, where in places.items() if len(where) > 1}
     assert not twice, f"each of these names stands for two things: {twice}"
+
+
+@each_file
+def test_a_comprehension_has_two_loops_or_a_condition_but_not_both(file: Source) -> None:
+    kinds = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
+    for node in ast.walk(file.tree) if file.name.startswith("profkit/") else ():
+        if isinstance(node, kinds) and len(node.generators) > 1:
+            where = f"{file.name}:{node.lineno}"
+            assert not any(g.ifs for g in node.generators), f"{where}: a loop says it better"

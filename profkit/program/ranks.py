@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 
 from profkit.errors import ProfkitError
 from profkit.program.step.kinds import kind_of
@@ -68,7 +69,11 @@ def merged_timelines(timelines: Sequence[Timeline]) -> Timeline:
     numbers = [p.rank for p in processes]
     if len(set(numbers)) < len(numbers):
         processes = [replace(p, rank=i) for i, p in enumerate(processes)]
-    notes = tuple(n for t in timelines for n in t.notes if "other ranks" not in n)
+    notes = tuple(
+        note
+        for note in chain.from_iterable(timeline.notes for timeline in timelines)
+        if "other ranks" not in note
+    )
     return Timeline(timelines[0].how, sorted(processes, key=lambda p: p.rank), "", notes)
 
 

@@ -379,11 +379,10 @@ def _between(
 ) -> Iterator[CounterLine]:
     """The lines of code near hot ones, in order; nothing was sampled in them."""
     at = {(x.file, x.line) for x in hot}
-    near = {
-        (file, n)
-        for file, line in at
-        if file in kernel.sources and line is not None
-        for n in range(max(line - around, 1), min(line + around, len(kernel.sources[file])) + 1)
-    }
+    near: set[tuple[str, int | None]] = set()
+    for file, line in at:
+        if file in kernel.sources and line is not None:
+            last = min(line + around, len(kernel.sources[file]))
+            near |= {(file, number) for number in range(max(line - around, 1), last + 1)}
     for file, line in sorted(near - at) if around else ():
         yield CounterLine("samples", file, line, None, "", 0.0, 0.0)

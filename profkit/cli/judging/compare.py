@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -180,7 +181,8 @@ def _bad(change: RunComparison, wanted: set[str]) -> Iterator[str]:
     """What of that which was asked for is worse."""
     if "slower" in wanted and change.time is not None and change.time.answer == "slower":
         yield change.time.sentence
-    new = [f.rule for x in change.launches for f in x.findings if f.what == "new"]
+    findings = chain.from_iterable(launch.findings for launch in change.launches)
+    new = [finding.rule for finding in findings if finding.what == "new"]
     if "finding" in wanted and new:
         yield f"new finding {', '.join(dict.fromkeys(new))}"
     worse = [r.name for r in change.resources if r.worse]
@@ -219,7 +221,8 @@ def _ladders_status(ladders: Iterable[Ladder], wanted: set[str], quiet: bool) ->
     problems = [p for x in ladders for p in x.problems]
     if not quiet:
         say_each(problems)
-    steps = [s.change for x in ladders for s in x.steps if s.change]
+    rungs = chain.from_iterable(ladder.steps for ladder in ladders)
+    steps = [rung.change for rung in rungs if rung.change]
     return max(
         status(closing(steps, wanted), quiet=quiet) if wanted else 0, COULD_NOT if problems else 0
     )

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, replace
+from itertools import chain
 from math import isnan
 from typing import Any
 
@@ -179,7 +180,7 @@ def match(before: Run, after: Run) -> tuple[list[tuple[FrameRow, FrameRow]], tup
     if not pairs and all(usable) and (marked or alone):
         pairs = [(max(usable[0], key=_time_of), max(usable[1], key=_time_of))]
     paired = {id(row) for two in pairs for row in two}
-    left = [row for side in usable for row in side if id(row) not in paired]
+    left = [row for row in chain.from_iterable(usable) if id(row) not in paired]
     return pairs, tuple(str(row["kernel"]) for row in left)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import chain
 
 from profkit.records.record import Record
 
@@ -53,5 +54,5 @@ def _machine(before: Record, after: Record) -> Iterator[str]:
 def _held(record: Record) -> frozenset[str]:
     """What held the clocks down from outside."""
     states = (record.timing.before, record.timing.after) if record.timing else ()
-    reasons = [reason for state in states if state for reason in state.throttle or ()]
+    reasons = chain.from_iterable(state.throttle or () for state in states if state)
     return frozenset(r for r in reasons if any(word in r for word in _OUTSIDE))

@@ -19,6 +19,7 @@ import warnings
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from itertools import chain
 from pathlib import Path
 
 from profkit.errors import ProfkitError
@@ -192,7 +193,8 @@ def _assigned(tree: ast.Module) -> set[str]:
     for node in tree.body:
         targets = node.targets if isinstance(node, ast.Assign) else []
         targets += [node.target] if isinstance(node, ast.AnnAssign) else []
-        names.update(x.id for t in targets for x in ast.walk(t) if isinstance(x, ast.Name))
+        below = chain.from_iterable(map(ast.walk, targets))
+        names.update(part.id for part in below if isinstance(part, ast.Name))
     return names
 
 

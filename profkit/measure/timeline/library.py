@@ -9,6 +9,7 @@ import shutil
 import subprocess
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import product, starmap
 from pathlib import Path
 
 from profkit.errors import ProfkitError
@@ -119,4 +120,4 @@ def _places() -> Iterator[Path]:
 
 
 def _first(places: list[Path], names: tuple[str, ...]) -> Path | None:
-    return next((p / n for p in places for n in names if (p / n).is_file()), None)
+    return next((path for path in starmap(Path, product(places, names)) if path.is_file()), None)

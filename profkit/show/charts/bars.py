@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import chain
 from math import isnan, nan
 
 from profkit.reports.metrics import CATALOGUE
@@ -33,7 +34,7 @@ def pipe_word(pipe: str) -> str:
 
 def busiest_pipes(rows: Sequence[dict[str, float]], most: int) -> list[str]:
     """Pipes that did something, in the catalogue's order."""
-    top = {p: max((v for r in rows for v in shares(r, p) if v > 0), default=0.0) for p in PIPES}
+    top = {p: max((0.0, *chain.from_iterable(shares(row, p) for row in rows))) for p in PIPES}
     kept = sorted((p for p in PIPES if top[p] >= 0.005), key=lambda p: -top[p])[:most]
     return [p for p in PIPES if p in kept]
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from math import isfinite
 
 from profkit.diagnosis.machine import roofline as model
@@ -47,7 +48,7 @@ def unit(family: str) -> str:
 def ceilings_of(rows: Sequence[Row], points: Sequence[model.Point]) -> list[Roof]:
     """The ceilings to draw: every level, FP32, and the precisions in which arithmetic ran."""
     used = {"fp32", *model.LEVELS, *(p.family for p in points)}
-    every = [c for row in rows for c in model.ceilings(row) if c.name in used]
+    every = [c for c in chain.from_iterable(map(model.ceilings, rows)) if c.name in used]
     roofs = []
     for name in (*model.LEVELS, *model.FAMILIES):
         mine = [c for c in every if c.name == name]
@@ -84,7 +85,7 @@ def axis_limits(
     """Left, right, bottom and top of the frame that holds roofs and positions."""
     slope = min((r.high for r in roofs if r.name in model.LEVELS), default=1e12)
     peaks = [r.high for r in roofs if r.name not in model.LEVELS] or [10 * slope]
-    real = [p for points in launches for p in _placing(points) if p.intensity > 0]
+    real = [p for p in chain.from_iterable(map(_placing, launches)) if p.intensity > 0]
     xs = [p.intensity for p in real] + [peak / slope for peak in peaks]
     wide = max(5.0, (1e3 * min(xs) / max(xs)) ** 0.5)  # at least three decades
     left, right = max(min(xs) / wide, _LEFT), min(max(xs) * wide, _RIGHT)

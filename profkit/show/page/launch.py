@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import groupby
+from itertools import chain, groupby
 from math import isfinite, nan
 from os.path import basename
 from typing import Any
@@ -116,7 +116,8 @@ def bars(several: Sequence[PageRow], total: float) -> list[dict[str, Any]]:
 
 def words_of(several: Sequence[PageRow]) -> list[dict[str, str]]:
     """What the page links to: the bounds, and the rules that fire on it, with their advice."""
-    fired = {f.rule: None for s in several for f in s.run.diagnosis.findings if f.status == "fires"}
+    findings = chain.from_iterable(row.run.diagnosis.findings for row in several)
+    fired = {finding.rule for finding in findings if finding.status == "fires"}
     bounds = [{"name": name, "meaning": text, "advice": ""} for name, text in BOUNDS.items()]
     rules = [BY_ID[rule] for rule in sorted(fired) if rule in BY_ID]
     return bounds + [

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import chain
 from math import isfinite
 from typing import Any
 
@@ -63,11 +64,10 @@ def roofline_data(launches: Sequence[tuple[int, str, Judged]]) -> dict[str, Any]
         for (number, label, run), mine in zip(launches, each, strict=True)
         for p in visible_points(mine, left, right)
     ]
+    unplaced = [row for row, mine in zip(rows, each, strict=True) if not mine]
     lacking = {
         f"{m.why} (ncu --section {m.section})" if m.section else m.why: None
-        for row, mine in zip(rows, each, strict=True)
-        if not mine
-        for m in model.missing(row)
+        for m in chain.from_iterable(map(model.missing, unplaced))
     }
     return {
         "frame": [left, right, bottom, top],

@@ -96,7 +96,8 @@ def _frame(ax: Axes, subjects: dict[str, list[HistoryPoint]]) -> None:
     every = [p.median for mine in subjects.values() for p in mine]
     ax.set_ylim(min(every) / 1.25, max(every) * 1.25)
     low, high = ax.get_ylim()
-    ticks = [d * 10.0**e for e in range(-9, 3) for d in (1, 2, 5) if low <= d * 10.0**e <= high]
+    every_tick = [digit * 10.0**power for power in range(-9, 3) for digit in (1, 2, 5)]
+    ticks = [tick for tick in every_tick if low <= tick <= high]
     ax.set_yticks(ticks or [min(every)])
     longest = max(subjects.values(), key=len)
     ax.set_xlim(-0.6, len(longest) - 0.2 + 0.12 * len(longest))

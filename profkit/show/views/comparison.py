@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import chain
 from math import isfinite
 
 from profkit.evidence.comparison.compare import RunComparison
@@ -112,16 +113,9 @@ def _finding(found: FindingChange) -> tuple[str, ...]:
 
 def leading(launch: LaunchChange, shown: int) -> list[Moved]:
     """The metrics to show: time, what the changed findings looked at, then what moved farthest."""
-    looked = {
-        name: i
-        for i, name in enumerate(
-            name
-            for f in launch.findings
-            if f.what != "stays"
-            for side in (f.before, f.after)
-            for name in side.evidence
-        )
-    }
+    changed = [finding for finding in launch.findings if finding.what != "stays"]
+    sides = chain.from_iterable((finding.before, finding.after) for finding in changed)
+    looked = {name: i for i, name in enumerate(chain.from_iterable(s.evidence for s in sides))}
     order = sorted(launch.moved, key=lambda m: (looked.get(m.metric, len(looked)), -m.weight))
     return order[:shown]
 
