@@ -250,14 +250,15 @@ def _with_verdict(
 
 
 def _small_case(made: Made, check: Check) -> str:
-    """The case with the fewest operations above ten million that the variant supports.
+    """The check with the fewest operations above ten million that the variant supports.
 
     Large enough for several tiles and a ragged end, small enough for tools that slow a kernel down
-    a hundred times.
+    a hundred times; the largest check of a problem whose checks are all smaller.
     """
     problem = made.target.problem
     supported = [c.case for c in check.cases if c.status != "not supported"]
-    known = [c for c in supported if c in {**problem.cases, **problem.checks}]
-    work = {c: problem.module.operations(problem.case(c)) for c in known or problem.checks}
-    large = {c: n for c, n in work.items() if n >= 1e7} or work
-    return min(large, key=lambda c: large[c])
+    small = [c for c in supported if c in problem.checks]
+    known = small or [c for c in supported if c in problem.cases] or list(problem.checks)
+    work = {c: problem.module.operations(problem.case(c)) for c in known}
+    large = {c: n for c, n in work.items() if n >= 1e7}
+    return min(large, key=lambda c: large[c]) if large else max(work, key=lambda c: work[c])

@@ -8,8 +8,10 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from profkit.errors import ProfkitError
 from profkit.measure.check import data, dtypes
 from profkit.measure.check.check import judge_values
+from profkit.measure.targets import Places, choose_target
 from profkit.measure.variants import problem
 from tests.kernels.emulated import KERNELS, SCHEDULES, emulate
 
@@ -89,3 +91,77 @@ def test_bfloat16_is_rounded_to_nearest_even_and_read_back() -> None:
 def asked_tolerance(case: str) -> tuple[float, float]:
     """What acceptance at a case is."""
     return problem.load_problem(KERNELS / "layernorm").tolerance(case)
+
+
+@pytest.mark.parametrize(
+    ("case", "of"),
+    [("16k-8", "decode"), ("2k-8to1", "gqa"), ("sparse89", "blocksparse"), ("B", "attention")],
+)
+def test_a_case_says_of_which_problem_a_reference_is(case: str, of: str) -> None:
+    name = "flex" if of != "attention" else "sdpa"
+    target = choose_target(Places(KERNELS), [name], False, [case], False)
+    assert (target.problem.name, target.references) == (of, (name,))
+    assert choose_target(Places(KERNELS), [], True, [case], False).problem.name == of
+
+
+def test_a_reference_of_several_problems_needs_a_case() -> None:
+    with pytest.raises(ProfkitError, match="problems: attention, decode, gqa"):
+        choose_target(Places(KERNELS), ["sdpa"], False, [], False)
+
+
+@pytest.mark.parametrize("name", ["decode", "gqa", "blocksparse"])
+def test_work_is_that_of_the_problem(name: str) -> None:
+    """Against attention's own figures where a case is one of attention's, and by hand elsewhere."""
+    module = problem.load_problem(KERNELS / name).module
+    if name == "decode":
+        case = module.CASES["16k-8"]
+        assert module.operations(case) == 4 * 8 * 32 * 16384 * 128
+        assert module.compulsory_bytes(case) - 2 * 8 * 4 * 16384 * 128 * 2 < 2e5
+    if name == "gqa":
+        case = module.CASES["2k-8to1"]
+        assert module.compulsory_bytes(case) == 2 * 2 * (2 * 32 + 2 * 4) * 2048 * 128
+    if name == "blocksparse":
+        full = module.Case(1, 2, 300, 64, 2, 0)
+        assert full.share() == 1.0
+        assert module.operations(full) == 4 * 2 * 300**2 * 64
+        assert 1 - module.CASES["sparse96"].share() == pytest.approx(0.9613, abs=1e-4)
+        assert module.CASES["sparse53"].share() == module.CASES["sparse53"].seen().mean()
+
+
+WRONG_DECODING = {
+    "": lambda s, v: (s, v),
+    "a key too many": lambda s, v: (np.append(s, 0.0), np.vstack([v, v[:1]])),
+    "the last key forgotten": lambda s, v: (s[:-1], v[:-1]),
+    "no scale": lambda s, v: (8 * s, v),
+    "the mean": lambda s, v: (0 * s, v),
+}
+
+
+@pytest.mark.parametrize("wrong", WRONG_DECODING)
+def test_the_gate_stops_what_is_not_decoding(wrong: str, tmp_path: Path) -> None:
+    asked = problem.load_problem(KERNELS / "decode")
+    at = data.prepare_data(asked, "S17-3to3-D64", 0, tmp_path)
+    q, k, v, table = at.inputs()
+    out = np.empty(q.shape)
+    for b, head in np.ndindex(2, 3):
+        length, page = table[b]
+        keys, values = (x[page, head, :length].astype(np.float64) for x in (k, v))
+        scores, values = WRONG_DECODING[wrong](keys @ q[b, head].astype(np.float64) / 8, values)
+        weights = np.exp(scores - scores.max())
+        out[b, head] = weights @ values / weights.sum()
+    assert (judge_values(asked, at, [out]).status == "right") == (not wrong)
+
+
+def test_slots_that_no_sequence_uses_hold_nan() -> None:
+    module = problem.load_problem(KERNELS / "decode").module
+    case = module.CHECKS["S300-16to2-D64-page16"]
+    q, k, _, table = module.inputs(case, 0)
+    used = np.zeros(k.shape[0] * 16, bool)
+    for length, *pages in table:
+        for i, page in enumerate(pages):
+            used[16 * page : 16 * page + np.clip(length - 16 * i, 0, 16)] = True
+    rows = k.transpose(0, 2, 1, 3).reshape(len(used), -1)
+    assert np.isfinite(rows[used]).all()
+    assert np.isnan(rows[~used]).all()
+    assert np.isfinite(q).all()
+    assert (~used).sum() > 100
