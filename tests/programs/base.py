@@ -27,8 +27,13 @@ def size(full: int, tiny: int = 8) -> int:
     return tiny if DRY else full
 
 
+WAITS: list[Callable[[], Any]] = []  # of programs that launch from threads of their own
+
+
 def wait() -> None:
     """Wait for the GPU, where there is one."""
+    for other in WAITS:
+        other()
     if not DRY:
         torch.cuda.synchronize()
 
