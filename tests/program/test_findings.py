@@ -131,6 +131,20 @@ def allocating(p: Program) -> None:
     p.wait()
 
 
+ODD = "cutlass_80_tensorop_bf16_s16816gemm_relu_bf16_128x128_32x4_nn_align1"
+HALVES = ["c10::BFloat16", "c10::BFloat16"]
+
+
+def product(p: Program, rows: int, inner: int, columns: int, name: str, rate: float) -> None:
+    with p.op("aten::mm", [[rows, inner], [inner, columns]], types=HALVES):
+        p.launch(name, 2e6 * rows * inner * columns / rate)
+
+
+def odd_sizes(p: Program) -> None:
+    product(p, 8192, 1024, 50257, ODD, 1.5e14)
+    product(p, 8192, 1024, 1024, GEMM, 6e14)
+
+
 PLANTED: dict[str, tuple[Step, str]] = {
     f.__name__: (f, category)
     for f, category in (
@@ -139,7 +153,7 @@ PLANTED: dict[str, tuple[Step, str]] = {
         (copying, "copy"), (reading_back, "copy"), (one_by_one, "optimizer"),
         (attending, "attention-unfused"), (in_float32, "fp32-matmul"),
         (chained, "elementwise-chain"), (converting, "layout"), (adding, "atomics"),
-        (few_blocks, "kernel"), (own_kernel, "kernel"), (reducing, "collective"),
+        (few_blocks, "kernel"), (own_kernel, "kernel"), (odd_sizes, "kernel"), (reducing, "collective"),
     )
 }  # fmt: skip
 
@@ -249,3 +263,23 @@ def test_a_loss_at_the_end_is_no_attention(tmp_path: Path) -> None:
         large(p, 4)
 
     assert "attention-unfused" not in {f.category for f in judged(step, tmp_path).findings}
+
+
+def test_products_of_odd_sizes_are_told_from_those_that_fit(tmp_path: Path) -> None:
+    def even(p: Program) -> None:
+        product(p, 8192, 1024, 50304, GEMM, 6e14)
+        product(p, 8192, 1024, 1024, GEMM, 6e14)
+
+    found = judged(odd_sizes, tmp_path)
+    first = found.findings[0]
+    assert first.category == "kernel"
+    assert "pad the size to a multiple of 64 (50304 for 50257)" in first.advice
+    truth = (2e6 * 8192 * 1024 * 50257 / 1.5e14 - 2e6 * 8192 * 1024 * 50304 / 6e14) / 1e3
+    assert first.saves.low <= truth <= first.saves.high
+    assert first.saves.expect == pytest.approx(truth, rel=0.25)
+    assert not [f for f in judged(even, tmp_path).findings if "16-byte" in f.say]
+
+
+def test_an_odd_size_that_costs_nothing_is_not_named(tmp_path: Path) -> None:
+    found = judged(lambda p: product(p, 8192, 1024, 50257, GEMM, 6e14), tmp_path)
+    assert not [f for f in found.findings if "16-byte" in f.say]

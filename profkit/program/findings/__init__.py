@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 
-from profkit.program.findings import chains, host, kernels, math, moves
+from profkit.program.findings import chains, host, kernels, math, moves, sizes
 from profkit.program.findings.case import Case, Draft
 
 Rule = Callable[[Case, frozenset[int]], Iterator[Draft]]
@@ -19,6 +19,7 @@ RULES: Sequence[Rule] = (
     chains.optimizer,
     math.attention,
     math.fp32_products,
+    sizes.misfits,
     moves.layouts,
     kernels.contended_atomics,
     chains.elementwise,
