@@ -145,6 +145,27 @@ def odd_sizes(p: Program) -> None:
     product(p, 8192, 1024, 1024, GEMM, 6e14)
 
 
+def uploading(p: Program) -> None:
+    for _ in range(200):
+        with p.op("aten::to"):
+            p.copy(32_768, 8.0)
+    large(p, 4)
+
+
+CAST = (
+    "void at::native::unrolled_elementwise_kernel<at::native::direct_copy_kernel_cuda(at::"
+    "TensorIteratorBase&)::{lambda()#3}, std::array<char*, 2ul>, 4>(int)"
+)
+
+
+def casting(p: Program) -> None:
+    for _ in range(12):
+        with p.op("aten::copy_", [[4096, 8192], [4096, 8192], []],
+                  types=["c10::BFloat16", "float", "Scalar"]):  # fmt: skip
+            p.launch(CAST, 60.0)
+        p.launch(GEMM, 200.0)
+
+
 PLANTED: dict[str, tuple[Step, str]] = {
     f.__name__: (f, category)
     for f, category in (
@@ -153,7 +174,9 @@ PLANTED: dict[str, tuple[Step, str]] = {
         (copying, "copy"), (reading_back, "copy"), (one_by_one, "optimizer"),
         (attending, "attention-unfused"), (in_float32, "fp32-matmul"),
         (chained, "elementwise-chain"), (converting, "layout"), (adding, "atomics"),
-        (few_blocks, "kernel"), (own_kernel, "kernel"), (odd_sizes, "kernel"), (reducing, "collective"),
+        (few_blocks, "kernel"), (own_kernel, "kernel"), (odd_sizes, "kernel"),
+        (uploading, "copy"), (casting, "elementwise-chain"),
+        (reducing, "collective"),
     )
 }  # fmt: skip
 

@@ -31,6 +31,7 @@ import base
 import torch
 
 HERE = Path(__file__).parent
+AHEAD = 3  # jobs that start while one has the GPU
 LIMIT = 60  # seconds for one job that has the GPU: compiling is the longest
 NAMES = sorted(p.stem for p in HERE.glob("*.py") if p.stem not in {"base", "record", "__init__"})
 
@@ -77,7 +78,11 @@ class Gpu:
         self.file = os.memfd_create("gpu")
 
     def take(self) -> None:
-        """Wait until nobody has it."""
+        """Start CUDA and its library, then wait until nobody has it."""
+        if not base.DRY:
+            for kind in (torch.bfloat16, torch.float32):
+                x = torch.ones(64, 64, device=base.DEVICE, dtype=kind)
+                (x @ x).sum().item()
         self.own = os.open(f"/proc/self/fd/{self.file}", os.O_RDWR)  # a lock is the open file's
         fcntl.flock(self.own, fcntl.LOCK_EX)
         signal.alarm(LIMIT)
@@ -147,7 +152,7 @@ def main() -> None:
     for name in given.names or NAMES:
         for side, job in jobs(name, given.out, given.injection, gpu):
             running.append((name, side, job))
-            if len(running) > 2:
+            if len(running) > AHEAD:
                 ended()
     while running:
         ended()

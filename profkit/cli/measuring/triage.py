@@ -152,7 +152,10 @@ def _count(
         with shown(report.with_suffix(".log"), quiet, program=False) as words:
             done = counters.count_kernels(command, names, report, budget, words, device)
             note(f"counters: {len(done.kernels)} launches, {done.seconds:.1f} s", quiet=quiet)
-            return _on_one_rank(counts.read_counts(report, groups), answer, device)
+            found = _on_one_rank(counts.read_counts(report, groups), answer, device)
+        if output:
+            counters.packed_report(report)
+        return found
     except ProfkitError as error:  # the timeline is an answer too
         say(error)
         return counts.Counts(notes=(f"nothing was counted: {error.message}",))

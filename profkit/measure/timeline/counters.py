@@ -6,6 +6,7 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
+from profkit.files import part_of
 from profkit.measure import process
 from profkit.measure.build.toolchain import Tool, need_tool
 from profkit.measure.profile import collect
@@ -44,3 +45,18 @@ def count_kernels(
     )  # fmt: skip
     options = collect.CollectOptions("full", "all", budget, filters)
     return collect.wrap(command, report, Tool(need_tool("ncu"), None), options, echo)
+
+
+def packed_report(report: Path) -> Path:
+    """The report as .ncu-repz in its place: machine code that launches share is in it each time.
+
+    Args:
+        report: An .ncu-rep, which goes.
+    """
+    import zstandard
+
+    target = report.with_suffix(".ncu-repz")
+    with report.open("rb") as raw, part_of(target) as part, part.open("wb") as out:
+        zstandard.ZstdCompressor(level=6).copy_stream(raw, out)
+    report.unlink()
+    return target

@@ -15,6 +15,7 @@ RULES: Sequence[Rule] = (
     host.slow_launches,
     host.own_work,
     moves.copies,
+    moves.small_copies,
     moves.collectives,
     chains.optimizer,
     math.attention,
@@ -23,6 +24,7 @@ RULES: Sequence[Rule] = (
     moves.layouts,
     kernels.contended_atomics,
     chains.elementwise,
+    chains.casts,
     kernels.small_grid,
     kernels.slow,
 )

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterator, Sequence
 
-from profkit.program.findings.case import Case, Draft
+from profkit.program.findings.case import BYTES, Case, Draft
 from profkit.program.savings.replay import Model
 from profkit.program.step.idle import launch_place
 from profkit.program.step.steps import StepWork
@@ -107,6 +108,46 @@ def elementwise(case: Case, taken: frozenset[int]) -> Iterator[Draft]:
         "torch.compile the function they are in, or write one kernel",
         launch_place(case.works[worst[0]]), tuple(sorted(chosen)), one,
     )  # fmt: skip
+
+
+def casts(case: Case, taken: frozenset[int]) -> Iterator[Draft]:
+    """Tensors that are only put into another type, again and again."""
+    works = [i for i in case.chosen(_is_cast) if i not in taken]
+    if len(works) < 2 * LEAST_CHAIN:
+        return
+    chosen = frozenset(works)
+    sizes = Counter(case.works[i].maker.shapes for i in works)
+    # Of casts of one size all but one are of a tensor that was cast before, at best; at worst each is
+    # of a tensor of its own, and half of them are needed.
+    stays = {"low": 0.6, "expect": 0.12, "high": 0.0}
+
+    def kept(model: Model, level: str) -> Model:
+        left = model.without(lambda i: i in chosen and stays[level] == 0.0, merged=0.1)
+        return left.scaled(lambda i: stays[level] if i in chosen else 1.0)
+
+    shape, count = sizes.most_common(1)[0]
+    largest = max(works, key=lambda i: case.works[i].activity.duration)
+    yield Draft(
+        "elementwise-chain",
+        f"{len(works)} kernels a step, {case.time(works):.3g} ms, only put tensors into another "
+        f"type, {count} of them of one size ({_dims(shape)})",
+        "keep them in the type that they are used in: autocast's cache on, weights in half precision",
+        launch_place(case.works[largest]), tuple(works), kept,
+    )  # fmt: skip
+
+
+def _is_cast(work: StepWork) -> bool:
+    """A copy from one type into another, where the operator's types are known."""
+    types = [t for t in work.maker.types if t in BYTES]
+    return (
+        work.kind == "convert" and work.activity.duration > 2 * SHORT
+        and work.maker.op in {"aten::copy_", "aten::_to_copy", "aten::_foreach_copy_"}
+        and len(set(types[:2])) == 2
+    )  # fmt: skip
+
+
+def _dims(shapes: tuple[tuple[int, ...], ...]) -> str:
+    return " x ".join(map(str, shapes[0])) if shapes and shapes[0] else "unknown"
 
 
 def _runs(case: Case, taken: frozenset[int]) -> list[list[int]]:

@@ -14,6 +14,7 @@ from profkit.program.timeline import HostSpan
 
 LONG = 500_000  # nanoseconds of host work before one call that no launching explains
 LONG_SHARE = 0.05  # of the step: what is shorter is no pause
+MANY_COPIES = 16  # small ones to the GPU a step: they are a batch in pieces, no stray scalar
 SMALL_COPY = 1 << 16  # bytes up to which a copy is there to look at a value
 GRAPH_LAG = 1_000.0  # nanoseconds between the kernels of a graph
 
@@ -130,10 +131,11 @@ def allocations(case: Case, taken: frozenset[int]) -> Iterator[Draft]:  # noqa: 
 
 def waits(case: Case, taken: frozenset[int]) -> Iterator[Draft]:  # noqa: ARG001
     """The host waits for the GPU, which is then idle until the next launch reaches it."""
-    step = case.step
+    step, pieces = case.step, uploads(case)
     held = [i for i, e in enumerate(case.hosts.usual.events)
             if e.awaits >= 0 and not step.calls[i].allocates
-            and not _large_copy(case, e.awaits) and not _at_the_end(case, i)]  # fmt: skip
+            and not _large_copy(case, e.awaits) and e.awaits not in pieces
+            and not _at_the_end(case, i)]  # fmt: skip
     idle = sum(row.time for row in case.split.idle if row.cause == "host-sync")
     if not held or idle < 0.005 * case.split.period:
         return
@@ -156,6 +158,15 @@ def waits(case: Case, taken: frozenset[int]) -> Iterator[Draft]:  # noqa: ARG001
         places.most_common(1)[0][0] if places else names.most_common(1)[0][0],
         (), unwaited, covers=False, idle=True,
     )  # fmt: skip
+
+
+def uploads(case: Case) -> frozenset[int]:
+    """Small copies to the GPU, where there are so many that they should be one."""
+    found = frozenset(
+        i for i, w in enumerate(case.works)
+        if w.kind == "copy" and w.activity.direction == "HtoD" and w.activity.bytes <= SMALL_COPY
+    )  # fmt: skip
+    return found if len(found) >= MANY_COPIES else frozenset()
 
 
 def _large_copy(case: Case, item: int) -> bool:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from profkit.program.findings.case import Case, Draft
-from profkit.program.findings.host import SMALL_COPY, aside, releasing
+from profkit.program.findings.host import SMALL_COPY, aside, releasing, uploads
 from profkit.program.savings.replay import Model, ReplayItem
 from profkit.program.step.idle import launch_place
 
@@ -58,6 +58,37 @@ def copies(case: Case, taken: frozenset[int]) -> Iterator[Draft]:
         ("pin the host's memory, copy" if pageable else "copy")
         + " with non_blocking=True on a stream of its own, a step ahead",
         launch_place(largest), tuple(sorted(chosen)), overlapped,
+    )  # fmt: skip
+
+
+def small_copies(case: Case, taken: frozenset[int]) -> Iterator[Draft]:  # noqa: ARG001
+    """Many small tensors that go to the GPU one by one: each costs the host a call, or a wait."""
+    chosen = uploads(case)
+    if not chosen:
+        return
+    first = min(chosen)
+
+    def packed(model: Model, level: str) -> Model:
+        """One copy in place of all; the host's work on each stays in part at worst."""
+        stays = {"low": 0.6, "expect": 0.05, "high": 0.0}[level]
+        events = tuple(
+            replace(e, awaits=-1, gap=e.gap * stays, busy=e.busy * stays)
+            if e.awaits in chosen
+            else e
+            for e in model.events
+        )
+        return replace(model, events=events).without(
+            lambda i: i in chosen and i != first, merged=stays
+        )
+
+    total = sum(case.works[i].activity.bytes for i in chosen)
+    waited = sum(e.awaits in chosen for e in case.hosts.usual.events)
+    yield Draft(
+        "copy",
+        f"{len(chosen)} small copies a step bring {total / 1e6:.3g} MB to the GPU one by one"
+        + (f", and the host waits for {waited} of them" if waited else ""),
+        "put them into one pinned tensor on the host, and copy that with non_blocking=True",
+        launch_place(case.works[first]), tuple(sorted(chosen)), packed, idle=True,
     )  # fmt: skip
 
 
