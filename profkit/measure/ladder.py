@@ -91,7 +91,7 @@ class ListedVariant:
         file: Its path.
         built: Whether this text is compiled for any architecture.
         recorded: Case -> ok, stale or unreadable.
-        missing: What this machine lacks to compile it; empty: nothing.
+        missing: What this machine lacks to compile and run it; empty: nothing.
     """
 
     variant: str
@@ -128,7 +128,7 @@ def _listed(variant: Variant, places: Places, records: Iterable[tuple[Path, str]
         file=str(variant.path),
         built=build.is_built(variant, places.build_dir()),
         recorded=_recorded(variant, records),
-        missing=variant.language.missing(),
+        missing=variant.language.lacking(),
     )
 
 

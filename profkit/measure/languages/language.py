@@ -89,6 +89,10 @@ class Language(ABC):
         """What this machine lacks to compile it, and how to get it, in one line; empty: nothing."""
         return ""
 
+    def lacking(self) -> str:
+        """What this machine lacks to compile and run it, in one line, without opening anything."""
+        return self.missing()
+
     @abstractmethod
     def flags(self, header: Header, defines: Mapping[str, str]) -> tuple[str, ...]:
         """What the header and the tunables add to a compiler's flags."""

@@ -33,6 +33,7 @@ from profkit.records.header import SPEAKS, Header
 
 LAUNCH = "launch"
 _NOT_KERNELS = {"problem.py", "conftest.py", "__init__.py"}
+_DRIVERS = ("/dev/nvidiactl", "/dev/dxg")  # of Linux, and of Linux under Windows
 _SHAPE = f"def {LAUNCH}(input, ..., output, ..., args): kernel[grid](input, output, ...)"
 
 
@@ -113,6 +114,13 @@ class PythonKernels(Language):
         if build.compiler() is None:
             return "no C compiler (cc, gcc or clang) on PATH: install one, or say which with CC"
         return ""
+
+    def lacking(self) -> str:
+        """As missing; or a GPU, without which it is compiled all the same."""
+        here = any(Path(place).exists() for place in _DRIVERS)
+        return self.missing() or (
+            "" if here else "no GPU here: it can be built, not checked or timed"
+        )
 
     def flags(self, header: Header, defines: Mapping[str, str]) -> tuple[str, ...]:
         """The tunables as they are set in the module."""
