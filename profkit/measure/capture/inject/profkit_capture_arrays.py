@@ -93,9 +93,8 @@ def reach_of(named: Sequence[tuple[str, Any]], limit: int) -> list[Reach]:
     for name, tensor in named:
         span = 1 + sum((n - 1) * abs(s) for n, s in zip(tensor.shape, tensor.stride(), strict=True))
         span = span if tensor.numel() else 0
-        flats.append(
-            (name, tensor, torch.as_strided(tensor, (span,), (1,), tensor.storage_offset()))
-        )
+        plain = tensor.detach() if hasattr(tensor, "detach") else tensor
+        flats.append((name, tensor, torch.as_strided(plain, (span,), (1,), plain.storage_offset())))
     size = sum(f.numel() * f.element_size() for *_, f in flats)
     if size > limit:
         raise CannotCapture(f"its arrays have {size / 1e6:,.0f} MB, more than --limit")

@@ -21,7 +21,6 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-import captured_problem
 import profkit_capture_arrays as arrays
 import profkit_capture_launch as launch
 import profkit_capture_source as source
@@ -315,4 +314,6 @@ def _grid_text(module: Any, meta: dict[str, Any], constants: dict[str, Any]) -> 
 
 
 def _drawn(about: dict[str, Any], index: int) -> Any:
+    import captured_problem  # brings numpy, which a program's other processes need not pay for
+
     return captured_problem.drawn(about, index, 0)
