@@ -178,6 +178,10 @@ def test_the_spread_of_a_machine_comes_from_its_a_a_runs(tmp_path: Path) -> None
     assert (spread.sigma, spread.dof) == (pytest.approx(0.0103, abs=0.0005), 19)
     assert spread_for(spread) / spread.sigma == pytest.approx(1.18, abs=0.01)
     assert spread_for(Spread(0.01, 3)) == pytest.approx(0.0393, abs=1e-3)
+    quiet = [twin(f"q{i}", 1e-5, 1e-5, made=f"2026-11-22T1{i}:00:00+00:00") for i in range(9)]
+    assert process_spreads((), quiet)["GPU-1"].sigma == 0.0025, "one sitting is no week"
+    days = [replace(t, made=f"2026-11-0{i + 1}T10:00:00+00:00") for i, t in enumerate(quiet)]
+    assert process_spreads((), days)["GPU-1"].sigma < 0.001
     (noise,) = machine_noise(found)
     assert (noise.processes, noise.pairs, noise.rounds) == (20, 20, 60)
     assert noise.within == pytest.approx(0.01, abs=0.001)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from math import log, nan, sqrt
 from statistics import median
 from typing import Any
@@ -18,24 +19,32 @@ from profkit.evidence.timing.samples import Spread, two_sided
 from profkit.evidence.timing.stats import compare_samples
 
 _LEAST = 2  # degrees of freedom: one difference is no spread
+# Processes of one sitting share temperature, neighbours and driver: on an H200, 43 in two minutes
+# differed by 0.01 to 0.02 %. Until a GPU was measured on two days, it is taken to differ by this.
+SITTING = 0.0025
+_DAY = 20 * 3600.0  # seconds
 
 
 def process_spreads(
-    runs: Iterable[HistoryRun], twins: Iterable[HistoryTwin] = ()
+    runs: Iterable[HistoryRun], twins: Iterable[HistoryTwin] = (), sitting: float = SITTING
 ) -> dict[str, Spread]:
     """GPU (uuid) -> relative standard deviation of a median from one process to the next.
 
-    A GPU with fewer than two differences is not there.
+    A GPU with fewer than two differences is not there; one that was measured in one sitting only is
+    taken to differ by `sitting` at least.
     """
+    when: dict[str, list[float]] = {}
     medians: dict[tuple[str, str, str], dict[str, float]] = {}
     for run in runs:
         if run.gpu_uuid and run.sass and run.session and run.median:
             key = run.gpu_uuid, run.sass, run.case
             medians.setdefault(key, {})[run.session] = log(run.median)
+            when.setdefault(run.gpu_uuid, []).extend(_seconds(run.made))
     for twin in twins:
         if twin.gpu_uuid and twin.sass and twin.samples:
             key = twin.gpu_uuid, twin.sass, twin.case
             medians.setdefault(key, {})[twin.session] = log(median(twin.samples))
+            when.setdefault(twin.gpu_uuid, []).extend(_seconds(twin.made))
     squares: dict[str, float] = {}
     degrees: dict[str, int] = {}
     for (gpu, *_), by_session in medians.items():
@@ -43,7 +52,20 @@ def process_spreads(
         mean = sum(values) / len(values)
         squares[gpu] = squares.get(gpu, 0.0) + sum((v - mean) ** 2 for v in values)
         degrees[gpu] = degrees.get(gpu, 0) + len(values) - 1
-    return {g: Spread(sqrt(squares[g] / n), n) for g, n in degrees.items() if n >= _LEAST}
+    spreads = {g: sqrt(squares[g] / n) for g, n in degrees.items() if n >= _LEAST}
+    for gpu, sigma in spreads.items():
+        times = when.get(gpu) or [0.0]
+        if max(times) - min(times) < _DAY:
+            spreads[gpu] = max(sigma, sitting)
+    return {gpu: Spread(sigma, degrees[gpu]) for gpu, sigma in spreads.items()}
+
+
+def _seconds(made: str | None) -> list[float]:
+    """When something was measured, as a number; nothing where that is not known."""
+    try:
+        return [datetime.fromisoformat(made).timestamp()] if made else []
+    except ValueError:
+        return []
 
 
 def spread_for(spread: Spread, alpha: float = ALPHA) -> float:
@@ -101,7 +123,7 @@ def machine_noise(twins: Sequence[HistoryTwin]) -> list[MachineNoise]:
     for twin in twins:
         if twin.samples and len(twin.samples) == len(twin.again):
             by_gpu.setdefault((twin.gpu or "", twin.gpu_uuid or ""), []).append(twin)
-    spreads = process_spreads((), twins)
+    spreads = process_spreads((), twins, 0.0)
     return [_noise(*gpu, mine, spreads.get(gpu[1])) for gpu, mine in sorted(by_gpu.items())]
 
 
