@@ -1,12 +1,19 @@
 """A storage that several processes open at once."""
 
 import contextlib
+import os
+import shutil
 import sqlite3
+import subprocess
+import sys
+import tempfile
 import threading
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+
+from tests.conftest import ROOT
 
 optuna = pytest.importorskip("optuna")
 exc = pytest.importorskip("sqlalchemy.exc")
@@ -138,3 +145,74 @@ def test_of_two_searches_one_takes_what_waits(two: "tuple[Study, Study]") -> Non
     for thread in threads:
         thread.join()
     assert sorted(taken) == waiting
+
+
+SHARED = """
+import sys
+from profkit.tune.study.storage import storage
+import optuna
+optuna.logging.set_verbosity(optuna.logging.ERROR)
+study = optuna.create_study(storage=storage(sys.argv[1]), study_name="s", load_if_exists=True,
+                            sampler=optuna.samplers.RandomSampler())
+for _ in range(12):
+    trial = study.ask()
+    study.tell(trial, trial.suggest_float("x", 0, 1))
+"""
+
+
+def shared_by_three(url: str) -> None:
+    """Three processes, as on three hosts, write twelve trials each; none is lost or twice."""
+    words = [sys.executable, "-c", SHARED, url]
+    both = [subprocess.Popen(words, cwd=ROOT) for _ in range(3)]
+    assert [p.wait(timeout=120) for p in both] == [0, 0, 0]
+    from profkit.tune.study.storage import storage, studies
+
+    assert studies(url) == ["s"]
+    made = storage(url)
+    trials = optuna.load_study(storage=made, study_name="s").trials
+    if hasattr(made, "engine"):
+        made.engine.dispose()
+    assert [t.number for t in trials] == list(range(36))
+    assert {t.state.name for t in trials} == {"COMPLETE"}
+
+
+def test_a_journal_on_a_shared_disk(tmp_path: Path) -> None:
+    shared_by_three(f"journal://{tmp_path}/search.log")
+    from profkit.errors import ProfkitError
+    from profkit.tune.study.storage import studies
+
+    with pytest.raises(ProfkitError, match="No such file") as raised:
+        studies(f"journal://{tmp_path}/nowhere/search.log")
+    assert "journal:///shared" in raised.value.hint
+
+
+@pytest.fixture
+def postgres(tmp_path: Path):
+    """A PostgreSQL server of Debian's package, on a socket in a folder of its own."""
+    pytest.importorskip("psycopg")
+    if not (shutil.which("initdb") and shutil.which("pg_ctl")):
+        pytest.skip("PostgreSQL is not installed")
+    where = Path(tempfile.mkdtemp(prefix="pg"))  # a socket's name is 107 bytes at most
+    user = ("setpriv", "--reuid=nobody", "--regid=nogroup", "--clear-groups")
+    as_user = user if os.geteuid() == 0 else ()  # initdb refuses root
+    if as_user:
+        shutil.chown(where, "nobody", "nogroup")
+
+    def run(*words: str) -> None:
+        done = subprocess.run(
+            [*as_user, *words], capture_output=True, text=True, cwd=where, check=False
+        )
+        if done.returncode:
+            pytest.skip(f"{words[0]}: {done.stderr[-300:]}")
+
+    data, options = str(where / "data"), f"-c listen_addresses= -k {where}"
+    run("initdb", "-D", data, "-U", "profkit", "--auth=trust", "--no-sync")
+    run("pg_ctl", "-D", data, "-w", "-l", str(where / "log"), "-o", options, "start")
+    yield f"postgresql+psycopg://profkit@/postgres?host={where}"
+    run("pg_ctl", "-D", data, "-m", "immediate", "stop")
+    shutil.rmtree(where, ignore_errors=True)
+
+
+@pytest.mark.slow
+def test_postgresql(postgres: str) -> None:
+    shared_by_three(postgres)

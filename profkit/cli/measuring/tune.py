@@ -179,6 +179,7 @@ VERB = Verb(
         "profkit tune --variant v3 --case B --resume   # after Ctrl-C, a crash or a kill",
         "profkit tune --variant v3 --trials 200 --time 600 --seed 1 --gpus all --quiet",
         "profkit tune --variant v3 --storage sqlite:///a.db --no-steer --no-profile",
+        "profkit tune --variant v3 --storage journal:///nfs/v3.log   # several hosts",
         "profkit tune --variant v3 --min-occupancy 0.5 --timeout 60 -o found --json",
         "profkit tune --variant mine --kernels mine --build-dir build --artifacts runs",
     ),

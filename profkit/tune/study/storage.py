@@ -17,14 +17,37 @@ _WAITS = (0.1, 0.2, 0.4, 0.8, 1.6, 3.2)
 """Seconds between looks at a storage whose tables somebody else is making."""
 
 
+JOURNAL = "journal://"
+
+
 def storage(url: str) -> Any:
-    """Optuna's storage at a URL; SQLite files are opened for several writers."""
+    """Optuna's storage at a URL; SQLite files are opened for several writers.
+
+    `journal:///shared/search.log` is a file on a disk that several hosts share, NFS too: appended to
+    under a lock that is a symbolic link, which NFS makes atomically, where SQLite's locks do not
+    hold. `postgresql+psycopg://user@host/name` is for many GPUs.
+    """
+    if url.startswith(JOURNAL):
+        return _journal(url.removeprefix(JOURNAL))
     made = _opened(url)
     if url.startswith("sqlite:"):
         from sqlalchemy import event
 
         event.listen(made.engine, "begin", _immediate)
     return made
+
+
+def _journal(path: str) -> Any:
+    """A journal in a file.
+
+    Raises:
+        OSError: Its folder is not there, or it may not be written.
+    """
+    from optuna.storages.journal import JournalFileBackend
+
+    with open(path, "ab"):  # Optuna says nothing of a folder that is not there until it writes
+        pass
+    return optuna.storages.JournalStorage(JournalFileBackend(path))
 
 
 def _immediate(connection: Any) -> None:
@@ -97,7 +120,8 @@ def reached(url: str, opened: Callable[[], Any]) -> Any:
         first = (str(getattr(error, "orig", None) or error).splitlines() or ["?"])[0]
         raise ProfkitError(
             f"--storage {without_password(url)}: {first[:200]}",
-            "for example sqlite:///search.db, or postgresql://user@host/name with its driver",
+            "for example sqlite:///search.db, journal:///shared/search.log, or "
+            "postgresql+psycopg://user@host/name with its driver",
         ) from error
 
 
@@ -109,10 +133,19 @@ def without_password(url: str) -> str:
 
 def studies(url: str) -> list[str]:
     """Names of the studies in a storage."""
+
+    def names() -> list[str]:
+        made = storage(url)
+        try:
+            return list(optuna.get_all_study_names(made))
+        finally:
+            if hasattr(made, "engine"):  # a server counts its connections
+                made.engine.dispose()
+
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        names = reached(url, lambda: optuna.get_all_study_names(storage(url)))
-    return list(names)
+        found: list[str] = reached(url, names)
+    return found
 
 
 def owner() -> str:
