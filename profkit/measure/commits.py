@@ -31,6 +31,9 @@ def committed_runs(folder: Path) -> tuple[list[HistoryRun], list[ProfkitError]]:
     """
     runs: dict[str, HistoryRun] = {}
     problems = []
+    if _git(folder, "rev-parse", "--is-shallow-repository").strip() == b"true":
+        why = f"{folder}: a shallow clone, so older records are not in its log"
+        problems.append(ProfkitError(why, "git fetch --unshallow, or fetch-depth: 0"))
     for commit, path in _changes(folder):
         content = _git(folder, "show", f"{commit}:{path}")
         sha256 = hashlib.sha256(content).hexdigest()

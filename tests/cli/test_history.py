@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from profkit.records.parts import Commit
 from tests.conftest import ROOT
 from tests.evidence.test_gate import changed, folder, made
 
@@ -62,3 +63,15 @@ def test_a_picture_and_a_part_of_a_page(run, kept: Path, tmp_path: Path) -> None
     assert 'id="history-1"' in text
     assert "<h3>v1.B</h3>" in text
     assert run("report", kept, "-o", tmp_path / "alone.html").exit_code == 0
+
+
+def test_a_dirty_tree_and_an_odd_time_are_said(run, tmp_path: Path) -> None:
+    for number, median in enumerate((1e-5, 1.5e-5)):
+        record = made("v1", median, number, f"s{number}", made=f"2026-11-0{number + 1}T00:00:00+00:00",
+                      git=Commit("abc", number == 1))  # fmt: skip
+        kept = tmp_path / str(number)
+        run("history", "--add", "--artifacts", folder(kept, record), "--history", tmp_path / "h")
+    shown = run("history", "v1", "--history", tmp_path / "h").stdout
+    assert "abc *" in shown
+    assert "files differed from the commit" in shown
+    assert "one machine code, and" in " ".join(shown.split())

@@ -144,6 +144,39 @@ def test_what_changed_when() -> None:
     assert json.loads(json.dumps(found[2].to_json(), allow_nan=False))["answer"] == "faster"
 
 
+def test_what_is_odd_is_kept_and_said() -> None:
+    """One commit measured twice with two answers, a new name, clocks and dates that jump."""
+    twice = [row(1e-5, 1, 1), row(1.5e-5, 2, 2, commit="commit 1")]
+    first, again = steps(twice)
+    assert (first.note, again.answer) == ("", "same code")
+    assert "one machine code, and 1.5x slower" in again.note
+    renamed = steps([*twice, row(1.5e-5, 3, 3, variant="newname")])
+    assert [s.note for s in renamed if s.run.variant == "newname"] == ["the machine code of v1.B"]
+    elsewhere = [row(1e-5, 1, 1), row(2e-5, 2, 2, gpu_uuid="GPU-2", sass="x"),
+                 row(0.5e-5, 3, 3, sass="y")]  # fmt: skip
+    assert [s.answer for s in steps(elsewhere)] == ["first", "other machine", "faster"]
+    before, after = row(1e-5, 1, 1, sass="a"), row(1e-5, 2, 2, sass="b")
+    halves = tuple(x * (1.2 if i < 60 else 1.0) for i, x in enumerate(after.samples))
+    jumped = steps([before, replace(after, samples=halves)])[1]
+    assert jumped.answer == "cannot tell", "clocks that change within a run"
+    undated = [replace(r, made=None) for r in (before, after)]
+    assert [s.answer for s in steps(undated)] == ["first", "cannot tell"]
+
+
+def test_a_shallow_clone_says_that_it_is_one(tmp_path: Path) -> None:
+    origin = tmp_path / "origin"
+    for number in range(2):
+        folder(origin / "artifacts", made("v1", 1e-5, number))
+        if number == 0:
+            _git(origin, "init", "-q")
+        _git(origin, "add", ".")
+        _git(origin, "commit", "-qm", str(number))
+    _git(tmp_path, "clone", "-q", "--depth", "1", f"file://{origin}", "clone")
+    runs, (problem,) = committed_runs(tmp_path / "clone" / "artifacts")
+    assert len(runs) == 1
+    assert "a shallow clone" in problem.message
+
+
 def test_the_spread_of_a_machine_comes_from_what_it_measured_twice() -> None:
     medians = (1.0e-5, 1.03e-5, 0.97e-5, 1.0e-5)
     runs = [row(m, i, i + 1) for i, m in enumerate(medians)]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import isnan
 from typing import Any, Literal
@@ -27,12 +27,14 @@ class HistoryStep:
         answer: What became of its time; "same code" where the machine code is unchanged.
         time: The comparison; None where none was made.
         smallest: The smallest change that would have been seen; None without a comparison.
+        note: What else is odd: one machine code with two times, or known by another name before.
     """
 
     run: HistoryRun
     answer: StepAnswer
     time: TimeComparison | None = None
     smallest: float | None = None
+    note: str = ""
 
     def to_json(self) -> dict[str, Any]:
         """Plain values, without the samples."""
@@ -42,6 +44,7 @@ class HistoryStep:
             "made": run.made, "gpu": run.gpu, "median_s": run.median, "low_s": run.low,
             "high_s": run.high, "sass": run.sass, "answer": self.answer,
             "time": self.time.to_json() if self.time else None, "smallest_change": self.smallest,
+            "note": self.note or None,
         }  # fmt: skip
 
 
@@ -57,35 +60,52 @@ def steps(
     ordered = list(runs)
     spreads = process_spreads(ordered) if spreads is None else spreads
     by_subject: dict[str, list[HistoryRun]] = {}
+    names: dict[tuple[str, str], str] = {}  # machine code and case -> who had it first
     for run in ordered:
         mine = by_subject.setdefault(run.subject, [])
+        if run.sass:
+            names.setdefault((run.sass, run.case), run.subject)
         # A record whose header was mended is another file of one measurement: the first counts.
         if not any((r.session, r.made) == (run.session, run.made) and r.made for r in mine):
             mine.append(run)
     return [
-        _step(before, run, spreads)
+        _noted(_step(mine[:number], run, spreads), names)
         for _, mine in sorted(by_subject.items())
-        for before, run in zip([None, *mine], mine, strict=False)
+        for number, run in enumerate(mine)
     ]
 
 
-def _step(before: HistoryRun | None, run: HistoryRun, spreads: Mapping[str, Spread]) -> HistoryStep:
-    if before is None:
+def _step(
+    earlier: Sequence[HistoryRun], run: HistoryRun, spreads: Mapping[str, Spread]
+) -> HistoryStep:
+    """A run against the latest one before it on the same GPU."""
+    if not earlier:
         return HistoryStep(run, "first")
-    if before.sass and before.sass == run.sass:
-        return HistoryStep(run, "same code")
-    if (before.gpu_uuid or before.gpu) != (run.gpu_uuid or run.gpu):
-        return HistoryStep(run, "other machine")
+    machine = run.gpu_uuid or run.gpu
+    before = next((r for r in reversed(earlier) if (r.gpu_uuid or r.gpu) == machine), None)
+    same_code = run.sass is not None and run.sass == (before or earlier[-1]).sass
+    if before is None:
+        return HistoryStep(run, "same code" if same_code else "other machine")
     if not (before.samples and run.samples):
-        return HistoryStep(run, "no time")
+        return HistoryStep(run, "same code" if same_code else "no time")
     thresholds = _thresholds(spreads.get(run.gpu_uuid or ""))
     time = compare_samples(before.samples, run.samples, taken=_taken(before, run),
                            thresholds=thresholds)  # fmt: skip
     smallest = smallest_change(time)
-    answer = time.answer
-    if answer in ("faster", "slower") and not significant(time):
-        answer = "cannot tell"
+    moved = time.answer in ("faster", "slower") and significant(time)
+    if same_code:
+        odd = f"one machine code, and {time.sentence}: the method or the machine" if moved else ""
+        return HistoryStep(run, "same code", note=odd)
+    answer = "cannot tell" if time.answer in ("faster", "slower") and not moved else time.answer
     return HistoryStep(run, answer, time, None if isnan(smallest) else smallest)
+
+
+def _noted(step: HistoryStep, names: Mapping[tuple[str, str], str]) -> HistoryStep:
+    """A subject's first run, where its machine code was measured under another name before."""
+    old = names.get((step.run.sass or "", step.run.case), step.run.subject)
+    if step.answer != "first" or old == step.run.subject:
+        return step
+    return replace(step, note=f"the machine code of {old}")
 
 
 def _thresholds(spread: Spread | None) -> Thresholds:

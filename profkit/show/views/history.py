@@ -26,7 +26,10 @@ def history_blocks(found: Sequence[HistoryStep]) -> Iterator[Block]:
     subjects = dict.fromkeys(step.run.subject for step in found)
     for subject in subjects:
         yield Heading(subject)
-        yield Grid(_HEAD, tuple(_row(step) for step in found if step.run.subject == subject))
+        mine = tuple(_row(step) for step in found if step.run.subject == subject)
+        yield Grid(_HEAD, mine, wraps=5)
+    if any(step.run.dirty for step in found):
+        yield TextLine("*: files differed from the commit when it was measured")
 
 
 def _row(step: HistoryStep) -> tuple[str, ...]:
@@ -37,7 +40,7 @@ def _row(step: HistoryStep) -> tuple[str, ...]:
         run.gpu or "",
         figures.seconds(run.median) if run.median else "",
         f"{time.speedup.median:.3g}x" if time else "",
-        step.answer,
+        f"{step.answer}; {step.note}" if step.note else step.answer,
         f"{step.smallest:.2%}" if step.smallest is not None else "",
     )
 
