@@ -147,9 +147,17 @@ def alarms(scenario: Scenario, n: int, runs: int, rng: np.random.Generator) -> t
     return compared / runs, gated / runs
 
 
-def real(twins: list[HistoryTwin], n: int) -> Iterator[tuple[str, list[TimeComparison]]]:
-    """Real A/A comparisons of the first n rounds: in one process, and one against the next."""
-    turns = [(t.samples[:n], t.again[:n]) for t in twins]
+def real(
+    twins: list[HistoryTwin], n: int, factor: float = 1.0
+) -> Iterator[tuple[str, list[TimeComparison]]]:
+    """Real comparisons of the first n rounds: in one process, and one against the next.
+
+    Args:
+        twins: The A/A runs.
+        n: Rounds.
+        factor: What the second side's times are multiplied with: 1 is an A/A comparison.
+    """
+    turns = [(t.samples[:n], [factor * x for x in t.again[:n]]) for t in twins]
     yield (
         "interleaved",
         [compare_samples(*sides, taken="interleaved", thresholds=power.GATE) for sides in turns],
@@ -164,7 +172,7 @@ def real(twins: list[HistoryTwin], n: int) -> Iterator[tuple[str, list[TimeCompa
             sigma = spread_for(spreads[uuid or ""]) if known else PROCESS_SPREAD
             numbers = replace(power.GATE, process_spread=sigma)
             for before, after in pairwise(runs):
-                sides = before.samples[:n], after.again[:n]
+                sides = before.samples[:n], [factor * x for x in after.again[:n]]
                 found.append(compare_samples(*sides, taken="apart", thresholds=numbers))
         yield name, found
 
@@ -195,11 +203,14 @@ def main() -> None:
     rng, pool = np.random.default_rng(0), real_noise()
     twins, _ = History(given.history).twins()
     head = f"{'taken':16} {'samples':>7} {'of':>6} {'compare':>8} {'gate':>8}"
-    print(f"{'real A/A':27} {head}")
+    print(f"{'real A/A':27} {head} {'2 % seen':>10}")
     for n in (30, 60, 120) if twins else ():
+        later = dict(real(twins, n, 1.02))
         for taken, found in real(twins, n):
             counts = sum(map(told, found)), sum(map(closed, found))
-            print(f"{'':27} {taken:16} {n:7} {len(found):6} {counts[0]:8} {counts[1]:8}")
+            seen = sum(map(significant, later[taken])) / len(found)
+            row = f"{'':27} {taken:16} {n:7} {len(found):6}"
+            print(f"{row} {counts[0]:8} {counts[1]:8} {seen:10.1%}", flush=True)
     print(f"\n{'simulated A/A':27} {head}")
     for scenario in scenarios(pool):
         for n in scenario.sizes:
