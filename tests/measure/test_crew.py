@@ -122,3 +122,22 @@ def test_bench_on_gpus_that_are_not_there(two: Machine) -> None:
     assert "--gpus 3: there are 2 GPUs" in done.stderr
     done = profkit("bench", "--variant", "v1", "--aa", "2", "--gpus", "all", status=2)
     assert "--aa is of one GPU" in done.stderr
+
+
+@pytest.mark.slow
+def test_cases_on_the_gpus_of_a_cluster(machine: Machine, tmp_path: Path) -> None:
+    """Each case is one task of a worker that has a GPU; a scheduler without one is told."""
+    distributed = pytest.importorskip("distributed")
+    pytest.importorskip("ncu_report")
+    for name in ("v1", "v2"):
+        machine.write(f"{name}_x.cu")
+    words = ("profile", "--all", "--case", "B", "--case", "C", "--kernels", machine.kernels)
+    options = {"n_workers": 2, "threads_per_worker": 1, "dashboard_address": None}
+    with distributed.LocalCluster(**options, resources={"GPU": 1}) as local:
+        done = profkit(*words, "--on", local.scheduler_address)
+    assert "case B on" in done.stderr
+    assert "exit status 0" in done.stderr
+    assert len(run_files(machine.artifacts)) == 4
+    with distributed.LocalCluster(**options) as local:
+        none = profkit(*words, "--on", local.scheduler_address, status=2)
+    assert "no worker of this scheduler has a GPU to give" in none.stderr

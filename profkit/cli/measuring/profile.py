@@ -41,6 +41,7 @@ from profkit.errors import ProfkitError
 
 if TYPE_CHECKING:
     from profkit.measure.pipeline import Profiled
+    from profkit.measure.targets import Places, Target
 
 Set = Annotated[
     str,
@@ -65,6 +66,19 @@ Nvtx = Annotated[
 ]
 
 
+OfCommand = Annotated[
+    str | None,
+    typer.Option("--kernel", metavar="REGEX", help="Of COMMAND: kernels of this name."),
+]
+Output = Annotated[
+    Path | None, typer.Option("--output", "-o", help="Of COMMAND: where the report goes.")
+]
+On = Annotated[
+    str | None,
+    typer.Option(metavar="ADDRESS", help="Each case on a GPU of a Dask cluster: tcp://host:8786."),
+]
+
+
 def profile_variants(
     command: Annotated[
         list[str] | None, typer.Argument(metavar="[-- COMMAND...]", help="Any command at all.")
@@ -72,22 +86,19 @@ def profile_variants(
     variant: Names = None,
     every: Every = False,
     case: Cases = None,
-    kernel: Annotated[
-        str | None, typer.Option(metavar="REGEX", help="Of COMMAND: kernels of this name.")
-    ] = None,
+    kernel: OfCommand = None,
     skip: Annotated[int, typer.Option(min=0, help="Leave out so many launches.")] = 0,
     count: Annotated[int | None, typer.Option(min=1, help="Profile so many launches.")] = None,
     nvtx: Nvtx = None,
     set_: Set = "full",
     cache: CacheControl = "all",
     timeout: Annotated[float, typer.Option(min=1, help="Seconds for one run of ncu.")] = 600.0,
-    output: Annotated[
-        Path | None, typer.Option("--output", "-o", help="Of COMMAND: where the report goes.")
-    ] = None,
+    output: Output = None,
     kernels: Kernels = None,
     build_dir: BuildDir = None,
     artifacts: RecordsDir = None,
     gpus: Gpus = None,
+    on: On = None,
     json: Json = False,
     quiet: Quiet = False,
 ) -> None:
@@ -109,12 +120,41 @@ def profile_variants(
         )
     at = target_places(kernels, build_dir, artifacts)
     target = targets.choose_target(at, named_or_all(variant, every), every, case or (), False)
+    if on:
+        how = ["--set", set_, "--cache-control", cache, "--timeout", str(timeout)]
+        _profile_on(on, target, at, how, gpus)
     target = on_gpus(target, gpus)
     with spinner(quiet) as progress:
         made = pipeline.profile(target, at.artifacts_dir(), options, progress, _reporter(progress))
     say_gpus(made.measured, quiet)
     _remember(made.results, at.artifacts_dir(), quiet)
     _show(made.results, json=json, quiet=quiet)
+
+
+def _profile_on(
+    address: str, target: Target, at: Places, how: Sequence[str], gpus: str | None
+) -> None:
+    """Profile each case wherever a GPU is free, into the shared artifacts; ends the verb."""
+    from profkit.measure.hosts import HostResult, profile_on_hosts
+    from profkit.reports.cluster import cluster_client
+
+    if gpus is not None:
+        raise ProfkitError(
+            "--on and --gpus are two answers", "workers of the cluster have a GPU each"
+        )
+    named = [word for v in (*(v.id for v in target.variants), *target.references)
+             for word in ("--variant", v)]  # fmt: skip
+    places = {"--kernels": at.kernels_dir(), "--build-dir": at.build_dir(),
+              "--artifacts": at.artifacts_dir()}  # fmt: skip
+    shared = [word for flag, path in places.items() for word in (flag, str(path.resolve()))]
+
+    def told(result: HostResult) -> None:
+        say_all(f"case {result.case} on {result.host or 'no host'}: exit status {result.status}",
+                result.errors)  # fmt: skip
+
+    client = cluster_client(address)
+    found = profile_on_hosts(client, [*named, *shared, *how], target.cases, told)
+    raise typer.Exit(max(result.status for result in found))
 
 
 def _remember(results: Sequence[Profiled], artifacts: Path, quiet: bool) -> None:
@@ -201,6 +241,7 @@ VERB = Verb(
     examples=(
         "profkit profile --variant stage2 --case B",
         "profkit profile --all --case B --gpus all      # who is free takes it",
+        "profkit profile --all --case A --case B --on tcp://host:8786",
         "profkit profile --all --kernels mine --build-dir build --artifacts runs",
         "profkit profile --variant stage2 --set basic --cache-control none --json -q",
         "profkit profile --kernel softmax -o run.ncu-rep -- python train.py",
