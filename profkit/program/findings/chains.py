@@ -64,13 +64,17 @@ def _of_optimizer(work: StepWork) -> bool:
 
 
 def _by_name(case: Case, taken: frozenset[int]) -> list[int]:
-    """Where no range says so: the run of single updates from the first to the last addcdiv."""
+    """Where no range says so: what follows the last backward operator, or lies round addcdiv."""
+    kinds = {*MEMBERS, "optimizer"}
+    back = max((i for i, w in enumerate(case.works) if _goes_back(w)), default=-1)
+    if back >= 0:
+        after = range(back + 1, len(case.works))
+        return [i for i in after if i not in taken and case.works[i].kind in kinds]
     marks = [i for i, w in enumerate(case.works) if i not in taken
              and re.search(r"addcdiv|FusedAdam", w.activity.name)]  # fmt: skip
     if len(marks) < 4:
         return []
     inside = range(max(0, marks[0] - (marks[1] - marks[0])), marks[-1] + 1)
-    kinds = {*MEMBERS, "optimizer"}
     return [i for i in inside if i not in taken and case.works[i].kind in kinds]
 
 

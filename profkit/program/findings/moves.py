@@ -10,6 +10,7 @@ from profkit.program.findings.case import Case, Draft
 from profkit.program.findings.host import SMALL_COPY, aside, releasing, uploads
 from profkit.program.savings.replay import Model, ReplayItem
 from profkit.program.step.idle import launch_place
+from profkit.program.step.steps import StepWork
 
 # Bytes a second of a pinned copy where the step has none of its own: 55e9 was seen on an H200 with
 # PCIe 5; the smaller, for what came before compute capability 9.0, is PCIe 4's usual and not measured.
@@ -140,17 +141,19 @@ def layouts(case: Case, taken: frozenset[int]) -> Iterator[Draft]:
     if len(chosen) < 2:
         return
     # A conversion round a convolution goes; a permuted copy may be needed by what reads it.
+    convolved = any(w.kind == "conv" for w in case.works)
+    images = frozenset(i for i in chosen if convolved and _is_image(case.works[i]))
     stays = {"low": 0.45, "expect": 0.2, "high": 0.0}
     copied = {"low": 1.0, "expect": 0.6, "high": 0.1}
 
     def straight(model: Model, level: str) -> Model:
-        own = frozenset(named)
+        own = images.union(named)
         return model.scaled(
             lambda i: stays[level] if i in own else copied[level] if i in chosen else 1.0
         )
 
     largest = case.works[max(named or chosen, key=lambda i: case.works[i].activity.duration)]
-    round_conv = named and any(w.kind == "conv" for w in case.works)
+    round_conv = convolved and (named or images)
     yield Draft(
         "layout",
         f"{len(chosen)} kernels a step, {case.time(sorted(chosen)):.3g} ms, only put tensors into "
@@ -159,6 +162,12 @@ def layouts(case: Case, taken: frozenset[int]) -> Iterator[Draft]:
         else "choose shapes so that no permuted copy is needed, or let the next kernel read strided",
         launch_place(largest), tuple(sorted(chosen)), straight,
     )  # fmt: skip
+
+
+def _is_image(work: StepWork) -> bool:
+    """A copy of a tensor of four dimensions into one of the same sizes: only its order changes."""
+    shapes = work.maker.shapes
+    return len(shapes) >= 2 and len(shapes[0]) == 4 and shapes[0] == shapes[1]
 
 
 def shorter(item: ReplayItem, duration: float) -> ReplayItem:
