@@ -153,8 +153,7 @@ def _count(
             done = counters.count_kernels(command, names, report, budget, words, device)
             note(f"counters: {len(done.kernels)} launches, {done.seconds:.1f} s", quiet=quiet)
             found = _on_one_rank(counts.read_counts(report, groups), answer, device)
-        if output:
-            counters.packed_report(report)
+        counters.packed_report(report)
         return found
     except ProfkitError as error:  # the timeline is an answer too
         say(error)
