@@ -61,7 +61,7 @@ class Product:
 
 def misfits(case: Case, taken: frozenset[int]) -> Iterator[Draft]:
     """Half-precision products of odd sizes, which run on older and slower kernels."""
-    found = {i: p for i in range(len(case.works)) if (p := product(case, i)) and p.size == 2}
+    found = {i: p for i in range(len(case.works)) if (p := matrix_product(case, i)) and p.size == 2}
     fitting = [p.rate for p in found.values() if not p.misfits]
     major = case.device.cc[0] if case.device and case.device.cc else 9
     reachable = REACHED * max([*fitting, HALF_RATES.get(major, 2e14)])
@@ -92,7 +92,7 @@ def misfits(case: Case, taken: frozenset[int]) -> Iterator[Draft]:
     )  # fmt: skip
 
 
-def product(case: Case, index: int) -> Product | None:
+def matrix_product(case: Case, index: int) -> Product | None:
     """The product that a work computes, where its operator and sizes are known."""
     work = case.works[index]
     first = _PRODUCTS.get(work.maker.op)
