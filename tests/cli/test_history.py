@@ -75,3 +75,13 @@ def test_a_dirty_tree_and_an_odd_time_are_said(run, tmp_path: Path) -> None:
     assert "abc *" in shown
     assert "files differed from the commit" in shown
     assert "one machine code, and" in " ".join(shown.split())
+
+
+def test_the_schema_is_told(run) -> None:
+    document = json.loads(run("query", "--json").stdout)
+    assert document["schema"] == "profkit.history/1"
+    tables = {row["table"] for row in document["columns"]}
+    assert tables == {"runs", "launches", "reports", "twins"}
+    keys = [(r["table"], r["column"]) for r in document["columns"] if r["key"]]
+    assert ("runs", "record") in keys
+    assert "samples" in run("query").stdout

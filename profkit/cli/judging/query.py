@@ -13,17 +13,27 @@ from profkit.cli.verb import Verb
 
 
 def run_query(
-    sql: Annotated[str, typer.Argument(help="DuckDB's SQL on the tables runs and launches.")],
+    sql: Annotated[
+        str | None, typer.Argument(help="DuckDB's SQL; left out, the tables and their columns.")
+    ] = None,
     history: Folder = HISTORY,
     json: Json = False,
     markdown: Markdown = False,
     quiet: Quiet = False,
 ) -> None:
-    """Ask the history, in SQL: its tables are `runs` and `launches`."""
+    """Ask the history, in SQL: its tables are `runs`, `launches`, `reports` and `twins`."""
     from profkit.evidence.history.dataset import History, query
-    from profkit.show.views.history import answer_blocks, rows_of
+    from profkit.evidence.history.tables import SCHEMA, schema_rows
+    from profkit.show.views.history import answer_blocks, rows_of, schema_blocks
 
     one_form(json, markdown)
+    if sql is None:
+        columns = schema_rows()
+        print_blocks(
+            schema_blocks(SCHEMA, columns),
+            {"schema": SCHEMA, "columns": columns} if json else None, markdown,
+        )  # fmt: skip
+        return
     frame, problems = query(History(history), sql)
     document = {"schema": "profkit.query/1", "rows": rows_of(frame)}
     print_blocks(answer_blocks(frame), document if json else None, markdown)
@@ -36,6 +46,7 @@ def run_query(
 VERB = Verb(
     run=run_query,
     examples=(
+        "profkit query                                 # the tables and their columns",
         "profkit query 'SELECT variant, min(median) FROM runs GROUP BY variant'",
         "profkit query 'SELECT * FROM launches' --history runs/history --json",
         "profkit query 'SELECT count(*) FROM launches' --markdown --quiet",

@@ -171,6 +171,16 @@ def table_columns(table: str) -> pa.Schema:
     return pa.schema([(f.name, known[hints[f.name]]) for f in fields(TABLES[table])])
 
 
+def schema_rows() -> list[dict[str, str]]:
+    """Every column of every table: table, column, type, and whether it is part of the row's name."""
+    return [
+        {"table": table, "column": field.name, "type": str(field.type),
+         "key": "yes" if field.name in KEYS[table] else ""}
+        for table in TABLES
+        for field in table_columns(table)
+    ]  # fmt: skip
+
+
 def run_row(record: Record, sha256: str, commit: str | None, origin: str | None) -> HistoryRun:
     """The row of a record.
 

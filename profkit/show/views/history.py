@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from math import isfinite, isnan
 from typing import TYPE_CHECKING, Any
 
@@ -72,6 +72,13 @@ def _noise_row(machine: MachineNoise) -> tuple[str, ...]:
     counts = machine.processes, machine.pairs, machine.rounds
     alarms = machine.told, machine.alarms
     return (machine.gpu, *map(str, counts), f"{machine.within:.2%}", between, *map(str, alarms))
+
+
+def schema_blocks(version: str, columns: Sequence[Mapping[str, str]]) -> Iterator[Block]:
+    """The tables of a history and their columns."""
+    yield Heading(f"{version}: times in seconds, clocks in Hz; null where not known")
+    head = ("table", "column", "type", "key")
+    yield Grid(head, tuple(tuple(row[name] for name in head) for row in columns))
 
 
 def answer_blocks(frame: pd.DataFrame) -> Iterator[Block]:
