@@ -63,6 +63,17 @@ def test_within_bounds(file: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.nvcc
+def test_rows_that_are_named_ahead_are_there(tmp_path: Path) -> None:
+    """l2ahead is champion with rows prefetched by address: none beyond the end of a tensor."""
+    (file,) = [f for f in VARIANTS if f.stem.startswith("champion_")]
+    program = build("#define AHEAD 1\n" + file.read_text(), tmp_path / "ahead", "bounds")
+    for env in ({}, {"EMU_SMS": "132"}):
+        out = run(program, (*CASES[:3], *LONG[:1]), **env)
+        assert out.findings == [], out.text[:4000]
+        assert out.right, out.text[:4000]
+
+
+@pytest.mark.nvcc
 @pytest.mark.parametrize("name", ["nomax", "latev", "qregisters"])
 def test_a_tile_whose_sum_is_too_large_is_computed_again(name: str, tmp_path: Path) -> None:
     """A limit of 4 for a lane's 16 or 32 probabilities takes that way in nearly every tile."""

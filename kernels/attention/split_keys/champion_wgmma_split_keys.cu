@@ -67,6 +67,13 @@ __global__ void __launch_bounds__(P::THREADS, 1)
   int row = thread / 32 * 16;  // of this warp, among the M
   int slices = ceil_div(a.keys(first + M), KEYS);
 
+  if (AHEAD && threadIdx.x == 32) {  // of another warp than the one that fetches
+    constexpr int FIRST = SLOTS * PARTS * KEYS;
+    const int keys = a.keys(first + M);
+    prefetch_rows<D>(head_of<D>(a.q, a, head), first, M, a.length);
+    prefetch_rows<D>(head_of<D>(a.k, a, head), 0, FIRST, keys);
+    prefetch_rows<D>(head_of<D>(a.v, a, head), 0, FIRST, keys);
+  }
   if (threadIdx.x == 0) {
     prefetch_map(&maps.q), prefetch_map(&maps.k), prefetch_map(&maps.v);
     barrier_init(&m.q_here, 1);

@@ -7,7 +7,12 @@
 */
 #pragma once
 #include "mail.cuh"
+#include "../../common/prefetch.cuh"
 #include "../../common/wgmma_attention.cuh"
+
+#ifndef AHEAD
+#define AHEAD 0  // rows go to L2 while the tensor maps are on their way
+#endif
 
 namespace merged {
 
@@ -151,6 +156,13 @@ __global__ void __launch_bounds__(THREADS, 1)
   const int slices = ceil_div(a.keys(first + M), KEYS);
 
   if (EARLY) let_next_kernel_start();
+  if (AHEAD && threadIdx.x == 32) {  // of another warp than the one that fetches
+    constexpr int MINE = GROUPS * KEYS;  // keys of this block: neighbouring slices
+    const int keys = a.keys(first + M);
+    prefetch_rows<D>(head_of<D>(a.q, a, head), first, M, a.length);
+    prefetch_rows<D>(head_of<D>(a.k, a, head), rank * MINE, MINE, keys);
+    prefetch_rows<D>(head_of<D>(a.v, a, head), rank * MINE, MINE, keys);
+  }
   if (threadIdx.x == 0) {
     prefetch_map(&maps.q), prefetch_map(&maps.k), prefetch_map(&maps.v);
     init_barriers<P>(m);
