@@ -295,11 +295,12 @@ def cases() -> list[Any]:
     return [picks.Shape(c.S, c.B * c.H, c.D, c.causal) for c in known]
 
 
-def fastest(lines: Iterable[dict[str, Any]]) -> dict[str, str]:
-    """Shape -> what was fastest there, by the median."""
+def fastest(lines: Sequence[dict[str, Any]]) -> dict[str, str]:
+    """Shape -> what was fastest there, by the median; what was wrong at any shape is picked nowhere."""
+    wrong = {name for line in lines for name, error in line["error"].items() if not error <= 1}
     table = {}
     for line in lines:
-        at, times = line["at"], {n: median(x) for n, x in line["warm"].items()}
+        at, times = line["at"], {n: median(x) for n, x in line["warm"].items() if n not in wrong}
         shape = picks.Shape(at["S"], at["BH"], at["D"], at["causal"])
         table[str(shape)] = min(times, key=lambda n: times[n])
     return table

@@ -10,6 +10,10 @@
    Expected before it was measured: warm as champion, 3.2, 3.7 and 4.9 us at A, B and V; cold as inseries,
    1.74, 1.95 and 1.49 times SDPA's best backend. 2.0, 2.2 and 1.7 are not to be had like this.
 
+   What came, in one process: warm 3.20, 3.69 and 4.89 us, to the last digit champion's. Cold 5.02, 5.50 and
+   7.17 us where inseries takes 4.91, 5.60 and 7.24, champion 5.39, 5.82 and 7.71 and SDPA's best backend 8.47,
+   10.63 and 11.04: 1.69, 1.93 and 1.54 times.
+
    after: inseries      arch: 90a      flags: -DOVERLAP=2      case: A
    moves: instructions~1x shared_wavefronts~1x
    budget: regs=255 smem=227K spills=0 stack=0

@@ -12,6 +12,12 @@
    times. But a third stage alone, with Q read from shared memory, takes 235.5: the stage did it, and Q in
    registers nothing. Power is not what these reads cost, or the 20 bytes of spills take it back.
 
+   It was wrong, and no case or check of the ladder saw it: with 128 full keys a tile, more tiles of rows
+   than SMs and just two tiles of keys (S = 130 to 256, 200 heads or more) some outputs were 0.5 off. The grid
+   of shapes found it. Q was given back when ldmatrix had been started; what TMA wrote there next could come
+   first. Emulated it is right, for there a read is over at once. It is given back after the first product now,
+   a moment later in a tile of two thousand cycles; the times above are of the code before.
+
    after: nomax      arch: 90a      case: D
    moves: shared_wavefronts<0.9x
    budget: regs=168 smem=227K spills=48 stack=48

@@ -198,7 +198,6 @@ class Consumer {
     if constexpr (P::Q_IN_REGISTERS) {
       rows.load(q(), threadIdx.x % 128 / 32 * 16, lane);
       folded.apply_sign(rows.q);
-      release(&m.q_free[q_at.slot][group]);
     } else if (folded.sign) {
       warpgroup::apply_sign(q(), folded.sign, threadIdx.x % 128, 128);
       named_barrier(8 + group, 128);
@@ -283,6 +282,8 @@ class Consumer {
     end_turn();
     wgmma_wait<0>();
     hold(s);
+    // Not when ldmatrix was started: only what has been multiplied is sure to have been read.
+    if (P::Q_IN_REGISTERS) release(&m.q_free[q_at.slot][group]);
     softmax<true>(s, work, 0);
     warpgroup::pack_probabilities<N>(p, s);
     for (int tile = 1; tile < tiles; ++tile) {
