@@ -197,10 +197,10 @@ def c_causal_beyond(evidence: Evidence) -> Answer:
     return _picked(evidence, "nomax", "C-causal", 1.05)
 
 
-@claim(who=BEYOND, needs=["sdpa.D", "qregisters.D"])
+@claim(who=BEYOND, needs=["sdpa.D", "latev.D"])
 def d_beyond(evidence: Evidence) -> Answer:
-    """At D qregisters is at least 1.02 times faster than SDPA."""
-    return _picked(evidence, "qregisters", "D", 1.02)
+    """At D latev is at least 1.02 times faster than SDPA."""
+    return _picked(evidence, "latev", "D", 1.02)
 
 
 @claim(who=BEYOND, needs=["sdpa.D-causal", "latev.D-causal"])
