@@ -5,8 +5,9 @@
     python tools/attention_grid.py hold held.jsonl        # the entry against the backends
     python tools/attention_grid.py references refs.jsonl  # at every case, all that can be compared
     python tools/attention_grid.py table                  # picks.json, from artifacts/attention
+    python tools/attention_grid.py refresh                # whose machine code is still today's
 
-All but the last need a GPU and torch. Everything of a shape is timed in turns, in one process, in
+All but the last two need a GPU and torch. Everything of a shape is timed in turns, in one process, in
 replayed graphs with a warm L2; what is not right there is not timed. A line is written as soon as a
 shape is done, and a file that is there already is gone on with: `profkit heatmap` draws it.
 """
@@ -314,15 +315,31 @@ def write_table() -> None:
     picks.TABLE.write_text(json.dumps(said, indent=1) + "\n", "utf-8")
 
 
+def refresh() -> None:
+    """Say of every recorded rung whose machine code is the same that its source is today's."""
+    head, *lines = RECORD.read_text("utf-8").splitlines()
+    said = json.loads(head)
+    chosen = variants.named_variants(ROOT / "kernels", list(said["variants"]))
+    folder = build.build_dir(ROOT / "kernels")
+    for made in build.compile_variants(chosen, ["90"], folder):
+        kept = said["variants"][made.variant.id]
+        if kept["sass"] == made.sass:
+            kept["source"] = made.source
+    RECORD.write_text("\n".join((json.dumps(said), *lines)) + "\n", "utf-8")
+
+
+HERE = {"table": write_table, "refresh": refresh}  # what needs no GPU
+
+
 def main() -> int:
     """Do what the command line says."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("do", choices=("record", "between", "hold", "references", "table"))
+    parser.add_argument("do", choices=("record", "between", "hold", "references", *HERE))
     parser.add_argument("file", type=Path, nargs="?")
     parser.add_argument("--seconds", type=float, default=600)
     given = parser.parse_args()
-    if given.do == "table":
-        write_table()
+    if given.do in HERE:
+        HERE[given.do]()
         return 0
     if given.file is None:
         parser.error(f"{given.do} needs a file to write")
