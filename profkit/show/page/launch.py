@@ -170,7 +170,7 @@ def _facts(shown: PageRow) -> Iterator[tuple[str, str]]:
 
 def _finding(found: Finding) -> dict[str, Any]:
     facts = [
-        Fact(name, text, CATALOGUE[name].meaning if name in CATALOGUE else "")
+        Fact(name, text, f"{name}: {CATALOGUE[name].meaning}" if name in CATALOGUE else "")
         for name, text in figures.evidence_texts(found.evidence)
     ]
     return {
@@ -215,9 +215,9 @@ def stall_rows(run: Judged) -> list[dict[str, Any]]:
     """The states of the resident warps, largest first; none when not collected."""
     limiters = (run.diagnosis.limiter or "").split("+")
     found = [
-        {"line": state, "of": value, "text": share(value), "meaning": meaning,
+        {"line": state, "of": value, "text": share(value),
          "kind": "issuing" if state == "selected" else "verdict" if state in limiters else "waiting"}
-        for state, meaning in MEANING.items()
+        for state in MEANING
         if (value := run.values.get(f"stall_{state}", nan)) >= SMALL
     ]  # fmt: skip
     return sorted(found, key=lambda s: -s["of"])
@@ -231,14 +231,30 @@ def pipe_rows(run: Judged) -> list[dict[str, Any]]:
         elapsed, active = shares(row, pipe)
         most = max((v for v in (elapsed, active) if isfinite(v)), default=0.0)
         if most >= SMALL:
-            about = CATALOGUE[f"{pipe}_busy"].meaning
             found += [
                 {"line": pipe_word(pipe), "cycles": cycles, "of": v, "text": share(v),
-                 "order": -most, "end": most, "meaning": about}
+                 "order": -most, "end": most}
                 for cycles, v in (("elapsed", elapsed), ("active", active))
                 if isfinite(v)
             ]  # fmt: skip
     return found
+
+
+def rounded(value: Any) -> Any:
+    """What is drawn, with as many digits as a pixel has: 17 of each would be a third of the page."""
+    if isinstance(value, float):
+        return float(f"{value:.6g}")
+    if isinstance(value, Mapping):
+        return {key: rounded(item) for key, item in value.items()}
+    return [rounded(item) for item in value] if isinstance(value, list | tuple) else value
+
+
+def meanings() -> dict[str, dict[str, str]]:
+    """Chart -> its lines by name -> what each is: said once for all launches."""
+    return {
+        "stalls": dict(MEANING),
+        "pipes": {pipe_word(pipe): CATALOGUE[f"{pipe}_busy"].meaning for pipe in PIPES},
+    }
 
 
 def data(shown: PageRow) -> dict[str, Any]:
@@ -257,9 +273,9 @@ def data(shown: PageRow) -> dict[str, Any]:
             else [f.status, f.cause, finite_or_none(f.gain), figures.speedup(f.gain)]
             for f in run.diagnosis.findings
         },
-        "stalls": stall_rows(run),
-        "pipes": pipe_rows(run),
-        "position": roofline_data([(shown.number, shown.label, run)]),
+        "stalls": rounded(stall_rows(run)),
+        "pipes": rounded(pipe_rows(run)),
+        "position": rounded(roofline_data([(shown.number, shown.label, run)])),
     }
 
 

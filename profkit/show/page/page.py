@@ -28,7 +28,16 @@ from profkit.program.counts import plain_name
 from profkit.show.page import charts as page_charts
 from profkit.show.page import ladder as page_ladder
 from profkit.show.page.history import PageHistory, history_section
-from profkit.show.page.launch import PageRow, bars, data, details, metrics, row_summary, words_of
+from profkit.show.page.launch import (
+    PageRow,
+    bars,
+    data,
+    details,
+    meanings,
+    metrics,
+    row_summary,
+    words_of,
+)
 from profkit.show.page.program import Launched, PageProgram, section
 from profkit.show.page.roofline import by_device
 from profkit.show.text import figures
@@ -150,6 +159,7 @@ def _payload(shown: Sequence[PageRow], ladders: Sequence[Ladder]) -> dict[str, A
     return {
         "specs": page_charts.specs(),
         "metrics": metrics(),
+        "meanings": meanings(),
         "not_the_kernel": list(changes.NOT_THE_KERNEL),
         "thresholds": {"points": changes.POINTS, "relative": changes.RELATIVE, "gain": changes.GAIN},
         "launches": [

@@ -57,7 +57,9 @@ async function draw(place, name, data) {
 function dataOf(place) {
   const { chart, index } = place.dataset;
   if (index !== undefined) return DATA[chart][index];
-  return DATA.launches[Number(place.closest(".one").dataset.launch) - 1][chart];
+  const data = DATA.launches[Number(place.closest(".one").dataset.launch) - 1][chart];
+  const meanings = DATA.meanings[chart];
+  return meanings ? data.map((row) => ({ ...row, meaning: meanings[row.line] })) : data;
 }
 
 /** Without a point there is no roofline: then what to collect for one. */

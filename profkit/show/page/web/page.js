@@ -17,6 +17,8 @@ function tableOf(titles, rows) {
   const right = titles.map((title) => title.startsWith(">"));
   const cells = (row, tag) => row.map((cell, i) => make(tag, right[i] ? "n" : "", cell));
   const head = make("thead", "", make("tr", "", ...cells(titles.map((t) => t.replace(/^>/, "")), "th")));
+  // A corner without words is no heading.
+  for (const empty of head.querySelectorAll("th:empty")) empty.replaceWith(make("td", ""));
   const body = make("tbody", "", ...rows.map((row) => make("tr", "", ...cells(row, "td"))));
   return make("table", "plain", head, body);
 }
@@ -65,6 +67,26 @@ byId("open-all").addEventListener("click", () => launches().forEach((x) => { x.o
 byId("close-all").addEventListener("click", () => launches().forEach((x) => { x.open = false; }));
 
 // On paper stands what is open: the answer and the table on the first pages, details on demand.
+
+// What a metric means, where its name or its value is pointed at: said once in the data.
+const meaningOf = new Map(DATA.metrics.map((metric) => [metric.name, `${metric.name}: ${metric.meaning}`]));
+document.addEventListener("mouseover", ({ target }) => {
+  const place = target.closest?.(".evidence span, dt[data-meaning]");
+  if (!place || place.title) return;
+  const name = place.dataset.meaning ?? place.firstChild.textContent.trim();
+  if (meaningOf.has(name)) place.title = meaningOf.get(name);
+});
+
+/** What is wider than its place can be reached, and scrolled, by keyboard. */
+function reachable() {
+  for (const place of document.querySelectorAll(".wide")) {
+    if (place.scrollWidth > place.clientWidth) place.tabIndex = 0;
+    else place.removeAttribute("tabindex");
+  }
+}
+document.addEventListener("toggle", reachable, true);
+addEventListener("resize", reachable);
+reachable();
 
 /** All metrics of a launch, written when they are asked for. */
 for (const more of document.querySelectorAll("details.metrics")) {
