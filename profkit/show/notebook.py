@@ -24,7 +24,6 @@ from profkit.evidence.claims import verify
 from profkit.evidence.comparison import ladder as ladders
 from profkit.evidence.comparison import select as sides
 from profkit.evidence.runs.runs import Evidence
-from profkit.files import write_text
 from profkit.reports import raw_counters, reader
 from profkit.reports.metrics import CATALOGUE
 from profkit.show.given import Given, given_launches, given_reports, given_run
@@ -330,8 +329,7 @@ def report(
     found = reader.read_report(files)
     shown = [j for j in launches.judged(found) if not chosen or (j.report, j.index) in chosen]
     made = page.render(found, shown, title or page.TITLE)
-    write_text(Path(file), made.html)
-    return Path(file)
+    return page.save_page(made, Path(file))
 
 
 def compare(

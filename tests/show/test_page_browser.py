@@ -368,3 +368,20 @@ def test_without_scripts_every_verdict_is_there(chromium: Any, real: Path) -> No
     assert "Without JavaScript" in page.inner_text("main")
     assert json.dumps(page.locator(".because").all_text_contents()).count("of peak") >= 1
     context.close()
+
+
+def test_what_axe_would_call_serious_is_not_there(tab: Open, real: Path) -> None:
+    """Links look like links, what scrolls is reached by keyboard, no picture holds links."""
+    opened = tab(real)
+    opened.click("#open-all")
+    opened.set_viewport_size({"width": 390, "height": 800})
+    opened.wait_for_timeout(300)
+    looks = """[...document.querySelectorAll('.found h4 a')].map(
+        a => getComputedStyle(a).textDecorationLine)"""
+    assert set(opened.evaluate(looks)) == {"underline"}
+    stuck = """[...document.querySelectorAll('.wide')].filter(
+        w => w.scrollWidth > w.clientWidth && w.tabIndex !== 0).length"""
+    assert opened.evaluate(stuck) == 0
+    assert opened.evaluate("[...document.querySelectorAll('.wide[tabindex]')].length") > 0
+    assert opened.evaluate("document.querySelectorAll('[role=img] a').length") == 0
+    assert opened.evaluate("document.querySelectorAll('th:empty').length") == 0

@@ -204,10 +204,9 @@ def _line(line: HotLine) -> dict[str, Any]:
         "number": line.line or "",
         "place": place_of(line),
         "code": line.text.expandtabs(4)[:LONGEST],
-        "of": line.share,
+        "of": f"{line.share:.3g}",
         "share": share(line.share) if line.samples else "",
         "stall": f"{line.stall} {share(line.stall_share)}" if line.stall else "",
-        "meaning": MEANING.get(line.stall, ""),
     }
 
 

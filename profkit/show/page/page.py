@@ -53,6 +53,7 @@ if TYPE_CHECKING:
 WEB = Path(__file__).parent / "web"
 SCRIPTS = ("page.js", "table.js", "charts.js", "compare.js")
 TITLE = "What these kernels wait for"
+IN_WORDS = 40  # rows with NVIDIA's messages whole: they are a seventh of a page of 190
 HOT, AROUND = 12, 2  # source lines of a launch, and lines of code around each
 
 
@@ -120,6 +121,7 @@ def render(
         "programs": [section(of, _launched(shown)) for of in programs],
         "histories": [history_section(of, [s.run for s in shown]) for of in histories],
         "words": words_of(shown),
+        "words_of_nvidia": IN_WORDS,
         "payload": _payload(shown, [found for found, _ in ladders]),
     }
     return Page(_fill(content), len(shown), len(every) - len(kept), tuple(notes))

@@ -71,8 +71,12 @@ byId("close-all").addEventListener("click", () => launches().forEach((x) => { x.
 // What a metric means, where its name or its value is pointed at: said once in the data.
 const meaningOf = new Map(DATA.metrics.map((metric) => [metric.name, `${metric.name}: ${metric.meaning}`]));
 document.addEventListener("mouseover", ({ target }) => {
-  const place = target.closest?.(".evidence span, dt[data-meaning]");
+  const place = target.closest?.(".evidence span, dt[data-meaning], td.stall");
   if (!place || place.title) return;
+  if (place.matches("td.stall")) {
+    place.title = DATA.meanings.stalls[place.textContent.split(" ")[0]] ?? "";
+    return;
+  }
   const name = place.dataset.meaning ?? place.firstChild.textContent.trim();
   if (meaningOf.has(name)) place.title = meaningOf.get(name);
 });
