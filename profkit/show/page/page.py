@@ -53,7 +53,7 @@ if TYPE_CHECKING:
 WEB = Path(__file__).parent / "web"
 SCRIPTS = ("page.js", "table.js", "charts.js", "compare.js")
 TITLE = "What these kernels wait for"
-IN_WORDS = 40  # rows with NVIDIA's messages whole: they are a seventh of a page of 190
+IN_WORDS = 10  # rows with NVIDIA's messages whole: they are a seventh of a page of 190
 HOT, AROUND = 12, 2  # source lines of a launch, and lines of code around each
 
 

@@ -92,6 +92,15 @@ document.addEventListener("toggle", reachable, true);
 addEventListener("resize", reachable);
 reachable();
 
+/** The rules that are clear, written when they are asked for. */
+for (const more of document.querySelectorAll("details.clear")) {
+  more.addEventListener("toggle", () => {
+    const { findings } = DATA.launches[Number(more.closest(".one").dataset.launch) - 1];
+    const clear = Object.keys(findings).filter((rule) => findings[rule][0] === "clear");
+    more.querySelector("p").textContent = clear.join(", ");
+  });
+}
+
 /** All metrics of a launch, written when they are asked for. */
 for (const more of document.querySelectorAll("details.metrics")) {
   more.addEventListener("toggle", () => {
