@@ -121,7 +121,6 @@ def render(
         "programs": [section(of, _launched(shown)) for of in programs],
         "histories": [history_section(of, [s.run for s in shown]) for of in histories],
         "words": words_of(shown),
-        "words_of_nvidia": IN_WORDS,
         "payload": _payload(shown, [found for found, _ in ladders]),
     }
     return Page(_fill(content), len(shown), len(every) - len(kept), tuple(notes))
@@ -188,6 +187,7 @@ def _fill(content: Mapping[str, Any]) -> str:
     return environment.get_template("page.html").render(
         **{**content, "payload": Markup(_json(content["payload"]))},  # noqa: S704 - no < in it
         policy=policy,
+        words_of_nvidia=IN_WORDS,
         style=Markup(style),  # noqa: S704 - the three are files of ours
         library=Markup(library),  # noqa: S704
         own=Markup(own),  # noqa: S704
