@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import json
 import subprocess
+import tarfile
 from collections.abc import Iterator
+from io import BytesIO
 from pathlib import Path
 
 from profkit.errors import ProfkitError
 from profkit.evidence.history.tables import HistoryRun, run_row
+from profkit.files import temporary_folder
+from profkit.measure.variants import variants
 from profkit.records.record import SCHEMA, parse_record
 
+KERNELS = "kernels"
 _ENVIRONMENT = ("PROFKIT_COMMIT", "GITHUB_SHA", "CI_COMMIT_SHA")
 
 
@@ -23,8 +29,9 @@ def commit_at_hand(environment: dict[str, str]) -> str | None:
 def committed_runs(folder: Path) -> tuple[list[HistoryRun], list[ProfkitError]]:
     """Every version of every run record in the log of a folder of artifacts, oldest first.
 
-    The commit is the one that brought the record in: of a record that does not say which code was
-    measured, the nearest that is known.
+    Of a record that does not say which code was measured, the commit is that of the code with the
+    record's source hash, as the kernels were when the record was brought in; where they were others
+    by then, the commit that brought it in, the nearest that is known.
 
     Raises:
         ProfkitError: The folder is in no git repository, or git is not installed.
@@ -41,10 +48,31 @@ def committed_runs(folder: Path) -> tuple[list[HistoryRun], list[ProfkitError]]:
             continue
         try:
             record = parse_record(json.loads(content), Path(path))
-            runs[sha256] = run_row(record, sha256, commit, "log")
+            known = code_at(folder, commit).get(f"{record.problem}/{record.variant}")
+            if known and known[0] == record.source_hash:
+                runs[sha256] = run_row(record, sha256, known[1], "source")
+            else:
+                runs[sha256] = run_row(record, sha256, commit, "log")
         except (ValueError, ProfkitError) as error:
             problems.append(ProfkitError(f"{path} in {commit[:12]}: {error}", "it was left out"))
     return list(runs.values()), problems
+
+
+@functools.lru_cache(maxsize=4)  # records come commit by commit
+def code_at(folder: Path, commit: str) -> dict[str, tuple[str, str]]:
+    """problem/variant -> hash of its code at a commit, and the last commit that touched kernels."""
+    top = Path(_git(folder, "rev-parse", "--show-toplevel").decode().strip())
+    last = _git(top, "log", "-1", "--format=%H", commit, "--", KERNELS).decode().strip()
+    if not last:
+        return {}
+    with temporary_folder() as place:
+        with tarfile.open(fileobj=BytesIO(_git(top, "archive", last, KERNELS))) as files:
+            files.extractall(place, filter="data")
+        try:
+            found = variants.survey(Path(place) / KERNELS).variants
+            return {f"{v.problem}/{v.id}": (v.source_hash, last) for v in found}
+        except (ProfkitError, OSError):  # of a layout that nobody reads today
+            return {}
 
 
 def _changes(folder: Path) -> Iterator[tuple[str, str]]:

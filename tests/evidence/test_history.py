@@ -163,6 +163,31 @@ def test_what_is_odd_is_kept_and_said() -> None:
     assert [s.answer for s in steps(undated)] == ["first", "cannot tell"]
 
 
+def test_the_commit_is_that_of_the_code_where_its_hash_is_in_the_log(tmp_path: Path) -> None:
+    """The code is committed, then its record, then other files: the record's commit is the code's."""
+    from profkit.measure.variants.variants import read_variant
+
+    repository = tmp_path / "r"
+    path = repository / "kernels" / "p" / "v1_words.cu"
+    path.parent.mkdir(parents=True)
+    path.write_text("/* The v1\n*/\nint code;\n")
+    _git(repository, "init", "-q")
+    _git(repository, "add", ".")
+    _git(repository, "commit", "-qm", "code")
+    record = made("v1", 1e-5, 1)
+    source = replace(record.source, sha256=read_variant(path).source_hash)
+    folder(repository / "artifacts", replace(record, source=source), made("v2", 1e-5, 2))
+    _git(repository, "add", ".")
+    _git(repository, "commit", "-qm", "records")
+    log = subprocess.run(["git", "log", "--format=%H"], cwd=repository, capture_output=True,
+                         text=True, check=True).stdout.split()  # fmt: skip
+    runs, problems = committed_runs(repository / "artifacts")
+    assert problems == []
+    assert {r.variant: (r.commit, r.commit_from) for r in runs} == {
+        "v1": (log[1], "source"), "v2": (log[0], "log"),
+    }  # fmt: skip
+
+
 def test_a_shallow_clone_says_that_it_is_one(tmp_path: Path) -> None:
     origin = tmp_path / "origin"
     for number in range(2):

@@ -30,7 +30,8 @@ class HistoryRun:
         record: sha256 of the run record: what makes a row a new one.
         report: sha256 of the report, to join `launches`.
         commit: Of the code that was measured.
-        commit_from: Where that is known from: record, option, environment or log.
+        commit_from: Where that is known from: record, option, environment, source (the commit of the
+            code with that hash) or log (the commit that brought the record in).
         dirty: Whether files differed from the commit.
         made: When it was measured, ISO 8601.
         source: Hash of the code; sass of the machine code.
