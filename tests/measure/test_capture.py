@@ -95,6 +95,15 @@ def test_without_the_grids_expression_blocks_are_no_tunables(tmp_path: Path) -> 
     assert "(in0, out0, 300, 128," in " ".join(file.read_text().split()).replace("( ", "(")
 
 
+def test_a_spread_that_is_none_leaves_a_tolerance(tmp_path: Path) -> None:
+    """Memory that held anything: float32 overflowed, or was never written."""
+    outputs = [array("y", begins=1, std=float("inf")), array("z", begins=None, std=float("nan"))]
+    place = left(tmp_path, outputs=outputs)
+    file = write_problem(place, tmp_path / "k" / "add", "python x", 1)
+    loaded = problem.load_problem(file.parent)
+    assert loaded.tolerance("captured") == (1e-7, 1e-6)
+
+
 def test_folders_have_names_of_their_own() -> None:
     taken: set[str] = set()
     for wanted in ("a_b", "a_b-2", "a_b-3"):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -37,8 +38,16 @@ class Reach:
         return self.after is not self.before
 
     def about(self) -> dict[str, Any]:
-        """Format, sizes and statistics."""
-        flat, tensor = self.before, self.tensor
+        """Format, sizes and statistics: of an input as it was given, of an output as it was made."""
+        own = self.after if self.written and not self.works_in_place else self.before
+        return self._about(own)
+
+    def made(self) -> dict[str, Any]:
+        """The same of what the launch left."""
+        return self._about(self.after)
+
+    def _about(self, flat: Any) -> dict[str, Any]:
+        tensor = self.tensor
         known: dict[str, Any] = {
             "name": self.name,
             "dtype": str(flat.dtype).removeprefix("torch."),
@@ -54,7 +63,7 @@ class Reach:
                 spread = float(finite.std()) if finite.numel() > 1 else 0.0
                 known |= {"mean": float(finite.mean()), "std": spread}
                 known |= {"min": float(finite.min()), "max": float(finite.max())}
-                known["finite"] = finite.numel() == flat.numel()
+                known["finite"] = finite.numel() == flat.numel() and math.isfinite(spread)
         return known
 
 

@@ -94,7 +94,7 @@ def write_launch(start: Start, outcome: arrays.CaptureOutcome, place: Path, draw
         "kernel": start.name,
         "file": start.file,
         "inputs": [a.about() for a in given],
-        "outputs": [{**a.about(), "begins": b} for a, b in zip(outs, begins, strict=True)],
+        "outputs": [{**a.made(), "begins": b} for a, b in zip(outs, begins, strict=True)],
         "grid": start.grid,
         "grid_text": start.grid_text,
         "options": {k: v for k, v in start.options.items() if isinstance(v, int | float | str)},
