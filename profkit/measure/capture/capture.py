@@ -205,7 +205,10 @@ def tried_kernel(kernel: CapturedKernel, folder: Path, progress: Progress) -> Ca
     variant = variants.read_variant(kernel.file)
     loaded = problem.load_problem(variants.problem_of(kernel.file))
     target = Target(loaded, (variant,), (), (CASE,), folder)
-    made = measure_target(target, lambda text: progress(f"{kernel.kernel}: {text}"), checks=())
+    try:
+        made = measure_target(target, lambda text: progress(f"{kernel.kernel}: {text}"), checks=())
+    except ProfkitError as error:  # the others go on
+        return replace(kernel, notes=(*kernel.notes, error.message.splitlines()[0]))
     check = made.measured.checks.get(variant.id)
     times = made.measured.times.get((variant.id, CASE))
     failed = why_not(made, variant.id, CASE)
