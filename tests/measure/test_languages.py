@@ -319,3 +319,14 @@ def test_any_text_is_a_header_or_one_line(text: str, whole: bool) -> None:
     with contextlib.suppress(ProfkitError):  # any other error is one of ours
         LANGUAGE.header(source, "x.py")
     without_prose(source)
+
+
+def test_a_script_that_uses_the_language_is_no_kernel_where_no_problem_is(tmp_path: Path) -> None:
+    script = tmp_path / "train_gpt.py"
+    script.write_text("import triton\n")
+    assert not registry.is_kernel(script)
+    (tmp_path / "problem.py").write_text("")
+    assert registry.is_kernel(script)
+    assert not [
+        p for p in (Path(__file__).parents[1] / "programs").glob("*.py") if registry.is_kernel(p)
+    ]

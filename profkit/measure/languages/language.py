@@ -65,6 +65,11 @@ class Language(ABC):
         del path, text
         return True
 
+    def stands_at(self, path: Path, text: str) -> bool:
+        """Whether such a file, found in a folder and named by nobody, is meant as a kernel."""
+        del path, text
+        return True
+
     @abstractmethod
     def header(self, text: str, name: str) -> Header:
         """Read a file's header; nothing in the file is executed.

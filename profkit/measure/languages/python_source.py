@@ -68,6 +68,11 @@ class PythonKernels(Language):
         imports = rf"^[ \t]*(?:import|from)[ \t]+{module}\b"
         return path.name not in _NOT_KERNELS and re.search(imports, text, re.M) is not None
 
+    def stands_at(self, path: Path, text: str) -> bool:
+        """Beside a problem.py, or with its function: scripts and tests import the language too."""
+        starts = re.search(rf"^def[ \t]+{LAUNCH}\b", text, re.M)
+        return bool(starts) or any((folder / "problem.py").is_file() for folder in path.parents[:3])
+
     def header(self, text: str, name: str) -> Header:
         """The module's docstring; what every kernel must have is looked for on the way."""
         tree = _tree(text, name)

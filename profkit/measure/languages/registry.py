@@ -43,7 +43,8 @@ def is_kernel(path: Path) -> bool:
         text = read_text(path)
     except (OSError, UnicodeDecodeError, ProfkitError):
         return False
-    return language_of(path, text) is not None
+    language = language_of(path, text)
+    return language is not None and language.stands_at(path, text)
 
 
 def kernel_files(place: Path) -> list[Path]:
