@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import inf, isfinite
 from pathlib import Path
 from statistics import median
@@ -33,11 +33,13 @@ class GridCell:
         at: Axis -> its value there, rows and columns first.
         warm: Name -> seconds per call, in the order taken; only of what was timed in full.
         ran: Name -> what it really was there, of something that chooses.
+        looked: Name -> median of a short look, of what was too slow to be timed in full.
     """
 
     at: Mapping[str, float | str]
     warm: Mapping[str, tuple[float, ...]]
     ran: Mapping[str, str]
+    looked: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def row(self) -> float | str:
@@ -51,7 +53,8 @@ class GridCell:
 
     def fastest(self, names: frozenset[str], *, without: bool = False) -> tuple[str, float]:
         """The fastest of these names, or of all others, and its median; ("", inf) if none was timed."""
-        chosen = {n: median(x) for n, x in self.warm.items() if x and (n in names) != without}
+        every = {**self.looked, **{n: median(x) for n, x in self.warm.items() if x}}
+        chosen = {n: x for n, x in every.items() if (n in names) != without}
         name = min(chosen, key=lambda n: chosen[n], default="")
         return name, chosen.get(name, inf)
 
@@ -122,7 +125,9 @@ def _cell(path: Path, number: int, said: dict[str, Any]) -> GridCell:
     places = {n: x if isinstance(x, int | float) else str(x) for n, x in at.items()}
     ran = said.get("ran")
     chosen = {n: str(x) for n, x in ran.items()} if isinstance(ran, dict) else {}
-    return GridCell(places, samples, chosen)
+    seen = said.get("looked")
+    looked = {n: x for n, x in seen.items() if _is_time(x)} if isinstance(seen, dict) else {}
+    return GridCell(places, samples, chosen, looked)
 
 
 def _is_time(value: Any) -> bool:

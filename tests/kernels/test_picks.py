@@ -11,6 +11,7 @@ from types import ModuleType
 import pytest
 
 from profkit.measure.variants import variants
+from profkit.records.grid import read_grid
 from tests.conftest import ROOT
 
 AGAIN = "the table is old: python tools/attention_grid.py table"
@@ -68,3 +69,20 @@ def test_a_shape_between_takes_the_nearest(
         assert picks.pick(picks.Shape(0, 20, 64)) == "sdpa"
     finally:
         picks.pick.cache_clear()
+
+
+def test_the_entry_never_lost_more_than_three_per_cent(grid: ModuleType) -> None:
+    """At the sixty shapes, against the fastest backend of the same process, by medians."""
+    held = read_grid(grid.RECORD.with_name("held.jsonl"))
+    ratios = {}
+    for cell in held.cells:
+        (_, ours), (_, best) = cell.fastest(held.against, without=True), cell.fastest(held.against)
+        shape = picks_shape(grid, cell.at)
+        ratios[shape] = best / ours
+    assert {*grid.picks.GRID} <= {*ratios}
+    assert min(ratios[s] for s in grid.picks.GRID) >= 0.97
+
+
+def picks_shape(grid: ModuleType, at: dict) -> object:
+    """The shape at a place of a grid's file."""
+    return grid.picks.Shape(at["S"], at["BH"], at["D"], at["causal"])

@@ -12,7 +12,7 @@
 
    What came, in one process: warm 3.20, 3.69 and 4.89 us, to the last digit champion's. Cold 5.02, 5.50 and
    7.17 us where inseries takes 4.91, 5.60 and 7.24, champion 5.39, 5.82 and 7.71 and SDPA's best backend 8.47,
-   10.63 and 11.04: 1.69, 1.93 and 1.54 times.
+   10.63 and 11.04: 1.69, 1.93 and 1.54 times. On another H200 1.75, 2.05 and 1.55, and splitk 1.88 at A.
 
    after: inseries      arch: 90a      flags: -DOVERLAP=2      case: A
    moves: instructions~1x shared_wavefronts~1x
