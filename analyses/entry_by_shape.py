@@ -70,6 +70,8 @@ def _never_behind(grid: TimeGrid, cells: Sequence[GridCell]) -> Answer:
         worst=ratios[0],
         median=ratios[len(ratios) // 2],
         best=ratios[-1],
+    ).elsewhere(
+        "L4 (computed): the table is of sm_90a; the entry calls SDPA there, and is never behind"
     )
 
 

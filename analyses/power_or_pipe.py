@@ -10,7 +10,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from arithmetic import CASES
+from arithmetic import CASES, L4
 
 from profkit.evidence.claims import Answer, claim, decide
 from profkit.evidence.runs.runs import Evidence, MissingEvidence
@@ -91,4 +91,6 @@ def the_pipe_is_full(evidence: Evidence) -> Answer:
         f"would take {random['cycles'] / 1.98e3:.0f} us instead of {random['seconds'] * 1e6:.0f}",
         tensor_busy=launch["tensor_busy"],
         full_clock_us=random["cycles"] / 1.98e3,
+    ).elsewhere(
+        f"L4 (computed): the products alone take {L4.floor(CASES['D'])['tensor'] * 1e6:.0f} us there"
     )
