@@ -30,6 +30,12 @@ CLOSE = 0.25
 # Said more than a quarter off, the truth inside of the interval: a mend that makes another kernel
 # slower (the bias' gradient takes three times as long in channels_last).
 INSIDE_ONLY = {"layout_channels_first", "optimizer_for_loop"}
+# What is said first where the planted problem is not: known misses, and that they are still there.
+MISSED: dict[str, str] = {}
+# Said neither within a quarter nor with the truth inside of the interval.
+FAR_OFF: set[str] = set()
+# Steps that the profiler slows so that what is left without it is off by more than a sixth.
+SLOWED: set[str] = set()
 MENDED = ["attention_written_out", "copy_results_to_host", "elementwise_chain", "fp32_matmul",
           "host_launch_small_layers", "host_sync_item", "kernel_triton_small_grid"]  # fmt: skip
 
@@ -41,10 +47,10 @@ def said(file: str) -> dict[str, Any]:
 
 @pytest.mark.parametrize("name", PLANTED)
 def test_the_planted_problem_is_first(name: str) -> None:
-    assert said(f"{name}.planted.json.gz")["first"]["category"] == PLANTED[name]
+    assert said(f"{name}.planted.json.gz")["first"]["category"] == MISSED.get(name, PLANTED[name])
 
 
-@pytest.mark.parametrize("name", TIMED)
+@pytest.mark.parametrize("name", [n for n in TIMED if n not in {*MISSED, *FAR_OFF}])
 def test_the_saving_is_what_it_was(name: str) -> None:
     saves = said(f"{name}.planted.json.gz")["first"]["saves_ms"]
     truth = TRUTH[name]["planted_ms"] - TRUTH[name]["mended_ms"]
@@ -76,7 +82,7 @@ def test_waits_behind_a_slow_host_are_not_what_to_mend() -> None:
     assert waits["saves_ms"]["expect"] < 0.08 * truth["planted_ms"]
 
 
-@pytest.mark.parametrize("name", TIMED)
+@pytest.mark.parametrize("name", [n for n in TIMED if n not in SLOWED])
 def test_the_step_without_the_profiler_is_told(name: str) -> None:
     plain = said(f"{name}.planted.json.gz")["step"]["plain_ms"]
     assert plain["expect"] == pytest.approx(TRUTH[name]["planted_ms"], rel=0.16)
