@@ -68,16 +68,24 @@ def small_copies(case: Case, taken: frozenset[int]) -> Iterator[Draft]:  # noqa:
     if not chosen:
         return
     first = min(chosen)
+    events = case.hosts.usual.events
+    pieces = {n for n, e in enumerate(events) if e.items and chosen.issuperset(e.items)}
+    # What the copies' operators call besides goes too; a pageable copy ends with a wait of its own.
+    ops = {case.works[i].maker.ordinal for i in chosen} - {-1}
+    calls = zip(case.step.calls, case.step.makers, strict=True)
+    around = frozenset(
+        n for n, (call, maker) in enumerate(calls)
+        if maker.ordinal in ops or (call.waits and n - 1 in pieces)
+    )  # fmt: skip
 
     def packed(model: Model, level: str) -> Model:
         """One copy in place of all; the host's work on each stays in part at worst."""
         stays = {"low": 0.6, "expect": 0.05, "high": 0.0}[level]
         events = tuple(
             replace(e, awaits=-1, gap=e.gap * stays, busy=e.busy * stays)
-            if e.awaits in chosen
-            else e
-            for e in model.events
-        )
+            if (n in around and n not in pieces) or e.awaits in chosen else e
+            for n, e in enumerate(model.events)
+        )  # fmt: skip
         return replace(model, events=events).without(
             lambda i: i in chosen and i != first, merged=stays
         )
