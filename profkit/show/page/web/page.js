@@ -82,15 +82,17 @@ document.addEventListener("mouseover", ({ target }) => {
 });
 
 /** What is wider than its place can be reached, and scrolled, by keyboard. */
-function reachable() {
-  for (const place of document.querySelectorAll(".wide")) {
-    if (place.scrollWidth > place.clientWidth) place.tabIndex = 0;
-    else place.removeAttribute("tabindex");
-  }
+function reachable(inside) {
+  const places = [...inside.querySelectorAll(".wide, .kernel")];
+  const over = places.map((place) => place.scrollWidth > place.clientWidth); // all read, then all written
+  places.forEach((place, i) => {
+    if (over[i]) place.tabIndex = 0;
+    else if (place.hasAttribute("tabindex")) place.removeAttribute("tabindex");
+  });
 }
-document.addEventListener("toggle", reachable, true);
-addEventListener("resize", reachable);
-reachable();
+document.addEventListener("toggle", ({ target }) => target.open && reachable(target), true);
+addEventListener("resize", () => reachable(document));
+reachable(document);
 
 /** The rules that are clear, written when they are asked for. */
 for (const more of document.querySelectorAll("details.clear")) {
