@@ -18,7 +18,7 @@ from profkit.program.timeline import Process, Timeline
 # Of host time between calls that a trace records, the share that the profiler adds, the most it
 # adds for each operator or Python frame (ns), and its share of the calls themselves. USUAL was
 # chosen on ten host-bound programs on machines with an H200, where it tells the plain step within
-# 0.80 to 1.2 of what it was (decoding 8.3 ms traced, 3.66 plain; an optimiser by hand 38.4 and 18.4);
+# 0.87 to 1.21 of what it was (decoding 8.3 ms traced, 3.66 plain; an optimiser by hand 38.4 and 18.4);
 # processes of one program differ by a quarter. MOST is a third more, and not measured.
 USUAL = (0.56, 10_000, 0.46)
 MOST = (0.68, 16_000, 0.60)
