@@ -25,9 +25,10 @@ from profkit.show.text import figures
 from profkit.show.text.blocks import Grid
 from profkit.show.text.markup import to_markdown
 
-sys.path[:0] = [str(Path(__file__).parents[1] / "analyses")]
+sys.path[:0] = [str(Path(__file__).parents[1] / "analyses"), str(Path(__file__).parent)]
 from arithmetic import CASES  # noqa: E402
 from on_l4 import BUILT, built, section  # noqa: E402
+from other_ladders import other_problems  # noqa: E402
 
 ROOT = Path(__file__).resolve().parents[1]
 KERNELS, ARTIFACTS = ROOT / "kernels", ROOT / "artifacts"
@@ -36,7 +37,8 @@ MAIN = "B"
 HEAD = """\
 # Kernels
 
-`attention/` is a ladder: one idea a file, each against the one it comes `after`. `probes/` are kernels
+`attention/` is a ladder: one idea a file, each against the one it comes `after`. So are `decode/`,
+`gqa/`, `layernorm/` and `blocksparse/`, shorter ones, at the end of this page. `probes/` are kernels
 whose bottleneck is known by construction. `common/` is what they share, so that a diff of two rungs
 shows the idea and little else.
 
@@ -86,6 +88,7 @@ def page() -> str:
             parts += ["", f"## Case {case}: {shape(case)}", "", *small_table(steps, found)]
     parts += ["", *section(CASES[MAIN], MAIN, order(ladders[MAIN], rungs))]
     parts += ["", "## What each rung teaches", *prose(ladders[MAIN], rungs)]
+    parts += other_problems(KERNELS, "attention", found, table, link)
     return "\n".join(parts).rstrip() + "\n"
 
 

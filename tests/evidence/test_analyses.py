@@ -64,7 +64,7 @@ def made_run(need: str, seed: int) -> Run:
     tools = ("memcheck", "racecheck", "initcheck", "synccheck")
     said = record(
         variant, case, sanitizers=dict.fromkeys(tools, "clean"), max_rel=1e-3, max_abs=1e-4,
-        warm=samples(1e-5 * 1.23 ** (seed % 11), seed=seed),
+        warm=samples(1e-5 * 1.05**seed, seed=seed),  # no two of them alike
     )  # fmt: skip
     return Run(variant, case, said, frame(row(variant, case, **values)))
 
