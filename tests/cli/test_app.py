@@ -106,8 +106,8 @@ def test_importing_it_is_light(module: str) -> None:
 
 
 def test_explain_through_the_command_line(run) -> None:
-    assert run("explain", "long-scoreboard").stdout.startswith("long-scoreboard (rule)")
-    assert run("explain", "time", "--markdown").stdout.startswith("### time")
+    assert run("explain", "long-scoreboard").stdout.startswith("long-scoreboard\n")
+    assert run("explain", "time", "--markdown").stdout.startswith("## time")
     wrong = run("explain", "long-scorebord")
     assert wrong.exit_code == 2
     assert wrong.stderr.splitlines()[1].startswith("  did you mean long-scoreboard")

@@ -21,7 +21,7 @@ def run_query(
     markdown: Markdown = False,
     quiet: Quiet = False,
 ) -> None:
-    """Ask the history, in SQL: its tables are `runs`, `launches`, `reports` and `twins`."""
+    """Ask the history in SQL, of runs, launches, reports and twins."""
     from profkit.evidence.history.dataset import History, query
     from profkit.evidence.history.tables import SCHEMA, schema_rows
     from profkit.show.views.history import answer_blocks, rows_of, schema_blocks

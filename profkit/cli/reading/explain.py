@@ -23,7 +23,7 @@ def explain_name(
         bool, typer.Option("--markdown", help="As Markdown; without a name the whole reference.")
     ] = False,
 ) -> None:
-    """What a rule, a metric or a word of the verdict means: hardware, code, thresholds, gain."""
+    """What a rule, a metric or a word of the verdict means."""
     from profkit.cli.output import print_blocks
     from profkit.show.views import explain as pages
 
@@ -39,7 +39,7 @@ VERB = Verb(
     run=explain_name,
     examples=(
         "profkit explain                               # every rule and every metric",
-        "profkit explain shared-bank-conflicts         # or a word of the verdict, or ncu's metric",
+        "profkit explain shared-bank-conflicts         # or a word of a verdict, a metric",
         "profkit explain --markdown                    # the whole reference",
     ),
 )

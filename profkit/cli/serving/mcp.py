@@ -29,7 +29,7 @@ Folder = Annotated[
 
 
 def serve_agents(root: Folder = Path()) -> None:
-    """Answer an agent over MCP: diagnose, compare, explain, lines, triage, roofline."""
+    """Answer an agent over MCP, of reports in one folder."""
     server = server_of(root)
     _own_stdout()
     try:

@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
-from profkit.files import part_of
+from profkit.files import open_log, part_of
 from profkit.measure import process
 from profkit.measure.build.toolchain import Tool, need_tool
 from profkit.measure.profile import collect
@@ -56,7 +56,7 @@ def packed_report(report: Path) -> Path:
     import zstandard
 
     target = report.with_suffix(".ncu-repz")
-    with report.open("rb") as raw, part_of(target) as part, part.open("wb") as out:
+    with report.open("rb") as raw, part_of(target) as part, open_log(part) as out:
         zstandard.ZstdCompressor(level=6).copy_stream(raw, out)
     report.unlink()
     return target

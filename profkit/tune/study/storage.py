@@ -7,6 +7,7 @@ import socket
 import time
 import warnings
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import optuna
@@ -45,8 +46,7 @@ def _journal(path: str) -> Any:
     """
     from optuna.storages.journal import JournalFileBackend
 
-    with open(path, "ab"):  # Optuna says nothing of a folder that is not there until it writes
-        pass
+    Path(path).touch()  # Optuna says nothing of a folder that is not there until it writes
     return optuna.storages.JournalStorage(JournalFileBackend(path))
 
 
