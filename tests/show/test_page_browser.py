@@ -353,7 +353,9 @@ def test_on_paper_stands_what_is_open(tab: Open, real: Path) -> None:
 def test_all_metrics_are_there_when_asked_for(tab: Open, real: Path, runs: list[Judged]) -> None:
     page = tab(real, "#launch-1")
     page.click("#launch-1 .metrics summary")
-    cells = page.locator("#launch-1 .metrics tbody tr").all_inner_texts()
+    rows = page.locator("#launch-1 .metrics tbody tr")
+    rows.first.wait_for()  # they are written when the section says that it was opened
+    cells = rows.all_inner_texts()
     assert len(cells) == len(CATALOGUE)
     said = diagnosis_document((), [runs[0]])["launches"][0]["metrics"]
     name, value, _ = cells[0].split("\t")
