@@ -107,3 +107,15 @@ def test_continuous_integration_finds_a_browser_and_calls_make_test() -> None:
     assert lines[3].startswith("  if ! command -v chromium")  # all of it is conditional
     assert lines[-6:-4] == ["  fi", "}"]
     assert "sudo" not in script.read_text()
+
+
+def test_the_top_level_is_what_was_agreed() -> None:
+    listed = subprocess.run(
+        ["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    if listed.returncode:
+        pytest.skip("no checkout")
+    folders = {line.split("/")[0] for line in listed.stdout.splitlines() if "/" in line}
+    assert {name for name in folders if not name.startswith(".")} == {
+        "analyses", "artifacts", "docs", "kernels", "notebooks", "profkit", "tests", "tools",
+    }  # fmt: skip

@@ -19,7 +19,7 @@ from tests import readme
 from tests.conftest import ROOT
 
 # What cannot be run on any machine is at least read by its parser here; tests/gpu runs it.
-NEEDS_GPU = {"check", "bench", "profile", "tune"}
+NEEDS_GPU = {"check", "bench", "capture", "profile", "tune"}
 NEEDS_NVCC = {"build"}
 # Exit status 1 is an answer too: a gate that is not met, a machine without a GPU.
 MAY_ANSWER_BAD = {"verify", "compare", "report", "doctor"}

@@ -1,11 +1,11 @@
 """Times of one kernel measured twice  ->  how often each way to compare them sees a difference.
 
-First real A/A comparisons (`profkit bench --aa`, kept in history/): each kernel twice in turns in
-one process, and one process against the next. Then noise drawn from real samples and from what is
-known to fool timings: clock states that hold for 15 samples, noise that hangs together, processes
-that differ. A gate alarms when the answer is "slower" or "faster" at one in a thousand; compare's
-own answer stands beside it. Then the power: how often a real change of 2 % is seen, and one as
-small as the gate says that it sees.
+First real A/A comparisons (`profkit bench --aa`, kept in artifacts/history): each kernel twice in
+turns in one process, and one process against the next. Then noise drawn from real samples and from
+what is known to fool timings: clock states that hold for 15 samples, noise that hangs together,
+processes that differ. A gate alarms when the answer is "slower" or "faster" at one in a thousand;
+compare's own answer stands beside it. Then the power: how often a real change of 2 % is seen, and
+one as small as the gate says that it sees.
 
     python tools/false_alarms.py --runs 1000
 """
@@ -28,7 +28,7 @@ from profkit.evidence.history.dataset import History
 from profkit.evidence.history.noise import process_spreads, spread_for
 from profkit.evidence.history.tables import HistoryTwin
 from profkit.evidence.timing.stats import THRESHOLDS, Taken, TimeComparison, compare_samples
-from profkit.records.artifacts import run_files
+from profkit.records.artifacts import HISTORY, run_files
 from profkit.records.record import read_record
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -198,7 +198,7 @@ def main() -> None:
     """Print the tables."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--runs", type=int, default=1000)
-    parser.add_argument("--history", type=Path, default=ROOT / "history")
+    parser.add_argument("--history", type=Path, default=ROOT / HISTORY)
     given = parser.parse_args()
     rng, pool = np.random.default_rng(0), real_noise()
     twins, _ = History(given.history).twins()

@@ -15,6 +15,7 @@ from profkit.errors import ProfkitError
 from profkit.records.paths import SUFFIXES
 
 RunName = tuple[str, str]  # variant and case
+HISTORY = "artifacts/history"  # the tables of all that was measured, where nobody names others
 _WORD = re.compile(r"[A-Za-z0-9][\w-]*")
 _MARK = b'"profkit.run/'
 

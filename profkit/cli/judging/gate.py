@@ -12,6 +12,7 @@ from profkit.cli.options import COULD_NOT, Case, Json, Markdown, Quiet
 from profkit.cli.output import one_form, print_blocks, say, say_each
 from profkit.cli.verb import Verb
 from profkit.errors import ProfkitError
+from profkit.records.artifacts import HISTORY
 
 if TYPE_CHECKING:
     from profkit.evidence.gate.report import GateReport
@@ -30,7 +31,7 @@ def run_gate(
     ] = False,
     history: Annotated[
         str, typer.Option("--history", metavar="DIR", help="What processes differ by, measured.")
-    ] = "history",
+    ] = HISTORY,
     bisect: Annotated[
         bool, typer.Option("--bisect", help="Exit 125, not 2: git bisect skips the commit.")
     ] = False,

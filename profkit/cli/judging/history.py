@@ -23,12 +23,12 @@ from profkit.cli.options import (
 from profkit.cli.output import note, one_form, print_blocks, say_each, write_to
 from profkit.cli.verb import Verb
 from profkit.errors import ProfkitError
+from profkit.records.artifacts import HISTORY
 
 if TYPE_CHECKING:
     from profkit.evidence.history.dataset import History
     from profkit.evidence.history.steps import HistoryStep
 
-HISTORY = "history"
 Folder = Annotated[
     str,
     typer.Option("--history", metavar="DIR", help="The folder of its tables, or a URL."),

@@ -6,10 +6,11 @@ from typing import Annotated
 
 import typer
 
-from profkit.cli.judging.history import HISTORY, Folder
+from profkit.cli.judging.history import Folder
 from profkit.cli.options import COULD_NOT, Json, Markdown, Quiet
 from profkit.cli.output import one_form, print_blocks, say_each
 from profkit.cli.verb import Verb
+from profkit.records.artifacts import HISTORY
 
 
 def run_query(

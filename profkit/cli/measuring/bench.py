@@ -13,6 +13,7 @@ from profkit.cli.output import note, print_blocks, print_json, spinner
 from profkit.cli.signals import stop_on_term
 from profkit.cli.verb import Verb
 from profkit.errors import ProfkitError
+from profkit.records.artifacts import HISTORY
 
 if TYPE_CHECKING:
     from profkit.measure.noise import AaRun
@@ -37,7 +38,7 @@ def time_variants(
     rounds: Annotated[int, typer.Option(min=6, help="Of each process of --aa.")] = 120,
     history: Annotated[
         str, typer.Option("--history", metavar="DIR", help="Where --aa keeps what it found.")
-    ] = "history",
+    ] = HISTORY,
     json: Json = False,
     quiet: Quiet = False,
 ) -> None:

@@ -244,7 +244,7 @@ VERB = Verb(
     examples=(
         "profkit report runs/ -o page.html             # one page, to open, send and print",
         "profkit report *.ncu-rep -o page.html --title 'Attention' --top 20 --quiet",
-        "profkit report runs/ history -o page.html     # with all that was measured",
+        "profkit report runs/ artifacts/history -o page.html  # with all that was measured",
         "profkit report runs/ --output page.html --kernel flash --where 'time > 1e-5'",
         "profkit report step.triage step.triage/counters.ncu-rep -o step.html",
         "profkit report stage2.B --markdown            # one variant, for a pull request",

@@ -35,6 +35,7 @@ from profkit.evidence.history.tables import (
     table_columns,
 )
 from profkit.evidence.runs.runs import Evidence
+from profkit.records.artifacts import HISTORY
 from profkit.records.record import read_record
 from profkit.records.store import digest
 
@@ -42,8 +43,6 @@ if TYPE_CHECKING:
     import pandas as pd
     import pyarrow as pa
     import pyarrow.dataset as ds
-
-NAME = "history"
 
 
 @dataclass(frozen=True)
@@ -158,7 +157,7 @@ def add_artifacts(
     return Added(len(runs), len(launches), tuple(problems))
 
 
-def history(folder: str | Path = NAME, table: str = "runs") -> pd.DataFrame:
+def history(folder: str | Path = HISTORY, table: str = "runs") -> pd.DataFrame:
     """The history as a frame.
 
     Args:
