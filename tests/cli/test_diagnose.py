@@ -60,7 +60,7 @@ def test_colours_only_where_they_are_wanted(shell) -> None:
 
 
 def test_json_has_every_launch_once_and_a_bound_for_each(run) -> None:
-    result = run("diagnose", "--json", *kinds())
+    result = run("diagnose", "--json", "--lines", "0", *kinds())
     assert result.exit_code == 0
     found = json.loads(result.stdout)
     assert len(found["launches"]) == sum(r["launches"] for r in found["reports"])
@@ -68,7 +68,8 @@ def test_json_has_every_launch_once_and_a_bound_for_each(run) -> None:
         "memory", "compute", "latency", "launch", "balanced",
     }  # fmt: skip
     assert {r["status"] for r in found["reports"]} == {"ok"}
-    assert run("diagnose", "--json", *kinds()).stdout == result.stdout
+    some = kinds()[::9]
+    assert run("diagnose", "--json", *some).stdout == run("diagnose", "--json", *some).stdout
 
 
 def test_top_shows_the_worst_rows(run, few) -> None:

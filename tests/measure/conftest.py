@@ -148,18 +148,19 @@ def machine(tmp_path: Path, driver: Path, monkeypatch: pytest.MonkeyPatch) -> Ma
 
 
 @pytest.fixture
-def processes() -> Callable[[str], list[int]]:
-    """Processes whose command line holds a text."""
+def processes() -> Callable[..., list[int]]:
+    """Processes whose command line holds a text, and whose environment another."""
 
-    def running(text: str) -> list[int]:
+    def running(text: str, within: str = "") -> list[int]:
         found = []
         for entry in Path("/proc").iterdir():
             if entry.name.isdigit():
                 try:
                     words = (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode()
+                    ours = within.encode() in (entry / "environ").read_bytes()
                 except OSError:
                     continue
-                if text in words:
+                if ours and text in words:
                     found.append(int(entry.name))
         return found
 

@@ -95,4 +95,6 @@ def test_the_committed_ones() -> None:
     assert {"copy.1GiB.ncu-rep", "stage2.B.ncu-rep", "sdpa-cudnn.B.ncu-rep"} < top
     for name, several in found.items():
         files = only_one(several, name)
-        assert files.report, name
+        # Of the other problems only times of the library's calls were kept, and of layernorm's rungs.
+        times_only = files.record and files.record.parts[-3] in {"layernorm", "decode", "gqa"}
+        assert files.report or times_only, name
