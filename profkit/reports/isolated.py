@@ -227,8 +227,11 @@ def _answer(call: Callable[[Any], Any], answers: BinaryIO) -> bool:
             result = error
         except MemoryError:
             os._exit(_FULL)
-        pickle.dump(result, answers, protocol=pickle.HIGHEST_PROTOCOL)
-        answers.flush()
+        try:
+            pickle.dump(result, answers, protocol=pickle.HIGHEST_PROTOCOL)
+            answers.flush()
+        except BrokenPipeError:  # who asked was killed
+            return False
         if _taken() - before > _GROWN:
             return True
     return False
