@@ -96,13 +96,13 @@ class TimedSides:
 
 @dataclass(frozen=True)
 class GpuState:
-    """Clocks (Hz), power and its limit (W), temperature (degrees C), why the clocks were held."""
+    """Clocks (Hz), power and its limit (W), temperature (degrees C), what held them."""
 
     sm_clock: float | None = None
     memory_clock: float | None = None
     power: float | None = None
     temperature: float | None = None
-    throttle: tuple[str, ...] = ()
+    throttle: tuple[str, ...] | None = None  # empty: nothing held the clocks; None: not known
     power_limit: float | None = field(default=None, metadata=ABSENT)
 
 

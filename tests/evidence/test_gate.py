@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from profkit.errors import ProfkitError
+from profkit.evidence.gate.conditions import machine_differences
 from profkit.evidence.gate.gate import GateSide, judge_gate
 from profkit.evidence.gate.power import GATE, GATE_ROUNDS, samples_for, significant, smallest_change
 from profkit.evidence.gate.report import GateReport
@@ -178,7 +179,8 @@ def test_another_gpu_is_the_machine(tmp_path: Path) -> None:
 )
 def test_two_machines_of_one_name_need_references(tmp_path: Path, gpu, state, named) -> None:
     def on(record: Record, **facts) -> Record:
-        after = GpuState(**{"sm_clock": 1.9e9, "power_limit": 700.0} | facts)
+        known = {"sm_clock": 1.9e9, "power_limit": 700.0, "throttle": ()}
+        after = GpuState(**known | facts)
         return replace(record, timing=replace(record.timing, after=after))
 
     before, reference = on(made("v1", 1e-5, 1)), on(made("sdpa", 2e-5, 3, source=None))
@@ -190,6 +192,21 @@ def test_two_machines_of_one_name_need_references(tmp_path: Path, gpu, state, na
     steady = on(replace(reference, timing=timed(2e-5, 5, "later")), **state)
     (subject,) = gated(tmp_path / "both", [before, reference], [after, steady]).subjects
     assert (subject.answer, subject.cause) == ("slower", "code"), "the references did not move"
+
+
+def test_a_gpu_that_was_not_asked_held_nobody_down() -> None:
+    """NVML may be missing: not known is not nothing."""
+    before, after = made("v1", 1e-5, 1), made("v1", 1e-5, 2)
+
+    def held(record: Record, reasons: tuple[str, ...] | None) -> Record:
+        state = GpuState(sm_clock=1.9e9, throttle=reasons)
+        return replace(record, timing=replace(record.timing, after=state, session=None))
+
+    slow = held(after, ("hardware thermal slowdown",))
+    assert machine_differences(held(before, None), slow) == []
+    assert machine_differences(held(before, ()), slow) == [
+        "clocks held down by nothing and by hardware thermal slowdown"
+    ]
 
 
 def test_a_cold_and_a_warm_time_are_two_methods(tmp_path: Path) -> None:

@@ -104,6 +104,27 @@ def test_a_spread_that_is_none_leaves_a_tolerance(tmp_path: Path) -> None:
     assert loaded.tolerance("captured") == (1e-7, 1e-6)
 
 
+def test_a_block_of_no_size_is_no_tunable(tmp_path: Path) -> None:
+    place = left(tmp_path, tunable=["XBLOCK", "OTHER"])
+    about = json.loads((place / "capture.json").read_text())
+    about["parameters"].append({"name": "OTHER", "code": "None"})
+    (place / "capture.json").write_text(json.dumps(about))
+    file = write_problem(place, tmp_path / "k" / "add", "python x", 1)
+    assert set(variants.read_variant(file).space.values) == {"XBLOCK", "WARPS", "STAGES"}
+
+
+def test_two_launches_differ_by_finite_values_only() -> None:
+    torch = pytest.importorskip("torch")
+    from profkit.measure.capture.inject.profkit_capture_arrays import _apart
+
+    nan, inf = float("nan"), float("inf")
+    one = torch.tensor([1.0, inf, -inf, nan])
+    assert _apart(one, torch.tensor([1.5, inf, -inf, nan])) == 0.5
+    assert _apart(one[1:], one[1:]) == 0.0
+    for other in ([nan, inf, -inf, nan], [1.0, -inf, -inf, nan], [1.0, inf, -inf, 0.0]):
+        assert _apart(one, torch.tensor(other)) is None
+
+
 def test_folders_have_names_of_their_own() -> None:
     taken: set[str] = set()
     for wanted in ("a_b", "a_b-2", "a_b-3"):

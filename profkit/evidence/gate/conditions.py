@@ -45,14 +45,17 @@ def _machine(before: Record, after: Record) -> Iterator[str]:
               for r in (before, after)]  # fmt: skip
     if None not in limits and limits[0] != limits[1]:
         yield f"a power limit of {limits[0]:.0f} and {limits[1]:.0f} W"
-    held = [_held(r) for r in (before, after)]
-    if held[0] != held[1]:
-        words = [", ".join(sorted(x)) or "nothing" for x in held]
+    holders = [_held(r) for r in (before, after)]
+    if None not in holders and holders[0] != holders[1]:
+        words = [", ".join(sorted(x or ())) or "nothing" for x in holders]
         yield f"clocks held down by {words[0]} and by {words[1]}"
 
 
-def _held(record: Record) -> frozenset[str]:
-    """What held the clocks down from outside."""
+def _held(record: Record) -> frozenset[str] | None:
+    """What held the clocks down from outside; None where the GPU was not asked."""
     states = (record.timing.before, record.timing.after) if record.timing else ()
-    reasons = chain.from_iterable(state.throttle or () for state in states if state)
+    asked = [s.throttle for s in states if s and s.throttle is not None]
+    if not asked:
+        return None
+    reasons = chain.from_iterable(asked)
     return frozenset(r for r in reasons if any(word in r for word in _OUTSIDE))

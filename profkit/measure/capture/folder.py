@@ -98,8 +98,9 @@ def _tunables(about: Mapping[str, Any]) -> dict[str, list[int]]:
     values = {p["name"]: p.get("value") for p in about["parameters"]}
     found: dict[str, list[int]] = {}
     for name in about["tunable"] if about["grid_text"] else ():
-        size = int(values[name] or 0)
-        found[name] = [size, *(n for n in (size // 2, size * 2) if n >= 1)]
+        size = values[name]
+        if isinstance(size, int) and size > 0:
+            found[name] = [size, *(n for n in (size // 2, size * 2) if n >= 1)]
     for option, (least, most) in _AROUND.items():
         if isinstance(about["options"].get(option), int):
             n = about["options"][option]
@@ -115,7 +116,7 @@ def _tolerance(about: Mapping[str, Any]) -> JsonObject:
     spread = max((s for s in spreads if isfinite(s)), default=0.0)
     return {
         "rtol": max(2 * worst, 1e-6),
-        "atol": max(2 * worst * spread, 4 * min(about["spread"], 1e30), 1e-7),
+        "atol": max(2 * worst * spread, 4 * about["spread"], 1e-7),
     }
 
 

@@ -15,7 +15,7 @@ from profkit.files import open_log
 from profkit.measure.cuda.names import base_name
 from profkit.measure.process import Sink
 
-LOG = ".log"  # beside the report: run.ncu-rep, run.log
+LOG = ".ncu.log"  # beside the report run.ncu-rep; run.log may be the user's own
 _MARK = b"=="  # what a line of ncu begins with
 _KERNEL = re.compile(rb'^==PROF== Profiling "(?P<name>.*)" - (?P<n>\d+)(?: \(\d+/(?P<of>\d+)\))?:')
 _AVAILABLE = re.compile(r"^(?:==\w+==)?\s*\d+\.\s+(?P<name>\S.*)$")

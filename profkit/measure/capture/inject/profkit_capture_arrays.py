@@ -147,8 +147,10 @@ def again(arrays: Sequence[Reach], launch: Callable[[dict[str, Any]], None]) -> 
     for array in arrays:
         if not _same(copies[array.name], array.after):
             outcome.bit_equal = False
-            apart = (copies[array.name].double() - array.after.double()).abs()
-            outcome.spread = max(outcome.spread, float(apart.nan_to_num(0.0).max()))
+            apart = _apart(copies[array.name], array.after)
+            if apart is None:
+                raise CannotCapture(f"{array.name} is finite in one launch, not in another")
+            outcome.spread = max(outcome.spread, apart)
     return outcome
 
 
@@ -245,6 +247,19 @@ def _poisoned(tensor: Any) -> Any:
     made = torch.empty_like(tensor)
     made.view(torch.uint8).fill_(0xFF)
     return made
+
+
+def _apart(one: Any, other: Any) -> float | None:
+    """The largest difference of finite values; None where others are not of one kind."""
+    import torch
+
+    sides = [side.double() for side in (one, other)]
+    for kind in (torch.isposinf, torch.isneginf, torch.isnan):
+        if not torch.equal(*map(kind, sides)):
+            return None
+    finite = sides[0].isfinite()
+    largest = (sides[0] - sides[1])[finite].abs()
+    return float(largest.max()) if largest.numel() else 0.0
 
 
 def _same(one: Any, other: Any) -> bool:
