@@ -1,7 +1,8 @@
 """A command  ->  its exit status and the end of its output, never an orphan.
 
 Each command leads a session of its own. Whatever ends the wait (exit, timeout, Ctrl-C, an error
-here), everything that is left in that session is ended too.
+here), everything that is left in that session is ended too, and with a command that still runs what
+it started in other sessions: torchrun gives each rank one.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import subprocess
 import threading
 import time
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Protocol
@@ -145,9 +146,15 @@ class _Guard:
         held.wait()
 
 
-# The end of the pipe without a word: we were killed. kill -s KILL -- -GROUP reaches all of a session
-# that stayed in its first group, which is what ncu, nvcc and the sanitizer do.
-_GUARD = 'read word || kill -s KILL -- -"$1"'
+# The end of the pipe without a word: we were killed. What descends from the command goes, from the
+# leaves up; kill -s KILL -- -GROUP then reaches those of its first group whose parent is gone.
+_GUARD = """
+tree() {
+  for child in $(cat /proc/"$1"/task/*/children 2>/dev/null); do tree "$child"; done
+  kill -s KILL "$1" 2>/dev/null
+}
+read word || { tree "$1"; kill -s KILL -- -"$1"; }
+"""
 
 
 def _drain(source: IO[bytes], kept: deque[bytes], echo: Sink | None) -> None:
@@ -164,10 +171,11 @@ def _drain(source: IO[bytes], kept: deque[bytes], echo: Sink | None) -> None:
 
 
 def end_session(process: subprocess.Popen[bytes]) -> None:
-    """End a command and everything it left behind in its session."""
+    """End a command and everything it left behind in its session, or still has in others."""
+    elsewhere = _descendants(process.pid) if process.poll() is None else set()
     until = time.monotonic() + _GRACE
     for number in (signal.SIGTERM, signal.SIGKILL):
-        while _signal(process, number):
+        while _signal(process, number, elsewhere):
             if time.monotonic() > until:
                 break
             process.poll()
@@ -177,12 +185,15 @@ def end_session(process: subprocess.Popen[bytes]) -> None:
         process.wait(_GRACE)
 
 
-def _signal(process: subprocess.Popen[bytes], number: signal.Signals) -> bool:
-    """Send a signal to all that is left of a session; whether anything was."""
+def _signal(
+    process: subprocess.Popen[bytes], number: signal.Signals, elsewhere: Set[int] = frozenset()
+) -> bool:
+    """Send a signal to all that is left of a session, and elsewhere; whether anything was."""
     process.poll()  # a zombie leader is not something left
-    left = [
+    left = {
         pid for pid in _members(process.pid) if pid != process.pid or process.returncode is None
-    ]
+    }
+    left |= {pid for pid in elsewhere if _is_alive(pid) and pid != process.pid}
     for pid in left:
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.kill(pid, number)
@@ -200,6 +211,32 @@ def _members(session: int) -> list[int]:
     return members
 
 
+def _descendants(pid: int) -> set[int]:
+    """Children of a process, and theirs, whatever session they are in."""
+    children: dict[int, list[int]] = {}
+    for child in (int(name) for name in os.listdir("/proc") if name.isdigit()):
+        with contextlib.suppress(OSError, IndexError, ValueError):
+            children.setdefault(int(_status(child)[1]), []).append(child)
+    found: set[int] = set()
+    ahead = [pid]
+    while ahead:
+        own = children.get(ahead.pop(), [])
+        found.update(own)
+        ahead += own
+    return found
+
+
+def _is_alive(pid: int) -> bool:
+    with contextlib.suppress(OSError, IndexError):
+        return _state(pid) != "Z"
+    return False
+
+
 def _state(pid: int) -> str:
-    """R, S, Z, ... of a process, from `pid (name, which may hold anything) state ...`."""
-    return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0]
+    """R, S, Z, ... of a process."""
+    return _status(pid)[0]
+
+
+def _status(pid: int) -> list[str]:
+    """State, parent, ... of a process, from `pid (name, which may hold anything) state parent ...`."""
+    return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()

@@ -73,6 +73,43 @@ def test_a_killed_parent_takes_what_it_ran_with_it(
     assert left(lambda: processes(mark)) == []
 
 
+RANKS = """
+import subprocess, sys
+for _ in range(2):  # as torchrun does: each rank leads a session
+    words = [sys.executable, "-c", "import time; time.sleep(600)"]
+    child = subprocess.Popen(words, start_new_session=True)
+    print(child.pid, flush=True)
+child.wait()
+"""
+
+
+def still_there(pids: list[int]) -> list[int]:
+    """Those that are no zombies."""
+    return [p for p in pids if process._is_alive(p)]
+
+
+def test_ranks_in_sessions_of_their_own_end_with_what_started_them() -> None:
+    done = process.run_command([sys.executable, "-c", RANKS], timeout=2)
+    pids = [int(word) for word in done.output.split()]
+    assert done.status is None
+    assert len(pids) == 2
+    assert left(lambda: still_there(pids)) == []
+
+
+def test_ranks_end_where_we_are_killed() -> None:
+    ours = f"""
+import sys
+from profkit.measure import process
+process.run_command([sys.executable, "-c", {RANKS!r}], echo=sys.stdout.buffer)
+"""
+    running = subprocess.Popen([sys.executable, "-c", ours], stdout=subprocess.PIPE)
+    assert running.stdout is not None
+    pids = [int(running.stdout.readline()) for _ in range(2)]
+    running.kill()
+    running.communicate()
+    assert left(lambda: still_there(pids)) == []
+
+
 def test_nothing_watches_over_what_has_ended() -> None:
     before = {p for p in os.listdir("/proc") if p.isdigit()}
     done = process.run_command(["true"])
