@@ -13,7 +13,6 @@ import errno
 import fcntl
 import json
 import os
-import secrets
 import shutil
 import stat
 import tempfile
@@ -311,7 +310,7 @@ def _is_through(target: Path) -> bool:
 
 def _new_part(folder: Path, target: Path) -> tuple[Path, int]:
     """A new file, and a handle whose lock says that somebody is at it."""
-    name = f".{target.stem[:_NAME]}.{secrets.token_hex(8)}.part{target.suffix[:10]}"
+    name = f".{target.stem[:_NAME]}.{os.urandom(8).hex()}.part{target.suffix[:10]}"
     part = folder / name
     flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
     handle = os.open(part, flags, 0o666)

@@ -323,7 +323,7 @@ OWN = {
     "profkit/reports/container/", "profkit/measure/plan.py", "profkit/measure/languages/",
     "profkit/measure/capture/", "profkit/measure/workers/ahead.py", "profkit/program/readers/store.py",
     "profkit/cli/reading/diagnose.py", "profkit/cli/measuring/tune.py", "profkit/show/plots/base.py",
-    "profkit/cli/streams.py", "profkit/cli/verb.py",
+    "profkit/cli/signals.py", "profkit/cli/verb.py",
 }  # fmt: skip
 WRITES = re.compile(
     r"\.(write_bytes|savefig|to_parquet|to_csv)\((?!index=False\)$)|\w\.write_text\(|os\.(replace|rename)\(|"

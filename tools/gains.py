@@ -4,8 +4,8 @@
 
 Probes with their twins, steps of the ladder whose header says what they fix, and, with FOLDER, other
 people's kernels before and after a mend (pairs.json, and their counters in raw.json.xz). Then the
-spread of each kind anew: the numbers of profkit/diagnosis/estimate/spread.py; and how often an interval
-holds whose program was left out.
+spread of each kind anew: the numbers of profkit/diagnosis/estimate/estimate.py; and how often an
+interval holds whose program was left out.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from profkit import from_raw
 from profkit.cli.inputs.sources import evidence_of
 from profkit.diagnosis.engine import judge_launch
 from profkit.diagnosis.estimate.causes import CAUSES, Kind
-from profkit.diagnosis.estimate.spread import OFFSET, SPREAD
+from profkit.diagnosis.estimate.estimate import OFFSET, SPREAD
 from profkit.evidence.ledger.calibration import edges_today, score_ledger
 from profkit.evidence.ledger.ledger import NAME, read_ledger
 

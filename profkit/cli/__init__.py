@@ -7,8 +7,14 @@ def main() -> None:
     """Entry point of the console script."""
     import sys
 
-    from profkit.cli.signals import die_silently
-    from profkit.cli.streams import INTERRUPTED, PIPE_CLOSED, drop_streams, is_lost, open_streams
+    from profkit.cli.signals import (
+        INTERRUPTED,
+        PIPE_CLOSED,
+        die_silently,
+        drop_streams,
+        is_lost,
+        open_streams,
+    )
 
     die_silently()
     open_streams()

@@ -17,8 +17,14 @@ from typer.core import TyperCommand, TyperGroup
 
 from profkit.cli.options import COULD_NOT
 from profkit.cli.output import say
-from profkit.cli.signals import die_silently, stop_on_term, was_stopped
-from profkit.cli.streams import INTERRUPTED, PIPE_CLOSED, drop_streams
+from profkit.cli.signals import (
+    INTERRUPTED,
+    PIPE_CLOSED,
+    die_silently,
+    drop_streams,
+    stop_on_term,
+    was_stopped,
+)
 from profkit.errors import ProfkitError
 from profkit.records.paths import SUFFIXES
 

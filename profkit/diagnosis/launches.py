@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import statistics
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -12,7 +11,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from profkit.diagnosis.engine import gains, judge_launch, or_nan
-from profkit.diagnosis.own import OwnColumns
 from profkit.diagnosis.rule import Diagnosis, Finding, Producer, Rule, SourceShare
 from profkit.diagnosis.where import counters
 from profkit.errors import ProfkitError
@@ -125,7 +123,7 @@ class Row:
         """The launch that stands for the row: the one of median time."""
         if not self.times:
             return self.launches[0]
-        median = statistics.median_low(self.times)
+        median = sorted(self.times)[(len(self.times) - 1) // 2]
         return next(run for run in self.launches if run.time == median)
 
     def replaced(self, old: Judged, new: Judged) -> Row:
@@ -204,9 +202,14 @@ def _of_row(run: Mapping[str, Any], rules: Sequence[Rule]) -> Judged:
         "status": status,
     }
     values = {name: float(run.get(name, nan)) for name in CATALOGUE}
-    also = OwnColumns(run) if rules else None
-    verdict = judge_launch(run, status, rules, also)
+    verdict = judge_launch(run, status, rules, _own_columns(run) if rules else None)
     return Judged(**identity, values=values, diagnosis=verdict)  # type: ignore[arg-type]
+
+
+def _own_columns(run: Mapping[str, Any]) -> Mapping[str, float]:
+    from profkit.diagnosis.own import OwnColumns
+
+    return OwnColumns(run)
 
 
 def _with_known_lines(launches: Sequence[Judged]) -> list[Judged]:

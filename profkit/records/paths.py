@@ -12,6 +12,11 @@ SUFFIXES = (".ncu-rep", ".ncu-repz")
 FULL = "ncu --set full --import-source yes -o full COMMAND"  # makes a report with everything in it
 
 
+def is_table(path: str | Path) -> bool:
+    """Whether a file is read as what `ncu --csv` prints: by its name."""
+    return str(path).lower().endswith(".csv")
+
+
 def expand(patterns: str | Path | Iterable[str | Path]) -> tuple[str, ...]:
     """The reports that files, folders (recursively) and globs name.
 

@@ -12,11 +12,10 @@ from functools import cache, cached_property
 from typing import Any
 
 from profkit.reports.launch import clean
-from profkit.reports.sass import images, machine, text
-from profkit.reports.sass.flow import Program
+from profkit.reports.sass import images, machine
 from profkit.reports.sass.images import Function
 from profkit.reports.sass.instruction import BYTES, Instruction
-from profkit.reports.sass.producers import producers
+from profkit.reports.sass.producers import Program, producers
 
 # A line is (file, line); an instruction without one stands for itself: (None, address).
 Place = tuple[str | None, int]
@@ -154,6 +153,8 @@ class LaunchedCode:
     @cached_property
     def _texts(self) -> Program | None:
         """The code as the library disassembles it: slow, and only where the bytes say too little."""
+        from profkit.reports.sass.text import parse_sass
+
         counted = self._metric("inst_executed")
         if not counted:
             return None
@@ -161,9 +162,7 @@ class LaunchedCode:
             min(counted), max(counted) + BYTES, BYTES)}  # fmt: skip
         if all(line.strip() in _NO_SASS for line in lines.values()):
             return None
-        code = [
-            i for pc, line in lines.items() if (i := text.parse_sass(clean(line), pc)) is not None
-        ]
+        code = [i for pc, line in lines.items() if (i := parse_sass(clean(line), pc)) is not None]
         return Program(code) if code else None
 
     @cached_property

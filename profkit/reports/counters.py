@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from profkit.reports.metrics.warps import SAMPLES, STATES
-from profkit.reports.sass import opcodes
+from profkit.reports.sass import instruction as opcodes
 
 # Raw metric -> factor: the value of an instruction is the sum of factor x value.
 Terms = dict[str, float]

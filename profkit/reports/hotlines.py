@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from profkit.errors import ProfkitError
 from profkit.files import temporary_folder
+from profkit.records.paths import is_table
 from profkit.records.record import record_beside, recorded_sha256
 from profkit.reports.addresses import LaunchedCode, Place
 from profkit.reports.container.container import check, split
@@ -26,7 +27,6 @@ from profkit.reports.library import LARGE, children_for
 from profkit.reports.metrics.warps import SAMPLES
 from profkit.reports.reader import opened_launches, prepare_child, report_weight
 from profkit.reports.sass import images
-from profkit.reports.table import is_table
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -17,12 +17,14 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from functools import partial
 from importlib import import_module
-from typing import Any, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 from profkit.errors import ProfkitError
+
+if TYPE_CHECKING:
+    from concurrent.futures import Future, ThreadPoolExecutor
 
 # What a child runs: our import path first, so that it sees the same packages as we do.
 _CHILD = (
@@ -60,6 +62,8 @@ def isolated(
     Returns:
         The results in the order of the items.
     """
+    from concurrent.futures import ThreadPoolExecutor
+
     free: queue.SimpleQueue[_Child | None] = queue.SimpleQueue()
     most = min(jobs, len(items)) if isinstance(items, Sequence) else jobs
     children = [_Child(function) for _ in range(max(1, most))]
@@ -113,6 +117,8 @@ def _end_all(free: queue.SimpleQueue[_Child | None], count: int) -> None:
 
 def _next(calls: set[Future[Any]], done: Callable[[], None]) -> set[Future[Any]]:
     """Wait until one call has ended; returns those that have not."""
+    from concurrent.futures import FIRST_COMPLETED, wait
+
     ended, left = wait(calls, return_when=FIRST_COMPLETED)
     for call in ended:
         call.result()

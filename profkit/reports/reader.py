@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from profkit.errors import ProfkitError
 from profkit.files import read_bytes, temporary_folder
-from profkit.records.paths import expand
+from profkit.records.paths import expand, is_table
 from profkit.records.record import record_beside
 from profkit.reports import launch
 from profkit.reports.container.container import Frames, Status, check, repair
@@ -28,8 +28,6 @@ from profkit.reports.library import (
     read_large,
     report_rows,
 )
-from profkit.reports.raw_counters import part_from_raw
-from profkit.reports.table import is_table, table_rows
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -260,6 +258,9 @@ def _read_table(path: str) -> Part:
     sha256 = hashlib.sha256(content).hexdigest()
     if not content.strip():
         return Part(ReportFile(path, sha256, "empty", "0 bytes", 0, None))
+    from profkit.reports.raw_counters import part_from_raw
+    from profkit.reports.table import table_rows
+
     try:
         rows = table_rows(content.decode("utf-8-sig", "backslashreplace"), path)
     except ProfkitError as error:

@@ -11,7 +11,6 @@ from __future__ import annotations
 import csv
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 from profkit.errors import ProfkitError
@@ -32,11 +31,6 @@ _EUROPEAN = re.compile(
     r"\d+\.\d{3}(?:\.\d{3})+(?:,\d+)?|\d+(?:\.\d{3})+,\d+|\d+,(?:\d{1,2}|\d{4,})"
 )
 _DIMENSIONS = re.compile(r"\(?\s*(\d+),\s*(\d+),\s*(\d+)\s*\)?")
-
-
-def is_table(path: str | Path) -> bool:
-    """Whether a file is read as what `ncu --csv` prints: by its name."""
-    return str(path).lower().endswith(".csv")
 
 
 def table_rows(text: str, name: str) -> list[dict[str, Any]]:

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from profkit.diagnosis.estimate.spread import SPREAD, expectation
+from profkit.diagnosis.estimate.estimate import SPREAD, expectation
 from tests.kernels.test_verdicts import ROOT
 
 

@@ -111,15 +111,18 @@ def _given_up(found: Reports) -> set[str]:
 
 def choose_launches(found: Reports, kernel: str | None, where: str | None) -> Chosen:
     """Judge every launch and keep those that were asked for."""
-    from profkit.cli.inputs import select
     from profkit.diagnosis.launches import judged
 
     chosen = Chosen(found, launches := judged(found), list(range(len(launches))))
     if kernel is not None:
-        matches = select.by_kernel([run.kernel for run in launches], kernel)
+        from profkit.cli.inputs.select import by_kernel
+
+        matches = by_kernel([run.kernel for run in launches], kernel)
         chosen = replace(chosen, kept=[i for i in chosen.kept if matches[i]])
     if where is not None:
-        kept = select.where(chosen.frame, where).index
+        from profkit.cli.inputs.select import where as matching
+
+        kept = matching(chosen.frame, where).index
         chosen = replace(chosen, kept=[int(i) for i in kept])
     if launches and not chosen.kept:
         asked = " and ".join(

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from profkit.cli.inputs.agent import Answers
-from profkit.cli.streams import INTERRUPTED
+from profkit.cli.signals import INTERRUPTED
 from profkit.cli.verb import Verb
 from profkit.errors import ProfkitError, needing
 

@@ -1,7 +1,7 @@
 """A rule  ->  what a mend of its cause takes away: at best (for the bound), as a rule (to expect).
 
 Rules whose gain is their own arithmetic (work that a counter calls redundant) say here what is
-expected of it. How far the mends on record came from all this is in spread.py.
+expected of it. How far the mends on record came from all this is in estimate.py.
 """
 
 from __future__ import annotations
@@ -10,9 +10,15 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from profkit.diagnosis.estimate.load import ENTRY, LINKS, ONCHIP, loads
-from profkit.diagnosis.estimate.mend import Mend
-from profkit.diagnosis.estimate.model import fullest, modelled_gain
+from profkit.diagnosis.estimate.model import (
+    ENTRY,
+    LINKS,
+    ONCHIP,
+    Mend,
+    fullest,
+    loads,
+    modelled_gain,
+)
 from profkit.diagnosis.machine.coalescing import coalesced, sector_waste
 from profkit.diagnosis.machine.resources import BY_LIMITER, RESOURCES, uses
 from profkit.diagnosis.rule import Launch

@@ -1,5 +1,8 @@
 """A launch and a mend  ->  how many times faster: what to expect, and what cannot be passed.
 
+A mend is a hypothesis about the launch after the change, in shares of the launch before: 1 stays as
+it is, 0 goes entirely. What is not named stays.
+
 Time has two parts. Units need their work done: the fullest one after the mend is a floor. Warps need
 their latencies: what is left of the time between two of a warp's issues, over the warps at work at
 once. How much of today's time is which is read from how full the fullest unit is: at its roof the
@@ -9,11 +12,97 @@ servers in turn do: smooth, and never below either.
 
 from __future__ import annotations
 
-from math import inf
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from math import inf, prod
 
-from profkit.diagnosis.estimate.load import REACH, loads, reach, scattered
-from profkit.diagnosis.estimate.mend import Mend
-from profkit.diagnosis.rule import Launch
+from profkit.diagnosis.machine import units
+from profkit.diagnosis.machine.resources import PAIRED, RESOURCES, resource_use
+from profkit.diagnosis.rule import Launch, NotCollected
+
+ENTRY, LINKS = "entry", "links"
+ONCHIP = ("l1", "shared", ENTRY)  # what a load or store goes through inside the SM
+
+# The largest share of its peak that any launch on record holds over its whole time (probes and
+# ladder on an H200, published streams elsewhere). Refresh and read-write turns take the rest of DRAM,
+# uneven hashing that of L2; pipes lose only ramp and end.
+REACH: Mapping[str, float] = {
+    "dram": 0.92,
+    "l2": 0.85,
+    LINKS: 0.90,
+    "l1": 0.97,
+    "shared": 0.97,
+    ENTRY: 0.97,
+    "texture": 0.98,
+    "constant": 0.95,
+    "atomics": 0.95,
+    "tensor": 0.95,
+    "fp32": 0.97,
+    "fp64": 0.97,
+    "fp16": 0.95,
+    "int": 0.95,
+    "xu": 0.97,
+    "issue": 0.95,
+}
+SCATTERED = 0.55  # of DRAM when it fetches sectors in pairs from random places (gather-dram: 0.53)
+
+
+def loads(launch: Launch) -> dict[str, float]:
+    """Share of its peak that each unit was at, of elapsed cycles; only what was collected."""
+    shares = {r.limiter: u.elapsed for r in RESOURCES if (u := resource_use(r, launch)) is not None}
+    if "lsu_in_busy" in launch:
+        shares[ENTRY] = launch["lsu_in_busy"]
+    with suppress(NotCollected):
+        shares[LINKS] = units.links(launch)
+    return shares
+
+
+def scattered(launch: Launch) -> bool:
+    """Whether DRAM serves sectors at random places, which it cannot do at its full rate."""
+    return units.fetched(launch) >= PAIRED
+
+
+def reach(unit: str, launch: Launch) -> float:
+    """The share of its peak that a unit can get to in a launch with this access pattern."""
+    return SCATTERED if unit == "dram" and scattered(launch) else REACH[unit]
+
+
+@dataclass(frozen=True)
+class Mend:
+    """What stays of a launch.
+
+    Attributes:
+        units: Unit -> share of its work that stays.
+        waits: Warp state -> share of the warps' time in it that stays.
+        places: How many times more warps work at once (more blocks, higher occupancy).
+        ends: Share of the time that stays whatever is mended: the launch's beginning and end.
+    """
+
+    units: Mapping[str, float] = field(default_factory=dict)
+    waits: Mapping[str, float] = field(default_factory=dict)
+    places: float = 1.0
+    ends: float = 0.0
+
+
+def joint(mends: Iterable[Mend]) -> Mend:
+    """All of them at once: a wait or a unit's work goes as far as the mend that takes most of it.
+
+    More blocks and more warps per SM multiply: each block brings its warps.
+    """
+    parts = tuple(mends)
+    return Mend(
+        _least([m.units for m in parts]),
+        _least([m.waits for m in parts]),
+        prod(m.places for m in parts),
+        max((m.ends for m in parts), default=0.0),
+    )
+
+
+def _least(shares: list[Mapping[str, float]]) -> dict[str, float]:
+    names = {name for part in shares for name in part}
+    return {name: min(part.get(name, 1.0) for part in shares) for name in sorted(names)}
+
 
 SHARPNESS = 4.0  # how sharply throughput and latency take over from each other
 LEAST = 1e-3  # share of a warp's time that always stays: no estimate passes 1,000

@@ -12,8 +12,7 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from math import exp, log
 
-from profkit.diagnosis.estimate.load import ENTRY, LINKS, loads, reach
-from profkit.diagnosis.estimate.model import SHARPNESS
+from profkit.diagnosis.estimate.model import ENTRY, LINKS, SHARPNESS, loads, reach
 from profkit.diagnosis.rule import Expectation, Launch, NotCollected
 from profkit.errors import ProfkitError
 from profkit.reports.metrics import CATALOGUE

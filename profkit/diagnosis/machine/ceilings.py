@@ -9,12 +9,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from math import isnan, nan
-from numbers import Real
-from typing import Any, Literal
+from typing import Literal
 
+from profkit.diagnosis.machine.units import Row, collected_metrics
 from profkit.reports.metrics.peaks import TENSOR_TYPES
 
-Row = Mapping[str, Any]
 Values = Mapping[str, float]
 Level = Literal["dram", "l2", "l1"]
 LEVELS: tuple[Level, ...] = ("dram", "l2", "l1")
@@ -80,9 +79,3 @@ def _from_attributes(name: str, row: Values, cc: object) -> Ceiling | None:
         value = row["sm_count"] * _FP32_PER_SM[str(cc)] * 2 * clock
         return None if isnan(value) else Ceiling(name, value, clock, "device attributes")
     return None
-
-
-def collected_metrics(launch: Row) -> dict[str, float]:
-    """The collected metrics of a row, without its identity and without NaN."""
-    pairs = ((name, launch[name]) for name in launch if name in launch)
-    return {n: float(v) for n, v in pairs if isinstance(v, Real) and not isnan(v)}

@@ -20,12 +20,11 @@ from profkit.diagnosis.machine.ceilings import (
     SCALAR,
     Ceiling,
     Level,
-    Row,
     Values,
     ceilings,
-    collected_metrics,
 )
-from profkit.diagnosis.rule import Missing, share
+from profkit.diagnosis.machine.units import Row, cache_resident, collected_metrics
+from profkit.diagnosis.rule import Missing
 from profkit.reports.metrics import CATALOGUE
 
 __all__ = [
@@ -148,29 +147,6 @@ def _point(
     over = slope if isnan(peak) else peak if isnan(slope) else min(slope, peak)
     name = "dram" if under == "workload" else under
     return Point(level, family, rate / moved, rate, moved, over, name, sides.get(under, nan))
-
-
-def cache_resident(launch: Row, compulsory: float | None = None) -> str:
-    """Why the launch's data came from the caches and not from DRAM; "" when it did not.
-
-    Then what DRAM moved says nothing of the launch, nor does its intensity at DRAM. With declared
-    bytes the question has an answer: DRAM moved less than half of what had to move. Without them
-    only the clear case is named: not a byte a thread came from DRAM, and L2 hit nearly always.
-    Reuse in L2 or an idle DRAM alone is not residence: each byte may still have come from DRAM once.
-    """
-    row = collected_metrics(launch)
-    compulsory = row.get("declared_bytes", nan) if compulsory is None else compulsory
-    if "dram_bytes" not in row:
-        return ""
-    if compulsory > 0:
-        part = row["dram_bytes"] / compulsory
-        text = f"cache-resident: DRAM moved {share(part)} of the compulsory bytes"
-        return text if part < 0.5 else ""
-    each = row["dram_bytes"] / row["threads"] if row.get("threads", 0) > 0 else nan
-    if each < 1 and row.get("l2_hit", nan) > 0.9:
-        hit = share(row["l2_hit"])
-        return f"cache-resident: DRAM moved {each:.2g} bytes a thread, {hit} hit in L2"
-    return ""
 
 
 def _no_position(row: Values, level: Level, compulsory: float) -> str:

@@ -1,14 +1,18 @@
 """One launch  ->  how busy each unit of the machine was, as a share of its peak (elapsed cycles).
 
-Every function raises NotCollected when the report does not have what it needs.
+Every function of a unit raises NotCollected when the report does not have what it needs.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from math import isnan, nan
+from numbers import Real
+from typing import Any
 
-from profkit.diagnosis.rule import Launch
+from profkit.diagnosis.rule import Launch, share
 
+Row = Mapping[str, Any]
 HALF = 0.5  # of the sectors that L2 looks up: then atomics are what it does
 NEARLY_ALL = 0.95  # of L1TEX's busiest stage: then texture is what L1TEX does
 MAINLY = 0.7  # of the LSU's data stage: then shared memory is what L1TEX does
@@ -148,3 +152,32 @@ def atomics_busy(launch: Launch) -> float:
     if not launch.known(*LINKS):
         return max(busy, launch["l2_cache_busy"])
     return max(busy, launch.get("l2_tag_busy", 0.0), launch.get("l2_data_busy", 0.0))
+
+
+def collected_metrics(launch: Row) -> dict[str, float]:
+    """The collected metrics of a row, without its identity and without NaN."""
+    pairs = ((name, launch[name]) for name in launch if name in launch)
+    return {n: float(v) for n, v in pairs if isinstance(v, Real) and not isnan(v)}
+
+
+def cache_resident(launch: Row, compulsory: float | None = None) -> str:
+    """Why the launch's data came from the caches and not from DRAM; "" when it did not.
+
+    Then what DRAM moved says nothing of the launch, nor does its intensity at DRAM. With declared
+    bytes the question has an answer: DRAM moved less than half of what had to move. Without them
+    only the clear case is named: not a byte a thread came from DRAM, and L2 hit nearly always.
+    Reuse in L2 or an idle DRAM alone is not residence: each byte may still have come from DRAM once.
+    """
+    row = collected_metrics(launch)
+    compulsory = row.get("declared_bytes", nan) if compulsory is None else compulsory
+    if "dram_bytes" not in row:
+        return ""
+    if compulsory > 0:
+        part = row["dram_bytes"] / compulsory
+        text = f"cache-resident: DRAM moved {share(part)} of the compulsory bytes"
+        return text if part < 0.5 else ""
+    each = row["dram_bytes"] / row["threads"] if row.get("threads", 0) > 0 else nan
+    if each < 1 and row.get("l2_hit", nan) > 0.9:
+        hit = share(row["l2_hit"])
+        return f"cache-resident: DRAM moved {each:.2g} bytes a thread, {hit} hit in L2"
+    return ""

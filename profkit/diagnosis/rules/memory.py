@@ -10,7 +10,7 @@ from collections.abc import Callable
 from math import inf
 
 from profkit.diagnosis.machine.resources import BY_LIMITER, next_limit, resource_use
-from profkit.diagnosis.machine.roofline import cache_resident
+from profkit.diagnosis.machine.units import cache_resident
 from profkit.diagnosis.rule import Hit, Launch, Rule, share
 from profkit.diagnosis.rules.gains import capped
 

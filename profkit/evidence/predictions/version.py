@@ -11,8 +11,8 @@ from types import FunctionType
 from typing import Any
 
 from profkit.diagnosis.estimate.causes import CAUSES
+from profkit.diagnosis.estimate.estimate import expectation
 from profkit.diagnosis.estimate.model import limit, modelled_gain
-from profkit.diagnosis.estimate.spread import expectation
 from profkit.diagnosis.rule import Rule
 
 _ADDRESS = re.compile(r" at 0x[0-9a-f]+")

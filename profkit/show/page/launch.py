@@ -22,8 +22,7 @@ from profkit.show.page.roofline import roofline_data, row_of
 from profkit.show.text import figures
 from profkit.show.text.escape import escaped
 from profkit.show.text.names import middle, short
-from profkit.show.text.places import at
-from profkit.show.text.words import BOUNDS
+from profkit.show.text.words import BOUNDS, at
 from profkit.show.views.diagnosis import place_of, spread, unasked_rules
 from profkit.show.views.document import finite_or_none
 

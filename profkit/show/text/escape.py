@@ -6,7 +6,6 @@ goes to a terminal passes `visible`, and into rich only as `rich.text.Text`, nev
 
 from __future__ import annotations
 
-import html as _html
 import re
 import unicodedata
 
@@ -43,7 +42,9 @@ def _seen(char: str) -> str:
 
 def markdown(text: str) -> str:
     """The text as Markdown prose that renders as itself: no markup, HTML, link or mention."""
-    text = _html.escape(escaped(text), quote=False)
+    from html import escape  # with its table of entities, which few verbs need
+
+    text = escape(escaped(text), quote=False)
     text = _AUTOLINK.sub(lambda m: f"&#{ord(m.group())};", _MARKDOWN.sub(r"\\\1", text))
     return _REFERENCE.sub(lambda m: f"{m.group()}&#8203;", text)
 
@@ -59,4 +60,6 @@ def code(text: str, *, in_table: bool = False) -> str:
 
 def html(text: str) -> str:
     """The text for HTML, inside of elements and of quoted attributes."""
-    return _html.escape(escaped(text), quote=True)
+    from html import escape
+
+    return escape(escaped(text), quote=True)

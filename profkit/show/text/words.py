@@ -1,8 +1,12 @@
-"""A word of the verdict, ncu's own  ->  plain words beside it: "data from shared memory"."""
+"""A word of the verdict (ncu's own), or a source line  ->  plain words: "data from shared memory"."""
 
 from __future__ import annotations
 
-from profkit.diagnosis.rule import Diagnosis
+from collections.abc import Iterator
+from os.path import basename
+
+from profkit.diagnosis.launches import LINES
+from profkit.diagnosis.rule import Diagnosis, Finding, SourceShare, share
 
 # What warps wait for, by ncu's name of the state.
 WAITS = {
@@ -69,3 +73,25 @@ def bound_by(diagnosis: Diagnosis) -> str:
         return f"is held back by {SHAPES.get(limiter, limiter)} ({limiter})"
     units = " and ".join(UNITS.get(part, part) for part in limiter.split("+"))
     return f"is bound by {units} ({limiter})"
+
+
+def at(line: SourceShare) -> str:
+    """A line and its part: "stage.cu:41 (63 %, for LDG at stage.cu:38)"."""
+    source = line.waits_for
+    where = f"{basename(line.file)}:{line.line}"
+    if source is None:
+        return f"{where} ({share(line.share)})"
+    if (source.file, source.line) == (line.file, line.line):
+        return f"{where} ({share(line.share)}, for {source.opcode})"
+    return f"{where} ({share(line.share)}, for {source.opcode} at {basename(source.file)}:{source.line})"
+
+
+def places_text(finding: Finding) -> str:
+    """The first few lines where a finding happens, in one line."""
+    return ", ".join(at(line) for line in finding.where[:LINES])
+
+
+def listed(finding: Finding) -> Iterator[tuple[str, str]]:
+    """Every line of a finding: where it is and its part, and its text ("" when not known)."""
+    for line in finding.where:
+        yield at(line), line.source or ""

@@ -14,7 +14,7 @@ from profkit.evidence.comparison.counters import LaunchChange
 from profkit.evidence.comparison.select import Compared
 from profkit.show.text import figures
 from profkit.show.text.names import short
-from profkit.show.text.places import places_text
+from profkit.show.text.words import places_text
 from profkit.show.views.comparison import leading, time_line
 from profkit.show.views.headline import headline, next_commands
 

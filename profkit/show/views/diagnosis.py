@@ -25,8 +25,7 @@ from profkit.show.text.blocks import (
 )
 from profkit.show.text.escape import escaped
 from profkit.show.text.names import middle, short
-from profkit.show.text.places import listed, places_text
-from profkit.show.text.words import bound_by
+from profkit.show.text.words import bound_by, listed, places_text
 from profkit.show.views.headline import headline, next_commands
 
 NAME = 60  # characters of a kernel name where nothing else limits it

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from profkit.diagnosis.estimate.causes import CAUSES
-from profkit.diagnosis.estimate.spread import SPREAD
+from profkit.diagnosis.estimate.estimate import SPREAD
 from profkit.diagnosis.machine.resources import BY_LIMITER, RESOURCES
 from profkit.diagnosis.pages import (
     MeasuredPair,

@@ -6,11 +6,16 @@ import pytest
 
 from profkit.diagnosis.engine import judge_launch
 from profkit.diagnosis.estimate.causes import CAUSES, UNPRICED
-from profkit.diagnosis.estimate.estimate import estimate, headroom, together
-from profkit.diagnosis.estimate.load import REACH, loads
-from profkit.diagnosis.estimate.mend import Mend, joint
-from profkit.diagnosis.estimate.model import latency, limit, modelled_gain
-from profkit.diagnosis.estimate.spread import SPREAD, expectation
+from profkit.diagnosis.estimate.estimate import SPREAD, estimate, expectation, headroom, together
+from profkit.diagnosis.estimate.model import (
+    REACH,
+    Mend,
+    joint,
+    latency,
+    limit,
+    loads,
+    modelled_gain,
+)
 from profkit.diagnosis.machine.resources import RESOURCES
 from profkit.diagnosis.rule import Launch
 from profkit.diagnosis.rules import ALL

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from profkit.reports.sass.flow import Program
 from profkit.reports.sass.instruction import Control, Instruction
-from profkit.reports.sass.producers import producers
+from profkit.reports.sass.producers import Program, producers
 from profkit.reports.sass.text import program
 
 

@@ -5,12 +5,10 @@ from __future__ import annotations
 import pytest
 
 from profkit.reports.sass import machine
-from profkit.reports.sass.encodings import BY_FORM, OPCODES
-from profkit.reports.sass.flow import Program
 from profkit.reports.sass.instruction import Control, Instruction, control
-from profkit.reports.sass.operands import registers, split_operands
-from profkit.reports.sass.producers import producers
-from profkit.reports.sass.text import parse_sass, program
+from profkit.reports.sass.machine import BY_FORM, OPCODES
+from profkit.reports.sass.producers import Program, producers
+from profkit.reports.sass.text import parse_sass, program, registers, split_operands
 
 # Twelve bits of an instruction (opcode and form of its operands) -> what the library's text says,
 # one of each, out of reports of 7.5 to 12.0.
