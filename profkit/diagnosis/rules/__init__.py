@@ -4,29 +4,7 @@ One more rule is one more entry in the RULES of its file.
 """
 
 from profkit.diagnosis.rule import Rule
-from profkit.diagnosis.rules import (
-    blocks,
-    build,
-    checks,
-    compute,
-    latency,
-    launch,
-    memory,
-    occupancy,
-    rest,
-    waste,
-)
+from profkit.diagnosis.rules import checks, rest
 
-ALL: tuple[Rule, ...] = (
-    *build.RULES,
-    *launch.RULES,
-    *memory.RULES,
-    *waste.RULES,
-    *compute.RULES,
-    *latency.RULES,
-    *occupancy.RULES,
-    *blocks.RULES,
-    *rest.RULES,
-    *checks.RULES,
-)
+ALL: tuple[Rule, ...] = (*rest.OTHERS, *rest.RULES, *checks.RULES)
 BY_ID: dict[str, Rule] = {rule.id: rule for rule in ALL}

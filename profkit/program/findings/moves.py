@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from profkit.program.findings.case import Case, Draft
 from profkit.program.findings.host import SMALL_COPY, aside, releasing, uploads
-from profkit.program.savings.replay import Model, ReplayItem
+from profkit.program.savings.replay import Model
 from profkit.program.step.idle import launch_place
 from profkit.program.step.steps import StepWork
 
@@ -176,8 +176,3 @@ def _is_image(work: StepWork) -> bool:
     """A copy of a tensor of four dimensions into one of the same sizes: only its order changes."""
     shapes = work.maker.shapes
     return len(shapes) >= 2 and len(shapes[0]) == 4 and shapes[0] == shapes[1]
-
-
-def shorter(item: ReplayItem, duration: float) -> ReplayItem:
-    """An item that takes that long, if that is less than it took."""
-    return replace(item, duration=min(item.duration, duration))

@@ -80,9 +80,8 @@ MIO = frozenset({
     "VOTEU", "FCHK", "UPOPC", "UFLO", "AL2P", "B2R", "R2B", "IPA", "ISBERD", "PIXLD", "SYNCS",
     "ARRIVES", "DADD", "DMUL", "DFMA", "DSETP", "DMMA", "CS2UR", "ELECT", "UF2F", "UI2F", "UF2I",
 })  # fmt: skip
-# Copies that no register waits for: what waits is a counter of groups or an mbarrier.
+# Copies that no register waits for: what waits is a counter of groups.
 GROUPED = frozenset({"LDGSTS"})
-BULK = frozenset({"UTMALDG", "UBLKCP", "UTMAPF"})
 STORES = frozenset({
     "ST", "STG", "STL", "STS", "RED", "REDG", "SUST", "SURED", "UTMASTG", "UTMAREDG", "UBLKRED",
     "ATOM", "ATOMG", "STAS",
