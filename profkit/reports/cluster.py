@@ -10,16 +10,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, wait
+from contextlib import closing
 from importlib import import_module
 from itertools import islice
 from typing import Any
 
 from profkit.errors import ProfkitError, needing
-from profkit.reports.isolated import isolated, processors
+from profkit.reports.isolated import each_isolated, isolated, processors
 
-CHUNK = 8  # files of one task: starting a child takes as long as reading two reports
-_HERE = 64  # files of one round for each processor of this machine
-_AHEAD = 4  # tasks given out for each worker that is known
+# Files of a task. Starting a child takes as long as reading six reports, so tasks grow as long as there
+# are files; the first are small, for there may be few.
+CHUNK, _LARGEST = 8, 64
+_AHEAD = 2  # tasks given out for each worker that is known
 _TRIES = 2
 
 
@@ -75,13 +77,13 @@ def each_report(
     """
     todo = iter(paths)
     if client is None:
-        batches = iter(lambda: list(islice(todo, _HERE * processors())), [])
-        for batch in batches:
-            yield from read_chunk(function, batch, died, processors())
+        with closing(each_isolated(function, todo, processors(), _named(died))) as done:
+            for _, path, result in done:
+                yield path, result
         return
-    executor = executor_of(client)
-    chunks = iter(lambda: list(islice(todo, CHUNK)), [])
-    window = max(8, _AHEAD * _workers(client))
+    executor, workers = executor_of(client), _workers(client)
+    chunks = _growing(todo, workers)
+    window = max(8, _AHEAD * workers)
     open_: dict[Future[Any], tuple[list[str], int]] = {}
     while True:
         for chunk in islice(chunks, window - len(open_)):
@@ -99,6 +101,17 @@ def each_report(
                 open_[_submit(executor, function, chunk, died)] = chunk, tried + 1
             else:  # its worker was lost twice, or the pool is broken: no file is lost for that
                 yield from read_chunk(function, chunk, died, processors())
+
+
+def _growing(files: Iterator[str], workers: int) -> Iterator[list[str]]:
+    """Tasks: one a worker of CHUNK files, one of twice as many, and so on."""
+    size = CHUNK
+    while True:
+        for _ in range(workers):
+            if not (task := list(islice(files, size))):
+                return
+            yield task
+        size = min(_LARGEST, 2 * size)
 
 
 def _submit(executor: Any, function: str, chunk: list[str], died: str) -> Future[Any]:

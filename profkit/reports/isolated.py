@@ -16,15 +16,15 @@ import queue
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterable, Sequence
-from functools import partial
+from collections.abc import Callable, Generator, Iterable, Sequence
 from importlib import import_module
+from itertools import islice
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from profkit.errors import ProfkitError
 
 if TYPE_CHECKING:
-    from concurrent.futures import Future, ThreadPoolExecutor
+    from concurrent.futures import Future
 
 # What a child runs: our import path first, so that it sees the same packages as we do.
 _CHILD = (
@@ -38,6 +38,7 @@ _CHILD = (
 _GROWN = 185e6
 _AGAIN = 75  # its exit status then
 _FULL = 76  # and that of a child without memory
+_KILLED = -9  # SIGKILL, which nothing sends itself: somebody's, or the kernel's for memory
 _NO_MEMORY = {_FULL, 1, -signal.SIGABRT}  # Python at its start, and C++, end like this
 
 
@@ -62,11 +63,27 @@ def isolated(
     Returns:
         The results in the order of the items.
     """
-    from concurrent.futures import ThreadPoolExecutor
+    most = min(jobs, len(items)) if isinstance(items, Sequence) else jobs
+    found: dict[int, Any] = {}
+    with contextlib.closing(each_isolated(function, items, most, died)) as answers:
+        for number, _, result in answers:
+            found[number] = result
+            done()
+    return [found[number] for number in range(len(found))]
+
+
+def each_isolated(
+    function: str, items: Iterable[Any], jobs: int, died: Callable[[Any, str], Any]
+) -> Generator[tuple[int, Any, Any], None, None]:
+    """The same, result by result as they are done: number of the item, item, result.
+
+    The children live as long as this does; a few items are taken ahead of them, and no result is
+    kept. Close it (contextlib.closing) where it is not asked to its end.
+    """
+    from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
 
     free: queue.SimpleQueue[_Child | None] = queue.SimpleQueue()
-    most = min(jobs, len(items)) if isinstance(items, Sequence) else jobs
-    children = [_Child(function) for _ in range(max(1, most))]
+    children = [_Child(function) for _ in range(max(1, jobs))]
     for child in children:
         free.put(child)
 
@@ -79,31 +96,20 @@ def isolated(
         finally:
             free.put(child)
 
+    running: dict[Future[Any], tuple[int, Any]] = {}
+    numbered = enumerate(items)
     with ThreadPoolExecutor(len(children)) as pool:
         try:
-            return _results((partial(one, item) for item in items), pool, len(children), done)
+            while True:
+                for number, item in islice(numbered, len(children) + 1 - len(running)):
+                    running[pool.submit(one, item)] = number, item
+                if not running:
+                    return
+                for call in wait(running, return_when=FIRST_COMPLETED).done:
+                    yield *running.pop(call), call.result()
         finally:  # also for Ctrl-C: what runs is finished (a file takes milliseconds), no more begun
             pool.shutdown(cancel_futures=True)
             _end_all(free, len(children))
-
-
-def _results(
-    calls: Iterable[Callable[[], Any]],
-    pool: ThreadPoolExecutor,
-    ahead: int,
-    done: Callable[[], None],
-) -> list[Any]:
-    """The results of calls in their order; they are taken a few at a time."""
-    begun: list[Future[Any]] = []
-    running: set[Future[Any]] = set()
-    for call in calls:
-        if len(running) > ahead:
-            running = _next(running, done)
-        begun.append(pool.submit(call))
-        running.add(begun[-1])
-    while running:
-        running = _next(running, done)
-    return [call.result() for call in begun]
 
 
 def _end_all(free: queue.SimpleQueue[_Child | None], count: int) -> None:
@@ -113,17 +119,6 @@ def _end_all(free: queue.SimpleQueue[_Child | None], count: int) -> None:
             child.end()
     for _ in range(count):
         free.put(None)
-
-
-def _next(calls: set[Future[Any]], done: Callable[[], None]) -> set[Future[Any]]:
-    """Wait until one call has ended; returns those that have not."""
-    from concurrent.futures import FIRST_COMPLETED, wait
-
-    ended, left = wait(calls, return_when=FIRST_COMPLETED)
-    for call in ended:
-        call.result()
-        done()
-    return left
 
 
 def processors() -> int:
@@ -139,7 +134,7 @@ class _Child:
         self._function = function
         self._process: subprocess.Popen[bytes] | None = None
 
-    def call(self, item: Any, died: Callable[[Any, str], Any]) -> Any:
+    def call(self, item: Any, died: Callable[[Any, str], Any], again: bool = True) -> Any:
         process = self._process = self._process or self._start()
         stdin, stdout = _pipes(process)
         try:
@@ -150,6 +145,8 @@ class _Child:
             self.end()
             if process.returncode in _NO_MEMORY and is_limited():
                 raise _too_little(item) from None
+            if again and process.returncode == _KILLED:
+                return self.call(item, died, again=False)
             return died(item, _how(process.returncode))
         if isinstance(result, ProfkitError):
             raise result
@@ -194,6 +191,8 @@ def _too_little(item: Any) -> ProfkitError:
 
 
 def _how(returncode: int) -> str:
+    if returncode == _KILLED:
+        return "the process that read it was killed, twice"
     if returncode < 0:
         return f"Nsight Compute's library crashed on it: {signal.Signals(-returncode).name}"
     return f"the process that read it ended with exit status {returncode}"
@@ -257,7 +256,8 @@ def _ended(status: int) -> bool:
     """Whether a fork ended because it had grown; ends as it did when it died."""
     code = os.waitstatus_to_exitcode(status)
     if code < 0:
-        signal.signal(-code, signal.SIG_DFL)
+        with contextlib.suppress(OSError):  # SIGKILL has no handler
+            signal.signal(-code, signal.SIG_DFL)
         os.kill(os.getpid(), -code)
     if code not in {0, _AGAIN}:
         sys.exit(code)

@@ -132,7 +132,7 @@ def test_results_do_not_pile_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 
     def paths():
         nonlocal given
-        for number in range(400):
+        for number in range(4000):
             given += 1
             yield str(number)
 
@@ -149,7 +149,7 @@ def test_results_do_not_pile_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     taken = each_report("builtins:len", paths(), "builtins:len", Now())
     for _ in range(100):
         next(taken)
-    assert given <= 100 + 8 * max(8, 4 * (os.cpu_count() or 1)) + 8
+    assert given <= 100 + 64 * (max(8, 2 * (os.cpu_count() or 1)) + 1)
 
 
 def test_clients_that_are_none() -> None:

@@ -43,6 +43,20 @@ def test_a_crash_costs_one_answer(jobs: int) -> None:
     assert len(steps) == 5
 
 
+@pytest.mark.parametrize(
+    ("times", "answer"),
+    [(0, "read"), (1, "read"), (2, "the process that read it was killed, twice")],
+)
+def test_who_is_killed_from_outside_is_asked_again(
+    tmp_path: Path, times: int, answer: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """kill -9 of a worker says nothing of the file it had in hand."""
+    items = [[str(tmp_path / "a"), 0], [str(tmp_path / "b"), times], [str(tmp_path / "c"), 0]]
+    found = isolated("tests.reports.crashing:killed", items, 1, lambda _item, why: why)
+    assert found == ["read", answer, "read"]
+    assert capfd.readouterr().err == ""
+
+
 def test_a_mistake_of_the_user_comes_through() -> None:
     with pytest.raises(ProfkitError, match="mend: is wrong") as caught:
         isolated(DIES, ["mend"], 1, lambda *_: None)
