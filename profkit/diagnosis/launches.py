@@ -139,8 +139,10 @@ def judged(reports: Reports) -> list[Judged]:
 def _of_part(part: Part) -> Iterator[Judged]:
     rules: dict[int, list[NvidiaRule]] = {}
     for _, launch, rule, title, message, speedup, scope in part.rules:
-        about = NvidiaRule(rule, title, message, speedup if isfinite(speedup) else None, scope)
-        rules.setdefault(launch, []).append(about)
+        nvidia_rule = NvidiaRule(
+            rule, title, message, speedup if isfinite(speedup) else None, scope
+        )
+        rules.setdefault(launch, []).append(nvidia_rule)
     for run in part.launches():
         values = {name: run[name] for name in CATALOGUE}
         yield Judged(
@@ -217,13 +219,13 @@ def _with_known_lines(launches: Sequence[Judged]) -> list[Judged]:
     there = [n for n, run in enumerate(launches) if os.path.isfile(str(run.report))]
     lined = list(launches)
     try:
-        found = with_lines([launches[n] for n in there])
+        located = with_lines([launches[n] for n in there])
     except ProfkitError:  # one of the files is another by now: the others have lines
-        found = []
+        located = []
         for n in there:
             with suppress(ProfkitError):
                 lined[n] = with_lines([launches[n]])[0]
-    for n, run in zip(there, found, strict=False):
+    for n, run in zip(there, located, strict=False):
         lined[n] = run
     return lined
 
@@ -242,8 +244,8 @@ def judged_rows(launches: Iterable[Judged], *, every: bool = False) -> list[Row]
     for n, run in enumerate(launches):
         key = (run.report, run.kernel, run.grid, run.block, run.status)
         alike.setdefault((*key, n) if every else key, []).append(run)
-    found = [Row(tuple(group)) for group in alike.values()]
-    return sorted(found, key=lambda row: (-row.saved, -row.total))
+    rows = [Row(tuple(group)) for group in alike.values()]
+    return sorted(rows, key=lambda row: (-row.saved, -row.total))
 
 
 def table(reports: Reports, launches: Sequence[Judged]) -> DataFrame:
@@ -361,7 +363,7 @@ def launch_lines(report: str | Path, launch: int = 0, count: int = 10) -> DataFr
         _wish(runs[launch], count, 0, 0) if 0 <= launch < len(runs) else LinesRequest(path, launch)
     )
     answer = lines_of([wish])[0].counters
-    rules = [rule for rule, found in answer.items() for _ in found]
-    rows = lines_frame([line for found in answer.values() for line in found])
+    rules = [rule for rule, lines in answer.items() for _ in lines]
+    rows = lines_frame([line for lines in answer.values() for line in lines])
     rows.insert(0, "rule", rules)
     return rows

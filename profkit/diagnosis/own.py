@@ -20,16 +20,16 @@ class OwnColumns(Mapping[str, float]):
         self._row = row
 
     def __getitem__(self, name: str) -> float:
-        found = self._row.get(name)
-        if found is None and "__" in name:  # as all of Nsight Compute's names have
-            found = (
+        value = self._row.get(name)
+        if value is None and "__" in name:  # as all of Nsight Compute's names have
+            value = (
                 _raw_counters(str(self._row.get("report")))
                 .get(self._row.get("launch", 0), {})
                 .get(name)
             )
-        if isinstance(found, bool) or not isinstance(found, int | float):
+        if isinstance(value, bool) or not isinstance(value, int | float):
             raise KeyError(name)
-        return float(found)
+        return float(value)
 
     def __iter__(self) -> Iterator[str]:
         return iter([name for name, value in self._row.items() if isinstance(value, int | float)])

@@ -123,14 +123,14 @@ def _bullets(text: str) -> tuple[str, ...]:
 
 
 def _snippet(text: str) -> Snippet | None:
-    found = _CODE.search(text)
-    return Snippet(found[1], found[2]) if found else None
+    match = _CODE.search(text)
+    return Snippet(match[1], match[2]) if match else None
 
 
 @cache
 def _measured() -> dict[str, Any]:
-    kept: dict[str, Any] = json.loads((FOLDER / "measured.json").read_text("utf-8"))
-    return kept
+    measured: dict[str, Any] = json.loads((FOLDER / "measured.json").read_text("utf-8"))
+    return measured
 
 
 def measured_on() -> str:

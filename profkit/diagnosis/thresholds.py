@@ -34,11 +34,11 @@ class Threshold:
 
 def thresholds(rule: Rule) -> tuple[Threshold, ...]:
     """The numbers that a rule's question names, in the functions of the rules' own files."""
-    found: dict[str, Threshold] = {}
+    by_name: dict[str, Threshold] = {}
     for threshold in _of_function(rule.check, set()):
         if threshold.reason:  # what has none is a fact of the hardware, not a choice
-            found.setdefault(threshold.name, threshold)
-    return tuple(found.values())
+            by_name.setdefault(threshold.name, threshold)
+    return tuple(by_name.values())
 
 
 def near_its_peak(limiter: str) -> Threshold:
@@ -90,7 +90,7 @@ def _reasons(module: ModuleType) -> dict[str, tuple[str, str]]:
         return {}
     source = inspect.getsource(module)
     lines = source.splitlines()
-    found = {}
+    constants = {}
     for node in ast.parse(source).body:
         if not isinstance(node, ast.Assign):
             continue
@@ -98,8 +98,8 @@ def _reasons(module: ModuleType) -> dict[str, tuple[str, str]]:
         beside = [said for line in lines[node.lineno - 1 : last] if (said := _comment(line))]
         reason = " ".join(beside or _above(lines, node.lineno - 1))
         for name, value in _named(node.targets[0], node.value):
-            found[name] = ast.unparse(value), reason
-    return {name: said for name, said in found.items() if name.isupper()}
+            constants[name] = ast.unparse(value), reason
+    return {name: said for name, said in constants.items() if name.isupper()}
 
 
 def _named(target: ast.expr, value: ast.expr) -> list[tuple[str, ast.expr]]:
@@ -119,5 +119,5 @@ def _above(lines: list[str], first: int) -> list[str]:
 
 
 def _comment(line: str) -> str:
-    found = re.search(r"\s#\s(?!noqa|fmt|type:)(.+)$", line)
-    return found[1] if found else ""
+    match = re.search(r"\s#\s(?!noqa|fmt|type:)(.+)$", line)
+    return match[1] if match else ""

@@ -204,8 +204,8 @@ def _border(verdict: Verdict, facts: _Facts, launch: Launch) -> NearBorder | Non
         use = facts.usages[figure]
         turned = share(use.elapsed * factor)
         why = f"{use.resource.limiter} at {share(use.elapsed)}, and {turned} decides"
-    other = _choose(_moved(facts, figure, factor, launch), launch).bound
-    return NearBorder(other, abs(factor - 1), why)
+    bound = _choose(_moved(facts, figure, factor, launch), launch).bound
+    return NearBorder(bound, abs(factor - 1), why)
 
 
 def _moved(facts: _Facts, figure: int, factor: float, launch: Launch) -> _Facts:

@@ -130,12 +130,12 @@ def decide_variant(
         return "undecided", "it changes no other variant: name a baseline with --against"
     if not change.compared or change.time is None:
         return "undecided", "; ".join(r.sentence for r in change.refusals) or change.time_note
-    said = f"against {change.before} {change.time.sentence}"
+    measured = f"against {change.before} {change.time.sentence}"
     if change.time.answer == "faster" and (run.record is None or run.record.correct is None):
-        return "undecided", f"{said}, but it was not checked"
+        return "undecided", f"{measured}, but it was not checked"
     decisions: dict[str, Decision] = {"faster": "keep", "slower": "reject"}
     decision = decisions.get(change.time.answer, "no gain proven")
-    return decision, f"right, and {said}" if decision == "keep" else said
+    return decision, f"right, and {measured}" if decision == "keep" else measured
 
 
 def _fault(run: Run, gates: Sequence[GateResult]) -> str:
@@ -173,13 +173,13 @@ def _side(
     if run.usable.empty:
         return SummaryColumn(run.variant, role, time, against, {})
     values = {m: float(run.column(m)) for m in METRICS}
-    found = run.diagnosis()
+    diagnosis = run.diagnosis()
     return SummaryColumn(
         run.variant,
         role,
         time,
         against,
         {m: v for m, v in values.items() if v == v},  # noqa: PLR0124 - NaN is not collected
-        found.label,
-        found.because,
+        diagnosis.label,
+        diagnosis.because,
     )

@@ -176,21 +176,21 @@ class Header:
         """What a run record keeps of it: the title and each recorded key; None of no header."""
         if self == Header():
             return None
-        kept = {key.name: getattr(self, name) for name, key in _KEYS.items() if key.recorded}
-        lists = {name: list(v) if isinstance(v, tuple) else v for name, v in kept.items()}
+        recorded = {key.name: getattr(self, name) for name, key in _KEYS.items() if key.recorded}
+        lists = {name: list(v) if isinstance(v, tuple) else v for name, v in recorded.items()}
         return {"title": self.title, **lists}
 
     @staticmethod
-    def of_record(said: Mapping[str, Any]) -> Header:
+    def of_record(recorded: Mapping[str, Any]) -> Header:
         """A header from what a run record keeps; what is of another kind is not there."""
         keys = {}
         for key in _KEYS.values():
-            value = said.get(key.name) if key.recorded else None
+            value = recorded.get(key.name) if key.recorded else None
             if isinstance(value, list):
                 value = " ".join(word for word in value if isinstance(word, str))
             if isinstance(value, str) and value:
                 keys[key.name] = value
-        title = said.get("title")
+        title = recorded.get("title")
         return Header(title if isinstance(title, str) else "", keys=keys)
 
 
@@ -209,23 +209,23 @@ def parse_header(source: str, name: str) -> Header:
         source: The whole file.
         name: What to call the file in an error.
     """
-    found = _COMMENT.match(source[:LONGEST])
-    if not found:
+    comment = _COMMENT.match(source[:LONGEST])
+    if not comment:
         raise ProfkitError(
             f"{name} has no header",
             "begin the file with a comment of at most 64 KB: its first line is the title",
         )
-    return parse_lines(_comment_lines(found), name)
+    return parse_lines(_comment_lines(comment), name)
 
 
-def parse_lines(said: Sequence[str], name: str) -> Header:
+def parse_lines(comment: Sequence[str], name: str) -> Header:
     """Read a header whose comment marks are gone.
 
     Args:
-        said: Its lines: the first that is not empty is the title.
+        comment: Its lines: the first that is not empty is the title.
         name: What to call the file in an error.
     """
-    lines = [line.strip() for line in said]
+    lines = [line.strip() for line in comment]
     while lines and not lines[0]:
         lines.pop(0)
     if not lines:
@@ -241,10 +241,10 @@ def parse_lines(said: Sequence[str], name: str) -> Header:
     return Header(lines[0].strip(), "\n".join(text).strip(), keys)
 
 
-def _comment_lines(found: re.Match[str]) -> list[str]:
-    if found["block"] is not None:
-        return [re.sub(r"^\s*\*(?=\s|$)", "", line) for line in found["block"].splitlines()]
-    return [re.sub(r"^\s*//", "", line) for line in found["lines"].splitlines()]
+def _comment_lines(match: re.Match[str]) -> list[str]:
+    if match["block"] is not None:
+        return [re.sub(r"^\s*\*(?=\s|$)", "", line) for line in match["block"].splitlines()]
+    return [re.sub(r"^\s*//", "", line) for line in match["lines"].splitlines()]
 
 
 def _pairs(line: str, name: str) -> list[tuple[str, str]]:
@@ -261,14 +261,14 @@ def _pairs(line: str, name: str) -> list[tuple[str, str]]:
             f"did you mean '{near[0]}:' ({KEYS[near[0]]})?",
         )
     starts = [first]
-    for other in _KEY.finditer(line, first.end()):
-        gap = len(line[: other.start()]) - len(line[: other.start()].rstrip())
-        near = get_close_matches(other[1], KEYS, n=1, cutoff=0.75)
-        if other[1] in KEYS:
-            starts.append(other)
+    for match in _KEY.finditer(line, first.end()):
+        gap = len(line[: match.start()]) - len(line[: match.start()].rstrip())
+        near = get_close_matches(match[1], KEYS, n=1, cutoff=0.75)
+        if match[1] in KEYS:
+            starts.append(match)
         elif near and gap >= 2:  # two blanks part pairs; one blank is inside a value
             raise ProfkitError(
-                f"{name}: unknown key '{other[1]}:' in the header",
+                f"{name}: unknown key '{match[1]}:' in the header",
                 f"did you mean '{near[0]}:' ({KEYS[near[0]]})?",
             )
     ends = [*(s.start() for s in starts[1:]), len(line)]

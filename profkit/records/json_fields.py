@@ -19,11 +19,11 @@ Reader = Callable[[Any], Any]
 ABSENT = {"absent": True}  # metadata of a field that is left out of the JSON when it is None
 
 
-def from_json(kind: Callable[..., T], said: Mapping[str, Any]) -> T:
+def from_json(kind: Callable[..., T], document: Mapping[str, Any]) -> T:
     """A dataclass of this kind from a JSON object."""
     given: dict[str, Any] = {}
     for name, read in _readers(kind):
-        value = read(said.get(name))
+        value = read(document.get(name))
         if value is not None:
             given[name] = value
     return kind(**given)

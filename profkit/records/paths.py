@@ -34,10 +34,10 @@ def expand(patterns: str | Path | Iterable[str | Path]) -> tuple[str, ...]:
     """
     if isinstance(patterns, str | Path):
         patterns = [patterns]
-    found = [path for pattern in patterns for path in _one(str(pattern))]
-    if not found:
+    paths = [path for pattern in patterns for path in _one(str(pattern))]
+    if not paths:
         raise ProfkitError("no report was named", "give a .ncu-rep file, a folder or a glob")
-    return tuple(dict.fromkeys(found))
+    return tuple(dict.fromkeys(paths))
 
 
 def _one(pattern: str) -> list[str]:
@@ -55,9 +55,9 @@ def _one(pattern: str) -> list[str]:
 
 
 def _folder(folder: Path) -> list[str]:
-    found = sorted(str(p) for p in folder.rglob("*") if p.suffix in SUFFIXES and p.is_file())
-    if not found:
+    reports = sorted(str(p) for p in folder.rglob("*") if p.suffix in SUFFIXES and p.is_file())
+    if not reports:
         raise ProfkitError(
             f"{folder}: a folder without reports", f"reports end in {' or '.join(SUFFIXES)}"
         )
-    return found
+    return reports

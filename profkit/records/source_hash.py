@@ -68,16 +68,16 @@ def without_comments(text: str) -> str:
 
 def _tokens(text: str) -> Iterator[str]:
     fresh, directive = True, False  # nothing yet on this line; in a directive
-    for found in _TOKEN.finditer(text):
-        if found["line"]:
+    for token in _TOKEN.finditer(text):
+        if token["line"]:
             if directive:
                 yield ""
             fresh, directive = True, False
-        elif not found[0].isspace():
-            directive = directive or (fresh and found["directive"] is not None)
+        elif not token[0].isspace():
+            directive = directive or (fresh and token["directive"] is not None)
             fresh = False
             # A header's name is code, the way to it is not: files move between folders.
-            yield _FOLDERS.sub('"', found[0]) if directive else found[0]
+            yield _FOLDERS.sub('"', token[0]) if directive else token[0]
 
 
 def _files(file: Path, seen: set[Path]) -> Iterator[tuple[bytes, bytes]]:

@@ -111,8 +111,8 @@ class LaunchedCode:
         """Addresses of the instructions that one in a warp state waits for; see sass.producers."""
         if (pc, state) not in self._awaited:
             program = self._program(pc)
-            found = producers(program, pc, state) if program else []
-            self._awaited[pc, state] = [instruction.pc for instruction in found]
+            awaited = producers(program, pc, state) if program else []
+            self._awaited[pc, state] = [instruction.pc for instruction in awaited]
         return self._awaited[pc, state]
 
     def _instruction(self, pc: int) -> Instruction | None:

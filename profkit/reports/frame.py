@@ -97,8 +97,8 @@ class Reports:
         import numpy as np
         import pandas as pd
 
-        said = [row for part in self.parts for row in part.rules]
-        rules = pd.DataFrame(said, columns=list(RULE_COLUMNS), dtype=object)
-        rules["launch"] = np.array([row[1] for row in said], dtype=np.int64)
-        rules["speedup"] = np.array([row[5] for row in said], dtype=np.float64)
+        rows = [row for part in self.parts for row in part.rules]
+        rules = pd.DataFrame(rows, columns=list(RULE_COLUMNS), dtype=object)
+        rules["launch"] = np.array([row[1] for row in rows], dtype=np.int64)
+        rules["speedup"] = np.array([row[5] for row in rows], dtype=np.float64)
         return rules

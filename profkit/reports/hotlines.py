@@ -265,9 +265,9 @@ def _first(kernel: LaunchedCode, names: Sequence[str], count: int) -> list[Count
     """The lines of the first counter that was collected and is not zero."""
     for name in names:
         counter = COUNTERS[name]
-        found = _stalled(kernel, name) if counter.states else _counted(kernel, name)
-        if found:
-            return sorted(found, key=_rank)[:count]
+        lines = _stalled(kernel, name) if counter.states else _counted(kernel, name)
+        if lines:
+            return sorted(lines, key=_rank)[:count]
     return []
 
 

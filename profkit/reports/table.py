@@ -90,13 +90,13 @@ def _long(head: Sequence[str], rows: list[list[str]], name: str) -> Iterator[dic
             f"{name}: has labels, not names of metrics", f"{_HOW}, or with --print-metric-name name"
         )
     comma = _decimal_comma(c["Metric Value"] for c in metrics)
-    found: dict[tuple[str, str], dict[str, Any]] = {}
+    launches: dict[tuple[str, str], dict[str, Any]] = {}
     for c in metrics:
         key = (c.get("Process ID", ""), c[_LAUNCH])
         metric, unit, value = (c[column] for column in _LONG)
-        launch = found.setdefault(key, _identity(c))
+        launch = launches.setdefault(key, _identity(c))
         launch |= _values(metric, value, unit, comma)
-    yield from found.values()
+    yield from launches.values()
 
 
 def _is_metric(column: str) -> bool:

@@ -60,14 +60,14 @@ def ceilings(launch: Row) -> tuple[Ceiling, ...]:
         Those that the report has, and of the device attributes only those that it has not.
     """
     row = collected_metrics(launch)
-    found = []
+    roofs = []
     for name in (*LEVELS, *FAMILIES):
         if row.get(f"peak_{name}", 0) > 0:
             clock = row.get(_CLOCK.get(name, "sm_clock"), nan)
-            found.append(Ceiling(name, row[f"peak_{name}"], clock, "report"))
+            roofs.append(Ceiling(name, row[f"peak_{name}"], clock, "report"))
         elif (device := _from_attributes(name, row, launch.get("cc"))) is not None:
-            found.append(device)
-    return tuple(found)
+            roofs.append(device)
+    return tuple(roofs)
 
 
 def _from_attributes(name: str, row: Values, cc: object) -> Ceiling | None:

@@ -123,18 +123,18 @@ def points(
     compulsory = row.get("declared_bytes", nan) if compulsory is None else compulsory
     ran = families(launch)
     family = ran[0] if ran else ""
-    found = []
+    placed = []
     if not _uncounted(row):
         rate = _rate(row, family) if family else 0.0
         for level in LEVELS:
             moved = _bytes_rate(row, level)
             if moved > 0:
                 point = _point(level, family, rate, moved, roof)
-                found.append(replace(point, note=_no_position(row, level, compulsory)))
+                placed.append(replace(point, note=_no_position(row, level, compulsory)))
     if operations > 0 and compulsory > 0 and row.get("time", 0) > 0:
         rate, moved = operations / row["time"], compulsory / row["time"]
-        found.append(_point("workload", family, rate, moved, roof))
-    return tuple(found)
+        placed.append(_point("workload", family, rate, moved, roof))
+    return tuple(placed)
 
 
 def _point(
@@ -167,8 +167,8 @@ def attainable(launch: Row, level: Level = "dram") -> float:
 
 def nearest_roof(launch: Row) -> tuple[str, float] | None:
     """The ceiling that the launch comes nearest to, and its share of it; None when not known."""
-    found = [p for p in points(launch) if p.level != "workload" and p.roof]
-    best = max(found, key=lambda p: p.share, default=None)
+    levels = [p for p in points(launch) if p.level != "workload" and p.roof]
+    best = max(levels, key=lambda p: p.share, default=None)
     return None if best is None else (best.roof, best.share)
 
 

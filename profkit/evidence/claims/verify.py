@@ -91,9 +91,9 @@ def _verify_file(path: Path, evidence: Evidence) -> Verified:
 
 def _try_all(path: Path, module: ModuleType, evidence: Evidence) -> Verified:
     title = (module.__doc__ or path.stem).strip().splitlines()[0]
-    found = vars(module).values()
-    gates = [g for g in found if isinstance(g, Gate)]
-    own = [c for c in found if isinstance(c, Claim) and c.check.__module__ == module.__name__]
+    members = vars(module).values()
+    gates = [g for g in members if isinstance(g, Gate)]
+    own = [c for c in members if isinstance(c, Claim) and c.check.__module__ == module.__name__]
     claims = dict.fromkeys(own + [c for g in gates for c in g.claims])
     judged = {c: _judge(c, evidence, path) for c in claims}
     return Verified(

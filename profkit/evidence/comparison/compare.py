@@ -129,15 +129,15 @@ def _time(
     before: Run, after: Run, within: float, thresholds: Thresholds
 ) -> tuple[TimeComparison | None, str]:
     try:
-        one, other = before.samples, after.samples
+        was, now = before.samples, after.samples
     except MissingEvidence as missing:
         return None, f"{missing.message}; a duration under ncu is no timing ({missing.hint})"
     taken = how_taken(before.record, after.record)
     try:
-        time = compare_samples(one, other, within, taken, thresholds)
+        time = compare_samples(was, now, within, taken, thresholds)
         if _taken_once(before, after):
-            said = "the same: one measurement stands on both sides"
-            time = replace(time, answer="same", reason="identical", sentence=said)
+            sentence = "the same: one measurement stands on both sides"
+            time = replace(time, answer="same", reason="identical", sentence=sentence)
         return time, f"warm L2, {taken}"
     except ProfkitError as error:
         return None, error.message
@@ -190,14 +190,14 @@ def _time_of(row: FrameRow) -> float:
 
 def _keyed(rows: list[FrameRow]) -> dict[tuple[Any, ...], FrameRow]:
     seen: Counter[tuple[Any, ...]] = Counter()
-    found: dict[tuple[Any, ...], FrameRow] = {}
+    keyed: dict[tuple[Any, ...], FrameRow] = {}
     for row in rows:
         # The mark carries the variant, which differs by intention; the kernel's name does not.
         nvtx = None if row["variant"] is not None else row["nvtx"]
         key = (nvtx, row["kernel"])
-        found[(*key, seen[key])] = row
+        keyed[(*key, seen[key])] = row
         seen[key] += 1
-    return found
+    return keyed
 
 
 def _named(row: FrameRow) -> Mapping[str, Any]:
@@ -217,28 +217,28 @@ _FROM_FRAME = {
 
 
 def _resources(before: Run, after: Run) -> tuple[ResourceChange, ...]:
-    found = [
+    changes = [
         ResourceChange(name, unit, _resource(before, name), _resource(after, name))
         for name, unit in (*_FROM_FRAME.items(), ("spills", "byte"), ("stack", "byte"))
     ]
-    return tuple(r for r in found if r.before != r.after)
+    return tuple(r for r in changes if r.before != r.after)
 
 
 def _resource(run: Run, name: str) -> float | None:
     """What the record says, else the report: the record knows spills and stack, ncu occupancy."""
-    said = getattr(run.record.most, name, None) if run.record else None
-    if said is not None:
-        return float(said)
+    value = getattr(run.record.most, name, None) if run.record else None
+    if value is not None:
+        return float(value)
     counted = run.column(name) if name in _FROM_FRAME else None
     return counted if isinstance(counted, float) and not isnan(counted) else None
 
 
 def _taken_once(before: Run, after: Run) -> bool:
     """Whether both sides hold the very same timing samples of the same session."""
-    one, other = before.record, after.record
-    if one is None or other is None or not one.warm:
+    was, now = before.record, after.record
+    if was is None or now is None or not was.warm:
         return False
-    return (one.session, one.warm) == (other.session, other.warm)
+    return (was.session, was.warm) == (now.session, now.warm)
 
 
 def _two_gpus(before: Record | None, after: Record | None) -> list[str]:
@@ -256,31 +256,31 @@ def _two_gpus(before: Record | None, after: Record | None) -> list[str]:
 
 
 def _notes(before: Run, after: Run) -> tuple[str, ...]:
-    found: list[str] = []
+    notes: list[str] = []
     if _taken_once(before, after):
-        found.append("both sides are one measurement: nothing was recorded anew")
+        notes.append("both sides are one measurement: nothing was recorded anew")
     for run in (before, after):
         if run.record is None:
-            found.append(f"{run.name} has no run record: right or wrong is not known")
+            notes.append(f"{run.name} has no run record: right or wrong is not known")
         elif run.record.correct is None:
-            found.append(f"{run.name} was not checked: profkit check --variant {run.variant}")
+            notes.append(f"{run.name} was not checked: profkit check --variant {run.variant}")
         if run.usable.empty:
             why = "no report" if run.launches.empty else "no launch that ncu could finish"
-            found.append(f"{run.name} has {why}: no counters")
+            notes.append(f"{run.name} has {why}: no counters")
     names = [set(run.usable["kernel"]) for run in (before, after)]
     if all(names) and not names[0] & names[1] and before.record is None and after.record is None:
-        found.append("no kernel has the same name on both sides: these may be different kernels")
+        notes.append("no kernel has the same name on both sides: these may be different kernels")
     counts = len(before.usable), len(after.usable)
     if counts[0] != counts[1] and all(counts):
         sums = [seconds(float(run.usable["time"].sum())) for run in (before, after)]
-        found.append(
+        notes.append(
             f"{counts[0]} and {counts[1]} launches, together {sums[0]} and {sums[1]} under ncu"
         )
-    found += _two_gpus(before.record, after.record)
-    one, other = clock_of(before), clock_of(after)
-    if one and other and abs(one - other) > SAME_CLOCK * max(one, other):
-        found.append(
-            f"the SM ran at {one / 1e6:.0f} and {other / 1e6:.0f} MHz under ncu: shares of peak "
+    notes += _two_gpus(before.record, after.record)
+    was, now = clock_of(before), clock_of(after)
+    if was and now and abs(was - now) > SAME_CLOCK * max(was, now):
+        notes.append(
+            f"the SM ran at {was / 1e6:.0f} and {now / 1e6:.0f} MHz under ncu: shares of peak "
             "compare, durations under ncu do not"
         )
-    return tuple(found)
+    return tuple(notes)

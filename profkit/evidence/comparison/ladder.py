@@ -145,16 +145,16 @@ def ladder_order(parents: Mapping[str, str | None]) -> tuple[list[tuple[str, int
     Returns:
         All of them, and those that come, through others, after themselves (they stand last).
     """
-    found: list[tuple[str, int]] = []
+    order: list[tuple[str, int]] = []
 
     def place(variants: Iterable[str], depth: int) -> None:
         for variant in variants:
-            found.append((variant, depth))
+            order.append((variant, depth))
             place([v for v, parent in parents.items() if parent == variant], depth + 1)
 
     place([v for v, parent in parents.items() if parent is None or parent not in parents], 0)
-    lost = sorted(set(parents) - {v for v, _ in found})
-    return found + [(v, 0) for v in lost], lost
+    lost = sorted(set(parents) - {v for v, _ in order})
+    return order + [(v, 0) for v in lost], lost
 
 
 def _step(

@@ -92,19 +92,19 @@ def named_runs(
         return [side]
     path = Path(side)
     if path.is_dir():
-        found, wrong = Evidence(path).readable(case)
-        if wrong and (problems is None or not found):
+        runs, wrong = Evidence(path).readable(case)
+        if wrong and (problems is None or not runs):
             raise wrong[0]
         if problems is not None:
             problems += wrong
     elif path.is_file():
-        found = [run for run in _of_file(path) if case in (None, run.case)]
+        runs = [run for run in _of_file(path) if case in (None, run.case)]
     else:
-        found = _of_variant(str(side), evidence, case)
-    if not found:
+        runs = _of_variant(str(side), evidence, case)
+    if not runs:
         at = f" at case {case}" if case else ""
         raise ProfkitError(f"{side}: no run{at}", "profkit list shows what was recorded")
-    return found
+    return runs
 
 
 def _of_variant(name: str, evidence: Evidence, case: str | None) -> list[Run]:

@@ -114,26 +114,26 @@ def score_ledger(ledger: Ledger, today: Edges | None = None) -> list[Score]:
     by_key = {(p.report, p.rule, p.version): p for p in ledger.predictions}
     latest: dict[tuple[str, ...], Score] = {}
     for outcome in ledger.outcomes:
-        made = by_key.get((outcome.report, outcome.rule, outcome.version))
-        if made and (today is None or _still_meant(made, outcome, today)):
-            key = made.variant, made.case, made.rule, outcome.child
-            latest[key] = Score(made, outcome)
+        prediction = by_key.get((outcome.report, outcome.rule, outcome.version))
+        if prediction and (today is None or _still_meant(prediction, outcome, today)):
+            key = prediction.variant, prediction.case, prediction.rule, outcome.child
+            latest[key] = Score(prediction, outcome)
     return list(latest.values())
 
 
-def _still_meant(made: Prediction, outcome: Outcome, today: Edges) -> bool:
-    if made.rule.startswith(PROGRAM):
+def _still_meant(prediction: Prediction, outcome: Outcome, today: Edges) -> bool:
+    if prediction.rule.startswith(PROGRAM):
         return True  # a program has no header
-    parent, fixes = today.get((outcome.child, made.case), (None, frozenset()))
-    if parent != made.variant:
+    parent, fixes = today.get((outcome.child, prediction.case), (None, frozenset()))
+    if parent != prediction.variant:
         return False
-    return not outcome.meant or set(made.rule.split("+")) <= fixes
+    return not outcome.meant or set(prediction.rule.split("+")) <= fixes
 
 
-def calibration(found: Iterable[Score]) -> list[Calibration]:
+def calibration(scores: Iterable[Score]) -> list[Calibration]:
     """Per rule, how the gains came out, most tried first; before them, all rules together."""
     by_rule: dict[str, list[Score]] = {ALL: []}
-    for score in found:
+    for score in scores:
         by_rule.setdefault(score.prediction.rule, []).append(score)
         by_rule[ALL].append(score)
     table = [_calibrated(rule, [s for s in rows if s.tried]) for rule, rows in by_rule.items()]

@@ -164,18 +164,18 @@ def outcomes_of(parent: Run, child: Run) -> list[Outcome]:
     predicted = [*predictions_of(parent), *([joint] if joint else [])]
     if not predicted or child.report is None or child.record is None:
         return []
-    found = compare_runs(parent, child)
-    if found.time is None or not found.launches:
+    comparison = compare_runs(parent, child)
+    if comparison.time is None or not comparison.launches:
         return []
     sha256 = digest(child.report)
-    became = {f.rule: f.what for launch in found.launches for f in launch.findings}
+    became = {f.rule: f.what for launch in comparison.launches for f in launch.findings}
     wanted = joint.rule if joint else None
-    speedup = found.time.speedup.to_json()
+    speedup = comparison.time.speedup.to_json()
     return [
         Outcome(
             p.report, p.rule, p.version, child.variant, sha256,
             _became(p.rule, became), p.rule == (wanted or p.rule) and _is_meant(p.rule, child),
-            found.time.answer, found.time.speedup.median, speedup["low"], speedup["high"],
+            comparison.time.answer, comparison.time.speedup.median, speedup["low"], speedup["high"],
         )
         for p in predicted
     ]  # fmt: skip
@@ -241,11 +241,11 @@ def add(file: Path, entries: Ledger) -> Ledger:
 
 def _unknown(entries: Iterable[_Entry], known: Iterable[_Entry]) -> tuple[_Entry, ...]:
     """The entries that a ledger does not have, each once."""
-    kept = {_key(entry) for entry in known}
+    known_keys = {_key(entry) for entry in known}
     fresh: dict[tuple[Any, ...], _Entry] = {}
     for entry in entries:
         fresh.setdefault(_key(entry), entry)
-    return tuple(entry for key, entry in fresh.items() if key not in kept)
+    return tuple(entry for key, entry in fresh.items() if key not in known_keys)
 
 
 def _runs(
@@ -258,7 +258,7 @@ def _runs(
     """
     if only is None:
         return evidence.readable()
-    found, problems = [], []
+    runs, problems = [], []
     cases = {case for _, case in only}
     records, _ = evidence.records(cases)
     wanted = set(only)
@@ -268,10 +268,10 @@ def _runs(
     wanted |= {(r.variant, r.case) for r in records if (r.header.after, r.case) in only}
     for name in sorted(wanted & set(evidence.names())):
         try:
-            found.append(evidence.load(*name))
+            runs.append(evidence.load(*name))
         except ProfkitError as problem:
             problems.append(problem)
-    return found, problems
+    return runs, problems
 
 
 def _steps(runs: Mapping[Name, Run]) -> Iterator[tuple[Run, Run]]:

@@ -54,17 +54,17 @@ def parse_moves(value: str, name: str) -> tuple[Move, ...]:
 
 
 def _parse(word: str, name: str) -> Move:
-    found = _MOVE.fullmatch(word)
-    if not found:
+    match = _MOVE.fullmatch(word)
+    if not match:
         raise ProfkitError(
             f"{name}: cannot read '{word}' in 'moves:'",
             "write e.g. stall_long_scoreboard<0.5x inst_matrix>2x instructions~1x",
         )
-    if found[1] not in CATALOGUE:
+    if match[1] not in CATALOGUE:
         raise ProfkitError(
-            f"{name}: no metric is called '{found[1]}' in 'moves:'", "profkit explain lists them"
+            f"{name}: no metric is called '{match[1]}' in 'moves:'", "profkit explain lists them"
         )
-    return Move(found[1], cast(Literal["<", ">", "~"], found[2]), float(found[3]))
+    return Move(match[1], cast(Literal["<", ">", "~"], match[2]), float(match[3]))
 
 
 def values(

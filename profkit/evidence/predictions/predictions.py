@@ -38,54 +38,56 @@ def header_predictions(before: Run, after: Run) -> tuple[HeaderPrediction, ...]:
     if record is None or record.header.after != before.variant:
         return ()
     header = record.header
-    said: list[tuple[str, PredictionKind]] = [(rule, "fixes") for rule in header.fixes]
-    said += [(rule, "fixes-not") for rule in header.fixes_not]
-    said += [(word, "moves") for word in header.moves]
-    said += [(word, "moves-not") for word in header.moves_not]
+    declared: list[tuple[str, PredictionKind]] = [(rule, "fixes") for rule in header.fixes]
+    declared += [(rule, "fixes-not") for rule in header.fixes_not]
+    declared += [(word, "moves") for word in header.moves]
+    declared += [(word, "moves-not") for word in header.moves_not]
     if header.case not in (None, after.case):
-        return tuple(HeaderPrediction(r, w, None, f"said of case {header.case}") for r, w in said)
-    if not said or before.usable.empty or after.usable.empty:
-        return tuple(HeaderPrediction(r, w, None, "no report on both sides") for r, w in said)
+        return tuple(
+            HeaderPrediction(r, w, None, f"said of case {header.case}") for r, w in declared
+        )
+    if not declared or before.usable.empty or after.usable.empty:
+        return tuple(HeaderPrediction(r, w, None, "no report on both sides") for r, w in declared)
     was, now = ({f.rule: f.status for f in run.diagnosis().findings} for run in (before, after))
     return tuple(
         _move(rule, what, before, after)
         if what in ("moves", "moves-not")
         else _of_rule(rule, what, was.get(rule), now.get(rule))
-        for rule, what in said
+        for rule, what in declared
     )
 
 
-def _of_rule(rule: str, said: PredictionKind, was: str | None, now: str | None) -> HeaderPrediction:
+def _of_rule(rule: str, kind: PredictionKind, was: str | None, now: str | None) -> HeaderPrediction:
     if was is None or now is None:
-        return HeaderPrediction(rule, said, None, "no rule has this name")
+        return HeaderPrediction(rule, kind, None, "no rule has this name")
     if "unknown" in (was, now):
-        return HeaderPrediction(rule, said, None, "what the rule needs was not collected")
+        return HeaderPrediction(rule, kind, None, "what the rule needs was not collected")
     if was == "clear":
         return HeaderPrediction(
-            rule, said, False, "it did not fire before: there was nothing to fix"
+            rule, kind, False, "it did not fire before: there was nothing to fix"
         )
-    if said == "fixes":
+    if kind == "fixes":
         because = "it is clear now" if now == "clear" else "it still fires"
-        return HeaderPrediction(rule, said, now == "clear", because)
+        return HeaderPrediction(rule, kind, now == "clear", because)
     return HeaderPrediction(
-        rule, said, now == "fires", "it fires as before" if now == "fires" else "it is clear now"
+        rule, kind, now == "fires", "it fires as before" if now == "fires" else "it is clear now"
     )
 
 
-def _move(word: str, said: PredictionKind, before: Run, after: Run) -> HeaderPrediction:
+def _move(word: str, kind: PredictionKind, before: Run, after: Run) -> HeaderPrediction:
     """What the counters of the longest launch of each side say."""
     try:
         (move,) = parse_moves(word, "its header")
     except ProfkitError as error:
-        return HeaderPrediction(word, said, None, error.message)
+        return HeaderPrediction(word, kind, None, error.message)
     sides = [{str(k): v for k, v in run.row.items()} for run in (before, after)]
     pair = values(move, sides[0], sides[1])
     if pair is None:
-        return HeaderPrediction(word, said, None, f"{move.metric} was not collected")
+        return HeaderPrediction(word, kind, None, f"{move.metric} was not collected")
     factor = pair[1] / pair[0] if pair[0] else inf if pair[1] else 1.0
-    one, other = (_text(move.metric, value) for value in pair)
-    because = f"{one} -> {other}" + (f", {speedup(factor)}" if factor < inf else "")
-    return HeaderPrediction(word, said, move.holds(*pair) == (said == "moves"), because)
+    was, now = (_text(move.metric, value) for value in pair)
+    because = f"{was} -> {now}" + (f", {speedup(factor)}" if factor < inf else "")
+    return HeaderPrediction(word, kind, move.holds(*pair) == (kind == "moves"), because)
 
 
 def _text(metric: str, value: float) -> str:

@@ -31,32 +31,32 @@ class Incomparable:
 
 def refusals_of(before: Run, after: Run) -> list[Incomparable]:
     """Every reason not to compare these two runs."""
-    found: list[Incomparable] = []
+    reasons: list[Incomparable] = []
     for run in (before, after):
         record = run.record
         if record and record.correct is False:
             error = "" if record.max_abs is None else f" (largest error {record.max_abs:.3g})"
-            found.append(Incomparable("wrong", f"{run.name} gives wrong results{error}"))
+            reasons.append(Incomparable("wrong", f"{run.name} gives wrong results{error}"))
         if record and record.sanitizer_errors:
-            found.append(
+            reasons.append(
                 Incomparable(
                     "sanitizer", f"{run.name}: {', '.join(record.sanitizer_errors)} found errors"
                 )
             )
         if run.stale:
             again = f"profkit profile --variant {run.variant} --case {run.case}"
-            found.append(
+            reasons.append(
                 Incomparable("stale", f"{run.name} is stale, its code has changed since: {again}")
             )
     if before.record and after.record:
-        found += _same_binary(before.record, after.record)
+        reasons += _same_binary(before.record, after.record)
     if before.case != after.case:
-        found.append(Incomparable("case", f"two cases: {before.case} and {after.case}"))
+        reasons.append(Incomparable("case", f"two cases: {before.case} and {after.case}"))
     for code, what, get in _CONDITIONS:
-        one, other = get(before), get(after)
-        if one is not None and other is not None and one != other and not _near(one, other):
-            found.append(Incomparable(code, f"{what} differ: {_show(one)} and {_show(other)}"))
-    return found
+        was, now = get(before), get(after)
+        if was is not None and now is not None and was != now and not _near(was, now):
+            reasons.append(Incomparable(code, f"{what} differ: {_show(was)} and {_show(now)}"))
+    return reasons
 
 
 def _same_binary(before: Record, after: Record) -> list[Incomparable]:

@@ -128,10 +128,10 @@ class Evidence:
         key = variant, case
         if key not in self._runs:
             self._runs[key] = self._find(variant, case)
-        found = self._runs[key]
-        if isinstance(found, MissingEvidence):
-            raise found
-        return found
+        run = self._runs[key]
+        if isinstance(run, MissingEvidence):
+            raise run
+        return run
 
     def missing(self, need: str) -> MissingEvidence | None:
         """Why a need ("variant.case") is not met, None when it is."""

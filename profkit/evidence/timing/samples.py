@@ -230,7 +230,7 @@ def _bootstrap(x: Array, thresholds: Thresholds) -> tuple[float, float]:
 
     n = x.size
     tail = stats.norm.cdf(-sqrt(n / (n - 1)) * two_sided(thresholds.level, n - 1))
-    found = stats.bootstrap(
+    interval = stats.bootstrap(
         (x,),
         np.median,
         n_resamples=thresholds.resamples,
@@ -238,7 +238,7 @@ def _bootstrap(x: Array, thresholds: Thresholds) -> tuple[float, float]:
         method="percentile",
         rng=np.random.default_rng(thresholds.seed),
     ).confidence_interval
-    return float(found.low), float(found.high)
+    return float(interval.low), float(interval.high)
 
 
 def effective_size(x: Array, thresholds: Thresholds = THRESHOLDS) -> float:

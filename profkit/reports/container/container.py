@@ -349,14 +349,14 @@ class _Walk:
             self.problems.append("a metric has no name")
         if self._newer and not _is_newer(self._version):
             self.problems.append(f"it holds what ncu {self._version} does not write")
-        found = (self._launches, self._version or None)
+        counted = (self._launches, self._version or None)
         if self.problems:
             more = f" (and {len(self.problems) - 1} more)" if len(self.problems) > 1 else ""
-            return Frames("damaged", self.problems[0] + more, *found)
+            return Frames("damaged", self.problems[0] + more, *counted)
         if self._launches:
             # Whole to the last frame: ncu ended before it wrote them, and no launch lacks anything.
-            return Frames("ok", NO_SESSION if self._version is None else "", *found)
-        return Frames("empty", "it holds no launch", *found)
+            return Frames("ok", NO_SESSION if self._version is None else "", *counted)
+        return Frames("empty", "it holds no launch", *counted)
 
 
 _KINDS = {kind.counter: kind for kind in KINDS}

@@ -156,7 +156,7 @@ def repair_frame(data: bytes, kind: Kind) -> bytes | None:
     Returns:
         A frame that the library reads, None when not even the identity is left.
     """
-    kept, seen, at = b"", set(), 0
+    repaired, seen, at = b"", set(), 0
     wanted = kind.message.required | {kind.metrics, kind.nvtx}
     try:
         while at < len(data):
@@ -169,14 +169,14 @@ def repair_frame(data: bytes, kind: Kind) -> bytes | None:
                     inspect(data, (number, wire, start, stop), kind.message, [])
                 if number == kind.metrics:
                     verify_message(data, start, stop, METRIC, [])
-                kept += data[begin:at]
+                repaired += data[begin:at]
                 seen.add(number)
     except Malformed:  # what follows cannot be told apart
         pass
     missing = kind.message.required - seen
     if missing == {RESULT_SOURCE}:
-        kept, missing = kept + bytes([RESULT_SOURCE << 3 | BYTES, 0]), set()
-    return None if missing else kept
+        repaired, missing = repaired + bytes([RESULT_SOURCE << 3 | BYTES, 0]), set()
+    return None if missing else repaired
 
 
 @cache
@@ -216,10 +216,10 @@ def _metrics(
         ids += plain.findall(data, start, at)
         if at == end or data[at] != tag:
             break
-        found = listed.match(data, at)
+        match = listed.match(data, at)
         _, _, start, stop, at = one(data, at, end)
-        if found:
-            ids.append(found[1])
+        if match:
+            ids.append(match[1])
         else:
             verify_message(data, start, stop, METRIC, newer)
             ids.append(data[start + 1 : varint(data, start + 1)[1]])  # the id comes first
@@ -261,8 +261,8 @@ def _names(data: bytes, at: int, end: int) -> list[bytes] | None:
     names = _split(data[at:end])
     try:
         if names is None:
-            found = list(fields(data, at, end))
-            names = [data[start:stop] for number, wire, start, stop in found if wire == BYTES]
+            parts = list(fields(data, at, end))
+            names = [data[start:stop] for number, wire, start, stop in parts if wire == BYTES]
         text = b" ".join(names).decode()  # a space ends any character that is cut short
     except (Malformed, UnicodeDecodeError):
         return None

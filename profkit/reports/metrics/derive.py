@@ -127,7 +127,7 @@ def any_total(*names: str) -> Source:
     """Sum of the raw metrics that are there, NaN when none is."""
     return Source(
         (),
-        lambda r: sum(found) if (found := [r[n] for n in names if n in r]) else nan,
+        lambda r: sum(present) if (present := [r[n] for n in names if n in r]) else nan,
         "sum of those collected: " + ", ".join(names),
         names,
     )

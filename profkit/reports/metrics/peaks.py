@@ -78,8 +78,8 @@ def _operations(words: tuple[str, ...]) -> Source:
     split = tuple(f"{_OPS}{w}_sparsity_{s}.sum" for w in words for s in ("off", "on"))
 
     def value(r: Raw) -> float:
-        found = [r[n] for n in plain if n in r] + [r[n] for n in split if n in r]
-        return sum(found) if found else nan
+        counts = [r[n] for n in plain if n in r] + [r[n] for n in split if n in r]
+        return sum(counts) if counts else nan
 
     return Source((), value, f"sum of {_OPS}{words[0]}*.sum", plain + split)
 

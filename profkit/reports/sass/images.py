@@ -130,10 +130,10 @@ def _places(frame: bytes, start: int, stop: int) -> Iterator[tuple[str, int]]:
     for _, wire, begin, end in fields(frame, start, stop):
         if wire != BYTES:
             continue
-        about = {n: (w, a, b) for n, w, a, b in fields(frame, begin, end)}
-        if _NAME in about and _ADDRESS in about and about[_NAME][0] == BYTES:
-            _, a, b = about[_NAME]
-            yield frame[a:b].decode("utf-8", "replace"), about[_ADDRESS][1]
+        values = {n: (w, a, b) for n, w, a, b in fields(frame, begin, end)}
+        if _NAME in values and _ADDRESS in values and values[_NAME][0] == BYTES:
+            _, a, b = values[_NAME]
+            yield frame[a:b].decode("utf-8", "replace"), values[_ADDRESS][1]
 
 
 class Cubin:

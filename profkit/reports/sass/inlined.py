@@ -36,12 +36,12 @@ class LineTable:
     def stack(self, offset: int) -> list[tuple[str, int]]:
         """(file, line) at an offset into the function, the innermost first."""
         at = bisect_right(self.ordered, offset, key=lambda row: row.address) - 1
-        found: list[tuple[str, int]] = []
+        frames: list[tuple[str, int]] = []
         row = self.ordered[at] if at >= 0 else None
-        while row is not None and len(found) < len(self.rows):
-            found.append((row.file, row.line))
+        while row is not None and len(frames) < len(self.rows):
+            frames.append((row.file, row.line))
             row = self.rows[row.caller - 1] if 0 < row.caller <= len(self.rows) else None
-        return found
+        return frames
 
 
 def line_tables(section: bytes, functions: dict[int, str]) -> dict[str, LineTable]:
