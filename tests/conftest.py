@@ -60,6 +60,25 @@ def pytest_collection_modifyitems(items):
             item.add_marker(pytest.mark.slow)
 
 
+def _read_committed_once() -> None:
+    """ncu_report keeps six times the bytes of each report it opened: each is opened once a worker."""
+    from profkit.reports import reader
+
+    read, parts = reader.read_part, {}
+
+    def read_part(path, frames=None):
+        if frames is not None or not Path(path).is_relative_to(ROOT / "artifacts"):
+            return read(path, frames)
+        if path not in parts:
+            parts[path] = read(path)
+        return parts[path]
+
+    reader.read_part = read_part
+
+
+_read_committed_once()
+
+
 def committed() -> list[Path]:
     """Reports of the project itself: always there."""
     files = (files for several in run_files(ROOT / "artifacts").values() for files in several)

@@ -29,18 +29,34 @@ LADDER = {
 }
 
 
+def cases_of(variant: str) -> list[str]:
+    """Where it has a record and a report, and its parent a report; nothing is read to find them."""
+    parent = LADDER[variant].after
+    if not parent:
+        return []
+    names = EVIDENCE.names()
+    cases = [case for name, case in names if name == variant and (parent, case) in names]
+    return [c for c in cases if _is_whole(variant, c) and _has_report(parent, c)]
+
+
+def _is_whole(variant: str, case: str) -> bool:
+    files = EVIDENCE.files(variant, case)
+    return bool(files and files.record and files.report)
+
+
+def _has_report(variant: str, case: str) -> bool:
+    files = EVIDENCE.files(variant, case)
+    return bool(files and files.report)
+
+
 def recorded(variant: str) -> list[tuple[Run, Run]]:
     """Parent and variant, with its header of today, at every case at which both were recorded."""
-    header, names = LADDER[variant], EVIDENCE.names()
-    found = []
-    for name, case in names:
-        if name == variant and header.after and (header.after, case) in names:
-            run = EVIDENCE.load(variant, case)
-            parent = EVIDENCE.load(header.after, case)
-            if run.record and run.report and parent.report:
-                today = replace(run.record, header=header)
-                found.append((parent, replace(run, record=today)))
-    return found
+    runs = []
+    for case in cases_of(variant):
+        run, parent = EVIDENCE.load(variant, case), EVIDENCE.load(LADDER[variant].after, case)
+        today = replace(run.record, header=LADDER[variant])
+        runs.append((parent, replace(run, record=today)))
+    return runs
 
 
 def broken(variant: str) -> list[tuple[str, HeaderPrediction]]:
@@ -53,14 +69,14 @@ def broken(variant: str) -> list[tuple[str, HeaderPrediction]]:
     ]
 
 
-@pytest.mark.parametrize("variant", sorted(v for v in LADDER if recorded(v)))
+@pytest.mark.parametrize("variant", sorted(filter(cases_of, LADDER)))
 def test_what_the_header_promises_holds(variant):
     assert broken(variant) == []
 
 
 def test_the_ladder_was_recorded_and_promises_were_tried():
     tried = [p for v in LADDER for b, a in recorded(v) for p in header_predictions(b, a)]
-    assert len({v for v in LADDER if recorded(v)}) >= 20
+    assert len([v for v in LADDER if cases_of(v)]) >= 20
     assert len(tried) >= 40
 
 
