@@ -327,6 +327,5 @@ def test_a_script_that_uses_the_language_is_no_kernel_where_no_problem_is(tmp_pa
     assert not registry.is_kernel(script)
     (tmp_path / "problem.py").write_text("")
     assert registry.is_kernel(script)
-    assert not [
-        p for p in (Path(__file__).parents[1] / "programs").glob("*.py") if registry.is_kernel(p)
-    ]
+    tests = Path(__file__).parents[1]
+    assert not [p for p in tests.rglob("*.py") if registry.is_kernel(p)], "a text holds a kernel"

@@ -37,6 +37,17 @@ _DRIVERS = ("/dev/nvidiactl", "/dev/dxg")  # of Linux, and of Linux under Window
 _SHAPE = f"def {LAUNCH}(input, ..., output, ..., args): kernel[grid](input, output, ...)"
 
 
+def _has_launch(text: str) -> bool:
+    """Whether its function is there: not in a text that a test holds."""
+    if not re.search(rf"^def[ \t]+{LAUNCH}\b", text, re.M):
+        return False
+    try:
+        body = ast.parse(text).body
+    except (SyntaxError, ValueError, RecursionError):
+        return True  # its reader says what is wrong with it
+    return any(isinstance(node, ast.FunctionDef) and node.name == LAUNCH for node in body)
+
+
 class PythonKernels(Language):
     """What every language embedded in Python shares.
 
@@ -70,8 +81,8 @@ class PythonKernels(Language):
 
     def stands_at(self, path: Path, text: str) -> bool:
         """Beside a problem.py, or with its function: scripts and tests import the language too."""
-        starts = re.search(rf"^def[ \t]+{LAUNCH}\b", text, re.M)
-        return bool(starts) or any((folder / "problem.py").is_file() for folder in path.parents[:3])
+        beside = any((folder / "problem.py").is_file() for folder in path.parents[:3])
+        return beside or _has_launch(text)
 
     def header(self, text: str, name: str) -> Header:
         """The module's docstring; what every kernel must have is looked for on the way."""
