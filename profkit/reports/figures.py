@@ -6,7 +6,7 @@ text.
 
 from __future__ import annotations
 
-from math import floor, isfinite, log10
+from math import isfinite
 
 NOT_COLLECTED = "not collected"
 _PREFIXES = ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"), (1.0, ""))
@@ -50,9 +50,9 @@ def figures(value: float) -> str:
         return f"{value:,.0f}"
     if abs(value) < 1e-3:
         return f"{value:.2e}"
-    # Half a unit of the third figure first: 9.996 has its point where 10.0 has it.
-    digits = max(0, 2 - floor(log10(abs(value) * (1 + 5e-4))))
-    return f"{value:.{digits}f}"
+    # Rounded first: 9.996 has its point where 10.0 has it.
+    exponent = int(f"{value:.2e}".partition("e")[2])
+    return f"{value:.{max(0, 2 - exponent)}f}"
 
 
 def share(value: float) -> str:

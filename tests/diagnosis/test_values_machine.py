@@ -179,6 +179,18 @@ def test_stores_may_have_all_the_waste(loads, stores, per, left):
     assert coalescing._stores(Launch(values), 0.5) == pytest.approx(left)
 
 
+def test_stores_that_travel_alone_are_packets_of_their_own():
+    """A lone sector is 2 packets of the crossbar and a line of four is 5: 5/8 a sector."""
+    values = {"global_load_sectors": 0.0, "global_store_sectors": 100.0,
+              "global_store_sectors_per_request": 5.0}  # fmt: skip
+    for per_request, left in ((1.0, 0.625 * 0.9), (2.4, 0.625 * 0.9), (2.5, 0.9), (4.0, 0.9)):
+        scattered = Launch({**values, "l2_sectors_per_request": per_request})
+        assert coalescing._stores(scattered, 0.9) == pytest.approx(left)
+    assert coalescing._stores(Launch(values), 0.9) == pytest.approx(0.9), "not collected: together"
+    loaded = Launch({**values, "global_load_sectors": 1000.0})
+    assert coalescing._stores(loaded, 0.9) == pytest.approx(0.8), "4 of 5 sectors a request stay"
+
+
 def test_each_level_without_the_waste():
     busy = {"dram_busy": 0.8, "l2_tag_busy": 0.4, "l2_to_xbar_busy": 0.6, "xbar_to_l2_busy": 0.1,
             "l1_busy": 0.5}  # fmt: skip

@@ -7,9 +7,10 @@ from dataclasses import replace
 
 import pytest
 
+from profkit.diagnosis.rule import Diagnosis, Finding
 from profkit.diagnosis.rules import BY_ID
 from profkit.evidence.comparison.compare import compare_runs, how_taken, match
-from profkit.evidence.comparison.counters import launch_change, moved
+from profkit.evidence.comparison.counters import finding_changes, launch_change, moved
 from profkit.evidence.comparison.select import change_json
 from profkit.evidence.runs.runs import Run, verdict
 from profkit.records.parts import Resources
@@ -170,6 +171,51 @@ def test_unchecked_and_unrecorded_runs_are_said():
     notes = " ".join(compare_runs(run(correct=None), bare).notes)
     assert "stage1.B was not checked" in notes
     assert "stage2.B has no run record" in notes
+
+
+@pytest.mark.parametrize(
+    ("seen", "note"),
+    [
+        (("0", "1"), "counted on two GPUs of one host: 0 and 1"),
+        ((None, "1"), "counted on two GPUs of one host: the first and 1"),
+        (("1", None), "counted on two GPUs of one host: 1 and the first"),
+        (("1", "1"), None),
+        ((None, None), None),
+    ],
+)
+def test_counters_of_two_gpus_of_a_host_are_said(seen, note):
+    sides = [
+        replace(made, record=replace(made.record, ncu=replace(made.record.ncu, visible=gpu)))
+        for made, gpu in zip((run(), run("stage2")), seen, strict=True)
+    ]
+    said = [n for n in compare_runs(*sides).notes if "counted on two GPUs" in n]
+    assert said == ([note] if note else [])
+
+
+@pytest.mark.parametrize(
+    ("uuids", "said"), [(("a", "b"), True), (("a", "a"), False), ((None, "b"), False)]
+)
+def test_times_of_two_gpus_of_one_name_are_said(uuids, said):
+    sides = [
+        replace(made, record=replace(made.record, gpu=replace(made.record.gpu, uuid=uuid)))
+        for made, uuid in zip((run(), run("stage2")), uuids, strict=True)
+    ]
+    notes = compare_runs(*sides).notes
+    assert ("timed on two GPUs of one name: a and b" in notes) is said
+
+
+def test_findings_come_by_what_became_of_them_and_the_dearest_first():
+    def diagnosis(**gains: float | None) -> Diagnosis:
+        fires = [Finding(rule, "fires", "", gain) for rule, gain in gains.items()]
+        clear = [Finding(rule, "clear", "") for rule in "abcd" if rule not in gains]
+        return Diagnosis("latency", None, "", (*fires, *clear), ())
+
+    found = finding_changes(diagnosis(a=None, b=1.5, d=2.0), diagnosis(c=1.1, d=2.0))
+    assert [(f.rule, f.what) for f in found] == [
+        ("b", "gone"), ("a", "gone"), ("c", "new"), ("d", "stays"),
+    ]  # fmt: skip
+    dearer = finding_changes(diagnosis(a=2.0, b=None), diagnosis(a=2.0 * 1.5, b=1.5))
+    assert [f.what for f in dearer] == ["changed", "changed"]
 
 
 def test_launches_match_by_name_and_order():

@@ -209,6 +209,22 @@ def test_a_gpu_that_was_not_asked_held_nobody_down() -> None:
     ]
 
 
+def test_what_the_kernel_itself_makes_of_the_clocks_is_no_other_machine() -> None:
+    """A power cap is met by who works hard; heat, hardware and what has no name are the machine's."""
+    record = made("v1", 1e-5, 1)
+
+    def held(before: tuple[str, ...], after: tuple[str, ...] = ()) -> Record:
+        states = {"before": GpuState(throttle=before), "after": GpuState(throttle=after)}
+        return replace(record, timing=replace(record.timing, session=None, **states))
+
+    assert machine_differences(held(()), held(("software power cap",))) == []
+    for reason in ("software thermal slowdown", "hardware slowdown", "unknown"):
+        assert machine_differences(held((reason,)), held((), (reason,))) == []
+        assert machine_differences(held(()), held((), (reason, "software power cap"))) == [
+            f"clocks held down by nothing and by {reason}"
+        ]
+
+
 def test_a_cold_and_a_warm_time_are_two_methods(tmp_path: Path) -> None:
     before = made("v1", 1e-5, 1)
     after = changed(before, 3e-5, 2)

@@ -64,6 +64,15 @@ def test_the_ablation_table():
     json.dumps(found.to_json(), allow_nan=False)
 
 
+@pytest.mark.parametrize("bad", [(-1e-4, 1e-4, 1e-4), (0.0, 1e-4, 1e-4)])
+def test_samples_that_are_no_times_are_named_and_the_rest_goes_on(bad):
+    evidence = folder(run("stage0", warm=bad), run("stage1", after="stage0", warm=samples(1e-4)))
+    found = build_ladder(evidence, "B")
+    assert ["warm samples of stage0" in p.message for p in found.problems] == [True]
+    assert [s.time is None for s in found.steps] == [True, False]
+    assert build_ladder(folder(run("stage0")), "B").problems == ()
+
+
 def test_a_wrong_kernel_gets_no_time():
     found = build_ladder(
         folder(run("stage0", correct=False), run("sdpa", source=None, sass=None)), "B"

@@ -104,6 +104,15 @@ def test_a_table_without_units_is_in_base_units(tmp_path):
     assert load_reports(path).loc[0, "time"] == pytest.approx(12.5e-6)
 
 
+def test_a_launch_of_no_named_process_is_no_line_of_units():
+    """Of a line of units the first cell is blank; other cells of a launch may be."""
+    head = ["ID", "Process Name", "Kernel Name", "gpu__time_duration.sum"]
+    rows = table_rows(
+        printed([head, ["0", "", "copy", "12500"], ["1", "", "copy", "500"]]), "raw.csv"
+    )
+    assert [row["gpu__time_duration.sum"] for row in rows] == [12_500, 500]
+
+
 def test_numbers_of_another_locale_are_read_by_the_whole_table():
     head = [*FRONT["2022"], "Section Name", "Metric Name", "Metric Unit", "Metric Value"]
     front = [*FRONT["2022"].values(), "s"]

@@ -196,6 +196,9 @@ HFMA = "derived__smsp__sass_thread_inst_executed_op_hfma_pred_on_x{}"
         (FMA, "fp64_fused", nan),
         (dict.fromkeys(FMA, 0.0), "fp32_fused", 1.0),
         ({**dict.fromkeys(FMA, 0.0), PER_CYCLE.format("fadd"): 1.0}, "fp32_fused", 0.0),
+        # Less than one instruction in a cycle is some.
+        ({PER_CYCLE.format("ffma"): 0.3, PER_CYCLE.format("fadd"): 0.1, PER_CYCLE.format("fmul"): 0.1},
+         "fp32_fused", 0.6),
         ({HFMA.format("x4"): 0.0, HFMA.format("4"): 3.0, **HALF}, "fp16_rate", 2 * (3 + 2 * 12.0)),
         ({HFMA.format("2"): 3.0, **HALF}, "fp16_rate", 2 * (3 + 12.0)),
         ({"smsp__inst_executed.sum": 7.0, OPCODES: 9.0}, "instructions", 7.0),

@@ -10,6 +10,7 @@ from profkit.diagnosis.estimate.estimate import SPREAD, estimate, expectation, h
 from profkit.diagnosis.estimate.model import (
     REACH,
     Mend,
+    fullest,
     joint,
     latency,
     limit,
@@ -43,6 +44,19 @@ def test_every_rule_has_an_estimate_or_says_that_nobody_measured_one():
     assert not set(CAUSES) & set(UNPRICED)
     assert {cause.kind for cause in CAUSES.values()} == set(SPREAD)
     assert {r.limiter for r in RESOURCES} <= set(REACH)
+
+
+@pytest.mark.parametrize("unit", REACH)
+def test_what_a_unit_reaches_is_most_of_its_peak_and_never_more(unit: str):
+    assert 0.8 < REACH[unit] <= 0.98
+
+
+def test_a_unit_at_what_it_reaches_is_full_and_half_way_there_is_half():
+    assert fullest(Launch({"dram_busy": 0.46}), Mend()) == pytest.approx(0.5)
+    assert fullest(Launch({"issue_busy": 0.95}), Mend()) == pytest.approx(1.0)
+    assert fullest(Launch({"dram_busy": 0.46, "issue_busy": 0.19}), Mend()) == pytest.approx(0.5)
+    work = Mend(units={"dram": 0.5})
+    assert fullest(Launch({"dram_busy": 0.46, "issue_busy": 0.19}), work) == pytest.approx(0.25)
 
 
 def test_no_mend_brings_nothing_and_no_mend_passes_its_bound():

@@ -1,0 +1,93 @@
+"""Numbers as people read them, at the borders where a unit, a point or a word changes."""
+
+from __future__ import annotations
+
+from math import inf, nan
+
+import pytest
+
+from profkit.reports import figures as text
+
+
+@pytest.mark.parametrize(
+    ("value", "unit", "shown"),
+    [
+        (None, "byte", "not collected"),
+        (nan, "share", "not collected"),
+        (inf, "s", "not collected"),
+        (0.0, "byte", "0 B"),
+        (0.5, "byte", "0.500 B"),
+        (999_499, "byte", "999 kB"),
+        (999_500, "byte", "1.00 MB"),  # three figures, as 1,000,000 has them
+        (-2e6, "byte", "-2.00 MB"),
+        (3.35e12, "byte/s", "3.35 TB/s"),
+        (1.5e15, "op/s", "1,500 Top/s"),  # no prefix is larger
+        (1.98e9, "Hz", "1.98 GHz"),
+        (2e3, "cycle", "2.00 kcycles"),
+        (0.4, "count", "0.400"),
+        (99_999, "count", "99,999"),  # counts are whole up to here
+        (100_000, "count", "100 k"),
+        (1234.5, "count", "1.23 k"),
+        (0.453, "share", "45.3 %"),
+        (3.85e-5, "s", "38.5 µs"),
+        (7.0, "unheard of", "7.00"),
+    ],
+)
+def test_a_quantity_has_three_figures_and_a_unit(value, unit, shown):
+    assert text.quantity(value, unit) == shown
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [
+        (None, "not collected"), (nan, "not collected"), (0.0, "0 ns"), (2.5, "2.50 s"),
+        (0.9996, "1.00 s"), (0.9994, "999 ms"), (1e-3, "1.00 ms"), (9.994e-4, "999 µs"),
+        (1.5e-6, "1.50 µs"), (1e-6, "1.00 µs"), (9.994e-7, "999 ns"), (1e-9, "1.00 ns"),
+        (5e-10, "0.500 ns"),
+    ],
+)  # fmt: skip
+def test_a_duration_has_the_unit_that_leaves_it_above_one(value, shown):
+    assert text.seconds(value) == shown
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [
+        (0, "0"), (9.994e-4, "9.99e-04"), (1e-3, "0.00100"), (0.12345, "0.123"), (9.994, "9.99"),
+        (9.996, "10.0"), (99.94, "99.9"), (99.95, "100"), (0.9995, "1.00"), (999.4, "999"),
+        (999.5, "1,000"), (1840, "1,840"), (-1.5, "-1.50"), (8, "8.00"),
+    ],
+)  # fmt: skip
+def test_three_figures_and_the_point_where_the_rounded_number_has_it(value, shown):
+    assert text.figures(value) == shown
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [
+        (0.0, "0 %"), (0.00012, "0.012 %"), (0.453, "45.3 %"), (0.9994, "99.9 %"), (0.9995, "100 %"),
+        (1.0, "100 %"), (2.5, "250 %"), (-0.5, "-50 %"), (-1.0, "-100 %"),
+    ],
+)  # fmt: skip
+def test_a_share_is_a_percentage(value, shown):
+    assert text.share(value) == shown
+
+
+@pytest.mark.parametrize(
+    ("factor", "shown"),
+    [(None, ""), (nan, ""), (inf, ""), (1.85, "1.85x"), (0.5, "0.500x"), (12.34, "12.3x")],
+)
+def test_a_speed_up_that_is_none_is_no_text(factor, shown):
+    assert text.speedup(factor) == shown
+
+
+@pytest.mark.parametrize(
+    ("number", "words", "shown"),
+    [
+        (0, ("block",), "0 blocks"), (1, ("block",), "1 block"), (2, ("block",), "2 blocks"),
+        (1320, ("block",), "1,320 blocks"), (1, ("launch", "launches"), "1 launch"),
+        (2, ("launch", "launches"), "2 launches"),
+    ],
+)  # fmt: skip
+def test_one_is_singular(number, words, shown):
+    assert text.counted(number, *words) == shown
