@@ -429,3 +429,27 @@ def test_shares_out_of_range(values, cause):
     found = hit("replay-unsteady", time=1.0, **values)
     assert (found is None) is (cause is None)
     assert found is None or found.cause.startswith(cause)
+
+
+# --- nothing else
+
+
+def test_nothing_stands_out_names_the_two_fullest_and_the_room_above_them():
+    values = {
+        "issue_busy": 0.13,
+        "dram_busy": 0.44,
+        "sm_active": 0.98,
+        "waves": 482.0,
+        "occupancy": 0.5,
+    }
+    found = hit("nothing-stands-out", **values)
+    assert "(dram 44 % and issue 13 %)" in found.cause
+    assert found.cause.endswith("what the warps wait for was not collected")
+    assert found.gain == pytest.approx(1 / 0.44)
+    assert found.looked == ("occupancy", "issue_busy", "sm_active")
+    states = {"stall_selected": 1.0}
+    assert hit("nothing-stands-out", **values, **states).cause.endswith("and no rule finds why")
+    assert hit("nothing-stands-out", dram_busy=0.52).looked == ()
+    assert hit("nothing-stands-out", **values | {"dram_busy": 0.9}) is None
+    with pytest.raises(NotCollected):
+        hit("nothing-stands-out", occupancy=0.5)

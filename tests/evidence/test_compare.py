@@ -11,7 +11,7 @@ from profkit.diagnosis.rule import Diagnosis, Finding
 from profkit.diagnosis.rules import BY_ID
 from profkit.evidence.comparison.compare import compare_runs, how_taken, match
 from profkit.evidence.comparison.counters import finding_changes, launch_change, moved
-from profkit.evidence.comparison.select import change_json
+from profkit.evidence.comparison.select import change_json, pair
 from profkit.evidence.runs.runs import Run, verdict
 from profkit.records.parts import Resources
 from tests.evidence.made import frame, record, row, run, samples
@@ -216,6 +216,23 @@ def test_findings_come_by_what_became_of_them_and_the_dearest_first():
     ]  # fmt: skip
     dearer = finding_changes(diagnosis(a=2.0, b=None), diagnosis(a=2.0 * 1.5, b=1.5))
     assert [f.what for f in dearer] == ["changed", "changed"]
+
+
+def test_one_run_a_side_is_a_pair_whatever_it_is_called_and_several_go_by_their_names():
+    one, other = run("stage1", "B"), run("stage2", "C")
+    assert pair([one], [other]) == ([(one, other)], ())
+    cases = [run("stage1", "A"), run("stage1", "B")]
+    later = [run("stage2", "B"), run("stage2", "C")]
+    pairs, left = pair(cases, later)
+    assert [(b.name, a.name) for b, a in pairs] == [("stage1.B", "stage2.B")]
+    assert left == ("stage1.A", "stage2.C")
+    pairs, left = pair(cases, [other])
+    assert (pairs, left) == ([], ("stage1.A", "stage1.B", "stage2.C"))
+    both = [run("stage1", "B"), run("stage2", "B")]
+    pairs, left = pair(both, [run("stage2", "B"), run("stage3", "B")])
+    assert [(b.name, a.name) for b, a in pairs] == [("stage2.B", "stage2.B")]
+    assert left == ("stage1.B", "stage3.B")
+    assert pair([], [one]) == ([], ("stage1.B",))
 
 
 def test_launches_match_by_name_and_order():

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from profkit.errors import ProfkitError
-from profkit.evidence.gate.conditions import machine_differences
+from profkit.evidence.gate.conditions import machine_differences, method_differences
 from profkit.evidence.gate.gate import GateSide, judge_gate
 from profkit.evidence.gate.power import GATE, GATE_ROUNDS, samples_for, significant, smallest_change
 from profkit.evidence.gate.report import GateReport
@@ -207,6 +207,22 @@ def test_a_gpu_that_was_not_asked_held_nobody_down() -> None:
     assert machine_differences(held(before, ()), slow) == [
         "clocks held down by nothing and by hardware thermal slowdown"
     ]
+
+
+def test_methods_are_compared_where_both_are_known() -> None:
+    record = made("v1", 1e-5, 1)
+    samples = record.timing.l2.warm
+
+    def taken(method: str | None = None, **sides: TimedSide) -> Record:
+        return replace(record, timing=replace(record.timing, method=method, l2=TimedSides(**sides)))
+
+    warm, cold, both = taken(warm=samples), taken(cold=samples), taken(warm=samples, cold=samples)
+    assert method_differences(cold, warm) == ["BASE was timed with a cold L2, HEAD with a warm one"]
+    assert method_differences(both, warm) == method_differences(cold, both) == []
+    assert method_differences(taken(), warm) == []
+    events, graph = taken("events", warm=samples), taken("graph replay", warm=samples)
+    assert method_differences(events, graph) == ["BASE was timed by events, HEAD by graph replay"]
+    assert method_differences(events, warm) == method_differences(graph, graph) == []
 
 
 def test_what_the_kernel_itself_makes_of_the_clocks_is_no_other_machine() -> None:

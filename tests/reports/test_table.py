@@ -113,6 +113,17 @@ def test_a_launch_of_no_named_process_is_no_line_of_units():
     assert [row["gpu__time_duration.sum"] for row in rows] == [12_500, 500]
 
 
+@pytest.mark.parametrize(
+    ("cc", "known"), [("9.0", (9, 0)), ("12.1", (12, 1)), ("9", None), ("9.", None), (".0", None),
+                      ("sm_90", None), ("", None)],
+)  # fmt: skip
+def test_a_compute_capability_is_two_numbers_or_not_known(cc, known):
+    head = ["ID", "Kernel Name", "CC", "gpu__time_duration.sum"]
+    (row,) = table_rows(printed([head, ["0", "copy", cc, "12500"]]), "raw.csv")
+    names = (f"device__attribute_compute_capability_{part}" for part in ("major", "minor"))
+    assert tuple(row.get(name) for name in names) == (known or (None, None))
+
+
 def test_numbers_of_another_locale_are_read_by_the_whole_table():
     head = [*FRONT["2022"], "Section Name", "Metric Name", "Metric Unit", "Metric Value"]
     front = [*FRONT["2022"].values(), "s"]

@@ -343,6 +343,18 @@ def test_lanes_without_work() -> None:
     assert lost == [(3, 32, 64.0 + 127.0, 1.0)]
 
 
+def test_a_counter_of_one_name_counts_each_once() -> None:
+    """What is summed is weighted by one; only lanes of a warp are 32, less the threads at work."""
+    weights = {
+        kind: {weight for terms in counter.alternatives for weight in terms.values()}
+        for kind, counter in COUNTERS.items()
+        if counter.alternatives and not kind.startswith("excess")
+    }
+    assert weights.pop("lost-lanes") == {32.0, -1.0}
+    assert len(weights) > 15
+    assert all(of == {1.0} for of in weights.values())
+
+
 @pytest.mark.parametrize("kind", ["excess-sectors", "excess-wavefronts"])
 def test_beyond_the_ideal_by_any_of_its_names(kind: str) -> None:
     names = [dict(terms) for terms in COUNTERS[kind].alternatives]

@@ -1,0 +1,247 @@
+"""What a mend of each cause takes away, on round figures and at the borders where it turns."""
+
+from __future__ import annotations
+
+import pytest
+
+from profkit.diagnosis.estimate.causes import CAUSES, NOTHING, conflicts
+from profkit.diagnosis.estimate.model import Mend
+from profkit.diagnosis.rule import Launch
+
+ISSUE = ("selected", "not_selected", "wait")
+IDLE = {
+    "issue_busy": 0.1,
+    "dram_busy": 0.1,
+    "l2_cache_busy": 0.1,
+    "l1_busy": 0.1,
+    "shared_busy": 0.1,
+}
+
+
+def best(rule: str, **values: float) -> Mend:
+    build = CAUSES[rule].best
+    assert build is not None
+    return build(Launch(values))
+
+
+def typical(rule: str, **values: float) -> Mend:
+    build = CAUSES[rule].typical
+    assert build is not None
+    return build(Launch(values))
+
+
+def own(rule: str, gain: float | None, **values: float) -> float | None:
+    expected = CAUSES[rule].own
+    assert expected is not None
+    return expected(Launch(values), gain)
+
+
+@pytest.mark.parametrize(
+    ("rule", "left"),
+    [
+        ("dram-bandwidth", {"dram": 0.6, "l2": 0.6}),
+        ("l2-bandwidth", {"l2": 0.4, "links": 0.4}),
+        ("l1-bandwidth", {"l1": 0.4, "shared": 0.4, "entry": 0.4, "issue": 0.6}),
+        ("shared-bandwidth", {"shared": 0.4, "l1": 0.4, "entry": 0.4, "issue": 0.6}),
+        ("texture-bandwidth", {"texture": 0.1, "l1": 0.1, "issue": 0.6}),
+        ("constant-divergence", {"constant": 1 / 32}),
+        ("tensor-pipe", {"tensor": 0.4}),
+        ("fp32-pipe", {"fp32": 0.4, "issue": 0.6}),
+        ("fp64-pipe", {"fp64": 0.4}),
+        ("fp16-pipe", {"fp16": 0.4, "issue": 0.6}),
+        ("xu-pipe", {"xu": 0.4}),
+    ],
+)
+def test_a_full_unit_is_relieved_and_its_queue_goes(rule, left):
+    mend = typical(rule)
+    assert mend.units == pytest.approx(left)
+    assert mend.waits
+    assert set(mend.waits.values()) == {0.0}
+    most = best(rule)
+    assert most.units == dict.fromkeys(left, 0.0)
+    assert most.waits == NOTHING
+    assert (mend.places, mend.ends) == (most.places, most.ends) == (1.0, 0.0)
+
+
+@pytest.mark.parametrize(
+    ("rule", "limiter", "stays"), [("int-pipe", "int", 0.5), ("issue-slots", "issue", 0.6)]
+)
+def test_instructions_take_their_waits_and_their_work_on_chip_along(rule, limiter, stays):
+    mend = typical(rule)
+    assert mend.units[limiter] == stays
+    assert {mend.units[unit] for unit in ("l1", "shared", "entry", "fp32", "xu")} == {0.6}
+    assert set(mend.waits.values()) == {stays}
+    # What the problem itself needs stays: matrix products, L2 and DRAM.
+    assert not {"tensor", "l2", "dram"} & (set(mend.units) | set(best(rule).units))
+
+
+@pytest.mark.parametrize(
+    ("values", "waste"),
+    [
+        ({"excess_shared_wavefronts": 0.75}, 0.75),
+        ({"excess_shared_wavefronts": 0.99}, 31 / 32),  # a wavefront of 32 is needed
+        ({"excess_shared_wavefronts": 0.5, "shared_ld_conflicts": 0.9}, 0.5),
+        ({"shared_ld_conflicts": 0.5, "shared_st_conflicts": 0.25}, 0.5),
+        ({"shared_ld_conflicts": 0.25, "shared_st_conflicts": 0.5}, 0.5),
+    ],
+)
+def test_wavefronts_that_no_conflict_would_need(values, waste):
+    assert conflicts(Launch(values)) == pytest.approx(waste)
+    mend = typical("shared-bank-conflicts", **values)
+    assert mend.units == pytest.approx(
+        {"shared": 1 - waste, "l1": 1 - waste}
+    )  # no entry: a request each
+    assert mend.waits == pytest.approx({"short_scoreboard": 1 - waste, "mio_throttle": 1 - waste})
+
+
+def test_near_its_peak_any_wait_may_be_for_the_unit():
+    few = {**IDLE, "excess_shared_wavefronts": 0.5, "lsu_data_busy": 0.1}
+    gone = dict.fromkeys(("short_scoreboard", "mio_throttle", "lg_throttle"), 0.0)
+    assert best("shared-bank-conflicts", **few).waits == gone
+    assert (
+        best("shared-bank-conflicts", **few | {"l1_busy": 0.97, "lsu_data_busy": 0.97}).waits
+        == NOTHING
+    )
+
+
+def test_coalesced_accesses_leave_the_useful_sectors_and_their_waits():
+    values = {"excess_sectors": 0.75, "dram_busy": 0.8, "l2_tag_busy": 0.4, "l2_to_xbar_busy": 0.6,
+              "xbar_to_l2_busy": 0.1, "l2_cache_busy": 0.6, "l1_busy": 0.5}  # fmt: skip
+    mend = typical("uncoalesced-access", **values)
+    assert mend.units == pytest.approx({"dram": 0.25, "l2": 0.25, "l1": 0.25, "links": 0.25})
+    assert mend.waits == pytest.approx(
+        {"long_scoreboard": 0.25, "drain": 0.25, "lg_throttle": 0.0, "short_scoreboard": 0.625}
+    )
+    far = best("uncoalesced-access", **values | {"dram_busy": 0.1})
+    assert set(far.waits) == {"long_scoreboard", "lg_throttle", "drain", "tex_throttle", "membar",
+                              "not_selected"}  # fmt: skip
+    assert best("uncoalesced-access", **values | {"dram_busy": 0.93}).waits == NOTHING
+
+
+@pytest.mark.parametrize(
+    ("rule", "counts", "waits", "queue"),
+    [
+        ("long-scoreboard", {"inst_global_load": 2.0, "inst_texture": 1.0, "inst_async_copy": 1.0},
+         "long_scoreboard", {"lg_throttle": 0.0}),
+        ("lg-throttle", {"inst_global_load": 4.0}, "lg_throttle", {}),
+        ("short-scoreboard", {"inst_shared_load": 1.0, "inst_shared_store": 1.0, "inst_xu": 1.0,
+                              "inst_shuffle": 1.0}, "short_scoreboard", {"mio_throttle": 0.0}),
+        ("mio-throttle", {"inst_shared_load": 4.0}, "mio_throttle", {"short_scoreboard": 0.0}),
+        ("barrier-wait", {"inst_barrier": 4.0}, "barrier", {}),
+        ("membar", {"inst_membar": 4.0}, "membar", {"lg_throttle": 0.0}),
+        ("branch-resolving", {"branches": 4.0}, "branch_resolving", {"no_instruction": 0.0}),
+    ],
+)  # fmt: skip
+def test_a_wait_takes_its_queue_and_the_issue_of_its_own_instructions(rule, counts, waits, queue):
+    """Four of ten instructions are its own: six tenths of what an instruction costs stay."""
+    mend = typical(rule, instructions=10.0, **counts)
+    assert mend.waits == pytest.approx({**dict.fromkeys(ISSUE, 0.6), waits: 0.0, **queue})
+    assert typical(rule).waits == pytest.approx({**dict.fromkeys(ISSUE, 1.0), waits: 0.0, **queue})
+    assert typical(rule, instructions=2.0, **counts).waits["selected"] == 0.0, "no more than all"
+
+
+@pytest.mark.parametrize("rule", ["short-scoreboard", "mio-throttle"])
+def test_fewer_trips_to_shared_memory_are_less_work_on_chip(rule):
+    assert typical(rule).units == pytest.approx({"l1": 0.6, "shared": 0.6, "entry": 0.6})
+    assert best(rule).units == {"l1": 0.0, "shared": 0.0, "entry": 0.0}
+    assert typical("long-scoreboard").units == {}
+    assert best("long-scoreboard").units == {"l1": 0.0, "entry": 0.0}
+
+
+@pytest.mark.parametrize(
+    ("rule", "state"),
+    [("math-throttle", "math_pipe_throttle"), ("dispatch-stall", "dispatch_stall")],
+)
+def test_warps_that_stand_behind_a_busy_pipe_are_ready_when_it_is_not(rule, state):
+    """Of three cycles that an instruction holds the pipe one is its issue."""
+    mend = typical(rule, **{f"stall_{state}": 0.4, "stall_selected": 0.2})
+    assert mend.waits["not_selected"] == pytest.approx(1 / 3)
+    assert mend.waits[state] == 0.0
+    assert mend.waits["selected"] == mend.waits["wait"] == 1.0
+
+
+def test_at_best_no_wait_of_its_family_stays_and_every_other_family_s_does():
+    assert set(best("long-scoreboard").waits) == {"long_scoreboard", "lg_throttle", "drain",
+                                                  "tex_throttle", "membar", *ISSUE}  # fmt: skip
+    assert set(best("constant-miss").waits) == {
+        "no_instruction",
+        "imc_miss",
+        "branch_resolving",
+        *ISSUE,
+    }
+    assert set(best("fixed-latency").waits) == set(ISSUE)
+    for rule in ("barrier-wait", "wgmma-wait", "gmma-wait", "sleeping"):
+        assert best(rule).waits == NOTHING, "nobody knows what stands behind it"
+    assert best("barrier-wait").units == {"l1": 0.0, "shared": 0.0, "entry": 0.0}
+    assert best("wgmma-wait").units == {}
+
+
+@pytest.mark.parametrize(
+    ("values", "places", "ends"),
+    [
+        # Of 132 SMs 66 have a block; a launch's ends are at least 4 us under ncu, 1 us without it.
+        ({"grid_size": 66.0, "sm_count": 132.0, "time": 4e-5}, 2.0, (0.1, 0.025)),
+        # Each SM holds 8: a sixteenth of a wave.
+        ({"grid_size": 66.0, "sm_count": 132.0, "waves": 0.0625, "time": 4e-5}, 16.0, (0.1, 0.025)),
+        ({"grid_size": 264.0, "sm_count": 132.0, "waves": 4.0, "time": 4e-5}, 1.0, (0.1, 0.025)),
+        # No SM at work for a fifth of the time: that is what the ends are.
+        (
+            {"grid_size": 66.0, "sm_count": 132.0, "sm_active_max": 0.8, "time": 4e-5},
+            2.0,
+            (0.2, 0.2),
+        ),
+        ({"grid_size": 66.0, "sm_count": 132.0, "sm_active_max": 0.8}, 2.0, (0.2, 0.2)),
+        ({"grid_size": 66.0, "sm_count": 132.0, "sm_active_max": 1.02}, 2.0, (0.0, 0.0)),
+        ({"grid_size": 66.0, "sm_count": 132.0, "time": 2e-6}, 2.0, (1.0, 0.5)),
+    ],
+)
+def test_a_small_grid_fills_every_place_but_pays_its_ends(values, places, ends):
+    expected, most = typical("grid-too-small", **values), best("grid-too-small", **values)
+    assert (expected.places, most.places) == pytest.approx((places, places))
+    assert (expected.ends, most.ends) == pytest.approx(ends)
+
+
+def test_more_warps_are_as_many_as_an_sm_holds():
+    for rule in ("occupancy-registers", "occupancy-shared", "occupancy-blocks"):
+        assert (
+            typical(rule, occupancy_limit=0.25)
+            == best(rule, occupancy_limit=0.25)
+            == Mend(places=4.0)
+        )
+
+
+@pytest.mark.parametrize(
+    ("counts", "stays"),
+    [
+        ({"inst_half": 8.0}, 0.3),  # eight of ten become one
+        ({"inst_ffma": 8.0}, 0.3),
+        ({"inst_half": 4.0, "inst_ffma": 8.0}, 0.3),
+        ({}, 1.0),
+    ],
+)
+def test_of_a_product_on_tensor_cores_an_eighth_of_the_instructions_stays(counts, stays):
+    mend = typical("tensor-idle", instructions=10.0, **counts)
+    assert mend.units == pytest.approx(dict.fromkeys(("fp16", "fp32", "issue"), stays))
+    assert mend.waits == pytest.approx(
+        dict.fromkeys((*ISSUE, "math_pipe_throttle", "dispatch_stall"), stays)
+    )
+
+
+def test_redundant_work_counts_whole_where_a_unit_is_full_of_it_and_its_root_where_warps_wait():
+    for rule in ("register-spills", "thread-divergence", "partial-warps"):
+        assert own(rule, 4.0, **IDLE) == 2.0
+        assert own(rule, 4.0, **IDLE | {"issue_busy": 0.95}) == 4.0
+        assert own(rule, None, **IDLE) is None
+    assert own("tail-effect", 1.3, **IDLE) == 1.3
+    assert own("short-blocks", 1.3, **IDLE) == 1.3
+
+
+def test_a_hot_address_is_mended_up_to_the_next_unit():
+    """34 times is the mean of those on record; a launch that is full elsewhere cannot get there."""
+    idle = dict.fromkeys(IDLE, 0.001)
+    assert own("atomics-contention", None, **idle) == pytest.approx(34.0)
+    half = own("atomics-contention", None, **idle | {"dram_busy": 0.46})
+    assert half == pytest.approx(2.0)
+    assert own("atomics-contention", None, **idle | {"issue_busy": 0.95 / 40}) == pytest.approx(
+        34.0
+    )

@@ -1,0 +1,39 @@
+"""What a rule of one's own may index: the row's numbers, and counters of the report by ncu's names."""
+
+from __future__ import annotations
+
+import pytest
+
+from profkit.diagnosis import own
+from profkit.diagnosis.own import OwnColumns
+from tests.conftest import ROOT
+
+REPORT = str(ROOT / "artifacts" / "copy.1GiB.ncu-rep")
+RAW = "launch__thread_count"
+
+
+def test_numbers_of_the_row_are_there_and_nothing_else():
+    row = OwnColumns({"launch": 2, "time": 1.5, "kernel": "copy", "noted": True, "none": None})
+    assert (row["launch"], row["time"]) == (2.0, 1.5)
+    for name in ("kernel", "noted", "none", "never_heard_of"):
+        with pytest.raises(KeyError):
+            row[name]
+    assert set(row) == {"launch", "time", "noted"}
+    assert len(row) == 3
+
+
+def test_a_counter_of_the_report_is_read_by_its_name_and_the_row_comes_first():
+    row = OwnColumns({"report": REPORT, "launch": 0})
+    assert row[RAW] > 0
+    assert OwnColumns({"report": REPORT})[RAW] == row[RAW], "the first launch where none is named"
+    assert OwnColumns({"report": REPORT, RAW: 7})[RAW] == 7
+    with pytest.raises(KeyError):
+        OwnColumns({"report": REPORT, "launch": 99})[RAW]
+    with pytest.raises(KeyError):
+        OwnColumns({"report": "gone.ncu-rep", "launch": 0})[RAW]
+
+
+def test_no_report_is_opened_for_a_name_that_no_counter_has(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(own, "_raw_counters", lambda _: pytest.fail("opened"))
+    with pytest.raises(KeyError):
+        OwnColumns({"report": REPORT, "launch": 0})["my_figure"]
