@@ -129,6 +129,22 @@ def test_the_numbers_are_those_of_the_json(made: Made) -> None:
     assert dict(zip(names, launch["values"], strict=True)) == said
 
 
+def test_data_are_as_short_as_what_is_seen_of_them(made: Made) -> None:
+    """A rule that is clear is a number, a key of a table stands once, no number has 17 digits."""
+    run = made(rule="dram-bandwidth", time=1 / 3)
+    payload = Read(pages.render(NONE, [run]).html).payload()
+    (launch,) = payload["launches"]
+    status = {f.rule: f.status for f in run.diagnosis.findings}
+    assert [payload["rules"][n] for n in launch["clear"]] == [
+        rule for rule in payload["rules"] if status.get(rule) == "clear"
+    ]
+    assert {rule: found[0] for rule, found in launch["findings"].items()} == {
+        rule: s for rule, s in status.items() if s != "clear"
+    }
+    assert all(len(row) == len(launch["pipes"]["keys"]) for row in launch["pipes"]["rows"])
+    assert re.search(r"\d{10}", json.dumps(launch["values"])) is None
+
+
 def test_what_cannot_be_read_is_named(made: Made) -> None:
     bad = ReportFile("cut & <torn>.ncu-rep", None, "damaged", "ends in the middle", 0, None)
     read = Read(pages.render(Reports((Part(bad),)), [made()]).html)
@@ -194,7 +210,7 @@ def test_the_answer_stands_on_top_and_the_bar_is_all_of_the_time(made: Made) -> 
     runs = [made("slow", 3e-3), made("quick", 1e-3)]
     html = pages.render(NONE, runs).html
     for sentence in headline(judged_rows(runs)):
-        assert escape(sentence) in html
+        assert escape(sentence) in html.replace("\u00a0", " ")
     assert html.index('class="answer"') < html.index('id="overview"')
     bars = re.findall(r'<rect class="fill memory" x="([\d.]+)" y="0" width="([\d.]+)"', html)
     assert bars == [("0.0", "750.0"), ("750.0", "250.0")]

@@ -350,6 +350,16 @@ def test_on_paper_stands_what_is_open(tab: Open, real: Path) -> None:
     assert page.pdf().startswith(b"%PDF")
 
 
+def test_what_is_folded_is_neither_laid_out_nor_drawn(tab: Open, real: Path) -> None:
+    """A page of 190 launches opens at once because it draws what is open, and the rest on demand."""
+    page = tab(real)
+    drawn = "n => document.querySelectorAll(`#launch-${n} .chart svg`).length"
+    assert page.evaluate(drawn, 1) == 3
+    assert page.evaluate(drawn, 2) == 0
+    page.click("#open-all")
+    page.wait_for_function("() => document.querySelectorAll('.one .chart svg').length === 12")
+
+
 def test_all_metrics_are_there_when_asked_for(tab: Open, real: Path, runs: list[Judged]) -> None:
     page = tab(real, "#launch-1")
     page.click("#launch-1 .metrics summary")
@@ -377,6 +387,7 @@ def test_what_axe_would_call_serious_is_not_there(tab: Open, real: Path) -> None
     opened = tab(real)
     opened.click("#open-all")
     opened.set_viewport_size({"width": 390, "height": 800})
+    opened.evaluate("document.querySelectorAll('details').forEach(d => { d.open = true; })")
     opened.wait_for_timeout(300)
     looks = """[...document.querySelectorAll('.found h4 a')].map(
         a => getComputedStyle(a).textDecorationLine)"""

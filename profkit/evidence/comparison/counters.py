@@ -53,11 +53,13 @@ class Moved:
     def weight(self) -> float:
         """How far it moved, to sort by: a doubling weighs as much as 25 percentage points.
 
-        From 16x on everything is far: what appears from nothing does not hide what decided.
+        From 16x on everything is far: what appears from nothing does not hide what decided. So few
+        digits that equal moves of counters that go together are equal, not in the order of noise.
         """
         if self.unit == "share":
-            return abs(self.after - self.before) * 4
-        return min(abs(log(self.factor) / log(2)), 4.0) if 0 < self.factor < inf else 4.0
+            return round(abs(self.after - self.before) * 4, 6)
+        known = 0 < self.factor < inf
+        return min(round(abs(log(self.factor) / log(2)), 6), 4.0) if known else 4.0
 
 
 @dataclass(frozen=True)

@@ -86,7 +86,9 @@ def axis_limits(
     slope = min((r.high for r in roofs if r.name in model.LEVELS), default=1e12)
     peaks = [r.high for r in roofs if r.name not in model.LEVELS] or [10 * slope]
     real = [p for p in chain.from_iterable(map(_placing, launches)) if p.intensity > 0]
-    xs = [p.intensity for p in real] + [peak / slope for peak in peaks]
+    steepest = max((r.high for r in roofs if r.name in model.LEVELS), default=slope)
+    ridges = [peak / rise for peak in peaks for rise in (slope, steepest)]
+    xs = [p.intensity for p in real] + ridges
     wide = max(5.0, (1e3 * min(xs) / max(xs)) ** 0.5)  # at least three decades
     left, right = max(min(xs) / wide, _LEFT), min(max(xs) * wide, _RIGHT)
     right = max(right, 10 * left)

@@ -17,7 +17,6 @@ _INK, _FAINT, _ROOF = "var(--ink)", "var(--faint)", "var(--roof)"
 _LOG = alt.Scale(type="log", nice=False)
 _CONFIG: dict[str, Any] = {
     "background": "transparent",
-    "font": "inherit",
     "view": {"stroke": None},
     "axis": {"labelColor": _INK, "titleColor": _INK, "gridColor": "var(--line)",
              "domainColor": "var(--line)", "tickColor": "var(--line)", "labelFontSize": 12,
@@ -99,7 +98,7 @@ def _launches(x: alt.X, y: alt.Y, one: bool) -> list[alt.Chart]:
                           legend=None if one else alt.Legend())  # fmt: skip
     level = alt.Shape("level:N", title="bytes of", scale=shapes, legend=None if one else inked)
     dim = alt.condition("picked == 0 || picked == datum.launch", alt.value(1), alt.value(0.15))
-    named = alt.condition("picked == datum.launch", alt.value(1), alt.value(1 if one else 0))
+    named = alt.condition("picked == datum.launch", alt.value(1), alt.value(0))
     ties = points.mark_line(strokeWidth=1.3).encode(
         x, y, color=bound, detail="launch:N", opacity=dim, order="x:Q"
     )
@@ -114,11 +113,22 @@ def _launches(x: alt.X, y: alt.Y, one: bool) -> list[alt.Chart]:
         x, y, color=bound, shape=level, opacity=dim, tooltip=told,
         fill=bound_fill, fillOpacity=alt.condition("datum.hollow", alt.value(0), alt.value(1)),
     )  # fmt: skip
+    if one:
+        return [ties, marks, *_level_names(points.encode(x, y, text="level:N"))]
     names = points.mark_text(
-        align="center" if one else "left", dx=0 if one else 10, dy=-13 if one else -8,
-        fontSize=12, fontWeight="normal" if one else "bold", color=_INK,
-    ).encode(x, y, text="level:N" if one else "label:N", opacity=named)  # fmt: skip
+        align="left", dx=10, dy=-8, fontSize=12, fontWeight="bold", color=_INK
+    ).encode(x, y, text="label:N", opacity=named)
     return [ties, marks, names]
+
+
+def _level_names(points: alt.Chart) -> list[alt.Chart]:
+    """Names of the levels, in turns above and below: neighbours are often closer than a name is wide."""
+    sides = {-13: ("DRAM", "L1"), 15: ("L2", "workload's own")}
+    return [
+        points.transform_filter(alt.FieldOneOfPredicate("level", list(levels)))
+        .mark_text(dy=dy, fontSize=12, color=_INK, baseline="middle")
+        for dy, levels in sides.items()
+    ]  # fmt: skip
 
 
 def stalls_chart() -> Layers:

@@ -18,6 +18,7 @@ from profkit.reports.metrics.warps import MEANING
 from profkit.show.charts.bars import PIPES, pipe_word, shares
 from profkit.show.charts.roofline import word as roof_word
 from profkit.show.page.memory import Fact, beside, levels, occupancy_facts
+from profkit.show.page.payload import VALUE, columns, rounded
 from profkit.show.page.roofline import roofline_data, row_of
 from profkit.show.text import figures
 from profkit.show.text.escape import escaped
@@ -27,6 +28,7 @@ from profkit.show.views.diagnosis import place_of, spread, unasked_rules
 from profkit.show.views.document import finite_or_none
 
 LABEL, NAME, LONGEST = 36, 90, 2000  # characters of a name: in a chart, in the table, in full
+THIN = 4  # of the bar of time, 1000 wide: what is narrower has no edge
 SMALL = 0.005  # states and pipes below are one another's equals: nothing
 
 
@@ -76,6 +78,8 @@ def row_summary(shown: PageRow) -> dict[str, Any]:
         "finding": run.top.rule if run.top else "",
         "cause": run.top.cause if run.top else "",
         "gain": figures.top(run.top) or _without_gain(run),
+        "saved": f"saves {figures.seconds(row.saved)}" if row.saved > 0 else "",
+        "saved_of": f"{row.saved:.3g}",
         "gain_of": finite_or_none(run.top.worth if run.top else None),
         "roof": f"{share(nearest[1])} of {roof_word(nearest[0])}" if nearest else "",
         "roof_of": finite_or_none(nearest[1] if nearest else None),
@@ -106,10 +110,15 @@ def bars(several: Sequence[PageRow], total: float) -> list[dict[str, Any]]:
         out.append({
             "number": shown.number, "x": round(x, 2), "width": round(width, 2),
             "saved": round(width * row.saved / row.total, 2),
+            "thin": width < THIN,
             "bound": run.diagnosis.bound if run.status == "ok" else "unknown",
             "about": f"{shown.label} {figures.seconds(row.total)}, {label}{saved}",
         })  # fmt: skip
         x += width
+    if total and x < 1000 - THIN:
+        rest = f"the rows that are left out: {figures.seconds(total * (1 - x / 1000))}"
+        out.append({"number": 0, "x": round(x, 2), "width": round(1000 - x, 2), "saved": 0,
+                    "thin": False, "bound": "rest", "about": rest})  # fmt: skip
     return out
 
 
@@ -238,15 +247,6 @@ def pipe_rows(run: Judged) -> list[dict[str, Any]]:
     return found
 
 
-def rounded(value: Any) -> Any:
-    """What is drawn, with as many digits as a pixel has: 17 of each would be a third of the page."""
-    if isinstance(value, float):
-        return float(f"{value:.6g}")
-    if isinstance(value, Mapping):
-        return {key: rounded(item) for key, item in value.items()}
-    return [rounded(item) for item in value] if isinstance(value, list | tuple) else value
-
-
 def meanings() -> dict[str, dict[str, str]]:
     """Chart -> its lines by name -> what each is: said once for all launches."""
     return {
@@ -255,26 +255,45 @@ def meanings() -> dict[str, dict[str, str]]:
     }
 
 
-def data(shown: PageRow) -> dict[str, Any]:
-    """What the scripts of the page read of a launch; metrics in the catalogue's order."""
+def data(shown: PageRow, rules: Sequence[str]) -> dict[str, Any]:
+    """What the scripts of the page read of a launch; metrics in the catalogue's order.
+
+    What can be told from the rest is left out: the text of no value, all but the place of a rule
+    that is clear.
+
+    Args:
+        shown: The launch.
+        rules: The names that `clear` counts in, from 0.
+    """
     run = shown.run
+    clear = {f.rule for f in run.diagnosis.findings if f.status == "clear"}
+    values = [finite_or_none(run.values.get(name, nan)) for name in CATALOGUE]
     return {
         "number": shown.number,
         "label": shown.label,
         "kernel": short(run.kernel, NAME),
         "bound": " ".join(filter(None, (run.diagnosis.bound, run.diagnosis.limiter))),
-        "values": [finite_or_none(run.values.get(name, nan)) for name in CATALOGUE],
-        "texts": [figures.metric_text(name, run.values.get(name, nan)) for name in CATALOGUE],
+        "values": [rounded(value, VALUE) for value in values],
+        "texts": [
+            "" if value is None else figures.metric_text(name, value)
+            for name, value in zip(CATALOGUE, values, strict=True)
+        ],
         "findings": {
-            f.rule: ["clear"]
-            if f.status == "clear"
-            else [f.status, f.cause, finite_or_none(f.gain), figures.speedup(f.gain)]
+            f.rule: [f.status, f.cause, finite_or_none(f.gain), figures.speedup(f.gain)]
             for f in run.diagnosis.findings
+            if f.status != "clear"
         },
-        "stalls": rounded(stall_rows(run)),
-        "pipes": rounded(pipe_rows(run)),
-        "position": rounded(roofline_data([(shown.number, shown.label, run)])),
+        "clear": [n for n, rule in enumerate(rules) if rule in clear],
+        "stalls": columns(stall_rows(run)),
+        "pipes": columns(pipe_rows(run)),
+        "position": roofline_data([(shown.number, shown.label, run)]),
     }
+
+
+def rule_names(several: Sequence[PageRow]) -> list[str]:
+    """Every rule that was asked of the launches; ours first, in their order."""
+    asked = {found.rule: None for row in several for found in row.run.diagnosis.findings}
+    return [rule for rule in {**dict.fromkeys(BY_ID), **asked} if rule in asked]
 
 
 def metrics() -> list[Mapping[str, str]]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import json
+import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -36,8 +36,10 @@ from profkit.show.page.launch import (
     meanings,
     metrics,
     row_summary,
+    rule_names,
     words_of,
 )
+from profkit.show.page.payload import script_json
 from profkit.show.page.program import Launched, PageProgram, section
 from profkit.show.page.roofline import by_device
 from profkit.show.text import figures
@@ -116,6 +118,7 @@ def render(
         "cases": list(dict.fromkeys(row["case"] for row in tables if row["case"])),
         "ladders": [(found.case, blocks) for found, blocks in ladders],
         "notes": notes,
+        "most": f"{max((row.saved for row in kept), default=0.0):.3g}",
         "answer": headline(kept + every[len(kept) :]),
         "bars": bars(shown, total),
         "programs": [section(of, _launched(shown)) for of in programs],
@@ -157,14 +160,17 @@ def _lined(runs: Sequence[Judged]) -> tuple[list[Judged], list[str]]:
 def _payload(shown: Sequence[PageRow], ladders: Sequence[Ladder]) -> dict[str, Any]:
     """What the scripts read."""
     timed = page_ladder.timed_ladder(ladders)
+    rules = rule_names(shown)
     return {
         "specs": page_charts.specs(),
         "metrics": metrics(),
         "meanings": meanings(),
         "not_the_kernel": list(changes.NOT_THE_KERNEL),
         "thresholds": {"points": changes.POINTS, "relative": changes.RELATIVE, "gain": changes.GAIN},
+        "rules": rules,
+        "not_collected": figures.NOT_COLLECTED,
         "launches": [
-            {**data(s), "timed": timed.get((s.run.variant or "", s.run.case or ""), "")}
+            {**data(s, rules), "timed": timed.get((s.run.variant or "", s.run.case or ""), "")}
             for s in shown
         ],
         "roofline": by_device([(s.number, s.label, s.run) for s in shown]),
@@ -177,6 +183,7 @@ def _fill(content: Mapping[str, Any]) -> str:
         loader=FileSystemLoader(WEB), autoescape=True, undefined=StrictUndefined,
         trim_blocks=True, lstrip_blocks=True, finalize=_safe,
     )  # fmt: skip
+    environment.filters["whole"] = _whole
     library = _script((WEB / "vega.js").read_text("utf-8"))
     own = _script("".join((WEB / name).read_text("utf-8") for name in SCRIPTS))
     style = (WEB / "page.css").read_text("utf-8")
@@ -185,7 +192,7 @@ def _fill(content: Mapping[str, Any]) -> str:
         "img-src data:; base-uri 'none'; form-action 'none'"
     )
     return environment.get_template("page.html").render(
-        **{**content, "payload": Markup(_json(content["payload"]))},  # noqa: S704 - no < in it
+        **{**content, "payload": Markup(script_json(content["payload"]))},  # noqa: S704 - no < in it
         policy=policy,
         words_of_nvidia=IN_WORDS,
         style=Markup(style),  # noqa: S704 - the three are files of ours
@@ -195,23 +202,14 @@ def _fill(content: Mapping[str, Any]) -> str:
     )
 
 
+def _whole(text: str) -> str:
+    """A sentence in which no line ends between a number and its unit."""
+    return re.sub(r"(?<=\d) (?=(?:%|[mnµ]?s)(?!\w))", "\u00a0", text)
+
+
 def _safe(value: Any) -> Any:
     """Every text that the template writes: what acts instead of being seen becomes an escape."""
     return escaped(value) if isinstance(value, str) and not isinstance(value, Markup) else value
-
-
-def _json(value: Any) -> str:
-    """A document for a script element: nothing in it can end the element or open a comment."""
-    text = json.dumps(_seen(value), allow_nan=False, separators=(",", ":"))
-    return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
-
-
-def _seen(value: Any) -> Any:
-    if isinstance(value, str):
-        return escaped(value)
-    if isinstance(value, Mapping):
-        return {str(key): _seen(item) for key, item in value.items()}
-    return [_seen(item) for item in value] if isinstance(value, list | tuple) else value
 
 
 def _script(text: str) -> str:

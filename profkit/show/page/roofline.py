@@ -22,6 +22,7 @@ from profkit.show.charts.roofline import (
     y_of,
 )
 from profkit.show.charts.scale import si
+from profkit.show.page.payload import columns, rounded
 from profkit.show.text import figures
 
 Row = Mapping[str, Any]
@@ -53,7 +54,8 @@ def roofline_data(launches: Sequence[tuple[int, str, Judged]]) -> dict[str, Any]
         launches: Number on the page, label and launch.
 
     Returns:
-        frame (left, right, bottom, top), roofs, points, and what to collect for those without any.
+        frame (left, right, bottom, top); by columns roofs, words, points; what to collect for
+        those without any.
     """
     rows = [row_of(run) for _, _, run in launches]
     each = [model.points(row) for row in rows]
@@ -70,10 +72,10 @@ def roofline_data(launches: Sequence[tuple[int, str, Judged]]) -> dict[str, Any]
         for m in chain.from_iterable(map(model.missing, unplaced))
     }
     return {
-        "frame": [left, right, bottom, top],
-        "roofs": [line for roof in roofs for line in _roof(roof, roofs, left, right)],
-        "words": [_words(roof, left, right, bottom) for roof in roofs],
-        "points": points,
+        "frame": [rounded(edge) for edge in (left, right, bottom, top)],
+        "roofs": columns([end for roof in roofs for end in _roof(roof, roofs, left, right)]),
+        "words": columns([_words(roof, left, right, bottom) for roof in roofs]),
+        "points": columns(points),
         "lacking": list(lacking),
     }
 

@@ -17,16 +17,21 @@ function showTip(handler, event, item, value) {
   tip.style.top = `${y + 18 + box.height > innerHeight ? Math.max(4, y - box.height - 12) : y + 18}px`;
 }
 
+// By name: Vega measures on a canvas, which inherits nothing and would take every word for narrower than it is.
+const FONT = getComputedStyle(document.body).fontFamily;
+
 /** The values of a specification's parameters, and its data. */
 function fill(name, data, width) {
   const spec = structuredClone(DATA.specs[name]);
+  spec.config.font = FONT;
   if (name === "roofline" || name === "position") {
     const [left, right, bottom, top] = data.frame;
     const decades = { across: Math.log10(right / left), up: Math.log10(top / bottom) };
     for (const param of spec.params) param.value = decades[param.name] ?? param.value;
     const corners = [{ x: left, y: bottom }, { x: right, y: top }];
     if (width < 620) Object.assign(spec.config.legend, { columns: 3, layout: { top: { direction: "vertical" } } });
-    return { ...spec, width, datasets: { ...data, frame: corners } };
+    const [roofs, words, points] = [data.roofs, data.words, data.points].map(rowsOf);
+    return { ...spec, width, datasets: { roofs, words, points, frame: corners } };
   }
   // A line of its own for each bar: as a step of the scale Vega-Lite would not fit the width.
   const height = 21 * new Set(data.map((row) => row.line)).size;
@@ -39,7 +44,7 @@ const drawn = new Map();
 
 /** Draw a chart into its place, once for each width. */
 async function draw(place, name, data) {
-  const width = Math.floor(place.getBoundingClientRect().width) || place.fallback || 560;
+  const width = Math.floor(place.getBoundingClientRect().width);
   if (drawn.get(place)?.width === width) return;
   drawn.set(place, { width });
   const options = {
@@ -57,15 +62,15 @@ async function draw(place, name, data) {
 function dataOf(place) {
   const { chart, index } = place.dataset;
   if (index !== undefined) return DATA[chart][index];
-  const data = DATA.launches[Number(place.closest(".one").dataset.launch) - 1][chart];
+  const data = launchOf(place)[chart];
   const meanings = DATA.meanings[chart];
-  return meanings ? data.map((row) => ({ ...row, meaning: meanings[row.line] })) : data;
+  return meanings ? rowsOf(data).map((row) => ({ ...row, meaning: meanings[row.line] })) : data;
 }
 
 /** Without a point there is no roofline: then what to collect for one. */
 function drawPlace(place) {
   const data = dataOf(place);
-  if (data.points?.length === 0) {
+  if (data.points?.rows.length === 0) {
     const why = data.lacking.length ? data.lacking.join("; ") : "nothing was counted that has a place on it";
     place.replaceChildren(make("p", "faint", `No point: ${why}.`));
     return null;
@@ -91,30 +96,50 @@ for (const [type, end] of [["mouseover", false], ["focusin", false], ["mouseout"
   body?.addEventListener(type, (event) => pick(end ? 0 : event.target.closest("tr")?.dataset.number ?? 0));
 }
 
-const inLaunch = (launch) => [...launch.querySelectorAll(".chart")];
-for (const launch of launches()) {
-  launch.addEventListener("toggle", () => { if (launch.open) inLaunch(launch).forEach(drawPlace); });
+/** Charts wait for their turn, so that the page answers meanwhile; those of what is folded are not asked for. */
+const waiting = new Set();
+let drawing = false;
+
+async function drawWaiting() {
+  if (drawing) return;
+  drawing = true;
+  for (const place of waiting) {
+    waiting.delete(place);
+    await new Promise((ready) => { setTimeout(ready); });
+    if (place.offsetParent && !isFolded(place)) await drawPlace(place);
+  }
+  drawing = false;
+  document.documentElement.dataset.ready = "yes";
 }
 
-/** The charts in sight at once, the others one by one when there is nothing else to do. */
-async function drawAll() {
+function ask(places) {
+  for (const place of places) waiting.add(place);
+  drawWaiting();
+}
+
+/** What comes into sight is next; the rest of what is open follows, for it may be printed. */
+const sight = new IntersectionObserver((seen) => {
+  const now = seen.filter((x) => x.isIntersecting).map((x) => x.target);
+  const later = [...waiting].filter((place) => !now.includes(place));
+  if (now.length === 0) return;
+  waiting.clear();
+  ask([...now, ...later]);
+});
+
+const inLaunch = (launch) => [...launch.querySelectorAll(".chart")];
+for (const launch of launches()) {
+  launch.addEventListener("toggle", () => launch.open && ask(inLaunch(launch)));
+  inLaunch(launch).forEach((place) => sight.observe(place));
+}
+
+function drawAll() {
   openHash();
-  await Promise.all([...overviews, ...document.querySelectorAll("#ladder .chart")].map(drawPlace));
-  const room = byId("details").getBoundingClientRect().width;
-  for (const launch of launches()) {
-    for (const place of inLaunch(launch)) {
-      place.fallback = room > 860 ? Math.floor(room / 2 - 36) : Math.floor(room - 36);
-      await new Promise((ready) => { setTimeout(ready); });
-      await drawPlace(place);
-    }
-  }
-  document.documentElement.dataset.ready = "yes";
+  ask([...overviews, ...document.querySelectorAll("#ladder .chart")]);
+  launches().filter((launch) => launch.open).forEach((launch) => ask(inLaunch(launch)));
 }
 
 let settling;
 addEventListener("resize", () => {
   clearTimeout(settling);
-  settling = setTimeout(() => {
-    for (const place of drawn.keys()) if (place.offsetParent) drawPlace(place);
-  }, 150);
+  settling = setTimeout(() => ask(drawn.keys()), 150);
 });

@@ -24,7 +24,7 @@ function moved(before, after) {
   return DATA.metrics
     .map((metric, i) => ({ metric, i, by: movedBy(metric, before.values[i], after.values[i]) }))
     .filter((x) => x.by && !DATA.not_the_kernel.some((start) => x.metric.name.startsWith(start)))
-    .sort((a, b) => b.by.weight - a.by.weight);
+    .sort((a, b) => Math.round(1e6 * b.by.weight) - Math.round(1e6 * a.by.weight));
 }
 
 /** What became of a rule: gone, new, changed, unknown or stays; null when it fires on neither side. */
@@ -41,11 +41,17 @@ function became(was, now) {
 
 const BECAME = ["gone", "new", "changed", "unknown", "stays"];
 
+/** Rule -> status, cause, gain and its text. */
+const statuses = ({ findings, clear }) => ({
+  ...findings, ...Object.fromEntries(clear.map((n) => [DATA.rules[n], ["clear"]])),
+});
+
 function findingRows(before, after) {
   const most = (x) => Math.max(1, ...[x.was, x.now].map((side) => (side[0] === "fires" && side[2]) || 1));
-  return Object.keys(before.findings)
-    .filter((rule) => rule in after.findings)
-    .map((rule) => ({ rule, was: before.findings[rule], now: after.findings[rule] }))
+  const [was, now] = [before, after].map(statuses);
+  return Object.keys(was)
+    .filter((rule) => rule in now)
+    .map((rule) => ({ rule, was: was[rule], now: now[rule] }))
     .map((x) => ({ ...x, what: became(x.was, x.now) }))
     .filter((x) => x.what)
     .sort((a, b) => BECAME.indexOf(a.what) - BECAME.indexOf(b.what) || most(b) - most(a))
@@ -73,11 +79,11 @@ function compareChosen() {
   const facts = [
     ["kernel", sides((x) => x.kernel)],
     ["bound", sides((x) => x.bound)],
-    ["time under ncu", `${before.texts[time]} → ${after.texts[time]} (one launch each: no verdict)`],
+    ["time under ncu", `${textOf(before, time)} → ${textOf(after, time)} (one launch each: no verdict)`],
   ];
   if (before.timed && after.timed) facts.push(["timed without a profiler", `${before.timed} → ${after.timed}`]);
   const rows = moved(before, after).map(({ metric, i, by }) => [
-    metric.name, before.texts[i], after.texts[i], by.text, metric.meaning,
+    metric.name, textOf(before, i), textOf(after, i), by.text, metric.meaning,
   ]);
   const findings = findingRows(before, after);
   byId("compared").replaceChildren(
@@ -88,6 +94,7 @@ function compareChosen() {
     movedTable(rows.slice(0, FIRST)),
     ...(rows.length > FIRST ? [rest(rows.slice(FIRST))] : []),
   );
+  reachable(byId("compared"));
 }
 
 if (DATA.launches.length > 1) {

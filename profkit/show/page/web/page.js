@@ -71,9 +71,9 @@ byId("close-all").addEventListener("click", () => launches().forEach((x) => { x.
 // What a metric means, where its name or its value is pointed at: said once in the data.
 const meaningOf = new Map(DATA.metrics.map((metric) => [metric.name, `${metric.name}: ${metric.meaning}`]));
 document.addEventListener("mouseover", ({ target }) => {
-  const place = target.closest?.(".evidence span, dt[data-meaning], td.stall");
+  const place = target.closest?.(".evidence span, dt[data-meaning], .code td:nth-child(3)");
   if (!place || place.title) return;
-  if (place.matches("td.stall")) {
+  if (place.matches("td")) {
     place.title = DATA.meanings.stalls[place.textContent.split(" ")[0]] ?? "";
     return;
   }
@@ -81,10 +81,14 @@ document.addEventListener("mouseover", ({ target }) => {
   if (meaningOf.has(name)) place.title = meaningOf.get(name);
 });
 
-/** What is wider than its place can be reached, and scrolled, by keyboard. */
+const isFolded = (element) => element.closest("details:not([open])") !== null;
+
+/** What is larger than its place can be reached, and scrolled, by keyboard. What is folded has no width yet. */
 function reachable(inside) {
-  const places = [...inside.querySelectorAll(".wide, .kernel")];
-  const over = places.map((place) => place.scrollWidth > place.clientWidth); // all read, then all written
+  const places = [...inside.querySelectorAll(".wide, .kernel")].filter((place) => !isFolded(place));
+  const over = places.map( // all read, then all written
+    (place) => place.scrollWidth > place.clientWidth || place.scrollHeight > place.clientHeight,
+  );
   places.forEach((place, i) => {
     if (over[i]) place.tabIndex = 0;
     else if (place.hasAttribute("tabindex")) place.removeAttribute("tabindex");
@@ -94,12 +98,15 @@ document.addEventListener("toggle", ({ target }) => target.open && reachable(tar
 addEventListener("resize", () => reachable(document));
 reachable(document);
 
+/** A table by columns, as its rows. */
+const rowsOf = ({ keys, rows }) => rows.map((row) => Object.fromEntries(keys.map((key, i) => [key, row[i]])));
+const launchOf = (inside) => DATA.launches[Number(inside.closest(".one").dataset.launch) - 1];
+const textOf = (launch, i) => launch.texts[i] || DATA.not_collected;
+
 /** The rules that are clear, written when they are asked for. */
 for (const more of document.querySelectorAll("details.clear")) {
   more.addEventListener("toggle", () => {
-    const { findings } = DATA.launches[Number(more.closest(".one").dataset.launch) - 1];
-    const clear = Object.keys(findings).filter((rule) => findings[rule][0] === "clear");
-    more.querySelector("p").textContent = clear.join(", ");
+    more.querySelector("p").textContent = launchOf(more).clear.map((n) => DATA.rules[n]).join(", ");
   });
 }
 
@@ -108,8 +115,8 @@ for (const more of document.querySelectorAll("details.metrics")) {
   more.addEventListener("toggle", () => {
     const place = more.querySelector("div");
     if (!more.open || place.firstChild) return;
-    const launch = DATA.launches[Number(more.closest(".one").dataset.launch) - 1];
-    const rows = DATA.metrics.map((metric, i) => [metric.name, launch.texts[i], metric.meaning]);
+    const rows = DATA.metrics.map((metric, i) => [metric.name, textOf(launchOf(more), i), metric.meaning]);
     place.append(tableOf(["metric", ">value", "meaning"], rows));
+    reachable(more);
   });
 }

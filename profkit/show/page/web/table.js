@@ -29,7 +29,7 @@ function filterRows() {
   const words = byId("search").value.toLowerCase().split(/\s+/).filter(Boolean);
   const choices = ["bound", "device", "case"].map((key) => [key, byId(`by-${key}`)?.value ?? ""]);
   for (const row of rowsOfTable()) {
-    const text = `${row.textContent} ${row.dataset.report} ${row.dataset.device}`.toLowerCase();
+    const text = `${row.textContent.replaceAll("\u00a0", " ")} ${row.dataset.report} ${row.dataset.device}`.toLowerCase();
     const fits = choices.every(([key, wanted]) => !wanted || row.dataset[key] === wanted);
     row.hidden = !(fits && words.every((word) => text.includes(word)));
     byId(`launch-${row.dataset.number}`).hidden = row.hidden;
