@@ -18,7 +18,7 @@ from profkit.reports.metrics.warps import MEANING
 from profkit.show.charts.bars import PIPES, pipe_word, shares
 from profkit.show.charts.roofline import word as roof_word
 from profkit.show.page.memory import Fact, beside, levels, occupancy_facts
-from profkit.show.page.payload import VALUE, columns, rounded
+from profkit.show.page.payload import VALUE, by_columns, rounded
 from profkit.show.page.roofline import roofline_data, row_of
 from profkit.show.text import figures
 from profkit.show.text.escape import escaped
@@ -79,7 +79,7 @@ def row_summary(shown: PageRow) -> dict[str, Any]:
         "cause": run.top.cause if run.top else "",
         "gain": figures.top(run.top) or _without_gain(run),
         "saved": f"saves {figures.seconds(row.saved)}" if row.saved > 0 else "",
-        "saved_of": f"{row.saved:.3g}",
+        "saved_of": row.saved,
         "gain_of": finite_or_none(run.top.worth if run.top else None),
         "roof": f"{share(nearest[1])} of {roof_word(nearest[0])}" if nearest else "",
         "roof_of": finite_or_none(nearest[1] if nearest else None),
@@ -284,8 +284,8 @@ def data(shown: PageRow, rules: Sequence[str]) -> dict[str, Any]:
             if f.status != "clear"
         },
         "clear": [n for n, rule in enumerate(rules) if rule in clear],
-        "stalls": columns(stall_rows(run)),
-        "pipes": columns(pipe_rows(run)),
+        "stalls": by_columns(stall_rows(run)),
+        "pipes": by_columns(pipe_rows(run)),
         "position": roofline_data([(shown.number, shown.label, run)]),
     }
 

@@ -118,7 +118,6 @@ def render(
         "cases": list(dict.fromkeys(row["case"] for row in tables if row["case"])),
         "ladders": [(found.case, blocks) for found, blocks in ladders],
         "notes": notes,
-        "most": f"{max((row.saved for row in kept), default=0.0):.3g}",
         "answer": headline(kept + every[len(kept) :]),
         "bars": bars(shown, total),
         "programs": [section(of, _launched(shown)) for of in programs],

@@ -11,7 +11,7 @@ from profkit.show.text.escape import escaped
 PIXEL, VALUE = 6, 9  # digits of what is drawn, and of what is compared: all 17 are half of a page
 
 
-def columns(rows: Sequence[Mapping[str, Any]]) -> dict[str, list[Any]]:
+def by_columns(rows: Sequence[Mapping[str, Any]]) -> dict[str, list[Any]]:
     """Rows with the same keys, to be drawn: each key said once."""
     keys = list(rows[0]) if rows else []
     return {"keys": keys, "rows": [[rounded(row[key]) for key in keys] for row in rows]}

@@ -22,7 +22,7 @@ from profkit.show.charts.roofline import (
     y_of,
 )
 from profkit.show.charts.scale import si
-from profkit.show.page.payload import columns, rounded
+from profkit.show.page.payload import by_columns, rounded
 from profkit.show.text import figures
 
 Row = Mapping[str, Any]
@@ -73,9 +73,9 @@ def roofline_data(launches: Sequence[tuple[int, str, Judged]]) -> dict[str, Any]
     }
     return {
         "frame": [rounded(edge) for edge in (left, right, bottom, top)],
-        "roofs": columns([end for roof in roofs for end in _roof(roof, roofs, left, right)]),
-        "words": columns([_words(roof, left, right, bottom) for roof in roofs]),
-        "points": columns(points),
+        "roofs": by_columns([end for roof in roofs for end in _roof(roof, roofs, left, right)]),
+        "words": by_columns([_words(roof, left, right, bottom) for roof in roofs]),
+        "points": by_columns(points),
         "lacking": list(lacking),
     }
 
