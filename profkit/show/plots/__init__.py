@@ -1,6 +1,6 @@
 """Launches, a search, a grid  ->  pictures: roofline, warp states, pipes, occupancy; ladder, heat map.
 
-Each returns its Axes. The plots_*.py files beside this one are the only room with matplotlib.
+Each returns its Axes. This folder is the only room with matplotlib.
 """
 
 from __future__ import annotations

@@ -41,8 +41,7 @@ from profkit.show.plots.base import (
     titled_figure,
 )
 from profkit.show.plots.labels import Boxes, Label, place_labels
-from profkit.show.plots.places import set_frame
-from profkit.show.plots.roofs import draw_roofs
+from profkit.show.plots.roofs import draw_roofs, set_frame
 
 if TYPE_CHECKING:
     import pandas as pd

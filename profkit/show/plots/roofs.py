@@ -1,4 +1,4 @@
-"""Launches  ->  the ceilings of their device, drawn: diagonals for bandwidths, flats for precisions."""
+"""Launches  ->  the frame that holds them and the ceilings of their device: diagonals and flats."""
 
 from __future__ import annotations
 
@@ -9,10 +9,37 @@ from typing import Any
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.text import Text
+from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 
 from profkit.diagnosis.machine import roofline as model
-from profkit.show.charts.roofline import Roof
-from profkit.show.plots.base import FAINT
+from profkit.show.charts.roofline import Roof, axis_limits
+from profkit.show.charts.scale import si
+from profkit.show.plots.base import FAINT, INK, bare
+
+
+def set_frame(ax: Axes, roofs: Sequence[Roof], launches: Sequence[Sequence[model.Point]]) -> None:
+    """Axes, limits and ticks."""
+    left, right, bottom, top = axis_limits(roofs, launches)
+    ax.set(xscale="log", yscale="log", xlim=(left, right), ylim=(bottom, top))
+    ax.set_xlabel("Arithmetic intensity (operations per byte of the level)", fontsize=12, color=INK)
+    ax.set_ylabel("Operations per second", fontsize=12, color=INK)
+    ax.xaxis.set_major_formatter(FuncFormatter(_plain_tick))
+    ax.yaxis.set_major_formatter(FuncFormatter(_prefixed_tick))
+    for axis in (ax.xaxis, ax.yaxis):
+        axis.set_major_locator(LogLocator(10, numticks=20))
+        axis.set_minor_locator(NullLocator())
+    bare(ax, "both")
+
+
+def _plain_tick(value: float, _: int | None) -> str:
+    return f"{value:,.0f}" if value >= 1 else f"{value:g}"
+
+
+def _prefixed_tick(value: float, _: int | None) -> str:
+    """100 G, 1 T: powers of ten need no decimals."""
+    number, _space, prefix = si(value, "").partition(" ")
+    return f"{float(number):g} {prefix}".strip()
+
 
 _DASHES = {"dram": "-", "l2": (0, (6, 2)), "l1": (0, (2, 2))}
 _GREY = "#666666"
