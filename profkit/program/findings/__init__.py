@@ -23,6 +23,7 @@ RULES: Sequence[Rule] = (
     sizes.misfits,
     moves.layouts,
     kernels.contended_atomics,
+    chains.autocasts,
     chains.elementwise,
     chains.casts,
     kernels.small_grid,

@@ -22,6 +22,9 @@ _TWO_INPUTS = re.compile(
 )
 _ADAM = re.compile(r"(?i)addcdiv|addcmul|sqrt|lerp|adam")
 _FUSED = re.compile(r"(?i)fused")
+# What autocast puts into half precision, as the outermost operator.
+_PRODUCT = re.compile(r"aten::(linear|matmul|mm|bmm|addmm|baddbmm|conv|einsum)")
+_HALF = frozenset({"c10::BFloat16", "c10::Half"})
 
 
 def optimizer(case: Case, taken: frozenset[int]) -> Iterator[Draft]:
@@ -112,6 +115,52 @@ def elementwise(case: Case, taken: frozenset[int]) -> Iterator[Draft]:
         "torch.compile the function they are in, or write one kernel",
         launch_place(case.works[worst[0]]), tuple(sorted(chosen)), one,
     )  # fmt: skip
+
+
+def autocasts(case: Case, taken: frozenset[int]) -> Iterator[Draft]:
+    """Operands that autocast puts into half precision at each use, and their gradients back.
+
+    A tensor that is cast at each of its uses has a gradient for each, which is cast back and added
+    to the others in float32: so the sums tell how many of the casts are of one tensor.
+    """
+    uses = [i for i in case.chosen(_is_cast) if i not in taken
+            and _PRODUCT.search(case.works[i].maker.top)]  # fmt: skip
+    if len(uses) < 2 * LEAST_CHAIN:
+        return
+    sizes = Counter(_sizes(case.works[i]) for i in uses)
+    of_gradients = [i for i, w in enumerate(case.works)
+                    if i not in taken and _goes_back(w) and _sizes(w) in sizes]  # fmt: skip
+    back = [i for i in of_gradients if case.works[i].kind == "convert"]
+    sums = [i for i in of_gradients if case.works[i].maker.op in {"aten::add", "aten::add_"}
+            and not _HALF.intersection(case.works[i].maker.types)]  # fmt: skip
+    if not sums:
+        return  # each is cast once: no cache helps
+    first = max(0.0, 1 - len(sums) / max(1, len(back)))
+    stays = {"low": min(1.0, first + 0.3), "expect": first, "high": 0.0}
+    added = {"low": 0.8, "expect": 0.5, "high": 0.4}  # in half precision: half of the bytes
+    cast, summed = frozenset([*uses, *back]), frozenset(sums)
+    works = tuple(sorted(cast | summed))
+
+    def kept(model: Model, level: str) -> Model:
+        return model.scaled(
+            lambda i: stays[level] if i in cast else added[level] if i in summed else 1.0
+        )
+
+    size, count = sizes.most_common(1)[0]
+    largest = max(uses, key=lambda i: case.works[i].activity.duration)
+    yield Draft(
+        "elementwise-chain",
+        f"{len(uses)} kernels a step put operands into half precision, {count} of them of one size "
+        f"({_dims((size,))}), {len(back)} put their gradients back, and {len(sums)} add those in "
+        f"float32: {case.time(works):.3g} ms",
+        "cast each tensor once: leave autocast's cache on, or keep weights in half precision",
+        launch_place(case.works[largest]), works, kept,
+    )  # fmt: skip
+
+
+def _sizes(work: StepWork) -> tuple[int, ...]:
+    """Of the first operand, in either order: a transposed gradient is of the same tensor."""
+    return tuple(sorted(work.maker.shapes[0])) if work.maker.shapes else ()
 
 
 def casts(case: Case, taken: frozenset[int]) -> Iterator[Draft]:
