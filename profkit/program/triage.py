@@ -9,6 +9,7 @@ from profkit.program import findings as rules
 from profkit.program.findings.case import Case, Draft
 from profkit.program.ranks import Ranks, compare_ranks
 from profkit.program.savings.estimate import Hosts, Saving, hosts
+from profkit.program.savings.replay import Model
 from profkit.program.step.attribution import Maker
 from profkit.program.step.groups import KernelGroup, group
 from profkit.program.step.idle import Split, split_period
@@ -145,11 +146,26 @@ def _ordered(rows: list[tuple[Draft, Saving]]) -> list[tuple[Draft, Saving]]:
 
 
 def _cut(case: Case, draft: Draft, saving: Saving) -> str:
-    """Says so where what the works take is far more than what the step saves."""
-    time = case.time(draft.works)
-    if draft.works and draft.covers and saving.high < 0.5 * time:
-        return "; the step saves less, because the host binds next"
-    return ""
+    """Says so where the works give back far more than the step saves, and what binds instead."""
+    before, after = case.hosts.usual, draft.change(case.hosts.usual, "expect")
+    given = sum(a.duration - b.duration for a, b in zip(before.items, after.items, strict=True))
+    if not draft.covers or saving.expect * 1e6 >= 0.5 * given:
+        return ""
+    return f"; the step saves less, because {_binder(case, after)} next"
+
+
+def _binder(case: Case, after: Model) -> str:
+    """What takes longest in a step: the host, or the stream with most to do."""
+    host = sum(e.gap + e.busy for e in after.events) + after.tail
+    streams: dict[int, float] = {}
+    for item in after.items:
+        streams[item.stream] = streams.get(item.stream, 0.0) + item.duration
+    longest = max(streams, key=lambda stream: streams[stream])
+    if host >= streams[longest]:
+        return "the host binds"
+    own = (i for i, item in enumerate(after.items) if item.stream == longest)
+    kinds = {case.works[i].kind for i in own if after.items[i].duration > 0}
+    return "the copies bind" if kinds <= {"copy", "set"} else "another stream binds"
 
 
 def _doubts(timeline: Timeline, case: Case) -> list[str]:

@@ -49,11 +49,12 @@ class Program:
 
     def launch(
         self, name: str, took: float, *, stream: int = 7, grid: tuple[int, int, int] = (528, 1, 1),
-        after: int | None = None,
+        after: int | None = None, **more: Any,
     ) -> None:  # fmt: skip
-        """A kernel; `after` is a stream that it waits for."""
+        """A kernel; `after` is a stream that it waits for, `more` its further arguments."""
         self.now += self.host
-        self._gpu(name, took, stream, "kernel", after, grid=list(grid), block=[256, 1, 1])
+        about = {"grid": list(grid), "block": [256, 1, 1], **more}
+        self._gpu(name, took, stream, "kernel", after, **about)
         self.now += CALL
 
     def copy(self, size: int, rate: float, *, direction: str = "HtoD", pageable: bool = True,

@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from profkit.program.findings import CATEGORIES, RULES
+from profkit.program.findings import CATEGORIES, RULES, sizes
 from profkit.program.readers import torch_trace
+from profkit.program.timeline import Activity
 from profkit.program.triage import Triage, triage_timeline
 from tests.program.made import ADDCDIV, EXP, GEMM, MUL, SGEMM, SOFTMAX, Program, plain_ms, ran
 
@@ -140,6 +141,31 @@ def product(p: Program, rows: int, inner: int, columns: int, name: str, rate: fl
         p.launch(name, 2e6 * rows * inner * columns / rate)
 
 
+def tailed(p: Program, rows: int = 1536) -> None:
+    """Twelve by twelve tiles on 132 multiprocessors: a second round for twelve of them."""
+    for _ in range(12):
+        with p.op("aten::mm", [[rows, 4096], [4096, 3072]], types=HALVES):
+            p.launch(GEMM, 90.0, **{"block": [384, 1, 1], "registers per thread": 168})
+
+
+def autocasting(p: Program) -> None:
+    """One weight used eight times: cast each time, its gradients cast back and added."""
+    shapes = [[4096, 8192], [4096, 8192], []]
+    for _ in range(8):
+        with p.op("aten::linear"):
+            with p.op("aten::copy_", shapes, types=["c10::BFloat16", "float", "Scalar"]):
+                p.launch(CAST, 60.0)
+            p.launch(GEMM, 200.0)
+    for n in range(8):
+        p.launch(GEMM, 200.0)
+        with p.op("autograd::engine::evaluate_function: ToCopyBackward0"):
+            with p.op("aten::copy_", shapes, types=["float", "c10::BFloat16", "Scalar"]):
+                p.launch(CAST, 60.0)
+            if n:
+                with p.op("aten::add_", shapes, types=["float", "float", "Scalar"]):
+                    p.launch(MUL, 100.0)
+
+
 def odd_sizes(p: Program) -> None:
     product(p, 8192, 1024, 50257, ODD, 1.5e14)
     product(p, 8192, 1024, 1024, GEMM, 6e14)
@@ -175,7 +201,8 @@ PLANTED: dict[str, tuple[Step, str]] = {
         (attending, "attention-unfused"), (in_float32, "fp32-matmul"),
         (chained, "elementwise-chain"), (converting, "layout"), (adding, "atomics"),
         (few_blocks, "kernel"), (own_kernel, "kernel"), (odd_sizes, "kernel"),
-        (uploading, "copy"), (casting, "elementwise-chain"),
+        (uploading, "copy"), (casting, "elementwise-chain"), (autocasting, "elementwise-chain"),
+        (tailed, "kernel"),
         (reducing, "collective"),
     )
 }  # fmt: skip
@@ -301,6 +328,45 @@ def test_products_of_odd_sizes_are_told_from_those_that_fit(tmp_path: Path) -> N
     assert first.saves.low <= truth <= first.saves.high
     assert first.saves.expect == pytest.approx(truth, rel=0.25)
     assert not [f for f in judged(even, tmp_path).findings if "16-byte" in f.say]
+
+
+def test_a_round_of_few_tiles_is_told_from_full_ones(tmp_path: Path) -> None:
+    first = judged(tailed, tmp_path).findings[0]
+    assert "use 55% of what their tiles hold: 1536 x 3072 is 144 tiles of 256 x 128" in first.say
+    assert "2 rounds on 132 multiprocessors, 12 in the last" in first.say
+    used = 144 / 264  # of the tiles that two rounds hold
+    assert first.saves.high == pytest.approx(12 * 0.09 * (1 - used), abs=0.03)
+    assert first.saves.expect == pytest.approx(12 * 0.09 * (1 - used / 0.95), abs=0.005)
+    assert "binds" not in first.say
+    full = judged(lambda p: tailed(p, 1408), tmp_path)  # 132 tiles
+    assert not [f for f in full.findings if "tiles hold" in f.say]
+
+
+def test_padding_inside_of_tiles_is_said_without_rounds_where_several_blocks_fit() -> None:
+    odd = sizes.Product(rows=130, inner=4096, columns=130, batch=64, size=2, seconds=1e-4)
+    name = "ampere_bf16_s16816gemm_bf16_64x64_ldg8_f2f_stages_64x3_nn"
+    small = Activity("kernel", name, 0, 100_000, grid=(3, 3, 64), block=(128, 1, 1), registers=96)
+    cut = sizes.tiling(odd, small, 132)
+    assert cut is not None
+    assert (cut.tile, cut.tiles, cut.rounds) == ((64, 64), 576, 0)
+    assert cut.used == pytest.approx((130 / 192) ** 2)
+    assert sizes.tiling(odd, replace(small, name=name + "_splitK_nn"), 132) is None
+    assert sizes.tiling(odd, replace(small, name="my_own_gemm"), 132) is None
+
+
+def test_what_is_bound_by_bytes_wins_nothing_from_full_tiles(tmp_path: Path) -> None:
+    def thin(p: Program) -> None:  # 16 rows: the weights' bytes take as long as it does
+        with p.op("aten::mm", [[16, 8192], [8192, 28672]], types=HALVES):
+            p.launch(GEMM, 150.0, **{"block": [384, 1, 1], "registers per thread": 168})
+
+    assert not [f for f in judged(thin, tmp_path).findings if "tiles hold" in f.say]
+
+
+def test_sums_of_gradients_tell_how_often_one_tensor_was_cast(tmp_path: Path) -> None:
+    first = judged(autocasting, tmp_path).findings[0]
+    # Seven of eight casts go on both sides, and half of seven sums' bytes.
+    assert first.saves.expect == pytest.approx(14 * 0.06 + 7 * 0.05, rel=0.03)
+    assert first.saves.low < first.saves.expect < first.saves.high
 
 
 def test_an_odd_size_that_costs_nothing_is_not_named(tmp_path: Path) -> None:

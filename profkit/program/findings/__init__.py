@@ -21,6 +21,7 @@ RULES: Sequence[Rule] = (
     math.attention,
     math.fp32_products,
     sizes.misfits,
+    sizes.tails,
     moves.layouts,
     kernels.contended_atomics,
     chains.autocasts,

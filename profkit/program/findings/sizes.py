@@ -1,14 +1,16 @@
-"""Products whose sizes do not fit the tensor cores: rows that no 16-byte load can begin at."""
+"""Products whose sizes do not fit: rows that no 16-byte load begins at, tiles that hold little."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
-from math import prod
+from math import ceil, prod
 
 from profkit.program.findings.case import BYTES, Case, Draft
 from profkit.program.savings.replay import Model
 from profkit.program.step.idle import launch_place
+from profkit.program.timeline import Activity
 
 ALIGNED = (
     16  # bytes: the tensor memory access unit and vector loads want rows to begin at multiples
@@ -19,6 +21,12 @@ REACHED = 0.75  # of the fastest product that fits: what the padded one is expec
 # Operations a second that large half-precision products reach where the step has none that fits:
 # 9.0 was measured on an H200 (769 to 798e12 at 8192^3); the others are two thirds of datasheets.
 HALF_RATES = {8: 2.1e14, 9: 6.0e14, 10: 1.5e15, 12: 1.5e14}
+# A block's tile in the names of cuBLAS (nvjet, xmma) and CUTLASS; parts of a sum need no rounds.
+_TILE = re.compile(r"(?:nvjet_\w*?_|tilesize|gemm_(?:\w+?_)??)(\d{1,3})x(\d{1,3})(?=_|x\d)")
+_PARTS = re.compile(r"(?i)split|streamk")
+REGISTERS = 65_536  # of a multiprocessor, since compute capability 3.0
+USED = 0.8  # of what tiles and rounds hold, from which on there is nothing to say
+FILLED = 0.95  # what sizes that fit reach
 _PRODUCTS = {"aten::mm": 0, "aten::addmm": 1, "aten::bmm": 0, "aten::baddbmm": 1}
 
 
@@ -57,6 +65,98 @@ class Product:
         """Sizes that are rows in memory for one of the operands, and no multiple of 16 bytes."""
         unit = ALIGNED // self.size
         return [n for n in (self.inner, self.columns, self.rows) if n >= unit and n % unit]
+
+
+@dataclass(frozen=True)
+class Tiling:
+    """How a product is cut into tiles, one a block.
+
+    Attributes:
+        tile: Rows and columns, in the kernel's own order.
+        tiles: How many.
+        rounds: Of one tile on each multiprocessor; 0 where several fit at once.
+        used: The part of all that the tiles of these rounds could hold that is the product.
+    """
+
+    tile: tuple[int, int]
+    tiles: int
+    rounds: int
+    used: float
+
+
+def tiling(product: Product, activity: Activity, multiprocessors: int) -> Tiling | None:
+    """A product's tiles; None where the kernel's name does not tell, or it adds parts of a sum.
+
+    Args:
+        product: Its sizes.
+        activity: The kernel that computed it.
+        multiprocessors: Of the GPU.
+    """
+    named = _TILE.search(activity.name)
+    if not named or _PARTS.search(activity.name) or activity.block is None:
+        return None
+    tile = int(named[1]), int(named[2])
+    # Libraries count columns first or last: the cut that wastes less is taken.
+    cuts = [ceil(product.rows / a) * ceil(product.columns / b) for a, b in (tile, tile[::-1])]
+    tiles = product.batch * min(cuts)
+    held = tiles * prod(tile)
+    alone = activity.registers * prod(activity.block) > REGISTERS // 2  # no second block fits
+    rounds = ceil(tiles / multiprocessors) if alone else 0
+    if rounds:
+        held = rounds * multiprocessors * prod(tile)
+    used = product.batch * product.rows * product.columns / held
+    return Tiling(tile, tiles, rounds, used)
+
+
+def tails(case: Case, taken: frozenset[int]) -> Iterator[Draft]:
+    """Products whose tiles hold much more than the result, or leave their last round nearly empty."""
+    sms = case.device.multiprocessors if case.device else None
+    found: dict[int, tuple[Product, Tiling]] = {}
+    for i, work in enumerate(case.works):
+        product = matrix_product(case, i) if i not in taken else None
+        cut = tiling(product, work.activity, sms) if product and sms else None
+        if product and cut and cut.used < USED:
+            found[i] = product, cut
+    if not found:
+        return
+    least = {i: _least(case, product) for i, (product, _) in found.items()}
+
+    def fitted(model: Model, level: str) -> Model:
+        """Full tiles in full rounds; never faster than its bytes, or than the fastest products."""
+
+        def factor(i: int) -> float:
+            if i not in found:
+                return 1.0
+            product, cut = found[i]
+            best = max(cut.used / FILLED, least[i] / product.seconds)
+            return min(1.0, {"low": (1 + best) / 2, "expect": best, "high": cut.used}[level])
+
+        return model.scaled(factor)
+
+    worst = max(found, key=lambda i: found[i][0].seconds * (1 - found[i][1].used))
+    product, cut = found[worst]
+    yield Draft(
+        "kernel",
+        f"{len(found)} products, {case.time(sorted(found)):.3g} ms a step, use {cut.used:.0%} of "
+        f"what their tiles hold: {product.rows} x {product.columns} is {cut.tiles} tiles of "
+        f"{cut.tile[0]} x {cut.tile[1]}" + (f", {_rounds(cut, sms or 1)}" if cut.rounds else ""),
+        "choose the size or the batch so that tiles fill whole rounds, or multiply several at once",
+        launch_place(case.works[worst]), tuple(sorted(found)), fitted,
+    )  # fmt: skip
+
+
+def _rounds(cut: Tiling, sms: int) -> str:
+    times = "round" if cut.rounds == 1 else "rounds"
+    return f"{cut.rounds} {times} on {sms} multiprocessors, {cut.tiles % sms or sms} in the last"
+
+
+def _least(case: Case, product: Product) -> float:
+    """Seconds below which a product does not come: its bytes, and the rate that products reach."""
+    rows, inner, columns = product.rows, product.inner, product.columns
+    moved = product.batch * product.size * (rows * inner + inner * columns + rows * columns)
+    major = case.device.cc[0] if case.device and case.device.cc else 9
+    rate = HALF_RATES.get(major, 2e14) / REACHED
+    return max(moved / case.bandwidth, product.operations / rate if product.size == 2 else 0.0)
 
 
 def misfits(case: Case, taken: frozenset[int]) -> Iterator[Draft]:
