@@ -38,10 +38,17 @@ class Count:
 
 @dataclass(frozen=True)
 class Counts:
-    """What counters say: by a group's id, and why others were not counted."""
+    """What counters say.
+
+    Attributes:
+        groups: By a group's id.
+        notes: Why others were not counted.
+        report: Where the report is kept; empty where it is not.
+    """
 
     groups: Mapping[str, Count] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
+    report: str = ""
 
     @property
     def gains(self) -> dict[str, float]:
@@ -83,7 +90,7 @@ def read_counts(report: Path, groups: Sequence[KernelGroup]) -> Counts:
             counted[group.id] = _count(own[0])
     left = [g for g in wanted(groups) if g.id not in counted]
     note = f"{len(left)} of {len(wanted(groups))} groups were asked for and not counted"
-    return Counts(counted, (note,) if left else ())
+    return Counts(counted, (note,) if left else (), str(report))
 
 
 def _is_of(run: Judged, group: KernelGroup) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from shlex import quote
 from typing import Any
 
 from profkit.errors import ProfkitError
@@ -43,7 +44,7 @@ def triage_document(of: Triage, counts: Counts | None = None) -> dict[str, Any]:
         },
         "first": _first(of),
         "findings": [_finding(row) for row in of.findings],
-        "kernels": [_kernel(of, row, counted.get(row.id)) for row in of.groups],
+        "kernels": [_kernel(of, row, counted.get(row.id), counts) for row in of.groups],
         "ranks": [
             {"rank": r.rank, "ms": _ms(r.period), "computing_ms": _ms(r.computing),
              "collective_ms": _ms(r.collective), "waiting_ms": _ms(r.waiting)}
@@ -81,21 +82,25 @@ def _finding(row: ProgramFinding) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _kernel(of: Triage, row: KernelGroup, count: Count | None) -> dict[str, Any]:
+def _kernel(
+    of: Triage, row: KernelGroup, count: Count | None, counts: Counts | None
+) -> dict[str, Any]:
     return {
         "id": row.id, "name": row.name, "category": row.kind, "calls": row.calls,
         "ms": _ms(row.time), "share": _round(row.time / of.split.period),
         "bound": count.bound if count else None, "limiter": count.limiter if count else None,
         "headroom": count.headroom if count else None, "counted": count is not None,
-        "next": _next(of, row),
+        "next": _next(of, row, counts.report if count and counts else ""),
         "op": row.op or None, "nvtx": row.range or None, "source": row.source or None,
         "grid": list(row.grid) if row.grid else None,
         "block": list(row.block) if row.block else None,
     }  # fmt: skip
 
 
-def _next(of: Triage, row: KernelGroup) -> str | None:
+def _next(of: Triage, row: KernelGroup, report: str) -> str | None:
     """The command that looks at one kernel; None for what is none, or where no command is known."""
+    if report:
+        return f"profkit diagnose {quote(report)} --kernel '{function(row.name)}'"
     if row.grid is None or not of.timeline.command:
         return None
     return f"profkit profile --kernel '{function(row.name)}' --count 1 -- {of.timeline.command}"

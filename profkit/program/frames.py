@@ -46,10 +46,9 @@ def triage(path: str | Path, step_ms: float | None = None, range: str = "") -> P
     import pandas as pd
 
     from profkit.program.document import triage_document
-    from profkit.program.readers import open as recordings
-    from profkit.program.triage import triage_timeline as judge
+    from profkit.program.recorded import judge_recordings
 
-    content = triage_document(judge(recordings.read_timeline(Path(path)), range, step_ms))
+    content = triage_document(*judge_recordings([Path(path)], "all", range, step_ms))
     rows = [{**row, **row["saves_ms"]} for row in content["findings"]]
     columns = ["category", "say", "expect", "low", "high", "on_top_ms", "kernels", "try", "where"]
     return ProgramFrames(

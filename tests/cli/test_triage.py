@@ -9,7 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from profkit.program.readers import store
+from profkit.program.readers.open import read_timeline
 from tests.conftest import ROOT
+from tests.program.made import Program, ran
 
 DATA = ROOT / "tests" / "program" / "data"
 COPY = str(DATA / "copy_pageable.planted.json.gz")
@@ -128,3 +131,56 @@ def test_a_kept_program_is_a_section_of_a_page(run, tmp_path: Path) -> None:
     assert "<b>" not in section
     assert "style=" not in section
     assert run("report", str(folder), "-o", str(page), "--quiet").exit_code == 0
+
+
+def _counted_program(folder: Path) -> Path:
+    """A kept folder whose longest kernel is the one of the report beside its timeline."""
+    from profkit.reports.reader import load_reports
+
+    report = ROOT / "artifacts" / "scalar.B.ncu-rep"
+    launch = load_reports([str(report)]).iloc[0]
+    sizes = {k: [int(n) for n in launch[k]] for k in ("grid", "block")}
+
+    def step(p: Program) -> None:
+        p.launch(launch["kernel"], 300.0, **sizes)
+        p.launch("other_kernel(float*)", 20.0)
+
+    store.write(read_timeline(ran(step).write(folder.parent / "trace.json")), folder)
+    shutil.copy(report, folder / "counters.ncu-rep")
+    return folder
+
+
+def test_counters_that_were_kept_are_read_again(run, tmp_path: Path) -> None:
+    kept, copied = _counted_program(tmp_path / "step.triage"), tmp_path / "copied.triage"
+    assert run("triage", str(kept), "-o", str(copied), "--quiet").exit_code == 0
+    rows = json.loads(run("triage", str(copied), "--json").stdout)["kernels"]
+    assert [row["counted"] for row in rows] == [True, False]
+    assert rows[0]["bound"]
+    rows = json.loads((copied / "triage.json").read_text())["kernels"]
+    assert rows[0]["next"].startswith(f"profkit diagnose {copied}/counters.ncu-rep --kernel '")
+    assert rows[1]["next"] is None
+    words = rows[0]["next"].removeprefix("profkit ").replace("'", "").split()
+    assert run(*words).exit_code == 0
+    screen = run("triage", str(kept)).stdout
+    assert "k1 in full: profkit diagnose" in screen.replace("\n  ", " ")
+
+
+def test_without_permission_for_counters_the_timeline_is_the_answer(
+    run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from profkit.cli.measuring import triage as verb
+    from profkit.measure.timeline import counters
+    from profkit.program.readers import injected
+
+    timeline = injected.read_injected(DATA / "strided.timeline")
+    monkeypatch.setattr(verb, "_record", lambda *_: timeline)
+    monkeypatch.setattr(counters, "need_tool", lambda _: ROOT / "tests/measure/standin/ncu")
+    monkeypatch.setenv("FAKE_NCU", "permission")
+    monkeypatch.setenv("FAKE_NCU_LOG", str(tmp_path / "ncu.log"))
+    result = run("triage", "-o", str(tmp_path / "t.triage"), "--json", "--quiet", "--", "./strided")
+    assert result.exit_code == 0
+    document = json.loads(result.stdout)
+    assert any("nothing was counted: this user may not read" in n for n in document["notes"])
+    assert {row["counted"] for row in document["kernels"]} == {False}
+    assert document["first"]["category"]
+    assert (tmp_path / "t.triage" / "timeline.json").is_file()

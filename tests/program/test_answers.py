@@ -119,6 +119,10 @@ def test_the_rank_that_others_wait_for_is_named(tmp_path: Path) -> None:
     assert of["program"]["ranks"] == 2
     assert of["ranks"][0]["waiting_ms"] == pytest.approx(0.3, rel=0.01)
     assert any("rank 0 waits 0.3 ms a step in collectives for rank 1" in n for n in of["notes"])
+    lines = _screen(of, 160).splitlines()
+    (first,) = [line for line in lines if "rank 0: " in line]
+    assert "0.350 ms in collectives: 0.0500 ms transfer, 0.300 ms waiting for others" in first
+    assert sum("waiting for others" in line for line in lines) == 2
 
 
 def test_some_ranks_are_looked_at_and_no_other(tmp_path: Path) -> None:

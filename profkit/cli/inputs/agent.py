@@ -64,13 +64,12 @@ class Answers:
             recording: A torch.profiler trace, an nsys SQLite export, or a .triage folder.
         """
         from profkit.program.document import triage_document
-        from profkit.program.readers import open as recordings
-        from profkit.program.triage import triage_timeline
+        from profkit.program.recorded import judge_recordings
         from profkit.show.text.markup import to_markdown
         from profkit.show.views.triage import triaged
 
-        timeline = recordings.read_timeline(self._path(recording))
-        return _short(to_markdown(triaged(triage_document(triage_timeline(timeline)))))
+        answer, counts = judge_recordings([self._path(recording)])
+        return _short(to_markdown(triaged(triage_document(answer, counts))))
 
     def explain(self, name: str) -> str:
         """What a rule, a metric or a word of the verdict means, and what people do about it.

@@ -16,7 +16,14 @@ from profkit.cli.output import note, one_form, print_blocks, say, spinner
 from profkit.cli.verb import Verb
 from profkit.cli.watching import shown
 from profkit.errors import ProfkitError
-from profkit.files import check_output, make_folder, move_folder, temporary_folder, write_text
+from profkit.files import (
+    check_output,
+    make_folder,
+    move_folder,
+    temporary_folder,
+    write_bytes,
+    write_text,
+)
 
 if TYPE_CHECKING:
     from profkit.program.counts import Counts
@@ -62,18 +69,22 @@ def triage_program(
     """Where a whole program's step goes, and what to do first."""
     from profkit.program.document import triage_document
     from profkit.program.ranks import only_ranks
+    from profkit.program.recorded import judge_recordings
     from profkit.program.triage import triage_timeline
 
     one_form(json, markdown)
     _may_write(output, page, what)
     recordings = _recordings(what)
-    timeline = _read(recordings) if recordings else _record(what, timeout, quiet)
-    timeline = only_ranks(timeline, ranks)
-    answer, counts = triage_timeline(timeline, range_, step_ms), None
     with _place(output, quiet) as folder:
-        if budget and not recordings:
-            counts = _count(what, answer, budget, folder / "counters.ncu-rep", quiet)
-            answer = triage_timeline(timeline, range_, step_ms, counts.gains)
+        if recordings:
+            answer, counts = judge_recordings(recordings, ranks, range_, step_ms)
+        else:
+            timeline = only_ranks(_record(what, timeout, quiet), ranks)
+            answer, counts = triage_timeline(timeline, range_, step_ms), None
+            if budget:
+                counts = _count(what, answer, budget, folder / "counters.ncu-rep", quiet)
+                answer = triage_timeline(timeline, range_, step_ms, counts.gains)
+        counts = _report_kept(counts, folder, output)
         content = triage_document(answer, counts)
         if output:
             _keep(answer, content, folder)
@@ -111,14 +122,6 @@ def _recordings(what: Sequence[str]) -> list[Path]:
     paths = [Path(word) for word in what]
     known = [p for p in paths if p.suffix in RECORDINGS or p.is_dir()]
     return paths if len(known) == len(paths) else []
-
-
-def _read(paths: Sequence[Path]) -> Timeline:
-    """One recording, or one a rank."""
-    from profkit.program.ranks import merged_timelines
-    from profkit.program.readers import open as reading
-
-    return merged_timelines([reading.read_timeline(path) for path in paths])
 
 
 def _record(command: Sequence[str], timeout: float, quiet: bool) -> Timeline:
@@ -167,6 +170,21 @@ def _on_one_rank(counts: Counts, answer: Triage, device: int | None) -> Counts:
     text = (f"counters are rank {answer.process.rank}'s (GPU {device}); the other ranks waited in "
             "their collectives, which were not replayed; NCCL's watchdog allows 10 minutes")  # fmt: skip
     return replace(counts, notes=(*counts.notes, text))
+
+
+def _report_kept(counts: Counts | None, folder: Path, output: Path | None) -> Counts | None:
+    """The counters with the place where their report will be: beside the answer, or where it was."""
+    if counts is None or not counts.report:
+        return counts
+    from profkit.program.recorded import kept_report
+
+    read = Path(counts.report)
+    if output is None:
+        return counts if read.parent != folder else replace(counts, report="")
+    if read.parent != folder:
+        write_bytes(folder / read.name, read.read_bytes())
+    report = kept_report(folder)
+    return replace(counts, report=str(output / report.name) if report else "")
 
 
 def _write_page(answer: Triage, content: dict[str, Any], file: Path) -> None:

@@ -12,6 +12,7 @@ from profkit.show.text.names import short
 FIRST = 3  # findings shown; --json has all
 GROUPS = 10
 NOTES = 3
+RANKS = 3  # those that wait least: others wait for them
 BAR = 60
 _NAMES = {
     "host-launch": "launches come too slowly", "host-sync": "the host waits itself",
@@ -41,8 +42,26 @@ def triaged(of: Mapping[str, Any]) -> Iterator[Block]:
         yield TextLine(f"and {more} more that save less: --json")
     yield Heading("Where the GPU's time goes", 2)
     yield _groups(of)
+    yield from _further(of)
     for text in of["notes"][:NOTES]:
         yield TextLine(text, "note")
+
+
+def _further(of: Mapping[str, Any]) -> Iterator[Block]:
+    """How to look at the counted kernel that matters most; what each rank does."""
+    named = [id_ for finding in of["findings"] for id_ in finding["kernels"]]
+    counted = [row for row in of["kernels"] if row["counted"] and row["next"]]
+    if best := min(counted, key=lambda r: (r["id"] not in named, -r["ms"]), default=None):
+        yield TextLine(best["next"], f"{best['id']} in full")
+    ranks = of["ranks"]
+    shown = ranks if len(ranks) <= RANKS else sorted(ranks, key=lambda r: r["waiting_ms"])[:RANKS]
+    for row in sorted(shown, key=lambda r: r["rank"]):
+        transfer = row["collective_ms"] - row["waiting_ms"]
+        yield TextLine(
+            f"{ms(row['computing_ms'])} computing, {ms(row['collective_ms'])} in collectives: "
+            f"{ms(transfer)} transfer, {ms(row['waiting_ms'])} waiting for others",
+            f"rank {row['rank']}",
+        )  # fmt: skip
 
 
 def ms(value: float) -> str:
