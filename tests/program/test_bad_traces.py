@@ -202,3 +202,18 @@ def test_nsys_reports_want_exporting(tmp_path: Path) -> None:
     path = tmp_path / "x.nsys-rep"
     path.write_bytes(b"NSYS report of some kind")
     assert "nsys export --type sqlite" in error(path).hint
+
+
+def test_work_without_a_launch_is_said_to_be_in_no_step(tmp_path: Path) -> None:
+    def nested(p: Program) -> None:
+        p.launch(GEMM, 300.0)
+        p.launch("child_of_a_kernel()", 100.0)
+
+    program = ran(nested)
+    whole = triage_timeline(recordings.read_timeline(program.write(tmp_path / "whole.json")))
+    gone = {e["args"]["correlation"] for e in program.events if e["name"] == "child_of_a_kernel()"}
+    program.events = [e for e in program.events if e["cat"] != "cuda_runtime"
+                      or e["args"]["correlation"] not in gone]  # fmt: skip
+    cut = triage_timeline(recordings.read_timeline(program.write(tmp_path / "cut.json")))
+    assert any("25% of the GPU's work has no launch in the recording" in n for n in cut.notes)
+    assert not any("no launch in" in n for n in whole.notes)

@@ -7,7 +7,7 @@ many launches ahead, but over steps both run at one pace.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from statistics import median
@@ -18,6 +18,7 @@ from profkit.program.step.kinds import kind_of
 from profkit.program.step.period import repeats
 from profkit.program.timeline import Activity, Call, Process
 
+UNLAUNCHED = 0.02  # of the GPU's work: what less has no launch is not worth a word
 ODD = 1.5  # a step that takes so many times the median is another kind of step, or was disturbed
 
 
@@ -106,7 +107,7 @@ def find_steps(process: Process, named: str = "") -> Steps:
         raise ProfkitError(
             "no kernel was launched inside of a step", "name the step with --range, or record more"
         )
-    return _chosen(how, steps, notes)
+    return _chosen(how, steps, [*notes, *_unlaunched(process.activities, order)])
 
 
 def _outermost(calls: Sequence[Call]) -> list[Call]:
@@ -127,6 +128,18 @@ def _launched(activities: Sequence[Activity], calls: Sequence[Call]) -> list[tup
     at = {call.correlation: i for i, call in enumerate(calls)}
     pairs = [(at[a.correlation], a) for a in activities if a.correlation in at]
     return sorted(pairs, key=lambda pair: (pair[0], pair[1].start))
+
+
+def _unlaunched(
+    activities: Sequence[Activity], order: Sequence[tuple[int, Activity]]
+) -> Iterator[str]:
+    """Says so where much of what the GPU did has no launch: a cut recording, dynamic parallelism."""
+    begin = min((a.start for _, a in order), default=0)
+    inside = sum(a.duration for a in activities if a.start >= begin)
+    left = inside - sum(a.duration for _, a in order)
+    if left > UNLAUNCHED * inside:
+        yield (f"{left / inside:.0%} of the GPU's work has no launch in the recording (cut, or "
+               "launched by the GPU itself): it is in no step")  # fmt: skip
 
 
 def _begins(
