@@ -141,6 +141,16 @@ def product(p: Program, rows: int, inner: int, columns: int, name: str, rate: fl
         p.launch(name, 2e6 * rows * inner * columns / rate)
 
 
+def sizing(p: Program) -> None:
+    """Pieces whose sizes are looked up one by one: few launches of each, and the host is slow."""
+    for _ in range(40):
+        p.launch(GEMM, 8.0)
+        with p.op("aten::nonzero"):
+            p.wait()
+        for _ in range(6):
+            p.launch(GEMM, 8.0)
+
+
 def tailed(p: Program, rows: int = 1536) -> None:
     """Twelve by twelve tiles on 132 multiprocessors: a second round for twelve of them."""
     for _ in range(12):
@@ -202,7 +212,7 @@ PLANTED: dict[str, tuple[Step, str]] = {
         (chained, "elementwise-chain"), (converting, "layout"), (adding, "atomics"),
         (few_blocks, "kernel"), (own_kernel, "kernel"), (odd_sizes, "kernel"),
         (uploading, "copy"), (casting, "elementwise-chain"), (autocasting, "elementwise-chain"),
-        (tailed, "kernel"),
+        (tailed, "kernel"), (sizing, "host-sync"),
         (reducing, "collective"),
     )
 }  # fmt: skip
@@ -367,6 +377,23 @@ def test_sums_of_gradients_tell_how_often_one_tensor_was_cast(tmp_path: Path) ->
     # Seven of eight casts go on both sides, and half of seven sums' bytes.
     assert first.saves.expect == pytest.approx(14 * 0.06 + 7 * 0.05, rel=0.03)
     assert first.saves.low < first.saves.expect < first.saves.high
+
+
+def test_sizes_that_the_host_waits_for_are_named_before_launches(tmp_path: Path) -> None:
+    def looked_at(p: Program) -> None:  # the same, of values that nothing's size depends on
+        for _ in range(40):
+            p.launch(GEMM, 8.0)
+            with p.op("aten::item"):
+                p.wait()
+            for _ in range(6):
+                p.launch(GEMM, 8.0)
+
+    first = judged(sizing, tmp_path).findings[0]
+    assert "nonzero (40 x)" in first.say
+    assert "sizes that are known" in first.advice
+    # Batched, the GPU's own 2.24 ms are left at best.
+    assert first.saves.high == pytest.approx(plain_ms(sizing) - 280 * 0.008, rel=0.05)
+    assert judged(looked_at, tmp_path).findings[0].category == "host-launch"
 
 
 def test_an_odd_size_that_costs_nothing_is_not_named(tmp_path: Path) -> None:

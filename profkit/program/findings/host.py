@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -16,6 +17,9 @@ LONG = 500_000  # nanoseconds of host work before one call that no launching exp
 LONG_SHARE = 0.05  # of the step: what is shorter is no pause
 MANY_COPIES = 16  # small ones to the GPU a step: they are a batch in pieces, no stray scalar
 SMALL_COPY = 1 << 16  # bytes up to which a copy is there to look at a value
+# Operators whose result has as many rows as the data says: the host has to wait for the number, no
+# graph can be captured round them, and what follows is launched piece by piece.
+SIZED = re.compile(r"aten::(nonzero|masked_select|_?unique\w*|repeat_interleave)\b")
 GRAPH_LAG = 1_000.0  # nanoseconds between the kernels of a graph
 
 
@@ -33,14 +37,7 @@ def slow_launches(case: Case, taken: frozenset[int]) -> Iterator[Draft]:  # noqa
 
     def captured(model: Model, level: str) -> Model:
         """All launches in one, as a graph has them; pauses of the host stay."""
-        stays = {"low": 0.35, "expect": 0.03, "high": 0.0}[level]
-        events = tuple(
-            e if _is_pause(e.gap, period) else replace(e, gap=e.gap * stays, busy=e.busy * stays)
-            for e in model.events
-        )
-        items = tuple(replace(i, lag=min(i.lag, GRAPH_LAG)) for i in model.items)
-        tail = model.tail if _is_pause(model.tail, period) else model.tail * stays
-        return replace(model, events=events, items=items, tail=tail)
+        return launched_at_once(model, {"low": 0.35, "expect": 0.03, "high": 0.0}[level], period)
 
     mean = sum(w.activity.duration for w in case.works) / count / 1e3
     say = (f"the GPU has nothing to do for {idle / period:.0%} of the step: {count:,} launches "
@@ -51,6 +48,23 @@ def slow_launches(case: Case, taken: frozenset[int]) -> Iterator[Draft]:  # noqa
         "capture the step in a CUDA graph, or torch.compile(mode='reduce-overhead')",
         where, (), captured, covers=False, general=True, idle=True,
     )  # fmt: skip
+
+
+def launched_at_once(model: Model, stays: float, period: int) -> Model:
+    """The model with a part of the host's time round its launches; pauses of its own stay.
+
+    Args:
+        model: Of the step.
+        stays: The part of the time that is left.
+        period: Of the recorded step, nanoseconds: what a pause is depends on it.
+    """
+    events = tuple(
+        e if _is_pause(e.gap, period) else replace(e, gap=e.gap * stays, busy=e.busy * stays)
+        for e in model.events
+    )
+    items = tuple(replace(i, lag=min(i.lag, GRAPH_LAG)) for i in model.items)
+    tail = model.tail if _is_pause(model.tail, period) else model.tail * stays
+    return replace(model, events=events, items=items, tail=tail)
 
 
 def own_work(case: Case, taken: frozenset[int]) -> Iterator[Draft]:  # noqa: ARG001
@@ -140,12 +154,20 @@ def waits(case: Case, taken: frozenset[int]) -> Iterator[Draft]:  # noqa: ARG001
     if not held or idle < 0.005 * case.split.period:
         return
     chosen = frozenset(held)
+    sized = 2 * sum(bool(SIZED.search(step.makers[i].op)) for i in held) > len(held)
 
-    def unwaited(model: Model, level: str) -> Model:  # noqa: ARG001
-        """The host goes on; what it wanted to know comes later."""
+    def unwaited(model: Model, level: str) -> Model:
+        """The host goes on; what it wanted to know comes later.
+
+        Where it waits for a size, fixed sizes take its place, which can be launched at once: what is
+        launched for each size is then one batch, at best.
+        """
         events = tuple(replace(e, awaits=-1) if i in chosen else e
                        for i, e in enumerate(model.events))  # fmt: skip
-        return replace(model, events=events)
+        left = replace(model, events=events)
+        if not sized or level == "low":
+            return left
+        return launched_at_once(left, {"expect": 0.1, "high": 0.0}[level], case.split.period)
 
     names = Counter(step.makers[i].op or step.calls[i].name for i in held)
     places = Counter(filter(None, (step.makers[i].source or step.makers[i].range for i in held)))
@@ -154,7 +176,9 @@ def waits(case: Case, taken: frozenset[int]) -> Iterator[Draft]:  # noqa: ARG001
         "host-sync",
         f"the host stops {len(held):,} times a step until the GPU is done: {what}; "
         f"the GPU is idle for {idle / 1e6:.3g} ms of {case.split.period / 1e6:.3g} after it",
-        "keep the value on the GPU, or read it a step later (non_blocking, an event)",
+        "use sizes that are known (batched with padding, a mask that multiplies), so that the host "
+        "waits for none" if sized
+        else "keep the value on the GPU, or read it a step later (non_blocking, an event)",
         places.most_common(1)[0][0] if places else names.most_common(1)[0][0],
         (), unwaited, covers=False, idle=True,
     )  # fmt: skip
