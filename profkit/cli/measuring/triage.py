@@ -36,6 +36,10 @@ Ranks = Annotated[
 Range = Annotated[
     str, typer.Option("--range", metavar="NAME", help="The NVTX range that is a step.")
 ]
+StepMs = Annotated[
+    float | None,
+    typer.Option("--step-ms", min=0.0, metavar="MS", help="A step's time without profiler."),
+]
 Page = Annotated[Path | None, typer.Option(metavar="FILE", help="Write it as an HTML page too.")]
 RECORDINGS = {".json", ".gz", ".sqlite", ".triage", ".nsys-rep"}
 
@@ -46,10 +50,7 @@ def triage_program(
         typer.Argument(metavar="RECORDING or -- COMMAND...", help="A trace, or what to run."),
     ],
     range_: Range = "",
-    step_ms: Annotated[
-        float | None,
-        typer.Option("--step-ms", min=0.0, metavar="MS", help="A step's time without profiler."),
-    ] = None,
+    step_ms: StepMs = None,
     ranks: Ranks = "all",
     budget: Annotated[
         float, typer.Option(min=0, metavar="S", help="Seconds for counters; 0 takes none.")
@@ -81,9 +82,9 @@ def triage_program(
         else:
             timeline = only_ranks(_record(what, timeout, quiet), ranks)
             answer, counts = triage_timeline(timeline, range_, step_ms), None
-            if budget:
-                counts = _count(what, answer, budget, folder / "counters.ncu-rep", quiet)
-                answer = triage_timeline(timeline, range_, step_ms, counts.gains)
+        if budget and not recordings:
+            counts = _count(what, answer, budget, folder / "counters.ncu-rep", quiet)
+            answer = triage_timeline(answer.timeline, range_, step_ms, counts.gains)
         counts = _report_kept(counts, folder, output)
         content = triage_document(answer, counts)
         if output:
