@@ -34,6 +34,10 @@ Top = Annotated[int | None, typer.Option(min=1, metavar="N", help="The N worst r
 Artifacts = Annotated[
     Path, typer.Option(metavar="DIR", help="Where records and reports of variants are.")
 ]
+HistoryDir = Annotated[
+    str,
+    typer.Option("--history", metavar="DIR", help="The history: a folder of tables, or a URL."),
+]
 Case = Annotated[
     str | None,
     typer.Option(metavar="CASE", help="Only this case.", autocompletion=complete.cases),

@@ -23,6 +23,7 @@ from profkit.errors import ProfkitError
 from profkit.evidence.claims import verify
 from profkit.evidence.comparison import ladder as ladders
 from profkit.evidence.comparison import select as sides
+from profkit.evidence.history.noise import KnownSpreads
 from profkit.evidence.runs.runs import Evidence
 from profkit.reports import raw_counters, reader
 from profkit.reports.metrics import CATALOGUE
@@ -356,8 +357,8 @@ def compare(
     Raises:
         ProfkitError: A side cannot be found or read, or the two have nothing in common.
     """
-    given = given_run(before), given_run(after)
-    return _as(Comparison, sides.compare_sides(*given, case, artifacts, anyway))
+    given, known = (given_run(before), given_run(after)), KnownSpreads(Path(artifacts, "history"))
+    return _as(Comparison, sides.compare_sides(*given, case, artifacts, anyway, known))
 
 
 def ladder(case: str, artifacts: str | Path = "artifacts", anyway: bool = False) -> ShownLadder:
@@ -371,7 +372,8 @@ def ladder(case: str, artifacts: str | Path = "artifacts", anyway: bool = False)
     Raises:
         ProfkitError: Nothing is recorded at this case.
     """
-    return _as(ShownLadder, ladders.build_ladder(Evidence(Path(artifacts)), case, anyway))
+    evidence, known = Evidence(Path(artifacts)), KnownSpreads(Path(artifacts, "history"))
+    return _as(ShownLadder, ladders.build_ladder(evidence, case, anyway, known))
 
 
 def claims(files: str | Path | Iterable[str | Path], artifacts: str | Path = "artifacts") -> Claims:

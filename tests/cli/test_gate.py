@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -96,3 +97,23 @@ def test_a_history_that_cannot_be_read_is_said(run, sides, tmp_path: Path) -> No
     found = run("gate", sides[0], sides[0], "--history", tmp_path / "h")
     assert found.exit_code == 0
     assert "x.parquet: not readable" in found.stderr
+
+
+def test_compare_takes_what_processes_differ_by_from_the_history(run, tmp_path: Path) -> None:
+    pytest.importorskip("pyarrow")
+    from profkit.evidence.history.dataset import History
+    from profkit.evidence.history.tables import HistoryTwin
+
+    before = made("v1", 1e-5, 1)
+    after = changed(before, 1.015e-5, 2, "another")
+    names = [folder(tmp_path / side, r) / "p" / "B" / "v1.json"
+             for side, r in (("base", before), ("head", after))]  # fmt: skip
+    words = ("compare", *names, "--history", tmp_path / "h")
+    assert "processes differ by 1 %, assumed" in " ".join(run(*words).stdout.split())
+    twin = HistoryTwin("", "v1", "B", sass="sass v1", gpu_uuid="GPU-1", made="2026-11-20T08:00:00")
+    days = [replace(twin, session=str(n), made=f"2026-11-2{n % 3}T08:00:00",
+                    samples=(1e-5 + n * 1e-9,) * 3) for n in range(20)]  # fmt: skip
+    History(tmp_path / "h").append(days)
+    told = " ".join(run(*words).stdout.split())
+    assert "x slower (" in told
+    assert "processes differ by 0.063 %, measured" in told

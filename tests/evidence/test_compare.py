@@ -13,7 +13,7 @@ from profkit.evidence.comparison.compare import compare_runs, how_taken, match
 from profkit.evidence.comparison.counters import finding_changes, launch_change, moved
 from profkit.evidence.comparison.select import change_json, pair
 from profkit.evidence.runs.runs import Run, verdict
-from profkit.records.parts import Resources
+from profkit.records.parts import RecordedGpu, Resources
 from tests.evidence.made import frame, record, row, run, samples
 
 
@@ -23,6 +23,7 @@ def test_time_is_judged_from_the_timings():
     assert faster.time.answer == "faster"
     assert faster.time.speedup.median == pytest.approx(2, rel=0.01)
     assert faster.time_note == "warm L2, interleaved"
+    assert faster.between is None
 
 
 def test_a_duration_under_ncu_is_no_timing():
@@ -286,3 +287,28 @@ def test_one_measurement_on_both_sides_is_the_same():
     change = compare_runs(run(warm=(1e-5,) * 60), run(warm=(1e-5,) * 60))
     assert (change.time.answer, change.time.reason) == ("same", "identical")
     assert "timer" not in change.time.sentence
+
+
+def on_gpu(made: Run, uuid: str) -> Run:
+    return replace(
+        made, record=replace(made.record, gpu=RecordedGpu(name="NVIDIA H200", uuid=uuid))
+    )
+
+
+def test_what_processes_differ_by_is_measured_or_said_to_be_assumed() -> None:
+    """1.5 % apart, in two processes: inside the assumed 1 %, outside of the 0.1 % of this machine."""
+    one, two, elsewhere = (
+        on_gpu(run(name, warm=samples(median, n=120, seed=seed), session=str(seed)), gpu)
+        for name, median, seed, gpu in (
+            ("stage1", 1e-4, 1, "GPU-1"), ("stage2", 0.985e-4, 2, "GPU-1"), ("stage2", 1e-4, 3, "GPU-2"),
+        )
+    )  # fmt: skip
+    assumed = compare_runs(one, two)
+    assert (assumed.time.answer, assumed.time.reason) == ("cannot tell", "processes")
+    assert assumed.time_note == "warm L2, apart: processes differ by 1 %, assumed"
+    known = compare_runs(one, two, spread_of={"GPU-1": 0.001}.get)
+    assert known.time.answer == "faster"
+    assert known.time_note == "warm L2, apart: processes differ by 0.1 %, measured"
+    assert change_json(known)["between_processes"] == {"sigma": 0.001, "measured": True}
+    both = {"GPU-1": 0.001, "GPU-2": 0.001}
+    assert not compare_runs(one, elsewhere, spread_of=both.get).between.measured, "of two GPUs"

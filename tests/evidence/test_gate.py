@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from profkit.errors import ProfkitError
+from profkit.evidence.comparison.compare import BetweenProcesses
 from profkit.evidence.gate.conditions import machine_differences, method_differences
 from profkit.evidence.gate.gate import GateSide, judge_gate
 from profkit.evidence.gate.power import GATE, GATE_ROUNDS, samples_for, significant, smallest_change
@@ -130,8 +131,11 @@ def test_another_process_on_the_same_gpu_says_how_small_a_change_it_sees(tmp_pat
     (subject,) = report.subjects
     assert (subject.answer, subject.cause, report.status) == ("cannot tell", "noise", 0)
     assert 0.2 < subject.smallest < 0.25, "3 % from process to process, until it is measured"
-    sides = [GateSide(Evidence(tmp_path / x), {}, {"GPU-1": 0.002}) for x in ("base", "head")]
-    (measured,) = judge_gate(*sides).subjects
+    assert report.assumed == BetweenProcesses(0.03, measured=False)
+    sides = [GateSide(Evidence(tmp_path / x)) for x in ("base", "head")]
+    known = judge_gate(*sides, spread_of={"GPU-1": 0.002}.get)
+    (measured,) = known.subjects
+    assert known.assumed is None
     assert (measured.answer, measured.cause) == ("slower", "code")
     assert measured.smallest < 0.02
     assert subject.samples is None, "more samples do not help: processes do"

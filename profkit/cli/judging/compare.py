@@ -18,6 +18,7 @@ from profkit.cli.options import (
     Artifacts,
     Brief,
     Case,
+    HistoryDir,
     Json,
     Markdown,
     Picture,
@@ -26,9 +27,10 @@ from profkit.cli.options import (
 from profkit.cli.output import note, print_blocks, print_plain, say, say_each, write_to
 from profkit.cli.verb import Verb
 from profkit.errors import ProfkitError
+from profkit.records.artifacts import HISTORY
 
 if TYPE_CHECKING:
-    from profkit.evidence.comparison.compare import RunComparison
+    from profkit.evidence.comparison.compare import RunComparison, SpreadOf
     from profkit.evidence.comparison.ladder import Ladder
     from profkit.program.change import ProgramChange
 
@@ -65,6 +67,7 @@ def judge_change(
     ] = False,
     fail_on: FailOn = None,
     every: Annotated[bool, typer.Option("--all", help="Every metric that moved.")] = False,
+    history: HistoryDir = HISTORY,
     output: Picture = None,
     brief: Brief = False,
     json: Json = False,
@@ -72,26 +75,25 @@ def judge_change(
     quiet: Quiet = False,
 ) -> None:
     """What changed from BEFORE to AFTER, and whether it is real."""
+    from profkit.evidence.history.noise import KnownSpreads
     from profkit.show.views import comparison as changes
 
     wanted = _wanted(fail_on or [], json and markdown)
+    known = KnownSpreads(history)
     if ladder:
-        if before or after:
-            raise ProfkitError("--ladder takes no BEFORE and AFTER", "profkit compare --ladder")
-        found = _ladders(artifacts, case, anyway, output)
+        _no_sides(before, after)
+        found = _ladders(artifacts, case, anyway, known, output)
         _print_ladders(found, brief=brief, json=json, markdown=markdown)
-        raise typer.Exit(_ladders_status(found, wanted, quiet))
-    if output:
-        raise ProfkitError("-o draws a ladder", "profkit compare --ladder --case B -o ladder.png")
-    if not (before and after):
-        raise ProfkitError("two runs are needed", "profkit compare stage1 stage2, or --ladder")
+        raise typer.Exit(_ladders_status(found, wanted, known.problems, quiet))
+    if output or not (before and after):
+        raise _not_two(output)
     if _are_triages(before, after):
         _compare_triages(Path(before), Path(after), wanted, json=json, markdown=markdown)
     from profkit.evidence.comparison.select import compare_sides
 
-    sides = compare_sides(before, after, case, sources.evidence_of(artifacts), anyway)
+    sides = compare_sides(before, after, case, sources.evidence_of(artifacts), anyway, known)
     if not quiet:
-        say_each(sides.problems)
+        say_each([*sides.problems, *known.problems])
     if brief and not json:
         from profkit.show.views.brief import brief_comparison
 
@@ -102,6 +104,17 @@ def judge_change(
         print_blocks(blocks, sides.to_json() if json else None, markdown)
     worst = status(closing(sides.changes, wanted), quiet=quiet)
     raise typer.Exit(max(worst, COULD_NOT if sides.problems else 0))
+
+
+def _no_sides(*sides: str | None) -> None:
+    if any(sides):
+        raise ProfkitError("--ladder takes no BEFORE and AFTER", "profkit compare --ladder")
+
+
+def _not_two(output: Path | None) -> ProfkitError:
+    if output:
+        return ProfkitError("-o draws a ladder", "profkit compare --ladder --case B -o ladder.png")
+    return ProfkitError("two runs are needed", "profkit compare stage1 stage2, or --ladder")
 
 
 def _print_ladders(found: list[Ladder], *, brief: bool, json: bool, markdown: bool) -> None:
@@ -199,7 +212,9 @@ def status(reasons: Iterable[tuple[int, str]], *, quiet: bool) -> int:
     return worst
 
 
-def _ladders(artifacts: Path, case: str | None, anyway: bool, output: Path | None) -> list[Ladder]:
+def _ladders(
+    artifacts: Path, case: str | None, anyway: bool, spread_of: SpreadOf, output: Path | None
+) -> list[Ladder]:
     """The ladder of each case that was recorded; one of them drawn where that is asked for."""
     from profkit.evidence.comparison.ladder import build_ladder as build
 
@@ -209,7 +224,7 @@ def _ladders(artifacts: Path, case: str | None, anyway: bool, output: Path | Non
         raise ProfkitError(f"no run record in {artifacts}", "profkit profile --all")
     if output and len(cases) > 1:
         raise ProfkitError(f"one picture of {len(cases)} cases", f"--case {cases[0]} -o {output}")
-    found = [build(evidence, c, anyway) for c in cases]
+    found = [build(evidence, c, anyway, spread_of) for c in cases]
     if output:
         from profkit.show import plots
 
@@ -217,10 +232,12 @@ def _ladders(artifacts: Path, case: str | None, anyway: bool, output: Path | Non
     return found
 
 
-def _ladders_status(ladders: Iterable[Ladder], wanted: set[str], quiet: bool) -> int:
+def _ladders_status(
+    ladders: Iterable[Ladder], wanted: set[str], unread: list[ProfkitError], quiet: bool
+) -> int:
     problems = [p for x in ladders for p in x.problems]
     if not quiet:
-        say_each(problems)
+        say_each([*problems, *unread])
     rungs = chain.from_iterable(ladder.steps for ladder in ladders)
     steps = [rung.change for rung in rungs if rung.change]
     return max(

@@ -15,6 +15,7 @@ from profkit.cli.options import (
     COULD_NOT,
     Artifacts,
     Case,
+    HistoryDir,
     Json,
     Markdown,
     Picture,
@@ -29,18 +30,13 @@ if TYPE_CHECKING:
     from profkit.evidence.history.dataset import History
     from profkit.evidence.history.steps import HistoryStep
 
-Folder = Annotated[
-    str,
-    typer.Option("--history", metavar="DIR", help="The folder of its tables, or a URL."),
-]
-
 
 def show_history(
     subject: Annotated[
         str | None, typer.Argument(help="A variant, or stage2.B; without it, all.")
     ] = None,
     case: Case = None,
-    history: Folder = HISTORY,
+    history: HistoryDir = HISTORY,
     artifacts: Artifacts = ARTIFACTS,
     add: Annotated[
         bool, typer.Option("--add", help="First add the artifacts: records and diagnoses.")

@@ -6,8 +6,7 @@ from typing import Annotated
 
 import typer
 
-from profkit.cli.judging.history import Folder
-from profkit.cli.options import COULD_NOT, Json, Markdown, Quiet
+from profkit.cli.options import COULD_NOT, HistoryDir, Json, Markdown, Quiet
 from profkit.cli.output import one_form, print_blocks, say_each
 from profkit.cli.verb import Verb
 from profkit.records.artifacts import HISTORY
@@ -17,7 +16,7 @@ def run_query(
     sql: Annotated[
         str | None, typer.Argument(help="DuckDB's SQL; left out, the tables and their columns.")
     ] = None,
-    history: Folder = HISTORY,
+    history: HistoryDir = HISTORY,
     json: Json = False,
     markdown: Markdown = False,
     quiet: Quiet = False,

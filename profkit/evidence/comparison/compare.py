@@ -6,7 +6,7 @@ Time is judged from samples taken without a profiler; counters explain it and ne
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Hashable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, replace
 from itertools import chain
 from math import isnan
@@ -28,6 +28,34 @@ from profkit.records.record import Record
 from profkit.reports.figures import seconds
 
 SAME_CLOCK = 0.03  # clocks nearer than this are not worth a word
+SpreadOf = Callable[[str], float | None]  # a GPU (uuid) -> what its processes differ by, measured
+
+
+def nobody_measured(_: str) -> None:
+    """What processes differ by on a GPU that has no history."""
+
+
+@dataclass(frozen=True)
+class BetweenProcesses:
+    """What a median is taken to differ by from one process to the next.
+
+    Attributes:
+        sigma: Relative standard deviation.
+        measured: Whether the history knows it of this GPU; else it is assumed.
+    """
+
+    sigma: float
+    measured: bool
+
+    @property
+    def sentence(self) -> str:
+        """The same for people."""
+        differ = f"processes differ by {self.sigma * 100:.2g} %"
+        return f"{differ}, measured" if self.measured else f"{differ}, assumed"
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values."""
+        return {"sigma": self.sigma, "measured": self.measured}
 
 
 @dataclass(frozen=True)
@@ -60,6 +88,7 @@ class RunComparison:
         compared: Whether they were.
         time: The verdict on time, None without timing of both.
         time_note: Where `time` comes from, or why it is None.
+        between: What processes are taken to differ by; None where both were timed in one.
         bad_samples: Whether there are samples that no verdict can be made of: too few, or no times.
         launches: Launch by launch; empty without reports of both.
         unmatched: Kernels of one side that have no partner.
@@ -74,6 +103,7 @@ class RunComparison:
     compared: bool
     time: TimeComparison | None = None
     time_note: str = ""
+    between: BetweenProcesses | None = None
     bad_samples: bool = False
     launches: tuple[LaunchChange, ...] = ()
     unmatched: tuple[str, ...] = ()
@@ -88,6 +118,7 @@ def compare_runs(
     anyway: bool = False,
     within: float = 0.01,
     thresholds: Thresholds = THRESHOLDS,
+    spread_of: SpreadOf = nobody_measured,
 ) -> RunComparison:
     """Compare two runs.
 
@@ -97,11 +128,13 @@ def compare_runs(
         anyway: Compare across GPUs, clocks, ncu versions and cases all the same.
         within: Speed-ups inside 1 +- within are "same".
         thresholds: The numbers that decide.
+        spread_of: What the processes of a GPU differ by, where that was measured.
     """
     refusals = tuple(refusals_of(before, after))
     if any(not (anyway and r.code in WAIVABLE) for r in refusals):
         return RunComparison(before.name, after.name, refusals, compared=False)
-    time, time_note = _time(before, after, within, thresholds)
+    between = between_processes(before.record, after.record, thresholds, spread_of)
+    time, time_note = _time(before, after, within, thresholds, between)
     pairs, unmatched = match(before, after)
     launches = tuple(
         launch_change(_named(b), _named(a), (verdict(b), verdict(a))) for b, a in pairs
@@ -113,6 +146,7 @@ def compare_runs(
         compared=True,
         time=time,
         time_note=time_note,
+        between=between,
         bad_samples=_bad(before, after, time),
         launches=launches,
         unmatched=unmatched,
@@ -126,7 +160,11 @@ def compare_runs(
 
 
 def _time(
-    before: Run, after: Run, within: float, thresholds: Thresholds
+    before: Run,
+    after: Run,
+    within: float,
+    thresholds: Thresholds,
+    between: BetweenProcesses | None,
 ) -> tuple[TimeComparison | None, str]:
     try:
         was, now = before.samples, after.samples
@@ -134,11 +172,11 @@ def _time(
         return None, f"{missing.message}; a duration under ncu is no timing ({missing.hint})"
     taken = how_taken(before.record, after.record)
     try:
-        time = compare_samples(was, now, within, taken, thresholds)
+        time = compare_samples(was, now, within, taken, with_spread(thresholds, between))
         if _taken_once(before, after):
             sentence = "the same: one measurement stands on both sides"
             time = replace(time, answer="same", reason="identical", sentence=sentence)
-        return time, f"warm L2, {taken}"
+        return time, f"warm L2, {taken}" + (f": {between.sentence}" if between else "")
     except ProfkitError as error:
         return None, error.message
 
@@ -155,6 +193,27 @@ def how_taken(before: Record | None, after: Record | None) -> Taken:
     if before.session != after.session:
         return "apart"
     return "interleaved" if len(before.warm) == len(after.warm) else "one process"
+
+
+def between_processes(
+    before: Record | None, after: Record | None, thresholds: Thresholds, spread_of: SpreadOf
+) -> BetweenProcesses | None:
+    """What two runs' processes are taken to differ by; None where both were timed in one.
+
+    What was measured counts for the GPU that it was measured on: of two GPUs nobody has.
+    """
+    if how_taken(before, after) != "apart":
+        return None
+    gpus = {r.gpu.uuid if r and r.gpu else None for r in (before, after)}
+    uuid = gpus.pop() if len(gpus) == 1 else None
+    sigma = spread_of(uuid) if uuid else None
+    assumed = BetweenProcesses(thresholds.process_spread, measured=False)
+    return assumed if sigma is None else BetweenProcesses(sigma, measured=True)
+
+
+def with_spread(thresholds: Thresholds, between: BetweenProcesses | None) -> Thresholds:
+    """The numbers that decide, with what these two processes differ by."""
+    return replace(thresholds, process_spread=between.sigma) if between else thresholds
 
 
 # --- launches ------------------------------------------------------------------------------------

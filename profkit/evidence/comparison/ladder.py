@@ -7,10 +7,23 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from profkit.errors import ProfkitError
-from profkit.evidence.comparison.compare import RunComparison, compare_runs, how_taken
+from profkit.evidence.comparison.compare import (
+    RunComparison,
+    SpreadOf,
+    between_processes,
+    compare_runs,
+    how_taken,
+    nobody_measured,
+    with_spread,
+)
 from profkit.evidence.runs.runs import Evidence, Run
 from profkit.evidence.timing.samples import Interval, as_groups
-from profkit.evidence.timing.stats import TimeComparison, compare_samples, median_interval
+from profkit.evidence.timing.stats import (
+    THRESHOLDS,
+    TimeComparison,
+    compare_samples,
+    median_interval,
+)
 
 
 @dataclass(frozen=True)
@@ -85,7 +98,9 @@ class Ladder:
         }
 
 
-def build_ladder(evidence: Evidence, case: str, anyway: bool = False) -> Ladder:
+def build_ladder(
+    evidence: Evidence, case: str, anyway: bool = False, spread_of: SpreadOf = nobody_measured
+) -> Ladder:
     """The ablation table of everything recorded at one case.
 
     Raises:
@@ -96,11 +111,15 @@ def build_ladder(evidence: Evidence, case: str, anyway: bool = False) -> Ladder:
         cases = sorted({c for _, c in evidence.names()})
         hint = f"recorded cases: {', '.join(cases)}" if cases else "profkit profile --all"
         raise ProfkitError(f"no run record at case {case} in {evidence.root}", hint)
-    return of_runs(runs, case, anyway, problems)
+    return of_runs(runs, case, anyway, problems, spread_of)
 
 
 def of_runs(
-    runs: Sequence[Run], case: str, anyway: bool = False, unreadable: Iterable[ProfkitError] = ()
+    runs: Sequence[Run],
+    case: str,
+    anyway: bool = False,
+    unreadable: Iterable[ProfkitError] = (),
+    spread_of: SpreadOf = nobody_measured,
 ) -> Ladder:
     """The same of runs that are there already; those without a record have no place in it."""
     problems = list(unreadable)
@@ -120,7 +139,7 @@ def of_runs(
                 "one of these headers has to name a variant outside the circle, or none",
             )
         )
-    steps = tuple(_step(recorded, references, place, anyway) for place in order)
+    steps = tuple(_step(recorded, references, place, anyway, spread_of) for place in order)
     return Ladder(case, steps, tuple(problems))
 
 
@@ -158,7 +177,11 @@ def ladder_order(parents: Mapping[str, str | None]) -> tuple[list[tuple[str, int
 
 
 def _step(
-    runs: Mapping[str, Run], references: Iterable[Run], place: tuple[str, int], anyway: bool
+    runs: Mapping[str, Run],
+    references: Iterable[Run],
+    place: tuple[str, int],
+    anyway: bool,
+    spread_of: SpreadOf,
 ) -> Rung:
     variant, depth = place
     run = runs[variant]
@@ -177,13 +200,17 @@ def _step(
         depth=depth,
         time=median_interval(run.samples) if timed else None,
         bound=verdict.label if verdict else "",
-        change=compare_runs(parent, run, anyway) if parent else None,
-        references={
-            r.variant: compare_samples(
-                r.samples, run.samples, taken=how_taken(r.record, run.record)
-            )
-            for r in references
-            if timed
-        },
+        change=compare_runs(parent, run, anyway, spread_of=spread_of) if parent else None,
+        references={r.variant: _against(r, run, spread_of) for r in references if timed},
         note="" if parent or not after else f"its parent {after} is not among these runs",
+    )
+
+
+def _against(reference: Run, run: Run, spread_of: SpreadOf) -> TimeComparison:
+    between = between_processes(reference.record, run.record, THRESHOLDS, spread_of)
+    return compare_samples(
+        reference.samples,
+        run.samples,
+        taken=how_taken(reference.record, run.record),
+        thresholds=with_spread(THRESHOLDS, between),
     )

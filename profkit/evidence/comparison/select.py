@@ -7,7 +7,12 @@ from pathlib import Path
 from typing import Any
 
 from profkit.errors import ProfkitError, did_you_mean
-from profkit.evidence.comparison.compare import RunComparison, compare_runs
+from profkit.evidence.comparison.compare import (
+    RunComparison,
+    SpreadOf,
+    compare_runs,
+    nobody_measured,
+)
 from profkit.evidence.comparison.counters import LaunchChange
 from profkit.evidence.runs.runs import Evidence, Run, read_launches
 from profkit.records.artifacts import files_of
@@ -47,6 +52,7 @@ def compare_sides(
     case: str | None = None,
     artifacts: str | Path | Evidence = "artifacts",
     anyway: bool = False,
+    spread_of: SpreadOf = nobody_measured,
 ) -> Compared:
     """Compare two variants, records, reports or folders of artifacts.
 
@@ -56,6 +62,7 @@ def compare_sides(
         case: Only this case.
         artifacts: Where variants' records and reports are: a folder, or what was read of it.
         anyway: Compare across GPUs, clocks, ncu versions and cases all the same.
+        spread_of: What the processes of a GPU differ by, where that was measured.
 
     Raises:
         ProfkitError: A side cannot be found or read, or the two have nothing in common.
@@ -70,7 +77,7 @@ def compare_sides(
             f"nothing in common to compare: {have[0]} and {have[1]}",
             "record both at one case: profkit profile --variant ... --case ...",
         )
-    changes = tuple(compare_runs(b, a, anyway) for b, a in pairs)
+    changes = tuple(compare_runs(b, a, anyway, spread_of=spread_of) for b, a in pairs)
     return Compared(changes, alone, tuple(problems))
 
 
@@ -174,6 +181,7 @@ def change_json(change: RunComparison) -> dict[str, Any]:
         "refusals": [{"code": r.code, "sentence": r.sentence} for r in change.refusals],
         "time": change.time.to_json() if change.time else None,
         "time_note": change.time_note,
+        "between_processes": change.between.to_json() if change.between else None,
         "launches": [_launch_json(launch) for launch in change.launches],
         "unmatched": list(change.unmatched),
         "resources": [

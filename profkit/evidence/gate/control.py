@@ -4,7 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from profkit.evidence.comparison.compare import how_taken
+from profkit.evidence.comparison.compare import (
+    SpreadOf,
+    between_processes,
+    how_taken,
+    with_spread,
+)
 from profkit.evidence.gate.power import GATE
 from profkit.evidence.timing.stats import TimeComparison, compare_samples
 from profkit.records.artifacts import RunName
@@ -14,7 +19,7 @@ RunFound = Record | str  # the record; of a report without one, its hash
 
 
 def control_of(
-    base: Mapping[RunName, RunFound], head: Mapping[RunName, RunFound]
+    base: Mapping[RunName, RunFound], head: Mapping[RunName, RunFound], spread_of: SpreadOf
 ) -> dict[str, TimeComparison]:
     """Case -> how the library calls that both sides timed compare: the most typical one."""
     by_case: dict[str, list[TimeComparison]] = {}
@@ -23,10 +28,10 @@ def control_of(
         if not (isinstance(before, Record) and isinstance(after, Record)):
             continue
         if before.reference and after.reference and _same_library(before, after):
+            numbers = with_spread(GATE, between_processes(before, after, GATE, spread_of))
+            taken = how_taken(before, after)
             by_case.setdefault(name[1], []).append(
-                compare_samples(
-                    before.warm, after.warm, taken=how_taken(before, after), thresholds=GATE
-                )
+                compare_samples(before.warm, after.warm, taken=taken, thresholds=numbers)
             )
     return {case: _typical(found) for case, found in by_case.items()}
 

@@ -11,19 +11,18 @@ from dataclasses import dataclass, field, replace
 from math import isnan
 
 from profkit.errors import ProfkitError
-from profkit.evidence.comparison.compare import compare_runs
+from profkit.evidence.comparison.compare import SpreadOf, compare_runs, nobody_measured
 from profkit.evidence.gate.conditions import machine_differences, method_differences
 from profkit.evidence.gate.control import RunFound, control_of
 from profkit.evidence.gate.power import (
     GATE,
-    PROCESS_SPREAD,
     samples_for,
     significant,
     smallest_change,
 )
 from profkit.evidence.gate.report import Cause, GateAnswer, GateReport, GateSubject
 from profkit.evidence.runs.runs import Evidence, Run
-from profkit.evidence.timing.stats import Thresholds, TimeComparison
+from profkit.evidence.timing.stats import TimeComparison
 from profkit.records.artifacts import RunName
 from profkit.records.current import SourceFile
 from profkit.records.record import Record, read_record
@@ -41,17 +40,10 @@ class GateSide:
     Attributes:
         evidence: Its folder of artifacts.
         sources: problem/variant -> its file; empty where no kernels lie beside the artifacts.
-        spreads: GPU (uuid) -> what one process differs by from the next, where that was measured.
     """
 
     evidence: Evidence
     sources: Mapping[str, SourceFile] = field(default_factory=dict)
-    spreads: Mapping[str, float] = field(default_factory=dict)
-
-    def thresholds(self, record: Record | None) -> Thresholds:
-        """The numbers that decide, with what the processes of the record's GPU differ by."""
-        uuid = record.gpu.uuid if record and record.gpu else None
-        return replace(GATE, process_spread=self.spreads.get(uuid or "", PROCESS_SPREAD))
 
     def code(self, record: Record) -> str | None:
         """Hash of the variant's code as it is today; as it was measured, where no file is there."""
@@ -60,7 +52,11 @@ class GateSide:
 
 
 def judge_gate(
-    base: GateSide, head: GateSide, case: str | None = None, strict: bool = False
+    base: GateSide,
+    head: GateSide,
+    case: str | None = None,
+    strict: bool = False,
+    spread_of: SpreadOf = nobody_measured,
 ) -> GateReport:
     """What moved from one folder of artifacts to another.
 
@@ -69,6 +65,7 @@ def judge_gate(
         head: What is proposed.
         case: Only this case.
         strict: Whether "cannot tell" closes the gate too.
+        spread_of: What the processes of a GPU differ by, where that was measured.
 
     Raises:
         ProfkitError: A side has no runs at all.
@@ -79,7 +76,7 @@ def judge_gate(
         if not records and not problems:
             at = f" at case {case}" if case else ""
             raise ProfkitError(f"{side.evidence.root}: no run{at}", "profkit profile --all")
-    control = control_of(sides[0], sides[1])
+    control = control_of(sides[0], sides[1], spread_of)
     renamed = _renamed(sides[0], sides[1])
     subjects = []
     for name in sorted({*sides[0], *sides[1]}):
@@ -91,7 +88,7 @@ def judge_gate(
         elif before is None or after is None:
             subjects.append(_one_sided(name, before is None))
         else:
-            subjects.append(_subject(name, (base, head), (before, after), control))
+            subjects.append(_subject(name, (base, head), (before, after), control, spread_of))
     return GateReport(tuple(subjects), tuple(problems), strict)
 
 
@@ -156,6 +153,7 @@ def _subject(
     sides: tuple[GateSide, GateSide],
     found: tuple[RunFound, RunFound],
     control: Mapping[str, TimeComparison],
+    spread_of: SpreadOf,
 ) -> GateSubject:
     label = ".".join(name)
     before, after = found
@@ -172,8 +170,7 @@ def _subject(
     if untimed := _untimed(label, before, after, again):
         return untimed
     runs = [side.evidence.load(*name) for side in sides]
-    thresholds = sides[1].thresholds(after)
-    return _judged(label, runs[0], runs[1], control.get(name[1]), thresholds)
+    return _judged(label, runs[0], runs[1], control.get(name[1]), spread_of)
 
 
 def _untimed(label: str, before: Record, after: Record, again: str) -> GateSubject | None:
@@ -209,12 +206,12 @@ def _unchanged(before: Record, after: Record) -> str:
 
 
 def _judged(
-    name: str, before: Run, after: Run, control: TimeComparison | None, thresholds: Thresholds
+    name: str, before: Run, after: Run, control: TimeComparison | None, spread_of: SpreadOf
 ) -> GateSubject:
     """A subject whose code changed and that has a time on both sides."""
-    change = compare_runs(before, after, thresholds=thresholds)
+    change = compare_runs(before, after, thresholds=GATE, spread_of=spread_of)
     if {r.code for r in change.refusals} == {"ncu"}:  # counters do not compare, times do
-        waived = compare_runs(before, after, anyway=True, thresholds=thresholds)
+        waived = compare_runs(before, after, anyway=True, thresholds=GATE, spread_of=spread_of)
         change = replace(waived, launches=())
     if not change.compared or change.time is None:
         because = "; ".join(r.sentence for r in change.refusals) or change.time_note

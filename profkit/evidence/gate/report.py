@@ -8,7 +8,7 @@ from math import isnan, nan
 from typing import Any, Literal
 
 from profkit.errors import ProfkitError
-from profkit.evidence.comparison.compare import RunComparison
+from profkit.evidence.comparison.compare import BetweenProcesses, RunComparison
 from profkit.evidence.gate.power import ALPHA, POWER
 from profkit.evidence.timing.stats import TimeComparison
 
@@ -45,6 +45,7 @@ class GateSubject:
 
     def to_json(self) -> dict[str, Any]:
         """Plain values; null where not known."""
+        between = self.change.between if self.change and self.time else None
         return {
             "name": self.name,
             "answer": self.answer,
@@ -53,6 +54,7 @@ class GateSubject:
             "time": self.time.to_json() if self.time else None,
             "smallest_change": None if isnan(self.smallest) else self.smallest,
             "samples_needed": self.samples,
+            "between_processes": between.to_json() if between else None,
         }
 
 
@@ -77,6 +79,12 @@ class GateReport:
         always = ("slower", "faster", "same", "cannot tell")
         kinds = [k for k in _WORDS if counts[k] or k in always]
         return ", ".join(f"{counts[kind]} {_WORDS[kind]}" for kind in kinds)
+
+    @property
+    def assumed(self) -> BetweenProcesses | None:
+        """What processes were taken to differ by where that was never measured; None elsewhere."""
+        found = [s.change.between for s in self.subjects if s.time and s.change]
+        return next((b for b in found if b and not b.measured), None)
 
     @property
     def closing(self) -> dict[int, list[GateSubject]]:

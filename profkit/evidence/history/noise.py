@@ -9,13 +9,17 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from functools import cached_property
 from math import log, nan, sqrt
+from pathlib import Path
 from statistics import median
 from typing import Any
 
+from profkit.errors import ProfkitError
 from profkit.evidence.gate.power import ALPHA, significant
+from profkit.evidence.history.dataset import History
 from profkit.evidence.history.tables import HistoryRun, HistoryTwin
-from profkit.evidence.timing.samples import Spread, two_sided
+from profkit.evidence.timing.samples import THRESHOLDS, Spread, two_sided
 from profkit.evidence.timing.stats import compare_samples
 
 _LEAST = 2  # degrees of freedom: one difference is no spread
@@ -58,6 +62,42 @@ def process_spreads(
         if max(times) - min(times) < _DAY:
             spreads[gpu] = max(sigma, sitting)
     return {gpu: Spread(sigma, degrees[gpu]) for gpu, sigma in spreads.items()}
+
+
+class KnownSpreads:
+    """What a history knows of GPUs, read when it is first asked: a GPU (uuid) -> what to assume.
+
+    Attributes:
+        problems: What of the history cannot be read. A comparison without a history, or without
+            pyarrow, assumes what nobody measured.
+    """
+
+    def __init__(self, place: str | Path, alpha: float = 1 - THRESHOLDS.level) -> None:
+        self.problems: list[ProfkitError] = []
+        self._place, self._alpha = str(place), alpha
+
+    def __call__(self, uuid: str) -> float | None:
+        """The standard deviation that a test at this level has to assume; None: never measured."""
+        spread = self._known.get(uuid)
+        return spread_for(spread, self._alpha) if spread else None
+
+    def read(self) -> KnownSpreads:
+        """Read it now, for its problems."""
+        self("")
+        return self
+
+    @cached_property
+    def _known(self) -> dict[str, Spread]:
+        if "://" not in self._place and not Path(self._place).is_dir():
+            return {}
+        kept = History(self._place)
+        try:
+            (runs, wrong), (twins, bad) = kept.runs(), kept.twins()
+        except ProfkitError as error:
+            self.problems.append(error)
+            return {}
+        self.problems += wrong + bad
+        return process_spreads(runs, twins)
 
 
 def _seconds(made: str | None) -> list[float]:

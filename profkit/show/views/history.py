@@ -133,6 +133,8 @@ def gate_blocks(report: GateReport) -> Iterator[Block]:
             f"changes of {min(judged):.2%} to {max(judged):.2%} would have been seen with 95 % "
             "power, at one false alarm in 1,000"
         )
+    if assumed := report.assumed:
+        yield TextLine(f"{assumed.sentence}: profkit bench --aa measures it on this GPU")
     same = [s for s in report.subjects if s.answer == "same"]
     unchanged = [s for s in same if s.time is None]
     if unchanged:
