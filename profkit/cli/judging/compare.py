@@ -252,6 +252,7 @@ VERB = Verb(
         "profkit compare stage1 stage2 --case B",
         "profkit compare old.ncu-rep new.ncu-rep --all # every metric that moved",
         "profkit compare base/artifacts artifacts --fail-on slower --markdown --quiet",
+        "profkit compare base/artifacts artifacts --history runs/history",
         "profkit compare --ladder --artifacts runs --json",
         "profkit compare --ladder --case B -o ladder.png",
         "profkit compare --ladder --case B --brief     # the table alone",
