@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from profkit.reports.container import container, shapes
+from profkit.reports.container import container, wire
 from profkit.reports.container.container import check, repair
 from profkit.reports.container.contents import (
     _patterns,
@@ -32,7 +32,7 @@ from profkit.reports.container.wire import (
 )
 from tests.reports import made
 
-KERNEL, RANGE, LISTED, GRAPH = shapes.KINDS
+KERNEL, RANGE, LISTED, GRAPH = wire.KINDS
 _LETTERS = {VARINT: "v", FIXED64: "d", BYTES: "b", FIXED32: "f", None: "-"}
 
 
@@ -55,19 +55,19 @@ def _inside(message: MessageShape, *path: int) -> MessageShape:
 @pytest.mark.parametrize(
     ("message", "path", "letters"),
     [
-        (shapes.METRIC, (), "Vppv"),
-        (shapes.METRIC, (2,), "tfdvv"),
-        (shapes.METRIC, (3,), "pPp"),
-        *((shapes.METRIC, (3, n), "tfdvv") for n in (1, 2, 3)),
-        (shapes.FILE, (), "V"),
-        (shapes.HEADER, (), "vvpbvpvvvv"),
-        (shapes.HEADER, (3,), "vvppbpbpbbbv"),
-        (shapes.HEADER, (3, 3), "bbbbbvb"),
-        (shapes.HEADER, (3, 4), "bbbbbvb"),
-        (shapes.HEADER, (3, 6), "Vtb"),
-        (shapes.HEADER, (3, 8), "TT"),
-        (shapes.HEADER, (6,), "Vbb"),
-        (shapes.SOURCE, (), "vbbbvvvbb"),
+        (wire.METRIC, (), "Vppv"),
+        (wire.METRIC, (2,), "tfdvv"),
+        (wire.METRIC, (3,), "pPp"),
+        *((wire.METRIC, (3, n), "tfdvv") for n in (1, 2, 3)),
+        (wire.FILE, (), "V"),
+        (wire.HEADER, (), "vvpbvpvvvv"),
+        (wire.HEADER, (3,), "vvppbpbpbbbv"),
+        (wire.HEADER, (3, 3), "bbbbbvb"),
+        (wire.HEADER, (3, 4), "bbbbbvb"),
+        (wire.HEADER, (3, 6), "Vtb"),
+        (wire.HEADER, (3, 8), "TT"),
+        (wire.HEADER, (6,), "Vbb"),
+        (wire.SOURCE, (), "vbbbvvvbb"),
         (KERNEL.message, (), "VVVVTTTVPPPbbvPvbbbvpvvbbbbbvvbbbbfpbbb"),
         *((KERNEL.message, (n,), "vvv") for n in (9, 10, 11)),
         (KERNEL.message, (15,), "vbbbvvvbb"),
@@ -91,11 +91,11 @@ def test_the_fields_are_those_of_ncu_s_proto_files(message, path, letters) -> No
 
 
 def test_where_a_kind_of_result_has_what_all_kinds_have() -> None:
-    numbers = [(k.counter, k.metrics, k.nvtx, k.samples) for k in shapes.KINDS]
+    numbers = [(k.counter, k.metrics, k.nvtx, k.samples) for k in wire.KINDS]
     assert numbers == [(2, 13, 21, 36), (7, 4, 10, 22), (8, 4, 10, 26), (9, 4, 10, 24)]
-    assert shapes.COUNTERS == (1, 2, 7, 8, 9, 10)
-    assert (shapes.SESSION, shapes.NAMES, shapes.SIZE, shapes.PROCESS) == (3, 4, 5, 6)
-    for kind in shapes.KINDS:
+    assert wire.COUNTERS == (1, 2, 7, 8, 9, 10)
+    assert (wire.SESSION, wire.NAMES, wire.SIZE, wire.PROCESS) == (3, 4, 5, 6)
+    for kind in wire.KINDS:
         assert _letters(kind.message.parts[kind.samples]) == "TP"
         assert _letters(kind.message.parts[kind.nvtx]) == "pppvv"
 

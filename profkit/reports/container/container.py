@@ -31,8 +31,16 @@ from profkit.reports.container.contents import (
     source,
 )
 from profkit.reports.container.copies import MAGIC, Copy, OneReport, SmallReports
-from profkit.reports.container.shapes import FILE, GRAPH_DATA, KINDS, SOURCES
-from profkit.reports.container.wire import Cut, Malformed, NotText, verify_message
+from profkit.reports.container.wire import (
+    FILE,
+    GRAPH_DATA,
+    KINDS,
+    SOURCES,
+    Cut,
+    Malformed,
+    NotText,
+    verify_message,
+)
 
 Status = Literal["ok", "empty", "damaged", "unreadable"]
 LIMIT = 4 << 30  # bytes that a compressed report may become: the largest seen is 1/50 of it

@@ -15,7 +15,8 @@ from functools import cache
 from itertools import pairwise
 from sys import byteorder
 
-from profkit.reports.container.shapes import (
+from profkit.reports.container.wire import (
+    BYTES,
     COUNTERS,
     HEADER,
     METRIC,
@@ -26,9 +27,6 @@ from profkit.reports.container.shapes import (
     SIZE,
     SOURCE,
     Kind,
-)
-from profkit.reports.container.wire import (
-    BYTES,
     Malformed,
     NotText,
     fields,

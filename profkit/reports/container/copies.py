@@ -13,8 +13,7 @@ from pathlib import Path
 from typing import IO, Protocol
 
 from profkit.reports.container.contents import block_of_one
-from profkit.reports.container.shapes import KINDS, RESULT_SOURCE, SOURCES
-from profkit.reports.container.wire import BYTES, Malformed, fields
+from profkit.reports.container.wire import BYTES, KINDS, RESULT_SOURCE, SOURCES, Malformed, fields
 
 MAGIC = b"NVR\0"
 _LAUNCHES = {kind.counter for kind in KINDS}
