@@ -22,6 +22,7 @@ import pynvml
 from attention_grid import Machine, Stage, picks
 
 from profkit.measure.cuda import device, state
+from profkit.records.parts import GpuState
 
 VARIANTS = ("latev", "qregisters")
 SUBJECTS = (*VARIANTS, "sdpa-cudnn")
@@ -35,7 +36,7 @@ class Sampler(threading.Thread):
 
     def __init__(self, pci: str) -> None:
         super().__init__(daemon=True)
-        self.pci, self.seen, self.ended = pci, list[tuple[float, state.State]](), threading.Event()
+        self.pci, self.seen, self.ended = pci, list[tuple[float, GpuState]](), threading.Event()
 
     def run(self) -> None:
         """Look until told to end."""

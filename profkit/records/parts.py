@@ -96,7 +96,7 @@ class TimedSides:
 
 @dataclass(frozen=True)
 class GpuState:
-    """Clocks (Hz), power and its limit (W), temperature (degrees C), what held them."""
+    """At one moment clocks (Hz), power and its limit (W), temperature (degrees C); None: not known."""
 
     sm_clock: float | None = None
     memory_clock: float | None = None

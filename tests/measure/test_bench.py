@@ -4,9 +4,9 @@ import pytest
 
 from profkit.measure.bench.bench import Times
 from profkit.measure.cuda.graph import GraphLaunch
-from profkit.measure.cuda.state import State
+from profkit.records.parts import GpuState
 
-IDLE = State()
+IDLE = GpuState()
 LAUNCH = GraphLaunch("kernel", (1, 1, 1), (32, 1, 1), 0, 0, 32, 1)
 
 

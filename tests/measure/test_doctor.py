@@ -5,6 +5,7 @@ import pytest
 from profkit.errors import ProfkitError
 from profkit.measure import doctor
 from profkit.measure.cuda import device, state
+from profkit.records.parts import GpuState
 
 from .conftest import Machine
 
@@ -72,6 +73,6 @@ def test_throttle_bits_in_words() -> None:
 
 def test_without_nvml_nothing_is_known_and_nothing_is_zero() -> None:
     now = state.read_state("0000:00:00.0")
-    if now == state.State():
+    if now == GpuState():
         assert now.sm_clock is None
         assert now.throttle is None

@@ -11,11 +11,10 @@ from profkit.measure import ladder
 from profkit.measure.bench.bench import Times
 from profkit.measure.bench.summary import timing
 from profkit.measure.build.build import Build
-from profkit.measure.cuda.state import State
 from profkit.measure.targets import Places
 from profkit.measure.variants.variants import Variant
 from profkit.records.header import Header
-from profkit.records.parts import RecordedSource, TimedSide, TimedSides, Timing
+from profkit.records.parts import GpuState, RecordedSource, TimedSide, TimedSides, Timing
 from profkit.records.record import Record, read_record, write_record
 
 
@@ -58,7 +57,7 @@ def test_stale() -> None:
 
 def test_an_interval_that_stays_wide_says_why() -> None:
     pytest.importorskip("profkit.evidence.timing.stats")
-    idle = State()
+    idle = GpuState()
     times = Times(
         *("v1", "B", (1e-5, 1.3e-5) * 20, (), 10, 1e-5, 2e-6, 2e-6, idle, idle),
         rounds_short="still wide after 240 rounds",

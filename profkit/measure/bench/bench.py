@@ -21,7 +21,8 @@ from statistics import median
 from profkit.measure.cuda import device
 from profkit.measure.cuda.graph import GraphLaunch, capture, instantiate, replay
 from profkit.measure.cuda.library import Support
-from profkit.measure.cuda.state import State, read_state
+from profkit.measure.cuda.state import read_state
+from profkit.records.parts import GpuState
 from profkit.records.store import JsonObject
 
 METHOD = "graph replay"
@@ -88,8 +89,8 @@ class Times:
     eager: float
     host: float
     bare: float
-    before: State
-    after: State
+    before: GpuState
+    after: GpuState
     launches: tuple[GraphLaunch, ...] = ()
     rounds_short: str = ""
     session: str = ""

@@ -7,6 +7,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from profkit.records.parts import GpuState
+
 # NVML's bits; idle and the application's own setting are no reason for concern.
 THROTTLE = {
     0x0000000000000001: "idle",
@@ -20,27 +22,6 @@ THROTTLE = {
     0x0000000000000100: "display clocks setting",
 }
 _HARMLESS = 0x1 | 0x2
-
-
-@dataclass(frozen=True)
-class State:
-    """The GPU at one moment; None where NVML does not say.
-
-    Attributes:
-        sm_clock: Hz.
-        memory_clock: Hz.
-        power: W.
-        temperature: Degrees Celsius.
-        throttle: What holds the clocks down; empty: nothing; None: not known.
-        power_limit: W that the GPU may draw.
-    """
-
-    sm_clock: float | None = None
-    memory_clock: float | None = None
-    power: float | None = None
-    temperature: float | None = None
-    throttle: tuple[str, ...] | None = None
-    power_limit: float | None = None
 
 
 @dataclass(frozen=True)
@@ -83,7 +64,7 @@ def arch() -> str | None:
     return archs.pop() if len(archs) == 1 else None
 
 
-def read_state(pci: str | None = None) -> State:
+def read_state(pci: str | None = None) -> GpuState:
     """The GPU now.
 
     Args:
@@ -91,7 +72,7 @@ def read_state(pci: str | None = None) -> State:
     """
     opened = _handle(pci)
     if opened is None:
-        return State()
+        return GpuState()
     nvml, handle = opened
     ask = _asker(nvml)
     bits = ask(lambda: nvml.nvmlDeviceGetCurrentClocksThrottleReasons(handle))
@@ -100,7 +81,7 @@ def read_state(pci: str | None = None) -> State:
     sm = ask(lambda: nvml.nvmlDeviceGetClockInfo(handle, nvml.NVML_CLOCK_SM))
     memory = ask(lambda: nvml.nvmlDeviceGetClockInfo(handle, nvml.NVML_CLOCK_MEM))
     heat = ask(lambda: nvml.nvmlDeviceGetTemperature(handle, nvml.NVML_TEMPERATURE_GPU))
-    return State(
+    return GpuState(
         sm_clock=None if sm is None else sm * 1e6,
         memory_clock=None if memory is None else memory * 1e6,
         power=None if milliwatts is None else milliwatts * 1e-3,
