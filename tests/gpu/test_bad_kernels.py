@@ -53,7 +53,7 @@ def test_every_header_names_a_check_that_is_tried_here() -> None:
 
 @caught_by(*SAYS)
 def test_the_check_named_catches_it(made: Made, name: str) -> None:
-    check = BAD[name].keys["caught-by"]
+    check = BAD[name].header.caught_by
     assert made.measured.checks[name].status == "wrong"
     assert any(SAYS[check] in f for f in faults(made, name)), faults(made, name)[:5]
     assert (name, "B") not in made.measured.times, "what is wrong is not timed"
