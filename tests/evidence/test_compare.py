@@ -9,8 +9,8 @@ import pytest
 
 from profkit.diagnosis.rule import Diagnosis, Finding
 from profkit.diagnosis.rules import BY_ID
-from profkit.evidence.comparison.compare import compare_runs, how_taken, match
-from profkit.evidence.comparison.counters import finding_changes, launch_change, moved
+from profkit.evidence.comparison.compare import ResourceChange, compare_runs, how_taken, match
+from profkit.evidence.comparison.counters import Moved, finding_changes, launch_change, moved
 from profkit.evidence.comparison.select import change_json, pair
 from profkit.evidence.runs.runs import Run, verdict
 from profkit.records.parts import RecordedGpu, Resources
@@ -107,6 +107,59 @@ def test_metrics_move_in_their_unit():
     assert found["shared_wavefronts"].weight > found["instructions"].weight
 
 
+@pytest.mark.parametrize(
+    ("unit", "before", "after", "weight"),
+    [
+        ("share", 0.5, 0.75, 1.0),  # 25 points are a doubling
+        ("share", 0.75, 0.5, 1.0),
+        ("share", 0.0, 1.0, 4.0),
+        ("byte", 1.0, 2.0, 1.0),
+        ("byte", 8.0, 1.0, 3.0),
+        ("byte", 1.0, 16.0, 4.0),
+        ("byte", 1.0, 1024.0, 4.0),  # far is far
+        ("byte", 0.0, 1.0, 4.0),
+        ("byte", 1.0, 0.0, 4.0),
+    ],
+)
+def test_a_doubling_weighs_as_much_as_25_points(unit, before, after, weight):
+    assert Moved("m", unit, before, after).weight == weight
+
+
+@pytest.mark.parametrize(
+    ("metric", "before", "after", "shown"),
+    [
+        ("l2_hit", 0.5, 0.509, False), ("l2_hit", 0.5, 0.515, True), ("l2_hit", 0.5, 0.48, True),
+        ("instructions", 1000.0, 1015.0, False), ("instructions", 1000.0, 1030.0, True),
+        ("instructions", 1030.0, 1000.0, True), ("instructions", 0.0, 0.0, False),
+    ],
+)  # fmt: skip
+def test_a_point_of_a_share_and_two_per_cent_of_a_count_are_a_change(metric, before, after, shown):
+    assert bool(moved(row(**{metric: before}), row(**{metric: after}))) is shown
+
+
+@pytest.mark.parametrize(
+    ("clock", "said"),
+    [(1.9e9, False), (1.86e9, False), (1.94e9, False), (1.83e9, True), (1.97e9, True)],
+)
+def test_clocks_three_per_cent_apart_are_worth_a_word(clock, said):
+    after = run("stage2", launches=[row("stage2", sm_clock=clock)])
+    notes = compare_runs(run(launches=[row(sm_clock=1.9e9)]), after).notes
+    assert any("the SM ran at" in note for note in notes) is said
+
+
+@pytest.mark.parametrize(
+    ("name", "before", "after", "worse"),
+    [
+        ("registers", 64.0, 96.0, True), ("registers", 96.0, 64.0, False),
+        ("blocks_per_sm", 4.0, 3.0, True), ("blocks_per_sm", 3.0, 4.0, False),
+        ("occupancy_limit", 0.5, 0.25, True), ("spills", None, 4.0, False),
+        ("spills", 4.0, None, False), ("spills", None, None, False),
+    ],
+)  # fmt: skip
+def test_more_is_worse_but_of_blocks_and_of_nothing_nothing_is_known(name, before, after, worse):
+    assert ResourceChange(name, "count", before, after).worse is worse
+
+
 def test_what_one_side_does_not_have_has_not_moved():
     before, after = row(l2_hit=0.8), row(tensor_busy=0.5)
     found = launch_change(before, after, (verdict(before), verdict(after)))
@@ -194,7 +247,13 @@ def test_counters_of_two_gpus_of_a_host_are_said(seen, note):
 
 
 @pytest.mark.parametrize(
-    ("uuids", "said"), [(("a", "b"), True), (("a", "a"), False), ((None, "b"), False)]
+    ("uuids", "said"),
+    [
+        (("a", "b"), True),
+        (("a", "a"), False),
+        ((None, "b"), False),
+        (("a", None), False),
+    ],
 )
 def test_times_of_two_gpus_of_one_name_are_said(uuids, said):
     sides = [
