@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from profkit.diagnosis.rule import Hit, Launch, Rule
     from profkit.errors import ProfkitError
-    from profkit.evidence.history.dataset import history
+    from profkit.evidence.history.named import history
     from profkit.program.frames import triage
     from profkit.show import plots
     from profkit.show.notebook import (
@@ -60,7 +60,7 @@ _WHERE = {
     "diagnose": "profkit.show.notebook",
     "explain": "profkit.show.views.explain",
     "from_raw": "profkit.show.notebook",
-    "history": "profkit.evidence.history.dataset",
+    "history": "profkit.evidence.history.named",
     "ladder": "profkit.show.notebook",
     "lines": "profkit.show.notebook",
     "load": "profkit.show.notebook",

@@ -25,7 +25,7 @@ from profkit.cli.signals import (
     stop_on_term,
     was_stopped,
 )
-from profkit.errors import ProfkitError
+from profkit.errors import ProfkitError, did_you_mean
 from profkit.records.paths import SUFFIXES
 
 _UNITS = {"M": 1 << 20, "G": 1 << 30}
@@ -70,6 +70,9 @@ class Verbs(TyperGroup):
         """A verb and what follows it; a report where a verb should be means diagnose."""
         if args and args[0] not in verb_folders() and _names_a_report(args[0]):
             args = ["diagnose", *args]
+        elif args and args[0] not in verb_folders() and not args[0].startswith("-"):
+            hint = did_you_mean(args[0], verb_folders(), "profkit --help lists them")
+            raise ProfkitError(f"{args[0]}: no such verb, and no report", hint)
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:

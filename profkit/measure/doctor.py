@@ -54,7 +54,7 @@ def _gpu() -> Iterator[Inspection]:
             "GPU",
             "missing",
             error.message,
-            "list, build, diagnose, compare and report work without one; "
+            "list, build --arch, diagnose, compare and report work without one; "
             "check, bench and profile need a machine with an NVIDIA GPU and its driver",
         )
         return

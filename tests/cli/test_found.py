@@ -48,6 +48,11 @@ def test_a_variant_and_a_case_that_are_not_there(run, monkeypatch) -> None:
     monkeypatch.chdir(ROOT)
     assert "did you mean stage2" in run("check", "--variant", "stage22").stderr
     assert "did you mean stage2" in run("report", "stag2").stderr
+    verb = run("diagnos", "x.ncu-rep")
+    assert verb.exit_code == 2
+    assert "no such verb, and no report\n  did you mean diagnose" in verb.stderr
+    wrong = run("compare", "stage2", "stage2swizle", "--case", "B").stderr
+    assert "did you mean stage2swizzle" in wrong
     assert "did you mean stage2" in run("compare", "stage1", "stage22").stderr
     assert len(run("check", "--variant", "qqq").stderr.splitlines()[1]) < 80
 

@@ -330,6 +330,25 @@ def test_as_a_frame(tmp_path: Path) -> None:
     assert frame.variant.tolist() == ["v1", "v1"]
     assert frame["median"].between(0.9e-5, 2.1e-5).all()
     assert pk.history(tmp_path, "launches").empty
+    variant, case = frame["variant"][0], frame["case"][0]
+    for given in (
+        variant, f"{variant}.{case}", f"{variant[:-1]}*", [variant], frame, frame.iloc[0],
+        {"variant": variant, "case": case},
+    ):  # fmt: skip
+        found = pk.history(given, folder=tmp_path)
+        assert set(found["variant"]) >= {variant}
+        assert len(found) <= len(frame)
+    only = pk.history(f"{variant}.{case}", folder=tmp_path)
+    assert set(only["variant"] + "." + only["case"]) == {f"{variant}.{case}"}
+    for given, says in (
+        (f"{variant}x", f"{variant}x: not in the history"), (3, "int: names nothing"),
+        ([], "list: names nothing"),
+        (frame[["median"]], "DataFrame: names nothing"), (str(tmp_path / "none"), "none: no history"),
+    ):  # fmt: skip
+        with pytest.raises(ProfkitError, match=says):
+            pk.history(given, folder=tmp_path)
+    with pytest.raises(ProfkitError, match="the table reports knows no variants"):
+        pk.history(variant, "reports", tmp_path)
     with pytest.raises(ProfkitError, match="no table 'findings'"):
         pk.history(tmp_path, "findings")
 

@@ -203,6 +203,25 @@ def test_frames_for_a_notebook() -> None:
     assert frames.idle["ms"].sum() == pytest.approx(frames.step["idle_ms"], abs=1e-3)
     assert frames.kernels["ms"].is_monotonic_decreasing
     assert pk.triage(DATA / "healthy_transformer.planted.json.gz").findings.empty
+    assert pk.triage(frames) is frames
+    one = pk.triage(str(DATA / "copy_pageable.plant*.json.gz"))
+    assert one.document == pk.triage([DATA / "copy_pageable.planted.json.gz"]).document
+
+
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        (3, "int: no recording"),
+        (None, "NoneType: no recording"),
+        ([], "an empty list"),
+        ("nowhere*.json", "nowhere"),
+        ("run.ncu-rep", "a report of kernels, not a program"),
+    ],
+)
+def test_triage_says_what_it_takes(given: object, says: str) -> None:
+    with pytest.raises(ProfkitError, match=says) as wrong:
+        pk.triage(given)
+    assert wrong.value.hint
 
 
 def test_the_page_needs_nothing_and_runs_nothing(tmp_path: Path) -> None:

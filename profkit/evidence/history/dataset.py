@@ -35,7 +35,6 @@ from profkit.evidence.history.tables import (
     table_columns,
 )
 from profkit.evidence.runs.runs import Evidence
-from profkit.records.artifacts import HISTORY
 from profkit.records.record import read_record
 from profkit.records.store import digest
 
@@ -155,27 +154,6 @@ def add_artifacts(
             problems.append(problem)
     kept.append([*runs, *launches])
     return Added(len(runs), len(launches), tuple(problems))
-
-
-def history(folder: str | Path = HISTORY, table: str = "runs") -> pd.DataFrame:
-    """The history as a frame.
-
-    Args:
-        folder: Where its tables are: a folder, or a URL that fsspec knows.
-        table: "runs", one row a measurement; "launches", one row a diagnosed launch;
-            "reports", one row a file that was read; or "twins", one row an A/A comparison.
-
-    Returns:
-        Columns as in profkit.evidence.history.tables. Files that cannot be read are left out;
-        `profkit history` names them.
-
-    Raises:
-        ProfkitError: There is no such table.
-    """
-    if table not in TABLES:
-        raise ProfkitError(f"no table {table!r}", f"one of {', '.join(TABLES)}")
-    frame: pd.DataFrame = History(folder).table(table)[0].to_pandas()
-    return frame.drop_duplicates(list(KEYS[table]), ignore_index=True)
 
 
 def query(kept: History, sql: str) -> tuple[pd.DataFrame, list[ProfkitError]]:

@@ -187,6 +187,15 @@ class Evidence:
         files = self._files.get((variant, case))
         return only_one(files, (variant, case)) if files else None
 
+    def _instead(self, variant: str, case: str) -> str:
+        """The command that makes the run; before it a variant that may have been meant."""
+        from difflib import get_close_matches
+
+        command = f"profkit profile --variant {variant} --case {case}"
+        known = {v for v, _ in self._files}
+        near = [] if variant in known else get_close_matches(variant, known, 3, 0.6)
+        return f"did you mean {' or '.join(near)}? else {command}" if near else command
+
     def _scan(self) -> dict[RunName, tuple[RunFiles, ...]]:
         self._files.clear()
         self._files.update(run_files(self.root))
@@ -201,7 +210,7 @@ class Evidence:
         if files is None:
             return MissingEvidence(
                 f"no run of {variant} at case {case} in {self.root}",
-                f"profkit profile --variant {variant} --case {case}",
+                self._instead(variant, case),
             )
         record, stale = None, False
         if files.record:
