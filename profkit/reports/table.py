@@ -20,10 +20,10 @@ from profkit.reports.metrics.derive import scale
 DEVICE, MAJOR, MINOR = IDENTITY[:3]
 _KERNEL, _LAUNCH, _LONG = "Kernel Name", "ID", ("Metric Name", "Metric Unit", "Metric Value")
 _SHAPES = {"Grid Size": IDENTITY[3:6], "Block Size": IDENTITY[6:9]}
-_PREFIXES = {"": 1.0, "n": 1e-9, "u": 1e-6, "m": 1e-3, "k": 1e3, "K": 1e3, "M": 1e6, "G": 1e9,
+_PREFIXES = {"n": 1e-9, "u": 1e-6, "m": 1e-3, "k": 1e3, "K": 1e3, "M": 1e6, "G": 1e9,
              "T": 1e12, "P": 1e15}  # fmt: skip
 # Units that come with a prefix; any other word is what is counted (inst, sector, warp).
-_SCALED = {"byte": 1.0, "b": 1.0, "second": 1.0, "s": 1.0, "hz": 1.0, "cycle": 1.0, "op": 1.0}
+_SCALED = frozenset({"byte", "b", "second", "s", "hz", "cycle", "op"})
 _NUMBER = re.compile(r"[-+]?[\d.,]+(?:[eE][-+]?\d+)?")
 _INSTANCE = re.compile(r"\s*([^:;()]+):\s*([^;()]+?)\s*(?:;|$)")
 # In these a comma is the decimal mark: two points, a comma behind a point, or not before 3 digits.

@@ -8,6 +8,7 @@ import pytest
 
 from profkit.diagnosis.machine import coalescing, resources, units
 from profkit.diagnosis.machine.ceilings import ceilings, collected_metrics
+from profkit.diagnosis.machine.idleness import idleness
 from profkit.diagnosis.machine.resources import (
     BY_LIMITER,
     at_work,
@@ -177,6 +178,33 @@ def test_stores_may_have_all_the_waste(loads, stores, per, left):
     values = {"global_load_sectors": loads, "global_store_sectors": stores,
               "global_store_sectors_per_request": per, "l2_sectors_per_request": 4.0}  # fmt: skip
     assert coalescing._stores(Launch(values), 0.5) == pytest.approx(left)
+
+
+@pytest.mark.parametrize(
+    ("values", "average", "busiest", "assumed"),
+    [
+        ({"sm_active": 0.6, "sm_active_max": 0.9}, 0.6, 0.9, False),
+        ({"sm_active": 1.2, "sm_active_max": 1.1}, 1.0, 1.0, False),
+        ({"sm_active_max": 0.9}, 0.9, 0.9, False),
+        # Idle time as long as a launch begins and ends, 5 us at most, is the launch's; the rest is tail.
+        ({"sm_active": 0.6, "time": 1e-4}, 0.6, 0.95, True),
+        ({"sm_active": 0.98, "time": 1e-4}, 0.98, 0.98, True),
+        ({"sm_active": 0.6}, 0.6, 1.0, True),
+        # Half of the SMs have a block: those were at work twice as long as the average.
+        ({"sm_active": 0.4, "grid_size": 66.0, "sm_count": 132.0}, 0.4, 0.8, True),
+        ({"sm_active": 0.7, "grid_size": 66.0, "sm_count": 132.0}, 0.7, 1.0, True),
+        # Nothing but a duration: 1.5 us of it are ends.
+        ({"time": 3e-6}, 0.5, 0.5, True), ({"time": 1e-6}, 0.0, 0.0, True),
+        ({"time": 0.0}, 1.0, 1.0, True),
+    ],
+)  # fmt: skip
+def test_how_idle_the_sms_were(values, average, busiest, assumed):
+    idle = idleness(Launch(values))
+    assert (idle.average, idle.busiest) == pytest.approx((average, busiest))
+    assert (idle.ends, idle.spread) == pytest.approx((1 - busiest, busiest - average))
+    assert idle.assumed is assumed
+    with pytest.raises(NotCollected):
+        idleness(Launch({"grid_size": 66.0}))
 
 
 def test_stores_that_travel_alone_are_packets_of_their_own():

@@ -73,6 +73,19 @@ def test_samples_that_are_no_times_are_named_and_the_rest_goes_on(bad):
     assert build_ladder(folder(run("stage0")), "B").problems == ()
 
 
+def test_the_best_reference_is_the_fastest():
+    evidence = folder(
+        run("stage0", warm=samples(1e-4)),
+        *(
+            run(n, source=None, sass=None, warm=samples(t, seed=5))
+            for n, t in (("a", 5e-5), ("b", 2e-5))
+        ),
+    )
+    (step,) = build_ladder(evidence, "B").steps
+    assert step.best == step.references["b"]
+    assert build_ladder(folder(run("stage0")), "B").steps[0].best is None
+
+
 def test_a_wrong_kernel_gets_no_time():
     found = build_ladder(
         folder(run("stage0", correct=False), run("sdpa", source=None, sass=None)), "B"

@@ -8,6 +8,7 @@ import io
 import pytest
 
 from profkit.errors import ProfkitError
+from profkit.reports import table
 from profkit.reports.metrics import CATALOGUE
 from profkit.reports.reader import load_reports, raw_frame, read_report
 from profkit.reports.table import table_rows
@@ -122,6 +123,27 @@ def test_a_compute_capability_is_two_numbers_or_not_known(cc, known):
     (row,) = table_rows(printed([head, ["0", "copy", cc, "12500"]]), "raw.csv")
     names = (f"device__attribute_compute_capability_{part}" for part in ("major", "minor"))
     assert tuple(row.get(name) for name in names) == (known or (None, None))
+
+
+def test_what_stands_before_the_header_is_no_launch():
+    head = ["ID", "Kernel Name", "gpu__time_duration.sum"]
+    noise = ["epoch", "loss", "0.5"]
+    rows = table_rows(printed([noise, head, ["0", "copy", "12500"], head, noise[:2]]), "raw.csv")
+    assert [row["gpu__time_duration.sum"] for row in rows] == [12_500]
+
+
+@pytest.mark.parametrize(
+    ("unit", "factor"),
+    [
+        ("byte", 1), ("b", 1), ("Kbyte", 1e3), ("Mbyte/second", 1e6), ("Gb/s", 1e9), ("Pbyte", 1e15),
+        ("second", 1), ("ms", 1e-3), ("usecond", 1e-6), ("nsecond", 1e-9), ("Ghz", 1e9), ("hz", 1),
+        ("cycle/nsecond", 1e9), ("Kbyte/block", 1e3), ("Top/s", 1e12), ("Kinst", 1), ("inst", 1),
+        ("%", 1), ("", 1),
+    ],
+)  # fmt: skip
+def test_a_unit_with_its_prefix_becomes_si(unit, factor):
+    """A prefix counts before a unit that has prefixes: Kinst would be a word of its own."""
+    assert table._factor(unit) == pytest.approx(factor)
 
 
 def test_numbers_of_another_locale_are_read_by_the_whole_table():
