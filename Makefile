@@ -21,10 +21,11 @@ PAGE   := case == "B" and variant in ["stage0", "stage1", "stage2", "stage2swizz
           or variant in ["copy", "matmul"]
 
 # Hundreds of tests start profkit: without its compiled modules each start takes half as long again.
+# What is imported is compiled then; pip would compile all of it, half a minute of it for nothing.
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help demo ladder ladder-build test fast emulate mutate fuzz sbom lint format speed readme site lock clean
+.PHONY: help demo ladder ladder-build test tests fast emulate mutate fuzz sbom lint format speed readme site lock clean
 
 help:
 	@sed -n 's/^# make/make/p' $(MAKEFILE_LIST)
@@ -33,7 +34,7 @@ $(READY): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
 	  echo "profkit needs Python 3.11 or newer: make PYTHON=/path/to/python3.11" >&2; exit 1; }
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev]'
+	$(BIN)/python -m pip install --quiet --no-compile --constraint constraints.txt --editable '.[dev]'
 	@touch $@
 
 demo: $(READY)
@@ -55,8 +56,12 @@ lint: $(READY)
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-test: lint
-	$(BIN)/python -m pytest -n 2
+# Lint beside the tests: mypy and pip leave a processor idle. Who is done takes half of what the other has left.
+test: $(READY)
+	@$(MAKE) --no-print-directory -j 2 lint tests
+
+tests: $(READY)
+	$(BIN)/python -m pytest -n 2 --dist worksteal
 
 fast: lint
 	$(BIN)/python -m pytest -n 2 -m 'not slow and not nvcc and not browser and not gpu'
