@@ -6,12 +6,15 @@
 #   PROFKIT_CASES="A B C D" sbatch --array=0-3 tools/slurm_array.sh
 #   profkit history --history /shared/history
 #
-# The same from Python, with submitit:
+# The same from Python, with submitit, whose AutoExecutor takes this machine where there is no Slurm:
 #
+#   import submitit
 #   executor = submitit.AutoExecutor("/shared/logs")
 #   executor.update_parameters(gpus_per_node=1, timeout_min=60)
-#   measure = submitit.helpers.CommandFunction(["profkit", "profile", "--all"])
+#   words = ["profkit", "profile", "--all", "--artifacts", "/shared/artifacts"]
+#   measure = submitit.helpers.CommandFunction(words)
 #   jobs = [executor.submit(measure, "--case", case) for case in ("A", "B", "C", "D")]
+#   results = [job.result() for job in jobs]
 #
 #SBATCH --job-name=profkit
 #SBATCH --gpus=1

@@ -74,3 +74,28 @@ def test_a_task_without_cases_says_what_it_wants(cluster: dict[str, str]) -> Non
     done = sbatch(cluster, "--array=0-0")
     assert done.returncode != 0
     assert "the cases of the problem" in done.stderr
+
+
+@pytest.mark.slow
+def test_submitit_does_the_same(cluster: dict[str, str], machine: Machine, tmp_path: Path) -> None:
+    """The lines that the script documents, on submitit's executor of this machine."""
+    pytest.importorskip("submitit")
+    head = [
+        x.removeprefix("#").strip() for x in SCRIPT.read_text().split("#SBATCH")[0].splitlines()
+    ]
+    text = "\n".join(head[head.index("import submitit") :])
+    for documented, here in (
+        ("/shared/logs", str(tmp_path / "logs")),
+        ("/shared/artifacts", str(machine.artifacts)),
+        ('("A", "B", "C", "D")', '("B", "C")'),
+    ):
+        assert documented in text
+        text = text.replace(documented, here)
+    (tmp_path / "bin" / "sbatch").unlink()
+    done = subprocess.run(
+        [sys.executable, "-c", text], env=cluster, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert {(r.parent.name, r.stem) for r in machine.artifacts.rglob("*.json")} >= {
+        (case, variant) for case in "BC" for variant in ("v1", "v2")
+    }
