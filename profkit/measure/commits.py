@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import hashlib
 import json
+import re
 import subprocess
 import tarfile
 from collections.abc import Iterator
@@ -24,6 +25,26 @@ _ENVIRONMENT = ("PROFKIT_COMMIT", "GITHUB_SHA", "CI_COMMIT_SHA")
 def commit_at_hand(environment: dict[str, str]) -> str | None:
     """The commit that a CI system says it works on; None without one."""
     return next((environment[name] for name in _ENVIRONMENT if environment.get(name)), None)
+
+
+def commit_named(folder: Path, name: str) -> str:
+    """The hash of what somebody calls a commit: a hash, a tag, HEAD~2; as it is without a repository.
+
+    Raises:
+        ProfkitError: Neither a commit of the folder's repository nor a hash of another one.
+    """
+    try:
+        _git(folder, "rev-parse", "--git-dir")
+    except ProfkitError:
+        return name
+    try:
+        return _git(folder, "rev-parse", "--verify", "--quiet", "--end-of-options",
+                    f"{name}^{{commit}}").decode().strip()  # fmt: skip
+    except ProfkitError as error:
+        if re.fullmatch("[0-9a-f]{7,64}", name):
+            return name
+        why = f"--commit {name}: no commit of this repository"
+        raise ProfkitError(why, "give its hash") from error
 
 
 def committed_runs(folder: Path) -> tuple[list[HistoryRun], list[ProfkitError]]:

@@ -26,7 +26,7 @@ from profkit.evidence.history.tables import (
 )
 from profkit.evidence.runs.runs import Evidence
 from profkit.evidence.timing.samples import Spread
-from profkit.measure.commits import commit_at_hand, committed_runs
+from profkit.measure.commits import commit_at_hand, commit_named, committed_runs
 from profkit.records.parts import Commit
 from profkit.records.record import write_record
 from tests.conftest import ROOT
@@ -186,6 +186,37 @@ def test_the_commit_is_that_of_the_code_where_its_hash_is_in_the_log(tmp_path: P
     assert {r.variant: (r.commit, r.commit_from) for r in runs} == {
         "v1": (log[1], "source"), "v2": (log[0], "log"),
     }  # fmt: skip
+
+
+def test_a_commit_that_is_found_afterwards_is_kept_beside_the_row_without(tmp_path: Path) -> None:
+    """Rows are never changed: of one record's rows that with the surest commit counts, once."""
+    pytest.importorskip("duckdb")
+    kept, bare = History(tmp_path), row(1e-5, 1, 1, commit=None, commit_from=None)
+    kept.append([bare, row(2e-5, 2, 2)])
+    later = [replace(bare, commit="f00", commit_from="log"), row(2e-5, 2, 2, commit="other")]
+    assert [r.commit for r in kept.unknown(later)] == ["f00"]
+    kept.append(kept.unknown(later))
+    kept.append([replace(bare, commit="abc", commit_from="source")])
+    assert [r.commit for r in kept.runs()[0]] == ["abc", "commit 2"]
+    assert sorted(pk.history(tmp_path)["commit"]) == ["abc", "commit 2"]
+    asked = query(kept, "SELECT commit FROM runs ORDER BY commit")[0]
+    assert list(asked["commit"]) == ["abc", "commit 2"]
+    kept.append([HistoryLaunch("r", 0), HistoryLaunch("r", 1)])
+    kept.append([HistoryLaunch("r", 0)])
+    assert query(kept, "SELECT count(*) AS n FROM launches")[0]["n"][0] == 2
+
+
+def test_what_a_commit_is_called_becomes_its_hash(tmp_path: Path) -> None:
+    folder(tmp_path / "artifacts", made("v1"))
+    assert commit_named(tmp_path, "r17") == "r17", "no repository knows better"
+    _git(tmp_path, "init", "-q")
+    _git(tmp_path, "add", ".")
+    _git(tmp_path, "commit", "-qm", "x")
+    assert len(commit_named(tmp_path, "HEAD")) == 40
+    assert commit_named(tmp_path, "abcdef0") == "abcdef0", "of another repository"
+    for word in ("HEAD~2", "--all", "no such"):
+        with pytest.raises(ProfkitError, match="no commit of this repository"):
+            commit_named(tmp_path, word)
 
 
 def test_a_shallow_clone_says_that_it_is_one(tmp_path: Path) -> None:

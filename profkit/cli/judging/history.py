@@ -97,8 +97,7 @@ def _from_log(kept: History, artifacts: Path, quiet: bool) -> Iterable[ProfkitEr
     from profkit.measure.commits import committed_runs
 
     runs, problems = committed_runs(artifacts)
-    known = {run.record for run in kept.runs()[0]}
-    new = [run for run in runs if run.record not in known]
+    new = kept.unknown(runs)
     kept.append(new)
     note(f"{kept.root}: {len(new)} of {len(runs)} committed records added", quiet=quiet)
     return problems
@@ -109,9 +108,9 @@ def _from_artifacts(
 ) -> Iterable[ProfkitError]:
     """Add the records and reports of a folder; what could not be read."""
     from profkit.evidence.history.dataset import add_artifacts
-    from profkit.measure.commits import commit_at_hand
+    from profkit.measure.commits import commit_at_hand, commit_named
 
-    named = commit or commit_at_hand(dict(os.environ))
+    named = commit_named(artifacts, commit) if commit else commit_at_hand(dict(os.environ))
     origin = "option" if commit else "environment"
     added = add_artifacts(kept, sources.evidence_of(artifacts), named, origin)
     note(f"{kept.root}: {added.runs} runs and {added.launches} launches added", quiet=quiet)

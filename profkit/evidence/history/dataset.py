@@ -24,6 +24,7 @@ from profkit.errors import ProfkitError, needing
 from profkit.evidence.history.place import HistoryPlace
 from profkit.evidence.history.tables import (
     KEYS,
+    ORIGINS,
     SCHEMA,
     TABLES,
     HistoryLaunch,
@@ -99,8 +100,16 @@ class History:
     def runs(self) -> tuple[list[HistoryRun], list[ProfkitError]]:
         """Every run once, oldest first; those that do not say when come first."""
         table, problems = self.table("runs")
-        rows = {row["record"]: _run(row) for row in table.to_pylist()}
+        rows: dict[str, HistoryRun] = {}
+        for plain in table.to_pylist():
+            row = _run(plain)
+            rows[row.record] = min(row, rows.get(row.record, row), key=lambda r: r.certainty)
         return sorted(rows.values(), key=lambda r: (r.made or "", r.subject)), problems
+
+    def unknown(self, runs: Iterable[HistoryRun]) -> list[HistoryRun]:
+        """Those of some runs that are not here, or are here without the commit that they have."""
+        commits = {run.record: run.commit for run in self.runs()[0]}
+        return [r for r in runs if r.record not in commits or (r.commit and not commits[r.record])]
 
     def twins(self) -> tuple[list[HistoryTwin], list[ProfkitError]]:
         """Every A/A run once, in the order of their sessions' times."""
@@ -134,7 +143,6 @@ def add_artifacts(
         origin: Where that is known from: "option" or "environment".
         diagnose: Whether to read the reports too.
     """
-    known = {run.record for run in kept.runs()[0]}
     diagnosed = set(kept.table("launches")[0]["report"].to_pylist())
     runs: list[HistoryRun] = []
     launches: list[HistoryLaunch] = []
@@ -149,9 +157,10 @@ def add_artifacts(
             if diagnose and files.report and report and report not in diagnosed:
                 rows = evidence.load(*name).launches.to_dict("records")
                 launches += launch_rows(rows, report)
-            runs += [row] if row.record not in known else []
+            runs.append(row)
         except ProfkitError as problem:
             problems.append(problem)
+    runs = kept.unknown(runs)
     kept.append([*runs, *launches])
     return Added(len(runs), len(launches), tuple(problems))
 
@@ -171,13 +180,25 @@ def query(kept: History, sql: str) -> tuple[pd.DataFrame, list[ProfkitError]]:
         for name in TABLES:
             files, wrong = kept.files(name)
             problems += wrong
-            connection.register(name, files)
+            connection.register(f"{name}_files", files)
+            connection.execute(_each_once(name))
         return connection.execute(sql).df(), problems
     except duckdb.Error as error:
         known = "; ".join(f"{name}: {', '.join(table_columns(name).names)}" for name in TABLES)
         raise ProfkitError(f"the question: {str(error).splitlines()[0]}", known) from error
     finally:
         connection.close()
+
+
+def _each_once(name: str) -> str:
+    """The view of a table in which a row that stands in several files stands once."""
+    order = (
+        f"list_position({list(ORIGINS)}, commit_from) NULLS LAST, commit" if name == "runs" else ""
+    )
+    keys = ", ".join(f'"{key}"' for key in KEYS[name])
+    window = f"PARTITION BY {keys} {order and 'ORDER BY'} {order}"
+    chosen = f"QUALIFY row_number() OVER ({window}) = 1"
+    return f"CREATE VIEW {name} AS SELECT * FROM {name}_files {chosen}"  # noqa: S608 - our names
 
 
 def _run(row: dict[str, Any]) -> HistoryRun:

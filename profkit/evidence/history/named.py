@@ -11,7 +11,7 @@ import pandas as pd
 
 from profkit.errors import ProfkitError, did_you_mean
 from profkit.evidence.history.dataset import History
-from profkit.evidence.history.tables import KEYS, TABLES
+from profkit.evidence.history.tables import KEYS, ORIGINS, TABLES
 from profkit.records.artifacts import HISTORY
 
 Named = str | Path | pd.DataFrame | pd.Series | Mapping[str, str] | list[str] | tuple[str, ...]
@@ -50,8 +50,14 @@ def history(
     whole = isinstance(given, Path) or (isinstance(given, str) and _is_place(given))
     place = given if whole else folder
     frame: pd.DataFrame = _existing(place).table(table)[0].to_pandas()
-    frame = frame.drop_duplicates(list(KEYS[table]), ignore_index=True)
+    if table == "runs":  # of several rows of one record the surest counts
+        frame = frame.sort_values("commit_from", key=_certainty, kind="stable")
+    frame = frame.drop_duplicates(list(KEYS[table])).sort_index(ignore_index=True)
     return frame if whole else _of_subjects(frame, given, table)
+
+
+def _certainty(origins: pd.Series) -> pd.Series:
+    return origins.map(lambda x: ORIGINS.index(x) if x in ORIGINS else len(ORIGINS))
 
 
 def _is_place(text: str) -> bool:

@@ -67,6 +67,13 @@ class HistoryRun:
     sm_clock: float | None = None
 
     @property
+    def certainty(self) -> tuple[int, str]:
+        """Of several rows of one record the least counts: its commit is known, and from the surest."""
+        known = self.commit is not None and self.commit_from in ORIGINS
+        rank = ORIGINS.index(self.commit_from or "") if known else len(ORIGINS)
+        return rank, self.commit or ""
+
+    @property
     def subject(self) -> str:
         """Variant and case as one word."""
         return f"{self.variant}.{self.case}"
@@ -146,6 +153,8 @@ TABLES: dict[str, type] = {
     "reports": HistoryReport,
     "twins": HistoryTwin,
 }
+# Where a commit is known from, the surest first: of rows of one record that differ in nothing else.
+ORIGINS = ("record", "option", "environment", "source", "log")
 # What makes a row of each table one row, however many files hold it.
 KEYS = {
     "runs": ("record",),
