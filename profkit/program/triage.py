@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from profkit.program import findings as rules
 from profkit.program.findings.case import Case, Draft
 from profkit.program.ranks import Ranks, compare_ranks
-from profkit.program.savings.estimate import Hosts, Saving, hosts
+from profkit.program.savings.estimate import SPREAD, Hosts, Saving, hosts
 from profkit.program.savings.replay import Model
 from profkit.program.step.attribution import Maker
 from profkit.program.step.groups import KernelGroup, group
@@ -98,10 +98,33 @@ def triage_timeline(
         process.device, process.spans, _trains(typical.makers), gains or {},
     )  # fmt: skip
     found = _ranked(case, rules.drafts(case))
+    if ranks and (uneven := _uneven(ranks)):
+        found = sorted([*found, uneven], key=lambda f: -f.saves.expect)
     return Triage(
         timeline, process, steps, case.split, case.hosts, found, case.groups,
         (*timeline.notes, *steps.notes, *(ranks.notes if ranks else ()), *_doubts(timeline, case)),
         _healthy(case, found), ranks,
+    )  # fmt: skip
+
+
+def _uneven(ranks: Ranks) -> ProgramFinding | None:
+    """Ranks that do unlike amounts: equal parts take what they take in the mean."""
+    slow = next((r for r in ranks.rows if r.rank == ranks.slowest), None)
+    if slow is None:
+        return None
+    mean = sum(r.computing for r in ranks.rows) / len(ranks.rows)
+    expect, spread = (slow.computing - mean) / 1e6, SPREAD * slow.period / 1e6
+    if expect < LEAST * slow.period / 1e6:
+        return None
+    waiting = max(r.waiting for r in ranks.rows) / 1e6
+    longest = f", most of it more in {ranks.longer[0][:60]}" if ranks.longer else ""
+    return ProgramFinding(
+        "collective",
+        f"rank {slow.rank} computes {slow.computing / 1e6:.3g} ms a step, {len(ranks.rows)} ranks "
+        f"{mean / 1e6:.3g} in the mean{longest}; others wait for it up to {waiting:.3g} ms in "
+        "collectives",
+        Saving(expect, max(0.0, 0.5 * expect - spread), expect + spread), expect, (),
+        "give the ranks equal parts: rows, tokens or samples of like length", "",
     )  # fmt: skip
 
 

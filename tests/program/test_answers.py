@@ -18,6 +18,7 @@ from profkit.program.document import triage_document
 from profkit.program.findings import CATEGORIES
 from profkit.program.ranks import compare_ranks, merged_timelines, only_ranks
 from profkit.program.readers import open as recordings
+from profkit.program.recorded import judge_recordings
 from profkit.program.timeline import Timeline
 from profkit.program.triage import triage_timeline
 from profkit.show.text.markup import to_markdown
@@ -119,10 +120,31 @@ def test_the_rank_that_others_wait_for_is_named(tmp_path: Path) -> None:
     assert of["program"]["ranks"] == 2
     assert of["ranks"][0]["waiting_ms"] == pytest.approx(0.3, rel=0.01)
     assert any("rank 0 waits 0.3 ms a step in collectives for rank 1" in n for n in of["notes"])
+    uneven = next(f for f in of["findings"] if f["say"].startswith("rank 1 computes"))
+    assert uneven["category"] == "collective"
+    assert "rank 1 computes 1.41 ms a step, 2 ranks 1.26 in the mean" in uneven["say"]
+    assert uneven["saves_ms"]["expect"] == pytest.approx(0.15, rel=0.02)
     lines = _screen(of, 160).splitlines()
     (first,) = [line for line in lines if "rank 0: " in line]
     assert "0.350 ms in collectives: 0.0500 ms transfer, 0.300 ms waiting for others" in first
     assert sum("waiting for others" in line for line in lines) == 2
+
+
+def test_two_real_ranks_with_unlike_parts() -> None:
+    # Two H200s under torchrun, rank 1 with 5/4 of the rows, rank 0 with 3/4; counted on rank 1.
+    answer, counted = judge_recordings([DATA / "slow_rank.triage"])
+    assert counted is not None
+    of = triage_document(answer, counted)
+    assert of["program"]["ranks"] == 2
+    assert of["first"]["category"] == "collective"
+    rows = of["ranks"]
+    equal = sum(row["computing_ms"] for row in rows) / 2
+    assert rows[1]["computing_ms"] / equal == pytest.approx(5 / 4, rel=0.04)
+    saves = of["first"]["saves_ms"]
+    assert saves["low"] < rows[1]["computing_ms"] - equal < saves["high"]
+    assert all(row["counted"] is False for row in of["kernels"] if row["category"] == "collective")
+    assert sum(row["counted"] for row in of["kernels"]) >= 7
+    assert len(_screen(of).splitlines()) <= 40
 
 
 def test_some_ranks_are_looked_at_and_no_other(tmp_path: Path) -> None:

@@ -141,6 +141,14 @@ def product(p: Program, rows: int, inner: int, columns: int, name: str, rate: fl
         p.launch(name, 2e6 * rows * inner * columns / rate)
 
 
+def sorting(p: Program) -> None:
+    p.launch(GEMM, 300.0)
+    with p.op("aten::sort", [[1024, 32000]], types=["c10::BFloat16"]):
+        p.launch("cub::DeviceSegmentedRadixSortKernel", 1000.0)
+    with p.op("aten::slice", [[1024, 32000], [], [], [], []]):
+        p.work(1.0)
+
+
 def sizing(p: Program) -> None:
     """Pieces whose sizes are looked up one by one: few launches of each, and the host is slow."""
     for _ in range(40):
@@ -212,7 +220,7 @@ PLANTED: dict[str, tuple[Step, str]] = {
         (chained, "elementwise-chain"), (converting, "layout"), (adding, "atomics"),
         (few_blocks, "kernel"), (own_kernel, "kernel"), (odd_sizes, "kernel"),
         (uploading, "copy"), (casting, "elementwise-chain"), (autocasting, "elementwise-chain"),
-        (tailed, "kernel"), (sizing, "host-sync"),
+        (tailed, "kernel"), (sorting, "kernel"), (sizing, "host-sync"),
         (reducing, "collective"),
     )
 }  # fmt: skip
@@ -250,7 +258,9 @@ def test_every_rule_finds_something_here(tmp_path: Path) -> None:
 def _fires(rule: object, of: Triage) -> bool:
     from profkit.program.findings.case import Case
 
-    case = Case(of.steps.typical, of.split, of.hosts, of.groups, of.process.device)
+    case = Case(
+        of.steps.typical, of.split, of.hosts, of.groups, of.process.device, of.process.spans
+    )
     return next(rule(case, frozenset()), None) is not None  # type: ignore[operator]
 
 
@@ -377,6 +387,28 @@ def test_sums_of_gradients_tell_how_often_one_tensor_was_cast(tmp_path: Path) ->
     # Seven of eight casts go on both sides, and half of seven sums' bytes.
     assert first.saves.expect == pytest.approx(14 * 0.06 + 7 * 0.05, rel=0.03)
     assert first.saves.low < first.saves.expect < first.saves.high
+
+
+def test_a_whole_order_that_is_read_is_no_problem(tmp_path: Path) -> None:
+    def whole(p: Program) -> None:
+        with p.op("aten::sort", [[1024, 32000]], types=["c10::BFloat16"]):
+            p.launch("cub::DeviceSegmentedRadixSortKernel", 1000.0)
+        with p.op("aten::slice", [[4, 4], [], [], [], []]):
+            p.work(1.0)
+
+    assert "topk" in judged(sorting, tmp_path).findings[0].advice
+    assert judged(whole, tmp_path).healthy
+
+
+@pytest.mark.parametrize(("kind", "named"), [("float", True), ("c10::BFloat16", False)])
+def test_attention_on_float32_is_named(kind: str, named: bool, tmp_path: Path) -> None:
+    def step(p: Program) -> None:
+        shapes = [[8, 2048, 16, 64]] * 3
+        with p.op("aten::_efficient_attention_forward", shapes, types=[kind] * 3):
+            p.launch("fmha_cutlassF_f32_aligned_64x64_rf_sm80(AttentionKernel::Params)", 2000.0)
+
+    found = judged(step, tmp_path).findings
+    assert ["kernels of attention in float32" in f.say for f in found] == [True] * named
 
 
 def test_sizes_that_the_host_waits_for_are_named_before_launches(tmp_path: Path) -> None:

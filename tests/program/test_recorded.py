@@ -29,15 +29,26 @@ TIMED = [name for name in PLANTED if TRUTH[name]["mended_ms"]]
 CLOSE = 0.25
 # Said more than a quarter off, the truth inside of the interval: a mend that makes another kernel
 # slower (the bias' gradient takes three times as long in channels_last).
-INSIDE_ONLY = {"layout_channels_first", "optimizer_for_loop", "sync_empty_cache"}
+INSIDE_ONLY = {
+    "layout_channels_first",
+    "optimizer_foreach",
+    "optimizer_for_loop",
+    "sync_empty_cache",
+}
 # What is said first where the planted problem is not: known misses, and that they are still there.
-MISSED: dict[str, str] = {}
+MISSED = {
+    # Without the waits the host binds all the same: 22.6 ms of 25.2, and the GPU works for 14.5.
+    "sync_accumulation_item": "host-launch",
+}
 # Said neither within a quarter nor with the truth inside of the interval.
-FAR_OFF: set[str] = set()
+FAR_OFF = {"chain_entropy_by_hand"}  # 3.37 ms said of 4.68: what is fused reads half precision
 # Steps that the profiler slows so that what is left without it is off by more than a sixth.
 SLOWED: set[str] = set()
 MENDED = ["attention_written_out", "copy_results_to_host", "elementwise_chain", "fp32_matmul",
-          "host_launch_small_layers", "host_sync_item", "kernel_triton_small_grid"]  # fmt: skip
+          "host_launch_small_layers", "host_sync_item", "kernel_triton_small_grid",
+          "chain_entropy_by_hand", "kernel_full_sort", "layout_token_mixing", "optimizer_foreach",
+          "sync_masked_rows", "sync_timers"]  # fmt: skip
+HEALTHY = ["healthy_transformer", "kernel_tile_tail"]
 
 
 @cache
@@ -60,15 +71,18 @@ def test_the_saving_is_what_it_was(name: str) -> None:
         assert saves["expect"] == pytest.approx(truth, rel=CLOSE)
 
 
-@pytest.mark.parametrize("file", ["healthy_transformer.planted", *(f"{n}.mended" for n in MENDED)])
+@pytest.mark.parametrize(
+    "file", [*(f"{n}.planted" for n in HEALTHY), *(f"{n}.mended" for n in MENDED)]
+)
 def test_what_has_no_problem_is_healthy(file: str) -> None:
     of = said(f"{file}.json.gz")
     assert of["first"]["category"] == "healthy"
     assert all(f["saves_ms"]["expect"] < 0.08 * of["step"]["ms"] for f in of["findings"])
 
 
-def test_nothing_at_all_is_said_of_the_healthy_program() -> None:
-    assert said("healthy_transformer.planted.json.gz")["findings"] == []
+@pytest.mark.parametrize("name", HEALTHY)
+def test_nothing_at_all_is_said_of_a_healthy_program(name: str) -> None:
+    assert said(f"{name}.planted.json.gz")["findings"] == []
 
 
 def test_waits_behind_a_slow_host_are_not_what_to_mend() -> None:
@@ -106,5 +120,5 @@ def test_every_program_has_its_planted_trace() -> None:
     programs -= {"base", "overhead", "record"}
     assert programs <= set(TRUTH)
     traced = {p.name.split(".")[0] for p in DATA.glob("*.planted.json.gz")}
-    assert traced == {*PLANTED, "healthy_transformer"}
+    assert traced == {*PLANTED, *HEALTHY}
     assert {n for n in programs - traced if TRUTH[n]["planted_ms"] is not None} == set()

@@ -27,6 +27,7 @@ RULES: Sequence[Rule] = (
     chains.autocasts,
     chains.elementwise,
     chains.casts,
+    kernels.sorts,
     kernels.small_grid,
     kernels.slow,
 )

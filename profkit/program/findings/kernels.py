@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import islice
 
 from profkit.program.findings.case import Case, Draft, input_bytes, needed_bytes
 from profkit.program.savings.replay import Model
 from profkit.program.step.groups import KernelGroup
 from profkit.program.step.kinds import is_users
 
+SORTS = frozenset({"aten::sort", "aten::argsort"})
+CUTS = frozenset({"aten::slice", "aten::narrow"})
+NEXT = 8  # cuts after a sort that are looked at
 SHARE = 0.05  # of the step, from which on a kernel is worth a sentence
 LARGE = 0.2  # of the step, from which on a kernel of the user's that nobody has counted is named
 LONG = 20_000  # nanoseconds: shorter kernels are short for other reasons
@@ -91,6 +95,34 @@ def slow(case: Case, taken: frozenset[int]) -> Iterator[Draft]:
                 yield _own(case, group, works)
         elif group.kind in BOUND_BY_BYTES:
             yield from _against_bytes(case, group, works)
+
+
+def sorts(case: Case, taken: frozenset[int]) -> Iterator[Draft]:
+    """A whole order where only its beginning is read on: topk finds that without it."""
+    found = [i for i, w in enumerate(case.works)
+             if i not in taken and w.maker.op in SORTS and _is_cut(case, i)]  # fmt: skip
+    if not found or case.time(found) * 1e6 < 0.02 * case.split.period:
+        return
+    work = case.works[max(found, key=lambda i: case.works[i].activity.duration)]
+    yield Draft(
+        "kernel",
+        f"{case.time(found):.3g} ms a step sort {' x '.join(map(str, work.maker.shapes[0]))} values, "
+        "of which only the first are read on",
+        "torch.topk", work.maker.source or work.maker.range or work.maker.op, tuple(found),
+        # One H200, 50 of 32,000 in bfloat16: topk took a quarter of the sort.
+        _scaled(found, {"low": 0.6, "expect": 0.3, "high": 0.1}),
+    )  # fmt: skip
+
+
+def _is_cut(case: Case, index: int) -> bool:
+    """Whether a part of what a sort has made is taken right after it."""
+    work = case.works[index]
+    after = case.step.calls[work.call].start
+    later = (s for s in case.spans if after < s.start < case.step.end and s.kind == "op")
+    near = islice((s for s in later if s.name in CUTS | SORTS), NEXT)
+    return any(
+        s.name in CUTS and s.shapes[:1] == work.maker.shapes[:1] and s.shapes[:1] for s in near
+    )
 
 
 def _counted(group: KernelGroup, works: Sequence[int], gain: float) -> Draft:

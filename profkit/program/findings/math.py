@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 
 from profkit.program.findings.case import Case, Draft
 from profkit.program.savings.replay import Model
 from profkit.program.step.idle import launch_place
 from profkit.program.step.kinds import is_vector_product, precision_of
+from profkit.program.step.steps import StepWork
 
 # How much faster float32 products get in TF32 (low) up to half precision (high), by what the
 # pipes of a compute capability can: 7.4 and 14.8 times as much on 9.0, 8 and 16 on 8.0, but 1 and 2
@@ -20,6 +22,7 @@ TENSOR_GAINS = {
     (10, 0): (3.5, 7.0, 20.0),
     (12, 0): (1.0, 1.6, 2.2),
 }
+_FP32_ATTENTION = re.compile(r"fmha_cutlass[FB]_f32_")
 FLOOR = 4_000.0  # nanoseconds: a small product is not bound by its pipe
 BETWEEN = {
     "elementwise",
@@ -46,22 +49,26 @@ def fp32_products(case: Case, taken: frozenset[int]) -> Iterator[Draft]:
     cc = case.device.cc if case.device else None
     if cc is not None and cc < (8, 0):
         return  # no TF32 before
-    chosen = frozenset(
+    fused = frozenset(i for i in case.chosen(_is_fp32_attention) if i not in taken)
+    chosen = fused | {
         i for i, w in enumerate(case.works)
         if i not in taken and w.kind in {"gemm", "conv"}
         and precision_of(w.activity.name) == "fp32" and not is_vector_product(w.activity.name)
-    )  # fmt: skip
+    }  # fmt: skip
     if not chosen:
         return
     gains = TENSOR_GAINS[max(known for known in TENSOR_GAINS if known <= (cc or (9, 0)))]
     by_level = dict(zip(("low", "expect", "high"), gains, strict=True))
+    # Fused attention has no TF32: its mend is half precision.
+    by_half = {"low": gains[1], "expect": 0.8 * gains[2], "high": 1.15 * gains[2]}
 
     def on_tensor_cores(model: Model, level: str) -> Model:
         def factor(i: int) -> float:
             if i not in chosen:
                 return 1.0
             long = max(model.items[i].duration, 1.0)
-            return min(1.0, max(FLOOR, long / by_level[level]) / long)
+            gain = max(1.0, by_half[level]) if i in fused else by_level[level]
+            return min(1.0, max(FLOOR, long / gain) / long)
 
         return model.scaled(factor)
 
@@ -69,11 +76,19 @@ def fp32_products(case: Case, taken: frozenset[int]) -> Iterator[Draft]:
     time = case.time(sorted(chosen))
     yield Draft(
         "fp32-matmul",
-        f"{len(chosen)} products in float32 run on the FP32 pipes, {time:.3g} ms a step, while the "
-        "tensor cores are idle",
-        "torch.set_float32_matmul_precision('high') for TF32, or autocast to bfloat16",
+        f"{len(chosen)} {'kernels of attention' if fused == chosen else 'products'} in float32 run "
+        f"on the FP32 pipes, {time:.3g} ms a step, while the tensor cores are idle",
+        "give the attention bfloat16 or float16: no .float() before it, autocast round it" if fused
+        else "torch.set_float32_matmul_precision('high') for TF32, or autocast to bfloat16",
         launch_place(largest), tuple(sorted(chosen)), on_tensor_cores,
     )  # fmt: skip
+
+
+def _is_fp32_attention(work: StepWork) -> bool:
+    """A fused attention on float32, by its operator's types or else by its name."""
+    types = work.maker.types
+    named = _FP32_ATTENTION.search(work.activity.name) is not None
+    return work.kind == "attention" and (types[0] == "float" if types and types[0] else named)
 
 
 def attention(case: Case, taken: frozenset[int]) -> Iterator[Draft]:

@@ -16,6 +16,7 @@ from profkit.program.step.steps import StepWork
 # PCIe 5; the smaller, for what came before compute capability 9.0, is PCIe 4's usual and not measured.
 PINNED = (24e9, 53e9)
 OWN_STREAM = {"HtoD": -1, "DtoH": -2, "PtoP": -3, "": -4}
+COPIED = {"aten::contiguous", "aten::clone"}
 _STRIDED = re.compile(r"[:\s]elementwise_kernel<.*nocast.*direct_copy")
 
 
@@ -151,13 +152,24 @@ def layouts(case: Case, taken: frozenset[int]) -> Iterator[Draft]:
     # A conversion round a convolution goes; a permuted copy may be needed by what reads it.
     convolved = any(w.kind == "conv" for w in case.works)
     images = frozenset(i for i in chosen if convolved and _is_image(case.works[i]))
+    # A product reads either order: the copy that it reads goes, and so does one of what it wrote.
+    read = frozenset(i for i in chosen if case.works[i].maker.top in COPIED and _meets(case, i))
     stays = {"low": 0.45, "expect": 0.2, "high": 0.0}
+    beside = {"low": 0.6, "expect": 0.15, "high": 0.0}
     copied = {"low": 1.0, "expect": 0.6, "high": 0.1}
 
     def straight(model: Model, level: str) -> Model:
         own = images.union(named)
         return model.scaled(
-            lambda i: stays[level] if i in own else copied[level] if i in chosen else 1.0
+            lambda i: (
+                stays[level]
+                if i in own
+                else beside[level]
+                if i in read
+                else copied[level]
+                if i in chosen
+                else 1.0
+            )
         )
 
     largest = case.works[max(named or chosen, key=lambda i: case.works[i].activity.duration)]
@@ -170,6 +182,17 @@ def layouts(case: Case, taken: frozenset[int]) -> Iterator[Draft]:
         else "choose shapes so that no permuted copy is needed, or let the next kernel read strided",
         launch_place(largest), tuple(sorted(chosen)), straight,
     )  # fmt: skip
+
+
+def _meets(case: Case, index: int) -> bool:
+    """Whether a product follows a copy, or has made what it copies; sets of memory do not count."""
+    for way in (1, -1):
+        at = index + way
+        while 0 <= at < len(case.works) and case.works[at].kind == "set":
+            at += way
+        if 0 <= at < len(case.works) and case.works[at].kind == "gemm":
+            return True
+    return False
 
 
 def _is_image(work: StepWork) -> bool:

@@ -1,0 +1,99 @@
+"""Recorded programs  ->  a Markdown table: planted, said first, what it was to save, what it saved.
+
+    python tools/programs.py
+
+Beside what is said today stands what was said when nobody had looked at a program's recording
+(`blind` in truth.json), where that was kept: rules made while looking at it score no more.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[1]
+DATA = ROOT / "tests" / "program" / "data"
+CLOSE = 0.25
+
+
+def main() -> None:
+    """Print the table."""
+    sys.stdout.write(table())
+
+
+def table() -> str:
+    """The table, and the score under it."""
+    truths = json.loads((DATA / "truth.json").read_text())["programs"]
+    rows = [
+        _row(name, truth) for name, truth in sorted(truths.items()) if _is_recorded(name, truth)
+    ]
+    head = "| program | planted | first | to save, ms | saved, ms | blind |\n|---|---|---|--:|--:|---|\n"
+    return head + "".join(f"| {' | '.join(row)} |\n" for row in rows) + "\n" + _score(truths)
+
+
+def _is_recorded(name: str, truth: Mapping[str, Any]) -> bool:
+    return (DATA / f"{name}.planted.json.gz").is_file() and truth["planted_ms"] is not None
+
+
+def judged(name: str) -> dict[str, Any]:
+    """What is said first of a program today: category, expect, low, high."""
+    from profkit.program.document import triage_document
+    from profkit.program.recorded import judge_recordings
+
+    first = triage_document(*judge_recordings([DATA / f"{name}.planted.json.gz"]))["first"]
+    return {"category": first["category"], **first["saves_ms"]}
+
+
+def saved(truth: Mapping[str, Any]) -> float:
+    """Milliseconds that mending a program saved; 0 for a healthy one."""
+    return float(truth["planted_ms"] - (truth["mended_ms"] or truth["planted_ms"]))
+
+
+def is_first(said: Mapping[str, Any], truth: Mapping[str, Any]) -> bool:
+    """Whether the planted problem is said first, or a healthy program is called healthy."""
+    return bool(said["category"] == truth["category"])
+
+
+def is_near(said: Mapping[str, Any], truth: Mapping[str, Any]) -> bool:
+    """Whether the saving is within a quarter of what came, or that inside of the interval."""
+    came = saved(truth)
+    return bool(said["low"] <= came <= said["high"] or abs(said["expect"] - came) < CLOSE * came)
+
+
+def _row(name: str, truth: Mapping[str, Any]) -> list[str]:
+    said, healthy = judged(name), truth["category"] == "healthy"
+    first = said["category"] if is_first(said, truth) else f"**{said['category']}**"
+    blind = truth.get("blind")
+    return [
+        name, truth["category"], first, "" if healthy else _saves(said),
+        "" if healthy else f"{saved(truth):.3g}",
+        f"{blind['category']}{'' if healthy else ', ' + _saves(blind)}" if blind else "",
+    ]  # fmt: skip
+
+
+def _saves(said: Mapping[str, Any]) -> str:
+    return f"{said['expect']:.3g} ({said['low']:.3g} to {said['high']:.3g})"
+
+
+def _score(truths: Mapping[str, Any]) -> str:
+    recorded = {n: t for n, t in truths.items() if _is_recorded(n, t)}
+    blind = [(t["blind"], t) for t in recorded.values() if "blind" in t]
+    today = [(judged(n), t) for n, t in recorded.items()]
+    return "\n".join((*_counted("Today", today), *_counted("Blind", blind), ""))
+
+
+def _counted(what: str, pairs: list[tuple[Any, Any]]) -> Iterator[str]:
+    if not pairs:
+        return
+    timed = [(s, t) for s, t in pairs if t["category"] != "healthy"]
+    yield (
+        f"{what}: first in {sum(is_first(s, t) for s, t in pairs)} of {len(pairs)}; saving within 25 % "
+        f"or inside in {sum(is_near(s, t) for s, t in timed)} of {len(timed)}.  "
+    )
+
+
+if __name__ == "__main__":
+    main()
