@@ -9,6 +9,7 @@ Beside what is said today stands what was said when nobody had looked at a progr
 from __future__ import annotations
 
 import json
+import re
 import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -19,9 +20,15 @@ DATA = ROOT / "tests" / "program" / "data"
 CLOSE = 0.25
 
 
+PAGE = ROOT / "docs" / "howto" / "triage.md"
+_PLACE = re.compile(r"(?s)(?<=<!-- programs -->\n).*(?=<!-- /programs -->)")
+
+
 def main() -> None:
-    """Print the table."""
-    sys.stdout.write(table())
+    """Print the table, and write it into its page."""
+    text = table()
+    PAGE.write_text(_PLACE.sub(lambda _: text, PAGE.read_text("utf-8")), "utf-8")
+    sys.stdout.write(text)
 
 
 def table() -> str:
@@ -58,9 +65,11 @@ def is_first(said: Mapping[str, Any], truth: Mapping[str, Any]) -> bool:
 
 
 def is_near(said: Mapping[str, Any], truth: Mapping[str, Any]) -> bool:
-    """Whether the saving is within a quarter of what came, or that inside of the interval."""
+    """Whether what is said first is the problem, and its saving is near, or its interval holds it."""
     came = saved(truth)
-    return bool(said["low"] <= came <= said["high"] or abs(said["expect"] - came) < CLOSE * came)
+    return is_first(said, truth) and bool(
+        said["low"] <= came <= said["high"] or abs(said["expect"] - came) < CLOSE * came
+    )
 
 
 def _row(name: str, truth: Mapping[str, Any]) -> list[str]:

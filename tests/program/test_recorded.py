@@ -122,3 +122,10 @@ def test_every_program_has_its_planted_trace() -> None:
     traced = {p.name.split(".")[0] for p in DATA.glob("*.planted.json.gz")}
     assert traced == {*PLANTED, *HEALTHY}
     assert {n for n in programs - traced if TRUTH[n]["planted_ms"] is not None} == set()
+
+
+def test_the_page_has_the_table_as_it_comes_today() -> None:
+    from tools import programs
+
+    assert programs.table() in programs.PAGE.read_text("utf-8")
+    assert "Blind: first in 7 of 9" in programs.table()
