@@ -51,6 +51,7 @@ def prepare(folder: Path) -> None:
         shutil.copy(report, folder / "runs")
     traces = ROOT / "tests" / "program" / "data"
     shutil.copy(traces / "elementwise_chain.planted.json.gz", folder / "trace.json.gz")
+    (folder / "step.triage").symlink_to(traces / "slow_rank.triage")
     (folder / "base").mkdir()
     (folder / "base" / "artifacts").symlink_to(folder / "artifacts")
     (folder / "train.py").write_text(
@@ -82,7 +83,7 @@ def _profkit(command: str, args: list[str], place: Path, home: Path) -> None:
         _completion(home)
         return
     assert verb in VERBS
-    if verb in NEEDS_GPU or args[:2] == ["triage", "--"]:
+    if verb in NEEDS_GPU or (verb == "triage" and "--" in args):
         VERBS[verb].make_context(verb, args[1:])
         return
     if verb in NEEDS_NVCC and not shutil.which("nvcc"):
