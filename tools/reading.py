@@ -23,7 +23,9 @@ from pathlib import Path
 
 from profkit.evidence.history.dataset import History
 from profkit.reports.cluster import each_report
+from profkit.reports.container.container import check
 from profkit.reports.isolated import each_isolated
+from profkit.reports.library import LARGE
 from profkit.reports.reader import read_report
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -33,7 +35,7 @@ NAMES = f"{STREAM}:diagnose_file", f"{STREAM}:died_file"
 
 def made(folder: Path, count: int, most: int) -> list[str]:
     """Hard links to the committed reports of at most so many bytes, by turns; else copies."""
-    found = sorted(p for p in (ROOT / "artifacts").rglob("*.ncu-rep*") if p.stat().st_size <= most)
+    found = sorted(p for p in (ROOT / "artifacts").rglob("*.ncu-rep*") if check(p).size <= most)
     if not found:
         raise SystemExit("artifacts/ holds no report")
     names = []
@@ -148,7 +150,7 @@ def main() -> None:
     parser.add_argument("--each", type=int, default=60, help="of scale: reports for each process")
     parser.add_argument("--turns", type=int, default=1, help="of scale")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
-    parser.add_argument("--most", type=int, default=1 << 20, help="bytes of a report, packed")
+    parser.add_argument("--most", type=int, default=LARGE, help="bytes of a report, unpacked")
     parser.add_argument("--every", type=float, default=2.0, help="seconds between two looks")
     parser.add_argument("--kill-after", type=float, default=10.0, help="seconds")
     given = parser.parse_args()

@@ -89,14 +89,32 @@ def part_from(
 
 def read_large(path: str, frames: Frames) -> Part:
     """Read a report some launches at a time, in children: memory does not grow with it."""
+    return read_each_large([(path, frames)])[0]
+
+
+def read_each_large(files: Sequence[tuple[str, Frames]]) -> list[Part]:
+    """The same of several: one set of children takes what all of them are split into."""
+    owners: list[int] = []
+
+    def copies(folder: str) -> Iterator[list[Any]]:
+        for number, (path, frames) in enumerate(files):
+            into = os.path.join(folder, str(number))
+            os.mkdir(into)
+            for copy, indices in split(path, into):
+                owners.append(number)
+                about = frames.launches, frames.ncu_version
+                yield [os.fspath(copy), path, indices[0], *about]
+
+    jobs = children_for(sum(frames.size for _, frames in files))
     with temporary_folder() as folder:
-        items = (
-            [os.fspath(copy), path, indices[0], frames.launches, frames.ncu_version]
-            for copy, indices in split(path, folder)
-        )
-        found = isolated(f"{__name__}:read_copy", items, children_for(frames.size), _died_in_copy)
-    kernels = [kernel for _, some in found for kernel in some]
-    return part_from(path, frames, [rows for rows, _ in found], kernels, record_beside(path))
+        found = isolated(f"{__name__}:read_copy", copies(os.fspath(folder)), jobs, _died_in_copy)
+    parts = []
+    for number, (path, frames) in enumerate(files):
+        mine = [answer for owner, answer in zip(owners, found, strict=True) if owner == number]
+        kernels = [kernel for _, some in mine for kernel in some]
+        rows = [rows for rows, _ in mine]
+        parts.append(part_from(path, frames, rows, kernels, record_beside(path)))
+    return parts
 
 
 def read_copy(item: Sequence[Any]) -> tuple[Rows, list[str | None]]:

@@ -25,7 +25,7 @@ from profkit.reports.library import (
     part_from,
     prepare_child,
     raw_large,
-    read_large,
+    read_each_large,
     report_rows,
 )
 
@@ -113,10 +113,12 @@ def read_report(
         for name in names:
             parts.append(_read_here(name))
             step()
-    return Reports(tuple(
-        read_large(name, part) if isinstance(part, Frames) else part
-        for name, part in zip(names, parts, strict=True)
-    ))  # fmt: skip
+    large = {n: part for n, part in enumerate(parts) if isinstance(part, Frames)}
+    if large:
+        read = read_each_large([(names[n], frames) for n, frames in large.items()])
+        for n, part in zip(large, read, strict=True):
+            parts[n] = part
+    return Reports(tuple(parts))
 
 
 def raw_frame(path: str | Path) -> pd.DataFrame:
