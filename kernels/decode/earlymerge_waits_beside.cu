@@ -4,7 +4,11 @@
    through the parts one after the other: profkit names grid-too-small, 1.93x (1.42 to 2.42) of 7.9 us at
    16k-8. Here it waits beside the splits (early.cuh), a block a query head, with all loads at once.
 
-   after: splitkv      fixes: grid-too-small      arch: 90+      case: 16k-8
+   What came: 68.0 us after 70.6 at 16k-8, 95 % of a copy's rate; SDPA takes 68.1 beside it. Under ncu,
+   where nothing overlaps, the merge takes 4.0 us after 7.9, and that is a launch. In the splits DRAM is
+   at its roof.
+
+   after: splitkv      arch: 90+      case: 16k-8
    moves: dram_read~1x
    budget: regs=255 smem=40K spills=0 stack=0
 */

@@ -5,6 +5,12 @@
    its own chunks (cp.async: no register holds them) of the next steps into a ring of its own, 8 KiB a warp
    and step, and reads them back itself: nobody else does, so nothing is waited for but the copies.
 
+   What came: 94.4 us after 68.0. DRAM is read once, as promised, but L2 gives the SMs 403 MB instead of
+   269 and is what binds, 84 % after 59: profkit names uncoalesced-access at the copies of K, 1.47x (1.23 to
+   1.63). Lanes with one row of K have 64 bytes of it an instruction, those with one of V 128; K comes
+   twice, V once: such a copy seems to move whole lines past L1, and the other half is thrown away. K
+   would have to be copied by lanes that share rows, for each other.
+
    after: earlymerge      arch: 90+      case: 16k-8
    moves: inst_global_load<0.2x dram_read~1x
    budget: regs=255 smem=227K spills=0 stack=0
