@@ -102,7 +102,7 @@ def test_continuous_integration_finds_a_browser_and_calls_make_test() -> None:
     lines = [x for x in script.read_text().splitlines() if x and not x.startswith("#")]
     assert script.stat().st_mode & 0o111
     assert lines[:2] == ["set -eu", 'cd "$(dirname "$0")/.."']
-    assert lines[-4:] == ["browser &", "make lint # makes .venv meanwhile", "wait", "make test"]
+    assert lines[-4:] == ["browser &", "make .venv/.ready # meanwhile", "wait", "make test"]
     assert lines[2] == "browser() {"
     assert lines[3].startswith("  if ! command -v chromium")  # all of it is conditional
     assert lines[-6:-4] == ["  fi", "}"]
