@@ -6,12 +6,16 @@ text.
 
 from __future__ import annotations
 
+import re
 from math import isfinite
 
 NOT_COLLECTED = "not collected"
 _PREFIXES = ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"), (1.0, ""))
 _SMALL = ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs"), (1e-9, "ns"))
 _NOUNS = {"byte": "B", "byte/s": "B/s", "op": "op", "op/s": "op/s", "Hz": "Hz", "cycle": "cycles"}
+_BEFORE_UNIT = re.compile(
+    r"(?<=\d) (?=(?:%|[mnµ]?s|[TGMk]?(?:B|op|Hz)(?:/s)?|[TGMk]|cycles?)(?!\w))"
+)
 
 
 def quantity(value: float | None, unit: str) -> str:
@@ -69,3 +73,13 @@ def speedup(factor: float | None) -> str:
 def counted(number: float, noun: str, plural: str = "") -> str:
     """A count with its noun: 1 block, 1,320 blocks, 2 launches."""
     return f"{number:,.0f} {noun if number == 1 else plural or noun + 's'}"
+
+
+def unbroken(text: str, blank: str = "\u00a0") -> str:
+    """A sentence in which no line ends between a number and its unit.
+
+    Args:
+        text: With units as they are written here.
+        blank: What stands between the two instead of a blank, for what wraps lines at blanks.
+    """
+    return _BEFORE_UNIT.sub(blank, text)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
-from profkit.show.text.blocks import Grid, Heading, TextLine
+from profkit.show.text.blocks import Grid, Heading, ListItem, Paragraph, TextLine
 from profkit.show.text.markup import to_markdown
 from profkit.show.text.terminal import console, to_text
 
@@ -36,6 +38,18 @@ def test_markdown_renders_as_itself():
     assert rows[1] == "| --- | --: |"
     assert text.startswith("## ")
     assert text.endswith("#### last\n")
+
+
+@pytest.mark.parametrize("width", range(20, 60))
+def test_no_line_ends_between_a_number_and_its_unit(width):
+    told = ("warps wait 53.6 % of 1.25 ms for 3.70 cycles at ", "4.80 TB/s of 6.48 M words")
+    blocks = [Paragraph(told), TextLine(told, "note"), ListItem(told, under=(told,)),
+              Grid(("a", "b"), (("x", told[0] * 3),), wraps=1)]  # fmt: skip
+    text = to_text(blocks, console(width=width))
+    assert not re.search(r"\n *(?:%|ms|cycles|TB/s|M)(?!\w)", text)
+    assert " ".join(text.split()).count("53.6 % of 1.25 ms") >= 4
+    assert text.replace("\n", "").isprintable()
+    assert max(map(len, text.splitlines())) <= width
 
 
 @pytest.mark.parametrize("width", [40, 80, 200])

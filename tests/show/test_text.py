@@ -63,6 +63,13 @@ def test_no_width_is_filled_with_blanks(made: Made, width: int) -> None:
         assert " " * 26 not in line
 
 
+def test_one_long_name_does_not_part_the_other_rows(made: Made) -> None:
+    long = "_".join(f"word{i}" for i in range(60))
+    quick, grown = _table(_shown(judged_rows([made("quick", 2e-3), made(long, 1e-3)]), 200))[1:]
+    assert grown.index("ms") <= 3 + 60 + 2 + len("1.00 ms")
+    assert " " * 50 not in quick
+
+
 def test_no_control_character_comes_through(made: Made) -> None:
     for name in HOSTILE:
         shown = _shown(judged_rows([made(name, report=f"{name[:200]}.ncu-rep", variant=name[:50])]))

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -182,7 +181,7 @@ def _fill(content: Mapping[str, Any]) -> str:
         loader=FileSystemLoader(WEB), autoescape=True, undefined=StrictUndefined,
         trim_blocks=True, lstrip_blocks=True, finalize=_safe,
     )  # fmt: skip
-    environment.filters["whole"] = _whole
+    environment.filters["whole"] = figures.unbroken
     library = _script((WEB / "vega.js").read_text("utf-8"))
     own = _script("".join((WEB / name).read_text("utf-8") for name in SCRIPTS))
     style = (WEB / "page.css").read_text("utf-8")
@@ -199,11 +198,6 @@ def _fill(content: Mapping[str, Any]) -> str:
         own=Markup(own),  # noqa: S704
         kind=lambda block: type(block).__name__,
     )
-
-
-def _whole(text: str) -> str:
-    """A sentence in which no line ends between a number and its unit."""
-    return re.sub(r"(?<=\d) (?=(?:%|[mnµ]?s)(?!\w))", "\u00a0", text)
 
 
 def _safe(value: Any) -> Any:

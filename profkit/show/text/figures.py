@@ -14,6 +14,7 @@ from profkit.reports.figures import (
     seconds,
     share,
     speedup,
+    unbroken,
 )
 from profkit.reports.metrics import CATALOGUE
 
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "NOT_COLLECTED", "WORTH", "bound", "counted", "dims", "evidence_texts", "expect", "figures", "gain",
-    "metric_text", "quantity", "seconds", "share", "speedup", "top", "worth",
+    "metric_text", "quantity", "seconds", "share", "speedup", "top", "unbroken", "worth",
 ]  # fmt: skip
 WORTH = "expected"  # what a table's column of `top` says
 

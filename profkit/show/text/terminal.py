@@ -11,6 +11,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from profkit.reports.figures import unbroken
 from profkit.show.text.blocks import (
     Block,
     Code,
@@ -32,6 +33,8 @@ from profkit.show.text.blocks import (
 from profkit.show.text.escape import escaped
 
 _WIDEST = 1000  # columns of a table in a pipe
+# Stands for a blank that ends no line: rich wraps at U+00A0 too, and this character means nothing.
+_KEPT = "\ufdd0"
 _TRAILING = re.compile(r" +$", re.MULTILINE)  # rich fills every line up to the width
 _READABLE = 110  # columns of a sentence: the eye loses longer lines
 _STYLE = {"strong": "bold", "dim": "dim", "code": "", "note": "italic", "link": "", "": ""}
@@ -133,7 +136,8 @@ def terminal_text(words: Words, style: str = "") -> Text:
     """Words for rich, every character that acts written as an escape; line breaks stay."""
     out = Text(style=style)
     for span in spans(words):
-        out.append("\n" if span.text == "\n" else escaped(span.text), _STYLE[span.role] or None)
+        text = "\n" if span.text == "\n" else unbroken(escaped(span.text), _KEPT)
+        out.append(text, _STYLE[span.role] or None)
     return out
 
 
@@ -175,7 +179,7 @@ def _bands(grid: Grid, width: int) -> list[Grid]:
 def _printed(on: Console, what: RenderableType) -> str:
     with on.capture() as captured:
         on.print(what)
-    return captured.get()
+    return captured.get().replace(_KEPT, " ")
 
 
 def _table(grid: Grid) -> Table:

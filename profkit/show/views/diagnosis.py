@@ -92,7 +92,8 @@ def overview(rows: Sequence[Row], total: float, width: int | None) -> Grid:
     columns = _columns(rows, total, width)
     taken = sum(max(map(_longest, (head, *cells))) + 2 for head, cells in columns)
     digits = len(str(len(rows)))
-    room = NAME if width is None else max(width - taken - digits - 3, LEAST)
+    # However wide: the longest name makes blanks in every other row.
+    room = NAME if width is None else min(max(width - taken - digits - 3, LEAST), NAME)
     stacked = width is not None and width < _ONE_LINE
     kernels = [_kernel(row, room, stacked) for row in rows]
     return Grid(
