@@ -79,6 +79,11 @@ def test_thresholds_stand_with_their_reasons() -> None:
     assert all(t.reason for rule in ALL for t in thresholds(rule))
 
 
+def test_only_rules_of_barriers_name_the_threshold_of_wgmma() -> None:
+    name_it = {r.id for r in ALL if "PER_PRODUCT" in {t.name for t in thresholds(r)}}
+    assert name_it == {"barrier-wait", "wgmma-wait"}
+
+
 def test_pairs_are_the_rule_s_own() -> None:
     pairs = measured_pairs("uncoalesced-access")
     assert pairs[0].gain == max(pair.gain for pair in pairs)

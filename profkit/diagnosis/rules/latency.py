@@ -18,6 +18,7 @@ from profkit.reports.metrics.warps import MEANING
 
 STALLED = 0.15  # share of the warps' time from which a stall is worth a line, or the leading one
 PER_PRODUCT = 2  # WARPGROUP instructions of one wgmma: an arrival before it, a wait behind it
+_WGMMA = "waiting for the results of wgmma, which ncu books as barrier"
 LIMITERS = (
     "long_scoreboard", "short_scoreboard", "barrier", "wait", "membar", "sleeping",
     "no_instruction", "mio_throttle", "lg_throttle", "tex_throttle", "math_pipe_throttle",
@@ -57,7 +58,7 @@ def for_wgmma(launch: Launch) -> bool:
 def meaning(state: str, launch: Launch) -> str:
     """What a warp in this state is doing, in this launch."""
     if state == "barrier" and for_wgmma(launch):
-        return "waiting for the results of wgmma, which ncu books as barrier"
+        return _WGMMA
     return MEANING[state]
 
 
@@ -79,21 +80,32 @@ def _accounts_for(state: str, launch: Launch) -> float:
     return part
 
 
-def _stall(state: str, wgmma: bool = False) -> Callable[[Launch], Hit | None]:
+def _for_warps(launch: Launch) -> bool:
+    return not for_wgmma(launch)
+
+
+def _stall(
+    state: str,
+    doing: str,
+    applies: Callable[[Launch], bool] | None = None,
+    also: tuple[str, ...] = (),
+) -> Callable[[Launch], Hit | None]:
+    """The question of one state; what decides in another's stands in none of its functions."""
+
     def check(launch: Launch) -> Hit | None:
         found = stall_shares(launch)
         part = found.get(state, 0.0)
         leads = part > 0 and next(iter(found)) == state
         if (part < STALLED and not leads) or _queue_of(state, launch):
             return None
-        if state == "barrier" and for_wgmma(launch) != wgmma:
+        if applies and not applies(launch):
             return None
         gain = amdahl(_accounts_for(state, launch))
         looked = (f"stall_{state}", "warp_latency", "warps_per_scheduler", "issue_busy")
         return Hit(
-            f"{share(part)} of the warps' time goes to {meaning(state, launch)}",
+            f"{share(part)} of the warps' time goes to {doing}",
             capped(launch, gain),
-            (*looked, "inst_warpgroup", "inst_barrier") if wgmma else looked,
+            (*looked, *also),
         )
 
     return check
@@ -106,7 +118,7 @@ def _rule(*, name: str, state: str, title: str, meaning: str, advice: str) -> Ru
         title=title,
         meaning=meaning,
         advice=advice,
-        check=_stall(state),
+        check=_stall(state, MEANING[state], _for_warps if state == "barrier" else None),
         fires=(
             {
                 f"stall_{state}": 0.6,
@@ -301,7 +313,7 @@ RULES = (
             "More products in flight before the wait (wait for all but the last), larger tiles per "
             "product, a second warpgroup that computes while the first waits."
         ),
-        check=_stall("barrier", wgmma=True),
+        check=_stall("barrier", _WGMMA, for_wgmma, ("inst_warpgroup", "inst_barrier")),
         fires=(
             {
                 "stall_barrier": 0.6,
