@@ -1,6 +1,7 @@
 """The time of attention over a grid of shapes, and the table of what is fastest where.
 
     python tools/attention_grid.py record grid.jsonl      # every recorded shape: rungs and backends
+    python tools/attention_grid.py finer finer.jsonl      # the same where a few rounds make a time
     python tools/attention_grid.py between off.jsonl      # the same at shapes that no table has
     python tools/attention_grid.py hold held.jsonl        # the entry against the backends
     python tools/attention_grid.py references refs.jsonl  # at every case, all that can be compared
@@ -17,15 +18,19 @@ from __future__ import annotations
 import argparse
 import importlib.util
 import json
+import re
 import sys
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
+from itertools import product
 from math import inf, nan, sqrt
 from pathlib import Path
 from statistics import median
 from types import ModuleType
 from typing import Any
+
+import numpy as np
 
 from profkit.measure.bench import bench, subjects
 from profkit.measure.bench.bench import Subject
@@ -38,11 +43,15 @@ from profkit.measure.variants.variants import Args
 ROOT = Path(__file__).parents[1]
 FOLDER = ROOT / "kernels" / "attention"
 RECORD = ROOT / "artifacts" / "attention" / "grid.jsonl"
+RECORDS = (RECORD, RECORD.with_name("finer.jsonl"))
 ENTRY = "attention"
 BACKENDS = ("sdpa-cudnn", "sdpa-flash", "sdpa-efficient")
 SMALL = ("selfoverlap", "pair", "splitk", "exp2fold", "persistent")
-LARGE = ("wgmma", "lazymax", "uniform", "nomax", "latev", "qregisters")
+LARGE = ("wgmma", "lazymax", "uniform", "nomax", "latev")
 _SMALL_WORK, _EFFICIENT_WORK = 2e10, 2e11  # operations beyond which a family is out of the race
+_TILINGS = (32, 64, 128, 192, 256), (1, 2, 3), (64, 128)  # picks.Tiling's, blocks per SM
+_FEW = 8  # recorded shapes below which there is no law
+_TRIPLE = re.compile(r"\[\s+([-\d.e]+),\s+([-\d.e]+),\s+([-\d.e]+)\s+\]")
 _LOOK, _FAR = 3, 1.4  # rounds of a first look; see Plan.far
 
 
@@ -286,8 +295,7 @@ def holding(shapes: Sequence[Any], against: Sequence[str], far: float = _FAR) ->
         mine = _made(stage, (ENTRY,), entry, line)
         return [*mine, *_made(stage, against, stage.call, line)]
 
-    rungs = sorted(x for x in set(picks.table().values()) if not x.startswith(picks.LIBRARY))
-    return Plan(shapes, rungs, against, chosen, far)
+    return Plan(shapes, sorted(picks.rungs()), against, chosen, far)
 
 
 def cases() -> list[Any]:
@@ -296,36 +304,102 @@ def cases() -> list[Any]:
     return [picks.Shape(c.S, c.B * c.H, c.D, c.causal) for c in known]
 
 
-def fastest(lines: Sequence[dict[str, Any]]) -> dict[str, str]:
-    """Shape -> what was fastest there, by the median; what was wrong at any shape is picked nowhere."""
+def times_at(lines: Sequence[dict[str, Any]]) -> dict[Any, dict[str, float]]:
+    """Shape -> seconds of each that was timed there; what was wrong at any shape is nowhere."""
     wrong = {name for line in lines for name, error in line["error"].items() if not error <= 1}
     table = {}
     for line in lines:
-        at, times = line["at"], {n: median(x) for n, x in line["warm"].items() if n not in wrong}
+        at, times = line["at"], {n: median(x) for n, x in line["warm"].items()}
         shape = picks.Shape(at["S"], at["BH"], at["D"], at["causal"])
-        table[str(shape)] = min(times, key=lambda n: times[n])
+        table[shape] = {n: t for n, t in (line["looked"] | times).items() if n not in wrong}
     return table
 
 
+def fastest(times: dict[Any, dict[str, float]]) -> dict[str, str]:
+    """Shape -> what was fastest there."""
+    return {str(shape): min(at, key=lambda n: at[n]) for shape, at in times.items()}
+
+
+def laws(times: dict[Any, dict[str, float]], sms: int) -> dict[str, Any]:
+    """Head dimension and mask -> candidate -> its law, as picks.laws reads it."""
+    found: dict[str, dict[str, Any]] = {}
+    for d, causal in product(picks.DIMENSIONS, (False, True)):
+        family = {s: at for s, at in times.items() if (s.D, s.causal) == (d, causal)}
+        made = found[picks.family(d, causal)] = {}
+        for name in sorted({n for at in family.values() for n in at}):
+            own = {s: at[name] for s, at in family.items() if name in at}
+            if len(own) < _FEW:
+                continue
+            law = law_of(own, sms)
+            made[name] = {
+                "tiling": [law.tiling.rows, law.tiling.blocks, law.tiling.keys],
+                "cost": [_short(c) for c in law.cost],
+                "times": [[s.rows, s.heads, _short(t)] for s, t in own.items()],
+            }
+    return found
+
+
+def law_of(times: dict[Any, float], sms: int) -> Any:
+    """The law that explains times best: least squares of the ratios, over tilings, no cost negative."""
+    seconds = np.array([*times.values()])
+    best = inf, None
+    for rows, blocks, keys in product(*_TILINGS):
+        tiling = picks.Tiling(rows, blocks * sms, keys)
+        work = np.array([tiling.work(s) for s in times], float) / seconds[:, None]
+        cost = _not_negative(work)
+        spread = float(np.std(np.log(work @ cost)))
+        if spread < best[0]:
+            best = spread, picks.Law(tiling, tuple(float(c) for c in cost), times)
+    return best[1]
+
+
+def _not_negative(work: Any) -> Any:
+    """The costs, none below 0, with which every row comes nearest to 1."""
+    best, kept = inf, np.zeros(3)
+    for which in product((False, True), repeat=3):
+        if not any(which):
+            continue
+        cost = np.zeros(3)
+        cost[list(which)] = np.linalg.lstsq(work[:, list(which)], np.ones(len(work)), rcond=None)[0]
+        off = float(np.sum((work @ cost - 1) ** 2))
+        if cost.min() >= 0 and off < best:
+            best, kept = off, cost
+    return kept
+
+
+def recorded() -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    """The first header, and the lines of all records."""
+    lines = [x for p in RECORDS if p.exists() for x in p.read_text("utf-8").splitlines()[1:]]
+    head = json.loads(RECORD.read_text("utf-8").splitlines()[0])
+    return head, [json.loads(x) for x in lines]
+
+
 def write_table() -> None:
-    """picks.json, from the recorded grid."""
-    lines = [json.loads(x) for x in RECORD.read_text("utf-8").splitlines()]
-    said = {"from": RECORD.relative_to(ROOT).as_posix(), "gpu": lines[0]["gpu"]["name"],
-            "fastest": fastest(lines[1:])}  # fmt: skip
-    picks.TABLE.write_text(json.dumps(said, indent=1) + "\n", "utf-8")
+    """picks.json, from the recorded grids."""
+    head, lines = recorded()
+    times = times_at(lines)
+    said = {"from": [p.relative_to(ROOT).as_posix() for p in RECORDS if p.exists()],
+            "gpu": head["gpu"]["name"], "fastest": fastest(times),
+            "laws": laws(times, head["gpu"]["sms"])}  # fmt: skip
+    text = json.dumps(said, indent=1)
+    # A recorded time a line: three numbers.
+    picks.TABLE.write_text(_TRIPLE.sub(r"[\1, \2, \3]", text) + "\n", "utf-8")
 
 
 def refresh() -> None:
     """Say of every recorded rung whose machine code is the same that its source is today's."""
-    head, *lines = RECORD.read_text("utf-8").splitlines()
-    said = json.loads(head)
-    chosen = variants.named_variants(ROOT / "kernels", list(said["variants"]))
     folder = build.build_dir(ROOT / "kernels")
-    for made in build.compile_variants(chosen, ["90"], folder):
-        kept = said["variants"][made.variant.id]
-        if kept["sass"] == made.sass:
-            kept["source"] = made.source
-    RECORD.write_text("\n".join((json.dumps(said), *lines)) + "\n", "utf-8")
+    for path in RECORDS:
+        if not path.exists():
+            continue
+        head, *lines = path.read_text("utf-8").splitlines()
+        said = json.loads(head)
+        chosen = variants.named_variants(ROOT / "kernels", list(said["variants"]))
+        for made in build.compile_variants(chosen, ["90"], folder):
+            kept = said["variants"][made.variant.id]
+            if kept["sass"] == made.sass:
+                kept["source"] = made.source
+        path.write_text("\n".join((json.dumps(said), *lines)) + "\n", "utf-8")
 
 
 HERE = {"table": write_table, "refresh": refresh}  # what needs no GPU
@@ -334,7 +408,7 @@ HERE = {"table": write_table, "refresh": refresh}  # what needs no GPU
 def main() -> int:
     """Do what the command line says."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("do", choices=("record", "between", "hold", "references", *HERE))
+    parser.add_argument("do", choices=("record", "finer", "between", "hold", "references", *HERE))
     parser.add_argument("file", type=Path, nargs="?")
     parser.add_argument("--seconds", type=float, default=600)
     given = parser.parse_args()
@@ -346,10 +420,12 @@ def main() -> int:
     if given.do == "record":
         # What the entry is held to first, in case there is no time for the rest.
         plan = recording(sorted(picks.RECORDED, key=lambda s: s not in picks.GRID))
+    elif given.do == "finer":
+        plan = recording(picks.FINER)
     elif given.do == "between":
         plan = recording(picks.OFF_GRID)
     elif given.do == "hold":
-        plan = holding((*picks.GRID, *picks.OFF_GRID), ("sdpa", *BACKENDS))
+        plan = holding((*picks.GRID, *picks.OFF_GRID, *picks.NEVER), ("sdpa", *BACKENDS))
     else:
         plan = holding(cases(), load_problem(FOLDER).references, inf)
     run(plan, given.file, given.seconds)

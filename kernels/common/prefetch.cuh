@@ -14,3 +14,16 @@ __device__ __forceinline__ void prefetch_rows(const half* matrix, int first, int
                "r"(there * D * static_cast<int>(sizeof(half)))
                : "memory");
 }
+
+// This thread's share of rows first to first + rows, line by line: threads 0 to THREADS name one line
+// of 128 bytes each, then the next ones. By the load unit, beside whatever TMA is asked for.
+template <int D, int THREADS>
+__device__ __forceinline__ void prefetch_lines(const half* matrix, int first, int rows, int end,
+                                               int thread) {
+  constexpr int LINE = 64;  // halves
+  const int lines = max(min(rows, end - first), 0) * (D / LINE);
+  for (int i = thread; i < lines; i += THREADS)
+    asm volatile("prefetch.global.L2 [%0];" ::"l"(
+                     matrix + static_cast<size_t>(first) * D + i * LINE)
+                 : "memory");
+}

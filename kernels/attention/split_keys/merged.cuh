@@ -11,7 +11,7 @@
 #include "../../common/wgmma_attention.cuh"
 
 #ifndef AHEAD
-#define AHEAD 0  // rows go to L2 while the tensor maps are on their way
+#define AHEAD 0  // rows go to L2 while the tensor maps are on their way; 2: each line once, by all blocks
 #endif
 
 namespace merged {
@@ -156,7 +156,14 @@ __global__ void __launch_bounds__(THREADS, 1)
   const int slices = ceil_div(a.keys(first + M), KEYS);
 
   if (EARLY) let_next_kernel_start();
-  if (AHEAD && threadIdx.x == 32) {  // of another warp than the one that fetches
+  if (AHEAD == 2 && threadIdx.x >= 32) {  // half of the cluster's rows
+    constexpr int AT_ONCE = THREADS - 32, HALF_OF_M = M / CLUSTER;
+    const int thread = threadIdx.x - 32, from = first + rank * HALF_OF_M;
+    prefetch_lines<D, AT_ONCE>(head_of<D>(a.q, a, head), from, HALF_OF_M, a.length, thread);
+    prefetch_lines<D, AT_ONCE>(head_of<D>(a.k, a, head), from, HALF_OF_M, a.length, thread);
+    prefetch_lines<D, AT_ONCE>(head_of<D>(a.v, a, head), from, HALF_OF_M, a.length, thread);
+  }
+  if (AHEAD == 1 && threadIdx.x == 32) {  // of another warp than the one that fetches
     constexpr int MINE = GROUPS * KEYS;  // keys of this block: neighbouring slices
     const int keys = a.keys(first + M);
     prefetch_rows<D>(head_of<D>(a.q, a, head), first, M, a.length);
