@@ -22,9 +22,9 @@ import re
 import sys
 import time
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, astuple, dataclass, replace
 from itertools import product
-from math import inf, nan, sqrt
+from math import inf, log, nan, sqrt
 from pathlib import Path
 from statistics import median
 from types import ModuleType
@@ -49,9 +49,10 @@ BACKENDS = ("sdpa-cudnn", "sdpa-flash", "sdpa-efficient")
 SMALL = ("selfoverlap", "pair", "splitk", "exp2fold", "persistent")
 LARGE = ("wgmma", "lazymax", "uniform", "nomax", "latev")
 _SMALL_WORK, _EFFICIENT_WORK = 2e10, 2e11  # operations beyond which a family is out of the race
-_TILINGS = (32, 64, 128, 192, 256), (1, 2, 3), (64, 128)  # picks.Tiling's, blocks per SM
+_TILINGS = (32, 64, 128, 192, 256), (1, 2, 3, 4), (64, 128), (1, 2)  # picks.Tiling's, per SM
 _FEW = 8  # recorded shapes below which there is no law
-_TRIPLE = re.compile(r"\[\s+([-\d.e]+),\s+([-\d.e]+),\s+([-\d.e]+)\s+\]")
+_LOOSE = 0.1  # a law that is off by more at its own shapes says nothing of others
+_NUMBERS = re.compile(r"\[\s+((?:[-\d.e]+,\s+)*[-\d.e]+)\s+\]")
 _LOOK, _FAR = 3, 1.4  # rounds of a first look; see Plan.far
 
 
@@ -331,11 +332,14 @@ def laws(times: dict[Any, dict[str, float]], sms: int) -> dict[str, Any]:
             if len(own) < _FEW:
                 continue
             law = law_of(own, sms)
+            if sqrt(sum(x**2 for x in law.off.values()) / len(law.off)) > _LOOSE:
+                continue
             made[name] = {
-                "tiling": [law.tiling.rows, law.tiling.blocks, law.tiling.keys],
+                "tiling": list(astuple(law.tiling)),
                 "cost": [_short(c) for c in law.cost],
-                "times": [[s.rows, s.heads, _short(t)] for s, t in own.items()],
-            }
+                "times": [[s.rows, s.heads, _short(t), round(law.off[s], 4)]
+                          for s, t in own.items()],
+            }  # fmt: skip
     return found
 
 
@@ -343,14 +347,16 @@ def law_of(times: dict[Any, float], sms: int) -> Any:
     """The law that explains times best: least squares of the ratios, over tilings, no cost negative."""
     seconds = np.array([*times.values()])
     best = inf, None
-    for rows, blocks, keys in product(*_TILINGS):
-        tiling = picks.Tiling(rows, blocks * sms, keys)
+    for rows, blocks, keys, parts in product(*_TILINGS):
+        tiling = picks.Tiling(rows, blocks * sms, keys, parts)
         work = np.array([tiling.work(s) for s in times], float) / seconds[:, None]
         cost = _not_negative(work)
         spread = float(np.std(np.log(work @ cost)))
         if spread < best[0]:
-            best = spread, picks.Law(tiling, tuple(float(c) for c in cost), times)
-    return best[1]
+            best = spread, picks.Law(tiling, tuple(float(c) for c in cost), times, {})
+    law = best[1]
+    off = {s: log(t / law.seconds(s, without=s)) for s, t in times.items()}
+    return replace(law, off=off)
 
 
 def _not_negative(work: Any) -> Any:
@@ -382,8 +388,8 @@ def write_table() -> None:
             "gpu": head["gpu"]["name"], "fastest": fastest(times),
             "laws": laws(times, head["gpu"]["sms"])}  # fmt: skip
     text = json.dumps(said, indent=1)
-    # A recorded time a line: three numbers.
-    picks.TABLE.write_text(_TRIPLE.sub(r"[\1, \2, \3]", text) + "\n", "utf-8")
+    text = _NUMBERS.sub(lambda m: f"[{' '.join(m[1].split())}]", text)  # a list of them a line
+    picks.TABLE.write_text(text + "\n", "utf-8")
 
 
 def refresh() -> None:

@@ -1,4 +1,4 @@
-"""The ladder's page: kernels/README.md and its picture, written from the committed records.
+"""The ladder's page: kernels/README.md and its two pictures, written from the committed records.
 
     python tools/ladder_page.py [--build]
 
@@ -16,6 +16,8 @@ import sys
 from collections.abc import Iterator, Mapping
 from math import isnan
 from pathlib import Path
+from statistics import median
+from typing import TYPE_CHECKING
 
 from profkit.cli.inputs.sources import headers
 from profkit.evidence.comparison.ladder import Ladder, Rung, build_ladder
@@ -30,9 +32,13 @@ from arithmetic import CASES  # noqa: E402
 from on_l4 import BUILT, built, section  # noqa: E402
 from other_ladders import other_problems  # noqa: E402
 
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
 ROOT = Path(__file__).resolve().parents[1]
 KERNELS, ARTIFACTS = ROOT / "kernels", ROOT / "artifacts"
-PAGE, PICTURE = KERNELS / "README.md", KERNELS / "ladder.png"
+PAGE, PICTURE, HEATMAP = (KERNELS / x for x in ("README.md", "ladder.png", "heatmap.png"))
+GRID = ARTIFACTS / "attention" / "grid.jsonl"
 MAIN = "B"
 HEAD = """\
 # Kernels
@@ -49,6 +55,17 @@ This page is written by `make ladder` (`python tools/ladder_page.py`) from the r
 
 ![The ladder at case B: time, step from the parent, SDPA backends](ladder.png)
 """
+COLD = """\
+Warm: calls of the same kernel follow one another on the same arrays, as in every other table here. Cold:
+before each call another kernel reads twice the size of L2, so that nothing of the tensors is left there;
+its own time is taken off. Per case the rungs that come within a quarter of the fastest, warm or cold,
+against the fastest SDPA backend that took turns with them in one process."""
+HEAT = """\
+![Who is fastest at 160 shapes, and how far ahead of the fastest SDPA backend](heatmap.png)
+
+`torch.ops.profkit.attention` ([torch_op.py](attention/torch_op.py)) picks by shape from times like these, of
+`artifacts/attention/grid.jsonl`: `profkit heatmap artifacts/attention/grid.jsonl` draws them."""
+NEAR = 1.25
 
 
 def main(words: list[str]) -> int:
@@ -56,11 +73,14 @@ def main(words: list[str]) -> int:
     if "--build" in words:
         BUILT.write_text(json.dumps(built(MAIN), indent=1) + "\n", "utf-8")
     text, made_of = page(), digest()
+    drawn = drawn_of() == made_of, drawn_of(HEATMAP) == grid_digest()
     if "--check" in words:
-        return 0 if PAGE.read_text("utf-8") == text and drawn_of() == made_of else 1
+        return 0 if PAGE.read_text("utf-8") == text and all(drawn) else 1
     PAGE.write_text(text, "utf-8")
-    if drawn_of() != made_of:
+    if not drawn[0]:
         draw(made_of)
+    if not drawn[1]:
+        draw_grid(grid_digest())
     return 0
 
 
@@ -82,12 +102,14 @@ def page() -> str:
     gpu = first.record.gpu.name if first.record and first.record.gpu else None
     parts = [HEAD.format(gpu=gpu)]
     parts += ["", f"## Case {MAIN}: {shape(MAIN)}", "", *main_table(ladders[MAIN], found, rungs)]
+    parts += ["", "## Warm and cold", "", COLD, "", *temperatures(list(ladders), found, rungs)]
     parts += ["", "## What was to move, and did it", "", *promises(ladders, rungs)]
     for case, steps in ladders.items():
         if case != MAIN:
             parts += ["", f"## Case {case}: {shape(case)}", "", *small_table(steps, found)]
     parts += ["", *section(CASES[MAIN], MAIN, order(ladders[MAIN], rungs))]
     parts += ["", "## What each rung teaches", *prose(ladders[MAIN], rungs)]
+    parts += ["", "## Shapes between", "", HEAT]
     parts += other_problems(KERNELS, "attention", found, table, link)
     return "\n".join(parts).rstrip() + "\n"
 
@@ -186,6 +208,32 @@ def small_table(found: Ladder, known: Evidence) -> list[str]:
     return table(("rung", ">time", ">vs parent", ">vs SDPA", "bound: limiter"), rows)
 
 
+def temperatures(cases: list[str], found: Evidence, rungs: Mapping[str, SourceFile]
+                 ) -> list[str]:  # fmt: skip
+    """Warm and cold times, and how far ahead they are of what took turns with them."""
+    rows = []
+    for case in sorted(cases):
+        timed = {}
+        for variant, at in found.names():
+            record = found.load(variant, case).record if at == case else None
+            if record and record.warm and record.cold:
+                timed[variant] = record.session, (median(record.warm), median(record.cold))
+        ours = {v: t for v, t in timed.items() if v in rungs}
+        if not ours:
+            continue
+        best = [min(t[i] for _, t in ours.values()) for i in (0, 1)]
+        near = [v for v, (_, t) in ours.items() if any(t[i] <= NEAR * best[i] for i in (0, 1))]
+        for n, variant in enumerate(sorted(near, key=lambda v: ours[v][1][1])):
+            session, times = ours[variant]
+            theirs = [t for s, t in timed.values() if s == session and (s, t) not in ours.values()]
+            ahead = [
+                f"{min(t[i] for t in theirs) / times[i]:.2f}x" if theirs else "" for i in (0, 1)
+            ]
+            rows.append(("" if n else case, variant, *map(figures.seconds, times), *ahead))
+    head = ("case", "rung", ">warm", ">cold", ">vs SDPA, warm", ">vs SDPA, cold")
+    return table(head, rows)
+
+
 def promises(ladders: Mapping[str, Ladder], rungs: Mapping[str, SourceFile]) -> list[str]:
     """Each prediction of a header and what the counters said, at the case that it speaks of."""
     did = {"moves": "did", "moves-not": "did not", "fixes": "gone", "fixes-not": "still there"}
@@ -233,26 +281,45 @@ def digest() -> str:
 
 def draw(made_of: str) -> None:
     """The picture, with the hash of what it was made of inside."""
+    from profkit.show import plots
+
+    _draw(plots.ladder(build_ladder(evidence(), MAIN, anyway=True)), PICTURE, made_of)
+
+
+def grid_digest() -> str:
+    """Of the grid that the heat map shows."""
+    return hashlib.sha256(GRID.read_bytes()).hexdigest()
+
+
+def draw_grid(made_of: str) -> None:
+    """The heat map of the recorded grid."""
+    from profkit.records.grid import read_grid
+    from profkit.show import plots
+
+    _draw(plots.heatmap(read_grid(GRID)), HEATMAP, made_of)
+
+
+def _draw(ax: Axes, path: Path, made_of: str) -> None:
     from PIL import Image
     from PIL.PngImagePlugin import PngInfo
 
     from profkit.show import plots
 
-    plots.save(plots.ladder(build_ladder(evidence(), MAIN, anyway=True)), PICTURE)
-    with Image.open(PICTURE) as image:
+    plots.save(ax, path)
+    with Image.open(path) as image:
         said = PngInfo()
         said.add_text("made of", made_of)
         half = image.convert("P", palette=Image.Palette.ADAPTIVE)
-        half.save(PICTURE, optimize=True, pnginfo=said)
+        half.save(path, optimize=True, pnginfo=said)
 
 
-def drawn_of() -> str | None:
-    """The hash in the picture, None without one."""
+def drawn_of(path: Path = PICTURE) -> str | None:
+    """The hash in a picture, None without one."""
     from PIL import Image
 
-    if not PICTURE.is_file():
+    if not path.is_file():
         return None
-    with Image.open(PICTURE) as image:
+    with Image.open(path) as image:
         return image.info.get("made of")
 
 

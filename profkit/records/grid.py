@@ -3,9 +3,10 @@
 `profkit.grid/1`: JSON lines, the first about the file, each of the others about one shape:
 
     {"schema": "profkit.grid/1", "gpu": {"name": ...}, "against": ["sdpa-cudnn", ...]}
-    {"at": {"S": 512, "BH": 8, "D": 64, "causal": false}, "warm": {"latev": [1.2e-5, ...], ...}}
+    {"at": {"S": 512, "BH": 8, "D": 64, "causal": false}, "warm": {"latev": [1.2e-5, ...], ...},
+     "operations": 5.4e8, "bytes": 2.1e6}
 
-Of `at` the first two are the rows and the columns of a picture, the others tell pictures apart.
+Operations and bytes may be left out. Of `at` the first two are the rows and the columns of a picture, the others tell pictures apart.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from math import inf, isfinite
+from math import inf, isfinite, nan
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -34,12 +35,16 @@ class GridCell:
         warm: Name -> seconds per call, in the order taken; only of what was timed in full.
         ran: Name -> what it really was there, of something that chooses.
         looked: Name -> median of a short look, of what was too slow to be timed in full.
+        operations: That the shape needs; NaN where the file does not say.
+        moved: Bytes that it cannot avoid; NaN likewise.
     """
 
     at: Mapping[str, float | str]
     warm: Mapping[str, tuple[float, ...]]
     ran: Mapping[str, str]
     looked: Mapping[str, float] = field(default_factory=dict)
+    operations: float = nan
+    moved: float = nan
 
     @property
     def row(self) -> float | str:
@@ -120,15 +125,16 @@ def _cell(path: Path, number: int, said: dict[str, Any]) -> GridCell:
             'it needs "at" with two axes or more, and "warm" with samples by name',
         )
     samples = {
-        n: tuple(s for s in x if _is_time(s)) for n, x in warm.items() if isinstance(x, list)
+        n: tuple(s for s in x if _is_positive(s)) for n, x in warm.items() if isinstance(x, list)
     }
     places = {n: x if isinstance(x, int | float) else str(x) for n, x in at.items()}
     ran = said.get("ran")
     chosen = {n: str(x) for n, x in ran.items()} if isinstance(ran, dict) else {}
     seen = said.get("looked")
-    looked = {n: x for n, x in seen.items() if _is_time(x)} if isinstance(seen, dict) else {}
-    return GridCell(places, samples, chosen, looked)
+    looked = {n: x for n, x in seen.items() if _is_positive(x)} if isinstance(seen, dict) else {}
+    work = [x if _is_positive(x) else nan for x in (said.get("operations"), said.get("bytes"))]
+    return GridCell(places, samples, chosen, looked, *work)
 
 
-def _is_time(value: Any) -> bool:
+def _is_positive(value: Any) -> bool:
     return isinstance(value, int | float) and isfinite(value) and value > 0

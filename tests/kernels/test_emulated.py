@@ -26,7 +26,7 @@ CASES = (
     "1,1,1,64,0,0.125,2",
 )
 # The launchers of these choose by the size of the machine: few blocks are split once more.
-SPLIT = ("splitk", "multicast", "pair", "champion", "inseries", "wgmma", "coldstart")
+SPLIT = ("splitk", "straight", "multicast", "pair", "champion", "inseries", "wgmma", "coldstart")
 LONG = ("1,1,600,64,1,0.125,3", "1,1,300,128,0,0.088,3")  # more than one round of split keys
 
 
@@ -63,10 +63,11 @@ def test_within_bounds(file: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.nvcc
-def test_rows_that_are_named_ahead_are_there(tmp_path: Path) -> None:
-    """l2ahead is champion with rows prefetched by address: none beyond the end of a tensor."""
+@pytest.mark.parametrize("how", [1, 2], ids=["l2ahead", "lineseach"])
+def test_rows_that_are_named_ahead_are_there(how: int, tmp_path: Path) -> None:
+    """These are champion with rows prefetched by address: none beyond the end of a tensor."""
     (file,) = [f for f in VARIANTS if f.stem.startswith("champion_")]
-    program = build("#define AHEAD 1\n" + file.read_text(), tmp_path / "ahead", "bounds")
+    program = build(f"#define AHEAD {how}\n" + file.read_text(), tmp_path / "ahead", "bounds")
     for env in ({}, {"EMU_SMS": "132"}):
         out = run(program, (*CASES[:3], *LONG[:1]), **env)
         assert out.findings == [], out.text[:4000]

@@ -36,6 +36,11 @@ def test_the_picture_is_current(made):
     assert made.PICTURE.stat().st_size < 400_000
 
 
+def test_the_heat_map_is_current(made):
+    assert made.drawn_of(made.HEATMAP) == made.grid_digest(), AGAIN
+    assert made.HEATMAP.stat().st_size < 400_000
+
+
 def test_every_rung_has_its_row_its_prose_and_its_file(made):
     text = made.PAGE.read_text("utf-8")
     for variant, header in made.ladder_headers(made.evidence()).items():

@@ -86,7 +86,8 @@ def test_a_shape_between_takes_what_its_law_says(
 
     def law(rows: int, cost: float) -> object:
         tiling = picks.Tiling(rows, 132, 64)
-        return picks.Law(tiling, (0, cost, 0), {s: cost * tiling.work(s)[1] for s in at})
+        times = {s: cost * tiling.work(s)[1] for s in at}
+        return picks.Law(tiling, (0, cost, 0), times, dict.fromkeys(at, 0.0))
 
     known = {"low": law(128, 1.0), "tall": law(256, 1.5)}
     monkeypatch.setattr(

@@ -21,20 +21,27 @@ def draw_roofline(
     ] = Path("roofline.png"),
     kernel: Kernel = None,
     where: Where = None,
+    grid: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Times by shape, profkit.grid/1: drawn beside them."),
+    ] = None,
     quiet: Quiet = False,
 ) -> None:
     """Every launch under the ceilings of its machine, as a picture."""
+    from profkit.records.grid import read_grid
     from profkit.show import plots
 
-    write_to(output, reports)
+    write_to(output, [*reports, *([str(grid)] if grid else [])])
+    shapes = read_grid(grid) if grid else None
     found, complete = read_patterns(reports, quiet=quiet)
     chosen = choose_launches(found, kernel, where)
     devices = sorted({run.device for run in chosen.launches if run.device})
     if len(devices) > 1:
         raise ProfkitError(f"launches of {len(devices)} devices: {', '.join(devices)}",
                            f"draw one at a time: --where 'device == \"{devices[0]}\"'")  # fmt: skip
-    plots.save(plots.roofline(chosen.frame), output)
-    note(f"{output}: {len(chosen.frame)} launches", quiet=quiet)
+    plots.save(plots.roofline(chosen.frame, grid=shapes), output)
+    beside = f" and {len(shapes.cells)} shapes" if shapes else ""
+    note(f"{output}: {len(chosen.frame)} launches{beside}", quiet=quiet)
     if not complete:
         raise typer.Exit(COULD_NOT)
 
@@ -44,5 +51,6 @@ VERB = Verb(
     examples=(
         "profkit roofline runs/ --output roof.svg",
         "profkit roofline runs/ --kernel gemm --where 'time > 1e-5' --quiet",
+        "profkit roofline runs/ --grid artifacts/attention/held.jsonl -o shapes.png",
     ),
 )

@@ -52,7 +52,7 @@ def panels(grid: TimeGrid) -> list[Panel]:
     for cell in grid.cells:
         found = lead(cell, grid.against)
         if found is not None:
-            groups.setdefault(_shared(cell), {})[cell.row, cell.column] = found
+            groups.setdefault(shared_part(cell), {})[cell.row, cell.column] = found
     return [
         Panel(title, _sorted({r for r, _ in leads}), _sorted({c for _, c in leads}), leads)
         for title, leads in groups.items()
@@ -74,7 +74,8 @@ def axes_of(grid: TimeGrid) -> tuple[str, str]:
     return names[0], names[1]
 
 
-def _shared(cell: GridCell) -> str:
+def shared_part(cell: GridCell) -> str:
+    """What tells a cell's picture apart from others, in words."""
     rest = list(cell.at.items())[2:]
     words = [
         (name if value else f"not {name}") if isinstance(value, bool) else f"{name} {value:g}"

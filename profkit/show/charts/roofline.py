@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
-from math import isfinite
+from math import isfinite, nan
 
 from profkit.diagnosis.machine import roofline as model
 from profkit.errors import ProfkitError
+from profkit.records.grid import TimeGrid
 from profkit.show.charts.groups import Row
+from profkit.show.charts.heatmap import shared_part
 from profkit.show.charts.scale import span
 
 WORDS = {"dram": "DRAM", "l2": "L2", "l1": "L1", "workload": "workload's own"}
@@ -119,3 +121,24 @@ def x_of(point: model.Point, left: float, right: float) -> float:
 def y_of(point: model.Point, left: float) -> float:
     """Height; left of the frame it slides along its diagonal, so the gap to the roof stays."""
     return point.rate if point.intensity >= left else point.moved * left * 1.12
+
+
+def grid_points(grid: TimeGrid) -> dict[str, list[model.Point]]:
+    """The shapes of a grid as points, by what tells its pictures apart: the fastest that was timed.
+
+    Where shapes lie side by side, operations and bytes are those that they need, as of a workload.
+
+    Raises:
+        ProfkitError: No shape says its operations and bytes.
+    """
+    found: dict[str, list[model.Point]] = {}
+    for cell in grid.cells:
+        seconds = cell.fastest(grid.against, without=True)[1]
+        if cell.operations > 0 and cell.moved > 0 and isfinite(seconds):
+            rate, moved = cell.operations / seconds, cell.moved / seconds
+            point = model.Point("workload", "", rate / moved, rate, moved, nan, "", nan)
+            found.setdefault(shared_part(cell), []).append(point)
+    if not found:
+        raise ProfkitError("no shape of this grid says its operations and bytes",
+                           'each line needs "operations" and "bytes" to stand in a roofline')  # fmt: skip
+    return found

@@ -10,12 +10,23 @@ from matplotlib.colors import LinearSegmentedColormap, Normalize
 from profkit.errors import ProfkitError
 from profkit.records.grid import TimeGrid
 from profkit.show.charts.heatmap import Lead, Panel, axes_of, panels
-from profkit.show.plots.base import COLOURS, INK, canvas, clip, figure_of, plain_text, titled_figure
+from profkit.show.plots.base import (
+    COLOURS,
+    INK,
+    WIDTH,
+    canvas,
+    clip,
+    figure_of,
+    plain_text,
+    titled_figure,
+)
 
 _MOST = 1.0  # log2 of the ratio at which colours end: twice as fast, or half
 _LEVEL = 0.97  # within the spread that one process has from the next: neither ahead nor behind
 _CELL = 0.42  # inches of height
 _LONGEST = 12  # letters of a name in a cell
+_SMALLEST, _LARGEST, _LETTER = 5.5, 8.5, 0.62  # points; of those, how wide a letter is
+_PANEL = 0.44  # of the figure's width, what a panel's cells take
 _SCALE = LinearSegmentedColormap.from_list("lead", [COLOURS[1], "#ffffff", COLOURS[0]])
 _PER_ROW, _HIGH = 2, 0.84  # panels side by side; of the height of one, what its cells take
 
@@ -58,12 +69,13 @@ def heatmap(grid: TimeGrid, ax: Axes | None = None) -> Axes:
 def _panel(ax: Axes, panel: Panel, rows: str, columns: str, last: bool) -> None:
     ax.set_xlim(-0.5, len(panel.columns) - 0.5)
     ax.set_ylim(len(panel.rows) - 0.5, -0.5)
+    size = _letters(panel)
     for (row, column), lead in panel.leads.items():
         x, y = panel.columns.index(column), panel.rows.index(row)
         shade = Normalize(-_MOST, _MOST, clip=True)(log2(lead.ratio))
         ax.fill_between([x - 0.5, x + 0.5], y - 0.5, y + 0.5, color=_SCALE(shade), linewidth=0)
         dark = abs(log2(lead.ratio)) > 0.75 * _MOST
-        ax.text(x, y, _words(lead), ha="center", va="center", fontsize=8.5,
+        ax.text(x, y, _words(lead), ha="center", va="center", fontsize=size,
                 color="white" if dark else INK,
                 fontweight="bold" if lead.ratio < _LEVEL else "normal")  # fmt: skip
     ax.set_xticks(range(len(panel.columns)), [_value(v) for v in panel.columns])
@@ -75,6 +87,13 @@ def _panel(ax: Axes, panel: Panel, rows: str, columns: str, last: bool) -> None:
     ax.set_ylabel(clip(rows), fontsize=10, color=INK)
     if last:
         ax.set_xlabel(clip(columns), fontsize=10, color=INK)
+
+
+def _letters(panel: Panel) -> float:
+    """Points: as large as the longest name lets the letters of a cell be, and legible."""
+    inches = WIDTH * _PANEL / len(panel.columns)
+    longest = max(len(line) for x in panel.leads.values() for line in _words(x).splitlines())
+    return min(max(72 * inches / (_LETTER * longest), _SMALLEST), _LARGEST)
 
 
 def _words(lead: Lead) -> str:

@@ -16,11 +16,14 @@ from matplotlib.text import Text
 
 from profkit.diagnosis.machine import roofline as model
 from profkit.diagnosis.rule import Missing, share
+from profkit.errors import ProfkitError
+from profkit.records.grid import TimeGrid
 from profkit.show.charts.groups import Row, one_device, records
 from profkit.show.charts.roofline import (
     WORDS,
     Roof,
     ceilings_of,
+    grid_points,
     unit,
     visible_points,
     with_ceilings,
@@ -47,6 +50,8 @@ if TYPE_CHECKING:
     import pandas as pd
 
 _MARKERS = {"dram": "o", "l2": "s", "l1": "^", "workload": "*"}
+_SHAPES = ("D", "P", "X", "v")  # of a grid, by what tells its pictures apart
+_PER_LINE = 5  # of a legend
 _MOST_LABELS = 20  # more do not fit at README size; the longest-running launches keep theirs
 _CROWD = 8  # with more groups than this everything is drawn smaller
 
@@ -66,6 +71,7 @@ def roofline(
     ax: Axes | None = None,
     labels: int = _MOST_LABELS,
     ceilings: Mapping[str, float] | None = None,
+    grid: TimeGrid | None = None,
 ) -> Axes:
     """Draw launches under the ceilings of the device that they ran on.
 
@@ -79,12 +85,18 @@ def roofline(
         ax: Where to draw; a new 12 x 7.5 inch figure when None.
         labels: At most so many launches are named, the longest-running first.
         ceilings: Roofs instead of the report's: dram, l2, l1 in byte/s; fp32, tensor_bf16, ... in op/s.
+        grid: Shapes to draw beside them, small, each by its fastest and by the work that it needs.
 
     Raises:
-        ProfkitError: No launches, launches of several devices, or a ceiling that is none.
+        ProfkitError: No launches, launches of several devices or of another than the grid's, or a
+            ceiling that is none.
     """
     rows = with_ceilings(records(runs), ceilings or {})
     device = one_device(rows)
+    shapes = grid_points(grid) if grid else {}
+    if grid and grid.gpu not in (None, device):
+        raise ProfkitError(f"the launches ran on {device}, the grid on {grid.gpu}",
+                           "draw them one at a time: their ceilings differ")  # fmt: skip
     placed = [
         Placed(
             group.name,
@@ -97,14 +109,19 @@ def roofline(
     points = [p for group in placed for launch in group.launches for p in launch]
     roofs = ceilings_of(rows, points)
     ax = canvas(ax, 7.5)
-    set_frame(ax, roofs, [launch for group in placed for launch in group.launches])
+    launches = [launch for group in placed for launch in group.launches]
+    set_frame(ax, roofs, [*launches, *shapes.values()])
     titled_figure(ax, _title(device, rows), _small_print(rows, points, roofs))
+    for i, of_shape in enumerate(shapes.values()):
+        ax.plot([p.intensity for p in of_shape], [p.rate for p in of_shape], ls="none", zorder=2.5,
+                marker=_SHAPES[i % len(_SHAPES)], markersize=5, alpha=0.6, markeredgewidth=0,
+                color=COLOURS[i % len(COLOURS)])  # fmt: skip
     for group in placed:
         for launch in group.launches:
             _draw(ax, launch, group.colour, small=len(placed) > _CROWD)
     figure_of(ax).draw_without_rendering()  # settles the layout: words are placed in pixels
     texts = draw_roofs(ax, roofs)
-    _legend(ax, points)
+    _legend(ax, points, list(shapes))
     if not points:
         _say_why(ax, rows)
     _name(ax, placed, texts, labels)
@@ -170,7 +187,7 @@ def _draw(ax: Axes, points: Sequence[model.Point], colour: str, small: bool) -> 
         )  # fmt: skip
 
 
-def _legend(ax: Axes, points: Sequence[model.Point]) -> None:
+def _legend(ax: Axes, points: Sequence[model.Point], shapes: Sequence[str]) -> None:
     every = visible_points(points, *ax.get_xlim())
     marks = [
         Line2D([], [], marker=mark, color=INK, ls="none", markersize=11 if level == "workload" else 8,
@@ -180,8 +197,14 @@ def _legend(ax: Axes, points: Sequence[model.Point]) -> None:
     if any(p.note for p in every):
         marks.append(Line2D([], [], marker="o", color=INK, markerfacecolor="white", ls="none",
                             markersize=8, label="no position: caches or a bypass"))  # fmt: skip
+    marks += [
+        Line2D([], [], marker=_SHAPES[i % len(_SHAPES)], color=COLOURS[i % len(COLOURS)], ls="none",
+               markersize=5, label=clip(f"shapes, {name}" if name else "shapes"))
+        for i, name in enumerate(shapes)
+    ]  # fmt: skip
     if marks:
-        ax.legend(handles=marks, loc="upper left", fontsize=10.5, frameon=False, ncols=len(marks),
+        ax.legend(handles=marks, loc="upper left", fontsize=10.5, frameon=False,
+                  ncols=min(len(marks), _PER_LINE),
                   handletextpad=0.2, columnspacing=1.2, borderaxespad=0.2)  # fmt: skip
 
 
