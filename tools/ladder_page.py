@@ -63,8 +63,8 @@ against the fastest SDPA backend that took turns with them in one process."""
 HEAT = """\
 ![Who is fastest at 160 shapes, and how far ahead of the fastest SDPA backend](heatmap.png)
 
-`torch.ops.profkit.attention` ([torch_op.py](attention/torch_op.py)) picks by shape from times like these, of
-`artifacts/attention/grid.jsonl`: `profkit heatmap artifacts/attention/grid.jsonl` draws them."""
+`torch.ops.profkit.attention` ([torch_op.py](attention/torch_op.py)) picks by shape from times like
+these: `profkit heatmap artifacts/attention/grid.jsonl` draws them."""
 NEAR = 1.25
 
 

@@ -27,3 +27,13 @@ __device__ __forceinline__ void prefetch_lines(const half* matrix, int first, in
                      matrix + static_cast<size_t>(first) * D + i * LINE)
                  : "memory");
 }
+
+// The first LINES lines of 128 bytes of a kernel's code, each by one block of the grid: code is cold as
+// well where everything is, and a warp fetches it line by line as it goes.
+template <int LINES>
+__device__ __forceinline__ void prefetch_code(const void* kernel, int thread) {
+  const int blocks = gridDim.x * gridDim.y, line = blockIdx.y * gridDim.x + blockIdx.x + thread * blocks;
+  if (line < LINES)
+    asm volatile("prefetch.global.L2 [%0];" ::"l"(static_cast<const char*>(kernel) + line * 128)
+                 : "memory");
+}

@@ -6,7 +6,8 @@
     {"at": {"S": 512, "BH": 8, "D": 64, "causal": false}, "warm": {"latev": [1.2e-5, ...], ...},
      "operations": 5.4e8, "bytes": 2.1e6}
 
-Operations and bytes may be left out. Of `at` the first two are the rows and the columns of a picture, the others tell pictures apart.
+Operations and bytes may be left out. Of `at` the first two are the rows and the columns of a picture,
+the others tell pictures apart.
 """
 
 from __future__ import annotations
@@ -132,9 +133,13 @@ def _cell(path: Path, number: int, said: dict[str, Any]) -> GridCell:
     chosen = {n: str(x) for n, x in ran.items()} if isinstance(ran, dict) else {}
     seen = said.get("looked")
     looked = {n: x for n, x in seen.items() if _is_positive(x)} if isinstance(seen, dict) else {}
-    work = [x if _is_positive(x) else nan for x in (said.get("operations"), said.get("bytes"))]
-    return GridCell(places, samples, chosen, looked, *work)
+    operations, moved = (_positive(said.get(x)) for x in ("operations", "bytes"))
+    return GridCell(places, samples, chosen, looked, operations, moved)
 
 
 def _is_positive(value: Any) -> bool:
     return isinstance(value, int | float) and isfinite(value) and value > 0
+
+
+def _positive(value: Any) -> float:
+    return float(value) if _is_positive(value) else nan

@@ -63,7 +63,7 @@ def test_within_bounds(file: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.nvcc
-@pytest.mark.parametrize("how", [1, 2], ids=["l2ahead", "lineseach"])
+@pytest.mark.parametrize("how", [1, 3], ids=["l2ahead", "codeahead"])
 def test_rows_that_are_named_ahead_are_there(how: int, tmp_path: Path) -> None:
     """These are champion with rows prefetched by address: none beyond the end of a tensor."""
     (file,) = [f for f in VARIANTS if f.stem.startswith("champion_")]

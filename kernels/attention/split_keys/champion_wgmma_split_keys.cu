@@ -67,7 +67,9 @@ __global__ void __launch_bounds__(P::THREADS, 1)
   int row = thread / 32 * 16;  // of this warp, among the M
   int slices = ceil_div(a.keys(first + M), KEYS);
 
-  if (AHEAD == 2 && threadIdx.x >= 32) {
+  if (AHEAD == 3)
+    prefetch_code<merged::LINES_OF_CODE>(reinterpret_cast<const void*>(&champion<P>), threadIdx.x);
+  if (AHEAD >= 2 && threadIdx.x >= 32) {
     constexpr int AT_ONCE = P::THREADS - 32;
     prefetch_lines<D, AT_ONCE>(head_of<D>(a.q, a, head), first, M, a.length, threadIdx.x - 32);
     prefetch_lines<D, AT_ONCE>(head_of<D>(a.k, a, head), first, M, a.length, threadIdx.x - 32);

@@ -11,12 +11,13 @@
 #include "../../common/wgmma_attention.cuh"
 
 #ifndef AHEAD
-#define AHEAD 0  // rows go to L2 while the tensor maps are on their way; 2: each line once, by all blocks
+#define AHEAD 0  // rows go to L2 while tensor maps are on their way; 2: each line once; 3: code too
 #endif
 
 namespace merged {
 
 constexpr int M = 64, GROUPS = 2, CLUSTER = 2, PARTS = GROUPS * CLUSTER, THREADS = 128 * GROUPS;
+constexpr int LINES_OF_CODE = 288;  // 36 KB: a little more than the longest of these kernels has
 constexpr int STRIPS = 4, OWN = STRIPS / CLUSTER;  // of 16 rows: of a cluster, that a block finishes
 
 // KEYS: a slice, in boxes of 64. HALF: the other block gets its parts in fp16.
@@ -156,7 +157,9 @@ __global__ void __launch_bounds__(THREADS, 1)
   const int slices = ceil_div(a.keys(first + M), KEYS);
 
   if (EARLY) let_next_kernel_start();
-  if (AHEAD == 2 && threadIdx.x >= 32) {  // half of the cluster's rows
+  if (AHEAD == 3)
+    prefetch_code<LINES_OF_CODE>(reinterpret_cast<const void*>(&merged_parts<P, EARLY>), threadIdx.x);
+  if (AHEAD >= 2 && threadIdx.x >= 32) {  // half of the cluster's rows
     constexpr int AT_ONCE = THREADS - 32, HALF_OF_M = M / CLUSTER;
     const int thread = threadIdx.x - 32, from = first + rank * HALF_OF_M;
     prefetch_lines<D, AT_ONCE>(head_of<D>(a.q, a, head), from, HALF_OF_M, a.length, thread);

@@ -139,6 +139,8 @@ def grid_points(grid: TimeGrid) -> dict[str, list[model.Point]]:
             point = model.Point("workload", "", rate / moved, rate, moved, nan, "", nan)
             found.setdefault(shared_part(cell), []).append(point)
     if not found:
-        raise ProfkitError("no shape of this grid says its operations and bytes",
-                           'each line needs "operations" and "bytes" to stand in a roofline')  # fmt: skip
+        raise ProfkitError(
+            "no shape of this grid says its operations and bytes",
+            'each line needs "operations" and "bytes" to stand in a roofline',
+        )
     return found

@@ -1,0 +1,17 @@
+/* lineseach whose blocks ask for the lines of their own code, too.
+
+   With lineseach the tensors come sooner: at A waits for data (long_scoreboard) fall from 25 to 17 % of the
+   warps' time under ncu, which empties the caches. And nothing is gained, for waits for instructions
+   rise from 9 to 16 %: L2 has no code either, 29 KB that a warp runs through once, line by line, each
+   line from DRAM when it is needed. The two waits had hidden each other. Here every block names one or
+   two of the 288 lines from the kernel's address on, with its first instructions.
+
+   Expected before it was measured: no_instruction falls below 8 %; cold 0.2 to 0.4 us faster than
+   selfoverlap at A and B, where it was most, 0.1 to 0.2 at V; warm the same. If the address of a kernel is
+   none that data paths can read, nothing happens.
+
+   after: lineseach      arch: 90a      flags: -DOVERLAP=2 -DAHEAD=3      case: A
+   moves: stall_no_instruction<0.6x instructions~1x
+   budget: regs=255 smem=227K spills=0 stack=0
+*/
+#include "champion_wgmma_split_keys.cu"
