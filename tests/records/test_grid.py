@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from math import isnan
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +32,13 @@ def test_a_cell_has_its_place_and_its_samples(tmp_path: Path) -> None:
     assert cell.fastest(grid.against) == ("lib", 4e-6)
     assert cell.fastest(grid.against, without=True) == ("ours", 2e-6)
     assert cell.ran == {"ours": "small"}
+
+
+def test_work_is_read_where_it_is_said(tmp_path: Path) -> None:
+    said = {**CELL, "operations": 8, "bytes": "x"}
+    with_work, without = read_grid(_file(tmp_path, HEAD, said, CELL)).cells
+    assert with_work.operations == 8
+    assert all(isnan(x) for x in (with_work.moved, without.operations, without.moved))
 
 
 def test_samples_that_are_no_times_are_left_out(tmp_path: Path) -> None:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
+import pandas as pd
 import pytest
 from matplotlib.axes import Axes
 
@@ -12,7 +14,8 @@ from profkit.cli import main
 from profkit.errors import ProfkitError
 from profkit.records.grid import GridCell, TimeGrid
 from profkit.show.charts.heatmap import panels
-from profkit.show.plots import heatmap
+from profkit.show.plots import heatmap, roofline
+from tests.conftest import ROOT
 
 
 def _cell(s: int, bh: int, causal: bool, ours: float, lib: float) -> GridCell:
@@ -80,3 +83,63 @@ def test_the_verb_draws_a_file(
     assert not ended.value.code
     assert "4 shapes" in capsys.readouterr().err
     assert (tmp_path / "h.svg").read_text().startswith("<?xml")
+
+
+def _crowded(n: int) -> TimeGrid:
+    cells = (_cell(64, bh, False, 1e-6, 2e-6) for bh in range(1, n + 1))
+    return TimeGrid(None, frozenset({"lib"}), tuple(cells))
+
+
+def test_letters_shrink_with_the_cells() -> None:
+    sizes = [heatmap(_crowded(n)).child_axes[0].texts[0].get_fontsize() for n in (2, 18, 60)]
+    assert sizes[0] > sizes[1] >= sizes[2] >= 5
+
+
+ROOFS = {"device": "GPU", "kernel": "k", "grid": "1", "block": "1", "status": "ok", "time": 1e-3,
+         "sm_clock": 1.5e9, "dram_clock": 3e9, "peak_dram": 1e12, "peak_l2": 4e12, "peak_l1": 1e13,
+         "peak_fp32": 2e13, "fp32_rate": 1e12, "dram_rate": 2e11, "l2_rate": 4e11,
+         "l1_rate": 9e11}  # fmt: skip
+
+
+def _shapes(gpu: str) -> TimeGrid:
+    cells = (replace(c, operations=1e9, moved=1e7) for c in GRID.cells)
+    return replace(GRID, gpu=gpu, cells=tuple(cells))
+
+
+def test_shapes_stand_in_a_roofline_by_the_work_they_need() -> None:
+    ax = roofline(pd.DataFrame([ROOFS]), grid=_shapes("GPU"))
+    drawn = [line for line in ax.get_lines() if line.get_marker() in {"D", "P"}]
+    (full, causal) = [sorted(line.get_ydata()) for line in drawn]
+    assert full == pytest.approx([1e9 / 3e-6, 1e9 / 1e-6])
+    assert causal == pytest.approx([1e9, 1e9 / 1e-6])
+    assert {x for line in drawn for x in line.get_xdata()} == {100.0}
+    legend = {t.get_text() for t in ax.get_legend().get_texts()}
+    assert {"shapes, D 64, not causal", "shapes, D 64, causal"} <= legend
+    left, right = ax.get_xlim()
+    low, high = ax.get_ylim()
+    assert left < 100 < right
+    assert low < 1e9 < 1e15 < high
+
+
+def test_shapes_of_another_gpu_or_without_work_are_refused() -> None:
+    runs = pd.DataFrame([ROOFS])
+    with pytest.raises(ProfkitError, match=r"ran on GPU, the grid on NVIDIA H200"):
+        roofline(runs, grid=_shapes("NVIDIA H200"))
+    with pytest.raises(ProfkitError, match="operations and bytes"):
+        roofline(runs, grid=replace(GRID, gpu="GPU"))
+
+
+def test_the_verb_draws_shapes_beside_launches(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    report = str(ROOT / "artifacts" / "attention" / "A" / "champion.ncu-repz")
+    grid, out = ROOT / "artifacts" / "attention" / "held.jsonl", tmp_path / "roof.svg"
+    monkeypatch.setattr(
+        "sys.argv", ["profkit", "roofline", report, "--grid", str(grid), "-o", str(out)]
+    )
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert not ended.value.code
+    shapes = len(grid.read_text("utf-8").splitlines()) - 1
+    assert f"1 launches and {shapes} shapes" in capfd.readouterr().err
+    assert out.stat().st_size > 10_000

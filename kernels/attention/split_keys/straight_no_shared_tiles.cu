@@ -15,6 +15,12 @@
    as well as warm; cold 4.0 us, where 2.0 times SDPA's best backend would be 4.1 to 4.2. At B and V less
    than pays: each block still reads all keys of its head, 17 MB through L2.
 
+   What came: shared wavefronts 0.37 of splitk's, instructions 0.78, and no time. In one process, at A, B and
+   V: warm 4.31, 5.96 and 10.76 us, splitk 4.22, 5.38 and 9.65; cold 5.21, 6.49 and 11.82, splitk 4.72, 5.90
+   and 10.29. A third of the warps' time is the wait for these loads (long_scoreboard), which splitk does
+   not show: cp.async leaves the way through L1's data stage to registers out, and reads Q once a
+   block, where here each of eight warps does. What the merge saved goes there: a negative.
+
    after: splitk      arch: 80+      case: A      moves: shared_wavefronts<0.4x instructions<0.75x
    budget: regs=255 smem=34K spills=0 stack=0
 */

@@ -16,7 +16,8 @@
    than SMs and just two tiles of keys (S = 130 to 256, 200 heads or more) some outputs were 0.5 off. The grid
    of shapes found it. Q was given back when ldmatrix had been started; what TMA wrote there next could come
    first. Emulated it is right, for there a read is over at once. It is given back after the first product now,
-   a moment later in a tile of two thousand cycles; the times above are of the code before.
+   a moment later in a tile of two thousand cycles. Of the mended code, on another H200: D 227.3 us and
+   latev 227.1 in the same process, causal 136.7.
 
    after: nomax      arch: 90a      case: D
    moves: shared_wavefronts<0.9x
