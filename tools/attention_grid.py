@@ -51,6 +51,7 @@ LARGE = ("wgmma", "lazymax", "uniform", "nomax", "latev")
 _SMALL_WORK, _EFFICIENT_WORK = 2e10, 2e11  # operations beyond which a family is out of the race
 _TILINGS = (32, 64, 128, 192, 256), (1, 2, 3, 4), (64, 128), (1, 2)  # picks.Tiling's, per SM
 _FEW = 8  # recorded shapes below which there is no law
+_ALIKE = 1.05  # spreads that differ by less say the same
 _LOOSE = 0.1  # a law that is off by more at its own shapes says nothing of others
 _NUMBERS = re.compile(r"\[\s+((?:[-\d.e]+,\s+)*[-\d.e]+)\s+\]")
 _LOOK, _FAR = 3, 1.4  # rounds of a first look; see Plan.far
@@ -344,17 +345,21 @@ def laws(times: dict[Any, dict[str, float]], sms: int) -> dict[str, Any]:
 
 
 def law_of(times: dict[Any, float], sms: int) -> Any:
-    """The law that explains times best: least squares of the ratios, over tilings, no cost negative."""
-    seconds = np.array([*times.values()])
-    best = inf, None
+    """The law that explains times best: least squares of the ratios, over tilings, no cost negative.
+
+    Of tilings that explain them alike it has the fewest blocks at once: tiles of 64 rows, one an SM, and
+    of 32 rows, two an SM, differ only where rows are no multiple of 64, of which few are recorded.
+    """
+    seconds, found = np.array([*times.values()]), []
     for rows, blocks, keys, parts in product(*_TILINGS):
         tiling = picks.Tiling(rows, blocks * sms, keys, parts)
         work = np.array([tiling.work(s) for s in times], float) / seconds[:, None]
         cost = _not_negative(work)
-        spread = float(np.std(np.log(work @ cost)))
-        if spread < best[0]:
-            best = spread, picks.Law(tiling, tuple(float(c) for c in cost), times, {})
-    law = best[1]
+        law = picks.Law(tiling, tuple(float(c) for c in cost), times, {})
+        found.append((float(np.std(np.log(work @ cost))), law))
+    least = min(spread for spread, _ in found)
+    alike = [x for x in found if x[0] <= _ALIKE * least]
+    _, law = min(alike, key=lambda x: (x[1].tiling.blocks, x[0]))
     off = {s: log(t / law.seconds(s, without=s)) for s, t in times.items()}
     return replace(law, off=off)
 

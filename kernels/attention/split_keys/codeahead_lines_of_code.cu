@@ -10,6 +10,12 @@
    selfoverlap at A and B, where it was most, 0.1 to 0.2 at V; warm the same. If the address of a kernel is
    none that data paths can read, nothing happens.
 
+   What came, in one process: cold 5.03, 5.43 and 7.28 us where selfoverlap takes 4.95, 5.44 and 7.18 and lineseach
+   4.78, 5.40 and 7.31; warm 3.33, 3.85 and 4.95 after 3.22, 3.70 and 4.89: a tenth of a microsecond is what these
+   instructions cost, and nothing comes back. Waits for instructions fall from 16 to 13 % at A, not to 8: the address
+   of the code lies in a constant bank, which is cold too (imc_miss 4 to 6 %), and the rest is waited for at
+   the barrier, 7 to 15 %. What is left of a cold call is a chain of first touches, each hidden by another.
+
    after: lineseach      arch: 90a      flags: -DOVERLAP=2 -DAHEAD=3      case: A
    moves: stall_no_instruction<0.6x instructions~1x
    budget: regs=255 smem=227K spills=0 stack=0

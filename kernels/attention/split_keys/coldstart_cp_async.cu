@@ -14,6 +14,11 @@
    prefetched while barriers are set up, and ten copies a thread with their addresses take longer than what
    is left of that trip; TMA's are on their way after one thread has run a few instructions.
 
+   racecheck names a write of pass_on and a read of merge_into at S128-causal, where one warpgroup of a block
+   has keys and the other none. In the machine code the block's barrier stands between the two on every
+   path, as in inseries, which is clean there; one more in front of pass_on changes nothing. What differs is
+   that one warpgroup has gone through two named barriers more than the other by then.
+
    after: inseries      arch: 90a      case: A      moves: instructions>1.05x
    budget: regs=255 smem=227K spills=0 stack=0
 */
