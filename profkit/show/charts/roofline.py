@@ -123,14 +123,17 @@ def y_of(point: model.Point, left: float) -> float:
     return point.rate if point.intensity >= left else point.moved * left * 1.12
 
 
-def grid_points(grid: TimeGrid) -> dict[str, list[model.Point]]:
+def grid_points(grid: TimeGrid, device: str) -> dict[str, list[model.Point]]:
     """The shapes of a grid as points, by what tells its pictures apart: the fastest that was timed.
 
     Where shapes lie side by side, operations and bytes are those that they need, as of a workload.
 
     Raises:
-        ProfkitError: No shape says its operations and bytes.
+        ProfkitError: No shape says its operations and bytes, or they ran on another device.
     """
+    if grid.gpu not in (None, device):
+        raise ProfkitError(f"the launches ran on {device}, the grid on {grid.gpu}",
+                           "draw them one at a time: their ceilings differ")  # fmt: skip
     found: dict[str, list[model.Point]] = {}
     for cell in grid.cells:
         seconds = cell.fastest(grid.against, without=True)[1]

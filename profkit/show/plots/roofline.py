@@ -16,7 +16,6 @@ from matplotlib.text import Text
 
 from profkit.diagnosis.machine import roofline as model
 from profkit.diagnosis.rule import Missing, share
-from profkit.errors import ProfkitError
 from profkit.records.grid import TimeGrid
 from profkit.show.charts.groups import Row, one_device, records
 from profkit.show.charts.roofline import (
@@ -93,29 +92,14 @@ def roofline(
     """
     rows = with_ceilings(records(runs), ceilings or {})
     device = one_device(rows)
-    shapes = grid_points(grid) if grid else {}
-    if grid and grid.gpu not in (None, device):
-        raise ProfkitError(f"the launches ran on {device}, the grid on {grid.gpu}",
-                           "draw them one at a time: their ceilings differ")  # fmt: skip
-    placed = [
-        Placed(
-            group.name,
-            COLOURS[i % len(COLOURS)],
-            [model.points(row) for row in group.rows],
-            model.collected_metrics(group.rows[0]).get("time", 0.0),
-        )
-        for i, group in enumerate(drawn_groups(rows))
-    ]
+    shapes = grid_points(grid, device) if grid else {}
+    placed = _placed(rows)
     points = [p for group in placed for launch in group.launches for p in launch]
     roofs = ceilings_of(rows, points)
     ax = canvas(ax, 7.5)
-    launches = [launch for group in placed for launch in group.launches]
-    set_frame(ax, roofs, [*launches, *shapes.values()])
+    set_frame(ax, roofs, [*(x for group in placed for x in group.launches), *shapes.values()])
     titled_figure(ax, _title(device, rows), _small_print(rows, points, roofs))
-    for i, of_shape in enumerate(shapes.values()):
-        ax.plot([p.intensity for p in of_shape], [p.rate for p in of_shape], ls="none", zorder=2.5,
-                marker=_SHAPES[i % len(_SHAPES)], markersize=5, alpha=0.6, markeredgewidth=0,
-                color=COLOURS[i % len(COLOURS)])  # fmt: skip
+    _draw_shapes(ax, shapes)
     for group in placed:
         for launch in group.launches:
             _draw(ax, launch, group.colour, small=len(placed) > _CROWD)
@@ -127,6 +111,18 @@ def roofline(
     _name(ax, placed, texts, labels)
     plain_text(ax)
     return ax
+
+
+def _placed(rows: Sequence[Row]) -> list[Placed]:
+    return [
+        Placed(
+            group.name,
+            COLOURS[i % len(COLOURS)],
+            [model.points(row) for row in group.rows],
+            model.collected_metrics(group.rows[0]).get("time", 0.0),
+        )
+        for i, group in enumerate(drawn_groups(rows))
+    ]
 
 
 def _title(device: str, rows: Sequence[Row]) -> str:
@@ -185,6 +181,13 @@ def _draw(ax: Axes, points: Sequence[model.Point], colour: str, small: bool) -> 
             markeredgecolor=colour if point.note else "white",
             markeredgewidth=1.4 if point.note else 0.8, clip_on=False,
         )  # fmt: skip
+
+
+def _draw_shapes(ax: Axes, shapes: Mapping[str, Sequence[model.Point]]) -> None:
+    for i, points in enumerate(shapes.values()):
+        ax.plot([p.intensity for p in points], [p.rate for p in points], ls="none", zorder=2.5,
+                marker=_SHAPES[i % len(_SHAPES)], markersize=5, alpha=0.6, markeredgewidth=0,
+                color=COLOURS[i % len(COLOURS)])  # fmt: skip
 
 
 def _legend(ax: Axes, points: Sequence[model.Point], shapes: Sequence[str]) -> None:
