@@ -9,15 +9,19 @@ With --quick notebooks do not run and probes have no pictures.
 from __future__ import annotations
 
 import argparse
+import base64
 import inspect
+import io
 import json
 import shutil
 import sys
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import nbformat
+from matplotlib.axes import Axes
 from nbclient import NotebookClient
 from sphinx.cmd.build import main as sphinx
 
@@ -27,6 +31,7 @@ from profkit.diagnosis.pages import measured_pairs
 from profkit.diagnosis.rules import ALL, BY_ID
 from profkit.files import write_text
 from profkit.reports.metrics import CATALOGUE, FAMILIES
+from profkit.show.plots.base import figure_of
 from profkit.show.text import figures, words
 from profkit.show.text.blocks import Block, Code, Grid, Heading, Paragraph, TextLine, TextSpan
 from profkit.show.text.escape import html, markdown
@@ -144,7 +149,9 @@ def gallery(pictures: Path | None) -> Iterator[tuple[str, str]]:
     paths = known.probes(verdicts.PROBES)
     rows = {row.probe: row for row in verdicts.rows()}
     drawn = _drawn(pictures) if pictures else {}
-    cards = {name: _card(name, row, paths[name]) for name, row in sorted(rows.items())}
+    cards = {
+        name: _card(name, row, paths[name], drawn.get(name)) for name, row in sorted(rows.items())
+    }
     toc = "\n".join(cards)
     areas = sorted({path.parent.name for path in paths.values()})
     index = ["# Probes", "", _ABOUT, ""]
@@ -158,28 +165,47 @@ def gallery(pictures: Path | None) -> Iterator[tuple[str, str]]:
 
 _ABOUT = (
     "Small kernels whose bottleneck is known by construction, each recorded on an H200 and most with "
-    "a twin that lacks the cause. They hold the rules to the truth: `python tools/verdicts.py`."
+    "a twin that lacks the cause. They hold the rules to the truth: `python tools/verdicts.py`. "
+    "A card's bars are what the warps wait for: above with the cause, below without."
 )
+
+
+@dataclass(frozen=True)
+class Picture:
+    """What the warps of a probe wait for.
+
+    Attributes:
+        name: Of its file beside the probe's page.
+        bars: The bars alone for the card, as a data: address, under 2 kB.
+    """
+
+    name: str
+    bars: str
 
 
 def _title(path: Path) -> str:
     return path.read_text("utf-8").splitlines()[0].removeprefix("/* ").rstrip(".")
 
 
-def _card(name: str, row: verdicts.Row, path: Path) -> str:
+def _card(name: str, row: verdicts.Row, path: Path, picture: Picture | None) -> str:
     gain = f"{figures.speedup(row.gain)} faster without it" if row.gain else "no twin"
+    bars = f'<img src="{picture.bars}" alt="{html(_alt(name))}" loading="lazy">' if picture else ""
     return (
         f'<div class="card"><h3><a href="{html(name)}.html">{html(name)}</a></h3>'
-        f"<p>{html(_title(path))}</p><p>{html(_said(row))}: {html(str(row.said[2]))}</p>"
+        f"{bars}<p>{html(_title(path))}</p><p>{html(_said(row))}: {html(str(row.said[2]))}</p>"
         f'<p class="gain">{html(gain)}</p></div>'
     )
+
+
+def _alt(name: str) -> str:
+    return f"What the warps of {name} wait for, with the cause and without"
 
 
 def _said(row: verdicts.Row) -> str:
     return ": ".join(filter(None, row.said[:2]))
 
 
-def _probe(name: str, row: verdicts.Row, path: Path, picture: str | None) -> str:
+def _probe(name: str, row: verdicts.Row, path: Path, picture: Picture | None) -> str:
     rule = str(row.said[2])
     pair = next((p for p in measured_pairs(row.cause) if p.probe == name), None)
     blocks: list[Block] = [Heading(name, 0), Paragraph(_title(path)), Heading("Verdict")]
@@ -193,14 +219,12 @@ def _probe(name: str, row: verdicts.Row, path: Path, picture: str | None) -> str
         blocks.append(TextLine(f"{figures.speedup(row.expect.gain)} ({near})", "expected"))
     parts = [to_markdown(blocks)]
     if picture:
-        parts.append(
-            f"![What the warps of {markdown(name)} wait for, with the cause and without]({picture})\n"
-        )
+        parts.append(f"![{markdown(_alt(name))}]({picture.name})\n")
     parts.append(f"What it means: [{rule}](../reference/rules/{rule}.md).\n\n## Code\n")
     return "\n".join([*parts, to_markdown([Code(path.read_text("utf-8"), "cuda")])])
 
 
-def _drawn(folder: Path) -> dict[str, str]:
+def _drawn(folder: Path) -> dict[str, Picture]:
     """Probe -> the picture of what its warps wait for, beside its twin."""
     runs = pk.load(str(verdicts.RECORDED / "probes-*.ncu-rep*"))
     found = {}
@@ -209,8 +233,21 @@ def _drawn(folder: Path) -> dict[str, str]:
         if both["stall_selected"].notna().any():
             axes = pk.plots.stalls(both)
             pk.plots.save(axes, folder / f"{name}.png")
-            found[str(name)] = f"{name}.png"
+            found[str(name)] = Picture(f"{name}.png", _bars(axes))
     return found
+
+
+def _bars(axes: Axes) -> str:
+    """The bars of a picture without its words, which at a card's width nobody could read."""
+    axes.set_axis_off()
+    for text in (*axes.texts, *filter(None, [axes.get_legend()])):
+        text.remove()
+    figure = figure_of(axes)
+    figure.draw_without_rendering()  # lays out anew what is left
+    box = axes.get_window_extent().transformed(figure.dpi_scale_trans.inverted())
+    file = io.BytesIO()
+    figure.savefig(file, dpi=50, bbox_inches=box, format="png")
+    return f"data:image/png;base64,{base64.b64encode(file.getvalue()).decode('ascii')}"
 
 
 def written(into: Path, *, pictures: bool, probes: bool = True) -> None:
