@@ -17,7 +17,7 @@
    the barrier, 7 to 15 %. What is left of a cold call is a chain of first touches, each hidden by another.
 
    after: lineseach      arch: 90a      flags: -DOVERLAP=2 -DAHEAD=3      case: A
-   moves: stall_no_instruction<0.6x instructions~1x
+   moves: instructions~1x      moves-not: stall_no_instruction<0.6x
    budget: regs=255 smem=227K spills=0 stack=0
 */
 #include "champion_wgmma_split_keys.cu"

@@ -21,7 +21,8 @@
    not show: cp.async leaves the way through L1's data stage to registers out, and reads Q once a
    block, where here each of eight warps does. What the merge saved goes there: a negative.
 
-   after: splitk      arch: 80+      case: A      moves: shared_wavefronts<0.4x instructions<0.75x
+   after: splitk      arch: 80+      case: A      moves: shared_wavefronts<0.4x
+   moves-not: instructions<0.75x
    budget: regs=255 smem=34K spills=0 stack=0
 */
 #include "../../common/flash.cuh"
