@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from profkit.reports.sass.instruction import BYTES, Instruction, control
 
 OPCODES: dict[int, str] = {
-    0x002: "MOV", 0x003: "P2R", 0x004: "R2P", 0x005: "CS2R", 0x007: "SEL", 0x008: "FSEL",
+    0x002: "MOV", 0x003: "P2R", 0x004: "R2P", 0x005: "CS2R", 0x006: "VOTE", 0x007: "SEL", 0x008: "FSEL",
     0x009: "FMNMX", 0x00a: "FSET", 0x00b: "FSETP", 0x00c: "ISETP", 0x010: "IADD3", 0x011: "LEA",
     0x012: "LOP3", 0x013: "IABS", 0x016: "PRMT", 0x017: "IMNMX", 0x019: "SHF", 0x01a: "SGXT",
     0x01c: "PLOP3", 0x020: "FMUL", 0x021: "FADD", 0x023: "FFMA", 0x024: "IMAD", 0x025: "IMAD",

@@ -13,7 +13,7 @@ from profkit.reports.sass.text import parse_sass, program, registers, split_oper
 # Twelve bits of an instruction (opcode and form of its operands) -> what the library's text says,
 # one of each, out of reports of 7.5 to 12.0.
 SEEN = """
-202 MOV, 803 P2R, 804 R2P, 805 CS2R, 207 SEL, 208 FSEL, 209 FMNMX, c0a FSET, 20b FSETP,
+202 MOV, 803 P2R, 804 R2P, 805 CS2R, 806 VOTE, 207 SEL, 208 FSEL, 209 FMNMX, c0a FSET, 20b FSETP,
 20c ISETP, 210 IADD3, 211 LEA, 212 LOP3, 213 IABS, 816 PRMT, 217 IMNMX, 219 SHF,
 81a SGXT, 81c PLOP3, 220 FMUL, 221 FADD, 223 FFMA, 224 IMAD, 225 IMAD, 227 IMAD,
 228 DMUL, 229 DADD, 22a DSETP, 22b DFMA, 82d PREEXIT, 82e ACQBULK, 82f ELECT,
