@@ -42,7 +42,8 @@ RAGGED = (
 )
 FINER_TOO = ((256, 128), (512, 32), (512, 128), (1024, 32), (2048, 8), (2048, 32))
 # Of those, what the entry is held to (rows, heads), and shapes that no record has: the first were known
-# when laws took the place of the nearest shape, the second when RAGGED was added, the last never.
+# when laws took the place of the nearest shape, the second when RAGGED was added, and what UNSEEN showed
+# decided which of the tilings that explain alike is taken. None of them is unseen any longer.
 HELD = (
     *((64, 1), (64, 64), (64, 256), (128, 16), (256, 4), (256, 64), (512, 1), (512, 16)),
     *((512, 256), (1024, 4), (1024, 64), (2048, 16), (4096, 1), (4096, 64), (8192, 256)),

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import secrets
 import signal
 import subprocess
 import threading
@@ -93,9 +94,13 @@ def run_command(
     """
     began = time.monotonic()
     guard = _Guard()
-    process = start(
-        command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env=env
-    )
+    marked = {**(os.environ if env is None else env), _MARK: guard.mark}
+    try:
+        process = start(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                        stderr=subprocess.STDOUT, env=marked)  # fmt: skip
+    except ProfkitError:
+        guard.dismiss()
+        raise
     guard.watch(process.pid)
     kept: deque[bytes] = deque()
     reader = threading.Thread(target=_drain, args=(process.stdout, kept, echo), daemon=True)
@@ -117,15 +122,14 @@ def run_command(
 class _Guard:
     """A small process that ends a session when we are killed and can no longer do it ourselves.
 
-    It reads a pipe whose other end only we hold: the end of it is our end.
+    It reads a pipe whose other end only we hold: the end of it is our end. It is there before the
+    command is, and where we were killed before we could say which that is, it looks for our mark.
     """
 
     def __init__(self) -> None:
+        self.mark = secrets.token_hex(8)
         self._process: subprocess.Popen[bytes] | None = None
-
-    def watch(self, session: int) -> None:
-        """Begin to watch over a session."""
-        command = ["/bin/sh", "-c", _GUARD, "guard", str(session)]
+        command = ["/bin/sh", "-c", _GUARD, "guard", f"{_MARK}={self.mark}"]
         with contextlib.suppress(OSError):  # no /bin/sh: then nobody watches
             self._process = subprocess.Popen(
                 command,
@@ -135,25 +139,41 @@ class _Guard:
                 start_new_session=True,
             )
 
+    def watch(self, session: int) -> None:
+        """Begin to watch over a session."""
+        self._tell(b"%d\n" % session)
+
     def dismiss(self) -> None:
-        """The session has ended."""
-        held = self._process
-        if held is None or held.stdin is None:
-            return
-        with contextlib.suppress(OSError):
-            held.stdin.write(b"done\n")
-            held.stdin.close()
-        held.wait()
+        """The session has ended, or none began."""
+        self._tell(b"done\ndone\n")
+        if self._process and self._process.stdin:
+            with contextlib.suppress(OSError):
+                self._process.stdin.close()
+            self._process.wait()
+
+    def _tell(self, words: bytes) -> None:
+        if self._process and self._process.stdin:
+            with contextlib.suppress(OSError):
+                self._process.stdin.write(words)
+                self._process.stdin.flush()
 
 
+_MARK = "PROFKIT_COMMAND"  # in a command's environment: which guard it is watched by
 # The end of the pipe without a word: we were killed. What descends from the command goes, from the
 # leaves up; kill -s KILL -- -GROUP then reaches those of its first group whose parent is gone.
+# Without a session either, the command may be just about to begin, and carries its mark then.
 _GUARD = """
 tree() {
   for child in $(cat /proc/"$1"/task/*/children 2>/dev/null); do tree "$child"; done
   kill -s KILL "$1" 2>/dev/null
 }
-read word || { tree "$1"; kill -s KILL -- -"$1"; }
+end() { tree "$1"; kill -s KILL -- -"$1"; }
+if read session; then
+  read word || end "$session"
+else
+  sleep 1
+  for found in $(grep -al "$1" /proc/[0-9]*/environ | cut -d / -f 3); do end "$found"; done
+fi
 """
 
 

@@ -99,11 +99,12 @@ def _kernel(
 
 def _next(of: Triage, row: KernelGroup, report: str) -> str | None:
     """The command that looks at one kernel; None for what is none, or where no command is known."""
+    kernel = quote(function(row.name))  # a name out of a trace may hold anything
     if report:
-        return f"profkit diagnose {quote(report)} --kernel '{function(row.name)}'"
+        return f"profkit diagnose {quote(report)} --kernel {kernel}"
     if row.grid is None or not of.timeline.command:
         return None
-    return f"profkit profile --kernel '{function(row.name)}' --count 1 -- {of.timeline.command}"
+    return f"profkit profile --kernel {kernel} --count 1 -- {of.timeline.command}"
 
 
 def read_document(path: Path) -> dict[str, Any]:

@@ -140,14 +140,16 @@ def test_bytes_that_went_past_l1_are_no_rate_of_l1() -> None:
     assert "0 B/s" in " ".join(f.text for f in loads.facts)
 
 
-def test_a_level_without_a_point_has_no_roof_on_the_picture() -> None:
-    corpus = ROOT.parent / "shared" / "corpus"
-    if not corpus.is_dir():
-        pytest.skip("no corpus")
-    axes = pk.plots.roofline(pk.load(next(corpus.glob("cc120_RTX-5090*"))))
-    words = [text.get_text() for text in axes.texts]
-    assert [w for w in words if w.startswith("L2 ")]
-    assert not [w for w in words if w.startswith("L1 ")]
+def test_a_roof_that_is_named_has_its_line_in_the_frame() -> None:
+    rows = pk.load(ROOT / "artifacts" / "stage2.B.ncu-rep")
+    for given, named in (({}, {"DRAM", "L2", "L1"}), ({"l1": 1e18}, {"DRAM", "L2"})):
+        axes = pk.plots.roofline(rows, ceilings=given)
+        words = {text.get_text().split()[0] for text in axes.texts}
+        assert words & {"DRAM", "L2", "L1"} == named
+        left = axes.get_xlim()[0]
+        slopes = [y[0] / x[0] for x, y in (line.get_data() for line in axes.lines)
+                  if len(x) == 2 and y[1] > y[0] and x[0] == left]  # fmt: skip
+        assert len(slopes) == len(named)
 
 
 def test_a_report_of_a_variant_shows_whole_columns_at_80(run, monkeypatch) -> None:

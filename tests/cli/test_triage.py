@@ -157,7 +157,7 @@ def test_counters_that_were_kept_are_read_again(run, tmp_path: Path) -> None:
     assert [row["counted"] for row in rows] == [True, False]
     assert rows[0]["bound"]
     rows = json.loads((copied / "triage.json").read_text())["kernels"]
-    assert rows[0]["next"].startswith(f"profkit diagnose {copied}/counters.ncu-rep --kernel '")
+    assert rows[0]["next"].startswith(f"profkit diagnose {copied}/counters.ncu-rep --kernel ")
     assert rows[1]["next"] is None
     words = rows[0]["next"].removeprefix("profkit ").replace("'", "").split()
     assert run(*words).exit_code == 0

@@ -55,7 +55,28 @@ def test_a_check_ends_at_any_moment(machine: Machine, number: signal.Signals) ->
         # Before the first line of ours runs, the interpreter prints its own.
         assert "Traceback" not in said or "profkit/" not in said, said
         assert left(lambda: of_machine(machine)) == []
+    # A worker that is killed while it writes leaves a part, which the next who writes there sweeps.
+    kept = [path for path in machine.root.rglob("build/data/**/*") if path.is_file()]
+    for path in kept:
+        os.utime(path, (0, 0)) if ".part" in path.name else path.unlink()
+    subprocess.run([sys.executable, "-m", "profkit", "check", "--variant", "v1"], check=True)
     assert not list(machine.root.rglob("*.part*"))
+
+
+def test_a_parent_killed_before_it_knew_what_it_ran_leaves_nothing(
+    tmp_path: Path, processes: Callable[[str], list[int]]
+) -> None:
+    """Between the start of a command and the word to its guard, which makes no difference."""
+    code = """
+import os, signal, sys
+from profkit.measure import process
+process._Guard.watch = lambda self, session: os.kill(os.getpid(), signal.SIGKILL)
+process.run_command(['sleep', sys.argv[1]])
+"""
+    mark = f"4321.{os.getpid()}"
+    assert subprocess.run([sys.executable, "-c", code, mark], check=False).returncode == -9
+    assert processes(mark)
+    assert left(lambda: processes(mark)) == []
 
 
 def test_a_killed_parent_takes_what_it_ran_with_it(

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from profkit.program.findings import CATEGORIES, RULES, sizes
 from profkit.program.readers import torch_trace
-from profkit.program.timeline import Activity
+from profkit.program.timeline import Activity, Device
 from profkit.program.triage import Triage, triage_timeline
 from tests.program.made import ADDCDIV, EXP, GEMM, MUL, SGEMM, SOFTMAX, Program, plain_ms, ran
 
@@ -372,6 +373,17 @@ def test_padding_inside_of_tiles_is_said_without_rounds_where_several_blocks_fit
     assert cut.used == pytest.approx((130 / 192) ** 2)
     assert sizes.tiling(odd, replace(small, name=name + "_splitK_nn"), 132) is None
     assert sizes.tiling(odd, replace(small, name="my_own_gemm"), 132) is None
+
+
+@pytest.mark.parametrize("cc", [None, (7, 0)], ids=["no cc", "no rate"])
+def test_a_gpu_whose_rate_is_not_known_wins_nothing_from_full_tiles(
+    cc: tuple[int, int] | None,
+) -> None:
+    """What products could reach there is not known: neither is what full tiles would save."""
+    assert sizes.HALF_RATES.get((cc or (0, 0))[0]) is None
+    case = SimpleNamespace(device=Device("a GPU", cc), bandwidth=1e12)
+    product = sizes.Product(rows=1536, inner=4096, columns=3072, batch=1, size=2, seconds=1e-4)
+    assert sizes._least(case, product) == product.seconds
 
 
 def test_what_is_bound_by_bytes_wins_nothing_from_full_tiles(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import shutil
 import sqlite3
 from dataclasses import replace
@@ -222,5 +223,18 @@ def test_each_kernel_says_how_to_look_at_it() -> None:
 
     timeline = replace(injected.read_injected(DATA / "strided.timeline"), command="./strided 5")
     rows = triage_document(triage_timeline(timeline))["kernels"]
-    assert rows[0]["next"] == "profkit profile --kernel 'scale_strided' --count 1 -- ./strided 5"
+    assert rows[0]["next"] == "profkit profile --kernel scale_strided --count 1 -- ./strided 5"
     assert {r["next"] is None for r in rows if r["grid"] is None} <= {True}
+
+
+def test_a_kernel_s_name_is_one_word_of_the_command() -> None:
+    from profkit.program.document import triage_document
+
+    timeline = replace(injected.read_injected(DATA / "strided.timeline"), command="./strided 5")
+    (process,) = timeline.processes
+    named = [replace(a, name="evil'; rm -rf x;'") for a in process.activities]
+    hostile = replace(timeline, processes=(replace(process, activities=named),))
+    rows = triage_document(triage_timeline(hostile))["kernels"]
+    asked = [shlex.split(r["next"]) for r in rows if r["next"]]
+    assert asked
+    assert all(words[4:] == ["--count", "1", "--", "./strided", "5"] for words in asked), asked

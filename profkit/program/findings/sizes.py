@@ -154,17 +154,24 @@ def _least(case: Case, product: Product) -> float:
     """Seconds below which a product does not come: its bytes, and the rate that products reach."""
     rows, inner, columns = product.rows, product.inner, product.columns
     moved = product.batch * product.size * (rows * inner + inner * columns + rows * columns)
-    major = case.device.cc[0] if case.device and case.device.cc else 9
-    rate = HALF_RATES.get(major, 2e14) / REACHED
-    return max(moved / case.bandwidth, product.operations / rate if product.size == 2 else 0.0)
+    least = moved / case.bandwidth
+    if product.size != 2:
+        return least
+    rate = _half_rate(case)
+    return max(least, product.operations * REACHED / rate) if rate else product.seconds
+
+
+def _half_rate(case: Case) -> float | None:
+    """Operations a second of the tensor cores in half precision; None for a GPU that is not known."""
+    cc = case.device.cc if case.device else None
+    return HALF_RATES.get(cc[0]) if cc else None
 
 
 def misfits(case: Case, taken: frozenset[int]) -> Iterator[Draft]:
     """Half-precision products of odd sizes, which run on older and slower kernels."""
     found = {i: p for i in range(len(case.works)) if (p := matrix_product(case, i)) and p.size == 2}
     fitting = [p.rate for p in found.values() if not p.misfits]
-    major = case.device.cc[0] if case.device and case.device.cc else 9
-    reachable = REACHED * max([*fitting, HALF_RATES.get(major, 2e14)])
+    reachable = REACHED * max([*fitting, _half_rate(case) or 0.0])
     odd = {i: p for i, p in found.items()
            if p.misfits and p.rate < PART * reachable and i not in taken}  # fmt: skip
     if not odd:
