@@ -2,6 +2,7 @@
 
 import ast
 import importlib.util
+import inspect
 import json
 import subprocess
 import sys
@@ -15,6 +16,7 @@ import pytest
 from profkit.errors import ProfkitError
 from profkit.measure.capture import capture
 from profkit.measure.capture.folder import folder_name, write_problem
+from profkit.measure.capture.inject.profkit_capture_source import NotStandalone, standalone
 from profkit.measure.check import data
 from profkit.measure.variants import problem, variants
 
@@ -123,6 +125,72 @@ def test_two_launches_differ_by_finite_values_only() -> None:
     assert _apart(one[1:], one[1:]) == 0.0
     for other in ([nan, inf, -inf, nan], [1.0, -inf, -inf, nan], [1.0, inf, -inf, 0.0]):
         assert _apart(one, torch.tensor(other)) is None
+
+
+def test_two_parameters_of_one_memory_are_one_array(monkeypatch: pytest.MonkeyPatch) -> None:
+    """add(x, y, x) works in place; only memory that is shared in part cannot be said."""
+    torch = pytest.importorskip("torch")
+    monkeypatch.syspath_prepend(str(INJECT))
+    import profkit_capture_arrays as arrays
+    import profkit_capture_launch as launch
+
+    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda: (1 << 30, 1 << 30))
+    monkeypatch.setattr(torch.cuda, "synchronize", lambda: None)
+    x, y = torch.arange(8.0), torch.ones(8)
+
+    def add(given: dict[str, Any]) -> None:
+        given["out"].copy_(given["x"] + given["y"])
+
+    reach = arrays.reach_of([("x", x), ("y", y), ("out", x)], limit=1 << 20)
+    assert [array.names for array in reach] == [("x", "out"), ("y",)]
+    add({"x": x, "y": y, "out": x})
+    arrays.look_again(reach)
+    outcome = arrays.again(reach, add)
+    assert outcome.bit_equal
+    assert [(a.written, a.works_in_place) for a in reach] == [(True, True), (False, False)]
+    assert arrays.on_drawn(outcome, add, lambda about, i: np.full(8, i, np.float32)) is not None
+    assert reach[0].after.tolist() == [1.0] * 8, "y is drawn as 0 and x, behind it, as 1"
+    assert [launch._parameter(name, None, outcome)["array"] for name in ("x", "y", "out")] == [
+        "out0", "in0", "out0",
+    ]  # fmt: skip
+    apart = arrays.reach_of([("x", x[:6]), ("y", y), ("out", x[2:])], limit=1 << 20)
+    add({"x": x[:6], "y": y[:6], "out": x[2:]})
+    with pytest.raises(arrays.CannotCapture, match="shares memory"):
+        arrays.look_again(apart)
+
+
+SCRIPT = """
+def helper(a):
+    return a * SCALE
+
+def add(x, y, out, n, B: tl.constexpr, kind=KIND):
+    i = tl.program_id(0) * B + tl.arange(0, B)
+    for offset in range(0, 4):
+        tl.store(out + i + offset, helper(tl.load(x + i, mask=i < n)) + y[[x for x in (0, 1)][0]])
+    return add
+"""
+
+
+def test_parameters_of_a_kernel_may_have_the_names_of_a_script(tmp_path: Path) -> None:
+    """A script's tensors are often called as the parameters are that they are passed for."""
+    space: dict[str, Any] = {"tl": SimpleNamespace(constexpr=int), "SCALE": 2, "KIND": "sum"}
+    file = tmp_path / "script.py"
+    file.write_text(SCRIPT)
+    exec(compile(SCRIPT, str(file), "exec"), space)
+    functions = {name: space[name] for name in ("helper", "add")}
+    for name, function in functions.items():
+        kernel = SimpleNamespace(fn=function, arg_names=[], src=inspect.getsource(function))
+        space[name] = kernel
+    space |= {"x": object(), "y": object(), "out": object(), "n": object(), "i": object()}
+    imports, definitions = standalone(space["add"], [])
+    assert imports.splitlines() == ["import triton", "import triton.language as tl"]
+    assert [line for line in definitions.splitlines() if line[:1].strip()] == [
+        "KIND = 'sum'", "SCALE = 2", "@triton.jit", "def helper(a):",
+        "@triton.jit", "def add(x, y, out, n, B: tl.constexpr, kind=KIND):",
+    ]  # fmt: skip
+    space["SCALE"] = object()
+    with pytest.raises(NotStandalone, match="it uses SCALE, a object"):
+        standalone(space["add"], [])
 
 
 def test_folders_have_names_of_their_own() -> None:

@@ -18,7 +18,7 @@ class Reach:
     """What a kernel can reach through one pointer: the tensor's elements and what lies between.
 
     Attributes:
-        name: The kernel's parameter.
+        name: The kernel's parameter; the first one of those that were given this memory.
         tensor: As the program gave it.
         flat: The same memory as one axis.
         before: A copy from before the launch.
@@ -31,6 +31,12 @@ class Reach:
     before: Any
     after: Any = None
     works_in_place: bool = False
+    others: list[str] = field(default_factory=list)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Every parameter that was given this memory: x and out of a kernel that is called in place."""
+        return (self.name, *self.others)
 
     @property
     def written(self) -> bool:
@@ -112,7 +118,14 @@ def reach_of(named: Sequence[tuple[str, Any]], limit: int) -> list[Reach]:
         raise CannotCapture(
             f"its arrays have {size / 1e6:,.0f} MB, too much for copies on this GPU"
         )
-    return [Reach(name, tensor, flat, flat.clone()) for name, tensor, flat in flats]
+    arrays: dict[Any, Reach] = {}
+    for name, tensor, flat in flats:
+        place = (flat.data_ptr(), flat.dtype, flat.numel()) if flat.numel() else name
+        if place in arrays:
+            arrays[place].others.append(name)
+        else:
+            arrays[place] = Reach(name, tensor, flat, flat.clone())
+    return list(arrays.values())
 
 
 def look_again(arrays: Sequence[Reach]) -> None:
@@ -137,12 +150,12 @@ def again(arrays: Sequence[Reach], launch: Callable[[dict[str, Any]], None]) -> 
     if not any(a.written for a in arrays):
         raise CannotCapture("it changed nothing: what it writes was there before")
     copies = _copies(arrays, poisoned=True)
-    launch(copies)
+    launch(_by_parameter(arrays, copies))
     torch.cuda.synchronize()
     for array in (a for a in arrays if a.written):
         array.works_in_place = not _same(copies[array.name], array.after)
     copies = _copies(arrays, poisoned=False)
-    launch(copies)
+    launch(_by_parameter(arrays, copies))
     torch.cuda.synchronize()
     for array in arrays:
         if not _same(copies[array.name], array.after):
@@ -177,14 +190,14 @@ def on_drawn(
         given[array.name] = array.before
         about = array.about()
         if about.get("finite") and about["dtype"] in _DRAWN:
-            made = torch.from_numpy(drawn(about, i)).cuda()
+            made = torch.from_numpy(drawn(about, i)).to(array.before.device)
             given[array.name] = made.view(array.before.dtype)
             kept[i] = given[array.name]
     for array in outcome.arrays:
         if array.name not in given:
             given[array.name] = _poisoned(array.before)
     copies = {name: tensor.clone() for name, tensor in given.items()}
-    launch(copies)
+    launch(_by_parameter(outcome.arrays, copies))
     torch.cuda.synchronize()
     written = [a for a in outcome.arrays if a.written]
     for array in written:
@@ -206,7 +219,7 @@ def seconds_of(arrays: Sequence[Reach], launch: Callable[[dict[str, Any]], None]
     """Time of one launch: the program's own kernel, many times in a CUDA graph, on copies."""
     import torch
 
-    copies = _copies(arrays, poisoned=False)
+    copies = _by_parameter(arrays, _copies(arrays, poisoned=False))
     side = torch.cuda.Stream()
     side.wait_stream(torch.cuda.current_stream())
     with torch.cuda.stream(side):
@@ -239,6 +252,11 @@ def _copies(arrays: Sequence[Reach], *, poisoned: bool) -> dict[str, Any]:
     return {
         a.name: _poisoned(a.before) if poisoned and a.written else a.before.clone() for a in arrays
     }
+
+
+def _by_parameter(arrays: Sequence[Reach], copies: dict[str, Any]) -> dict[str, Any]:
+    """Parameters that were given one memory get one copy."""
+    return {name: copies[array.name] for array in arrays for name in array.names}
 
 
 def _poisoned(tensor: Any) -> Any:

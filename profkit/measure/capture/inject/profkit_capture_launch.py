@@ -120,10 +120,10 @@ def _parameter(name: str, value: Any, outcome: arrays.CaptureOutcome) -> dict[st
     given = arrays.inputs_of(outcome.arrays)
     outs = [a for a in outcome.arrays if a.written]
     for i, array in enumerate(outs):
-        if array.name == name:
+        if name in array.names:
             return {"name": name, "array": f"out{i}"}
     for i, array in enumerate(given):
-        if array.name == name:
+        if name in array.names:
             return {"name": name, "array": f"in{i}"}
     if value is None or isinstance(value, bool | int | float | str):
         return {"name": name, "value": value}

@@ -6,9 +6,9 @@ functions of the same program taken along; those of a library that imports by it
 
 from __future__ import annotations
 
-import ast
 import math
 import re
+import symtable
 import sys
 import textwrap
 from types import ModuleType
@@ -117,5 +117,12 @@ def _source_of(kernel: Any) -> str:
 
 
 def _names(source: str) -> set[str]:
-    """Every name that a function reads."""
-    return {n.id for n in ast.walk(ast.parse(source)) if isinstance(n, ast.Name)}
+    """The names that a function takes from its module: none of its parameters, none of its own."""
+    whole = symtable.symtable(source, "kernel", "exec")
+    asked = {s.get_name() for s in whole.get_symbols() if s.is_referenced()}
+    inner = list(whole.get_children())
+    while inner:
+        scope = inner.pop()
+        inner += scope.get_children()
+        asked |= {s.get_name() for s in scope.get_symbols() if s.is_global()}
+    return asked
