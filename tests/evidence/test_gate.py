@@ -162,6 +162,15 @@ def test_another_torch_is_no_control(tmp_path: Path) -> None:
     assert (subject.answer, subject.cause) == ("slower", "code")
 
 
+def test_a_reference_timed_on_one_side_only_is_no_control(tmp_path: Path) -> None:
+    before, reference = made("v1", 1e-5, 1), made("sdpa", 2e-5, 3, source=None)
+    after = changed(before, 1.4e-5, 2, "later")
+    untimed = replace(reference, timing=replace(timed(2e-5, 4, "later"), l2=TimedSides()))
+    for sides in ((reference, untimed), (untimed, reference)):
+        (subject,) = gated(tmp_path, [before, sides[0]], [after, sides[1]]).subjects
+        assert (subject.answer, subject.cause) == ("slower", "code")
+
+
 def test_another_gpu_is_the_machine(tmp_path: Path) -> None:
     before = made("v1", 1e-5, 1)
     after = changed(before, 2e-5, 2, gpu=RecordedGpu(name="NVIDIA L4"))

@@ -69,6 +69,17 @@ def test_no_mend_brings_nothing_and_no_mend_passes_its_bound():
             assert 1 <= modelled_gain(busy, cause.typical(busy)) <= 1.001 * most, rule
 
 
+def test_without_warp_states_waits_go_as_the_work_of_the_fullest_unit():
+    """DRAM half full: with half of its work, waits halve, and twice as much is what it can bring."""
+    half = Mend(units={"dram": 0.5}, waits={"long_scoreboard": 0.5})
+    unseen = Launch({"dram_busy": 0.5 * REACH["dram"]})
+    assert modelled_gain(unseen, half) == pytest.approx(2.0)
+    stays = Mend(units={"dram": 0.5}, waits={"long_scoreboard": 0.5}, ends=0.5)
+    assert 1.3 < modelled_gain(unseen, stays) < 1.4
+    other = Mend(units={"l2": 0.5}, waits={"long_scoreboard": 0.5})
+    assert modelled_gain(unseen, other) == pytest.approx(1.0)
+
+
 def test_a_wait_goes_from_the_time_between_two_issues_and_barriers_shrink_with_it():
     mend = Mend(waits={"short_scoreboard": 0.0, "mio_throttle": 0.0})
     # 0.8 of waits become 0.3, and the barrier's 0.2 becomes 0.2 x 3/8.

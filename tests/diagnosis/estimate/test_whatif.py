@@ -5,7 +5,14 @@ from __future__ import annotations
 import pytest
 
 import profkit as pk
-from profkit.diagnosis.estimate.whatif import CounterChange, changed, parse_changes, whatif_launch
+from profkit.diagnosis.estimate.whatif import (
+    COSTS,
+    CounterChange,
+    _cycles,
+    changed,
+    parse_changes,
+    whatif_launch,
+)
 from profkit.diagnosis.rule import Launch
 from profkit.errors import ProfkitError
 
@@ -14,6 +21,16 @@ LAUNCH = {
     "grid_size": 132.0, "waves": 0.25, "instructions": 1e7, "inst_shared_load": 2e6,
     "inst_shared_store": 0.0, "shared_wavefronts": 8e6, "inst_exp": 1e6, "inst_xu": 1e6,
     "shared_busy": 0.6, "issue_busy": 0.2, "xu_busy": 0.1,
+}  # fmt: skip
+
+
+# What the fit on 312 launches gave; another fit writes its own here.
+CYCLES = {
+    "instructions": 0.893, "inst_global_load": 5.98, "inst_texture": 5.98, "inst_async_copy": 5.98,
+    "global_load_sectors": 0.212, "global_store_sectors": 0.212, "local_load_sectors": 0.212,
+    "local_store_sectors": 0.212, "inst_global_store": 8.74, "inst_shared_load": 1.9,
+    "inst_shared_store": 1.9, "inst_shuffle": 1.9, "shared_wavefronts": 4.19, "inst_xu": 3.75,
+    "inst_barrier": 93.5, "branches": 117, "inst_matrix": 0.577, "l2_atomic_sectors": 2830,
 }  # fmt: skip
 
 
@@ -67,6 +84,15 @@ def test_more_blocks_fill_the_places_that_there_are():
     assert gain("blocks*40", shared_busy=0.05, issue_busy=0.05) == pytest.approx(
         gain("blocks*4", shared_busy=0.05, issue_busy=0.05)
     )
+
+
+def test_each_event_costs_a_warp_its_cycles_and_a_line_of_dram_its_own():
+    assert {name for names in COSTS for name in names} == set(CYCLES)
+    for name, cycles in CYCLES.items():
+        counts = Launch({"instructions": 0.0, name: 8e5})
+        assert _cycles(counts, 8.0) == pytest.approx(224 + 1e5 * cycles), name
+    lines = Launch({"instructions": 0.0, "dram_bytes": 128 * 8e5})
+    assert _cycles(lines, 8.0) == pytest.approx(224 + 1e5 * 1.44)
 
 
 def test_a_count_that_was_not_collected_is_said():
