@@ -440,6 +440,17 @@ def test_sizes_that_the_host_waits_for_are_named_before_launches(tmp_path: Path)
     assert judged(looked_at, tmp_path).findings[0].category == "host-launch"
 
 
+def test_a_long_call_is_the_driver_s_own_and_not_the_recorder_s(tmp_path: Path) -> None:
+    def kept(p: Program) -> None:
+        large(p, 4)
+        p.wait()
+
+    first = judged(allocating, tmp_path).findings[0]
+    assert "allocates" in first.say
+    # A recorder adds microseconds to a call, also to one of 0.9 ms.
+    assert first.saves.expect == pytest.approx(plain_ms(allocating) - plain_ms(kept), rel=0.05)
+
+
 def test_an_odd_size_that_costs_nothing_is_not_named(tmp_path: Path) -> None:
     found = judged(lambda p: product(p, 8192, 1024, 50257, GEMM, 6e14), tmp_path)
     assert not [f for f in found.findings if "16-byte" in f.say]

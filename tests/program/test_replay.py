@@ -86,3 +86,12 @@ def test_the_host_is_at_most_a_queue_ahead(tmp_path: Path) -> None:
     assert DEPTH == 1024
     slowed = of.scaled(lambda _: 50.0)  # the GPU binds: the host's time does not add up
     assert slowed.period() == pytest.approx(50 * 100_000, rel=0.02)
+
+
+def test_a_queue_that_was_not_recorded_is_no_delay_of_its_own(tmp_path: Path) -> None:
+    def backlog(p: Program) -> None:  # what was launched before recording began: 50 ms of it
+        if p.step_number == 1:
+            p.free[7] = p.now + 50_000
+        busy_gpu(p)
+
+    assert _model(backlog, tmp_path).period() / 1e6 == pytest.approx(plain_ms(busy_gpu), rel=0.03)

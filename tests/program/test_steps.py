@@ -12,7 +12,7 @@ from profkit.program.step.idle import CAUSES, split_period
 from profkit.program.step.kinds import is_users, kind_of, precision_of
 from profkit.program.step.period import repeats
 from profkit.program.step.steps import find_steps
-from tests.program.made import GEMM, MUL, SOFTMAX, Program, ran
+from tests.program.made import GEMM, MUL, SOFTMAX, Program, plain_ms, ran
 
 LAYER = ["mm", "add", "norm", "mm", "gelu", "mm"]
 STEP = ["embed", *LAYER * 12, "loss", *reversed(LAYER * 12), *["adam"] * 3]
@@ -130,6 +130,20 @@ def test_two_streams_compute_once(tmp_path: Path) -> None:
         recordings.read_timeline(ran(step).write(tmp_path / "t.json")).processes[0]
     ).typical
     assert split_period(typical).busy / 1e3 < 330
+
+
+def test_copies_that_run_ahead_do_not_shorten_the_step(tmp_path: Path) -> None:
+    def step(p: Program) -> None:  # the next batch, on a stream that waits for nothing
+        p.copy(10_000_000, 50.0, pageable=False, stream=21)
+        for _ in range(10):
+            p.launch(GEMM, 300.0)
+
+    typical = find_steps(
+        recordings.read_timeline(ran(step, 4).write(tmp_path / "t.json")).processes[0]
+    ).typical
+    assert typical.period / 1e6 == pytest.approx(plain_ms(step), rel=0.01)
+    found = split_period(typical)
+    assert found.busy / found.period > 0.99
 
 
 def test_a_driver_s_call_inside_of_the_runtime_s_is_one(tmp_path: Path) -> None:

@@ -241,12 +241,16 @@ def _items(step: Step, latency: float, busy_until: Mapping[int, int]) -> tuple[R
     for i, work in enumerate(works):
         activity = work.activity
         ready = max(free.get(activity.stream, 0), step.calls[work.call].start + latency)
-        free[activity.stream] = activity.end
         late, after = activity.start - ready, -1
         if late > SEEN:
             after = _dependency(step, i, by_end, ends)
             if after >= 0:
                 late = activity.start - max(ready, works[after].activity.end)
+            elif late > LATE and activity.stream not in free:
+                late = (
+                    0  # what the stream did before was not recorded: a queue, no delay of its own
+                )
+        free[activity.stream] = activity.end
         out.append(ReplayItem(activity.stream, activity.duration, after, max(0.0, late)))
     return tuple(out)
 

@@ -53,7 +53,7 @@ class Split:
 
 def split_period(step: Step) -> Split:
     """Divide a step's period."""
-    begin = min(w.activity.start for w in step.works)
+    begin = step.first
     end = begin + step.period
     computing = _union(_spans(step.works, {"copy", "collective"}, without=True), begin, end)
     gaps = _without((begin, end), computing)

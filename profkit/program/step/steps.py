@@ -1,14 +1,15 @@
 """A process's timeline  ->  its steps: named, marked or found, and one to look at closely.
 
-A step's time is taken on the GPU, from its first activity to the next step's first: the host may be
-many launches ahead, but over steps both run at one pace.
+A step's time is taken on the GPU, from its first activity on the busiest stream to the next step's
+first there: the host, and a stream that copies, may be steps ahead, but over steps all run at one pace.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left
+from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from statistics import median
 
@@ -47,7 +48,8 @@ class Step:
     Attributes:
         begin: Host time at which it begins, nanoseconds.
         end: Host time at which the next one begins.
-        period: Nanoseconds from its first activity to the next step's; its own span if it is last.
+        first: GPU time of its first activity on the busiest stream.
+        period: Nanoseconds from that to the next step's; its own span if it is last.
         calls: What the host asked for.
         makers: Who made each call.
         works: What the GPU did, in order of launch.
@@ -55,6 +57,7 @@ class Step:
 
     begin: int
     end: int
+    first: int
     period: int
     calls: Sequence[Call]
     makers: Sequence[Maker]
@@ -223,7 +226,7 @@ def _cut(
     launched = [pair[0] for pair in order]
     cuts = [bisect_left(starts, begin) for begin in begins]
     steps: list[Step] = []
-    firsts: list[int] = []
+    busiest = _busiest(order)
     for n, (low, high) in enumerate(pairwise(cuts)):
         begin, end = begins[n], begins[n + 1]
         pairs = order[bisect_left(launched, low) : bisect_left(launched, high)]
@@ -231,13 +234,23 @@ def _cut(
             continue
         own = calls[low:high]
         works = [StepWork(a, _kind(a), i - low, made.get(calls[i], NOBODY)) for i, a in pairs]
-        firsts.append(min(a.start for _, a in pairs))
-        span = max(max(a.end for _, a in pairs) - firsts[-1], end - begin)
-        steps.append(Step(begin, end, span, own, [made.get(c, NOBODY) for c in own], works))
+        first = min(
+            [a.start for _, a in pairs if a.stream == busiest] or [a.start for _, a in pairs]
+        )
+        span = max(max(a.end for _, a in pairs) - first, end - begin)
+        steps.append(Step(begin, end, first, span, own, [made.get(c, NOBODY) for c in own], works))
     return [
-        Step(s.begin, s.end, nxt - own, s.calls, s.makers, s.works) if nxt is not None else s
-        for s, own, nxt in zip(steps, firsts, [*firsts[1:], None], strict=False)
+        *(replace(s, period=after.first - s.first) for s, after in pairwise(steps)),
+        *steps[-1:],
     ]
+
+
+def _busiest(order: Sequence[tuple[int, Activity]]) -> int:
+    """The stream that computes most: copies on others may run steps ahead of it."""
+    times: Counter[int] = Counter()
+    for _, activity in order:
+        times[activity.stream] += activity.duration if activity.kind == "kernel" else 0
+    return max(times, key=lambda stream: times[stream], default=0)
 
 
 def _kind(activity: Activity) -> str:

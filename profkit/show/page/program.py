@@ -96,16 +96,17 @@ def section(of: PageProgram, launched: Launched) -> dict[str, Any]:
 
 def timeline(of: Triage) -> str:
     """The typical step as SVG: a row a stream, and one for idle time in the colour of its cause."""
-    works = of.steps.typical.works
-    begin = min(w.activity.start for w in works)
+    begin = of.steps.typical.first
+    works = [w for w in of.steps.typical.works if w.activity.end > begin]
     scale = (WIDTH - LABEL) / max(1, of.split.period)
     streams = sorted({w.activity.stream for w in works})
     rows = [("idle", [(LABEL + (a - begin) * scale, LABEL + (b - begin) * scale, IDLE[cause], cause)
                       for a, b, cause in of.split.gaps])]  # fmt: skip
     for stream in streams:
         bars = [
-            (LABEL + (w.activity.start - begin) * scale, LABEL + (w.activity.end - begin) * scale,
-             COLOURS.get(w.kind, "#8c8c8c"), f"{w.kind}: {short(w.activity.name, 80)}")
+            (LABEL + max(0, w.activity.start - begin) * scale,
+             LABEL + (w.activity.end - begin) * scale, COLOURS.get(w.kind, "#8c8c8c"),
+             f"{w.kind}: {short(w.activity.name, 80)}")
             for w in works if w.activity.stream == stream
         ]  # fmt: skip
         rows.append((f"stream {stream}", bars))
