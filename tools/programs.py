@@ -12,6 +12,7 @@ import json
 import re
 import sys
 from collections.abc import Iterator, Mapping
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -45,12 +46,18 @@ def _is_recorded(name: str, truth: Mapping[str, Any]) -> bool:
     return (DATA / f"{name}.planted.json.gz").is_file() and truth["planted_ms"] is not None
 
 
-def judged(name: str) -> dict[str, Any]:
-    """What is said first of a program today: category, expect, low, high."""
+@cache
+def document(file: str) -> dict[str, Any]:
+    """The triage of a recording, once a process: the table's rows and its score are of the same."""
     from profkit.program.document import triage_document
     from profkit.program.recorded import judge_recordings
 
-    first = triage_document(*judge_recordings([DATA / f"{name}.planted.json.gz"]))["first"]
+    return triage_document(*judge_recordings([DATA / file]))
+
+
+def judged(name: str) -> dict[str, Any]:
+    """What is said first of a program today: category, expect, low, high."""
+    first = document(f"{name}.planted.json.gz")["first"]
     return {"category": first["category"], **first["saves_ms"]}
 
 

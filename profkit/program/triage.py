@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from profkit.program import findings as rules
 from profkit.program.findings.case import Case, Draft
 from profkit.program.ranks import Ranks, compare_ranks
-from profkit.program.savings.estimate import SPREAD, Hosts, Saving, hosts
+from profkit.program.savings.estimate import SPREAD, Hosts, Saving, hosts, milliseconds_saved
 from profkit.program.savings.replay import Model
 from profkit.program.step.attribution import Maker
 from profkit.program.step.groups import KernelGroup, group
@@ -145,10 +145,10 @@ def _ranked(case: Case, drafts: Sequence[Draft]) -> list[ProgramFinding]:
             rows.append((draft, saving))
     rows = _ordered(rows)
     names = {i: g.id for g in case.groups for i in g.works}
-    out, left = [], case.hosts
+    out, left = [], case.hosts.usual
     for draft, saving in rows:
-        on_top = left.saving(draft.change).expect
-        left = left.after(draft.change)
+        before, left = left, draft.change(left, "expect")
+        on_top = milliseconds_saved(before, left)
         kernels = tuple(dict.fromkeys(names[i] for i in draft.works if i in names))
         out.append(ProgramFinding(draft.category, draft.say + _cut(case, draft, saving), saving, on_top,
                            kernels, draft.advice, draft.where))  # fmt: skip
@@ -170,9 +170,11 @@ def _ordered(rows: list[tuple[Draft, Saving]]) -> list[tuple[Draft, Saving]]:
 
 def _cut(case: Case, draft: Draft, saving: Saving) -> str:
     """Says so where the works give back far more than the step saves, and what binds instead."""
+    if not draft.covers:
+        return ""
     before, after = case.hosts.usual, draft.change(case.hosts.usual, "expect")
     given = sum(a.duration - b.duration for a, b in zip(before.items, after.items, strict=True))
-    if not draft.covers or saving.expect * 1e6 >= 0.5 * given:
+    if saving.expect * 1e6 >= 0.5 * given:
         return ""
     return f"; the step saves less, because {_binder(case, after)} next"
 

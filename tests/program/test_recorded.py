@@ -6,16 +6,13 @@ The truth is the plain time of the planted program less that of the mended one.
 from __future__ import annotations
 
 import json
-from functools import cache
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from profkit.program.document import triage_document
-from profkit.program.readers import open as recordings
-from profkit.program.triage import triage_timeline
 from tests.conftest import ROOT
+from tools import programs
+from tools.programs import document as said
 
 DATA = Path(__file__).parent / "data"
 TRUTH = json.loads((DATA / "truth.json").read_text())["programs"]
@@ -48,11 +45,6 @@ MENDED = ["attention_written_out", "copy_results_to_host", "elementwise_chain", 
           "chain_entropy_by_hand", "kernel_full_sort", "layout_token_mixing", "optimizer_foreach",
           "sync_masked_rows", "sync_timers"]  # fmt: skip
 HEALTHY = ["healthy_transformer", "kernel_tile_tail"]
-
-
-@cache
-def said(file: str) -> dict[str, Any]:
-    return triage_document(triage_timeline(recordings.read_timeline(DATA / file)))
 
 
 @pytest.mark.parametrize("name", PLANTED)
@@ -115,16 +107,14 @@ def test_most_of_what_is_planted_was_timed() -> None:
 
 
 def test_every_program_has_its_planted_trace() -> None:
-    programs = {p.stem for p in (ROOT / "tests" / "programs").glob("*.py")}
-    programs -= {"base", "overhead", "record"}
-    assert programs <= set(TRUTH)
+    sources = {p.stem for p in (ROOT / "tests" / "programs").glob("*.py")}
+    sources -= {"base", "overhead", "record"}
+    assert sources <= set(TRUTH)
     traced = {p.name.split(".")[0] for p in DATA.glob("*.planted.json.gz")}
     assert traced == {*PLANTED, *HEALTHY}
-    assert {n for n in programs - traced if TRUTH[n]["planted_ms"] is not None} == set()
+    assert {n for n in sources - traced if TRUTH[n]["planted_ms"] is not None} == set()
 
 
 def test_the_page_has_the_table_as_it_comes_today() -> None:
-    from tools import programs
-
     assert programs.table() in programs.PAGE.read_text("utf-8")
     assert "Blind: first in 7 of 9" in programs.table()

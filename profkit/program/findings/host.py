@@ -59,10 +59,10 @@ def launched_at_once(model: Model, stays: float, period: int) -> Model:
         period: Of the recorded step, nanoseconds: what a pause is depends on it.
     """
     events = tuple(
-        e if _is_pause(e.gap, period) else replace(e, gap=e.gap * stays, busy=e.busy * stays)
+        e if _is_pause(e.gap, period) else e._replace(gap=e.gap * stays, busy=e.busy * stays)
         for e in model.events
     )
-    items = tuple(replace(i, lag=min(i.lag, GRAPH_LAG)) for i in model.items)
+    items = tuple(i._replace(lag=GRAPH_LAG) if i.lag > GRAPH_LAG else i for i in model.items)
     tail = model.tail if _is_pause(model.tail, period) else model.tail * stays
     return replace(model, events=events, items=items, tail=tail)
 
@@ -80,7 +80,7 @@ def own_work(case: Case, taken: frozenset[int]) -> Iterator[Draft]:  # noqa: ARG
         """The pauses gone: workers do it ahead; at worst a part of it stays."""
         stays = {"low": 0.4, "expect": 0.05, "high": 0.0}[level]
         events = tuple(
-            replace(e, gap=e.gap * stays) if _is_pause(e.gap, period) else e for e in model.events
+            e._replace(gap=e.gap * stays) if _is_pause(e.gap, period) else e for e in model.events
         )
         tail = model.tail * stays if _is_pause(model.tail, period) else model.tail
         return replace(model, events=events, tail=tail)
@@ -127,7 +127,7 @@ def allocations(case: Case, taken: frozenset[int]) -> Iterator[Draft]:  # noqa: 
         """Nothing is allocated: it is there from the step before."""
         stays = {"low": 0.3, "expect": 0.0, "high": 0.0}[level]
         events = tuple(
-            replace(e, awaits=-1, busy=e.busy * stays) if i in chosen else e
+            e._replace(awaits=-1, busy=e.busy * stays) if i in chosen else e
             for i, e in enumerate(model.events)
         )
         return replace(model, events=events)
@@ -162,7 +162,7 @@ def waits(case: Case, taken: frozenset[int]) -> Iterator[Draft]:  # noqa: ARG001
         Where it waits for a size, fixed sizes take its place, which can be launched at once: what is
         launched for each size is then one batch, at best.
         """
-        events = tuple(replace(e, awaits=-1) if i in chosen else e
+        events = tuple(e._replace(awaits=-1) if i in chosen else e
                        for i, e in enumerate(model.events))  # fmt: skip
         left = replace(model, events=events)
         if not sized or level == "low":
@@ -205,7 +205,7 @@ def _at_the_end(case: Case, index: int) -> bool:
 
 def releasing(events: tuple[Event, ...], copies: frozenset[int]) -> tuple[Event, ...]:
     """Events that no longer wait for some items."""
-    return tuple(replace(e, awaits=-1) if e.awaits in copies else e for e in events)
+    return tuple(e._replace(awaits=-1) if e.awaits in copies else e for e in events)
 
 
 def aside(
@@ -213,7 +213,7 @@ def aside(
 ) -> tuple[ReplayItem, ...]:
     """Items moved to a stream of their own, which nothing waits for."""
     return tuple(
-        replace(t, stream=stream, after=-1, lag=0.0) if i in chosen
-        else replace(t, after=-1) if t.after in chosen else t
+        t._replace(stream=stream, after=-1, lag=0.0) if i in chosen
+        else t._replace(after=-1) if t.after in chosen else t
         for i, t in enumerate(items)
     )  # fmt: skip

@@ -36,7 +36,7 @@ def copies(case: Case, taken: frozenset[int]) -> Iterator[Draft]:
         for i in chosen:
             activity = case.works[i].activity
             fast = activity.bytes / rate * 1e9 * {"low": 1.6, "expect": 1.0, "high": 0.9}[level]
-            items[i] = replace(items[i], duration=min(items[i].duration, fast))
+            items[i] = items[i]._replace(duration=min(items[i].duration, fast))
         events = releasing(model.events, chosen)
         changed = replace(model, items=tuple(items), events=events)
         if level == "low":
@@ -83,7 +83,7 @@ def small_copies(case: Case, taken: frozenset[int]) -> Iterator[Draft]:  # noqa:
         """One copy in place of all; the host's work on each stays in part at worst."""
         stays = {"low": 0.6, "expect": 0.05, "high": 0.0}[level]
         events = tuple(
-            replace(e, awaits=-1, gap=e.gap * stays, busy=e.busy * stays)
+            e._replace(awaits=-1, gap=e.gap * stays, busy=e.busy * stays)
             if (n in around and n not in pieces) or e.awaits in chosen else e
             for n, e in enumerate(model.events)
         )  # fmt: skip

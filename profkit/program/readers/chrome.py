@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import codecs
 import json
+import re
 import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -23,6 +24,9 @@ EVENT_MOST = 1 << 24  # characters of one event: more is no trace
 TEXT_MOST = 32 << 30  # characters in all: a gzip bomb ends here at the latest
 HEADER_MOST = 1 << 24
 RATIO_MOST = 400  # characters a packed byte: traces reach 30, a bomb 1,000
+_BEFORE = re.compile("[\ufeff \\t\\r\\n]+")
+_BEFORE_VALUE = re.compile(r"[ \t\r\n:]+")
+_BETWEEN = re.compile(r"[ \t\r\n,]+")
 
 
 @dataclass
@@ -55,7 +59,7 @@ class ChromeTrace:
         self.header = _header(window)
         decode = json.JSONDecoder(strict=False).raw_decode
         while True:
-            window.skip(" \t\r\n,")
+            window.skip(_BETWEEN)
             mark = window.peek()
             if mark in ("]", ""):
                 if mark == "":
@@ -137,15 +141,11 @@ class _Window:
         self.at = 0
         return bool(chunk)
 
-    def skip(self, marks: str) -> None:
-        """Move past blanks and commas."""
+    def skip(self, marks: re.Pattern[str]) -> None:
+        """Move past characters that mean nothing here."""
         while True:
-            for _ in range(8):  # what lies between two events
-                if self.at >= len(self.text) or self.text[self.at] not in marks:
-                    break
-                self.at += 1
-            else:
-                self.at = len(self.text) - len(self.text[self.at :].lstrip(marks))
+            if found := marks.match(self.text, self.at):
+                self.at = found.end()
             if self.at < len(self.text) or not self.more():
                 return
 
@@ -156,7 +156,7 @@ class _Window:
 
 def _header(window: _Window) -> dict[str, Any]:
     """All keys before the events; the window stands after the bracket that opens them."""
-    window.skip("\ufeff \t\r\n")
+    window.skip(_BEFORE)
     if window.peek() == "[":  # the form without a header
         window.at += 1
         return {"traceEvents": True}
@@ -168,7 +168,7 @@ def _header(window: _Window) -> dict[str, Any]:
             raise _no_trace(window.path, "it has no traceEvents")
     head = window.text[window.at : found].rstrip().rstrip(",")
     window.at = found + len(key)
-    window.skip(" \t\r\n:")
+    window.skip(_BEFORE_VALUE)
     if window.peek() != "[":
         raise _no_trace(window.path, "its traceEvents are no list")
     window.at += 1

@@ -143,12 +143,14 @@ def _dims(value: object) -> Dims | None:
     """Three sizes; None, which is unknown and not zero, where one of them is none."""
     if not isinstance(value, list) or len(value) != 3:
         return None
-    x, y, z = (_whole(n) if isinstance(n, int | float) else 0 for n in value)
-    return (x, y, z) if min(x, y, z) > 0 else None
+    x, y, z = [_whole(n) if isinstance(n, int | float) else 0 for n in value]
+    return (x, y, z) if x > 0 and y > 0 and z > 0 else None
 
 
 def _whole(value: object) -> int:
     """An integer of 64 bits; 0 for what is none."""
+    if type(value) is int and -FARTHEST < value < FARTHEST:  # nearly all: asked millions of times
+        return value
     try:
         number = int(value)  # type: ignore[call-overload]
     except (TypeError, ValueError, OverflowError):

@@ -70,23 +70,18 @@ class Hosts:
 
     def saving(self, change: Change) -> Saving:
         """What a change saves of the step."""
-        expect = _saved(self.usual, change, "expect")
-        low = min(_saved(m, change, "low") for m in (self.usual, *self.others))
-        high = max(_saved(m, change, "high") for m in (self.usual, *self.others))
+        expect = milliseconds_saved(self.usual, change(self.usual, "expect"))
+        every = (self.usual, *self.others)
+        low = min(milliseconds_saved(m, change(m, "low")) for m in every)
+        high = max(milliseconds_saved(m, change(m, "high")) for m in every)
         plain = self.usual.period() / 1e6
         low, high = min(low, expect) - SPREAD * plain, max(high, expect) + SPREAD * plain
         return Saving(expect, max(0.0, low), max(expect, min(high, plain)))
 
-    def after(self, change: Change) -> Hosts:
-        """The hosts with a change made: what is left to save beside it."""
-        return replace(
-            self, usual=change(self.usual, "expect"),
-            others=tuple(change(m, "expect") for m in self.others),
-        )  # fmt: skip
 
-
-def _saved(of: Model, change: Change, level: str) -> float:
-    return max(0.0, of.period() - change(of, level).period()) / 1e6
+def milliseconds_saved(before: Model, after: Model) -> float:
+    """What a step saves by a change; no less than nothing."""
+    return max(0.0, before.period() - after.period()) / 1e6
 
 
 def hosts(timeline: Timeline, process: Process, step: Step, plain_ms: float | None = None) -> Hosts:
@@ -119,7 +114,7 @@ def _lighter(of: Model, step: Step, spans: list[int], by: tuple[float, int, floa
         gap = event.gap - min(share * event.gap, count * each)
         last = max(last, call.end)
         busy, late = (t - min(in_calls * t, each) for t in (event.busy, event.late))
-        events.append(replace(event, gap=gap, busy=busy, late=late))
+        events.append(event._replace(gap=gap, busy=busy, late=late))
     count = bisect_left(spans, step.end) - bisect_left(spans, last)
     tail = of.tail - min(share * of.tail, count * each)
     return replace(of, events=tuple(events), tail=tail)
@@ -136,5 +131,5 @@ def _fitted(of: Model, period: float) -> Model:
 
 
 def _host_scaled(of: Model, factor: float) -> Model:
-    events = tuple(replace(e, gap=e.gap * factor, busy=e.busy * factor) for e in of.events)
+    events = tuple(e._replace(gap=e.gap * factor, busy=e.busy * factor) for e in of.events)
     return replace(of, events=events, tail=of.tail * factor)
