@@ -72,7 +72,7 @@ def test_a_wait_that_goes_saves_the_latency_after_it(tmp_path: Path) -> None:
     from dataclasses import replace
 
     of = _model(looks, tmp_path)
-    free = replace(of, events=tuple(replace(e, awaits=-1) for e in of.events))
+    free = replace(of, events=tuple(e._replace(awaits=-1) for e in of.events))
 
     def unwatched(p: Program) -> None:
         for _ in range(10):
