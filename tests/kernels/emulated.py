@@ -6,13 +6,13 @@ PTX; everything else that runs is the variant itself. See emulator/emulator.h.
 
 from __future__ import annotations
 
+import fcntl
 import functools
 import os
 import re
 import shutil
 import subprocess
-import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -28,7 +28,10 @@ from profkit.measure.variants import problem, variants
 ROOT = Path(__file__).parents[2]
 KERNELS = ROOT / "kernels"
 EMULATOR = Path(__file__).parent / "emulator"
-FLAGS = ("-std=c++17", "-O1", "-g1", "-Wall", "-Wno-unknown-pragmas", "-Wno-attributes")
+WARNINGS = ("-Wall", "-Wno-unknown-pragmas", "-Wno-attributes")
+FLAGS = ("-std=c++17", "-O1", "-g1", *WARNINGS)
+# What no kernel's code is in: the scheduler, which tells the sanitizers what it does, and the checks.
+UNWATCHED = ("-std=c++17", "-O3", "-g1", *WARNINGS, "-Wno-class-memaccess")
 SANITIZERS = {
     "races": ("-fsanitize=thread",),
     "bounds": ("-fsanitize=address,undefined", "-fno-sanitize-recover=undefined"),
@@ -99,35 +102,57 @@ def cuda_include() -> Path:
 
 
 @functools.cache
-def _scratch() -> tempfile.TemporaryDirectory[str]:
-    """A folder that goes when the process ends, with the emulator's headers over those with PTX."""
-    folder = tempfile.TemporaryDirectory(prefix="emulated-")
-    common = Path(folder.name) / "common"
-    shutil.copytree(KERNELS / "common", common)
-    shutil.copytree(EMULATOR / "common", common, dirs_exist_ok=True)
-    return folder
+def _scratch() -> Path:
+    """The folder of what is made once a session, with the emulator's headers over those with PTX."""
+
+    def fill(common: Path) -> None:
+        shutil.copytree(KERNELS / "common", common)
+        shutil.copytree(EMULATOR / "common", common, dirs_exist_ok=True)
+
+    (folder,) = SHARED
+    return _once(folder / "common", fill).parent
 
 
-def headers() -> tuple[str, ...]:
-    """What g++ is told so that it finds all headers."""
-    places = (f"-I{_scratch().name}/common", f"-I{EMULATOR}", "-isystem", str(cuda_include()))
-    return (*places, "-include", "emulator.h")
+SHARED: list[Path] = []  # where the workers of a session meet: conftest.py says it
+
+
+def _once(made: Path, make: Callable[[Path], None]) -> Path:
+    """What is there, made by whichever worker comes first; the others wait for it."""
+    with made.with_name(f"{made.name}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not made.exists():
+            part = made.with_name(f"part-{made.name}")
+            shutil.rmtree(part, ignore_errors=True)  # of a worker that did not come to its end
+            make(part)
+            part.rename(made)
+    return made
+
+
+def headers(sanitizer: str = "") -> tuple[str, ...]:
+    """What g++ is told so that it finds all headers, those of a sanitizer read already."""
+    folder = _scratch()
+    places = (f"-I{folder}/common", f"-I{EMULATOR}", "-isystem", str(cuda_include()))
+    if not sanitizer:
+        return (*places, "-include", "emulator.h")
+
+    def read(part: Path) -> None:
+        part.mkdir()
+        shutil.copy(EMULATOR / "emulator.h", part)
+        _run("g++", *FLAGS, *SANITIZERS[sanitizer], *places, "-x", "c++-header",
+             "-o", str(part / "emulator.h.gch"), str(part / "emulator.h"))  # fmt: skip
+
+    first = _once(folder / f"headers-{sanitizer}", read)
+    return (f"-I{first}", *places, "-include", "emulator.h")
 
 
 @functools.cache
-def _machine(sanitizer: str) -> dict[str, str]:
-    """The objects that a program has beside its variant: the machine, and one of the two checks."""
-    units = {  # the scheduler tells the sanitizers what it does, and is not watched itself
-        "attention_check": SANITIZERS[sanitizer],
-        "problem_check": SANITIZERS[sanitizer],
-        "emulator": (),
-    }
-    made = {name: f"{_scratch().name}/{name}-{sanitizer}.o" for name in units}
-    for name, flags in units.items():
-        _run(
-            "g++", *FLAGS, *flags, *headers(), "-c", "-o", made[name], str(EMULATOR / f"{name}.cpp")
-        )
-    return made
+def _object(name: str) -> str:
+    """What a program has beside its variant: the machine, or one of the two checks."""
+
+    def make(part: Path) -> None:
+        _run("g++", *UNWATCHED, *headers(), "-c", "-o", str(part), str(EMULATOR / f"{name}.cpp"))
+
+    return str(_once(_scratch() / f"{name}.o", make))
 
 
 def build(source: str, folder: Path, sanitizer: str) -> Path:
@@ -140,28 +165,37 @@ def build(source: str, folder: Path, sanitizer: str) -> Path:
     """
     family = folder / "attention" / "family"
     family.mkdir(parents=True)
-    (folder / "common").symlink_to(f"{_scratch().name}/common")
+    (folder / "common").symlink_to(_scratch() / "common")
     variant, program = family / "variant.cpp", folder / "program"
     variant.write_text(source)
     for other in (KERNELS / "attention").rglob("*.cu*"):  # a variant may include another one
         shutil.copy(other, family)
     flags = (*FLAGS, *SANITIZERS[sanitizer])
-    machine = _machine(sanitizer)
-    objects = machine["attention_check"], machine["emulator"]
-    _run("g++", *flags, *headers(), "-o", str(program), str(variant), *objects)
+    objects = _object("attention_check"), _object("emulator")
+    _run("g++", *flags, *headers(sanitizer), "-o", str(program), str(variant), *objects)
     return program
 
 
 @functools.cache
 def _kernels() -> Path:
     """All kernels beside the emulator's headers, where they find each other."""
-    tree = Path(_scratch().name) / "kernels"
-    shutil.copytree(KERNELS, tree, ignore=shutil.ignore_patterns("common"))
-    (tree / "common").symlink_to(f"{_scratch().name}/common")
-    return tree
+
+    def fill(tree: Path) -> None:
+        shutil.copytree(
+            KERNELS, tree, ignore=shutil.ignore_patterns("common", "README.md", "*.png")
+        )
+        (tree / "common").symlink_to(_scratch() / "common")
+
+    return _once(_scratch() / "kernels", fill)
 
 
-def emulate(file: Path, cases: Sequence[str], folder: Path, sanitizer: str, **env: str) -> Emulated:
+def emulate(
+    file: Path,
+    cases: Sequence[str],
+    folder: Path,
+    sanitizer: str,
+    schedules: Sequence[Mapping[str, str]] = ({},),
+) -> Emulated:
     """Build a variant of any problem, and run and judge it on cases of its problem.py.
 
     Args:
@@ -169,47 +203,72 @@ def emulate(file: Path, cases: Sequence[str], folder: Path, sanitizer: str, **en
         cases: Names of cases, with seed 0.
         folder: Where to; it is filled.
         sanitizer: A key of SANITIZERS.
-        env: EMU_EARLY, EMU_ORDER, EMU_SMS: see emulator.cpp.
+        schedules: EMU_EARLY, EMU_ORDER, EMU_SMS, for each time that the cases are run: see
+            emulator.cpp.
     """
-    flags, machine = (*FLAGS, *SANITIZERS[sanitizer]), _machine(sanitizer)
+    flags = (*FLAGS, *SANITIZERS[sanitizer])
     folder.mkdir(parents=True, exist_ok=True)
     program, source = folder / "program", _kernels() / file.relative_to(KERNELS)
-    objects = machine["problem_check"], machine["emulator"]
-    if not program.exists():
-        _run("g++", *flags, *headers(), "-o", str(program), "-x", "c++", str(source),
-             "-x", "none", *objects)  # fmt: skip
+    objects = _object("problem_check"), _object("emulator")
+    _run("g++", *flags, *headers(sanitizer), "-o", str(program), "-x", "c++", str(source),
+         "-x", "none", *objects)  # fmt: skip
     asked = problem.load_problem(variants.problem_of(file))
-    work = [data.prepare_data(asked, case, 0, folder) for case in cases]
-    (folder / "launches").write_text("".join(_told(asked, at) for at in work))
-    around = {**os.environ, **AROUND, **env}
+    each = [data.prepare_data(asked, case, 0, _inputs()) for case in cases]
+    work = [(at, folder / f"{at.case}-{n}-out") for n, _ in enumerate(schedules) for at in each]
+    told = iter([_told(asked, at, out) for at, out in work])
+    lines = in_turn(*((schedule, [next(told) for _ in each]) for schedule in schedules))
+    (folder / "launches").write_text("".join(f"{line}\n" for line in lines))
     done = subprocess.run(
-        [program, folder / "launches"], capture_output=True, text=True, env=around, timeout=600,
-        check=False,
+        [program, folder / "launches"], capture_output=True, text=True, timeout=600, check=False,
+        env={**os.environ, **AROUND},
     )  # fmt: skip
     text = done.stdout + done.stderr
     errors = [int(x) for x in re.findall(r"launch error=(\d+)", text)]
     faults = [text] if done.returncode or len(errors) != len(work) else []
-    ran = [at for at, error in zip(work, errors, strict=False) if error == 0]
-    for at in ran:
+    ran = [one for one, error in zip(work, errors, strict=False) if error == 0]
+    for at, out in ran:
         outs = [
-            values_of(np.fromfile(at.folder / f"out{i}", held_as(dtype)).reshape(shape), dtype)
+            values_of(np.fromfile(f"{out}{i}", held_as(dtype)).reshape(shape), dtype)
             for i, (shape, dtype) in enumerate(at.outputs)
         ]
-        faults += [f"{at.case}: {f}" for f in judge_values(asked, at, outs).faults]
+        faults += [f"{out.name}: {f}" for f in judge_values(asked, at, outs).faults]
     faults += [f"error {e}" for e in errors if e not in (0, NOT_SUPPORTED)]
-    return Emulated(tuple(at.case for at in ran), faults, FINDING.findall(text), text)
+    return Emulated(tuple(at.case for at, _ in ran), faults, FINDING.findall(text), text)
 
 
-def _told(asked: problem.Problem, at: data.Data) -> str:
+@functools.cache
+def _inputs() -> Path:
+    """Where this worker keeps the inputs and references of cases: every variant is given the same."""
+    folder = _scratch() / f"data-{os.getpid()}"
+    folder.mkdir()
+    return folder
+
+
+def _told(asked: problem.Problem, at: data.Data, out: Path) -> str:
     """A launch as problem_check.cpp reads it."""
     values = asked.module.arguments(asked.case(at.case))
     six = [[*values.get(key, ()), *[0] * 6][:6] for key in ("size", "stride")]
     files = [(at.folder / f"in{i}", (at.folder / f"in{i}").stat().st_size)
              for i in range(len(at.shapes))]  # fmt: skip
-    files += [(at.folder / f"out{i}", size) for i, size in enumerate(at.output_bytes())]
+    files += [(f"{out}{i}", size) for i, size in enumerate(at.output_bytes())]
     numbers = (values.get("scale", 1.0), int(values.get("causal", False)), *six[0], *six[1],
                len(at.shapes), len(at.outputs))  # fmt: skip
-    return " ".join(map(str, (*numbers, *(word for file in files for word in file)))) + "\n"
+    return " ".join(map(str, (*numbers, *(word for file in files for word in file))))
+
+
+def in_turn(*turns: tuple[Mapping[str, str], Sequence[str]]) -> tuple[str, ...]:
+    """What one process is told that does several turns: settings and cases, each after the other.
+
+    A process for each would spend half its time on memory for ThreadSanitizer's threads.
+    """
+    words: list[str] = []
+    before: Mapping[str, str] = {}
+    for settings, cases in turns:
+        words += [f"{name}=" for name in before if name not in settings]
+        words += [f"{name}={value}" for name, value in settings.items()]
+        words += cases
+        before = settings
+    return tuple(words)
 
 
 def run(program: Path, cases: tuple[str, ...], **env: str) -> Outcome:
@@ -217,7 +276,7 @@ def run(program: Path, cases: tuple[str, ...], **env: str) -> Outcome:
 
     Args:
         program: What build() made.
-        cases: One string a case.
+        cases: One string a case, or what in_turn() made of them.
         env: EMU_EARLY, EMU_ORDER, EMU_SMS, EMU_INPUTS: see emulator.cpp and attention_check.cpp.
     """
     around = {**os.environ, **AROUND, **env}
@@ -227,7 +286,7 @@ def run(program: Path, cases: tuple[str, ...], **env: str) -> Outcome:
     text = done.stdout + done.stderr
     worst = [float(x) for x in re.findall(r"worst=(\S+)", text)]
     return Outcome(
-        right=done.returncode == 0 and len(worst) == len(cases),
+        right=done.returncode == 0 and len(worst) == sum("=" not in case for case in cases),
         worst=max(worst, default=float("inf")),
         findings=FINDING.findall(text),
         shared=[int(x) for x in re.findall(r"shared=(\d+)", text)],

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.kernels.emulated import KERNELS, SCHEDULES, build, run
+from tests.kernels.emulated import KERNELS, SCHEDULES, Outcome, build, in_turn, run
 
 ALL = "PROFKIT_EMULATE_ALL" in os.environ  # make emulate: each case at each schedule, longer sums
 # A file that only includes another is that one again, with flags that say what a launcher does.
@@ -44,12 +44,17 @@ def _env(file: Path, schedule: str) -> dict[str, str]:
 def test_right_and_without_races(file: Path, tmp_path: Path) -> None:
     program = build(file.read_text(), tmp_path / "races", "races")
     split = file.stem.startswith(SPLIT)
+    turns = []
     for schedule in SCHEDULES if ALL else ("late", "early") if split else ("late",):
         cases = CASES if ALL else CASES[:2] if split and schedule == "late" else CASES[:4]
         more = LONG if split and (ALL or schedule == "early") else ()
-        out = run(program, cases + more, **_env(file, schedule))
-        assert out.findings == [], f"{schedule}: {out.text[:4000]}"
-        assert out.right, f"{schedule}: {out.text[:4000]}"
+        turns.append((_env(file, schedule), cases + more))
+    _is_right(run(program, in_turn(*turns)))
+
+
+def _is_right(out: Outcome) -> None:
+    assert out.findings == [], out.text[:4000]
+    assert out.right, out.text[:4000]
 
 
 @pytest.mark.nvcc
@@ -57,9 +62,7 @@ def test_right_and_without_races(file: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize("file", VARIANTS, ids=lambda f: f.stem.split("_")[0])
 def test_within_bounds(file: Path, tmp_path: Path) -> None:
     program = build(file.read_text(), tmp_path / "bounds", "bounds")
-    out = run(program, CASES, **_env(file, "late"))
-    assert out.findings == [], out.text[:4000]
-    assert out.right, out.text[:4000]
+    _is_right(run(program, CASES, **_env(file, "late")))
 
 
 @pytest.mark.nvcc
@@ -68,10 +71,8 @@ def test_rows_that_are_named_ahead_are_there(how: int, tmp_path: Path) -> None:
     """These are champion with rows prefetched by address: none beyond the end of a tensor."""
     (file,) = [f for f in VARIANTS if f.stem.startswith("champion_")]
     program = build(f"#define AHEAD {how}\n" + file.read_text(), tmp_path / "ahead", "bounds")
-    for env in ({}, {"EMU_SMS": "132"}):
-        out = run(program, (*CASES[:3], *LONG[:1]), **env)
-        assert out.findings == [], out.text[:4000]
-        assert out.right, out.text[:4000]
+    cases = (*CASES[:3], *LONG[:1])
+    _is_right(run(program, in_turn(({}, cases), ({"EMU_SMS": "132"}, cases))))
 
 
 @pytest.mark.nvcc
@@ -80,11 +81,9 @@ def test_a_tile_whose_sum_is_too_large_is_computed_again(name: str, tmp_path: Pa
     """A limit of 4 for a lane's 16 or 32 probabilities takes that way in nearly every tile."""
     (file,) = [f for f in VARIANTS if f.stem.startswith(f"{name}_")]
     program = build("#define SUM_LIMIT 4.0f\n" + file.read_text(), tmp_path / "again", "races")
-    for env in ({}, {"EMU_EARLY": "1", "EMU_SMS": "3"}):
-        cases = ("1,3,330,64,1,0.125,2", "1,1,300,64,0,-0.125,2", "1,1,300,128,1,0.088,3")
-        out = run(program, cases, **env)
-        assert out.findings == [], out.text[:4000]
-        assert out.right, out.text[:4000]
+    cases = ("1,3,330,64,1,0.125,2", "1,1,300,64,0,-0.125,2", "1,1,300,128,1,0.088,3")
+    early = {"EMU_EARLY": "1", "EMU_SMS": "3"}
+    _is_right(run(program, in_turn(({}, cases), (early, cases))))
 
 
 @pytest.mark.nvcc
@@ -96,6 +95,4 @@ def test_few_blocks_take_many_tiles(name: str, tmp_path: Path) -> None:
     (file,) = [f for f in VARIANTS if f.stem.startswith(f"{name}_")]
     program = build(file.read_text(), tmp_path / "many", "races")
     cases = ("1,5,330,64,1,0.125,2", "1,3,600,64,0,0.125,3", "1,5,150,128,1,0.088,3")
-    out = run(program, cases, EMU_EARLY="1", EMU_SMS="3")
-    assert out.findings == [], out.text[:4000]
-    assert out.right, out.text[:4000]
+    _is_right(run(program, cases, EMU_EARLY="1", EMU_SMS="3"))

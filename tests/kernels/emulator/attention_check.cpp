@@ -1,8 +1,10 @@
 // Runs one emulated variant on cases B,H,S,D,causal,scale,seed and compares with double precision.
-// Prints one line a case; exits with 1 if one is wrong.
+// Words EMU_... between them are settings of those that follow. Prints one line a case; exits with 1
+// if one is wrong.
 #include <cuda_fp16.h>
 #include <cuda_fp8.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
@@ -26,30 +28,42 @@ struct Buffer {  // of the exact size, so that AddressSanitizer sees one element
   ~Buffer() { std::free(data); }
 };
 
+// Rows of `width` halves as doubles, a column after the other.
+std::vector<double> columns(const __half* x, int rows, int width) {
+  std::vector<double> turned(static_cast<size_t>(rows) * width);
+  for (int i = 0; i < rows; ++i)
+    for (int d = 0; d < width; ++d)
+      turned[static_cast<size_t>(d) * rows + i] = __half2float(x[i * width + d]);
+  return turned;
+}
+
 // abs(out - ref) over what is tolerated there; above 1 is wrong, NaN is infinitely wrong.
 double worst_error(const Case& c, const __half* q, const __half* k, const __half* v,
                    const __half* o) {
   double worst = 0;
-  std::vector<double> p(c.s);
+  std::vector<double> p(c.s), ref(c.d), values(static_cast<size_t>(c.s) * c.d);
   for (int head = 0; head < c.b * c.h; ++head) {
     size_t base = static_cast<size_t>(head) * c.s * c.d;
+    const std::vector<double> keys_at = columns(k + base, c.s, c.d);
+    for (size_t i = 0; i < values.size(); ++i) values[i] = __half2float(v[base + i]);
     for (int i = 0; i < c.s; ++i) {
       int keys = c.causal ? i + 1 : c.s;
       double max = -INFINITY, sum = 0;
-      for (int j = 0; j < keys; ++j) {
-        double dot = 0;
-        for (int d = 0; d < c.d; ++d)
-          dot += double(__half2float(q[base + i * c.d + d])) * __half2float(k[base + j * c.d + d]);
-        p[j] = dot * c.scale;
-        max = std::fmax(max, p[j]);
+      std::fill(p.begin(), p.end(), 0.0);
+      for (int d = 0; d < c.d; ++d) {  // innermost loops over what does not add up: these are quick
+        const double mine = __half2float(q[base + i * c.d + d]);
+        const double* all = keys_at.data() + static_cast<size_t>(d) * c.s;
+        for (int j = 0; j < keys; ++j) p[j] += mine * all[j];
       }
+      for (int j = 0; j < keys; ++j) max = std::fmax(max, p[j] *= c.scale);
       for (int j = 0; j < keys; ++j) sum += p[j] = std::exp(p[j] - max);
+      std::fill(ref.begin(), ref.end(), 0.0);
+      for (int j = 0; j < keys; ++j)
+        for (int d = 0; d < c.d; ++d) ref[d] += p[j] * values[static_cast<size_t>(j) * c.d + d];
       for (int d = 0; d < c.d; ++d) {
-        double ref = 0;
-        for (int j = 0; j < keys; ++j) ref += p[j] * __half2float(v[base + j * c.d + d]);
-        ref /= sum;
-        double error = std::fabs(__half2float(o[base + i * c.d + d]) - ref);
-        double ratio = error / (1e-3 + 1e-3 * std::fabs(ref));
+        double right = ref[d] / sum;
+        double error = std::fabs(__half2float(o[base + i * c.d + d]) - right);
+        double ratio = error / (1e-3 + 1e-3 * std::fabs(right));
         if (!(ratio <= worst)) worst = std::isnan(ratio) ? INFINITY : ratio;
       }
     }
@@ -108,6 +122,7 @@ bool check(const Case& c) {
 int main(int argc, char** argv) {
   bool right = true;
   for (int i = 1; i < argc; ++i) {
+    if (emu::take_setting(argv[i])) continue;
     Case c;
     if (sscanf(argv[i], "%d,%d,%d,%d,%d,%f,%d", &c.b, &c.h, &c.s, &c.d, &c.causal, &c.scale,
                &c.seed) != 7)

@@ -9,6 +9,7 @@
 #include <map>
 #include <memory>
 #include <random>
+#include <string>
 #include <vector>
 
 #include "context.h"
@@ -176,8 +177,9 @@ void entry() {
   to_main(true);
 }
 
+unsigned seed() { return getenv("EMU_ORDER") ? atoi(getenv("EMU_ORDER")) : 0; }
 std::mt19937& rng() {
-  static std::mt19937 r(getenv("EMU_ORDER") ? atoi(getenv("EMU_ORDER")) : 0);
+  static std::mt19937 r(seed());
   return r;
 }
 
@@ -273,6 +275,15 @@ void* shared_of(const void* mine, int rank) {
   return machine.blocks[rank]->shared + offset;
 }
 bool early_copies() { return getenv("EMU_EARLY") != nullptr; }
+bool take_setting(const char* word) {
+  const char* value = strchr(word, '=');
+  if (!value || strncmp(word, "EMU_", 4)) return false;
+  const std::string name(word, value++ - word);
+  *value ? setenv(name.c_str(), value, 1) : unsetenv(name.c_str());
+  rng().seed(seed());
+  printf("setting %s\n", word);
+  return true;
+}
 
 void block_barrier(int id, unsigned threads) {
   Block& b = *machine.current->block;
@@ -364,11 +375,6 @@ const volatile uint64_t* Exchange::publish(const Words& mine) {
   for (int i = 0; i < 8; ++i) slots[8 * machine.current->lane + i] = mine.word[i];
   arrive_and_wait(w.data, w.alive);
   return slots;
-}
-Words Exchange::read(const volatile uint64_t* slots, int lane) {
-  Words words;
-  for (int i = 0; i < 8; ++i) words.word[i] = slots[8 * lane + i];
-  return words;
 }
 
 void submit_work(void (*work)(void*), void* arg) {

@@ -19,6 +19,10 @@
 #include <utility>
 #include <vector>
 
+// What no other CUDA thread can reach (registers, an exchange between lanes) has no races:
+// ThreadSanitizer is spared it. Never of a function that reads or writes shared or global memory.
+#define UNWATCHED __attribute__((no_sanitize("thread")))
+
 namespace emu {
 
 struct Self {
@@ -42,6 +46,7 @@ void yield();                               // lets other threads run
 void* shared();                             // this block's dynamic shared memory
 void* shared_of(const void* mine, int rank);  // the same place in another block of the cluster
 bool early_copies();
+bool take_setting(const char* word);  // NAME=value, and NAME= for none: holds from the next launch on
 
 void block_barrier(int id, unsigned threads);  // threads = 0: all that are alive
 void warp_barrier();
@@ -56,23 +61,24 @@ struct Words {
 class Exchange {
  public:
   template <class T>
-  explicit Exchange(const T& mine) {
+  UNWATCHED explicit Exchange(const T& mine) {
     static_assert(sizeof(T) <= sizeof(Words), "an exchange carries 64 bytes");
     Words words = {};
-    std::memcpy(&words, &mine, sizeof(T));
+    __builtin_memcpy(&words, &mine, sizeof(T));
     slots_ = publish(words);
   }
   template <class T>
-  T of(int lane) const {
-    Words words = read(slots_, lane & 31);
+  UNWATCHED T of(int lane) const {
+    constexpr size_t WORDS = (sizeof(T) + 7) / 8;
+    uint64_t words[WORDS];
+    for (size_t i = 0; i < WORDS; ++i) words[i] = slots_[8 * (lane & 31) + i];
     T value;
-    std::memcpy(&value, &words, sizeof(T));
+    __builtin_memcpy(&value, words, sizeof(T));
     return value;
   }
 
  private:
   static const volatile uint64_t* publish(const Words& mine);
-  static Words read(const volatile uint64_t* slots, int lane);
   const volatile uint64_t* slots_;
 };
 
@@ -94,12 +100,30 @@ void commit_copies();
 // The next copy that has to be here if at most `groups` newest groups may be pending.
 bool next_due_copy(int groups, Copy* copy);
 
-inline void do_copy(const Copy& c) {
-  auto* to = static_cast<unsigned char*>(c.to);
-  auto* from = static_cast<const unsigned char*>(c.from);
-  for (size_t i = 0; i < c.bytes; ++i) to[i] = c.valid ? from[i] : 0;
+// Words of any memory, to the bytes of which it may belong in other types.
+typedef uint64_t Eight __attribute__((may_alias));
+typedef uint32_t Four __attribute__((may_alias));
+
+template <class Word>
+void copy_words(void* to, const void* from, size_t bytes, bool valid) {
+  for (size_t i = 0; i < bytes / sizeof(Word); ++i)
+    static_cast<Word*>(to)[i] = valid ? static_cast<const Word*>(from)[i] : 0;
+}
+inline void do_copy(const Copy& c) {  // of 4, 8 or 16 bytes, and aligned to them
+  c.bytes == 4 ? copy_words<Four>(c.to, c.from, 4, c.valid)
+               : copy_words<Eight>(c.to, c.from, c.bytes, c.valid);
 }
 inline bool aligned(const void* p, size_t n) { return reinterpret_cast<uintptr_t>(p) % n == 0; }
+
+// A half's bits as a float, exactly: the header's own function takes several times as long.
+UNWATCHED inline float to_float(uint64_t bits) {
+  uint32_t all = (bits & 0x7fff) << 13;
+  float x;
+  __builtin_memcpy(&x, &all, sizeof x);
+  x *= 0x1p112f;  // the exponents' distance; subnormals come out right
+  if (all >= 0x7c00u << 13) x = all == 0x7c00u << 13 ? INFINITY : NAN;
+  return bits & 0x8000 ? -x : x;
+}
 
 template <class T>
 T from_lane(T mine, int lane) {

@@ -1,5 +1,6 @@
 // Runs one emulated variant on launches that a file describes, one a line, and keeps the outputs:
-// scale causal size[6] stride[6] inputs outputs, then a name and its bytes for each of them.
+// scale causal size[6] stride[6] inputs outputs, then a name and its bytes for each of them. A line
+// EMU_... is a setting of those that follow.
 #include <cstdio>
 #include <cstdlib>
 #include <fstream>
@@ -68,6 +69,7 @@ int main(int argc, char** argv) {
   if (argc != 2) return 2;
   std::ifstream launches(argv[1]);
   bool right = true;
-  for (std::string line; std::getline(launches, line);) right &= run(line);
+  for (std::string line; std::getline(launches, line);)
+    if (!emu::take_setting(line.c_str())) right &= run(line);
   return right ? 0 : 1;
 }

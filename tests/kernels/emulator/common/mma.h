@@ -54,27 +54,39 @@ void store_matrix_sync(T* p, const fragment<accumulator, 16, 16, 16, T>& f, unsi
     p[e / 16 * ldm + e % 16] = f.x[i];
   }
 }
+struct Elements {
+  float x[8];
+};
+struct Tile {
+  float x[256];
+};
 template <class F>
-void gather(const F& f, float (&out)[256]) {
-  struct Elements {
-    float x[8];
-  } mine;
+Elements elements(const F& f) {
+  Elements mine;
   for (int i = 0; i < 8; ++i) mine.x[i] = static_cast<float>(f.x[i]);
+  return mine;
+}
+UNWATCHED inline Tile gather(Elements mine) {
   emu::Exchange all(mine);
-  for (int lane = 0; lane < 32; ++lane)
-    for (int i = 0; i < 8; ++i) out[place(lane, i)] = all.of<Elements>(lane).x[i];
+  Tile out;
+  for (int lane = 0; lane < 32; ++lane) {
+    const auto theirs = all.of<Elements>(lane);
+    for (int i = 0; i < 8; ++i) out.x[place(lane, i)] = theirs.x[i];
+  }
+  return out;
+}
+UNWATCHED inline Elements product(Elements sums, Elements a, Elements b) {
+  const Tile left = gather(a), right = gather(b);
+  for (int i = 0; i < 8; ++i) {
+    int e = place(emu::self().lane, i);
+    for (int k = 0; k < 16; ++k) sums.x[i] += left.x[e / 16 * 16 + k] * right.x[k * 16 + e % 16];
+  }
+  return sums;
 }
 template <class C, class A, class B>
 void mma_sync(C& d, const A& a, const B& b, const C& c) {
-  float left[256], right[256];
-  gather(a, left);
-  gather(b, right);
-  for (int i = 0; i < 8; ++i) {
-    int e = place(emu::self().lane, i);
-    float sum = c.x[i];
-    for (int k = 0; k < 16; ++k) sum += left[e / 16 * 16 + k] * right[k * 16 + e % 16];
-    d.x[i] = sum;
-  }
+  const Elements sums = product(elements(c), elements(a), elements(b));
+  for (int i = 0; i < 8; ++i) d.x[i] = sums.x[i];
 }
 
 }  // namespace nvcuda::wmma

@@ -31,15 +31,16 @@ struct Box {
 
   // TMA's 128-byte swizzle: bits 4-6 of the address are XORed with bits 7-9.
   void copy() const {
+    if (map.head_dim % 8 || col % 8) fail("only whole chunks of 16 bytes are emulated");
     for (int i = 0; i < targets; ++i) {
       if (!aligned(to[i], 1024)) fail("a swizzled box wants 1 KiB alignment");
       for (int r = 0; r < map.box_rows; ++r)
-        for (int c = 0; c < 64; ++c) {
+        for (int c = 0; c < 64; c += 8) {
           bool inside = row + r < map.length && col + c < map.head_dim;
           size_t from = (static_cast<size_t>(matrix) * map.length + row + r) * map.head_dim + col + c;
           uintptr_t address = reinterpret_cast<uintptr_t>(to[i]) + r * 128 + c * 2;
           address ^= (address >> 7 & 7) << 4;
-          *reinterpret_cast<half*>(address) = inside ? map.tensor[from] : __float2half(0.0f);
+          copy_words<Eight>(reinterpret_cast<void*>(address), map.tensor + from, 16, inside);
         }
       mbarrier_complete(barrier[i], map.box_rows * 128);
     }
@@ -79,7 +80,7 @@ struct Bulk {
   const unsigned char* from;
   unsigned bytes;
   void copy() const {
-    for (unsigned i = 0; i < bytes; ++i) to[i] = from[i];
+    copy_words<Eight>(to, from, bytes, true);
     mbarrier_complete(barrier, bytes);
   }
 };

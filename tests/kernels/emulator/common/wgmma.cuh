@@ -16,12 +16,13 @@ struct Operand {
     next.start += bytes;
     return next;
   }
-  // The half at `byte` of 128-byte row `row` (rows of 8 in groups of 1 KiB), swizzled by address.
-  float at(int row, int byte, int slab = 0) const {
+  // The bytes at `byte` of 128-byte row `row` (rows of 8 in groups of 1 KiB), swizzled by address.
+  template <class Word>
+  Word at(int row, int byte, int slab = 0) const {
     uintptr_t p = reinterpret_cast<uintptr_t>(start) + slab * slab_bytes + row / 8 * 1024 +
                   row % 8 * 128 + byte;
     p ^= (p >> 7 & 7) << 4;
-    return __half2float(*reinterpret_cast<const half*>(p));
+    return *reinterpret_cast<const Word*>(p);
   }
 };
 
@@ -45,17 +46,52 @@ template <int COUNT>
 void take_registers() {}
 
 namespace emu {
+struct Rows {  // two rows of the left operand, or two columns of the right one, as halves
+  uint64_t x[2][4];
+};
+struct Left {
+  float x[2][16];
+};
+// Rows or columns that lie in a row of shared memory each.
+inline Rows rows_at(Operand o, int first, int second) {
+  Rows r;
+  for (int i = 0; i < 4; ++i)
+    r.x[0][i] = o.at<Eight>(first, 8 * i), r.x[1][i] = o.at<Eight>(second, 8 * i);
+  return r;
+}
+UNWATCHED inline void put(Rows& r, int i, int k, uint64_t half) {
+  if (k % 4 == 0) r.x[i][k / 4] = 0;
+  r.x[i][k / 4] |= (half & 0xffff) << k % 4 * 16;
+}
+// Columns `col` and the next, whose sixteen values lie in a row of shared memory each.
+inline Rows columns_at(Operand o, int col) {
+  Rows r;
+  for (int k = 0; k < 16; ++k) {
+    uint64_t two = o.at<Four>(k, col % 64 * 2, col / 64);
+    put(r, 0, k, two), put(r, 1, k, two >> 16);
+  }
+  return r;
+}
+UNWATCHED inline Left floats(const Rows& r) {
+  Left left;
+  for (int i = 0; i < 2; ++i)
+    for (int k = 0; k < 16; ++k) left.x[i][k] = to_float(r.x[i][k / 4] >> k % 4 * 16);
+  return left;
+}
+UNWATCHED inline Sums dot(Sums sums, const Left& a, const Rows& columns) {
+  return dot(sums, a.x, floats(columns).x);
+}
 template <int TILES>
-void multiply(float (*d)[4], const float (&a)[2][16], Operand b, bool b_rows_are_k, bool add) {
+void multiply(float (*d)[4], const Left& a, Operand b, bool b_rows_are_k, bool add) {
   int t = self().lane % 4;
-  for (int n = 0; n < TILES; ++n)
-    for (int i = 0; i < 4; ++i) {
-      int col = 8 * n + 2 * t + i % 2;
-      float sum = add ? d[n][i] : 0.0f;
-      for (int k = 0; k < 16; ++k)
-        sum += a[i / 2][k] * (b_rows_are_k ? b.at(k, col % 64 * 2, col / 64) : b.at(col, 2 * k));
-      d[n][i] = sum;
-    }
+  for (int n = 0; n < TILES; ++n) {
+    int col = 8 * n + 2 * t;
+    Rows right = b_rows_are_k ? columns_at(b, col) : rows_at(b, col, col + 1);
+    Sums sums = {};
+    if (add) sums = {{d[n][0], d[n][1], d[n][2], d[n][3]}};
+    sums = dot(sums, a, right);
+    for (int i = 0; i < 4; ++i) d[n][i] = sums.x[i];
+  }
 }
 template <class F>
 void later(F f) {
@@ -69,30 +105,31 @@ void wgmma(float (&d)[TILES][4], Operand a, Operand b, int add) {
   float(*to)[4] = d;
   int row = emu::self().warp % 4 * 16 + emu::self().lane / 4;
   emu::later([=] {
-    float left[2][16];
-    for (int i = 0; i < 2; ++i)
-      for (int k = 0; k < 16; ++k) left[i][k] = a.at(row + 8 * i, 2 * k);
-    emu::multiply<TILES>(to, left, b, false, add);
+    emu::multiply<TILES>(to, emu::floats(emu::rows_at(a, row, row + 8)), b, false, add);
   });
 }
 namespace emu {
 // The left operand from registers: sixteen rows a warp.
+struct Registers {
+  uint32_t x[4];
+};
+UNWATCHED inline Left left_of(Registers mine) {
+  Exchange all(mine);
+  Left left;
+  for (int owner = 0; owner < 4; ++owner) {
+    const auto theirs = all.of<Registers>(self().lane / 4 * 4 + owner);
+    for (int i = 0; i < 4; ++i)
+      for (int part = 0; part < 2; ++part)
+        left.x[i % 2][i / 2 * 8 + 2 * owner + part] = half_at(theirs.x[i], part);
+  }
+  return left;
+}
 template <int TILES>
 void multiply_registers(float (&d)[TILES][4], const uint32_t (&a)[4], Operand b, bool b_rows_are_k,
                         int add) {
-  struct Registers {
-    uint32_t x[4];
-  } mine = {{a[0], a[1], a[2], a[3]}};
-  Exchange all(mine);
-  struct Left {
-    float x[2][16];
-  } left;
-  for (int i = 0; i < 2; ++i)
-    for (int k = 0; k < 16; ++k)
-      left.x[i][k] =
-          half_at(all.of<Registers>(self().lane / 4 * 4 + k % 8 / 2).x[i + k / 8 * 2], k % 2);
+  const Left left = left_of({{a[0], a[1], a[2], a[3]}});
   float(*to)[4] = d;
-  later([=] { multiply<TILES>(to, left.x, b, b_rows_are_k, add); });
+  later([=] { multiply<TILES>(to, left, b, b_rows_are_k, add); });
 }
 }  // namespace emu
 
