@@ -14,6 +14,7 @@ from profkit.diagnosis.engine import gains, judge_launch, or_nan
 from profkit.diagnosis.rule import Diagnosis, Finding, Producer, Rule, SourceShare
 from profkit.diagnosis.where import counters
 from profkit.errors import ProfkitError
+from profkit.reports.frame import without_attrs
 from profkit.reports.metrics import CATALOGUE
 
 if TYPE_CHECKING:
@@ -173,7 +174,8 @@ def diagnose_frame(runs: DataFrame, rules: Sequence[Rule] = ()) -> DataFrame:
     """
     import pandas as pd
 
-    launches = [_of_row({str(k): v for k, v in r.items()}, rules) for r in runs.to_dict("records")]
+    rows = without_attrs(runs).to_dict("records")
+    launches = [_of_row({str(k): v for k, v in row.items()}, rules) for row in rows]
     table = [
         {
             "report": run.report, "launch": run.index, "kernel": run.kernel, "variant": run.variant,
@@ -256,8 +258,8 @@ def table(reports: Reports, launches: Sequence[Judged]) -> DataFrame:
         leading one) and its gain, expect, expect_low and expect_high (speed-up factors) behind the
         identity columns; NaN for what is not known.
     """
-    frame = reports.launches.copy()
-    frame.attrs = {}  # the files' status is not the table's, and no file format can hold it
+    # The files' status is not the table's, and no file format can hold it.
+    frame = without_attrs(reports.launches).copy()
     at = list(frame.columns).index(next(iter(CATALOGUE)))
     tops = [run.top for run in launches]
     judgement: dict[str, list[Any]] = {

@@ -102,3 +102,10 @@ class Reports:
         rules["launch"] = np.array([row[1] for row in rows], dtype=np.int64)
         rules["speedup"] = np.array([row[5] for row in rows], dtype=np.float64)
         return rules
+
+
+def without_attrs(launches: pd.DataFrame) -> pd.DataFrame:
+    """The frame without the files' status: pandas copies it with every column that is looked at."""
+    launches = launches.copy(deep=False)
+    launches.attrs = {}
+    return launches

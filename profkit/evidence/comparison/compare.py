@@ -16,7 +16,7 @@ from profkit.errors import ProfkitError
 from profkit.evidence.comparison.counters import LaunchChange, launch_change
 from profkit.evidence.predictions.predictions import HeaderPrediction, header_predictions
 from profkit.evidence.runs.comparable import WAIVABLE, Incomparable, clock_of, refusals_of
-from profkit.evidence.runs.runs import MissingEvidence, Run, verdict
+from profkit.evidence.runs.runs import MissingEvidence, Run
 from profkit.evidence.timing.stats import (
     THRESHOLDS,
     Taken,
@@ -137,7 +137,7 @@ def compare_runs(
     time, time_note = _time(before, after, within, thresholds, between)
     pairs, unmatched = match(before, after)
     launches = tuple(
-        launch_change(_named(b), _named(a), (verdict(b), verdict(a))) for b, a in pairs
+        launch_change(_named(b), _named(a), (before.verdict(b), after.verdict(a))) for b, a in pairs
     )
     return RunComparison(
         before.name,
@@ -228,7 +228,7 @@ def match(before: Run, after: Run) -> tuple[list[tuple[FrameRow, FrameRow]], tup
     range and kernel name, the n-th with the n-th. Where no name is on both sides, two variants'
     longest launches belong together, and so do two reports of one launch each.
     """
-    usable = [list(run.usable.to_dict("records")) for run in (before, after)]
+    usable = [run.rows for run in (before, after)]
     marked = all(r["variant"] is not None for side in usable for r in side)
     if marked and len(usable[0]) == len(usable[1]):
         return list(zip(*usable, strict=True)), ()

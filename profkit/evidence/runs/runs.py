@@ -17,6 +17,7 @@ from profkit.errors import ProfkitError
 from profkit.records.artifacts import RunFiles, RunName, is_word, only_one, run_files
 from profkit.records.current import SourceFile, apply
 from profkit.records.record import Record, read_record
+from profkit.reports.frame import without_attrs
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -57,13 +58,17 @@ class Run:
         return self.launches[self.launches["status"] == "ok"]
 
     @cached_property
+    def rows(self) -> list[dict[Hashable, Any]]:
+        """The rows of these launches, made once: pandas takes milliseconds for each."""
+        return self.usable.to_dict("records")
+
+    @cached_property
     def row(self) -> dict[Hashable, Any]:
         """The row of the longest launch that ncu could finish, identity columns included."""
         usable = self.usable
         if usable.empty:
             raise MissingEvidence(f"no counters of {self.name}", self._command())
-        longest = int(usable["time"].fillna(0).to_numpy().argmax())
-        return usable.iloc[longest].to_dict()
+        return self.rows[int(usable["time"].fillna(0).to_numpy().argmax())]
 
     @property
     def launch(self) -> Launch:
@@ -94,7 +99,17 @@ class Run:
 
     def diagnosis(self) -> Diagnosis:
         """The verdict on the longest launch."""
-        return verdict(self.row)
+        return self.verdict(self.row)
+
+    def verdict(self, row: dict[Hashable, Any]) -> Diagnosis:
+        """The verdict on one of `rows`, found once: a parent is compared with each of its children."""
+        if id(row) not in self._verdicts:
+            self._verdicts[id(row)] = verdict(row)
+        return self._verdicts[id(row)]
+
+    @cached_property
+    def _verdicts(self) -> dict[int, Diagnosis]:
+        return {}
 
     def _command(self, verb: str = "profile") -> str:
         foreign = self.record is None and not self.launches.empty
@@ -241,10 +256,3 @@ def read_launches(reports: list[Path]) -> pd.DataFrame:
                 f"{file.path}: {file.status}: {file.message}", "record it again: profkit profile"
             )
     return without_attrs(found.launches)
-
-
-def without_attrs(launches: pd.DataFrame) -> pd.DataFrame:
-    """The frame without the files' status: pandas copies it with every column that is looked at."""
-    launches = launches.copy(deep=False)
-    launches.attrs = {}
-    return launches

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 from profkit.errors import ProfkitError
 from profkit.evidence.comparison.ladder import Ladder, Rung, of_runs
-from profkit.evidence.runs.runs import Run, without_attrs
+from profkit.evidence.runs.runs import Run
 from profkit.evidence.timing.samples import Interval
 from profkit.records.record import read_record
+from profkit.reports.frame import without_attrs
 from profkit.show.text import figures
 from profkit.show.text.blocks import Block
 from profkit.show.views import comparison as changes
