@@ -1,6 +1,8 @@
 """Where real reports lie: the committed ones, and those of others when they are beside the project."""
 
 import signal
+from dataclasses import replace
+from functools import wraps
 from pathlib import Path
 
 import pytest
@@ -61,17 +63,30 @@ def pytest_collection_modifyitems(items):
 
 
 def _read_committed_once() -> None:
-    """ncu_report keeps six times the bytes of each report it opened: each is opened once a worker."""
+    """ncu_report keeps six times the bytes of each report it opened: each is opened once a worker.
+
+    Not in tests/reports, where reading is what is tested (the conftest there).
+    """
     from profkit.reports import reader
+    from profkit.reports.frame import Part
 
     read, parts = reader.read_part, {}
 
+    @wraps(read)
     def read_part(path, frames=None):
-        if frames is not None or not Path(path).is_relative_to(ROOT / "artifacts"):
+        real, record = Path(path).resolve(), Path(path).with_suffix(".json")
+        if not real.is_relative_to(ROOT / "artifacts"):
             return read(path, frames)
-        if path not in parts:
-            parts[path] = read(path)
-        return parts[path]
+        # A link to it may lie beside another record, which names its launches.
+        key = real, record.resolve() if record.is_file() else None
+        if key not in parts:
+            parts[key] = read(path, frames)
+        part = parts[key]
+        if not isinstance(part, Part) or part.file.path == path:
+            return part
+        identity, rules = (tuple((path, *row[1:]) for row in rows)
+                           for rows in (part.identity, part.rules))  # fmt: skip
+        return replace(part, file=replace(part.file, path=path), identity=identity, rules=rules)
 
     reader.read_part = read_part
 

@@ -7,6 +7,7 @@ the command may stand, each after a |: `part 2` (of the output parted at blank l
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import shlex
@@ -18,9 +19,15 @@ from functools import cache
 from glob import glob
 from pathlib import Path
 
+from typer.testing import CliRunner
+
+from profkit.cli.app import app
+
 ROOT = Path(__file__).resolve().parents[1]
 README = ROOT / "README.md"
 PAGES = (README, *sorted((ROOT / "docs").rglob("*.md")))
+# Verbs that read stdin to its end, or start processes that outlive what this one catches.
+OF_ITS_OWN = {"mcp", "build"}
 _FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.M | re.S)
 _OUTPUT = re.compile(
     r"(?P<head><!-- \$ (?P<asked>.+?) -->\n```text\n)(?P<body>.*?)(?=^```$)", re.M | re.S
@@ -92,13 +99,17 @@ def words(command: str) -> list[str]:
 
 @cache
 def run(command: str, cwd: Path = ROOT) -> subprocess.CompletedProcess[str]:
-    """Run a command of a page, 96 columns wide; what it printed is kept, not run again."""
-    before = Path.cwd()
-    os.chdir(cwd)
-    try:
+    """Run a command of a page, 96 columns wide; what it printed is kept, not run again.
+
+    A verb runs in this process: most of a second of each is importing pandas and scipy. That profkit
+    starts as a process of its own is held by tests/cli.
+    """
+    with contextlib.chdir(cwd):
         program, *args = words(command)
-    finally:
-        os.chdir(before)
+        if program == "profkit" and args[0] not in OF_ITS_OWN:
+            runner = CliRunner(env={"COLUMNS": "96", "NO_COLOR": "1", "FORCE_COLOR": None})
+            done = runner.invoke(app, args, prog_name="profkit", catch_exceptions=False)
+            return subprocess.CompletedProcess(args, done.exit_code, done.stdout, done.stderr)
     start = {"profkit": [sys.executable, "-m", "profkit"], "python": [sys.executable]}
     path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
     env = {**os.environ, "PYTHONPATH": path, "COLUMNS": "96", "NO_COLOR": "1"}

@@ -8,16 +8,16 @@ artifacts; tests/test_site.py holds each document to its schema.
 
 from __future__ import annotations
 
+import contextlib
 import json
-import os
-import subprocess
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from genson import SchemaBuilder
+from typer.testing import CliRunner
 
+from profkit.cli.app import app
 from profkit.files import write_text
 
 ROOT = Path(__file__).parents[1]
@@ -64,12 +64,9 @@ DOCUMENTS: Mapping[str, tuple[str, tuple[str, ...]]] = {
 
 
 def printed(command: str) -> Any:
-    """The document that a command prints, started in the project's folder."""
-    path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
-    done = subprocess.run(
-        [sys.executable, "-m", "profkit", *command.split()],
-        cwd=ROOT, capture_output=True, text=True, check=False, env={**os.environ, "PYTHONPATH": path},
-    )  # fmt: skip
+    """The document that a command prints, given in the project's folder."""
+    with contextlib.chdir(ROOT):
+        done = CliRunner().invoke(app, command.split(), catch_exceptions=False)
     return json.loads(done.stdout)
 
 

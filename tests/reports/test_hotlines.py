@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from functools import cache
 from pathlib import Path
 
+import pandas as pd
 import pytest
 
 from profkit.errors import ProfkitError
@@ -24,6 +26,11 @@ PROBES = str(ARTIFACTS / "probes" / "probes-0.ncu-repz")
 
 def _lines(report: str, launch: int, *counters: str, count: int = 3) -> tuple[CounterLine, ...]:
     return lines_of([LinesRequest(report, launch, {"asked": counters}, count)])[0].counters["asked"]
+
+
+@cache
+def _stage2() -> pd.DataFrame:
+    return raw_frame(STAGE2)
 
 
 def _short(lines: tuple[CounterLine, ...]) -> list[tuple[str, int | None, str, float]]:
@@ -97,7 +104,7 @@ def test_every_counter_adds_up(name: str) -> None:
         assert _lines(STAGE2, 0, name, count=2) == lines[:2]
     if COUNTERS[name].states:
         assert set(COUNTERS[name].states) <= set(STATES)
-        collected = raw_frame(STAGE2).iloc[0]
+        collected = _stage2().iloc[0]
         known = [
             n for n, state in SAMPLES.items() if state in COUNTERS[name].states and n in collected
         ]
