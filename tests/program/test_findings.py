@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -19,6 +20,7 @@ Step = Callable[[Program], None]
 NCHW = "void cudnn::engines_precompiled::nchwToNhwcKernel<__half, __half, float, false>(int)"
 CONV = "sm90_xmma_fprop_implicit_gemm_f16f16_f16f32_f32_nhwckrsc_nhwc_tilesize128x128x64_cudnn"
 NCCL = "ncclDevKernel_AllReduce_Sum_bf16_RING_LL(ncclDevKernelArgsStorage<4096ul>)"
+SUM = "void at::native::reduce_kernel<512, 1, at::native::ReduceOp<float, sum_functor> >()"
 ADD = "void at::native::indexFuncLargeIndex<float, long, unsigned int, 2, 2, -2, true>(int)"
 
 
@@ -211,6 +213,45 @@ def casting(p: Program) -> None:
         p.launch(GEMM, 200.0)
 
 
+DGEMM = "void cutlass::Kernel2<cutlass_80_tensorop_d884gemm_64x64_16x4_nn_align1>(Params)"
+CAT = (
+    "void at::native::(anonymous namespace)::CatArrayBatchedCopy_aligned16_contig<OpaqueType<2u>>()"
+)
+DEPTHWISE = (
+    "void at::native::(anonymous namespace)::conv_depthwise2d_forward_kernel_generic<c10::Half>()"
+)
+
+
+def in_doubles(p: Program) -> None:
+    for _ in range(4):
+        with p.op("aten::mm", [[2048, 2048], [2048, 2048]], types=["double", "double"]):
+            p.launch(DGEMM, 550.0)
+        with p.op("aten::mul", [[2048, 2048], [2048, 2048]], types=["double", "double"]):
+            p.launch(MUL, 30.0)
+
+
+def growing(p: Program) -> None:
+    for _ in range(8):
+        p.launch(GEMM, 60.0)
+        with p.op("aten::cat"):
+            p.launch(CAT, 70.0)
+
+
+def depthwise(p: Program, sizes: tuple[int, ...] = (64, 512, 56, 56), blocks: int = 4096) -> None:
+    large(p, 2)
+    with p.op("aten::_conv_depthwise2d", [[*sizes], [sizes[1], 1, 7, 7]],
+              types=["c10::Half", "c10::Half"]):  # fmt: skip
+        p.launch(DEPTHWISE, 1200.0, grid=(blocks, 1, 1))
+
+
+def rotating(p: Program) -> None:
+    """Rotary embeddings by hand: half of a vector negated and put before the other half."""
+    for _ in range(4):
+        p.launch(GEMM, 100.0)
+        for name in (MUL, EXP, CAT, MUL, MUL):
+            p.launch(name, 40.0)
+
+
 PLANTED: dict[str, tuple[Step, str]] = {
     f.__name__: (f, category)
     for f, category in (
@@ -222,7 +263,8 @@ PLANTED: dict[str, tuple[Step, str]] = {
         (few_blocks, "kernel"), (own_kernel, "kernel"), (odd_sizes, "kernel"),
         (uploading, "copy"), (casting, "elementwise-chain"), (autocasting, "elementwise-chain"),
         (tailed, "kernel"), (sorting, "kernel"), (sizing, "host-sync"),
-        (reducing, "collective"),
+        (reducing, "collective"), (in_doubles, "fp32-matmul"), (growing, "layout"),
+        (depthwise, "kernel"), (rotating, "elementwise-chain"),
     )
 }  # fmt: skip
 
@@ -438,6 +480,77 @@ def test_sizes_that_the_host_waits_for_are_named_before_launches(tmp_path: Path)
     # Batched, the GPU's own 2.24 ms are left at best.
     assert first.saves.high == pytest.approx(plain_ms(sizing) - 280 * 0.008, rel=0.05)
     assert judged(looked_at, tmp_path).findings[0].category == "host-launch"
+
+
+def test_float64_becomes_products_of_float32_and_half_of_the_bytes(tmp_path: Path) -> None:
+    first = judged(in_doubles, tmp_path).findings[0]
+    assert "8 kernels a step work in float64, 2.32 ms, 4 of them products" in first.say
+    # Products 5.5 times as fast with TF32, as in float32 on this GPU; the rest moves half.
+    assert first.saves.expect == pytest.approx(4 * 0.55 * (1 - 1 / 5.5) + 4 * 0.015, abs=0.02)
+    assert first.saves.low < 0.1  # without TF32 the pipes do both at one rate
+
+
+def test_a_copy_in_a_run_is_one_more_link_of_the_chain(tmp_path: Path) -> None:
+    first = judged(rotating, tmp_path).findings[0]
+    assert "20 elementwise kernels a step in 4 chains" in first.say
+
+
+def test_what_only_puts_tensors_together_is_named(tmp_path: Path) -> None:
+    first = judged(growing, tmp_path).findings[0]
+    assert "8 kernels a step, 0.56 ms, only put tensors together" in first.say
+    assert first.saves.expect == pytest.approx(0.7 * 0.56, abs=0.01)
+
+
+@pytest.mark.parametrize(("blocks", "named"), [(4096, True), (1 << 22, False)])
+def test_a_loop_of_pytorch_s_is_held_against_its_bytes(
+    blocks: int, named: bool, tmp_path: Path
+) -> None:
+    # 206 MB read and at least a value a thread written: 100 million values of 2 bytes, or a billion.
+    found = judged(lambda p: depthwise(p, blocks=blocks), tmp_path).findings
+    assert bool(found) == named
+    if named:
+        assert "conv_depthwise2d_forward_kernel_generic takes 1.2 ms a step" in found[0].say
+        assert found[0].saves.expect == pytest.approx(1.2 - 1.6 * 0.411 / 3.2, abs=0.03)
+
+
+def test_few_blocks_are_held_against_their_bytes_too(tmp_path: Path) -> None:
+    def moments(p: Program) -> None:  # 64 blocks would make 2.1 times of it, its bytes 20
+        large(p, 2)
+        with p.op("aten::mean", [[64, 1 << 20]], types=["float"]):
+            p.launch("void at::native::reduce_kernel<512, 1, MeanOps>()", 3000.0, grid=(64, 1, 1))
+
+    first = judged(moments, tmp_path).findings[0]
+    assert "runs 64 blocks on 132 multiprocessors" in first.say
+    needed = 2 * 64 * (1 << 20) * 4 / 3.2e12 * 1e3
+    assert first.saves.expect == pytest.approx(3.0 - 1.6 * needed, abs=0.02)
+
+
+def test_a_softmax_by_hand_is_attention_on_its_way_back_too(tmp_path: Path) -> None:
+    bmm = [[64, 2048, 64], [64, 64, 2048]]
+
+    def back(p: Program, node: str, name: str, took: float) -> None:
+        with p.op(f"autograd::engine::evaluate_function: {node}"):
+            p.launch(name, took)
+
+    def by_hand(p: Program) -> None:
+        for name, op, took in ((GEMM, "aten::bmm", 150.0), (EXP, "aten::exp", 250.0),
+                               (SUM, "aten::sum", 120.0), (MUL, "aten::div", 250.0),
+                               (GEMM, "aten::bmm", 150.0)):  # fmt: skip
+            with p.op(op, bmm):
+                p.launch(name, took)
+        large(p, 2)
+        for node, name, took in (
+            ("BmmBackward0", GEMM, 150.0), ("BmmBackward0", GEMM, 150.0),
+            ("DivBackward0", MUL, 250.0), ("SumBackward1", SUM, 120.0),
+            ("ExpBackward0", MUL, 250.0), ("BmmBackward0", GEMM, 150.0),
+            ("BmmBackward0", GEMM, 150.0),
+        ):  # fmt: skip
+            with p.op("aten::bmm", bmm) if name == GEMM else nullcontext():
+                back(p, node, name, took)
+
+    first = judged(by_hand, tmp_path).findings[0]
+    assert "attention is written out: 2 times" in first.say
+    assert "1.24 ms of it round the products" in first.say
 
 
 def test_a_long_call_is_the_driver_s_own_and_not_the_recorder_s(tmp_path: Path) -> None:

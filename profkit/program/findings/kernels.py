@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from itertools import islice
+from math import prod
 
 from profkit.program.findings.case import Case, Draft, input_bytes, needed_bytes
 from profkit.program.savings.replay import Model
@@ -71,6 +72,10 @@ def small_grid(case: Case, taken: frozenset[int]) -> Iterator[Draft]:
             continue
         ideal = blocks / count
         stays = {"low": min(1.0, 2.5 * ideal + 0.1), "expect": ideal, "high": ideal * 0.6}
+        if group.kind in BOUND_BY_BYTES and (need := _needed(case, works)):
+            # Blocks that hold too few loads in flight are too few for more reasons than their number.
+            least = need / sum(case.works[i].activity.duration for i in works)
+            stays.update(expect=min(ideal, 1.6 * least), high=min(ideal * 0.6, least))
         yield Draft(
             "kernel",
             f"{_short(group)} runs {blocks} blocks on {count} multiprocessors, "
@@ -93,7 +98,7 @@ def slow(case: Case, taken: frozenset[int]) -> Iterator[Draft]:
         elif group.kind != "attention" and is_users(group.name):
             if group.time > LARGE * case.split.period:
                 yield _own(case, group, works)
-        elif group.kind in BOUND_BY_BYTES:
+        elif group.kind in BOUND_BY_BYTES or _is_native(group):
             yield from _against_bytes(case, group, works)
 
 
@@ -135,7 +140,7 @@ def _counted(group: KernelGroup, works: Sequence[int], gain: float) -> Draft:
 
 
 def _against_bytes(case: Case, group: KernelGroup, works: Sequence[int]) -> Iterator[Draft]:
-    need = sum(needed_bytes(case.works[i]) for i in works) / case.bandwidth * 1e9
+    need = _needed(case, works, by_threads=_is_native(group))
     if not need or group.time < FAR * need or group.time / group.calls < LONG:
         return
     ratio = group.time / need
@@ -147,6 +152,31 @@ def _against_bytes(case: Case, group: KernelGroup, works: Sequence[int]) -> Iter
         group.source or group.range or group.op or group.name, tuple(works),
         _scaled(works, {"low": 0.9, "expect": min(1.0, 1.6 / ratio), "high": 1.0 / ratio}),
     )  # fmt: skip
+
+
+def _is_native(group: KernelGroup) -> bool:
+    """A loop of PyTorch's own that is no elementwise one (interpolation, pooling, depthwise)."""
+    return group.kind in {"other", "conv"} and "at::native" in group.name
+
+
+def _needed(case: Case, works: Sequence[int], by_threads: bool = False) -> float:
+    """Nanoseconds that the bytes of some works' operators need; 0 if they are not known.
+
+    Args:
+        case: Whose works.
+        works: Indices.
+        by_threads: Whether a result may be larger than all inputs: a value a thread, then.
+    """
+    total = 0
+    for i in works:
+        moved = needed_bytes(case.works[i])
+        activity = case.works[i].activity
+        if moved and by_threads and activity.grid and activity.block:
+            moved = max(
+                moved, input_bytes(case.works[i]) + prod(activity.grid) * prod(activity.block)
+            )
+        total += moved
+    return total / case.bandwidth * 1e9
 
 
 def _own(case: Case, group: KernelGroup, works: Sequence[int]) -> Draft:

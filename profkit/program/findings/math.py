@@ -22,6 +22,18 @@ TENSOR_GAINS = {
     (10, 0): (3.5, 7.0, 20.0),
     (12, 0): (1.0, 1.6, 2.2),
 }
+# The same for products in float64 that become float32 ones, at worst without TF32: on 8.0 and 9.0
+# the pipes do float64 as fast as float32, on desktop cards at a 32nd or 64th (datasheets, not measured).
+DOUBLE_GAINS = {
+    (7, 0): (1.6, 2.0, 2.2),
+    (7, 5): (12.0, 24.0, 32.0),
+    (8, 0): (1.0, 5.5, 13.0),
+    (8, 6): (20.0, 40.0, 64.0),
+    (9, 0): (1.0, 5.5, 13.0),
+    (10, 0): (1.8, 10.0, 30.0),
+    (12, 0): (20.0, 40.0, 64.0),
+}
+HALVED = {"low": 0.65, "expect": 0.5, "high": 0.45}  # of what moves 8 bytes a value, moving 4
 _FP32_ATTENTION = re.compile(r"fmha_cutlass[FB]_f32_")
 FLOOR = 4_000.0  # nanoseconds: a small product is not bound by its pipe
 BETWEEN = {
@@ -84,6 +96,48 @@ def fp32_products(case: Case, taken: frozenset[int]) -> Iterator[Draft]:
     )  # fmt: skip
 
 
+def in_float64(case: Case, taken: frozenset[int]) -> Iterator[Draft]:
+    """Work in float64, which is numpy's and Python's default and seldom a network's need."""
+    cc = case.device.cc if case.device else None
+    chosen = [i for i, w in enumerate(case.works) if i not in taken and _is_float64(w)]
+    products = frozenset(i for i in chosen if case.works[i].kind in {"gemm", "conv"})
+    if not chosen:
+        return
+    known = [k for k in DOUBLE_GAINS if k <= (cc or (9, 0))]
+    gains = DOUBLE_GAINS[max(known)] if known else (1.0, 2.0, 2.0)
+    by_level = dict(zip(("low", "expect", "high"), gains, strict=True))
+    rest = frozenset(chosen) - products
+
+    def halved(model: Model, level: str) -> Model:
+        def factor(i: int) -> float:
+            if i in rest:
+                return HALVED[level]
+            if i not in products:
+                return 1.0
+            long = max(model.items[i].duration, 1.0)
+            return min(1.0, max(FLOOR, long / by_level[level]) / long)
+
+        return model.scaled(factor)
+
+    largest = case.works[max(chosen, key=lambda i: case.works[i].activity.duration)]
+    yield Draft(
+        "fp32-matmul" if products else "elementwise-chain",
+        f"{len(chosen)} kernels a step work in float64, {case.time(chosen):.3g} ms"
+        + (f", {len(products)} of them products" if products else ""),
+        "make it float32 where it comes in (numpy's arrays are float64)"
+        + (", and let products use TF32" if products else ""),
+        launch_place(largest), tuple(chosen), halved,
+    )  # fmt: skip
+
+
+def _is_float64(work: StepWork) -> bool:
+    """A product by its name, a kernel bound by its bytes by what its operator reads."""
+    if work.kind in {"gemm", "conv"}:
+        return precision_of(work.activity.name) == "fp64"
+    moves = work.kind in {"elementwise", "convert", "norm", "softmax", "reduce"}
+    return moves and work.maker.types[:1] == ("double",) and bool(work.maker.shapes[0])
+
+
 def _is_fp32_attention(work: StepWork) -> bool:
     """A fused attention on float32, by its operator's types or else by its name."""
     types = work.maker.types
@@ -139,6 +193,8 @@ def _softmax_at(case: Case, i: int) -> bool:
     work = case.works[i]
     if work.kind == "softmax":
         return "log" not in work.maker.op.lower()
+    if work.kind == "elementwise" and "ExpBackward" in work.maker.top:
+        return True  # no kernel of its own: a product with what the exponential was
     hand = work.maker.op in {"aten::exp", "aten::exp_"} or "exp_kernel" in work.activity.name
     near = range(i + 1, min(i + 5, len(case.works)))
     return work.kind == "elementwise" and hand and any(case.works[j].kind == "reduce" for j in near)

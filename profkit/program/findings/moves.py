@@ -184,6 +184,25 @@ def layouts(case: Case, taken: frozenset[int]) -> Iterator[Draft]:
     )  # fmt: skip
 
 
+def joins(case: Case, taken: frozenset[int]) -> Iterator[Draft]:
+    """Tensors that are only put together: each part is read and written once more."""
+    chosen = [i for i in case.chosen(lambda w: w.kind == "concat") if i not in taken]
+    if not chosen:
+        return
+    # At best every part is written where it belongs; at worst what makes it cannot.
+    stays = {"low": 0.8, "expect": 0.3, "high": 0.0}
+    own = frozenset(chosen)
+    largest = case.works[max(chosen, key=lambda i: case.works[i].activity.duration)]
+    yield Draft(
+        "layout",
+        f"{len(chosen)} {'kernel' if len(chosen) == 1 else 'kernels'} a step, "
+        f"{case.time(chosen):.3g} ms, only put tensors together",
+        "allocate the whole once and write each part into its place (a cache that grows: index_copy_)",
+        launch_place(largest), tuple(chosen),
+        lambda model, level: model.scaled(lambda i: stays[level] if i in own else 1.0),
+    )  # fmt: skip
+
+
 def _meets(case: Case, index: int) -> bool:
     """Whether a product follows a copy, or has made what it copies; sets of memory do not count."""
     for way in (1, -1):

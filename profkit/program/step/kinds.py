@@ -36,7 +36,8 @@ _NAMES: tuple[tuple[str, str], ...] = (
     (
         "scatter",
         "scatter index_?add indexFunc index_?put.*accum indexing_backward embedding.*backward "
-        "embedding.*grad histogram bincount atomic segment_?reduce",
+        "embedding.*grad histogram bincount atomic segment_?reduce grid_sampler_\\dd_backward "
+        "upsample_\\w*linear\\w*backward",
     ),
     ("gemm", "gemm nvjet cutlass cublas wgmma splitkreduce gemv matmul s16816 s1688"),
     ("gather", "gather index_?select index_elementwise embedding index_kernel"),
