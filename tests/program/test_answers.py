@@ -175,7 +175,7 @@ def test_what_became_of_each_promise() -> None:
     (promise, *_) = found.promises
     assert (promise.category, promise.state) == ("attention-unfused", "gone")
     assert found.kept is True  # 18.5 ms, where 18.3 were the most, and two runs differ by 2 %
-    assert found.new == ("kernel",)
+    assert found.new == ("layout",)
     text = to_markdown(compared_triages(found.to_json()))
     assert "18.5 ms saved" in text
 
