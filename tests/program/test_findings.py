@@ -553,6 +553,42 @@ def test_a_softmax_by_hand_is_attention_on_its_way_back_too(tmp_path: Path) -> N
     assert "1.24 ms of it round the products" in first.say
 
 
+def test_a_pause_is_not_said_again_as_slow_launches(tmp_path: Path) -> None:
+    def both(p: Program) -> None:  # 6 ms of its own, then 0.84 ms for kernels of 0.12
+        p.work(6000.0)
+        for _ in range(60):
+            p.launch(MUL, 2.0)
+
+    own, launches = judged(both, tmp_path).findings
+    assert "of its own between its launches" in own.say
+    assert "nothing to do for 10% of the recorded step" in launches.say
+
+
+def test_the_host_waits_for_no_more_copies_than_there_are(tmp_path: Path) -> None:
+    def twice(p: Program) -> None:  # the call waits, and so does the one that follows it
+        for _ in range(50):
+            with p.op("aten::to"):
+                p.copy(32_768, 1.8, pageable=False)
+                p.events[-2]["dur"] = 20.0  # the copy ends 3 microseconds later
+                p.now += 16.0
+                p.wait()
+        large(p, 4)
+
+    first = judged(twice, tmp_path).findings[0]
+    assert "50 small copies" in first.say
+    assert "the host waits for 50 of them" in first.say
+
+
+def test_a_wait_that_the_program_asks_for_gets_its_own_advice(tmp_path: Path) -> None:
+    def timed(p: Program) -> None:
+        for _ in range(10):
+            p.launch(GEMM, 60.0)
+            p.wait(call="cudaDeviceSynchronize")
+
+    assert "time with events" in judged(timed, tmp_path).findings[0].advice
+    assert "keep the value" in judged(looking, tmp_path).findings[0].advice
+
+
 def test_a_long_call_is_the_driver_s_own_and_not_the_recorder_s(tmp_path: Path) -> None:
     def kept(p: Program) -> None:
         large(p, 4)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from profkit.program.readers import open as recordings
-from profkit.program.step.idle import CAUSES, split_period
+from profkit.program.step.idle import CAUSES, node, split_period
 from profkit.program.step.kinds import is_users, kind_of, precision_of
 from profkit.program.step.period import repeats
 from profkit.program.step.steps import find_steps
@@ -205,3 +205,8 @@ def test_a_step_without_calls_cannot_be_cut(tmp_path: Path) -> None:
     ).processes[0]
     with pytest.raises(ProfkitError, match="no kernel was launched inside of a step"):
         find_steps(replace(process, calls=[]))
+
+
+def test_a_place_is_said_without_the_engine_s_words() -> None:
+    assert node("autograd::engine::evaluate_function: MmBackward0") == "MmBackward0"
+    assert node("aten::linear") == "aten::linear"

@@ -20,6 +20,8 @@ SMALL_COPY = 1 << 16  # bytes up to which a copy is there to look at a value
 # Operators whose result has as many rows as the data says: the host has to wait for the number, no
 # graph can be captured round them, and what follows is launched piece by piece.
 SIZED = re.compile(r"aten::(nonzero|masked_select|_?unique\w*|repeat_interleave)\b")
+# Calls that no operator makes: the program asks for them itself.
+SYNCHRONIZES = frozenset({"cudaDeviceSynchronize", "cudaEventSynchronize", "cuCtxSynchronize"})
 GRAPH_LAG = 1_000.0  # nanoseconds between the kernels of a graph
 
 
@@ -29,7 +31,7 @@ def _is_pause(gap: float, period: float) -> bool:
 
 def slow_launches(case: Case, taken: frozenset[int]) -> Iterator[Draft]:  # noqa: ARG001
     """The host launches more slowly than the GPU works."""
-    idle = sum(row.time for row in case.split.idle if row.cause == "host-launch")
+    idle = sum(row.time for row in case.split.idle if row.cause == "host-launch") - _paused(case)
     count = len(case.works)
     if idle < 0.02 * case.split.period or count < 2:
         return
@@ -40,7 +42,7 @@ def slow_launches(case: Case, taken: frozenset[int]) -> Iterator[Draft]:  # noqa
         return launched_at_once(model, {"low": 0.35, "expect": 0.03, "high": 0.0}[level], period)
 
     mean = sum(w.activity.duration for w in case.works) / count / 1e3
-    say = (f"the GPU has nothing to do for {idle / period:.0%} of the step: {count:,} launches "
+    say = (f"the GPU has nothing to do for {idle / period:.0%} of the recorded step: {count:,} launches "
            f"of {mean:.3g} µs on average come more slowly than they run")  # fmt: skip
     where = next(row.where for row in case.split.idle if row.cause == "host-launch")
     yield Draft(
@@ -48,6 +50,23 @@ def slow_launches(case: Case, taken: frozenset[int]) -> Iterator[Draft]:  # noqa
         "capture the step in a CUDA graph, or torch.compile(mode='reduce-overhead')",
         where, (), captured, covers=False, general=True, idle=True,
     )  # fmt: skip
+
+
+def _paused(case: Case) -> int:
+    """Nanoseconds in which the GPU is idle while the host pauses: that is no slow launching."""
+    step = case.step
+    starts = [*(call.start for call in step.calls), step.end]
+    ends = [step.begin, *(call.end for call in step.calls)]
+    pauses = [(low, high) for low, high in zip(ends, starts, strict=True)
+              if _is_pause(high - low, case.split.period)]  # fmt: skip
+    turn = (
+        step.end - step.begin
+    )  # the GPU's step ends after the host's: there it waits for the next
+    pauses += [(low + turn, high + turn) for low, high in pauses]
+    gaps = [(low, high) for low, high, cause in case.split.gaps if cause == "host-launch"]
+    return sum(
+        max(0, min(high, until) - max(low, since)) for low, high in gaps for since, until in pauses
+    )
 
 
 def launched_at_once(model: Model, stays: float, period: int) -> Model:
@@ -156,6 +175,10 @@ def waits(case: Case, taken: frozenset[int]) -> Iterator[Draft]:  # noqa: ARG001
     chosen = frozenset(held)
     sized = 2 * sum(bool(SIZED.search(step.makers[i].op)) for i in held) > len(held)
 
+    called = 2 * sum(
+        step.calls[i].name in SYNCHRONIZES and not step.makers[i].op for i in held
+    ) > len(held)
+
     def unwaited(model: Model, level: str) -> Model:
         """The host goes on; what it wanted to know comes later.
 
@@ -175,9 +198,12 @@ def waits(case: Case, taken: frozenset[int]) -> Iterator[Draft]:  # noqa: ARG001
     yield Draft(
         "host-sync",
         f"the host stops {len(held):,} times a step until the GPU is done: {what}; "
-        f"the GPU is idle for {idle / 1e6:.3g} ms of {case.split.period / 1e6:.3g} after it",
+        f"the GPU is idle for {idle / 1e6:.3g} ms of {case.split.period / 1e6:.3g} after it"
+        + (", and what follows is launched piece by piece" if sized else ""),
         "use sizes that are known (batched with padding, a mask that multiplies), so that the host "
         "waits for none" if sized
+        else "wait for the device outside of the loop only; time with events that are read later"
+        if called
         else "keep the value on the GPU, or read it a step later (non_blocking, an event)",
         places.most_common(1)[0][0] if places else names.most_common(1)[0][0],
         (), unwaited, covers=False, idle=True,

@@ -92,7 +92,7 @@ def small_copies(case: Case, taken: frozenset[int]) -> Iterator[Draft]:  # noqa:
         )
 
     total = sum(case.works[i].activity.bytes for i in chosen)
-    waited = sum(e.awaits in chosen for e in case.hosts.usual.events)
+    waited = len({e.awaits for e in case.hosts.usual.events} & chosen)
     yield Draft(
         "copy",
         f"{len(chosen)} small copies a step bring {total / 1e6:.3g} MB to the GPU one by one"

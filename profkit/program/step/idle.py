@@ -120,14 +120,19 @@ def _after_wait(waits: Sequence[object], ends: Sequence[int], low: int, high: in
 def launch_place(work: StepWork) -> str:
     """Where a piece of work comes from, as exactly as is known."""
     maker = work.maker
-    return maker.source or maker.range or maker.top or work.activity.name
+    return maker.source or maker.range or node(maker.top) or work.activity.name
+
+
+def node(name: str) -> str:
+    """An operator, or a node of the backward pass without the engine's words before it."""
+    return name.removeprefix("autograd::engine::evaluate_function: ")
 
 
 def of_maker(step: Step, call: int) -> str:
     """Where a call comes from."""
     maker = step.makers[call]
-    name = maker.op or maker.top
-    return " ".join(filter(None, (maker.source or maker.range, f"({name})" if name else "")))
+    name, place = maker.op or node(maker.top), maker.source or maker.range
+    return f"{place} ({name})" if place and name else place or name
 
 
 def _most(works: Sequence[StepWork]) -> str:

@@ -36,7 +36,7 @@ def triaged(of: Mapping[str, Any]) -> Iterator[Block]:
     for number, row in enumerate(of["findings"][:FIRST], 1):
         yield TextLine(f"{number}. {row['category']}: {_saves(row, step)}")
         yield TextLine(row["say"], indent=1)
-        yield TextLine(f"try: {row['try']}" + (f" (at {_place(row['where'])})" if row["where"] else ""),
+        yield TextLine(f"try: {row['try']}" + (f" ({_place(row['where'])})" if row["where"] else ""),
                    indent=1)  # fmt: skip
     if (more := len(of["findings"]) - FIRST) > 0:
         yield TextLine(f"and {more} more that save less: --json")
@@ -109,7 +109,8 @@ def _saves(row: Mapping[str, Any], step: Mapping[str, Any]) -> str:
 
 
 def _place(where: str) -> str:
-    return where if len(where) <= 60 else short(where, 60)
+    named = where if len(where) <= 60 else short(where, 60)
+    return named if where.startswith(("before ", "between ")) else f"at {named}"
 
 
 def _groups(of: Mapping[str, Any]) -> Grid:
