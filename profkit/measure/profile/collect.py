@@ -242,7 +242,7 @@ def _preload() -> None:
     """Import what reads the report while ncu runs: it takes as long as a small report does."""
     import importlib
 
-    for name in ("profkit.reports.reader", "ncu_report", "profkit.evidence.timing.scipy_stats"):
+    for name in ("profkit.reports.reader", "ncu_report", "profkit.evidence.timing.ranks"):
         try:
             importlib.import_module(name)
         except (ImportError, ProfkitError):
