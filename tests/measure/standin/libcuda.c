@@ -16,16 +16,20 @@ typedef struct { Task tasks[4096]; int count; } List;
 typedef struct { List held; int holding; List* graph; double until; } Stream;
 typedef struct { double at; } Event;
 
+/* The device's clock: the host's, and what kernels said they take (fake_take), which nobody waits for. */
+static double taken;
 static double now(void) {
   struct timespec t;
   clock_gettime(CLOCK_MONOTONIC, &t);
-  return t.tv_sec + t.tv_nsec * 1e-9;
+  return t.tv_sec + t.tv_nsec * 1e-9 + taken;
 }
+void fake_take(long nanoseconds) { taken += nanoseconds * 1e-9; }
 static Stream* streams[64];
 static int stream_count;
 
 static void drain(Stream* s) {
-  while (now() < s->until) usleep(100);
+  double ahead = s->until - now();
+  if (ahead > 0) taken += ahead;
   for (int i = 0; i < s->held.count; ++i) s->held.tasks[i].run(s->held.tasks[i].what);
   s->held.count = 0, s->holding = 0;
 }
