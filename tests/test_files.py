@@ -7,8 +7,6 @@ import socket
 import stat
 import subprocess
 import sys
-import threading
-import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -98,13 +96,12 @@ def test_a_link_is_followed(tmp_path: Path) -> None:
 
 def test_a_pipe_is_written_through(tmp_path: Path) -> None:
     path = special("pipe", tmp_path)
-    read: list[bytes] = []
-    reader = threading.Thread(target=lambda: read.append(path.read_bytes()))
-    reader.start()
-    time.sleep(0.1)
-    files.write_text(path, "through")
-    reader.join(10)
-    assert read == [b"through"]
+    reader = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+    try:
+        files.write_text(path, "through")
+        assert [os.read(reader, 100), os.read(reader, 100)] == [b"through", b""]
+    finally:
+        os.close(reader)
     assert stat.S_ISFIFO(path.stat().st_mode)
 
 

@@ -20,10 +20,15 @@ from .test_verbs import profkit
 
 def test_who_is_free_takes_the_next() -> None:
     done: dict[str, list[int]] = {"fast": [], "slow": []}
+    slow_has_one, fast_has_nine = threading.Event(), threading.Event()
 
     def do(who: str, item: int, last: bool) -> None:
-        time.sleep(0.12 if who == "slow" else 0.01)
+        if who == "slow":
+            slow_has_one.set()
+        assert (fast_has_nine if who == "slow" else slow_has_one).wait(60)
         done[who].append(item)
+        if len(done["fast"]) == 9:
+            fast_has_nine.set()
 
     Crew(["slow", "fast"]).share(range(12), do)
     assert sorted(done["slow"] + done["fast"]) == list(range(12))
@@ -32,11 +37,13 @@ def test_who_is_free_takes_the_next() -> None:
 
 def test_a_member_that_fails_gives_its_item_back() -> None:
     done: list[tuple[str, int]] = []
+    fallen = threading.Event()
 
     def do(who: str, item: int, last: bool) -> None:
         if who == "broken":
+            fallen.set()
             raise ProfkitError("fell off the bus")
-        time.sleep(0.02)
+        assert fallen.wait(60)
         done.append((who, item))
 
     crew = Crew(["broken", "good"])

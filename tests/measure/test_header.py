@@ -124,7 +124,7 @@ def test_any_text_is_read_or_refused(text: str) -> None:
 
 @pytest.mark.parametrize("line", ["// x\n", "//\n", "\n", "/* x */\n"])
 def test_millions_of_lines_are_no_wait(line: str) -> None:
-    began = time.monotonic()
+    began = time.process_time()
     with contextlib.suppress(ProfkitError):
         header.parse_header(line * 3_000_000 + "/* t */", "x.cu")
-    assert time.monotonic() - began < 1.0
+    assert time.process_time() - began < 1.0

@@ -88,8 +88,11 @@ def test_a_script_without_a_main_guard(tmp_path: Path) -> None:
 
 def test_ctrl_c_ends_without_noise_and_without_children(tmp_path: Path) -> None:
     text = (
-        "import sys, time\n"
-        "def slow(item):\n    time.sleep(0.2)\n    return item\n"
+        "import os, sys, time\n"
+        "from pathlib import Path\n"
+        "def slow(item):\n"
+        "    Path(__file__).with_name(f'began.{os.getpid()}').touch()\n"
+        "    time.sleep(0.2)\n    return item\n"
         "if __name__ == '__main__':\n"
         "    from profkit.reports.isolated import isolated\n"
         "    print('ready', flush=True)\n"
@@ -103,9 +106,12 @@ def test_ctrl_c_ends_without_noise_and_without_children(tmp_path: Path) -> None:
     )  # fmt: skip
     assert process.stdout is not None
     process.stdout.readline()
-    time.sleep(1.0)
+    until = time.monotonic() + 60
+    while len(list(tmp_path.glob("began.*"))) < 2:  # before, the interpreter prints its own
+        assert time.monotonic() < until
+        time.sleep(0.01)
     os.killpg(process.pid, signal.SIGINT)  # the terminal sends it to the children too
-    out, err = process.communicate(timeout=30)
+    out, err = process.communicate(timeout=60)
     assert (process.returncode, out, err) == (130, "", "")
     with pytest.raises(ProcessLookupError):
         os.killpg(process.pid, 0)

@@ -26,7 +26,7 @@ def kill(knob: Bench, number: signal.Signals, *words: str, after: int) -> int:
             assert time.monotonic() < until
             time.sleep(0.01)
         running.send_signal(number)
-        said = running.communicate(timeout=60)[1]
+        said = running.communicate(timeout=120)[1]
     finally:
         running.kill()
         running.wait()
@@ -124,7 +124,7 @@ def test_two_processes_share_a_storage(knob: Bench, tmp_path: Path) -> None:
         subprocess.Popen(knob.command(*words, *url, "-o", str(tmp_path / name)))
         for name in ("a", "b")
     ]
-    assert [p.wait(timeout=120) for p in both] == [0, 0]
+    assert [p.wait(timeout=300) for p in both] == [0, 0]
     result = knob.search(resume=True, storage=url[1], trials=6, profile=False)
     counted = [t.config for t in result.study.trials() if t.counts]
     assert len(counted) == len(set(counted))
