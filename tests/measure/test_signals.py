@@ -43,7 +43,7 @@ def of_machine(machine: Machine) -> list[int]:
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGKILL])
 def test_a_check_ends_at_any_moment(machine: Machine, number: signal.Signals) -> None:
-    machine.write("v1_x.cu", before="usleep(20000);")
+    machine.write("v1_x.cu", inside="usleep(20000);")  # the kernel, not who launches it
     subprocess.run([sys.executable, "-m", "profkit", "build", "--all", "--arch", "90"], check=True)
     draw = random.Random(int(number))
     for _ in range(MOMENTS):
@@ -71,7 +71,9 @@ def test_a_parent_killed_before_it_knew_what_it_ran_leaves_nothing(
 import os, signal, sys
 from profkit.measure import process
 def die(guard, session):
-    print(open(f"/proc/{session}/cmdline").read(), flush=True)
+    while not (words := open(f"/proc/{session}/cmdline").read()):
+        pass  # it is being replaced by the command
+    print(words, flush=True)
     os.kill(os.getpid(), signal.SIGKILL)
 process._Guard.watch = die
 process.run_command(['sleep', sys.argv[1]])
