@@ -14,7 +14,7 @@ from profkit.diagnosis.engine import gains, judge_launch, or_nan
 from profkit.diagnosis.rule import Diagnosis, Finding, Producer, Rule, SourceShare
 from profkit.diagnosis.where import counters
 from profkit.errors import ProfkitError
-from profkit.reports.frame import without_attrs
+from profkit.reports.frame import frame_rows, without_attrs
 from profkit.reports.metrics import CATALOGUE
 
 if TYPE_CHECKING:
@@ -174,8 +174,7 @@ def diagnose_frame(runs: DataFrame, rules: Sequence[Rule] = ()) -> DataFrame:
     """
     import pandas as pd
 
-    rows = without_attrs(runs).to_dict("records")
-    launches = [_of_row({str(k): v for k, v in row.items()}, rules) for row in rows]
+    launches = [_of_row(row, rules) for row in frame_rows(runs)]
     table = [
         {
             "report": run.report, "launch": run.index, "kernel": run.kernel, "variant": run.variant,

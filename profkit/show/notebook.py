@@ -26,6 +26,7 @@ from profkit.evidence.comparison import select as sides
 from profkit.evidence.history.noise import KnownSpreads
 from profkit.evidence.runs.runs import Evidence
 from profkit.reports import raw_counters, reader
+from profkit.reports.frame import frame_rows
 from profkit.reports.metrics import CATALOGUE
 from profkit.show.given import Given, given_launches, given_reports, given_run
 from profkit.show.text import figures
@@ -211,10 +212,7 @@ def whatif(runs: Given, changes: str, artifacts: str | Path = "artifacts") -> Fr
     asked = parse_changes(changes)
     names = ("report", "launch", "kernel", "variant", "case", "time")
     rows = []
-    for row in (
-        {str(k): v for k, v in r.items()}
-        for r in given_launches(runs, artifacts).to_dict("records")
-    ):
+    for row in frame_rows(given_launches(runs, artifacts)):
         hope = cost_model(Launch({k: float(v) for k, v in row.items() if k in CATALOGUE}), asked)
         identity = {name: row.get(name) for name in names}
         rows.append(

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from profkit.diagnosis.machine.roofline import collected_metrics
 from profkit.errors import ProfkitError
+from profkit.reports.frame import frame_rows
 from profkit.show.text.names import middle, short
 
 if TYPE_CHECKING:
@@ -28,10 +29,10 @@ def records(runs: pd.DataFrame | pd.Series[Any]) -> list[Row]:
     import pandas as pd
 
     frame = runs.to_frame().T if isinstance(runs, pd.Series) else runs
-    rows = [{str(key): value for key, value in row.items()} for row in frame.to_dict("records")]
+    rows = frame_rows(frame)
     if not rows:
         raise ProfkitError("no launches to draw", "the frame is empty: look at the query before it")
-    return list(rows)
+    return [*rows]
 
 
 def one_device(rows: Sequence[Row]) -> str:
