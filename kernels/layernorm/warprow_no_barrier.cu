@@ -9,46 +9,14 @@
    case: LN768
    budget: regs=255 smem=1K spills=0 stack=0
 */
-#include "norm.cuh"
+#include "warp.cuh"
 
-constexpr int ROWS = 4;  // a block
-
-__device__ __forceinline__ float sum_of_lanes(float x) {
-#pragma unroll
-  for (int i = 16; i > 0; i /= 2) x += __shfl_xor_sync(0xffffffffu, x, i);
-  return x;
-}
-
-// V eights a lane.
+// V eights a lane, each a struct that is copied pair by pair.
 template <class T, bool RMS, int V>
 __global__ void __launch_bounds__(32 * ROWS) warp_rows(Norm<T> n) {
-  const int index = blockIdx.x * ROWS + threadIdx.x / 32, lane = threadIdx.x % 32;
-  if (index >= n.rows) return;
-  const int eights = n.width / 8;
-  const size_t row = static_cast<size_t>(index) * eights;
-  Eight<T> h[V], r[V];
-#pragma unroll
-  for (int v = 0, i = lane; v < V; ++v, i += 32)
-    if (i < eights) h[v] = eights_of(n.x)[row + i], r[v] = eights_of(n.r)[row + i];
-  float sum = 0.0f, squares = 0.0f;
-#pragma unroll
-  for (int v = 0, i = lane; v < V; ++v, i += 32)
-    if (i < eights) {
-      sum += h[v].add(r[v]);
-      eights_of(n.h)[row + i] = h[v];
-    }
-  float mean = RMS ? 0.0f : sum_of_lanes(sum) / n.width;
-#pragma unroll
-  for (int v = 0, i = lane; v < V; ++v, i += 32)
-    if (i < eights) squares += h[v].squares(mean);
-  float factor = rsqrtf(sum_of_lanes(squares) / n.width + n.eps);
-#pragma unroll
-  for (int v = 0, i = lane; v < V; ++v, i += 32)
-    if (i < eights) {
-      Eight<T> w = eights_of(n.w)[i], b = w;
-      if (!RMS) b = eights_of(n.b)[i];
-      eights_of(n.y)[row + i] = h[v].template norm<RMS>(mean, factor, w, b);
-    }
+  norm_warp_rows<RMS, V>(
+      n, [](const T* p, size_t i) { return eights_of(p)[i]; },
+      [](T* p, size_t i, const Eight<T>& eight) { eights_of(p)[i] = eight; });
 }
 
 extern "C" int profkit_launch(const ProfkitArgs* args) {

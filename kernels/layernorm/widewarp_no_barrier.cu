@@ -8,46 +8,15 @@
    moves: inst_barrier<0.1x
    budget: regs=168 smem=1K spills=0 stack=0
 */
+#include "warp.cuh"
 #include "wide.cuh"
 
-constexpr int ROWS = 4;  // a block
-
-__device__ __forceinline__ float sum_of_lanes(float x) {
-#pragma unroll
-  for (int i = 16; i > 0; i /= 2) x += __shfl_xor_sync(0xffffffffu, x, i);
-  return x;
-}
-
-// V eights a lane.
+// V eights a lane, each one access of 16 bytes.
 template <class T, bool RMS, int V>
 __global__ void __launch_bounds__(32 * ROWS) wide_warp(Norm<T> n) {
-  const int index = blockIdx.x * ROWS + threadIdx.x / 32, lane = threadIdx.x % 32;
-  if (index >= n.rows) return;
-  const int eights = n.width / 8;
-  const size_t row = static_cast<size_t>(index) * eights;
-  Eight<T> h[V], r[V];
-#pragma unroll
-  for (int v = 0, i = lane; v < V; ++v, i += 32)
-    if (i < eights) h[v] = load_eight(n.x, row + i), r[v] = load_eight(n.r, row + i);
-  float sum = 0.0f, squares = 0.0f;
-#pragma unroll
-  for (int v = 0, i = lane; v < V; ++v, i += 32)
-    if (i < eights) {
-      sum += h[v].add(r[v]);
-      store_eight(n.h, row + i, h[v]);
-    }
-  float mean = RMS ? 0.0f : sum_of_lanes(sum) / n.width;
-#pragma unroll
-  for (int v = 0, i = lane; v < V; ++v, i += 32)
-    if (i < eights) squares += h[v].squares(mean);
-  float factor = rsqrtf(sum_of_lanes(squares) / n.width + n.eps);
-#pragma unroll
-  for (int v = 0, i = lane; v < V; ++v, i += 32)
-    if (i < eights) {
-      Eight<T> w = load_eight(n.w, i), b = w;
-      if (!RMS) b = load_eight(n.b, i);
-      store_eight(n.y, row + i, h[v].template norm<RMS>(mean, factor, w, b));
-    }
+  norm_warp_rows<RMS, V>(
+      n, [](const T* p, size_t i) { return load_eight(p, i); },
+      [](T* p, size_t i, const Eight<T>& eight) { store_eight(p, i, eight); });
 }
 
 extern "C" int profkit_launch(const ProfkitArgs* args) {
