@@ -13,51 +13,14 @@
    moves: waves>1x
    budget: regs=255 smem=227K spills=0 stack=0
 */
-#include "../../common/flash.cuh"
-
-constexpr int M = 64, N = 64, STAGES = 2, THREADS = 128;
-
-template <int D>
-struct Shared {
-  Tile<half, M, D, Swizzled> q;
-  Tile<half, N, D, Swizzled> k[STAGES], v[STAGES];
-};
+#include "rows_of_a_block.cuh"
 
 template <int D>
 __global__ void __launch_bounds__(THREADS, 1) tailwave(Attention a, int rows_a_block) {
   auto& m = shared_memory<Shared<D>>();
   int lane = threadIdx.x % 32, warp = threadIdx.x / 32, head = blockIdx.y;
   int first = blockIdx.x * rows_a_block, end = min(first + rows_a_block, a.length);
-  const half *k = head_of<D>(a.k, a, head), *v = head_of<D>(a.v, a, head);
-  int tiles = ceil_div(a.keys(end), N), row = first + 16 * warp;
-  auto fetch = [&](int tile) {
-    if (tile < tiles) {
-      copy_rows<THREADS>(m.k[tile % STAGES], k, tile * N, a.length, threadIdx.x);
-      copy_rows<THREADS>(m.v[tile % STAGES], v, tile * N, a.length, threadIdx.x);
-    }
-    cp_async_commit();  // an empty group past the last tile
-  };
-
-  copy_rows<THREADS>(m.q, head_of<D>(a.q, a, head), first, a.length, threadIdx.x);
-  for (int tile = 0; tile < STAGES - 1; ++tile) fetch(tile);
-  flash::Rows<D> rows;
-  rows.clear();
-
-  for (int tile = 0; tile < tiles; ++tile) {
-    cp_async_wait<STAGES - 2>();
-    __syncthreads();  // this tile is here, and the one before is used up
-    fetch(tile + STAGES - 1);
-    if (tile == 0) rows.load(m.q, 16 * warp, lane);
-
-    if (row >= end) continue;  // no rows for this warp; the barrier is above
-    float s[N / 8][4];
-    flash::scores<N, D>(s, rows.q, m.k[tile % STAGES], 0, lane);
-    flash::scale_scores(s, a.scale);
-    if (flash::at_edge<N>(a, row, tile * N)) flash::mask<N>(a, s, row, tile * N, lane);
-    flash::softmax<N>(rows, s);
-    flash::pv<N, D>(rows.out, s, m.v[tile % STAGES], 0, lane);
-  }
-  rows.store(head_of<D>(a.o, a, head), row, end, lane);
+  attend<D>(a, m, head, first, end, lane, warp);
 }
 
 // Rows a block, at most M, for a grid that ends just after a full wave of `slots` blocks.
@@ -73,10 +36,8 @@ inline int rows_with_tail(int length, int heads, int slots) {
 extern "C" int profkit_launch(const ProfkitArgs* args) {
   return on_head_dim<64, 128>(args, [&](const Attention& a, auto d) {
     constexpr int D = decltype(d)::value;
-    int sms = 0, shared = 0;  // all of an SM's shared memory: one block per SM
-    if (int e = device_attribute<cudaDevAttrMultiProcessorCount>(&sms)) return e;
-    if (int e = device_attribute<cudaDevAttrMaxSharedMemoryPerBlockOptin>(&shared)) return e;
-    if (shared < static_cast<int>(sizeof(Shared<D>))) return int{cudaErrorNotSupported};
+    int sms = 0, shared = 0;
+    if (int e = one_block_an_sm<D>(&sms, &shared)) return e;
     int rows = rows_with_tail(a.length, a.heads, sms);
     return int{launch<tailwave<D>>(
         {dim3(ceil_div(a.length, rows), a.heads), THREADS, static_cast<size_t>(shared)},
