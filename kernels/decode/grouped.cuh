@@ -29,6 +29,43 @@ struct alignas(16) Chunk {
   uint32_t word[4];
 };
 
+// A lane's scores of 8 N keys become probabilities; what it has of earlier keys, sum and out, is weighed
+// against the new maximum, of which `higher` is this lane's.
+template <int D, int N>
+__device__ __forceinline__ void weigh(float (&s)[N][4], float higher, float& max, float& sum,
+                                      float (&out)[D / 16][4], int t) {
+  higher = fmaxf(higher, __shfl_xor_sync(0xffffffffu, higher, 1));
+  higher = fmaxf(higher, __shfl_xor_sync(0xffffffffu, higher, 2));
+  const float correction = exp2_approx(max - higher);
+  max = higher;
+  sum *= correction;
+  float of[2];  // heads 2t and 2t+1, whose lanes are those of g = 2t and 2t+1
+#pragma unroll
+  for (int e = 0; e < 2; ++e) of[e] = __shfl_sync(0xffffffffu, correction, 4 * (2 * t + e));
+#pragma unroll
+  for (int i = 0; i < D / 16; ++i)
+#pragma unroll
+    for (int e = 0; e < 4; ++e) out[i][e] *= of[e % 2];
+#pragma unroll
+  for (int n = 0; n < N; ++n)
+#pragma unroll
+    for (int i = 0; i < 2; ++i) sum += s[n][i] = exp2_approx(s[n][i] - max);
+}
+
+// A lane's output, maximum and sum go to a part.
+template <int D>
+__device__ __forceinline__ void leave_part(Part<D>& part, float max, float sum,
+                                           const float (&out)[D / 16][4], int g, int t) {
+  sum += __shfl_xor_sync(0xffffffffu, sum, 1);
+  sum += __shfl_xor_sync(0xffffffffu, sum, 2);
+  if (t == 0) part.max[g] = max, part.sum[g] = sum;
+#pragma unroll
+  for (int i = 0; i < D / 16; ++i)  // d = 64 (i / 4) + 8 g + 2 (i % 4) and the next
+#pragma unroll
+    for (int e = 0; e < 4; ++e)
+      part.o[2 * t + e % 2][64 * (i / 4) + 8 * g + 2 * (i % 4) + e / 2] = out[i][e];
+}
+
 // What one warp has seen so far.
 template <int D>
 class Warp {
@@ -62,14 +99,7 @@ class Warp {
   }
 
   __device__ __forceinline__ void leave(Part<D>& part) {
-    sum += __shfl_xor_sync(0xffffffffu, sum, 1);
-    sum += __shfl_xor_sync(0xffffffffu, sum, 2);
-    if (t == 0) part.max[g] = max, part.sum[g] = sum;
-#pragma unroll
-    for (int i = 0; i < D / 16; ++i)  // d = 64 (i / 4) + 8 g + 2 (i % 4) and the next
-#pragma unroll
-      for (int e = 0; e < 4; ++e)
-        part.o[2 * t + e % 2][64 * (i / 4) + 8 * g + 2 * (i % 4) + e / 2] = out[i][e];
+    leave_part(part, max, sum, out, g, t);
   }
 
  private:
@@ -126,22 +156,7 @@ class Warp {
         if (!WHOLE && first + 8 * n + 2 * t + i >= end) s[n][i] = -INFINITY;
         higher = fmaxf(higher, s[n][i]);
       }
-    higher = fmaxf(higher, __shfl_xor_sync(0xffffffffu, higher, 1));
-    higher = fmaxf(higher, __shfl_xor_sync(0xffffffffu, higher, 2));
-    const float correction = exp2_approx(max - higher);
-    max = higher;
-    sum *= correction;
-    float of[2];  // heads 2t and 2t+1, whose lanes are those of g = 2t and 2t+1
-#pragma unroll
-    for (int e = 0; e < 2; ++e) of[e] = __shfl_sync(0xffffffffu, correction, 4 * (2 * t + e));
-#pragma unroll
-    for (int i = 0; i < D / 16; ++i)
-#pragma unroll
-      for (int e = 0; e < 4; ++e) out[i][e] *= of[e % 2];
-#pragma unroll
-    for (int n = 0; n < KEYS / 8; ++n)
-#pragma unroll
-      for (int i = 0; i < 2; ++i) sum += s[n][i] = exp2_approx(s[n][i] - max);
+    weigh<D>(s, higher, max, sum, out, t);
 #pragma unroll
     for (int n = 0; n < KEYS / 16; ++n) {
       const uint32_t p[2] = {pack_halves(s[2 * n][0], s[2 * n][1]),

@@ -75,14 +75,7 @@ class Warp {
   }
 
   __device__ __forceinline__ void leave(Part<D>& part) {
-    sum += __shfl_xor_sync(0xffffffffu, sum, 1);
-    sum += __shfl_xor_sync(0xffffffffu, sum, 2);
-    if (t == 0) part.max[g] = max, part.sum[g] = sum;
-#pragma unroll
-    for (int i = 0; i < D / 16; ++i)  // d = 64 (i / 4) + 8 g + 2 (i % 4) and the next
-#pragma unroll
-      for (int e = 0; e < 4; ++e)
-        part.o[2 * t + e % 2][64 * (i / 4) + 8 * g + 2 * (i % 4) + e / 2] = out[i][e];
+    leave_part(part, max, sum, out, g, t);
   }
 
  private:
@@ -141,22 +134,7 @@ class Warp {
         s[n][i] = first + 8 * n + 2 * t + i < end ? s[n][i] * c.factor : -INFINITY;
         higher = fmaxf(higher, s[n][i]);
       }
-    higher = fmaxf(higher, __shfl_xor_sync(0xffffffffu, higher, 1));
-    higher = fmaxf(higher, __shfl_xor_sync(0xffffffffu, higher, 2));
-    const float correction = exp2_approx(max - higher);
-    max = higher;
-    sum *= correction;
-    float of[2];  // heads 2t and 2t+1, whose lanes are those of g = 2t and 2t+1
-#pragma unroll
-    for (int e = 0; e < 2; ++e) of[e] = __shfl_sync(0xffffffffu, correction, 4 * (2 * t + e));
-#pragma unroll
-    for (int i = 0; i < D / 16; ++i)
-#pragma unroll
-      for (int e = 0; e < 4; ++e) out[i][e] *= of[e % 2];
-#pragma unroll
-    for (int n = 0; n < 2 * TILES; ++n)
-#pragma unroll
-      for (int i = 0; i < 2; ++i) sum += s[n][i] = exp2_approx(s[n][i] - max);
+    weigh<D>(s, higher, max, sum, out, t);
 #pragma unroll
     for (int n = 0; n < TILES; ++n) {
       if (first + 16 * n >= end) continue;

@@ -9,30 +9,19 @@
    moves: sm_active>2x
    budget: regs=255 smem=40K spills=0 stack=0
 */
-#include "grouped.cuh"
-#include "../common/pool.cuh"
-#include "../common/sm90.cuh"
+#include "splits.cuh"
 
-using namespace grouped;
+using namespace splits;
 
 template <int D>
 __global__ void __launch_bounds__(THREADS) split(Decode c, Part<D>* space) {
   auto& parts = shared_memory<Part<D>[WARPS]>();
-  const int splits = gridDim.x, key_head = blockIdx.y, sequence = blockIdx.z;
-  const int length = c.length(sequence), keys = ceil_div(ceil_div(length, splits), 16) * 16;
-  const int first = blockIdx.x * keys, end = first + keys < length ? first + keys : length;
-  Warp<D> warp(c, sequence, key_head);
-  warp.attend(first, end);
+  const Share share(c);
+  Warp<D> warp(c, blockIdx.z, blockIdx.y);
+  warp.attend(share.first, share.end);
   warp.leave(parts[threadIdx.x / 32]);
   __syncthreads();
-  Part<D>* mine = space + (static_cast<size_t>(sequence) * c.key_heads + key_head) * splits + blockIdx.x;
-  add_up<D>(
-      WARPS, c.group(), [&](int i) -> const Part<D>& { return parts[i]; },
-      [&](int head, int d, float o, float max, float sum) {
-        if (splits == 1) return store<D>(c, sequence, key_head, head, d, o, sum);
-        mine->o[head][d] = o;
-        if (d == 0) mine->max[head] = max, mine->sum[head] = sum;
-      });
+  leave_block<D>(c, parts, space);
 }
 
 template <int D>
@@ -47,34 +36,13 @@ __global__ void __launch_bounds__(THREADS) merge(Decode c, const Part<D>* space,
       });
 }
 
-// How many splits: the time of a block is its keys and, for its start and its part, OVERHEAD more.
-inline int splits_for(int keys, int step, int works, int resident) {
-  const int OVERHEAD = 256, most = ceil_div(keys, step) < 64 ? ceil_div(keys, step) : 64;
-  int best = 1;
-  long long least = INT64_MAX;
-  for (int n = 1; n <= most; ++n) {
-    long long time = ceil_div(works * n, resident) * static_cast<long long>(ceil_div(keys, n) + OVERHEAD);
-    if (time < least) best = n, least = time;
-  }
-  return best;
-}
-
 extern "C" int profkit_launch(const ProfkitArgs* args) {
   return on_cache(args, [&](const Decode& c, auto d) {
     constexpr int D = decltype(d)::value;
-    constexpr size_t BYTES = sizeof(Part<D>[WARPS]);
-    if (!fits(c)) return int{cudaErrorNotSupported};
-    int resident = 0, works = c.batch * c.key_heads;
-    if (int e = resident_blocks<split<D>>(THREADS, BYTES, &resident)) return e;
-    int splits = splits_for(c.page * c.pages, Warp<D>::STEP, works, resident);
-    Workspace space(splits > 1 ? sizeof(Part<D>) * works * splits : 1, args->stream);
-    if (space.error) return int{space.error};
-    auto* parts = static_cast<Part<D>*>(space.data);
-    if (int e = launch<split<D>>({dim3(splits, c.key_heads, c.batch), THREADS, BYTES}, args->stream, c,
-                                 parts))
-      return e;
-    if (splits == 1) return int{cudaSuccess};
-    return int{launch<merge<D>>({dim3(c.key_heads, c.batch), THREADS, 0, 1, true}, args->stream, c,
-                                static_cast<const Part<D>*>(parts), splits)};
+    auto merged = [&](const Part<D>* parts, int splits) {
+      return launch<merge<D>>({dim3(c.key_heads, c.batch), THREADS, 0, 1, true}, args->stream, c, parts,
+                              splits);
+    };
+    return start<split<D>, D, Warp<D>::STEP>(c, sizeof(Part<D>[WARPS]), args->stream, merged);
   });
 }
