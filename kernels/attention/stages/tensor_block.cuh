@@ -1,5 +1,5 @@
-// Both products on the tensor cores, a ring of K and V tiles: what stage2, its two swizzles and stage4
-// are. They differ in the number of tiles in the ring and in how a tile lies in shared memory.
+// Both products on the tensor cores, a ring of K and V tiles: what stage2, its two swizzles, stage3a and
+// stage4 are. They differ in the number of tiles in the ring and in how tiles lie in shared memory.
 #pragma once
 
 #include "../../common/cp_async.cuh"
@@ -10,6 +10,7 @@ namespace stage {
 template <int D_, int STAGES_, template <int> class LAYOUT>
 struct Plan {
   static constexpr int D = D_, STAGES = STAGES_;
+  static constexpr bool P_OVER_S = false;  // probabilities overwrite the scores of their row
   struct Shared {
     Tile<half, M, D, LAYOUT> q;
     Tile<half, N, D, LAYOUT> k[STAGES], v[STAGES];
@@ -50,8 +51,9 @@ __device__ __forceinline__ void tensor_block(const Attention& a) {
 #pragma unroll
     for (int i = 0; i < ROWS; ++i) {
       int row = warp + WARPS * i;
-      float p =
-          softmax_row(a, state, i, m.out, *m.s.at(row, lane), row, first + row, tile * N + lane, D);
+      float score = *m.s.at(row, lane);
+      if (P::P_OVER_S) __syncwarp();  // the row is read before probabilities overwrite it
+      float p = softmax_row(a, state, i, m.out, score, row, first + row, tile * N + lane, D);
       *m.p.at(row, lane) = __float2half(p);
     }
     __syncthreads();
