@@ -178,7 +178,8 @@ def refresh(places: Places, made: Sequence[Compiled]) -> list[Path]:
             continue
         titled = replace(record.header, title=same.variant.title)  # it is of the source, too
         if record.stale(same.source):
-            source = replace(source, made_from=source.sha256, sha256=same.source)
+            made_from = source.made_from or source.sha256
+            source = replace(source, made_from=made_from, sha256=same.source)
         elif titled == record.header:
             continue
         write_record(path, replace(record, source=source, header=titled))

@@ -91,3 +91,7 @@ def test_the_same_machine_code_of_another_source_refreshes_a_record(tmp_path: Pa
     source = read_record(tmp_path / "v1.same.json").source
     assert (source.sha256, source.made_from) == ("new", "old")
     assert ladder.refresh(places, made) == [], "it is fresh now"
+    again = [replace(c, build=replace(c.build, source="newer")) for c in made]
+    ladder.refresh(places, again)
+    source = read_record(tmp_path / "v1.same.json").source
+    assert (source.sha256, source.made_from) == ("newer", "old"), "made with, not before"
