@@ -129,7 +129,7 @@ class Program:
     def write(self, path: Path, **header: Any) -> Path:
         """The trace as a file."""
         text = self.text(**header).encode()
-        path.write_bytes(gzip.compress(text) if path.suffix == ".gz" else text)
+        path.write_bytes(gzip.compress(text, 1) if path.suffix == ".gz" else text)
         return path
 
 
