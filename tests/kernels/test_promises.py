@@ -21,6 +21,7 @@ from tests.conftest import ROOT
 ARTIFACTS = ROOT / "artifacts"
 HEADERS = headers(ARTIFACTS)
 EVIDENCE = Evidence(ARTIFACTS)
+NAMES = frozenset(EVIDENCE.names())
 # Of every problem: runs are told apart by variant and case, so ids differ between problems too.
 LADDER = {
     key.rpartition("/")[2]: file.header
@@ -34,8 +35,7 @@ def cases_of(variant: str) -> list[str]:
     parent = LADDER[variant].after
     if not parent:
         return []
-    names = EVIDENCE.names()
-    cases = [case for name, case in names if name == variant and (parent, case) in names]
+    cases = sorted(case for name, case in NAMES if name == variant and (parent, case) in NAMES)
     return [c for c in cases if _is_whole(variant, c) and _has_report(parent, c)]
 
 
