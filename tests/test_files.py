@@ -319,7 +319,7 @@ def test_a_log_is_a_file_of_its_own(tmp_path: Path) -> None:
 OWN = {
     "profkit/reports/container/", "profkit/measure/plan.py", "profkit/measure/languages/",
     "profkit/measure/capture/", "profkit/measure/workers/ahead.py", "profkit/program/readers/store.py",
-    "profkit/cli/reading/diagnose.py", "profkit/cli/measuring/tune.py", "profkit/show/plots/base.py",
+    "profkit/cli/output.py", "profkit/show/plots/base.py",
     "profkit/cli/signals.py", "profkit/cli/verb.py",
 }  # fmt: skip
 WRITES = re.compile(

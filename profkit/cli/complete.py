@@ -18,10 +18,10 @@ def variants(ctx: typer.Context, incomplete: str) -> Described:
     from profkit.measure.variants.variants import kernels_dir, survey
 
     try:
-        found = {v.id: v.title for v in survey(kernels_dir(ctx.params.get("kernels"))).variants}
+        titles = {v.id: v.title for v in survey(kernels_dir(ctx.params.get("kernels"))).variants}
     except ProfkitError:
-        found = {}
-    return _begin(incomplete, (dict.fromkeys(_recorded(ctx, 0), "recorded") | found).items())
+        titles = {}
+    return _begin(incomplete, (dict.fromkeys(_recorded(ctx, 0), "recorded") | titles).items())
 
 
 def sides(ctx: typer.Context, incomplete: str) -> list[str]:

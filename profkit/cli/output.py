@@ -8,9 +8,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from profkit.errors import ProfkitError
+from profkit.errors import ProfkitError, needing
 
 if TYPE_CHECKING:
+    from pandas import DataFrame
+
     from profkit.show.text.blocks import Block
 
 
@@ -23,9 +25,9 @@ def say(error: ProfkitError) -> None:
         print(f"  {escaped(error.hint)}", file=sys.stderr)
 
 
-def say_each(problems: Iterable[ProfkitError]) -> None:
-    """Print what could not be read, two lines each: the rest goes on."""
-    for problem in problems:
+def say_each(problems: Iterable[ProfkitError], *, quiet: bool = False) -> None:
+    """Print what could not be read, two lines each, unless silence is asked for: the rest goes on."""
+    for problem in () if quiet else problems:
         say(problem)
 
 
@@ -108,6 +110,23 @@ def print_blocks(
         from profkit.show.text.terminal import console, to_text
 
         print(to_text(blocks, console()), end="")
+
+
+def save_frame(frame: DataFrame, file: Path, *, as_csv: bool) -> None:
+    """Write a frame as CSV or Parquet, whole or not at all.
+
+    Raises:
+        ProfkitError: It cannot be written, or pyarrow is not installed.
+    """
+    from profkit.files import part_of
+    from profkit.show.text.spreadsheet import csv_text
+
+    with part_of(file) as part:
+        if as_csv:
+            part.write_text(csv_text(frame), encoding="utf-8")
+            return
+        with needing("pyarrow", "--parquet"):
+            frame.to_parquet(part, index=False)
 
 
 def print_plain(text: str) -> None:

@@ -34,9 +34,9 @@ class Answers:
         from profkit.reports.reader import read_report
         from profkit.show.views.brief import ROWS, brief_diagnosis
 
-        found = read_report(self.inside(reports))
-        bad = [f"{f.path}: {f.status}: {f.message}" for f in found.files if f.status != "ok"]
-        table = judged_rows(judged(found))
+        read = read_report(self.inside(reports))
+        bad = [f"{f.path}: {f.status}: {f.message}" for f in read.files if f.status != "ok"]
+        table = judged_rows(judged(read))
         lined = with_lines([row.shown for row in table[:ROWS]])
         first = [row.replaced(row.shown, run) for row, run in zip(table, lined, strict=False)]
         return _short("\n".join(filter(None, [brief_diagnosis([*first, *table[ROWS:]]), *bad[:5]])))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from profkit.cli.options import BAD, COULD_NOT
-from profkit.cli.output import say, say_all
+from profkit.cli.output import say, say_all, say_each
 from profkit.errors import ProfkitError
 
 if TYPE_CHECKING:
@@ -20,8 +20,7 @@ def leave_with_faults(made: Made, checks: Sequence[dict[str, Any]]) -> None:
     from profkit.show.views import measured
 
     for check in checks:
-        for line in measured.faults(check):
-            say(ProfkitError(line))
+        say_each(map(ProfkitError, measured.faults(check)))
     broken = [b for b in made.builds.values() if b.error]
     for built in broken:
         say_all(f"{built.variant.path} does not compile", built.error or "")

@@ -55,15 +55,15 @@ def read_patterns(
 
     paths, complete = expand_patterns(patterns)
     with progress("reading", quiet=quiet) as step:
-        found = read_files(paths, progress=step, client=client)
-    given_up = _given_up(found)
-    for file in found.files:
+        reports = read_files(paths, progress=step, client=client)
+    given_up = _given_up(reports)
+    for file in reports.files:
         if file.status != "ok":
             say(ProfkitError(f"{file.path}: {file.status}: {file.message}", _mend(file)))
             complete = False
         elif file.path in given_up:
             say(ProfkitError(f"{file.path}: ncu gave up on every launch in it", _FAILED))
-    return found, complete
+    return reports, complete
 
 
 def expand_patterns(patterns: Sequence[str]) -> tuple[list[str], bool]:
@@ -103,17 +103,18 @@ _MEND = {
 }
 
 
-def _given_up(found: Reports) -> set[str]:
+def _given_up(reports: Reports) -> set[str]:
     """The reports in which no launch was measured."""
-    status = {part.file.path: {run["status"] for run in part.launches()} for part in found.parts}
+    status = {part.file.path: {run["status"] for run in part.launches()} for part in reports.parts}
     return {path for path, of in status.items() if of == {"failed"}}
 
 
-def choose_launches(found: Reports, kernel: str | None, where: str | None) -> Chosen:
+def choose_launches(reports: Reports, kernel: str | None, where: str | None) -> Chosen:
     """Judge every launch and keep those that were asked for."""
     from profkit.diagnosis.launches import judged
 
-    chosen = Chosen(found, launches := judged(found), list(range(len(launches))))
+    launches = judged(reports)
+    chosen = Chosen(reports, launches, list(range(len(launches))))
     if kernel is not None:
         from profkit.cli.inputs.select import by_kernel
 

@@ -38,7 +38,7 @@ def by_kernel(names: Sequence[str], pattern: str) -> list[bool]:
         ProfkitError: The expression is not one.
     """
     try:
-        wanted = re.compile(pattern, re.IGNORECASE)
+        expression = re.compile(pattern, re.IGNORECASE)
     except re.error as error:
         raise ProfkitError(f"--kernel {pattern}: {error}", "it is a regular expression") from error
     except (RecursionError, OverflowError) as error:
@@ -47,7 +47,7 @@ def by_kernel(names: Sequence[str], pattern: str) -> list[bool]:
     with within(PATTERN_TIME, f"--kernel {pattern}"):
         for name in names:
             if name not in matched:
-                matched[name] = bool(wanted.search(name))
+                matched[name] = bool(expression.search(name))
     return [matched[name] for name in names]
 
 
@@ -101,7 +101,7 @@ def where(frame: DataFrame, expression: str) -> DataFrame:
             chosen: Any = frame.eval(expression.strip(), engine="python")
         if not is_bool_dtype(getattr(chosen, "dtype", object)) or len(chosen) != len(frame):
             raise ValueError("it is no comparison")
-        found: DataFrame = frame[chosen]
+        matching: DataFrame = frame[chosen]
     except (
         IndexError,
         TypeError,
@@ -115,7 +115,7 @@ def where(frame: DataFrame, expression: str) -> DataFrame:
     ) as error:
         why = str(error) or type(error).__name__
         raise ProfkitError(f"--where {expression}: {why}", EXAMPLE) from error
-    return found
+    return matching
 
 
 def safe(expression: str, columns: Collection[str], texts: Collection[str] = ()) -> None:

@@ -22,6 +22,11 @@ def evidence_of(artifacts: Path) -> Evidence:
     return Evidence(artifacts, headers=headers(artifacts))
 
 
+def is_triage(path: str | Path) -> bool:
+    """Whether it is a whole program, as profkit triage -o keeps it."""
+    return (Path(path) / "triage.json").is_file()
+
+
 def stale(evidence: Evidence, needs: Collection[str]) -> list[ProfkitError]:
     """Which runs ("variant.case") are of code that has changed since, as errors to say."""
     from profkit.records.current import apply

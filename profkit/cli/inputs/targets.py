@@ -4,24 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from profkit.cli.output import note
 from profkit.errors import ProfkitError
 
 if TYPE_CHECKING:
-    from profkit.measure.targets import Places, Target
+    from profkit.measure.targets import Target
     from profkit.measure.workers.session import Measurements
-
-
-def target_places(
-    kernels: Path | None = None, build_dir: Path | None = None, artifacts: Path | None = None
-) -> Places:
-    """Where the options say that things are."""
-    from profkit.measure.targets import Places
-
-    return Places(kernels, build_dir, artifacts)
 
 
 def on_gpus(target: Target, gpus: str | None) -> Target:

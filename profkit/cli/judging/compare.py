@@ -24,7 +24,7 @@ from profkit.cli.options import (
     Picture,
     Quiet,
 )
-from profkit.cli.output import note, print_blocks, print_plain, say, say_each, write_to
+from profkit.cli.output import note, one_form, print_blocks, print_plain, say, say_each, write_to
 from profkit.cli.verb import Verb
 from profkit.errors import ProfkitError
 from profkit.records.artifacts import HISTORY
@@ -78,22 +78,23 @@ def judge_change(
     from profkit.evidence.history.noise import KnownSpreads
     from profkit.show.views import comparison as changes
 
-    wanted = _wanted(fail_on or [], json and markdown)
+    one_form(json, markdown)
+    fail_if = _fail_if(fail_on or [])
     known = KnownSpreads(history)
     if ladder:
-        _no_sides(before, after)
-        found = _ladders(artifacts, case, anyway, known, output)
-        _print_ladders(found, brief=brief, json=json, markdown=markdown)
-        raise typer.Exit(_ladders_status(found, wanted, known.problems, quiet))
+        if before or after:
+            raise ProfkitError("--ladder takes no BEFORE and AFTER", "profkit compare --ladder")
+        ladders = _ladders(artifacts, case, anyway, known, output)
+        _print_ladders(ladders, brief=brief, json=json, markdown=markdown)
+        raise typer.Exit(_ladders_status(ladders, fail_if, known.problems, quiet))
     if output or not (before and after):
         raise _not_two(output)
-    if _are_triages(before, after):
-        _compare_triages(Path(before), Path(after), wanted, json=json, markdown=markdown)
+    if sources.is_triage(before) and sources.is_triage(after):
+        _compare_triages(Path(before), Path(after), fail_if, json=json, markdown=markdown)
     from profkit.evidence.comparison.select import compare_sides
 
     sides = compare_sides(before, after, case, sources.evidence_of(artifacts), anyway, known)
-    if not quiet:
-        say_each([*sides.problems, *known.problems])
+    say_each([*sides.problems, *known.problems], quiet=quiet)
     if brief and not json:
         from profkit.show.views.brief import brief_comparison
 
@@ -102,13 +103,8 @@ def judge_change(
         shown = 10_000 if every else changes.MOVED_SHOWN
         blocks = changes.compared_runs(sides, shown)
         print_blocks(blocks, sides.to_json() if json else None, markdown)
-    worst = status(closing(sides.changes, wanted), quiet=quiet)
+    worst = status(closing(sides.changes, fail_if), quiet=quiet)
     raise typer.Exit(max(worst, COULD_NOT if sides.problems else 0))
-
-
-def _no_sides(*sides: str | None) -> None:
-    if any(sides):
-        raise ProfkitError("--ladder takes no BEFORE and AFTER", "profkit compare --ladder")
 
 
 def _not_two(output: Path | None) -> ProfkitError:
@@ -117,89 +113,83 @@ def _not_two(output: Path | None) -> ProfkitError:
     return ProfkitError("two runs are needed", "profkit compare stage1 stage2, or --ladder")
 
 
-def _print_ladders(found: list[Ladder], *, brief: bool, json: bool, markdown: bool) -> None:
+def _print_ladders(ladders: list[Ladder], *, brief: bool, json: bool, markdown: bool) -> None:
     from profkit.show.views import comparison as changes
 
-    document = {"schema": "profkit.ladders/1", "ladders": [x.to_json() for x in found]}
+    document = {"schema": "profkit.ladders/1", "ladders": [x.to_json() for x in ladders]}
     tables = changes.ladder_table if brief else changes.ladder_steps
-    print_blocks((b for x in found for b in tables(x)), document if json else None, markdown)
-
-
-def _are_triages(*sides: str) -> bool:
-    """Whether what is compared are whole programs, as profkit triage -o keeps them."""
-    return all((Path(side) / "triage.json").is_file() for side in sides)
+    print_blocks(chain.from_iterable(map(tables, ladders)), document if json else None, markdown)
 
 
 def _compare_triages(
-    before: Path, after: Path, wanted: set[str], *, json: bool, markdown: bool
+    before: Path, after: Path, fail_if: set[str], *, json: bool, markdown: bool
 ) -> None:
     """What became of each promise of a program's triage; ends the verb."""
     from profkit.program.change import change
     from profkit.program.document import read_document
     from profkit.show.views.triage import compared_triages
 
-    found = change(read_document(before), read_document(after))
-    content = found.to_json()
-    _remember(before, after, found)
+    comparison = change(read_document(before), read_document(after))
+    content = comparison.to_json()
+    _remember(before, after, comparison)
     print_blocks(compared_triages(content), content if json else None, markdown)
-    slower = "slower" in wanted and found.answer == "slower"
-    raise typer.Exit(BAD if slower or ("finding" in wanted and found.new) else 0)
+    slower = "slower" in fail_if and comparison.answer == "slower"
+    raise typer.Exit(BAD if slower or ("finding" in fail_if and comparison.new) else 0)
 
 
-def _remember(before: Path, after: Path, found: ProgramChange) -> None:
+def _remember(before: Path, after: Path, comparison: ProgramChange) -> None:
     """Keep the promises and what came of them in a ledger inside of AFTER."""
     from profkit.cli.inputs.promises import entries
     from profkit.evidence.ledger.ledger import NAME, add
 
     try:
-        add(after / NAME, entries(before, after, found))
+        add(after / NAME, entries(before, after, comparison))
     except ProfkitError as error:  # what was compared is told all the same
         say(error)
 
 
-def _wanted(fail_on: list[str], two_forms: bool) -> set[str]:
-    if two_forms:
-        raise ProfkitError("--json and --markdown are two answers", "give one of them")
-    wanted = {word for given in fail_on for word in given.split(",")}
-    if unknown := wanted - set(FAIL_ON):
+def _fail_if(fail_on: list[str]) -> set[str]:
+    """What --fail-on names, each flag one word or several with commas."""
+    words = set(chain.from_iterable(flag.split(",") for flag in fail_on))
+    if unknown := words - set(FAIL_ON):
         raise ProfkitError(f"--fail-on {', '.join(sorted(unknown))}: not known",
                            f"one of {', '.join(FAIL_ON)}")  # fmt: skip
-    return wanted
+    return words
 
 
-def closing(changes: Iterable[RunComparison], wanted: set[str]) -> list[tuple[int, str]]:
+def closing(changes: Iterable[RunComparison], fail_if: set[str]) -> list[tuple[int, str]]:
     """Each exit status other than 0 that a change asks for, with its reason.
 
     2 when something could not be compared, 1 when AFTER is bad as asked. An AFTER that is wrong is
     bad, whether asked or not; without timing nothing can be slower, and a gate on it has not been
     tried. Samples that are no times are nothing to compare.
     """
-    return [reason for change in changes for reason in _closing(change, wanted)]
+    return [reason for change in changes for reason in _closing(change, fail_if)]
 
 
-def _closing(change: RunComparison, wanted: set[str]) -> Iterator[tuple[int, str]]:
+def _closing(change: RunComparison, fail_if: set[str]) -> Iterator[tuple[int, str]]:
     if not change.compared:
         wrong = [r for r in change.refusals if r.code in ("wrong", "sanitizer")]
         bad = any(r.sentence.startswith(change.after) for r in wrong)
         why = "; ".join(r.sentence for r in change.refusals)
         yield (BAD if bad else COULD_NOT), f"{change.after}: {why}"
-    elif change.bad_samples or ("slower" in wanted and change.time is None):
+    elif change.bad_samples or ("slower" in fail_if and change.time is None):
         why = change.time.sentence if change.time else change.time_note
         yield COULD_NOT, f"{change.after}: {why}"
     else:
-        yield from ((BAD, f"{change.after}: {what}") for what in _bad(change, wanted))
+        yield from ((BAD, f"{change.after}: {what}") for what in _bad(change, fail_if))
 
 
-def _bad(change: RunComparison, wanted: set[str]) -> Iterator[str]:
+def _bad(change: RunComparison, fail_if: set[str]) -> Iterator[str]:
     """What of that which was asked for is worse."""
-    if "slower" in wanted and change.time is not None and change.time.answer == "slower":
+    if "slower" in fail_if and change.time is not None and change.time.answer == "slower":
         yield change.time.sentence
     findings = chain.from_iterable(launch.findings for launch in change.launches)
     new = [finding.rule for finding in findings if finding.what == "new"]
-    if "finding" in wanted and new:
+    if "finding" in fail_if and new:
         yield f"new finding {', '.join(dict.fromkeys(new))}"
     worse = [r.name for r in change.resources if r.worse]
-    if "resource" in wanted and worse:
+    if "resource" in fail_if and worse:
         yield f"more {', '.join(worse)}"
 
 
@@ -216,7 +206,7 @@ def _ladders(
     artifacts: Path, case: str | None, anyway: bool, spread_of: SpreadOf, output: Path | None
 ) -> list[Ladder]:
     """The ladder of each case that was recorded; one of them drawn where that is asked for."""
-    from profkit.evidence.comparison.ladder import build_ladder as build
+    from profkit.evidence.comparison.ladder import build_ladder
 
     evidence = sources.evidence_of(artifacts)
     cases = [case] if case else evidence.recorded_cases()
@@ -224,25 +214,23 @@ def _ladders(
         raise ProfkitError(f"no run record in {artifacts}", "profkit profile --all")
     if output and len(cases) > 1:
         raise ProfkitError(f"one picture of {len(cases)} cases", f"--case {cases[0]} -o {output}")
-    found = [build(evidence, c, anyway, spread_of) for c in cases]
+    ladders = [build_ladder(evidence, c, anyway, spread_of) for c in cases]
     if output:
         from profkit.show import plots
 
-        plots.save(plots.ladder(found[0]), write_to(output))
-    return found
+        plots.save(plots.ladder(ladders[0]), write_to(output))
+    return ladders
 
 
 def _ladders_status(
-    ladders: Iterable[Ladder], wanted: set[str], unread: list[ProfkitError], quiet: bool
+    ladders: Iterable[Ladder], fail_if: set[str], unread: list[ProfkitError], quiet: bool
 ) -> int:
     problems = [p for x in ladders for p in x.problems]
-    if not quiet:
-        say_each([*problems, *unread])
+    say_each([*problems, *unread], quiet=quiet)
     rungs = chain.from_iterable(ladder.steps for ladder in ladders)
     steps = [rung.change for rung in rungs if rung.change]
-    return max(
-        status(closing(steps, wanted), quiet=quiet) if wanted else 0, COULD_NOT if problems else 0
-    )
+    worst = status(closing(steps, fail_if), quiet=quiet) if fail_if else 0
+    return max(worst, COULD_NOT if problems else 0)
 
 
 VERB = Verb(

@@ -61,10 +61,8 @@ def run_gate(
         raise typer.Exit(_SKIP) from error
     print_blocks(gate_blocks(report), report.to_json() if json else None, markdown)
     left = _SKIP if bisect and report.status == COULD_NOT else report.status
-    if not quiet:
-        say_each(known.problems)
-        for reason in report.reasons:
-            say(ProfkitError(f"exit status {left}: {reason}"))
+    reasons = (ProfkitError(f"exit status {left}: {reason}") for reason in report.reasons)
+    say_each([*known.problems, *reasons], quiet=quiet)
     raise typer.Exit(left)
 
 

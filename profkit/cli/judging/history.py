@@ -65,17 +65,16 @@ def show_history(
     problems = list(_from_log(kept, artifacts, quiet) if log else ())
     problems += _from_artifacts(kept, artifacts, commit, quiet) if add else ()
     name, _, at = (subject or "").partition(".")
-    found, wrong = read_steps(kept, name, at or case or "")
-    problems += wrong
-    document = {"schema": "profkit.history/1", "steps": [s.to_json() for s in found]}
-    print_blocks(history_blocks(found), document if json else None, markdown)
+    steps, unreadable = read_steps(kept, name, at or case or "")
+    problems += unreadable
+    document = {"schema": "profkit.history/1", "steps": [s.to_json() for s in steps]}
+    print_blocks(history_blocks(steps), document if json else None, markdown)
     if output:
         from profkit.show import plots
 
-        plots.save(plots.history_steps(found), write_to(output))
-    if not quiet:
-        say_each(problems)
-    if problems or not found:
+        plots.save(plots.history_steps(steps), write_to(output))
+    say_each(problems, quiet=quiet)
+    if problems or not steps:
         raise typer.Exit(COULD_NOT)
 
 
@@ -86,10 +85,10 @@ def read_steps(
     from profkit.evidence.history.noise import process_spreads
     from profkit.evidence.history.steps import steps
 
-    rows, wrong = kept.runs()
-    twins, unreadable = kept.twins()
-    chosen = [r for r in rows if variant in ("", r.variant) and case in ("", r.case)]
-    return steps(chosen, process_spreads(rows, twins)), wrong + unreadable
+    runs, bad_runs = kept.runs()
+    twins, bad_twins = kept.twins()
+    chosen = [r for r in runs if variant in ("", r.variant) and case in ("", r.case)]
+    return steps(chosen, process_spreads(runs, twins)), bad_runs + bad_twins
 
 
 def _from_log(kept: History, artifacts: Path, quiet: bool) -> Iterable[ProfkitError]:

@@ -9,7 +9,7 @@ import typer
 
 from profkit.cli.inputs import sources
 from profkit.cli.options import ARTIFACTS, COULD_NOT, Artifacts, Json, Markdown, Picture, Quiet
-from profkit.cli.output import one_form, print_blocks, say_each, write_to
+from profkit.cli.output import note, one_form, print_blocks, say_each, write_to
 from profkit.cli.verb import Verb
 
 
@@ -37,28 +37,25 @@ def show_ledger(
     path = file or artifacts / books.NAME
     if update:
         new = books.update(sources.evidence_of(artifacts), path)
-        if not quiet:
-            typer.echo(
-                f"{path}: {len(new.predictions)} predictions and {len(new.outcomes)} outcomes added",
-                err=True,
-            )
-            say_each(new.problems)
+        added = f"{len(new.predictions)} predictions and {len(new.outcomes)} outcomes added"
+        note(f"{path}: {added}", quiet=quiet)
+        say_each(new.problems, quiet=quiet)
     kept = books.read_ledger(path)
-    found = scoring.score_ledger(kept, scoring.edges_today(sources.evidence_of(artifacts)) or None)
+    scores = scoring.score_ledger(kept, scoring.edges_today(sources.evidence_of(artifacts)) or None)
     if output:
         from profkit.show import plots
 
-        plots.save(plots.ledger(found), write_to(output))
-    table = scoring.calibration(found)
+        plots.save(plots.ledger(scores), write_to(output))
+    table = scoring.calibration(scores)
     document = {
         "schema": "profkit.scores/1",
         "scores": [
-            {"prediction": asdict(s.prediction), "outcome": asdict(s.outcome)} for s in found
+            {"prediction": asdict(s.prediction), "outcome": asdict(s.outcome)} for s in scores
         ],
         "calibration": [asdict(c) for c in table],
         "damaged": list(kept.damaged),
     }
-    print_blocks(judged.ledger_table(kept, found, table), document if json else None, markdown)
+    print_blocks(judged.ledger_table(kept, scores, table), document if json else None, markdown)
     if update and new.problems:
         raise typer.Exit(COULD_NOT)
 

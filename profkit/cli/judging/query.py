@@ -37,8 +37,7 @@ def run_query(
     frame, problems = query(History(history), sql)
     document = {"schema": "profkit.query/1", "rows": rows_of(frame)}
     print_blocks(answer_blocks(frame), document if json else None, markdown)
-    if not quiet:
-        say_each(problems)
+    say_each(problems, quiet=quiet)
     if problems:
         raise typer.Exit(COULD_NOT)
 

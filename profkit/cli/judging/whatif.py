@@ -42,23 +42,22 @@ def ask_whatif(
 
     one_form(json, markdown)
     evidence = sources.evidence_of(artifacts)
-    subject = variant
     if changes is not None:
-        asked = parse_changes(changes)
+        subject, counts = variant, parse_changes(changes)
     else:
-        subject, asked = _moves(evidence, artifacts, variant)
+        subject, counts = _moves(evidence, artifacts, variant)
     runs = _runs(evidence, subject, case)
-    said = [(run, whatif_launch(run.launch, asked)) for run in runs]
+    estimates = [(run, whatif_launch(run.launch, counts)) for run in runs]
     document = {
         "schema": "profkit.whatif/1",
         "variant": subject,
-        "changes": [asdict(change) for change in asked],
+        "changes": [asdict(change) for change in counts],
         "answers": [
             {"case": run.case, "time_s": run.row["time"], "expect": asdict(expect)}
-            for run, expect in said
+            for run, expect in estimates
         ],
     }
-    print_blocks(answers(subject, asked, said), document if json else None, markdown)
+    print_blocks(answers(subject, counts, estimates), document if json else None, markdown)
 
 
 def _runs(evidence: Evidence, variant: str, case: str | None) -> list[Run]:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from profkit.cli.inputs.faults import leave_with_faults
-from profkit.cli.inputs.targets import named_or_all, on_gpus, say_gpus, target_places
+from profkit.cli.inputs.targets import named_or_all, on_gpus, say_gpus
 from profkit.cli.options import BuildDir, Cases, Every, Gpus, Json, Kernels, Names, Quiet
 from profkit.cli.output import note, print_blocks, print_json, spinner
 from profkit.cli.signals import stop_on_term
@@ -48,7 +48,7 @@ def time_variants(
     from profkit.show.views import measured
 
     target = targets.choose_target(
-        target_places(kernels, build_dir),
+        targets.Places(kernels, build_dir),
         named_or_all(variant, every),
         every,
         case or (),
@@ -90,16 +90,16 @@ def _time_twins(run: AaRun, folder: str, *, json: bool, quiet: bool) -> None:
     from profkit.measure.noise import run_twins
     from profkit.show.views.history import noise_blocks
 
-    found: list[HistoryTwin] = []
+    comparisons: list[HistoryTwin] = []
     stop_on_term()
     try:
         with spinner(quiet) as progress:
             for twins in run_twins(run, progress):
-                found += twins
+                comparisons += twins
     finally:  # what was measured before somebody stopped it is kept
-        History(folder).append(found)
-    note(f"{folder}: {len(found)} A/A comparisons added", quiet=quiet)
-    noise = machine_noise(found)
+        History(folder).append(comparisons)
+    note(f"{folder}: {len(comparisons)} A/A comparisons added", quiet=quiet)
+    noise = machine_noise(comparisons)
     document = {"schema": "profkit.noise/1", "machines": [x.to_json() for x in noise]}
     print_blocks(noise_blocks(noise), document if json else None)
 

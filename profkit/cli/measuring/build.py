@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from profkit.cli.inputs.targets import named_or_all, target_places
+from profkit.cli.inputs.targets import named_or_all
 from profkit.cli.options import (
     BAD,
     COULD_NOT,
@@ -19,7 +19,7 @@ from profkit.cli.options import (
     Quiet,
     RecordsDir,
 )
-from profkit.cli.output import note, print_blocks, print_json, say, say_all, spinner
+from profkit.cli.output import note, print_blocks, print_json, say_all, say_each, spinner
 from profkit.cli.verb import Verb
 from profkit.errors import ProfkitError
 
@@ -44,33 +44,32 @@ def build_variants(
     quiet: Quiet = False,
 ) -> None:
     """Compile variants, and hold them to the budgets in their headers. Needs no GPU."""
-    from profkit.measure import ladder
+    from profkit.measure import ladder, targets
     from profkit.show.views import measured
 
-    at = target_places(kernels, build_dir, artifacts)
+    at = targets.Places(kernels, build_dir, artifacts)
     archs = _archs(arch) if arch else None
     with spinner(quiet) as progress:
         progress("build")
-        made = ladder.compiled(at, named_or_all(variant, every), archs)
-    if not made:
+        builds = ladder.compiled(at, named_or_all(variant, every), archs)
+    if not builds:
         raise ProfkitError(
             f"--arch {arch}: the headers of these variants rule it out",
             "`arch:` in a header says what it is for; profkit list shows the variants",
         )
-    for path in ladder.refresh(at, made) if refresh else ():
+    for path in ladder.refresh(at, builds) if refresh else ():
         note(f"{path}: machine code that today's source still gives", quiet=quiet)
     if json:
-        print_json({"schema": "profkit.build/1", "builds": [b.to_json() for b in made]})
+        print_json({"schema": "profkit.build/1", "builds": [b.to_json() for b in builds]})
     else:
-        print_blocks(measured.builds_table([row for b in made for row in b.rows()]))
-    for compiled in made:
-        for line in compiled.over_budget:
-            say(ProfkitError(line))
+        print_blocks(measured.builds_table([row for b in builds for row in b.rows()]))
+    for compiled in builds:
+        say_each(map(ProfkitError, compiled.over_budget))
         if compiled.error:
             say_all(*compiled.error.split("\n", 1))
-    if any(b.error for b in made):
+    if any(b.error for b in builds):
         raise typer.Exit(COULD_NOT)
-    if any(b.over_budget for b in made):
+    if any(b.over_budget for b in builds):
         raise typer.Exit(BAD)
 
 

@@ -51,6 +51,7 @@ def capture_kernels(
     quiet: Quiet = False,
 ) -> None:
     """A running program's Triton kernels, each in a folder to work on."""
+    from profkit.measure.build import build
     from profkit.measure.capture import capture
     from profkit.show.views import measured
 
@@ -58,37 +59,33 @@ def capture_kernels(
         kernel, skip, None if every else count, values, int(limit * 1e6), timeout
     )
     stop_on_term()
-    found = capture.capture_program(command, output, options, None if quiet else sys.stderr.buffer)
+    kernels = capture.capture_program(
+        command, output, options, None if quiet else sys.stderr.buffer
+    )
     if not untried_only:
         with spinner(quiet) as progress:
-            found = capture.tried(found, _build_dir(output, build_dir), progress)
+            folder = build.build_dir(output.resolve(), build_dir)
+            kernels = capture.tried(kernels, folder, progress)
+    rows = [k.to_json() for k in kernels]
     if json:
-        print_json({"schema": "profkit.capture/1", "kernels": [k.to_json() for k in found]})
+        print_json({"schema": "profkit.capture/1", "kernels": rows})
     else:
-        print_blocks(measured.captured([k.to_json() for k in found]))
-    _leave(found, output, quiet)
+        print_blocks(measured.captured(rows))
+    _leave(kernels, output, quiet)
 
 
-def _build_dir(output: Path, given: Path | None) -> Path:
-    from profkit.measure.build import build
-
-    return build.build_dir(output.resolve(), given)
-
-
-def _leave(found: Sequence[CapturedKernel], output: Path, quiet: bool) -> None:
-    held = [k for k in found if k.file]
-    if not held:
-        why = next((k.why_not for k in found if k.why_not), "no kernel has such a name")
+def _leave(kernels: Sequence[CapturedKernel], output: Path, quiet: bool) -> None:
+    """Say what to do next; the exit status is the worst of the kernels'."""
+    files = [k.file for k in kernels if k.file]
+    if not files:
+        why = next((k.why_not for k in kernels if k.why_not), "no kernel has such a name")
         raise ProfkitError(f"nothing was captured: {why}", "--kernel REGEX, or --all")
-    note(
-        f"{output}: profkit bench --kernels {output} --variant {held[0].file.parent.name}/captured"
-        if held[0].file
-        else "",
-        quiet=quiet,
-    )
-    if any(k.equal in ("wrong", "failed") for k in held):
+    first = f"{files[0].parent.name}/captured"
+    note(f"{output}: profkit bench --kernels {output} --variant {first}", quiet=quiet)
+    captured = [k for k in kernels if k.file]
+    if any(k.equal in ("wrong", "failed") for k in captured):
         raise typer.Exit(BAD)
-    untried = [k for k in held if k.notes and not k.equal]
+    untried = [k for k in captured if k.notes and not k.equal]
     for kernel in untried:
         say(ProfkitError(f"{kernel.kernel}: {kernel.notes[-1]}"))
     if untried:

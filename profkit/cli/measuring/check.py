@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from profkit.cli.inputs.faults import leave_with_faults
-from profkit.cli.inputs.targets import named_or_all, on_gpus, say_gpus, target_places
+from profkit.cli.inputs.targets import named_or_all, on_gpus, say_gpus
 from profkit.cli.options import BuildDir, Cases, Every, Gpus, Json, Kernels, Names, Quiet
 from profkit.cli.output import print_blocks, print_json, spinner
 from profkit.cli.verb import Verb
@@ -31,7 +31,7 @@ def check_variants(
     from profkit.show.views import measured
 
     target = targets.choose_target(
-        target_places(kernels, build_dir), named_or_all(variant, every), every, case or (), False
+        targets.Places(kernels, build_dir), named_or_all(variant, every), every, case or (), False
     )
     if not case:
         target = targets.every_case(target)

@@ -16,12 +16,12 @@ def examine_machine(json: Json = False) -> None:
     from profkit.measure import doctor as examiner
     from profkit.show.views import measured
 
-    found = [asdict(f) for f in examiner.examine()]
+    findings = [asdict(f) for f in examiner.examine()]
     if json:
-        print_json({"schema": "profkit.doctor/1", "findings": found})
+        print_json({"schema": "profkit.doctor/1", "findings": findings})
     else:
-        print_blocks(measured.examined(found))
-    if any(finding["status"] == "missing" for finding in found):
+        print_blocks(measured.examined(findings))
+    if any(finding["status"] == "missing" for finding in findings):
         raise typer.Exit(BAD)
 
 

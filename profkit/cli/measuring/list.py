@@ -7,7 +7,6 @@ from typing import Annotated
 
 import typer
 
-from profkit.cli.inputs.targets import target_places
 from profkit.cli.options import COULD_NOT, BuildDir, Json, Kernels, RecordsDir
 from profkit.cli.output import print_blocks, print_json, say_each
 from profkit.cli.verb import Verb
@@ -23,10 +22,10 @@ def list_variants(
     json: Json = False,
 ) -> None:
     """The variants in ladder order: built, recorded, stale."""
-    from profkit.measure import ladder
+    from profkit.measure import ladder, targets
     from profkit.show.views import measured
 
-    listed, problems = ladder.listing(target_places(kernels, build_dir, artifacts), problem)
+    listed, problems = ladder.listing(targets.Places(kernels, build_dir, artifacts), problem)
     rows = [asdict(variant) for variant in listed]
     if json:
         print_json({"schema": "profkit.list/1", "variants": rows})

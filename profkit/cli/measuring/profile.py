@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from profkit.cli.complete import one_of
-from profkit.cli.inputs.targets import named_or_all, on_gpus, say_gpus, target_places
+from profkit.cli.inputs.targets import named_or_all, on_gpus, say_gpus
 from profkit.cli.options import (
     BAD,
     COULD_NOT,
@@ -118,7 +118,7 @@ def profile_variants(
             "--kernel, --nvtx, --skip and --count choose launches of a COMMAND",
             "profile ... -- COMMAND",
         )
-    at = target_places(kernels, build_dir, artifacts)
+    at = targets.Places(kernels, build_dir, artifacts)
     target = targets.choose_target(at, named_or_all(variant, every), every, case or (), False)
     if on:
         how = ["--set", set_, "--cache-control", cache, "--timeout", str(timeout)]
@@ -148,13 +148,13 @@ def _profile_on(
               "--artifacts": at.artifacts_dir()}  # fmt: skip
     shared = [word for flag, path in places.items() for word in (flag, str(path.resolve()))]
 
-    def told(result: HostResult) -> None:
+    def finished(result: HostResult) -> None:
         say_all(f"case {result.case} on {result.host or 'no host'}: exit status {result.status}",
                 result.errors)  # fmt: skip
 
     client = cluster_client(address)
-    found = profile_on_hosts(client, [*named, *shared, *how], target.cases, told)
-    raise typer.Exit(max(result.status for result in found))
+    results = profile_on_hosts(client, [*named, *shared, *how], target.cases, finished)
+    raise typer.Exit(max(result.status for result in results))
 
 
 def _remember(results: Sequence[Profiled], artifacts: Path, quiet: bool) -> None:
@@ -170,8 +170,7 @@ def _remember(results: Sequence[Profiled], artifacts: Path, quiet: bool) -> None
     except ProfkitError as error:  # the report is there all the same
         say(error)
         return
-    if not quiet:
-        say_each(new.problems)
+    say_each(new.problems, quiet=quiet)
 
 
 def _reporter(progress: Callable[[str], None]) -> Callable[[Profiled], None]:
@@ -228,10 +227,10 @@ def _wrap(
     ncu = toolchain.Tool(toolchain.need_tool("ncu"), None)
     stop_on_term()
     with shown(write_to(report.with_suffix(LOG)), quiet) as words:
-        got = collect.wrap(command, report, ncu, options, words)
-    if got.note:
-        say(ProfkitError(f"{command[0]} failed after its kernels were profiled: {got.note}"))
-    note(f"{report}: {len(got.kernels)} launches, {got.seconds:.1f} s", quiet=quiet)
+        done = collect.wrap(command, report, ncu, options, words)
+    if done.note:
+        say(ProfkitError(f"{command[0]} failed after its kernels were profiled: {done.note}"))
+    note(f"{report}: {len(done.kernels)} launches, {done.seconds:.1f} s", quiet=quiet)
     diagnose_reports([str(report)], json=json, quiet=quiet)
 
 

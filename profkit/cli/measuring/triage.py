@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from profkit.cli.inputs.sources import is_triage
 from profkit.cli.options import Json, Markdown, Quiet
 from profkit.cli.output import note, one_form, print_blocks, say, spinner
 from profkit.cli.verb import Verb
@@ -90,7 +91,9 @@ def triage_program(
         if output:
             _keep(answer, content, folder)
     if page:
-        _write_page(answer, content, page)
+        from profkit.show.page.program import program_page
+
+        write_text(page, program_page(answer, content))
     from profkit.show.views.triage import triaged
 
     print_blocks(triaged(content), content if json else None, markdown)
@@ -114,7 +117,7 @@ def _may_write(output: Path | None, page: Path | None, what: Sequence[str]) -> N
     """Raise a ProfkitError where something else would be overwritten, or nothing could be."""
     if page:
         check_output(page, what)
-    if output and output.exists() and not (output / "triage.json").is_file():
+    if output and output.exists() and not is_triage(output):
         raise ProfkitError(f"-o {output}: is there already", "name a folder that is not there")
 
 
@@ -156,9 +159,9 @@ def _count(
         with shown(report.with_suffix(".log"), quiet, program=False) as words:
             done = counters.count_kernels(command, names, report, budget, words, device)
             note(f"counters: {len(done.kernels)} launches, {done.seconds:.1f} s", quiet=quiet)
-            found = _on_one_rank(counts.read_counts(report, groups), answer, device)
+            counted = _on_one_rank(counts.read_counts(report, groups), answer, device)
         counters.packed_report(report)
-        return found
+        return counted
     except ProfkitError as error:  # the timeline is an answer too
         say(error)
         return counts.Counts(notes=(f"nothing was counted: {error.message}",))
@@ -186,12 +189,6 @@ def _report_kept(counts: Counts | None, folder: Path, output: Path | None) -> Co
         write_bytes(folder / read.name, read.read_bytes())
     report = kept_report(folder)
     return replace(counts, report=str(output / report.name) if report else "")
-
-
-def _write_page(answer: Triage, content: dict[str, Any], file: Path) -> None:
-    from profkit.show.page.program import program_page
-
-    write_text(file, program_page(answer, content))
 
 
 def _keep(answer: Triage, content: dict[str, Any], folder: Path) -> None:

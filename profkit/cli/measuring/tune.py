@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from profkit.cli import complete
-from profkit.cli.inputs.targets import target_places
 from profkit.cli.options import BuildDir, Gpus, Json, Kernels, Quiet, RecordsDir
-from profkit.cli.output import print_blocks, print_json, say, spinner
+from profkit.cli.output import print_blocks, print_json, save_frame, say, say_each, spinner
 from profkit.cli.signals import stop_on_term
 from profkit.cli.verb import Verb
 from profkit.errors import ProfkitError, install_extra
@@ -89,15 +88,17 @@ def tune_variant(
     from profkit.tune import run
     from profkit.tune.task import SearchOptions, subject_of, task_of
 
-    at = target_places(kernels, build_dir, artifacts)
+    at = targets.Places(kernels, build_dir, artifacts)
     target = targets.choose_target(at, [variant], False, [case] if case else (), False)
     subject_of(target)  # said also where there is no GPU
     visible = visible_devices(gpus, device.count_gpus())
-    wanted = SearchOptions(trials, time, seed, not no_steer, min_occupancy, timeout, not no_profile)
+    options = SearchOptions(
+        trials, time, seed, not no_steer, min_occupancy, timeout, not no_profile
+    )
     stop_on_term()
     with spinner(quiet) as progress:
         progress("build")
-        task = task_of(target, wanted)
+        task = task_of(target, options)
         try:
             url = storage or run.default_storage(task)
             result = run.tune(task, url, resume, visible, progress)
@@ -119,13 +120,13 @@ def _write(result: SearchResult, folder: Path) -> dict[str, Any]:
     from profkit.tune import history, run
 
     folder.mkdir(parents=True, exist_ok=True)
-    said, frame = result.to_json(), history.trials_frame(result.study)
+    summary, frame = result.to_json(), history.trials_frame(result.study)
     others = history.trials_frame(result.plain) if result.plain else None
     run.champion_record(result, folder)
     kept = _history(frame, folder)
     pictures: dict[str, Callable[[], Any]] = {
         "history.png": lambda: plots.search_history(frame, others),
-        "importance.png": lambda: plots.search_importance(said["importances"]),
+        "importance.png": lambda: plots.search_importance(summary["importances"]),
         "parallel.png": lambda: plots.search_parallel(frame, list(result.task.space.macros)),
         "resources.png": lambda: plots.search_resources(frame),
     }
@@ -138,38 +139,33 @@ def _write(result: SearchResult, folder: Path) -> dict[str, Any]:
         else:
             plots.save(picture, folder / name)
             drawn.append(name)
-    write_text(folder / "profile_summary.md", tuned.search_summary(said, frame, drawn))
-    return {**said, "output": str(folder), "history": str(kept)}
+    write_text(folder / "profile_summary.md", tuned.search_summary(summary, frame, drawn))
+    return {**summary, "output": str(folder), "history": str(kept)}
 
 
 def _history(frame: Any, folder: Path) -> Path:
     """The history as Parquet; as CSV where pyarrow is not installed."""
     from importlib.util import find_spec
 
-    from profkit.files import part_of, write_text
-    from profkit.show.text.spreadsheet import csv_text
-
-    if find_spec("pyarrow") is None:
+    as_csv = find_spec("pyarrow") is None
+    if as_csv:
         say(ProfkitError("no pyarrow: the history is a CSV file", install_extra("pyarrow")))
-        write_text(folder / "history.csv", csv_text(frame))
-        return folder / "history.csv"
-    with part_of(folder / "history.parquet") as part:
-        frame.to_parquet(part, index=False)
-    return folder / "history.parquet"
+    file = folder / ("history.csv" if as_csv else "history.parquet")
+    save_frame(frame, file, as_csv=as_csv)
+    return file
 
 
-def _show(result: SearchResult, said: dict[str, Any], *, json: bool, quiet: bool) -> None:
+def _show(result: SearchResult, summary: dict[str, Any], *, json: bool, quiet: bool) -> None:
     """The end of the search for people, or all of it for programs."""
     from profkit.show.views import search as tuned
 
     if json:
-        print_json(said)
+        print_json(summary)
         return
-    print_blocks(tuned.ended(said))
-    if not quiet:
-        for line in result.outcome.lost:
-            say(ProfkitError(line, "the others went on"))
-    print(f"written to {said['output']}")
+    print_blocks(tuned.ended(summary))
+    lost = (ProfkitError(line, "the others went on") for line in result.outcome.lost)
+    say_each(lost, quiet=quiet)
+    print(f"written to {summary['output']}")
 
 
 VERB = Verb(

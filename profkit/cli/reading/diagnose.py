@@ -17,17 +17,15 @@ from profkit.cli.output import (
     print_json,
     print_plain,
     progress,
-    say,
+    save_frame,
+    say_each,
     write_to,
 )
 from profkit.cli.signals import stop_on_term
 from profkit.cli.verb import Verb
-from profkit.errors import ProfkitError, needing
-from profkit.files import part_of
+from profkit.errors import ProfkitError
 
 if TYPE_CHECKING:
-    from pandas import DataFrame
-
     from profkit.diagnosis.launches import Judged, Row
     from profkit.reports.reader import ReportFile
 
@@ -93,16 +91,16 @@ def diagnose_reports(
             raise ProfkitError("--history keeps every launch and shows none", "leave out the rest")
         raise typer.Exit(_keep(reports, history, on, json, quiet))
     files = [write_to(f, reports) for f in (csv, parquet) if f and str(f) != "-"]
-    found, complete = read_patterns(reports, quiet=quiet, client=_client(on))
-    chosen = choose_launches(found, kernel, where)
+    read, complete = read_patterns(reports, quiet=quiet, client=_client(on))
+    chosen = choose_launches(read, kernel, where)
     for file in files:
-        _save(chosen.frame, file, as_csv=file == csv)
+        save_frame(chosen.frame, file, as_csv=file == csv)
     if csv and str(csv) == "-":
         from profkit.show.text.spreadsheet import csv_text
 
         print(csv_text(chosen.frame), end="")
     elif json:
-        _show_document(found.files, chosen.launches, top, lines)
+        _show_document(read.files, chosen.launches, top, lines)
     elif not files:
         from profkit.diagnosis.launches import judged_rows
 
@@ -134,8 +132,8 @@ def _keep(reports: Sequence[str], history: str, on: str | None, as_json: bool, q
         done = stream_reports(
             paths, History(history), _client(on), lambda n: step(n, len(paths)) if step else None
         )
-    for file in done.not_ok if not quiet else ():
-        say(ProfkitError(f"{file.path}: {file.status}: {file.message}", _LEFT))
+    unread = (ProfkitError(f"{f.path}: {f.status}: {f.message}", _LEFT) for f in done.not_ok)
+    say_each(unread, quiet=quiet)
     note(f"{history}: {done.reports} reports and {done.launches} launches added, "
          f"{done.known} known already, {len(done.not_ok)} not read whole", quiet=quiet)  # fmt: skip
     if as_json:
@@ -178,18 +176,6 @@ def _print_rows(
         return
     width = None if form == "markdown" else console().width
     print_blocks(told(table, Asked(detailed, full, width)), as_markdown=form == "markdown")
-
-
-def _save(frame: DataFrame, file: Path, *, as_csv: bool) -> None:
-    """Write a frame whole or not at all."""
-    from profkit.show.text.spreadsheet import csv_text
-
-    with part_of(file) as part:
-        if as_csv:
-            part.write_text(csv_text(frame), encoding="utf-8")
-            return
-        with needing("pyarrow", "--parquet"):
-            frame.to_parquet(part, index=False)
 
 
 VERB = Verb(

@@ -27,9 +27,9 @@ def draw_heatmap(
     from profkit.show import plots
 
     check_output(output, [grid])
-    found = read_grid(grid)
-    plots.save(plots.heatmap(found), output)
-    note(f"{output}: {len(found.cells)} shapes", quiet=quiet)
+    times = read_grid(grid)
+    plots.save(plots.heatmap(times), output)
+    note(f"{output}: {len(times.cells)} shapes", quiet=quiet)
 
 
 VERB = Verb(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -93,28 +94,23 @@ def write_report(
                   "--json": json, "--markdown": markdown}  # fmt: skip
     if output is not None:
         _none_of(of_variant, "for one variant, not for a page", "leave it out, or -o")
-        told = [word for word in what if _is_program(word) or _is_history(word)]
-        reports = [word for word in what if word not in told]
-        write_to(output, reports)
-        programs = [_program(word) for word in told if _is_program(word)]
-        histories = [_history(word) for word in told if not _is_program(word)]
-        found, complete = read_patterns(reports, quiet=quiet) if reports else (_nothing(), True)
-        chosen = choose_launches(found, kernel, where).launches
+        folders = [word for word in what if sources.is_triage(word) or _is_history(word)]
+        patterns = [word for word in what if word not in folders]
+        write_to(output, patterns)
+        programs = [_program(word) for word in folders if sources.is_triage(word)]
+        histories = [_history(word) for word in folders if not sources.is_triage(word)]
+        reports, complete = read_patterns(patterns, quiet=quiet) if patterns else (_nothing(), True)
+        chosen = choose_launches(reports, kernel, where).launches
         from profkit.show.page import page as pages
 
-        page = pages.render(found, chosen, title or pages.TITLE, top or ROWS, programs, histories)
+        page = pages.render(reports, chosen, title or pages.TITLE, top or ROWS, programs, histories)
         _save(page, output, quiet)
-        if not complete or not (told or any(run.status == "ok" for run in chosen)):
+        if not complete or not (folders or any(run.status == "ok" for run in chosen)):
             raise typer.Exit(COULD_NOT)
         return
     _none_of(of_page, "for a page, not for one variant", "profkit report REPORTS -o page.html")
     asked = _Asked(_variant(what), against, case, gate or (), artifacts, anyway)
     _summarize(asked, json=json, markdown=markdown)
-
-
-def _is_program(word: str) -> bool:
-    """Whether it is a whole program, as profkit triage -o keeps it."""
-    return (Path(word) / "triage.json").is_file()
 
 
 def _is_history(word: str) -> bool:
@@ -127,9 +123,9 @@ def _history(word: str) -> PageHistory:
     from profkit.evidence.history.dataset import History
     from profkit.show.page.history import PageHistory
 
-    found, wrong = read_steps(History(word))
-    say_each(wrong)
-    return PageHistory(word, tuple(found))
+    steps, problems = read_steps(History(word))
+    say_each(problems)
+    return PageHistory(word, tuple(steps))
 
 
 def _program(word: str) -> PageProgram:
@@ -151,9 +147,9 @@ def _nothing() -> Reports:
 
 def _none_of(flags: Mapping[str, object], why: str, hint: str) -> None:
     """Raise a ProfkitError for a flag that does not belong to what was asked for."""
-    given = [flag for flag, value in flags.items() if value]
-    if given:
-        raise ProfkitError(f"{', '.join(given)}: {why}", hint)
+    misplaced = [flag for flag, value in flags.items() if value]
+    if misplaced:
+        raise ProfkitError(f"{', '.join(misplaced)}: {why}", hint)
 
 
 def _variant(what: Sequence[str]) -> str:
@@ -202,14 +198,13 @@ def _summarize(asked: _Asked, *, json: bool, markdown: bool) -> None:
     evidence = sources.evidence_of(asked.artifacts)
     name, cases = _cases(evidence, asked.variant, asked.case)
     gates = _gates(asked.gate, Evidence(asked.artifacts) if asked.anyway else evidence)
-    found = [
+    summaries = [
         summarize_variant(evidence, name, c, asked.against, gates, asked.anyway) for c in cases
     ]
-    document = {"schema": "profkit.summary/1", "summaries": [s.to_json() for s in found]}
-    print_blocks(
-        (b for s in found for b in ladder_summary(s)), document if json else None, markdown
-    )
-    raise typer.Exit(max(_STATUS[s.decision] for s in found))
+    document = {"schema": "profkit.summary/1", "summaries": [s.to_json() for s in summaries]}
+    blocks = chain.from_iterable(map(ladder_summary, summaries))
+    print_blocks(blocks, document if json else None, markdown)
+    raise typer.Exit(max(_STATUS[s.decision] for s in summaries))
 
 
 def _cases(evidence: Evidence, variant: str, case: str | None) -> tuple[str, list[str]]:
@@ -229,13 +224,13 @@ def _cases(evidence: Evidence, variant: str, case: str | None) -> tuple[str, lis
 def _gates(files: Sequence[Path], evidence: Evidence) -> list[GateResult]:
     from profkit.evidence.claims.verify import verify_claim_files
 
-    found = verify_claim_files(files, evidence)
-    for file in found:
+    results = verify_claim_files(files, evidence)
+    for file in results:
         if file.error or not file.gates:
             raise ProfkitError(
                 f"--gate {file.path}: {file.error or 'has no gate'}", "gate(name, [claims])"
             )
-    return [g for file in found for g in file.gates]
+    return [g for file in results for g in file.gates]
 
 
 VERB = Verb(

@@ -33,8 +33,8 @@ def draw_roofline(
 
     write_to(output, [*reports, *([str(grid)] if grid else [])])
     shapes = read_grid(grid) if grid else None
-    found, complete = read_patterns(reports, quiet=quiet)
-    chosen = choose_launches(found, kernel, where)
+    read, complete = read_patterns(reports, quiet=quiet)
+    chosen = choose_launches(read, kernel, where)
     devices = sorted({run.device for run in chosen.launches if run.device})
     if len(devices) > 1:
         raise ProfkitError(f"launches of {len(devices)} devices: {', '.join(devices)}",
