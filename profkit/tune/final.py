@@ -9,7 +9,7 @@ from profkit.measure.check.check import Check
 from profkit.measure.cuda.graph import GraphLaunch
 from profkit.measure.workers.client import Worker, entries_of
 from profkit.records.store import JsonObject, json_safe
-from profkit.tune.result import FinalMeasurement, read_basis, read_final
+from profkit.tune.result import Basis, FinalMeasurement
 from profkit.tune.study.study import Study, Trial
 from profkit.tune.task import Task
 from profkit.tune.trial import CONFIRM, Runner, SearchState
@@ -52,7 +52,7 @@ def noted_conclusion(study: Study) -> Conclusion | None:
     noted = study.noted("final")
     if noted is None or noted["trials"] != sum(t.counts for t in study.trials()):
         return None
-    return decide_search(study, read_final(noted))
+    return decide_search(study, FinalMeasurement.from_json(noted))
 
 
 def decide_search(study: Study, measured: FinalMeasurement) -> Conclusion:
@@ -80,25 +80,25 @@ def _overlap(before: JsonObject, after: JsonObject) -> bool:
 
 
 def _default(study: Study) -> Trial:
-    number = read_basis(study.noted("basis")).number
+    number = Basis.from_json(study.noted("basis")).number
     return next(t for t in study.trials() if t.number == number)
 
 
 def _finalists(runner: Runner) -> None:
     """Give the next best a hundred samples too: small gains are never promoted on the way."""
-    held = runner.incumbent()
+    incumbent = runner.incumbent()
     done = (t for t in runner.study.trials() if t.outcome == "measured")
-    better = [t for t in done if t.value is not None and t.value < (held.value or 0)]
+    better = [t for t in done if t.value is not None and t.value < (incumbent.value or 0)]
     for trial in sorted(better, key=lambda t: t.value or 0)[:FINALISTS]:
         try:
-            confirmed = runner.confirm(trial, held)
+            confirmed = runner.confirm(trial, incumbent)
         except ProfkitError as error:
             runner.study.note(f"finalist {trial.number}", {"reason": error.message})
             continue
         runner.study.note(f"finalist {trial.number}", json_safe(asdict(confirmed)))
         if confirmed.answer == "faster":
             runner.study.note("incumbent", trial.number)
-            held = trial
+            incumbent = trial
 
 
 def _measure(runner: Runner, champion: Trial, default: Trial) -> FinalMeasurement:
@@ -108,16 +108,17 @@ def _measure(runner: Runner, champion: Trial, default: Trial) -> FinalMeasuremen
     task, worker = runner.task, runner.worker
     runner.state.progress(f"champion {task.name(champion.config)}")
     calls, _ = runner.reference(runner.basis())
-    own, held = runner.library(champion), runner.library(default)
+    candidate, baseline = runner.library(champion), runner.library(default)
     checks: dict[str, Check] = {}
     launches: dict[str, tuple[GraphLaunch, ...]] = {}
-    for entry in entries_of({**own, **held}, task.variant.header.inputs):
+    for entry in entries_of({**candidate, **baseline}, task.variant.header.inputs):
         reply = worker.judge(entry, task.checks(), task.case)
         checks[entry.name] = reply.checks[entry.name]
         launches[entry.name] = reply.launches.get(entry.name, ())
-    times = runner.time({**calls, **held, **own}, (CONFIRM[0], 2 * CONFIRM[0]), cold=True)
-    (mine,), (theirs,) = own, held
-    compared = compare_samples(times[theirs].warm, times[mine].warm, taken="interleaved")
+    subjects = {**calls, **baseline, **candidate}
+    times = runner.time(subjects, (CONFIRM[0], 2 * CONFIRM[0]), cold=True)
+    (after,), (before,) = candidate, baseline
+    compared = compare_samples(times[before].warm, times[after].warm, taken="interleaved")
     return FinalMeasurement(
         champion=champion.number,
         default=default.number,

@@ -118,11 +118,11 @@ def best_so_far(trials: Sequence[Trial]) -> list[float]:
     return after
 
 
-def steering(mine: Sequence[Trial], plain: Sequence[Trial] | None) -> JsonObject:
+def steering(trials: Sequence[Trial], plain: Sequence[Trial] | None) -> JsonObject:
     """What steering was worth.
 
     Args:
-        mine: The trials of a steered search.
+        trials: Those of a steered search.
         plain: Those of a search of the same space without; None if there is none.
 
     Returns:
@@ -130,7 +130,7 @@ def steering(mine: Sequence[Trial], plain: Sequence[Trial] | None) -> JsonObject
         plain search: trials (compared at), best and plain_best after so many, ratio (above 1: the
         steered one is faster), and after how many trials each was within 2 % of the better best.
     """
-    steered = [t for t in mine if t.source.startswith("steer:")]
+    steered = [t for t in trials if t.source.startswith("steer:")]
     worth: JsonObject = {
         "proposed": len(steered),
         "measured": sum(t.outcome == "measured" for t in steered),
@@ -139,7 +139,7 @@ def steering(mine: Sequence[Trial], plain: Sequence[Trial] | None) -> JsonObject
     }
     if not plain:
         return worth
-    with_rules, without = best_so_far(mine), best_so_far(plain)
+    with_rules, without = best_so_far(trials), best_so_far(plain)
     n = min(len(with_rules), len(without))
     if not n:
         return worth

@@ -36,21 +36,21 @@ class Profiler:
         if self.without:
             return None
         try:
-            got = self._collect(config, launches)
-            diagnosis = self._diagnosed(got.path)
-            return replace(diagnosis, report=str(got.path), seconds=got.seconds)
+            collected = self._collect(config, launches)
+            diagnosis = self._diagnosed(collected.path)
+            return replace(diagnosis, report=str(collected.path), seconds=collected.seconds)
         except ProfkitError as error:
             self.without = error.message.splitlines()[0]
             return None
 
-    def moved(self, mine: TrialDiagnosis | None, theirs: TrialDiagnosis | None) -> bool:
+    def moved(self, candidate: TrialDiagnosis | None, incumbent: TrialDiagnosis | None) -> bool:
         """Whether the header's metrics moved as it wants: one at least did, and none went back."""
-        wanted = self.task.space.watch
-        if not wanted or mine is None or theirs is None:
+        watched = self.task.space.watch
+        if not watched or candidate is None or incumbent is None:
             return False
         changes = []
-        for direction in wanted:
-            now, was = mine.metrics.get(direction.name), theirs.metrics.get(direction.name)
+        for direction in watched:
+            now, was = (d.metrics.get(direction.name) for d in (candidate, incumbent))
             if now is None or was is None:
                 return False  # not collected is no movement
             changes.append(direction.way * (now - was) / max(abs(was), 1e-12))
@@ -70,9 +70,9 @@ class Profiler:
         plan = runs.plan_of(made, name, self.task.case)
         ncu = toolchain.tool("ncu", self.task.folder)
         options = collect.CollectOptions(env=self._env())
-        got = collect.start_ncu(plan, kernels, report, ncu, options)
+        collected = collect.start_ncu(plan, kernels, report, ncu, options)
         write_record(report.with_suffix(".json"), runs.record_of(made, name, self.task.case))
-        return got
+        return collected
 
     def _env(self) -> dict[str, str]:
         """The worker's GPU, and its own folder for temporary files: ncu locks others out of one."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Self
 
 from profkit.measure.bench.bench import Times
 from profkit.measure.check.check import Check
@@ -19,8 +19,25 @@ from profkit.records.store import JsonObject, json_safe
 if TYPE_CHECKING:
     from profkit.evidence.timing.stats import TimeComparison
 
-_Kind = TypeVar("_Kind")
 _KEPT_AS = {"reference_time": "anchor_time", "reference": "anchor"}  # as JSON has had it
+
+
+@dataclass(frozen=True)
+class StoredResult:
+    """What the storage keeps as JSON."""
+
+    def to_json(self) -> JsonObject:
+        """As the storage keeps it."""
+        plain: JsonObject = json_safe({_KEPT_AS.get(k, k): v for k, v in asdict(self).items()})
+        return plain
+
+    @classmethod
+    def from_json(cls, stored: Mapping[str, Any]) -> Self:
+        """What `to_json` gave."""
+        import msgspec
+
+        names = {kept: name for name, kept in _KEPT_AS.items()}
+        return msgspec.convert({names.get(k, k): v for k, v in stored.items()}, cls)
 
 
 @dataclass(frozen=True)
@@ -90,7 +107,7 @@ class TrialDiagnosis:
 
 
 @dataclass(frozen=True)
-class TrialResult:
+class TrialResult(StoredResult):
     """What was found out about one configuration; None: not known, or it did not get so far.
 
     Attributes:
@@ -147,13 +164,9 @@ class TrialResult:
     became_incumbent: bool = False
     verdict: TrialDiagnosis | None = None
 
-    def to_json(self) -> JsonObject:
-        """As the storage keeps it."""
-        return _plain(self)
-
 
 @dataclass(frozen=True)
-class Basis:
+class Basis(StoredResult):
     """What is known of the defaults, which every trial is held to.
 
     Attributes:
@@ -170,13 +183,9 @@ class Basis:
     reference_time: float
     gpu: Gpu | None = None
 
-    def to_json(self) -> JsonObject:
-        """As the storage keeps it."""
-        return _plain(self)
-
 
 @dataclass(frozen=True)
-class FinalMeasurement:
+class FinalMeasurement(StoredResult):
     """Champion and defaults, checked and timed beside the reference.
 
     Attributes:
@@ -199,10 +208,6 @@ class FinalMeasurement:
     launches: Mapping[str, tuple[GraphLaunch, ...]]
     gpu: Gpu | None
 
-    def to_json(self) -> JsonObject:
-        """As the storage keeps it."""
-        return _plain(self)
-
 
 def challenge(comparison: TimeComparison, against: int, samples: int | None = None) -> Challenge:
     """A comparison with the incumbent, as the history keeps it."""
@@ -210,30 +215,3 @@ def challenge(comparison: TimeComparison, against: int, samples: int | None = No
     figures = plain["hedges_g"], plain["p_value"], samples
     bounds = Bounds(**plain["speedup"])
     return Challenge(against, comparison.answer, comparison.sentence, bounds, *figures)
-
-
-def read_trial(stored: Mapping[str, Any]) -> TrialResult:
-    """What `TrialResult.to_json` gave."""
-    return _read(stored, TrialResult)
-
-
-def read_basis(stored: Mapping[str, Any]) -> Basis:
-    """What `Basis.to_json` gave."""
-    return _read(stored, Basis)
-
-
-def read_final(stored: Mapping[str, Any]) -> FinalMeasurement:
-    """What `FinalMeasurement.to_json` gave."""
-    return _read(stored, FinalMeasurement)
-
-
-def _plain(value: Any) -> JsonObject:
-    plain: JsonObject = json_safe({_KEPT_AS.get(k, k): v for k, v in asdict(value).items()})
-    return plain
-
-
-def _read(stored: Mapping[str, Any], kind: type[_Kind]) -> _Kind:
-    import msgspec
-
-    names = {kept: name for name, kept in _KEPT_AS.items()}
-    return msgspec.convert({names.get(k, k): v for k, v in stored.items()}, kind)

@@ -11,7 +11,7 @@ from profkit.measure.bench.bench import Times
 def round_ratio(times: Mapping[str, Times], name: str, reference: str) -> float:
     """The median over rounds of a subject's time over the reference's: clocks cancel."""
     rounds = zip(times[name].warm, times[reference].warm, strict=True)
-    return float(median(mine / theirs for mine, theirs in rounds))
+    return float(median(own / other for own, other in rounds))
 
 
 def fewest_samples(times: Mapping[str, Times]) -> int:

@@ -23,7 +23,7 @@ from profkit.records.store import JsonObject, digest, json_safe
 from profkit.tune import history
 from profkit.tune.final import Conclusion, conclude, noted_conclusion
 from profkit.tune.profiles import known_metrics
-from profkit.tune.result import read_basis
+from profkit.tune.result import Basis
 from profkit.tune.search import Search, SearchOutcome
 from profkit.tune.steer import directions
 from profkit.tune.study.storage import studies
@@ -76,7 +76,7 @@ class SearchResult:
                 "source": final.champion.source,
             },
             "default": self._trial(final.default),
-            "anchor": read_basis(study.noted("basis")).reference,
+            "anchor": Basis.from_json(study.noted("basis")).reference,
             "no_anchor": study.noted("no_anchor"),
             "no_counters": study.noted("no_counters"),
             "comparison": measured.comparison,

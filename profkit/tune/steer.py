@@ -45,7 +45,7 @@ def directions(space: Space) -> dict[str, list[Direction]]:
     from profkit.diagnosis.rules import ALL
 
     known = {rule.id for rule in ALL}
-    asked: dict[str, list[Direction]] = {}
+    by_rule: dict[str, list[Direction]] = {}
     for direction in space.steer:
         if direction.rule not in known:
             near = get_close_matches(direction.rule, known, n=1)
@@ -53,11 +53,11 @@ def directions(space: Space) -> dict[str, list[Direction]]:
                 f"{space.file}: 'steer:' names no rule: {direction.rule}",
                 f"did you mean {near[0]}?" if near else "profkit explain lists the rules",
             )
-        asked.setdefault(direction.rule, []).append(direction)
+        by_rule.setdefault(direction.rule, []).append(direction)
     for direction in ALWAYS:
-        if direction.rule not in asked and direction.name in (space.quantities or {}):
-            asked[direction.rule] = [direction]
-    return asked
+        if direction.rule not in by_rule and direction.name in (space.quantities or {}):
+            by_rule[direction.rule] = [direction]
+    return by_rule
 
 
 def proposals(
@@ -71,10 +71,10 @@ def proposals(
         findings: Its firing findings, the verdict's cause first.
         free: What can be and was not tried.
     """
-    asked, left = directions(space), set(free)
+    by_rule, left = directions(space), set(free)
     proposed: list[Proposal] = []
     for finding in findings:
-        for direction in asked.get(finding.rule, ()):
+        for direction in by_rule.get(finding.rule, ()):
             least = finding.evidence.get(_STEPS.get(direction.rule, "")) or 0
             for config in _steps(space, incumbent, direction, sorted(left), least):
                 proposed.append(Proposal(config, direction.rule))

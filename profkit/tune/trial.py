@@ -21,7 +21,7 @@ from profkit.measure.check.check import Check
 from profkit.measure.workers.client import Reply, Worker, WorkerLost, entries_of
 from profkit.tune import gates, rounds
 from profkit.tune.profiles import Profiler
-from profkit.tune.result import Basis, Challenge, TrialDiagnosis, TrialResult, challenge, read_basis
+from profkit.tune.result import Basis, Challenge, TrialDiagnosis, TrialResult, challenge
 from profkit.tune.study.study import Study, Trial
 from profkit.tune.task import ReadyBuild, Task, built_result
 
@@ -162,7 +162,7 @@ class Runner:
 
     def basis(self) -> Basis:
         """What is known of the defaults: supported cases, the reference and its time."""
-        return read_basis(self.study.noted("basis"))
+        return Basis.from_json(self.study.noted("basis"))
 
     def _default(self, attempt: _Attempt, check: Check, library: Path) -> float:
         """Measure the defaults: they are the first incumbent, and what trials are held to."""
@@ -177,28 +177,28 @@ class Runner:
             raise ProfkitError(reply.refused[name])
         self._all_timed({name: library}, reply)
         times = reply.times
-        mine = float(median(times[name].warm))
+        time = float(median(times[name].warm))
         basis = Basis(
             number=trial.number,
             supported=tuple(sorted(set(check.correct_cases))),
             reference=reference,
-            reference_time=float(median(times[reference].warm)) if reference else mine,
+            reference_time=float(median(times[reference].warm)) if reference else time,
             gpu=self.worker.gpu,
         )
         self.study.note("basis", basis.to_json())
         best = {t.number for t in self.study.trials() if t.result.became_incumbent}
         if self.study.noted("incumbent") not in best:  # a killed search may have got further
             self.study.note("incumbent", trial.number)
-        attempt.note(time=mine, reference_time=basis.reference_time)
+        attempt.note(time=time, reference_time=basis.reference_time)
         self.state.based.set()  # the other workers have what they compare with
         self._profile(attempt)
-        return mine
+        return time
 
-    def _measured(self, attempt: _Attempt, basis: Basis, own: Mapping[str, Path]) -> float:
+    def _measured(self, attempt: _Attempt, basis: Basis, candidate: Mapping[str, Path]) -> float:
         """Look, quick round, confirmation."""
         calls, reference = self.reference(basis)
-        (name,), unit = own, basis.reference_time
-        times = self.time({**own, **calls}, LOOK)
+        (name,), unit = candidate, basis.reference_time
+        times = self.time({**candidate, **calls}, LOOK)
         value = rounds.round_ratio(times, name, reference) * unit
         if self.study.report(attempt.trial.number, value, LOOK[0]):
             attempt.note(time=median(times[name].warm))
@@ -207,8 +207,8 @@ class Runner:
             )
         while True:
             incumbent = self.incumbent()
-            held = self.library(incumbent)
-            comparison, times = self._compare(own, held, calls, QUICK)
+            baseline = self.library(incumbent)
+            comparison, times = self._compare(candidate, baseline, calls, QUICK)
             value = rounds.round_ratio(times, name, reference) * unit
             self._note_quick(attempt, challenge(comparison, incumbent.number))
             attempt.note(
@@ -217,10 +217,10 @@ class Runner:
             self._promote(attempt, comparison, incumbent)
             if not attempt.result.promoted:
                 return value
-            sure, times = self._compare(own, held, calls, CONFIRM)
+            confirmation, times = self._compare(candidate, baseline, calls, CONFIRM)
             samples = rounds.fewest_samples(times)
-            attempt.note(confirmed=challenge(sure, incumbent.number, samples))
-            if sure.answer != "faster" or self._succeeds(attempt, incumbent):
+            attempt.note(confirmed=challenge(confirmation, incumbent.number, samples))
+            if confirmation.answer != "faster" or self._succeeds(attempt, incumbent):
                 return value
             # Another worker was faster to find a faster one: now against that.
 
@@ -245,12 +245,12 @@ class Runner:
         name = self.task.name(default)
         return {name: self.task.built(default).built.library}, name
 
-    def confirm(self, trial: Trial, held: Trial) -> Challenge:
+    def confirm(self, trial: Trial, incumbent: Trial) -> Challenge:
         """A hundred samples of a finished trial against the incumbent."""
         calls, _ = self.reference(self.basis())
-        libraries = self.library(trial), self.library(held)
+        libraries = self.library(trial), self.library(incumbent)
         comparison, times = self._compare(*libraries, calls, CONFIRM)
-        return challenge(comparison, held.number, rounds.fewest_samples(times))
+        return challenge(comparison, incumbent.number, rounds.fewest_samples(times))
 
     def incumbent(self) -> Trial:
         """The fastest confirmed so far."""
@@ -296,17 +296,17 @@ class Runner:
 
     def _compare(
         self,
-        own: Mapping[str, Path],
-        held: Mapping[str, Path],
+        candidate: Mapping[str, Path],
+        baseline: Mapping[str, Path],
         calls: Mapping[str, Path | None],
         limits: tuple[int, int],
     ) -> tuple[TimeComparison, dict[str, Times]]:
         """The incumbent against the candidate, in turns with the reference."""
         from profkit.evidence.timing.stats import compare_samples
 
-        times = self.time({**calls, **held, **own}, limits)
-        (mine,), (theirs,) = own, held
-        warm = times[theirs].warm, times[mine].warm
+        times = self.time({**calls, **baseline, **candidate}, limits)
+        (after,), (before,) = candidate, baseline
+        warm = times[before].warm, times[after].warm
         return compare_samples(*warm, taken="interleaved"), times
 
     # --- promotion -------------------------------------------------------------------------------

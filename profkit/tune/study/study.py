@@ -26,7 +26,7 @@ from optuna.exceptions import UpdateFinishedTrialError
 from optuna.trial import FrozenTrial, TrialState
 
 from profkit.measure.variants.tunables import Config, Space
-from profkit.tune.result import TrialResult, read_trial
+from profkit.tune.result import TrialResult
 from profkit.tune.study.sampler import STARTUP, NearestSampler
 from profkit.tune.study.storage import alive, owner, reached, storage
 
@@ -225,7 +225,7 @@ class Study:
         return dict(zip(self.space.macros, config.ranks, strict=True))
 
     def _read(self, t: FrozenTrial) -> Trial:
-        result = read_trial(t.user_attrs.get("said", {}))
+        result = TrialResult.from_json(t.user_attrs.get("said", {}))
         return Trial(
             t.number,
             self._config(t.params),
