@@ -90,13 +90,11 @@ def _sanitizer() -> Iterator[Inspection]:
 
 
 def _tool(name: str, use: str) -> Inspection:
-    path = toolchain.find_tool(name)
-    if path is None:
-        try:
-            toolchain.need_tool(name)
-        except ProfkitError as error:
-            return Inspection(name, "missing", f"not found; needed for {use}", error.hint)
-    version = toolchain.version(name, path) if path else None
+    try:
+        path = toolchain.need_tool(name)
+    except ProfkitError as error:
+        return Inspection(name, "missing", f"not found; needed for {use}", error.hint)
+    version = toolchain.version(name, path)
     if version is None:
         return Inspection(name, "warning", f"{path} does not say its version", "does it start?")
     return Inspection(name, "ok", f"{version} at {path}")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Callable
 from dataclasses import replace
+from functools import cache
 from typing import Any
 
 from profkit.measure.bench import bench
@@ -54,12 +55,7 @@ def launcher(
     Raises:
         CudaError: The launcher refused, or a graph cannot hold what it does.
     """
-    made: dict[int, Args] = {}
-
-    def args(stream: int) -> Args:
-        if stream not in made:
-            made[stream] = arguments(stream)
-        return made[stream]
+    args = cache(arguments)
 
     def call(stream: int) -> None:
         library.start_launcher(lib, args(stream))
@@ -110,22 +106,19 @@ def torch_call(name: str, once: Callable[[], Any]) -> tuple[Subject, Any]:
             once()
 
     def capture(body: Callable[[], None], stream: int) -> Callable[[], None]:
-        made = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(made, stream=torch.cuda.ExternalStream(stream)):
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph, stream=torch.cuda.ExternalStream(stream)):
             body()
 
         def replay() -> None:
             with on(stream):
-                made.replay()
+                graph.replay()
 
         return replay
 
-    def plain(_: int) -> None:
-        once()
-
     def eager(n: int, stream: int) -> tuple[float, float]:
         with on(stream):
-            return bench.eager_time(plain, n, stream)
+            return bench.eager_time(lambda _: once(), n, stream)
 
     try:
         out = once()
@@ -141,8 +134,8 @@ class ReferenceUnavailable(Exception):
 
 def to_torch(data: Data) -> list[Any]:
     """The inputs of a case as tensors on the GPU."""
-    held = zip(data.inputs(), data.shapes, strict=True)
-    return [tensor_of(array, dtype).cuda() for array, (_, dtype) in held]
+    arrays = zip(data.inputs(), data.shapes, strict=True)
+    return [tensor_of(array, dtype).cuda() for array, (_, dtype) in arrays]
 
 
 def _seen(subject: Subject) -> Subject:

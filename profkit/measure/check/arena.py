@@ -6,7 +6,6 @@ One copy back shows what was written, what was not, and what should not have bee
 
 from __future__ import annotations
 
-import ctypes
 from collections.abc import Mapping
 from dataclasses import dataclass
 from math import prod
@@ -60,8 +59,7 @@ def layout(data: Data, base: int = 0) -> Arena:
 
 def place_arena(data: Data) -> Arena:
     """Allocate and upload; guards and outputs are filled."""
-    wanted = layout(data)
-    arena = layout(data, device.allocate(wanted.size))
+    arena = layout(data, device.allocate(layout(data).size))
     device.fill(arena.base, FENCE, arena.size)
     for (offset, size), array in zip(arena.inputs, data.inputs(), strict=True):
         device.upload(arena.base + offset, array.ctypes.data, size)
@@ -91,13 +89,7 @@ def args_on(arena: Arena, values: Mapping[str, Any], stream: int) -> Args:
         args.put_input(i, arena.base + offset)
     for i, (offset, _) in enumerate(arena.outputs):
         args.put_output(i, arena.base + offset)
-    for i, n in enumerate(values.get("size", ())):
-        args.size[i] = n
-    for i, n in enumerate(values.get("stride", ())):
-        args.stride[i] = n
-    args.scale = float(values.get("scale", 1.0))
-    args.causal = int(values.get("causal", False))
-    args.stream = ctypes.c_void_p(stream)
+    args.put_values(values, stream)
     return args
 
 

@@ -53,20 +53,15 @@ def _profiled(call: Callable[[], None], plan: Plan) -> None:
 def _variant(plan: Plan) -> Callable[[], None]:
     device.open_gpu()
     lib, args = library.load_library(Path(plan.library or "")), Args()
-    given = [_uploaded(Path(name)) for name in plan.inputs]
-    made = [device.allocate(size) for size in plan.outputs]
+    inputs = [_uploaded(Path(name)) for name in plan.inputs]
+    outputs = [device.allocate(size) for size in plan.outputs]
     for out, start in plan.begins:
-        device.copy(made[out], given[start], plan.outputs[out])
-    for i, address in enumerate(given):
+        device.copy(outputs[out], inputs[start], plan.outputs[out])
+    for i, address in enumerate(inputs):
         args.put_input(i, address)
-    for i, address in enumerate(made):
+    for i, address in enumerate(outputs):
         args.put_output(i, address)
-    for key in ("size", "stride"):
-        for i, n in enumerate(plan.values.get(key, ())):
-            getattr(args, key)[i] = n
-    args.scale = plan.values.get("scale", 1.0)
-    args.causal = int(plan.values.get("causal", False))
-    args.stream = device.new_stream()
+    args.put_values(plan.values, device.new_stream())
     return lambda: library.start_launcher(lib, args)
 
 
@@ -90,12 +85,8 @@ def _reference(plan: Plan, name: str) -> Callable[[], None]:
     at = data.prepare_data(loaded, plan.case, 0, Path(plan.build))
     call = loaded.reference_call(name, plan.case, subjects.to_torch(at))
     device.open_gpu()
-
-    def once() -> None:
-        call()
-
-    once()  # libraries choose and load their kernels here, before the window
-    return once
+    call()  # libraries choose and load their kernels here, before the window
+    return call
 
 
 if __name__ == "__main__":

@@ -57,6 +57,21 @@ class Args(ctypes.Structure):
         """Say where an output is on the device; ProfkitError if there are too many."""
         self._put(self.out, self.more_out, index, address)
 
+    def put_values(self, values: Mapping[str, Any], stream: int) -> None:
+        """Say the numbers.
+
+        Args:
+            values: size, stride, scale and causal, from the problem.
+            stream: The stream to use.
+        """
+        for i, n in enumerate(values.get("size", ())):
+            self.size[i] = n
+        for i, n in enumerate(values.get("stride", ())):
+            self.stride[i] = n
+        self.scale = float(values.get("scale", 1.0))
+        self.causal = int(values.get("causal", False))
+        self.stream = ctypes.c_void_p(stream)
+
     def _put(self, few: Any, more: Any, index: int, address: int) -> None:
         if index >= len(few) + len(more):
             raise ProfkitError(
@@ -147,17 +162,14 @@ def kernels_dir(given: str | Path | None = None) -> Path:
             raise ProfkitError(f"{flag} {named}: no such folder", "it holds one folder per problem")
         return Path(named).resolve()
     here = Path.cwd()
-    for folder in (*(d / "kernels" for d in (here, *here.parents)), _beside_the_package()):
+    above = [folder / "kernels" for folder in (here, *here.parents)]
+    for folder in (*above, Path(__file__).resolve().parents[3] / "kernels"):
         if (folder / "common" / "variant.cuh").is_file():
             return folder.resolve()
     raise ProfkitError(
         f"no kernels/ folder in {here} or above it",
         "say where it is with --kernels DIR or PROFKIT_KERNELS",
     )
-
-
-def _beside_the_package() -> Path:
-    return Path(__file__).resolve().parents[3] / "kernels"
 
 
 def find_variants(kernels: Path, problem: str | None = None) -> list[Variant]:

@@ -20,23 +20,7 @@ from profkit.measure.check.check import Check
 from profkit.measure.cuda.device import Gpu
 from profkit.measure.cuda.graph import GraphLaunch
 from profkit.measure.workers import protocol
-from profkit.measure.workers.protocol import (
-    Begun,
-    Checked,
-    Entry,
-    Event,
-    Failed,
-    Judge,
-    Listed,
-    Measure,
-    Open,
-    Opened,
-    Prepare,
-    Ready,
-    Refused,
-    Request,
-    Timed,
-)
+from profkit.measure.workers.protocol import Begun, Entry
 
 COMMAND: tuple[str, ...] = (sys.executable, "-m", "profkit.measure.workers.server")
 TIMEOUT = 120.0  # seconds without a word: no check of one variant takes that long
@@ -73,7 +57,7 @@ class Setup:
     problem: Path
     build: Path
     support: Path
-    prepare: Prepare
+    prepare: protocol.Prepare
 
 
 @dataclass
@@ -152,7 +136,7 @@ class Worker:
         places = str(setup.problem), str(setup.build), str(setup.support)
         first = max(FIRST_TIMEOUT, self.timeout)
         try:
-            self._ask(Open(*places), first)
+            self._ask(protocol.Open(*places), first)
             self._ask(setup.prepare, first)
         except ProfkitError:
             self._end()
@@ -163,12 +147,12 @@ class Worker:
     ) -> Reply:
         """Check a variant on (case, seed) pairs, and list its launches at a case."""
         self.start()
-        return self._ask(Judge(entry, tuple(checks), case), self.timeout)
+        return self._ask(protocol.Judge(entry, tuple(checks), case), self.timeout)
 
     def list_launches(self, entries: Sequence[Entry], case: str) -> Reply:
         """The launches of entries at a case, without timing them."""
         self.start()
-        return self._ask(Measure(tuple(entries), case), self.timeout)
+        return self._ask(protocol.Measure(tuple(entries), case), self.timeout)
 
     def time(
         self,
@@ -186,7 +170,7 @@ class Worker:
             cold: Whether to time with a cold L2 too.
         """
         self.start()
-        return self._ask(Measure(tuple(entries), case, cold, rounds), self.timeout)
+        return self._ask(protocol.Measure(tuple(entries), case, cold, rounds), self.timeout)
 
     def close(self) -> None:
         """End the process, also while another thread waits for it; it will not start again."""
@@ -203,7 +187,7 @@ class Worker:
             with contextlib.suppress(OSError):
                 held.stdin.close()
 
-    def _ask(self, request: Request, timeout: float) -> Reply:
+    def _ask(self, request: protocol.Request, timeout: float) -> Reply:
         held = self._process
         if held is None or held.stdin is None:
             raise WorkerClosed("the measurement was stopped")
@@ -222,13 +206,13 @@ class Worker:
             if line is None:
                 raise self._gone(at)
             match protocol.read_event(line):
-                case Ready():
+                case protocol.Ready():
                     if failed:
                         raise failed
                     return reply
                 case Begun() as at:
                     self._progress(str(at))
-                case Failed(message, hint, lost):
+                case protocol.Failed(message, hint, lost):
                     if lost:
                         self._end()
                         raise WorkerLost(f"{message} ({at})", hint, at)
@@ -236,17 +220,17 @@ class Worker:
                 case event:
                     self._take(event, reply)
 
-    def _take(self, event: Event, reply: Reply) -> None:
+    def _take(self, event: protocol.Event, reply: Reply) -> None:
         match event:
-            case Opened(gpu):
+            case protocol.Opened(gpu):
                 self.gpu = gpu
-            case Checked(check):
+            case protocol.Checked(check):
                 reply.checks[check.variant] = check
-            case Listed(name, _, launches):
+            case protocol.Listed(name, _, launches):
                 reply.launches[name] = launches
-            case Timed(times):
+            case protocol.Timed(times):
                 reply.times[times.name] = times
-            case Refused(name, _, message):
+            case protocol.Refused(name, _, message):
                 reply.refused[name] = message
 
     def _gone(self, at: Begun) -> ProfkitError:

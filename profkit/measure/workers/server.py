@@ -26,24 +26,9 @@ from profkit.measure.cuda import device, library, state
 from profkit.measure.process import end_with_parent
 from profkit.measure.variants import problem
 from profkit.measure.workers import protocol
-from profkit.measure.workers.protocol import (
-    Begun,
-    Checked,
-    Entry,
-    Event,
-    Failed,
-    Judge,
-    Listed,
-    Measure,
-    Open,
-    Opened,
-    Prepare,
-    Ready,
-    Refused,
-    Timed,
-)
+from profkit.measure.workers.protocol import Begun, Entry
 
-Say = Callable[[Event], None]
+Say = Callable[[protocol.Event], None]
 LOST = 3  # exit status: the CUDA context is gone
 _UNAVAILABLE = (subjects.ReferenceUnavailable, ImportError)
 
@@ -56,18 +41,18 @@ def serve_jobs() -> int:
     for line in sys.stdin.buffer:
         request = protocol.read_request(line)
         try:
-            if isinstance(request, Open):
+            if isinstance(request, protocol.Open):
                 server = _Server(request, say)
             elif server is not None:
                 server.answer(request)
         except device.CudaError as error:
             lost = error.code in device.STICKY
-            say(Failed(error.message, error.hint, lost))
+            say(protocol.Failed(error.message, error.hint, lost))
             if lost:
                 return LOST
         except ProfkitError as error:
-            say(Failed(error.message, error.hint))
-        say(Ready())
+            say(protocol.Failed(error.message, error.hint))
+        say(protocol.Ready())
     return 0
 
 
@@ -76,7 +61,7 @@ def _events() -> Say:
     out = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
 
-    def say(event: Event) -> None:
+    def say(event: protocol.Event) -> None:
         out.write(protocol.encode(event))
         out.flush()
 
@@ -86,7 +71,7 @@ def _events() -> Say:
 class _Server:
     """What the process keeps from one request to the next."""
 
-    def __init__(self, request: Open, say: Say) -> None:
+    def __init__(self, request: protocol.Open, say: Say) -> None:
         self.say = say
         self.problem = problem.load_problem(Path(request.problem))
         self.folder = Path(request.build)
@@ -98,19 +83,19 @@ class _Server:
         self.data: dict[tuple[str, int, str | None], Data] = {}
         identity = state.gpu_identity(gpu.pci)
         self.gpu = replace(gpu, uuid=identity.uuid, driver=identity.driver)
-        say(Opened(self.gpu))
+        say(protocol.Opened(self.gpu))
 
-    def answer(self, request: Prepare | Judge | Measure) -> None:
+    def answer(self, request: protocol.Prepare | protocol.Judge | protocol.Measure) -> None:
         """Do what a request asks for."""
         match request:
-            case Prepare():
+            case protocol.Prepare():
                 self._prepare(request)
-            case Judge():
+            case protocol.Judge():
                 self._judge(request)
-            case Measure():
+            case protocol.Measure():
                 self._measure(request)
 
-    def _prepare(self, request: Prepare) -> None:
+    def _prepare(self, request: protocol.Prepare) -> None:
         for case, seed in request.checks:
             self.say(Begun("inputs and reference", case=case))
             self._at(case, seed, request.grid)
@@ -119,17 +104,17 @@ class _Server:
             with contextlib.suppress(*_UNAVAILABLE):
                 self._subject(Entry(request.reference, grid=request.grid), request.case)
 
-    def _judge(self, request: Judge) -> None:
+    def _judge(self, request: protocol.Judge) -> None:
         entry = request.entry
         self.say(Begun("check", entry.name))
         loaded = self._library(entry)
         work = [self._at(case, seed, entry.grid) for case, seed in request.checks]
         judged = variant.check_variant(entry.name, loaded, self.problem, work, self.tools)
-        self.say(Checked(judged))
+        self.say(protocol.Checked(judged))
         if judged.status == "right" and request.case in judged.correct_cases:
             self._list(self._subject(entry, request.case), request.case)
 
-    def _measure(self, request: Measure) -> None:
+    def _measure(self, request: protocol.Measure) -> None:
         wanted = []
         for entry in request.entries:
             with self._refused(entry, request.case):
@@ -146,12 +131,12 @@ class _Server:
             if faults:  # right once, but not after many launches: its times are of something else
                 said = tuple(f"after timing: {fault}" for fault in faults)
                 judged = CaseCheck(request.case, 0, "wrong", faults=said)
-                self.say(Checked(check.summed_check(subject.name, self.problem, [judged])))
+                self.say(protocol.Checked(check.summed_check(subject.name, self.problem, [judged])))
             else:
-                self.say(Timed(replace(times, session=self.session)))
+                self.say(protocol.Timed(replace(times, session=self.session)))
 
     def _list(self, subject: Subject, case: str) -> None:
-        self.say(Listed(subject.name, case, subject.launches))
+        self.say(protocol.Listed(subject.name, case, subject.launches))
 
     @contextlib.contextmanager
     def _refused(self, entry: Entry, case: str) -> Iterator[None]:
@@ -161,10 +146,10 @@ class _Server:
         except device.CudaError as error:
             if error.code in device.STICKY:
                 raise
-            self.say(Refused(entry.name, case, error.message))
+            self.say(protocol.Refused(entry.name, case, error.message))
         except _UNAVAILABLE as error:
             first = (str(error).splitlines() or ["?"])[0]
-            self.say(Refused(entry.name, case, f"{entry.name} cannot run here: {first}"))
+            self.say(protocol.Refused(entry.name, case, f"{entry.name} cannot run here: {first}"))
 
     def _at(self, case: str, seed: int, grid: str | None) -> Data:
         """Inputs and reference of a case."""
@@ -188,7 +173,7 @@ class _Server:
             at = self._at(case, 0, entry.grid)
             if entry.library is None:
                 subject, judged = subjects.reference_subject(entry.name, self.problem, at)
-                self.say(Checked(check.summed_check(entry.name, self.problem, [judged])))
+                self.say(protocol.Checked(check.summed_check(entry.name, self.problem, [judged])))
             else:
                 loaded = self._library(entry)
                 subject = subjects.native(entry.name, loaded, self.problem, at, self.tools)

@@ -42,10 +42,6 @@ class Start:
         """The function's name."""
         return str(self.kernel.fn.__name__)
 
-    def tensors(self) -> list[tuple[str, Any]]:
-        """The parameters that are tensors."""
-        return [(k, v) for k, v in self.given.items() if hasattr(v, "data_ptr")]
-
 
 @dataclass
 class Seen:
@@ -79,26 +75,30 @@ def _kind(value: Any) -> Any:
 
 def write_launch(start: Start, outcome: arrays.CaptureOutcome, place: Path, drawn: Any) -> None:
     """The arrays, what they are, and the source."""
-    unaligned = [k for k, v in start.tensors() if v.data_ptr() % 16]
+    pointers = [(k, v) for k, v in start.given.items() if hasattr(v, "data_ptr")]
+    unaligned = [k for k, v in pointers if v.data_ptr() % 16]
     imports, definitions = source.standalone(start.kernel, unaligned)
     place.mkdir()
-    given = arrays.inputs_of(outcome.arrays)
-    outs = [a for a in outcome.arrays if a.written]
-    for i, array in enumerate(given):
+    inputs = arrays.inputs_of(outcome.arrays)
+    outputs = [a for a in outcome.arrays if a.written]
+    for i, array in enumerate(inputs):
         if drawn is None or i not in drawn:
             arrays.store(array.before, place / f"in{i}.bin")
-    for i, array in enumerate(outs):
+    for i, array in enumerate(outputs):
         arrays.store(array.after, place / f"out{i}.bin")
-    begins = [given.index(a) if a.works_in_place else None for a in outs]
+    begins = [inputs.index(a) if a.works_in_place else None for a in outputs]
+    # Parameter -> the array that the variant is given in its place; what is both is an output.
+    named = {name: f"in{i}" for i, a in enumerate(inputs) for name in a.names}
+    named |= {name: f"out{i}" for i, a in enumerate(outputs) for name in a.names}
     about = {
         "kernel": start.name,
         "file": start.file,
-        "inputs": [a.about() for a in given],
-        "outputs": [{**a.made(), "begins": b} for a, b in zip(outs, begins, strict=True)],
+        "inputs": [a.about() for a in inputs],
+        "outputs": [{**a.made(), "begins": b} for a, b in zip(outputs, begins, strict=True)],
         "grid": start.grid,
         "grid_text": start.grid_text,
         "options": {k: v for k, v in start.options.items() if isinstance(v, int | float | str)},
-        "parameters": [_parameter(k, v, outcome) for k, v in start.given.items()],
+        "parameters": [_parameter(k, v, named) for k, v in start.given.items()],
         "tunable": [k for k, v in start.given.items() if _BLOCK.fullmatch(k) and _power(v)],
         "imports": imports,
         "definitions": definitions,
@@ -115,16 +115,10 @@ def _power(value: Any) -> bool:
     return isinstance(value, int) and value > 1 and value & (value - 1) == 0
 
 
-def _parameter(name: str, value: Any, outcome: arrays.CaptureOutcome) -> dict[str, Any]:
+def _parameter(name: str, value: Any, named: dict[str, str]) -> dict[str, Any]:
     """How the launch function of the variant says an argument."""
-    given = arrays.inputs_of(outcome.arrays)
-    outs = [a for a in outcome.arrays if a.written]
-    for i, array in enumerate(outs):
-        if name in array.names:
-            return {"name": name, "array": f"out{i}"}
-    for i, array in enumerate(given):
-        if name in array.names:
-            return {"name": name, "array": f"in{i}"}
+    if name in named:
+        return {"name": name, "array": named[name]}
     if value is None or isinstance(value, bool | int | float | str):
         return {"name": name, "value": value}
     if type(value).__name__ == "dtype" and hasattr(value, "primitive_bitwidth"):
