@@ -209,11 +209,11 @@ def whatif(runs: Given, changes: str, artifacts: str | Path = "artifacts") -> Fr
     Raises:
         ProfkitError: A change cannot be read, or a launch lacks a count that the model needs.
     """
-    asked = parse_changes(changes)
+    counts = parse_changes(changes)
     names = ("report", "launch", "kernel", "variant", "case", "time")
     rows = []
     for row in frame_rows(given_launches(runs, artifacts)):
-        hope = cost_model(Launch({k: float(v) for k, v in row.items() if k in CATALOGUE}), asked)
+        hope = cost_model(Launch({k: float(v) for k, v in row.items() if k in CATALOGUE}), counts)
         identity = {name: row.get(name) for name in names}
         rows.append(
             {**identity, "expect": hope.gain, "expect_low": hope.low, "expect_high": hope.high}
@@ -261,12 +261,12 @@ def raw(runs: Given, artifacts: str | Path = "artifacts") -> Frame:
         ProfkitError: A file cannot be read at all, or the launches are in none.
     """
     files, chosen = given_reports(runs, artifacts)
-    found = {file: reader.raw_frame(file) for file in files}
+    frames = {file: reader.raw_frame(file) for file in files}
     if len(files) == 1 and not chosen:
-        return Frame(found[files[0]])
+        return Frame(frames[files[0]])
     kept = {
         file: frame[[not chosen or (file, int(n)) in chosen for n in frame.index]]
-        for file, frame in found.items()
+        for file, frame in frames.items()
     }
     return Frame(kept[files[0]] if len(files) == 1 else pd.concat(kept, names=["report", "launch"]))
 
@@ -296,10 +296,10 @@ def lines(
     if len(files) == 1 and (launch is not None or not chosen):
         return Frame(launches.launch_lines(files[0], launch or 0, count))
     places = sorted(chosen) or [(file, launch or 0) for file in files]
-    found = {place: launches.launch_lines(*place, count) for place in places}
-    if len(found) == 1:
-        return Frame(next(iter(found.values())))
-    return Frame(pd.concat(found, names=["report", "launch"]).reset_index(["report", "launch"]))
+    frames = {place: launches.launch_lines(*place, count) for place in places}
+    if len(frames) == 1:
+        return Frame(next(iter(frames.values())))
+    return Frame(pd.concat(frames, names=["report", "launch"]).reset_index(["report", "launch"]))
 
 
 def report(
@@ -325,10 +325,9 @@ def report(
     from profkit.show.page import page
 
     files, chosen = given_reports(runs, artifacts)
-    found = reader.read_report(files)
-    shown = [j for j in launches.judged(found) if not chosen or (j.report, j.index) in chosen]
-    made = page.render(found, shown, title or page.TITLE)
-    return page.save_page(made, Path(file))
+    reports = reader.read_report(files)
+    shown = [j for j in launches.judged(reports) if not chosen or (j.report, j.index) in chosen]
+    return page.save_page(page.render(reports, shown, title or page.TITLE), Path(file))
 
 
 def compare(
@@ -355,8 +354,8 @@ def compare(
     Raises:
         ProfkitError: A side cannot be found or read, or the two have nothing in common.
     """
-    given, known = (given_run(before), given_run(after)), KnownSpreads(Path(artifacts, "history"))
-    return _as(Comparison, sides.compare_sides(*given, case, artifacts, anyway, known))
+    runs, known = (given_run(before), given_run(after)), KnownSpreads(Path(artifacts, "history"))
+    return _as(Comparison, sides.compare_sides(*runs, case, artifacts, anyway, known))
 
 
 def ladder(case: str, artifacts: str | Path = "artifacts", anyway: bool = False) -> ShownLadder:
@@ -387,9 +386,9 @@ def claims(files: str | Path | Iterable[str | Path], artifacts: str | Path = "ar
     if not Path(artifacts).is_dir():
         raise ProfkitError(f"{artifacts}: no such folder", "it holds the records and reports")
     paths: list[str | Path] = []
-    for given in [files] if isinstance(files, str | Path) else files:
-        found = sorted(glob(str(given))) if any(c in str(given) for c in "*?[") else [given]
-        if not found:
-            raise ProfkitError(f"{given}: matches no file", "give files of claims: analyses/*.py")
-        paths += found
+    for pattern in [files] if isinstance(files, str | Path) else files:
+        matched = sorted(glob(str(pattern))) if any(c in str(pattern) for c in "*?[") else [pattern]
+        if not matched:
+            raise ProfkitError(f"{pattern}: matches no file", "give files of claims: analyses/*.py")
+        paths += matched
     return Claims(verify.verify_claim_files(paths, Evidence(Path(artifacts))))

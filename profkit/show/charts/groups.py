@@ -65,11 +65,11 @@ class AlikeLaunches:
 
 def alike_groups(rows: Sequence[Row]) -> list[AlikeLaunches]:
     """The launches by variant, case, kernel and shape, in the order of their first ones."""
-    found: dict[tuple[str, ...], list[Row]] = {}
+    groups: dict[tuple[str, ...], list[Row]] = {}
     for row in rows:
         same = ("variant", "case", "kernel", "grid", "block", "device")
-        found.setdefault(tuple(str(row.get(key)) for key in same), []).append(row)
-    ordered = [sorted(group, key=lambda r: -_time(r)) for group in found.values()]
+        groups.setdefault(tuple(str(row.get(key)) for key in same), []).append(row)
+    ordered = [sorted(group, key=lambda r: -_time(r)) for group in groups.values()]
     named = names([group[0] for group in ordered])
     return [
         AlikeLaunches(f"{name} ×{len(group)}" if len(group) > 1 else name, tuple(group))

@@ -50,9 +50,9 @@ def panels(grid: TimeGrid) -> list[Panel]:
     """
     groups: dict[str, dict[tuple[float | str, float | str], Lead]] = {}
     for cell in grid.cells:
-        found = lead(cell, grid.against)
-        if found is not None:
-            groups.setdefault(shared_part(cell), {})[cell.row, cell.column] = found
+        ahead = lead(cell, grid.against)
+        if ahead is not None:
+            groups.setdefault(shared_part(cell), {})[cell.row, cell.column] = ahead
     return [
         Panel(title, _sorted({r for r, _ in leads}), _sorted({c for _, c in leads}), leads)
         for title, leads in groups.items()

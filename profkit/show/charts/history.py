@@ -46,26 +46,26 @@ class HistoryPoint:
         return ", ".join(filter(None, words))
 
 
-def history_points(found: Sequence[HistoryStep]) -> dict[str, list[HistoryPoint]]:
+def history_points(steps: Sequence[HistoryStep]) -> dict[str, list[HistoryPoint]]:
     """Subject -> its timed runs, oldest first."""
     machines: dict[str, str] = {}
     counts: dict[str, int] = {}
-    for step in found:
+    for step in steps:
         run = step.run
         name, key = run.gpu or "unknown GPU", run.gpu_uuid or run.gpu or ""
         if key not in machines:
             counts[name] = counts.get(name, 0) + 1
             machines[key] = f"{name} {counts[name]}"
     points: dict[str, list[HistoryPoint]] = {}
-    for step in found:
+    for step in steps:
         run = step.run
         if run.median is None:
             continue
-        mine = points.setdefault(run.subject, [])
+        timed = points.setdefault(run.subject, [])
         factor = f"{step.time.speedup.median:.3g}x" if step.time and step.answer in REAL else ""
-        mine.append(
+        timed.append(
             HistoryPoint(
-                len(mine),
+                len(timed),
                 run.median,
                 run.low if run.low is not None else run.median,
                 run.high if run.high is not None else run.median,

@@ -8,6 +8,7 @@ from itertools import chain
 from math import isfinite, nan
 
 from profkit.diagnosis.machine import roofline as model
+from profkit.diagnosis.rule import Missing
 from profkit.errors import ProfkitError
 from profkit.records.grid import TimeGrid
 from profkit.show.charts.groups import Row
@@ -47,38 +48,44 @@ def unit(family: str) -> str:
     return "op/s" if family.endswith("int8") else "FLOP/s"
 
 
+def lack_text(lack: Missing) -> str:
+    """Why a launch has no point, and which section of ncu's has what it needs."""
+    return f"{lack.why} (ncu --section {lack.section})" if lack.section else lack.why
+
+
 def ceilings_of(rows: Sequence[Row], points: Sequence[model.Point]) -> list[Roof]:
     """The ceilings to draw: every level, FP32, and the precisions in which arithmetic ran."""
     used = {"fp32", *model.LEVELS, *(p.family for p in points)}
     every = [c for c in chain.from_iterable(map(model.ceilings, rows)) if c.name in used]
     roofs = []
     for name in (*model.LEVELS, *model.FAMILIES):
-        mine = [c for c in every if c.name == name]
-        mine = [c for c in mine if c.source == "report"] or mine
-        if mine:
-            values = [c.value for c in mine]
-            device = mine[0].source != "report"
-            roofs.append(Roof(name, min(values), max(values), max(c.clock for c in mine), device))
+        named = [c for c in every if c.name == name]
+        named = [c for c in named if c.source == "report"] or named
+        if named:
+            values = [c.value for c in named]
+            device = named[0].source != "report"
+            roofs.append(Roof(name, min(values), max(values), max(c.clock for c in named), device))
     return roofs
 
 
-def with_ceilings(rows: Sequence[Row], given: Mapping[str, float]) -> list[Row]:
+def with_ceilings(rows: Sequence[Row], ceilings: Mapping[str, float]) -> list[Row]:
     """The launches with these roofs instead of their report's.
 
     Args:
         rows: Rows of the frame.
-        given: Name of a ceiling -> byte/s of a level, op/s of a precision.
+        ceilings: Name of a ceiling -> byte/s of a level, op/s of a precision.
 
     Raises:
         ProfkitError: There is no ceiling of that name, or the number is none.
     """
     known = (*model.LEVELS, *model.FAMILIES)
-    for name, value in given.items():
+    for name, value in ceilings.items():
         if name not in known:
             raise ProfkitError(f"no ceiling is called {name}", f"there are: {', '.join(known)}")
         if not (isfinite(value) and value > 0):
             raise ProfkitError(f"ceiling {name}: {value} is no rate", "byte/s or op/s, above 0")
-    return [{**row, **{f"peak_{name}": float(v) for name, v in given.items()}} for row in rows]
+    peaks = {f"peak_{name}": float(value) for name, value in ceilings.items()}
+    return [{**row, **peaks} for row in rows]
 
 
 def axis_limits(
@@ -134,16 +141,16 @@ def grid_points(grid: TimeGrid, device: str) -> dict[str, list[model.Point]]:
     if grid.gpu not in (None, device):
         raise ProfkitError(f"the launches ran on {device}, the grid on {grid.gpu}",
                            "draw them one at a time: their ceilings differ")  # fmt: skip
-    found: dict[str, list[model.Point]] = {}
+    by_picture: dict[str, list[model.Point]] = {}
     for cell in grid.cells:
         seconds = cell.fastest(grid.against, without=True)[1]
         if cell.operations > 0 and cell.moved > 0 and isfinite(seconds):
             rate, moved = cell.operations / seconds, cell.moved / seconds
             point = model.Point("workload", "", rate / moved, rate, moved, nan, "", nan)
-            found.setdefault(shared_part(cell), []).append(point)
-    if not found:
+            by_picture.setdefault(shared_part(cell), []).append(point)
+    if not by_picture:
         raise ProfkitError(
             "no shape of this grid says its operations and bytes",
             'each line needs "operations" and "bytes" to stand in a roofline',
         )
-    return found
+    return by_picture

@@ -36,9 +36,9 @@ def history_section(of: PageHistory, shown: Iterable[Judged]) -> dict[str, Any]:
         shown: The page's launches: other subjects are left out, unless none of these is in the
             history.
     """
-    wanted = {f"{run.variant}.{run.case}" for run in shown}
-    mine = [s for s in of.steps if s.run.subject in wanted] or list(of.steps)
-    points = history_points(mine)
+    subjects = {f"{run.variant}.{run.case}" for run in shown}
+    steps = [s for s in of.steps if s.run.subject in subjects] or list(of.steps)
+    points = history_points(steps)
     machines = list(dict.fromkeys(p.machine for some in points.values() for p in some))
     charts = [
         {"subject": subject, "svg": Markup(_chart(subject, some, machines))}  # noqa: S704 - see _chart
@@ -48,7 +48,7 @@ def history_section(of: PageHistory, shown: Iterable[Judged]) -> dict[str, Any]:
     legend = [(COLOURS[i % len(COLOURS)], name) for i, name in enumerate(machines)]
     return {"name": of.name, "charts": charts, "machines": Markup(_legend(legend)),  # noqa: S704
             "once": sum(len(some) == 1 for some in points.values()),
-            "blocks": list(history_blocks(mine))}  # fmt: skip
+            "blocks": list(history_blocks(steps))}  # fmt: skip
 
 
 def _legend(machines: Sequence[tuple[str, str]]) -> str:

@@ -33,8 +33,8 @@ def runs_of(reports: Reports, shown: Collection[str]) -> tuple[list[Run], list[s
     Returns:
         One run a variant and case, and what is wrong with records that cannot be used.
     """
-    found: dict[tuple[str, str], Run] = {}
-    wrong = []
+    runs: dict[tuple[str, str], Run] = {}
+    problems = []
     frame = without_attrs(reports.launches)
     for file in reports.files:
         path = Path(file.path)
@@ -44,12 +44,12 @@ def runs_of(reports: Reports, shown: Collection[str]) -> tuple[list[Run], list[s
         try:
             record = read_record(beside)
         except ProfkitError as error:
-            wrong.append(error.message)
+            problems.append(error.message)
             continue
         launches = frame[frame["report"] == file.path]
         run = Run(record.variant, record.case, record, launches, path)
-        found.setdefault((record.variant, record.case), run)
-    return list(found.values()), wrong
+        runs.setdefault((record.variant, record.case), run)
+    return list(runs.values()), problems
 
 
 def ladders(runs: Iterable[Run]) -> list[tuple[Ladder, list[Block]]]:
@@ -58,26 +58,26 @@ def ladders(runs: Iterable[Run]) -> list[tuple[Ladder, list[Block]]]:
     for run in runs:
         if run.case:
             cases.setdefault(run.case, []).append(run)
-    made = [of_runs(mine, case) for case, mine in sorted(cases.items())]
-    return [(found, list(changes.ladder_steps(found))) for found in made if found.steps]
+    built = [of_runs(of_case, case) for case, of_case in sorted(cases.items())]
+    return [(ladder, list(changes.ladder_steps(ladder))) for ladder in built if ladder.steps]
 
 
-def chart(found: Ladder) -> list[dict[str, Any]]:
+def chart(ladder: Ladder) -> list[dict[str, Any]]:
     """The chart's rows: every variant that was timed, in the ladder's order, then the references."""
-    rows = [_row(step) for step in found.steps if step.time]
-    references = {n: c.before for step in found.steps for n, c in step.references.items()}
+    rows = [_row(step) for step in ladder.steps if step.time]
+    references = {n: c.before for step in ladder.steps for n, c in step.references.items()}
     return rows + [_reference(name, time) for name, time in references.items()]
 
 
-def timed_ladder(found: Iterable[Ladder]) -> dict[tuple[str, str], str]:
+def timed_ladder(ladders: Iterable[Ladder]) -> dict[tuple[str, str], str]:
     """Variant and case -> its time without a profiler: "54.6 µs ± 0.44 %"."""
-    known: dict[tuple[str, str], str] = {}
-    for ladder in found:
+    times: dict[tuple[str, str], str] = {}
+    for ladder in ladders:
         for step in ladder.steps:
-            known[step.variant, ladder.case] = _figure(step.time)
+            times[step.variant, ladder.case] = _figure(step.time)
             for name, time in step.references.items():
-                known[name, ladder.case] = _figure(time.before)
-    return known
+                times[name, ladder.case] = _figure(time.before)
+    return times
 
 
 def _row(step: Rung) -> dict[str, Any]:
@@ -103,8 +103,7 @@ def _figure(time: Interval | None) -> str:
     """106 µs ± 0.25 %."""
     if time is None:
         return ""
-    half = (time.high - time.low) / 2 / time.median
-    return figures.seconds(time.median) + (f" ± {100 * half:.2g} %" if isfinite(half) else "")
+    return f"{figures.seconds(time.median)} {changes.half_width(time)}".rstrip()
 
 
 def _interval(time: Interval | None) -> dict[str, Any]:

@@ -135,14 +135,14 @@ def words_of(several: Sequence[PageRow]) -> list[dict[str, str]]:
 
 def details(shown: PageRow) -> dict[str, Any]:
     """The launch's own section."""
-    run, found = shown.run, shown.run.diagnosis
-    every = found.findings
+    run, diagnosis = shown.run, shown.run.diagnosis
+    every = diagnosis.findings
     return {
         "full_name": middle(escaped(run.kernel), LONGEST) or "(no name)",
-        "because": found.because,
+        "because": diagnosis.because,
         "facts": list(_facts(shown)),
         "firing": [_finding(f) for f in every if f.status == "fires"],
-        "missing": [(m.section, m.why) for m in found.missing],
+        "missing": [(m.section, m.why) for m in diagnosis.missing],
         "unknown": unasked_rules(run),
         "silent": [f.rule for f in every if f.status == "clear"],
         "levels": levels(run.values),
@@ -176,18 +176,18 @@ def _facts(shown: PageRow) -> Iterator[tuple[str, str]]:
             yield label, figures.metric_text(name, run.values[name])
 
 
-def _finding(found: Finding) -> dict[str, Any]:
+def _finding(finding: Finding) -> dict[str, Any]:
     facts = [
         Fact(name, text, f"{name}: {CATALOGUE[name].meaning}" if name in CATALOGUE else "")
-        for name, text in figures.evidence_texts(found.evidence)
+        for name, text in figures.evidence_texts(finding.evidence)
     ]
     return {
-        "rule": found.rule,
-        "gain": figures.worth(found),
-        "cause": found.cause,
+        "rule": finding.rule,
+        "gain": figures.worth(finding),
+        "cause": finding.cause,
         "evidence": [f for f in facts if f.text != figures.NOT_COLLECTED],
-        "advice": found.advice,
-        "where": [at(x) for x in found.where],
+        "advice": finding.advice,
+        "where": [at(x) for x in finding.where],
     }
 
 
@@ -221,30 +221,30 @@ def _line(line: HotLine) -> dict[str, Any]:
 def stall_rows(run: Judged) -> list[dict[str, Any]]:
     """The states of the resident warps, largest first; none when not collected."""
     limiters = (run.diagnosis.limiter or "").split("+")
-    found = [
+    states = [
         {"line": state, "of": value, "text": share(value),
          "kind": "issuing" if state == "selected" else "verdict" if state in limiters else "waiting"}
         for state in MEANING
         if (value := run.values.get(f"stall_{state}", nan)) >= SMALL
     ]  # fmt: skip
-    return sorted(found, key=lambda s: -s["of"])
+    return sorted(states, key=lambda s: -s["of"])
 
 
 def pipe_rows(run: Judged) -> list[dict[str, Any]]:
     """The pipes that did something, busiest first: of elapsed cycles and of active ones."""
     row = {name: value for name, value in run.values.items() if isfinite(value)}
-    found = []
+    bars = []
     for pipe in PIPES:
         elapsed, active = shares(row, pipe)
         most = max((v for v in (elapsed, active) if isfinite(v)), default=0.0)
         if most >= SMALL:
-            found += [
+            bars += [
                 {"line": pipe_word(pipe), "cycles": cycles, "of": v, "text": share(v),
                  "order": -most, "end": most}
                 for cycles, v in (("elapsed", elapsed), ("active", active))
                 if isfinite(v)
             ]  # fmt: skip
-    return found
+    return bars
 
 
 def meanings() -> dict[str, dict[str, str]]:
@@ -292,8 +292,9 @@ def data(shown: PageRow, rules: Sequence[str]) -> dict[str, Any]:
 
 def rule_names(several: Sequence[PageRow]) -> list[str]:
     """Every rule that was asked of the launches; ours first, in their order."""
-    asked = {found.rule: None for row in several for found in row.run.diagnosis.findings}
-    return [rule for rule in {**dict.fromkeys(BY_ID), **asked} if rule in asked]
+    findings = chain.from_iterable(row.run.diagnosis.findings for row in several)
+    rules = dict.fromkeys(finding.rule for finding in findings)
+    return [rule for rule in {**dict.fromkeys(BY_ID), **rules} if rule in rules]
 
 
 def metrics() -> list[Mapping[str, str]]:

@@ -87,7 +87,7 @@ def levels(values: Values) -> list[Level]:
 
 def beside(values: Values) -> list[Fact]:
     """What else moved: shared memory, local memory, host memory, and what had to move at all."""
-    wanted = (
+    labels = (
         ("shared_busy", "shared memory busy"),
         ("shared_ld_conflicts", "bank conflicts per load wavefront"),
         ("shared_st_conflicts", "bank conflicts per store wavefront"),
@@ -98,7 +98,7 @@ def beside(values: Values) -> list[Fact]:
         ("sysmem_sectors", "sectors from host memory"),
         ("declared_bytes", "compulsory bytes of the workload"),
     )
-    return [fact(values, n, label) for n, label in wanted if values.get(n, nan) > 0]
+    return [fact(values, n, label) for n, label in labels if values.get(n, nan) > 0]
 
 
 def _rate(values: Values, level: str) -> Fact:

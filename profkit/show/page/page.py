@@ -6,8 +6,6 @@ Content-Security-Policy knows the hashes of its own scripts and style and forbid
 
 from __future__ import annotations
 
-import base64
-import hashlib
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -38,7 +36,7 @@ from profkit.show.page.launch import (
     rule_names,
     words_of,
 )
-from profkit.show.page.payload import script_json
+from profkit.show.page.payload import policy_hash, script_json
 from profkit.show.page.program import Launched, PageProgram, section
 from profkit.show.page.roofline import by_device
 from profkit.show.text import figures
@@ -100,9 +98,10 @@ def render(
     kept = [row.replaced(row.shown, run) for row, run in zip(kept, runs, strict=True)]
     parts = [row.total / total if total and row.times else nan for row in kept]
     shown = [PageRow(n, *both) for n, both in enumerate(zip(kept, parts, strict=True), 1)]
-    recorded, wrong = page_ladder.runs_of(reports, {run.report for run in chosen})
+    recorded, unreadable = page_ladder.runs_of(reports, {run.report for run in chosen})
     ladders, without = _ladders(recorded)
-    notes += [*wrong, *without, *(p.message for found, _ in ladders for p in found.problems)]
+    problems = (p.message for ladder, _ in ladders for p in ladder.problems)
+    notes += [*unreadable, *without, *problems]
     tables = [row_summary(s) for s in shown]
     content = {
         "title": title,
@@ -115,14 +114,14 @@ def render(
         "bounds": Counter(row["bound"] for row in tables).most_common(),
         "devices": list(dict.fromkeys(row["device"] for row in tables)),
         "cases": list(dict.fromkeys(row["case"] for row in tables if row["case"])),
-        "ladders": [(found.case, blocks) for found, blocks in ladders],
+        "ladders": [(ladder.case, blocks) for ladder, blocks in ladders],
         "notes": notes,
         "answer": headline(kept + every[len(kept) :]),
         "bars": bars(shown, total),
         "programs": [section(of, _launched(shown)) for of in programs],
         "histories": [history_section(of, [s.run for s in shown]) for of in histories],
         "words": words_of(shown),
-        "payload": _payload(shown, [found for found, _ in ladders]),
+        "payload": _payload(shown, [ladder for ladder, _ in ladders]),
     }
     return Page(_fill(content), len(shown), len(every) - len(kept), tuple(notes))
 
@@ -145,14 +144,14 @@ def _lined(runs: Sequence[Judged]) -> tuple[list[Judged], list[str]]:
     try:
         return with_lines(runs, LINES, HOT, AROUND), []
     except ProfkitError:
-        found, notes = [], []
+        lined, notes = [], []
         for run in runs:
             try:
-                found += with_lines([run], LINES, HOT, AROUND)
+                lined += with_lines([run], LINES, HOT, AROUND)
             except ProfkitError as error:
-                found.append(run)
+                lined.append(run)
                 notes.append(error.message)
-        return found, notes
+        return lined, notes
 
 
 def _payload(shown: Sequence[PageRow], ladders: Sequence[Ladder]) -> dict[str, Any]:
@@ -172,7 +171,7 @@ def _payload(shown: Sequence[PageRow], ladders: Sequence[Ladder]) -> dict[str, A
             for s in shown
         ],
         "roofline": by_device([(s.number, s.label, s.run) for s in shown]),
-        "ladder": [page_ladder.chart(found) for found in ladders],
+        "ladder": [page_ladder.chart(ladder) for ladder in ladders],
     }  # fmt: skip
 
 
@@ -186,8 +185,8 @@ def _fill(content: Mapping[str, Any]) -> str:
     own = _script("".join((WEB / name).read_text("utf-8") for name in SCRIPTS))
     style = (WEB / "page.css").read_text("utf-8")
     policy = (
-        f"default-src 'none'; script-src {_hash(library)} {_hash(own)}; style-src {_hash(style)}; "
-        "img-src data:; base-uri 'none'; form-action 'none'"
+        f"default-src 'none'; script-src {policy_hash(library)} {policy_hash(own)}; "
+        f"style-src {policy_hash(style)}; img-src data:; base-uri 'none'; form-action 'none'"
     )
     return environment.get_template("page.html").render(
         **{**content, "payload": Markup(script_json(content["payload"]))},  # noqa: S704 - no < in it
@@ -210,11 +209,6 @@ def _script(text: str) -> str:
     if "</script" in text.lower() or "<!--" in text:
         raise ProfkitError("a script of the page would end itself", "this is a bug: report it")
     return text.replace("\r\n", "\n").replace("\r", "\n")
-
-
-def _hash(text: str) -> str:
-    digest = hashlib.sha256(text.encode()).digest()
-    return f"'sha256-{base64.b64encode(digest).decode()}'"
 
 
 def save_page(page: Page, path: str | Path) -> Path:

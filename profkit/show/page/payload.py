@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -9,6 +11,12 @@ from typing import Any
 from profkit.show.text.escape import escaped
 
 PIXEL, VALUE = 6, 9  # digits of what is drawn, and of what is compared: all 17 are half of a page
+
+
+def policy_hash(text: str) -> str:
+    """What a Content-Security-Policy calls a script or a style sheet of a page's own."""
+    digest = hashlib.sha256(text.encode()).digest()
+    return f"'sha256-{base64.b64encode(digest).decode()}'"
 
 
 def by_columns(rows: Sequence[Mapping[str, Any]]) -> dict[str, list[Any]]:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import base64
-import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -12,6 +10,7 @@ from markupsafe import Markup
 
 from profkit.program.counts import plain_name
 from profkit.program.triage import Triage
+from profkit.show.page.payload import policy_hash
 from profkit.show.text.escape import html
 from profkit.show.text.figures import figures, seconds
 from profkit.show.text.markup import to_html
@@ -46,9 +45,8 @@ def program_page(of: Triage, content: Mapping[str, Any]) -> str:
         of: The answer, whose typical step is drawn.
         content: The same as "profkit.triage/1".
     """
-    digest = base64.b64encode(hashlib.sha256(STYLE.encode()).digest()).decode()
     # Inline style attributes are those of the blocks; nothing else is allowed, and no script at all.
-    policy = f"default-src 'none'; style-src 'sha256-{digest}' 'unsafe-hashes' 'unsafe-inline'"
+    policy = f"default-src 'none'; style-src {policy_hash(STYLE)} 'unsafe-hashes' 'unsafe-inline'"
     title = f"Triage: {content['program']['command'] or content['program']['how']}"
     return (
         '<!doctype html><html lang="en"><head><meta charset="utf-8">'

@@ -15,6 +15,7 @@ from profkit.show.charts.roofline import (
     Roof,
     axis_limits,
     ceilings_of,
+    lack_text,
     unit,
     visible_points,
     word,
@@ -40,11 +41,11 @@ def by_device(launches: Sequence[tuple[int, str, Judged]]) -> list[dict[str, Any
         launches: Number on the page, label and launch.
     """
     devices = dict.fromkeys(run.device or "device unknown" for _, _, run in launches)
-    found = []
+    rooflines = []
     for device in devices:
-        mine = [x for x in launches if (x[2].device or "device unknown") == device]
-        found.append({"device": device, **roofline_data(mine)})
-    return found
+        on_device = [x for x in launches if (x[2].device or "device unknown") == device]
+        rooflines.append({"device": device, **roofline_data(on_device)})
+    return rooflines
 
 
 def roofline_data(launches: Sequence[tuple[int, str, Judged]]) -> dict[str, Any]:
@@ -63,20 +64,17 @@ def roofline_data(launches: Sequence[tuple[int, str, Judged]]) -> dict[str, Any]
     left, right, bottom, top = axis_limits(roofs, each)
     points = [
         _point(number, label, run, p, left, right)
-        for (number, label, run), mine in zip(launches, each, strict=True)
-        for p in visible_points(mine, left, right)
+        for (number, label, run), own in zip(launches, each, strict=True)
+        for p in visible_points(own, left, right)
     ]
-    unplaced = [row for row, mine in zip(rows, each, strict=True) if not mine]
-    lacking = {
-        f"{m.why} (ncu --section {m.section})" if m.section else m.why: None
-        for m in chain.from_iterable(map(model.missing, unplaced))
-    }
+    unplaced = [row for row, own in zip(rows, each, strict=True) if not own]
+    missing = chain.from_iterable(map(model.missing, unplaced))
     return {
         "frame": [rounded(edge) for edge in (left, right, bottom, top)],
         "roofs": by_columns([end for roof in roofs for end in _roof(roof, roofs, left, right)]),
         "words": by_columns([_words(roof, left, right, bottom) for roof in roofs]),
         "points": by_columns(points),
-        "lacking": list(lacking),
+        "lacking": list(dict.fromkeys(map(lack_text, missing))),
     }
 
 

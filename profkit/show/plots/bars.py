@@ -27,8 +27,7 @@ from profkit.show.plots.base import (
     bare,
     canvas,
     drawn_groups,
-    plain_text,
-    titled_figure,
+    finished,
 )
 
 if TYPE_CHECKING:
@@ -68,12 +67,12 @@ def chosen(runs: pd.DataFrame | pd.Series[Any]) -> tuple[list[AlikeLaunches], st
         :_MOST_ROWS
     ]
     kept = [g for g in every if g in longest]
-    said = []
+    sentences = []
     if len(kept) < len(every):
-        said.append(f"The {len(kept)} longest-running of {len(every)} kernels.")
+        sentences.append(f"The {len(kept)} longest-running of {len(every)} kernels.")
     if any(len(g.rows) > 1 for g in kept):
-        said.append("Of launches alike (×n) the longest-running one.")
-    return kept, " ".join(said)
+        sentences.append("Of launches alike (×n) the longest-running one.")
+    return kept, " ".join(sentences)
 
 
 def rows_axes(ax: Axes | None, names: Sequence[str], row: float, around: float) -> Axes:
@@ -104,7 +103,7 @@ def stalls(runs: pd.DataFrame | pd.Series[Any], ax: Axes | None = None) -> Axes:
     Returns:
         The Axes.
     """
-    kept, said = chosen(runs)
+    kept, small_print = chosen(runs)
     rows = [collected_metrics(group.rows[0]) for group in kept]
     shown = largest_states(rows)
     above = _lines(len(shown) + 2) if shown else 12
@@ -127,9 +126,7 @@ def stalls(runs: pd.DataFrame | pd.Series[Any], ax: Axes | None = None) -> Axes:
     ax.set_xlabel("Share of a resident warp's time", fontsize=12, color=INK)
     if shown:
         _key(ax, shown)
-    titled_figure(ax, "What the warps waited for", said, above)
-    plain_text(ax)
-    return ax
+    return finished(ax, "What the warps waited for", small_print, above)
 
 
 def _segment(ax: Axes, y: int, left: float, width: float, look: tuple[str, str]) -> None:
@@ -164,12 +161,9 @@ def _lines(entries: int) -> int:
 
 def lacking(ax: Axes, y: int, group: AlikeLaunches, metric: str) -> None:
     """Say in a kernel's line that its figures are not there, and what collects them."""
-    failed = group.rows[0].get("status") == "failed"
-    text = (
-        "the launch failed"
-        if failed
-        else f"not collected: ncu --section {CATALOGUE[metric].section}"
-    )
+    text = f"not collected: ncu --section {CATALOGUE[metric].section}"
+    if group.rows[0].get("status") == "failed":
+        text = "the launch failed"
     ax.text(0.005, y, text, fontsize=10, color=FAINT, va="center", style="italic")
 
 
@@ -187,7 +181,7 @@ def pipes(runs: pd.DataFrame | pd.Series[Any], ax: Axes | None = None) -> Axes:
     Returns:
         The Axes.
     """
-    kept, said = chosen(runs)
+    kept, small_print = chosen(runs)
     rows = [collected_metrics(group.rows[0]) for group in kept]
     single = len(rows) == 1
     shown = busiest_pipes(rows, 12 if single else 8)
@@ -205,9 +199,7 @@ def pipes(runs: pd.DataFrame | pd.Series[Any], ax: Axes | None = None) -> Axes:
     ax.set_xlim(0, 1 if single else max(len(shown), 1))
     _columns(ax, names if single else words)
     title = "How busy the pipes were, % of peak: elapsed | active cycles"
-    titled_figure(ax, title, f"{_legend_words(rows, shown)} {said}", 26, 14)
-    plain_text(ax)
-    return ax
+    return finished(ax, title, f"{_legend_words(rows, shown)} {small_print}", 26, 14)
 
 
 def _legend_words(rows: Sequence[dict[str, float]], shown: Sequence[str]) -> str:
@@ -215,9 +207,9 @@ def _legend_words(rows: Sequence[dict[str, float]], shown: Sequence[str]) -> str
     rest = [p for p in PIPES if p not in shown]
     idle = [pipe_word(p) for p in rest if any(collected(row, p) for row in rows)]
     unknown = [pipe_word(p) for p in rest if not any(collected(row, p) for row in rows)]
-    said = "Solid elapsed, light active; the busiest pipe in orange."
-    said += f" Less or not used: {', '.join(idle)}." if idle else ""
-    return said + (f" Not collected: {', '.join(unknown)}." if unknown else "")
+    text = "Solid elapsed, light active; the busiest pipe in orange."
+    text += f" Less or not used: {', '.join(idle)}." if idle else ""
+    return text + (f" Not collected: {', '.join(unknown)}." if unknown else "")
 
 
 def _cell(

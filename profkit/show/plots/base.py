@@ -17,7 +17,7 @@ from matplotlib.text import Text
 
 from profkit.errors import ProfkitError
 from profkit.files import part_of
-from profkit.show.charts.groups import AlikeLaunches, Row, alike_groups
+from profkit.show.charts.groups import LONGEST, AlikeLaunches, Row, alike_groups
 
 # Okabe and Ito's colours, told apart with every common colour blindness; without the yellow,
 # which is too light for lines and letters on white.
@@ -25,7 +25,7 @@ COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#0
 INK, FAINT, RULE = "#222222", "#6b6b6b", "#d9d9d9"
 WIDTH, DPI = 12.0, 200  # inches; 1200 px at 100 dots per inch, saved at twice that
 _PER_INCH = 10  # letters of the small print to an inch of the figure
-_LONGEST = 30  # characters of a kernel name that still reads beside a bar
+
 _NO_GLYPH = "\N{REPLACEMENT CHARACTER}"
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 
@@ -61,7 +61,7 @@ def canvas(ax: Axes | None, height: float) -> Axes:
     return figure.add_subplot(axes_class=ShownAxes)
 
 
-def clip(name: str, longest: int = _LONGEST) -> str:
+def clip(name: str, longest: int = LONGEST) -> str:
     """Plain text of at most so many characters: the middle left out, what has no glyph replaced."""
     name = _CONTROL.sub(_NO_GLYPH, name)
     if len(name) > longest:
@@ -74,7 +74,7 @@ def clip(name: str, longest: int = _LONGEST) -> str:
 
 def drawn_groups(rows: Sequence[Row]) -> list[AlikeLaunches]:
     """The groups of launches, their names of letters that the font has."""
-    return [replace(group, name=clip(group.name, 3 * _LONGEST)) for group in alike_groups(rows)]
+    return [replace(group, name=clip(group.name, 3 * LONGEST)) for group in alike_groups(rows)]
 
 
 def titled_figure(
@@ -91,6 +91,13 @@ def titled_figure(
             xycoords="axes fraction", textcoords="offset points", color=FAINT, va="top",
             ha="left", annotation_clip=False, parse_math=False,
         )  # fmt: skip
+
+
+def finished(ax: Axes, title: str, below: str = "", above: float = 12, under: float = 46) -> Axes:
+    """A picture with its title and its small print, every text taken as it stands."""
+    titled_figure(ax, title, below, above, under)
+    plain_text(ax)
+    return ax
 
 
 def bare(ax: Axes, grid: Literal["both", "x", "y"]) -> None:

@@ -44,23 +44,23 @@ def heatmap(grid: TimeGrid, ax: Axes | None = None) -> Axes:
     Raises:
         ProfkitError: No shape has times of both sides.
     """
-    found = panels(grid)
-    if not found:
+    drawn = panels(grid)
+    if not drawn:
         raise ProfkitError(
             "no shape of this grid has times of both sides",
             "its first line names in `against` what the others are compared with",
         )
-    lines = ceil(len(found) / _PER_ROW)
-    tallest = max(len(p.rows) for p in found)
+    lines = ceil(len(drawn) / _PER_ROW)
+    tallest = max(len(p.rows) for p in drawn)
     ax = canvas(ax, 1.6 + lines * (0.9 + _CELL * tallest))
     ax.set_axis_off()
     wide, gap = (1 - 0.06 * (_PER_ROW - 1)) / _PER_ROW, 0.06
     high = 1 / lines
-    for i, panel in enumerate(found):
+    for i, panel in enumerate(drawn):
         left, bottom = i % _PER_ROW * (wide + gap), 1 - (i // _PER_ROW + 1) * high
         inset = ax.inset_axes((left, bottom, wide, high * _HIGH))
         _panel(inset, panel, *axes_of(grid), last=i // _PER_ROW == lines - 1)
-    titled_figure(ax, _title(grid, found), _below(found), above=4, under=40)
+    titled_figure(ax, _title(grid, drawn), _below(drawn), above=4, under=40)
     figure_of(ax).draw_without_rendering()
     plain_text(ax)
     return ax
@@ -104,13 +104,13 @@ def _value(value: float | str) -> str:
     return clip(value) if isinstance(value, str) else f"{value:g}"
 
 
-def _title(grid: TimeGrid, found: list[Panel]) -> str:
-    shapes = sum(len(p.leads) for p in found)
+def _title(grid: TimeGrid, drawn: list[Panel]) -> str:
+    shapes = sum(len(p.leads) for p in drawn)
     return f"The fastest at {shapes} shapes" + (f" on {clip(grid.gpu)}" if grid.gpu else "")
 
 
-def _below(found: list[Panel]) -> str:
-    leads = [lead for p in found for lead in p.leads.values()]
+def _below(drawn: list[Panel]) -> str:
+    leads = [lead for p in drawn for lead in p.leads.values()]
     names = ", ".join(sorted({clip(lead.against) for lead in leads}))
     behind = sum(lead.ratio < _LEVEL for lead in leads)
     return (

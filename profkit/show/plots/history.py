@@ -18,28 +18,27 @@ from profkit.show.plots.base import (
     bare,
     canvas,
     clip,
-    plain_text,
-    titled_figure,
+    finished,
 )
 from profkit.show.text import figures
 
 _MOST = 8  # subjects of one picture
 
 
-def history_steps(found: Sequence[HistoryStep], ax: Axes | None = None) -> Axes:
+def history_steps(steps: Sequence[HistoryStep], ax: Axes | None = None) -> Axes:
     """Draw the runs of each subject in the order of measurement: time, interval, machine.
 
     A filled point is a change that is real; a hollow one is not told apart from the run before it,
     or could not be compared with it. A line ends where the machine changes.
 
     Args:
-        found: As evidence.history.steps.steps gives them.
+        steps: As evidence.history.steps.steps gives them.
         ax: Where to draw; a new figure when None.
 
     Raises:
         ProfkitError: Nothing was timed, or there are too many subjects for one picture.
     """
-    subjects = history_points(found)
+    subjects = history_points(steps)
     if not subjects:
         raise ProfkitError("no run in this history has a time", "profkit history --add, or --log")
     if len(subjects) > _MOST:
@@ -60,15 +59,11 @@ def history_steps(found: Sequence[HistoryStep], ax: Axes | None = None) -> Axes:
     ]
     ax.legend(handles=handles, frameon=False, fontsize=10, loc="upper left",
               bbox_to_anchor=(1.0, 1.0))  # fmt: skip
-    titled_figure(
-        ax,
-        "Time of every run, oldest first",
+    below = (
         "Bars: 95 % intervals. Filled: a change that is real at one false alarm in a thousand, with "
-        "its commit and speed-up. Lines end where the machine changes.",
-        under=78,
+        "its commit and speed-up. Lines end where the machine changes."
     )
-    plain_text(ax)
-    return ax
+    return finished(ax, "Time of every run, oldest first", below, under=78)
 
 
 def _colour(machine: str, machines: Sequence[str]) -> str:

@@ -9,7 +9,7 @@ from profkit.errors import ProfkitError
 from profkit.evidence.comparison.ladder import Ladder, Rung
 from profkit.show.charts.ladder import references_of
 from profkit.show.plots.bars import rows_axes
-from profkit.show.plots.base import FAINT, INK, clip, plain_text, titled_figure
+from profkit.show.plots.base import FAINT, INK, clip, finished
 from profkit.show.text import figures
 from profkit.show.views.comparison import factor
 
@@ -20,7 +20,7 @@ _LEVELS = 3  # heights at which their names stand
 _COLUMNS = (("against\nits parent", 1.015), ("against best\nreference", 1.14))
 
 
-def ladder_plot(found: Ladder, ax: Axes | None = None) -> Axes:
+def ladder_plot(ladder: Ladder, ax: Axes | None = None) -> Axes:
     """Draw one case of the ladder, a row per variant.
 
     The dot is the median with its 95 % interval, the line comes from the parent's median: green
@@ -28,7 +28,7 @@ def ladder_plot(found: Ladder, ax: Axes | None = None) -> Axes:
     are the references.
 
     Args:
-        found: As evidence.ladder.ladder gives it.
+        ladder: As evidence.comparison.ladder builds it.
         ax: Where to draw; a new figure when None.
 
     Returns:
@@ -37,29 +37,28 @@ def ladder_plot(found: Ladder, ax: Axes | None = None) -> Axes:
     Raises:
         ProfkitError: No variant of it was timed.
     """
-    timed = [s for s in found.steps if s.time]
+    timed = [s for s in ladder.steps if s.time]
     if not timed:
-        raise ProfkitError(f"no variant was timed at case {found.case}", "profkit profile --all")
-    names = [clip("   " * s.depth + s.variant) for s in found.steps]
+        raise ProfkitError(f"no variant was timed at case {ladder.case}", "profkit profile --all")
+    names = [clip("   " * s.depth + s.variant) for s in ladder.steps]
     ax = rows_axes(ax, names, 0.3, 1.9)
     ax.set_yticks(range(len(names)), names, ha="left")
     ax.tick_params(axis="y", pad=5.5 * max(map(len, names)))
     ax.set_xscale("log")
     at = {s.variant: s.time.median for s in timed if s.time}
-    for y, step in enumerate(found.steps):
+    for y, step in enumerate(ladder.steps):
         _row(ax, y, step, at)
     references = references_of(timed)
     every = [*at.values(), *references.values()]
     ax.set_xlim(min(every) / 1.25, max(every) * 1.25)
     _draw_references(ax, references)
     _axis(ax)
-    said = (
+    below = (
         "Medians of replayed CUDA graphs, warm L2; whiskers are 95 % intervals. Above 1x is faster; ~ "
         "where the samples cannot tell."
     )
-    titled_figure(ax, f"Ladder at case {found.case}: time per call", said, above=16 + 13 * _LEVELS)
-    plain_text(ax)
-    return ax
+    title = f"Ladder at case {ladder.case}: time per call"
+    return finished(ax, title, below, above=16 + 13 * _LEVELS)
 
 
 def _row(ax: Axes, y: int, step: Rung, at: dict[str, float]) -> None:

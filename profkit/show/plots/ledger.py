@@ -18,8 +18,7 @@ from profkit.show.plots.base import (
     bare,
     canvas,
     clip,
-    plain_text,
-    titled_figure,
+    finished,
 )
 from profkit.show.text import figures
 
@@ -27,7 +26,7 @@ _MARKS = "osD^v<>Ph*"
 _NAMED = 12  # misses with a name, the farthest first
 
 
-def ledger(found: Sequence[Score], ax: Axes | None = None) -> Axes:
+def ledger(scores: Sequence[Score], ax: Axes | None = None) -> Axes:
     """Draw every prediction whose cause a child variant removed: gain promised, speed-up measured.
 
     A gain is an upper bound: below the diagonal it held, in the band it was within a factor of two,
@@ -36,7 +35,7 @@ def ledger(found: Sequence[Score], ax: Axes | None = None) -> Axes:
     of how many the bound held, and the median of measured over predicted.
 
     Args:
-        found: As evidence.scores.scores gives them.
+        scores: As evidence.ledger.calibration.score_ledger gives them.
         ax: Where to draw; a new figure when None.
 
     Returns:
@@ -45,7 +44,7 @@ def ledger(found: Sequence[Score], ax: Axes | None = None) -> Axes:
     Raises:
         ProfkitError: No child has removed a predicted cause yet.
     """
-    tried = [s for s in found if s.tried and not s.slower and s.prediction.gain is not None]
+    tried = [s for s in scores if s.tried and not s.slower and s.prediction.gain is not None]
     if not tried:
         raise ProfkitError(
             "no child variant has removed a predicted cause yet", "profkit ledger --update"
@@ -68,22 +67,20 @@ def ledger(found: Sequence[Score], ax: Axes | None = None) -> Axes:
     ax.legend(
         handles=handles, loc="upper left", bbox_to_anchor=(1.01, 1), fontsize=10, frameon=False
     )
-    held = sum(c.bounded for c in table)
-    said = (
-        f"{held} of {len(tried)} bounds held. A point is what a child's header meant to remove; "
+    bounded = sum(c.bounded for c in table)
+    below = (
+        f"{bounded} of {len(tried)} bounds held. A point is what a child's header meant to remove; "
         "several causes removed at once are one point with their joint bound."
     )
-    titled_figure(ax, "Gains predicted and measured", said)
-    plain_text(ax)
-    return ax
+    return finished(ax, "Gains predicted and measured", below)
 
 
 def _point(ax: Axes, score: Score, look: tuple[str, str]) -> None:
     colour, mark = look
-    came, gain = score.outcome, _gain(score)
-    if came.low is not None and came.high is not None:
-        ax.plot([gain, gain], [came.low, came.high], color=colour, linewidth=1.2)
-    ax.plot(gain, came.speedup, mark, color=colour, markersize=7)
+    outcome, gain = score.outcome, _gain(score)
+    if outcome.low is not None and outcome.high is not None:
+        ax.plot([gain, gain], [outcome.low, outcome.high], color=colour, linewidth=1.2)
+    ax.plot(gain, outcome.speedup, mark, color=colour, markersize=7)
 
 
 def _gain(score: Score) -> float:

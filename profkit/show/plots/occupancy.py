@@ -11,7 +11,7 @@ from profkit.diagnosis.machine.roofline import collected_metrics
 from profkit.show.charts.groups import AlikeLaunches
 from profkit.show.charts.occupancy import LIMITS, next_block
 from profkit.show.plots.bars import chosen, lacking, rows_axes
-from profkit.show.plots.base import FAINT, INK, plain_text, titled_figure
+from profkit.show.plots.base import FAINT, INK, finished
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -34,7 +34,7 @@ def occupancy(runs: pd.DataFrame | pd.Series[Any], ax: Axes | None = None) -> Ax
     Returns:
         The Axes.
     """
-    kept, said = chosen(runs)
+    kept, small_print = chosen(runs)
     ax = rows_axes(ax, [group.name for group in kept], 0.42, 1.6)
     end = _FIRST + _WIDE * len(LIMITS)
     for y, group in enumerate(kept):
@@ -51,10 +51,8 @@ def occupancy(runs: pd.DataFrame | pd.Series[Any], ax: Axes | None = None) -> Ax
                     textcoords="offset points", color=INK, ha=align, va="bottom")  # fmt: skip
     ax.annotate("blocks per SM by", (_FIRST - 0.5 * _WIDE, 1), (0, 22), fontsize=10.5, color=FAINT,
                 xycoords=("data", "axes fraction"), textcoords="offset points")  # fmt: skip
-    said = f"Registers are a thread's, shared memory is a block's. {said}"
-    titled_figure(ax, "Occupancy: achieved (solid), theoretical (light)", said, above=40)
-    plain_text(ax)
-    return ax
+    below = f"Registers are a thread's, shared memory is a block's. {small_print}"
+    return finished(ax, "Occupancy: achieved (solid), theoretical (light)", below, above=40)
 
 
 def _row(ax: Axes, y: int, group: AlikeLaunches, end: float) -> None:

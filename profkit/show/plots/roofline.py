@@ -15,7 +15,7 @@ from matplotlib.lines import Line2D
 from matplotlib.text import Text
 
 from profkit.diagnosis.machine import roofline as model
-from profkit.diagnosis.rule import Missing, share
+from profkit.diagnosis.rule import share
 from profkit.records.grid import TimeGrid
 from profkit.show.charts.groups import Row, one_device, records
 from profkit.show.charts.roofline import (
@@ -23,6 +23,7 @@ from profkit.show.charts.roofline import (
     Roof,
     ceilings_of,
     grid_points,
+    lack_text,
     unit,
     visible_points,
     with_ceilings,
@@ -138,22 +139,22 @@ def _title(device: str, rows: Sequence[Row]) -> str:
 
 
 def _small_print(rows: Sequence[Row], points: Sequence[model.Point], roofs: Sequence[Roof]) -> str:
-    said = []
+    sentences = []
     if device := [r for r in roofs if r.device]:
-        kept = ", ".join(f"{word(r.name)} at {si(r.clock, 'Hz')}" for r in device)
-        said.append(f"Ceilings by the device attributes: {kept}.")
+        listed = ", ".join(f"{word(r.name)} at {si(r.clock, 'Hz')}" for r in device)
+        sentences.append(f"Ceilings by the device attributes: {listed}.")
     if len(device) < len(roofs):
-        said.append(
+        sentences.append(
             "Ceilings from the report at the measured clocks; shares are of each launch's own."
         )
     without = [row for row in rows if not model.points(row)]
     if points and without:
-        lack = Counter(_wanted(m) for row in without for m in model.missing(row))
-        said.append(f"Without a point: {len(without)} of {len(rows)} launches")
-        said[-1] += f", {lack.most_common(1)[0][0]}." if lack else "."
+        lack = Counter(lack_text(m) for row in without for m in model.missing(row))
+        why = f", {lack.most_common(1)[0][0]}" if lack else ""
+        sentences.append(f"Without a point: {len(without)} of {len(rows)} launches{why}.")
     if any(p.above for p in points):
-        said.append("A point above its roof is an error of the measurement.")
-    return " ".join(said)
+        sentences.append("A point above its roof is an error of the measurement.")
+    return " ".join(sentences)
 
 
 def _draw(ax: Axes, points: Sequence[model.Point], colour: str, small: bool) -> None:
@@ -211,15 +212,9 @@ def _legend(ax: Axes, points: Sequence[model.Point], shapes: Sequence[str]) -> N
                   handletextpad=0.2, columnspacing=1.2, borderaxespad=0.2)  # fmt: skip
 
 
-def _wanted(lack: Missing) -> str:
-    return f"{lack.why} (ncu --section {lack.section})" if lack.section else lack.why
-
-
 def _say_why(ax: Axes, rows: Sequence[Row]) -> None:
-    reasons = [m for row in rows for m in model.missing(row)]
-    lines = ["No point:"]
-    for reason in dict.fromkeys(reasons):
-        lines.append(_wanted(reason))
+    reasons = dict.fromkeys(m for row in rows for m in model.missing(row))
+    lines = ["No point:", *map(lack_text, reasons)]
     ax.text(0.98, 0.06, "\n".join(lines[:5]), transform=ax.transAxes, fontsize=12, color=INK,
             ha="right", va="bottom", linespacing=1.6, zorder=6)  # fmt: skip
 
@@ -227,7 +222,7 @@ def _say_why(ax: Axes, rows: Sequence[Row]) -> None:
 def _name(ax: Axes, placed: Sequence[Placed], texts: Sequence[Text], most: int) -> None:
     """Write the groups' names where they cover nothing."""
     left, right = ax.get_xlim()
-    wanted = []
+    labels = []
     for group in sorted(placed, key=lambda g: -g.time):
         points = [p for launch in group.launches[:1] for p in launch]
         shown = visible_points([p for p in points if p.level != "workload"], left, right)
@@ -238,16 +233,16 @@ def _name(ax: Axes, placed: Sequence[Placed], texts: Sequence[Text], most: int) 
             spots = tuple(
                 (x_of(p, left, right), y_of(p, left)) for p in shown if p.note == shown[0].note
             )
-            wanted.append(Label(spots, text, group.colour))
+            labels.append(Label(spots, text, group.colour))
     hard = [t.get_window_extent() for t in texts]
     if legend := ax.get_legend():
         hard.append(legend.get_window_extent())
     boxes = np.array([[b.x0, b.y0, b.x1, b.y1] for b in hard]).reshape(-1, 4)
     size = 9.5 if len(placed) > _CROWD else 10.5
-    written = place_labels(ax, wanted[:most], boxes, _taken(ax, placed), size)
-    if len(written) < len(wanted):
+    written = place_labels(ax, labels[:most], boxes, _taken(ax, placed), size)
+    if len(written) < len(labels):
         ax.set_title(
-            f"{len(written)} of {len(wanted)} named", loc="right", fontsize=9.5, color=FAINT
+            f"{len(written)} of {len(labels)} named", loc="right", fontsize=9.5, color=FAINT
         )
 
 

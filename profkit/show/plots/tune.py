@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from matplotlib.axes import Axes
 
 from profkit.errors import ProfkitError
-from profkit.show.plots.base import COLOURS, INK, bare, canvas, plain_text, titled_figure
+from profkit.show.plots.base import COLOURS, INK, bare, canvas, finished
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -32,12 +32,12 @@ def _timed(history: pd.DataFrame) -> pd.DataFrame:
     Raises:
         ProfkitError: There is none.
     """
-    found = history[history["value"].notna()].copy()
-    if found.empty:
+    timed = history[history["value"].notna()].copy()
+    if timed.empty:
         raise ProfkitError("no trial of this search has a time", _FEW)
-    found["us"] = found["value"] * 1e6
-    found["kind_of_source"] = found["source"].str.split(":").str[0]
-    return found
+    timed["us"] = timed["value"] * 1e6
+    timed["kind_of_source"] = timed["source"].str.split(":").str[0]
+    return timed
 
 
 def search_history(
@@ -70,9 +70,7 @@ def search_history(
     ax.legend(frameon=False, fontsize=10.5)
     bare(ax, "both")
     below = f"Hollow: pruned after its first look. {lost} more trials were refused or failed."
-    titled_figure(ax, "Time of every trial", below)
-    plain_text(ax)
-    return ax
+    return finished(ax, "Time of every trial", below)
 
 
 def _best(ax: Axes, timed: pd.DataFrame, colour: str, label: str) -> None:
@@ -99,11 +97,8 @@ def importance(importances: Mapping[str, float], ax: Axes | None = None) -> Axes
     ax.set_xlim(0, 1.08)
     ax.set_xlabel("Share of what decides", fontsize=12, color=INK)
     bare(ax, "x")
-    titled_figure(
-        ax, "Which tunable matters", "PED-ANOVA: for being among the fastest quarter of trials."
-    )
-    plain_text(ax)
-    return ax
+    below = "PED-ANOVA: for being among the fastest quarter of trials."
+    return finished(ax, "Which tunable matters", below)
 
 
 def parallel(history: pd.DataFrame, macros: Sequence[str], ax: Axes | None = None) -> Axes:
@@ -135,11 +130,8 @@ def parallel(history: pd.DataFrame, macros: Sequence[str], ax: Axes | None = Non
     bare(ax, "x")
     ax.set_yticks([])
     ax.spines["left"].set_visible(False)
-    titled_figure(
-        ax, "What the fastest have in common", "Orange: the fastest tenth of the timed trials."
-    )
-    plain_text(ax)
-    return ax
+    below = "Orange: the fastest tenth of the timed trials."
+    return finished(ax, "What the fastest have in common", below)
 
 
 def resources(history: pd.DataFrame, ax: Axes | None = None) -> Axes:
@@ -164,9 +156,8 @@ def resources(history: pd.DataFrame, ax: Axes | None = None) -> Axes:
     ax.set_xlabel("Shared memory of a block, KiB", fontsize=12, color=INK)
     ax.set_ylabel("Time per call, µs", fontsize=12, color=INK)
     bare(ax, "both")
-    titled_figure(ax, "Time against what a block takes", "Larger dots: more warps fit on an SM.")
-    plain_text(ax)
-    return ax
+    below = "Larger dots: more warps fit on an SM."
+    return finished(ax, "Time against what a block takes", below)
 
 
 def _plain_ticks(ax: Axes) -> None:

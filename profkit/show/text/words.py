@@ -65,8 +65,9 @@ def bound_by(diagnosis: Diagnosis) -> str:
     """The verdict as the rest of a sentence that begins with the kernel's name."""
     limiter = diagnosis.limiter
     if limiter is None:
-        told = {"latency": "waits: nothing is near its peak"}
-        return told.get(diagnosis.bound, "waits for something that was not collected")
+        if diagnosis.bound == "latency":
+            return "waits: nothing is near its peak"
+        return "waits for something that was not collected"
     if diagnosis.bound == "latency":
         return f"waits for {WAITS.get(limiter, limiter)} ({limiter})"
     if diagnosis.bound == "launch":

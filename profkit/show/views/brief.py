@@ -13,9 +13,10 @@ from profkit.evidence.comparison.compare import RunComparison
 from profkit.evidence.comparison.counters import LaunchChange
 from profkit.evidence.comparison.select import Compared
 from profkit.show.text import figures
+from profkit.show.text.blocks import plain_words
 from profkit.show.text.names import short
 from profkit.show.text.words import places_text
-from profkit.show.views.comparison import leading, time_line
+from profkit.show.views.comparison import arrow, changed_rules, leading, time_line
 from profkit.show.views.headline import headline, next_commands
 
 LONGEST = 2000  # characters: 500 tokens of English with numbers
@@ -54,9 +55,9 @@ def _finding(finding: Finding) -> str:
     return f"{finding.rule} ({figures.worth(finding)}): {finding.cause}{where}"
 
 
-def brief_comparison(found: Compared) -> str:
+def brief_comparison(sides: Compared) -> str:
     """What became of the time, the findings and the counters that say why."""
-    return _cut([line for change in found.changes for line in _change(change)])
+    return _cut([line for change in sides.changes for line in _change(change)])
 
 
 def _change(change: RunComparison) -> Iterator[str]:
@@ -71,12 +72,9 @@ def _change(change: RunComparison) -> Iterator[str]:
 
 
 def _launch(launch: LaunchChange) -> Iterator[str]:
-    was, now = launch.bound
-    yield f"bound: {was if was == now else f'{was} -> {now}'}"
-    for what in ("gone", "new"):
-        rules = [f.rule for f in launch.findings if f.what == what]
-        if rules:
-            yield f"{what}: {', '.join(rules)}"
+    yield f"bound: {arrow(*launch.bound)}"
+    for line in changed_rules([launch]):
+        yield f"{line.mark}: {plain_words(line.text)}"
     for moved in leading(launch, METRICS):
         sides = (figures.quantity(value, moved.unit) for value in (moved.before, moved.after))
         yield f"{moved.metric}: {' -> '.join(sides)}"

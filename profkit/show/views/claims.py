@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from profkit.diagnosis.estimate.whatif import CounterChange
 from profkit.diagnosis.rule import Expectation
-from profkit.evidence.claims.verify import TriedClaim, Verified
+from profkit.evidence.claims.verify import GateResult, TriedClaim, Verified
 from profkit.evidence.ledger.calibration import Calibration, Score
 from profkit.evidence.ledger.ledger import Ledger
 from profkit.evidence.runs.runs import Run
@@ -29,16 +29,21 @@ def verified(files: Iterable[Verified]) -> Iterator[Block]:
             counted[judged.outcome] = counted.get(judged.outcome, 0) + 1
             yield from _claim(judged)
             collect |= dict.fromkeys(judged.answer.collect if judged.answer else ())
-        for result in file.gates:
-            asked = "" if result.gate.binding else " (told, not asked)"
-            failing = f": not holding are {', '.join(result.failing)}" if result.failing else ""
-            mark = "met" if result.met else "not met"
-            yield TextLine(f"gate {result.gate.name}{asked}{failing}", mark)
+        yield from map(gate_line, file.gates)
     yield Heading("In all")
     yield TextLine(
         ", ".join(f"{outcome} {n}" for outcome, n in sorted(counted.items())) or "no claims"
     )
     yield from (TextLine(command, "would decide more") for command in collect)
+
+
+def gate_line(result: GateResult) -> TextLine:
+    """An acceptance gate: met or not, and what does not hold."""
+    binding = "" if result.gate.binding else " (told, not asked)"
+    failing = f": not holding are {', '.join(result.failing)}" if result.failing else ""
+    return TextLine(
+        f"gate {result.gate.name}{binding}{failing}", "met" if result.met else "not met"
+    )
 
 
 def _claim(judged: TriedClaim) -> Iterator[Block]:
@@ -50,11 +55,11 @@ def _claim(judged: TriedClaim) -> Iterator[Block]:
 
 
 def ledger_table(
-    kept: Ledger, found: Sequence[Score], table: Sequence[Calibration]
+    kept: Ledger, scores: Sequence[Score], table: Sequence[Calibration]
 ) -> Iterator[Block]:
     """Predicted against measured, and how each rule's gains came out."""
     yield Heading("Predicted against measured")
-    tried = [score for score in found if score.tried]
+    tried = [score for score in scores if score.tried]
     yield Grid(
         ("variant", "case", "rule", ">at most", ">expected", "child", ">measured", ""),
         tuple(_score(score) for score in tried),
@@ -78,7 +83,7 @@ def ledger_table(
     )
     yield TextLine(
         f"{figures.counted(len(kept.predictions), 'prediction')}, "
-        f"{figures.counted(len(kept.outcomes), 'outcome')}; {len(found) - len(tried)} outcomes are "
+        f"{figures.counted(len(kept.outcomes), 'outcome')}; {len(scores) - len(tried)} outcomes are "
         "of causes that the child did not mean, or left in place"
     )
     if kept.damaged:
@@ -87,14 +92,16 @@ def ledger_table(
 
 
 def _score(score: Score) -> tuple[str, ...]:
-    made, came = score.prediction, score.outcome
+    prediction, outcome = score.prediction, score.outcome
+    expect, low, high = prediction.expect, prediction.low, prediction.high
     expected = "-"
-    if made.expect is not None and made.low is not None and made.high is not None:
-        expected = figures.expect(Expectation(made.expect, made.low, made.high))
+    if expect is not None and low is not None and high is not None:
+        expected = figures.expect(Expectation(expect, low, high))
     verdict = "slower" if score.slower else _VERDICTS[score.held is False, score.inside is False]
     return (
-        made.variant, made.case, made.rule, figures.speedup(made.gain) or "-", expected, came.child,
-        f"{came.speedup:.2f}x", verdict,
+        prediction.variant, prediction.case, prediction.rule,
+        figures.speedup(prediction.gain) or "-", expected, outcome.child,
+        f"{outcome.speedup:.2f}x", verdict,
     )  # fmt: skip
 
 
@@ -108,17 +115,17 @@ _VERDICTS = {
 
 
 def answers(
-    variant: str, changes: Iterable[CounterChange], said: Sequence[tuple[Run, Expectation]]
+    variant: str, changes: Iterable[CounterChange], estimates: Sequence[tuple[Run, Expectation]]
 ) -> Iterator[Block]:
     """One row per case: its time now, and what to expect of the changes."""
-    asked = ", ".join(f"{c.metric} {c.op} {c.value:g}" for c in changes)
-    yield Heading(f"{variant}, if {asked}")
+    condition = ", ".join(f"{c.metric} {c.op} {c.value:g}" for c in changes)
+    yield Heading(f"{variant}, if {condition}")
     yield Grid(
         ("case", ">time now", ">expected", ">time then"),
         tuple(
             (str(run.case), figures.seconds(run.row["time"]), figures.expect(expect),
              figures.seconds(run.row["time"] / expect.gain))
-            for run, expect in said
+            for run, expect in estimates
         ),
     )  # fmt: skip
     yield TextLine("time under ncu; four times of five the speed-up is in the interval")

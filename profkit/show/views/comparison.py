@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import chain
 from math import isfinite
 
@@ -10,6 +10,8 @@ from profkit.evidence.comparison.compare import RunComparison
 from profkit.evidence.comparison.counters import FindingChange, LaunchChange, Moved
 from profkit.evidence.comparison.ladder import Ladder, Rung
 from profkit.evidence.comparison.select import Compared
+from profkit.evidence.predictions.predictions import HeaderPrediction
+from profkit.evidence.timing.samples import Interval
 from profkit.evidence.timing.stats import TimeComparison
 from profkit.show.text import figures
 from profkit.show.text.blocks import Block, Grid, Heading, TextLine
@@ -20,14 +22,14 @@ MOVED_SHOWN = 12  # metrics that moved; --json has them all
 _KEPT = {True: "kept", False: "broken", None: "unknown"}
 
 
-def compared_runs(found: Compared, shown: int = MOVED_SHOWN) -> Iterator[Block]:
+def compared_runs(sides: Compared, shown: int = MOVED_SHOWN) -> Iterator[Block]:
     """Every pair of runs; `shown` metrics at most for each launch."""
-    for change in found.changes:
+    for change in sides.changes:
         yield Heading(f"{change.before} -> {change.after}")
         yield from _change(change, shown)
-    if found.alone:
+    if sides.alone:
         yield Heading("Not compared")
-        yield TextLine(f"only one side has {', '.join(found.alone)}")
+        yield TextLine(f"only one side has {', '.join(sides.alone)}")
 
 
 def _change(change: RunComparison, shown: int) -> Iterator[Block]:
@@ -36,9 +38,7 @@ def _change(change: RunComparison, shown: int) -> Iterator[Block]:
         return
     yield TextLine(*time_line(change))
     yield from (TextLine(f"compared anyway: {r.sentence}", r.code) for r in change.refusals)
-    yield from (
-        TextLine(f"{p.because} ({p.said}: {p.rule})", _KEPT[p.kept]) for p in change.predictions
-    )
+    yield from map(prediction_line, change.predictions)
     for number, launch in enumerate(change.launches, 1):
         if len(change.launches) > 1:
             yield Heading(f"Launch {number}", 2)
@@ -59,6 +59,21 @@ def _change(change: RunComparison, shown: int) -> Iterator[Block]:
     yield from (TextLine(note, "note") for note in change.notes)
 
 
+def prediction_line(prediction: HeaderPrediction) -> TextLine:
+    """What a header predicted, and whether it was kept."""
+    text = f"{prediction.because} ({prediction.said}: {prediction.rule})"
+    return TextLine(text, _KEPT[prediction.kept])
+
+
+def changed_rules(launches: Iterable[LaunchChange], indent: int = 0) -> Iterator[TextLine]:
+    """The rules that fire no more, and those that fire anew, a line each."""
+    findings = list(chain.from_iterable(launch.findings for launch in launches))
+    for what in ("gone", "new"):
+        rules = [f.rule for f in findings if f.what == what]
+        if rules:
+            yield TextLine(", ".join(rules), what, indent)
+
+
 def time_line(change: RunComparison) -> tuple[str, str]:
     """The verdict on time as a sentence and its mark."""
     time = change.time
@@ -74,11 +89,14 @@ def time_line(change: RunComparison) -> tuple[str, str]:
     return f"{time.sentence}; {', '.join(filter(None, more))}", time.answer
 
 
+def arrow(before: str, after: str) -> str:
+    """What became of a text: "a -> b"; alone where it stayed."""
+    return before if before == after else f"{before} -> {after}"
+
+
 def _launch(launch: LaunchChange, shown: int) -> Iterator[Block]:
-    one, other = (short(name, NAME) for name in launch.kernel)
-    yield TextLine(one if one == other else f"{one} -> {other}", "kernel")
-    was, now = launch.bound
-    yield TextLine(was if was == now else f"{was} -> {now}", "bound")
+    yield TextLine(arrow(*(short(name, NAME) for name in launch.kernel)), "kernel")
+    yield TextLine(arrow(*launch.bound), "bound")
     times = [figures.seconds(t) for t in launch.profiled_time]
     yield TextLine(
         f"{times[0]} -> {times[1]} (one launch at ncu's clocks: no verdict)", "under ncu"
@@ -104,11 +122,11 @@ def _launch(launch: LaunchChange, shown: int) -> Iterator[Block]:
             yield TextLine(f"collected in {side} only: {some}", "note")
 
 
-def _finding(found: FindingChange) -> tuple[str, ...]:
-    sides = (found.before, found.after)
+def _finding(change: FindingChange) -> tuple[str, ...]:
+    sides = (change.before, change.after)
     gains = [figures.speedup(s.gain) if s.status == "fires" else s.status for s in sides]
-    cause = found.after.cause if found.after.status == "fires" else found.before.cause
-    return found.what, found.rule, *(g or "-" for g in gains), cause
+    cause = change.after.cause if change.after.status == "fires" else change.before.cause
+    return change.what, change.rule, *(g or "-" for g in gains), cause
 
 
 def leading(launch: LaunchChange, shown: int) -> list[Moved]:
@@ -120,42 +138,42 @@ def leading(launch: LaunchChange, shown: int) -> list[Moved]:
     return order[:shown]
 
 
-def _moved(found: Moved) -> tuple[str, ...]:
-    if found.points is not None:
-        change = f"{found.points:+.1f} points"
-    elif isfinite(found.factor):
-        change = f"{found.factor:.2f}x" if found.factor < 10 else f"{found.factor:,.0f}x"
+def _moved(metric: Moved) -> tuple[str, ...]:
+    if metric.points is not None:
+        change = f"{metric.points:+.1f} points"
+    elif isfinite(metric.factor):
+        change = f"{metric.factor:.2f}x" if metric.factor < 10 else f"{metric.factor:,.0f}x"
     else:
         change = "from 0"
-    sides = (figures.quantity(value, found.unit) for value in (found.before, found.after))
-    return found.metric, *sides, change
+    sides = (figures.quantity(value, metric.unit) for value in (metric.before, metric.after))
+    return metric.metric, *sides, change
 
 
-def ladder_table(found: Ladder) -> Iterator[Block]:
+def ladder_table(ladder: Ladder) -> Iterator[Block]:
     """Each step against its parent."""
-    yield Heading(f"Case {found.case}: each step against its parent")
+    yield Heading(f"Case {ladder.case}: each step against its parent")
     yield Grid(
         ("variant", ">time", ">95 %", ">vs parent", "", "bound"),
-        tuple(_step(step) for step in found.steps),
+        tuple(_step(step) for step in ladder.steps),
     )
 
 
-def ladder_steps(found: Ladder) -> Iterator[Block]:
+def ladder_steps(ladder: Ladder) -> Iterator[Block]:
     """The ablation table: each step against its parent, then against every reference."""
-    yield from ladder_table(found)
-    names = list(dict.fromkeys(name for step in found.steps for name in step.references))
+    yield from ladder_table(ladder)
+    names = list(dict.fromkeys(name for step in ladder.steps for name in step.references))
     if names:
-        yield Heading(f"Case {found.case}: against the references")
+        yield Heading(f"Case {ladder.case}: against the references")
         yield Grid(
             ("variant", *(f">{name}" for name in names)),
             tuple(
                 (_indented(step), *(factor(step.references.get(name)) for name in names))
-                for step in found.steps
+                for step in ladder.steps
             ),
         )
     yield TextLine("1.50x is one and a half times as fast; ~ where the samples cannot tell", "note")
-    yield Heading(f"Case {found.case}: what each step did")
-    for step in found.steps:
+    yield Heading(f"Case {ladder.case}: what each step did")
+    for step in ladder.steps:
         yield from _did(step)
 
 
@@ -166,12 +184,11 @@ def _indented(step: Rung) -> str:
 def _step(step: Rung) -> tuple[str, ...]:
     time = step.change.time if step.change else None
     median = step.time.median if step.time else None
-    half = (step.time.high - step.time.low) / 2 / step.time.median if step.time else float("nan")
     refused = "not compared" if step.change and not step.change.compared else ""
     return (
         _indented(step),
         figures.seconds(median) if median is not None else "not timed",
-        f"± {100 * half:.2g} %" if isfinite(half) else "",
+        half_width(step.time) if step.time else "",
         factor(time),
         time.answer if time else refused,
         step.bound,
@@ -187,14 +204,16 @@ def _did(step: Rung) -> Iterator[Block]:
         return
     for refusal in () if change.compared else change.refusals:
         yield TextLine(refusal.sentence, "not compared", indent=1)
-    findings = [f for launch in change.launches for f in launch.findings]
-    for what in ("gone", "new"):
-        rules = [f.rule for f in findings if f.what == what]
-        if rules:
-            yield TextLine(", ".join(rules), what, indent=1)
+    yield from changed_rules(change.launches, indent=1)
     for prediction in change.predictions:
         text = f"{prediction.said}: {prediction.rule}; {prediction.because}"
         yield TextLine(text, _KEPT[prediction.kept], indent=1)
+
+
+def half_width(time: Interval) -> str:
+    """How well a median is known: "± 0.25 %"; "" where its interval is not."""
+    half = (time.high - time.low) / 2 / time.median
+    return f"± {100 * half:.2g} %" if isfinite(half) else ""
 
 
 def factor(time: TimeComparison | None) -> str:

@@ -6,8 +6,7 @@ json escapes it.
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 from math import isfinite
 from typing import TYPE_CHECKING, Any
@@ -39,14 +38,9 @@ def diagnosis_document(files: Iterable[ReportFile], launches: Sequence[Judged]) 
     }  # fmt: skip
 
 
-def dumps(content: Mapping[str, Any]) -> str:
-    """The document as text: ASCII, so that no terminal or pipe can trip over it."""
-    return json.dumps(content, indent=1, allow_nan=False)
-
-
 def _launch(run: Judged) -> dict[str, Any]:
-    found = run.diagnosis
-    border = found.near_border
+    diagnosis = run.diagnosis
+    border = diagnosis.near_border
     return {
         "report": run.report,
         "index": run.index,
@@ -59,31 +53,31 @@ def _launch(run: Judged) -> dict[str, Any]:
         "case": run.case,
         "status": run.status,
         "time_s": finite_or_none(run.time),
-        "bound": found.bound,
-        "limiter": found.limiter,
-        "because": found.because,
+        "bound": diagnosis.bound,
+        "limiter": diagnosis.limiter,
+        "because": diagnosis.because,
         "near_border": border and {"other": border.other, "margin": border.margin},
-        "headroom": finite_or_none(found.headroom),
-        "saves_s": finite_or_none(found.saves(run.time)),
+        "headroom": finite_or_none(diagnosis.headroom),
+        "saves_s": finite_or_none(diagnosis.saves(run.time)),
         "metrics": {name: finite_or_none(value) for name, value in run.values.items()},
-        "findings": [_finding(f) for f in found.findings],
-        "missing": [asdict(m) for m in found.missing],
+        "findings": [_finding(f) for f in diagnosis.findings],
+        "missing": [asdict(m) for m in diagnosis.missing],
         "ncu_rules": [{**asdict(r), "speedup": finite_or_none(r.speedup)} for r in run.nvidia],
         "lines": [asdict(line) for line in run.lines],
     }
 
 
-def _finding(found: Finding) -> dict[str, Any]:
+def _finding(finding: Finding) -> dict[str, Any]:
     return {
-        "rule": found.rule,
-        "status": found.status,
-        "cause": found.cause,
-        "gain": finite_or_none(found.gain),
-        "expect": asdict(found.expect) if found.expect else None,
-        "evidence": {name: finite_or_none(value) for name, value in found.evidence.items()},
-        "where": [asdict(line) for line in found.where],
-        "try": found.advice,
-        "note": found.note,
+        "rule": finding.rule,
+        "status": finding.status,
+        "cause": finding.cause,
+        "gain": finite_or_none(finding.gain),
+        "expect": asdict(finding.expect) if finding.expect else None,
+        "evidence": {name: finite_or_none(value) for name, value in finding.evidence.items()},
+        "where": [asdict(line) for line in finding.where],
+        "try": finding.advice,
+        "note": finding.note,
     }
 
 

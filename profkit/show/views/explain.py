@@ -104,23 +104,23 @@ def explain(name: str) -> Explanation:
     Raises:
         ProfkitError: Nothing is called so; the hint has the nearest name.
     """
-    wanted = name.strip()
-    rule = BY_ID.get(wanted) or BY_ID.get(wanted.lower().replace("_", "-"))
+    word = name.strip()
+    rule = BY_ID.get(word) or BY_ID.get(word.lower().replace("_", "-"))
     if rule:
         return _rule(rule)
-    metric = CATALOGUE.get(wanted) or CATALOGUE.get(wanted.lower().replace("-", "_"))
+    metric = CATALOGUE.get(word) or CATALOGUE.get(word.lower().replace("-", "_"))
     if metric:
         return _metric(metric)
-    behind = [r for r in ALL if wanted in r.explains]
+    behind = [r for r in ALL if word in r.explains]
     if behind:
-        return _of_limiter(wanted, behind)
-    if wanted.lower() in words.BOUNDS:
-        return _bound(wanted.lower())
-    readers = [m for m in CATALOGUE.values() if wanted in _raw_names(m)]
+        return _of_limiter(word, behind)
+    if word.lower() in words.BOUNDS:
+        return _bound(word.lower())
+    readers = [m for m in CATALOGUE.values() if word in _raw_names(m)]
     if readers:
         read_for = tuple(_with(m.name, m.meaning) for m in readers)
-        return Explanation(wanted, "ncu metric", "read by the catalogue", {"Read for": read_for})
-    raise ProfkitError(f"no rule and no metric is called {name}", _nearest(wanted))
+        return Explanation(word, "ncu metric", "read by the catalogue", {"Read for": read_for})
+    raise ProfkitError(f"no rule and no metric is called {name}", _nearest(word))
 
 
 def _nearest(name: str) -> str:
@@ -170,9 +170,9 @@ def _official(page: WrittenPage) -> tuple[Words, ...]:
     return ((TextSpan(page.official, "link"),),)
 
 
-def _threshold(found: Threshold) -> Words:
-    text = f"{found.value}: {found.reason}" if found.reason else found.value
-    return TextSpan(found.name, "code"), f" {text}"
+def _threshold(of: Threshold) -> Words:
+    text = f"{of.value}: {of.reason}" if of.reason else of.value
+    return TextSpan(of.name, "code"), f" {text}"
 
 
 def _measured(rule: Rule) -> dict[str, tuple[Words, ...]]:
@@ -323,10 +323,10 @@ def _about(metric: Metric) -> Words:
 
 def _command(sections: Iterable[str]) -> str:
     """How to collect these sections with ncu."""
-    wanted = set(sections) - {""}
-    ncu = [f"--section {section}" for section in sorted(wanted - {RECORD})]
+    needed = set(sections) - {""}
+    ncu = [f"--section {section}" for section in sorted(needed - {RECORD})]
     ways = [f"ncu {' '.join(ncu)}"] if ncu else []
-    ways += ["profkit profile (it writes the record)"] if RECORD in wanted else []
+    ways += ["profkit profile (it writes the record)"] if RECORD in needed else []
     return ", and ".join(ways) or "every report has it"
 
 
@@ -335,7 +335,7 @@ def index() -> Iterator[Block]:
     yield Heading("Rules")
     yield from (ListItem(_with(rule.id, rule.title)) for rule in ALL)
     yield Heading("Words of the verdict")
-    yield from (ListItem(_with(word, said)) for word, said in words.BOUNDS.items())
+    yield from (ListItem(_with(word, meaning)) for word, meaning in words.BOUNDS.items())
     limiters = (*words.UNITS, *words.WAITS, *words.SHAPES)
     yield from (ListItem(_with(word, _limiter(word))) for word in limiters)
     yield Heading("Metrics (columns of the frame)")

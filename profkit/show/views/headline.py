@@ -63,8 +63,8 @@ def _nothing(run: Judged) -> str:
 
 
 def _first_sentence(advice: str) -> str:
-    found = re.match(r".*?[.;](?=\s|$)", advice)
-    return f"{(found.group() if found else advice).rstrip('.;')}."
+    sentence = re.match(r".*?[.;](?=\s|$)", advice)
+    return f"{(sentence.group() if sentence else advice).rstrip('.;')}."
 
 
 def next_commands(rows: Sequence[Row], lines: bool) -> Iterator[Command]:

@@ -19,16 +19,16 @@ _QUIET = ("same",)  # counted, not listed
 _HEAD = ("measured", "commit", "GPU", ">time", ">speed-up", "", ">seen from")
 
 
-def history_blocks(found: Sequence[HistoryStep]) -> Iterator[Block]:
+def history_blocks(steps: Sequence[HistoryStep]) -> Iterator[Block]:
     """Every subject's runs, oldest first, each against the one before it."""
-    if not found:
+    if not steps:
         yield TextLine("nothing was measured: profkit history --add, or --log")
-    subjects = dict.fromkeys(step.run.subject for step in found)
+    subjects = dict.fromkeys(step.run.subject for step in steps)
     for subject in subjects:
         yield Heading(subject)
-        mine = tuple(_row(step) for step in found if step.run.subject == subject)
-        yield Grid(_HEAD, mine, wraps=5)
-    if any(step.run.dirty for step in found):
+        rows = tuple(_row(step) for step in steps if step.run.subject == subject)
+        yield Grid(_HEAD, rows, wraps=5)
+    if any(step.run.dirty for step in steps):
         yield TextLine("*: files differed from the commit when it was measured")
 
 

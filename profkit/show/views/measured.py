@@ -55,15 +55,15 @@ def captured(rows: Sequence[Mapping[str, Any]]) -> Iterator[Block]:
     Args:
         rows: kernel, launches, file, why_not, equal, in_program_s, here_s, ratio, notes.
     """
-    held = [row for row in rows if row["file"]]
-    if held:
+    with_file = [row for row in rows if row["file"]]
+    if with_file:
         yield Grid(
             ("kernel", ">launches", "equal", ">in program", ">here", ">ratio"),
             tuple(
                 (row["kernel"], str(row["launches"]), row["equal"] or "not tried",
                  _duration(row["in_program_s"]), _duration(row["here_s"]),
                  "" if row["ratio"] is None else f"{row['ratio']:.2f}")
-                for row in held
+                for row in with_file
             ),
             wraps=0,
         )  # fmt: skip
@@ -72,12 +72,14 @@ def captured(rows: Sequence[Mapping[str, Any]]) -> Iterator[Block]:
         yield TextLine(
             (f"{row['kernel']}, {row['launches']} launches, left out: {row['why_not']}",)
         )
-    for row in held:
+    for row in with_file:
         for remark in row["notes"]:
             yield TextLine((TextSpan(f"{row['kernel']}: {remark}", "dim"),))
-    launches, kept = (sum(row["launches"] for row in some) for some in (rows, held))
+    launches, kept = (sum(row["launches"] for row in some) for some in (rows, with_file))
     share = f" ({figures.share(kept / launches)})" if launches else ""
-    yield TextLine((f"{len(held)} of {len(rows)} kernels, {kept} of {launches} launches{share}",))
+    yield TextLine(
+        (f"{len(with_file)} of {len(rows)} kernels, {kept} of {launches} launches{share}",)
+    )
 
 
 def _duration(seconds: float | None) -> str:
@@ -144,13 +146,13 @@ def _checked(row: Mapping[str, Any]) -> tuple[str, ...]:
 
 def faults(check: Mapping[str, Any], most: int = 5) -> list[str]:
     """The first faults of a check, one line each, and how many more there are."""
-    found = [
+    lines = [
         f"{check['variant']} {c['case']} seed {c['seed']}: {fault}"
         for c in check["cases"]
         for fault in c["faults"]
     ]
-    more = [f"{check['variant']}: and {len(found) - most} more"] if len(found) > most else []
-    return [*found[:most], *more]
+    more = [f"{check['variant']}: and {len(lines) - most} more"] if len(lines) > most else []
+    return [*lines[:most], *more]
 
 
 def timed_case(
@@ -198,10 +200,10 @@ def _notes(rows: Sequence[Mapping[str, Any]], references: Sequence[str]) -> list
     References are called from Python, so they are named together: outside of a graph, the GPU
     waits for the caller, and the ratios are those of the kernels alone.
     """
-    found = []
+    notes = []
     called = [r["name"] for r in rows if r["timing"]["host_bound"] and r["name"] in references]
     if called:
-        found.append(
+        notes.append(
             f"host-bound in plain calls, not in a graph: {', '.join(called)} "
             "(one call waits for Python and torch)"
         )
@@ -209,21 +211,21 @@ def _notes(rows: Sequence[Mapping[str, Any]], references: Sequence[str]) -> list
         timing = row["timing"]
         if timing["host_bound"] and row["name"] not in references:
             host = figures.seconds(timing["host"])
-            found.append(f"{row['name']} is host-bound: its launcher takes {host} a call")
+            notes.append(f"{row['name']} is host-bound: its launcher takes {host} a call")
         if timing["why_wide"]:
-            found.append(f"{row['name']}: {timing['why_wide']}")
-    held = {w for row in rows for w in row["timing"]["after"]["throttle"] or ()}
-    if held:
-        found.append(f"clocks held down by {', '.join(sorted(held))}")
-    return found
+            notes.append(f"{row['name']}: {timing['why_wide']}")
+    throttles = {w for row in rows for w in row["timing"]["after"]["throttle"] or ()}
+    if throttles:
+        notes.append(f"clocks held down by {', '.join(sorted(throttles))}")
+    return notes
 
 
-def _median(found: Mapping[str, Any] | None) -> tuple[str, str]:
+def _median(interval: Mapping[str, Any] | None) -> tuple[str, str]:
     """A median and its relative half-width."""
-    if not found:
+    if not interval:
         return "", ""
-    width = figures.share(found["width"]) if found["width"] is not None else "?"
-    return figures.seconds(found["median"]), width
+    width = figures.share(interval["width"]) if interval["width"] is not None else "?"
+    return figures.seconds(interval["median"]), width
 
 
 def conditions(gpu: Mapping[str, Any], timing: Mapping[str, Any]) -> str:
@@ -236,8 +238,7 @@ def conditions(gpu: Mapping[str, Any], timing: Mapping[str, Any]) -> str:
             f"{state['power']:.0f} W" if state["power"] is not None else None,
             f"{state['temperature']:.0f} °C" if state["temperature"] is not None else None,
         ]
-        said = ", ".join(k for k in known if k) or "not known"
-        parts.append(f"{when}: {said}")
+        parts.append(f"{when}: {', '.join(filter(None, known)) or 'not known'}")
     return "; ".join(parts)
 
 

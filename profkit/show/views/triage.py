@@ -70,14 +70,14 @@ def ms(value: float) -> str:
 
 
 def _steps(program: Mapping[str, Any], step: Mapping[str, Any]) -> str:
-    said = f"the median of {program['steps']} steps ({step['found']}), "
-    said = said if program["steps"] > 1 else f"one step ({step['found']}), "
+    steps = f"the median of {program['steps']} steps ({step['found']}), "
+    steps = steps if program["steps"] > 1 else f"one step ({step['found']}), "
     spread = f"{figures(step['min_ms'])} to {ms(step['max_ms'])}"
     plain = step["plain_ms"]
     if abs(plain["expect"] - step["ms"]) > 0.03 * step["ms"]:
         spread += (f"; without the profiler about {ms(plain['expect'])} "
                    f"({figures(plain['low'])} to {figures(plain['high'])})")  # fmt: skip
-    return said + spread
+    return steps + spread
 
 
 def bar(step: Mapping[str, Any]) -> str:
