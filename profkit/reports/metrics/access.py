@@ -8,13 +8,13 @@ from profkit.reports.metrics.derive import (
     SECTOR,
     Metric,
     Raw,
+    Source,
     any_total,
+    direct_metric,
     div,
     excess,
-    formula,
     opcodes,
     ratio_of,
-    raw_metric,
     total,
 )
 
@@ -31,46 +31,36 @@ def _lsu(kind: str, space: str, op: str) -> str:
 
 
 def _conflicts(op: str) -> Metric:
+    conflicts, wavefronts = f"{_CONFLICTS}_op_{op}.sum", f"{_SHARED}_op_{op}.sum"
+
+    def value(r: Raw) -> float:  # nothing counted means nothing wasted
+        return r[conflicts] / r[wavefronts] if r[wavefronts] > 0 else 0.0
+
     return Metric(
         f"shared_{op}_conflicts",
         "share",
         f"Shared-memory {'load' if op == 'ld' else 'store'} bank conflicts per wavefront",
         _TABLES,
-        (
-            formula(
-                (f"{_CONFLICTS}_op_{op}.sum", f"{_SHARED}_op_{op}.sum"),
-                lambda r: _per(r, f"{_CONFLICTS}_op_{op}.sum", f"{_SHARED}_op_{op}.sum"),
-                f"{_CONFLICTS}_op_{op}.sum / {_SHARED}_op_{op}.sum",
-            ),
-        ),
+        (Source((conflicts, wavefronts), value, f"{conflicts} / {wavefronts}"),),
     )
 
 
-def _per(r: Raw, top: str, bottom: str) -> float:
-    """A share of a count; nothing counted means nothing wasted."""
-    return r[top] / r[bottom] if r[bottom] > 0 else 0.0
-
-
-def _sectors_per_request(space: str, op: str) -> tuple[str, str]:
-    return _lsu("sectors", space, op), _lsu("requests", space, op)
-
-
 def _access(space: str, op: str, word: str) -> tuple[Metric, ...]:
-    sectors, requests = _sectors_per_request(space, op)
+    sectors, requests = _lsu("sectors", space, op), _lsu("requests", space, op)
     return (
-        Metric(
+        direct_metric(
             f"{space}_{word}_sectors",
             "count",
             f"L1TEX sectors of {space} {word}s",
             _TABLES,
-            (raw_metric(sectors),),
+            sectors,
         ),
-        Metric(
+        direct_metric(
             f"{space}_{word}_requests",
             "count",
             f"L1TEX requests of {space} {word}s",
             _TABLES,
-            (raw_metric(requests),),
+            requests,
         ),
         Metric(
             f"{space}_{word}_sectors_per_request",
@@ -131,12 +121,12 @@ METRICS = (
             ),
         ),
     ),
-    Metric(
+    direct_metric(
         "global_tag_requests",
         "count",
         "L1TEX tag look-ups of global accesses: one for each line (128 bytes) that a warp touches",
         _SOURCE,
-        (raw_metric("memory_l1_tag_requests_global"),),
+        "memory_l1_tag_requests_global",
     ),
     Metric(
         "excess_shared_wavefronts",
@@ -145,21 +135,21 @@ METRICS = (
         _SOURCE,
         (excess("memory_l1_wavefronts_shared", "memory_l1_wavefronts_shared_ideal"),),
     ),
-    Metric(
+    direct_metric(
         "shared_wavefronts",
         "count",
         "Shared-memory wavefronts of the LSU",
         _TABLES,
-        (raw_metric(_SHARED + ".sum"),),
+        _SHARED + ".sum",
     ),
     _conflicts("ld"),
     _conflicts("st"),
-    Metric(
+    direct_metric(
         "shared_atomics",
         "count",
         "Warp instructions of shared-memory atomics",
         _TABLES,
-        (raw_metric("smsp__inst_executed_op_shared_atom.sum"),),
+        "smsp__inst_executed_op_shared_atom.sum",
     ),
     Metric(
         "local_bytes",
@@ -174,19 +164,19 @@ METRICS = (
         "Share of the local and global L1TEX sectors that are local-memory ones",
         _TABLES,
         (
-            formula(
+            Source(
                 tuple(_lsu("sectors", s, o) for s in ("local", "global") for o in ("ld", "st")),
                 _local_share,
                 "local / (local + global) l1tex__t_sectors",
             ),
         ),
     ),
-    Metric(
+    direct_metric(
         "spill_instructions",
         "count",
         "Warp instructions that the compiler added to spill registers (2025.1 and later)",
         _INST,
-        (raw_metric("sass__inst_executed_register_spilling"),),
+        "sass__inst_executed_register_spilling",
         since="2025.1",
     ),
     Metric(
@@ -196,20 +186,20 @@ METRICS = (
         _INST,
         (opcodes("LDL", "STL"),),
     ),
-    Metric(
+    direct_metric(
         "constant_hit",
         "share",
         "Immediate constant cache hit rate (9.0 with 2025.2 and later)",
         _TABLES,
-        (raw_metric("smsp__imc_request_hit_rate.pct"),),
+        "smsp__imc_request_hit_rate.pct",
         since="2025.2",
     ),
-    Metric(
+    direct_metric(
         "instruction_hit",
         "share",
         "Instruction cache (ICC) hit rate (2025.2 and later)",
         _TABLES,
-        (raw_metric("sm__icc_request_hit_rate.pct"),),
+        "sm__icc_request_hit_rate.pct",
         since="2025.2",
     ),
 )

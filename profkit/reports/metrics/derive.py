@@ -91,6 +91,13 @@ def raw_metric(name: str, factor: float = 1.0) -> Source:
     return Source((name,), lambda r: r[name] * k, name if factor == 1 else f"{factor:g} * {name}")
 
 
+def direct_metric(
+    name: str, unit: Unit, meaning: str, section: str, *names: str, since: str = ""
+) -> Metric:
+    """A metric that ncu has itself, under the first of these raw names that a report has."""
+    return Metric(name, unit, meaning, section, tuple(map(raw_metric, names)), since)
+
+
 def total(*names: str, factor: float = 1.0) -> Source:
     """Sum of raw metrics that all have to be there."""
     ks = [(n, scale(n) * factor) for n in names]
@@ -182,11 +189,6 @@ def opcodes(*prefixes: str) -> Source:
         )
 
     return Source((OPCODES,), value, f"{OPCODES} of {', '.join(prefixes)}")
-
-
-def formula(names: tuple[str, ...], value: Callable[[Raw], float], text: str) -> Source:
-    """Any other function of raw metrics."""
-    return Source(names, value, text)
 
 
 def div(a: float, b: float) -> float:

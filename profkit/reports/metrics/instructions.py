@@ -7,12 +7,14 @@ from profkit.reports.metrics.derive import (
     Metric,
     Raw,
     Source,
-    formula,
+    direct_metric,
     opcodes,
     ratio_of,
     raw_metric,
 )
 
+_PER_CYCLE = "smsp__sass_thread_inst_executed_op_{}_pred_on.sum.per_cycle_elapsed"
+_CLOCK = "smsp__cycles_elapsed.avg.per_second"
 _COMPUTE = "ComputeWorkloadAnalysis"
 _INST, _WARPS, _SOURCE = "InstructionStats", "WarpStateStats", "SourceCounters"
 MATRIX_OPCODES = (
@@ -35,54 +37,43 @@ MATRIX_OPCODES = (
 
 def _per_cycle(*terms: tuple[str, float]) -> Source:
     """Operations per second: per-cycle counts times the SM clock."""
-    names = tuple(
-        f"smsp__sass_thread_inst_executed_op_{op}_pred_on.sum.per_cycle_elapsed" for op, _ in terms
-    )
-    clock = "smsp__cycles_elapsed.avg.per_second"
+    names = tuple(_PER_CYCLE.format(op) for op, _ in terms)
 
     def value(r: Raw) -> float:
-        return r[clock] * sum(k * r[n] for n, (_, k) in zip(names, terms, strict=True))
+        return r[_CLOCK] * sum(k * r[n] for n, (_, k) in zip(names, terms, strict=True))
 
     text = f"({' + '.join(f'{k:g} {op}' for op, k in terms)}) per cycle * SM clock"
-    return Source((*names, clock), value, text)
+    return Source((*names, _CLOCK), value, text)
 
 
-def _half(fma: str, other: str) -> Source:
+def _half(fma: str, others: int) -> Source:
     """fp16 operations per second; the factor of a half2 instruction stands in ncu's own names."""
-    base = "derived__smsp__sass_thread_inst_executed_op_{}_pred_on_{}"
-    clock = "smsp__cycles_elapsed.avg.per_second"
     names = (
-        base.format("hfma", fma),
-        *(
-            f"smsp__sass_thread_inst_executed_op_{op}_pred_on.sum.per_cycle_elapsed"
-            for op in ("hadd", "hmul")
-        ),
-        clock,
+        f"derived__smsp__sass_thread_inst_executed_op_hfma_pred_on_{fma}",
+        *(_PER_CYCLE.format(op) for op in ("hadd", "hmul")),
+        _CLOCK,
     )
-    factor = float(other)
 
     def value(r: Raw) -> float:
-        return r[clock] * (r[names[0]] + factor * (r[names[1]] + r[names[2]]))
+        return r[_CLOCK] * (r[names[0]] + others * (r[names[1]] + r[names[2]]))
 
-    return Source(names, value, f"({names[0]} + {other} (hadd + hmul)) * SM clock")
-
-
-def _fused(r: Raw, kind: str) -> float:
-    """FMA's share of the FMA, add and multiply instructions of a precision."""
-    base = "smsp__sass_thread_inst_executed_op_{}_pred_on.sum.per_cycle_elapsed"
-    fma, add, mul = (r[base.format(kind + op)] for op in ("fma", "add", "mul"))
-    return fma / (fma + add + mul) if fma + add + mul > 0 else 1.0
+    return Source(names, value, f"({names[0]} + {others} (hadd + hmul)) * SM clock")
 
 
 def _fused_metric(name: str, kind: str, what: str) -> Metric:
-    base = "smsp__sass_thread_inst_executed_op_{}_pred_on.sum.per_cycle_elapsed"
-    names = tuple(base.format(kind + op) for op in ("fma", "add", "mul"))
+    """FMA's share of the FMA, add and multiply instructions of a precision."""
+    names = tuple(_PER_CYCLE.format(kind + op) for op in ("fma", "add", "mul"))
+
+    def value(r: Raw) -> float:
+        every = sum(r[n] for n in names)
+        return r[names[0]] / every if every > 0 else 1.0
+
     return Metric(
         name,
         "share",
         f"Fused multiply-adds among the {what} arithmetic instructions",
         "SpeedOfLight_RooflineChart",
-        (formula(names, lambda r: _fused(r, kind), "fma / (fma + add + mul)"),),
+        (Source(names, value, "fma / (fma + add + mul)"),),
     )
 
 
@@ -91,33 +82,34 @@ def _count(name: str, what: str, *words: str) -> Metric:
 
 
 METRICS = (
-    Metric(
+    direct_metric(
         "ipc",
         "count",
         "Warp instructions executed per SM and active cycle",
         _COMPUTE,
-        (raw_metric("sm__inst_executed.avg.per_cycle_active"),),
+        "sm__inst_executed.avg.per_cycle_active",
     ),
-    Metric(
+    direct_metric(
         "ipc_elapsed",
         "count",
         "Warp instructions executed per SM and elapsed cycle",
         _COMPUTE,
-        (raw_metric("sm__inst_executed.avg.per_cycle_elapsed"),),
+        "sm__inst_executed.avg.per_cycle_elapsed",
     ),
-    Metric(
+    direct_metric(
         "instructions",
         "count",
         "Warp instructions executed",
         _INST,
-        (raw_metric("smsp__inst_executed.sum"), raw_metric(OPCODES)),
+        "smsp__inst_executed.sum",
+        OPCODES,
     ),
-    Metric(
+    direct_metric(
         "instructions_issued",
         "count",
         "Warp instructions issued (replays included)",
         _INST,
-        (raw_metric("smsp__inst_issued.sum"),),
+        "smsp__inst_issued.sum",
     ),
     Metric(
         "threads_per_warp",
@@ -139,19 +131,15 @@ METRICS = (
             ratio_of("thread_inst_executed_true", "inst_executed"),
         ),
     ),
-    Metric(
+    direct_metric(
         "branch_uniform",
         "share",
         "Branches whose active threads all went the same way",
         _SOURCE,
-        (raw_metric("smsp__sass_average_branch_targets_threads_uniform.pct"),),
+        "smsp__sass_average_branch_targets_threads_uniform.pct",
     ),
-    Metric(
-        "branches",
-        "count",
-        "Branch instructions",
-        _SOURCE,
-        (raw_metric("smsp__inst_executed_op_branch.sum"),),
+    direct_metric(
+        "branches", "count", "Branch instructions", _SOURCE, "smsp__inst_executed_op_branch.sum"
     ),
     _count("inst_matrix", "matrix multiply-accumulate", *MATRIX_OPCODES),
     _count("inst_ffma", "FP32 fused multiply-add", "FFMA", "FFMA2"),
@@ -203,6 +191,6 @@ METRICS = (
         "op/s",
         "FP16 operations per second off the tensor cores (half2 FMA is 4)",
         "SpeedOfLight_HierarchicalHalfRooflineChart",
-        (_half("x4", "2"), _half("x2", "1")),
+        (_half("x4", 2), _half("x2", 1)),
     ),
 )

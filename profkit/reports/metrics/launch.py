@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from profkit.reports.metrics.derive import Metric, ratio_of, raw_metric
+from profkit.reports.metrics.derive import Metric, direct_metric, ratio_of
 
 _ATTR = "device__attribute_"
 
@@ -12,47 +12,45 @@ _RECORD = "run record"  # filled from the record beside the report, not from ncu
 _SOL, _STATS, _WORK = "SpeedOfLight", "LaunchStats", "WorkloadDistribution"
 
 METRICS = (
-    Metric(
+    direct_metric(
         "time",
         "s",
         "Duration of the launch under ncu, at the clocks ncu ran it with",
         _SOL,
-        (raw_metric("gpu__time_duration.sum"),),
+        "gpu__time_duration.sum",
     ),
-    Metric(
-        "cycles", "cycle", "Elapsed SM clock cycles", _SOL, (raw_metric("gpc__cycles_elapsed.max"),)
-    ),
-    Metric(
+    direct_metric("cycles", "cycle", "Elapsed SM clock cycles", _SOL, "gpc__cycles_elapsed.max"),
+    direct_metric(
         "sm_clock",
         "Hz",
         "SM clock during the measurement",
         _SOL,
-        (
-            raw_metric("gpc__cycles_elapsed.avg.per_second"),
-            raw_metric("sm__cycles_elapsed.avg.per_second"),
-            raw_metric("smsp__cycles_elapsed.avg.per_second"),
-        ),
+        "gpc__cycles_elapsed.avg.per_second",
+        "sm__cycles_elapsed.avg.per_second",
+        "smsp__cycles_elapsed.avg.per_second",
     ),
-    Metric(
+    direct_metric(
         "dram_clock",
         "Hz",
         "DRAM clock during the measurement",
         _SOL,
-        (raw_metric("dram__cycles_elapsed.avg.per_second"),),
+        "dram__cycles_elapsed.avg.per_second",
     ),
-    Metric(
+    direct_metric(
         "sm_clock_max",
         "Hz",
         "Highest SM clock of the device",
         _ALWAYS,
-        (raw_metric(_ATTR + "max_gpu_frequency_khz"), raw_metric(_ATTR + "clock_rate")),
+        _ATTR + "max_gpu_frequency_khz",
+        _ATTR + "clock_rate",
     ),
-    Metric(
+    direct_metric(
         "dram_clock_max",
         "Hz",
         "Highest memory clock of the device",
         _ALWAYS,
-        (raw_metric(_ATTR + "max_mem_frequency_khz"), raw_metric(_ATTR + "memory_clock_rate")),
+        _ATTR + "max_mem_frequency_khz",
+        _ATTR + "memory_clock_rate",
     ),
     Metric(
         "sm_active",
@@ -77,105 +75,94 @@ METRICS = (
         (ratio_of("sm__cycles_active.min", "gpc__cycles_elapsed.max"),),
         since="2024.1",
     ),
-    Metric(
+    direct_metric(
         "replay_passes",
         "count",
         "How often ncu ran the launch to collect everything",
         _ALWAYS,
-        (raw_metric("profiler__replayer_passes"),),
+        "profiler__replayer_passes",
     ),
-    Metric(
+    direct_metric(
         "sm_count",
         "count",
         "SMs of the device that the launch could use",
         _ALWAYS,
-        (raw_metric("launch__sm_count"), raw_metric(_ATTR + "multiprocessor_count")),
+        "launch__sm_count",
+        _ATTR + "multiprocessor_count",
     ),
-    Metric("grid_size", "count", "Blocks in the grid", _STATS, (raw_metric("launch__grid_size"),)),
-    Metric("block_size", "count", "Threads per block", _STATS, (raw_metric("launch__block_size"),)),
-    Metric(
-        "cluster_size",
-        "count",
-        "Blocks per cluster (0 or 1: none)",
-        _STATS,
-        (raw_metric("launch__cluster_size"),),
+    direct_metric("grid_size", "count", "Blocks in the grid", _STATS, "launch__grid_size"),
+    direct_metric("block_size", "count", "Threads per block", _STATS, "launch__block_size"),
+    direct_metric(
+        "cluster_size", "count", "Blocks per cluster (0 or 1: none)", _STATS, "launch__cluster_size"
     ),
-    Metric(
-        "threads", "count", "Threads of the launch", _STATS, (raw_metric("launch__thread_count"),)
+    direct_metric("threads", "count", "Threads of the launch", _STATS, "launch__thread_count"),
+    direct_metric(
+        "registers", "count", "Registers per thread", _STATS, "launch__registers_per_thread"
     ),
-    Metric(
-        "registers",
-        "count",
-        "Registers per thread",
-        _STATS,
-        (raw_metric("launch__registers_per_thread"),),
-    ),
-    Metric(
+    direct_metric(
         "shared_static",
         "byte",
         "Static shared memory per block",
         _STATS,
-        (raw_metric("launch__shared_mem_per_block_static"),),
+        "launch__shared_mem_per_block_static",
     ),
-    Metric(
+    direct_metric(
         "shared_dynamic",
         "byte",
         "Dynamic shared memory per block",
         _STATS,
-        (raw_metric("launch__shared_mem_per_block_dynamic"),),
+        "launch__shared_mem_per_block_dynamic",
     ),
-    Metric(
+    direct_metric(
         "shared_driver",
         "byte",
         "Shared memory per block that the driver takes",
         _STATS,
-        (raw_metric("launch__shared_mem_per_block_driver"),),
+        "launch__shared_mem_per_block_driver",
     ),
-    Metric(
+    direct_metric(
         "shared_block",
         "byte",
         "Shared memory per block as allocated, all included",
         _STATS,
-        (raw_metric("launch__shared_mem_per_block_allocated"),),
+        "launch__shared_mem_per_block_allocated",
     ),
-    Metric(
+    direct_metric(
         "shared_config",
         "byte",
         "Shared memory that the SM was configured with",
         _STATS,
-        (raw_metric("launch__shared_mem_config_size"),),
+        "launch__shared_mem_config_size",
     ),
-    Metric(
+    direct_metric(
         "waves",
         "count",
         "Grid size over the blocks that fit on the machine at once",
         _STATS,
-        (raw_metric("launch__waves_per_multiprocessor"),),
+        "launch__waves_per_multiprocessor",
     ),
-    Metric(
-        "l2_size", "byte", "L2 cache of the device", _ALWAYS, (raw_metric(_ATTR + "l2_cache_size"),)
-    ),
-    Metric(
+    direct_metric("l2_size", "byte", "L2 cache of the device", _ALWAYS, _ATTR + "l2_cache_size"),
+    direct_metric(
         "sm_busy",
         "share",
         "SM throughput of peak: busiest SM unit, elapsed",
         _SOL,
-        (raw_metric("sm__throughput.avg.pct_of_peak_sustained_elapsed"),),
+        "sm__throughput.avg.pct_of_peak_sustained_elapsed",
     ),
-    Metric(
+    direct_metric(
         "sm_busy_max",
         "share",
         "SM throughput on the busiest SM",
         _WORK,
-        (raw_metric("sm__throughput.max.pct_of_peak_sustained_elapsed"),),
+        "sm__throughput.max.pct_of_peak_sustained_elapsed",
         since="2024.1",
     ),
-    Metric(
+    direct_metric(
         "memory_busy",
         "share",
         "Memory throughput of peak: busiest of L1TEX, L2 and DRAM (not DRAM alone), elapsed",
         _SOL,
-        (raw_metric("gpu__compute_memory_throughput.avg.pct_of_peak_sustained_elapsed"),),
+        "gpu__compute_memory_throughput.avg.pct_of_peak_sustained_elapsed",
     ),
     Metric(
         "smsp_imbalance",

@@ -10,7 +10,7 @@ from profkit.reports.metrics.derive import (
     Raw,
     Source,
     any_largest,
-    formula,
+    direct_metric,
     product,
     raw_metric,
     total,
@@ -67,27 +67,27 @@ def _dram_bytes_from_rate(r: Raw) -> float:
 
 
 METRICS = (
-    Metric(
+    direct_metric(
         "dram_busy",
         "share",
         "DRAM throughput of peak, elapsed",
         _SOL,
-        (raw_metric("gpu__dram_throughput" + _PCT),),
+        "gpu__dram_throughput" + _PCT,
     ),
-    Metric(
+    direct_metric(
         "dram_busy_max",
         "share",
         "DRAM throughput of peak, busiest channel",
         "WorkloadDistribution",
-        (raw_metric("gpu__dram_throughput.max.pct_of_peak_sustained_elapsed"),),
+        "gpu__dram_throughput.max.pct_of_peak_sustained_elapsed",
         since="2024.1",
     ),
-    Metric(
+    direct_metric(
         "l2_busy",
         "share",
         "L2 throughput of peak: busiest L2 sub-unit, elapsed",
         _SOL,
-        (raw_metric("lts__throughput" + _PCT),),
+        "lts__throughput" + _PCT,
     ),
     _busy(
         "l2_cache_busy",
@@ -99,20 +99,20 @@ METRICS = (
         "lts__xbar2lts_cycles_active",
     ),
     _busy("l2_fill_busy", "L2 fills from DRAM", "lts__d_sectors_fill_device"),
-    Metric(
+    direct_metric(
         "l2_busy_max",
         "share",
         "L2 throughput of peak, busiest slice",
         "WorkloadDistribution",
-        (raw_metric("lts__throughput.max.pct_of_peak_sustained_elapsed"),),
+        "lts__throughput.max.pct_of_peak_sustained_elapsed",
         since="2024.1",
     ),
-    Metric(
+    direct_metric(
         "l1_busy_active",
         "share",
         "L1TEX throughput of peak, active cycles",
         _SOL,
-        (raw_metric("l1tex__throughput.avg.pct_of_peak_sustained_active"),),
+        "l1tex__throughput.avg.pct_of_peak_sustained_active",
     ),
     _busy(
         "l1_busy",
@@ -179,27 +179,23 @@ METRICS = (
         "L1TEX requests onto the crossbar",
         "l1tex__m_l1tex2xbar_req_cycles_active",
     ),
-    Metric(
+    direct_metric(
         "dram_read",
         "byte",
         "Bytes read from DRAM",
         _TABLES,
-        (
-            raw_metric("dram__bytes_read.sum"),
-            raw_metric("dram__bytes_op_read.sum"),
-            raw_metric("fbpa__dram_read_bytes.sum"),
-        ),
+        "dram__bytes_read.sum",
+        "dram__bytes_op_read.sum",
+        "fbpa__dram_read_bytes.sum",
     ),
-    Metric(
+    direct_metric(
         "dram_write",
         "byte",
         "Bytes written to DRAM",
         _TABLES,
-        (
-            raw_metric("dram__bytes_write.sum"),
-            raw_metric("dram__bytes_op_write.sum"),
-            raw_metric("fbpa__dram_write_bytes.sum"),
-        ),
+        "dram__bytes_write.sum",
+        "dram__bytes_op_write.sum",
+        "fbpa__dram_write_bytes.sum",
     ),
     Metric(
         "dram_bytes",
@@ -210,7 +206,7 @@ METRICS = (
             total("dram__bytes_read.sum", "dram__bytes_write.sum"),
             total("dram__bytes_op_read.sum", "dram__bytes_op_write.sum"),
             total("fbpa__dram_read_bytes.sum", "fbpa__dram_write_bytes.sum"),
-            formula(
+            Source(
                 ("dram__bytes.sum.per_second", "gpu__time_duration.sum"),
                 _dram_bytes_from_rate,
                 "dram__bytes.sum.per_second * gpu__time_duration.sum",
@@ -228,28 +224,22 @@ METRICS = (
             total("dram__bytes_op_read.sum.per_second", "dram__bytes_op_write.sum.per_second"),
         ),
     ),
-    Metric(
+    direct_metric(
         "l2_hit",
         "share",
         "L2 sector hit rate (multi-pass: may pass 1 on short launches)",
         _MEM,
-        (raw_metric("lts__t_sector_hit_rate.pct"),),
+        "lts__t_sector_hit_rate.pct",
     ),
-    Metric(
+    direct_metric(
         "l2_read_hit",
         "share",
         "L2 sector hit rate of reads",
         _TABLES,
-        (raw_metric("lts__t_sector_op_read_hit_rate.pct"),),
+        "lts__t_sector_op_read_hit_rate.pct",
         since="2024.1",
     ),
-    Metric(
-        "l2_sectors",
-        "count",
-        "Sectors looked up in L2",
-        _TABLES,
-        (raw_metric("lts__t_sectors.sum"),),
-    ),
+    direct_metric("l2_sectors", "count", "Sectors looked up in L2", _TABLES, "lts__t_sectors.sum"),
     Metric(
         "l2_bytes",
         "byte",
@@ -271,32 +261,26 @@ METRICS = (
         _TABLES,
         (product("lts__t_sectors_srcunit_tex_op_write.sum", factor=SECTOR),),
     ),
-    Metric(
+    direct_metric(
         "l2_to_l1_bytes",
         "byte",
         "Bytes that L1TEX received over the crossbar",
         _TABLES,
-        (raw_metric("l1tex__m_xbar2l1tex_read_bytes.sum"),),
+        "l1tex__m_xbar2l1tex_read_bytes.sum",
     ),
-    Metric(
+    direct_metric(
         "l1_to_l2_bytes",
         "byte",
         "Bytes that L1TEX sent over the crossbar",
         _TABLES,
-        (raw_metric("l1tex__m_l1tex2xbar_write_bytes.sum"),),
+        "l1tex__m_l1tex2xbar_write_bytes.sum",
     ),
-    Metric(
-        "l1_hit",
-        "share",
-        "L1TEX sector hit rate",
-        _MEM,
-        (raw_metric("l1tex__t_sector_hit_rate.pct"),),
-    ),
-    Metric(
+    direct_metric("l1_hit", "share", "L1TEX sector hit rate", _MEM, "l1tex__t_sector_hit_rate.pct"),
+    direct_metric(
         "sysmem_sectors",
         "count",
         "L2 sectors that missed into system memory (over PCIe or C2C)",
         _TABLES,
-        (raw_metric("lts__t_sectors_aperture_sysmem_lookup_miss.sum"),),
+        "lts__t_sectors_aperture_sysmem_lookup_miss.sum",
     ),
 )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from math import ceil, floor, nan
 
-from profkit.reports.metrics.derive import Metric, Raw, formula, raw_metric
+from profkit.reports.metrics.derive import Metric, Raw, Source, direct_metric
 
 _ATTR = "device__attribute_"
 _LIMIT = "launch__occupancy_limit_"
@@ -48,41 +48,29 @@ METRICS = (
         "Blocks per SM that the limiters allow",
         _OCC,
         (
-            formula(
+            Source(
                 (_LIMIT + "registers", _LIMIT + "shared_mem", _LIMIT + "warps", _LIMIT + "blocks"),
                 _blocks,
                 "min of launch__occupancy_limit_*",
             ),
         ),
     ),
-    Metric(
-        "limit_registers",
-        "count",
-        "Blocks per SM by registers",
-        _OCC,
-        (raw_metric(_LIMIT + "registers"),),
+    direct_metric(
+        "limit_registers", "count", "Blocks per SM by registers", _OCC, _LIMIT + "registers"
     ),
-    Metric(
-        "limit_shared",
-        "count",
-        "Blocks per SM by shared memory",
-        _OCC,
-        (raw_metric(_LIMIT + "shared_mem"),),
+    direct_metric(
+        "limit_shared", "count", "Blocks per SM by shared memory", _OCC, _LIMIT + "shared_mem"
     ),
-    Metric("limit_warps", "count", "Blocks per SM by warps", _OCC, (raw_metric(_LIMIT + "warps"),)),
-    Metric(
-        "limit_blocks",
-        "count",
-        "Blocks per SM that the hardware holds",
-        _OCC,
-        (raw_metric(_LIMIT + "blocks"),),
+    direct_metric("limit_warps", "count", "Blocks per SM by warps", _OCC, _LIMIT + "warps"),
+    direct_metric(
+        "limit_blocks", "count", "Blocks per SM that the hardware holds", _OCC, _LIMIT + "blocks"
     ),
-    Metric(
+    direct_metric(
         "limit_barriers",
         "count",
         "Blocks per SM by barriers (9.0 and later)",
         _OCC,
-        (raw_metric(_LIMIT + "barriers"),),
+        _LIMIT + "barriers",
     ),
     Metric(
         "registers_step",
@@ -90,7 +78,7 @@ METRICS = (
         "Registers per thread less for one more block by registers",
         _OCC,
         (
-            formula(
+            Source(
                 (
                     _LIMIT + "registers",
                     "launch__block_size",
@@ -108,7 +96,7 @@ METRICS = (
         "Shared memory per block less for one more block by it",
         _OCC,
         (
-            formula(
+            Source(
                 (
                     _LIMIT + "shared_mem",
                     "launch__shared_mem_per_block_allocated",
@@ -119,32 +107,32 @@ METRICS = (
             ),
         ),
     ),
-    Metric(
+    direct_metric(
         "max_warps",
         "count",
         "Warps that an SM of the device can hold",
         _ALWAYS,
-        (raw_metric(_ATTR + "max_warps_per_multiprocessor"),),
+        _ATTR + "max_warps_per_multiprocessor",
     ),
-    Metric(
+    direct_metric(
         "occupancy_limit",
         "share",
         "Theoretical occupancy",
         _OCC,
-        (raw_metric("sm__maximum_warps_per_active_cycle_pct"),),
+        "sm__maximum_warps_per_active_cycle_pct",
     ),
-    Metric(
+    direct_metric(
         "occupancy",
         "share",
         "Achieved occupancy (of active cycles)",
         _OCC,
-        (raw_metric("sm__warps_active.avg.pct_of_peak_sustained_active"),),
+        "sm__warps_active.avg.pct_of_peak_sustained_active",
     ),
-    Metric(
+    direct_metric(
         "warps_per_sm",
         "count",
         "Warps resident on an active SM, average",
         _OCC,
-        (raw_metric("sm__warps_active.avg.per_cycle_active"),),
+        "sm__warps_active.avg.per_cycle_active",
     ),
 )

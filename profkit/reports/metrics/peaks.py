@@ -10,8 +10,8 @@ from profkit.reports.metrics.derive import (
     Raw,
     Source,
     any_total,
+    direct_metric,
     product,
-    raw_metric,
 )
 
 _ROOF = "SpeedOfLight_RooflineChart"
@@ -141,12 +141,12 @@ METRICS = (
             ),
         ),
     ),
-    Metric(
+    direct_metric(
         "l2_clock",
         "Hz",
         "L2 clock during the measurement",
         _HIERARCHY,
-        (raw_metric("lts__cycles_elapsed.avg.per_second"),),
+        "lts__cycles_elapsed.avg.per_second",
     ),
     Metric(
         "peak_l1",
@@ -168,23 +168,21 @@ METRICS = (
             ),
         ),
     ),
-    Metric(
+    direct_metric(
         "l2_rate",
         "byte/s",
         "Bytes per second from L2 to the SMs",
         _HIERARCHY,
-        (raw_metric("derived__lts__lts2xbar_bytes.sum.per_second"),),
+        "derived__lts__lts2xbar_bytes.sum.per_second",
     ),
-    Metric(
+    direct_metric(
         "l1_rate",
         "byte/s",
         "Bytes per second that L1TEX wrote back to registers",
         _HIERARCHY,
-        (
-            raw_metric("derived__l1tex__lsu_writeback_bytes_mem_lgds.sum.per_second"),
-            raw_metric("derived__l1tex__lsu_writeback_bytes_mem_lg.sum.per_second"),
-            raw_metric("derived__l1tex__lsu_writeback_bytes.sum.per_second"),
-        ),
+        "derived__l1tex__lsu_writeback_bytes_mem_lgds.sum.per_second",
+        "derived__l1tex__lsu_writeback_bytes_mem_lg.sum.per_second",
+        "derived__l1tex__lsu_writeback_bytes.sum.per_second",
     ),
     Metric(
         "peak_fp32",

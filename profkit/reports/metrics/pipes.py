@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
-from profkit.reports.metrics.derive import Metric, Source, any_largest, largest, raw_metric
+from profkit.reports.metrics.derive import (
+    Metric,
+    Source,
+    any_largest,
+    direct_metric,
+    largest,
+    raw_metric,
+)
 
 _ELAPSED = ".avg.pct_of_peak_sustained_elapsed"
 _ACTIVE = ".avg.pct_of_peak_sustained_active"
@@ -47,22 +54,22 @@ METRICS = (
             raw_metric("sm__pipe_tensor_cycles_active" + _ELAPSED),
         ),
     ),
-    Metric(
+    direct_metric(
         "tensor_busy_active",
         "share",
         "Tensor pipe, share of peak, active cycles",
         _COMPUTE,
-        (raw_metric("sm__pipe_tensor_cycles_active" + _ACTIVE),),
+        "sm__pipe_tensor_cycles_active" + _ACTIVE,
     ),
     *_pipe(
         "fma", "FMA pipe (FP32 and, on 8.6 and later, half2; IMAD)", "sm__pipe_fma_cycles_active"
     ),
-    Metric(
+    direct_metric(
         "fmaheavy_busy",
         "share",
         "Heavy half of the FMA pipe (IMAD goes there), elapsed",
         _SOL,
-        (raw_metric("sm__pipe_fmaheavy_cycles_active" + _ELAPSED),),
+        "sm__pipe_fmaheavy_cycles_active" + _ELAPSED,
     ),
     # 12.0 splits ALU; basic sets there have its heavy half only.
     *_pipe(
@@ -109,32 +116,33 @@ METRICS = (
         "sm__inst_executed_pipe_adu",
     ),
     *_pipe("tma", "TMA unit (9.0 and later)", "sm__pipe_tma_cycles_active"),
-    Metric(
+    direct_metric(
         "mio_busy",
         "share",
         "MIO: instructions issued to memory, special and dynamic branches",
         _SOL,
-        (raw_metric("sm__mio_inst_issued" + _ELAPSED),),
+        "sm__mio_inst_issued" + _ELAPSED,
     ),
-    Metric(
+    direct_metric(
         "mio_writeback_busy",
         "share",
         "MIO results written back to registers, elapsed",
         _SOL,
-        (raw_metric("sm__mio2rf_writeback_active" + _ELAPSED),),
+        "sm__mio2rf_writeback_active" + _ELAPSED,
     ),
-    Metric(
+    direct_metric(
         "issue_busy",
         "share",
         "Issue slots used, elapsed cycles",
         _SOL,
-        (raw_metric("sm__issue_active" + _ELAPSED), raw_metric("sm__inst_issued" + _ELAPSED)),
+        "sm__issue_active" + _ELAPSED,
+        "sm__inst_issued" + _ELAPSED,
     ),
-    Metric(
+    direct_metric(
         "issue_busy_active",
         "share",
         "Issue slots used, active cycles",
         "SchedulerStats",
-        (raw_metric("smsp__issue_active" + _ACTIVE),),
+        "smsp__issue_active" + _ACTIVE,
     ),
 )

@@ -2,30 +2,9 @@
 
 from __future__ import annotations
 
-from profkit.reports.metrics.derive import Metric, Raw, Source, any_total, raw_metric
+from profkit.reports.metrics.derive import Metric, Raw, Source, any_total, direct_metric
 
-# Nsight Compute's warp states: our limiter word -> (word of the per-issue ratio, of the samples).
-STATES = {
-    "barrier": ("barrier", "barrier"),
-    "branch_resolving": ("branch_resolving", "branch_resolving"),
-    "dispatch_stall": ("dispatch_stall", "dispatch_stall"),
-    "drain": ("drain", "drain"),
-    "gmma": ("gmma", "warpgroup_arrive"),
-    "imc_miss": ("imc_miss", "imc_miss"),
-    "lg_throttle": ("lg_throttle", "lg_throttle"),
-    "long_scoreboard": ("long_scoreboard", "long_scoreboard"),
-    "math_pipe_throttle": ("math_pipe_throttle", "math_pipe_throttle"),
-    "membar": ("membar", "membar"),
-    "mio_throttle": ("mio_throttle", "mio_throttle"),
-    "misc": ("misc", "misc"),
-    "no_instruction": ("no_instruction", "no_instructions"),
-    "not_selected": ("not_selected", "not_selected"),
-    "selected": ("selected", "selected"),
-    "short_scoreboard": ("short_scoreboard", "short_scoreboard"),
-    "sleeping": ("sleeping", "sleeping"),
-    "tex_throttle": ("tex_throttle", "tex_throttle"),
-    "wait": ("wait", "wait"),
-}
+# Nsight Compute's warp states, by the word of the per-issue ratio, which is our limiter's.
 MEANING = {
     "barrier": "waiting for the other warps of the block at a barrier",
     "branch_resolving": "waiting for a branch target",
@@ -47,11 +26,14 @@ MEANING = {
     "tex_throttle": "waiting for a place in the queue of texture fetches",
     "wait": "waiting for a fixed-latency dependency",
 }
+# State -> its word in the names of samples.
+STATES = {state: state for state in MEANING}
+STATES |= {"gmma": "warpgroup_arrive", "no_instruction": "no_instructions"}
 _RATIO = "smsp__average_warps_issue_stalled_{}_per_issue_active.ratio"
 _SAMPLES = "smsp__pcsamp_warps_issue_stalled_{}"
-_RATIOS = tuple(_RATIO.format(ratio) for ratio, _ in STATES.values())
+_RATIOS = tuple(map(_RATIO.format, STATES))
 # Raw name of the samples (one instance per instruction address) -> our word.
-SAMPLES = {_SAMPLES.format(sample): state for state, (_, sample) in STATES.items()}
+SAMPLES = {_SAMPLES.format(sample): state for state, sample in STATES.items()}
 _SAMPLED = tuple(SAMPLES)
 
 
@@ -76,9 +58,9 @@ METRICS = (
             "WarpStateStats",
             (
                 _share(
-                    _RATIO.format(ratio),
+                    _RATIO.format(state),
                     _RATIOS,
-                    f"{_RATIO.format(ratio)} over the sum of all states",
+                    f"{_RATIO.format(state)} over the sum of all states",
                 ),
                 _share(
                     _SAMPLES.format(sample),
@@ -88,7 +70,7 @@ METRICS = (
                 ),
             ),
         )
-        for state, (ratio, sample) in STATES.items()
+        for state, sample in STATES.items()
     ),
     Metric(
         "warp_samples",
@@ -97,32 +79,32 @@ METRICS = (
         "SourceCounters",
         (any_total(*_SAMPLED),),
     ),
-    Metric(
+    direct_metric(
         "warp_latency",
         "cycle",
         "Cycles between two issues of one warp",
         "WarpStateStats",
-        (raw_metric("smsp__average_warp_latency_per_inst_issued.ratio"),),
+        "smsp__average_warp_latency_per_inst_issued.ratio",
     ),
-    Metric(
+    direct_metric(
         "warps_per_scheduler",
         "count",
         "Warps resident per scheduler and active cycle",
         "SchedulerStats",
-        (raw_metric("smsp__warps_active.avg.per_cycle_active"),),
+        "smsp__warps_active.avg.per_cycle_active",
     ),
-    Metric(
+    direct_metric(
         "eligible_warps",
         "count",
         "Warps ready to issue per scheduler and active cycle",
         "SchedulerStats",
-        (raw_metric("smsp__warps_eligible.avg.per_cycle_active"),),
+        "smsp__warps_eligible.avg.per_cycle_active",
     ),
-    Metric(
+    direct_metric(
         "issue_rate",
         "count",
         "Warps issued per scheduler and active cycle",
         "SchedulerStats",
-        (raw_metric("smsp__issue_active.avg.per_cycle_active"),),
+        "smsp__issue_active.avg.per_cycle_active",
     ),
 )
