@@ -28,9 +28,9 @@ def shown(log: Path, quiet: bool, program: bool = True) -> Iterator[NcuWords]:
     """
     from profkit.measure.profile.words import NcuWords
 
-    said = program and not quiet
+    aloud = program and not quiet
     if quiet or not sys.stderr.isatty():
-        sink = NcuWords(log, sys.stderr.buffer if said else None)
+        sink = NcuWords(log, sys.stderr.buffer if aloud else None)
         with _closed(sink, quiet):
             yield sink
         return
@@ -47,7 +47,7 @@ def shown(log: Path, quiet: bool, program: bool = True) -> Iterator[NcuWords]:
             where = f"[{number}/{of}]" if of else f"[{number}]"
             bar.update(task, description=f"{where} {escaped(name)}", completed=number, total=of)
 
-        sink = NcuWords(log, _Above(on) if said else None, at)
+        sink = NcuWords(log, _Above(on) if aloud else None, at)
         with _closed(sink, quiet):
             yield sink
 

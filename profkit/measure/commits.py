@@ -90,8 +90,8 @@ def code_at(folder: Path, commit: str) -> dict[str, tuple[str, str]]:
         with tarfile.open(fileobj=BytesIO(_git(top, "archive", last, KERNELS))) as files:
             files.extractall(place, filter="data")
         try:
-            found = variants.survey(Path(place) / KERNELS).variants
-            return {f"{v.problem}/{v.id}": (v.source_hash, last) for v in found}
+            known = variants.survey(Path(place) / KERNELS).variants
+            return {f"{v.problem}/{v.id}": (v.source_hash, last) for v in known}
         except (ProfkitError, OSError):  # of a layout that nobody reads today
             return {}
 
@@ -116,7 +116,7 @@ def _git(folder: Path, *words: str) -> bytes:
     except FileNotFoundError as error:
         raise ProfkitError("git is not installed", "leave out --log") from error
     except subprocess.SubprocessError as error:
-        said = getattr(error, "stderr", None) or b""
-        text = said.decode("utf-8", "replace").strip().splitlines()
+        stderr = getattr(error, "stderr", None) or b""
+        text = stderr.decode("utf-8", "replace").strip().splitlines()
         raise ProfkitError(f"git in {folder}: {text[-1] if text else error}", "") from error
     return done.stdout

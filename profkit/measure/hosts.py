@@ -60,15 +60,13 @@ def profile_on_hosts(
         )
     options = {"resources": {"GPU": 1}, "pure": False, "retries": _RETRIES}
     tasks = {client.submit(profile_case, tuple(words), case, **options): case for case in cases}
-    found: dict[str, HostResult] = {}
+    results: dict[str, HostResult] = {}
     for task in as_completed(list(tasks)):
         case, lost = tasks[task], task.exception()
-        if lost is None:
-            found[case] = task.result()
-        else:
-            found[case] = HostResult(case, "", 2, f"its workers were lost ({type(lost).__name__})")
-        finished(found[case])
-    return [found[case] for case in cases]
+        why = f"its workers were lost ({type(lost).__name__})"
+        results[case] = task.result() if lost is None else HostResult(case, "", 2, why)
+        finished(results[case])
+    return [results[case] for case in cases]
 
 
 def profile_case(words: Sequence[str], case: str) -> HostResult:

@@ -45,10 +45,10 @@ def run_twins(run: AaRun, progress: Callable[[str], None]) -> Iterator[list[Hist
         ProfkitError: A variant does not compile or is not right: its time is no noise.
     """
     progress("build")
-    made, support = build_target(run.target)
-    if broken := next((b for b in made if b.error), None):
+    builds, support = build_target(run.target)
+    if broken := next((b for b in builds if b.error), None):
         raise ProfkitError(f"{broken.variant.path} does not compile\n{broken.error}")
-    if not made:
+    if not builds:
         raise ProfkitError("an A/A run needs variants: references are not timed", "--variant ID")
     problem = run.target.problem
     checks = tuple((case, 0) for case in run.target.cases)
@@ -57,12 +57,12 @@ def run_twins(run: AaRun, progress: Callable[[str], None]) -> Iterator[list[Hist
         progress(f"process {number + 1} of {run.processes}")
         with closing(Worker(setup, TIMEOUT)) as worker:
             if not number:
-                _need_right(worker, made, checks)
-            yield list(_of_a_process(worker, made, run))
+                _need_right(worker, builds, checks)
+            yield list(_of_a_process(worker, builds, run))
 
 
-def _need_right(worker: Worker, made: list[Build], checks: tuple[tuple[str, int], ...]) -> None:
-    for built in made:
+def _need_right(worker: Worker, builds: list[Build], checks: tuple[tuple[str, int], ...]) -> None:
+    for built in builds:
         name = built.variant.id
         check = worker.judge(_entry(built), checks).checks[name]
         if check.status != "right":
@@ -70,12 +70,12 @@ def _need_right(worker: Worker, made: list[Build], checks: tuple[tuple[str, int]
             raise ProfkitError(f"{name} is {check.status}: {why}", "profkit check says more")
 
 
-def _of_a_process(worker: Worker, made: list[Build], run: AaRun) -> Iterator[HistoryTwin]:
+def _of_a_process(worker: Worker, builds: list[Build], run: AaRun) -> Iterator[HistoryTwin]:
     rounds = run.rounds, run.rounds
     for case in run.target.cases:
-        entries = [_entry(b, again) for again in ("", _AGAIN) for b in made]
+        entries = [_entry(b, again) for again in ("", _AGAIN) for b in builds]
         reply = worker.time(entries, case, rounds)
-        for built in made:
+        for built in builds:
             if twin := _twin(built, reply, worker.gpu, run.target):
                 yield twin
 

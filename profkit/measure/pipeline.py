@@ -178,22 +178,22 @@ class _Counting:
         if visible is not None:
             options = replace(options, env={**os.environ, "CUDA_VISIBLE_DEVICES": visible})
         try:
-            got = collect.start_ncu(plan, kernels, report, ncu, options)
+            collected = collect.start_ncu(plan, kernels, report, ncu, options)
         except NoCounters as error:
             self.ncu = error  # the answer is the same for every variant
             return _without(made, result, error, self.artifacts)
         except ProfkitError as error:
             return replace(result, problem=error)
         timed = with_timing(result.record, made)
-        how = got.command, got.seconds, collect.CLOCKS, options.cache, options.set
+        how = collected.command, collected.seconds, collect.CLOCKS, options.cache, options.set
         record = replace(
             timed,
             versions=replace(timed.versions, ncu=ncu.version),
             ncu=NcuRun(*how, visible=visible),
-            report=RecordedReport(report.name, digest(report), len(got.kernels)),
+            report=RecordedReport(report.name, digest(report), len(collected.kernels)),
         )
         write_record(path, record)
-        return replace(result, record=record, report=report, ncu_seconds=got.seconds)
+        return replace(result, record=record, report=report, ncu_seconds=collected.seconds)
 
 
 def _without(made: Made, result: Profiled, why: ProfkitError, artifacts: Path) -> Profiled:

@@ -103,23 +103,23 @@ def read_grid(path: Path) -> TimeGrid:
         frozenset(x for x in against if isinstance(x, str))
         if isinstance(against, list)
         else frozenset(),
-        tuple(_cell(path, number, said) for number, said in enumerate(rest, 2)),
+        tuple(_cell(path, number, document) for number, document in enumerate(rest, 2)),
     )
 
 
 def _documents(path: Path, lines: list[str]) -> Iterator[dict[str, Any]]:
     for number, line in enumerate(lines, 1):
         try:
-            said = json.loads(line)
+            document = json.loads(line)
         except (ValueError, RecursionError):
-            said = None
-        if not isinstance(said, dict):
+            document = None
+        if not isinstance(document, dict):
             raise ProfkitError(f"{path}, line {number}: no JSON object", "take the line out")
-        yield said
+        yield document
 
 
-def _cell(path: Path, number: int, said: dict[str, Any]) -> GridCell:
-    at, warm = said.get("at"), said.get("warm")
+def _cell(path: Path, number: int, document: dict[str, Any]) -> GridCell:
+    at, warm = document.get("at"), document.get("warm")
     if not isinstance(at, dict) or not isinstance(warm, dict) or len(at) < _AXES:
         raise ProfkitError(
             f"{path}, line {number}: no cell of a grid",
@@ -129,11 +129,11 @@ def _cell(path: Path, number: int, said: dict[str, Any]) -> GridCell:
         n: tuple(s for s in x if _is_positive(s)) for n, x in warm.items() if isinstance(x, list)
     }
     places = {n: x if isinstance(x, int | float) else str(x) for n, x in at.items()}
-    ran = said.get("ran")
+    ran = document.get("ran")
     chosen = {n: str(x) for n, x in ran.items()} if isinstance(ran, dict) else {}
-    seen = said.get("looked")
+    seen = document.get("looked")
     looked = {n: x for n, x in seen.items() if _is_positive(x)} if isinstance(seen, dict) else {}
-    operations, moved = (_positive(said.get(x)) for x in ("operations", "bytes"))
+    operations, moved = (_positive(document.get(x)) for x in ("operations", "bytes"))
     return GridCell(places, samples, chosen, looked, operations, moved)
 
 

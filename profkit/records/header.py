@@ -278,7 +278,7 @@ def _pairs(line: str, name: str) -> list[tuple[str, str]]:
 def read_budget(value: str, name: str) -> Budget:
     """`regs=128 smem=64K spills=0 stack=0`  ->  Budget, in registers and bytes."""
     known = [f.name for f in fields(Budget)]
-    got: dict[str, int] = {}
+    limits: dict[str, int] = {}
     for word in words(value):
         part = re.fullmatch(r"([a-z]+)=(\d+)([KM]?)", word)
         if not part or part[1] not in known:
@@ -286,13 +286,13 @@ def read_budget(value: str, name: str) -> Budget:
                 f"{name}: cannot read '{word}' in 'budget:'",
                 f"write e.g. regs=128 smem=64K spills=0 stack=0 (known: {', '.join(known)})",
             )
-        got[part[1]] = int(part[2]) * _SIZE[part[3]]
-    return Budget(**got)
+        limits[part[1]] = int(part[2]) * _SIZE[part[3]]
+    return Budget(**limits)
 
 
 def read_tunables(value: str, name: str) -> dict[str, tuple[str, ...]]:
     """`BLOCK_M=16,32 STAGES=2,3`  ->  macro -> values, the first of which is the default."""
-    got: dict[str, tuple[str, ...]] = {}
+    tunables: dict[str, tuple[str, ...]] = {}
     for word in value.replace(";", " ").split():
         macro, equals, values = word.partition("=")
         options = tuple(v for v in values.split(",") if v)
@@ -300,8 +300,8 @@ def read_tunables(value: str, name: str) -> dict[str, tuple[str, ...]]:
             raise ProfkitError(
                 f"{name}: cannot read '{word}' in 'tune:'", "write e.g. BLOCK_M=16,32,64"
             )
-        got[macro] = options
-    return got
+        tunables[macro] = options
+    return tunables
 
 
 def combinations(tunables: Mapping[str, tuple[str, ...]]) -> list[dict[str, str]]:

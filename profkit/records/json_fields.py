@@ -21,12 +21,12 @@ ABSENT = {"absent": True}  # metadata of a field that is left out of the JSON wh
 
 def from_json(kind: Callable[..., T], document: Mapping[str, Any]) -> T:
     """A dataclass of this kind from a JSON object."""
-    given: dict[str, Any] = {}
+    known: dict[str, Any] = {}
     for name, read in _readers(kind):
         value = read(document.get(name))
         if value is not None:
-            given[name] = value
-    return kind(**given)
+            known[name] = value
+    return kind(**known)
 
 
 def as_json(value: Any) -> Any:
@@ -34,8 +34,8 @@ def as_json(value: Any) -> Any:
     if hasattr(value, "to_record"):
         return value.to_record()
     if is_dataclass(value):
-        held = ((f, getattr(value, f.name)) for f in fields(value) if not f.metadata.get("file"))
-        return {f.name: as_json(v) for f, v in held if not _left_out(f, v)}
+        present = ((f, getattr(value, f.name)) for f in fields(value) if not f.metadata.get("file"))
+        return {f.name: as_json(v) for f, v in present if not _left_out(f, v)}
     if isinstance(value, Mapping):
         return {str(k): as_json(v) for k, v in value.items()}
     if isinstance(value, list | tuple):
@@ -79,8 +79,8 @@ def _items(item: Any) -> Reader:
     def items(value: Any) -> Any:
         if not isinstance(value, list | tuple):  # a record made in this process has tuples
             return None
-        got = [read(v) for v in value]
-        return tuple(missing if v is None else v for v in got if v is not None or missing)
+        parts = [read(v) for v in value]
+        return tuple(missing if v is None else v for v in parts if v is not None or missing)
 
     return items
 

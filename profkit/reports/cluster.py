@@ -132,9 +132,9 @@ def read_chunk(
 
 
 def _named(name: str) -> Callable[..., Any]:
-    module, function = name.split(":")
-    found: Callable[..., Any] = getattr(import_module(module), function)
-    return found
+    module, attribute = name.split(":")
+    function: Callable[..., Any] = getattr(import_module(module), attribute)
+    return function
 
 
 def _workers(client: Any) -> int:

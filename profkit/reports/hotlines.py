@@ -104,35 +104,35 @@ COLUMNS = tuple(column.name for column in fields(CounterLine))
 
 @dataclass(frozen=True)
 class HotLines:
-    """The answer to a wish: lines of each key's counter, and lines by samples."""
+    """The answer to a request: lines of each key's counter, and lines by samples."""
 
     counters: Mapping[str, tuple[CounterLine, ...]]
     sampled: tuple[CounterLine, ...]
 
 
-def lines_of(wishes: Sequence[LinesRequest], *, strict: bool = True) -> list[HotLines]:
-    """Answer wishes; each report is opened once.
+def lines_of(requests: Sequence[LinesRequest], *, strict: bool = True) -> list[HotLines]:
+    """Answer requests; each report is opened once.
 
     Args:
-        wishes: See Wish.
+        requests: Of one launch each.
         strict: Machine code that crashes the library is an error, and not only without lines.
 
     Returns:
-        One answer per wish, in their order.
+        One answer per request, in their order.
 
     Raises:
         ProfkitError: A report cannot be read or has no such launch.
     """
     answers: dict[int, HotLines] = {}
     by_report: dict[str, list[int]] = defaultdict(list)
-    for n, wish in enumerate(wishes):
-        if is_table(wish.report):
-            answers[n] = _no_lines(wish, strict=strict)
+    for n, request in enumerate(requests):
+        if is_table(request.report):
+            answers[n] = _no_lines(request, strict=strict)
         else:
-            by_report[os.path.expanduser(wish.report)].append(n)
+            by_report[os.path.expanduser(request.report)].append(n)
     items = [
         [path, [[w.launch, {k: list(v) for k, v in w.counters.items()}, w.count, w.sampled, w.around]
-                for w in (wishes[n] for n in numbers)]]
+                for w in (requests[n] for n in numbers)]]
         for path, numbers in by_report.items()
     ]  # fmt: skip
     # Debug information that was overwritten passes the frame check and crashes the library.
@@ -144,48 +144,51 @@ def lines_of(wishes: Sequence[LinesRequest], *, strict: bool = True) -> list[Hot
     outside = iter(isolated(f"{__name__}:read_lines", others, processors(), died) if others else ())
     for numbers, answer in zip(by_report.values(), inside, strict=True):
         answers |= zip(numbers, next(outside) if answer is None else answer, strict=True)
-    return [answers[n] for n in range(len(wishes))]
+    return [answers[n] for n in range(len(requests))]
 
 
-def _no_lines(wish: LinesRequest, *, strict: bool) -> HotLines:
+def _no_lines(request: LinesRequest, *, strict: bool) -> HotLines:
     """The answer for a table that ncu printed: it knows no instructions."""
     if strict:
         raise ProfkitError(
-            f"{wish.report}: a table has no source lines",
+            f"{request.report}: a table has no source lines",
             "give the .ncu-rep itself for its hot lines",
         )
-    return HotLines(dict.fromkeys(wish.counters, ()), ())
+    return HotLines(dict.fromkeys(request.counters, ()), ())
 
 
 def read_lines(item: Sequence[Any]) -> list[HotLines]:
     """The answers for [report, [[launch, counters, count, sampled, around], ...]], read here."""
-    path, asked = item
+    path, requests = item
     code = cache(lambda: images.functions(path))
     with opened_launches(path) as action_of:
-        return [_answer(LaunchedCode(action_of(launch), code), *more) for launch, *more in asked]
+        return [_answer(LaunchedCode(action_of(launch), code), *more) for launch, *more in requests]
 
 
 def _read_apart(item: Sequence[Any], died: Callable[[Any, str], Any]) -> list[HotLines]:
     """The same of a large report: in children, from copies of the launches that are asked for."""
-    path, asked = item
+    path, requests = item
     frames = check(path)
-    for launch, *_ in asked:
+    for launch, *_ in requests:
         if not 0 <= launch < frames.launches:
             raise ProfkitError(f"{path}: has no launch {launch}", "launches are counted from 0")
-    places: list[int] = []  # in `asked`, in the order of the answers
+    places: list[int] = []  # in `requests`, in the order of the answers
 
     def copies() -> Iterator[list[Any]]:
-        wanted = {launch for launch, *_ in asked}
-        for copy, indices in split(path, folder, wanted, metrics_only=frames.risky, code=True):
-            here = [n for n, (launch, *_) in enumerate(asked) if launch in indices]
+        launches = {launch for launch, *_ in requests}
+        for copy, indices in split(path, folder, launches, metrics_only=frames.risky, code=True):
+            here = [n for n, (launch, *_) in enumerate(requests) if launch in indices]
             places.extend(here)
-            yield [os.fspath(copy), [[indices.index(asked[n][0]), *asked[n][1:]] for n in here]]
+            yield [
+                os.fspath(copy),
+                [[indices.index(requests[n][0]), *requests[n][1:]] for n in here],
+            ]
 
-    answers = [HotLines({}, ()) for _ in asked]
+    answers = [HotLines({}, ()) for _ in requests]
     with temporary_folder() as folder:
-        found = isolated(f"{__name__}:read_copied_lines", copies(), children_for(frames.size),
+        read = isolated(f"{__name__}:read_copied_lines", copies(), children_for(frames.size),
                       lambda copied, why: died([path, copied[1]], why))  # fmt: skip
-    for n, answer in zip(places, (x for some in found for x in some), strict=True):
+    for n, answer in zip(places, (x for some in read for x in some), strict=True):
         answers[n] = answer
     return answers
 

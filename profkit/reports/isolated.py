@@ -64,12 +64,12 @@ def isolated(
         The results in the order of the items.
     """
     most = min(jobs, len(items)) if isinstance(items, Sequence) else jobs
-    found: dict[int, Any] = {}
+    results: dict[int, Any] = {}
     with contextlib.closing(each_isolated(function, items, most, died)) as answers:
         for number, _, result in answers:
-            found[number] = result
+            results[number] = result
             done()
-    return [found[number] for number in range(len(found))]
+    return [results[number] for number in range(len(results))]
 
 
 def each_isolated(
@@ -165,8 +165,10 @@ class _Child:
     def _start(self) -> subprocess.Popen[bytes]:
         command = [sys.executable, "-c", _CHILD, json.dumps(sys.path), self._function]
         # Without memory, the library and Python say so each in its own words; we say it once.
-        said = subprocess.DEVNULL if is_limited() else None
-        return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=said)
+        stderr = subprocess.DEVNULL if is_limited() else None
+        return subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=stderr
+        )
 
 
 def _pipes(process: subprocess.Popen[bytes]) -> tuple[BinaryIO, BinaryIO]:

@@ -112,14 +112,14 @@ def rules(results: Iterable[Any]) -> Iterator[tuple[str, str, str, float, str]]:
         gives none), scope ("local": of the part that the rule looks at, "global", or "").
     """
     for rule in results:
-        said = rule.rule_message() if rule.has_rule_message() else None
-        if said is None or said["type"] == _ERROR:
+        text = rule.rule_message() if rule.has_rule_message() else None
+        if text is None or text["type"] == _ERROR:
             continue
         speedup, scope = nan, ""
         if rule.has_speedup_estimation():
             estimate = rule.speedup_estimation()
             speedup, scope = estimate["speedup"] / 100, _SCOPES.get(estimate["type"], "")
-        title, message = said["title"] or rule.name(), _LINK.sub(_plain, said["message"])
+        title, message = text["title"] or rule.name(), _LINK.sub(_plain, text["message"])
         yield rule.rule_identifier(), clean(title), clean(message), speedup, scope
 
 

@@ -107,12 +107,12 @@ def read_each_large(files: Sequence[tuple[str, Frames]]) -> list[Part]:
 
     jobs = children_for(sum(frames.size for _, frames in files))
     with temporary_folder() as folder:
-        found = isolated(f"{__name__}:read_copy", copies(os.fspath(folder)), jobs, _died_in_copy)
+        answers = isolated(f"{__name__}:read_copy", copies(os.fspath(folder)), jobs, _died_in_copy)
     parts = []
     for number, (path, frames) in enumerate(files):
-        mine = [answer for owner, answer in zip(owners, found, strict=True) if owner == number]
-        kernels = [kernel for _, some in mine for kernel in some]
-        rows = [rows for rows, _ in mine]
+        own = [answer for owner, answer in zip(owners, answers, strict=True) if owner == number]
+        kernels = [kernel for _, some in own for kernel in some]
+        rows = [rows for rows, _ in own]
         parts.append(part_from(path, frames, rows, kernels, record_beside(path)))
     return parts
 
@@ -148,8 +148,8 @@ def raw_large(path: str, frames: Frames, lost: Any) -> list[dict[str, float | st
     """Raw name -> value of each launch of a large report; `lost` is what apart calls `died`."""
     with temporary_folder() as folder:
         copies = (os.fspath(copy) for copy, _ in split(path, folder, metrics_only=frames.risky))
-        found = isolated(f"{__name__}:raw_copy", copies, children_for(frames.size), lost)
-    return [row for some in found for row in some]
+        rows_of_copies = isolated(f"{__name__}:raw_copy", copies, children_for(frames.size), lost)
+    return [row for some in rows_of_copies for row in some]
 
 
 def raw_copy(copy: str) -> list[dict[str, float | str]]:

@@ -36,9 +36,9 @@ def frame_from_raw(rows: Iterable[Mapping[str, Any]]) -> pd.DataFrame:
     Raises:
         ProfkitError: A row is no mapping, a counter is no number, or no row has a counter.
     """
-    given = list(rows)
-    part = part_from_raw(given, ReportFile("", None, "ok", "", len(given), None))
-    if given and not any(_counters(row, n) for n, row in enumerate(given)):
+    launches = list(rows)
+    part = part_from_raw(launches, ReportFile("", None, "ok", "", len(launches), None))
+    if launches and not any(_counters(row, n) for n, row in enumerate(launches)):
         raise ProfkitError(
             "from_raw: none of the rows has a counter that profkit reads",
             "give Nsight Compute's own names, for example gpu__time_duration.sum",

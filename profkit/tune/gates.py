@@ -45,46 +45,46 @@ class Footprint:
     occupancy: float | None
 
 
-def built(made: Build, used: Sequence[str] | None) -> InvalidConfig | None:
+def built(build: Build, used: Sequence[str] | None) -> InvalidConfig | None:
     """Why a build may not run.
 
     Args:
-        made: A build, also one that failed.
+        build: A build, also one that failed.
         used: Demangled names of the kernels that the case launches; None where that is not known,
             and then every kernel of the file is held to the gates.
     """
-    if made.error is not None:
-        lines = made.error.splitlines()
+    if build.error is not None:
+        lines = build.error.splitlines()
         first = next((s for s in lines if "error" in s), lines[-1] if lines else "")
         return InvalidConfig("does not compile", first.strip()[:200])
-    for kernel in made.kernels:
+    for kernel in build.kernels:
         if used is not None and kernel.name not in used:
             continue
         name = base_name(kernel.name)
-        allowed = made.variant.budget.spills or 0
+        allowed = build.variant.budget.spills or 0
         if kernel.spills > allowed:
             return InvalidConfig("spills", f"{name}: {kernel.spills} bytes of spills")
-        most = made.variant.budget.regs or MOST_REGISTERS
+        most = build.variant.budget.regs or MOST_REGISTERS
         if kernel.regs > most:
             return InvalidConfig(
                 "registers of a thread", f"{name}: {kernel.regs} registers, most {most}"
             )
-        if (made.variant.budget.stack or kernel.stack) < kernel.stack:
+        if (build.variant.budget.stack or kernel.stack) < kernel.stack:
             return InvalidConfig("stack frame", f"{name}: {kernel.stack} bytes of stack")
     return None
 
 
 def refuse_launches(
-    made: Build, launches: Sequence[GraphLaunch], least_occupancy: float | None
+    build: Build, launches: Sequence[GraphLaunch], least_occupancy: float | None
 ) -> InvalidConfig | None:
     """Why what the launcher really starts may not be.
 
     Args:
-        made: The build.
+        build: The build.
         launches: What it starts.
         least_occupancy: The share of an SM's warps that must be resident; None asks for none.
     """
-    most, kind = block_limits(made.arch, made.variant.budget).get("smem", (None, ""))
+    most, kind = block_limits(build.arch, build.variant.budget).get("smem", (None, ""))
     for launch in launches:
         taken = launch.dynamic_smem + launch.static_smem
         if most is not None and taken > most:
@@ -93,10 +93,10 @@ def refuse_launches(
             used = f"{launch.regs} registers, {prod(launch.block)} threads"
             return InvalidConfig("registers of an SM", used)
     if least_occupancy is not None:
-        share = resident(made.arch, launches)
+        share = resident(build.arch, launches)
         if share is not None and share < least_occupancy:
-            asked = f"{share:.0%} of an SM's warps, asked for {least_occupancy:.0%}"
-            return InvalidConfig("occupancy", asked)
+            detail = f"{share:.0%} of an SM's warps, asked for {least_occupancy:.0%}"
+            return InvalidConfig("occupancy", detail)
     return None
 
 
@@ -126,29 +126,29 @@ def checked(check: Check, supported: Sequence[str] | None) -> InvalidConfig | No
     return None
 
 
-def kernels_used(made: Build, problem: Problem, case: str, nvcc: Path) -> list[str] | None:
+def kernels_used(build: Build, problem: Problem, case: str, nvcc: Path) -> list[str] | None:
     """Demangled names of the kernels that a case launches, found without a GPU; None: not known."""
-    machine = CARDS.get(made.arch.rstrip("af"))
-    if machine is None or made.library is None:
+    machine = CARDS.get(build.arch.rstrip("af"))
+    if machine is None or build.library is None:
         return None
     values = problem.module.arguments(problem.case(case))
-    launches = dry.dry_launches(made, values, machine, nvcc)
+    launches = dry.dry_launches(build, values, machine, nvcc)
     return None if launches is None else [launch.kernel for launch in launches]
 
 
-def machine_code_identity(made: Build) -> str | None:
+def machine_code_identity(build: Build) -> str | None:
     """What makes two builds one: the machine code of kernels and of the launcher that starts them.
 
     A macro that only the launcher reads (a grid, a cluster size) leaves the kernels as they are and
     is a configuration of its own all the same. None where neither can be read.
     """
-    if made.library is None:
+    if build.library is None:
         return None
-    host = cubin.host_hash(made.library.with_name("variant.o"))
-    return None if made.sass is None and host is None else f"{made.sass}:{host}"
+    host = cubin.host_hash(build.library.with_name("variant.o"))
+    return None if build.sass is None and host is None else f"{build.sass}:{host}"
 
 
-def footprint(made: Build, launches: Sequence[GraphLaunch]) -> Footprint | None:
+def footprint(build: Build, launches: Sequence[GraphLaunch]) -> Footprint | None:
     """What the largest launch takes of an SM; None if nothing is launched."""
     if not launches:
         return None
@@ -159,5 +159,5 @@ def footprint(made: Build, launches: Sequence[GraphLaunch]) -> Footprint | None:
         regs=largest.regs,
         smem=largest.dynamic_smem + largest.static_smem,
         blocks_per_sm=largest.blocks_per_sm,
-        occupancy=resident(made.arch, launches),
+        occupancy=resident(build.arch, launches),
     )

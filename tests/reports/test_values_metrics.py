@@ -11,9 +11,9 @@ from profkit.reports.metrics.derive import (
     Metric,
     any_largest,
     any_total,
+    direct_metric,
     div,
     excess,
-    formula,
     largest,
     opcodes,
     product,
@@ -55,9 +55,7 @@ T, P = "gpu__time_duration.sum", "x.pct"  # 1e-9 and 0.01
     ("source", "values", "result", "text"),
     [
         (raw_metric("a"), {"a": 3.0}, 3.0, "a"),
-        (raw_metric("a", 4), {"a": 3.0}, 12.0, "4 * a"),
         (raw_metric(P), {P: 50.0}, 0.5, P),
-        (raw_metric(P, 2), {P: 50.0}, 1.0, "2 * x.pct"),
         (total("a", "b"), {"a": 3.0, "b": 4.0}, 7.0, "a + b"),
         (total("a", "b", factor=32), {"a": 3.0, "b": 4.0}, 224.0, "32 * (a + b)"),
         (total("a", "b", factor=2), {"a": 3.0, "b": 4.0}, 14.0, "2 * (a + b)"),
@@ -78,7 +76,6 @@ T, P = "gpu__time_duration.sum", "x.pct"  # 1e-9 and 0.01
         (product("a", P, factor=8), {"a": 3.0, P: 50.0}, 12.0, "8 * a * x.pct"),
         (ratio_of("a", "b"), {"a": 3.0, "b": 4.0}, 0.75, "(a) / (b)"),
         (ratio_of("a", "b"), {"a": 3.0, "b": 0.5}, 6.0, None),
-        (ratio_of("a", "b", 2), {"a": 3.0, "b": 4.0}, 1.5, "2 * (a) / (b)"),
         (ratio_of(("a", "b"), ("c", "d")), {"a": 1.0, "b": 2.0, "c": 3.0, "d": 9.0}, 0.25,
          "(a + b) / (c + d)"),
         (ratio_of(P, P), {P: 8.0}, 1.0, None),
@@ -89,12 +86,18 @@ T, P = "gpu__time_duration.sum", "x.pct"  # 1e-9 and 0.01
         (excess("a", "i"), {"a": 1.0, "i": 1.0}, 0.0, None),
         (excess("a", "i"), {"a": 0.5, "i": 0.0}, 1.0, None),
         (excess("a", "i"), {"a": 0.0, "i": 0.0}, 0.0, None),
-        (formula(("a",), lambda r: r["a"] + 1, "t"), {"a": 1.0}, 2.0, "t"),
     ],
 )  # fmt: skip
 def test_every_kind_of_source(source, values, result, text):
     assert of(source, values) == pytest.approx(result, nan_ok=True)
     assert text is None or source.text == text
+
+
+def test_a_metric_of_ncus_own_is_read_under_the_first_name_that_is_there():
+    metric = direct_metric("m", "share", "", "", P, "y.pct", since="2024.1")
+    assert [metric.of(raw) for raw in ({P: 50.0, "y.pct": 20.0}, {"y.pct": 20.0})] == [0.5, 0.2]
+    assert isnan(metric.of({"z": 1.0}))
+    assert (metric.since, [s.names for s in metric.sources]) == ("2024.1", [(P,), ("y.pct",)])
 
 
 def test_the_first_source_that_is_all_there_decides():

@@ -57,8 +57,8 @@ def server_of(root: Path) -> Any:
         raise ProfkitError(f"--root {root}: no such folder", "name the folder with the reports")
     answers = Answers(root.resolve())
     server = MCPServer("profkit", instructions=ABOUT)
-    asked = (answers.diagnose, answers.compare, answers.explain, answers.lines, answers.triage)
-    for answer in asked:
+    tools = (answers.diagnose, answers.compare, answers.explain, answers.lines, answers.triage)
+    for answer in tools:
         server.tool(structured_output=False)(answer)
 
     def roofline(reports: str) -> Any:

@@ -146,10 +146,11 @@ def _environment(folder: Path, options: CaptureOptions) -> dict[str, str]:
         "limit": options.limit,
         "values": options.values,
     }
-    told = folder / "request.json"
-    told.write_text(json.dumps(request), encoding="utf-8")
+    request_file = folder / "request.json"
+    request_file.write_text(json.dumps(request), encoding="utf-8")
     paths = [str(_INJECTED), *filter(None, [os.environ.get("PYTHONPATH")])]
-    return {**os.environ, "PYTHONPATH": os.pathsep.join(paths), "PROFKIT_CAPTURE": str(told)}
+    own = {"PYTHONPATH": os.pathsep.join(paths), "PROFKIT_CAPTURE": str(request_file)}
+    return {**os.environ, **own}
 
 
 def _seen(folder: Path) -> list[JsonObject]:

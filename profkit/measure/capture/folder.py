@@ -70,18 +70,18 @@ def variant_text(about: Mapping[str, Any], program: str, launches: int) -> str:
 def _launch(about: Mapping[str, Any], tunables: Mapping[str, Any]) -> str:
     arrays = [f"in{i}" for i in range(len(about["inputs"]))]
     arrays += [f"out{i}" for i in range(len(about["outputs"]))]
-    locals_, given = [], []
+    locals_, arguments = [], []
     for parameter in about["parameters"]:
         name = parameter["name"]
         if "array" in parameter:
-            given.append(parameter["array"])
+            arguments.append(parameter["array"])
         elif name in tunables:
-            given.append(name)
+            arguments.append(name)
         elif isinstance(parameter.get("value"), int) and about["grid_text"]:
             locals_.append(f"    {name} = {parameter['value']!r}\n")
-            given.append(name)
+            arguments.append(name)
         else:
-            given.append(parameter.get("code", repr(parameter.get("value"))))
+            arguments.append(parameter.get("code", repr(parameter.get("value"))))
     options = [f"{k}={_RENAMED.get(k, repr(v))}" for k, v in about["options"].items()]
     grid = about["grid_text"] or repr(tuple(about["grid"]))
     return (
@@ -89,24 +89,24 @@ def _launch(about: Mapping[str, Any], tunables: Mapping[str, Any]) -> str:
         '    """As the program launched it."""\n'
         f"{''.join(locals_)}"
         f"    grid = {grid}\n"
-        f"    {about['kernel']}[grid](\n        {', '.join([*given, *options])},\n    )"
+        f"    {about['kernel']}[grid](\n        {', '.join([*arguments, *options])},\n    )"
     )
 
 
 def _tunables(about: Mapping[str, Any]) -> dict[str, list[int]]:
     """Name -> values, the program's own first: blocks where the grid follows them, warps, stages."""
     values = {p["name"]: p.get("value") for p in about["parameters"]}
-    found: dict[str, list[int]] = {}
+    values_of: dict[str, list[int]] = {}
     for name in about["tunable"] if about["grid_text"] else ():
         size = values[name]
         if isinstance(size, int) and size > 0:
-            found[name] = [size, *(n for n in (size // 2, size * 2) if n >= 1)]
+            values_of[name] = [size, *(n for n in (size // 2, size * 2) if n >= 1)]
     for option, (least, most) in _AROUND.items():
         if isinstance(about["options"].get(option), int):
             n = about["options"][option]
             near = (n // 2, n * 2) if option == "num_warps" else (n - 1, n + 1)
-            found[_RENAMED[option]] = [n, *(x for x in near if least <= x <= most)]
-    return found
+            values_of[_RENAMED[option]] = [n, *(x for x in near if least <= x <= most)]
+    return values_of
 
 
 def _tolerance(about: Mapping[str, Any]) -> JsonObject:

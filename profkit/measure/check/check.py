@@ -166,8 +166,8 @@ def judge_values(
     atol, rtol = problem.tolerance(data.case)
     faults: list[str] = []
     verdicts = []
-    for i, (out, wanted) in enumerate(zip(outs, data.reference(), strict=True)):
-        verdict = judge_output(out, wanted, atol, rtol)
+    for i, (out, reference) in enumerate(zip(outs, data.reference(), strict=True)):
+        verdict = judge_output(out, reference, atol, rtol)
         verdicts.append(verdict)
         left = unwritten[i] if i < len(unwritten) else 0
         if not verdict.ok and left:
@@ -178,7 +178,7 @@ def judge_values(
             at = verdict.worst_finite
             faults.append(
                 f"output {i}: {verdict.wrong - verdict.nans} of {out.size} elements are wrong, "
-                f"worst at {list(at)}: {float(out[at]):.6g}, wanted {float(wanted[at]):.6g} "
+                f"worst at {list(at)}: {float(out[at]):.6g}, wanted {float(reference[at]):.6g} "
                 f"(tolerance {atol:g} + {rtol:g} relative; bias {verdict.bias:+.2g})"
             )
     return CaseCheck(

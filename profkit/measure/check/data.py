@@ -86,7 +86,7 @@ def prepare_data(
         _compute(problem, problem.case(case), seed, grid, place)
     shapes = json.loads(kept.read_text())
     arrays = _tuples(shapes["inputs"]), _tuples(shapes["outputs"])
-    begins = tuple((out, given) for out, given in shapes.get("begins", ()))
+    begins = tuple((out, source) for out, source in shapes.get("begins", ()))
     return Data(problem.name, case, seed, place, *arrays, begins)
 
 
@@ -97,16 +97,16 @@ def _tuples(shapes: list[Any]) -> tuple[tuple[tuple[int, ...], str], ...]:
 def _compute(problem: Problem, case: Any, seed: int, grid: str | None, place: Path) -> None:
     import numpy as np
 
-    given = [np.ascontiguousarray(a) for a in problem.module.inputs(case, seed, grid)]
-    wanted = problem.module.reference(case, given)
-    for i, array in enumerate(given):
+    inputs = [np.ascontiguousarray(a) for a in problem.module.inputs(case, seed, grid)]
+    outputs = problem.module.reference(case, inputs)
+    for i, array in enumerate(inputs):
         write_bytes(place / f"in{i}", array.tobytes())
-    for i, array in enumerate(wanted):
+    for i, array in enumerate(outputs):
         write_bytes(place / f"ref{i}", array.astype(np.float32).tobytes())
     named = getattr(problem.module, "input_types", None)
-    types = [dtype for _, dtype in named(case)] if named else [str(a.dtype) for a in given]
+    types = [dtype for _, dtype in named(case)] if named else [str(a.dtype) for a in inputs]
     shapes = {
-        "inputs": [(a.shape, dtype) for a, dtype in zip(given, types, strict=True)],
+        "inputs": [(a.shape, dtype) for a, dtype in zip(inputs, types, strict=True)],
         "outputs": [(tuple(shape), dtype) for shape, dtype in problem.module.outputs(case)],
         "begins": sorted(problem.begins(case).items()),
     }

@@ -54,12 +54,12 @@ def judge_output(out: Array, ref: Array, atol: float, rtol: float) -> Accuracy:
     if out.size == 0:
         return Accuracy(True, 0.0, 0.0, 0.0, (), (), 0, 0)
     # In pieces that stay in a cache, several at once: numpy lets threads run beside each other.
-    flat, wanted = out.reshape(-1), ref.reshape(-1)
+    flat, flat_ref = out.reshape(-1), ref.reshape(-1)
     starts = range(0, out.size, _PIECE)
     with ThreadPoolExecutor() as pool:
         pieces = list(
             pool.map(
-                lambda i: _piece(flat[i : i + _PIECE], wanted[i : i + _PIECE], atol, rtol), starts
+                lambda i: _piece(flat[i : i + _PIECE], flat_ref[i : i + _PIECE], atol, rtol), starts
             )
         )
     finite = sum(p.finite for p in pieces)
@@ -98,9 +98,9 @@ class _Piece:
 def _piece(out: Array, ref: Array, atol: float, rtol: float) -> _Piece:
     import numpy as np
 
-    wanted = ref.astype(np.float64)
-    error = out.astype(np.float64) - wanted
-    size = np.abs(wanted)
+    expected = ref.astype(np.float64)
+    error = out.astype(np.float64) - expected
+    size = np.abs(expected)
     finite = np.isfinite(error)
     off = np.where(finite, np.abs(error), np.inf)
     with np.errstate(invalid="ignore"):  # 0 / 0: exactly right at no tolerance

@@ -56,9 +56,9 @@ def sanitize(
         timeout: Seconds for each.
     """
     with temporary_folder() as folder:
-        told = folder / "plan.json"
-        replace(plan, profile=False).write(told)
-        program = [sys.executable, "-m", "profkit.measure.profile.launch", str(told)]
+        plan_file = folder / "plan.json"
+        replace(plan, profile=False).write(plan_file)
+        program = [sys.executable, "-m", "profkit.measure.profile.launch", str(plan_file)]
         return [_run_tool(sanitizer, tool, program, timeout) for tool in tools]
 
 

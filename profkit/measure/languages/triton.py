@@ -50,9 +50,9 @@ class Triton(PythonKernels):
         from triton.runtime import driver
 
         starts: list[KernelStart] = []
-        said = io.StringIO()
-        driver.set_active(_shared_driver(plan, args, starts, said))
-        with contextlib.redirect_stdout(said):
+        printed = io.StringIO()
+        driver.set_active(_shared_driver(plan, args, starts, printed))
+        with contextlib.redirect_stdout(printed):
             yield starts
 
 
@@ -60,11 +60,13 @@ LANGUAGE = Triton()
 _DRIVERS: dict[int, _Ahead] = {}
 
 
-def _shared_driver(plan: CallPlan, args: LaunchArgs, starts: list[Any], said: io.StringIO) -> Any:
+def _shared_driver(
+    plan: CallPlan, args: LaunchArgs, starts: list[Any], printed: io.StringIO
+) -> Any:
     """The driver of this plan, at another case: what Triton has compiled stays compiled."""
-    made = _DRIVERS.setdefault(id(plan), _Ahead(plan, args.arch))
-    made.args, made.starts, made.said = args, starts, said
-    return made
+    driver = _DRIVERS.setdefault(id(plan), _Ahead(plan, args.arch))
+    driver.args, driver.starts, driver.said = args, starts, printed
+    return driver
 
 
 class _Ahead:
@@ -132,10 +134,10 @@ class _Launcher:
         self.name = _shown(source, metadata)
         self.number = -1
 
-    def loaded(self, cubin: bytes, said: str) -> None:
+    def loaded(self, cubin: bytes, printed: str) -> None:
         """The kernel's machine code, and what ptxas said of it, under the name that tables show."""
         entry = f"entry function '{self.metadata.name}'"
-        log = said.replace(entry, f"entry function '{self.name}'")
+        log = printed.replace(entry, f"entry function '{self.name}'")
         images = self.driver.plan.images
         self.number = len(images)
         images.append(KernelImage(self.name, self.metadata.name, cubin, log))

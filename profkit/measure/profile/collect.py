@@ -70,11 +70,11 @@ class Collected:
 
 def common(ncu: Tool, options: CollectOptions) -> list[str]:
     """The part of the command that every collection shares."""
-    asked = ["--set", options.set]
+    selection = ["--set", options.set]
     if options.sections:
-        asked = [word for section in options.sections for word in ("--section", section)]
+        selection = [word for section in options.sections for word in ("--section", section)]
     return [
-        *(str(ncu.path), *asked, "--clock-control", CLOCKS),
+        *(str(ncu.path), *selection, "--clock-control", CLOCKS),
         *("--cache-control", options.cache, "--import-source", "yes", "--nvtx"),
     ]
 
@@ -99,18 +99,18 @@ def start_ncu(
         ProfkitError: Anything went wrong, also if another kernel was captured; no file is left.
     """
     with _workplace(report) as folder:
-        told = folder / "plan.json"
-        plan.write(told)
-        program = [sys.executable, "-m", "profkit.measure.profile.launch", str(told)]
+        plan_file = folder / "plan.json"
+        plan.write(plan_file)
+        program = [sys.executable, "-m", "profkit.measure.profile.launch", str(plan_file)]
         # Profiling starts where the program says so, never by the name of a kernel.
         limits = ["--profile-from-start", "off", "--target-processes", "application-only"]
         command = [*common(ncu, options), *limits]
-        made, done = _run(command, program, folder, options)
+        draft, done = _run(command, program, folder, options)
         if ended := faults.program_failed(done.output):
             raise _program_failed(ended, done)
-        kernels = kernels_in(made)
+        kernels = kernels_in(draft)
         verify_captured(expected, kernels, plan.label)
-        return _keep(made, report, command + program, done, kernels)
+        return _keep(draft, report, command + program, done, kernels)
 
 
 def verify_captured(expected: Sequence[str], captured: Sequence[str], what: str) -> None:
@@ -142,9 +142,9 @@ def wrap(
     """
     with _workplace(report) as folder:
         command = [*common(ncu, options), *options.filters]
-        made, done = _run(command, program, folder, options, echo)
-        kernels = kernels_in(made)
-        kept = _keep(made, report, [*command, *program], done, kernels)
+        draft, done = _run(command, program, folder, options, echo)
+        kernels = kernels_in(draft)
+        kept = _keep(draft, report, [*command, *program], done, kernels)
         return replace(kept, note=faults.program_failed(done.output) or "")
 
 
@@ -197,9 +197,9 @@ def _run(
     echo: process.Sink | None = None,
 ) -> tuple[Path, process.Done]:
     """Run ncu; the report it wrote, or an error that says why there is none."""
-    made = folder / "report.ncu-rep"
+    draft = folder / "report.ncu-rep"
     threading.Thread(target=_preload, daemon=True).start()
-    whole = [*command, "--force-overwrite", "--export", str(made), *program]
+    whole = [*command, "--force-overwrite", "--export", str(draft), *program]
     done = process.run_command(whole, options.timeout, options.env, echo)
     if done.status is None:
         raise ProfkitError(
@@ -208,14 +208,14 @@ def _run(
             "or --set basic, which replays it less often",
         )
     known = faults.known_fault(done.output)
-    if known and (done.status or not made.is_file() or isinstance(known, faults.NoCounters)):
+    if known and (done.status or not draft.is_file() or isinstance(known, faults.NoCounters)):
         raise known
     ended = faults.program_failed(done.output)
-    if done.status and not (ended and made.is_file()):
+    if done.status and not (ended and draft.is_file()):
         raise _program_failed(ended, done)
-    if not made.is_file() or made.stat().st_size == 0:
+    if not draft.is_file() or draft.stat().st_size == 0:
         raise _none_matched(done)
-    return made, done
+    return draft, done
 
 
 def _none_matched(done: process.Done) -> ProfkitError:
@@ -271,9 +271,9 @@ def kernels_in(report: Path) -> list[str]:
 
 
 def _keep(
-    made: Path, report: Path, command: Sequence[str], done: process.Done, kernels: Sequence[str]
+    draft: Path, report: Path, command: Sequence[str], done: process.Done, kernels: Sequence[str]
 ) -> Collected:
     """Move a whole report to its place. The record beside the old one no longer fits: it goes."""
     report.with_suffix(".json").unlink(missing_ok=True)
-    move_file(made, report)
+    move_file(draft, report)
     return Collected(report, tuple(command), done.seconds, tuple(kernels))

@@ -83,12 +83,12 @@ class NcuWords:
         self._begun, self._line = True, b""
 
     def _look(self) -> None:
-        found = _KERNEL.match(self._line)
-        if found is None or self._progress is None or int(found["n"]) == self._seen:
+        line = _KERNEL.match(self._line)
+        if line is None or self._progress is None or int(line["n"]) == self._seen:
             return
-        self._seen = int(found["n"])
-        of = int(found["of"]) if found["of"] else None
-        name = found["name"].decode("utf-8", "replace")
+        self._seen = int(line["n"])
+        of = int(line["of"]) if line["of"] else None
+        name = line["name"].decode("utf-8", "replace")
         self._progress(self._seen + 1, of, base_name(name) or name)
 
 

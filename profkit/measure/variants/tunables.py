@@ -149,27 +149,27 @@ class Space:
             known[name] = self._value(expression, known)
         return known
 
-    def _value(self, expression: Expression, given: Mapping[str, int]) -> int:
+    def _value(self, expression: Expression, numbers: Mapping[str, int]) -> int:
         try:
-            return expression.value(given)
+            return expression.value(numbers)
         except ZeroDivisionError as error:
             raise ProfkitError(
                 f"{self.file}: '{expression.text}' divides by zero at "
-                + " ".join(f"{k}={v}" for k, v in given.items()),
+                + " ".join(f"{k}={v}" for k, v in numbers.items()),
                 "ask for a value above zero, or leave 0 out of 'tune:'",
             ) from error
 
     def refusal(self, config: Config, arch: str, budget: Budget) -> InvalidConfig | None:
         """Why a configuration cannot be, by arithmetic; None if nothing speaks against it."""
-        given = self.numbers(config)
+        numbers = self.numbers(config)
         for condition in self.conditions:
-            if not self._value(condition, given):
+            if not self._value(condition, numbers):
                 return InvalidConfig(condition.text, condition.text)
         most = block_limits(arch, budget)
         for name, (limit, kind) in most.items():
-            if name in given and given[name] > limit:
-                return InvalidConfig(kind, f"{name}={given[name]}, at most {limit}")
-        used = given.get("regs", 1) * given.get("threads", 1)
+            if name in numbers and numbers[name] > limit:
+                return InvalidConfig(kind, f"{name}={numbers[name]}, at most {limit}")
+        used = numbers.get("regs", 1) * numbers.get("threads", 1)
         if used > REGISTERS:
             return InvalidConfig(
                 "registers of an SM", f"{used} registers a block, an SM has {REGISTERS}"

@@ -32,8 +32,8 @@ Types = list[tuple[tuple[int, ...], str]]
 def serve_ahead(arguments: list[str]) -> int:
     """Do what a request says; what goes wrong ends in a traceback, or in one line."""
     end_with_parent()
-    told = Path(arguments[0])
-    request = json.loads(told.read_text(encoding="utf-8"))
+    request_file = Path(arguments[0])
+    request = json.loads(request_file.read_text(encoding="utf-8"))
     language = language_named(request.pop("language"))
     path, folder = Path(request.pop("path")), Path(request.pop("problem"))
     job = CompileJob(path=path, problem=folder, **request)
@@ -46,7 +46,7 @@ def serve_ahead(arguments: list[str]) -> int:
         hint = f"; {error.hint}" if error.hint else ""
         sys.stderr.write(f"{error.message}{hint}\n")
         return 2
-    _leave(plan, told.parent)
+    _leave(plan, request_file.parent)
     return 0
 
 
@@ -64,11 +64,11 @@ def planned(language: PythonKernels, job: CompileJob) -> CallPlan:
         sys.stderr.write(announce(name))
         values = dict(loaded.module.arguments(case))
         args = LaunchArgs(values, job.arch, job.sms)
-        given = _inputs(loaded, case, dtypes)
-        made = [array_of(True, i, d, s) for i, (s, d) in enumerate(loaded.module.outputs(case))]
+        inputs = _inputs(loaded, case, dtypes)
+        outputs = [array_of(True, i, d, s) for i, (s, d) in enumerate(loaded.module.outputs(case))]
         try:
             with language.recording(plan, args) as starts:
-                launch(*given, *made, args)
+                launch(*inputs, *outputs, args)
         except NotImplementedError:  # as CUDA variants say cudaErrorNotSupported
             plan.cases.append(CasePlan(values))
             continue

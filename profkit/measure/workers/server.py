@@ -115,22 +115,22 @@ class _Server:
             self._list(self._subject(entry, request.case), request.case)
 
     def _measure(self, request: protocol.Measure) -> None:
-        wanted = []
+        loaded = []
         for entry in request.entries:
             with self._refused(entry, request.case):
-                wanted.append(self._subject(entry, request.case))
-        for subject in wanted:
+                loaded.append(self._subject(entry, request.case))
+        for subject in loaded:
             self._list(subject, request.case)
-        if not wanted or request.rounds is None:
+        if not loaded or request.rounds is None:
             return
         self.say(Begun("bench", case=request.case))
         conditions = self.gpu, self.tools, request.cold, request.rounds
-        timed = bench.bench_subjects(wanted, request.case, *conditions)
-        for subject, times in zip(wanted, timed, strict=True):
+        timed = bench.bench_subjects(loaded, request.case, *conditions)
+        for subject, times in zip(loaded, timed, strict=True):
             faults = subject.judge() if subject.judge else ()
             if faults:  # right once, but not after many launches: its times are of something else
-                said = tuple(f"after timing: {fault}" for fault in faults)
-                judged = CaseCheck(request.case, 0, "wrong", faults=said)
+                lines = tuple(f"after timing: {fault}" for fault in faults)
+                judged = CaseCheck(request.case, 0, "wrong", faults=lines)
                 self.say(protocol.Checked(check.summed_check(subject.name, self.problem, [judged])))
             else:
                 self.say(protocol.Timed(replace(times, session=self.session)))

@@ -254,11 +254,11 @@ class _Walk:
         self._details = False  # a block without frames behind the first launch: the session's
         self._names = 0
         self._sequences: set[tuple[bytes, ...]] = set()
-        self._process = b""  # of this block: the field of its header,
-        self._left: list[
-            tuple[int, int]
-        ] = []  # the frames still to come, the next ones last: field
-        self._size = 0  # of its header and how many (a lie may say 2**60), and the bytes of all
+        # Of this block: the field of its header that says which process; the frames still to come,
+        # the next ones last: field and how many (a lie may say 2**60); and the bytes of all.
+        self._process = b""
+        self._left: list[tuple[int, int]] = []
+        self._size = 0
 
     def step(self, frame: bytes) -> None:
         """Look at the next frame."""

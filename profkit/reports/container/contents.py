@@ -155,12 +155,12 @@ def repair_frame(data: bytes, kind: Kind) -> bytes | None:
         A frame that the library reads, None when not even the identity is left.
     """
     repaired, seen, at = b"", set(), 0
-    wanted = kind.message.required | {kind.metrics, kind.nvtx}
+    readable = kind.message.required | {kind.metrics, kind.nvtx}
     try:
         while at < len(data):
             begin = at
             number, wire, start, stop, at = one(data, at, len(data))
-            if number not in wanted:
+            if number not in readable:
                 continue
             with contextlib.suppress(Malformed):
                 if number not in kind.message.texts or wire != BYTES:  # a name is one in any bytes
@@ -280,11 +280,11 @@ _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 
 def _version(data: bytes, at: int, end: int) -> str | None:
     """The writer's version out of session details, like 2025.3.1.0; as in Header."""
-    found = None
+    version = None
     for number, _, start, stop in fields(data, at, end):
         if number == 8:
-            said = {n: data[a:b] for n, _, a, b in fields(data, start, stop)}
-            if b"Nsight Compute" in said.get(1, b""):
-                return said[2].split(b" ")[0].decode()
-            found = ""
-    return found
+            parts = {n: data[a:b] for n, _, a, b in fields(data, start, stop)}
+            if b"Nsight Compute" in parts.get(1, b""):
+                return parts[2].split(b" ")[0].decode()
+            version = ""
+    return version

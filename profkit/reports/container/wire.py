@@ -133,10 +133,10 @@ def verify_message(data: bytes, at: int, end: int, message: MessageShape, newer:
 
 
 def inspect(
-    data: bytes, found: tuple[int, int, int, int], message: MessageShape, newer: list[int]
+    data: bytes, part: tuple[int, int, int, int], message: MessageShape, newer: list[int]
 ) -> None:
-    """Check one field of a message; as verify."""
-    number, wire, start, stop = found
+    """Check one field of a message, as `fields` gives it; as verify_message."""
+    number, wire, start, stop = part
     expected = message.wire(number)
     if expected is None:
         if number > message.last:
@@ -146,15 +146,10 @@ def inspect(
     elif number in message.parts:
         verify_message(data, start, stop, message.parts[number], newer)
     elif number in message.texts:
-        text_field(data, start, stop)
-
-
-def text_field(data: bytes, start: int, end: int) -> str:
-    """The UTF-8 string at [start, end)."""
-    try:
-        return data[start:end].decode()
-    except UnicodeDecodeError:
-        raise NotText("a text that is not UTF-8") from None
+        try:
+            data[start:stop].decode()
+        except UnicodeDecodeError:
+            raise NotText("a text that is not UTF-8") from None
 
 
 # A text is UTF-8 where ncu makes it. Paths, command lines and NVTX names are the user's own, in
@@ -223,6 +218,15 @@ class Kind:
     samples: int
 
 
+def _without_kernel(
+    counter: int, varints: tuple[int, ...], others: tuple[int, ...], samples: int
+) -> Kind:
+    """A result of several launches: a fixed32 stands before the samples in each."""
+    wires = {**_of(VARINT, *varints), **_of(BYTES, *others), samples - 1: FIXED32}
+    shape = MessageShape(wires, parts={10: _NVTX, samples: _SAMPLES}, required={1, 2})
+    return Kind(counter, shape, metrics=4, nvtx=10, samples=samples)
+
+
 KINDS = (
     Kind(
         RESULTS,
@@ -238,43 +242,19 @@ KINDS = (
         ),
         metrics=13, nvtx=21, samples=36,
     ),
-    Kind(
-        RANGES,
-        MessageShape(
-            {
-                **_of(VARINT, 1, 2, 5, 6, 9, 11, 15, 16),
-                **_of(BYTES, 3, 4, 7, 8, 12, 13, 14, 17, 18, 19, 20, 23),
-                21: FIXED32,
-            },
-            parts={10: _NVTX, 22: _SAMPLES},
-            required={1, 2},
-        ),
-        metrics=4, nvtx=10, samples=22,
+    _without_kernel(
+        RANGES, (1, 2, 5, 6, 9, 11, 15, 16), (3, 4, 7, 8, 12, 13, 14, 17, 18, 19, 20, 23), 22
     ),
-    Kind(
+    _without_kernel(
         LISTS,
-        MessageShape(
-            {
-                **_of(VARINT, 1, 2, 5, 6, 9, 11, 12, 17, 19),
-                **_of(BYTES, 3, 4, 7, 8, 13, 14, 15, 16, 18, 20, 21, 22, 23, 24, 27),
-                25: FIXED32,
-            },
-            parts={10: _NVTX, 26: _SAMPLES},
-            required={1, 2},
-        ),
-        metrics=4, nvtx=10, samples=26,
+        (1, 2, 5, 6, 9, 11, 12, 17, 19),
+        (3, 4, 7, 8, 13, 14, 15, 16, 18, 20, 21, 22, 23, 24, 27),
+        26,
     ),
-    Kind(
+    _without_kernel(
         GRAPHS,
-        MessageShape(
-            {
-                **_of(VARINT, 1, 2, 5, 6, 9, 11, 12, 17, 18),
-                **_of(BYTES, 3, 4, 7, 8, 13, 14, 15, 16, 19, 20, 21, 22, 25, 26),
-                23: FIXED32,
-            },
-            parts={10: _NVTX, 24: _SAMPLES},
-            required={1, 2},
-        ),
-        metrics=4, nvtx=10, samples=24,
+        (1, 2, 5, 6, 9, 11, 12, 17, 18),
+        (3, 4, 7, 8, 13, 14, 15, 16, 19, 20, 21, 22, 25, 26),
+        24,
     ),
 )  # fmt: skip

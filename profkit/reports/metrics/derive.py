@@ -85,10 +85,10 @@ def scale(name: str) -> float:
     return 1.0
 
 
-def raw_metric(name: str, factor: float = 1.0) -> Source:
+def raw_metric(name: str) -> Source:
     """The raw metric itself, in SI."""
-    k = scale(name) * factor
-    return Source((name,), lambda r: r[name] * k, name if factor == 1 else f"{factor:g} * {name}")
+    k = scale(name)
+    return Source((name,), lambda r: r[name] * k, name)
 
 
 def direct_metric(
@@ -153,18 +153,15 @@ def product(*names: str, factor: float = 1.0) -> Source:
     return Source(names, value, text if factor == 1 else f"{factor:g} * {text}")
 
 
-def ratio_of(
-    top: str | tuple[str, ...], bottom: str | tuple[str, ...], factor: float = 1.0
-) -> Source:
+def ratio_of(top: str | tuple[str, ...], bottom: str | tuple[str, ...]) -> Source:
     """Sum over sum; NaN when the denominator is not positive."""
     tops, bottoms = _names(top), _names(bottom)
 
     def value(r: Raw) -> float:
         below = sum(r[n] * scale(n) for n in bottoms)
-        return factor * sum(r[n] * scale(n) for n in tops) / below if below > 0 else nan
+        return sum(r[n] * scale(n) for n in tops) / below if below > 0 else nan
 
-    text = f"({' + '.join(tops)}) / ({' + '.join(bottoms)})"
-    return Source(tops + bottoms, value, text if factor == 1 else f"{factor:g} * {text}")
+    return Source(tops + bottoms, value, f"({' + '.join(tops)}) / ({' + '.join(bottoms)})")
 
 
 def excess(actual: str, ideal: str) -> Source:
@@ -178,14 +175,14 @@ def excess(actual: str, ideal: str) -> Source:
 
 def opcodes(*prefixes: str) -> Source:
     """Warp instructions executed whose SASS opcode (up to its first dot) is one of these."""
-    wanted = set(prefixes)
+    known = set(prefixes)
     start = len(OPCODES) + 1
 
     def value(r: Raw) -> float:
         return sum(
             v
             for k, v in r.items()
-            if k[-1] == "]" and k[start:-1].split(".", 1)[0] in wanted and k.startswith(OPCODES)
+            if k[-1] == "]" and k[start:-1].split(".", 1)[0] in known and k.startswith(OPCODES)
         )
 
     return Source((OPCODES,), value, f"{OPCODES} of {', '.join(prefixes)}")

@@ -46,13 +46,13 @@ class Function:
 
 def functions(path: str | Path) -> list[Function]:
     """Every function with machine code in a report; as far as it can be read, never an error."""
-    found: list[Function] = []
+    known: list[Function] = []
     for frame in _sources(path):
         try:
-            found += _functions(frame)
+            known += _functions(frame)
         except (Malformed, struct.error, ValueError, IndexError, OverflowError):
             continue  # the frame check says that it is damaged
-    return found
+    return known
 
 
 def of(functions: list[Function], name: str, starts: Collection[int]) -> Function | None:

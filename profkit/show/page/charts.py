@@ -102,7 +102,7 @@ def _launches(x: alt.X, y: alt.Y, one: bool) -> list[alt.Chart]:
     ties = points.mark_line(strokeWidth=1.3).encode(
         x, y, color=bound, detail="launch:N", opacity=dim, order="x:Q"
     )
-    told = [
+    tooltips = [
         alt.Tooltip(f"{name}:N", title=title)
         for name, title in (
             ("label", "launch"), ("level", "bytes of"), ("rate", "rate"),
@@ -110,7 +110,7 @@ def _launches(x: alt.X, y: alt.Y, one: bool) -> list[alt.Chart]:
         )
     ]  # fmt: skip
     marks = points.mark_point(size=95, strokeWidth=1.8, cursor="pointer").encode(
-        x, y, color=bound, shape=level, opacity=dim, tooltip=told,
+        x, y, color=bound, shape=level, opacity=dim, tooltip=tooltips,
         fill=bound_fill, fillOpacity=alt.condition("datum.hollow", alt.value(0), alt.value(1)),
     )  # fmt: skip
     if one:

@@ -111,6 +111,7 @@ def _interval(time: Interval | None) -> dict[str, Any]:
         return {}
     known = isfinite(time.low) and isfinite(time.high)
     low, high = (time.low, time.high) if known else (time.median, time.median)
-    said = f"{figures.seconds(low)} to {figures.seconds(high)}" if known else "none: see the notes"
-    return {"median": time.median, "low": low, "high": high, "interval": said,
+    ends = f"{figures.seconds(low)} to {figures.seconds(high)}"
+    interval = ends if known else "none: see the notes"
+    return {"median": time.median, "low": low, "high": high, "interval": interval,
             "text": figures.seconds(time.median)}  # fmt: skip

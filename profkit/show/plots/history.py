@@ -45,7 +45,7 @@ def history_steps(steps: Sequence[HistoryStep], ax: Axes | None = None) -> Axes:
         raise ProfkitError(f"a picture of {len(subjects)} subjects: at most {_MOST}",
                            "name one: profkit history champion --case B -o history.png")  # fmt: skip
     ax = canvas(ax, 6.5)
-    machines = list(dict.fromkeys(p.machine for mine in subjects.values() for p in mine))
+    machines = list(dict.fromkeys(p.machine for points_of in subjects.values() for p in points_of))
     for points in subjects.values():
         _subject(ax, points, machines)
     for subject, points in subjects.items():
@@ -88,7 +88,7 @@ def _frame(ax: Axes, subjects: dict[str, list[HistoryPoint]]) -> None:
     ax.set_yscale("log")
     ax.yaxis.set_major_formatter(FuncFormatter(lambda value, _: figures.seconds(value)))
     ax.yaxis.set_minor_formatter(NullFormatter())
-    every = [p.median for mine in subjects.values() for p in mine]
+    every = [p.median for points in subjects.values() for p in points]
     ax.set_ylim(min(every) / 1.25, max(every) * 1.25)
     low, high = ax.get_ylim()
     every_tick = [digit * 10.0**power for power in range(-9, 3) for digit in (1, 2, 5)]

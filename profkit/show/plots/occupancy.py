@@ -60,11 +60,11 @@ def _row(ax: Axes, y: int, group: AlikeLaunches, end: float) -> None:
     if "occupancy_limit" not in row and "occupancy" not in row:
         lacking(ax, y, group, "occupancy_limit")
         return
-    most, got = row.get("occupancy_limit", nan), row.get("occupancy", nan)
+    most, achieved = row.get("occupancy_limit", nan), row.get("occupancy", nan)
     ax.barh(y, 0 if isnan(most) else most, 0.62, color="#b9d5e8", edgecolor="none")
-    ax.barh(y, 0 if isnan(got) else got, 0.36, color="#0072B2", edgecolor="none")
-    figures = " | ".join("?" if isnan(v) else f"{100 * v:.0f}" for v in (got, most))
-    widest = max(v for v in (most, got) if not isnan(v))
+    ax.barh(y, 0 if isnan(achieved) else achieved, 0.36, color="#0072B2", edgecolor="none")
+    figures = " | ".join("?" if isnan(v) else f"{100 * v:.0f}" for v in (achieved, most))
+    widest = max(v for v in (most, achieved) if not isnan(v))
     ax.text(min(widest, _BAR) + 0.012, y, figures, fontsize=9.5, color=INK, va="center")
     blocks = {name: row[name] for name in LIMITS if name in row}
     least = min(blocks.values(), default=nan)

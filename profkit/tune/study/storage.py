@@ -30,12 +30,12 @@ def storage(url: str) -> Any:
     """
     if url.startswith(JOURNAL):
         return _journal(url.removeprefix(JOURNAL))
-    made = _opened(url)
+    opened = _opened(url)
     if url.startswith("sqlite:"):
         from sqlalchemy import event
 
-        event.listen(made.engine, "begin", _immediate)
-    return made
+        event.listen(opened.engine, "begin", _immediate)
+    return opened
 
 
 def _journal(path: str) -> Any:
@@ -98,10 +98,12 @@ def _sqlite(url: str) -> Callable[[], Any]:
     def connect() -> Any:
         path = make_url(url).database or ":memory:"
         # No isolation level: transactions begin where SQLAlchemy says, and as _immediate says.
-        made = sqlite3.connect(path, timeout=60, check_same_thread=False, isolation_level=None)
-        made.execute("PRAGMA journal_mode=WAL")
-        made.execute("PRAGMA synchronous=NORMAL")
-        return made
+        connection = sqlite3.connect(
+            path, timeout=60, check_same_thread=False, isolation_level=None
+        )
+        connection.execute("PRAGMA journal_mode=WAL")
+        connection.execute("PRAGMA synchronous=NORMAL")
+        return connection
 
     return connect
 
@@ -135,17 +137,17 @@ def studies(url: str) -> list[str]:
     """Names of the studies in a storage."""
 
     def names() -> list[str]:
-        made = storage(url)
+        opened = storage(url)
         try:
-            return list(optuna.get_all_study_names(made))
+            return list(optuna.get_all_study_names(opened))
         finally:
-            if hasattr(made, "engine"):  # a server counts its connections
-                made.engine.dispose()
+            if hasattr(opened, "engine"):  # a server counts its connections
+                opened.engine.dispose()
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        found: list[str] = reached(url, names)
-    return found
+        known: list[str] = reached(url, names)
+    return known
 
 
 def owner() -> str:

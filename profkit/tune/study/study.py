@@ -123,16 +123,16 @@ class Study:
                 self._free = self._untried(known)
                 if not self._free and all(t.state != TrialState.WAITING for t in known):
                     return None
-                asked = self._study.ask(self._dists)
-                self._live[asked.number] = asked
-                config, source = self._config(asked.params), asked.user_attrs.get("source")
+                live = self._study.ask(self._dists)
+                self._live[live.number] = live
+                config, source = self._config(live.params), live.user_attrs.get("source")
                 if source is None:
                     source = "random" if len(_finished(known)) < STARTUP else "tpe"
-                asked.set_user_attr("by", [source, owner()])
+                live.set_user_attr("by", [source, owner()])
                 # Two searches in one storage may want the same: the first to write has it.
-                if config in self.possible and config not in self._tried(asked.number):
-                    return Trial(asked.number, config, source, "running")
-                self.finish(asked.number, "repeated")
+                if config in self.possible and config not in self._tried(live.number):
+                    return Trial(live.number, config, source, "running")
+                self.finish(live.number, "repeated")
 
     def propose(self, config: Config, source: str) -> bool:
         """Have a configuration tried next; whether it was new."""

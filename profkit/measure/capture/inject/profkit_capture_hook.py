@@ -104,13 +104,13 @@ class Session:
     def _capture(self, seen: Seen, key: str, once: Callable[[], Any]) -> None:
         place = self.folder / f"{os.getpid()}-{self.matched}"
         try:
-            held = arrays.reach_of(seen.tensors(), self.limit)
+            reached = arrays.reach_of(seen.tensors(), self.limit)
         except (arrays.CannotCapture, RuntimeError) as error:
             self.left_out[key] = str(error).splitlines()[0][:200]
             return
         once()  # Inductor chooses its configuration at the first launch: it is known only now
         try:
-            self._write(seen.start(), held, place)
+            self._write(seen.start(), reached, place)
             self.captured[key] = place.name
         except (arrays.CannotCapture, source.NotStandalone) as error:
             self.left_out[key] = str(error)
@@ -121,15 +121,15 @@ class Session:
         why = self.left_out.get(key, "")
         return key in self.captured or (bool(why) and why != _RECORDED)
 
-    def _write(self, start: Start, held: list[arrays.Reach], place: Path) -> None:
+    def _write(self, start: Start, reached: list[arrays.Reach], place: Path) -> None:
         """Launch it again on copies, and write everything down."""
         import torch
 
         torch.cuda.synchronize()
-        arrays.look_again(held)
-        outcome = arrays.again(held, start.launch)
+        arrays.look_again(reached)
+        outcome = arrays.again(reached, start.launch)
         try:
-            outcome.seconds = arrays.seconds_of(held, start.launch)
+            outcome.seconds = arrays.seconds_of(reached, start.launch)
         except RuntimeError as error:
             outcome.notes.append(f"not timed: {str(error).splitlines()[0][:200]}")
         drawn = None
@@ -162,9 +162,9 @@ class Session:
 
 def install() -> None:
     """Wrap what starts Triton kernels, as soon as it is imported."""
-    asked = json.loads(Path(os.environ["PROFKIT_CAPTURE"]).read_text(encoding="utf-8"))
-    folder = Path(asked.pop("folder"))
-    session = Session(folder=folder, kernel=re.compile(asked.pop("kernel")), **asked)
+    request = json.loads(Path(os.environ["PROFKIT_CAPTURE"]).read_text(encoding="utf-8"))
+    folder = Path(request.pop("folder"))
+    session = Session(folder=folder, kernel=re.compile(request.pop("kernel")), **request)
     atexit.register(session.leave)
     wrappers = {
         "triton.runtime.jit": lambda m: _wrap_jit(m, session),

@@ -66,10 +66,10 @@ def _compiled(language: PythonKernels, job: CompileJob, stem: Path) -> str:
     folder = stem.with_suffix(".ahead")
     folder.mkdir()
     request = {**asdict(job), "path": str(job.path), "problem": str(job.problem)}
-    told = folder / "request.json"
-    told.write_text(json.dumps({**request, "language": language.name}), encoding="utf-8")
+    request_file = folder / "request.json"
+    request_file.write_text(json.dumps({**request, "language": language.name}), encoding="utf-8")
     env = {**os.environ, **language.environment(folder)}
-    done = process.run_command([*WORKER, str(told)], time_limit(), env)
+    done = process.run_command([*WORKER, str(request_file)], time_limit(), env)
     if done.status is None:
         return (
             f"{job.path.name} was still compiling after {time_limit():.0f} s and was stopped\n"
@@ -77,14 +77,15 @@ def _compiled(language: PythonKernels, job: CompileJob, stem: Path) -> str:
             "do_not_specialize, fewer cases"
         )
     if done.status:
-        said = f"{one_line_of(done.output, job.path)} ({language.compiler({})})"
-        return said + _excerpt(done.output)
-    made, library = stem.with_suffix(".o"), stem.with_suffix(".so")
+        first_line = f"{one_line_of(done.output, job.path)} ({language.compiler({})})"
+        return first_line + _excerpt(done.output)
+    object_file, library = stem.with_suffix(".o"), stem.with_suffix(".so")
     start = [compiler() or "cc", "-O2", "-fPIC"]
     inside = f"-I{folder}", f"-Wa,-I{folder}"
-    built = process.run_command([*start, *inside, "-c", "-o", str(made), str(PLAYER)], 60)
+    built = process.run_command([*start, *inside, "-c", "-o", str(object_file), str(PLAYER)], 60)
     if built.status == 0:
-        built = process.run_command([*start, "-shared", "-o", str(library), str(made), "-ldl"], 60)
+        linking = ["-shared", "-o", str(library), str(object_file), "-ldl"]
+        built = process.run_command([*start, *linking], 60)
     if built.status:
         return f"{start[0]} could not compile the launcher of {job.path.name}\n{built.output}"
     os.replace(folder / "plan.json", stem.with_suffix(".json"))
@@ -107,8 +108,8 @@ def one_line_of(output: str, path: Path) -> str:
 
 def _excerpt(output: str) -> str:
     """The lines of the kernel that its compiler showed beside an error; empty if it showed none."""
-    _, found, shown = output.rpartition("CompilationError: ")
-    return f"\n{shown.rstrip()[:2000]}" if found else ""
+    _, mark, shown = output.rpartition("CompilationError: ")
+    return f"\n{shown.rstrip()[:2000]}" if mark else ""
 
 
 def announce(case: str) -> str:

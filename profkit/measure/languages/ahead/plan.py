@@ -149,9 +149,9 @@ class CallPlan:
 
 def of_values(document: Mapping[str, Any], values: Mapping[str, Any]) -> list[Any] | None:
     """The launches of a plan's JSON for what ProfkitArgs would say; None: no such case."""
-    wanted = json.loads(json.dumps(_plain(values)))
+    arguments = json.loads(json.dumps(_plain(values)))
     for case in document["cases"]:
-        if {k: v for k, v in case.items() if k != "launches"} == wanted:
+        if {k: v for k, v in case.items() if k != "launches"} == arguments:
             launches: list[Any] = case["launches"]
             return launches
     return None
@@ -185,10 +185,10 @@ def _start(start: KernelStart, first: int) -> str:
 
 
 def _case(case: CasePlan, first: tuple[int, int]) -> str:
-    said = _plain(case.values)
-    size, stride = (", ".join(f"{n}ll" for n in said[k]) for k in ("size", "stride"))
+    arguments = _plain(case.values)
+    size, stride = (", ".join(f"{n}ll" for n in arguments[k]) for k in ("size", "stride"))
     counts = first[0], len(case.starts), first[1], len(case.scratch)
     return (
-        f"{{{{{size}}}, {{{stride}}}, {said['scale']}u, {said['causal']}, "
+        f"{{{{{size}}}, {{{stride}}}, {arguments['scale']}u, {arguments['causal']}, "
         f"{', '.join(map(str, counts))}}}"
     )
