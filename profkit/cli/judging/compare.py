@@ -100,8 +100,7 @@ def judge_change(
 
         print_plain(brief_comparison(sides))
     else:
-        shown = 10_000 if every else changes.MOVED_SHOWN
-        blocks = changes.compared_runs(sides, shown)
+        blocks = changes.compared_runs(sides, 10_000 if every else changes.MOVED_SHOWN)
         print_blocks(blocks, sides.to_json() if json else None, markdown)
     worst = status(closing(sides.changes, fail_if), quiet=quiet)
     raise typer.Exit(max(worst, COULD_NOT if sides.problems else 0))

@@ -59,13 +59,11 @@ def capture_kernels(
         kernel, skip, None if every else count, values, int(limit * 1e6), timeout
     )
     stop_on_term()
-    kernels = capture.capture_program(
-        command, output, options, None if quiet else sys.stderr.buffer
-    )
+    echo = None if quiet else sys.stderr.buffer
+    kernels = capture.capture_program(command, output, options, echo)
     if not untried_only:
         with spinner(quiet) as progress:
-            folder = build.build_dir(output.resolve(), build_dir)
-            kernels = capture.tried(kernels, folder, progress)
+            kernels = capture.tried(kernels, build.build_dir(output.resolve(), build_dir), progress)
     rows = [k.to_json() for k in kernels]
     if json:
         print_json({"schema": "profkit.capture/1", "kernels": rows})

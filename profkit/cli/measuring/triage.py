@@ -91,9 +91,7 @@ def triage_program(
         if output:
             _keep(answer, content, folder)
     if page:
-        from profkit.show.page.program import program_page
-
-        write_text(page, program_page(answer, content))
+        _write_page(answer, content, page)
     from profkit.show.views.triage import triaged
 
     print_blocks(triaged(content), content if json else None, markdown)
@@ -189,6 +187,12 @@ def _report_kept(counts: Counts | None, folder: Path, output: Path | None) -> Co
         write_bytes(folder / read.name, read.read_bytes())
     report = kept_report(folder)
     return replace(counts, report=str(output / report.name) if report else "")
+
+
+def _write_page(answer: Triage, content: dict[str, Any], file: Path) -> None:
+    from profkit.show.page.program import program_page
+
+    write_text(file, program_page(answer, content))
 
 
 def _keep(answer: Triage, content: dict[str, Any], folder: Path) -> None:

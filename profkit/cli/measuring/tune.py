@@ -92,13 +92,11 @@ def tune_variant(
     target = targets.choose_target(at, [variant], False, [case] if case else (), False)
     subject_of(target)  # said also where there is no GPU
     visible = visible_devices(gpus, device.count_gpus())
-    options = SearchOptions(
-        trials, time, seed, not no_steer, min_occupancy, timeout, not no_profile
-    )
+    search = SearchOptions(trials, time, seed, not no_steer, min_occupancy, timeout, not no_profile)
     stop_on_term()
     with spinner(quiet) as progress:
         progress("build")
-        task = task_of(target, options)
+        task = task_of(target, search)
         try:
             url = storage or run.default_storage(task)
             result = run.tune(task, url, resume, visible, progress)

@@ -100,8 +100,7 @@ def render(
     shown = [PageRow(n, *both) for n, both in enumerate(zip(kept, parts, strict=True), 1)]
     recorded, unreadable = page_ladder.runs_of(reports, {run.report for run in chosen})
     ladders, without = _ladders(recorded)
-    problems = (p.message for ladder, _ in ladders for p in ladder.problems)
-    notes += [*unreadable, *without, *problems]
+    notes += [*unreadable, *without, *(p.message for x, _ in ladders for p in x.problems)]
     tables = [row_summary(s) for s in shown]
     content = {
         "title": title,
