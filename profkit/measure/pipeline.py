@@ -21,7 +21,7 @@ from profkit.measure.check import sanitize
 from profkit.measure.check.check import CaseCheck, Check
 from profkit.measure.profile import collect
 from profkit.measure.profile.faults import NoCounters
-from profkit.measure.runs import Made, git_commit, plan_of, record_of, with_timing
+from profkit.measure.runs import TargetRun, git_commit, plan_of, record_of, with_timing
 from profkit.measure.targets import Target, build_target
 from profkit.measure.workers import session
 from profkit.measure.workers.crew import Crew
@@ -36,7 +36,7 @@ _SANITIZERS = 6  # at once: each is mostly starting up, on a processor core of i
 
 def measure_target(
     target: Target, progress: Progress, checks: Iterable[str] | None = None, time: bool = True
-) -> Made:
+) -> TargetRun:
     """Build, check and time in turns.
 
     Args:
@@ -46,17 +46,17 @@ def measure_target(
         time: Whether to time.
     """
     progress("build")
-    made, support = build_target(target)
+    builds, support = build_target(target)
     problem = target.problem
     small = problem.checks if checks is None else checks
     todo = [(c, s) for c in small for s in problem.module.SEEDS]
     todo += [(c, 0) for c in target.cases if (c, 0) not in todo]
-    good = [b for b in made if b.error is None]
-    by_name = {b.variant.id: b for b in made}
+    good = [b for b in builds if b.error is None]
+    by_name = {b.variant.id: b for b in builds}
     if not good and not target.references:
-        return Made(target, by_name, support, Measurements())
+        return TargetRun(target, by_name, support, Measurements())
     job = Job(problem, target.folder, support, good, target.references, todo, target.cases, time)
-    return Made(target, by_name, support, session.run_job(job, progress, target.visible))
+    return TargetRun(target, by_name, support, session.run_job(job, progress, target.visible))
 
 
 @dataclass(frozen=True)
@@ -116,34 +116,34 @@ def profile(
         ncu = toolchain.tool("ncu", target.folder)
     except ProfkitError as error:
         ncu = error
-    made = measure_target(target, progress)
+    run = measure_target(target, progress)
     commit = git_commit(target.problem.path.parent)
-    counting = _Counting(made, artifacts, options, ncu)
+    counting = _Counting(run, artifacts, options, ncu)
     results: dict[tuple[str, str], Profiled] = {}
-    told = threading.Lock()
+    reporting = threading.Lock()
 
     def collect_one(visible: str | None, at: tuple[str, str], _: bool) -> None:
         name, case = at
-        record = replace(record_of(made, name, case), git=commit)
-        check = made.measured.checks.get(name)
-        wrong = check is not None and check.status in ("wrong", "failed")
-        result = Profiled(name, case, record, None, why_not(made, name, case), wrong=wrong)
+        record = replace(record_of(run, name, case), git=commit)
+        check = run.measured.checks.get(name)
+        faulty = check is not None and check.status in ("wrong", "failed")
+        result = Profiled(name, case, record, None, why_not(run, name, case), wrong=faulty)
         if result.problem is None:
             progress(f"ncu {name} {case}")
             result = counting.collect(result, visible)
-        with told:
+        with reporting:
             results[at] = result
             finished(result)
 
     names = (*(v.id for v in target.variants), *target.references)
     every = [(name, case) for name in names for case in target.cases]
     Crew(list(target.visible)).share(every, collect_one)
-    return Profiling(tuple(results[at] for at in every), made.measured)
+    return Profiling(tuple(results[at] for at in every), run.measured)
 
 
-def why_not(made: Made, name: str, case: str) -> ProfkitError | None:
+def why_not(run: TargetRun, name: str, case: str) -> ProfkitError | None:
     """Why a variant gets no time and no verdict; None if it does."""
-    built, measured = made.builds.get(name), made.measured
+    built, measured = run.builds.get(name), run.measured
     if built is not None and built.error is not None:
         return ProfkitError(f"{built.variant.path} does not compile\n{built.error}")
     check = measured.checks.get(name)
@@ -160,20 +160,20 @@ def why_not(made: Made, name: str, case: str) -> ProfkitError | None:
 class _Counting:
     """Reports of what was measured, from every GPU at once: ncu itself lets one in at a time."""
 
-    made: Made
+    run: TargetRun
     artifacts: Path
     options: collect.CollectOptions
     ncu: toolchain.Tool | ProfkitError
 
     def collect(self, result: Profiled, visible: str | None) -> Profiled:
         """Run ncu round one call, and write the record; without ncu or counters, the record alone."""
-        made, ncu = self.made, self.ncu
-        place = made.target.problem.name, result.name, result.case
+        run, ncu = self.run, self.ncu
+        place = run.target.problem.name, result.name, result.case
         report, path = place_for(self.artifacts, *place)
         if isinstance(ncu, ProfkitError):
-            return _without(made, result, ncu, self.artifacts)
-        plan = plan_of(made, result.name, result.case)
-        kernels = [launch.kernel for launch in made.measured.launches[result.name, result.case]]
+            return _without(run, result, ncu, self.artifacts)
+        plan = plan_of(run, result.name, result.case)
+        kernels = [launch.kernel for launch in run.measured.launches[result.name, result.case]]
         options = self.options
         if visible is not None:
             options = replace(options, env={**os.environ, "CUDA_VISIBLE_DEVICES": visible})
@@ -181,10 +181,10 @@ class _Counting:
             collected = collect.start_ncu(plan, kernels, report, ncu, options)
         except NoCounters as error:
             self.ncu = error  # the answer is the same for every variant
-            return _without(made, result, error, self.artifacts)
+            return _without(run, result, error, self.artifacts)
         except ProfkitError as error:
             return replace(result, problem=error)
-        timed = with_timing(result.record, made)
+        timed = with_timing(result.record, run)
         how = collected.command, collected.seconds, collect.CLOCKS, options.cache, options.set
         record = replace(
             timed,
@@ -196,16 +196,16 @@ class _Counting:
         return replace(result, record=record, report=report, ncu_seconds=collected.seconds)
 
 
-def _without(made: Made, result: Profiled, why: ProfkitError, artifacts: Path) -> Profiled:
+def _without(run: TargetRun, result: Profiled, why: ProfkitError, artifacts: Path) -> Profiled:
     """A record without a report; where an older report stands, its record stays with it."""
-    report, path = place_for(artifacts, made.target.problem.name, result.name, result.case)
-    record = with_timing(result.record, made)
+    report, path = place_for(artifacts, run.target.problem.name, result.name, result.case)
+    record = with_timing(result.record, run)
     if not report.exists():
         write_record(path, record)
     return replace(result, record=record, problem=why)
 
 
-def sanitized(made: Made, progress: Progress) -> None:
+def sanitized(run: TargetRun, progress: Progress) -> None:
     """Run compute-sanitizer on a small ragged case of every variant, and add its verdicts.
 
     They are kept beside the build, so that the records of this very binary have them. A tool that
@@ -215,31 +215,31 @@ def sanitized(made: Made, progress: Progress) -> None:
     pool = ThreadPoolExecutor(_SANITIZERS)
     try:
         waiting = []
-        for name, built in made.builds.items():
-            check = made.measured.checks.get(name)
+        for name, built in run.builds.items():
+            check = run.measured.checks.get(name)
             if check is None or built.library is None:
                 continue
-            plan = plan_of(made, name, _small_case(made, check))
+            plan = plan_of(run, name, _small_case(run, check))
             run_tool = partial(sanitize.sanitize, sanitizer, plan)
             tools = {tool: pool.submit(run_tool, [tool]) for tool in sanitize.TOOLS}
             waiting.append((name, built.library, plan.case, tools))
         for name, library, case, tools in waiting:
-            for tool, run in tools.items():
+            for tool, verdict in tools.items():
                 progress(f"{tool} {name} {case}")
-                check = made.measured.checks[name]
-                made.measured.checks[name] = _with_verdict(check, case, tool, run)
-            kept = made.measured.checks[name].sanitizer
+                check = run.measured.checks[name]
+                run.measured.checks[name] = _with_verdict(check, case, tool, verdict)
+            kept = run.measured.checks[name].sanitizer
             write_text(library.with_name("sanitizer.json"), json.dumps(kept))
     finally:
         pool.shutdown(cancel_futures=True)  # after Ctrl-C: what has not begun never does
 
 
 def _with_verdict(
-    check: Check, case: str, tool: str, run: Future[list[sanitize.SanitizerVerdict]]
+    check: Check, case: str, tool: str, running: Future[list[sanitize.SanitizerVerdict]]
 ) -> Check:
     """A check with one tool's verdict; what is not clean makes the variant wrong."""
     try:
-        (result,) = run.result()
+        (result,) = running.result()
         clean, verdict = result.clean, result.verdict
     except ProfkitError as error:
         clean, verdict = False, error.message
@@ -249,13 +249,13 @@ def _with_verdict(
     return check.with_fault(CaseCheck(case, 0, "wrong", faults=(f"{tool}: {verdict}",)))
 
 
-def _small_case(made: Made, check: Check) -> str:
+def _small_case(run: TargetRun, check: Check) -> str:
     """The check with the fewest operations above ten million that the variant supports.
 
     Large enough for several tiles and a ragged end, small enough for tools that slow a kernel down
     a hundred times; the largest check of a problem whose checks are all smaller.
     """
-    problem = made.target.problem
+    problem = run.target.problem
     supported = [c.case for c in check.cases if c.status != "not supported"]
     small = [c for c in supported if c in problem.checks]
     known = small or [c for c in supported if c in problem.cases] or list(problem.checks)

@@ -237,13 +237,13 @@ def _descendants(pid: int) -> set[int]:
     for child in (int(name) for name in os.listdir("/proc") if name.isdigit()):
         with contextlib.suppress(OSError, IndexError, ValueError):
             children.setdefault(int(_status(child)[1]), []).append(child)
-    found: set[int] = set()
+    descendants: set[int] = set()
     ahead = [pid]
     while ahead:
         own = children.get(ahead.pop(), [])
-        found.update(own)
+        descendants.update(own)
         ahead += own
-    return found
+    return descendants
 
 
 def _is_alive(pid: int) -> bool:

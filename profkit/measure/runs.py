@@ -28,7 +28,7 @@ from profkit.records.store import JsonObject
 
 
 @dataclass(frozen=True)
-class Made:
+class TargetRun:
     """What a verb has built and measured so far.
 
     Attributes:
@@ -44,15 +44,15 @@ class Made:
     measured: Measurements
 
 
-def plan_of(made: Made, name: str, case: str) -> Plan:
+def plan_of(run: TargetRun, name: str, case: str) -> Plan:
     """What profkit.measure.profile.launch is given for one call."""
-    target, built = made.target, made.builds.get(name)
+    target, built = run.target, run.builds.get(name)
     problem = target.problem
     grid = built.variant.header.inputs if built else None
     at = data.prepare_data(problem, case, 0, target.folder, grid)
     return Plan(
         label=f"profkit:{name}:{case}",
-        support=str(made.support),
+        support=str(run.support),
         library=str(built.library) if built and built.library else None,
         inputs=tuple(str(at.folder / f"in{i}") for i in range(len(at.shapes))),
         outputs=tuple(at.output_bytes()),
@@ -65,9 +65,13 @@ def plan_of(made: Made, name: str, case: str) -> Plan:
     )
 
 
-def record_of(made: Made, name: str, case: str) -> Record:
+def record_of(run: TargetRun, name: str, case: str) -> Record:
     """The run record of a variant at a case, without its timing and its report."""
-    problem, measured, built = made.target.problem, made.measured, made.builds.get(name)
+    problem, measured, built = (
+        run.target.problem,
+        run.measured,
+        run.builds.get(name),
+    )
     launches, gpu = measured.launches.get((name, case), ()), measured.gpu_of(name, case)
     document: JsonObject = {
         "variant": name,
@@ -104,26 +108,26 @@ def _check(check: Check | None, built: Build | None) -> JsonObject | None:
     return check.to_json()
 
 
-def timing_of(made: Made, name: str, case: str) -> JsonObject | None:
+def timing_of(run: TargetRun, name: str, case: str) -> JsonObject | None:
     """Times with intervals; apart from record_of, because the statistics take a while to load."""
-    times = made.measured.times.get((name, case))
+    times = run.measured.times.get((name, case))
     return timing(times) if times else None
 
 
-def with_timing(record: Record, made: Made) -> Record:
+def with_timing(record: Record, run: TargetRun) -> Record:
     """The record with its times."""
-    times = timing_of(made, record.variant, record.case)
+    times = timing_of(run, record.variant, record.case)
     return replace(record, timing=from_json(Timing, times) if times else None)
 
 
-def timed_rows(made: Made, case: str) -> list[JsonObject]:
+def timed_rows(run: TargetRun, case: str) -> list[JsonObject]:
     """Everything that was timed at a case: name, backend of a reference, launches and timing."""
     rows = []
-    for name in (*made.builds, *made.target.references):
-        timing = timing_of(made, name, case)
+    for name in (*run.builds, *run.target.references):
+        timing = timing_of(run, name, case)
         if timing is not None:
-            launches = made.measured.launches.get((name, case), ())
-            backend = _backend(made.target.problem, launches) if name not in made.builds else None
+            launches = run.measured.launches.get((name, case), ())
+            backend = _backend(run.target.problem, launches) if name not in run.builds else None
             plain = [asdict(launch) for launch in launches]
             rows.append({"name": name, "backend": backend, "launches": plain, "timing": timing})
     return rows

@@ -166,8 +166,8 @@ def build_target(target: Target, arch: str | None = None) -> tuple[list[Build], 
     """Build the variants and support.cu for the GPU present; (builds, support library)."""
     arch = arch or device.gpu().arch
     support = variants.read_variant(build.SUPPORT)
-    *made, tools = build.compile_variants([*target.variants, support], [arch], target.folder)
+    *builds, tools = build.compile_variants([*target.variants, support], [arch], target.folder)
     library = build.need_build(tools).library
     if library is None:
         raise ProfkitError(f"{build.SUPPORT} was not built")
-    return made, library
+    return builds, library

@@ -89,7 +89,7 @@ def _values(read: Reader) -> Reader:
     def values(value: Any) -> Any:
         if not isinstance(value, Mapping):
             return None
-        return {k: v for k, said in value.items() if (v := read(said)) is not None}
+        return {k: v for k, entry in value.items() if (v := read(entry)) is not None}
 
     return values
 

@@ -12,7 +12,7 @@ from profkit.measure import runs
 from profkit.measure.build import toolchain
 from profkit.measure.cuda.graph import GraphLaunch
 from profkit.measure.profile import collect
-from profkit.measure.runs import Made
+from profkit.measure.runs import TargetRun
 from profkit.measure.variants.tunables import Config
 from profkit.measure.workers.client import Worker
 from profkit.measure.workers.session import Measurements
@@ -59,7 +59,7 @@ class Profiler:
     def _collect(self, config: Config, launches: Sequence[GraphLaunch]) -> collect.Collected:
         name = f"{self.task.variant.id}-tuned"
         ready = self.task.built(config)
-        made = Made(
+        run = TargetRun(
             self.task.target(ready.built.variant),
             {name: ready.built},
             self.task.support,
@@ -67,11 +67,11 @@ class Profiler:
         )
         report = reports(self.task) / f"{self.task.name(config)}.{self.task.case}.ncu-rep"
         kernels = [launch.kernel for launch in launches]
-        plan = runs.plan_of(made, name, self.task.case)
+        plan = runs.plan_of(run, name, self.task.case)
         ncu = toolchain.tool("ncu", self.task.folder)
         options = collect.CollectOptions(env=self._env())
         collected = collect.start_ncu(plan, kernels, report, ncu, options)
-        write_record(report.with_suffix(".json"), runs.record_of(made, name, self.task.case))
+        write_record(report.with_suffix(".json"), runs.record_of(run, name, self.task.case))
         return collected
 
     def _env(self) -> dict[str, str]:

@@ -14,7 +14,7 @@ from profkit.measure.bench.bench import Times
 from profkit.measure.build import toolchain
 from profkit.measure.build.build import Build
 from profkit.measure.cuda import device
-from profkit.measure.runs import Made
+from profkit.measure.runs import TargetRun
 from profkit.measure.workers.session import Measurements
 from profkit.records.header import Header
 from profkit.records.parts import RecordedReport
@@ -201,7 +201,7 @@ def champion_record(result: SearchResult, folder: Path) -> Path:
     name, champion = f"{task.variant.id}-tuned", task.name(final.champion.config)
     built: Build = task.built(final.champion.config).built
     measured = final.measured
-    made = Made(
+    run = TargetRun(
         task.target(built.variant),
         {name: built},
         task.support,
@@ -213,7 +213,7 @@ def champion_record(result: SearchResult, folder: Path) -> Path:
         ),
     )
     record = replace(
-        runs.with_timing(runs.record_of(made, name, task.case), made),
+        runs.with_timing(runs.record_of(run, name, task.case), run),
         git=runs.git_commit(task.problem.path.parent),
         # It changes the variant that was tuned, and predicts nothing.
         header=Header(task.variant.title, keys={"after": task.variant.id}),

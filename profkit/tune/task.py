@@ -162,11 +162,11 @@ class Builder:
 
 def _build(task: Task, config: Config) -> ReadyBuild:
     variant = task.variant.tuned(**config.named)
-    (made,) = build.compile_variants([variant], [task.arch], task.folder, jobs=1)
-    if made.error is not None:
-        return ReadyBuild(made, None)
-    used = gates.kernels_used(made, task.problem, task.case, toolchain.need_tool("nvcc"))
-    return ReadyBuild(made, None if used is None else tuple(used))
+    (built,) = build.compile_variants([variant], [task.arch], task.folder, jobs=1)
+    if built.error is not None:
+        return ReadyBuild(built, None)
+    used = gates.kernels_used(built, task.problem, task.case, toolchain.need_tool("nvcc"))
+    return ReadyBuild(built, None if used is None else tuple(used))
 
 
 def cores() -> int:

@@ -6,34 +6,34 @@ from pathlib import Path
 import pytest
 
 from profkit.measure import pipeline, targets
-from profkit.measure.runs import Made
+from profkit.measure.runs import TargetRun
 from profkit.measure.workers import session
 from profkit.records.store import digest
 from tests.measure.conftest import Machine
 
 
-def measure(machine: Machine, *names: str, time: bool = False) -> Made:
+def measure(machine: Machine, *names: str, time: bool = False) -> TargetRun:
     target = targets.choose_target(targets.Places(machine.kernels), names, False, (), False)
     return pipeline.measure_target(target, lambda _: None, time=time)
 
 
-def faults(made: Made, name: str) -> list[str]:
-    return [f"{c.case}: {f}" for c in made.measured.checks[name].cases for f in c.faults]
+def faults(target_run: TargetRun, name: str) -> list[str]:
+    return [f"{c.case}: {f}" for c in target_run.measured.checks[name].cases for f in c.faults]
 
 
 def test_a_right_variant_is_right_on_every_case(machine: Machine) -> None:
     machine.write("v1_plain.cu")
-    made = measure(machine, "v1")
-    check = made.measured.checks["v1"]
+    target_run = measure(machine, "v1")
+    check = target_run.measured.checks["v1"]
     assert check.status == "right", check
     assert [(c.case, c.seed) for c in check.cases] == [
         *(("n1", 0), ("n1", 1), ("n17", 0), ("n17", 1), ("B", 0)),
     ]
-    (launch,) = made.measured.launches["v1", "B"]
+    (launch,) = target_run.measured.launches["v1", "B"]
     assert launch.kernel in ("attention_scalar()", "_Z16attention_scalarv")
     assert (launch.grid, launch.block, launch.dynamic_smem) == ((4, 1, 1), (128, 1, 1), 2048)
-    assert made.measured.gpu is not None
-    assert (made.measured.gpu.name, made.measured.gpu.arch) == ("Stand-in GPU", "90")
+    assert target_run.measured.gpu is not None
+    assert (target_run.measured.gpu.name, target_run.measured.gpu.arch) == ("Stand-in GPU", "90")
 
 
 BAD = {
@@ -67,18 +67,18 @@ BAD = {
 def test_each_way_to_be_wrong_is_named(machine: Machine, name: str) -> None:
     how, expected = BAD[name]
     machine.write(f"{name}_x.cu", **how)
-    made = measure(machine, name)
-    assert made.measured.checks[name].status == ("failed" if name == "code" else "wrong")
-    assert any(expected in f for f in faults(made, name)), faults(made, name)
-    assert (name, "B") not in made.measured.times
+    target_run = measure(machine, name)
+    assert target_run.measured.checks[name].status == ("failed" if name == "code" else "wrong")
+    assert any(expected in f for f in faults(target_run, name)), faults(target_run, name)
+    assert (name, "B") not in target_run.measured.times
 
 
 def test_not_supported_is_not_wrong(machine: Machine) -> None:
     machine.write("no_x.cu", before="return cudaErrorNotSupported;")
     machine.write("some_x.cu", before="if (a->size[0] == 17) return cudaErrorNotSupported;")
-    made = measure(machine, "no", "some")
-    assert made.measured.checks["no"].status == "not supported"
-    assert made.measured.checks["some"].status == "right"
+    target_run = measure(machine, "no", "some")
+    assert target_run.measured.checks["no"].status == "not supported"
+    assert target_run.measured.checks["some"].status == "right"
 
 
 @pytest.mark.parametrize(
@@ -95,50 +95,54 @@ def test_a_lost_variant_fails_alone(
     monkeypatch.setattr(session, "TIMEOUT", 3.0)
     machine.write("bad_x.cu", before=before)
     machine.write("good_x.cu")
-    made = measure(machine, "bad", "good")
-    assert made.measured.checks["bad"].status == "failed"
-    assert why in faults(made, "bad")[0]
-    assert made.measured.checks["good"].status == "right"
+    target_run = measure(machine, "bad", "good")
+    assert target_run.measured.checks["bad"].status == "failed"
+    assert why in faults(target_run, "bad")[0]
+    assert target_run.measured.checks["good"].status == "right"
 
 
 def test_times_have_samples_and_conditions(machine: Machine) -> None:
     machine.write("v1_x.cu")
     machine.write("v2_x.cu")
-    made = measure(machine, "v1", "v2", time=True)
+    target_run = measure(machine, "v1", "v2", time=True)
     for name in ("v1", "v2"):
-        times = made.measured.times[name, "B"]
+        times = target_run.measured.times[name, "B"]
         assert len(times.warm) >= 30
         assert len(times.warm) == len(times.cold)
         assert min(times.warm) > 0
         assert times.per_sample > 1
         assert times.host_bound is False
-    assert len({t.session for t in made.measured.times.values()}) == 1  # one process timed both
+    assert (
+        len({t.session for t in target_run.measured.times.values()}) == 1
+    )  # one process timed both
 
 
 def test_what_is_wrong_after_many_launches_has_no_times(machine: Machine) -> None:
     machine.write("worn_x.cu", inside="static int n_; if (++n_ > 200) out[0] ^= 0x8000;")
     machine.write("good_x.cu")
-    made = measure(machine, "worn", "good", time=True)
-    assert made.measured.checks["worn"].status == "wrong"
-    assert any(f.startswith("B: after timing: output 0: 1 of 500") for f in faults(made, "worn"))
-    assert [name for name, _ in made.measured.times] == ["good"]
-    why = pipeline.why_not(made, "worn", "B")
+    target_run = measure(machine, "worn", "good", time=True)
+    assert target_run.measured.checks["worn"].status == "wrong"
+    assert any(
+        f.startswith("B: after timing: output 0: 1 of 500") for f in faults(target_run, "worn")
+    )
+    assert [name for name, _ in target_run.measured.times] == ["good"]
+    why = pipeline.why_not(target_run, "worn", "B")
     assert why is not None
     assert "after timing" in why.message
 
 
 def test_a_slow_launcher_is_host_bound(machine: Machine) -> None:
     machine.write("slow_x.cu", before="usleep(500);")
-    made = measure(machine, "slow", time=True)
-    assert made.measured.times["slow", "B"].host_bound is True
+    target_run = measure(machine, "slow", time=True)
+    assert target_run.measured.times["slow", "B"].host_bound is True
 
 
 def test_a_variant_that_does_not_compile_is_left_out(machine: Machine) -> None:
     machine.write("bad_x.cu", inside="no_such_thing();")
     machine.write("good_x.cu")
-    made = measure(machine, "bad", "good")
-    assert "no_such_thing" in (made.builds["bad"].error or "")
-    assert made.measured.checks.keys() == {"good"}
+    target_run = measure(machine, "bad", "good")
+    assert "no_such_thing" in (target_run.builds["bad"].error or "")
+    assert target_run.measured.checks.keys() == {"good"}
 
 
 def profile(machine: Machine, *names: str, **options: object) -> list[pipeline.Profiled]:

@@ -12,22 +12,22 @@ from profkit.cli.output import say, say_all, say_each
 from profkit.errors import ProfkitError
 
 if TYPE_CHECKING:
-    from profkit.measure.runs import Made
+    from profkit.measure.runs import TargetRun
 
 
-def leave_with_faults(made: Made, checks: Sequence[dict[str, Any]]) -> None:
+def leave_with_faults(run: TargetRun, checks: Sequence[dict[str, Any]]) -> None:
     """Say what is wrong on stderr; the worst of it is the exit status."""
     from profkit.show.views import measured
 
     for check in checks:
         say_each(map(ProfkitError, measured.faults(check)))
-    broken = [b for b in made.builds.values() if b.error]
+    broken = [b for b in run.builds.values() if b.error]
     for built in broken:
         say_all(f"{built.variant.path} does not compile", built.error or "")
     judged = {c["variant"] for c in checks}
-    lost = [n for n in made.measured.failed if n not in judged]
+    lost = [n for n in run.measured.failed if n not in judged]
     for name in lost:
-        say(ProfkitError(f"{name}: {made.measured.failed[name]}"))
+        say(ProfkitError(f"{name}: {run.measured.failed[name]}"))
     if broken:
         raise typer.Exit(COULD_NOT)
     if any(c["status"] in ("wrong", "failed") for c in checks):

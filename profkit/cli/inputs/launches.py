@@ -126,10 +126,10 @@ def choose_launches(reports: Reports, kernel: str | None, where: str | None) -> 
         kept = matching(chosen.frame, where).index
         chosen = replace(chosen, kept=[int(i) for i in kept])
     if launches and not chosen.kept:
-        asked = " and ".join(
+        filters = " and ".join(
             f"--{flag} {text}" for flag, text in (("kernel", kernel), ("where", where)) if text
         )
-        raise ProfkitError(f"no launch matches {asked}", _names(launches))
+        raise ProfkitError(f"no launch matches {filters}", _names(launches))
     return chosen
 
 

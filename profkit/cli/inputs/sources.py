@@ -70,19 +70,19 @@ def headers(artifacts: Path) -> dict[str, SourceFile]:
     if kernels.parent not in artifacts.resolve().parents:
         return {}  # of somebody else's kernels, which may have the same names
     try:
-        found = find_variants(kernels)
+        listed = find_variants(kernels)
     except ProfkitError as error:
         say(error)  # what the records say goes on
         return {}
-    return _source_files(found, kernels)
+    return _source_files(listed, kernels)
 
 
-def _source_files(found: Iterable[Variant], kernels: Path) -> dict[str, SourceFile]:
+def _source_files(listed: Iterable[Variant], kernels: Path) -> dict[str, SourceFile]:
     from profkit.records.current import SourceFile
 
     return {
         f"{v.problem}/{v.id}": SourceFile(
             v.header, v.source_hash, v.path.relative_to(kernels.resolve()).as_posix()
         )
-        for v in found
+        for v in listed
     }

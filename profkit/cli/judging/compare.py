@@ -168,8 +168,8 @@ def closing(changes: Iterable[RunComparison], fail_if: set[str]) -> list[tuple[i
 
 def _closing(change: RunComparison, fail_if: set[str]) -> Iterator[tuple[int, str]]:
     if not change.compared:
-        wrong = [r for r in change.refusals if r.code in ("wrong", "sanitizer")]
-        bad = any(r.sentence.startswith(change.after) for r in wrong)
+        faults = [r for r in change.refusals if r.code in ("wrong", "sanitizer")]
+        bad = any(r.sentence.startswith(change.after) for r in faults)
         why = "; ".join(r.sentence for r in change.refusals)
         yield (BAD if bad else COULD_NOT), f"{change.after}: {why}"
     elif change.bad_samples or ("slower" in fail_if and change.time is None):

@@ -28,7 +28,7 @@ def verify_claims(
     one_form(json, markdown)
     evidence = Evidence(artifacts)
     results = trying.verify_claim_files(files, evidence)
-    needs = {need for file in results for one in file.claims for need in one.claim.needs}
+    needs = {need for file in results for claim in file.claims for need in claim.claim.needs}
     if not quiet:
         say_each(sources.stale(evidence, needs))
     print_blocks(judged.verified(results), trying.claims_json(results) if json else None, markdown)

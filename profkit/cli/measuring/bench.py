@@ -17,7 +17,7 @@ from profkit.records.artifacts import HISTORY
 
 if TYPE_CHECKING:
     from profkit.measure.noise import AaRun
-    from profkit.measure.runs import Made
+    from profkit.measure.runs import TargetRun
     from profkit.records.store import JsonObject
 
 
@@ -63,23 +63,23 @@ def time_variants(
         return
     target = on_gpus(target, gpus)
     with spinner(quiet) as progress:
-        made = pipeline.measure_target(target, progress)
-    say_gpus(made.measured, quiet)
-    by_case = {c: timed_rows(made, c) for c in target.cases}
+        run = pipeline.measure_target(target, progress)
+    say_gpus(run.measured, quiet)
+    by_case = {c: timed_rows(run, c) for c in target.cases}
     if json:
-        document = {"gpu": made.measured.gpu_json(), "gpus": _by_case(made), "cases": by_case}
+        document = {"gpu": run.measured.gpu_json(), "gpus": _by_case(run), "cases": by_case}
         print_json({"schema": "profkit.bench/1", **document})
     else:
         for name, rows in by_case.items():
             if rows:
-                gpu = _by_case(made).get(name, {})
+                gpu = _by_case(run).get(name, {})
                 print_blocks(measured.timed_case(name, gpu, rows, target.references))
-    leave_with_faults(made, made.measured.checks_json())
+    leave_with_faults(run, run.measured.checks_json())
 
 
-def _by_case(made: Made) -> dict[str, JsonObject]:
+def _by_case(run: TargetRun) -> dict[str, JsonObject]:
     """Case -> the GPU that it was timed on; everything of a case is on one."""
-    return {case: gpu.to_json() for (_, case), gpu in made.measured.gpus.items()}
+    return {case: gpu.to_json() for (_, case), gpu in run.measured.gpus.items()}
 
 
 def _time_twins(run: AaRun, folder: str, *, json: bool, quiet: bool) -> None:

@@ -37,16 +37,16 @@ def check_variants(
         target = targets.every_case(target)
     target = on_gpus(target, gpus)
     with spinner(quiet) as progress:
-        made = pipeline.measure_target(target, progress, time=False)
+        run = pipeline.measure_target(target, progress, time=False)
         if sanitize:
-            pipeline.sanitized(made, progress)
-    say_gpus(made.measured, quiet)
-    checks = made.measured.checks_json()
+            pipeline.sanitized(run, progress)
+    say_gpus(run.measured, quiet)
+    checks = run.measured.checks_json()
     if json:
         print_json({"schema": "profkit.check/1", "checks": checks})
     else:
         print_blocks(measured.checks(checks))
-    leave_with_faults(made, checks)
+    leave_with_faults(run, checks)
 
 
 VERB = Verb(

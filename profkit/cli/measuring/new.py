@@ -25,14 +25,14 @@ def new_folder(
     from profkit.measure.scaffold import scaffold
     from profkit.show.views import measured
 
-    made = scaffold.new_problem(problem, language, kernels or Path("kernels"))
+    scaffolded = scaffold.new_problem(problem, language, kernels or Path("kernels"))
     if json:
-        paths = [str(path) for path in made.files]
-        print_json({"schema": "profkit.new/1", "folder": str(made.folder), "files": paths})
+        paths = [str(path) for path in scaffolded.files]
+        print_json({"schema": "profkit.new/1", "folder": str(scaffolded.folder), "files": paths})
         return
-    print_blocks(measured.written(made.folder, made.files))
+    print_blocks(measured.written(scaffolded.folder, scaffolded.files))
     place = f" --kernels {kernels}" if kernels else ""
-    note(f"next: profkit check --variant {problem}/{made.variant}{place}", quiet=quiet)
+    note(f"next: profkit check --variant {problem}/{scaffolded.variant}{place}", quiet=quiet)
 
 
 VERB = Verb(

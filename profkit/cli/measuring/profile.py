@@ -125,10 +125,10 @@ def profile_variants(
         _profile_on(on, target, at, how, gpus)
     target = on_gpus(target, gpus)
     with spinner(quiet) as progress:
-        made = pipeline.profile(target, at.artifacts_dir(), options, progress, _reporter(progress))
-    say_gpus(made.measured, quiet)
-    _remember(made.results, at.artifacts_dir(), quiet)
-    _show(made.results, json=json, quiet=quiet)
+        runs = pipeline.profile(target, at.artifacts_dir(), options, progress, _reporter(progress))
+    say_gpus(runs.measured, quiet)
+    _remember(runs.results, at.artifacts_dir(), quiet)
+    _show(runs.results, json=json, quiet=quiet)
 
 
 def _profile_on(
@@ -204,10 +204,10 @@ def _show(results: Sequence[Profiled], *, json: bool, quiet: bool) -> None:
                 print_blocks(
                     measured.without_counters(f"{result.name} {result.case}", result.record)
                 )
-    wrong = [r for r in results if r.wrong]
-    if any(r.problem for r in results if r not in wrong):
+    faulty = [r for r in results if r.wrong]
+    if any(r.problem for r in results if r not in faulty):
         raise typer.Exit(COULD_NOT)
-    if wrong:
+    if faulty:
         raise typer.Exit(BAD)
 
 

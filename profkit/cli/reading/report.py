@@ -109,8 +109,8 @@ def write_report(
             raise typer.Exit(COULD_NOT)
         return
     _none_of(of_page, "for a page, not for one variant", "profkit report REPORTS -o page.html")
-    asked = _Asked(_variant(what), against, case, gate or (), artifacts, anyway)
-    _summarize(asked, json=json, markdown=markdown)
+    request = _Asked(_variant(what), against, case, gate or (), artifacts, anyway)
+    _summarize(request, json=json, markdown=markdown)
 
 
 def _is_history(word: str) -> bool:
@@ -188,18 +188,18 @@ class _Asked:
     anyway: bool
 
 
-def _summarize(asked: _Asked, *, json: bool, markdown: bool) -> None:
+def _summarize(request: _Asked, *, json: bool, markdown: bool) -> None:
     """Print decision, time, counters, what changed and gates, and leave with the status."""
     from profkit.evidence.runs.runs import Evidence
     from profkit.evidence.summary import summarize_variant
     from profkit.show.views.summary import ladder_summary
 
     one_form(json, markdown)
-    evidence = sources.evidence_of(asked.artifacts)
-    name, cases = _cases(evidence, asked.variant, asked.case)
-    gates = _gates(asked.gate, Evidence(asked.artifacts) if asked.anyway else evidence)
+    evidence = sources.evidence_of(request.artifacts)
+    name, cases = _cases(evidence, request.variant, request.case)
+    gates = _gates(request.gate, Evidence(request.artifacts) if request.anyway else evidence)
     summaries = [
-        summarize_variant(evidence, name, c, asked.against, gates, asked.anyway) for c in cases
+        summarize_variant(evidence, name, c, request.against, gates, request.anyway) for c in cases
     ]
     document = {"schema": "profkit.summary/1", "summaries": [s.to_json() for s in summaries]}
     blocks = chain.from_iterable(map(ladder_summary, summaries))

@@ -255,7 +255,7 @@ def _rounds(
 ) -> tuple[list[list[tuple[float, float]]], str]:
     """(warm, cold) samples of each subject, and why there are no more."""
     rounds: list[list[tuple[float, float]]] = [[] for _ in graphs]
-    wanted, most, limit = limits
+    needed, most, limit = limits
     until = time.monotonic() + limit
     while True:
         flushes = clock(flush, None) if any(g.cold for g in graphs) else nan
@@ -266,12 +266,12 @@ def _rounds(
         done = len(rounds[0])
         if time.monotonic() > until:
             return rounds, f"time ran out after {done} rounds"
-        if done >= wanted:
+        if done >= needed:
             if all(_narrow(r) for r in rounds):
                 return rounds, ""
             if done >= most:
                 return rounds, f"still wide after {done} rounds"
-            wanted = min(2 * wanted, most)
+            needed = min(2 * needed, most)
 
 
 def _narrow(samples: Sequence[tuple[float, float]]) -> bool:

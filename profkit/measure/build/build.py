@@ -200,7 +200,7 @@ def _load(plan: Build, folder: Path) -> Build | None:
 def _compile(plans: Sequence[Build], folder: Path, jobs: int | None) -> dict[str, Build]:
     """Compile, language by language, all side by side."""
     languages = list(dict.fromkeys(p.variant.language for p in plans))
-    groups = [[p for p in plans if p.variant.language is one] for one in languages]
+    groups = [[p for p in plans if p.variant.language is language] for language in languages]
     with ThreadPoolExecutor(len(groups)) as pool:
         done = pool.map(lambda group: _compile_group(group, folder, jobs), groups)
         return {built.key: built for group in done for built in group}
@@ -218,17 +218,17 @@ def _compile_group(plans: Sequence[Build], folder: Path, jobs: int | None) -> li
 
 def _take(plan: Build, stem: Path, folder: Path) -> Build:
     """Read one compiler's log and move its library to its place; build.json comes last."""
-    made, log = stem.with_suffix(".so"), stem.with_suffix(".log")
+    compiled, log = stem.with_suffix(".so"), stem.with_suffix(".log")
     output = log.read_text(encoding="utf-8", errors="replace") if log.is_file() else "not started"
-    if not made.is_file():
+    if not compiled.is_file():
         return replace(plan, error=output.strip())
-    if plan.variant.path != SUPPORT and b"profkit_launch" not in made.read_bytes():
+    if plan.variant.path != SUPPORT and b"profkit_launch" not in compiled.read_bytes():
         return replace(plan, error=NO_LAUNCH)
     kernels = tuple(ptxas.parse_ptxas(output))
     built = replace(
         plan,
         kernels=kernels,
-        sass=_with_resources(cubin.sass_hash(made), kernels),
+        sass=_with_resources(cubin.sass_hash(compiled), kernels),
         warnings=tuple(
             s.strip() for s in output.splitlines() if re.search(r"\bwarning\b", s, re.I)
         ),
@@ -237,7 +237,7 @@ def _take(plan: Build, stem: Path, folder: Path) -> Build:
     place.mkdir(parents=True, exist_ok=True)
     kept = {
         "key": plan.key,
-        "bytes": made.stat().st_size,
+        "bytes": compiled.stat().st_size,
         "kernels": [asdict(k) for k in kernels],
         "sass": built.sass,
         "warnings": built.warnings,
@@ -247,7 +247,7 @@ def _take(plan: Build, stem: Path, folder: Path) -> Build:
     move_file(stem.with_suffix(".o"), place / "variant.o")  # dry.py links it without CUDA
     if stem.with_suffix(".json").is_file():  # its launches, where they are known ahead
         move_file(stem.with_suffix(".json"), place / "plan.json")
-    move_file(made, place / "variant.so")
+    move_file(compiled, place / "variant.so")
     write_text(place / "compiler.log", output)
     write_text(place / "build.json", json.dumps(kept, indent=1))
     return replace(built, library=place / "variant.so")

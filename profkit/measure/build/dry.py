@@ -90,15 +90,15 @@ def stub_object(folder: Path, nvcc: Path) -> Path | None:
 
     `launches` and `shapes` call it; called before, it compiles beside the variant.
     """
-    made = folder / f"dry-{_stub_hash()}.o"
-    if not made.is_file():
+    stub = folder / f"dry-{_stub_hash()}.o"
+    if not stub.is_file():
         with temporary_folder(folder) as work:
             out = work / "dry.o"
             command = [str(nvcc), "-O1", "-std=c++17", "-c", "-o", str(out), str(STUB)]
             if subprocess.run(command, capture_output=True, check=False).returncode:
                 return None
-            move_file(out, made)
-    return made
+            move_file(out, stub)
+    return stub
 
 
 def _launch(stored: JsonObject) -> GraphLaunch:
@@ -128,18 +128,18 @@ def _linked(place: Path, nvcc: Path) -> Path | None:
     if stub is None:
         return None
     with temporary_folder(place) as folder:
-        made = folder / "dry"
+        linked = folder / "dry"
         inputs = [str(place / "variant.o"), str(stub)]
-        command = [str(nvcc), "--cudart", "none", "-o", str(made), *inputs]
+        command = [str(nvcc), "--cudart", "none", "-o", str(linked), *inputs]
         if subprocess.run(command, capture_output=True, check=False).returncode:
             return None
-        move_file(made, program)
+        move_file(linked, program)
     return program
 
 
 def _words(built: Build, values: JsonObject, machine: Card) -> list[str]:
     limits = LIMITS[machine.arch]
-    asked = {
+    answers = {
         "attribute16": machine.sms,
         "attribute38": machine.l2,
         "attribute75": int(machine.arch[:-1]),
@@ -155,10 +155,10 @@ def _words(built: Build, values: JsonObject, machine: Card) -> list[str]:
         "scale": values.get("scale", 1.0),
         "causal": int(values.get("causal", False)),
     }
-    asked |= {f"{k}{i}": n for k in ("size", "stride") for i, n in enumerate(values.get(k, ()))}
-    asked |= {f"regs:{k.mangled}": k.regs for k in built.kernels}
-    asked |= {f"smem:{k.mangled}": k.smem for k in built.kernels}
-    return [f"{k}={v}" for k, v in asked.items()]
+    answers |= {f"{k}{i}": n for k in ("size", "stride") for i, n in enumerate(values.get(k, ()))}
+    answers |= {f"regs:{k.mangled}": k.regs for k in built.kernels}
+    answers |= {f"smem:{k.mangled}": k.smem for k in built.kernels}
+    return [f"{k}={v}" for k, v in answers.items()]
 
 
 def _planned(ahead: Path, values: JsonObject, built: Build) -> list[GraphLaunch] | None:

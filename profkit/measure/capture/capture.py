@@ -207,12 +207,12 @@ def tried_kernel(kernel: CapturedKernel, folder: Path, progress: Progress) -> Ca
     loaded = problem.load_problem(variants.problem_of(kernel.file))
     target = Target(loaded, (variant,), (), (CASE,), folder)
     try:
-        made = measure_target(target, lambda text: progress(f"{kernel.kernel}: {text}"), checks=())
+        run = measure_target(target, lambda text: progress(f"{kernel.kernel}: {text}"), checks=())
     except ProfkitError as error:  # the others go on
         return replace(kernel, notes=(*kernel.notes, error.message.splitlines()[0]))
-    check = made.measured.checks.get(variant.id)
-    times = made.measured.times.get((variant.id, CASE))
-    failed = why_not(made, variant.id, CASE)
+    check = run.measured.checks.get(variant.id)
+    times = run.measured.times.get((variant.id, CASE))
+    failed = why_not(run, variant.id, CASE)
     notes = (*kernel.notes, *([failed.message.splitlines()[0]] if failed else []))
     equal = ""
     if check is not None:

@@ -71,8 +71,8 @@ def poison(arena: Arena) -> None:
     """Fill the outputs with NaN; what is worked on in place with the input that it begins as."""
     for offset, size in arena.outputs:
         device.fill(arena.base + offset, POISON, size)
-    for out, given in arena.data.begins:
-        (offset, size), (start, _) = arena.outputs[out], arena.inputs[given]
+    for out, source in arena.data.begins:
+        (offset, size), (start, _) = arena.outputs[out], arena.inputs[source]
         device.copy(arena.base + offset, arena.base + start, size)
 
 

@@ -206,7 +206,7 @@ def check_stream(
         waited = time.perf_counter() - began
         time.sleep(_SPIN / 10)  # work on another stream would be done by now
         early = arena.fetch(here)
-        held = time.perf_counter() - began < _SPIN
+        spinning = time.perf_counter() - began < _SPIN
         device.synchronize()
     except device.CudaError as error:
         return failure(data, error)
@@ -216,7 +216,7 @@ def check_stream(
         faults.append(
             f"the launcher waits for the device: it came back after {waited * 1e3:.0f} ms"
         )
-    elif held and _written(here, early):
+    elif spinning and _written(here, early):
         faults.append("work ran on another stream than the given one: the output was written early")
     device.free(here.base)
     return replace(judged, status="wrong" if faults else "right", faults=tuple(faults))

@@ -20,21 +20,21 @@ def held_as(dtype: str) -> np.dtype[Any]:
     return np.dtype(np.uint16 if dtype == BFLOAT16 else dtype)
 
 
-def values_of(held: Array, dtype: str) -> Array:
+def values_of(array: Array, dtype: str) -> Array:
     """What the bits stand for: bfloat16 as fp32, which holds each value; others as they are."""
     import numpy as np
 
     if dtype != BFLOAT16:
-        return held
-    return (held.astype(np.uint32) << 16).view(np.float32)
+        return array
+    return (array.astype(np.uint32) << 16).view(np.float32)
 
 
-def tensor_of(held: Array, dtype: str) -> Any:
+def tensor_of(array: Array, dtype: str) -> Any:
     """The array as a torch tensor of this type, on the CPU."""
     import numpy as np
     import torch
 
-    tensor = torch.from_numpy(np.array(held))
+    tensor = torch.from_numpy(np.array(array))
     return tensor.view(torch.bfloat16) if dtype == BFLOAT16 else tensor
 
 

@@ -109,8 +109,8 @@ def _image(here: Arena, data: Data | None) -> int:
         image[offset : offset + size] = arena.POISON
     for i, (offset, size) in enumerate(here.inputs):
         image[offset : offset + size] = arena.as_bytes(data.inputs()[i]) if data else 0
-    for out, given in data.begins if data else ():
-        (offset, size), (start, _) = here.outputs[out], here.inputs[given]
+    for out, source in data.begins if data else ():
+        (offset, size), (start, _) = here.outputs[out], here.inputs[source]
         image[offset : offset + size] = image[start : start + size]
     address = device.allocate(here.size)
     device.upload(address, image.ctypes.data, here.size)

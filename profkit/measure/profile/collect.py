@@ -115,10 +115,10 @@ def start_ncu(
 
 def verify_captured(expected: Sequence[str], captured: Sequence[str], what: str) -> None:
     """Fail if a report holds anything else than the kernels of one call."""
-    wanted, got = ([base_name(k) for k in names] for names in (expected, captured))
-    if wanted != got:
+    launched, profiled = ([base_name(k) for k in names] for names in (expected, captured))
+    if launched != profiled:
         raise ProfkitError(
-            f"{what}: ncu captured {', '.join(got) or 'nothing'}, asked for {', '.join(wanted)}",
+            f"{what}: ncu captured {', '.join(profiled) or 'nothing'}, asked for {', '.join(launched)}",
             "the launcher starts other kernels under a profiler than without: "
             "does it look at the environment?",
         )

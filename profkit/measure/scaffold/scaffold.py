@@ -36,8 +36,8 @@ def templates() -> dict[str, str]:
     """Language, as one types it -> the file that a first variant is made of."""
     names = [entry.name for entry in files(__package__).iterdir()]
     known = {language.name.lower(): language.suffix for language in known_languages()}
-    made = {name: f"{name}{suffix}.tmpl" for name, suffix in known.items()}
-    return {name: template for name, template in made.items() if template in names}
+    template_of = {name: f"{name}{suffix}.tmpl" for name, suffix in known.items()}
+    return {name: template for name, template in template_of.items() if template in names}
 
 
 def new_problem(name: str, language: str, kernels: Path) -> NewProblem:

@@ -179,21 +179,21 @@ class Worker:
         self._log.close()
 
     def _end(self) -> None:
-        held = self._process
-        if held is None:
+        worker = self._process
+        if worker is None:
             return
-        process.end_session(held)
-        if held.stdin:
+        process.end_session(worker)
+        if worker.stdin:
             with contextlib.suppress(OSError):
-                held.stdin.close()
+                worker.stdin.close()
 
     def _ask(self, request: protocol.Request, timeout: float) -> Reply:
-        held = self._process
-        if held is None or held.stdin is None:
+        worker = self._process
+        if worker is None or worker.stdin is None:
             raise WorkerClosed("the measurement was stopped")
         with contextlib.suppress(OSError, ValueError):  # it is gone: the end of its output says so
-            held.stdin.write(protocol.encode(request))
-            held.stdin.flush()
+            worker.stdin.write(protocol.encode(request))
+            worker.stdin.flush()
         reply, at = Reply(), Begun("start")
         failed: ProfkitError | None = None
         while True:
@@ -245,13 +245,13 @@ class Worker:
         return WorkerLost(f"the process crashed ({at}): {last[0] if last else 'silent'}", at=at)
 
 
-def _read(held: subprocess.Popen[bytes], lines: queue.Queue[bytes | None]) -> None:
+def _read(worker: subprocess.Popen[bytes], lines: queue.Queue[bytes | None]) -> None:
     with contextlib.suppress(ValueError, OSError):
-        for line in held.stdout or ():
+        for line in worker.stdout or ():
             lines.put(line)
     lines.put(None)
-    if held.stdout:
-        held.stdout.close()
+    if worker.stdout:
+        worker.stdout.close()
 
 
 def entries_of(libraries: Mapping[str, Path | None], grid: str | None = None) -> list[Entry]:

@@ -162,10 +162,10 @@ def _holders(program: Program, at: int) -> set[int]:
     mask, open_ = instruction.control.wait, 0
     if instruction.scoreboard:
         mask, open_ = 1 << instruction.scoreboard[0], instruction.scoreboard[1]
-    held: set[int] = set()
+    holders: set[int] = set()
     for scoreboard in (n for n in range(6) if mask >> n & 1):
-        held |= _held(program, at, scoreboard, open_)
-    return held
+        holders |= _held(program, at, scoreboard, open_)
+    return holders
 
 
 def _held(program: Program, at: int, scoreboard: int, open_: int) -> set[int]:

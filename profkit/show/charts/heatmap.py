@@ -62,10 +62,10 @@ def panels(grid: TimeGrid) -> list[Panel]:
 def lead(cell: GridCell, against: frozenset[str]) -> Lead | None:
     """Who leads at a shape; None where only one side was timed."""
     name, seconds = cell.fastest(against, without=True)
-    other, theirs = cell.fastest(against)
-    if not isfinite(seconds) or not isfinite(theirs):
+    rival, rival_seconds = cell.fastest(against)
+    if not isfinite(seconds) or not isfinite(rival_seconds):
         return None
-    return Lead(cell.ran.get(name, name), other, theirs / seconds, seconds)
+    return Lead(cell.ran.get(name, name), rival, rival_seconds / seconds, seconds)
 
 
 def axes_of(grid: TimeGrid) -> tuple[str, str]:

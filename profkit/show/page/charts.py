@@ -86,17 +86,17 @@ def roofline_chart(one: bool = False) -> Layers:
     )
 
 
-def _launches(x: alt.X, y: alt.Y, one: bool) -> list[alt.Chart]:
+def _launches(x: alt.X, y: alt.Y, single: bool) -> list[alt.Chart]:
     points = _data("points")
     colours = alt.Scale(domain=list(BOUNDS), range=[f"var(--{b})" for b in BOUNDS])
     shapes = alt.Scale(domain=list(LEVELS), range=list(LEVELS.values()))
     inked = alt.Legend(symbolFillColor=_INK, symbolStrokeColor=_INK)
     bound = alt.Color(
-        "bound:N", title="bound by", scale=colours, legend=None if one else alt.Legend()
+        "bound:N", title="bound by", scale=colours, legend=None if single else alt.Legend()
     )
     bound_fill = alt.Fill("bound:N", title="bound by", scale=colours,
-                          legend=None if one else alt.Legend())  # fmt: skip
-    level = alt.Shape("level:N", title="bytes of", scale=shapes, legend=None if one else inked)
+                          legend=None if single else alt.Legend())  # fmt: skip
+    level = alt.Shape("level:N", title="bytes of", scale=shapes, legend=None if single else inked)
     dim = alt.condition("picked == 0 || picked == datum.launch", alt.value(1), alt.value(0.15))
     named = alt.condition("picked == datum.launch", alt.value(1), alt.value(0))
     ties = points.mark_line(strokeWidth=1.3).encode(
@@ -113,7 +113,7 @@ def _launches(x: alt.X, y: alt.Y, one: bool) -> list[alt.Chart]:
         x, y, color=bound, shape=level, opacity=dim, tooltip=tooltips,
         fill=bound_fill, fillOpacity=alt.condition("datum.hollow", alt.value(0), alt.value(1)),
     )  # fmt: skip
-    if one:
+    if single:
         return [ties, marks, *_level_names(points.encode(x, y, text="level:N"))]
     names = points.mark_text(
         align="left", dx=10, dy=-8, fontSize=12, fontWeight="bold", color=_INK

@@ -109,14 +109,14 @@ def _tries(
     return Tries(boxes[keep], ends[keep], leaders[keep], cost[keep])
 
 
-def _misleading(one: Tries, foreign: Sequence[Boxes]) -> Boxes:
+def _misleading(tries: Tries, foreign: Sequence[Boxes]) -> Boxes:
     """What places cost that lie as near to another label's points as to their own."""
     if not foreign:
-        return np.zeros(len(one.cost))
+        return np.zeros(len(tries.cost))
     others = np.vstack(foreign)[None, :, :]
-    gap = others - np.clip(others, one.boxes[:, None, :2], one.boxes[:, None, 2:])
+    gap = others - np.clip(others, tries.boxes[:, None, :2], tries.boxes[:, None, 2:])
     nearest = np.hypot(gap[..., 0], gap[..., 1]).min(axis=1)
-    own = np.hypot(*(one.leaders[:, :2] - one.anchors).T)
+    own = np.hypot(*(tries.leaders[:, :2] - tries.anchors).T)
     cost: Boxes = _ON_TEXT / 2 * (nearest < own + 8)
     return cost
 
@@ -160,14 +160,14 @@ def _settle(tries: list[Tries], order: Sequence[int]) -> tuple[float, list[int |
     return sum(paid), chosen
 
 
-def _beside(mine: Tries, others: Sequence[tuple[Tries, int]]) -> Boxes:
+def _beside(tries: Tries, others: Sequence[tuple[Tries, int]]) -> Boxes:
     """What each place costs beside the labels already there."""
     boxes = np.array([t.boxes[c] for t, c in others])
     leaders = np.array([t.leaders[c] for t, c in others])
-    crossed = 45.0 * crossings(mine.leaders, leaders).sum(axis=1)
-    covered = through(mine.leaders, boxes) + through(leaders, mine.boxes, back=True)
-    total: Boxes = mine.cost + crossed + _ON_TEXT * covered
-    total[overlaps(mine.boxes, boxes).any(axis=1)] = np.inf
+    crossed = 45.0 * crossings(tries.leaders, leaders).sum(axis=1)
+    covered = through(tries.leaders, boxes) + through(leaders, tries.boxes, back=True)
+    total: Boxes = tries.cost + crossed + _ON_TEXT * covered
+    total[overlaps(tries.boxes, boxes).any(axis=1)] = np.inf
     return total
 
 

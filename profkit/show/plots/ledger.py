@@ -88,10 +88,10 @@ def _gain(score: Score) -> float:
     return score.prediction.gain or nan
 
 
-def _frame(ax: Axes, largest: float, came: Sequence[float]) -> None:
+def _frame(ax: Axes, largest: float, speedups: Sequence[float]) -> None:
     ax.set_xscale("log")
     ax.set_yscale("log")
-    x, y = (0.9, 1.25 * largest), (min(*came, 1.0) / 1.25, 1.25 * max(*came, 1.0))
+    x, y = (0.9, 1.25 * largest), (min(*speedups, 1.0) / 1.25, 1.25 * max(*speedups, 1.0))
     ax.set_xlim(*x)
     ax.set_ylim(*y)
     ax.plot(x, x, color=INK, linewidth=1.2, zorder=0.6)
@@ -108,11 +108,13 @@ def _frame(ax: Axes, largest: float, came: Sequence[float]) -> None:
 
 def _misses(ax: Axes, tried: Sequence[Score]) -> None:
     """Name the points above the diagonal."""
-    wrong = [s for s in tried if not s.held]
-    wrong.sort(key=lambda s: s.outcome.speedup / _gain(s))
-    steps = {(s.prediction.variant, s.outcome.child): s for s in wrong}  # the farthest of each step
-    wrong = sorted(steps.values(), key=lambda s: _gain(s) / s.outcome.speedup)
-    for score in wrong[:_NAMED]:
+    missed = [s for s in tried if not s.held]
+    missed.sort(key=lambda s: s.outcome.speedup / _gain(s))
+    steps = {
+        (s.prediction.variant, s.outcome.child): s for s in missed
+    }  # the farthest of each step
+    missed = sorted(steps.values(), key=lambda s: _gain(s) / s.outcome.speedup)
+    for score in missed[:_NAMED]:
         name = f"{score.prediction.variant} → {score.outcome.child}"
         ax.annotate(clip(name, 40), (_gain(score), score.outcome.speedup), (7, 2),
                     textcoords="offset points", fontsize=8.5, color=INK)  # fmt: skip

@@ -56,8 +56,8 @@ def drawn(array: Mapping[str, Any], index: int, seed: int) -> NDArray[Any]:
         bits = values.view(np.uint32)
         rounded: NDArray[Any] = ((bits + 0x7FFF + ((bits >> 16) & 1)) >> 16).astype(np.uint16)
         return rounded
-    other: NDArray[Any] = values.astype(array["dtype"])
-    return other
+    converted: NDArray[Any] = values.astype(array["dtype"])
+    return converted
 
 
 def input_types(case: Mapping[str, Any]) -> list[tuple[tuple[int, ...], str]]:
@@ -73,7 +73,7 @@ def outputs(case: Mapping[str, Any]) -> list[tuple[tuple[int, ...], str]]:
 def begins(case: Mapping[str, Any]) -> dict[int, int]:
     """Outputs that the kernel works on in place -> the input that they hold at first."""
     pairs = ((i, a["begins"]) for i, a in enumerate(case["outputs"]))
-    return {i: given for i, given in pairs if given is not None}
+    return {i: start for i, start in pairs if start is not None}
 
 
 def reference(case: Mapping[str, Any], given: Sequence[NDArray[Any]]) -> list[NDArray[Any]]:

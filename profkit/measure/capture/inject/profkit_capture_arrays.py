@@ -184,25 +184,25 @@ def on_drawn(
     """
     import torch
 
-    given: dict[str, Any] = {}
+    tensors: dict[str, Any] = {}
     kept: dict[int, Any] = {}
     for i, array in enumerate(inputs_of(outcome.arrays)):
-        given[array.name] = array.before
+        tensors[array.name] = array.before
         about = array.about()
         if about.get("finite") and about["dtype"] in _DRAWN:
-            made = torch.from_numpy(drawn(about, i)).to(array.before.device)
-            given[array.name] = made.view(array.before.dtype)
-            kept[i] = given[array.name]
+            values = torch.from_numpy(drawn(about, i)).to(array.before.device)
+            tensors[array.name] = values.view(array.before.dtype)
+            kept[i] = tensors[array.name]
     for array in outcome.arrays:
-        if array.name not in given:
-            given[array.name] = _poisoned(array.before)
-    copies = {name: tensor.clone() for name, tensor in given.items()}
+        if array.name not in tensors:
+            tensors[array.name] = _poisoned(array.before)
+    copies = {name: tensor.clone() for name, tensor in tensors.items()}
     launch(_by_parameter(outcome.arrays, copies))
     torch.cuda.synchronize()
     written = [a for a in outcome.arrays if a.written]
     for array in written:
-        made = copies[array.name]
-        if made.is_floating_point() and not bool(made.isfinite().all()):
+        output = copies[array.name]
+        if output.is_floating_point() and not bool(output.isfinite().all()):
             return None
     for array in written:
         array.after = copies[array.name]

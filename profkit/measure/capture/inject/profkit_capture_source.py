@@ -119,10 +119,10 @@ def _source_of(kernel: Any) -> str:
 def _names(source: str) -> set[str]:
     """The names that a function takes from its module: none of its parameters, none of its own."""
     whole = symtable.symtable(source, "kernel", "exec")
-    asked = {s.get_name() for s in whole.get_symbols() if s.is_referenced()}
+    names = {s.get_name() for s in whole.get_symbols() if s.is_referenced()}
     inner = list(whole.get_children())
     while inner:
         scope = inner.pop()
         inner += scope.get_children()
-        asked |= {s.get_name() for s in scope.get_symbols() if s.is_global()}
-    return asked
+        names |= {s.get_name() for s in scope.get_symbols() if s.is_global()}
+    return names
