@@ -105,10 +105,11 @@ def pytest_collection_modifyitems(items):
             item.add_marker(pytest.mark.slow)
 
 
-def _read_committed_once() -> None:
+def pytest_configure() -> None:
     """ncu_report keeps six times the bytes of each report it opened: each is opened once a worker.
 
-    Not in tests/reports, where reading is what is tested (the conftest there).
+    Not in tests/reports, where reading is what is tested (the conftest there), nor where this file
+    is imported without pytest: `make speed` would time the second look.
     """
     from profkit.reports import reader
     from profkit.reports.frame import Part
@@ -132,9 +133,6 @@ def _read_committed_once() -> None:
         return replace(part, file=replace(part.file, path=path), identity=identity, rules=rules)
 
     reader.read_part = read_part
-
-
-_read_committed_once()
 
 
 def committed() -> list[Path]:

@@ -127,8 +127,8 @@ def copies(folder: Path) -> list[Path]:
 
 READ = """
 import sys
-from profkit.reports.reader import read
-found = read(sys.argv[2:], jobs=int(sys.argv[1]))
+from profkit.reports.reader import read_report
+found = read_report(sys.argv[2:], jobs=int(sys.argv[1]))
 assert all(file.status == "ok" for file in found.files), found.files
 print(len(found.launches))
 """
