@@ -67,11 +67,7 @@ def plan_of(run: TargetRun, name: str, case: str) -> Plan:
 
 def record_of(run: TargetRun, name: str, case: str) -> Record:
     """The run record of a variant at a case, without its timing and its report."""
-    problem, measured, built = (
-        run.target.problem,
-        run.measured,
-        run.builds.get(name),
-    )
+    problem, measured, built = run.target.problem, run.measured, run.builds.get(name)
     launches, gpu = measured.launches.get((name, case), ()), measured.gpu_of(name, case)
     document: JsonObject = {
         "variant": name,

@@ -13,12 +13,8 @@ from profkit.program.step.steps import StepWork
 
 SHORT = 2_500  # nanoseconds: a kernel that has next to nothing to do takes so long
 MEMBERS = {"elementwise", "convert", "set", "random"}
-PASSED = {
-    "reduce",
-    "norm",
-    "softmax",
-    "concat",
-}  # a compiler fuses these with what stands round them
+# A compiler fuses these with what stands round them.
+PASSED = {"reduce", "norm", "softmax", "concat"}
 LEAST_CHAIN = 3
 SLOWER = 1.25  # a fused kernel that computes more a byte than each of its parts
 _TENSORS = re.compile(r"array<char\s?\*, (\d+)")

@@ -59,9 +59,7 @@ def _paused(case: Case) -> int:
     ends = [step.begin, *(call.end for call in step.calls)]
     pauses = [(low, high) for low, high in zip(ends, starts, strict=True)
               if _is_pause(high - low, case.split.period)]  # fmt: skip
-    turn = (
-        step.end - step.begin
-    )  # the GPU's step ends after the host's: there it waits for the next
+    turn = step.end - step.begin  # what lies behind the host's step is the pause of the next
     pauses += [(low + turn, high + turn) for low, high in pauses]
     gaps = [(low, high) for low, high, cause in case.split.gaps if cause == "host-launch"]
     return sum(
@@ -174,10 +172,8 @@ def waits(case: Case, taken: frozenset[int]) -> Iterator[Draft]:  # noqa: ARG001
         return
     chosen = frozenset(held)
     sized = 2 * sum(bool(SIZED.search(step.makers[i].op)) for i in held) > len(held)
-
-    called = 2 * sum(
-        step.calls[i].name in SYNCHRONIZES and not step.makers[i].op for i in held
-    ) > len(held)
+    own = [i for i in held if step.calls[i].name in SYNCHRONIZES and not step.makers[i].op]
+    called = 2 * len(own) > len(held)
 
     def unwaited(model: Model, level: str) -> Model:
         """The host goes on; what it wanted to know comes later.

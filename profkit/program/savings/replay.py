@@ -259,9 +259,7 @@ def _items(step: Step, latency: float, busy_until: Mapping[int, int]) -> tuple[R
             if after >= 0:
                 late = activity.start - max(ready, works[after].activity.end)
             elif late > LATE and activity.stream not in free:
-                late = (
-                    0  # what the stream did before was not recorded: a queue, no delay of its own
-                )
+                late = 0  # a queue of before the recording, no delay of its own
         free[activity.stream] = activity.end
         out.append(ReplayItem(activity.stream, activity.duration, after, max(0.0, late)))
     return tuple(out)
