@@ -10,7 +10,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from profkit.program.findings import CATEGORIES, RULES, sizes
+from profkit.program.findings import CATEGORIES, RULES, math, sizes
 from profkit.program.readers import torch_trace
 from profkit.program.timeline import Activity, Device
 from profkit.program.triage import Triage, triage_timeline
@@ -480,6 +480,21 @@ def test_sizes_that_the_host_waits_for_are_named_before_launches(tmp_path: Path)
     # Batched, the GPU's own 2.24 ms are left at best.
     assert first.saves.high == pytest.approx(plain_ms(sizing) - 280 * 0.008, rel=0.05)
     assert judged(looked_at, tmp_path).findings[0].category == "host-launch"
+
+
+@pytest.mark.parametrize(
+    ("table", "cc", "gains"),
+    [
+        (math.TENSOR_GAINS, (8, 9), (1.0, 1.6, 2.2)),
+        (math.TENSOR_GAINS, (10, 3), (3.5, 7.0, 20.0)),  # as the nearest that is no newer
+        (math.TENSOR_GAINS, None, (1.0, 1.5, 20.0)),
+        (math.DOUBLE_GAINS, (8, 9), (20.0, 40.0, 64.0)),
+        (math.DOUBLE_GAINS, None, (1.0, 2.0, 64.0)),
+        (math.DOUBLE_GAINS, (6, 1), (1.0, 2.0, 64.0)),
+    ],
+)
+def test_a_gpu_that_is_not_known_gains_what_holds_on_every_one(table, cc, gains) -> None:
+    assert math._gains(table, cc) == gains
 
 
 def test_float64_becomes_products_of_float32_and_half_of_the_bytes(tmp_path: Path) -> None:
