@@ -137,7 +137,7 @@ def main() -> None:
     parser.add_argument("names", nargs="*")
     parser.add_argument("--injection")
     parser.add_argument("--stacks", nargs="*", default=[])
-    given = parser.parse_args()
+    given = parser.parse_intermixed_args()  # names may stand behind an option
     given.out.mkdir(parents=True, exist_ok=True)
     gpu, rows = Gpu(), {}
     running: deque[tuple[str, str, Job]] = deque()
