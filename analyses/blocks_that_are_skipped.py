@@ -8,7 +8,7 @@ blocks of the others.
 
 from __future__ import annotations
 
-from problems import all_of, on_l4, problem
+from problems import all_of, compared, on_l4, problem
 
 from profkit.evidence.claims import Answer, at_least, claim, decide, timed
 from profkit.evidence.runs.runs import Evidence
@@ -41,3 +41,38 @@ def the_long_rows_hold_it_back(evidence: Evidence) -> Answer:
         f"profkit says {found.label}; SMs work {busy:.1%} of the time",
         sm_active=busy,
     )
+
+
+@claim(who="header of listwgmma", needs=[f"{v}.{MAIN}" for v in ("skipblocks", "listwgmma")])
+def blocks_that_stay_mend_it(evidence: Evidence) -> Answer:
+    """The warpgroup kernel is twice as fast or more, and imbalance is not what it waits for first."""
+    found = timed(evidence, f"skipblocks.{MAIN}", f"listwgmma.{MAIN}")
+    verdict = evidence.load("listwgmma", MAIN).diagnosis()
+    first = verdict.top is not None and verdict.top.rule == "workload-imbalance"
+    return decide(
+        all_of((not first, at_least(found.speedup, 2.0))),
+        f"{found.sentence}; profkit says {verdict.label}",
+        speedup=found.speedup.median,
+    )
+
+
+@claim(who="header of longestfirst", needs=[f"{v}.{MAIN}" for v in ("listwgmma", "longestfirst")])
+def order_of_the_rows_matters(evidence: Evidence) -> Answer:
+    """With the longest rows first, SMs work 1.15 times as much of the time as in the lists' order."""
+    before, after = (
+        evidence.load(v, MAIN).launch["sm_active"] for v in ("listwgmma", "longestfirst")
+    )
+    found = timed(evidence, f"listwgmma.{MAIN}", f"longestfirst.{MAIN}")
+    return decide(
+        after / before >= 1.15,
+        f"SMs work {before:.1%} and {after:.1%} of the time: each SM still has as many rows, 64 "
+        f"of 132 one of 64 blocks; {found.sentence}",
+        sm_active=after / before,
+    )
+
+
+@claim(who=WHO, needs=[f"{v}.{MAIN}" for v in ("longestfirst", "flex")])
+def faster_than_flex(evidence: Evidence) -> Answer:
+    """The fastest rung is faster than compiled flex_attention with its BlockMask."""
+    holds, line = compared(evidence, "flex", ("listwgmma", "longestfirst"), MAIN)
+    return decide(holds, line)

@@ -13,6 +13,6 @@
 
 extern "C" int profkit_launch(const ProfkitArgs* args) {
   return on_sparse(args, [&](const SparseAttention& a, auto d) {
-    return int{listed::start<listed::Plan<decltype(d)::value, false>>(a, args->stream)};
+    return int{listed::start<listed::Plan<decltype(d)::value, listed::Order::IN_TURN>>(a, args->stream)};
   });
 }

@@ -6,10 +6,10 @@
 
    What came: 59.8 us after 87.5 at LN4096, where a copy takes 49.0 and the Triton rung 50.7. The machine
    code says why: LDG.E, not LDG.E.128. A struct of four half2 is copied four bytes at a time, here and in
-   ring and warprow; a uint4 is one load, and a rung that loads so is not written yet.
+   ring and warprow; a uint4 is one load: widerow.
 
    after: threepass      arch: 80+
-   moves: inst_global_load<0.1x instructions<0.5x
+   moves-not: inst_global_load<0.1x instructions<0.5x
    budget: regs=128 smem=1K spills=0 stack=0
 */
 #include "norm.cuh"

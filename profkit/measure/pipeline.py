@@ -174,6 +174,8 @@ class _Counting:
             return _without(run, result, ncu, self.artifacts)
         plan = plan_of(run, result.name, result.case)
         kernels = [launch.kernel for launch in run.measured.launches[result.name, result.case]]
+        if not kernels:  # a call that only copies: ncu would find nothing
+            return _without(run, result, None, self.artifacts)
         options = self.options
         if visible is not None:
             options = replace(options, env={**os.environ, "CUDA_VISIBLE_DEVICES": visible})
@@ -196,7 +198,9 @@ class _Counting:
         return replace(result, record=record, report=report, ncu_seconds=collected.seconds)
 
 
-def _without(run: TargetRun, result: Profiled, why: ProfkitError, artifacts: Path) -> Profiled:
+def _without(
+    run: TargetRun, result: Profiled, why: ProfkitError | None, artifacts: Path
+) -> Profiled:
     """A record without a report; where an older report stands, its record stays with it."""
     report, path = place_for(artifacts, run.target.problem.name, result.name, result.case)
     record = with_timing(result.record, run)

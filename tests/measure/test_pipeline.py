@@ -1,7 +1,9 @@
 """The whole line on a stand-in machine: build, check, time, collect, record."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -190,6 +192,26 @@ def test_profile_leaves_one_report_and_one_record(machine: Machine, tmp_path: Pa
 def _export(words: list[str]) -> list[str]:
     at = words.index("--export")
     return ["--force-overwrite", "--export", words[at + 1]]
+
+
+def test_a_call_without_a_kernel_has_a_time_and_no_report(
+    machine: Machine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A call that only copies, as the reference copy does: no graph node of it is a kernel."""
+    run_job = session.run_job
+
+    def without_kernels(*args: Any) -> Any:
+        done = run_job(*args)
+        return replace(done, launches=dict.fromkeys(done.launches, ()))
+
+    monkeypatch.setattr(session, "run_job", without_kernels)
+    machine.write("copies_x.cu")
+    (result,) = profile(machine, "copies")
+    assert (result.problem, result.report) == (None, None)
+    said = json.loads((machine.recorded("B") / "copies.json").read_text())
+    assert (said["launches"], said["report"]) == ([], None)
+    assert said["timing"]["l2"]["warm"]["median"] > 0
+    assert not (tmp_path / "ncu.log").exists()
 
 
 def test_a_wrong_variant_gets_no_time_and_no_report(machine: Machine, tmp_path: Path) -> None:
