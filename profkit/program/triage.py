@@ -19,6 +19,7 @@ from profkit.program.timeline import Process, Timeline
 LEAST = 0.02  # of the step: a finding that saves less is not worth a line
 WORTH = 0.08  # of the step: if nothing saves as much, the program is healthy
 AS_GOOD = 0.6  # a special mend that saves so much of what the general one does is named before it
+HINDERS = 0.25  # the same of a mend without which the general one cannot be had
 
 
 @dataclass(frozen=True)
@@ -157,13 +158,18 @@ def _ranked(case: Case, drafts: Sequence[Draft]) -> list[ProgramFinding]:
 
 def _ordered(rows: list[tuple[Draft, Saving]]) -> list[tuple[Draft, Saving]]:
     """By what they save; a general mend after special ones that save nearly as much."""
-    special = max((s.expect for d, s in rows if not d.general), default=0.0)
+    special = [
+        (s.expect, HINDERS if d.hinders and s.low > 0 else AS_GOOD)
+        for d, s in rows
+        if not d.general
+    ]
 
     def weight(row: tuple[Draft, Saving]) -> float:
         draft, saving = row
-        if draft.general and special >= AS_GOOD * saving.expect:
-            return min(saving.expect, special * 0.999)
-        return saving.expect
+        before = [other for other, share in special if other >= share * saving.expect]
+        return (
+            min(saving.expect, 0.999 * min(before)) if draft.general and before else saving.expect
+        )
 
     return sorted(rows, key=lambda row: -weight(row))
 

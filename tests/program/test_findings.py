@@ -540,6 +540,44 @@ def test_few_blocks_are_held_against_their_bytes_too(tmp_path: Path) -> None:
     assert first.saves.expect == pytest.approx(3.0 - 1.6 * needed, abs=0.02)
 
 
+def test_cross_entropy_between_products_is_no_attention_by_its_kernels_names(
+    tmp_path: Path,
+) -> None:
+    """As our own timeline has it: no operator says log_softmax, the kernel's epilogue does."""
+
+    def head(name: str) -> Step:
+        def step(p: Program) -> None:
+            for kernel in (GEMM, name, GEMM):
+                p.launch(kernel, 400.0)
+
+        return step
+
+    log = SOFTMAX.replace(
+        "float>(", "at::native::(anonymous namespace)::LogSoftMaxForwardEpilogue>("
+    )
+    first = judged(head(SOFTMAX), tmp_path).findings[0]
+    assert first.category == "attention-unfused"
+    assert "attention-unfused" not in {f.category for f in judged(head(log), tmp_path).findings}
+
+
+def test_the_number_of_rows_is_waited_for_by_what_ran_before(tmp_path: Path) -> None:
+    """nonzero without its operator's name: the kernel that counts stands before the copy back."""
+    counts = (
+        "void cub::DeviceReduceSingleTileKernel<Policy, at::native::NonZeroOp<bool>, int*>(int)"
+    )
+
+    def sized(p: Program) -> None:
+        for _ in range(40):
+            p.launch(GEMM, 8.0)
+            p.launch(counts, 4.0)
+            p.wait()
+            for _ in range(6):
+                p.launch(GEMM, 8.0)
+
+    waits = next(f for f in judged(sized, tmp_path).findings if f.category == "host-sync")
+    assert "sizes that are known" in waits.advice
+
+
 def test_a_softmax_by_hand_is_attention_on_its_way_back_too(tmp_path: Path) -> None:
     bmm = [[64, 2048, 64], [64, 64, 2048]]
 

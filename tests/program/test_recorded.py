@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from profkit.program.recorded import judge_recordings
 from tests.conftest import ROOT
 from tools import programs
 from tools.programs import document as said
@@ -74,6 +75,21 @@ def test_what_has_no_problem_is_healthy(file: str) -> None:
 @pytest.mark.parametrize("name", HEALTHY)
 def test_nothing_at_all_is_said_of_a_healthy_program(name: str) -> None:
     assert said(f"{name}.planted.json.gz")["findings"] == []
+
+
+@pytest.mark.parametrize("folder", sorted((DATA / "own").iterdir()), ids=lambda f: f.stem)
+def test_the_planted_problem_is_first_in_our_own_timeline(folder: Path) -> None:
+    """Names, grids, times and calls: no operator, no shape, no line."""
+    answer, counts = judge_recordings([folder])
+    assert counts is None
+    first, truth = answer.findings[0], TRUTH[folder.stem]
+    assert (answer.healthy, first.category) == ("", truth["category"])
+    # The step that is found may be a part of the program's: shares are compared.
+    share = (truth["planted_ms"] - truth["mended_ms"]) / truth["planted_ms"]
+    period = answer.split.period / 1e6
+    assert first.saves.low / period <= share <= first.saves.high / period or (
+        first.saves.expect / period == pytest.approx(share, rel=CLOSE)
+    )
 
 
 def test_waits_behind_a_slow_host_are_not_what_to_mend() -> None:

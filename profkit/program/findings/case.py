@@ -88,6 +88,7 @@ class Draft:
         general: Mends whatever the cause (a captured graph): a special mend that saves about as
             much is named first.
         idle: Whether what it saves is idle time, which a recorder inflates.
+        hinders: Whether no graph can be captured while it is there.
     """
 
     category: str
@@ -99,6 +100,7 @@ class Draft:
     covers: bool = True
     general: bool = False
     idle: bool = False
+    hinders: bool = False
 
 
 def needed_bytes(work: StepWork) -> int:

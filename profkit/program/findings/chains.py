@@ -16,6 +16,7 @@ MEMBERS = {"elementwise", "convert", "set", "random"}
 # A compiler fuses these with what stands round them.
 PASSED = {"reduce", "norm", "softmax", "concat"}
 LEAST_CHAIN = 3
+FEW_UPDATES = 4  # a root or two may stand anywhere
 SLOWER = 1.25  # a fused kernel that computes more a byte than each of its parts
 _TENSORS = re.compile(r"array<char\s?\*, (\d+)")
 _TWO_INPUTS = re.compile(
@@ -23,6 +24,10 @@ _TWO_INPUTS = re.compile(
 )
 _ADAM = re.compile(r"(?i)addcdiv|addcmul|sqrt|lerp|adam")
 _FUSED = re.compile(r"(?i)fused")
+# What only an optimiser's kernels do: Adam's last operation over all tensors or over one, by any
+# name, and the root of the second moments.
+_OF_ALL = re.compile(r"FusedAdam|multi_tensor_apply.*PointwiseOp.*divides")
+_OF_ONE = re.compile(r"addcdiv|sqrt_kernel")
 # What autocast puts into half precision, as the outermost operator.
 _PRODUCT = re.compile(r"aten::(linear|matmul|mm|bmm|addmm|baddbmm|conv|einsum)")
 _HALF = frozenset({"c10::BFloat16", "c10::Half"})
@@ -74,12 +79,24 @@ def _by_name(case: Case, taken: frozenset[int]) -> list[int]:
     if back >= 0:
         after = range(back + 1, len(case.works))
         return [i for i in after if i not in taken and case.works[i].kind in kinds]
-    marks = [i for i, w in enumerate(case.works) if i not in taken
-             and re.search(r"addcdiv|FusedAdam", w.activity.name)]  # fmt: skip
-    if len(marks) < 4:
-        return []
-    inside = range(max(0, marks[0] - (marks[1] - marks[0])), marks[-1] + 1)
-    return [i for i in inside if i not in taken and case.works[i].kind in kinds]
+    free = [i for i in range(len(case.works)) if i not in taken]
+    if sum(bool(_OF_ALL.search(case.works[i].activity.name)) for i in free) >= 4:
+        return [i for i in free if case.works[i].kind == "optimizer"]
+    runs: list[list[int]] = [[]]  # of works that an optimiser may consist of
+    for i in free:
+        if case.works[i].kind in kinds:
+            runs[-1].append(i)
+        elif runs[-1]:
+            runs.append([])
+    return (
+        max(runs, key=lambda run: _marks(case, run)) if any(_marks(case, r) for r in runs) else []
+    )
+
+
+def _marks(case: Case, run: Sequence[int]) -> int:
+    """How many parameters' updates a run of works holds; few are none."""
+    found = sum(bool(_OF_ONE.search(case.works[i].activity.name)) for i in run)
+    return found if found >= FEW_UPDATES else 0
 
 
 def elementwise(case: Case, taken: frozenset[int]) -> Iterator[Draft]:

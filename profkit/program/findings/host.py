@@ -14,12 +14,14 @@ from profkit.program.step.idle import of_maker
 from profkit.program.timeline import HostSpan
 
 LONG = 500_000  # nanoseconds of host work before one call that no launching explains
+FEW_WAITS = 4  # a step: fewer may lie at its end, behind what a graph would hold
 LONG_SHARE = 0.05  # of the step: what is shorter is no pause
 MANY_COPIES = 16  # small ones to the GPU a step: they are a batch in pieces, no stray scalar
 SMALL_COPY = 1 << 16  # bytes up to which a copy is there to look at a value
 # Operators whose result has as many rows as the data says: the host has to wait for the number, no
 # graph can be captured round them, and what follows is launched piece by piece.
 SIZED = re.compile(r"aten::(nonzero|masked_select|_?unique\w*|repeat_interleave)\b")
+SIZING = re.compile(r"(?i)nonzero|DeviceSelect|unique_by|NumUnique")  # kernels that count for them
 # Calls that no operator makes: the program asks for them itself.
 SYNCHRONIZES = frozenset({"cudaDeviceSynchronize", "cudaEventSynchronize", "cuCtxSynchronize"})
 GRAPH_LAG = 1_000.0  # nanoseconds between the kernels of a graph
@@ -171,7 +173,7 @@ def waits(case: Case, taken: frozenset[int]) -> Iterator[Draft]:  # noqa: ARG001
     if not held or idle < 0.005 * case.split.period:
         return
     chosen = frozenset(held)
-    sized = 2 * sum(bool(SIZED.search(step.makers[i].op)) for i in held) > len(held)
+    sized = 2 * sum(_for_size(case, i) for i in held) > len(held)
     own = [i for i in held if step.calls[i].name in SYNCHRONIZES and not step.makers[i].op]
     called = 2 * len(own) > len(held)
 
@@ -202,8 +204,17 @@ def waits(case: Case, taken: frozenset[int]) -> Iterator[Draft]:  # noqa: ARG001
         if called
         else "keep the value on the GPU, or read it a step later (non_blocking, an event)",
         places.most_common(1)[0][0] if places else names.most_common(1)[0][0],
-        (), unwaited, covers=False, idle=True,
+        (), unwaited, covers=False, idle=True, hinders=len(held) >= FEW_WAITS,
     )  # fmt: skip
+
+
+def _for_size(case: Case, call: int) -> bool:
+    """Whether a call waits for a number of rows: by its operator, else by what ran before."""
+    if op := case.step.makers[call].op:
+        return SIZED.search(op) is not None
+    item = case.hosts.usual.events[call].awaits
+    before = case.works[max(0, item - 3) : item + 1]
+    return any(SIZING.search(work.activity.name) for work in before)
 
 
 def uploads(case: Case) -> frozenset[int]:

@@ -201,7 +201,7 @@ def _softmax_at(case: Case, i: int) -> bool:
     """A softmax, or the exponential of one that is written by hand."""
     work = case.works[i]
     if work.kind == "softmax":
-        return "log" not in work.maker.op.lower()
+        return "log" not in work.maker.op.lower() and "LogSoftMax" not in work.activity.name
     if work.kind == "elementwise" and "ExpBackward" in work.maker.top:
         return True  # no kernel of its own: a product with what the exponential was
     hand = work.maker.op in {"aten::exp", "aten::exp_"} or "exp_kernel" in work.activity.name

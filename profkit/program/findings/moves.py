@@ -16,6 +16,7 @@ from profkit.program.step.steps import StepWork
 # PCIe 5; the smaller, for what came before compute capability 9.0, is PCIe 4's usual and not measured.
 PINNED = (24e9, 53e9)
 OWN_STREAM = {"HtoD": -1, "DtoH": -2, "PtoP": -3, "": -4}
+AS_LONG = 1.3  # of two copies of tensors of one size: one direction is slower
 COPIED = {"aten::contiguous", "aten::clone"}
 _STRIDED = re.compile(r"[:\s]elementwise_kernel<.*nocast.*direct_copy")
 
@@ -144,14 +145,14 @@ def layouts(case: Case, taken: frozenset[int]) -> Iterator[Draft]:
     """Tensors that are only put into another order."""
     chosen = frozenset(
         i for i, w in enumerate(case.works)
-        if i not in taken and (w.kind == "layout" or _STRIDED.search(w.activity.name))
+        if i not in taken and (w.kind == "layout" or _is_strided(w))
     )  # fmt: skip
     named = [i for i in chosen if case.works[i].kind == "layout"]
     if len(chosen) < 2:
         return
     # A conversion round a convolution goes; a permuted copy may be needed by what reads it.
     convolved = any(w.kind == "conv" for w in case.works)
-    images = frozenset(i for i in chosen if convolved and _is_image(case.works[i]))
+    images = frozenset(i for i in chosen if convolved and _is_image(case, i))
     # A product reads either order: the copy that it reads goes, and so does one of what it wrote.
     read = frozenset(i for i in chosen if case.works[i].maker.top in COPIED and _meets(case, i))
     stays = {"low": 0.45, "expect": 0.2, "high": 0.0}
@@ -214,7 +215,30 @@ def _meets(case: Case, index: int) -> bool:
     return False
 
 
-def _is_image(work: StepWork) -> bool:
-    """A copy of a tensor of four dimensions into one of the same sizes: only its order changes."""
+def _is_image(case: Case, index: int) -> bool:
+    """A copy of a tensor of four dimensions into one of the same sizes: only its order changes.
+
+    Where no operator tells sizes: a copy that a convolution reads, or one that takes as long.
+    """
+    work = case.works[index]
     shapes = work.maker.shapes
-    return len(shapes) >= 2 and len(shapes[0]) == 4 and shapes[0] == shapes[1]
+    if work.maker.op:
+        return len(shapes) >= 2 and len(shapes[0]) == 4 and shapes[0] == shapes[1]
+    read = [
+        w.activity.duration
+        for i, w in enumerate(case.works)
+        if _is_strided(w) and _convolved(case, i)
+    ]
+    return any(
+        AS_LONG * work.activity.duration >= t >= work.activity.duration / AS_LONG for t in read
+    )
+
+
+def _is_strided(work: StepWork) -> bool:
+    return _STRIDED.search(work.activity.name) is not None
+
+
+def _convolved(case: Case, index: int) -> bool:
+    """Whether a convolution is the next work, of the next step if need be; sets do not count."""
+    following = (*case.works[index + 1 :], *case.works[:index])
+    return next((w.kind for w in following if w.kind != "set"), "") == "conv"
