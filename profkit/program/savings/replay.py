@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import defaultdict, deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -22,6 +22,8 @@ from profkit.program.timeline import Call, Process
 
 DEPTH = 1024  # launches that a stream takes before the host has to wait
 NEAR = 5_000  # nanoseconds between the end of work and the return of the wait for it
+FEW_BESIDE = 32  # works of all streams that are looked at before one that waited, and after it
+TAIL = 0.3  # of a kernel: its last round of blocks, in which others find room
 SEEN = 3_000  # nanoseconds of unexplained delay from which on another stream is looked at
 HELD = 15_000  # nanoseconds from which on a call that ends with its copy was held by it
 LATE = 20_000  # nanoseconds: a launch that takes longer found the stream busy with an earlier step
@@ -273,12 +275,28 @@ def _items(step: Step, latency: float, busy_until: Mapping[int, int]) -> tuple[R
 
 
 def _dependency(step: Step, i: int, by_end: Sequence[int], ends: Sequence[int]) -> int:
-    """The item of another stream, launched before, that ended just before this one began."""
-    activity = step.works[i].activity
-    at = bisect_left(ends, activity.start + 1) - 1
-    while at >= 0 and ends[at] > activity.start - 2 * NEAR:
-        j = by_end[at]
-        if j < i and step.works[j].activity.stream != activity.stream:
-            return j
-        at -= 1
-    return -1
+    """The item of another stream, launched before, that an item has waited for.
+
+    The last that ended before it began; or one that was in its last round of blocks, which leaves
+    room on the SMs, where nothing has just ended.
+    """
+    begin = step.works[i].activity.start
+    others = (j for j in _ended_before(begin, by_end, ends) if _is_beside(step, j, i))
+    last = next(others, -1)
+    if last >= 0 and begin - step.works[last].activity.end <= 2 * NEAR:
+        return last
+    near = by_end[bisect_left(ends, begin + 1) :][:FEW_BESIDE]
+    return next((j for j in near if _is_beside(step, j, i) and _in_its_tail(step, j, begin)), last)
+
+
+def _ended_before(begin: int, by_end: Sequence[int], ends: Sequence[int]) -> Iterator[int]:
+    return reversed(by_end[max(0, (at := bisect_left(ends, begin + 1)) - FEW_BESIDE) : at])
+
+
+def _is_beside(step: Step, j: int, i: int) -> bool:
+    return j < i and step.works[j].activity.stream != step.works[i].activity.stream
+
+
+def _in_its_tail(step: Step, j: int, at: int) -> bool:
+    activity = step.works[j].activity
+    return activity.start < at and activity.end - at <= TAIL * activity.duration
