@@ -97,7 +97,9 @@ class Machine:
         import torch
 
         identity = state.gpu_identity(self.gpu.pci)
-        sources = {n: {"source": b.source, "sass": b.sass} for n, b in self.builds.items()}
+        sources = {
+            n: {"source": b.source, "sass": b.sass, "host": b.host} for n, b in self.builds.items()
+        }
         gpu = asdict(replace(self.gpu, uuid=identity.uuid, driver=identity.driver))
         made = time.strftime("%Y-%m-%dT%H:%M:%S+00:00", time.gmtime())
         return {"schema": "profkit.grid/1", "made": made, "gpu": gpu, "against": list(against),
@@ -408,8 +410,9 @@ def refresh() -> None:
         chosen = variants.named_variants(ROOT / "kernels", list(said["variants"]))
         for made in build.compile_variants(chosen, ["90"], folder):
             kept = said["variants"][made.variant.id]
-            if kept["sass"] == made.sass:
-                kept["source"] = made.source
+            launcher = kept["source"] == made.source or kept.get("host") == made.host is not None
+            if kept["sass"] == made.sass and launcher:
+                kept |= {"source": made.source, "host": made.host}
         path.write_text("\n".join((json.dumps(said), *lines)) + "\n", "utf-8")
 
 

@@ -20,7 +20,7 @@ from profkit.measure.variants import variants
 from profkit.measure.variants.variants import Variant
 from profkit.records.artifacts import run_files
 from profkit.records.parts import RecordedSource
-from profkit.records.record import read_record, write_record
+from profkit.records.record import Record, amend_record, read_record
 from profkit.records.store import JsonObject
 
 
@@ -74,6 +74,7 @@ class Compiled:
             "warnings": made.warnings,
             "source": made.source,
             "sass": made.sass,
+            "host": made.host,
             "error": made.error,
             "over_budget": self.over_budget,
         }
@@ -154,18 +155,30 @@ def _records(artifacts: Path) -> dict[str, list[tuple[Path, str]]]:
     return records
 
 
-def refresh(places: Places, made: Sequence[Compiled]) -> list[Path]:
+@dataclass(frozen=True)
+class Refreshed:
+    """What became of records of the kernels that were just built.
+
+    Attributes:
+        written: Those that were written anew.
+        unknown: Stale ones of the same kernels, whose launcher is another or is not known.
+    """
+
+    written: tuple[Path, ...]
+    unknown: tuple[Path, ...]
+
+
+def refresh(places: Places, made: Sequence[Compiled]) -> Refreshed:
     """Let records of the very machine code that was just built follow today's source.
 
     A change that leaves the machine code as it is (a header that moved, a refactoring) makes a
-    record stale by its source although what was measured is what the source still gives.
-
-    Returns:
-        The records that were written anew; each keeps the hash that it was made with.
+    record stale by its source although what was measured is what the source still gives. Each keeps
+    the hash that it was made with; one without the launcher's hash, or with that of another host
+    compiler, gets it while its source is today's, so that it can follow the next change.
     """
     builds = [compiled.build for compiled in made]
     today = {f"{b.variant.id} {b.arch} {b.sass}": b for b in builds if b.sass}
-    refreshed = []
+    written, unknown = [], []
     records = _records(places.artifacts_dir()).values()
     for path, _ in itertools.chain.from_iterable(records):
         try:
@@ -176,15 +189,23 @@ def refresh(places: Places, made: Sequence[Compiled]) -> list[Path]:
         same = today.get(f"{record.variant} {source.arch} {source.sass}")
         if same is None:
             continue
-        titled = replace(record.header, title=same.variant.title)  # it is of the source, too
-        if record.stale(same.source):
-            made_from = source.made_from or source.sha256
-            source = replace(source, made_from=made_from, sha256=same.source)
-        elif titled == record.header:
+        if not record.machine_code.same_as(build.machine_code(same)):
+            unknown += [path] if record.stale(same.source) else []
             continue
-        write_record(path, replace(record, source=source, header=titled))
-        refreshed.append(path)
-    return refreshed
+        followed = _followed(record, source, same)
+        if followed != record:
+            amend_record(followed)
+            written.append(path)
+    return Refreshed(tuple(written), tuple(unknown))
+
+
+def _followed(record: Record, source: RecordedSource, built: Build) -> Record:
+    """The record with what today's source of the same machine code says."""
+    header = replace(record.header, title=built.variant.title)  # it is of the source, too
+    if record.stale(built.source):
+        made_from = source.made_from or source.sha256
+        source = replace(source, made_from=made_from, sha256=built.source)
+    return replace(record, header=header, source=replace(source, host=built.host or source.host))
 
 
 def compiled(places: Places, names: Sequence[str], archs: Sequence[str] | None) -> list[Compiled]:

@@ -91,7 +91,14 @@ def record_of(run: TargetRun, name: str, case: str) -> Record:
         resources=tuple(from_json(BuiltKernel, asdict(kernel)) for kernel in built.kernels),
         versions=replace(record.versions, nvcc=built.nvcc, compiler=built.compiler),
         header=built.variant.header,
-        source=RecordedSource(file, built.source, built.sass, built.arch, tuple(built.flags)),
+        source=RecordedSource(
+            file=file,
+            sha256=built.source,
+            sass=built.sass,
+            host=built.host,
+            arch=built.arch,
+            flags=tuple(built.flags),
+        ),
     )
 
 

@@ -17,6 +17,7 @@ from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
 T = TypeVar("T")
 Reader = Callable[[Any], Any]
 ABSENT = {"absent": True}  # metadata of a field that is left out of the JSON when it is None
+EMPTY = {"empty": True}  # of a text that says something when it is empty
 
 
 def from_json(kind: Callable[..., T], document: Mapping[str, Any]) -> T:
@@ -43,6 +44,35 @@ def as_json(value: Any) -> Any:
     return None if isinstance(value, float) and not isfinite(value) else value
 
 
+def amended(
+    document: Mapping[str, Any], before: Mapping[str, Any], after: Mapping[str, Any]
+) -> dict[str, Any]:
+    """A JSON object with what changed put in, and everything else as it stands, to the letter.
+
+    Args:
+        document: As it stands: it may lack fields, or have some that nobody reads.
+        before: What was read of it, written again.
+        after: The same with the changes. A field more comes behind the one it follows here.
+    """
+    items = {k: v for k, v in document.items() if k in after or k not in before}
+    names = list(after)
+    for key in names:
+        new = after[key]
+        if key in before and before[key] == new:
+            continue
+        held, read = items.get(key), before.get(key)
+        if isinstance(held, Mapping) and isinstance(read, Mapping) and isinstance(new, Mapping):
+            new = amended(held, read, new)
+        if key in items:
+            items[key] = new
+        else:
+            ahead = [k for k in names[: names.index(key)] if k in items]
+            place = list(items).index(ahead[-1]) + 1 if ahead else 0
+            rows = list(items.items())
+            items = dict([*rows[:place], (key, new), *rows[place:]])
+    return items
+
+
 def _left_out(of: Field[Any], value: Any) -> bool:
     return value is None and bool(of.metadata.get("absent"))
 
@@ -52,7 +82,7 @@ def _readers(kind: Any) -> list[tuple[str, Reader]]:
     """Of each field that stands in the JSON, its name and what reads it."""
     hints = get_type_hints(kind)
     named = (f for f in fields(kind) if not f.metadata.get("file"))
-    return [(f.name, _reader(hints[f.name])) for f in named]
+    return [(f.name, _text if f.metadata.get("empty") else _reader(hints[f.name])) for f in named]
 
 
 @cache
@@ -99,6 +129,11 @@ def _number(value: Any) -> float | None:
     if not isinstance(value, int | float) or isinstance(value, bool):
         return None
     return value if abs(value) < 1e300 and isfinite(value) else None
+
+
+def _text(value: Any) -> str | None:
+    """A text, also an empty one."""
+    return value if isinstance(value, str) else None
 
 
 _SCALARS: dict[Any, Reader] = {

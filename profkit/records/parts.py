@@ -5,19 +5,21 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from profkit.records.json_fields import ABSENT
+from profkit.records.json_fields import ABSENT, EMPTY
 
 
 @dataclass(frozen=True)
 class RecordedSource:
     """What was built: file (problem/name.cu), hashes of its code and machine code, arch, flags.
 
+    sass is the machine code of the kernels, host that of the launcher with the constants it reads.
     made_from is the hash that the record was made with, where only comments changed since.
     """
 
     file: str | None = None
     sha256: str | None = None
     sass: str | None = None
+    host: str | None = field(default=None, metadata=ABSENT)
     arch: str | None = None
     flags: tuple[str, ...] = ()
     made_from: str | None = field(default=None, metadata=ABSENT)
@@ -47,6 +49,15 @@ class RecordedLaunch:
     static_smem: float | None = None
     regs: float | None = None
     blocks_per_sm: float | None = None
+
+    def line(self) -> str:
+        """All of it in one line; empty where the grid is not known, as in some older records."""
+        if not self.grid:
+            return ""
+        shapes = ("x".join(map(str, shape)) for shape in (self.grid, self.block))
+        numbers = self.dynamic_smem, self.static_smem, self.regs, self.blocks_per_sm
+        known = ("?" if n is None else f"{n:.12g}" for n in numbers)
+        return " ".join([self.kernel or "?", *shapes, *known])
 
 
 @dataclass(frozen=True)
@@ -112,7 +123,7 @@ class Timing:
 
     method: str | None = None
     l2: TimedSides = TimedSides()
-    why_wide: str | None = None
+    why_wide: str | None = field(default=None, metadata=EMPTY)  # "": it is narrow
     session: str | None = None
     per_sample: float | None = None
     eager: float | None = None

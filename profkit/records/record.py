@@ -18,7 +18,8 @@ from typing import Any
 from profkit.errors import ProfkitError
 from profkit.files import read_json, write_text
 from profkit.records.header import Header
-from profkit.records.json_fields import ABSENT, as_json, from_json
+from profkit.records.json_fields import ABSENT, amended, as_json, from_json
+from profkit.records.machine_code import MachineCode
 from profkit.records.parts import (
     BuiltKernel,
     CaseWork,
@@ -102,6 +103,19 @@ class Record:
     def sass(self) -> str | None:
         """Hash of the machine code."""
         return self.source.sass if self.source else None
+
+    @property
+    def machine_code(self) -> MachineCode:
+        """What was run: asks the two of two records whether it is the same."""
+        source = self.source or RecordedSource()
+        lines = [launch.line() for launch in self.launches]
+        return MachineCode(
+            sources=frozenset(filter(None, (source.sha256, source.made_from))),
+            flags=source.flags,
+            sass=source.sass,
+            host=source.host,
+            launches=tuple(lines) if all(lines) else (),
+        )
 
     @property
     def correct(self) -> bool | None:
@@ -250,3 +264,14 @@ def declared(record: Record | None, launches: int) -> dict[str, float]:
 def write_record(path: Path, record: Record) -> None:
     """Write a record whole or not at all; numbers that are no numbers become null."""
     write_text(path, json.dumps(record.to_json(), indent=1) + "\n")
+
+
+def amend_record(record: Record) -> None:
+    """Write a record over the file it was read from: only what was changed since is other there.
+
+    Raises:
+        ProfkitError: The file can no longer be read.
+    """
+    before = read_record(record.path)
+    document = amended(read_json(record.path), before.to_json(), record.to_json())
+    write_text(record.path, json.dumps(document, indent=1) + "\n")

@@ -16,7 +16,6 @@ from profkit.measure.build import dry
 from profkit.measure.build.build import Build
 from profkit.measure.build.cards import CARDS
 from profkit.measure.check.check import Check
-from profkit.measure.cuda import cubin
 from profkit.measure.cuda.graph import GraphLaunch
 from profkit.measure.cuda.names import base_name
 from profkit.measure.variants.occupancy import LIMITS, REGISTERS
@@ -144,8 +143,7 @@ def machine_code_identity(build: Build) -> str | None:
     """
     if build.library is None:
         return None
-    host = cubin.host_hash(build.library.with_name("variant.o"))
-    return None if build.sass is None and host is None else f"{build.sass}:{host}"
+    return None if build.sass is None and build.host is None else f"{build.sass}:{build.host}"
 
 
 def footprint(build: Build, launches: Sequence[GraphLaunch]) -> Footprint | None:

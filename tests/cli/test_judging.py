@@ -22,7 +22,8 @@ def write(folder: Path, variant: str, time: float = 1e-5, **facts) -> Path:
     record = {
         "schema": SCHEMA, "variant": variant, "case": "B",
         "header": {"title": f"The {variant}", "after": facts.pop("after", None)},
-        "source": {"sha256": variant, "sass": facts.pop("sass", f"sass {variant}")},
+        "source": {"sha256": variant, "sass": facts.pop("sass", f"sass {variant}"),
+                   "host": facts.pop("host", "the launcher")},
         "check": {"status": facts.pop("status", "right"), "cases": []},
         "timing": {"session": "one", "l2": {"warm": {"samples": samples}}},
         "gpu": {"name": "NVIDIA H200"},
@@ -79,6 +80,9 @@ def test_one_binary_under_two_names_is_no_comparison(run, ladder):
     found = run("compare", "stage2", "flag", "--artifacts", ladder)
     assert found.exit_code == 2
     assert "the same binary" in found.stdout
+    for host in ("another launcher", None):
+        write(ladder, "flag", sass="sass stage2", host=host)
+        assert run("compare", "stage2", "flag", "--artifacts", ladder).exit_code == 0
 
 
 def test_a_gate_on_time_without_timing_was_not_tried(run):

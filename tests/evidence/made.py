@@ -71,7 +71,8 @@ def header(title: str = "", **keys: str | tuple[str, ...] | None) -> Header:
 
 def record(variant: str = "stage1", case: str = "B", **facts) -> Record:
     """A record of chosen facts, by their short names."""
-    known = {"correct": True, "sass": f"sass of {variant}", "source": f"source of {variant}",
+    known = {"correct": True, "sass": f"sass of {variant}",
+             "host": "the launcher", "source": f"source of {variant}",
              "session": "one", "warm": samples(), "gpu": "NVIDIA H200", "clock_control": "none",
              "sm_clock": None, "sanitizers": {}, "max_abs": None, "max_rel": None,
              "path": Path(f"{variant}.{case}.json"),
@@ -84,6 +85,7 @@ def record(variant: str = "stage1", case: str = "B", **facts) -> Record:
     errors = (CheckedCase(max_abs=known.pop("max_abs"), max_rel=known.pop("max_rel")),)
     check = CheckResult(status=status, cases=errors, sanitizer=known.pop("sanitizers"))
     source, sass, most = known.pop("source"), known.pop("sass"), known.pop("resources")
+    host = known.pop("host")
     clock, control = known.pop("sm_clock"), known.pop("clock_control")
     timing = Timing(
         l2=TimedSides(warm=TimedSide(samples=known.pop("warm"))),
@@ -95,7 +97,7 @@ def record(variant: str = "stage1", case: str = "B", **facts) -> Record:
         variant,
         case,
         header=header(**said),
-        source=RecordedSource(sha256=source, sass=sass) if source else None,
+        source=RecordedSource(sha256=source, sass=sass, host=host) if source else None,
         check=check,
         timing=timing,
         gpu=RecordedGpu(name=gpu) if gpu else None,

@@ -47,7 +47,9 @@ def made(variant: str, median: float = 1e-5, seed: int = 0, session: str = "s", 
     known = {
         "problem": "p",
         "header": Header(f"The {variant}"),
-        "source": RecordedSource(f"p/{variant}.cu", f"code {variant}", f"sass {variant}", "90"),
+        "source": RecordedSource(
+            f"p/{variant}.cu", f"code {variant}", f"sass {variant}", arch="90"
+        ),
         "launches": (LAUNCH,),
         "check": CheckResult(status="right"),
         "timing": timed(median, seed, session),
@@ -108,6 +110,48 @@ def test_nor_does_one_measured_anew_on_a_slower_machine(tmp_path: Path, number: 
     ]
     report = gated(tmp_path, records, anew)
     assert (report.status, report.reasons) == (0, []), "the machine code is the same"
+
+
+def coded(record: Record, sha256: str, host: str | None, made_from: str | None = None) -> Record:
+    """The record with the same kernels, of another source and perhaps of another launcher."""
+    source = replace(record.source, sha256=sha256, host=host, made_from=made_from)
+    return replace(record, source=source)
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "judged"),
+    [
+        (("a", None), ("a", None), False),  # one source
+        (("a", "h of g++ 12"), ("a", "h of g++ 14"), False),
+        (("a", "h"), ("a", None), False),
+        (("a", "h"), ("b", "h"), False),  # a refactoring
+        (("a", None), ("b", "h", "a"), False),  # refreshed since
+        (("a", "h", "0"), ("b", None, "0"), False),
+        (("a", "h"), ("b", "i"), True),  # the launcher changed
+        (("a", "h"), ("b", None), True),  # not known is not the same
+        (("a", None), ("b", None), True),
+    ],
+)
+def test_a_launcher_that_changed_is_judged_by_time(
+    tmp_path: Path, before: tuple[str, ...], after: tuple[str, ...], judged: bool
+) -> None:
+    slow = made("v1", 1.1e-5, 2)
+    report = gated(tmp_path, [coded(made("v1", 1e-5, 1), *before)], [coded(slow, *after)])
+    (subject,) = report.subjects
+    assert (subject.answer, report.status) == (("slower", 1) if judged else ("same", 0))
+
+
+def test_other_flags_of_one_source_are_other_code(tmp_path: Path) -> None:
+    before, slow = (made("v1", t, i) for i, t in enumerate((1e-5, 1.1e-5)))
+    after = replace(slow, source=replace(slow.source, flags=("-DBLOCKS=2",)))
+    assert gated(tmp_path, [before], [after]).status == 1
+
+
+def test_a_grid_that_an_older_record_does_not_say_is_no_change(tmp_path: Path) -> None:
+    before = made("v1", 1e-5, 1, launches=(replace(LAUNCH, grid=(), block=()),))
+    assert gated(tmp_path, [before], [made("v1", 1.1e-5, 2, "another")]).status == 0
+    wide = made("v1", 1.1e-5, 2, launches=(replace(LAUNCH, grid=(264, 1, 1)),))
+    assert gated(tmp_path / "wide", [made("v1", 1e-5, 1)], [wide]).status == 1
 
 
 @pytest.mark.parametrize(

@@ -355,6 +355,24 @@ def test_the_log_gives_every_version_its_commit(tmp_path: Path) -> None:
         committed_runs(tmp_path)
 
 
+def test_a_launcher_that_changed_is_no_same_code(tmp_path: Path) -> None:
+    first = row(1e-5, 1, 1, host="h")
+    runs = [
+        first,
+        row(1.1e-5, 2, 2, source="refactored", host="h"),
+        row(1.1e-5, 3, 3, source="rewritten", host="i"),
+        row(1.1e-5, 4, 4, source="of an older profkit"),
+        row(1.1e-5, 5, 5, source="of an older profkit", launches=("k 264x1x1",)),
+    ]
+    wanted = ["first", "same code", *["cannot tell"] * 3]
+    assert [s.answer for s in steps(runs)] == wanted
+    History(tmp_path).append(runs)
+    assert [s.answer for s in steps(History(tmp_path).runs()[0])] == wanted, "the columns are kept"
+    for host, note in {"h": "the machine code of v1.B", "i": ""}.items():
+        other = replace(first, variant="v2", record="r", host=host, source="x", session="z")
+        assert steps([first, other])[-1].note == note
+
+
 def test_as_a_frame(tmp_path: Path) -> None:
     History(tmp_path).append([row(1e-5, 1, 1), row(2e-5, 2, 2)])
     frame = pk.history(tmp_path)

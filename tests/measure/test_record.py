@@ -79,19 +79,47 @@ def test_an_interval_that_stays_wide_says_why() -> None:
     )
 
 
+def built_as(**facts: str | None) -> ladder.Compiled:
+    """A build of v1 whose kernels are "s", for sm_90."""
+    variant = Variant("v1", "x", Path("v1_x.cu"), Header("T"))
+    known = {"sass": "s", "source": "new", "host": "h", **facts}
+    return ladder.Compiled(Build(variant, "90", "key", None, **known), None, ())
+
+
 def test_the_same_machine_code_of_another_source_refreshes_a_record(tmp_path: Path) -> None:
     for name, sass in {"same": "s", "other": "t", "unread": None}.items():
-        source = RecordedSource(sha256="old", sass=sass, arch="90")
+        source = RecordedSource(sha256="old", sass=sass, host="h", arch="90")
         write_record(tmp_path / f"v1.{name}.json", Record("v1", name, source=source))
-    variant = Variant("v1", "x", tmp_path / "v1_x.cu", Header("T"))
-    build = Build(variant, "90", "key", None, sass="s", source="new")
-    made = [ladder.Compiled(b, None, ()) for b in (build, replace(build, sass=None))]
+    made = [built_as(), built_as(sass=None)]
     places = Places(tmp_path, artifacts=tmp_path)
-    assert [p.name for p in ladder.refresh(places, made)] == ["v1.same.json"]
+    assert [p.name for p in ladder.refresh(places, made).written] == ["v1.same.json"]
     source = read_record(tmp_path / "v1.same.json").source
     assert (source.sha256, source.made_from) == ("new", "old")
-    assert ladder.refresh(places, made) == [], "it is fresh now"
-    again = [replace(c, build=replace(c.build, source="newer")) for c in made]
-    ladder.refresh(places, again)
+    assert ladder.refresh(places, made).written == (), "it is fresh now"
+    ladder.refresh(places, [built_as(source="newer")])
     source = read_record(tmp_path / "v1.same.json").source
     assert (source.sha256, source.made_from) == ("newer", "old"), "made with, not before"
+
+
+@pytest.mark.parametrize("host", ["another", None])
+def test_the_same_kernels_of_another_launcher_stay_stale(tmp_path: Path, host: str | None) -> None:
+    path = tmp_path / "v1.B.json"
+    source = RecordedSource(sha256="old", sass="s", host=host, arch="90")
+    write_record(path, Record("v1", "B", source=source))
+    text = path.read_text()
+    found = ladder.refresh(Places(tmp_path, artifacts=tmp_path), [built_as()])
+    assert (found.written, found.unknown) == ((), (path,))
+    assert path.read_text() == text
+    assert ladder.refresh(Places(tmp_path, artifacts=tmp_path), [built_as(sass="t")]).unknown == ()
+
+
+def test_a_record_of_todays_source_gets_its_launchers_hash(tmp_path: Path) -> None:
+    path = tmp_path / "v1.B.json"
+    source = RecordedSource("x/v1_x.cu", sha256="new", sass="s", arch="90")
+    write_record(path, Record("v1", "B", header=Header("T"), source=source))
+    lines = path.read_text().splitlines()
+    places = Places(tmp_path, artifacts=tmp_path)
+    assert ladder.refresh(places, [built_as()]).written == (path,)
+    assert [x for x in path.read_text().splitlines() if x not in lines] == ['  "host": "h",']
+    assert ladder.refresh(places, [built_as(source="newer")]).written == (path,), "it can follow"
+    assert ladder.refresh(places, [built_as(source="newest", host="i")]).unknown == (path,)

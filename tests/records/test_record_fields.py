@@ -11,7 +11,7 @@ import pytest
 from profkit.records.artifacts import run_files
 from profkit.records.header import KEYS, SPEAKS, Header, parse_header
 from profkit.records.json_fields import ABSENT, as_json, from_json
-from profkit.records.record import SCHEMA, Record, read_record
+from profkit.records.record import SCHEMA, Record, amend_record, read_record
 from tests.conftest import ROOT
 
 RECORDED = [files.record for several in run_files(ROOT / "artifacts").values() for files in several]
@@ -28,6 +28,37 @@ def known(value):
 @pytest.mark.parametrize("path", [p for p in RECORDED if p], ids=lambda p: p.stem + p.parent.name)
 def test_every_committed_record_loses_nothing(path) -> None:
     assert known(read_record(path).to_json()) == known(json.loads(path.read_text()))
+
+
+@pytest.mark.parametrize("path", [p for p in RECORDED if p], ids=lambda p: p.stem + p.parent.name)
+def test_every_committed_record_is_written_again_to_the_letter(path, tmp_path) -> None:
+    copy = tmp_path / path.name
+    copy.write_bytes(path.read_bytes())
+    record = read_record(copy)
+    amend_record(record)
+    assert copy.read_bytes() == path.read_bytes()
+    if record.source and not record.source.host:
+        amend_record(replace(record, source=replace(record.source, host="a" * 64)))
+        old, new = (p.read_text().splitlines() for p in (path, copy))
+        assert [line for line in new if "a" * 64 not in line] == old
+        assert len(new) == len(old) + 1
+
+
+def test_only_what_changed_is_written(tmp_path) -> None:
+    path = tmp_path / "v1.B.json"
+    document = {
+        "schema": SCHEMA, "nobody": {"knows": 1}, "case": "B", "variant": "v1", "backend": "x",
+        "timing": {"why_wide": ""}, "source": {"sha256": "old", "more": [2], "sass": "s"},
+    }  # fmt: skip
+    path.write_text(json.dumps(document))
+    record = read_record(path)
+    assert record.timing.why_wide == "", "known to be narrow"
+    source = replace(record.source, sha256="new", host="h", made_from="old")
+    amend_record(replace(record, made="today", backend=None, source=source))
+    source = {"sha256": "new", "more": [2], "sass": "s", "host": "h", "made_from": "old"}
+    wanted = {**document, "source": source, "made": "today"}
+    assert json.loads(path.read_text()) == {k: v for k, v in wanted.items() if k != "backend"}
+    assert read_record(path).source.made_from == "old"
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -22,6 +22,9 @@ from profkit.cli.options import (
 from profkit.cli.output import note, print_blocks, print_json, say_all, say_each, spinner
 from profkit.cli.verb import Verb
 from profkit.errors import ProfkitError
+
+if TYPE_CHECKING:
+    from profkit.measure.ladder import Refreshed
 
 Archs = Annotated[
     str | None,
@@ -57,8 +60,8 @@ def build_variants(
             f"--arch {arch}: the headers of these variants rule it out",
             "`arch:` in a header says what it is for; profkit list shows the variants",
         )
-    for path in ladder.refresh(at, builds) if refresh else ():
-        note(f"{path}: machine code that today's source still gives", quiet=quiet)
+    if refresh:
+        _refreshed(ladder.refresh(at, builds), quiet)
     if json:
         print_json({"schema": "profkit.build/1", "builds": [b.to_json() for b in builds]})
     else:
@@ -71,6 +74,15 @@ def build_variants(
         raise typer.Exit(COULD_NOT)
     if any(b.over_budget for b in builds):
         raise typer.Exit(BAD)
+
+
+def _refreshed(records: Refreshed, quiet: bool) -> None:
+    """Say which records follow today's source now, and which have to be measured."""
+    for path in records.written:
+        note(f"{path}: machine code that today's source still gives", quiet=quiet)
+    for path in records.unknown:
+        note(f"{path}: the same kernels, but a launcher that changed or is not known: "
+             "profkit profile", quiet=quiet)  # fmt: skip
 
 
 def _archs(text: str) -> list[str]:

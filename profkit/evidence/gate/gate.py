@@ -116,14 +116,6 @@ def _is_control(*found: RunFound | None) -> bool:
     return all(isinstance(f, Record) and f.reference for f in found if f is not None)
 
 
-def _same_code(before: Record, after: Record) -> bool:
-    """Whether the machine code and what the launcher asks for are the same."""
-    return before.sass is not None and (before.sass, before.launches) == (
-        after.sass,
-        after.launches,
-    )
-
-
 def _renamed(
     base: Mapping[RunName, RunFound], head: Mapping[RunName, RunFound]
 ) -> dict[RunName, RunName]:
@@ -132,7 +124,11 @@ def _renamed(
     new = {n: r for n, r in head.items() if n not in base and isinstance(r, Record)}
     pairs: dict[RunName, RunName] = {}
     for name, after in new.items():
-        old = [n for n, r in gone.items() if n[1] == name[1] and _same_code(r, after)]
+        old = [
+            n
+            for n, r in gone.items()
+            if n[1] == name[1] and r.machine_code.same_as(after.machine_code)
+        ]
         if len(old) == 1:
             pairs[name] = old[0]
     return pairs
@@ -199,7 +195,7 @@ def code_moved_on(sides: tuple[GateSide, GateSide], before: Record, after: Recor
 
 def _unchanged(before: Record, after: Record) -> str:
     """Why the time of two records is not looked at; "" where it is."""
-    if _same_code(before, after):
+    if before.machine_code.same_as(after.machine_code):
         return f"the machine code is unchanged (SASS {(after.sass or '')[:12]})"
     once = after.warm and (before.session, before.warm) == (after.session, after.warm)
     return "nothing was recorded anew" if once else ""

@@ -202,7 +202,8 @@ def _each_once(name: str) -> str:
 
 
 def _run(row: dict[str, Any]) -> HistoryRun:
-    return HistoryRun(**{**row, "samples": tuple(row["samples"] or ())})
+    lists = {name: tuple(row[name] or ()) for name in ("samples", "flags", "launches")}
+    return HistoryRun(**{**row, **lists})
 
 
 def _twin(row: dict[str, Any]) -> HistoryTwin:

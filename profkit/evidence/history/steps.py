@@ -60,16 +60,16 @@ def steps(
     ordered = list(runs)
     spreads = process_spreads(ordered) if spreads is None else spreads
     by_subject: dict[str, list[HistoryRun]] = {}
-    names: dict[tuple[str, str], str] = {}  # machine code and case -> who had it first
+    known: dict[tuple[str, str], list[HistoryRun]] = {}  # SASS and case -> who had it, in order
     for run in ordered:
         mine = by_subject.setdefault(run.subject, [])
         if run.sass:
-            names.setdefault((run.sass, run.case), run.subject)
+            known.setdefault((run.sass, run.case), []).append(run)
         # A record whose header was mended is another file of one measurement: the first counts.
         if not any((r.session, r.made) == (run.session, run.made) and r.made for r in mine):
             mine.append(run)
     return [
-        _noted(_step(mine[:number], run, spreads), names)
+        _noted(_step(mine[:number], run, spreads), known)
         for _, mine in sorted(by_subject.items())
         for number, run in enumerate(mine)
     ]
@@ -83,7 +83,7 @@ def _step(
         return HistoryStep(run, "first")
     machine = run.gpu_uuid or run.gpu
     before = next((r for r in reversed(earlier) if (r.gpu_uuid or r.gpu) == machine), None)
-    same_code = run.sass is not None and run.sass == (before or earlier[-1]).sass
+    same_code = run.machine_code.same_as((before or earlier[-1]).machine_code)
     if before is None:
         return HistoryStep(run, "same code" if same_code else "other machine")
     if not (before.samples and run.samples):
@@ -100,12 +100,18 @@ def _step(
     return HistoryStep(run, answer, time, None if isnan(smallest) else smallest)
 
 
-def _noted(step: HistoryStep, names: Mapping[tuple[str, str], str]) -> HistoryStep:
+def _noted(step: HistoryStep, known: Mapping[tuple[str, str], Sequence[HistoryRun]]) -> HistoryStep:
     """A subject's first run, where its machine code was measured under another name before."""
-    old = names.get((step.run.sass or "", step.run.case), step.run.subject)
-    if step.answer != "first" or old == step.run.subject:
+    run = step.run
+    if step.answer != "first":
         return step
-    return replace(step, note=f"the machine code of {old}")
+    alike = known.get((run.sass or "", run.case), ())
+    old = next((r for r in alike if r.machine_code.same_as(run.machine_code)), run)
+    return (
+        step
+        if old.subject == run.subject
+        else replace(step, note=f"the machine code of {old.subject}")
+    )
 
 
 def _thresholds(spread: Spread | None) -> Thresholds:

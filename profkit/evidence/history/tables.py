@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, get_type_hints
 from profkit.errors import ProfkitError
 from profkit.evidence.runs.runs import verdict
 from profkit.evidence.timing.stats import median_interval
+from profkit.records.machine_code import MachineCode
 from profkit.records.record import Record
 
 if TYPE_CHECKING:
@@ -34,7 +35,10 @@ class HistoryRun:
             code with that hash) or log (the commit that brought the record in).
         dirty: Whether files differed from the commit.
         made: When it was measured, ISO 8601.
-        source: Hash of the code; sass of the machine code.
+        source: Hash of the code, made_from of the code that it was measured with, where only
+            comments changed since; sass of the kernels' machine code, host of the launcher's.
+        flags: What the compiler was given.
+        launches: What was started, a line each; empty where not known.
         session: Equal for what was timed in turns in one process.
         samples: With a warm L2, in the order taken.
         median: Of the samples; low and high are its 95 % interval.
@@ -65,6 +69,21 @@ class HistoryRun:
     low: float | None = None
     high: float | None = None
     sm_clock: float | None = None
+    made_from: str | None = None
+    host: str | None = None
+    flags: tuple[str, ...] = ()
+    launches: tuple[str, ...] = ()
+
+    @property
+    def machine_code(self) -> MachineCode:
+        """What was run."""
+        return MachineCode(
+            sources=frozenset(filter(None, (self.source, self.made_from))),
+            flags=self.flags,
+            sass=self.sass,
+            host=self.host,
+            launches=self.launches,
+        )
 
     @property
     def certainty(self) -> tuple[int, str]:
@@ -223,6 +242,10 @@ def run_row(record: Record, sha256: str, commit: str | None, origin: str | None)
         torch=record.versions.torch,
         session=record.session,
         sm_clock=record.sm_clock,
+        made_from=source.made_from if source else None,
+        host=source.host if source else None,
+        flags=source.flags if source else (),
+        launches=record.machine_code.launches,
         **_times(record),
     )
 

@@ -60,14 +60,15 @@ def refusals_of(before: Run, after: Run) -> list[Incomparable]:
 
 
 def _same_binary(before: Record, after: Record) -> list[Incomparable]:
-    if before.sass is None or before.sass != after.sass:
+    if not before.machine_code.same_as(after.machine_code):
         return []
     if (before.variant, before.source_hash) == (after.variant, after.source_hash):
         return []  # one variant measured twice, on purpose
+    sass = (before.sass or "")[:12]
     return [
         Incomparable(
             "same-binary",
-            f"{before.variant} and {after.variant} are the same binary (SASS {before.sass[:12]}): "
+            f"{before.variant} and {after.variant} are the same binary (SASS {sass}): "
             "not a comparison, the change never reached the GPU",
         )
     ]

@@ -21,14 +21,16 @@ from profkit.files import move_file, temporary_folder, write_text
 from profkit.measure.build import ptxas, toolchain
 from profkit.measure.build.cards import CARDS
 from profkit.measure.build.ptxas import KernelResources
-from profkit.measure.cuda import cubin, device
+from profkit.measure.cuda import cubin, device, host_code
 from profkit.measure.cuda.names import base_name
 from profkit.measure.languages.language import CompileJob, CompilerProgram, Language
 from profkit.measure.variants.variants import Variant, problem_of
+from profkit.records.machine_code import MachineCode
 
 # What is built beside the variants: calls that workers need, and no launcher.
 SUPPORT = Path(__file__).resolve().parents[1] / "cuda" / "support.cu"
 NO_LAUNCH = 'no profkit_launch: define extern "C" int profkit_launch(const ProfkitArgs*)'
+OBJECT = "variant.o"  # beside the library
 _FORMAT = 4  # part of every key: raise it when what is stored changes
 
 
@@ -43,6 +45,7 @@ class Build:
         library: The shared library; None if it did not compile.
         kernels: What ptxas says of each kernel function.
         sass: Hash of the machine code and resources; None if it cannot be read.
+        host: Hash of the launcher's machine code and constants; None if it cannot be read.
         text: Hash of the source and its headers to the letter.
         source: Hash of their code: Variant.source_hash.
         flags: All flags that nvcc was given.
@@ -59,6 +62,7 @@ class Build:
     library: Path | None
     kernels: tuple[KernelResources, ...] = ()
     sass: str | None = None
+    host: str | None = None
     text: str = ""
     source: str = ""
     flags: tuple[str, ...] = ()
@@ -67,6 +71,12 @@ class Build:
     warnings: tuple[str, ...] = ()
     error: str | None = None
     seconds: float = 0.0
+
+
+def machine_code(built: Build) -> MachineCode:
+    """What it runs, as far as that is known without starting it."""
+    sources = frozenset({built.source})
+    return MachineCode(sources, tuple(built.flags), built.sass, built.host, ())
 
 
 def build_dir(kernels: Path, given: str | Path | None = None) -> Path:
@@ -192,7 +202,9 @@ def _load(plan: Build, folder: Path) -> Build | None:
             return None
         kernels = tuple(KernelResources(**k) for k in kept["kernels"])
         warnings = tuple(kept["warnings"])
-        return replace(plan, library=library, kernels=kernels, sass=kept["sass"], warnings=warnings)
+        host = host_code.host_hash(library.with_name(OBJECT))  # not kept: older builds have none
+        hashes = {"sass": kept["sass"], "host": host}
+        return replace(plan, library=library, kernels=kernels, warnings=warnings, **hashes)
     except (OSError, ValueError, KeyError, TypeError):
         return None
 
@@ -229,6 +241,7 @@ def _take(plan: Build, stem: Path, folder: Path) -> Build:
         plan,
         kernels=kernels,
         sass=_with_resources(cubin.sass_hash(compiled), kernels),
+        host=host_code.host_hash(stem.with_suffix(".o")),
         warnings=tuple(
             s.strip() for s in output.splitlines() if re.search(r"\bwarning\b", s, re.I)
         ),
@@ -244,7 +257,7 @@ def _take(plan: Build, stem: Path, folder: Path) -> Build:
         "flags": plan.flags,
         "text": plan.text,
     }
-    move_file(stem.with_suffix(".o"), place / "variant.o")  # dry.py links it without CUDA
+    move_file(stem.with_suffix(".o"), place / OBJECT)  # dry.py links it without CUDA
     if stem.with_suffix(".json").is_file():  # its launches, where they are known ahead
         move_file(stem.with_suffix(".json"), place / "plan.json")
     move_file(compiled, place / "variant.so")

@@ -13,7 +13,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from profkit.files import move_file, temporary_folder, write_text
-from profkit.measure.build.build import Build
+from profkit.measure.build.build import OBJECT, Build
 from profkit.measure.build.cards import CARDS, Card
 from profkit.measure.build.ptxas import KernelResources
 from profkit.measure.cuda.graph import GraphLaunch
@@ -129,7 +129,7 @@ def _linked(place: Path, nvcc: Path) -> Path | None:
         return None
     with temporary_folder(place) as folder:
         linked = folder / "dry"
-        inputs = [str(place / "variant.o"), str(stub)]
+        inputs = [str(place / OBJECT), str(stub)]
         command = [str(nvcc), "--cudart", "none", "-o", str(linked), *inputs]
         if subprocess.run(command, capture_output=True, check=False).returncode:
             return None

@@ -43,8 +43,10 @@ typedef struct {
   int causal, first, count, first_scratch, scratch_count;
 } Case;
 
+// A section of their own: what is hashed of the host's code (host_code.py) leaves them out.
 #define IMAGE(i, file)                                                                     \
-  __asm__(".section .rodata\n.balign 64\nprofkit_image" #i ":\n.incbin \"" file "\"\n.previous"); \
+  __asm__(".section .profkit_images,\"a\"\n.balign 64\nprofkit_image" #i ":\n.incbin \"" \
+          file "\"\n.previous");                                                           \
   extern const char image##i[] __asm__("profkit_image" #i) __attribute__((visibility("hidden")));
 
 #include "plan.h"
@@ -201,7 +203,7 @@ static const Case* wanted(const ProfkitArgs* args) {
   return NULL;
 }
 
-// What a search takes for one and the same is the machine code of the host too: see cubin.host_hash.
+// What a search takes for one and the same is the host's machine code too: see host_code.py.
 uint64_t profkit_plan(void) { return PLAN_ID; }
 
 int profkit_launch(const ProfkitArgs* args) {
