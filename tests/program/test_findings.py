@@ -12,6 +12,7 @@ import pytest
 
 from profkit.program.findings import CATEGORIES, RULES, math, sizes
 from profkit.program.readers import torch_trace
+from profkit.program.savings.estimate import WATCHED
 from profkit.program.timeline import Activity, Device
 from profkit.program.triage import Triage, triage_timeline
 from tests.program.made import ADDCDIV, EXP, GEMM, MUL, SGEMM, SOFTMAX, Program, plain_ms, ran
@@ -328,10 +329,22 @@ def test_a_saving_is_cut_where_the_host_binds_next(tmp_path: Path) -> None:
 
     # A recorder that does not slow the host: it takes 30 us a launch, the kernels 40.
     trace = torch_trace.read_torch_trace(ran(step, host=26.0).write(tmp_path / "t.json"))
-    first = triage_timeline(replace(trace, how="cupti")).findings[0]
+    first = triage_timeline(replace(trace, how="nsys")).findings[0]
     assert first.category == "fp32-matmul"
     assert first.saves.high == pytest.approx(0.2, abs=0.03)  # 0.8 ms of kernels, 0.6 ms of host
     assert "the host binds next" in first.say
+
+
+def test_our_own_recording_is_taken_off_each_launch(tmp_path: Path) -> None:
+    trace = torch_trace.read_torch_trace(ran(small, host=10.0).write(tmp_path / "t.json"))
+    of = triage_timeline(replace(trace, how="cupti"))
+    expect, low, high = of.hosts.plain
+    assert high - expect == pytest.approx(200 * WATCHED / 1e6, rel=0.02)
+    assert (low, of.hosts.checked) == (expect, True)
+    given = triage_timeline(replace(trace, how="cupti"), plain_ms=1.0)
+    assert given.hosts.plain[0] == pytest.approx(
+        high
+    )  # a plain run was measured: nothing is guessed
 
 
 def test_idle_time_under_a_profiler_may_be_all_its_own(tmp_path: Path) -> None:
