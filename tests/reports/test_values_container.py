@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import struct
 from itertools import pairwise
 from pathlib import Path
@@ -311,6 +312,47 @@ def test_salvage_goes_on_behind_a_bad_metric_and_makes_up_for_the_source() -> No
     bad = made.field(13, b"\x12\x03abc")  # no id, and a value that is none
     assert repair_frame(bad + whole, KERNEL) == repair_frame(whole, KERNEL)
     assert repair_frame(whole + b"\x0a\xff", KERNEL) == repair_frame(whole, KERNEL)
+
+
+def _listed_metric(chance: random.Random) -> bytes:
+    """A metric as ncu writes them, of instances of every kind; now and then of one that it does not."""
+    values = (
+        chance.random(),
+        chance.randrange(1 << 64),
+        "text",
+        "",
+        chance.choice(["\x07", "\xe9"]),
+    )
+    packed = [made.metric_value(chance.choice(values)) for _ in range(7)]
+    pairs = [made.field(1, a) + made.field(2, b) for a, b in pairwise(packed)]
+    pairs.append(chance.choice([pairs[0], made.field(2, packed[0]) + made.field(3, packed[1])]))
+    listed = b"".join(made.field(3, pair) for pair in pairs)
+    value = chance.choice([b"", made.field(2, packed[-1])])
+    body = made.field(1, chance.randrange(9999)) + value + listed
+    return body + chance.choice([b"", made.field(4, 0), made.field(4, 300)])
+
+
+def test_salvage_takes_a_metric_where_a_walk_of_its_fields_does() -> None:
+    """A pattern says yes to most of them: never to one that the walk refuses."""
+    chance, kept = random.Random(7), 0
+    identity = repair_frame(made.result([], {}), KERNEL)
+    assert identity is not None
+    for n in range(4000):
+        body = bytearray(_listed_metric(chance))
+        if n % 4:  # a byte that is wrong, is not there, or is there twice
+            at = chance.randrange(len(body))
+            body[at : at + chance.randrange(2)] = chance.choice(
+                [b"", chance.randbytes(1), body[at : at + 1] * 2]
+            )
+        whole = made.field(13, bytes(body))
+        try:
+            verify_message(bytes(body), 0, len(body), wire.METRIC, [])
+            expected = identity + whole
+            kept += 1
+        except Malformed:
+            expected = identity
+        assert repair_frame(identity + whole, KERNEL) == expected, bytes(body)
+    assert 1000 < kept < 3000
 
 
 # --- the frames of a file

@@ -154,7 +154,7 @@ def repair_frame(data: bytes, kind: Kind) -> bytes | None:
     Returns:
         A frame that the library reads, None when not even the identity is left.
     """
-    repaired, seen, at = b"", set(), 0
+    repaired, seen, at = bytearray(), set(), 0
     readable = kind.message.required | {kind.metrics, kind.nvtx}
     try:
         while at < len(data):
@@ -165,7 +165,7 @@ def repair_frame(data: bytes, kind: Kind) -> bytes | None:
             with contextlib.suppress(Malformed):
                 if number not in kind.message.texts or wire != BYTES:  # a name is one in any bytes
                     inspect(data, (number, wire, start, stop), kind.message, [])
-                if number == kind.metrics:
+                if number == kind.metrics and not _is_usual(data, start, stop):
                     verify_message(data, start, stop, METRIC, [])
                 repaired += data[begin:at]
                 seen.add(number)
@@ -174,25 +174,53 @@ def repair_frame(data: bytes, kind: Kind) -> bytes | None:
     missing = kind.message.required - seen
     if missing == {RESULT_SOURCE}:
         repaired, missing = repaired + bytes([RESULT_SOURCE << 3 | BYTES, 0]), set()
-    return None if missing else repaired
+    return None if missing else bytes(repaired)
 
 
-@cache
-def _patterns(tag: int) -> tuple[re.Pattern[bytes], re.Pattern[bytes], re.Pattern[bytes]]:
-    """For metrics under a tag: a run without instances, the name ids in it, the head of another."""
-    more, last = rb"[\x80-\xff]", rb"[\x00-\x7f]"
+_MORE, _LAST = rb"[\x80-\xff]", rb"[\x00-\x7f]"  # bytes of a varint
+_NUMBER = rb"(?:%b|%b{1,4}%b)" % (_LAST, _MORE, _LAST)
+
+
+def _value() -> bytes:
+    """The pattern of a value with its size, of every kind that ncu writes."""
 
     def sized(size: int, body: bytes) -> bytes:
         return re.escape(bytes([size])) + body
 
     values = (
         sized(9, rb"\x19.{8}"),
-        *(sized(n + 1, rb"\x28%b{%d}%b" % (more, n - 1, last)) for n in range(1, 11)),
+        *(sized(n + 1, rb"\x28%b{%d}%b" % (_MORE, n - 1, _LAST)) for n in range(1, 11)),
         sized(5, rb"\x15.{4}"),
         *(sized(n + 2, rb"\n" + sized(n, rb"[\x20-\x7e]{%d}" % n)) for n in range(64)),
     )
-    value = b"(?:" + b"|".join(values) + b")"
-    number = rb"(?:%b|%b{1,4}%b)" % (last, more, last)
+    return b"(?:" + b"|".join(values) + b")"
+
+
+@cache
+def _instances() -> tuple[re.Pattern[bytes], re.Pattern[bytes]]:
+    """What a metric begins with, and then one of its instances, its size apart, or its end."""
+    value = _value()
+    begin = rb"\x08%b(?:\x12%b)?" % (_NUMBER, value)
+    element = rb"(\x1a.)((?:\n%b)?\x12%b)|(\x20%b\Z)" % (value, value, _NUMBER)
+    return re.compile(begin, re.DOTALL), re.compile(element, re.DOTALL)
+
+
+def _is_usual(data: bytes, start: int, stop: int) -> bool:
+    """Whether a metric is whole, instances too, and laid out as ncu does: most are."""
+    begin, element = _instances()
+    if not (match := begin.match(data, start, stop)):
+        return False
+    parts = element.findall(data, match.end(), stop)
+    if any(head and head[1] != len(body) for head, body, _ in parts):
+        return False
+    # A part that is passed over is missing in the sum.
+    return sum(len(head) + len(body) + len(end) for head, body, end in parts) == stop - match.end()
+
+
+@cache
+def _patterns(tag: int) -> tuple[re.Pattern[bytes], re.Pattern[bytes], re.Pattern[bytes]]:
+    """For metrics under a tag: a run without instances, the name ids in it, the head of another."""
+    last, number, value = _LAST, _NUMBER, _value()
     head = rb"%b%b\x08(%b)(?:\x12%b)?+" % (re.escape(bytes([tag])), number, number, value)
     plain = rb"%b(?![\x12\x1a])(?:\x20%b)?" % (head, last)
     return (
