@@ -38,8 +38,9 @@ def _triage(folder: Path, *command: str, budget: int = 0) -> dict[str, Any]:
     return json.loads(done.stdout)  # type: ignore[no-any-return]
 
 
-# What no name, grid or time tells: how far a kernel is from what it could do.
-COUNTED = {name for name, category in PLANTED.items() if category == "kernel"}
+# What no name, grid or time tells: a sort's kernels are the same whether its end is read or not.
+# Other slow kernels show: few blocks, a user's own, a name that says of rows no 16-byte load fits.
+COUNTED = {"kernel_full_sort"}
 
 
 @pytest.mark.parametrize("name", PLANTED)

@@ -18,8 +18,17 @@ from profkit.program.triage import Triage, triage_timeline
 from tests.program.made import ADDCDIV, EXP, GEMM, MUL, SGEMM, SOFTMAX, Program, plain_ms, ran
 
 Step = Callable[[Program], None]
+ALIGN1 = (
+    "void cutlass::Kernel2<cutlass_75_tensorop_bf16_s1688gemm_bf16_128x128_tn_align1>("
+    "cutlass_75_tensorop_bf16_s1688gemm_bf16_128x128_tn_align1::Params)"
+)
 NCHW = "void cudnn::engines_precompiled::nchwToNhwcKernel<__half, __half, float, false>(int)"
 CONV = "sm90_xmma_fprop_implicit_gemm_f16f16_f16f32_f32_nhwckrsc_nhwc_tilesize128x128x64_cudnn"
+VECTORIZED = "void at::native::vectorized_elementwise_kernel<8, at::native::{}, std::array>(int)"
+ADDCMUL, ROOT, DIVIDE = (
+    VECTORIZED.format(what)
+    for what in ("addcmul_cuda_kernel", "sqrt_kernel_cuda", "binary_internal::DivFunctor<float>")
+)
 NCCL = "ncclDevKernel_AllReduce_Sum_bf16_RING_LL(ncclDevKernelArgsStorage<4096ul>)"
 SUM = "void at::native::reduce_kernel<512, 1, at::native::ReduceOp<float, sum_functor> >()"
 ADD = "void at::native::indexFuncLargeIndex<float, long, unsigned int, 2, 2, -2, true>(int)"
@@ -253,6 +262,13 @@ def rotating(p: Program) -> None:
             p.launch(name, 40.0)
 
 
+def unaligned(p: Program) -> None:
+    """What own timelines say of a vocabulary of 50,257: names."""
+    large(p, 2)
+    for _ in range(3):
+        p.launch(ALIGN1, 1500.0)
+
+
 PLANTED: dict[str, tuple[Step, str]] = {
     f.__name__: (f, category)
     for f, category in (
@@ -266,6 +282,7 @@ PLANTED: dict[str, tuple[Step, str]] = {
         (tailed, "kernel"), (sorting, "kernel"), (sizing, "host-sync"),
         (reducing, "collective"), (in_doubles, "fp32-matmul"), (growing, "layout"),
         (depthwise, "kernel"), (rotating, "elementwise-chain"),
+        (unaligned, "kernel"),
     )
 }  # fmt: skip
 
@@ -389,6 +406,48 @@ def test_a_loss_at_the_end_is_no_attention(tmp_path: Path) -> None:
         large(p, 4)
 
     assert "attention-unfused" not in {f.category for f in judged(step, tmp_path).findings}
+
+
+@pytest.mark.parametrize(
+    ("softmax", "attends"),
+    [
+        ("void at::native::(anonymous namespace)::cunn_SoftMaxForward<8, c10::BFloat16, float, "
+         "c10::BFloat16, at::native::(anonymous namespace)::LogSoftMaxForwardEpilogue>(int)", False),
+        ("void (anonymous namespace)::softmax_warp_forward<float, float, float, 10, true, false>(int)",
+         False),
+        ("void (anonymous namespace)::softmax_warp_backward<float, float, float, (int)10, (bool)1, "
+         "(bool)0>(float*)", False),
+        ("void (anonymous namespace)::softmax_warp_forward<float, float, float, 10, false, true>(int)",
+         True),
+        (SOFTMAX, True),
+    ],
+)  # fmt: skip
+def test_without_operators_the_softmax_of_a_loss_is_told_by_its_name(
+    softmax: str, attends: bool, tmp_path: Path
+) -> None:
+    def step(p: Program) -> None:
+        p.launch(GEMM, 300.0)
+        p.launch(softmax, 300.0)
+        p.launch(GEMM, 300.0)
+
+    found = {f.category for f in judged(step, tmp_path).findings}
+    assert ("attention-unfused" in found) == attends
+
+
+def test_a_simulation_that_repeats_itself_is_no_optimiser(tmp_path: Path) -> None:
+    """One sequence with a root and a quotient, 40 times: over tensors of one size, it is no Adam."""
+
+    def turns(p: Program, sizes: tuple[int, ...]) -> None:
+        large(p, 4)
+        for turn in range(40):
+            for name in (MUL, ADDCMUL, ROOT, DIVIDE, MUL):
+                p.launch(name, 6.0, grid=(sizes[turn % len(sizes)], 1, 1))
+
+    one = judged(lambda p: turns(p, (4096,)), tmp_path)
+    assert "optimizer" not in {f.category for f in one.findings}
+    first = judged(lambda p: turns(p, (4096, 2)), tmp_path).findings[0]
+    assert first.category == "optimizer"
+    assert "200 kernels" in first.say
 
 
 def test_products_of_odd_sizes_are_told_from_those_that_fit(tmp_path: Path) -> None:

@@ -10,7 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from profkit.program.readers.store import read_store
 from profkit.program.recorded import judge_recordings
+from profkit.program.triage import triage_timeline
 from tests.conftest import ROOT
 from tools import programs
 from tools.programs import document as said
@@ -94,6 +96,14 @@ def test_the_planted_problem_is_first_in_our_own_timeline(folder: Path) -> None:
     assert first.saves.low / plain <= share <= first.saves.high / plain or (
         first.saves.expect / plain == pytest.approx(share, rel=CLOSE)
     )
+
+
+def test_a_chain_over_lists_is_one_finding_with_counters_too() -> None:
+    timeline = read_store(DATA / "own" / "optimizer_foreach.triage")
+    lists = {g.id for g in triage_timeline(timeline).groups if g.kind == "optimizer"}
+    assert len(lists) >= 8
+    counted = triage_timeline(timeline, gains=dict.fromkeys(lists, 1.9))
+    assert [f.category for f in counted.findings if lists.intersection(f.kernels)] == ["optimizer"]
 
 
 def test_waits_behind_a_slow_host_are_not_what_to_mend() -> None:

@@ -88,6 +88,24 @@ def test_the_host_is_at_most_a_queue_ahead(tmp_path: Path) -> None:
     assert slowed.period() == pytest.approx(50 * 100_000, rel=0.02)
 
 
+def test_a_launch_that_waits_for_room_is_no_slow_host(tmp_path: Path) -> None:
+    program, ends = Program(), []
+    for _ in range(120):
+        with program.step():
+            for _ in range(20):
+                program.launch(GEMM, 200.0)
+                ends.append(program.free[7])
+                if len(ends) > DEPTH and (room := ends[-1 - DEPTH]) > program.now:
+                    program.events[-2]["dur"] += room - program.now
+                    program.now = room
+    process = torch_trace.read_torch_trace(program.write(tmp_path / "t.json")).processes[0]
+    full = model(process, find_steps(process).steps[100])
+    assert full.period() == pytest.approx(4_000_000, rel=0.02)
+    # The host needs 14 us a launch: a GPU of 20 binds, one of 2 does not.
+    assert full.scaled(lambda _: 0.1).period() == pytest.approx(400_000, rel=0.05)
+    assert full.scaled(lambda _: 0.01).period() == pytest.approx(280_000, rel=0.05)
+
+
 def test_a_queue_that_was_not_recorded_is_no_delay_of_its_own(tmp_path: Path) -> None:
     def backlog(p: Program) -> None:  # what was launched before recording began: 50 ms of it
         if p.step_number == 1:

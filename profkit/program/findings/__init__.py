@@ -22,6 +22,7 @@ RULES: Sequence[Rule] = (
     math.fp32_products,
     math.in_float64,
     sizes.misfits,
+    sizes.odd_by_name,
     sizes.tails,
     moves.layouts,
     kernels.contended_atomics,

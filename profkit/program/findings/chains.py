@@ -27,7 +27,8 @@ _FUSED = re.compile(r"(?i)fused")
 # What only an optimiser's kernels do: Adam's last operation over all tensors or over one, by any
 # name, and the root of the second moments.
 _OF_ALL = re.compile(r"FusedAdam|multi_tensor_apply.*PointwiseOp.*divides")
-_OF_ONE = re.compile(r"addcdiv|sqrt_kernel")
+_OF_ONE = re.compile(r"addcdiv")
+_ROOT = re.compile(r"(?<!r)sqrt_kernel")
 # What autocast puts into half precision, as the outermost operator.
 _PRODUCT = re.compile(r"aten::(linear|matmul|mm|bmm|addmm|baddbmm|conv|einsum)")
 _HALF = frozenset({"c10::BFloat16", "c10::Half"})
@@ -94,9 +95,18 @@ def _by_name(case: Case, taken: frozenset[int]) -> list[int]:
 
 
 def _marks(case: Case, run: Sequence[int]) -> int:
-    """How many parameters' updates a run of works holds; few are none."""
-    found = sum(bool(_OF_ONE.search(case.works[i].activity.name)) for i in run)
-    return found if found >= FEW_UPDATES else 0
+    """How many parameters' updates a run of works holds; few are none.
+
+    Roots alone are updates where they are of several sizes, as weights and biases are, and the step
+    has products: what a simulation repeats is of one size.
+    """
+    own = [case.works[i].activity for i in run]
+    found = sum(bool(_OF_ONE.search(work.name)) for work in own)
+    if found >= FEW_UPDATES:
+        return found
+    roots = [work.grid for work in own if _ROOT.search(work.name)]
+    learns = len(set(roots)) > 1 and any(w.kind in {"gemm", "conv"} for w in case.works)
+    return len(roots) if learns and len(roots) >= FEW_UPDATES else 0
 
 
 def elementwise(case: Case, taken: frozenset[int]) -> Iterator[Draft]:

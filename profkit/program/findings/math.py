@@ -36,6 +36,8 @@ DOUBLE_GAINS: GainTable = {
 }
 HALVED = {"low": 0.65, "expect": 0.5, "high": 0.45}  # of what moves 8 bytes a value, moving 4
 _FP32_ATTENTION = re.compile(r"fmha_cutlass[FB]_f32_")
+# The softmax of a cross-entropy: PyTorch's kernels are the same two but for a functor or a flag.
+_OF_LOG = re.compile(r"(?i)log_?softmax|softmax_warp_\w+<[^<>]*, (\(int\))?\d+, (true|\(bool\)1)")
 FLOOR = 4_000.0  # nanoseconds: a small product is not bound by its pipe
 BETWEEN = {
     "elementwise",
@@ -201,7 +203,7 @@ def _softmax_at(case: Case, i: int) -> bool:
     """A softmax, or the exponential of one that is written by hand."""
     work = case.works[i]
     if work.kind == "softmax":
-        return "log" not in work.maker.op.lower() and "LogSoftMax" not in work.activity.name
+        return "log" not in work.maker.op.lower() and not _OF_LOG.search(work.activity.name)
     if work.kind == "elementwise" and "ExpBackward" in work.maker.top:
         return True  # no kernel of its own: a product with what the exponential was
     hand = work.maker.op in {"aten::exp", "aten::exp_"} or "exp_kernel" in work.activity.name

@@ -24,6 +24,8 @@ DEPTH = 1024  # launches that a stream takes before the host has to wait
 NEAR = 5_000  # nanoseconds between the end of work and the return of the wait for it
 FEW_BESIDE = 32  # works of all streams that are looked at before one that waited, and after it
 TAIL = 0.3  # of a kernel: its last round of blocks, in which others find room
+FULL = 0.9  # of DEPTH, from which on a launch may have waited for room in the queue
+QUICK = 0.1  # quantile of a process's launches: what one takes that waits for nothing
 SEEN = 3_000  # nanoseconds of unexplained delay from which on another stream is looked at
 HELD = 15_000  # nanoseconds from which on a call that ends with its copy was held by it
 LATE = 20_000  # nanoseconds: a launch that takes longer found the stream busy with an earlier step
@@ -172,7 +174,7 @@ def model(process: Process, step: Step) -> Model:
         launches[work.call].append(i)
     busy_until = _before(process, step)
     latency = _latency(step, launches, busy_until)
-    usual = _usual([c.end - c.start for c, own in zip(calls, launches, strict=True) if own])
+    usual, most = _launch_times(process, step, launches)
     events = []
     last = step.begin
     for call, own in zip(calls, launches, strict=True):
@@ -183,11 +185,30 @@ def model(process: Process, step: Step) -> Model:
         if target >= 0:
             busy = min(busy, usual)
         elif own:
-            busy = min(busy, 4 * usual)  # longer is a full queue, which the replay has itself
+            busy = min(busy, most)  # longer is a full queue, which the replay has itself
         late = max(0, call.end - step.works[target].activity.end) if target >= 0 and not back else 0
         events.append(Event(gap, busy, tuple(own), target, back, late))
     items = _items(step, latency, busy_until)
     return Model(tuple(events), items, max(0, step.end - last), latency)
+
+
+def _launch_times(
+    process: Process, step: Step, launches: Sequence[Sequence[int]]
+) -> tuple[float, float]:
+    """Nanoseconds that a launch of the step usually takes, and takes at most, if none waits.
+
+    Behind a full queue each of the step's launches takes as long as the GPU takes for one: then the
+    quick ones of the whole process tell, those that found room (the first thousand, at least).
+    """
+    usual = _usual([c.end - c.start for c, own in zip(step.calls, launches, strict=True) if own])
+    starts = [a.start for a in process.activities]
+    first = min(work.activity.start for work in step.works)
+    if bisect_left(starts, first) - bisect_left(starts, step.begin) < FULL * DEPTH:
+        return usual, 4 * usual
+    made = {a.correlation for a in process.activities}
+    every = sorted(c.end - c.start for c in process.calls if c.correlation in made)
+    quick = min(usual, every[int(QUICK * len(every))]) if every else usual
+    return quick, quick
 
 
 def _usual(taken: Sequence[int]) -> float:
