@@ -48,7 +48,7 @@ ONLY_IN = {
     "ncu_report": ("profkit/reports/",),
     "matplotlib": ("profkit/show/plots/",),
     "mpl_toolkits": ("profkit/show/plots/",),
-    "altair": ("profkit/show/page/charts.py",),
+    "altair": (),  # of tools/charts.py: pages carry what it wrote
     "vl_convert": (),  # of tools/vega.py: pages carry what it wrote
     "jinja2": ("profkit/show/page/page.py",),
     "typer": ("profkit/cli/",),

@@ -19,7 +19,6 @@ from profkit.diagnosis.launches import NvidiaRule, judged_rows
 from profkit.errors import ProfkitError
 from profkit.evidence.comparison import counters as changes
 from profkit.reports.frame import Part, ReportFile, Reports
-from profkit.show.page import charts as page_charts
 from profkit.show.page import page as pages
 from profkit.show.text.escape import escaped
 from profkit.show.views.document import diagnosis_document
@@ -175,7 +174,9 @@ def test_a_failed_launch_has_its_place(made: Made) -> None:
 def test_every_chart_is_of_the_page_s_own_colours() -> None:
     style = (pages.WEB / "page.css").read_text("utf-8")
     known = set(re.findall(r"(--[a-z]+):", style))
-    used = set(re.findall(r"var\((--[a-z]+)\)", json.dumps(page_charts.specs()) + style))
+    used = set(
+        re.findall(r"var\((--[a-z]+)\)", (pages.WEB / "charts.json").read_text("utf-8") + style)
+    )
     assert used <= known
 
 
@@ -184,7 +185,10 @@ def test_bounds_of_the_charts_are_the_verdict_s() -> None:
 
     from profkit.diagnosis.rule import Bound
 
-    assert set(page_charts.BOUNDS) == set(get_args(Bound))
+    pytest.importorskip("altair")
+    from tools import charts
+
+    assert set(charts.BOUNDS) == set(get_args(Bound))
 
 
 def test_the_thresholds_are_those_of_compare(made: Made) -> None:
@@ -236,6 +240,14 @@ def test_a_page_needs_no_drawing_library(tmp_path: Path) -> None:
     made = subprocess.run([sys.executable, "-c", code], check=False, timeout=120, cwd=ROOT)
     assert made.returncode == 0
     assert (tmp_path / "page.html").stat().st_size > 100_000
+
+
+def test_the_charts_of_the_page_are_what_their_tool_makes() -> None:
+    pytest.importorskip("altair")
+    from tools import charts
+
+    kept = json.loads((pages.WEB / "charts.json").read_text("utf-8"))
+    assert kept == charts.specs(), "python tools/charts.py"
 
 
 def test_the_script_of_the_page_is_what_its_tool_makes() -> None:

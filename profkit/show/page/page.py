@@ -6,6 +6,7 @@ Content-Security-Policy knows the hashes of its own scripts and style and forbid
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -22,7 +23,6 @@ from profkit.evidence.comparison import counters as changes
 from profkit.evidence.comparison.ladder import Ladder
 from profkit.files import write_text
 from profkit.program.counts import plain_name
-from profkit.show.page import charts as page_charts
 from profkit.show.page import ladder as page_ladder
 from profkit.show.page.history import PageHistory, history_section
 from profkit.show.page.launch import (
@@ -158,7 +158,7 @@ def _payload(shown: Sequence[PageRow], ladders: Sequence[Ladder]) -> dict[str, A
     timed = page_ladder.timed_ladder(ladders)
     rules = rule_names(shown)
     return {
-        "specs": page_charts.specs(),
+        "specs": json.loads((WEB / "charts.json").read_text("utf-8")),
         "metrics": metrics(),
         "meanings": meanings(),
         "not_the_kernel": list(changes.NOT_THE_KERNEL),

@@ -1,14 +1,22 @@
-"""The charts of the page as Vega-Lite: what is drawn how. Their data come when they are shown.
+"""The charts of the page as Vega-Lite  ->  profkit/show/page/web/charts.json, which pages carry.
 
-Colours are CSS variables of the page, so that light, dark and print need no second drawing. No
-expression here is ever made of a report's text.
+    python tools/charts.py
+
+Altair checks each chart against the schema, for a second of a processor; what it says is the same
+each time, so a page takes it from the file. Data come when a chart is shown. Colours are CSS variables
+of the page, so that light, dark and print need no second drawing. No expression here is ever made of a
+report's text.
 """
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
 from typing import Any
 
 import altair as alt
+
+FILE = Path(__file__).parents[1] / "profkit" / "show" / "page" / "web" / "charts.json"
 
 Layers = alt.LayerChart | alt.FacetChart  # what alt.layer says that it returns
 BOUNDS = ("memory", "compute", "latency", "launch", "balanced", "unknown")
@@ -195,3 +203,12 @@ def ladder_chart() -> Layers:
     points = steps.mark_point(filled=True, size=60, opacity=1).encode(x, color=colour)
     words = steps.mark_text(align="left", dx=9, fontSize=11, color=_INK).encode(x, text="said:N")
     return alt.layer(whiskers, points, words)
+
+
+def main() -> None:
+    """Write the file."""
+    FILE.write_text(json.dumps(specs(), indent=1) + "\n", "utf-8")
+
+
+if __name__ == "__main__":
+    main()
