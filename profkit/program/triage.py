@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from profkit.program import findings as rules
 from profkit.program.findings.case import Case, Draft
@@ -93,9 +93,11 @@ def triage_timeline(
                    timeline.processes[0])  # fmt: skip
     steps = find_steps(process, step)
     typical = steps.typical
+    split, replayed = split_period(typical), hosts(timeline, process, typical, plain_ms)
+    if plain_ms is None:
+        replayed = replace(replayed, most=split.period / 1e6)
     case = Case(
-        typical, split_period(typical), hosts(timeline, process, typical, plain_ms),
-        group(typical.works),
+        typical, split, replayed, group(typical.works),
         process.device, process.spans, _trains(typical.makers), gains or {},
     )  # fmt: skip
     found = _ranked(case, rules.drafts(case))

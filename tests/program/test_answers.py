@@ -55,6 +55,8 @@ def test_the_document_keeps_its_contract(name: str) -> None:
     for row in of["kernels"]:
         assert row["counted"] is False
         assert row["bound"] is row["headroom"] is None  # not counted is not 0 %
+    plain = of["step"]["plain_ms"]  # recording makes no step faster
+    assert 0 < plain["low"] <= plain["expect"] <= plain["high"] <= of["step"]["ms"] + 1e-6
 
 
 def _screen(of: dict[str, Any], width: int = 120) -> str:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from math import inf
 
 from profkit.program.savings.replay import Model, model
 from profkit.program.step.steps import Step
@@ -59,16 +60,18 @@ class Hosts:
         usual: What is thought most likely.
         others: The ends of what is possible; the same as usual where recording costs nothing.
         checked: Whether the usual one was fitted to a plain run.
+        most: Milliseconds of the step as it was recorded: recording makes none faster.
     """
 
     usual: Model
     others: tuple[Model, ...]
     checked: bool
+    most: float = inf
 
     @property
     def plain(self) -> tuple[float, float, float]:
         """The step without the recorder in milliseconds: expect, low, high."""
-        ends = [m.period() / 1e6 for m in (self.usual, *self.others)]
+        ends = [min(m.period() / 1e6, self.most) for m in (self.usual, *self.others)]
         return ends[0], min(ends), max(ends)
 
     def saving(self, change: Change) -> Saving:
@@ -77,7 +80,7 @@ class Hosts:
         every = (self.usual, *self.others)
         low = min(milliseconds_saved(m, change(m, "low")) for m in every)
         high = max(milliseconds_saved(m, change(m, "high")) for m in every)
-        plain = self.usual.period() / 1e6
+        plain, expect = self.plain[0], min(expect, self.plain[0])
         low, high = min(low, expect) - SPREAD * plain, max(high, expect) + SPREAD * plain
         return Saving(expect, max(0.0, low), max(expect, min(high, plain)))
 
