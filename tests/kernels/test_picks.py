@@ -115,8 +115,7 @@ def test_the_entry_never_lost_more_than_three_per_cent(grid: ModuleType) -> None
         ratios[shape] = best / ours
     shapes = (*grid.picks.GRID, *grid.picks.OFF_GRID)
     assert {*shapes, *grid.picks.NEVER} <= {*ratios}
-    assert min(ratios[s] for s in shapes) >= 0.97
-    assert sum(ratios[s] >= 0.97 for s in grid.picks.NEVER) >= 15
+    assert min(ratios.values()) >= 0.97
 
 
 def picks_shape(grid: ModuleType, at: dict) -> object:
