@@ -16,11 +16,9 @@ from itertools import islice
 from typing import Any
 
 from profkit.errors import ProfkitError, needing
-from profkit.reports.isolated import each_isolated, isolated, processors
+from profkit.reports.isolated import each_isolated, each_kept, isolated, processors
 
-# Files of a task. Starting a child takes as long as reading six reports, so tasks grow as long as there
-# are files; the first are small, for there may be few.
-CHUNK, _LARGEST = 8, 64
+CHUNK = 8  # files of a task: few, so that all workers end together
 _AHEAD = 2  # tasks given out for each worker that is known
 _TRIES = 2
 
@@ -82,7 +80,7 @@ def each_report(
                 yield path, result
         return
     executor, workers = executor_of(client), _workers(client)
-    chunks = _growing(todo, workers)
+    chunks = iter(lambda: list(islice(todo, CHUNK)), [])
     window = max(8, _AHEAD * workers)
     open_: dict[Future[Any], tuple[list[str], int]] = {}
     while True:
@@ -100,18 +98,7 @@ def each_report(
             elif tried < _TRIES:
                 open_[_submit(executor, function, chunk, died)] = chunk, tried + 1
             else:  # its worker was lost twice, or the pool is broken: no file is lost for that
-                yield from read_chunk(function, chunk, died, processors())
-
-
-def _growing(files: Iterator[str], workers: int) -> Iterator[list[str]]:
-    """Tasks: one a worker of CHUNK files, one of twice as many, and so on."""
-    size = CHUNK
-    while True:
-        for _ in range(workers):
-            if not (task := list(islice(files, size))):
-                return
-            yield task
-        size = min(_LARGEST, 2 * size)
+                yield from _paired(chunk, isolated(function, chunk, processors(), _named(died)))
 
 
 def _submit(executor: Any, function: str, chunk: list[str], died: str) -> Future[Any]:
@@ -124,11 +111,13 @@ def _submit(executor: Any, function: str, chunk: list[str], died: str) -> Future
     return task
 
 
-def read_chunk(
-    function: str, paths: Sequence[str], died: str, jobs: int = 1
-) -> list[tuple[str, Any]]:
-    """What a worker does: a few files, each in a child process."""
-    return list(zip(paths, isolated(function, paths, jobs, _named(died)), strict=True))
+def read_chunk(function: str, paths: Sequence[str], died: str) -> list[tuple[str, Any]]:
+    """What a worker does: a few files, in a child process of its own."""
+    return _paired(paths, each_kept(function, paths, _named(died)))
+
+
+def _paired(paths: Sequence[str], results: Sequence[Any]) -> list[tuple[str, Any]]:
+    return list(zip(paths, results, strict=True))
 
 
 def _named(name: str) -> Callable[..., Any]:

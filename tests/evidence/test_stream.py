@@ -78,13 +78,13 @@ def test_on_an_executor(tmp_path: Path, reports: list[str], pool) -> None:
 READ = cluster.read_chunk
 
 
-def kill_once(function: str, chunk: list[str], died: str, jobs: int = 1):
+def kill_once(function: str, chunk: list[str], died: str):
     """A worker that is killed at its first task, as on a node that goes away."""
     mark = Path(chunk[0]).parent / "killed"
     if not mark.exists():
         mark.touch()
         os.kill(os.getpid(), signal.SIGKILL)
-    return READ(function, chunk, died, jobs)
+    return READ(function, chunk, died)
 
 
 def test_a_killed_worker_loses_nothing(

@@ -100,9 +100,15 @@ def test_check_shares_variants_and_one_gpu_may_die(two: Machine) -> None:
     for name, before in (("flaky", on_first + crash), ("bad", crash)):
         path = two.write(f"{name}_x.cu", before=before)
         path.write_text(path.read_text().replace("<cstdint>", "<cstdint>\n#include <stdlib.h>"))
-    out = profkit("check", "--all", "--gpus", "all", "--case", "B", "--json", status=1).stdout
-    found = {c["variant"]: c["status"] for c in json.loads(out)["checks"]}
+    words = ("check", "--all", "--gpus", "all", "--case", "B", "--json")
+    done = profkit(*words, status=1)
+    found = {c["variant"]: c["status"] for c in json.loads(done.stdout)["checks"]}
     assert found == {"v1": "right", "v2": "right", "v3": "right", "flaky": "right", "bad": "failed"}
+    listed = json.loads(profkit("list", "--json").stdout)["variants"]
+    assert list(found) == [v["variant"] for v in listed], (
+        "in the ladder's order, whoever ends first"
+    )
+    assert "bad was given to another GPU: at " in done.stderr
 
 
 def test_profile_of_two_cases_on_two_gpus(two: Machine) -> None:
@@ -127,6 +133,9 @@ def test_bench_on_gpus_that_are_not_there(two: Machine) -> None:
     two.write("v1_x.cu")
     done = profkit("bench", "--variant", "v1", "--gpus", "3", status=2)
     assert "--gpus 3: there are 2 GPUs" in done.stderr
+    for none in ("0", "00"):
+        done = profkit("check", "--variant", "v1", "--gpus", none, status=2)
+        assert f"--gpus {none}: on no GPU nothing is measured" in done.stderr
     done = profkit("bench", "--variant", "v1", "--aa", "2", "--gpus", "all", status=2)
     assert "--aa is of one GPU" in done.stderr
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from profkit.errors import ProfkitError
-from profkit.reports.isolated import isolated
+from profkit.reports.isolated import each_kept, isolated
 from tests.reports import made
 
 DIES = "tests.reports.crashing:dies"
@@ -61,6 +61,29 @@ def test_a_mistake_of_the_user_comes_through() -> None:
     with pytest.raises(ProfkitError, match="mend: is wrong") as caught:
         isolated(DIES, ["mend"], 1, lambda *_: None)
     assert caught.value.hint == "mend it"
+
+
+def test_a_child_waits_for_the_next_call_and_ends_when_none_comes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("profkit.reports.isolated._IDLE", 60)
+    first, again = (each_kept("tests.reports.crashing:pid", [n], lambda *_: None) for n in (1, 2))
+    assert [first[0][0], again[0][0]] == [1, 2]
+    child = first[0][1]
+    assert again[0][1] == child
+    monkeypatch.setattr("profkit.reports.isolated._IDLE", 0.05)
+    each_kept("tests.reports.crashing:pid", [3], lambda *_: None)
+    until = time.monotonic() + 30
+    while Path(f"/proc/{child}").exists():
+        assert time.monotonic() < until, "it was to end by itself"
+        time.sleep(0.02)
+    assert each_kept("tests.reports.crashing:pid", [4], lambda *_: None)[0][1] != child
+
+
+def test_a_kept_child_that_died_or_was_wrong_costs_one_answer() -> None:
+    with pytest.raises(ProfkitError, match="mend: is wrong"):
+        each_kept(DIES, ["mend"], lambda *_: None)
+    assert each_kept(DIES, ["a", "crash", "b"], lambda item, _: item) == ["A", "crash", "B"]
 
 
 def test_nothing_to_do() -> None:

@@ -265,14 +265,23 @@ def visible_devices(wanted: str | None, count: int) -> Sequence[str | None]:
     Args:
         wanted: --gpus: `all`, a number of GPUs, or a list of indices: 0,1; None takes one.
         count: How many GPUs CUDA shows to this process.
+
+    Raises:
+        ProfkitError: It names none, one twice, or one that is not there.
     """
     if wanted is None or wanted == "1":
         return [None]
     listed = [w for w in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if w]
     names = listed[:count] if listed else [str(i) for i in range(count)]
-    if wanted == "all":
-        return names
-    picked = wanted.split(",") if "," in wanted else [str(i) for i in range(_number(wanted))]
+    if "," in wanted:
+        picked = wanted.split(",")
+    else:
+        picked = [str(i) for i in range(len(names) if wanted == "all" else _number(wanted))]
+    if not picked:
+        raise ProfkitError(
+            f"--gpus {wanted}: on no GPU nothing is measured",
+            "say all, how many, or a list from 0: 0,1; GPU 0 alone is CUDA_VISIBLE_DEVICES=0",
+        )
     if len(set(picked)) < len(picked) or not all(_number(p) < len(names) for p in picked):
         raise ProfkitError(
             f"--gpus {wanted}: there are {count} GPUs", "say all, how many, or a list from 0: 0,1"

@@ -65,7 +65,7 @@ class Measurements:
         launches: (name, case) -> kernel launches of one call.
         failed: Name -> why it has no times.
         gpus: (name, case) -> the GPU that launched it there; all of one case are on one.
-        lost: What became of GPUs that failed on the way.
+        lost: What became of GPUs and workers that failed on the way.
     """
 
     gpu: Gpu | None = None
@@ -121,9 +121,21 @@ def run_job(
         for worker in workers:
             worker.close()
     for worker, why in crew.lost:
-        where = worker.gpu.pci if worker.gpu else f"GPU {worker.visible}"
-        doing.measured.lost.append(f"{where} was left out: {why.message}")
+        doing.measured.lost.append(f"{_place(worker)} was left out: {why.message}")
+    # Several GPUs end in any order; what is said of a job is not to depend on it.
+    ranks = {name: at for at, name in enumerate((*_names(job.builds), *job.references))}
+    checks = doing.measured.checks
+    doing.measured.checks = {name: checks[name] for name in sorted(checks, key=ranks.__getitem__)}
     return doing.measured
+
+
+def _names(builds: Sequence[Build]) -> list[str]:
+    return [build.variant.id for build in builds]
+
+
+def _place(worker: Worker) -> str:
+    """A worker's GPU, as messages name it."""
+    return worker.gpu.pci if worker.gpu else f"GPU {worker.visible}"
 
 
 @dataclass
@@ -140,6 +152,14 @@ class _Session:
         with self.lock:
             self.measured.gpu = self.measured.gpu or worker.gpu
 
+    def given_back(self, worker: Worker, lost: WorkerLost, what: str) -> GivenBack:
+        """An item that another GPU tries, and the line that says so."""
+        with self.lock:
+            self.measured.lost.append(
+                f"{what} was given to another GPU: at {_place(worker)} {lost.message}"
+            )
+        return GivenBack(lost.message, lost.hint)
+
     def check(self, worker: Worker, build: Build, last: bool) -> None:
         """Judge one variant; one that takes a worker with it is tried on one GPU more.
 
@@ -153,7 +173,7 @@ class _Session:
             reply = worker.judge(_entry(build), self.job.checks)
         except WorkerLost as lost:
             if lost.at.name == name and not last:
-                raise GivenBack(lost.message, lost.hint) from lost
+                raise self.given_back(worker, lost, name) from lost
             with self.lock:
                 _blame(self.job, self.measured, lost)
             return
@@ -173,7 +193,7 @@ class _Session:
                 _measure_case(self.job, worker, self, case)
             except WorkerLost as lost:
                 if lost.at.name and not last:
-                    raise GivenBack(lost.message, lost.hint) from lost
+                    raise self.given_back(worker, lost, f"case {case}") from lost
                 with self.lock:
                     _blame(self.job, self.measured, lost)
             else:
