@@ -31,6 +31,7 @@ CLOSE = 0.25
 # slower (the bias' gradient takes three times as long in channels_last).
 INSIDE_ONLY = {
     "layout_channels_first",
+    "loader_on_main_thread",  # 498 ms said of 343: numpy's runs of one process take 135 to 545
     "optimizer_foreach",
     "optimizer_for_loop",
 }
@@ -42,12 +43,16 @@ MISSED = {
 # Said neither within a quarter nor with the truth inside of the interval.
 FAR_OFF = {"chain_entropy_by_hand"}  # 3.37 ms said of 4.68: what is fused reads half precision
 # Steps that the profiler slows so that what is left without it is off by more than a sixth.
-SLOWED = {"copy_checkpoint_each_step"}  # copies to pageable memory: 197 ms in its trace, 166 plain
+SLOWED = {
+    "copy_checkpoint_each_step",  # copies to pageable memory: 197 ms in its trace, 166 plain
+    "loader_on_main_thread",  # 516 ms in its trace, 135 to 545 plain
+}
 MENDED = ["attention_written_out", "copy_results_to_host", "elementwise_chain", "fp32_matmul",
           "host_launch_small_layers", "host_sync_item", "kernel_triton_small_grid",
           "chain_entropy_by_hand", "kernel_full_sort", "layout_token_mixing", "optimizer_foreach",
           "sync_masked_rows", "sync_timers", "kernel_odd_vocabulary", "sync_expert_loop",
-          "copy_offloaded_weights", "copy_checkpoint_each_step"]  # fmt: skip
+          "copy_offloaded_weights", "copy_checkpoint_each_step", "fp64_inputs",
+          "loader_on_main_thread"]  # fmt: skip
 HEALTHY = ["healthy_transformer", "healthy_convnet", "kernel_tile_tail"]
 SMALL = {
     "healthy_convnet"
@@ -98,6 +103,18 @@ def test_the_planted_problem_is_first_in_our_own_timeline(folder: Path) -> None:
     )
 
 
+@pytest.mark.parametrize("file", ["own/host_launch_jax_op_by_op.triage",
+                                  "host_launch_jax_op_by_op.planted.json.gz"])  # fmt: skip
+def test_a_program_in_jax_is_not_told_of_pytorch(file: str) -> None:
+    of = said(file)
+    first = of["findings"][0]
+    assert first["try"].startswith("jax.jit")
+    assert first["where"] == "loop_add_fusion", "and not XLA's Thunk:#name=,hlo_op=...#"
+    assert "torch" not in json.dumps(of["findings"])
+    kinds = {row["name"]: row["category"] for row in of["kernels"]}
+    assert (kinds["wrapped_add"], kinds["gemm_fusion_dot"]) == ("elementwise", "gemm")
+
+
 def test_a_chain_over_lists_is_one_finding_with_counters_too() -> None:
     timeline = read_store(DATA / "own" / "optimizer_foreach.triage")
     lists = {g.id for g in triage_timeline(timeline).groups if g.kind == "optimizer"}
@@ -142,9 +159,9 @@ def test_every_program_has_its_planted_trace() -> None:
     assert sources <= set(TRUTH)
     traced = {p.name.split(".")[0] for p in DATA.glob("*.planted.json.gz")}
     assert traced == {*PLANTED, *HEALTHY}
-    assert {n for n in sources - traced if TRUTH[n]["planted_ms"] is not None} == set()
+    assert sources <= traced
 
 
 def test_the_page_has_the_table_as_it_comes_today() -> None:
     assert programs.table() in programs.PAGE.read_text("utf-8")
-    assert "Blind: first in 14 of 16" in programs.table()
+    assert "Blind: first in 16 of 18" in programs.table()

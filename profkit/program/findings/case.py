@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -21,6 +22,9 @@ BYTES = {
 # capability, about two thirds of the datasheet's of its largest card. No ceiling is shown from it:
 # it tells only how far a kernel is from its bytes until something is counted.
 STREAMS = {7: 0.8e12, 8: 1.3e12, 9: 3.2e12, 10: 6e12, 12: 1.5e12}
+
+
+_OF_XLA = re.compile(r"^(wrapped_\w+|(loop|input|gemm)_(\w+_)?fusion\w*)$")
 
 
 @dataclass(frozen=True)
@@ -59,6 +63,12 @@ class Case:
     def chosen(self, which: Callable[[StepWork], bool]) -> list[int]:
         """Indices of the works that are so."""
         return [i for i, work in enumerate(self.works) if which(work)]
+
+    @cached_property
+    def jax(self) -> bool:
+        """Whether XLA made most of the kernels, by their names: PyTorch's advice is of no use."""
+        names = [w.activity.name for w in self.works]
+        return 2 * sum(_OF_XLA.match(name) is not None for name in names) > len(names)
 
     @cached_property
     def bandwidth(self) -> float:

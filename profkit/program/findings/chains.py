@@ -140,7 +140,7 @@ def elementwise(case: Case, taken: frozenset[int]) -> Iterator[Draft]:
         f"{'chains' if len(runs) > 1 else 'chain'} take {case.time(sorted(chosen)):.3g} ms; each "
         f"reads what the last one wrote"
         + (f" (the longest: {named[:80]})" if named else ""),
-        "torch.compile the function they are in, or write one kernel",
+        f"{'jax.jit' if case.jax else 'torch.compile'} the function they are in, or write one kernel",
         launch_place(case.works[worst[0]]), tuple(sorted(chosen)), one,
     )  # fmt: skip
 

@@ -49,7 +49,8 @@ def slow_launches(case: Case, taken: frozenset[int]) -> Iterator[Draft]:  # noqa
     where = next(row.where for row in case.split.idle if row.cause == "host-launch")
     yield Draft(
         "host-launch", say,
-        "capture the step in a CUDA graph, or torch.compile(mode='reduce-overhead')",
+        "jax.jit the whole step, so that one call launches it" if case.jax
+        else "capture the step in a CUDA graph, or torch.compile(mode='reduce-overhead')",
         where, (), captured, covers=False, general=True, idle=True,
     )  # fmt: skip
 

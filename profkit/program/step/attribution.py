@@ -9,6 +9,8 @@ from dataclasses import dataclass
 
 from profkit.program.timeline import Call, HostSpan, Process
 
+# XLA's ranges: Thunk:#name=fusion,hlo_op=loop_add_fusion#, and any name before the first #.
+_XLA_RANGE = re.compile(r"^(?P<name>[^#]*?):?#(?:.*\bhlo_op=(?P<op>[^,#]+))?.*#$")
 _FRAME = re.compile(r"^(?P<file>.*\.py)\((?P<line>\d+)\): (?P<function>.*)$")
 
 
@@ -79,12 +81,18 @@ def _maker(stack: Sequence[HostSpan], ordinal: int) -> Maker:
     return Maker(
         ops[-1].name if ops else "",
         ops[0].name if ops else "",
-        ranges[-1] if ranges else "",
+        _range_name(ranges[-1]) if ranges else "",
         line_of(frames[-1]) if frames else "",
         shaped.shapes if shaped else (),
         shaped.types if shaped else (),
         ordinal if ops else -1,
     )
+
+
+def _range_name(name: str) -> str:
+    """A range as its program calls it, without what XLA writes beside it."""
+    parts = _XLA_RANGE.match(name)
+    return (parts["op"] or parts["name"] or name) if parts else name
 
 
 def line_of(frame: str) -> str:

@@ -45,7 +45,7 @@ _NAMES: tuple[tuple[str, str], ...] = (
     ("random", "dropout philox distribution random"),
     ("concat", "CatArray"),
     ("reduce", "at::native.*reduce cub::.*reduce DeviceReduce"),
-    ("elementwise", "^triton_poi_"),
+    ("elementwise", "^triton_poi_ ^wrapped_"),
     ("fused", r"^triton_(red|per|tem|mm|for)_ (^|_)fusion(_\d+)?$"),
     ("other", "at:: cub:: thrust:: cudnn cask cufft cusparse cusolver torch"),
 )
