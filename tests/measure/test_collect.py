@@ -68,6 +68,8 @@ def test_a_report_and_nothing_else_is_left(tmp_path: Path) -> None:
         ("busy", "holds the GPU's profiling hardware", "dcgmi"),
         ("kernel", "ncu gave up on a kernel", "--sanitize"),
         ("none", "matched no kernel", "there are: vectorized_elementwise_kernel, gemm_kernel"),
+        ("nokernel", "matched no kernel", "look at the names"),
+        ("nogpu", "the command started no CUDA under ncu", "not those of a server"),
         ("partial", "failed under ncu", "without ncu"),
     ],
 )

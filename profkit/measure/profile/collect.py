@@ -219,6 +219,12 @@ def _run(
 
 
 def _none_matched(done: process.Done) -> ProfkitError:
+    if "==PROF== Connected to process" not in done.output:
+        return ProfkitError(
+            "the command started no CUDA under ncu: no report was written",
+            "ncu follows the processes that it starts, not those of a server, a container or a "
+            "scheduler; is it the command that works on the GPU?",
+        )
     names = words.available(done.output)
     listed = f"there are: {', '.join(names[:NAMED])}" if names else ""
     more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
