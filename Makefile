@@ -9,6 +9,8 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
+# A worker a processor; eight at most, for each reads the reports once for itself.
+TESTS  := $(BIN)/python -m pytest -n logical --maxprocesses 8 --dist worksteal
 # Recorded by profile and by plain ncu; not the probes, nor what a search kept.
 REPORTS := artifacts/*.ncu-rep artifacts/attention artifacts/library
 # What fits on one picture: four rungs of the ladder beside the library kernels.
@@ -61,10 +63,10 @@ test: $(READY)
 	@$(MAKE) --no-print-directory -j 2 lint tests
 
 tests: $(READY)
-	$(BIN)/python -m pytest -n 2 --dist worksteal
+	$(TESTS)
 
 fast: lint
-	$(BIN)/python -m pytest -n 2 -m 'not slow and not nvcc and not browser and not gpu'
+	$(TESTS) -m 'not slow and not nvcc and not browser and not gpu'
 
 mutate: $(READY)
 	$(BIN)/python tools/mutate.py
@@ -77,7 +79,7 @@ sbom: $(READY)
 
 # Every kernel of the ladder on the CPU, at every schedule and case; make test takes a part of them.
 emulate: $(READY)
-	PROFKIT_EMULATE_ALL=1 $(BIN)/python -m pytest -n 2 tests/kernels/test_emulated.py
+	PROFKIT_EMULATE_ALL=1 $(TESTS) tests/kernels/test_emulated.py
 
 format: $(READY)
 	$(BIN)/ruff check --fix .
