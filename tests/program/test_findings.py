@@ -29,6 +29,10 @@ ADDCMUL, ROOT, DIVIDE = (
     VECTORIZED.format(what)
     for what in ("addcmul_cuda_kernel", "sqrt_kernel_cuda", "binary_internal::DivFunctor<float>")
 )
+FUSED_ADAM = (
+    "void at::native::(anonymous namespace)::multi_tensor_apply_kernel<at::native::(anonymous "
+    "namespace)::FusedOptimizerTensorListMetadata<4>, FusedAdamMathFunctor<c10::BFloat16, 4> >(int)"
+)
 NCCL = "ncclDevKernel_AllReduce_Sum_bf16_RING_LL(ncclDevKernelArgsStorage<4096ul>)"
 SUM = "void at::native::reduce_kernel<512, 1, at::native::ReduceOp<float, sum_functor> >()"
 ADD = "void at::native::indexFuncLargeIndex<float, long, unsigned int, 2, 2, -2, true>(int)"
@@ -728,3 +732,51 @@ def test_a_long_call_is_the_driver_s_own_and_not_the_recorder_s(tmp_path: Path) 
 def test_an_odd_size_that_costs_nothing_is_not_named(tmp_path: Path) -> None:
     found = judged(lambda p: product(p, 8192, 1024, 50257, GEMM, 6e14), tmp_path)
     assert not [f for f in found.findings if "16-byte" in f.say]
+
+
+@pytest.mark.parametrize(("keys", "width", "attends"), [(4096, 128, True), (8, 2048, False),
+                                                         (4096, 4096, False)])  # fmt: skip
+def test_a_single_head_is_attention_and_a_choice_of_experts_is_none(
+    keys: int, width: int, attends: bool, tmp_path: Path
+) -> None:
+    """Two matrices, not many: told by the softmax's sizes, and by how wide the head is."""
+
+    def step(p: Program) -> None:
+        rows = 4096
+        for op, name, shapes in (
+            ("aten::mm", GEMM, [[rows, width], [width, keys]]),
+            ("aten::_softmax", SOFTMAX, [[rows, keys]]),
+            ("aten::mm", GEMM, [[rows, keys], [keys, width]]),
+        ):
+            with p.op(op, shapes, types=["c10::BFloat16"] * len(shapes)):
+                p.launch(name, 300.0)
+
+    found = {f.category for f in judged(step, tmp_path).findings}
+    assert ("attention-unfused" in found) == attends
+
+
+def averaged(p: Program) -> None:
+    """A fused optimiser, then an average of the weights in a loop over them."""
+    large(p, 2)
+    with p.op("autograd::engine::evaluate_function: MmBackward0"):
+        p.launch(GEMM, 300.0)
+    with p.op("Optimizer.step#AdamW.step", kind="user_annotation"):
+        p.launch(FUSED_ADAM, 100.0)
+    for size in (768, 3072) * 60:
+        for op in ("aten::mul_", "aten::add_"):
+            with p.op(op, [[768, size]], types=["c10::BFloat16"]):
+                p.launch(MUL, 4.0)
+
+
+def test_a_loop_over_parameters_beside_a_fused_optimiser_is_told_from_it(tmp_path: Path) -> None:
+    def shuffled(p: Program) -> None:  # as many in place on one tensor are no loop over parameters
+        averaged(p)
+        for event in p.events:
+            if event["name"] == "aten::mul_" or event["name"] == "aten::add_":
+                event["args"]["Input Dims"] = [[768, 768]]
+
+    first = judged(averaged, tmp_path).findings[0]
+    assert first.category == "optimizer"
+    assert "beside the optimiser a loop goes through the parameters one by one: 240" in first.say
+    assert "_foreach_" in first.advice
+    assert "optimizer" not in {f.category for f in judged(shuffled, tmp_path).findings}

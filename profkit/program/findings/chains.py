@@ -16,6 +16,7 @@ MEMBERS = {"elementwise", "convert", "set", "random"}
 # A compiler fuses these with what stands round them.
 PASSED = {"reduce", "norm", "softmax", "concat"}
 LEAST_CHAIN = 3
+MANY = 16  # kernels one by one that are a loop over parameters
 FEW_UPDATES = 4  # a root or two may stand anywhere
 SLOWER = 1.25  # a fused kernel that computes more a byte than each of its parts
 _TENSORS = re.compile(r"array<char\s?\*, (\d+)")
@@ -24,6 +25,7 @@ _TWO_INPUTS = re.compile(
 )
 _ADAM = re.compile(r"(?i)addcdiv|addcmul|sqrt|lerp|adam")
 _FUSED = re.compile(r"(?i)fused")
+_IN_PLACE = re.compile(r"aten::(add|sub|mul|div|lerp|copy|addcmul|addcdiv|clamp)_$")
 # What only an optimiser's kernels do: Adam's last operation over all tensors or over one, by any
 # name, and the root of the second moments.
 _OF_ALL = re.compile(r"FusedAdam|multi_tensor_apply.*PointwiseOp.*divides")
@@ -36,14 +38,13 @@ _HALF = frozenset({"c10::BFloat16", "c10::Half"})
 
 def optimizer(case: Case, taken: frozenset[int]) -> Iterator[Draft]:
     """An optimiser that takes its parameters one by one, or its operations one by one."""
-    own = [i for i in case.chosen(_of_optimizer) if i not in taken]
-    own = own or _by_name(case, taken)
-    names = [case.works[i].activity.name for i in own]
+    named = [i for i in case.chosen(_of_optimizer) if i not in taken]
+    own = [*named, *_beside(case, taken)] if named else _by_name(case, taken)
     single = [i for i in own if case.works[i].kind in MEMBERS]
     foreach = [i for i in own if case.works[i].kind == "optimizer"
                and not _FUSED.search(case.works[i].activity.name)]  # fmt: skip
-    adam = any(_ADAM.search(name) for name in names)
-    if len(single) < 16 and not (adam and len(foreach) >= 4):
+    adam = any(_ADAM.search(case.works[i].activity.name) for i in (*single, *foreach))
+    if len(single) < MANY and not (adam and len(foreach) >= 4):
         return
     works = sorted({*single, *foreach})
     chosen = frozenset(works)
@@ -60,17 +61,35 @@ def optimizer(case: Case, taken: frozenset[int]) -> Iterator[Draft]:
         return left.scaled(lambda i: stays / only if i == works[0] else 1.0)
 
     kind = "parameters one by one" if len(single) >= len(foreach) else "operations one by one"
+    outside = bool(named) and not {*named}.intersection(works)
     yield Draft(
         "optimizer",
-        f"the optimiser goes through its {kind}: {len(works):,} kernels, "
-        f"{case.time(works):.3g} ms on the GPU and a launch each",
-        "fused=True (torch.optim.Adam, AdamW, SGD)",
+        ("beside the optimiser a loop goes through the parameters one by one" if outside
+         else f"the optimiser goes through its {kind}")
+        + f": {len(works):,} kernels, {case.time(works):.3g} ms on the GPU and a launch each",
+        "torch._foreach_* over the list of all (an average of weights: torch.optim.swa_utils; norms: "
+        "torch.nn.utils.clip_grad_norm_)" if outside
+        else "fused=True (torch.optim.Adam, AdamW, SGD)",
         case.works[works[0]].maker.range or launch_place(case.works[works[0]]), tuple(works), fused,
     )  # fmt: skip
 
 
 def _of_optimizer(work: StepWork) -> bool:
     return "ptimizer.step" in work.maker.range or work.maker.top.startswith("Optimizer.step")
+
+
+def _beside(case: Case, taken: frozenset[int]) -> list[int]:
+    """What a loop over parameters does outside of the optimiser: averages of weights, scaled gradients.
+
+    Operations in place behind the backward pass, on tensors of several sizes as parameters are.
+    """
+    back = max((i for i, w in enumerate(case.works) if _goes_back(w)), default=len(case.works))
+    found = [i for i in range(back + 1, len(case.works))
+             if i not in taken and case.works[i].kind in MEMBERS
+             and not _of_optimizer(case.works[i])
+             and _IN_PLACE.match(case.works[i].maker.op)]  # fmt: skip
+    sizes = {case.works[i].maker.shapes[:1] for i in found}
+    return found if len(found) >= MANY and len(sizes) > 1 else []
 
 
 def _by_name(case: Case, taken: frozenset[int]) -> list[int]:

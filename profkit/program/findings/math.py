@@ -52,6 +52,8 @@ BETWEEN = {
     "other",
     "concat",
 }
+LEAST_KEYS = 128  # of a single head, from which on its softmax is no choice between a few
+WIDEST_HEAD = 512  # columns that a fused kernel takes
 REACH = 24  # works between the products on the two sides of a softmax
 # What the fused call takes of the products it replaces, which write and read the scores: on an H200
 # 0.34 forward and 0.47 backward where a causal mask leaves half of the work; twice that without one
@@ -217,7 +219,7 @@ def _side(case: Case, at: int, way: int, used: set[int]) -> int | None:
     j = at + way
     while 0 <= j < len(case.works) and abs(j - at) <= REACH and j not in used:
         kind = case.works[j].kind
-        if kind == "gemm" and _batched(case, j):
+        if kind == "gemm" and _of_scores(case, j, at):
             last, products = j, products + 1
             if products == 2:
                 break
@@ -232,7 +234,7 @@ def _side(case: Case, at: int, way: int, used: set[int]) -> int | None:
 
 def _nearest(case: Case, at: int, way: int) -> int:
     j = at + way
-    while not (case.works[j].kind == "gemm" and _batched(case, j)):
+    while not (case.works[j].kind == "gemm" and _of_scores(case, j, at)):
         j += way
     return j
 
@@ -242,12 +244,22 @@ def _backward(case: Case, at: int) -> bool:
     return "ackward" in work.activity.name or "ackward" in work.maker.op + work.maker.top
 
 
-def _batched(case: Case, i: int) -> bool:
-    """A product of many small matrices, where operators are known; any product otherwise."""
+def _of_scores(case: Case, i: int, softmax: int) -> bool:
+    """Whether a product may be one of attention's; any product where operators are not known.
+
+    One of many matrices is. One of two matrices is where it makes or takes a matrix of the softmax's
+    sizes, a large one: of few columns it chooses between experts, and of one head the rest is narrow.
+    """
     maker = case.works[i].maker
-    if not maker.op:
+    if not maker.op or "bmm" in maker.op or any(len(shape) >= 3 for shape in maker.shapes[:2]):
         return True
-    return "bmm" in maker.op or any(len(shape) >= 3 for shape in maker.shapes[:2])
+    scores = sorted(next(iter(case.works[softmax].maker.shapes), ()))
+    sides = [shape for shape in maker.shapes if len(shape) == 2][-2:]
+    if len(scores) != 2 or scores[0] < LEAST_KEYS or len(sides) != 2:
+        return False
+    (rows, inner), (_, columns) = sides
+    around = {(rows, columns): inner, (rows, inner): columns, (inner, columns): rows}
+    return any(sorted(made) == scores and width <= WIDEST_HEAD for made, width in around.items())
 
 
 def _is_attention(case: Case, region: Sequence[int]) -> bool:
