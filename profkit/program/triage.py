@@ -100,13 +100,14 @@ def triage_timeline(
         typical, split, replayed, group(typical.works),
         process.device, process.spans, _trains(typical.makers), gains or {},
     )  # fmt: skip
-    found = _ranked(case, rules.drafts(case))
+    drafts = rules.drafts(case)
+    found = _ranked(case, drafts)
     if ranks and (uneven := _uneven(ranks)):
         found = sorted([*found, uneven], key=lambda f: -f.saves.expect)
     return Triage(
         timeline, process, steps, case.split, case.hosts, found, case.groups,
         (*timeline.notes, *steps.notes, *(ranks.notes if ranks else ()), *_doubts(timeline, case)),
-        _healthy(case, found), ranks,
+        _healthy(case, found, drafts), ranks,
     )  # fmt: skip
 
 
@@ -213,7 +214,7 @@ def _doubts(timeline: Timeline, case: Case) -> list[str]:
             f"({low:.3g} to {high:.3g}); give what a plain run takes with --step-ms"]  # fmt: skip
 
 
-def _healthy(case: Case, found: Sequence[ProgramFinding]) -> str:
+def _healthy(case: Case, found: Sequence[ProgramFinding], drafts: Sequence[Draft]) -> str:
     plain = case.hosts.plain[0]
     if found and found[0].saves.expect >= WORTH * plain:
         return ""
@@ -224,4 +225,16 @@ def _healthy(case: Case, found: Sequence[ProgramFinding]) -> str:
     most = max(kinds, key=lambda kind: kinds[kind])
     share = kinds[most] / max(1, sum(kinds.values()))
     return (f"the GPU computes in {busy:.0%} of the step, {share:.0%} of that in {most} kernels; "
-            f"nothing that was looked for saves more than {WORTH:.0%} of the step")  # fmt: skip
+            f"nothing that was looked for saves more than {WORTH:.0%} of the step"
+            + _unless(case, drafts))  # fmt: skip
+
+
+def _unless(case: Case, drafts: Sequence[Draft]) -> str:
+    """What the idle time costs if the recorder has made less of it than is thought."""
+    if case.hosts.checked:
+        return ""
+    most = max((case.hosts.saving(d.change).high for d in drafts if d.idle), default=0.0)
+    if most < WORTH * case.hosts.plain[2]:
+        return ""
+    return (f". If the profiler slows the host less than is thought, up to {most:.3g} ms go to waiting "
+            "for the host: give what a plain run takes with --step-ms")  # fmt: skip

@@ -33,6 +33,11 @@ FUSED_ADAM = (
     "void at::native::(anonymous namespace)::multi_tensor_apply_kernel<at::native::(anonymous "
     "namespace)::FusedOptimizerTensorListMetadata<4>, FusedAdamMathFunctor<c10::BFloat16, 4> >(int)"
 )
+ADDED = MUL.replace("BinaryFunctor", "CUDAFunctor_add")
+COPIED = (
+    "void at::native::elementwise_kernel<128, 4, at::native::gpu_kernel_impl_nocast<"
+    "at::native::direct_copy_kernel_cuda>(at::TensorIteratorBase&)>(int)"
+)
 NCCL = "ncclDevKernel_AllReduce_Sum_bf16_RING_LL(ncclDevKernelArgsStorage<4096ul>)"
 SUM = "void at::native::reduce_kernel<512, 1, at::native::ReduceOp<float, sum_functor> >()"
 ADD = "void at::native::indexFuncLargeIndex<float, long, unsigned int, 2, 2, -2, true>(int)"
@@ -780,3 +785,134 @@ def test_a_loop_over_parameters_beside_a_fused_optimiser_is_told_from_it(tmp_pat
     assert "beside the optimiser a loop goes through the parameters one by one: 240" in first.say
     assert "_foreach_" in first.advice
     assert "optimizer" not in {f.category for f in judged(shuffled, tmp_path).findings}
+
+
+def test_an_average_with_results_of_its_own_is_one_pass_over_each_tensor(tmp_path: Path) -> None:
+    """e.copy_(e * d + p * (1 - d)): nine accesses a value, of which three are needed."""
+
+    def step(p: Program) -> None:
+        large(p, 2)
+        with p.op("autograd::engine::evaluate_function: MmBackward0"):
+            p.launch(GEMM, 300.0)
+        with p.op("Optimizer.step#AdamW.step", kind="user_annotation"):
+            p.launch(FUSED_ADAM, 100.0)
+        for size in (4096, 16384) * 20:
+            for op, took in (("aten::mul", 20.0), ("aten::mul", 20.0), ("aten::add", 30.0),
+                             ("aten::copy_", 20.0)):  # fmt: skip
+                with p.op(op, [[4096, size]], types=["float"]):
+                    p.launch(ADDED if op == "aten::add" else MUL.replace("3ul", "2ul"), took)
+
+    def mended(p: Program) -> None:
+        large(p, 2)
+        p.launch(GEMM, 300.0)
+        p.launch(FUSED_ADAM, 100.0)
+        p.launch(FUSED_ADAM, 40 * 30.0)
+
+    first = judged(step, tmp_path).findings[0]
+    assert "beside the optimiser" in first.say
+    truth = plain_ms(step) - plain_ms(mended)
+    assert first.saves.expect == pytest.approx(truth, rel=0.1)
+
+
+def test_a_chain_is_held_against_the_bytes_of_one_kernel(tmp_path: Path) -> None:
+    """float32 in the middle, half of it at both ends, and rows' sums that are nothing beside."""
+    size, rate = [8192, 32000], 4.2e6  # bytes a microsecond
+    whole = 4 * 8192 * 32000
+
+    def step(p: Program) -> None:
+        large(p, 2)
+        for op, shapes, types, moved in (
+            ("aten::copy_", [size, size], ["float", "c10::BFloat16"], 1.5),
+            ("aten::sub", [size, [8192, 1]], ["float", "float"], 2.0),
+            ("aten::exp", [size], ["float"], 2.0),
+            ("aten::div", [size, [8192, 1]], ["float", "float"], 2.0),
+            ("aten::copy_", [size, size], ["c10::BFloat16", "float"], 1.5),
+        ):
+            with p.op(op, shapes, types=types):
+                p.launch(MUL, moved * whole / rate)
+
+    first = judged(step, tmp_path).findings[0]
+    assert first.category == "elementwise-chain"
+    assert first.saves.expect == pytest.approx((9 - 1.25) * whole / rate / 1e3, rel=0.05)
+
+
+def test_attention_s_own_copies_go_with_it(tmp_path: Path) -> None:
+    """matmul puts strided heads in order, reshape puts them side by side: a fused kernel does not."""
+    heads, scores = [8, 16, 1024, 64], [8, 16, 1024, 1024]
+
+    def attends(p: Program, copies: bool) -> None:
+        with p.op("aten::matmul"):
+            for _ in range(2 * copies):
+                with p.op("aten::copy_", [heads, heads]):
+                    p.launch(COPIED, 100.0)
+            with p.op("aten::bmm", [[128, 1024, 64], [128, 64, 1024]]):
+                p.launch(GEMM, 150.0)
+        with p.op("aten::_softmax", [scores]):
+            p.launch(SOFTMAX, 300.0)
+        with p.op("aten::matmul"), p.op("aten::bmm", [[128, 1024, 1024], [128, 1024, 64]]):
+            p.launch(GEMM, 150.0)
+        if copies:
+            with p.op("aten::reshape"), p.op("aten::copy_", [heads, heads]):
+                p.launch(COPIED, 100.0)
+        large(p, 2)
+
+    without, with_copies = (
+        judged(lambda p, c=c: attends(p, c), tmp_path).findings[0] for c in (False, True)
+    )
+    assert without.category == with_copies.category == "attention-unfused"
+    more = with_copies.saves.expect - without.saves.expect
+    assert more == pytest.approx(0.3, rel=0.05)
+
+
+def test_a_value_that_nobody_wants_may_go_with_what_makes_it(tmp_path: Path) -> None:
+    def looks(p: Program) -> None:
+        for _ in range(10):
+            p.launch(GEMM, 60.0)
+            for name, op in ((MUL, "aten::abs"), (SUM, "aten::max")):
+                with p.op(op):
+                    p.launch(name, 50.0)
+            with p.op("aten::item"):
+                p.copy(4, 1e-3, direction="DtoH", pageable=False)
+                p.wait()
+
+    saves = judged(looks, tmp_path).findings[0].saves
+    assert saves.high >= 1.0  # milliseconds: ten times both kernels
+    assert saves.expect < 1.0
+
+
+def test_a_scan_far_from_its_bytes_is_named(tmp_path: Path) -> None:
+    scan = "void at::native::tensor_kernel_scan_outer_dim<float, std::plus<float> >(float*)"
+
+    def step(p: Program) -> None:
+        large(p, 4)
+        with p.op("aten::cumsum", [[64, 4096, 1024]], types=["float"]):
+            p.launch(scan, 6000.0)
+
+    first = judged(step, tmp_path).findings[0]
+    assert first.category == "kernel"
+    assert "tensor_kernel_scan_outer_dim takes 6 ms" in first.say
+
+
+def test_launches_that_arrive_one_after_another_wait_for_the_host(tmp_path: Path) -> None:
+    """Each begins while the kernel before still runs, and arrives when that is over."""
+
+    def tight(p: Program) -> None:
+        for _ in range(500):
+            p.launch(MUL, 2.0)
+
+    idle = {row.cause: row.time for row in judged(tight, tmp_path, host=0.5).split.idle}
+    assert idle["host-launch"] > 10 * idle.get("other", 0)
+    assert judged(tight, tmp_path, host=0.5).findings[0].category == "host-launch"
+
+
+def test_healthy_says_what_a_host_that_is_slower_than_thought_would_cost(tmp_path: Path) -> None:
+    def step(p: Program) -> None:
+        for _ in range(200):
+            with p.op("aten::mm"):
+                p.launch(GEMM, 9.0)
+
+    judgement = judged(step, tmp_path, host=8.0)
+    assert judgement.findings == []
+    assert "up to" in judgement.healthy
+    assert "--step-ms" in judgement.healthy
+    assert "--step-ms" not in judged(step, tmp_path, host=8.0, plain_ms=1.9).healthy

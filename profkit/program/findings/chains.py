@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from math import prod
 
 from profkit.program.findings.case import BYTES, Case, Draft
 from profkit.program.savings.replay import Model
@@ -18,6 +19,7 @@ PASSED = {"reduce", "norm", "softmax", "concat"}
 LEAST_CHAIN = 3
 MANY = 16  # kernels one by one that are a loop over parameters
 FEW_UPDATES = 4  # a root or two may stand anywhere
+NEW = 0.5
 SLOWER = 1.25  # a fused kernel that computes more a byte than each of its parts
 _TENSORS = re.compile(r"array<char\s?\*, (\d+)")
 _TWO_INPUTS = re.compile(
@@ -49,8 +51,10 @@ def optimizer(case: Case, taken: frozenset[int]) -> Iterator[Draft]:
     works = sorted({*single, *foreach})
     chosen = frozenset(works)
     # Adam touches four tensors and writes three; done singly it does so in 18 to 20 accesses.
-    ratio = {"low": 0.6, "expect": 0.4, "high": 0.3} if adam else {
-        "low": 1.0, "expect": 0.7, "high": 0.4}  # fmt: skip
+    outside = bool(named) and not {*named}.intersection(works)
+    once = _in_one_pass(case, works) if outside else 0.7
+    ratio = {"low": 0.6, "expect": 0.4, "high": 0.3} if adam and not outside else {
+        "low": min(1.0, 1.5 * once), "expect": once, "high": 0.6 * once}  # fmt: skip
 
     def fused(model: Model, level: str) -> Model:
         """One kernel for many parameters: the time that bytes need, hardly any launches."""
@@ -61,7 +65,6 @@ def optimizer(case: Case, taken: frozenset[int]) -> Iterator[Draft]:
         return left.scaled(lambda i: stays / only if i == works[0] else 1.0)
 
     kind = "parameters one by one" if len(single) >= len(foreach) else "operations one by one"
-    outside = bool(named) and not {*named}.intersection(works)
     yield Draft(
         "optimizer",
         ("beside the optimiser a loop goes through the parameters one by one" if outside
@@ -81,15 +84,29 @@ def _of_optimizer(work: StepWork) -> bool:
 def _beside(case: Case, taken: frozenset[int]) -> list[int]:
     """What a loop over parameters does outside of the optimiser: averages of weights, scaled gradients.
 
-    Operations in place behind the backward pass, on tensors of several sizes as parameters are.
+    Behind the backward pass, with operations in place on tensors of several sizes as parameters are.
     """
     back = max((i for i, w in enumerate(case.works) if _goes_back(w)), default=len(case.works))
     found = [i for i in range(back + 1, len(case.works))
              if i not in taken and case.works[i].kind in MEMBERS
-             and not _of_optimizer(case.works[i])
-             and _IN_PLACE.match(case.works[i].maker.op)]  # fmt: skip
-    sizes = {case.works[i].maker.shapes[:1] for i in found}
-    return found if len(found) >= MANY and len(sizes) > 1 else []
+             and not _of_optimizer(case.works[i])]  # fmt: skip
+    within = _in_place(case, found)
+    sizes = {case.works[i].maker.shapes[:1] for i in within}
+    return found if len(within) >= MANY and len(sizes) > 1 else []
+
+
+def _in_place(case: Case, works: Sequence[int]) -> list[int]:
+    return [i for i in works if _IN_PLACE.match(case.works[i].maker.op)]
+
+
+def _in_one_pass(case: Case, loop: Sequence[int]) -> float:
+    """The part of a loop's time that one kernel over all takes: two tensors read and one written.
+
+    Each operation in place that is the most frequent one is a round over a parameter.
+    """
+    own = Counter(case.works[i].maker.op for i in _in_place(case, loop))
+    tensors = max(own.values(), default=1)
+    return min(1.0, 3 * tensors / max(1, sum(accesses(case.works[i]) for i in loop)))
 
 
 def _by_name(case: Case, taken: frozenset[int]) -> list[int]:
@@ -309,13 +326,33 @@ def _before(case: Case, run: Sequence[int]) -> float:
     return case.time(run)
 
 
-def _after(case: Case, run: Sequence[int]) -> float:
+def _after(case: Case, run: Sequence[int], new: float = NEW) -> float:
     """The share of a run's time that one kernel in its place would take.
 
-    One input and one result are the least. Half of the second operands are new tensors, the
-    others results of the same run; a backward pass wants one more written.
+    Args:
+        case: Whose run.
+        run: Its works.
+        new: The part of the second operands that are new tensors, the others results of the same run.
     """
+    forward = case.trains and not _goes_back(case.works[run[0]])  # keeps a tensor for the way back
+    parts = [_bytes_of(case.works[i]) for i in run]
+    known = [part for part in parts if part]
+    if len(known) == len(parts):
+        second = sum(reads - largest for reads, largest, _ in known[1:])
+        needed = known[0][0] + new * second + known[-1][2] * (2 if forward else 1)
+        return min(1.0, SLOWER * needed / case.bandwidth * 1e3 / max(1e-9, _before(case, run)))
     counts = [accesses(case.works[i]) for i in run]
     second = sum(max(0, n - 2) for n in counts)
-    needed = 2 + second / 2 + (1 if case.trains else 0)
-    return min(1.0, SLOWER * needed / sum(counts))
+    return min(1.0, SLOWER * (2 + new * second + forward) / sum(counts))
+
+
+def _bytes_of(work: StepWork) -> tuple[int, int, int] | None:
+    """Bytes: what an operator reads, its largest operand, what it writes; None if not known."""
+    maker = work.maker
+    sizes = [prod(shape) * BYTES[kind] for shape, kind in zip(maker.shapes, maker.types, strict=False)
+             if shape and kind in BYTES]  # fmt: skip
+    if not sizes:
+        return None
+    if maker.op == "aten::copy_" and len(sizes) > 1:
+        return sizes[1], sizes[1], sizes[0]
+    return sum(sizes), max(sizes), 0 if work.kind == "reduce" else max(sizes)

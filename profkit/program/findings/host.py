@@ -16,6 +16,7 @@ from profkit.program.timeline import HostSpan
 LONG = 500_000  # nanoseconds of host work before one call that no launching explains
 FEW_WAITS = 4  # a step: fewer may lie at its end, behind what a graph would hold
 LONG_SHARE = 0.05  # of the step: what is shorter is no pause
+MAKERS = 6  # works before a copy to the host that may have made the value
 MANY_COPIES = 16  # small ones to the GPU a step: they are a batch in pieces, no stray scalar
 SMALL_COPY = 1 << 16  # bytes up to which a copy is there to look at a value
 # Operators whose result has as many rows as the data says: the host has to wait for the number, no
@@ -174,6 +175,7 @@ def waits(case: Case, taken: frozenset[int]) -> Iterator[Draft]:  # noqa: ARG001
     if not held or idle < 0.005 * case.split.period:
         return
     chosen = frozenset(held)
+    looked = _looked_at(case, held)
     sized = 2 * sum(_for_size(case, i) for i in held) > len(held)
     own = [i for i in held if step.calls[i].name in SYNCHRONIZES and not step.makers[i].op]
     called = 2 * len(own) > len(held)
@@ -182,11 +184,14 @@ def waits(case: Case, taken: frozenset[int]) -> Iterator[Draft]:  # noqa: ARG001
         """The host goes on; what it wanted to know comes later.
 
         Where it waits for a size, fixed sizes take its place, which can be launched at once: what is
-        launched for each size is then one batch, at best.
+        launched for each size is then one batch, at best. At best, too, nobody wants the value: then
+        what computes it goes.
         """
         events = tuple(e._replace(awaits=-1) if i in chosen else e
                        for i, e in enumerate(model.events))  # fmt: skip
         left = replace(model, events=events)
+        if level == "high" and looked:
+            left = left.without(looked.__contains__, merged=0.1)
         if not sized or level == "low":
             return left
         return launched_at_once(left, {"expect": 0.1, "high": 0.0}[level], case.split.period)
@@ -207,6 +212,23 @@ def waits(case: Case, taken: frozenset[int]) -> Iterator[Draft]:  # noqa: ARG001
         places.most_common(1)[0][0] if places else names.most_common(1)[0][0],
         (), unwaited, covers=False, idle=True, hinders=len(held) >= FEW_WAITS,
     )  # fmt: skip
+
+
+def _looked_at(case: Case, held: Sequence[int]) -> frozenset[int]:
+    """Small copies to the host that it waits for, and the sums and maxima that make their values."""
+    out: set[int] = set()
+    for index in held:
+        copy = case.hosts.usual.events[index].awaits
+        if case.works[copy].activity.direction != "DtoH":
+            continue
+        made: list[int] = []
+        for i in range(copy - 1, max(-1, copy - 1 - MAKERS), -1):
+            if case.works[i].kind not in {"reduce", "elementwise", "set"}:
+                break
+            made.append(i)
+        last = max((n for n, i in enumerate(made) if case.works[i].kind == "reduce"), default=-2)
+        out |= {copy, *made[: last + 2]}  # what it sums may be made by one more: an absolute value
+    return frozenset(out)
 
 
 def _for_size(case: Case, call: int) -> bool:

@@ -12,6 +12,9 @@ from profkit.program.step.groups import KernelGroup
 from profkit.program.step.kinds import is_users
 
 SORTS = frozenset({"aten::sort", "aten::argsort"})
+SCANS = frozenset(
+    {"aten::cumsum", "aten::cumprod", "aten::logcumsumexp", "aten::cummax", "aten::cummin"}
+)
 CUTS = frozenset({"aten::slice", "aten::narrow"})
 NEXT = 8  # cuts after a sort that are looked at
 SHARE = 0.05  # of the step, from which on a kernel is worth a sentence
@@ -98,7 +101,7 @@ def slow(case: Case, taken: frozenset[int]) -> Iterator[Draft]:
         elif group.kind != "attention" and is_users(group.name):
             if group.time > LARGE * case.split.period:
                 yield _own(case, group, works)
-        elif group.kind in BOUND_BY_BYTES or _is_native(group):
+        elif group.kind in BOUND_BY_BYTES or _is_native(group) or group.op in SCANS:
             yield from _against_bytes(case, group, works)
 
 

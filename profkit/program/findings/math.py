@@ -54,6 +54,8 @@ BETWEEN = {
 }
 LEAST_KEYS = 128  # of a single head, from which on its softmax is no choice between a few
 WIDEST_HEAD = 512  # columns that a fused kernel takes
+HEADS = 4  # works beside a product that are looked at: two copies, and sets between them
+MERGES = {"aten::reshape", "aten::contiguous", "aten::clone", "aten::flatten"}
 REACH = 24  # works between the products on the two sides of a softmax
 # What the fused call takes of the products it replaces, which write and read the scores: on an H200
 # 0.34 forward and 0.47 backward where a causal mask leaves half of the work; twice that without one
@@ -196,9 +198,32 @@ def _regions(case: Case, taken: frozenset[int]) -> list[list[int]]:
             continue
         region = [j for j in range(low, high + 1) if j not in used]
         if _is_attention(case, region):
+            region = [*_reordered(case, low, -1, used), *region, *_reordered(case, high, 1, used)]
             out.append(region)
             used.update(region)
     return out
+
+
+def _reordered(case: Case, product: int, way: int, used: set[int]) -> list[int]:
+    """Copies of heads into another order round the products: a fused kernel takes and gives any.
+
+    Before, those that the first product's own operator makes; behind, one that puts heads side by side.
+    """
+    out: list[int] = []
+    for j in range(product + way, product + way * (HEADS + 1), way):
+        if not 0 <= j < len(case.works) or j in used:
+            break
+        maker, kind = case.works[j].maker, case.works[j].kind
+        own = maker.ordinal >= 0 and maker.ordinal == case.works[product].maker.ordinal
+        merges = way > 0 and maker.top in MERGES
+        if kind != "set" and not (kind == "convert" and (own or merges)):
+            break
+        out.append(j)
+        if merges:
+            break
+    while out and case.works[out[-1]].kind == "set":
+        out.pop()  # belongs to what comes next
+    return sorted(out)
 
 
 def _softmax_at(case: Case, i: int) -> bool:

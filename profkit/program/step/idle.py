@@ -14,6 +14,10 @@ from dataclasses import dataclass
 from profkit.program.step.steps import Step, StepWork
 
 EPSILON = 2_000  # nanoseconds: a wait that returns so shortly before the GPU is idle emptied it
+AT_ONCE = (
+    1.5  # times the quickest launch of the step: 5.9 to 7.5 us are the first quarter's of traces
+)
+FULL = 20_000  # nanoseconds: a step whose quickest launch takes longer has a full queue
 Interval = tuple[int, int]
 Spent = tuple[int, int, str, str]  # from, to, cause, where
 CAUSES = ("host-launch", "host-sync", "copy", "collective", "other")
@@ -91,6 +95,7 @@ def _host(step: Step, gaps: Iterable[Interval], spent: list[Spent]) -> None:
     starts = [w.activity.start for w in works]
     waits = [c for c in step.calls if c.waits]
     ends = [c.end for c in waits]
+    at_once = _soonest(step)
     for low, high in gaps:
         at = bisect_left(starts, high)
         work = works[at] if at < len(works) else None
@@ -99,7 +104,7 @@ def _host(step: Step, gaps: Iterable[Interval], spent: list[Spent]) -> None:
             spent.append((low, high, cause, "between steps"))
             continue
         call = step.calls[work.call]
-        if call.start <= low:
+        if call.start <= low and work.activity.start - call.start > at_once:
             spent.append((low, high, "other", f"before {launch_place(work)}"))
             continue
         cause = _after_wait(waits, ends, low, min(high, call.end)) or "host-launch"
@@ -109,6 +114,17 @@ def _host(step: Step, gaps: Iterable[Interval], spent: list[Spent]) -> None:
             index = step.calls.index(waits[wait])
             where = of_maker(step, index) or waits[wait].name
         spent.append((low, high, cause, where))
+
+
+def _soonest(step: Step) -> float:
+    """Nanoseconds from a launch's beginning within which its work begins where nothing is before it.
+
+    Such work began as soon as its launch could bring it, though that began while the work before ran:
+    the GPU waits for the host, which launches in less time than a launch takes to arrive.
+    """
+    leads = [w.activity.start - step.calls[w.call].start for w in step.works if w.call >= 0]
+    least = min((lead for lead in leads if lead > 0), default=FULL)
+    return AT_ONCE * least if least < FULL else 0.0
 
 
 def _after_wait(waits: Sequence[object], ends: Sequence[int], low: int, high: int) -> str:
