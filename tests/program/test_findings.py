@@ -916,3 +916,23 @@ def test_healthy_says_what_a_host_that_is_slower_than_thought_would_cost(tmp_pat
     assert "up to" in judgement.healthy
     assert "--step-ms" in judgement.healthy
     assert "--step-ms" not in judged(step, tmp_path, host=8.0, plain_ms=1.9).healthy
+
+
+@pytest.mark.parametrize(("weight", "less"), [([512, 512, 1, 1], True), ([512, 512, 1, 3], False)])
+def test_a_convolution_of_width_one_reads_either_order(
+    weight: list[int], less: bool, tmp_path: Path
+) -> None:
+    """What is copied for it could be a product of the tensor as it lies; a wider one needs its order."""
+    size = [16, 512, 4096]
+
+    def step(p: Program) -> None:
+        large(p, 2)
+        for _ in range(2):
+            with p.op("aten::contiguous"), p.op("aten::copy_", [size, size]):
+                p.launch(COPIED, 300.0)
+            with p.op("aten::cudnn_convolution", [[16, 512, 1, 4096], weight]):
+                p.launch(CONV, 100.0)
+
+    first = judged(step, tmp_path).findings[0]
+    assert first.category == "layout"
+    assert (first.saves.expect > 0.45) == less

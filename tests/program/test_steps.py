@@ -157,6 +157,10 @@ def test_a_driver_s_call_inside_of_the_runtime_s_is_one(tmp_path: Path) -> None:
     assert [c.name for c in find_steps(process).typical.calls] == ["cudaLaunchKernel"]
 
 
+SCATTERS = (
+    "void at::native::_scatter_gather_elementwise_kernel<128, 8, at::native::"
+    "_cuda_scatter_gather_internal_kernel<{}>::operator()<at::native::{}>(at::TensorIterator&)>(int)"
+)
 KINDS = {
     "nvjet_sm90_tst_256x128_64x4_1x2_h_bz_coopA_NNT": ("gemm", "half"),
     "sm80_xmma_gemm_f32f32_f32f32_f32_tn_n_tilesize256x64x8_stage3_ffma_execute_kernel__5x_cublas":
@@ -184,6 +188,11 @@ KINDS = {
     "my_kernel(float*, int)": ("own", None),
     "void at::native::(anonymous namespace)::CatArrayBatchedCopy<at::native::OpaqueType<2u> >(int)":
         ("concat", None),
+    SCATTERS.format("false, at::native::OpaqueType<4>, long", "TensorAssign"): ("gather", None),
+    SCATTERS.format("true, at::native::OpaqueType<4>, long", "TensorAssign"): ("gather", None),
+    SCATTERS.format("true, float, long", "ReduceAdd"): ("scatter", None),
+    "void at::native::index_elementwise_kernel<128, 4, at::native::gpu_index_kernel<at::native::"
+    "index_put_kernel_impl<at::native::OpaqueType<2> >(at::TensorIterator&)>(int)": ("gather", None),
     "void at::native::triu_tril_kernel<bool, int, false>(int)": ("other", None),
 }  # fmt: skip
 

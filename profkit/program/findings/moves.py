@@ -210,9 +210,17 @@ def _meets(case: Case, index: int) -> bool:
         at = index + way
         while 0 <= at < len(case.works) and case.works[at].kind == "set":
             at += way
-        if 0 <= at < len(case.works) and case.works[at].kind == "gemm":
+        if 0 <= at < len(case.works) and _is_product(case.works[at]):
             return True
     return False
+
+
+def _is_product(work: StepWork) -> bool:
+    """A product, or a convolution of width one, which is the same in another order."""
+    weight = work.maker.shapes[1] if len(work.maker.shapes) > 1 else ()
+    return work.kind == "gemm" or (
+        work.kind == "conv" and len(weight) > 2 and set(weight[2:]) == {1}
+    )
 
 
 def _is_image(case: Case, index: int) -> bool:

@@ -78,9 +78,12 @@ def _elementwise(name: str) -> str:
     """A copy of a tensor into another type or order is a conversion, not arithmetic."""
     if re.search(r"direct_copy|copy_kernel", name):
         return "convert"
-    if re.search(r"(?i)index_put|scatter", name):
+    # The same kernel gathers, scatters and sums: by its functor. Opaque types are moved, never added.
+    if re.search(r"(?i)index_put|scatter", name) and not re.search(
+        r"TensorAssign|OpaqueType", name
+    ):
         return "scatter"
-    return "gather" if re.search(r"(?i)index_kernel|gpu_index", name) else "elementwise"
+    return "gather" if re.search(r"(?i)index_|scatter|gather", name) else "elementwise"
 
 
 @lru_cache(maxsize=65536)
