@@ -936,3 +936,21 @@ def test_a_convolution_of_width_one_reads_either_order(
     first = judged(step, tmp_path).findings[0]
     assert first.category == "layout"
     assert (first.saves.expect > 0.45) == less
+
+
+@pytest.mark.parametrize(("rows", "named"), [(1_600_000, False), (20_000, True)])
+def test_rows_that_are_taken_are_held_against_their_own_bytes(
+    rows: int, named: bool, tmp_path: Path
+) -> None:
+    """1.6 million rows of 256 bytes out of a smaller table: 0.86 GB, and not the table's 51 MB."""
+    gather = (
+        "void at::native::(anonymous namespace)::indexSelectLargeIndex<c10::BFloat16, long>(int)"
+    )
+
+    def step(p: Program) -> None:
+        large(p, 4)
+        with p.op("aten::index_select", [[200_000, 128], [], [rows]],
+                  types=["c10::BFloat16", "Scalar", "long int"]):  # fmt: skip
+            p.launch(gather, 400.0)
+
+    assert any("times what the bytes" in f.say for f in judged(step, tmp_path).findings) == named

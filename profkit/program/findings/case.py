@@ -18,6 +18,9 @@ BYTES = {
     "float": 4, "double": 8, "c10::BFloat16": 2, "c10::Half": 2, "long int": 8, "int": 4,
     "long": 8, "bool": 1, "unsigned char": 1, "signed char": 1,
 }  # fmt: skip
+INDICES = {"long int", "long", "int"}
+CHOOSE_ROWS = frozenset({"aten::index_select", "aten::embedding"})
+CHOOSE_VALUES = frozenset({"aten::gather"})
 # Bytes a second that a stream reaches where the recording has nothing to take it from: by compute
 # capability, about two thirds of the datasheet's of its largest card. No ceiling is shown from it:
 # it tells only how far a kernel is from its bytes until something is counted.
@@ -116,11 +119,28 @@ class Draft:
 def needed_bytes(work: StepWork) -> int:
     """Bytes of an operator's inputs and its output (as large as the largest); 0 if unknown."""
     maker = work.maker
+    if maker.op in CHOOSE_ROWS | CHOOSE_VALUES:
+        return _chosen_bytes(work)
+    if maker.op == "aten::index":
+        return 0  # a trace does not say how many it takes
     sizes = []
     for shape, kind in zip(maker.shapes, maker.types, strict=False):
         if shape and kind in BYTES:
             sizes.append(prod(shape) * BYTES[kind])
     return sum(sizes) + max(sizes) if sizes else 0
+
+
+def _chosen_bytes(work: StepWork) -> int:
+    """Of an operator that takes some rows or values: these twice, or once what they are taken from."""
+    maker = work.maker
+    parts = list(zip(maker.shapes, maker.types, strict=False))
+    table = next(((shape, kind) for shape, kind in parts if shape and kind in BYTES), None)
+    index = next((shape for shape, kind in parts[1:] if shape and kind in INDICES), None)
+    if table is None or index is None:
+        return 0
+    width = prod(table[0][1:]) if maker.op in CHOOSE_ROWS else 1
+    out = prod(index) * width * BYTES[table[1]]
+    return out + min(out, prod(table[0]) * BYTES[table[1]]) + prod(index) * BYTES["long"]
 
 
 def input_bytes(work: StepWork) -> int:
