@@ -238,3 +238,25 @@ def test_a_kernel_s_name_is_one_word_of_the_command() -> None:
     asked = [shlex.split(r["next"]) for r in rows if r["next"]]
     assert asked
     assert all(words[4:] == ["--count", "1", "--", "./strided", "5"] for words in asked), asked
+
+
+def test_an_old_trace_s_words_are_read_as_the_new_ones(tmp_path: Path) -> None:
+    old = {
+        "cpu_op": "Operator",
+        "cuda_runtime": "Runtime",
+        "kernel": "Kernel",
+        "gpu_memcpy": "Memcpy",
+    }
+
+    def step(p: Program) -> None:
+        with p.op("aten::mm", [[512, 512], [512, 512]]):
+            p.launch(GEMM, 100.0)
+        p.copy(1 << 20, 10.0)
+
+    program = ran(step)
+    new = recordings.read_timeline(program.write(tmp_path / "new.json"))
+    for event in program.events:
+        event["cat"] = old.get(event["cat"], event["cat"])
+        if "Input Dims" in event["args"]:
+            event["args"]["Input dims"] = event["args"].pop("Input Dims")
+    assert recordings.read_timeline(program.write(tmp_path / "old.json")) == new

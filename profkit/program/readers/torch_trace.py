@@ -14,6 +14,10 @@ from profkit.program.timeline import Activity, Call, Device, Dims, HostSpan, Pro
 MOST = 4_000_000  # records kept: a trace of minutes is cut there, and says so
 FARTHEST = 1 << 62  # nanoseconds from zero, 146 years: a clock ends there
 _CALLS = {"cuda_runtime", "cuda_driver"}
+# As PyTorch wrote them up to 1.11 (Kineto's output_json.cpp of then).
+_OLD = {
+    "operator": "cpu_op", "runtime": "cuda_runtime", "memcpy": "gpu_memcpy", "memset": "gpu_memset",
+}  # fmt: skip
 _ACTIVITIES = {"kernel": "kernel", "gpu_memcpy": "copy", "gpu_memset": "set"}
 _DIRECTION = re.compile(r"\b([HDP]to[HDP])\b")
 # A Python frame of the user's own: a file that is neither an installed package nor Python's.
@@ -79,7 +83,10 @@ class _Taken:
         if not -FARTHEST < start <= end < FARTHEST:
             return
         details = event.get("args")
-        self._keep(kind.lower(), event, details if isinstance(details, dict) else {}, start, end)
+        kind = kind.lower()
+        self._keep(
+            _OLD.get(kind, kind), event, details if isinstance(details, dict) else {}, start, end
+        )
 
     def _keep(
         self, kind: str, event: Mapping[str, Any], args: dict[str, Any], start: int, end: int
@@ -108,7 +115,7 @@ class _Taken:
 def _span(
     kind: str, name: str, event: Mapping[str, Any], args: dict[str, Any], start: int, end: int
 ) -> HostSpan:
-    shapes = args.get("Input Dims") if kind == "op" else None
+    shapes = args.get("Input Dims", args.get("Input dims")) if kind == "op" else None
     types = args.get("Input type") if kind == "op" else None
     return HostSpan(
         kind, name, start, end, _whole(event.get("tid")),
