@@ -205,14 +205,25 @@ def joins(case: Case, taken: frozenset[int]) -> Iterator[Draft]:
 
 
 def _meets(case: Case, index: int) -> bool:
-    """Whether a product follows a copy, or has made what it copies; sets of memory do not count."""
+    """Whether a product follows a copy, or made what it copies, or the next copy undoes it.
+
+    Sets of memory do not count.
+    """
     for way in (1, -1):
         at = index + way
         while 0 <= at < len(case.works) and case.works[at].kind == "set":
             at += way
-        if 0 <= at < len(case.works) and _is_product(case.works[at]):
+        if 0 <= at < len(case.works) and (
+            _is_product(case.works[at]) or _undoes(case.works[at], case.works[index])
+        ):
             return True
     return False
+
+
+def _undoes(one: StepWork, other: StepWork) -> bool:
+    """Whether of two copies one puts the sizes back that the other has put into another order."""
+    first, second = (next(iter(w.maker.shapes), ()) for w in (one, other))
+    return _is_strided(one) and first != second and sorted(first) == sorted(second)
 
 
 def _is_product(work: StepWork) -> bool:
