@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 
-from profkit.program.findings import chains, host, kernels, math, moves, sizes
+from profkit.program.findings import chains, host, kernels, math, moves, optimizers, sizes
 from profkit.program.findings.case import Case, Draft
 
 Rule = Callable[[Case, frozenset[int]], Iterator[Draft]]
@@ -17,7 +17,7 @@ RULES: Sequence[Rule] = (
     moves.copies,
     moves.small_copies,
     moves.collectives,
-    chains.optimizer,
+    optimizers.optimizer,
     math.attention,
     math.fp32_products,
     math.in_float64,

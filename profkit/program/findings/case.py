@@ -18,6 +18,14 @@ BYTES = {
     "float": 4, "double": 8, "c10::BFloat16": 2, "c10::Half": 2, "long int": 8, "int": 4,
     "long": 8, "bool": 1, "unsigned char": 1, "signed char": 1,
 }  # fmt: skip
+SHORT = 2_500  # nanoseconds: a kernel that has next to nothing to do takes so long
+MEMBERS = {"elementwise", "convert", "set", "random"}
+# A compiler fuses these with what stands round them.
+PASSED = {"reduce", "norm", "softmax", "concat"}
+_TENSORS = re.compile(r"array<char\s?\*, (\d+)")
+_TWO_INPUTS = re.compile(
+    r"BinaryFunctor|CUDAFunctor_add|CUDAFunctorOnSelf_add<.*3ul|addcmul|addcdiv|lerp|where"
+)
 INDICES = {"long int", "long", "int"}
 CHOOSE_ROWS = frozenset({"aten::index_select", "aten::embedding"})
 CHOOSE_VALUES = frozenset({"aten::gather"})
@@ -150,3 +158,23 @@ def input_bytes(work: StepWork) -> int:
         if shape and kind in BYTES:
             total += prod(shape) * BYTES[kind]
     return total
+
+
+def goes_back(work: StepWork) -> bool:
+    """Whether autograd launched it."""
+    return work.maker.top.startswith("autograd::") or "Backward" in work.maker.top
+
+
+def of_optimizer(work: StepWork) -> bool:
+    """Whether it was launched inside of an optimiser's step."""
+    return "ptimizer.step" in work.maker.range or work.maker.top.startswith("Optimizer.step")
+
+
+def accesses(work: StepWork) -> int:
+    """Tensors that an elementwise kernel reads and writes."""
+    name = work.activity.name
+    if counted := _TENSORS.search(name):
+        return max(1, int(counted[1]))
+    if work.kind in PASSED:
+        return 1 if work.kind == "reduce" else 2
+    return 3 if _TWO_INPUTS.search(name) else 1 if work.kind == "set" else 2

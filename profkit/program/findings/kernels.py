@@ -46,7 +46,7 @@ def contended_atomics(case: Case, taken: frozenset[int]) -> Iterator[Draft]:
         floor = min(1.0, 1.5 * need / now) if need else 0.5
         stays = {"low": min(1.0, 3 * floor), "expect": floor, "high": floor / 2.5}
         if not need:
-            stays = {"low": 1.0, "expect": 0.5, "high": 0.1}
+            stays = {"low": 1.0, "expect": 0.5, "high": 0.02}  # an H200 kept a hundredth of one
         say = f"{_short(group)} adds into shared places: {now / 1e6:.3g} ms a step"
         if need:
             say += f", {now / need:.1f} times what its bytes need"
