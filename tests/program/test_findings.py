@@ -973,3 +973,44 @@ def test_two_copies_of_which_one_undoes_the_other_both_go(tmp_path: Path) -> Non
     assert undone.category == others.category == "layout"
     assert undone.saves.expect == pytest.approx(0.68, rel=0.05)
     assert others.saves.expect < 0.4
+
+
+@pytest.mark.parametrize(("softmax", "attends"), [(3.0, False), (300.0, True)])
+def test_without_operators_a_choice_of_experts_is_no_attention(
+    softmax: float, attends: bool, tmp_path: Path
+) -> None:
+    def step(p: Program) -> None:
+        for name, took in ((GEMM, 10.0), (SOFTMAX, softmax), (GEMM, 220.0), (GEMM, 220.0)):
+            p.launch(name, took)
+
+    found = {f.category for f in judged(step, tmp_path, host=1.0).findings}
+    assert ("attention-unfused" in found) == attends
+
+
+def test_without_operators_a_loop_behind_a_fused_optimiser_is_told_by_its_place(
+    tmp_path: Path,
+) -> None:
+    def step(p: Program, grids: tuple[int, int]) -> None:
+        large(p, 2)
+        p.launch(FUSED_ADAM, 100.0)
+        for _ in range(60):
+            for grid in grids:
+                p.launch(MUL, 8.0, grid=(grid, 1, 1))
+
+    sizes, one = (judged(lambda p, g=g: step(p, g), tmp_path) for g in ((72, 288), (72, 72)))
+    assert "beside the optimiser a loop goes through the parameters" in sizes.findings[0].say
+    assert all("beside the optimiser" not in f.say for f in one.findings)
+
+
+def test_without_operators_strided_copies_beside_the_products_go_too(tmp_path: Path) -> None:
+    def step(p: Program, copy: str) -> None:
+        large(p, 2)
+        for name, took in ((copy, 100.0), (copy, 100.0), (GEMM, 150.0), (SOFTMAX, 300.0),
+                           (GEMM, 150.0), (copy, 100.0)):  # fmt: skip
+            p.launch(name, took)
+
+    strided, other = (
+        judged(lambda p, n=n: step(p, n), tmp_path).findings[0] for n in (COPIED, MUL)
+    )
+    assert strided.category == other.category == "attention-unfused"
+    assert strided.saves.expect - other.saves.expect == pytest.approx(0.3, rel=0.05)

@@ -22,6 +22,7 @@ SHORT = 2_500  # nanoseconds: a kernel that has next to nothing to do takes so l
 MEMBERS = {"elementwise", "convert", "set", "random"}
 # A compiler fuses these with what stands round them.
 PASSED = {"reduce", "norm", "softmax", "concat"}
+_STRIDED = re.compile(r"[:\s]elementwise_kernel<.*nocast.*direct_copy")
 _TENSORS = re.compile(r"array<char\s?\*, (\d+)")
 _TWO_INPUTS = re.compile(
     r"BinaryFunctor|CUDAFunctor_add|CUDAFunctorOnSelf_add<.*3ul|addcmul|addcdiv|lerp|where"
@@ -168,6 +169,11 @@ def goes_back(work: StepWork) -> bool:
 def of_optimizer(work: StepWork) -> bool:
     """Whether it was launched inside of an optimiser's step."""
     return "ptimizer.step" in work.maker.range or work.maker.top.startswith("Optimizer.step")
+
+
+def is_strided(work: StepWork) -> bool:
+    """Whether it copies a tensor into another order, by its kernel's name."""
+    return _STRIDED.search(work.activity.name) is not None
 
 
 def accesses(work: StepWork) -> int:

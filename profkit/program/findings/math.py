@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 
-from profkit.program.findings.case import Case, Draft
+from profkit.program.findings.case import Case, Draft, is_strided
 from profkit.program.savings.replay import Model
 from profkit.program.step.idle import launch_place
 from profkit.program.step.kinds import is_vector_product, precision_of
@@ -52,6 +52,9 @@ BETWEEN = {
     "other",
     "concat",
 }
+BESIDE = (
+    0.25  # of the products' time: heads of 64 take five times as long for the softmax, of 512 half
+)
 LEAST_KEYS = 128  # of a single head, from which on its softmax is no choice between a few
 WIDEST_HEAD = 512  # columns that a fused kernel takes
 HEADS = 4  # works beside a product that are looked at: two copies, and sets between them
@@ -207,7 +210,8 @@ def _regions(case: Case, taken: frozenset[int]) -> list[list[int]]:
 def _reordered(case: Case, product: int, way: int, used: set[int]) -> list[int]:
     """Copies of heads into another order round the products: a fused kernel takes and gives any.
 
-    Before, those that the first product's own operator makes; behind, one that puts heads side by side.
+    Before, those that the first product's own operator makes; behind, one that puts heads side by side;
+    on both sides any, where no operator is known.
     """
     out: list[int] = []
     for j in range(product + way, product + way * (HEADS + 1), way):
@@ -215,6 +219,7 @@ def _reordered(case: Case, product: int, way: int, used: set[int]) -> list[int]:
             break
         maker, kind = case.works[j].maker, case.works[j].kind
         own = maker.ordinal >= 0 and maker.ordinal == case.works[product].maker.ordinal
+        own = own or (not maker.op and is_strided(case.works[j]))
         merges = way > 0 and maker.top in MERGES
         if kind != "set" and not (kind == "convert" and (own or merges)):
             break
@@ -288,5 +293,10 @@ def _of_scores(case: Case, i: int, softmax: int) -> bool:
 
 
 def _is_attention(case: Case, region: Sequence[int]) -> bool:
-    kinds = [case.works[i].kind for i in region]
-    return kinds.count("gemm") >= 2
+    """Two products at least, and a part of the time between them: scores are larger than what they mix.
+
+    A choice between a few experts stands between two products too, and takes next to nothing.
+    """
+    products = [i for i in region if case.works[i].kind == "gemm"]
+    between = case.time([i for i in region if case.works[i].kind != "gemm"])
+    return len(products) >= 2 and between >= BESIDE * case.time(products)

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from dataclasses import replace
 
-from profkit.program.findings.case import Case, Draft
+from profkit.program.findings.case import Case, Draft, is_strided
 from profkit.program.findings.host import SMALL_COPY, aside, releasing, uploads
 from profkit.program.savings.replay import Model
 from profkit.program.step.idle import launch_place
@@ -18,7 +17,6 @@ PINNED = (24e9, 53e9)
 OWN_STREAM = {"HtoD": -1, "DtoH": -2, "PtoP": -3, "": -4}
 AS_LONG = 1.3  # of two copies of tensors of one size: one direction is slower
 COPIED = {"aten::contiguous", "aten::clone"}
-_STRIDED = re.compile(r"[:\s]elementwise_kernel<.*nocast.*direct_copy")
 
 
 def copies(case: Case, taken: frozenset[int]) -> Iterator[Draft]:
@@ -145,7 +143,7 @@ def layouts(case: Case, taken: frozenset[int]) -> Iterator[Draft]:
     """Tensors that are only put into another order."""
     chosen = frozenset(
         i for i, w in enumerate(case.works)
-        if i not in taken and (w.kind == "layout" or _is_strided(w))
+        if i not in taken and (w.kind == "layout" or is_strided(w))
     )  # fmt: skip
     named = [i for i in chosen if case.works[i].kind == "layout"]
     if len(chosen) < 2:
@@ -223,7 +221,7 @@ def _meets(case: Case, index: int) -> bool:
 def _undoes(one: StepWork, other: StepWork) -> bool:
     """Whether of two copies one puts the sizes back that the other has put into another order."""
     first, second = (next(iter(w.maker.shapes), ()) for w in (one, other))
-    return _is_strided(one) and first != second and sorted(first) == sorted(second)
+    return is_strided(one) and first != second and sorted(first) == sorted(second)
 
 
 def _is_product(work: StepWork) -> bool:
@@ -246,15 +244,11 @@ def _is_image(case: Case, index: int) -> bool:
     read = [
         w.activity.duration
         for i, w in enumerate(case.works)
-        if _is_strided(w) and _convolved(case, i)
+        if is_strided(w) and _convolved(case, i)
     ]
     return any(
         AS_LONG * work.activity.duration >= t >= work.activity.duration / AS_LONG for t in read
     )
-
-
-def _is_strided(work: StepWork) -> bool:
-    return _STRIDED.search(work.activity.name) is not None
 
 
 def _convolved(case: Case, index: int) -> bool:

@@ -33,6 +33,7 @@ _ROOT = re.compile(r"(?<!r)sqrt_kernel")
 def optimizer(case: Case, taken: frozenset[int]) -> Iterator[Draft]:
     """An optimiser that takes its parameters one by one, or its operations one by one."""
     named = [i for i in case.chosen(of_optimizer) if i not in taken]
+    named = named or [i for i in _fused(case) if i not in taken and not case.works[i].maker.op]
     own = [*named, *_beside(case, taken)] if named else _by_name(case, taken)
     single = [i for i in own if case.works[i].kind in MEMBERS]
     foreach = [i for i in own if case.works[i].kind == "optimizer"
@@ -69,18 +70,36 @@ def optimizer(case: Case, taken: frozenset[int]) -> Iterator[Draft]:
     )  # fmt: skip
 
 
+def _fused(case: Case) -> list[int]:
+    """Kernels that are a whole optimiser."""
+    return case.chosen(lambda w: w.kind == "optimizer" and bool(_FUSED.search(w.activity.name)))
+
+
 def _beside(case: Case, taken: frozenset[int]) -> list[int]:
     """What a loop over parameters does outside of the optimiser: averages of weights, scaled gradients.
 
-    Behind the backward pass, with operations in place on tensors of several sizes as parameters are.
+    Behind the backward pass, with operations in place on tensors of several sizes as parameters are;
+    where no operator is known, what follows a fused optimiser at once, of several sizes too.
     """
-    back = max((i for i, w in enumerate(case.works) if goes_back(w)), default=len(case.works))
+    back = max((i for i, w in enumerate(case.works) if goes_back(w)), default=-1)
+    if back < 0:
+        return _after_fused(case, taken)
     found = [i for i in range(back + 1, len(case.works))
              if i not in taken and case.works[i].kind in MEMBERS
              and not of_optimizer(case.works[i])]  # fmt: skip
     within = _in_place(case, found)
     sizes = {case.works[i].maker.shapes[:1] for i in within}
     return found if len(within) >= MANY and len(sizes) > 1 else []
+
+
+def _after_fused(case: Case, taken: frozenset[int]) -> list[int]:
+    found: list[int] = []
+    for i in range(max(_fused(case), default=len(case.works)) + 1, len(case.works)):
+        if i in taken or case.works[i].kind not in MEMBERS or case.works[i].maker.op:
+            break
+        found.append(i)
+    sizes = {case.works[i].activity.grid for i in found}
+    return found if len(found) >= MANY and len(sizes) > 1 else []
 
 
 def _in_place(case: Case, works: Sequence[int]) -> list[int]:
@@ -93,7 +112,9 @@ def _in_one_pass(case: Case, loop: Sequence[int]) -> float:
     Each operation in place that is the most frequent one is a round over a parameter.
     """
     own = Counter(case.works[i].maker.op for i in _in_place(case, loop))
-    tensors = max(own.values(), default=1)
+    if not own:
+        return 0.5  # two operations of two and three accesses, or three and more
+    tensors = max(own.values())
     return min(1.0, 3 * tensors / max(1, sum(accesses(case.works[i]) for i in loop)))
 
 
