@@ -19,6 +19,7 @@ from profkit.program.savings.replay import Model
 from profkit.program.step.idle import launch_place
 
 MANY = 16  # kernels one by one that are a loop over parameters
+FORWARD = {"gemm", "conv", "attention", "norm", "softmax"}  # no loop over parameters has these
 FEW_UPDATES = 4  # a root or two may stand anywhere
 _ADAM = re.compile(r"(?i)addcdiv|addcmul|sqrt|lerp|adam")
 _FUSED = re.compile(r"(?i)fused")
@@ -84,7 +85,11 @@ def _beside(case: Case, taken: frozenset[int]) -> list[int]:
     back = max((i for i, w in enumerate(case.works) if goes_back(w)), default=-1)
     if back < 0:
         return _after_fused(case, taken)
-    found = [i for i in range(back + 1, len(case.works))
+    works = range(
+        back + 1, len(case.works)
+    )  # a step that was found may end in the next forward pass
+    end = next((i for i in works if case.works[i].kind in FORWARD), len(case.works))
+    found = [i for i in range(back + 1, end)
              if i not in taken and case.works[i].kind in MEMBERS
              and not of_optimizer(case.works[i])]  # fmt: skip
     within = _in_place(case, found)
@@ -99,7 +104,7 @@ def _after_fused(case: Case, taken: frozenset[int]) -> list[int]:
             break
         found.append(i)
     sizes = {case.works[i].activity.grid for i in found}
-    return found if len(found) >= MANY and len(sizes) > 1 else []
+    return found if len(found) >= 2 * MANY and len(sizes) > 1 else []
 
 
 def _in_place(case: Case, works: Sequence[int]) -> list[int]:
