@@ -1,6 +1,7 @@
 """Recorded programs  ->  a Markdown table: planted, said first, what it was to save, what it saved.
 
     python tools/programs.py
+    python tools/programs.py --without shapes        (or operators: the score alone)
 
 Beside what is said today stands what was said when nobody had looked at a program's recording
 (`blind` in truth.json), where that was kept: rules made while looking at it score no more.
@@ -8,9 +9,11 @@ Beside what is said today stands what was said when nobody had looked at a progr
 
 from __future__ import annotations
 
+import gzip
 import json
 import re
 import sys
+import tempfile
 from collections.abc import Iterator, Mapping
 from functools import cache
 from pathlib import Path
@@ -25,8 +28,15 @@ PAGE = ROOT / "docs" / "howto" / "triage.md"
 _PLACE = re.compile(r"(?s)(?<=<!-- programs -->\n).*(?=<!-- /programs -->)")
 
 
+SHAPES = ("Input Dims", "Input type", "Input Strides", "Concrete Inputs")
+OPERATORS = {"cpu_op", "user_annotation", "python_function"}
+
+
 def main() -> None:
-    """Print the table, and write it into its page."""
+    """Print the table, and write it into its page; or the score of recordings that lack something."""
+    if "--without" in sys.argv:
+        sys.stdout.write(_score_without(sys.argv[-1]))
+        return
     text = table()
     PAGE.write_text(_PLACE.sub(lambda _: text, PAGE.read_text("utf-8")), "utf-8")
     sys.stdout.write(text)
@@ -55,9 +65,42 @@ def document(file: str) -> dict[str, Any]:
     return triage_document(*judge_recordings([DATA / file]))
 
 
+def _score_without(what: str) -> str:
+    """The score of the same recordings without shapes, or without all that names operators."""
+    if what not in {"shapes", "operators"}:
+        raise SystemExit("--without takes shapes or operators")
+    truths = json.loads((DATA / "truth.json").read_text())["programs"]
+    pairs = []
+    with tempfile.TemporaryDirectory() as folder:
+        for name, truth in truths.items():
+            if _is_recorded(name, truth):
+                path = Path(folder) / f"{name}.planted.json"
+                path.write_text(json.dumps(_bare(f"{name}.planted.json.gz", what)))
+                pairs.append((_first(document(str(path))), truth))
+    return "\n".join((*_counted(f"Without {what}", pairs), ""))
+
+
+def _bare(file: str, what: str) -> dict[str, Any]:
+    """A recording that lacks something; the steps' marks stay."""
+    trace: dict[str, Any] = json.loads(gzip.decompress((DATA / file).read_bytes()))
+    if what == "operators":
+        trace["traceEvents"] = [
+            e for e in trace["traceEvents"]
+            if e.get("cat") not in OPERATORS or e["name"].startswith("ProfilerStep")
+        ]  # fmt: skip
+    for event in trace["traceEvents"]:
+        for key in SHAPES:
+            event.get("args", {}).pop(key, None)
+    return trace
+
+
 def judged(name: str) -> dict[str, Any]:
     """What is said first of a program today: category, expect, low, high."""
-    first = document(f"{name}.planted.json.gz")["first"]
+    return _first(document(f"{name}.planted.json.gz"))
+
+
+def _first(answer: Mapping[str, Any]) -> dict[str, Any]:
+    first = answer["first"]
     return {"category": first["category"], **first["saves_ms"]}
 
 
