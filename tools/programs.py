@@ -1,7 +1,6 @@
 """Recorded programs  ->  a Markdown table: planted, said first, what it was to save, what it saved.
 
     python tools/programs.py
-    python tools/programs.py --without shapes        (or operators: the score alone)
 
 Beside what is said today stands what was said when nobody had looked at a program's recording
 (`blind` in truth.json), where that was kept: rules made while looking at it score no more.
@@ -33,10 +32,7 @@ OPERATORS = {"cpu_op", "user_annotation", "python_function"}
 
 
 def main() -> None:
-    """Print the table, and write it into its page; or the score of recordings that lack something."""
-    if "--without" in sys.argv:
-        sys.stdout.write(_score_without(sys.argv[-1]))
-        return
+    """Print the table, and write it into its page."""
     text = table()
     PAGE.write_text(_PLACE.sub(lambda _: text, PAGE.read_text("utf-8")), "utf-8")
     sys.stdout.write(text)
@@ -63,21 +59,6 @@ def document(file: str) -> dict[str, Any]:
     from profkit.program.recorded import judge_recordings
 
     return triage_document(*judge_recordings([DATA / file]))
-
-
-def _score_without(what: str) -> str:
-    """The score of the same recordings without shapes, or without all that names operators."""
-    if what not in {"shapes", "operators"}:
-        raise SystemExit("--without takes shapes or operators")
-    truths = json.loads((DATA / "truth.json").read_text())["programs"]
-    pairs = []
-    with tempfile.TemporaryDirectory() as folder:
-        for name, truth in truths.items():
-            if _is_recorded(name, truth):
-                path = Path(folder) / f"{name}.planted.json"
-                path.write_text(json.dumps(_bare(f"{name}.planted.json.gz", what)))
-                pairs.append((_first(document(str(path))), truth))
-    return "\n".join((*_counted(f"Without {what}", pairs), ""))
 
 
 def _bare(file: str, what: str) -> dict[str, Any]:
@@ -141,7 +122,22 @@ def _score(truths: Mapping[str, Any]) -> str:
     recorded = {n: t for n, t in truths.items() if _is_recorded(n, t)}
     blind = [(t["blind"], t) for t in recorded.values() if "blind" in t]
     today = [(judged(n), t) for n, t in recorded.items()]
-    return "\n".join((*_counted("Today", today), *_counted("Blind", blind), ""))
+    without = [
+        line for what in ("shapes", "operators")
+        for line in _counted(f"Today, without {what}", _said_without(what, recorded))
+    ]  # fmt: skip
+    return "\n".join((*_counted("Today", today), *without, *_counted("Blind", blind), ""))
+
+
+def _said_without(what: str, truths: Mapping[str, Any]) -> list[tuple[Any, Any]]:
+    """What is said first of the same recordings without shapes, or without all that names operators."""
+    pairs = []
+    with tempfile.TemporaryDirectory() as folder:
+        for name, truth in truths.items():
+            path = Path(folder) / f"{name}.json"
+            path.write_text(json.dumps(_bare(f"{name}.planted.json.gz", what)))
+            pairs.append((_first(document(str(path))), truth))
+    return pairs
 
 
 def _counted(what: str, pairs: list[tuple[Any, Any]]) -> Iterator[str]:
