@@ -40,8 +40,6 @@ MISSED = {
     # Without the waits the host binds all the same: 22.6 ms of 25.2, and the GPU works for 14.5.
     "sync_accumulation_item": "host-launch",
 }
-# Said neither within a quarter nor with the truth inside of the interval.
-FAR_OFF = {"chain_entropy_by_hand"}  # 3.37 ms said of 4.68: what is fused reads half precision
 # Steps that the profiler slows so that what is left without it is off by more than a sixth.
 SLOWED = {
     "copy_checkpoint_each_step",  # copies to pageable memory: 197 ms in its trace, 166 plain
@@ -52,6 +50,7 @@ MENDED = ["attention_written_out", "copy_results_to_host", "elementwise_chain", 
           "chain_entropy_by_hand", "kernel_full_sort", "layout_token_mixing", "optimizer_foreach",
           "sync_masked_rows", "sync_timers", "kernel_odd_vocabulary", "sync_expert_loop",
           "copy_offloaded_weights", "copy_checkpoint_each_step", "fp64_inputs",
+          "layout_audio_transposes",
           "loader_on_main_thread"]  # fmt: skip
 HEALTHY = ["healthy_transformer", "healthy_convnet", "kernel_tile_tail"]
 SMALL = {
@@ -64,7 +63,7 @@ def test_the_planted_problem_is_first(name: str) -> None:
     assert said(f"{name}.planted.json.gz")["first"]["category"] == MISSED.get(name, PLANTED[name])
 
 
-@pytest.mark.parametrize("name", [n for n in TIMED if n not in {*MISSED, *FAR_OFF}])
+@pytest.mark.parametrize("name", [n for n in TIMED if n not in MISSED])
 def test_the_saving_is_what_it_was(name: str) -> None:
     saves = said(f"{name}.planted.json.gz")["first"]["saves_ms"]
     truth = TRUTH[name]["planted_ms"] - TRUTH[name]["mended_ms"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from profkit.program.findings.case import Case, Draft, is_strided
+from profkit.program.findings.case import Case, Draft, goes_back, is_strided
 from profkit.program.findings.host import SMALL_COPY, aside, releasing, uploads
 from profkit.program.savings.replay import Model
 from profkit.program.step.idle import launch_place
@@ -152,7 +152,8 @@ def layouts(case: Case, taken: frozenset[int]) -> Iterator[Draft]:
     convolved = any(w.kind == "conv" for w in case.works)
     images = frozenset(i for i in chosen if convolved and _is_image(case, i))
     # A product reads either order: the copy that it reads goes, and so does one of what it wrote.
-    read = frozenset(i for i in chosen if case.works[i].maker.top in COPIED and _meets(case, i))
+    read = frozenset(i for i in chosen if _is_asked_for(case, i) and _meets(case, i))
+    biases = _biases(case) if read else frozenset[int]()
     stays = {"low": 0.45, "expect": 0.2, "high": 0.0}
     beside = {"low": 0.6, "expect": 0.15, "high": 0.0}
     copied = {"low": 1.0, "expect": 0.6, "high": 0.1}
@@ -164,7 +165,7 @@ def layouts(case: Case, taken: frozenset[int]) -> Iterator[Draft]:
                 stays[level]
                 if i in own
                 else beside[level]
-                if i in read
+                if i in read or i in biases
                 else copied[level]
                 if i in chosen
                 else 1.0
@@ -202,20 +203,51 @@ def joins(case: Case, taken: frozenset[int]) -> Iterator[Draft]:
     )  # fmt: skip
 
 
+def _is_asked_for(case: Case, index: int) -> bool:
+    """Whether the program asked for a copy, or autograd had to round a convolution's gradients.
+
+    Other copies of gradients are there in healthy programs too: heads are put together again.
+    """
+    work = case.works[index]
+    if not goes_back(work):
+        return work.maker.top in COPIED
+    near = case.works[max(0, index - 1) : index + 2]
+    return any("ConvolutionBackward" in w.maker.top for w in near)
+
+
 def _meets(case: Case, index: int) -> bool:
     """Whether a product follows a copy, or made what it copies, or the next copy undoes it.
 
-    Sets of memory do not count.
+    Sets of memory do not count, nor what a product's own operator adds behind it: a bias.
     """
     for way in (1, -1):
         at = index + way
         while 0 <= at < len(case.works) and case.works[at].kind == "set":
             at += way
         if 0 <= at < len(case.works) and (
-            _is_product(case.works[at]) or _undoes(case.works[at], case.works[index])
+            _is_of_product(case, at, way) or _undoes(case.works[at], case.works[index])
         ):
             return True
     return False
+
+
+def _is_of_product(case: Case, at: int, way: int) -> bool:
+    """Whether a work is a product, or the next ones of its operator are."""
+    top = case.works[at].maker.top
+    while not _is_product(case.works[at]):
+        at += way
+        if not top or not 0 <= at < len(case.works) or case.works[at].maker.top != top:
+            return False
+    return True
+
+
+def _biases(case: Case) -> frozenset[int]:
+    """What convolutions of width one add in a kernel of its own; a product adds it on its way."""
+    return frozenset(
+        i for i, w in enumerate(case.works)
+        if w.kind == "elementwise" and w.maker.top.startswith("aten::conv")
+        and _is_of_product(case, i, -1)
+    )  # fmt: skip
 
 
 def _undoes(one: StepWork, other: StepWork) -> bool:
