@@ -4,13 +4,16 @@
     python tools/reading.py stream --reports 10000   # RSS over time; one reader is killed on the way
 
 `scale` reads with one process and with many in turns, each reader so many reports that every process
-has its share, and prints reports a second. `stream` is the verb itself, `diagnose --history`.
+has its share, and prints reports a second; first comes arithmetic in place of reading: what the
+machine itself gives sixteen processes (its clock falls, two of its processors share a core). `stream`
+is the verb itself, `diagnose --history`.
 """
 
 from __future__ import annotations
 
 import argparse
 import os
+import random
 import signal
 import subprocess
 import sys
@@ -48,7 +51,18 @@ def made(folder: Path, count: int, most: int) -> list[str]:
         except OSError:
             name.write_bytes(source.read_bytes())
         names.append(str(name))
+    random.Random(0).shuffle(names)  # noqa: S311 - so that a share of them is like the whole
     return names
+
+
+def by_arithmetic(paths: list[str], jobs: int) -> int:
+    """Nothing is read: as many sums as there are reports."""
+    with ProcessPoolExecutor(jobs) as pool:
+        return sum(1 for _ in pool.map(_sum, paths))
+
+
+def _sum(_: str) -> int:
+    return sum(i * i for i in range(1_000_000))
 
 
 def by_pool(paths: list[str], jobs: int) -> int:
@@ -69,7 +83,7 @@ def by_executor(paths: list[str], jobs: int) -> int:
 
 
 READERS: dict[str, Callable[[list[str], int], int]] = {
-    "pool": by_pool, "stream": by_stream, "executor": by_executor,
+    "sums": by_arithmetic, "pool": by_pool, "stream": by_stream, "executor": by_executor,
 }  # fmt: skip
 
 
