@@ -143,18 +143,17 @@ def _ranked(case: Case, drafts: Sequence[Draft]) -> list[ProgramFinding]:
     rows: list[tuple[Draft, Saving]] = []
     for draft in drafts:
         saving = case.hosts.saving(draft.change)
-        if draft.idle and unchecked:  # a recorder may have made all of the idle time there is
-            saving = Saving(saving.expect, 0.0, saving.high)
         if saving.expect >= LEAST * plain:
             rows.append((draft, saving))
-    rows = _ordered(rows)
     names = {i: g.id for g in case.groups for i in g.works}
     out, left = [], case.hosts.usual
-    for draft, saving in rows:
+    for draft, saving in _ordered(rows):
         before, left = left, draft.change(left, "expect")
         on_top = milliseconds_saved(before, left)
         kernels = tuple(dict.fromkeys(names[i] for i in draft.works if i in names))
-        out.append(ProgramFinding(draft.category, draft.say + _cut(case, draft, saving), saving, on_top,
+        # A recorder may have made all of the idle time there is.
+        shown = replace(saving, low=0.0) if draft.idle and unchecked else saving
+        out.append(ProgramFinding(draft.category, draft.say + _cut(case, draft, saving), shown, on_top,
                            kernels, draft.advice, draft.where))  # fmt: skip
     return out
 

@@ -560,7 +560,30 @@ def test_sizes_that_the_host_waits_for_are_named_before_launches(tmp_path: Path)
     assert "sizes that are known" in first.advice
     # Batched, the GPU's own 2.24 ms are left at best.
     assert first.saves.high == pytest.approx(plain_ms(sizing) - 280 * 0.008, rel=0.05)
-    assert judged(looked_at, tmp_path).findings[0].category == "host-launch"
+    first, second = judged(looked_at, tmp_path).findings[:2]
+    assert (first.category, second.category) == ("host-sync", "host-launch")
+    assert first.saves.expect < second.saves.expect, "it comes first, because no graph holds a wait"
+    assert "no graph can be captured with them" in first.say
+    assert first.advice.startswith("keep the value on the GPU")
+
+
+@pytest.mark.parametrize("between", [0, 3])
+def test_values_that_a_loop_reads_become_one_launch_and_one_copy(
+    between: int, tmp_path: Path
+) -> None:
+    def monitored(p: Program) -> None:
+        for _ in range(40):
+            p.launch(GEMM, 60.0)
+        for _ in range(40):  # a norm of each gradient; or of what some layers have just given
+            for _ in range(between):
+                p.launch(GEMM, 8.0)
+            p.launch(SUM, 3.0)
+            with p.op("aten::item"):
+                p.copy(4, 0.003, direction="DtoH", pageable=False)
+                p.wait()
+
+    first = next(f for f in judged(monitored, tmp_path).findings if f.category == "host-sync")
+    assert ("torch._foreach_norm" in first.advice) == (between == 0)
 
 
 @pytest.mark.parametrize(

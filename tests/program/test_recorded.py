@@ -34,6 +34,7 @@ INSIDE_ONLY = {
     "loader_on_main_thread",  # 498 ms said of 343: numpy's runs of one process take 135 to 545
     "optimizer_foreach",
     "optimizer_for_loop",
+    "sync_clip_by_hand",  # 4.26 ms said of 6.06: scaling each gradient goes too
 }
 # What is said first where the planted problem is not: known misses, and that they are still there.
 MISSED = {
@@ -122,15 +123,24 @@ def test_a_chain_over_lists_is_one_finding_with_counters_too() -> None:
     assert [f.category for f in counted.findings if lists.intersection(f.kernels)] == ["optimizer"]
 
 
-def test_waits_behind_a_slow_host_are_not_what_to_mend() -> None:
-    # 36 calls of .item() a step, and taking them out saved nothing: the host was no faster.
+def test_a_fused_optimiser_is_not_blamed_for_the_loop_beside_it() -> None:
+    found = said("sync_clip_by_hand.planted.json.gz")["findings"]
+    (loop,) = (f for f in found if f["category"] == "optimizer")
+    assert loop["say"].startswith("beside the optimiser a loop goes through the parameters")
+    assert "fused=True" not in loop["try"]
+
+
+def test_waits_behind_a_slow_host_may_save_nothing() -> None:
+    # 36 calls of .item() a step, of norms that are computed one by one. Taking the calls out saved
+    # nothing: the host was no faster. One launch for all norms was not tried.
     of = said("waits_behind_slow_host.json.gz")
     truth = TRUTH["waits_behind_slow_host"]
     assert truth["mended_ms"] == pytest.approx(truth["planted_ms"], rel=0.01)
-    assert of["first"]["category"] == "host-launch"
-    waits = next(f for f in of["findings"] if f["category"] == "host-sync")
+    waits, launches = of["findings"][:2]
+    assert (waits["category"], launches["category"]) == ("host-sync", "host-launch")
+    assert "torch._foreach_norm" in waits["try"]
     assert waits["saves_ms"]["low"] == 0.0
-    assert waits["saves_ms"]["expect"] < 0.15 * truth["planted_ms"]
+    assert waits["saves_ms"]["expect"] < 0.3 * truth["planted_ms"]
 
 
 @pytest.mark.parametrize("name", [n for n in TIMED if n not in SLOWED])

@@ -17,6 +17,7 @@ LONG = 500_000  # nanoseconds of host work before one call that no launching exp
 FEW_WAITS = 4  # a step: fewer may lie at its end, behind what a graph would hold
 LONG_SHARE = 0.05  # of the step: what is shorter is no pause
 MAKERS = 6  # works before a copy to the host that may have made the value
+MADE_OF = frozenset({"reduce", "elementwise", "set"})  # kinds of works that make such a value
 MANY_COPIES = 16  # small ones to the GPU a step: they are a batch in pieces, no stray scalar
 SMALL_COPY = 1 << 16  # bytes up to which a copy is there to look at a value
 # Operators whose result has as many rows as the data says: the host has to wait for the number, no
@@ -176,6 +177,7 @@ def waits(case: Case, taken: frozenset[int]) -> Iterator[Draft]:  # noqa: ARG001
         return
     chosen = frozenset(held)
     looked = _looked_at(case, held)
+    looped = _looped(case, looked)
     sized = 2 * sum(_for_size(case, i) for i in held) > len(held)
     own = [i for i in held if step.calls[i].name in SYNCHRONIZES and not step.makers[i].op]
     called = 2 * len(own) > len(held)
@@ -185,13 +187,14 @@ def waits(case: Case, taken: frozenset[int]) -> Iterator[Draft]:  # noqa: ARG001
 
         Where it waits for a size, fixed sizes take its place, which can be launched at once: what is
         launched for each size is then one batch, at best. At best, too, nobody wants the value: then
-        what computes it goes.
+        what computes it goes. Values that a loop reads one after another are computed by one launch.
         """
         events = tuple(e._replace(awaits=-1) if i in chosen else e
                        for i, e in enumerate(model.events))  # fmt: skip
         left = replace(model, events=events)
-        if level == "high" and looked:
-            left = left.without(looked.__contains__, merged=0.1)
+        gone = looked if level == "high" else looped
+        if gone:
+            left = left.without(gone.__contains__, merged=0.5 if level == "low" else 0.1)
         if not sized or level == "low":
             return left
         return launched_at_once(left, {"expect": 0.1, "high": 0.0}[level], case.split.period)
@@ -203,15 +206,25 @@ def waits(case: Case, taken: frozenset[int]) -> Iterator[Draft]:  # noqa: ARG001
         "host-sync",
         f"the host stops {len(held):,} times a step until the GPU is done: {what}; "
         f"the GPU is idle for {idle / 1e6:.3g} ms of {case.split.period / 1e6:.3g} after it"
-        + (", and what follows is launched piece by piece" if sized else ""),
-        "use sizes that are known (batched with padding, a mask that multiplies), so that the host "
-        "waits for none" if sized
-        else "wait for the device outside of the loop only; time with events that are read later"
-        if called
-        else "keep the value on the GPU, or read it a step later (non_blocking, an event)",
+        + (", and what follows is launched piece by piece" if sized else "")
+        + ("; no graph can be captured with them" if len(held) >= FEW_WAITS else ""),
+        _instead(sized, called, 2 * sum(case.works[i].kind == "copy" for i in looped) > len(held)),
         places.most_common(1)[0][0] if places else names.most_common(1)[0][0],
         (), unwaited, covers=False, idle=True, hinders=len(held) >= FEW_WAITS,
     )  # fmt: skip
+
+
+def _instead(sized: bool, called: bool, looped: bool) -> str:
+    """What takes the place of waiting."""
+    if sized:
+        return ("use sizes that are known (batched with padding, a mask that multiplies), so that the "
+                "host waits for none")  # fmt: skip
+    if called:
+        return "wait for the device outside of the loop only; time with events that are read later"
+    if looped:
+        return ("put the values into one tensor (torch.stack, torch._foreach_norm), and read that once, "
+                "or a step later")  # fmt: skip
+    return "keep the value on the GPU, or read it a step later (non_blocking, an event)"
 
 
 def _looked_at(case: Case, held: Sequence[int]) -> frozenset[int]:
@@ -223,11 +236,30 @@ def _looked_at(case: Case, held: Sequence[int]) -> frozenset[int]:
             continue
         made: list[int] = []
         for i in range(copy - 1, max(-1, copy - 1 - MAKERS), -1):
-            if case.works[i].kind not in {"reduce", "elementwise", "set"}:
+            if case.works[i].kind not in MADE_OF:
                 break
             made.append(i)
         last = max((n for n, i in enumerate(made) if case.works[i].kind == "reduce"), default=-2)
         out |= {copy, *made[: last + 2]}  # what it sums may be made by one more: an absolute value
+    return frozenset(out)
+
+
+def _looped(case: Case, looked: frozenset[int]) -> frozenset[int]:
+    """Those of the values looked at that come one after another: a loop over tensors that are there.
+
+    Nothing else runs between them, as a norm of each gradient: one launch does it for all
+    (torch._foreach_norm), and one copy brings them.
+    """
+    out: set[int] = set()
+    run: list[int] = []
+    for i in range(len(case.works) + 1):
+        if i < len(case.works) and (i in looked or case.works[i].kind in MADE_OF):
+            run.append(i)
+            continue
+        own = looked.intersection(run)
+        if sum(case.works[j].kind == "copy" for j in own) >= MANY_COPIES:
+            out |= own
+        run = []
     return frozenset(out)
 
 

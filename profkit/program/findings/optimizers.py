@@ -37,7 +37,9 @@ def optimizer(case: Case, taken: frozenset[int]) -> Iterator[Draft]:
     named = named or [i for i in _fused(case) if i not in taken and not case.works[i].maker.op]
     own = [*named, *_beside(case, taken)] if named else _by_name(case, taken)
     single = [i for i in own if case.works[i].kind in MEMBERS]
-    foreach = [i for i in own if case.works[i].kind == "optimizer"
+    # A fused optimiser counts its steps over all tensors at once: that is none of its operations.
+    whole = {*named} if {*named}.intersection(_fused(case)) else set[int]()
+    foreach = [i for i in own if case.works[i].kind == "optimizer" and i not in whole
                and not _FUSED.search(case.works[i].activity.name)]  # fmt: skip
     adam = any(_ADAM.search(case.works[i].activity.name) for i in (*single, *foreach))
     if len(single) < MANY and not (adam and len(foreach) >= 4):
