@@ -1037,3 +1037,20 @@ def test_without_operators_strided_copies_beside_the_products_go_too(tmp_path: P
     )
     assert strided.category == other.category == "attention-unfused"
     assert strided.saves.expect - other.saves.expect == pytest.approx(0.3, rel=0.05)
+
+
+@pytest.mark.parametrize(("between", "chains"), [(8.0, 1), (500.0, 0)])
+def test_smaller_tensors_between_two_parts_of_a_size_do_not_break_a_chain(
+    between: float, chains: int, tmp_path: Path
+) -> None:
+    def collided(p: Program) -> None:  # sums, what is computed of them, and what takes it again
+        p.launch(GEMM, 400.0)
+        for _ in range(2):
+            p.launch(MUL, 80.0)
+        p.launch(MUL, between)
+        for _ in range(2):
+            p.launch(MUL, 80.0)
+
+    found = [f for f in judged(collided, tmp_path).findings if f.category == "elementwise-chain"]
+    assert len(found) == chains
+    assert all("5 elementwise kernels a step in 1 chain take 0.328 ms" in f.say for f in found)

@@ -174,21 +174,41 @@ def _member(work: StepWork) -> bool:
 
 
 def _parts(case: Case, run: Sequence[int]) -> list[list[int]]:
-    """A run cut where the size of the tensors changes: those parts are no one kernel."""
+    """A run cut where the size of the tensors changes: those parts are no one kernel.
+
+    But where smaller tensors stand between two parts of one size, as sums do that the second part
+    takes again, all are one: the kernel computes them on its way.
+    """
     large = [i for i in run if case.works[i].activity.duration > 2 * SHORT]
     parts: list[list[int]] = []
     for i in large:
         if parts and _alike(case.works[parts[-1][-1]], case.works[i]):
             parts[-1].append(i)
+        elif len(parts) > 1 and _returns(case, parts[-2][-1], parts[-1], i):
+            parts[-2:] = [[*parts[-2], *parts[-1], i]]
         else:
             parts.append([i])
     return [p for p in parts
             if sum(case.works[i].kind in MEMBERS for i in p) >= LEAST_CHAIN]  # fmt: skip
 
 
+def _returns(case: Case, before: int, between: Sequence[int], i: int) -> bool:
+    """Whether a work is of the size of one before, and what stands between them is smaller."""
+    first, last = case.works[before], case.works[i]
+    if goes_back(last):
+        return False  # sums of a backward pass are gradients, which nothing takes again
+    size = min(_each(first), _each(last))
+    return _alike(first, last) and all(_each(case.works[j]) < size for j in between)
+
+
+def _each(work: StepWork) -> float:
+    """Nanoseconds for each tensor that it reads or writes."""
+    return work.activity.duration / accesses(work)
+
+
 def _alike(a: StepWork, b: StepWork) -> bool:
     """Whether two kernels work on tensors of about one size, as far as their time tells."""
-    each = [w.activity.duration / accesses(w) for w in (a, b)]
+    each = _each(a), _each(b)
     # The backward pass is compiled by itself.
     return max(each) <= 4 * min(each) and goes_back(a) == goes_back(b)
 
