@@ -120,7 +120,7 @@ def _saves(said: Mapping[str, Any]) -> str:
 
 def _score(truths: Mapping[str, Any]) -> str:
     recorded = {n: t for n, t in truths.items() if _is_recorded(n, t)}
-    blind = [(t["blind"], t) for t in recorded.values() if "blind" in t]
+    blind = [(t["blind"], t) for t in truths.values() if "blind" in t]
     today = [(judged(n), t) for n, t in recorded.items()]
     without = [
         line for what in ("shapes", "operators")

@@ -34,6 +34,8 @@ INSIDE_ONLY = {
     "loader_on_main_thread",  # 498 ms said of 343: numpy's runs of one process take 135 to 545
     "optimizer_foreach",
     "optimizer_for_loop",
+    "sync_conjugate_gradients",
+    "layout_divided_attention",
     "sync_clip_by_hand",  # 4.26 ms said of 6.06: scaling each gradient goes too
 }
 # What is said first where the planted problem is not: known misses, and that they are still there.
@@ -53,7 +55,9 @@ MENDED = ["attention_written_out", "copy_results_to_host", "elementwise_chain", 
           "copy_offloaded_weights", "copy_checkpoint_each_step", "fp64_inputs",
           "layout_audio_transposes",
           "loader_on_main_thread"]  # fmt: skip
-HEALTHY = ["healthy_transformer", "healthy_convnet", "kernel_tile_tail"]
+HEALTHY = ["healthy_transformer", "healthy_convnet", "kernel_tile_tail", "healthy_data2vec",
+           "healthy_ranking"]  # fmt: skip
+LARGE = {"launch_transducer", "optimizer_lamb_by_hand"}  # traces of 1.7 and 2.7 MB are not kept
 SMALL = {
     "healthy_convnet"
 }  # two chains of elementwise kernels, 0.94 ms of 15.7: a line, no problem
@@ -168,11 +172,13 @@ def test_every_program_has_its_planted_trace() -> None:
     assert sources <= set(TRUTH)
     traced = {p.name.split(".")[0] for p in DATA.glob("*.planted.json.gz")}
     assert traced == {*PLANTED, *HEALTHY}
-    assert sources <= traced
+    assert sources <= {*traced, *LARGE}
+    assert not LARGE & traced
+    assert all("blind" in TRUTH[name] for name in LARGE), "what was said of it is kept"
 
 
 @pytest.mark.slow
 def test_the_page_has_the_table_as_it_comes_today() -> None:
     table = programs.table()
     assert table in programs.PAGE.read_text("utf-8")
-    assert "Blind: first in 16 of 18" in table
+    assert "Blind: first in 27 of 29" in table

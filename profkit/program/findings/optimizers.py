@@ -137,7 +137,7 @@ def _by_name(case: Case, taken: frozenset[int]) -> list[int]:
         return [i for i in free if case.works[i].kind == "optimizer"]
     runs: list[list[int]] = [[]]  # of works that an optimiser may consist of
     for i in free:
-        if case.works[i].kind in kinds:
+        if case.works[i].kind in {*kinds, "reduce"}:  # LAMB takes a norm of each
             runs[-1].append(i)
         elif runs[-1]:
             runs.append([])
