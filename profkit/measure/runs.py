@@ -69,6 +69,7 @@ def record_of(run: TargetRun, name: str, case: str) -> Record:
     """The run record of a variant at a case, without its timing and its report."""
     problem, measured, built = run.target.problem, run.measured, run.builds.get(name)
     launches, gpu = measured.launches.get((name, case), ()), measured.gpu_of(name, case)
+    times = measured.times.get((name, case))
     document: JsonObject = {
         "variant": name,
         "problem": problem.name,
@@ -77,7 +78,7 @@ def record_of(run: TargetRun, name: str, case: str) -> Record:
         "launches": [asdict(launch) for launch in launches],
         "check": _check(measured.checks.get(name), built),
         "gpu": gpu.to_json() if gpu else {},
-        "versions": {"torch": _torch()},
+        "versions": {"torch": _torch(), **(times.brought if times else {})},
         "work": _work(problem, case, gpu),
     }
     record = replace(

@@ -152,12 +152,14 @@ class RecordedGpu:
 
 @dataclass(frozen=True)
 class Versions:
-    """Of the programs that made it."""
+    """Of the programs that made it; of a library call also torch's own CUDA and cuDNN."""
 
     nvcc: str | None = None
     compiler: str | None = None
     ncu: str | None = None
     torch: str | None = None
+    cuda: str | None = field(default=None, metadata=ABSENT)
+    cudnn: str | None = field(default=None, metadata=ABSENT)
 
 
 @dataclass(frozen=True)

@@ -9,10 +9,14 @@ import pytest
 from profkit.errors import ProfkitError
 from profkit.measure import ladder
 from profkit.measure.bench.bench import Times
+from profkit.measure.bench.subjects import versions_of
 from profkit.measure.bench.summary import timing
 from profkit.measure.build.build import Build
-from profkit.measure.targets import Places
+from profkit.measure.runs import TargetRun, record_of
+from profkit.measure.targets import Places, Target
+from profkit.measure.variants.problem import load_problem
 from profkit.measure.variants.variants import Variant
+from profkit.measure.workers.session import Measurements
 from profkit.records.header import Header
 from profkit.records.parts import GpuState, RecordedSource, TimedSide, TimedSides, Timing
 from profkit.records.record import Record, read_record, write_record
@@ -123,3 +127,19 @@ def test_a_record_of_todays_source_gets_its_launchers_hash(tmp_path: Path) -> No
     assert [x for x in path.read_text().splitlines() if x not in lines] == ['  "host": "h",']
     assert ladder.refresh(places, [built_as(source="newer")]).written == (path,), "it can follow"
     assert ladder.refresh(places, [built_as(source="newest", host="i")]).unknown == (path,)
+
+
+def test_what_a_library_call_brought_is_in_its_record() -> None:
+    assert versions_of("13.0", 91002) == {"cuda": "13.0", "cudnn": "9.10.2"}
+    assert versions_of("11.8", 8907) == {"cuda": "11.8", "cudnn": "8.9.7"}
+    assert versions_of(None, None) == {}
+    problem = load_problem(Path("kernels/attention"))
+    idle = GpuState()
+    brought = {"cuda": "13.0", "cudnn": "9.10.2"}
+    timed = Times("x", "B", (1e-5,), (), 1, 1e-5, 1e-6, 1e-6, idle, idle, brought=brought)
+    measured = Measurements(times={("sdpa", "B"): timed, ("v1", "B"): replace(timed, brought={})})
+    run = TargetRun(Target(problem, (), ("B",), ("sdpa",), Path()), {}, Path(), measured)
+    said = record_of(run, "sdpa", "B").to_json()["versions"]
+    assert {k: said.get(k) for k in brought} == brought
+    own = record_of(run, "v1", "B").to_json()["versions"]
+    assert not {*brought} & {*own}, "a kernel of ours runs neither"

@@ -13,8 +13,8 @@ size of L2 and leaves no dirty lines, so what remains is the launch alone.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from math import isnan, nan, sqrt
 from statistics import median
 
@@ -58,6 +58,7 @@ class Subject:
     capture: Callable[[Callable[[], None], int], Callable[[], None]]
     eager: Callable[[int, int], tuple[float, float]]
     launches: tuple[GraphLaunch, ...] = ()
+    brought: Mapping[str, str] = field(default_factory=dict)
     judge: Callable[[], tuple[str, ...]] | None = None
 
 
@@ -79,6 +80,7 @@ class Times:
         launches: The kernel launches of one call.
         rounds_short: Why there are no more samples, if the interval is still wide.
         session: Of the process: what was timed in turns has one.
+        brought: As the subject's.
     """
 
     name: str
@@ -94,6 +96,7 @@ class Times:
     launches: tuple[GraphLaunch, ...] = ()
     rounds_short: str = ""
     session: str = ""
+    brought: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def host_bound(self) -> bool:
@@ -190,6 +193,7 @@ def bench_subjects(
                 after=after,
                 launches=g.subject.launches,
                 rounds_short="" if _narrow(samples) else why,
+                brought=g.subject.brought,
             )
         )
     return results

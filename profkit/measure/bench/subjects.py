@@ -125,7 +125,17 @@ def torch_call(name: str, once: Callable[[], Any]) -> tuple[Subject, Any]:
         torch.cuda.synchronize()
     except RuntimeError as error:  # torch says "no available kernel" with a plain RuntimeError
         raise ReferenceUnavailable(str(error).splitlines()[0]) from error
-    return _seen(Subject(name, call, capture, eager)), out
+    brought = versions_of(torch.version.cuda, torch.backends.cudnn.version())
+    return _seen(Subject(name, call, capture, eager, brought=brought)), out
+
+
+def versions_of(cuda: str | None, cudnn: int | None) -> dict[str, str]:
+    """CUDA and cuDNN as torch says them, cuDNN's number in its three parts; without what it lacks."""
+    found = {"cuda": cuda} if cuda else {}
+    if cudnn:  # 91002 is 9.10.2; before 9 the first part counted thousands
+        major = 10000 if cudnn >= 10000 else 1000
+        found["cudnn"] = f"{cudnn // major}.{cudnn % major // 100}.{cudnn % 100}"
+    return found
 
 
 class ReferenceUnavailable(Exception):
