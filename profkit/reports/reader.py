@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -64,11 +64,20 @@ def load_reports(patterns: str | Path | Iterable[str | Path], client: Any = None
     Raises:
         ProfkitError: Nothing matches, or no file could be read at all.
     """
-    reports = read_report(expand(patterns), client=client)
+    return read_some(expand(patterns), client).launches
+
+
+def read_some(paths: Sequence[str | Path], client: Any = None) -> Reports:
+    """Read reports of which at least one can be read.
+
+    Raises:
+        ProfkitError: None can.
+    """
+    reports = read_report(paths, client=client)
     if all(file.status == "unreadable" for file in reports.files):
         more = f" (and {len(reports.files) - 1} more)" if len(reports.files) > 1 else ""
         raise _unreadable(reports.files[0].path, reports.files[0].message + more)
-    return reports.launches
+    return reports
 
 
 def read_report(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -11,11 +12,12 @@ from typing import Any
 
 import pytest
 
-from profkit.cli.inputs.agent import Answers
+from profkit.cli.inputs.agent import Answers, told_error
 from profkit.errors import ProfkitError
 from tests.conftest import ROOT
 
 REPORT = "artifacts/stage2.B.ncu-rep"
+OTHER = "artifacts/attention/B/stage2swizzle.ncu-repz"
 
 
 @pytest.fixture
@@ -25,16 +27,16 @@ def answers() -> Answers:
 
 def test_the_answers_are_the_briefs(answers: Answers, run, monkeypatch) -> None:
     monkeypatch.chdir(ROOT)
-    told = answers.diagnose(REPORT)
+    told = answers.diagnose(REPORT).text
     said = run("diagnose", REPORT, "--brief").stdout.strip()
     assert told.splitlines()[:5] == said.splitlines()[:5]
     assert "bank conflicts" in told
     assert (
-        answers.compare("stage2", "stage2swizzle", "B").splitlines()
+        answers.compare("stage2", "stage2swizzle", "B").text.splitlines()
         == run("compare", "stage2", "stage2swizzle", "--case", "B", "--brief").stdout.splitlines()
     )
-    assert answers.explain("shared-bank-conflicts").startswith("shared-bank-conflicts\n")
-    assert "ptx.cuh" in answers.lines(REPORT)
+    assert answers.explain("shared-bank-conflicts").text.startswith("shared-bank-conflicts\n")
+    assert "ptx.cuh" in answers.lines(REPORT).text
 
 
 @pytest.mark.parametrize(
@@ -78,6 +80,125 @@ def test_the_server_has_six_tools_and_none_runs_a_command() -> None:
     assert (picture.type, picture.mime_type) == ("image", "image/png")
 
 
+def talked(root: Path, calls: list[tuple[str, dict[str, Any]]]) -> tuple[list[Any], str]:
+    """The results of calls of tools, by the official client over stdio, and what stderr got."""
+    pytest.importorskip("mcp", reason="pip install 'profkit[mcp]'")
+    from mcp import ClientSession, StdioServerParameters, stdio_client
+
+    async def talk(errors: Any) -> list[Any]:
+        server = StdioServerParameters(
+            command=sys.executable, args=["-m", "profkit", "mcp", "--root", str(root)],
+            cwd=root, env={"PYTHONPATH": str(ROOT), "FORCE_COLOR": "1"},
+        )  # fmt: skip
+        async with stdio_client(server, errors) as pipes, ClientSession(*pipes) as session:
+            await session.initialize()
+            return [await session.call_tool(name, given) for name, given in calls]
+
+    with (root / "stderr").open("w+") as errors:
+        results = asyncio.run(talk(errors))
+        errors.seek(0)
+        return results, errors.read()
+
+
+@pytest.fixture
+def served(tmp_path: Path) -> Path:
+    """A folder with a report, records, a trace, and what is none of these."""
+    root = tmp_path / "root"
+    (root / "artifacts" / "attention" / "B").mkdir(parents=True)
+    (root / "empty").mkdir()
+    for name in (REPORT, OTHER):
+        for file in (ROOT / name).parent.glob(f"{Path(name).stem}.*"):
+            (root / name).with_name(file.name).write_bytes(file.read_bytes())
+    trace = "copy_pageable.planted.json.gz"
+    (root / "t.json.gz").write_bytes((ROOT / "tests/program/data" / trace).read_bytes())
+    (root / "notes.txt").write_text("no report")
+    return root
+
+
+REFUSED = [
+    ("explain", {"name": "shared-bank-conflict"}, "did you mean shared-bank-conflicts"),
+    ("diagnose", {"reports": "/etc/passwd"}, "outside of the folder"),
+    ("diagnose", {"reports": ["artifacts", "../x.ncu-rep"]}, "outside of the folder"),
+    ("diagnose", {"reports": "nosuch.ncu-rep"}, "no such file"),
+    ("diagnose", {"reports": "notes.txt"}, "not an Nsight Compute report"),
+    ("diagnose", {"reports": "empty"}, "a folder without reports"),
+    ("diagnose", {"reports": []}, "give a .ncu-rep file, a folder or a glob"),
+    ("diagnose", {"reports": 5}, "string"),
+    ("roofline", {"reports": "nosuch.ncu-rep"}, "no such file"),
+    ("lines", {"report": REPORT, "launch": 7}, "launches are counted from 0"),
+    ("lines", {"report": REPORT, "launch": "first"}, "integer"),
+    ("lines", {"report": "artifacts"}, "for example artifacts/attention"),
+    ("lines", {}, "Field required"),
+    ("compare", {"before": "stage2", "after": "stage2swizle"}, "did you mean stage2swizzle"),
+    ("compare", {"before": "stage2.B", "after": "x/y.ncu-rep"}, "no such report in the folder"),
+    ("triage", {"recording": "nosuch.json.gz"}, "no such file"),
+    ("triage", {"recording": "empty"}, "name a .triage folder or a trace"),
+    ("triage", {"recording": "notes.txt"}, "export_chrome_trace"),
+]
+
+
+def test_a_refusal_tells_the_agent_what_to_do(served: Path) -> None:
+    results, stderr = talked(served, [(name, given) for name, given, _ in REFUSED])
+    for (name, given, words), result in zip(REFUSED, results, strict=True):
+        (content,) = result.content
+        assert result.is_error, (name, given)
+        assert words in content.text, (name, given, content.text)
+        assert "http" not in content.text
+        assert not re.search(r"profkit (diagnose|explain|compare|roofline)", content.text)
+    assert stderr == ""
+
+
+def test_a_hint_names_the_tool_where_there_is_one() -> None:
+    told = told_error(ProfkitError("t.json: is a trace", "profkit triage t.json"))
+    assert told == "t.json: is a trace\ncall triage(t.json)"
+    run_it = ProfkitError("not recorded", "profkit profile --variant stage2")
+    assert told_error(run_it).endswith("profkit profile --variant stage2")
+
+
+def test_an_answer_is_plain_text_with_the_data_beside_it(served: Path) -> None:
+    asked = [
+        ("diagnose", {"reports": [REPORT, OTHER]}),
+        ("compare", {"before": "stage2", "after": "stage2swizzle"}),
+        ("triage", {"recording": "t.json.gz"}),
+        ("lines", {"report": REPORT}),
+        ("explain", {"name": "shared-bank-conflicts"}),
+    ]
+    results, stderr = talked(served, asked)
+    for (name, _), result in zip(asked, results, strict=True):
+        (content,) = result.content
+        assert not result.is_error, content.text
+        assert not re.search(r"\\[_*<x]|&lt;|\*\*|\x1b|^Run: |  \n", content.text, re.MULTILINE), (
+            name
+        )
+        assert "      " not in content.text or name in ("triage", "explain"), name
+        assert len(json.dumps(result.structured_content)) <= 20_000
+        assert (result.structured_content is None) == (name == "explain")
+    diagnosed, compared, triaged, lined, _ = (r.structured_content for r in results)
+    assert [kernel["report"] for kernel in diagnosed["kernels"]] == [REPORT, OTHER]
+    top = diagnosed["kernels"][0]["findings"][0]
+    assert top["rule"] == "shared-bank-conflicts"
+    assert f"Call: lines(report='{REPORT}', launch=0)" in results[0].content[0].text
+    assert compared["changes"][0]["time"]["answer"] == "faster"
+    assert triaged["first"]["category"] == "copy"
+    assert {line["rule"] for line in lined["lines"]} >= {"shared-bank-conflicts"}
+    assert stderr == ""
+
+
+def test_data_is_as_short_as_text_and_shows_what_would_act(tmp_path: Path) -> None:
+    from tests.reports import made
+
+    names = list(made.METRICS)
+    odd = ["k\x1b[31m\u202e" + str(n) + "x" * 5_000 for n in range(9)]
+    results = [made.result(names, kernel=name) for name in odd]
+    (tmp_path / "x.ncu-rep").write_bytes(made.report(results, names))
+    content = Answers(tmp_path.resolve()).diagnose("x.ncu-rep").content
+    assert content
+    assert content["more_kernels"] == 6
+    assert len(json.dumps(content)) <= 20_000
+    assert max(len(kernel["kernel"]) for kernel in content["kernels"]) <= 300
+    assert not {"\x1b", "\u202e"} & set(json.dumps(content, ensure_ascii=False))
+
+
 def test_without_the_extra_it_is_named(run, monkeypatch) -> None:
     import sys
 
@@ -108,7 +229,7 @@ def test_answers_are_short_and_show_what_would_act(tmp_path: Path) -> None:
     names = list(made.METRICS)
     odd = "k\x1b[31m\u202e" + "x" * 50_000
     (tmp_path / "x.ncu-rep").write_bytes(made.report([made.result(names, kernel=odd)] * 3, names))
-    told = Answers(tmp_path.resolve()).diagnose("x.ncu-rep")
+    told = Answers(tmp_path.resolve()).diagnose("x.ncu-rep").text
     assert max(map(len, told.splitlines())) <= 300
     assert "\x1b" not in told
     assert "\u202e" not in told

@@ -2,16 +2,35 @@
 
 from __future__ import annotations
 
+import os
 import re
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from profkit.errors import ProfkitError
+
+if TYPE_CHECKING:
+    from profkit.diagnosis.launches import Judged
 
 LINES = 20  # source lines at most in one answer
 WIDTH = 300  # characters at most of a line of an answer: a kernel's name may have 10,000
 MOST = 20_000  # characters at most of an answer
 _VARIANT = re.compile(r"\w[\w+.-]*")
+# A command in a hint that one of the tools answers: the tool is what an agent calls.
+_COMMAND = re.compile(r"\bprofkit (diagnose|compare|explain|roofline|triage) ([\w./]+)$")
+# Of a launch and of a finding in the diagnosis document: what an agent goes on with.
+_LAUNCH = ("report", "index", "kernel", "time_s", "bound", "limiter", "saves_s")
+_FINDING = ("rule", "cause", "gain", "expect", "where", "try")
+
+
+@dataclass(frozen=True)
+class Told:
+    """An answer as text, and the same as data; None where the text is all there is."""
+
+    text: str
+    content: dict[str, Any] | None = None
 
 
 @dataclass(frozen=True)
@@ -24,24 +43,37 @@ class Answers:
 
     root: Path
 
-    def diagnose(self, reports: str) -> str:
+    def diagnose(self, reports: str | list[str]) -> Told:
         """What the kernels of these reports wait for: cause, place, number, next step.
 
         Args:
-            reports: A report (.ncu-rep), a folder or a glob, relative to the server's folder.
+            reports: Reports (.ncu-rep), folders or globs, one or several, relative to the
+                server's folder.
         """
         from profkit.diagnosis.launches import judged, judged_rows, with_lines
-        from profkit.reports.reader import read_report
-        from profkit.show.views.brief import ROWS, brief_diagnosis
+        from profkit.reports.reader import read_some
+        from profkit.show.views.brief import FINDINGS, ROWS, brief_diagnosis
+        from profkit.show.views.document import diagnosis_document
 
-        read = read_report(self.inside(reports))
+        read = read_some(self.inside(reports))
         bad = [f"{f.path}: {f.status}: {f.message}" for f in read.files if f.status != "ok"]
         table = judged_rows(judged(read))
         lined = with_lines([row.shown for row in table[:ROWS]])
         first = [row.replaced(row.shown, run) for row, run in zip(table, lined, strict=False)]
-        return _short("\n".join(filter(None, [brief_diagnosis([*first, *table[ROWS:]]), *bad[:5]])))
+        text = brief_diagnosis([*first, *table[ROWS:]], [*self._calls(lined[:1])])
+        kernels = diagnosis_document((), lined)["launches"]
+        for kernel in kernels:
+            kernel["report"] = self._relative(kernel["report"])
+            fires = [f for f in kernel["findings"] if f["status"] == "fires"][:FINDINGS]
+            kernel["findings"] = [{key: finding[key] for key in _FINDING} for finding in fires]
+        content = {
+            "kernels": [{key: k[key] for key in (*_LAUNCH, "findings")} for k in kernels],
+            "more_kernels": len(table) - len(lined),
+            "problems": bad,
+        }
+        return _told("\n".join(filter(None, [text, *bad[:5]])), content)
 
-    def compare(self, before: str, after: str, case: str = "") -> str:
+    def compare(self, before: str, after: str, case: str = "") -> Told:
         """What changed from one run to another, and whether it is real.
 
         Args:
@@ -55,9 +87,10 @@ class Answers:
 
         sides = self._side(before), self._side(after)
         evidence = sources.evidence_of(self._path("artifacts"))
-        return _short(brief_comparison(compare_sides(*sides, case or None, evidence, False)))
+        compared = compare_sides(*sides, case or None, evidence, False)
+        return _told(brief_comparison(compared), compared.to_json())
 
-    def triage(self, recording: str) -> str:
+    def triage(self, recording: str) -> Told:
         """Where the step of a whole program goes, and what to do first about it.
 
         Args:
@@ -65,13 +98,19 @@ class Answers:
         """
         from profkit.program.document import triage_document
         from profkit.program.recorded import judge_recordings
-        from profkit.show.text.markup import to_markdown
+        from profkit.show.text.terminal import console, to_text
         from profkit.show.views.triage import triaged
 
         answer, counts = judge_recordings([self._path(recording)])
-        return _short(to_markdown(triaged(triage_document(answer, counts))))
+        content = triage_document(answer, counts)
+        if counts and counts.report:
+            call = f"call diagnose(reports={self._relative(counts.report)!r})"
+            for kernel in content["kernels"]:
+                kernel["next"] = call if kernel["counted"] else kernel["next"]
+        shown = triaged(content, "the structured answer has them")
+        return _told(to_text(shown, console(width=100)), content)
 
-    def explain(self, name: str) -> str:
+    def explain(self, name: str) -> Told:
         """What a rule, a metric or a word of the verdict means, and what people do about it.
 
         Args:
@@ -79,9 +118,9 @@ class Answers:
         """
         from profkit.show.views.explain import explain
 
-        return str(explain(name))
+        return _told(str(explain(name)))
 
-    def lines(self, report: str, launch: int = 0, count: int = 5) -> str:
+    def lines(self, report: str, launch: int = 0, count: int = 5) -> Told:
         """The source lines where the findings of one launch happen.
 
         Args:
@@ -91,33 +130,55 @@ class Answers:
         """
         from profkit.diagnosis.launches import launch_lines
 
-        (path, *_) = self.inside(report)
+        path, *others = self.inside(report)
+        if others:
+            raise ProfkitError(
+                f"{report}: holds {len(others) + 1} reports", "name one of them, for example "
+                f"{self._relative(path)}"
+            )  # fmt: skip
         frame = launch_lines(path, launch, min(count, LINES)).head(LINES)
-        kept = frame[[c for c in ("rule", "file", "line", "share", "source") if c in frame]]
-        return (
-            _short(kept.to_string(index=False)) if len(kept) else "the report has no source lines"
-        )
+        if not len(frame):
+            return Told("the report has no source lines")
+        frame = frame[["rule", "file", "line", "share", "source"]].astype(object)
+        rows = frame.where(frame.notna(), None).to_dict("records")
+        for row in rows:
+            row["source"] = (row["source"] or "").strip()
+        text = [f"{r['rule']}: {r['file'] or 'no file'}:{r['line'] or '?'} {r['share']:.1%}: "
+                f"{r['source']}" for r in rows]  # fmt: skip
+        return _told("\n".join(text), {"lines": rows})
 
-    def roofline(self, reports: str) -> bytes:
+    def roofline(self, reports: str | list[str]) -> bytes:
         """Every launch under the ceilings of its machine, as a picture (PNG).
 
         Args:
-            reports: A report, a folder or a glob, relative to the server's folder.
+            reports: Reports, folders or globs, one or several, relative to the server's folder.
         """
         from profkit.reports.reader import load_reports
         from profkit.show import plots
 
         return plots.png(plots.roofline(load_reports(list(self.inside(reports)))))
 
-    def inside(self, pattern: str) -> tuple[str, ...]:
-        """The reports that a path or glob names; all of them lie in the folder.
+    def inside(self, patterns: str | list[str]) -> tuple[str, ...]:
+        """The reports that paths or globs name; all of them lie in the folder.
 
         Raises:
             ProfkitError: One does not, or there is none.
         """
         from profkit.records.paths import expand
 
-        return tuple(str(self._path(path)) for path in expand(str(self._path(pattern))))
+        named = [patterns] if isinstance(patterns, str) else patterns
+        paths = expand([str(self._path(pattern)) for pattern in named])
+        return tuple(str(self._path(path)) for path in paths)
+
+    def _calls(self, worst: list[Judged]) -> Iterator[str]:
+        """The tools that lead on from the worst kernel."""
+        for run in worst:
+            if run.top:
+                yield f"Call: explain(name={run.top.rule!r})"
+            yield f"Call: lines(report={self._relative(run.report)!r}, launch={run.index})"
+
+    def _relative(self, path: str) -> str:
+        return os.path.relpath(path, self.root)
 
     def _side(self, side: str) -> str:
         path = self._path(side)
@@ -139,10 +200,45 @@ class Answers:
         return path
 
 
+def told_error(error: ProfkitError) -> str:
+    """What is wrong and what to do about it, for an agent: a tool where the hint has a command."""
+    return _short(
+        "\n".join(filter(None, [error.message, _COMMAND.sub(r"call \1(\2)", error.hint)]))
+    )
+
+
+def _told(text: str, content: dict[str, Any] | None = None) -> Told:
+    return Told(_short(text.rstrip("\n")), _fitting(content) if content else None)
+
+
 def _short(text: str) -> str:
     """An answer whose lines show what would act in them, and are no longer than anyone reads."""
+    cut = "\n".join(map(_shown, text.split("\n")))
+    return cut if len(cut) <= MOST else f"{cut[:MOST]}\n... cut: ask about fewer reports"
+
+
+def _shown(line: str) -> str:
     from profkit.show.text.escape import escaped
 
-    lines = [escaped(line) for line in text.split("\n")]
-    cut = "\n".join(x if len(x) <= WIDTH else f"{x[: WIDTH - 3]}..." for x in lines)
-    return cut if len(cut) <= MOST else f"{cut[:MOST]}\n... cut: ask about fewer reports"
+    line = escaped(line)
+    return line if len(line) <= WIDTH else f"{line[: WIDTH - 3]}..."
+
+
+def _fitting(content: dict[str, Any]) -> dict[str, Any]:
+    """The same data, no longer than a text: lists are cut to as many items as there is room for."""
+    from json import dumps
+
+    for most in (None, 20, 10, 5, 3, 1):
+        cut: dict[str, Any] = _cut(content, most)
+        if len(dumps(cut)) <= MOST:
+            return cut
+    return {}
+
+
+def _cut(value: Any, most: int | None) -> Any:
+    """Plain values, with lists of at most so many items and strings as a line of text shows them."""
+    if isinstance(value, str):
+        return _shown(value)
+    if isinstance(value, Mapping):
+        return {key: _cut(of, most) for key, of in value.items()}
+    return [_cut(of, most) for of in value[:most]] if isinstance(value, list | tuple) else value

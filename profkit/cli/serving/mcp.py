@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
+from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from profkit.cli.inputs.agent import Answers
+from profkit.cli.inputs.agent import Answers, Told, told_error
 from profkit.cli.signals import INTERRUPTED
 from profkit.cli.verb import Verb
 from profkit.errors import ProfkitError, needing
@@ -30,6 +32,14 @@ Folder = Annotated[
 
 def serve_agents(root: Folder = Path()) -> None:
     """Answer an agent over MCP, of reports in one folder."""
+    for name in ("FORCE_COLOR", "TTY_COMPATIBLE"):
+        os.environ.pop(name, None)  # whatever the agent's terminal can, an answer is plain text
+    os.environ.setdefault(
+        "PYDANTIC_ERRORS_INCLUDE_URL", "0"
+    )  # of a wrong type the sentence is enough
+    logging.basicConfig(
+        level=logging.WARNING, format="%(message)s"
+    )  # else the library's, with rich
     server = server_of(root)
     _own_stdout()
     try:
@@ -52,23 +62,35 @@ def server_of(root: Path) -> Any:
         ProfkitError: The extra is not installed, or the folder is not there.
     """
     with needing("mcp", "profkit mcp"):
-        from mcp.server.mcpserver import Image, MCPServer
+        from mcp.server.mcpserver import MCPServer
     if not root.is_dir():
         raise ProfkitError(f"--root {root}: no such folder", "name the folder with the reports")
     answers = Answers(root.resolve())
     server = MCPServer("profkit", instructions=ABOUT)
     tools = (answers.diagnose, answers.compare, answers.explain, answers.lines, answers.triage)
-    for answer in tools:
-        server.tool(structured_output=False)(answer)
-
-    def roofline(reports: str) -> Any:
-        return Image(data=answers.roofline(reports), format="png")
-
-    described: Callable[..., Any] = server.tool(
-        description=answers.roofline.__doc__, structured_output=False
-    )
-    described(roofline)
+    for ask in (*tools, answers.roofline):
+        server.tool(structured_output=False)(_tool(ask))
     return server
+
+
+def _tool(ask: Callable[..., Told | bytes]) -> Callable[..., Any]:
+    """A question as the library wants it: text with the data beside it, a picture, or a refusal."""
+    from mcp.server.mcpserver import Image
+    from mcp.server.mcpserver.exceptions import ToolError
+    from mcp.types import CallToolResult, TextContent
+
+    @wraps(ask)
+    def answer(**given: Any) -> Any:
+        try:
+            told = ask(**given)
+        except ProfkitError as error:
+            raise ToolError(told_error(error)) from error
+        if isinstance(told, bytes):
+            return Image(data=told, format="png")
+        text = TextContent(type="text", text=told.text)
+        return CallToolResult(content=[text], structured_content=told.content)
+
+    return answer
 
 
 VERB = Verb(

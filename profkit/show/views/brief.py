@@ -24,11 +24,12 @@ ROWS, FINDINGS, METRICS = 3, 3, 3
 _SENTENCE = 230  # characters of one fact
 
 
-def brief_diagnosis(rows: Sequence[Row]) -> str:
+def brief_diagnosis(rows: Sequence[Row], onward: Sequence[str] | None = None) -> str:
     """The first row's answer, its further findings, and the rows behind it in a line each.
 
     Args:
         rows: Every row, worst first; the first ones with their source lines.
+        onward: What to go on with, a line each; None takes commands of a shell.
     """
     if not rows:
         return ""
@@ -46,7 +47,9 @@ def brief_diagnosis(rows: Sequence[Row]) -> str:
     if len(rows) > ROWS:
         rest = figures.seconds(sum(row.total for row in rows[ROWS:]))
         out.append(f"{len(rows) - ROWS} more kernels: {rest}")
-    out += [f"Run: {command.line}" for command in list(next_commands(rows, lines=True))[:2]]
+    if onward is None:
+        onward = [f"Run: {command.line}" for command in list(next_commands(rows, lines=True))[:2]]
+    out += onward
     return _cut(out)
 
 

@@ -21,8 +21,13 @@ _NAMES = {
 _MARKS = {"host-launch": "l", "host-sync": "w", "copy": "c", "collective": "n", "other": "."}
 
 
-def triaged(of: Mapping[str, Any]) -> Iterator[Block]:
-    """The screen of a "profkit.triage/1" document: at most 40 lines where nothing wraps."""
+def triaged(of: Mapping[str, Any], rest: str = "--json") -> Iterator[Block]:
+    """The screen of a "profkit.triage/1" document: at most 40 lines where nothing wraps.
+
+    Args:
+        of: The document.
+        rest: Where the findings are that are not shown.
+    """
     program, step = of["program"], of["step"]
     device = program["device"] or "unknown GPU"
     yield Heading(f"Step of {ms(step['ms'])} on {device} ({program['how']})")
@@ -39,7 +44,7 @@ def triaged(of: Mapping[str, Any]) -> Iterator[Block]:
         yield TextLine(f"try: {row['try']}" + (f" ({_place(row['where'])})" if row["where"] else ""),
                    indent=1)  # fmt: skip
     if (more := len(of["findings"]) - FIRST) > 0:
-        yield TextLine(f"and {more} more that save less: --json")
+        yield TextLine(f"and {more} more that save less: {rest}")
     yield Heading("Where the GPU's time goes", 2)
     yield _groups(of)
     yield from _further(of)
