@@ -92,6 +92,8 @@ SLOW = (
     "test_install.py",
     "test_notebooks.py",
     "test_readme.py",
+    "show/test_worth.py::test_every_form",
+    "show/test_worth.py::test_no_launch",
     "tune/test_storage.py",
     "tune/test_v3.py::test_nothing_to_tune",
 )

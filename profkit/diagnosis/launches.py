@@ -116,8 +116,9 @@ class Row:
 
     @property
     def saved(self) -> float:
-        """Seconds that mending its launches' leading findings is expected to save."""
-        return sum(run.saved for run in self.launches)
+        """Seconds of all its time that fixing what is said of the launch shown should save; else 0."""
+        saves = self.shown.diagnosis.saves(self.total)
+        return 0.0 if isnan(saves) else saves
 
     @property
     def shown(self) -> Judged:
@@ -239,7 +240,7 @@ def judged_rows(launches: Iterable[Judged], *, every: bool = False) -> list[Row]
         every: One row per launch instead.
 
     Returns:
-        Rows by the time that mending their leading findings should save, then by their time.
+        Rows by the time that fixing the finding they are shown with should save, then by their time.
     """
     alike: dict[tuple[Any, ...], list[Judged]] = {}
     for n, run in enumerate(launches):

@@ -273,13 +273,12 @@ class Diagnosis:
     def saves(self, time: float) -> float:
         """Seconds of a launch of this duration that its leading finding is expected to save.
 
-        0 at a roof; NaN when the duration is not known or nothing that fires has an expectation.
+        0 at a roof; NaN when the duration is not known or that finding has no expectation: what
+        another finding promises is not said of this one.
         """
-        firing = [f for f in self.findings if f.status == "fires" and not f.note]
-        if firing and firing[0].at_roof:
-            return 0.0 * time
-        leading = next((f.expect for f in firing if f.expect), None)
-        return time * (1 - 1 / max(leading.gain, 1.0)) if leading else nan
+        if self.top is None or (self.top.expect is None and not self.top.at_roof):
+            return nan
+        return time * (1 - 1 / max(self.top.expect.gain, 1.0)) if self.top.expect else 0.0 * time
 
     @property
     def label(self) -> str:

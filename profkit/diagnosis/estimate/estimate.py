@@ -102,6 +102,8 @@ def _bound(launch: Launch, gains: Mapping[str, float | None]) -> float | None:
 
 
 def _expected(launch: Launch, gains: Mapping[str, float | None]) -> float | None:
+    if not loads(launch):
+        return None  # no unit was counted: nothing says what would bind after it
     mends, own = [], []
     for rule, gain in gains.items():
         cause = CAUSES.get(rule)

@@ -74,8 +74,13 @@ def dims(of: tuple[int, int, int] | None) -> str:
 
 
 def metric_text(name: str, value: float | None) -> str:
-    """A metric's value with the unit that the catalogue gives it."""
-    return quantity(value, CATALOGUE[name].unit if name in CATALOGUE else "count")
+    """A metric's value with the unit that the catalogue gives it.
+
+    A share is of one thing over another, counted in two passes: above 1 it is all of it.
+    """
+    unit = CATALOGUE[name].unit if name in CATALOGUE else "count"
+    most = 1.0 if unit == "share" and value is not None and value > 1 and isfinite(value) else value
+    return quantity(most, unit)
 
 
 def evidence_texts(values: Mapping[str, float | None]) -> list[tuple[str, str]]:

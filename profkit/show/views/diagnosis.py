@@ -237,15 +237,16 @@ def _identity(row: Row, total: float) -> Iterator[str]:
 
 def _resources(run: Judged) -> str:
     """What a block takes and how full that lets an SM be, as far as it was collected."""
+    counted = isfinite(run.values.get("occupancy", nan))
     forms = (
-        ("registers", "{} registers per thread"),
-        ("shared_block", "{} shared memory per block"),
-        ("occupancy", "occupancy {}"),
-        ("occupancy_limit", "of at most {}"),
+        ("registers", ", {} registers per thread"),
+        ("shared_block", ", {} shared memory per block"),
+        ("occupancy", ", occupancy {}"),
+        ("occupancy_limit", " of at most {}" if counted else ", occupancy at most {}"),
     )
     known = {m: v for m, _ in forms if isfinite(v := run.values.get(m, nan))}
     texts = (form.format(figures.metric_text(m, known[m])) for m, form in forms if m in known)
-    return ", ".join(texts).replace(", of at most", " of at most")
+    return "".join(texts).removeprefix(", ")
 
 
 def _firing(run: Judged, *, doubts: bool) -> list[Finding]:

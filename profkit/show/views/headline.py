@@ -48,10 +48,12 @@ def _where(top: Finding | None) -> str:
 
 
 def _worth(row: Row, rows: Sequence[Row], top: Finding) -> str:
+    if not row.times:
+        return f"Mending that: {figures.worth(top)}."
     total = sum(every.total for every in rows)
     time = figures.seconds(row.total)
     of_all = f" of {figures.seconds(total)} in all" if len(rows) > 1 else f" of {time}"
-    if row.saved <= 0 or not row.times:
+    if row.saved <= 0:
         return f"It takes {time}{of_all if len(rows) > 1 else ''}; {figures.worth(top)}."
     return f"Mending that: {figures.worth(top)}; about {figures.seconds(row.saved)}{of_all}."
 

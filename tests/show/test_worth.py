@@ -1,0 +1,168 @@
+"""What a fix is said to save, on every report at hand: of which finding, of how much, in every form."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import replace
+from math import inf, isnan, nan
+
+import pytest
+
+from profkit.diagnosis.engine import judge_launch
+from profkit.diagnosis.launches import Judged, Row, judged, judged_rows
+from profkit.diagnosis.rule import Diagnosis, Expectation, Finding
+from profkit.diagnosis.rules import ALL
+from profkit.reports.reader import read_report
+from profkit.show.page.launch import PageRow, row_summary
+from profkit.show.text import figures
+from profkit.show.views.brief import brief_diagnosis
+from profkit.show.views.diagnosis import diagnosis
+from profkit.show.views.document import diagnosis_document
+from profkit.show.views.headline import headline
+from tests.conftest import committed, others
+
+from .conftest import Made
+
+
+@pytest.fixture(scope="module")
+def all_runs() -> list[Judged]:
+    """Every launch at hand, and the launches that the rules' own examples are."""
+    reports = [read_report(committed())] + ([read_report(others())] if others() else [])
+    return [run for several in reports for run in judged(several)]
+
+
+def most(finding: Finding) -> float:
+    """The share of the time that fixing a finding can save at most."""
+    return 1.0 if finding.gain is None else 1 - 1 / finding.gain
+
+
+def wrong_numbers(run: Judged) -> Iterator[str]:
+    """What the numbers of one launch say that cannot be."""
+    saves, top = run.diagnosis.saves(run.time), run.top
+    if not isnan(saves) and (top is None or not (top.expect or top.at_roof)):
+        yield f"saves {saves} of a finding without an expectation"
+    if not isnan(saves) and top and saves > run.time * most(top) * (1 + 1e-9):
+        yield f"saves {saves} of {run.time}: {top.rule} allows {top.gain}"
+    for f in run.diagnosis.findings:
+        if f.expect and not f.expect.low <= f.expect.gain <= f.expect.high <= (f.gain or inf):
+            yield f"{f.rule}: expect {f.expect}, at most {f.gain}"
+
+
+def wrong_words(row: Row) -> Iterator[str]:
+    """What the forms say of one row that disagrees with its numbers, or between them."""
+    run, text = row.shown, " ".join(headline([row]))
+    said = re.search(r"about (\S+ \S+?) of (\S+ \S+?)\.(?: |$)", text)
+    told = f"saves {figures.seconds(row.saved)}" if row.saved > 0 else ""
+    page = row_summary(PageRow(1, row, 1.0))
+    if (page["saved"], page["saved_of"]) != (told, row.saved):
+        yield f"page {page['saved']}, ranked by {page['saved_of']}, row {row.saved}"
+    if bool(said) != (row.saved > 0) or (said and told != f"saves {said[1]}"):
+        yield f"saves {row.saved}, said: {text}"
+    if run.top and row.saved > row.total * most(run.top) * (1 + 1e-9):
+        yield f"saves {row.saved} of {row.total} by {run.top.rule}, at most {run.top.gain}"
+    document = diagnosis_document([], [run])["launches"][0]["saves_s"]
+    if len(row.launches) == 1 and (document or 0.0) != row.saved:
+        yield f"JSON {document}, row {row.saved}"
+    everything = f"{brief_diagnosis([row])} {diagnosis(row, 1, row.total)}"
+    for nonsense in (
+        r"\b0 ns",
+        r"takes not collected",
+        r"\bblock of at most",
+        r"\bnan\b",
+    ):
+        if re.search(nonsense, everything):
+            yield f"{nonsense} in {everything}"
+
+
+def test_no_launch_at_hand_is_promised_more_than_its_finding_can_bring(
+    all_runs: list[Judged],
+) -> None:
+    bad = [f"{run.report} #{run.index}: {x}" for run in all_runs for x in wrong_numbers(run)]
+    assert bad == []
+    assert sum(run.saved > 0 for run in all_runs) > 100
+
+
+def test_every_form_says_the_same_of_every_row_at_hand(all_runs: list[Judged]) -> None:
+    rows = [*judged_rows(all_runs), *judged_rows(all_runs, every=True)]
+    assert [f"{row.shown.report}: {x}" for row in rows for x in wrong_words(row)] == []
+    ranked = [row.saved for row in judged_rows(all_runs)]
+    assert ranked == sorted(ranked, reverse=True)
+
+
+@pytest.mark.parametrize("rule", ALL, ids=lambda rule: rule.id)
+def test_no_example_of_a_rule_is_promised_more_than_its_finding_can_bring(rule, made: Made) -> None:
+    for example in rule.fires:
+        run = made(time=1e-3, diagnosis=judge_launch({**example, "time": 1e-3}))
+        assert [*wrong_numbers(run), *wrong_words(Row((run,)))] == []
+
+
+def finding(rule: str, gain: float | None, expect: float | None) -> Finding:
+    hope = Expectation(expect, 1.0, gain or expect) if expect else None
+    return Finding(rule, "fires", f"{rule} is why", gain, expect=hope, advice="Less of it.")
+
+
+CAPPED = finding("short-kernel", 1.24, None)
+LARGE = finding("occupancy-shared", 8.0, 5.6)
+
+
+def found(*findings: Finding) -> Diagnosis:
+    return Diagnosis("latency", "wait", "because", findings, ())
+
+
+def test_what_another_finding_promises_is_not_said_of_the_first(made: Made) -> None:
+    run = made(time=9.6e-6, diagnosis=found(CAPPED, LARGE))
+    assert isnan(run.diagnosis.saves(run.time))
+    (row,) = judged_rows([run])
+    assert (row.saved, list(wrong_words(row))) == (0.0, [])
+    assert " ".join(headline([row])).count("It takes 9.60 µs; at most 1.24x.") == 1
+    unbounded = made(time=1e-5, diagnosis=found(finding("atomics-contention", None, 34.0)))
+    assert 0 < unbounded.saved < 1e-5
+
+
+def test_a_row_of_unlike_launches_saves_what_the_shown_one_is_said_to(made: Made) -> None:
+    several = [found(CAPPED, LARGE), found(finding("barrier-wait", 1.5, 1.2)), found(LARGE)]
+    for order in ((0, 1, 2), (1, 0, 2), (0, 2, 1)):
+        runs = [made(time=t * 1e-6, index=t, diagnosis=several[k]) for t, k in enumerate(order, 1)]
+        (row,) = judged_rows(runs)
+        assert (row.shown.index, list(wrong_words(row))) == (2, [])
+
+
+def test_without_a_duration_nothing_is_said_to_take_or_save_one(made: Made) -> None:
+    (row,) = judged_rows([made(time=nan)])
+    text = " ".join(headline([row]))
+    assert not {"takes", "about"} & set(text.split())
+    assert f"expect {figures.expect(row.shown.top.expect)}" in text  # type: ignore[union-attr]
+
+
+def test_a_grid_whose_units_nobody_counted_has_a_bound_and_no_expectation() -> None:
+    shape = {"grid_size": 1.0, "sm_count": 84.0, "block_size": 64.0, "waves": 1 / 84}
+    blind = judge_launch(shape)
+    assert (blind.top.rule, blind.top.gain, blind.top.expect) == (
+        "grid-too-small",
+        pytest.approx(84),
+        None,
+    )  # type: ignore[union-attr]
+    seen = judge_launch({**shape, "dram_busy": 0.1, "l1_busy": 0.1, "issue_busy": 0.1})
+    assert seen.top.expect is not None  # type: ignore[union-attr]
+
+
+def test_what_a_block_takes_is_said_in_whole_clauses(made: Made) -> None:
+    of = {"registers": 32.0, "shared_block": 1024.0, "occupancy_limit": 2 / 3}
+    for left_out in ((), ("occupancy",), ("occupancy", "registers"), ("shared_block", "registers")):
+        run = made(time=1e-5)
+        values = {**run.values, "occupancy": 0.5, **of, **dict.fromkeys(left_out, nan)}
+        text = str(diagnosis(Row((replace(run, values=values),)), 1, 1e-5))
+        assert (
+            ("of at most 66.7 %" in text)
+            == ("occupancy 50 % of" in text)
+            == (not left_out or "occupancy" not in left_out)
+        )
+        assert "at most 66.7 %" in text
+
+
+@pytest.mark.parametrize("name", ["sm_active_max", "l2_hit", "occupancy"])
+def test_no_share_of_a_whole_is_written_as_more_than_all_of_it(name: str) -> None:
+    assert figures.metric_text(name, 1.024) == "100 %"
+    assert figures.metric_text(name, 0.999) == "99.9 %"
+    assert figures.metric_text("waves", 1.024) == "1.02"
