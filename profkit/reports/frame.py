@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from profkit.reports.container.container import Status
-from profkit.reports.launch import IDENTIFIED
+from profkit.reports.launch import IDENTIFIED, Dims
 from profkit.reports.metrics import CATALOGUE
 
 if TYPE_CHECKING:
     import pandas as pd
 
 COLUMNS = ("report", "launch", *IDENTIFIED, "ncu_version")
+Identity = tuple[  # a row's share of them: Identified in between
+    str, int, str | None, str, str | None, str | None, Dims | None, Dims | None,
+    str | None, str | None, str | None, str, str | None,
+]  # fmt: skip
 RULE_COLUMNS = ("report", "launch", "rule", "title", "message", "speedup", "scope")
+RuleRow = tuple[str, int, str, str, str, float, str]
 
 
 @dataclass(frozen=True)
@@ -42,13 +47,27 @@ class ReportFile:
 
 
 @dataclass(frozen=True)
-class Part:
-    """One file's share of the frame, small enough to come back from a child process."""
+class Rows:
+    """Some launches' share of the frame, small enough to come back from a child process."""
 
-    file: ReportFile
-    identity: tuple[tuple[Any, ...], ...] = ()
+    identity: Sequence[Identity] = ()
     values: bytes = b""  # float64, launches x catalogue, row by row
-    rules: tuple[tuple[Any, ...], ...] = ()
+    rules: Sequence[RuleRow] = ()
+
+    def __post_init__(self) -> None:
+        """Refuse what no frame can be made of: a child's answer may be anything of these types."""
+        numbers = [row[1] for row in self.identity] + [row[1] for row in self.rules]
+        if len(self.values) != 8 * len(self.identity) * len(CATALOGUE):
+            raise ValueError("other values than launches")
+        if numbers and not 0 <= min(numbers) <= max(numbers) < 1 << 32:
+            raise ValueError("a launch's number is none")
+
+
+@dataclass(frozen=True)
+class Part(Rows):
+    """One file's share of the frame."""
+
+    file: ReportFile = field(kw_only=True)
 
     def launches(self) -> Iterator[dict[str, Any]]:
         """The rows of the frame as plain mappings."""

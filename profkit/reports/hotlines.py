@@ -38,6 +38,7 @@ __all__ = [
 # The warp was issuing: a sample like the others, but nothing that it waited for.
 _ISSUING = "selected"
 _FIXED = "wait"
+_OTHERS = "the process that read it answered other requests"
 
 
 @dataclass(frozen=True)
@@ -142,8 +143,11 @@ def lines_of(requests: Sequence[LinesRequest], *, strict: bool = True) -> list[H
               for item in items]  # fmt: skip
     others = [item for item, answer in zip(items, inside, strict=True) if answer is None]
     outside = iter(isolated(f"{__name__}:read_lines", others, processors(), died) if others else ())
-    for numbers, answer in zip(by_report.values(), inside, strict=True):
-        answers |= zip(numbers, next(outside) if answer is None else answer, strict=True)
+    for numbers, item, answer in zip(by_report.values(), items, inside, strict=True):
+        found: Sequence[HotLines] = next(outside) if answer is None else answer
+        if len(found) != len(numbers):
+            found = died(item, _OTHERS)  # type: ignore[assignment]
+        answers |= zip(numbers, found, strict=True)
     return [answers[n] for n in range(len(requests))]
 
 
@@ -184,13 +188,11 @@ def _read_apart(item: Sequence[Any], died: Callable[[Any, str], Any]) -> list[Ho
                 [[indices.index(requests[n][0]), *requests[n][1:]] for n in here],
             ]
 
-    answers = [HotLines({}, ()) for _ in requests]
     with temporary_folder() as folder:
         read = isolated(f"{__name__}:read_copied_lines", copies(), children_for(frames.size),
                       lambda copied, why: died([path, copied[1]], why))  # fmt: skip
-    for n, answer in zip(places, (x for some in read for x in some), strict=True):
-        answers[n] = answer
-    return answers
+    found = dict(zip(places, (x for some in read for x in some), strict=False))
+    return [found.get(n, HotLines({}, ())) for n in range(len(requests))]
 
 
 def read_copied_lines(item: Sequence[Any]) -> list[HotLines]:

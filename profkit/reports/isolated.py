@@ -4,6 +4,10 @@ The native library under ncu_report can crash on a damaged file and takes its pr
 files are handed one at a time to child processes: the file in a child that died is known exactly,
 the others go on in a fresh child. This is subprocess and not multiprocessing because spawning
 re-imports the caller's __main__, and a five-line script without a main guard has to work.
+
+A child that hostile bytes have taken over must not take its parent too. So an answer is plain data
+(msgpack) of the type that the function says it returns, of at most ANSWER_MOST bytes: anything else
+counts as a child that died. Nothing here unpickles.
 """
 
 from __future__ import annotations
@@ -11,16 +15,18 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import pickle
 import queue
 import signal
+import struct
 import subprocess
 import sys
 import threading
 from collections.abc import Callable, Generator, Iterable, Sequence
+from functools import cache
 from importlib import import_module
 from itertools import islice
-from typing import TYPE_CHECKING, Any, BinaryIO
+from types import UnionType
+from typing import TYPE_CHECKING, Any, BinaryIO, get_args, get_type_hints
 
 from profkit.errors import ProfkitError
 
@@ -40,6 +46,10 @@ _GROWN = 185e6
 _AGAIN = 75  # its exit status then
 _FULL = 76  # and that of a child without memory
 _KILLED = -9  # SIGKILL, which nothing sends itself: somebody's, or the kernel's for memory
+ANSWER_MOST = 128 << 20  # bytes: 10,000 launches in a report of 3 MB give 18 MB
+_HEAD = struct.Struct("<BBQ")  # what an answer begins with: its kind, its form, its bytes
+_ERROR = 0  # the kind of a ProfkitError; the n-th type that the function may return is n + 1
+_MSGPACK, _JSON = 0, 1  # forms
 _NO_MEMORY = {_FULL, 1, -signal.SIGABRT}  # Python at its start, and C++, end like this
 
 
@@ -53,8 +63,9 @@ def isolated(
     """Call a function of one item for many items, in child processes.
 
     Args:
-        function: "module:name"; its result has to be picklable. A ProfkitError that it raises is
-            raised here too. A prepare_child() in its module is called first, once for every child.
+        function: "module:name"; it says what it returns: plain data, dataclasses, or a union of
+            such. A ProfkitError that it raises is raised here too. A prepare_child() in its module
+            is called first, once for every child.
         items: What to call it with: paths, or anything that JSON can hold. Of what is no
             sequence only a few are taken ahead of the children.
         jobs: Child processes at a time.
@@ -170,8 +181,12 @@ class _Child:
         try:
             stdin.write(json.dumps(item).encode() + b"\n")
             stdin.flush()
-            result = pickle.load(stdout)  # noqa: S301 - written by our own child
-        except (EOFError, BrokenPipeError, pickle.UnpicklingError):
+            result = _received(stdout, self._function)
+        except _NotAnAnswer as error:
+            process.kill()
+            self.end()
+            return died(item, f"the process that read it gave no answer: {error}")
+        except (EOFError, BrokenPipeError):
             self.end()
             if process.returncode in _NO_MEMORY and is_limited():
                 raise _too_little(item) from None
@@ -213,6 +228,64 @@ def _pipes(process: subprocess.Popen[bytes]) -> tuple[BinaryIO, BinaryIO]:
     return process.stdin, process.stdout  # type: ignore[return-value]
 
 
+class _NotAnAnswer(Exception):
+    """What a child wrote is not what its function returns."""
+
+
+@cache
+def _kinds(function: str) -> tuple[Any, ...]:
+    """The types that a function says it returns."""
+    module, name = function.split(":")
+    kind = get_type_hints(getattr(import_module(module), name)).get("return", Any)
+    return get_args(kind) if isinstance(kind, UnionType) else (kind,)
+
+
+def _sent(result: Any, kinds: tuple[Any, ...]) -> bytes:
+    """A result, or a ProfkitError, as the bytes of an answer."""
+    import msgspec
+
+    if isinstance(result, ProfkitError):
+        kind, result = _ERROR, (result.message, result.hint)
+    else:
+        kind = 1 + (
+            len(kinds) > 1 and next(n for n, k in enumerate(kinds) if isinstance(result, k))
+        )
+    try:
+        form, body = _MSGPACK, msgspec.msgpack.encode(result)
+    except UnicodeEncodeError:  # a path that is not UTF-8 has surrogates in it
+        form, body = _JSON, json.dumps(msgspec.to_builtins(result)).encode()
+    return _HEAD.pack(kind, form, len(body)) + body
+
+
+def _received(stdout: BinaryIO, function: str) -> Any:
+    """The next answer of a child, checked.
+
+    Raises:
+        EOFError: The child ended before its answer did.
+        _NotAnAnswer: It is too long, or not of a type that the function returns.
+    """
+    import msgspec
+
+    head = stdout.read(_HEAD.size)
+    if len(head) < _HEAD.size:
+        raise EOFError
+    kind, form, size = _HEAD.unpack(head)
+    kinds = tuple[str, str], *_kinds(function)
+    if size > ANSWER_MOST or kind >= len(kinds):
+        raise _NotAnAnswer(f"kind {kind}, {size} bytes")
+    body = stdout.read(size)
+    if len(body) < size:
+        raise EOFError
+    try:
+        if form == _JSON:
+            result = msgspec.convert(json.loads(body), kinds[kind])
+        else:
+            result = msgspec.msgpack.decode(body, type=kinds[kind])
+    except (ValueError, RecursionError) as error:
+        raise _NotAnAnswer(" ".join(str(error).split())) from None
+    return ProfkitError(*result) if kind == _ERROR else result
+
+
 def is_limited() -> bool:
     """Whether --max-memory, or somebody else, holds this process to so much memory."""
     try:
@@ -237,7 +310,7 @@ def _how(returncode: int) -> str:
 
 
 def serve(function: str) -> None:
-    """The child's side: an item per line on stdin, a pickled result on stdout.
+    """The child's side: an item per line on stdin, the answers on stdout.
 
     The native library never gives back what it took for a report. So items are answered in forks,
     each of which ends when it has grown. What the function's module does in its prepare_child() is done
@@ -249,18 +322,19 @@ def serve(function: str) -> None:
     place = import_module(module)
     call = getattr(place, name)
     getattr(place, "prepare_child", int)()
+    kinds = _kinds(function)
     if not hasattr(os, "fork"):  # Windows
-        _answer(call, answers)
+        _answer(call, kinds, answers)
         return
     more = True
     while more:
         pid = os.fork()
         if pid == 0:
-            os._exit(_AGAIN if _answer(call, answers) else 0)
+            os._exit(_AGAIN if _answer(call, kinds, answers) else 0)
         more = _ended(os.waitpid(pid, 0)[1])
 
 
-def _answer(call: Callable[[Any], Any], answers: BinaryIO) -> bool:
+def _answer(call: Callable[[Any], Any], kinds: tuple[Any, ...], answers: BinaryIO) -> bool:
     """Answer items until this process has grown; whether there may be more."""
     before = _taken()
     for line in sys.stdin.buffer:
@@ -271,7 +345,7 @@ def _answer(call: Callable[[Any], Any], answers: BinaryIO) -> bool:
         except MemoryError:
             os._exit(_FULL)
         try:
-            pickle.dump(result, answers, protocol=pickle.HIGHEST_PROTOCOL)
+            answers.write(_sent(result, kinds))
             answers.flush()
         except BrokenPipeError:  # who asked was killed
             return False

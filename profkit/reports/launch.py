@@ -12,10 +12,16 @@ from profkit.reports.metrics import IDENTITY, INSTANCED, RAW_NAMES
 if TYPE_CHECKING:
     from profkit.records.record import Record
 
-# What identity() gives, in this order.
+Dims = tuple[int, int, int]
+# What identify() gives, in this order.
 IDENTIFIED = (
     "kernel", "workload", "device", "cc", "grid", "block", "variant", "case", "nvtx", "status",
 )  # fmt: skip
+
+Identified = tuple[
+    str | None, str, str | None, str | None, Dims | None, Dims | None,
+    str | None, str | None, str | None, str,
+]  # fmt: skip
 
 # ncu_report's enums as numbers, so that this file does not import 50 MB of library.
 _STRING = 2  # IMetric.ValueKind_STRING
@@ -61,7 +67,7 @@ def scalars(action: Any) -> dict[str, float | str]:
     return values
 
 
-def launch_identity(action: Any, record: Record | None, time: float) -> tuple[Any, ...]:
+def launch_identity(action: Any, record: Record | None, time: float) -> Identified:
     """The identity of a launch: IDENTIFIED.
 
     Args:
@@ -88,7 +94,7 @@ def identify(
     marked: tuple[str | None, str | None],
     ranges: Sequence[str],
     time: float,
-) -> tuple[Any, ...]:
+) -> Identified:
     """IDENTIFIED of a launch, from the raw values of IDENTITY, its variant and case, its ranges."""
     device, major, minor, *dims = (values.get(name) for name in IDENTITY)
     cc = None if major is None or minor is None else f"{int(major)}.{int(minor)}"
@@ -142,7 +148,7 @@ def clean(text: str) -> str:
     return text.encode(errors="surrogateescape").decode(errors="backslashreplace")
 
 
-def _triple(dims: Sequence[float | None]) -> tuple[int, int, int] | None:
+def _triple(dims: Sequence[float | None]) -> Dims | None:
     """Three launch dimensions as int: they are floats in reports of ncu up to 2024.2."""
     x, y, z = dims
     return None if x is None or y is None or z is None else (int(x), int(y), int(z))

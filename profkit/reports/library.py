@@ -9,13 +9,14 @@ from __future__ import annotations
 import os
 from array import array
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 from profkit.files import temporary_folder
 from profkit.records.record import Record, declared, record_beside, recorded_sha256
 from profkit.reports import launch
 from profkit.reports.container.container import Frames, Status, repair, split
-from profkit.reports.frame import Part, ReportFile
+from profkit.reports.frame import Identity, Part, ReportFile, Rows, RuleRow
 from profkit.reports.isolated import isolated, processors
 from profkit.reports.metrics import evaluate
 
@@ -51,25 +52,21 @@ def open_report(path: str) -> Any:
         return ncu_report.load_report(path)
 
 
-# identity, values and rules of some launches, as in Part
-Rows = tuple[list[tuple[Any, ...]], bytes, list[tuple[Any, ...]]]
-
-
 def report_rows(
     path: str, copy: str, frames: Frames, record: Record | None, first: int = 0
 ) -> Rows:
     """The launches in a copy of a report, numbered from `first`."""
     work = declared(record, frames.launches)
-    identity: list[tuple[Any, ...]] = []
+    identity: list[Identity] = []
     values: array[float] = array("d")
-    rules: list[tuple[Any, ...]] = []
+    rules: list[RuleRow] = []
     for index, action in enumerate(actions(copy), first):
         metrics = evaluate(launch.raw_of_launch(action, action.metric_names())) | work
         who = launch.launch_identity(action, record, metrics["time"])
         identity.append((path, index, *who, frames.ncu_version))
         values.extend(metrics.values())
         rules.extend((path, index, *rule) for rule in launch.rules(action.rule_results()))
-    return identity, values.tobytes(), rules
+    return Rows(identity, values.tobytes(), rules)
 
 
 def part_from(
@@ -80,11 +77,11 @@ def part_from(
     record: Record | None,
 ) -> Part:
     """What all rows of a report say together; kernels as the library gave them at first."""
-    identity = [row for some in rows for row in some[0]]
+    identity = tuple(row for some in rows for row in some.identity)
     status, message = _verdict(frames, kernels, record)
     file = ReportFile(path, frames.sha256, status, message, len(identity), frames.ncu_version)
-    values = b"".join(some[1] for some in rows)
-    return Part(file, tuple(identity), values, tuple(row for some in rows for row in some[2]))
+    values = b"".join(some.values for some in rows)
+    return Part(identity, values, tuple(row for some in rows for row in some.rules), file=file)
 
 
 def read_large(path: str, frames: Frames) -> Part:
@@ -120,9 +117,9 @@ def read_each_large(files: Sequence[tuple[str, Frames]]) -> list[Part]:
 def read_copy(item: Sequence[Any]) -> tuple[Rows, list[str | None]]:
     """The launches of a file that split made, which goes, and the kernels that the library gave."""
     rows = _copied(item, item[0])
-    kernels = [row[2] for row in rows[0]]
+    kernels = [row[2] for row in rows.identity]
     if None in kernels:  # as in read_part
-        rows = (*bare_copy(item)[0][:2], rows[2])
+        rows = replace(bare_copy(item)[0], rules=rows.rules)
     os.unlink(item[0])
     return rows, kernels
 
@@ -132,7 +129,7 @@ def bare_copy(item: Sequence[Any]) -> tuple[Rows, list[str | None]]:
     metrics_only = f"{item[0]}.metrics_only"
     repair(item[0], metrics_only, metrics_only=True)
     rows = _copied(item, metrics_only)
-    return rows, [None for _ in rows[0]]
+    return rows, [None for _ in rows.identity]
 
 
 def _copied(item: Sequence[Any], copy: str) -> Rows:
@@ -141,7 +138,7 @@ def _copied(item: Sequence[Any], copy: str) -> Rows:
 
 
 def _died_in_copy(item: Sequence[Any], _why: str) -> Any:
-    return isolated(f"{__name__}:bare_copy", [item], 1, lambda *_: (([], b"", []), []))[0]
+    return isolated(f"{__name__}:bare_copy", [item], 1, lambda *_: (Rows(), []))[0]
 
 
 def raw_large(path: str, frames: Frames, lost: Any) -> list[dict[str, float | str]]:

@@ -9,7 +9,7 @@ from numbers import Real
 from typing import TYPE_CHECKING, Any
 
 from profkit.errors import ProfkitError
-from profkit.reports.frame import Part, ReportFile, Reports
+from profkit.reports.frame import Identity, Part, ReportFile, Reports
 from profkit.reports.launch import clean, identify
 from profkit.reports.metrics import IDENTITY, INSTANCED, RAW_NAMES, evaluate
 
@@ -48,7 +48,7 @@ def frame_from_raw(rows: Iterable[Mapping[str, Any]]) -> pd.DataFrame:
 
 def part_from_raw(rows: Iterable[Mapping[str, Any]], file: ReportFile) -> Part:
     """The same as one file's share of a frame."""
-    identity: list[tuple[Any, ...]] = []
+    identity: list[Identity] = []
     values: array[float] = array("d")
     for index, row in enumerate(rows):
         metrics = evaluate(_counters(row, index))
@@ -57,7 +57,7 @@ def part_from_raw(rows: Iterable[Mapping[str, Any]], file: ReportFile) -> Part:
         who = identify(kernel, "kernel", _known(row), (variant, case), (), metrics["time"])
         identity.append((file.path, index, *who, file.ncu_version))
         values.extend(metrics.values())
-    return Part(file, tuple(identity), values.tobytes())
+    return Part(tuple(identity), values.tobytes(), file=file)
 
 
 def _counters(row: Mapping[str, Any], index: int) -> dict[str, float]:

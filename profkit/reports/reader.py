@@ -215,7 +215,7 @@ def read_part(path: str, frames: Frames | None = None) -> Part | Frames:
         return _read_table(path)
     frames = frames or check(path)
     if frames.status == "unreadable":
-        return Part(ReportFile(path, frames.sha256, "unreadable", frames.message, 0, None))
+        return Part(file=ReportFile(path, frames.sha256, "unreadable", frames.message, 0, None))
     if frames.size > LARGE:
         return frames
     if frames.status == "damaged" or frames.wrong_suffix:
@@ -247,7 +247,7 @@ def _read_all(path: str, frames: Frames, copy: str) -> Part:
     """Read every launch of a file, or of the copy of what is left of it."""
     record = record_beside(path)
     rows = report_rows(path, copy, frames, record)
-    return part_from(path, frames, [rows], [row[2] for row in rows[0]], record)
+    return part_from(path, frames, [rows], [row[2] for row in rows.identity], record)
 
 
 def report_weight(path: str) -> int:
@@ -264,11 +264,11 @@ def _read_table(path: str) -> Part:
         content = read_bytes(path, TABLE_MOST)
     except OSError as error:
         return Part(
-            ReportFile(path, None, "unreadable", error.strerror or "cannot be read", 0, None)
+            file=ReportFile(path, None, "unreadable", error.strerror or "cannot be read", 0, None)
         )
     sha256 = hashlib.sha256(content).hexdigest()
     if not content.strip():
-        return Part(ReportFile(path, sha256, "empty", "0 bytes", 0, None))
+        return Part(file=ReportFile(path, sha256, "empty", "0 bytes", 0, None))
     from profkit.reports.raw_counters import part_from_raw
     from profkit.reports.table import table_rows
 
@@ -276,7 +276,7 @@ def _read_table(path: str) -> Part:
         rows = table_rows(content.decode("utf-8-sig", "backslashreplace"), path)
     except ProfkitError as error:
         why = f"{error.message.removeprefix(f'{path}: ')}: {error.hint}"
-        return Part(ReportFile(path, sha256, "unreadable", why, 0, None))
+        return Part(file=ReportFile(path, sha256, "unreadable", why, 0, None))
     status: Status = "ok" if rows else "empty"
     message = "" if rows else "a header without launches"
     return part_from_raw(rows, ReportFile(path, sha256, status, message, len(rows), None))
@@ -306,7 +306,7 @@ def _lost(path: str, why: str) -> Part:
     """A child died even so."""
     frames = check(path)
     version = frames.ncu_version
-    return Part(ReportFile(path, frames.sha256, "damaged", why, 0, version))
+    return Part(file=ReportFile(path, frames.sha256, "damaged", why, 0, version))
 
 
 def _unreadable(path: str, why: str) -> ProfkitError:

@@ -121,9 +121,9 @@ def test_a_report_that_kills_its_process(tmp_path: Path, monkeypatch: pytest.Mon
     paths = []
     for name in ("a", "b"):
         paths.append(str(shutil.copy(REPORT, tmp_path / f"{name}.ncu-rep")))
-    rows = stream.died_file(paths[0], "it crashed")
-    assert (rows[0].status, rows[0].message) == ("damaged", "it crashed")
-    assert len(rows) > 1, "the metrics alone could be read"
+    report, launches = stream.died_file(paths[0], "it crashed")
+    assert (report.status, report.message) == ("damaged", "it crashed")
+    assert launches, "the metrics alone could be read"
     assert stream.lost_file("x", "gone")[0].launches == 0
 
 

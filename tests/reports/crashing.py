@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+import json
 import os
+import pickle
 import signal
+import struct
+import sys
 from typing import Any
+
+import msgspec
 
 from profkit.errors import ProfkitError
 from profkit.reports import reader
+from profkit.reports.container.container import Frames
+from profkit.reports.metrics import CATALOGUE
 
 
 def pid(item: Any) -> tuple[Any, int]:
@@ -55,3 +63,64 @@ def read_part(path: str) -> reader.Part:
 def read_lines(item: Any) -> None:
     """Hot lines of a report whose machine code crashes the library."""
     os._exit(3)
+
+
+class _Bomb:
+    """Unpickled, it leaves a mark where it is told to."""
+
+    def __init__(self, mark: str) -> None:
+        self.mark = mark
+
+    def __reduce__(self) -> tuple[Any, tuple[str]]:
+        return os.mkdir, (self.mark,)
+
+
+def _enveloped(body: bytes, kind: int = 1, form: int = 0) -> bytes:
+    return struct.pack("<BBQ", kind, form, len(body)) + body
+
+
+def _hostile(how: str, mark: str) -> bytes:
+    """What a child writes that hostile bytes have taken over."""
+    pack = msgspec.msgpack.encode
+    file = {
+        "path": "x",
+        "sha256": None,
+        "status": "ok",
+        "message": "",
+        "launches": 1,
+        "ncu_version": None,
+    }
+    row = ["x", 0, "k", "kernel", *[None] * 7, "ok", None]
+    part = {"identity": [row], "values": bytes(8 * len(CATALOGUE)), "rules": [], "file": file}
+    bomb = pickle.dumps(_Bomb(mark))
+    return {
+        "a pickle": bomb,
+        "an enveloped pickle": _enveloped(bomb),
+        "a pickle where bytes may be": _enveloped(pack(part | {"values": bomb})),
+        "garbage": bytes(range(256)) * 64,
+        "nothing": b"",
+        "half": _enveloped(pack(part))[:-9],
+        "no such kind": _enveloped(pack(part), kind=9),
+        "another type": _enveloped(pack([1, 2, 3])),
+        "another field": _enveloped(pack(part | {"file": file | {"status": "sure"}})),
+        "deep": _enveloped(b"\x91" * 100_000 + b"\xc0"),
+        "deep JSON": _enveloped(b"[" * 100_000, form=1),
+        "a long number": _enveloped(b"[" + b"9" * 100_000 + b"]", form=1),
+        "half a part": _enveloped(json.dumps({"identity": [row]}).encode(), form=1),
+        "fewer values": _enveloped(pack(part | {"values": b""})),
+        "a huge launch": _enveloped(pack(part | {"identity": [["x", 1 << 63, *row[2:]]]})),
+        "too much": struct.pack("<BBQ", 1, 0, 1 << 40) + bytes(1 << 20),
+        "far too much": struct.pack("<BBQ", 1, 0, 1 << 63) + bytes(1 << 20),
+    }[how]  # fmt: skip
+
+
+def hostile_part(path: str) -> reader.Part | Frames:
+    """The real one, but files that are called hostile have taken the child."""
+    name = os.path.basename(path)
+    if not name.startswith("hostile "):
+        return reader.read_part(path)
+    answers = sys._getframe(1).f_locals["answers"]
+    how = name.removeprefix("hostile ").removesuffix(".ncu-rep")
+    answers.write(_hostile(how, os.path.join(os.path.dirname(path), "mark")))
+    answers.flush()
+    os._exit(0)

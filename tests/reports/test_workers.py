@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from profkit.errors import ProfkitError
+from profkit.reports import reader
 from profkit.reports.isolated import each_kept, isolated
 from tests.reports import made
 
@@ -84,6 +85,41 @@ def test_a_kept_child_that_died_or_was_wrong_costs_one_answer() -> None:
     with pytest.raises(ProfkitError, match="mend: is wrong"):
         each_kept(DIES, ["mend"], lambda *_: None)
     assert each_kept(DIES, ["a", "crash", "b"], lambda item, _: item) == ["A", "crash", "B"]
+
+
+HOSTILE = [
+    "a pickle", "an enveloped pickle", "a pickle where bytes may be", "garbage", "nothing", "half",
+    "no such kind", "another type", "another field", "deep", "deep JSON", "a long number",
+    "half a part", "fewer values", "a huge launch", "too much", "far too much",
+]  # fmt: skip
+
+
+def test_a_child_that_was_taken_over_takes_nobody(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever bytes a child answers with: its report is damaged, the others come, nothing runs."""
+    names = [name for how in HOSTILE for name in (f"hostile {how}.ncu-rep", f"good {how}.ncu-rep")]
+    for name in names:
+        (tmp_path / name).write_bytes(made.report())
+    real = f"{reader.__name__}:read_part"
+    monkeypatch.setattr(
+        reader, "isolated",
+        lambda f, *rest: isolated("tests.reports.crashing:hostile_part" if f == real else f, *rest),
+    )  # fmt: skip
+    found = reader.read_report([tmp_path / name for name in names], jobs=2)
+    states = {Path(file.path).name: file.status for file in found.files}
+    assert states == {name: "damaged" if "hostile" in name else "ok" for name in names}
+    assert len(found.launches) == len(names), "of the damaged ones another child reads the metrics"
+    assert not (tmp_path / "mark").exists()
+
+
+def test_an_answer_is_of_the_type_that_the_function_returns() -> None:
+    """Names of files that are not UTF-8 among it, which msgpack has no form for."""
+    name = os.fsdecode(b"caf\xe9")
+    assert isolated("tests.reports.crashing:pid", [name], 1, lambda *_: None)[0][0] == name
+    with pytest.raises(ProfkitError, match="mend caf") as caught:
+        isolated(DIES, [f"mend {name}"], 1, lambda *_: None)
+    assert caught.value.message == f"mend {name}: is wrong"
 
 
 def test_nothing_to_do() -> None:

@@ -146,14 +146,14 @@ def test_data_are_as_short_as_what_is_seen_of_them(made: Made) -> None:
 
 def test_what_cannot_be_read_is_named(made: Made) -> None:
     bad = ReportFile("cut & <torn>.ncu-rep", None, "damaged", "ends in the middle", 0, None)
-    read = Read(pages.render(Reports((Part(bad),)), [made()]).html)
+    read = Read(pages.render(Reports((Part(file=bad),)), [made()]).html)
     assert read.text.count("cut & <torn>.ncu-rep") == 2  # above the table and in the list
     assert "ends in the middle" in read.text
 
 
 def test_a_page_without_a_launch_still_says_why() -> None:
     bad = ReportFile("a.txt", None, "unreadable", "not a report", 0, None)
-    page = pages.render(Reports((Part(bad),)), [])
+    page = pages.render(Reports((Part(file=bad),)), [])
     assert page.launches == 0
     assert "not a report" in Read(page.html).text
 

@@ -14,7 +14,7 @@ from typing import Any
 
 from profkit.diagnosis import engine  # noqa: F401 - here, so that fresh forks have the rules already
 from profkit.evidence.history.dataset import History
-from profkit.evidence.history.tables import HistoryReport, HistoryRow, launch_rows
+from profkit.evidence.history.tables import HistoryLaunch, HistoryReport, HistoryRow, launch_rows
 from profkit.records.store import digest
 from profkit.reports.cluster import each_report
 from profkit.reports.frame import Part
@@ -75,11 +75,11 @@ def stream_reports(
     not_ok: list[HistoryReport] = []
     waiting: list[HistoryRow] = []
     try:
-        for _, rows in each_report(here[0], new(), here[1], client):
+        for _, (report, found) in each_report(here[0], new(), here[1], client):
             reports += 1
-            launches += len(rows) - 1
-            not_ok += [rows[0]] if rows[0].status != "ok" else []
-            waiting += rows
+            launches += len(found)
+            not_ok += [report] if report.status != "ok" else []
+            waiting += [report, *found]
             if not reports % BATCH:
                 kept.append(waiting)
                 waiting = []
@@ -89,31 +89,33 @@ def stream_reports(
     return Streamed(reports, launches, known, tuple(not_ok))
 
 
-def diagnose_file(path: str) -> list[HistoryRow]:
+Found = tuple[HistoryReport, list[HistoryLaunch]]
+
+
+def diagnose_file(path: str) -> Found:
     """The report's row, and one for each of its launches that ncu could finish."""
     part = read_part(path)
     return _rows(part if isinstance(part, Part) else read_large(path, part))
 
 
-def died_file(path: str, why: str) -> list[HistoryRow]:
+def died_file(path: str, why: str) -> Found:
     """What is known of a report whose process died: at most its metrics."""
-    found = isolated(f"{__name__}:metrics_of_file", [path], 1, lost_file)[0]
-    report = found[0]
-    return [replace(report, status="damaged", message=why), *found[1:]]
+    report, found = isolated(f"{__name__}:metrics_of_file", [path], 1, lost_file)[0]
+    return replace(report, status="damaged", message=why), found
 
 
-def metrics_of_file(path: str) -> list[HistoryRow]:
+def metrics_of_file(path: str) -> Found:
     """The same of only the metrics."""
     return _rows(read_metrics_only(path))
 
 
-def lost_file(path: str, why: str) -> list[HistoryRow]:
+def lost_file(path: str, why: str) -> Found:
     """Nothing but that it is there."""
-    return [HistoryReport(path, status="damaged", message=why, launches=0)]
+    return HistoryReport(path, status="damaged", message=why, launches=0), []
 
 
-def _rows(part: Part) -> list[HistoryRow]:
+def _rows(part: Part) -> Found:
     file = part.file
     report = HistoryReport(file.path, file.sha256, file.status, file.message or None,
                            file.launches, file.ncu_version)  # fmt: skip
-    return [report, *launch_rows(part.launches(), file.sha256 or file.path)]
+    return report, list(launch_rows(part.launches(), file.sha256 or file.path))
