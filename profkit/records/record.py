@@ -119,8 +119,24 @@ class Record:
 
     @property
     def correct(self) -> bool | None:
-        """Whether the check passed; None when it was not checked, or the case is not supported."""
-        return _CORRECT.get(self.check.status or "") if self.check else None
+        """Whether the check passed; None when it was not checked, or the case is not supported.
+
+        One case that is wrong makes the check wrong, whatever its summary says.
+        """
+        if self.check is None:
+            return None
+        said = {self.check.status, *(c.status for c in self.check.cases)}
+        if any(_CORRECT.get(s or "") is False for s in said) or any(
+            c.faults for c in self.check.cases
+        ):
+            return False
+        return _CORRECT.get(self.check.status or "")
+
+    @property
+    def faults(self) -> tuple[str, ...]:
+        """What rules it out whatever its time: wrong results, or what a sanitizer said."""
+        values = ("wrong results",) if self.correct is False else ()
+        return (*values, *(f"{tool}: {self.sanitizers[tool]}" for tool in self.sanitizer_errors))
 
     @property
     def max_abs(self) -> float | None:

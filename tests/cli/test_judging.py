@@ -95,6 +95,51 @@ def test_a_gate_on_time_without_timing_was_not_tried(run):
     assert run("compare", *reports, "--fail-on", "resource").exit_code in (0, 1)
 
 
+@pytest.fixture
+def mixed(tmp_path: Path) -> Path:
+    """A timed variant, one that was never timed, and a report without a record."""
+    write(tmp_path, "stage1")
+    write(tmp_path, "untimed", timing=None)
+    report = report_of("sdpa-flash", "C")
+    (tmp_path / report.name).write_bytes(report.read_bytes())
+    return tmp_path
+
+
+@pytest.mark.parametrize("left", [{"stage1"}, {"untimed"}, {"sdpa-flash"}, set()])
+def test_an_unchanged_tree_is_not_slower(run, mixed, left):
+    """Whatever of it has a time; what has none is named."""
+    for path in mixed.iterdir():
+        if left and path.name.partition(".")[0] not in left:
+            path.unlink()
+    found = run("compare", mixed, mixed, "--fail-on", "slower")
+    assert found.exit_code == 0, found.output
+    untimed = {"untimed.B", "sdpa-flash.C"} & {f"{x}.{c}" for x in left for c in "BC"}
+    named = re.findall(r"^not judged: ([\w.-]+): no timing of ", found.stderr, re.MULTILINE)
+    assert set(named) == (untimed if left else {"untimed.B", "sdpa-flash.C"})
+    quiet = run("compare", mixed, mixed, "--fail-on", "slower", "--quiet")
+    assert (quiet.exit_code, quiet.stderr) == (0, "")
+
+
+@pytest.mark.parametrize("lost", ["stage1", "stage2"])
+def test_a_time_that_one_side_lost_was_not_tried(run, ladder, lost):
+    edited = json.loads((ladder / f"{lost}.B.json").read_text())
+    (ladder / f"{lost}.B.json").write_text(json.dumps({**edited, "timing": None}))
+    found = run("compare", "stage1", "stage2", "--artifacts", ladder, "--fail-on", "slower")
+    assert found.exit_code == 2
+    assert f"exit status 2: stage2.B: no timing of {lost}.B" in found.stderr
+
+
+def test_changed_code_that_nobody_timed_is_named_beside_what_was(run, mixed, tmp_path_factory):
+    other = tmp_path_factory.mktemp("other")
+    write(other, "stage1")
+    write(other, "untimed", timing=None, sass="another", source={"sha256": "x", "sass": "y"})
+    found = run("compare", mixed, other, "--fail-on", "slower")
+    assert found.exit_code == 0
+    assert "not judged: untimed.B: no timing of untimed.B" in found.stderr
+    alone = [folder / "untimed.B.json" for folder in (mixed, other)]
+    assert run("compare", *alone, "--fail-on", "slower").exit_code == 2
+
+
 def test_compare_as_json_and_markdown(run, ladder):
     document = json.loads(
         run("compare", "stage1", "stage2", "--artifacts", ladder, "--json").stdout

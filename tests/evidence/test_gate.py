@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
-from math import isnan
+from math import isnan, nan
 from pathlib import Path
 
 import numpy as np
@@ -21,6 +21,7 @@ from profkit.evidence.timing.stats import compare_samples
 from profkit.records.current import SourceFile
 from profkit.records.header import Header
 from profkit.records.parts import (
+    CheckedCase,
     CheckResult,
     GpuState,
     RecordedGpu,
@@ -85,7 +86,7 @@ def repository(number: int) -> list[Record]:
         samples = np.array(record.warm) * (clock if number % 2 else 1.0)
         side = TimedSide(samples=tuple(samples[: [3, 10, 30, 120][i % 4]]))
         timing = replace(record.timing, l2=TimedSides(warm=side if i % 5 else None))
-        correct = CheckResult(status="wrong" if i % 7 == 6 else "right")
+        correct = CheckResult(status="not supported" if i % 7 == 6 else "right")
         records.append(replace(record, timing=timing, check=correct))
     return [*records, made("sdpa", seed=number, source=None)]
 
@@ -116,6 +117,113 @@ def coded(record: Record, sha256: str, host: str | None, made_from: str | None =
     """The record with the same kernels, of another source and perhaps of another launcher."""
     source = replace(record.source, sha256=sha256, host=host, made_from=made_from)
     return replace(record, source=source)
+
+
+RIGHT = CheckedCase(status="right")
+WRONG = {
+    "the summary": CheckResult(status="wrong"),
+    "it failed": CheckResult(status="failed"),
+    "a case": CheckResult(status="right", cases=(RIGHT, replace(RIGHT, status="wrong"))),
+    "a case failed": CheckResult(status="not supported", cases=(CheckedCase(status="failed"),)),
+    "a fault": CheckResult(status="right", cases=(RIGHT, replace(RIGHT, faults=("off by 1",)))),
+    **{
+        tool: CheckResult(status="right", sanitizer={tool: "3 errors: at k()", "other": "clean"})
+        for tool in ("memcheck", "racecheck", "initcheck", "synccheck")
+    },
+    "both": CheckResult(status="wrong", sanitizer={"racecheck": "1 errors, 2 warnings: at k()"}),
+}  # fmt: skip
+BEFORE = made("v1", 1e-5, 1)
+MEASURED = {
+    "nothing else is new": BEFORE,
+    "newly timed": made("v1", 1e-5, 2, "later"),
+    "slower": made("v1", 3e-5, 2, "later"),
+    "another host's compiler": coded(made("v1", 3e-5, 2), "code v1", "h of another g++"),
+    "other code": changed(BEFORE, 1e-5, 2),
+    "other code, faster": changed(BEFORE, 0.5e-5, 2),
+    "other code that is slower": changed(BEFORE, 3e-5, 2, "later"),
+    "not timed": replace(BEFORE, timing=None),
+    "another name": replace(BEFORE, variant="renamed"),
+    "a new variant": changed(replace(BEFORE, variant="new"), 1e-5, 3),
+    "a library call": replace(BEFORE, source=None),
+}
+
+
+@pytest.mark.parametrize("measured", MEASURED)
+@pytest.mark.parametrize("how", WRONG)
+def test_wrong_is_asked_first(tmp_path: Path, how: str, measured: str) -> None:
+    """However a record says that it is wrong, and whatever else is or is not as it was."""
+    head, check = replace(MEASURED[measured], check=WRONG[how]), WRONG[how]
+    slow = made("a", 1e-5, 5)
+    base = [replace(BEFORE, source=head.source and BEFORE.source), slow]
+    report = gated(tmp_path, base, [head, changed(slow, 2e-5, 6)])
+    assert report.status == 1
+    assert report.summary.startswith("1 wrong, 1 slower")
+    (subject,) = (s for s in report.subjects if s.answer == "wrong")
+    assert subject.name == f"{head.variant}.B"
+    assert report.reasons[0] == f"{subject.name}: {subject.because}", "before what is slower"
+    for tool in head.sanitizer_errors:
+        assert f"{tool}: {check.sanitizer[tool]}" in subject.because
+    assert ("wrong results" in subject.because) == (not how.endswith("check"))
+    same = head.machine_code.same_as(base[0].machine_code)
+    assert ("the same code was measured wrong" in subject.because) == same
+    assert (subject.cause == "code") == (not same and head.source is not None)
+
+
+@pytest.mark.parametrize("how", WRONG)
+def test_what_was_wrong_before_is_wrong(tmp_path: Path, how: str) -> None:
+    record = replace(BEFORE, check=WRONG[how])
+    (subject,) = gated(tmp_path, [record], [record]).subjects
+    assert subject.answer == "wrong"
+    assert f"in BASE it was wrong too ({', '.join(record.faults)})" in subject.because
+
+
+def test_what_was_not_checked_is_not_called_right(tmp_path: Path) -> None:
+    head = replace(BEFORE, check=WRONG["the summary"])
+    (subject,) = gated(tmp_path / "a", [replace(BEFORE, check=None)], [head]).subjects
+    assert subject.because.endswith("in BASE it was not checked")
+    (subject,) = gated(tmp_path / "b", [BEFORE], [head]).subjects
+    assert subject.because.endswith("in BASE it was measured right")
+
+
+@pytest.mark.parametrize("session", ["s", "later"])
+@pytest.mark.parametrize("scale", [5e-324, 1e-320, 1e-200, 1e-17, 1e200, 1e307, nan])
+@pytest.mark.parametrize("side", ["BASE", "HEAD", "both", "a reference"])
+def test_samples_that_are_no_times_have_none(
+    tmp_path: Path, side: str, scale: float, session: str
+) -> None:
+    """Above zero and no times: whatever is computed of them would overflow somewhere."""
+
+    rng = np.random.default_rng(1)
+
+    def scaled(record: Record, ours: bool) -> Record:
+        kept = tuple(scale * float(x) for x in rng.integers(1, 9, 12)) if ours else record.warm
+        l2 = TimedSides(warm=TimedSide(samples=kept))
+        return replace(record, timing=replace(record.timing, l2=l2))
+
+    before, after = made("v1", 1e-5, 1), changed(made("v1", 1e-5, 1), 2e-5, 2, session)
+    base, head = scaled(before, side in ("BASE", "both")), scaled(after, side in ("HEAD", "both"))
+    library = made("sdpa", 1e-5, 3, "one", source=None), made("sdpa", 1e-5, 4, "two", source=None)
+    other = [scaled(library[0], side == "a reference"), library[1]]
+    report = gated(tmp_path, [base, other[0]], [head, other[1]])
+    assert report.status == (1 if side == "a reference" else 2)
+    said = "not times between" if side != "a reference" else "sdpa.B: BEFORE: 12 of 12 samples"
+    assert any(said in reason for reason in report.reasons)
+    json.dumps(report.to_json(), allow_nan=False)
+
+
+@pytest.mark.parametrize("spread", [1.0, 1e6, 1e30])
+@pytest.mark.parametrize("count", [6, 12, 120])
+def test_times_of_any_spread_are_judged(tmp_path: Path, count: int, spread: float) -> None:
+    rng = np.random.default_rng(count)
+    sides = []
+    for seed, record in enumerate((made("v1", 1e-5, 1), changed(made("v1"), 1e-5, 2, "later"))):
+        kept = tuple(
+            float(x) for x in 1e-14 * (1 + seed + rng.random(count)) * spread ** rng.random(count)
+        )
+        l2 = TimedSides(warm=TimedSide(samples=kept))
+        sides.append([replace(record, timing=replace(record.timing, l2=l2))])
+    document = gated(tmp_path, *sides).to_json()
+    assert json.loads(json.dumps(document, allow_nan=False)) == document
 
 
 @pytest.mark.parametrize(
@@ -326,7 +434,7 @@ def test_wrong_and_untried_are_named(tmp_path: Path) -> None:
     assert "wrong results" in report.reasons[0]
     assert "profkit profile --variant bare --case B" in report.reasons[1]
     assert report.summary == (
-        "0 slower, 1 wrong, 0 faster, 0 the same, 0 cannot tell, 1 without a time"
+        "1 wrong, 0 slower, 0 faster, 0 the same, 0 cannot tell, 1 without a time"
     )
 
 

@@ -52,9 +52,9 @@ def test_one_list_and_lists_of_processes():
 @pytest.mark.parametrize(
     ("bad", "message"),
     [
-        ([1.0, nan, inf], "SIDE: 2 of 3 samples are not finite positive numbers"),
-        ([1.0, 0.0], "SIDE: 1 of 2 samples are not finite positive numbers"),
-        ([[1.0, 2.0], [-1.0]], "SIDE: 1 of 3 samples are not finite positive numbers"),
+        ([1.0, nan, inf], r"SIDE: 2 of 3 samples are not times between 1e-15 and 1e\+18"),
+        ([1.0, 0.0], r"SIDE: 1 of 2 samples are not times between 1e-15 and 1e\+18"),
+        ([[1.0, 2.0], [-1.0]], r"SIDE: 1 of 3 samples are not times between 1e-15 and 1e\+18"),
         ([[1.0], []], "SIDE: there are no samples"),
         ([[[1.0]]], "SIDE: there are no samples"),
         ([], "SIDE: there are no samples"),

@@ -15,6 +15,7 @@ from profkit.cli.options import (
     ARTIFACTS,
     BAD,
     COULD_NOT,
+    DONE,
     Artifacts,
     Brief,
     Case,
@@ -160,22 +161,28 @@ def closing(changes: Iterable[RunComparison], fail_if: set[str]) -> list[tuple[i
     """Each exit status other than 0 that a change asks for, with its reason.
 
     2 when something could not be compared, 1 when AFTER is bad as asked. An AFTER that is wrong is
-    bad, whether asked or not; without timing nothing can be slower, and a gate on it has not been
-    tried. Samples that are no times are nothing to compare.
+    bad, whether asked or not. What neither side timed is named with 0 where it is unchanged, or
+    where something else was timed. Where nothing was, or one side lost its time, a gate on it has
+    not been tried: 2. Samples that are no times are nothing to compare.
     """
-    return [reason for change in changes for reason in _closing(change, fail_if)]
+    every = list(changes)
+    tried = any(change.time or change.untimed == "unchanged" for change in every)
+    return [reason for change in every for reason in _closing(change, fail_if, tried)]
 
 
-def _closing(change: RunComparison, fail_if: set[str]) -> Iterator[tuple[int, str]]:
+def _closing(change: RunComparison, fail_if: set[str], tried: bool) -> Iterator[tuple[int, str]]:
     if not change.compared:
         faults = [r for r in change.refusals if r.code in ("wrong", "sanitizer")]
         bad = any(r.sentence.startswith(change.after) for r in faults)
         why = "; ".join(r.sentence for r in change.refusals)
         yield (BAD if bad else COULD_NOT), f"{change.after}: {why}"
-    elif change.bad_samples or ("slower" in fail_if and change.time is None):
+    elif change.bad_samples:
         why = change.time.sentence if change.time else change.time_note
         yield COULD_NOT, f"{change.after}: {why}"
     else:
+        if "slower" in fail_if and change.untimed:
+            harmless = change.untimed == "unchanged" or (change.untimed == "both sides" and tried)
+            yield (DONE if harmless else COULD_NOT), f"{change.after}: {change.time_note}"
         yield from ((BAD, f"{change.after}: {what}") for what in _bad(change, fail_if))
 
 
@@ -193,11 +200,11 @@ def _bad(change: RunComparison, fail_if: set[str]) -> Iterator[str]:
 
 
 def status(reasons: Iterable[tuple[int, str]], *, quiet: bool) -> int:
-    """The exit status, each reason for it said on stderr."""
+    """The exit status, each reason for it said on stderr, and what has no time to judge."""
     worst = 0
     for code, reason in reasons:
         worst = max(worst, code)
-        note(f"exit status {code}: {reason}", quiet=quiet)
+        note(f"exit status {code}: {reason}" if code else f"not judged: {reason}", quiet=quiet)
     return worst
 
 

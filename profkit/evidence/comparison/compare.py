@@ -10,7 +10,7 @@ from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, replace
 from itertools import chain
 from math import isnan
-from typing import Any
+from typing import Any, Literal
 
 from profkit.errors import ProfkitError
 from profkit.evidence.comparison.counters import LaunchChange, launch_change
@@ -25,9 +25,11 @@ from profkit.evidence.timing.stats import (
     compare_samples,
 )
 from profkit.records.record import Record
+from profkit.records.store import digest
 from profkit.reports.figures import seconds
 
 SAME_CLOCK = 0.03  # clocks nearer than this are not worth a word
+Untimed = Literal["", "one side", "both sides", "unchanged"]
 SpreadOf = Callable[[str], float | None]  # a GPU (uuid) -> what its processes differ by, measured
 
 
@@ -90,6 +92,8 @@ class RunComparison:
         time_note: Where `time` comes from, or why it is None.
         between: What processes are taken to differ by; None where both were timed in one.
         bad_samples: Whether there are samples that no verdict can be made of: too few, or no times.
+        untimed: Which side has no samples: none, one, or both; of two, whether they are unchanged,
+            by machine code or report.
         launches: Launch by launch; empty without reports of both.
         unmatched: Kernels of one side that have no partner.
         resources: Those that differ.
@@ -105,6 +109,7 @@ class RunComparison:
     time_note: str = ""
     between: BetweenProcesses | None = None
     bad_samples: bool = False
+    untimed: Untimed = ""
     launches: tuple[LaunchChange, ...] = ()
     unmatched: tuple[str, ...] = ()
     resources: tuple[ResourceChange, ...] = ()
@@ -148,6 +153,7 @@ def compare_runs(
         time_note=time_note,
         between=between,
         bad_samples=_bad(before, after, time),
+        untimed=_untimed(before, after),
         launches=launches,
         unmatched=unmatched,
         resources=_resources(before, after),
@@ -184,6 +190,18 @@ def _time(
 def _bad(before: Run, after: Run, time: TimeComparison | None) -> bool:
     there = all(run.record and run.record.warm for run in (before, after))
     return there and (time is None or time.reason == "too-few")
+
+
+def _untimed(before: Run, after: Run) -> Untimed:
+    timed = [bool(run.record and run.record.warm) for run in (before, after)]
+    if any(timed):
+        return "" if all(timed) else "one side"
+    if before.record and after.record:
+        same = before.record.machine_code.same_as(after.record.machine_code)
+    else:
+        reports = [digest(run.report) if run.report else "" for run in (before, after)]
+        same = reports[0] == reports[1] != ""
+    return "unchanged" if same else "both sides"
 
 
 def how_taken(before: Record | None, after: Record | None) -> Taken:

@@ -190,9 +190,7 @@ def _step(
     parent = runs.get(after) if after else None
     verdict = run.diagnosis() if not run.usable.empty else None
     # A kernel that is wrong gets no time: what it saved it may have saved by being wrong.
-    timed = bool(
-        record and record.warm and record.correct is not False and not record.sanitizer_errors
-    )
+    timed = bool(record and record.warm and not record.faults)
     return Rung(
         variant=variant,
         title=record.header.title if record else "",

@@ -1,14 +1,16 @@
 """Records of a base and of a head  ->  one answer each, and the exit status with every reason for it.
 
+What HEAD's record says is wrong is wrong, whatever else is the same: that is asked first.
 Machine code that did not change is never judged by its time: a gate that does is wrong once in a
 while on every pull request. What did change is judged at one false alarm in a thousand.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import isnan
+from operator import eq
 
 from profkit.errors import ProfkitError
 from profkit.evidence.comparison.compare import SpreadOf, compare_runs, nobody_measured
@@ -76,14 +78,20 @@ def judge_gate(
         if not records and not problems:
             at = f" at case {case}" if case else ""
             raise ProfkitError(f"{side.evidence.root}: no run{at}", "profkit profile --all")
-    control = control_of(sides[0], sides[1], spread_of)
+    control = control_of(sides[0], sides[1], spread_of, problems)
     renamed = _renamed(sides[0], sides[1])
     subjects = []
     for name in sorted({*sides[0], *sides[1]}):
-        before, after = sides[0].get(name), sides[1].get(name)
-        if name in renamed.values() or _is_control(before, after):
+        before, after = sides[0].get(renamed.get(name, name)), sides[1].get(name)
+        if name in renamed.values():
             continue
-        if name in renamed:
+        if asked_first := _stale(name, (base, head), (before, after)) or _wrong(
+            name, before, after
+        ):
+            subjects.append(asked_first)
+        elif _is_control(before, after):
+            continue
+        elif name in renamed:
             subjects.append(_renamed_subject(name, renamed[name]))
         elif before is None or after is None:
             subjects.append(_one_sided(name, before is None))
@@ -134,6 +142,37 @@ def _renamed(
     return pairs
 
 
+def _stale(
+    name: RunName, sides: tuple[GateSide, GateSide], found: tuple[RunFound | None, RunFound | None]
+) -> GateSubject | None:
+    """A subject whose code moved on since HEAD measured it: nothing in its record is of today's."""
+    before, after = found
+    if not (isinstance(before, Record) and isinstance(after, Record)):
+        return None
+    if not code_moved_on(sides, before, after):
+        return None
+    because = f"its code has changed since it was measured: {_again(name)}"
+    return GateSubject(".".join(name), "stale", because)
+
+
+def _again(name: RunName) -> str:
+    return f"profkit profile --variant {name[0]} --case {name[1]}"
+
+
+def _wrong(name: RunName, before: RunFound | None, after: RunFound | None) -> GateSubject | None:
+    """A subject that HEAD's record calls wrong: new or old, timed or not, a library call too."""
+    if not isinstance(after, Record) or not after.faults:
+        return None
+    label, said = ".".join(name), f"HEAD: {', '.join(after.faults)}"
+    if not (isinstance(before, Record) and before.machine_code.same_as(after.machine_code)):
+        return GateSubject(label, "wrong", said, "" if after.reference else "code")
+    was = "was measured right" if before.correct else "was not checked"
+    was = f"was wrong too ({', '.join(before.faults)})" if before.faults else was
+    return GateSubject(
+        label, "wrong", f"{said}: the same code was measured wrong; in BASE it {was}"
+    )
+
+
 def _renamed_subject(name: RunName, old: RunName) -> GateSubject:
     because = f"the machine code of {old[0]} under another name"
     return GateSubject(".".join(name), "same", because)
@@ -155,15 +194,9 @@ def _subject(
     before, after = found
     if isinstance(before, str) or isinstance(after, str):
         return _report_alone(label, before == after)
-    again = f"profkit profile --variant {name[0]} --case {name[1]}"
-    if code_moved_on(sides, before, after):
-        return GateSubject(label, "stale", f"its code has changed since it was measured: {again}")
     if unchanged := _unchanged(before, after):
         return GateSubject(label, "same", unchanged)
-    faults = (["wrong results"] if after.correct is False else []) + [*after.sanitizer_errors]
-    if faults:
-        return GateSubject(label, "wrong", f"AFTER: {', '.join(faults)}", "code")
-    if untimed := _untimed(label, before, after, again):
+    if untimed := _untimed(label, before, after, _again(name)):
         return untimed
     runs = [side.evidence.load(*name) for side in sides]
     return _judged(label, runs[0], runs[1], control.get(name[1]), spread_of)
@@ -197,8 +230,13 @@ def _unchanged(before: Record, after: Record) -> str:
     """Why the time of two records is not looked at; "" where it is."""
     if before.machine_code.same_as(after.machine_code):
         return f"the machine code is unchanged (SASS {(after.sass or '')[:12]})"
-    once = after.warm and (before.session, before.warm) == (after.session, after.warm)
+    once = after.warm and before.session == after.session and _equal(before.warm, after.warm)
     return "nothing was recorded anew" if once else ""
+
+
+def _equal(before: Sequence[float], after: Sequence[float]) -> bool:
+    """Whether these are the same numbers; NaN is none."""
+    return len(before) == len(after) and all(map(eq, before, after))
 
 
 def _judged(
@@ -213,6 +251,8 @@ def _judged(
         because = "; ".join(r.sentence for r in change.refusals) or change.time_note
         codes = {r.code for r in change.refusals}
         cause: Cause = "machine" if codes & _MACHINE else "method" if codes & _METHOD else ""
+        if change.compared:
+            return GateSubject(name, "no time", because, "method", change=change)
         return GateSubject(name, "cannot tell", because, cause, change=change)
     time = change.time
     smallest = smallest_change(time)

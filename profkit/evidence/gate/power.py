@@ -17,6 +17,7 @@ PROCESS_SPREAD = 0.03
 # is widened by GATE_ROUNDS / n. AR(0.8) noise that the sides do not share gave 0.5 % at 30.
 GATE_ROUNDS = 120
 GATE = replace(THRESHOLDS, enough=GATE_ROUNDS, process_spread=PROCESS_SPREAD)
+_BLIND = log(1e6)
 # Widened by these, an interval does not get narrower with the square root of more samples.
 _NOT_BY_MORE: frozenset[str] = frozenset({"drift", "levels", "processes", "constant"})
 
@@ -27,12 +28,10 @@ def smallest_change(time: TimeComparison, alpha: float = ALPHA, power: float = P
     From the interval of the comparison itself, so with everything that widened it.
 
     Returns:
-        0.02 for 2 %; NaN when there is no interval.
+        0.02 for 2 %; NaN when there is no interval, or one that would not see a factor of a million.
     """
-    sigma = max(_sigmas(time))
-    if isnan(sigma):
-        return nan
-    return exp((_critical(time, alpha) + two_sided(2 * power - 1)) * sigma) - 1
+    reach = (_critical(time, alpha) + two_sided(2 * power - 1)) * max(_sigmas(time))
+    return exp(reach) - 1 if reach < _BLIND else nan
 
 
 def samples_for(

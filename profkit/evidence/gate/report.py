@@ -24,7 +24,7 @@ class GateSubject:
 
     Attributes:
         name: "variant.case".
-        answer: What became of it; "wrong" where AFTER's values or accesses are, "no time" where
+        answer: What became of it; "wrong" where HEAD's values or accesses are, "no time" where
             it was not timed, "stale" where its code changed since it was measured.
         because: One sentence.
         cause: Where a difference comes from: the code, the method, the machine, noise.
@@ -90,8 +90,9 @@ class GateReport:
     def closing(self) -> dict[int, list[GateSubject]]:
         """Exit status -> the subjects that ask for it."""
         untried = {"no time", "stale"} | ({"cannot tell"} if self.strict else set())
+        bad = [s for s in self.subjects if s.answer in ("wrong", "slower")]
         return {
-            1: [s for s in self.subjects if s.answer in ("slower", "wrong")],
+            1: sorted(bad, key=lambda s: s.answer != "wrong"),
             2: [s for s in self.subjects if s.answer in untried],
         }
 
@@ -122,7 +123,7 @@ class GateReport:
 
 
 _WORDS: dict[GateAnswer, str] = {
-    "slower": "slower", "wrong": "wrong", "faster": "faster", "same": "the same",
+    "wrong": "wrong", "slower": "slower", "faster": "faster", "same": "the same",
     "cannot tell": "cannot tell", "no time": "without a time", "stale": "stale",
     "new": "new", "gone": "gone",
 }  # fmt: skip

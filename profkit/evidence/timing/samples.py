@@ -122,11 +122,15 @@ class Sample:
     effective: float = nan
 
 
+# What may be a time, in whatever unit: a femtosecond in seconds, thirty years in nanoseconds.
+TIMES = (1e-15, 1e18)
+
+
 def as_groups(samples: Samples, name: str, positive: bool = False) -> list[Array]:
     """Samples as a list of arrays, one per process.
 
     Raises:
-        ProfkitError: There are none, or one is not finite (or, if asked for, not positive).
+        ProfkitError: There are none, or one is not finite (or, if asked for, no time).
     """
     try:
         listed = list(samples)
@@ -136,9 +140,10 @@ def as_groups(samples: Samples, name: str, positive: bool = False) -> list[Array
         raise ProfkitError(f"{name}: not a list of numbers ({error})") from error
     if not all(g.size and g.ndim == 1 for g in groups):
         raise ProfkitError(f"{name}: there are no samples", "measure again: profkit bench")
-    bad = sum(int((~np.isfinite(g)).sum() + (positive and (g <= 0).sum())) for g in groups)
+    low, high = TIMES if positive else (-np.inf, np.inf)
+    bad = sum(int((~(np.isfinite(g) & (g >= low) & (g <= high))).sum()) for g in groups)
     if bad:
-        kind = "finite positive numbers" if positive else "finite numbers"
+        kind = f"times between {low:g} and {high:g}" if positive else "finite numbers"
         raise ProfkitError(
             f"{name}: {bad} of {sum(g.size for g in groups)} samples are not {kind}",
             "find out why before dropping any: a failed launch has no time",

@@ -7,7 +7,7 @@ A comparison only puts two intervals together, and each has its own sample's fau
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from math import exp, hypot, isnan, nan, sqrt
+from math import exp, hypot, isnan, log, nan, sqrt
 from typing import Any, Literal
 
 import numpy as np
@@ -15,6 +15,7 @@ import numpy as np
 from profkit.errors import ProfkitError
 from profkit.evidence.timing.samples import (
     THRESHOLDS,
+    TIMES,
     Array,
     Interval,
     Sample,
@@ -134,7 +135,7 @@ def compare_samples(
         thresholds: The numbers that decide.
 
     Raises:
-        ProfkitError: A sample is not a finite positive number, there is none, or interleaved
+        ProfkitError: A sample is no time (a finite positive number), there is none, or interleaved
             samples differ in number.
     """
     if not 0 <= within < 1:  # NaN is neither
@@ -236,6 +237,9 @@ def _widened(ratio: Sample, sigma: float = 0.0, factor: float = 1.0) -> Sample:
 
 
 def _exp(x: Interval) -> Interval:
+    """The interval of a logarithm; without ends where it reaches past what any two times differ by."""
+    if max(abs(x.low), abs(x.high)) > log(TIMES[1] / TIMES[0]):
+        return Interval(exp(x.median), nan, nan, x.level)
     return Interval(exp(x.median), exp(x.low), exp(x.high), x.level)
 
 
