@@ -2,6 +2,7 @@
 # make fast: lint, types and every test that neither compiles nor reads all reports; make test runs them all.
 # make mutate: would the tests notice? 150 random changes of diagnosis, evidence and reports; about an hour.
 # make fuzz: random damage for ten minutes; what breaks is kept for the tests. make sbom: what it is made of (CycloneDX).
+# make goldens: every committed input in every form, held against what was answered before; --accept writes them.
 # make readme: write the outputs in README.md and docs, the reference and the schemas anew, after rules or records changed.
 # make site: the documentation, in build/site/html: tutorial, how-to, reference, why, a card a probe. A few minutes.
 # make lock: write constraints.txt anew, the newest versions that fit pyproject.toml.
@@ -27,7 +28,7 @@ PAGE   := case == "B" and variant in ["stage0", "stage1", "stage2", "stage2swizz
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help demo ladder ladder-build test tests fast emulate mutate fuzz sbom lint format speed readme site lock clean
+.PHONY: help demo ladder ladder-build test tests fast emulate mutate fuzz goldens sbom lint format speed readme site lock clean
 
 help:
 	@sed -n 's/^# make/make/p' $(MAKEFILE_LIST)
@@ -70,6 +71,9 @@ fast: lint
 
 mutate: $(READY)
 	$(BIN)/python tools/mutate.py
+
+goldens: $(READY)
+	$(BIN)/python tools/goldens.py
 
 fuzz: $(READY)
 	$(BIN)/python tools/fuzz.py --seconds 600

@@ -1,0 +1,358 @@
+"""Every committed input in every form  ->  what profkit answers, held against what it answered before.
+
+    python tools/goldens.py                  # compare; exit 1 and the differences where there are any
+    python tools/goldens.py --only triage    # groups whose name begins so
+    python tools/goldens.py --accept         # write the answers of today, in the commit that says why
+
+Everything goes through the command line, as a user has it. Computed floats are written to nine
+significant digits, then texts are compared byte for byte. tests/goldens/ has a file a group.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import difflib
+import gzip
+import hashlib
+import json
+import lzma
+import os
+import re
+import sys
+import tempfile
+from array import array
+from collections.abc import Callable, Iterator
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import replace
+from functools import cache
+from itertools import cycle
+from math import nan
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+ROOT = Path(__file__).resolve().parents[1]
+GOLDENS = ROOT / "tests" / "goldens"
+TRACES = ROOT / "tests" / "program" / "data"
+FORMS = {"json": ["--json"], "markdown": ["--markdown"], "brief": ["--brief"], "text": []}
+# What `ncu --set basic` collects.
+BASIC = {"", "SpeedOfLight", "LaunchStats", "Occupancy", "WorkloadDistribution"}
+SHAPES = ("Input Dims", "Input type", "Input Strides", "Concrete Inputs")
+OPERATORS = {"cpu_op", "user_annotation", "python_function"}
+_FLOAT = re.compile(
+    r"(?<![\w.])-?\d+\.\d+(?:e[+-]?\d+)?(?![\w.])|(?<![\w.])-?\d+e[+-]?\d+(?![\w.])"
+)
+_TEMPORARY = re.compile(re.escape(tempfile.gettempdir()) + r"/\w+")
+
+Task = tuple[str, tuple[str, ...]]  # the name of a maker below, and its arguments
+Documents = dict[str, str]
+
+
+def main() -> None:
+    """Compare, or accept."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--only", default="", metavar="GROUP", help="groups whose name begins so")
+    parser.add_argument("--accept", action="store_true", help="write what is answered today")
+    parser.add_argument("--lines", type=int, default=12, help="of each difference")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count())
+    asked = parser.parse_args()
+    groups = {name: tasks for name, tasks in GROUPS.items() if name.startswith(asked.only)}
+    changed = 0
+    with ProcessPoolExecutor(asked.jobs, get_context("spawn"), _begin) as pool:
+        # All tasks at once, so that no processor waits for the end of a group.
+        made = {
+            name: [pool.submit(_make, task) for task in tasks()] for name, tasks in groups.items()
+        }
+        for name, parts in made.items():
+            documents = {k: v for part in parts for k, v in part.result().items()}
+            if asked.accept:
+                write(name, documents)
+            else:
+                changed += differences(name, read(name), documents, asked.lines)
+    print(f"{changed} documents differ" if changed else "every document is as it was")
+    sys.exit(bool(changed))
+
+
+def read(group: str) -> Documents:
+    """The accepted documents of a group; none where it is new."""
+    file = GOLDENS / f"{group}.json.xz"
+    return json.loads(lzma.decompress(file.read_bytes())) if file.is_file() else {}
+
+
+def write(group: str, documents: Documents) -> None:
+    """Accept the documents of a group."""
+    GOLDENS.mkdir(exist_ok=True)
+    text = json.dumps(dict(sorted(documents.items())), indent=0, ensure_ascii=False)
+    (GOLDENS / f"{group}.json.xz").write_bytes(lzma.compress(text.encode(), preset=9))
+    print(f"{group}: {len(documents)} documents, {len(text):,} characters")
+
+
+def differences(group: str, before: Documents, after: Documents, lines: int) -> int:
+    """Print what differs in a group, the first lines of each; how many documents do."""
+    changed = [n for n in sorted({*before, *after}) if before.get(n) != after.get(n)]
+    for name in changed:
+        old, new = (texts.get(name, "").splitlines() for texts in (before, after))
+        diff = list(difflib.unified_diff(old, new, "before", "after", lineterm="", n=0))[2:]
+        print(f"{group}: {name}: {len(diff)} lines", *diff[:lines], sep="\n    ")
+    print(f"{group}: {len(changed)} of {len({*before, *after})} documents differ")
+    return len(changed)
+
+
+def normal(text: str) -> str:
+    """A text with floats of nine significant digits and without names of temporary folders."""
+    return _TEMPORARY.sub("TMP", _FLOAT.sub(_rounded, text))
+
+
+def _rounded(match: re.Match[str]) -> str:
+    digits = sum(c.isdigit() for c in match[0].partition("e")[0])
+    return f"{float(match[0]):.9g}" if digits > 9 else match[0]
+
+
+def _begin() -> None:
+    os.chdir(ROOT)
+    sys.path.insert(0, str(ROOT))
+
+
+def _make(task: Task) -> Documents:
+    maker, args = task
+    return {name: normal(text) for name, text in _MAKERS[maker](*args)}
+
+
+def said(*args: str) -> str:
+    """What a command prints on both streams, 80 columns wide, and how it ends."""
+    from typer.testing import CliRunner
+
+    from profkit.cli.app import app
+
+    runner = CliRunner(env={"COLUMNS": "80", "NO_COLOR": "1", "FORCE_COLOR": None})
+    done = runner.invoke(app, list(args), prog_name="profkit")
+    if done.exception and not isinstance(done.exception, SystemExit):
+        return f"{type(done.exception).__name__}: {done.exception}\n"
+    text = done.stdout
+    with contextlib.suppress(ValueError):  # a document on one line would be one difference
+        text = json.dumps(json.loads(text), indent=1, ensure_ascii=False)
+    return f"{text}\n-- stderr\n{done.stderr}-- exit {done.exit_code}\n"
+
+
+# Makers: the arguments of a task -> (the document's name, its text).
+
+
+def _command(*args: str) -> Iterator[tuple[str, str]]:
+    yield " ".join(args), said(*args)
+
+
+def _report(path: str) -> Iterator[tuple[str, str]]:
+    """A report, and the same as if ncu had collected its basic set alone; the file is read once."""
+    from profkit.reports import reader
+    from profkit.reports.frame import Part, Reports
+    from profkit.reports.metrics import CATALOGUE
+
+    reads = reader.read_report
+    kept = [metric.section in BASIC for metric in CATALOGUE.values()]
+
+    @cache
+    def whole(paths: tuple[str, ...]) -> Any:
+        return reads(list(paths))
+
+    def cut(paths: list[str], **_: Any) -> Any:
+        return Reports(tuple(map(basic, whole(tuple(paths)).parts)))
+
+    def basic(part: Part) -> Part:
+        values = zip(array("d", part.values), cycle(kept))
+        return replace(part, values=array("d", [v if k else nan for v, k in values]).tobytes())
+
+    for kind, read in (("full", lambda paths, **_: whole(tuple(paths))), ("basic", cut)):
+        with mock.patch.object(reader, "read_report", read):
+            for form, flags in FORMS.items():
+                yield f"{path} {kind} {form}", said("diagnose", path, *flags)
+
+
+def _trace(path: str, without: str) -> Iterator[tuple[str, str]]:
+    if not without:
+        yield f"{path} text", said("triage", path)
+        yield f"{path} json", said("triage", path, "--json")
+        return
+    trace: dict[str, Any] = json.loads(gzip.decompress(Path(path).read_bytes()))
+    if without == "operators":
+        trace["traceEvents"] = [e for e in trace["traceEvents"] if not _is_operator(e)]
+    for event in trace["traceEvents"]:
+        for key in SHAPES:
+            event.get("args", {}).pop(key, None)
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "trace.json"
+        file.write_text(json.dumps(trace))
+        yield f"{path} without {without}", said("triage", str(file), "--json")
+
+
+def _is_operator(event: dict[str, Any]) -> bool:
+    return event.get("cat") in OPERATORS and not event["name"].startswith("ProfilerStep")
+
+
+def _gate(change: str) -> Iterator[tuple[str, str]]:
+    """The gate of the artifacts against a copy of their records of which every third was changed."""
+    with tempfile.TemporaryDirectory() as folder:
+        for index, file in enumerate(sorted(Path("artifacts").rglob("*.json"))):
+            record = json.loads(file.read_text())
+            if index % 3 == 0 and isinstance(record.get("timing"), dict):
+                CHANGES[change](record)
+            copy = Path(folder) / file
+            copy.parent.mkdir(parents=True, exist_ok=True)
+            copy.write_text(json.dumps(record))
+        yield f"gate {change}", said("gate", "artifacts", f"{folder}/artifacts")
+        yield f"gate {change} json", said("gate", "artifacts", f"{folder}/artifacts", "--json")
+
+
+def _page(*args: str) -> Iterator[tuple[str, str]]:
+    """A page: its visible text, and a digest of each script's data."""
+    with tempfile.TemporaryDirectory() as folder:
+        page = Path(folder) / "page.html"
+        answer = said("report", *args, "-o", str(page))
+        html = normal(page.read_text("utf-8"))
+    scripts = re.findall(r"(?s)<script[^>]*>(.*?)</script>", html)
+    digests = [hashlib.sha256(text.encode()).hexdigest() for text in scripts]
+    text = re.sub(r"(?s)<(script|style|svg)\b.*?</\1>|<[^>]+>", "\n", html)
+    shown = [line.strip() for line in text.splitlines() if line.strip()]
+    yield f"page {' '.join(args)}", "\n".join([answer, *digests, *shown])
+
+
+# How a record is changed for the gate.
+
+
+def _scaled(record: dict[str, Any], by: float) -> None:
+    for timing in _timings(record):
+        timing["samples"] = _times(timing["samples"], by)
+
+
+def _times(value: Any, by: float) -> Any:
+    return [_times(v, by) for v in value] if isinstance(value, list) else value * by
+
+
+def _timings(node: Any) -> Iterator[dict[str, Any]]:
+    if isinstance(node, dict):
+        if isinstance(node.get("samples"), list):
+            yield node
+        for value in node.values():
+            yield from _timings(value)
+    elif isinstance(node, list):
+        for value in node:
+            yield from _timings(value)
+
+
+def _set(record: dict[str, Any], path: str, value: Any) -> None:
+    *parents, last = path.split(".")
+    for key in parents:
+        record = record.setdefault(key, {}) or {}
+    record[last] = value
+
+
+def _wrong(record: dict[str, Any]) -> None:
+    if record.get("check"):
+        record["check"]["status"] = "wrong"
+        for case in record["check"]["cases"]:
+            case["status"] = "wrong"
+
+
+def _other_code(record: dict[str, Any], by: float) -> None:
+    _scaled(record, by)
+    source = record.get("source")
+    if isinstance(source, dict):
+        for key in ("sass", "host", "sha256"):
+            if isinstance(source.get(key), str):
+                source[key] = source[key][::-1]
+
+
+CHANGES: dict[str, Callable[[dict[str, Any]], None]] = {
+    "nothing": lambda _: None,
+    "slower by a tenth, same code": lambda record: _scaled(record, 1.1),
+    "slower by a tenth, other code": lambda record: _other_code(record, 1.1),
+    "slower by a thousandth, other code": lambda record: _other_code(record, 1.001),
+    "faster by a tenth, other code": lambda record: _other_code(record, 0.9),
+    "other code, same times": lambda record: _other_code(record, 1.0),
+    "check is wrong": _wrong,
+    "other GPU": lambda record: _set(record, "gpu.name", "NVIDIA A100-SXM4-80GB"),
+    "not checked": lambda record: _set(record, "check", None),
+    "no times": lambda record: _set(record, "timing", None),
+    "three times as slow, other code": lambda record: _other_code(record, 3.0),
+}
+
+
+# Groups: name -> the tasks that make its documents.
+
+
+def _reports() -> list[Task]:
+    files = sorted(p for p in (ROOT / "artifacts").rglob("*.ncu-rep*") if p.is_file())
+    return [("report", (str(p.relative_to(ROOT)),)) for p in files]
+
+
+def _triage() -> list[Task]:
+    names = {".gz", ".json", ".timeline", ".own", ".triage"}
+    files = sorted(p for p in TRACES.iterdir() if p.suffix in names and p.name != "truth.json")
+    paths = [str(p.relative_to(ROOT)) for p in files]
+    lacking = ("shapes", "operators")
+    return [("trace", (p, "")) for p in paths] + [
+        ("trace", (p, what)) for p in paths if p.endswith(".json.gz") for what in lacking
+    ]
+
+
+def _cases() -> list[str]:
+    records = [json.loads(p.read_text()) for p in (ROOT / "artifacts").rglob("*.json")]
+    return sorted({r["case"] for r in records if r.get("schema", "").startswith("profkit.run/")})
+
+
+def _ladder() -> list[Task]:
+    return [
+        ("command", ("compare", "--ladder", "--case", case, *flags))
+        for case in _cases() for flags in FORMS.values()
+    ]  # fmt: skip
+
+
+def _recorded() -> list[Task]:
+    analyses = sorted(str(p.relative_to(ROOT)) for p in (ROOT / "analyses").glob("*.py"))
+    commands: list[tuple[str, ...]] = [("list",), ("list", "--json"), ("history",)]
+    commands += [("ledger",), ("ledger", "--json")]
+    commands += [("history", "--case", case) for case in _cases()]
+    commands += [("verify", path, *flags) for path in analyses for flags in ([], ["--json"])]
+    return [("command", args) for args in commands]
+
+
+def _explain() -> list[Task]:
+    from profkit.cli.complete import pages
+
+    return [("command", ("explain",))] + [
+        ("command", ("explain", name, *flags))
+        for name, _ in pages("")
+        for flags in ([], ["--markdown"])
+    ]
+
+
+def _help() -> list[Task]:
+    from profkit.cli.app import verb_folders
+
+    return [("command", ("--help",))] + [("command", (verb, "--help")) for verb in verb_folders()]
+
+
+def _pages() -> list[Task]:
+    folders = ("artifacts/attention/B", "artifacts/layernorm", "artifacts/probes/memory")
+    return [("page", (folder,)) for folder in folders if (ROOT / folder).is_dir()] + [
+        ("page", ("artifacts/attention/B", "artifacts/history"))
+    ]
+
+
+_MAKERS: dict[str, Callable[..., Iterator[tuple[str, str]]]] = {
+    "command": _command, "report": _report, "trace": _trace, "gate": _gate, "page": _page,
+}  # fmt: skip
+GROUPS: dict[str, Callable[[], list[Task]]] = {
+    "ladder": _ladder,
+    "page": _pages,
+    "recorded": _recorded,
+    "reports": _reports,
+    "triage": _triage,
+    "gate": lambda: [("gate", (change,)) for change in CHANGES],
+    "explain": _explain,
+    "help": _help,
+}
+
+if __name__ == "__main__":
+    main()
