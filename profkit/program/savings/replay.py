@@ -173,7 +173,7 @@ def model(process: Process, step: Step) -> Model:
     for i, work in enumerate(step.works):
         launches[work.call].append(i)
     busy_until = _before(process, step)
-    latency = _latency(step, launches, busy_until)
+    latency = _latency(process)
     usual, most = _launch_times(process, step, launches)
     events = []
     last = step.begin
@@ -235,17 +235,19 @@ def _before(process: Process, step: Step) -> dict[int, int]:
     return free
 
 
-def _latency(step: Step, launches: Sequence[Sequence[int]], busy_until: Mapping[int, int]) -> float:
-    """From the beginning of a launch to its work, where the stream had nothing else to do."""
-    free = dict(busy_until)
+def _latency(process: Process) -> float:
+    """From the beginning of a launch to its work, where the stream had nothing else to do.
+
+    Of the whole process: in a step whose stream is never idle no launch shows it.
+    """
+    begins = {call.correlation: call.start for call in reversed(process.calls)}
+    free: dict[int, int] = {}
     seen = []
-    for call, own in zip(step.calls, launches, strict=True):
-        for i in own[:1]:
-            activity = step.works[i].activity
-            if free.get(activity.stream, 0) <= call.start:
-                seen.append(activity.start - call.start)
-        for i in own:
-            free[step.works[i].activity.stream] = step.works[i].activity.end
+    for activity in process.activities:
+        begin = begins.pop(activity.correlation, None)  # a graph's further kernels wait for others
+        if begin is not None and free.get(activity.stream, 0) <= begin:
+            seen.append(activity.start - begin)
+        free[activity.stream] = max(free.get(activity.stream, 0), activity.end)
     seen = sorted(s for s in seen if 0 <= s < LATE)
     return float(seen[len(seen) // 10]) if seen else 4_000.0
 

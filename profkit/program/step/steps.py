@@ -71,7 +71,8 @@ class Steps:
     Attributes:
         how: How they were found, as a sentence's end: "ProfilerStep", "range train_step".
         steps: In order; those that warm up are left out.
-        chosen: Index of the one whose time is nearest to the median.
+        chosen: Index of the one whose time is nearest to the median, the later of equals; its host
+            pauses before and after its calls as long as steps usually do.
         notes: What is odd about them.
     """
 
@@ -105,7 +106,7 @@ def find_steps(process: Process, named: str = "") -> Steps:
     order = _launched(process.activities, calls)
     how, begins, notes = _begins(process, calls, order, named)
     made = dict(zip(process.calls, makers(process), strict=True))
-    steps = _cut(begins, calls, order, made)
+    steps = _cut(_from_first_launch(begins, calls, order), calls, order, made)
     if not steps:
         raise ProfkitError(
             "no kernel was launched inside of a step", "name the step with --range, or record more"
@@ -215,6 +216,18 @@ def _phase(
     return max(range(length), key=lambda offset: (pause(offset), -offset))
 
 
+def _from_first_launch(
+    begins: Sequence[int], calls: Sequence[Call], order: Sequence[tuple[int, Activity]]
+) -> list[int]:
+    """Begins with the first one moved to its first launch: what precedes that may be no step's.
+
+    A recorder that starts and workers that are made take their time once.
+    """
+    launches = [calls[i].start for i, _ in order if begins[0] <= calls[i].start]
+    first = min(launches, default=begins[0])
+    return [max(begin, first) for begin in begins]
+
+
 def _cut(
     begins: Sequence[int],
     calls: Sequence[Call],
@@ -267,5 +280,22 @@ def _chosen(how: str, steps: list[Step], notes: list[str]) -> Steps:
         low, high = (f(s.period for s in timed) / 1e6 for f in (min, max))
         notes = [*notes, f"{len(odd)} of {len(timed)} steps are of another length: "
                  f"{low:.3g} to {high:.3g} ms; what is said is of the typical one"]  # fmt: skip
-    chosen = min(range(len(timed)), key=lambda i: (abs(timed[i].period - middle), i))
-    return Steps(how, steps, chosen, tuple(notes))
+    chosen = min(range(len(timed)), key=lambda i: (abs(timed[i].period - middle), -i))
+    usual = _usual_pauses(steps, chosen)
+    return Steps(how, [*steps[:chosen], usual, *steps[chosen + 1 :]], chosen, tuple(notes))
+
+
+def _usual_pauses(steps: Sequence[Step], chosen: int) -> Step:
+    """A step whose host pauses before its first call and after its last as long as steps usually do.
+
+    One pause that the GPU's queue bridges says nothing of the others. None is longer than the
+    period: steps that follow each other have no time for it.
+    """
+    step, lasts = steps[chosen], [max(c.end for c in s.calls) for s in steps]
+    heads = [s.calls[0].start - s.begin for s in steps[1:]] or [0]
+    tails = [max(0, s.end - last) for s, last in zip(steps, lasts, strict=True)]
+    head, tail = (
+        min(round(median(pauses)), step.period) for pauses in (heads, tails[:-1] or tails)
+    )
+    end = lasts[chosen] + tail if tails[chosen] else step.end
+    return replace(step, begin=step.calls[0].start - head, end=end)
