@@ -13,6 +13,7 @@ import errno
 import fcntl
 import json
 import os
+import re
 import shutil
 import stat
 import tempfile
@@ -27,6 +28,9 @@ from profkit.errors import ProfkitError
 TEXT_LIMIT = 16 << 20  # bytes of a source, a record or a header: the largest seen is 1/20 of it
 _NAME = 30  # characters kept of a long name, of up to 4 bytes: a folder takes 255 bytes
 _YOUNG = 60.0  # seconds in which a leftover may be somebody's who is just about to lock it
+_PART = re.compile(
+    r"\..*\.[0-9a-f]{16}\.part(\..*)?", re.DOTALL
+)  # up to 0.2.0, with its file's ending
 _SYSTEM = ("/dev/", "/proc/")
 _KINDS = (
     (stat.S_ISDIR, "a folder"),
@@ -147,7 +151,7 @@ def part_of(path: str | Path) -> Iterator[Path]:
         folder.mkdir(parents=True, exist_ok=True)
         if not through and target.exists() and not os.access(target, os.W_OK):
             raise PermissionError(errno.EACCES, "may not be written")  # a rename would not ask
-        _sweep_parts(folder, target)
+        _sweep_parts(folder)
         part, handle = _new_part(folder, target)
         try:
             yield part
@@ -310,7 +314,7 @@ def _is_through(target: Path) -> bool:
 
 def _new_part(folder: Path, target: Path) -> tuple[Path, int]:
     """A new file, and a handle whose lock says that somebody is at it."""
-    name = f".{target.stem[:_NAME]}.{os.urandom(8).hex()}.part{target.suffix[:10]}"
+    name = f".{target.stem[:_NAME]}.{os.urandom(8).hex()}.part"  # no reader's ending
     part = folder / name
     flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
     handle = os.open(part, flags, 0o666)
@@ -369,15 +373,11 @@ def temporary_folder(parent: str | Path | None = None) -> Iterator[Path]:
             os.close(handle)
 
 
-def _sweep_parts(folder: Path, target: Path) -> None:
-    start = f".{target.stem[:_NAME]}."
+def _sweep_parts(folder: Path) -> None:
+    """Remove the parts of whatever file that nobody writes any more."""
     with contextlib.suppress(OSError):
         for entry in os.scandir(folder):
-            if (
-                entry.name.startswith(start)
-                and ".part" in entry.name
-                and _is_left(Path(entry.path))
-            ):
+            if _PART.fullmatch(entry.name) and _is_left(Path(entry.path)):
                 os.unlink(entry.path)
 
 

@@ -43,6 +43,8 @@ SLOW = (
     "evidence/test_analyses.py",
     "evidence/test_gate.py::test_noise_that_hangs",
     "evidence/test_gate.py::test_the_smallest_change",
+    "evidence/test_history.py::test_a_killed_writer",
+    "evidence/test_history.py::test_any_number_of_writers",
     "evidence/test_ledger.py::test_updates_at_once",
     "evidence/test_records.py::test_any_document_is_a_record_or_a_clear_error",
     "evidence/test_stats.py::test_a_drift_is_not",

@@ -265,6 +265,24 @@ def test_what_a_killed_process_left_goes_at_the_next_start(tmp_path: Path, monke
     assert os.listdir(tmp_path) == ["page.html"]
 
 
+def test_a_part_has_no_reader_s_ending(tmp_path: Path) -> None:
+    """No glob for an ending finds what is not whole yet, whatever file it is to become."""
+    for name in ("x.parquet", "x.json", "stage2.B.ncu-rep", "x.tar.gz", ".hidden.json", "x" * 255):
+        with files.part_of(tmp_path / name) as part:
+            assert (part.name[0], part.suffix) == (".", ".part")
+
+
+def test_parts_of_other_files_go_too_and_nothing_else(tmp_path: Path) -> None:
+    """A history's names are hashes: none is written twice."""
+    left = {f".{x}.{'0a' * 8}.part{e}" for x in ("ab12", "x.B") for e in ("", ".parquet", ".json")}
+    mine = {".notes.part", "x.part", ".a.0123.part", ".x.parquet", f"a.{'0a' * 8}.part"}
+    for name in left | mine:
+        (tmp_path / name).write_text("half")
+        os.utime(tmp_path / name, (0, 0))
+    files.write_text(tmp_path / "new.parquet", "whole")
+    assert set(os.listdir(tmp_path)) == mine | {"new.parquet"}
+
+
 def test_a_copy_of_a_pipe_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ProfkitError, match="a named pipe"):
         files.copy_file(special("pipe", tmp_path), tmp_path / "copy")

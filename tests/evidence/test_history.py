@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import subprocess
+import sys
 import threading
 from dataclasses import replace
 from pathlib import Path
@@ -423,6 +424,77 @@ def test_writers_at_once_lose_and_double_nothing(tmp_path: Path) -> None:
     assert (len(runs), problems) == (7, [])
     assert len({r.record for r in runs}) == 7
     assert not list(tmp_path.rglob("*.part*"))
+
+
+WRITER = """
+import os, signal, sys
+from pathlib import Path
+from profkit import files
+from profkit.evidence.history.dataset import History
+from tests.evidence.test_history import row
+
+root, who, dies = Path(sys.argv[1]), int(sys.argv[2]), sys.argv[3:]
+for step in dies:  # killed on its way into this call of the system, or just out of it
+    module, name, when = step.split(".")
+    real = getattr(globals()[module], name)
+    def last(*args, real=real, when=when, **named):
+        if when == "after":
+            real(*args, **named)
+        os.kill(os.getpid(), signal.SIGKILL)
+    setattr(globals()[module], name, last)
+for n in range(1 if dies else 30):
+    History(root).append([row(1e-3, 0, 1000 * who + n)])
+"""
+READER = """
+import sys
+from pathlib import Path
+from profkit.evidence.history.dataset import History, query
+for _ in range(10):
+    runs, problems = History(Path(sys.argv[1])).runs()
+    asked, more = query(History(Path(sys.argv[1])), "SELECT count(*) AS n FROM runs")
+    assert not problems + more, problems + more
+    assert asked["n"][0] >= len(runs)
+"""
+STEPS = [f"os.{call}.{when}" for call in ("fsync", "replace") for when in ("before", "after")]
+
+
+def _python(code: str, *words: object) -> subprocess.Popen:
+    return subprocess.Popen([sys.executable, "-c", code, *map(str, words)], cwd=ROOT)
+
+
+@pytest.mark.parametrize("step", STEPS)
+def test_a_killed_writer_breaks_no_query_and_leaves_nothing(tmp_path: Path, step: str) -> None:
+    History(tmp_path).append([row(1e-3, 0, 1)])
+    assert _python(WRITER, tmp_path, 1, step).wait(60) == -9
+    runs, problems = History(tmp_path).runs()
+    assert (len(runs) in (1, 2), problems) == (True, [])
+    for left in tmp_path.rglob(".*"):
+        os.utime(left, (0, 0))
+    History(tmp_path).append([row(1e-3, 2, 3)])
+    assert not list(tmp_path.rglob(".*"))
+
+
+def test_any_number_of_writers_and_readers_with_kills_between(tmp_path: Path) -> None:
+    pytest.importorskip("duckdb")
+    History(tmp_path).append([row(1e-3, 0, 1)])
+    writers = [_python(WRITER, tmp_path, who) for who in range(1, 4)]
+    dying = [_python(WRITER, tmp_path, 4 + n, STEPS[n]) for n in (1, 2)]
+    readers = [_python(READER, tmp_path) for _ in range(2)]
+    assert [w.wait(120) for w in dying] == [-9, -9]
+    killed = writers.pop()
+    killed.kill()
+    assert killed.wait(120) in (-9, 0)
+    assert [w.wait(120) for w in (*writers, *readers)] == [0, 0, 0, 0]
+    runs, problems = History(tmp_path).runs()
+    assert problems == []
+    assert len({r.record for r in runs}) >= 1 + 2 * 30
+
+
+def test_what_an_older_profkit_left_is_read_by_nobody(tmp_path: Path) -> None:
+    History(tmp_path).append([row(1e-3, 0, 1)])
+    (tmp_path / "runs" / f".ab.{'0a' * 8}.part.parquet").write_bytes(b"PAR1")
+    runs, problems = History(tmp_path).runs()
+    assert (len(runs), problems) == (1, [])
 
 
 def test_a_pipe_among_the_tables_is_named_and_not_waited_for(tmp_path: Path) -> None:

@@ -4,7 +4,7 @@
     s3://bucket/history         an object store, with fsspec and its package for it
 
 Either way a file is there whole or not at all, and none is ever changed: readers see only names
-that end in .parquet, and a name gets its ending when its content is complete.
+that end in .parquet and begin with no dot, and a name gets its ending when its content is complete.
 """
 
 from __future__ import annotations
@@ -57,10 +57,10 @@ class HistoryPlace:
             ProfkitError: The place cannot be reached.
         """
         if not self.remote:
-            return sorted(map(str, (Path(self.url) / table).glob(f"*{ENDING}")))
+            return sorted(map(str, (Path(self.url) / table).glob(f"[!.]*{ENDING}")))
         with self._reached():
             self.filesystem.invalidate_cache()
-            found = self.filesystem.glob(f"{self._inside(table)}/*{ENDING}")
+            found = self.filesystem.glob(f"{self._inside(table)}/[!.]*{ENDING}")
         return sorted(map(str, found))
 
     def metadata(self, file: str) -> pq.FileMetaData:
