@@ -39,6 +39,7 @@ SLOW = (
     "cli/test_reporting.py",
     "cli/test_select.py::test_a_pattern_that_tries",
     "cli/test_stop.py",
+    "cli/test_terminal.py",
     "cli/test_triage.py",
     "evidence/test_analyses.py",
     "evidence/test_gate.py::test_noise_that_hangs",

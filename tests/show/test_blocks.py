@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from rich.console import Console
 
-from profkit.show.text.blocks import Grid, Heading, ListItem, Paragraph, TextLine
+from profkit.show.text.blocks import Grid, Heading, ListItem, Paragraph, TextLine, TextSpan
 from profkit.show.text.markup import to_markdown
 from profkit.show.text.terminal import console, to_text
 
@@ -56,3 +60,42 @@ def test_no_line_ends_between_a_number_and_its_unit(width):
 def test_a_table_fits_the_terminal(width):
     grid = Grid(("a", "cause"), (("rule", "word " * 60),), wraps=1)
     assert max(map(len, to_text([grid], console(width=width)).splitlines())) <= width
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.integers(40, 200),
+    st.lists(st.sampled_from(("number", "name", "words", "prose")), min_size=1, max_size=9),
+    st.integers(1, 5),
+    st.randoms(use_true_random=False),
+)
+def test_a_table_of_anything_says_its_numbers_whole(width, kinds, rows, random):
+    kinds = [k if k != "prose" or i == kinds.index(k) else "words" for i, k in enumerate(kinds)]
+    make = {
+        "number": lambda: f"{random.uniform(0, 9999):.{random.randrange(4)}f}x",
+        "name": lambda: TextSpan(f"void {'_'.join(['kernel'] * random.randrange(1, 20))}(int)", "name"),
+        "words": lambda: " ".join(["words"] * random.randrange(1, 7)),
+        "prose": lambda: " ".join(["sentence"] * random.randrange(1, 60)),
+    }  # fmt: skip
+    cells = tuple(tuple(make[kind]() for kind in kinds) for _ in range(rows))
+    head = tuple(f"{'>' * (kind == 'number')}{kind} {i}" for i, kind in enumerate(kinds))
+    grid = Grid(head, cells, wraps=kinds.index("prose") if "prose" in kinds else None)
+    on = Console(width=width, force_terminal=True, color_system=None, markup=False)
+    lines = to_text([grid], on).splitlines()
+    assert max(map(len, lines)) <= width
+    if sum(12 for _ in kinds) <= 2 * width:  # else a table beside the first column again
+        assert len(lines) <= 3 * rows + 6
+    words = " ".join(lines).split()
+    for row in cells:
+        for kind, cell in zip(kinds, row, strict=True):
+            assert kind != "number" or cell in words
+
+
+@pytest.mark.parametrize("width", [80, 160])
+def test_a_column_that_says_nothing_is_left_out_unless_it_was_asked_for(width):
+    rows = (("a", "not counted", "1"), ("b", "not counted", "2"))
+    grid = Grid(("kernel", "limit", ">n"), rows)
+    assert "limit" not in to_text([grid], console(width=width))
+    assert "limit" in to_text([replace(grid, asked=True)], console(width=width))
+    half = replace(grid, rows=(*rows, ("c", "memory: l2", "3")))
+    assert to_text([half], console(width=width)).count("not counted") == 2

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-Role = Literal["", "strong", "dim", "code", "note", "link"]
+Role = Literal["", "strong", "dim", "code", "note", "link", "name"]
 
 
 @dataclass(frozen=True)
@@ -20,7 +20,8 @@ class TextSpan:
     Attributes:
         text: It may hold anything.
         role: How it is set: strong, dim, code (a name or a path), note (an emphasized word),
-            link (a heading of the same document, or an https address).
+            link (a heading of the same document, or an https address), name (of a kernel, whole: it
+            is shortened to what fits).
     """
 
     text: str
@@ -117,9 +118,10 @@ class Grid:
     Attributes:
         head: Column titles; one that begins with > is aligned to the right.
         rows: Cells.
-        wraps: Index of the column whose text may take several lines.
+        wraps: Index of the column of sentences, which may take several lines.
         indent: Blanks before it on a terminal.
         bands: Columns that have no room stand below, beside the first one again.
+        asked: The reader named the columns: each is shown, also where it says nothing.
     """
 
     head: tuple[Words, ...]
@@ -127,6 +129,15 @@ class Grid:
     wraps: int | None = None
     indent: int = 2
     bands: bool = False
+    asked: bool = False
+
+    def telling(self) -> list[int]:
+        """The columns that say something of some row."""
+        columns = list(range(len(self.head)))
+        if self.asked:
+            return columns
+        told = [i for i in columns if any(plain_words(r[i]) not in _NOTHING for r in self.rows)]
+        return told or columns
 
 
 @dataclass(frozen=True)
@@ -146,6 +157,7 @@ def colour(text: str) -> str:
     return _COLOUR.get(text) or _COLOUR.get(text.partition(":")[0].partition("\n")[0], "")
 
 
+_NOTHING = {"", "-", "not counted"}  # all that some column holds
 _COLOUR = {
     "faster": "green", "holds": "green", "gone": "green", "kept": "green", "met": "green",
     "slower": "red", "fails": "red", "new": "red", "broken": "red", "errored": "bold red",

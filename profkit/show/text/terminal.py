@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
-from dataclasses import replace
+from collections.abc import Iterable
 
 from rich.console import Console, RenderableType
 from rich.padding import Padding
@@ -31,13 +30,23 @@ from profkit.show.text.blocks import (
     titled_block,
 )
 from profkit.show.text.escape import escaped
+from profkit.show.text.names import short
+from profkit.show.text.table import LONGEST, TableColumn, table_lines
 
 _WIDEST = 1000  # columns of a table in a pipe
 # Stands for a blank that ends no line: rich wraps at U+00A0 too, and this character means nothing.
 _KEPT = "\ufdd0"
 _TRAILING = re.compile(r" +$", re.MULTILINE)  # rich fills every line up to the width
 _READABLE = 110  # columns of a sentence: the eye loses longer lines
-_STYLE = {"strong": "bold", "dim": "dim", "code": "", "note": "italic", "link": "", "": ""}
+_STYLE = {
+    "strong": "bold",
+    "dim": "dim",
+    "code": "",
+    "note": "italic",
+    "link": "",
+    "name": "",
+    "": "",
+}
 
 
 def console(*, width: int | None = None, stderr: bool = False) -> Console:
@@ -85,12 +94,24 @@ def _block(block: Block, on: Console, first: bool, indent: int) -> str:
 
 
 def _grid(grid: Grid, on: Console, indent: int) -> str:
-    if grid.bands:
-        bands = _bands(grid, on.width - indent)
-        return "".join(_printed(on, _pad(_table(band), indent)) for band in bands)
     # In a pipe no window cuts: a table is as wide as it is, and grep finds whole words.
-    room = on if on.is_terminal or grid.wraps is not None else console(width=_WIDEST)
-    return _printed(room, _pad(_table(grid), indent))
+    fits = on.is_terminal or grid.wraps is not None or grid.bands
+    room = on if fits else console(width=_WIDEST)
+    columns = [_column(grid, i) for i in grid.telling()]
+    lines = table_lines(columns, room.width - indent, banded=grid.bands, trims=on.is_terminal)
+    return "".join(_printed(room, _pad(line, indent)) for line in lines)
+
+
+def _column(grid: Grid, i: int) -> TableColumn:
+    title, cells = grid.head[i], [row[i] for row in grid.rows]
+    names = [plain_words(cell) for cell in cells if any(x.role == "name" for x in spans(cell))]
+    return TableColumn(
+        terminal_text(titled_block(title)),
+        [terminal_text(cell, colour(plain_words(cell))) for cell in cells],
+        right=is_right(title),
+        names=names if names and len(names) == len(cells) else None,
+        prose=i == grid.wraps,
+    )
 
 
 def _whole(line: str, indent: int) -> str:
@@ -136,7 +157,8 @@ def terminal_text(words: Words, style: str = "") -> Text:
     """Words for rich, every character that acts written as an escape; line breaks stay."""
     out = Text(style=style)
     for span in spans(words):
-        text = "\n" if span.text == "\n" else unbroken(escaped(span.text), _KEPT)
+        shown = short(span.text, LONGEST) if span.role == "name" else span.text
+        text = "\n" if shown == "\n" else unbroken(escaped(shown), _KEPT)
         out.append(text, _STYLE[span.role] or None)
     return out
 
@@ -154,47 +176,7 @@ def _narrow(on: Console) -> Console:
     )  # fmt: skip
 
 
-def _bands(grid: Grid, width: int) -> list[Grid]:
-    """A table as several, none wider than this unless two columns are."""
-    columns = list(zip(grid.head, *grid.rows, strict=True))
-    # A column and the two blanks after it.
-    wide = [
-        2 + max(terminal_text(titled_block(cell)).cell_len for cell in column) for column in columns
-    ]
-    bands: list[list[int]] = [[0]]
-    for i in range(1, len(columns)):
-        if len(bands[-1]) > 1 and sum(wide[n] for n in (*bands[-1], i)) - 2 > width:
-            bands.append([0])
-        bands[-1].append(i)
-    return [
-        replace(
-            grid,
-            head=tuple(grid.head[i] for i in band),
-            rows=tuple(tuple(row[i] for i in band) for row in grid.rows),
-        )
-        for band in bands
-    ]
-
-
 def _printed(on: Console, what: RenderableType) -> str:
     with on.capture() as captured:
         on.print(what)
     return captured.get().replace(_KEPT, " ")
-
-
-def _table(grid: Grid) -> Table:
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
-    for i, title in enumerate(grid.head):
-        table.add_column(
-            terminal_text(titled_block(title)),
-            justify="right" if is_right(title) else "left",
-            no_wrap=i != grid.wraps,
-            overflow="fold" if i == grid.wraps else "ellipsis",
-        )
-    for row in grid.rows:
-        table.add_row(*_cells(row))
-    return table
-
-
-def _cells(row: Sequence[Words]) -> list[Text]:
-    return [terminal_text(cell, colour(plain_words(cell))) for cell in row]

@@ -88,7 +88,7 @@ def answer_blocks(frame: pd.DataFrame) -> Iterator[Block]:
         f"{'>' * number}{name}" for name, number in zip(frame.columns, numeric, strict=True)
     )
     cells = ([_cell(value) for value in row] for row in frame.itertuples(index=False))
-    yield Grid(head, tuple(map(tuple, cells)))
+    yield Grid(head, tuple(map(tuple, cells)), asked=True)
 
 
 def rows_of(frame: pd.DataFrame) -> list[dict[str, Any]]:

@@ -12,7 +12,7 @@ from typing import Any
 
 from profkit.records.record import Record
 from profkit.show.text import figures
-from profkit.show.text.blocks import BREAK, Block, Grid, Heading, TextLine, TextSpan, Words
+from profkit.show.text.blocks import Block, Grid, Heading, TextLine, TextSpan
 
 
 def variants_table(rows: Iterable[Mapping[str, Any]]) -> Iterator[Block]:
@@ -27,14 +27,15 @@ def variants_table(rows: Iterable[Mapping[str, Any]]) -> Iterator[Block]:
     for problem, variants in problems.items():
         yield Heading(problem)
         yield Grid(
-            ("variant", "after", "title", "built", "recorded"),
+            ("variant", "after", "built", "recorded", "title"),
             tuple(
-                (row["variant"], row["after"] or "", row["title"], "yes" if row["built"] else "no",
+                (row["variant"], row["after"] or "", "yes" if row["built"] else "no",
                  ", ".join(c if state == "ok" else f"{c} ({state})"
-                           for c, state in row["recorded"].items()))
+                           for c, state in row["recorded"].items()),
+                 row["title"])
                 for row in variants
             ),
-            wraps=2,
+            wraps=4,
         )  # fmt: skip
         lacking = [(row["variant"], row["missing"]) for row in variants if row.get("missing")]
         for why in dict.fromkeys(reason for _, reason in lacking):
@@ -60,12 +61,11 @@ def captured(rows: Sequence[Mapping[str, Any]]) -> Iterator[Block]:
         yield Grid(
             ("kernel", ">launches", "equal", ">in program", ">here", ">ratio"),
             tuple(
-                (row["kernel"], str(row["launches"]), row["equal"] or "not tried",
+                (TextSpan(row["kernel"], "name"), str(row["launches"]), row["equal"] or "not tried",
                  _duration(row["in_program_s"]), _duration(row["here_s"]),
                  "" if row["ratio"] is None else f"{row['ratio']:.2f}")
                 for row in with_file
             ),
-            wraps=0,
         )  # fmt: skip
     left_out = [row for row in rows if not row["file"] and row["why_not"]]
     for row in left_out:
@@ -86,19 +86,14 @@ def _duration(seconds: float | None) -> str:
     return "" if seconds is None else figures.seconds(seconds)
 
 
-def examined(rows: Iterable[Mapping[str, Any]]) -> Iterator[Block]:
+def examined(rows: Sequence[Mapping[str, Any]]) -> Iterator[Block]:
     """What doctor found: name, status, detail, advice."""
     yield Grid(
         ("what", "status", "found"),
-        tuple((row["name"], row["status"], _advised(row)) for row in rows),
+        tuple((row["name"], row["status"], row["detail"]) for row in rows),
         wraps=2,
     )
-
-
-def _advised(row: Mapping[str, Any]) -> Words:
-    return (
-        (row["detail"], BREAK, TextSpan(row["advice"], "dim")) if row["advice"] else row["detail"]
-    )
+    yield from (TextLine(row["advice"], row["name"]) for row in rows if row["advice"])
 
 
 def builds_table(rows: Iterable[Mapping[str, Any]]) -> Iterator[Block]:
@@ -113,7 +108,7 @@ def builds_table(rows: Iterable[Mapping[str, Any]]) -> Iterator[Block]:
     yield Grid(
         ("variant", "sm", "kernel", *(f">{head}" for head in names.values()), ">took"),
         tuple(
-            (row["variant"], str(row["arch"]), row["kernel"],
+            (row["variant"], str(row["arch"]), TextSpan(row["kernel"], "name"),
              *("?" if row[name] is None else str(row[name]) for name in names),
              figures.seconds(row["seconds"]) if row["seconds"] else "-")
             for row in rows

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from profkit.show.text.blocks import Block, Grid, Heading, TextLine
+from profkit.show.text.blocks import Block, Grid, Heading, TextLine, TextSpan
 from profkit.show.text.figures import figures
 from profkit.show.text.names import short
 
@@ -123,7 +123,7 @@ def _groups(of: Mapping[str, Any]) -> Grid:
     for row in of["kernels"][:GROUPS]:
         limit = f"{row['bound']}: {row['limiter']}" if row["bound"] else "not counted"
         left = f"{row['headroom']:.2f}x" if row["headroom"] else ""
-        rows.append((row["id"], short(row["name"], 44), row["category"], str(row["calls"]),
+        rows.append((row["id"], TextSpan(row["name"], "name"), row["category"], str(row["calls"]),
                      ms(row["ms"]), f"{row['share']:.1%}", limit, left))  # fmt: skip
     head = ("", "kernel", "kind", ">calls", ">a step", ">share", "limit", ">headroom")
     return Grid(head, tuple(rows))

@@ -1,0 +1,223 @@
+"""A table and a width  ->  lines: no number is cut, and no row takes more than three of them.
+
+First the names of kernels get shorter, then words wrap, then the columns that have no room stand on
+further lines of their row; where three are not enough for all the columns, they stand in a further table
+beside the first column again.
+"""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_left
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import product, zip_longest
+
+from rich.console import Console
+from rich.text import Text
+
+from profkit.show.text.names import short
+
+GAP = 2  # blanks between two columns
+TALLEST = 3  # lines of a row
+LONGEST = 44  # characters of a kernel's name where there is room
+_SHORTEST = 36  # the same where there is none; a part of it where more lines are needed otherwise
+_UNDER = 4  # blanks before the further lines of a row, where the first column leaves no room
+_CONSOLE = Console(width=1000, markup=False, emoji=False, highlight=False)
+
+
+@dataclass
+class TableColumn:
+    """A column of a table.
+
+    Attributes:
+        title: Above it.
+        cells: One of each row.
+        right: Numbers: aligned to the right, and never cut or wrapped.
+        names: The names of kernels that the cells are, whole; None for any other text.
+        prose: Sentences: other words get the room first.
+    """
+
+    title: Text
+    cells: list[Text]
+    right: bool = False
+    names: list[str] | None = None
+    prose: bool = False
+
+    @cached_property
+    def whole(self) -> int:
+        """Its width where nothing has to give way."""
+        return max(map(_width, (self.title, *self.cells)))
+
+    def least(self, lines: int, most: int) -> int:
+        """The width in which no cell takes more than so many lines.
+
+        Args:
+            lines: Of a cell and of the title.
+            most: Never more than this, but for a number.
+        """
+        cells = [] if self.names else self.cells
+        need = _narrowest(self.title, lines)
+        for cell in cells:
+            if _width(cell) > need:
+                need = max(need, _width(cell) if self.right else _narrowest(cell, lines))
+        if self.names:
+            need = max(need, min(self.whole, _SHORTEST // lines))
+        return need if self.right else min(need, most)
+
+    def shown(self, width: int) -> Iterator[list[Text]]:
+        """The lines of each cell at this width."""
+        for number, cell in enumerate(self.cells):
+            name = self.names[number] if self.names else ""
+            fits = not name or _width(cell) <= width
+            yield _lines(cell if fits else Text(short(name, width), cell.style), width)
+
+
+@dataclass
+class _Storey:
+    """Columns that stand beside each other, and the widths they get."""
+
+    indent: int
+    room: int
+    columns: list[TableColumn] = field(default_factory=list)
+    widths: list[int] = field(default_factory=list)
+
+    @property
+    def left(self) -> int:
+        """The room that no column has yet."""
+        return self.room - sum(self.widths) - GAP * (len(self.widths) - 1)
+
+    def spread(self) -> None:
+        """Give out the room that is left: to words, to names, then to sentences."""
+        ranked = sorted(enumerate(self.columns), key=lambda x: 2 * x[1].prose + bool(x[1].names))
+        for at, column in ranked:
+            self.widths[at] += max(min(column.whole - self.widths[at], self.left), 0)
+
+    @cached_property
+    def cells(self) -> list[list[list[Text]]]:
+        """Of each column the lines of each cell."""
+        return [list(c.shown(w)) for c, w in zip(self.columns, self.widths, strict=True)]
+
+    @cached_property
+    def height(self) -> int:
+        """Lines of its tallest row."""
+        return max((len(lines) for of in self.cells for lines in of), default=1)
+
+    def heads(self) -> Iterator[Text]:
+        """The titles, each standing on the first row."""
+        heads = [_lines(c.title, w) for c, w in zip(self.columns, self.widths, strict=True)]
+        deep = max(map(len, heads))
+        for line in self.beside([[Text()] * (deep - len(head)) + head for head in heads]):
+            line.stylize("bold")
+            yield line
+
+    def beside(self, cells: Sequence[list[Text]]) -> Iterator[Text]:
+        """The lines of cells that stand beside each other."""
+        for parts in zip_longest(*cells, fillvalue=Text()):
+            line = Text(" " * self.indent)
+            for part, column, width in zip(parts, self.columns, self.widths, strict=True):
+                blanks = " " * max(width - part.cell_len, 0)
+                line.append(blanks if column.right else "").append_text(part)
+                line.append(" " * GAP if column.right else blanks + " " * GAP)
+            line.rstrip()
+            yield line
+
+
+def table_lines(
+    columns: Sequence[TableColumn], width: int, *, banded: bool = False, trims: bool = True
+) -> list[Text]:
+    """The lines of a table in so many columns of a terminal.
+
+    Args:
+        columns: Of the same number of rows.
+        width: What there is.
+        banded: What has no room stands in a further table, never on further lines of a row.
+        trims: Sentences end with an ellipsis where a row would be too tall.
+    """
+    indents = min(columns[0].whole + GAP, width * 2 // 5), _UNDER
+    storeys = min(
+        (_storeys(columns, width, *way) for way in product(range(1, TALLEST + 1), indents)),
+        key=lambda s: (sum(max(-x.left, 0) for x in s), sum(x.height for x in s), len(s)),
+    )
+    if len(storeys) > 1 and (banded or len(storeys) > TALLEST):
+        key, *others = columns
+        beside = width - key.least(1, width) - GAP
+        bands = [_storeys([key, *s.columns], width, 1, 0) for s in _storeys(others, beside, 1, 0)]
+    else:
+        bands = [storeys]
+    return [line for band in bands for line in _drawn(band, trims=trims)]
+
+
+def _storeys(columns: Sequence[TableColumn], width: int, lines: int, indent: int) -> list[_Storey]:
+    """Columns on as many lines as they need, as words are.
+
+    Args:
+        columns: In their order.
+        width: What there is.
+        lines: That a cell may take.
+        indent: Blanks before each line but the first.
+    """
+    out = [_Storey(0, width)]
+    for column in columns:
+        need = column.least(lines, out[-1].room)
+        if out[-1].columns and need > out[-1].left - GAP:
+            out.append(_Storey(indent, width - indent))
+            need = column.least(lines, out[-1].room)
+        out[-1].columns.append(column)
+        out[-1].widths.append(need)
+    for storey in out:
+        storey.spread()
+    return out
+
+
+def _drawn(storeys: Sequence[_Storey], *, trims: bool) -> Iterator[Text]:
+    for storey in storeys:
+        yield from storey.heads()
+    for row in range(len(storeys[0].columns[0].cells)):
+        cells = [[of[row] for of in storey.cells] for storey in storeys]
+        if trims:
+            _trim(storeys, cells)
+        for storey, parts in zip(storeys, cells, strict=True):
+            # A further line of which nothing is to be said is none.
+            yield from (x for x in storey.beside(parts) if not storey.indent or x.plain.strip())
+
+
+def _trim(storeys: Sequence[_Storey], cells: Sequence[list[list[Text]]]) -> None:
+    """Leave out the ends of sentences that would make a row too tall."""
+    for storey, parts in zip(storeys, cells, strict=True):
+        others = sum(max(map(len, of)) for of in cells if of is not parts)
+        for at, column in enumerate(storey.columns):
+            if column.prose:
+                parts[at] = _first(parts[at], max(TALLEST - others, 1), storey.widths[at])
+
+
+def _first(lines: list[Text], most: int, width: int) -> list[Text]:
+    """As many lines of a cell as there may be; what is left out is whole words."""
+    if len(lines) <= most:
+        return lines
+    last = lines[most - 1].copy()
+    last.rstrip()
+    if last.cell_len + 2 > width and " " in last.plain:
+        last = last[: last.plain.rindex(" ")]
+    return [*lines[: most - 1], last.append(" …")]
+
+
+def _width(text: Text) -> int:
+    return max((line.cell_len for line in text.split("\n")), default=0)
+
+
+def _lines(text: Text, width: int) -> list[Text]:
+    if "\n" not in text.plain and text.cell_len <= width:
+        return [text]
+    return list(text.wrap(_CONSOLE, max(width, 1), overflow="fold"))
+
+
+def _narrowest(text: Text, lines: int) -> int:
+    """The width in which a text takes no more than so many lines, no word cut."""
+    widest = _width(text)
+    if lines == 1 or not text.plain.strip():
+        return widest
+    longest = max(Text(word).cell_len for word in re.findall(r"^ *\S+|\S+", text.plain))
+    widths = range(longest, widest)
+    return longest + bisect_left(widths, True, key=lambda w: len(_lines(text, w)) <= lines)
