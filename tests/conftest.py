@@ -92,6 +92,7 @@ SLOW = (
     "show/test_plots.py::test_hostile_names",
     "show/test_plots.py::test_nothing_of_pyplot",
     "test_api.py",
+    "test_documents.py::test_the_",
     "test_install.py",
     "test_notebooks.py",
     "test_readme.py",
@@ -118,7 +119,9 @@ def pytest_configure() -> None:
     """
     from profkit.reports import reader
     from profkit.reports.frame import Part
+    from tests.documents import hold_what_is_printed
 
+    hold_what_is_printed()
     read, parts = reader.read_part, {}
 
     @wraps(read)

@@ -1,126 +1,97 @@
-"""The JSON documents of profkit  ->  profkit/schemas/<name>.json, a JSON Schema each.
+"""The typed documents of profkit  ->  profkit/schemas/<name>.json, a JSON Schema each.
 
     python tools/schemas.py
 
-They are inferred (GenSON) from the committed run records and from what the verbs print about committed
-artifacts; tests/test_site.py holds each document to its schema.
+Each is made of the type that the document's writer returns (msgspec): what it may be is written once.
+Whatever a test prints is held to its schema (tests/documents.py).
 """
 
 from __future__ import annotations
 
-import contextlib
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args, get_type_hints
 
-from genson import SchemaBuilder
-from typer.testing import CliRunner
+import msgspec
 
-from profkit.cli.app import app
+from profkit.diagnosis.estimate.whatif import WhatifDocument
+from profkit.evidence.claims.verify import ClaimsDocument
+from profkit.evidence.comparison.ladder import LaddersDocument
+from profkit.evidence.comparison.select import CompareDocument
+from profkit.evidence.gate.report import GateDocument
+from profkit.evidence.history.noise import NoiseDocument
+from profkit.evidence.history.steps import ColumnsDocument, HistoryDocument, QueryDocument
+from profkit.evidence.history.stream import StreamedDocument
+from profkit.evidence.ledger.calibration import ScoresDocument
+from profkit.evidence.summary import SummaryDocument
 from profkit.files import write_text
+from profkit.measure.capture.capture import CaptureDocument
+from profkit.measure.check.check import CheckDocument
+from profkit.measure.doctor import DoctorDocument
+from profkit.measure.ladder import BuildDocument, ListDocument
+from profkit.measure.runs import BenchDocument
+from profkit.measure.scaffold.scaffold import NewDocument
+from profkit.program.change import TriagesDocument
+from profkit.program.document import TriageDocument
+from profkit.records.record import ProfileDocument, Record
+from profkit.show.views.document import DiagnosisDocument
+from profkit.tune.run import TuneDocument
 
-ROOT = Path(__file__).parents[1]
-FOLDER = ROOT / "profkit" / "schemas"
-# Objects whose keys are names (of metrics, of cases), not fields.
-MAPS = ("metrics", "evidence", "recorded")
-# Schema -> what the document is, and the command lines whose output it is.
-DOCUMENTS: Mapping[str, tuple[str, tuple[str, ...]]] = {
-    "profkit.diagnosis/1": (
-        "What `profkit diagnose --json` prints: files, and launches with verdict and findings.",
-        (
-            "diagnose artifacts/stage2.B.ncu-rep artifacts/sdpa-cudnn.B.ncu-rep --lines 3 --json",
-            "diagnose artifacts/copy.1GiB.ncu-rep artifacts/matmul.4096.ncu-rep --json",
-        ),
-    ),
-    "profkit.compare/1": (
-        "What `profkit compare BEFORE AFTER --json` prints.",
-        ("compare stage1 stage2 --case B --json", "compare stage2 stage2swizzle --case B --json"),
-    ),
-    "profkit.ladders/1": (
-        "What `profkit compare --ladder --json` prints: each variant against its parent.",
-        ("compare --ladder --case B --json",),
-    ),
-    "profkit.summary/1": (
-        "What `profkit report VARIANT --json` prints: one variant against baseline and references.",
-        ("report stage2 --case B --json", "report champion --case B --json"),
-    ),
-    "profkit.claims/1": (
-        "What `profkit verify --json` prints: each claim with its answer.",
-        ("verify analyses/v3_gate.py --json",),
-    ),
-    "profkit.whatif/1": (
-        "What `profkit whatif --json` prints.",
-        ("whatif stage2 --with shared_wavefronts*0.25 --json",),
-    ),
-    "profkit.scores/1": ("What `profkit ledger --json` prints.", ("ledger --json",)),
-    "profkit.triage/1": (
-        "What `profkit triage --json` prints: a program's step, and what to do first.",
-        ("triage tests/program/data/elementwise_chain.planted.json.gz --json",),
-    ),
-    "profkit.list/1": ("What `profkit list --json` prints.", ("list --json",)),
-    "profkit.doctor/1": ("What `profkit doctor --json` prints.", ("doctor --json",)),
-}
+FOLDER = Path(__file__).parents[1] / "profkit" / "schemas"
+DOCUMENTS = (
+    BenchDocument, BuildDocument, CaptureDocument, CheckDocument, ClaimsDocument, ColumnsDocument,
+    CompareDocument, DiagnosisDocument, DoctorDocument, GateDocument, HistoryDocument, LaddersDocument,
+    ListDocument, NewDocument, NoiseDocument, ProfileDocument, QueryDocument, ScoresDocument,
+    StreamedDocument, SummaryDocument, TriageDocument, TriagesDocument, TuneDocument, WhatifDocument,
+)  # fmt: skip
+RUN = "profkit.run/1"
 
 
-def printed(command: str) -> Any:
-    """The document that a command prints, given in the project's folder."""
-    with contextlib.chdir(ROOT):
-        done = CliRunner().invoke(app, command.split(), catch_exceptions=False)
-    return json.loads(done.stdout)
+def every() -> dict[str, dict[str, Any]]:
+    """Name -> schema of every document; two documents of one name are either of the two."""
+    types: dict[str, list[Any]] = {}
+    for document in DOCUMENTS:
+        (name,) = get_args(get_type_hints(document)["schema"])
+        types.setdefault(name, []).append(document)
+    run = _schema(RUN, [Record], "The run record <variant>.json that stands beside a report.")
+    return {RUN: run, **{name: _schema(name, of) for name, of in types.items()}}
 
 
-def of_documents(name: str) -> dict[str, Any]:
-    """The schema of what the commands of a document print."""
-    about, asked = DOCUMENTS[name]
-    builder = SchemaBuilder()
-    for command in asked:
-        document = printed(command)
-        if document["schema"] != name:
-            raise ValueError(f"{command}: prints {document['schema']}, not {name}")
-        builder.add_object(document)
-    return _finished(name, about, builder.to_schema())
+def _schema(name: str, types: Iterable[Any], about: str = "") -> dict[str, Any]:
+    refs, parts = msgspec.json.schema_components(types, schema_hook=_hook)
+    about = about or " ".join(parts[ref["$ref"].rpartition("/")[2]]["description"] for ref in refs)
+    if "Record" in parts:  # how it is written: profkit.records.json_fields
+        del parts["Record"]["properties"]["path"]
+        parts["Header"] = {"type": ["object", "null"]}
+    either = refs[0] if len(refs) == 1 else {"anyOf": list(refs)}
+    named = {"type": "object", "properties": {"schema": {"const": name}}, "required": ["schema"]}
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema", "title": name,
+        "description": about, **named, **either, "$defs": _printed(parts),
+    }  # fmt: skip
 
 
-def of_run_record() -> dict[str, Any]:
-    """The schema of the run record beside a report, from the records that are committed."""
-    builder = SchemaBuilder()
-    for file in sorted((ROOT / "artifacts" / "attention").rglob("*.json")):
-        builder.add_object(json.loads(file.read_text("utf-8")))
-    about = "The run record <variant>.json that stands beside a report."
-    return _finished("profkit.run/1", about, builder.to_schema())
+def _hook(kind: type) -> dict[str, Any]:
+    """Of what msgspec does not know: a path, which no document holds."""
+    if issubclass(kind, Path):
+        return {"type": "string"}
+    raise NotImplementedError(kind)
 
 
-def _finished(name: str, about: str, schema: dict[str, Any]) -> dict[str, Any]:
-    body = _opened(schema)
-    body.pop("$schema", None)
-    body["properties"]["schema"] = {"const": name}
-    head = {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": name}
-    return {**head, "description": about, **body}
-
-
-def _opened(schema: Any) -> Any:
-    """A schema in which what is keyed by names is a map, and numbers may be whole."""
+def _printed(schema: Any) -> Any:
+    """As it is printed: a number that is none (NaN, infinity) is null, wherever it stands."""
     if isinstance(schema, list):
-        return [_opened(part) for part in schema]
+        return [_printed(part) for part in schema]
     if not isinstance(schema, dict):
         return schema
-    out = {key: _opened(value) for key, value in schema.items()}
-    if isinstance(out.get("properties"), dict):
-        for name in MAPS:
-            if name in out["properties"]:
-                out["properties"][name] = {"type": ["object", "null"]}
-    return out
+    out = {key: _printed(of) for key, of in schema.items() if key != "default"}
+    return {**out, "type": ["number", "null"]} if out.get("type") == "number" else out
 
 
 def file_of(name: str) -> Path:
     """Where the schema of a document stands: profkit.run/1 in profkit.run.1.json."""
     return FOLDER / f"{name.replace('/', '.')}.json"
-
-
-def every() -> dict[str, dict[str, Any]]:
-    """Name -> schema of every document."""
-    return {"profkit.run/1": of_run_record(), **{name: of_documents(name) for name in DOCUMENTS}}
 
 
 if __name__ == "__main__":

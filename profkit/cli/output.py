@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -97,7 +97,7 @@ def print_json(document: Any) -> None:
 
 
 def print_blocks(
-    blocks: Iterable[Block], document: dict[str, Any] | None = None, as_markdown: bool = False
+    blocks: Iterable[Block], document: Mapping[str, Any] | None = None, as_markdown: bool = False
 ) -> None:
     """Print blocks as text or Markdown; or, where there is one, the document."""
     if document is not None:

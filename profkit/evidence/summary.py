@@ -4,18 +4,60 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal, TypedDict
 
 from profkit.errors import ProfkitError
 from profkit.evidence.claims.verify import GateResult
 from profkit.evidence.comparison.compare import RunComparison, compare_runs, how_taken
-from profkit.evidence.comparison.select import change_json
+from profkit.evidence.comparison.select import ChangeEntry, change_json
 from profkit.evidence.runs.runs import Evidence, Run
-from profkit.evidence.timing.samples import Interval
-from profkit.evidence.timing.stats import TimeComparison, compare_samples, median_interval
+from profkit.evidence.timing.samples import Interval, IntervalEntry
+from profkit.evidence.timing.stats import (
+    TimeComparison,
+    TimeEntry,
+    compare_samples,
+    median_interval,
+)
 
 Decision = Literal["keep", "reject", "no gain proven", "undecided"]
 METRICS = ("l2_hit", "dram_busy", "tensor_busy", "occupancy", "registers", "shared_block")
+
+
+class SideEntry(TypedDict):
+    """One column of the summary; null where not known."""
+
+    name: str
+    role: str
+    time_s: IntervalEntry | None
+    against: TimeEntry | None
+    metrics: dict[str, float]
+    bound: str | None
+
+
+class GateEntry(TypedDict):
+    """An acceptance gate, and the claims that do not hold."""
+
+    name: str
+    met: bool
+    failing: list[str]
+
+
+class SummaryEntry(TypedDict):
+    """A variant at one case."""
+
+    case: str
+    decision: str
+    because: str
+    sides: list[SideEntry]
+    change: ChangeEntry | None
+    gates: list[GateEntry]
+
+
+class SummaryDocument(TypedDict):
+    """What `profkit report VARIANT --json` prints: one variant against baseline and references."""
+
+    schema: Literal["profkit.summary/1"]
+    summaries: list[SummaryEntry]
 
 
 @dataclass(frozen=True)
@@ -61,7 +103,7 @@ class Summary:
     because: str
     gates: tuple[GateResult, ...] = ()
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> SummaryEntry:
         """The document that `profkit report --json` prints for one case."""
         return {
             "case": self.case,

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
-from typing import Literal
+from typing import Literal, TypedDict
 
 from profkit.errors import ProfkitError
 from profkit.measure.build import toolchain
@@ -19,6 +19,13 @@ from profkit.measure.languages.registry import known_languages
 from profkit.measure.profile import faults
 
 PARAMETERS = Path("/proc/driver/nvidia/params")
+
+
+class DoctorDocument(TypedDict):
+    """What `profkit doctor --json` prints."""
+
+    schema: Literal["profkit.doctor/1"]
+    findings: list[Inspection]
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from typing import Literal, TypedDict
 
 from profkit.errors import ProfkitError
 from profkit.measure.build import build, dry, toolchain
@@ -78,6 +79,37 @@ class Compiled:
             "error": made.error,
             "over_budget": self.over_budget,
         }
+
+
+class ListDocument(TypedDict):
+    """What `profkit list --json` prints."""
+
+    schema: Literal["profkit.list/1"]
+    variants: list[ListedVariant]
+
+
+class BuildEntry(TypedDict):
+    """A variant that was compiled for one architecture; null where not known."""
+
+    variant: str
+    arch: str
+    seconds: float
+    kernels: list[KernelResources]
+    launches: dict[str, list[GraphLaunch]] | None
+    flags: list[str]
+    warnings: list[str]
+    source: str
+    sass: str | None
+    host: str | None
+    error: str | None
+    over_budget: list[str]
+
+
+class BuildDocument(TypedDict):
+    """What `profkit build --json` prints."""
+
+    schema: Literal["profkit.build/1"]
+    builds: list[BuildEntry]
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,7 @@ from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
+from typing import Any, Literal, TypedDict
 
 from profkit.measure import analytic
 from profkit.measure.bench.summary import timing
@@ -122,6 +123,24 @@ def with_timing(record: Record, run: TargetRun) -> Record:
     """The record with its times."""
     times = timing_of(run, record.variant, record.case)
     return replace(record, timing=from_json(Timing, times) if times else None)
+
+
+class TimedRow(TypedDict):
+    """One variant or reference at a case; timing as a run record has it."""
+
+    name: str
+    backend: str | None
+    launches: list[GraphLaunch]
+    timing: dict[str, Any]
+
+
+class BenchDocument(TypedDict):
+    """What `profkit bench --json` prints: case -> what was timed, and on which GPU."""
+
+    schema: Literal["profkit.bench/1"]
+    gpu: dict[str, Any]
+    gpus: dict[str, Gpu]
+    cases: dict[str, list[TimedRow]]
 
 
 def timed_rows(run: TargetRun, case: str) -> list[JsonObject]:

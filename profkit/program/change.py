@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, Literal, TypedDict, cast
 
 SAME = 0.02  # of the step: a difference that two runs of one program show
 
@@ -57,9 +57,24 @@ class ProgramChange:
             return "same"
         return "faster" if self.saved_ms > 0 else "slower"
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> TriagesDocument:
         """As plain dicts."""
-        return {"schema": "profkit.triages/1", "answer": self.answer, **asdict(self)}
+        plain = {"schema": "profkit.triages/1", "answer": self.answer, **asdict(self)}
+        return cast("TriagesDocument", plain)
+
+
+class TriagesDocument(TypedDict):
+    """What `profkit compare A.triage B.triage --json` prints: what became of each promise."""
+
+    schema: Literal["profkit.triages/1"]
+    answer: str
+    before_ms: float
+    after_ms: float
+    saved_ms: float
+    promises: list[Promise]
+    kept: bool | None
+    new: list[str]
+    notes: list[str]
 
 
 def change(before: Mapping[str, Any], after: Mapping[str, Any]) -> ProgramChange:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 from shlex import quote
-from typing import Any
+from typing import Any, Final, Literal, TypedDict
 
 from profkit.errors import ProfkitError
 from profkit.files import read_json
@@ -13,11 +13,112 @@ from profkit.program.savings.estimate import Saving
 from profkit.program.step.groups import KernelGroup
 from profkit.program.triage import ProgramFinding, Triage
 
-SCHEMA = "profkit.triage/1"
+SCHEMA: Final = "profkit.triage/1"
 NAME = "triage.json"
 
 
-def triage_document(of: Triage, counts: Counts | None = None) -> dict[str, Any]:
+class ProgramEntry(TypedDict):
+    """What was recorded."""
+
+    command: str
+    ranks: int
+    device: str | None
+    steps: int
+    how: str
+
+
+class RangeEntry(TypedDict):
+    """What to expect, and the interval round it."""
+
+    expect: float
+    low: float
+    high: float
+
+
+class IdleEntry(TypedDict):
+    """Why the GPU has nothing to do, and where most of it is."""
+
+    cause: str
+    ms: float
+    where: str
+
+
+class StepEntry(TypedDict):
+    """A step of the program; plain_ms is what it takes without the recorder."""
+
+    ms: float
+    gpu_busy_ms: float
+    idle_ms: float
+    idle: list[IdleEntry]
+    found: str
+    min_ms: float
+    max_ms: float
+    plain_ms: RangeEntry
+
+
+class FirstEntry(TypedDict):
+    """What to do first."""
+
+    category: str
+    say: str
+    saves_ms: RangeEntry
+
+
+# In the form for keys that are words of Python.
+ProgramFindingEntry = TypedDict(
+    "ProgramFindingEntry",
+    {
+        "category": str, "say": str, "saves_ms": RangeEntry, "kernels": list[str], "try": str,
+        "where": str, "on_top_ms": float,
+    },
+)  # fmt: skip
+
+
+class KernelEntry(TypedDict):
+    """One kernel or copy of a step; bound, limiter and headroom where it was counted."""
+
+    id: str
+    name: str
+    category: str
+    calls: int
+    ms: float
+    share: float
+    bound: str | None
+    limiter: str | None
+    headroom: float | None
+    counted: bool
+    next: str | None
+    op: str | None
+    nvtx: str | None
+    source: str | None
+    grid: list[int] | None
+    block: list[int] | None
+
+
+class RankEntry(TypedDict):
+    """One rank of a distributed program, per step."""
+
+    rank: int
+    ms: float
+    computing_ms: float
+    collective_ms: float
+    waiting_ms: float
+
+
+class TriageDocument(TypedDict):
+    """What `profkit triage --json` prints: a program's step, and what to do first."""
+
+    schema: Literal["profkit.triage/1"]
+    program: ProgramEntry
+    step: StepEntry
+    first: FirstEntry
+    findings: list[ProgramFindingEntry]
+    kernels: list[KernelEntry]
+    ranks: list[RankEntry]
+    notes: list[str]
+
+
+def triage_document(of: Triage, counts: Counts | None = None) -> TriageDocument:
     """The document as plain lists and dicts.
 
     Args:
@@ -62,19 +163,19 @@ def _round(value: float) -> float:
     return round(value, 6)
 
 
-def _first(of: Triage) -> dict[str, Any]:
+def _first(of: Triage) -> FirstEntry:
     if of.healthy:
-        nothing = {"expect": 0.0, "low": 0.0, "high": 0.0}
+        nothing: RangeEntry = {"expect": 0.0, "low": 0.0, "high": 0.0}
         return {"category": "healthy", "say": of.healthy, "saves_ms": nothing}
     best = of.findings[0]
     return {"category": best.category, "say": best.say, "saves_ms": _saves(best.saves)}
 
 
-def _saves(saving: Saving) -> dict[str, float]:
+def _saves(saving: Saving) -> RangeEntry:
     return {"expect": _round(saving.expect), "low": _round(saving.low), "high": _round(saving.high)}
 
 
-def _finding(row: ProgramFinding) -> dict[str, Any]:
+def _finding(row: ProgramFinding) -> ProgramFindingEntry:
     return {
         "category": row.category, "say": row.say, "saves_ms": _saves(row.saves),
         "kernels": list(row.kernels), "try": row.advice, "where": row.where,
@@ -84,7 +185,7 @@ def _finding(row: ProgramFinding) -> dict[str, Any]:
 
 def _kernel(
     of: Triage, row: KernelGroup, count: Count | None, counts: Counts | None
-) -> dict[str, Any]:
+) -> KernelEntry:
     return {
         "id": row.id, "name": row.name, "category": row.kind, "calls": row.calls,
         "ms": _ms(row.time), "share": _round(row.time / of.split.period),

@@ -6,12 +6,14 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from glob import glob
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from profkit.errors import ProfkitError
 
 if TYPE_CHECKING:
     from pandas import DataFrame
+
+    from profkit.program.document import FirstEntry, StepEntry, TriageDocument
 
 
 @dataclass(frozen=True)
@@ -28,12 +30,12 @@ class ProgramFrames:
         document: The whole "profkit.triage/1".
     """
 
-    step: dict[str, Any]
-    first: dict[str, Any]
+    step: StepEntry
+    first: FirstEntry
     findings: DataFrame
     idle: DataFrame
     kernels: DataFrame
-    document: dict[str, Any]
+    document: TriageDocument
 
 
 Recorded = str | Path | ProgramFrames | Iterable[str | Path]

@@ -13,7 +13,7 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, TypedDict
 
 from profkit.errors import ProfkitError
 from profkit.files import read_json, write_text
@@ -87,7 +87,7 @@ class Record:
     ncu: NcuRun | None = field(default=None, metadata=ABSENT)
     assembled: str | None = field(default=None, metadata=ABSENT)
     tune: Mapping[str, Any] | None = field(default=None, metadata=ABSENT)
-    path: Path = field(default=Path(), metadata={"file": True})
+    path: Path = field(default_factory=Path, metadata={"file": True})
 
     @property
     def reference(self) -> bool:
@@ -202,6 +202,13 @@ class Record:
     def to_json(self) -> dict[str, Any]:
         """The JSON document."""
         return {"schema": SCHEMA, **as_json(self)}
+
+
+class ProfileDocument(TypedDict):
+    """What `profkit profile --variant NAME --json` prints: run records, with problem_message each."""
+
+    schema: Literal["profkit.profile/1"]
+    runs: list[Record]
 
 
 # "not supported" is neither: nothing came out that could be right or wrong.

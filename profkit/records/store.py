@@ -6,10 +6,11 @@ import hashlib
 from collections.abc import Mapping
 from math import isfinite
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar, cast
 
 from profkit.files import open_regular
 
+T = TypeVar("T")
 JsonObject = dict[str, Any]  # what json.loads gives of a document of ours: a border, nothing else
 
 
@@ -22,6 +23,16 @@ def json_safe(value: Any) -> Any:
     if isinstance(value, (list, tuple)):
         return [json_safe(v) for v in value]
     return str(value) if isinstance(value, Path) else value
+
+
+def plain(value: T) -> T:
+    """A dataclass, or several, as the plain values that JSON has of it; typed as what it was.
+
+    So the type of a document names the dataclass, and nobody writes its fields down twice.
+    """
+    import msgspec
+
+    return cast("T", msgspec.to_builtins(value))
 
 
 def digest(path: Path) -> str:

@@ -123,7 +123,7 @@ def _measure(runner: Runner, champion: Trial, default: Trial) -> FinalMeasuremen
         champion=champion.number,
         default=default.number,
         trials=sum(t.counts for t in runner.study.trials()),
-        comparison=compared.to_json(),
+        comparison=dict(compared.to_json()),
         times=times,
         checks=checks,
         launches=launches,

@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any, Literal, TypedDict
 
 from profkit.errors import ProfkitError
 from profkit.files import copy_file
@@ -31,6 +32,38 @@ from profkit.tune.study.study import Study, Trial
 from profkit.tune.task import Task
 
 PLAIN = "/plain"  # how the study of a search without steering ends
+
+
+class TrialEntry(TypedDict):
+    """A trial of a search: its configuration and what was said of it."""
+
+    config: dict[str, Any]
+    number: int
+    name: str
+    said: dict[str, Any]
+
+
+class TuneDocument(TypedDict):
+    """What `profkit tune --json` prints: how a search ended; counts of its trials beside."""
+
+    schema: Literal["profkit.tune/1"]
+    variant: str
+    problem: str
+    case: str
+    gpu: dict[str, Any]
+    space: dict[str, list[Any]]
+    possible: int
+    refused_by_arithmetic: dict[str, Any]
+    ended: str
+    seconds: float
+    champion: TrialEntry
+    default: TrialEntry
+    times: dict[str, Any]
+    keep: bool
+    because: str
+    steered: bool
+    output: str
+    history: str
 
 
 @dataclass(frozen=True)

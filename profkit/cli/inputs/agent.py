@@ -51,6 +51,7 @@ class Answers:
                 server's folder.
         """
         from profkit.diagnosis.launches import judged, judged_rows, with_lines
+        from profkit.records.store import json_safe
         from profkit.reports.reader import read_some
         from profkit.show.views.brief import FINDINGS, ROWS, brief_diagnosis
         from profkit.show.views.document import diagnosis_document
@@ -61,7 +62,7 @@ class Answers:
         lined = with_lines([row.shown for row in table[:ROWS]])
         first = [row.replaced(row.shown, run) for row, run in zip(table, lined, strict=False)]
         text = brief_diagnosis([*first, *table[ROWS:]], [*self._calls(lined[:1])])
-        kernels = diagnosis_document((), lined)["launches"]
+        kernels = json_safe(diagnosis_document((), lined)["launches"])
         for kernel in kernels:
             kernel["report"] = self._relative(kernel["report"])
             fires = [f for f in kernel["findings"] if f["status"] == "fires"][:FINDINGS]
@@ -207,7 +208,7 @@ def told_error(error: ProfkitError) -> str:
     )
 
 
-def _told(text: str, content: dict[str, Any] | None = None) -> Told:
+def _told(text: str, content: Mapping[str, Any] | None = None) -> Told:
     return Told(_short(text.rstrip("\n")), _fitting(content) if content else None)
 
 
@@ -224,7 +225,7 @@ def _shown(line: str) -> str:
     return line if len(line) <= WIDTH else f"{line[: WIDTH - 3]}..."
 
 
-def _fitting(content: dict[str, Any]) -> dict[str, Any]:
+def _fitting(content: Mapping[str, Any]) -> dict[str, Any]:
     """The same data, no longer than a text: lists are cut to as many items as there is room for."""
     from json import dumps
 

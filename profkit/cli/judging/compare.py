@@ -32,7 +32,7 @@ from profkit.records.artifacts import HISTORY
 
 if TYPE_CHECKING:
     from profkit.evidence.comparison.compare import RunComparison, SpreadOf
-    from profkit.evidence.comparison.ladder import Ladder
+    from profkit.evidence.comparison.ladder import Ladder, LaddersDocument
     from profkit.program.change import ProgramChange
 
 FAIL_ON = ("slower", "finding", "resource")
@@ -116,7 +116,10 @@ def _not_two(output: Path | None) -> ProfkitError:
 def _print_ladders(ladders: list[Ladder], *, brief: bool, json: bool, markdown: bool) -> None:
     from profkit.show.views import comparison as changes
 
-    document = {"schema": "profkit.ladders/1", "ladders": [x.to_json() for x in ladders]}
+    document: LaddersDocument = {
+        "schema": "profkit.ladders/1",
+        "ladders": [x.to_json() for x in ladders],
+    }
     tables = changes.ladder_table if brief else changes.ladder_steps
     print_blocks(chain.from_iterable(map(tables, ladders)), document if json else None, markdown)
 

@@ -28,7 +28,7 @@ from profkit.records.artifacts import HISTORY
 
 if TYPE_CHECKING:
     from profkit.evidence.history.dataset import History
-    from profkit.evidence.history.steps import HistoryStep
+    from profkit.evidence.history.steps import HistoryDocument, HistoryStep
 
 
 def show_history(
@@ -67,7 +67,10 @@ def show_history(
     name, _, at = (subject or "").partition(".")
     steps, unreadable = read_steps(kept, name, at or case or "")
     problems += unreadable
-    document = {"schema": "profkit.history/1", "steps": [s.to_json() for s in steps]}
+    document: HistoryDocument = {
+        "schema": "profkit.history/1",
+        "steps": [s.to_json() for s in steps],
+    }
     print_blocks(history_blocks(steps), document if json else None, markdown)
     if output:
         from profkit.show import plots

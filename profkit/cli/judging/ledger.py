@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -11,6 +11,9 @@ from profkit.cli.inputs import sources
 from profkit.cli.options import ARTIFACTS, COULD_NOT, Artifacts, Json, Markdown, Picture, Quiet
 from profkit.cli.output import note, one_form, print_blocks, say_each, write_to
 from profkit.cli.verb import Verb
+
+if TYPE_CHECKING:
+    from profkit.evidence.ledger.calibration import ScoresDocument
 
 
 def show_ledger(
@@ -27,10 +30,9 @@ def show_ledger(
     quiet: Quiet = False,
 ) -> None:
     """Gains that rules predicted, and how they came out."""
-    from dataclasses import asdict
-
     from profkit.evidence.ledger import calibration as scoring
     from profkit.evidence.ledger import ledger as books
+    from profkit.records.store import plain
     from profkit.show.views import claims as judged
 
     one_form(json, markdown)
@@ -47,12 +49,10 @@ def show_ledger(
 
         plots.save(plots.ledger(scores), write_to(output))
     table = scoring.calibration(scores)
-    document = {
+    document: ScoresDocument = {
         "schema": "profkit.scores/1",
-        "scores": [
-            {"prediction": asdict(s.prediction), "outcome": asdict(s.outcome)} for s in scores
-        ],
-        "calibration": [asdict(c) for c in table],
+        "scores": plain(scores),
+        "calibration": plain(table),
         "damaged": list(kept.damaged),
     }
     print_blocks(judged.ledger_table(kept, scores, table), document if json else None, markdown)

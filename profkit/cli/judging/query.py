@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -10,6 +10,9 @@ from profkit.cli.options import COULD_NOT, HistoryDir, Json, Markdown, Quiet
 from profkit.cli.output import one_form, print_blocks, say_each
 from profkit.cli.verb import Verb
 from profkit.records.artifacts import HISTORY
+
+if TYPE_CHECKING:
+    from profkit.evidence.history.steps import ColumnsDocument, QueryDocument
 
 
 def run_query(
@@ -29,13 +32,11 @@ def run_query(
     one_form(json, markdown)
     if sql is None:
         columns = schema_rows()
-        print_blocks(
-            schema_blocks(SCHEMA, columns),
-            {"schema": SCHEMA, "columns": columns} if json else None, markdown,
-        )  # fmt: skip
+        tables: ColumnsDocument = {"schema": SCHEMA, "columns": columns}
+        print_blocks(schema_blocks(SCHEMA, columns), tables if json else None, markdown)
         return
     frame, problems = query(History(history), sql)
-    document = {"schema": "profkit.query/1", "rows": rows_of(frame)}
+    document: QueryDocument = {"schema": "profkit.query/1", "rows": rows_of(frame)}
     print_blocks(answer_blocks(frame), document if json else None, markdown)
     say_each(problems, quiet=quiet)
     if problems:

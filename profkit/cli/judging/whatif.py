@@ -14,7 +14,7 @@ from profkit.cli.verb import Verb
 from profkit.errors import ProfkitError
 
 if TYPE_CHECKING:
-    from profkit.diagnosis.estimate.whatif import CounterChange
+    from profkit.diagnosis.estimate.whatif import CounterChange, WhatifDocument
     from profkit.evidence.runs.runs import Evidence, Run
 
 
@@ -35,9 +35,8 @@ def ask_whatif(
     markdown: Markdown = False,
 ) -> None:
     """How much a change of its counts would bring a variant."""
-    from dataclasses import asdict
-
     from profkit.diagnosis.estimate.whatif import parse_changes, whatif_launch
+    from profkit.records.store import plain
     from profkit.show.views.claims import answers
 
     one_form(json, markdown)
@@ -48,12 +47,12 @@ def ask_whatif(
         subject, counts = _moves(evidence, artifacts, variant)
     runs = _runs(evidence, subject, case)
     estimates = [(run, whatif_launch(run.launch, counts)) for run in runs]
-    document = {
+    document: WhatifDocument = {
         "schema": "profkit.whatif/1",
         "variant": subject,
-        "changes": [asdict(change) for change in counts],
+        "changes": plain(counts),
         "answers": [
-            {"case": run.case, "time_s": run.row["time"], "expect": asdict(expect)}
+            {"case": run.case, "time_s": run.row["time"], "expect": plain(expect)}
             for run, expect in estimates
         ],
     }

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -28,6 +28,7 @@ from profkit.files import (
 
 if TYPE_CHECKING:
     from profkit.program.counts import Counts
+    from profkit.program.document import TriageDocument
     from profkit.program.timeline import Timeline
     from profkit.program.triage import Triage
 
@@ -189,13 +190,13 @@ def _report_kept(counts: Counts | None, folder: Path, output: Path | None) -> Co
     return replace(counts, report=str(output / report.name) if report else "")
 
 
-def _write_page(answer: Triage, content: dict[str, Any], file: Path) -> None:
+def _write_page(answer: Triage, content: TriageDocument, file: Path) -> None:
     from profkit.show.page.program import program_page
 
     write_text(file, program_page(answer, content))
 
 
-def _keep(answer: Triage, content: dict[str, Any], folder: Path) -> None:
+def _keep(answer: Triage, content: TriageDocument, folder: Path) -> None:
     from json import dumps
 
     from profkit.program.document import NAME

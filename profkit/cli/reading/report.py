@@ -34,6 +34,7 @@ from profkit.errors import ProfkitError, did_you_mean
 if TYPE_CHECKING:
     from profkit.evidence.claims.verify import GateResult
     from profkit.evidence.runs.runs import Evidence
+    from profkit.evidence.summary import SummaryDocument
     from profkit.reports.reader import Reports
     from profkit.show.page.history import PageHistory
     from profkit.show.page.page import Page
@@ -201,7 +202,10 @@ def _summarize(request: _Asked, *, json: bool, markdown: bool) -> None:
     summaries = [
         summarize_variant(evidence, name, c, request.against, gates, request.anyway) for c in cases
     ]
-    document = {"schema": "profkit.summary/1", "summaries": [s.to_json() for s in summaries]}
+    document: SummaryDocument = {
+        "schema": "profkit.summary/1",
+        "summaries": [s.to_json() for s in summaries],
+    }
     blocks = chain.from_iterable(map(ladder_summary, summaries))
     print_blocks(blocks, document if json else None, markdown)
     raise typer.Exit(max(_STATUS[s.decision] for s in summaries))

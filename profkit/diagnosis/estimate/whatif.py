@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
 from math import exp, log
+from typing import Literal, TypedDict
 
 from profkit.diagnosis.estimate.model import ENTRY, LINKS, SHARPNESS, loads, reach
 from profkit.diagnosis.rule import Expectation, Launch, NotCollected
@@ -76,6 +77,23 @@ COUNTS = frozenset(
     | {"grid_size", "warps_per_sm"}
 )
 _CHANGE = re.compile(r"([a-z][a-z0-9_]*)\s*([*/=])\s*(\d+(?:\.\d+)?(?:e[+-]?\d+)?)", re.IGNORECASE)
+
+
+class WhatifAnswer(TypedDict):
+    """What one run is expected to become."""
+
+    case: str | None
+    time_s: float | None
+    expect: Expectation
+
+
+class WhatifDocument(TypedDict):
+    """What `profkit whatif --json` prints."""
+
+    schema: Literal["profkit.whatif/1"]
+    variant: str
+    changes: tuple[CounterChange, ...]
+    answers: list[WhatifAnswer]
 
 
 @dataclass(frozen=True)

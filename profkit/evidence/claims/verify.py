@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from math import isfinite
 from pathlib import Path
 from types import ModuleType
-from typing import Any, Literal
+from typing import Literal, TypedDict
 
 from profkit.diagnosis.rule import NotCollected
 from profkit.errors import ProfkitError
@@ -172,7 +172,46 @@ def _last_line(error: BaseException, path: Path) -> str:
     return f"{where}{type(error).__name__}: {error}"
 
 
-def claims_json(results: Iterable[Verified]) -> dict[str, Any]:
+class ClaimEntry(TypedDict):
+    """One claim with its answer."""
+
+    name: str
+    sentence: str
+    who: str
+    outcome: str
+    because: str
+    numbers: dict[str, Number]
+    collect: list[str]
+    computed: list[str]
+
+
+class ClaimGateEntry(TypedDict):
+    """A gate over claims."""
+
+    name: str
+    met: bool
+    binding: bool
+    failing: list[str]
+
+
+class ClaimFileEntry(TypedDict):
+    """One file of claims; error says why it could not be loaded."""
+
+    path: str
+    title: str
+    error: str | None
+    claims: list[ClaimEntry]
+    gates: list[ClaimGateEntry]
+
+
+class ClaimsDocument(TypedDict):
+    """What `profkit verify --json` prints: each claim with its answer."""
+
+    schema: Literal["profkit.claims/1"]
+    files: list[ClaimFileEntry]
+
+
+def claims_json(results: Iterable[Verified]) -> ClaimsDocument:
     """The document that `profkit verify --json` prints."""
     return {
         "schema": "profkit.claims/1",
@@ -197,7 +236,7 @@ def claims_json(results: Iterable[Verified]) -> dict[str, Any]:
     }
 
 
-def _claim_json(judged: TriedClaim) -> dict[str, Any]:
+def _claim_json(judged: TriedClaim) -> ClaimEntry:
     answer = judged.answer
     return {
         "name": judged.claim.name,

@@ -55,10 +55,6 @@ class BetweenProcesses:
         differ = f"processes differ by {self.sigma * 100:.2g} %"
         return f"{differ}, measured" if self.measured else f"{differ}, assumed"
 
-    def to_json(self) -> dict[str, Any]:
-        """Plain values."""
-        return {"sigma": self.sigma, "measured": self.measured}
-
 
 @dataclass(frozen=True)
 class ResourceChange:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Literal, TypedDict
 
 from profkit.errors import ProfkitError
 from profkit.evidence.comparison.compare import (
@@ -16,14 +16,46 @@ from profkit.evidence.comparison.compare import (
     nobody_measured,
     with_spread,
 )
+from profkit.evidence.comparison.select import ChangeEntry, change_json
 from profkit.evidence.runs.runs import Evidence, Run
-from profkit.evidence.timing.samples import Interval, as_groups
+from profkit.evidence.timing.samples import Interval, IntervalEntry, as_groups
 from profkit.evidence.timing.stats import (
     THRESHOLDS,
     TimeComparison,
+    TimeEntry,
     compare_samples,
     median_interval,
 )
+
+
+class RungEntry(TypedDict):
+    """One variant of a ladder; null where not known."""
+
+    variant: str
+    title: str
+    parent: str | None
+    depth: int
+    time_s: IntervalEntry | None
+    bound: str | None
+    change: ChangeEntry | None
+    references: dict[str, TimeEntry]
+    note: str | None
+
+
+class LadderEntry(TypedDict):
+    """All variants of one case, each after its parent."""
+
+    schema: Literal["profkit.ladder/1"]
+    case: str
+    steps: list[RungEntry]
+    problems: list[str]
+
+
+class LaddersDocument(TypedDict):
+    """What `profkit compare --ladder --json` prints: each variant against its parent."""
+
+    schema: Literal["profkit.ladders/1"]
+    ladders: list[LadderEntry]
 
 
 @dataclass(frozen=True)
@@ -73,10 +105,8 @@ class Ladder:
     steps: tuple[Rung, ...]
     problems: tuple[ProfkitError, ...] = ()
 
-    def to_json(self) -> dict[str, Any]:
-        """The document that `profkit compare --ladder --json` prints."""
-        from profkit.evidence.comparison.select import change_json
-
+    def to_json(self) -> LadderEntry:
+        """One ladder of the document that `profkit compare --ladder --json` prints."""
         return {
             "schema": "profkit.ladder/1",
             "case": self.case,

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Literal, TypedDict
 
 from profkit.errors import ProfkitError, did_you_mean
 from profkit.evidence.comparison.compare import (
+    BetweenProcesses,
     RunComparison,
     SpreadOf,
     compare_runs,
@@ -15,11 +16,119 @@ from profkit.evidence.comparison.compare import (
 )
 from profkit.evidence.comparison.counters import LaunchChange
 from profkit.evidence.runs.runs import Evidence, Run, read_launches
+from profkit.evidence.timing.stats import TimeEntry
 from profkit.records.artifacts import files_of
 from profkit.records.paths import SUFFIXES
 from profkit.records.record import read_record
+from profkit.records.store import plain
 
 Comparand = str | Path | Run
+
+
+class RefusalEntry(TypedDict):
+    """Why two runs were not compared, or are hard to compare."""
+
+    code: str
+    sentence: str
+
+
+class BothSides(TypedDict):
+    """Words of either side."""
+
+    before: str
+    after: str
+
+
+class BothTimes(TypedDict):
+    """Seconds of either side."""
+
+    before: float | None
+    after: float | None
+
+
+class MovedEntry(TypedDict):
+    """A metric that differs: in percentage points where it is a share, else by a factor."""
+
+    metric: str
+    unit: str
+    before: float
+    after: float
+    points: float | None
+    factor: float | None
+
+
+class SideFinding(TypedDict):
+    """What a rule says of one side."""
+
+    status: str
+    cause: str
+    gain: float | None
+
+
+class FindingChangeEntry(TypedDict):
+    """What became of one rule."""
+
+    rule: str
+    what: str
+    before: SideFinding
+    after: SideFinding
+
+
+class LaunchChangeEntry(TypedDict):
+    """One launch before and after."""
+
+    kernel: BothSides
+    bound: BothSides
+    profiled_time_s: BothTimes
+    moved: list[MovedEntry]
+    only_before: list[str]
+    only_after: list[str]
+    findings: list[FindingChangeEntry]
+
+
+class ResourceEntry(TypedDict):
+    """A resource that differs."""
+
+    name: str
+    unit: str
+    before: float | None
+    after: float | None
+    worse: bool
+
+
+class PromiseEntry(TypedDict):
+    """What the variant's header says will move, and whether it did."""
+
+    rule: str
+    said: str
+    kept: bool | None
+    because: str
+
+
+class ChangeEntry(TypedDict):
+    """One run against another; null where not known."""
+
+    before: str
+    after: str
+    compared: bool
+    refusals: list[RefusalEntry]
+    time: TimeEntry | None
+    time_note: str
+    between_processes: BetweenProcesses | None
+    launches: list[LaunchChangeEntry]
+    unmatched: list[str]
+    resources: list[ResourceEntry]
+    promises: list[PromiseEntry]
+    notes: list[str]
+
+
+class CompareDocument(TypedDict):
+    """What `profkit compare BEFORE AFTER --json` prints."""
+
+    schema: Literal["profkit.compare/1"]
+    changes: list[ChangeEntry]
+    alone: list[str]
+    problems: list[str]
 
 
 @dataclass(frozen=True)
@@ -36,7 +145,7 @@ class Compared:
     alone: tuple[str, ...] = ()
     problems: tuple[ProfkitError, ...] = ()
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> CompareDocument:
         """The document that `profkit compare --json` prints."""
         return {
             "schema": "profkit.compare/1",
@@ -172,7 +281,7 @@ def pair(before: list[Run], after: list[Run]) -> tuple[list[tuple[Run, Run]], tu
     return pairs, tuple(run.name for run in (*before, *after) if id(run) not in paired)
 
 
-def change_json(change: RunComparison) -> dict[str, Any]:
+def change_json(change: RunComparison) -> ChangeEntry:
     """One comparison as plain values: SI, shares as fractions, null where not known."""
     return {
         "before": change.before,
@@ -181,7 +290,7 @@ def change_json(change: RunComparison) -> dict[str, Any]:
         "refusals": [{"code": r.code, "sentence": r.sentence} for r in change.refusals],
         "time": change.time.to_json() if change.time else None,
         "time_note": change.time_note,
-        "between_processes": change.between.to_json() if change.between else None,
+        "between_processes": plain(change.between),
         "launches": [_launch_json(launch) for launch in change.launches],
         "unmatched": list(change.unmatched),
         "resources": [
@@ -196,17 +305,14 @@ def change_json(change: RunComparison) -> dict[str, Any]:
     }
 
 
-def _launch_json(launch: LaunchChange) -> dict[str, Any]:
+def _launch_json(launch: LaunchChange) -> LaunchChangeEntry:
     from math import isfinite
 
-    sides = ("before", "after")
+    before, after = (t if isfinite(t) else None for t in launch.profiled_time)
     return {
-        "kernel": dict(zip(sides, launch.kernel, strict=True)),
-        "bound": dict(zip(sides, launch.bound, strict=True)),
-        "profiled_time_s": {
-            side: t if isfinite(t) else None
-            for side, t in zip(sides, launch.profiled_time, strict=True)
-        },
+        "kernel": {"before": launch.kernel[0], "after": launch.kernel[1]},
+        "bound": {"before": launch.bound[0], "after": launch.bound[1]},
+        "profiled_time_s": {"before": before, "after": after},
         "moved": [
             {"metric": m.metric, "unit": m.unit, "before": m.before, "after": m.after,
              "points": m.points, "factor": m.factor if isfinite(m.factor) else None}

@@ -5,17 +5,43 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass, field
 from math import isnan, nan
-from typing import Any, Literal
+from typing import Literal, TypedDict
 
 from profkit.errors import ProfkitError
 from profkit.evidence.comparison.compare import BetweenProcesses, RunComparison
 from profkit.evidence.gate.power import ALPHA, POWER
-from profkit.evidence.timing.stats import TimeComparison
+from profkit.evidence.timing.stats import TimeComparison, TimeEntry
+from profkit.records.store import plain
 
 GateAnswer = Literal[
     "slower", "wrong", "faster", "same", "cannot tell", "no time", "stale", "new", "gone"
 ]
 Cause = Literal["code", "method", "machine", "noise", ""]
+
+
+class SubjectEntry(TypedDict):
+    """One variant at one case; null where not known."""
+
+    name: str
+    answer: GateAnswer
+    because: str
+    cause: str | None
+    time: TimeEntry | None
+    smallest_change: float | None
+    samples_needed: int | None
+    between_processes: BetweenProcesses | None
+
+
+class GateDocument(TypedDict):
+    """What `profkit gate --json` prints."""
+
+    schema: Literal["profkit.gate/1"]
+    status: int
+    summary: str
+    reasons: list[str]
+    alpha: float
+    power: float
+    subjects: list[SubjectEntry]
 
 
 @dataclass(frozen=True)
@@ -43,7 +69,7 @@ class GateSubject:
     samples: int | None = None
     change: RunComparison | None = field(default=None, compare=False)
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> SubjectEntry:
         """Plain values; null where not known."""
         between = self.change.between if self.change and self.time else None
         return {
@@ -54,7 +80,7 @@ class GateSubject:
             "time": self.time.to_json() if self.time else None,
             "smallest_change": None if isnan(self.smallest) else self.smallest,
             "samples_needed": self.samples,
-            "between_processes": between.to_json() if between else None,
+            "between_processes": plain(between),
         }
 
 
@@ -109,7 +135,7 @@ class GateReport:
         named = [f"{s.name}: {s.because}" for closed in self.closing.values() for s in closed]
         return named + [problem.message for problem in self.problems]
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> GateDocument:
         """The document that `profkit gate --json` prints."""
         return {
             "schema": "profkit.gate/1",

@@ -13,7 +13,7 @@ from functools import cached_property
 from math import log, nan, sqrt
 from pathlib import Path
 from statistics import median
-from typing import Any
+from typing import Literal, TypedDict
 
 from profkit.errors import ProfkitError
 from profkit.evidence.gate.power import ALPHA, significant
@@ -145,7 +145,7 @@ class MachineNoise:
     told: int
     alarms: int
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> MachineEntry:
         """Plain values."""
         between = self.between
         return {
@@ -155,6 +155,28 @@ class MachineNoise:
             "between_degrees": between.dof if between else None,
             "compare_alarms": self.told, "gate_alarms": self.alarms,
         }  # fmt: skip
+
+
+class MachineEntry(TypedDict):
+    """A MachineNoise as JSON."""
+
+    gpu: str
+    gpu_uuid: str
+    processes: int
+    pairs: int
+    rounds: int
+    within: float
+    between: float | None
+    between_degrees: int | None
+    compare_alarms: int
+    gate_alarms: int
+
+
+class NoiseDocument(TypedDict):
+    """What `profkit bench --aa N --json` prints."""
+
+    schema: Literal["profkit.noise/1"]
+    machines: list[MachineEntry]
 
 
 def machine_noise(twins: Sequence[HistoryTwin]) -> list[MachineNoise]:

@@ -5,17 +5,56 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import isnan
-from typing import Any, Literal
+from typing import Any, Literal, TypedDict
 
 from profkit.evidence.gate.power import GATE, significant, smallest_change
 from profkit.evidence.history.noise import process_spreads, spread_for
 from profkit.evidence.history.tables import HistoryRun
 from profkit.evidence.timing.samples import Spread, Thresholds
-from profkit.evidence.timing.stats import Taken, TimeComparison, compare_samples
+from profkit.evidence.timing.stats import Taken, TimeComparison, TimeEntry, compare_samples
 
 StepAnswer = Literal[
     "first", "faster", "slower", "same", "cannot tell", "same code", "other machine", "no time"
 ]
+
+
+class HistoryEntry(TypedDict):
+    """One run against the one before it; null where not known."""
+
+    subject: str
+    commit: str | None
+    commit_from: str | None
+    made: str | None
+    gpu: str | None
+    median_s: float | None
+    low_s: float | None
+    high_s: float | None
+    sass: str | None
+    answer: StepAnswer
+    time: TimeEntry | None
+    smallest_change: float | None
+    note: str | None
+
+
+class HistoryDocument(TypedDict):
+    """What `profkit history --json` prints."""
+
+    schema: Literal["profkit.history/1"]
+    steps: list[HistoryEntry]
+
+
+class ColumnsDocument(TypedDict):
+    """What `profkit query --json` without a question prints: the columns that there are."""
+
+    schema: Literal["profkit.history/1"]
+    columns: list[dict[str, str]]
+
+
+class QueryDocument(TypedDict):
+    """What `profkit query SQL --json` prints."""
+
+    schema: Literal["profkit.query/1"]
+    rows: list[dict[str, Any]]
 
 
 @dataclass(frozen=True)
@@ -36,7 +75,7 @@ class HistoryStep:
     smallest: float | None = None
     note: str = ""
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> HistoryEntry:
         """Plain values, without the samples."""
         run = self.run
         return {

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, fields
 from math import isfinite
-from typing import TYPE_CHECKING, Any, get_type_hints
+from typing import TYPE_CHECKING, Any, Final, get_type_hints
 
 from profkit.errors import ProfkitError
 from profkit.evidence.runs.runs import verdict
@@ -20,7 +20,7 @@ from profkit.records.record import Record
 if TYPE_CHECKING:
     import pyarrow as pa
 
-SCHEMA = "profkit.history/1"
+SCHEMA: Final = "profkit.history/1"
 
 
 @dataclass(frozen=True)

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from math import exp, log
 from statistics import median
+from typing import Literal, TypedDict
 
 from profkit.evidence.ledger.ledger import PROGRAM, Ledger, Outcome, Prediction
 from profkit.evidence.runs.runs import Evidence
@@ -98,6 +99,15 @@ def edges_today(evidence: Evidence) -> Edges:
         fixes = header.fixes if header.case in (None, record.case) else ()
         edges[record.variant, record.case] = (header.after, frozenset(fixes))
     return edges
+
+
+class ScoresDocument(TypedDict):
+    """What `profkit ledger --json` prints: predictions, and how they came out."""
+
+    schema: Literal["profkit.scores/1"]
+    scores: list[Score]
+    calibration: list[Calibration]
+    damaged: list[int]
 
 
 def score_ledger(ledger: Ledger, today: Edges | None = None) -> list[Score]:

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from math import hypot, isnan, nan, sqrt
-from typing import Literal, TypeAlias
+from typing import Literal, TypeAlias, TypedDict
 
 import numpy as np
 from numpy.typing import NDArray
@@ -70,6 +70,15 @@ class Thresholds:
 THRESHOLDS = Thresholds()
 
 
+class IntervalEntry(TypedDict):
+    """An Interval as JSON; null where not known."""
+
+    median: float | None
+    low: float | None
+    high: float | None
+    level: float
+
+
 @dataclass(frozen=True)
 class Interval:
     """A median (or a ratio of medians) with its confidence interval, in the samples' unit.
@@ -86,10 +95,11 @@ class Interval:
         """Whether the two intervals share a value; unknown ends count as overlapping."""
         return not (self.low > other.high or other.low > self.high)
 
-    def to_json(self) -> dict[str, float | None]:
+    def to_json(self) -> IntervalEntry:
         """The four numbers; null where not known."""
-        numbers = {"median": self.median, "low": self.low, "high": self.high, "level": self.level}
-        return {name: None if isnan(value) else value for name, value in numbers.items()}
+        numbers = self.median, self.low, self.high
+        median, low, high = (None if isnan(value) else value for value in numbers)
+        return {"median": median, "low": low, "high": high, "level": self.level}
 
 
 @dataclass(frozen=True)

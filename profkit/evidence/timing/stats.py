@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from math import exp, hypot, isnan, log, nan, sqrt
-from typing import Any, Literal
+from typing import Literal, TypedDict
 
 import numpy as np
 
@@ -18,6 +18,7 @@ from profkit.evidence.timing.samples import (
     TIMES,
     Array,
     Interval,
+    IntervalEntry,
     Sample,
     SampleFault,
     Samples,
@@ -45,6 +46,21 @@ __all__ = [
 TimeAnswer = Literal["faster", "slower", "same", "cannot tell"]
 Reason = SampleFault | Literal["difference", "within", "wide", "identical"]
 Taken = Literal["interleaved", "one process", "apart"]
+
+
+class TimeEntry(TypedDict):
+    """A TimeComparison as JSON; null where not known."""
+
+    answer: str
+    reason: str
+    sentence: str
+    speedup: IntervalEntry
+    hedges_g: float | None
+    p_value: float | None
+    before: IntervalEntry
+    after: IntervalEntry
+    within: float
+    effective: float | None
 
 
 @dataclass(frozen=True)
@@ -79,7 +95,7 @@ class TimeComparison:
     within: float
     effective: float = nan
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> TimeEntry:
         """Plain values; null where not known."""
         return {
             "answer": self.answer,

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import median
-from typing import BinaryIO
+from typing import BinaryIO, Literal, TypedDict
 
 from profkit.errors import ProfkitError
 from profkit.files import read_json, temporary_folder
@@ -79,7 +79,7 @@ class CapturedKernel:
             return None
         return self.here / self.in_program
 
-    def to_json(self) -> JsonObject:
+    def to_json(self) -> CapturedEntry:
         """Plain values; null where not known."""
         return {
             "kernel": self.kernel,
@@ -92,6 +92,27 @@ class CapturedKernel:
             "equal": self.equal or None,
             "notes": list(self.notes),
         }
+
+
+class CapturedEntry(TypedDict):
+    """A CapturedKernel as JSON; null where not known."""
+
+    kernel: str
+    launches: int
+    file: str | None
+    why_not: str | None
+    in_program_s: float | None
+    here_s: float | None
+    ratio: float | None
+    equal: str | None
+    notes: list[str]
+
+
+class CaptureDocument(TypedDict):
+    """What `profkit capture --json` prints."""
+
+    schema: Literal["profkit.capture/1"]
+    kernels: list[CapturedEntry]
 
 
 def capture_program(

@@ -10,7 +10,7 @@ import ctypes
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from typing import Any, Literal
+from typing import Any, Literal, TypedDict
 
 from profkit.measure.check import arena
 from profkit.measure.check.arena import Arena
@@ -89,6 +89,13 @@ class Check:
     def to_json(self) -> JsonObject:
         """Plain values; null where not known."""
         return asdict(self)
+
+
+class CheckDocument(TypedDict):
+    """What `profkit check --json` prints."""
+
+    schema: Literal["profkit.check/1"]
+    checks: list[Check]
 
 
 def summed_check(variant: str, problem: Problem, cases: Sequence[CaseCheck]) -> Check:

@@ -7,20 +7,74 @@ json escapes it.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict
+from dataclasses import replace
 from math import isfinite
-from typing import TYPE_CHECKING, Any
+from typing import Final, Literal, TypedDict
 
-from profkit.diagnosis.launches import Judged
-from profkit.diagnosis.rule import Finding
+from profkit.diagnosis.launches import HotLine, Judged, NvidiaRule
+from profkit.diagnosis.rule import Expectation, Finding, Missing, SourceShare
+from profkit.records.store import plain
+from profkit.reports.frame import ReportFile
 
-if TYPE_CHECKING:
-    from profkit.reports.reader import ReportFile
-
-SCHEMA = "profkit.diagnosis/1"
+SCHEMA: Final = "profkit.diagnosis/1"
 
 
-def diagnosis_document(files: Iterable[ReportFile], launches: Sequence[Judged]) -> dict[str, Any]:
+class NearBorderEntry(TypedDict):
+    """The verdict that is nearly as true."""
+
+    other: str
+    margin: float
+
+
+# In the form for keys that are words of Python.
+FindingEntry = TypedDict(
+    "FindingEntry",
+    {
+        "rule": str, "status": str, "cause": str, "gain": float | None,
+        "expect": Expectation | None, "evidence": dict[str, float | None],
+        "where": tuple[SourceShare, ...], "try": str, "note": bool,
+    },
+)  # fmt: skip
+
+
+class LaunchEntry(TypedDict):
+    """One launch and the verdict on it; SI, shares from 0 to 1, null where not known."""
+
+    report: str
+    index: int
+    kernel: str
+    device: str | None
+    cc: str | None
+    grid: list[int] | None
+    block: list[int] | None
+    variant: str | None
+    case: str | None
+    status: str
+    time_s: float | None
+    bound: str
+    limiter: str | None
+    because: str
+    near_border: NearBorderEntry | None
+    headroom: float | None
+    saves_s: float | None
+    metrics: dict[str, float | None]
+    findings: list[FindingEntry]
+    missing: tuple[Missing, ...]
+    ncu_rules: tuple[NvidiaRule, ...]
+    lines: tuple[HotLine, ...]
+
+
+class DiagnosisDocument(TypedDict):
+    """What `profkit diagnose --json` prints: files, and launches with verdict and findings."""
+
+    schema: Literal["profkit.diagnosis/1"]
+    reports: list[ReportFile]
+    launches: list[LaunchEntry]
+
+
+def diagnosis_document(
+    files: Iterable[ReportFile], launches: Sequence[Judged]
+) -> DiagnosisDocument:
     """The document as plain lists and dicts, in a fixed order of keys.
 
     Args:
@@ -29,16 +83,12 @@ def diagnosis_document(files: Iterable[ReportFile], launches: Sequence[Judged]) 
     """
     return {
         "schema": SCHEMA,
-        "reports": [
-            {"path": f.path, "sha256": f.sha256, "status": f.status, "message": f.message,
-             "launches": f.launches, "ncu_version": f.ncu_version}
-            for f in files
-        ],
+        "reports": [plain(file) for file in files],
         "launches": [_launch(run) for run in launches],
-    }  # fmt: skip
+    }
 
 
-def _launch(run: Judged) -> dict[str, Any]:
+def _launch(run: Judged) -> LaunchEntry:
     diagnosis = run.diagnosis
     border = diagnosis.near_border
     return {
@@ -56,26 +106,28 @@ def _launch(run: Judged) -> dict[str, Any]:
         "bound": diagnosis.bound,
         "limiter": diagnosis.limiter,
         "because": diagnosis.because,
-        "near_border": border and {"other": border.other, "margin": border.margin},
+        "near_border": {"other": border.other, "margin": border.margin} if border else None,
         "headroom": finite_or_none(diagnosis.headroom),
         "saves_s": finite_or_none(diagnosis.saves(run.time)),
         "metrics": {name: finite_or_none(value) for name, value in run.values.items()},
         "findings": [_finding(f) for f in diagnosis.findings],
-        "missing": [asdict(m) for m in diagnosis.missing],
-        "ncu_rules": [{**asdict(r), "speedup": finite_or_none(r.speedup)} for r in run.nvidia],
-        "lines": [asdict(line) for line in run.lines],
+        "missing": plain(diagnosis.missing),
+        "ncu_rules": plain(
+            tuple(replace(r, speedup=finite_or_none(r.speedup)) for r in run.nvidia)
+        ),
+        "lines": plain(run.lines),
     }
 
 
-def _finding(finding: Finding) -> dict[str, Any]:
+def _finding(finding: Finding) -> FindingEntry:
     return {
         "rule": finding.rule,
         "status": finding.status,
         "cause": finding.cause,
         "gain": finite_or_none(finding.gain),
-        "expect": asdict(finding.expect) if finding.expect else None,
+        "expect": plain(finding.expect),
         "evidence": {name: finite_or_none(value) for name, value in finding.evidence.items()},
-        "where": [asdict(line) for line in finding.where],
+        "where": plain(finding.where),
         "try": finding.advice,
         "note": finding.note,
     }

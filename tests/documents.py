@@ -1,0 +1,53 @@
+"""Whatever a test prints is held to its schema, by the official validator, wherever it is run."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+from functools import cache, wraps
+from pathlib import Path
+from typing import Any
+
+SCHEMAS = Path(__file__).parents[1] / "profkit" / "schemas"
+_BEGINS = re.compile(r'\s*\{\s*"schema": "profkit\.')
+
+
+@cache
+def validator(name: str) -> Any:
+    """Of one document: profkit.gate/1."""
+    import jsonschema
+
+    file = SCHEMAS / f"{name.replace('/', '.')}.json"
+    return jsonschema.Draft202012Validator(json.loads(file.read_text("utf-8")))
+
+
+def held(document: dict[str, Any]) -> None:
+    """Assert that a document is as its schema says."""
+    from jsonschema.exceptions import best_match
+
+    error = best_match(validator(document["schema"]).iter_errors(document))
+    assert error is None, f"{document['schema']} {error.json_path}: {error.message[:300]}"
+
+
+def hold_what_is_printed() -> None:
+    """From now on, hold what a verb prints here, and what a process prints."""
+    from typer.testing import CliRunner
+
+    def holding(run: Any) -> Any:
+        @wraps(run)
+        def ran(*args: Any, **given: Any) -> Any:
+            done = run(*args, **given)
+            text = (
+                done.stdout.decode(errors="replace")
+                if isinstance(done.stdout, bytes)
+                else done.stdout
+            )
+            if text and _BEGINS.match(text):
+                held(json.loads(text))
+            return done
+
+        return ran
+
+    CliRunner.invoke = holding(CliRunner.invoke)
+    subprocess.run = holding(subprocess.run)

@@ -1,0 +1,70 @@
+"""The schemas are those of the types, every document has one, and whatever is committed keeps to it."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from pathlib import Path
+
+import pytest
+
+from profkit.diagnosis.launches import judged, with_lines
+from profkit.program.document import triage_document
+from profkit.program.recorded import judge_recordings
+from profkit.records.store import json_safe
+from profkit.reports.reader import read_report
+from profkit.show.views.document import diagnosis_document
+from tests.conftest import ROOT, committed
+from tests.documents import SCHEMAS, held, validator
+
+sys.path.insert(0, str(ROOT / "tools"))
+# Written to files with readers of their own, or part of a document: printed by no verb.
+FILES = {"grid", "ladder", "ledger", "timeline"}
+DATA = ROOT / "tests" / "program" / "data"
+RECORDINGS = sorted({*DATA.rglob("*.triage"), *DATA.rglob("*.json.gz"), *DATA.rglob("*.sqlite")})
+
+
+def test_the_schemas_are_made_of_the_types() -> None:
+    import jsonschema
+    import schemas
+
+    made = {schemas.file_of(name).name: schema for name, schema in schemas.every().items()}
+    assert made == {p.name: json.loads(p.read_text("utf-8")) for p in SCHEMAS.glob("*.json")}
+    for schema in made.values():
+        jsonschema.Draft202012Validator.check_schema(schema)
+
+
+def test_every_document_has_a_schema() -> None:
+    sources = (path.read_text("utf-8") for path in (ROOT / "profkit").rglob("*.py"))
+    named = {name for text in sources for name in re.findall(r'"profkit\.(\w+)/1"', text)}
+    assert named - FILES == {p.name.split(".")[1] for p in SCHEMAS.glob("*.json")}
+
+
+def test_every_committed_run_record_keeps_to_its_schema() -> None:
+    records = [json.loads(p.read_text("utf-8")) for p in (ROOT / "artifacts").rglob("*.json")]
+    runs = [record for record in records if record.get("schema") == "profkit.run/1"]
+    assert len(runs) > 100
+    for record in runs:
+        held(record)
+    assert not validator("profkit.run/1").is_valid({**runs[0], "variant": 3})
+    assert not validator("profkit.run/1").is_valid({**runs[0], "schema": "profkit.gate/1"})
+
+
+@pytest.mark.parametrize("path", RECORDINGS, ids=lambda p: p.name)
+def test_the_triage_of_every_recording_keeps_to_its_schema(path: Path) -> None:
+    document = triage_document(*judge_recordings([path]))
+    held(json_safe(document))
+    for key in document:  # each key is asked for
+        assert not validator("profkit.triage/1").is_valid(
+            json_safe({k: of for k, of in document.items() if k != key})
+        )
+
+
+def test_the_diagnosis_of_every_report_keeps_to_its_schema() -> None:
+    reports = read_report(committed())
+    runs = judged(reports)
+    assert len(runs) > 100
+    for run in [*with_lines(runs[:20], 5, 5), *runs]:
+        held(json_safe(diagnosis_document((), [run])))
+    held(json_safe(diagnosis_document(reports.files, ())))
