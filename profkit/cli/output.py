@@ -96,6 +96,28 @@ def print_json(document: Any) -> None:
     print(dumps(json_safe(document), indent=1, allow_nan=False))
 
 
+def print_json_rows(document: Mapping[str, Any], name: str, rows: Iterable[Any]) -> None:
+    """Print a document whose last key is a list of rows that are made one by one, a line for each.
+
+    Args:
+        document: The document.
+        name: The last key; what the document has there is not printed.
+        rows: What is printed there: what JSON can hold.
+    """
+    from json import dumps
+
+    from profkit.records.store import json_safe
+
+    before = {key: value for key, value in document.items() if key != name}
+    head = dumps(json_safe(before), indent=1, allow_nan=False).removesuffix("\n}")
+    print(head, f",\n {dumps(name)}: [", sep="", end="")
+    for n, row in enumerate(rows):
+        print(
+            "," if n else "", dumps(row, separators=(",", ":"), allow_nan=False), sep="\n  ", end=""
+        )
+    print("\n ]\n}")
+
+
 def print_blocks(
     blocks: Iterable[Block], document: Mapping[str, Any] | None = None, as_markdown: bool = False
 ) -> None:

@@ -6,6 +6,7 @@ import re
 from collections import ChainMap
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import lru_cache
 from typing import Any
 
 from profkit.diagnosis.estimate.estimate import AT_ROOF, OWN_WORK, estimate, headroom
@@ -54,9 +55,10 @@ def judge_launch(
     rules = (*ALL, *more)
     ncu = str(values.get("ncu_version") or "")
     room = headroom(launch)
-    asked = [_ask(rule, launch, ncu) for rule in ALL]
+    counted = frozenset(CATALOGUE[name].section for name in metrics if name in launch)
+    asked = [_ask(rule, launch, counted, ncu) for rule in ALL]
     wider = Launch(ChainMap(metrics, also)) if also else launch  # type: ignore[arg-type]
-    findings = _roofs([*asked, *(_ask(rule, wider, ncu) for rule in more)], room)
+    findings = _roofs([*asked, *(_ask(rule, wider, counted, ncu) for rule in more)], room)
     findings = _ordered(findings, verdict, rules)
     return Diagnosis(
         verdict.bound,
@@ -100,16 +102,15 @@ def or_nan(value: float | None) -> float:
     return float("nan") if value is None else value
 
 
-def _ask(rule: Rule, launch: Launch, ncu: str) -> Finding:
+def _ask(rule: Rule, launch: Launch, counted: frozenset[str], ncu: str) -> Finding:
     try:
         hit = rule.check(launch)
     except NotCollected as absent:
-        why, advice = _lack(absent.metric, launch, ncu)
-        return Finding(
-            rule.id, "unknown", why, evidence={absent.metric: None}, advice=advice, note=rule.note
-        )
+        metric = CATALOGUE.get(absent.metric)
+        among = metric is not None and metric.section in counted
+        return _unknown(rule.id, rule.note, absent.metric, ncu, among)
     if hit is None:
-        return Finding(rule.id, "clear", rule.title, note=rule.note)
+        return _clear(rule.id, rule.note, rule.title)
     worth = estimate(launch, rule.id, hit.gain)
     return Finding(
         rule.id,
@@ -123,7 +124,20 @@ def _ask(rule: Rule, launch: Launch, ncu: str) -> Finding:
     )
 
 
-def _lack(name: str, launch: Launch, ncu: str) -> tuple[str, str]:
+# One object for all launches: a report may have a hundred thousand, and most rules say the same of each.
+@lru_cache(4096)
+def _clear(rule: str, note: bool, title: str) -> Finding:
+    return Finding(rule, "clear", title, note=note)
+
+
+@lru_cache(4096)
+def _unknown(rule: str, note: bool, name: str, ncu: str, among: bool) -> Finding:
+    """A finding that lacks a metric; `among` others of its section, which were counted."""
+    why, advice = _lack(name, ncu, among)
+    return Finding(rule, "unknown", why, evidence={name: None}, advice=advice, note=note)
+
+
+def _lack(name: str, ncu: str, among: bool) -> tuple[str, str]:
     """Why a metric is not there, and what collects it; "" where nothing would."""
     metric = CATALOGUE.get(name)
     if metric is None:
@@ -136,11 +150,7 @@ def _lack(name: str, launch: Launch, ncu: str) -> tuple[str, str]:
     if version and since and _number(version) < _number(since):
         return (f"needs {name}: this ncu ({version}) did not count it; from {since} on",
                 f"profile with ncu {since} or newer")  # fmt: skip
-    if any(
-        other != name and other in CATALOGUE and CATALOGUE[other].section == metric.section
-        for other in launch
-        if other in launch
-    ):
+    if among:
         which = f"this ncu ({version})" if version else "ncu"
         return f"needs {name}: {which} did not count it on this GPU in this launch", ""
     return f"needs {name}: collect {metric.section}", f"--section {metric.section}"

@@ -76,7 +76,7 @@ class Judged:
     variant: str | None
     case: str | None
     status: str
-    values: dict[str, float]
+    values: Mapping[str, float]
     diagnosis: Diagnosis
     nvidia: tuple[NvidiaRule, ...] = ()
     lines: tuple[HotLine, ...] = ()
@@ -145,8 +145,7 @@ def _of_part(part: Part) -> Iterator[Judged]:
             rule, title, message, speedup if isfinite(speedup) else None, scope
         )
         rules.setdefault(launch, []).append(nvidia_rule)
-    for run in part.launches():
-        values = {name: run[name] for name in CATALOGUE}
+    for run, values in zip(part.launches(), part.metrics(), strict=True):
         yield Judged(
             **{name: run[name] for name in _IDENTITY},
             index=run["launch"],
@@ -317,7 +316,7 @@ def _lined(run: Judged, answer: HotLines) -> Judged:
         for x in answer.sampled
     )
     findings = tuple(
-        replace(f, where=tuple(_where(answer.counters.get(f.rule, ()))))
+        replace(f, where=tuple(_where(lines))) if (lines := answer.counters.get(f.rule)) else f
         for f in run.diagnosis.findings
     )
     return replace(run, lines=listed, diagnosis=replace(run.diagnosis, findings=findings))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import subprocess
 import sys
@@ -36,6 +37,40 @@ def test_a_damaged_one_is_still_called_that(tmp_path: Path) -> None:
     path = tmp_path / "x.ncu-rep"
     path.write_bytes(made.report()[:-20])
     assert "damaged" in asked("--max-memory", "1G", "diagnose", path).stderr
+
+
+MEASURED = """
+import os, resource, subprocess, sys
+with open(sys.argv[1], "wb") as out:
+    subprocess.run([sys.executable, "-m", "profkit", "diagnose", *sys.argv[2:]], stdout=out, check=True)
+print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss * 1024)
+"""
+
+
+def _diagnosed(path: Path, count: int, *flags: str) -> tuple[float, str]:
+    """Peak memory and output of diagnose for a report of so many launches of 274 bytes."""
+    names, results = [*made.METRICS], []
+    for n in range(count):
+        metrics = {**made.METRICS, "gpu__time_duration.sum": 100.0 * (n + 1)}
+        results.append(made.result(names, metrics, kernel=f"kernel_{n}"))
+    report, out = path / f"{count}.ncu-rep", path / "out"
+    report.write_bytes(made.report(results, names))
+    command = [sys.executable, "-c", MEASURED, str(out), str(report), *flags]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=120)
+    return float(done.stdout), out.read_text("utf-8")
+
+
+@pytest.mark.parametrize("flags", [(), ("--json",)])
+def test_many_small_launches_stay_small(tmp_path: Path, flags: tuple[str, ...]) -> None:
+    """Memory grows by some kB a launch, whatever is said of each; so does the document."""
+    few, _ = _diagnosed(tmp_path, 500, *flags)
+    many, text = _diagnosed(tmp_path, 3000, *flags)
+    assert (many - few) / 2500 < 12e3
+    if flags:
+        launches = json.loads(text)["launches"]
+        assert [run["kernel"] for run in launches] == [f"kernel_{n}" for n in range(3000)]
+        assert len(text) / 3000 < 13e3
+        assert sum("kernel_" in line for line in text.splitlines()) == 3000, "a line for each"
 
 
 @pytest.mark.parametrize("size", ["x", "4", "-1G", "1e3G", "", "9999999G"])

@@ -105,7 +105,10 @@ _MEND = {
 
 def _given_up(reports: Reports) -> set[str]:
     """The reports in which no launch was measured."""
-    status = {part.file.path: {run["status"] for run in part.launches()} for part in reports.parts}
+    from profkit.reports.frame import COLUMNS
+
+    at = COLUMNS.index("status")
+    status = {part.file.path: {row[at] for row in part.identity} for part in reports.parts}
     return {path for path, of in status.items() if of == {"failed"}}
 
 

@@ -15,6 +15,7 @@ from profkit.cli.output import (
     one_form,
     print_blocks,
     print_json,
+    print_json_rows,
     print_plain,
     progress,
     save_frame,
@@ -146,14 +147,15 @@ def _show_document(
     files: Sequence[ReportFile], launches: list[Judged], top: int | None, lines: int | None
 ) -> None:
     from profkit.diagnosis.launches import judged_rows, with_lines
-    from profkit.show.views.document import diagnosis_document
+    from profkit.show.views.document import diagnosis_document, launch_entry
 
     if top is not None:
         worst = {id(run) for row in judged_rows(launches)[:top] for run in row.launches}
         launches = [run for run in launches if id(run) in worst]
     if lines != 0:
         launches = with_lines(launches, lines, lines or 0)
-    print_json(diagnosis_document(files, launches))
+    document = diagnosis_document(files, ())
+    print_json_rows(document, "launches", map(launch_entry, launches))
 
 
 def _print_rows(

@@ -6,7 +6,7 @@ json escapes it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from math import isfinite
 from typing import Final, Literal, TypedDict
@@ -84,11 +84,12 @@ def diagnosis_document(
     return {
         "schema": SCHEMA,
         "reports": [plain(file) for file in files],
-        "launches": [_launch(run) for run in launches],
+        "launches": [launch_entry(run) for run in launches],
     }
 
 
-def _launch(run: Judged) -> LaunchEntry:
+def launch_entry(run: Judged) -> LaunchEntry:
+    """One launch of the document. Of metrics it has those that were collected."""
     diagnosis = run.diagnosis
     border = diagnosis.near_border
     return {
@@ -109,7 +110,7 @@ def _launch(run: Judged) -> LaunchEntry:
         "near_border": {"other": border.other, "margin": border.margin} if border else None,
         "headroom": finite_or_none(diagnosis.headroom),
         "saves_s": finite_or_none(diagnosis.saves(run.time)),
-        "metrics": {name: finite_or_none(value) for name, value in run.values.items()},
+        "metrics": _collected(run.values),
         "findings": [_finding(f) for f in diagnosis.findings],
         "missing": plain(diagnosis.missing),
         "ncu_rules": plain(
@@ -126,11 +127,15 @@ def _finding(finding: Finding) -> FindingEntry:
         "cause": finding.cause,
         "gain": finite_or_none(finding.gain),
         "expect": plain(finding.expect),
-        "evidence": {name: finite_or_none(value) for name, value in finding.evidence.items()},
+        "evidence": _collected(finding.evidence),
         "where": plain(finding.where),
         "try": finding.advice,
         "note": finding.note,
     }
+
+
+def _collected(values: Mapping[str, float | None]) -> dict[str, float | None]:
+    return {name: value for name, value in values.items() if value is not None and isfinite(value)}
 
 
 def finite_or_none(value: float | None) -> float | None:
