@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from profkit.diagnosis.rule import Hit, Launch, Rule, share
+from profkit.reports.figures import OUT_OF_RANGE
 
 STEADY = 0.9  # clock over the highest clock below which times do not compare with free-running ones
 MISMATCH = 1.1  # counted over declared operations: padding and tails stay below
-OUT_OF_RANGE = 1.03  # a share above 1 by more than rounding: passes that did not see the same
 
 
 def _operations(launch: Launch) -> Hit | None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from profkit.reports.figures import (
     NOT_COLLECTED,
+    OUT_OF_RANGE,
     counted,
     figures,
     quantity,
@@ -76,11 +77,11 @@ def dims(of: tuple[int, int, int] | None) -> str:
 def metric_text(name: str, value: float | None) -> str:
     """A metric's value with the unit that the catalogue gives it.
 
-    A share is of one thing over another, counted in two passes: above 1 it is all of it.
+    A share a little above 1, of one thing over another counted in two passes, is all of it.
     """
     unit = CATALOGUE[name].unit if name in CATALOGUE else "count"
-    most = 1.0 if unit == "share" and value is not None and value > 1 and isfinite(value) else value
-    return quantity(most, unit)
+    whole = unit == "share" and value is not None and 1 < value <= OUT_OF_RANGE
+    return quantity(1.0 if whole else value, unit)
 
 
 def evidence_texts(values: Mapping[str, float | None]) -> list[tuple[str, str]]:
