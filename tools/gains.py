@@ -1,11 +1,12 @@
-"""Do the gains come true? Bounds, expectations and intervals against every mend on record.
+"""Do the gains come true? Bounds, expectations and intervals against every fix on record.
 
-    python tools/gains.py [FOLDER]
+    python tools/gains.py              # what is held against what, and the numbers that the code uses
+    python tools/gains.py FOLDER...    # first keeps the pairs of these folders (pairs.json, raw.json.xz)
 
-Probes with their twins, steps of the ladder whose header says what they fix, and, with FOLDER, other
-people's kernels before and after a mend (pairs.json, and their counters in raw.json.xz). Then the
-spread of each kind anew: the numbers of profkit/diagnosis/estimate/estimate.py; and how often an
-interval holds whose program was left out.
+Probes with their twins, steps of the ladder whose header says what they fix, and other people's kernels
+before and after a fix (artifacts/pairs.json.xz: counters, no code). SPREAD and COVERAGE of
+profkit/diagnosis/estimate/estimate.py are computed from the last two: each fix is held against an
+interval that was made without its repository. Probes are left out: their twins remove all of a cause.
 """
 
 from __future__ import annotations
@@ -14,10 +15,11 @@ import json
 import lzma
 import sys
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from math import exp, log
+from math import exp, isfinite, log
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -25,26 +27,34 @@ from profkit import from_raw
 from profkit.cli.inputs.sources import evidence_of
 from profkit.diagnosis.engine import judge_launch
 from profkit.diagnosis.estimate.causes import CAUSES, Kind
-from profkit.diagnosis.estimate.estimate import OFFSET, SPREAD
+from profkit.diagnosis.estimate.estimate import OFFSET, SPREAD, expectation
 from profkit.evidence.ledger.calibration import edges_today, score_ledger
 from profkit.evidence.ledger.ledger import NAME, read_ledger
+from profkit.reports.metrics import CATALOGUE
 
 sys.path.insert(0, str(Path(__file__).parent))
 import verdicts
 
 ARTIFACTS = verdicts.ROOT / "artifacts"
-FASTER = 1.05  # a mend that gained less says nothing of how much its cause was worth
-PROBE = 0.1  # weight of a probe: its twin is built to remove all of the cause
-LEANS = 10.0  # weight of all kinds together beside a kind's own
-FARTHEST = 1.0  # a residual counts as this at most: a rewrite is no spread
+KEPT = ARTIFACTS / "pairs.json.xz"
+FASTER = 1.05  # a fix that gained less says nothing of how much its cause was worth
+CLAIMS = 1.3  # what is promised of a fix that brought nothing is wrong from here on
+FEW = 10  # fixes of a kind below which those of all kinds stand in for it
+PROBES, LADDER = "probes", "ladder"
 
 
 @dataclass(frozen=True)
-class MendOnRecord:
-    """What came of one mend, and what was said of it: speed-up factors."""
+class FixOnRecord:
+    """What came of one fix, and what was said of it: speed-up factors.
+
+    Attributes:
+        group: probes, ladder, "pairs, looked at" or "pairs, not looked at" when causes were priced.
+        repository: What is left out at once.
+    """
 
     group: str
-    program: str
+    repository: str
+    name: str
     kind: Kind
     came: float
     expected: float
@@ -53,19 +63,20 @@ class MendOnRecord:
     @property
     def residual(self) -> float:
         """Ln came - ln expected, in units of the latter."""
-        unit = OFFSET + log(self.expected)
-        return max(-FARTHEST, min(FARTHEST, log(self.came / self.expected) / unit))
+        return log(self.came / self.expected) / (OFFSET + log(self.expected))
 
 
-def probes() -> Iterator[MendOnRecord]:
+def probes() -> Iterator[FixOnRecord]:
     """Probes with their twins."""
     for row in verdicts.rows():
         if row.gain and row.gain >= FASTER and row.expect and row.said[2] in CAUSES:
             kind = CAUSES[str(row.said[2])].kind
-            yield MendOnRecord("probes", row.probe, kind, row.gain, row.expect.gain, row.estimate)
+            yield FixOnRecord(
+                PROBES, PROBES, row.probe, kind, row.gain, row.expect.gain, row.estimate
+            )
 
 
-def ladder() -> Iterator[MendOnRecord]:
+def ladder() -> Iterator[FixOnRecord]:
     """Steps whose header says what they fix."""
     today = edges_today(evidence_of(ARTIFACTS))
     for score in score_ledger(read_ledger(ARTIFACTS / NAME), today):
@@ -73,83 +84,111 @@ def ladder() -> Iterator[MendOnRecord]:
         if score.tried and came >= FASTER and made.expect:
             kind = CAUSES[made.rule.split("+")[0]].kind
             name = f"{made.variant} > {score.outcome.child}"
-            yield MendOnRecord("ladder", name, kind, came, made.expect, made.gain)
+            yield FixOnRecord(LADDER, LADDER, name, kind, came, made.expect, made.gain)
 
 
-def pairs(folder: Path) -> Iterator[MendOnRecord]:
-    """Other people's kernels; a program is what the launch's name begins with."""
+def pairs() -> list[dict[str, Any]]:
+    """What is kept of other people's kernels: pair, repository, rules, speedup, metrics before."""
+    with lzma.open(KEPT, "rt") as file:
+        return json.load(file)  # type: ignore[no-any-return]
+
+
+def of_pairs(kept: Sequence[Mapping[str, Any]]) -> Iterator[FixOnRecord]:
+    """Pairs that became faster and whose cause has a price."""
+    for pair in kept:
+        firing = [f for f in judge_launch(pair["before"]).findings if f.status == "fires"]
+        found = next((f for f in firing if f.rule in pair["rules"]), None)
+        if found and found.expect and pair["speedup"] >= FASTER:
+            group = f"pairs, {'looked' if pair['seen'] else 'not looked'} at"
+            yield FixOnRecord(group, pair["repository"], pair["pair"], CAUSES[found.rule].kind,
+                              pair["speedup"], found.expect.gain, found.gain)  # fmt: skip
+
+
+def told_nothing_came(kept: Sequence[Mapping[str, Any]]) -> tuple[int, int]:
+    """Of the pairs that brought nothing, how many were promised much by the first finding."""
+    slow = [pair for pair in kept if pair["speedup"] < FASTER]
+    tops = [judge_launch(pair["before"]).top for pair in slow]
+    return sum(bool(top and top.expect and top.expect.gain > CLAIMS) for top in tops), len(slow)
+
+
+def keep(folder: Path, *, seen: bool) -> Iterator[dict[str, Any]]:
+    """The numbers of a folder's pairs: no name of a kernel, no code."""
     with lzma.open(folder / "raw.json.xz", "rt") as file:
-        kept = json.load(file)
-    launches = {}
-    for run, counters in kept.items():
-        row = {"kernel": counters["name"]}
-        for name, found in counters["m"].items():
-            row |= {name: found["v"]} if "v" in found else {}
-            row |= {f"{name}[{key}]": value for key, value in found.get("i", {}).items()}
-        launches[run] = {str(k): v for k, v in from_raw([row]).iloc[0].items()}
+        raw = json.load(file)
+    launches = {run: _launch(counters) for run, counters in raw.items()}
     for pair in json.loads((folder / "pairs.json").read_text("utf-8")):
-        before, after = (launches[pair[side]] for side in ("before", "after"))
-        came = before["time"] / after["time"]
-        firing = [f for f in judge_launch(before).findings if f.status == "fires"]
-        found = next((f for f in firing if f.rule in pair["expected_rules"]), None)
-        if found and found.expect and came >= FASTER:
-            program = pair["before"].rstrip("0123456789bn")
-            kind = CAUSES[found.rule].kind
-            yield MendOnRecord("pairs", program, kind, came, found.expect.gain, found.gain)
+        before = launches[pair["before"]]
+        if pair.get("before_us") and pair.get("after_us"):
+            came = pair["before_us"] / pair["after_us"]
+        else:
+            came = before["time"] / launches[pair["after"]]["time"]
+        yield {"pair": pair["id"], "repository": pair["repo"].split()[0], "seen": seen,
+               "rules": pair["expected_rules"], "speedup": float(f"{came:.6g}"),
+               "before": {name: float(f"{value:.6g}") for name, value in before.items()}}  # fmt: skip
 
 
-def spread(mends: Sequence[MendOnRecord], kind: Kind) -> tuple[float, float]:
-    """10th and 90th percentile of a kind's residuals, leaning on those of all kinds."""
-    own = [m for m in mends if m.kind == kind]
-    size = sum(_weights(mends, own)) if own else 0.0
-    every = _percentiles(mends, mends)
-    mine = _percentiles(mends, own) if own else every
-    low, high = ((size * a + LEANS * b) / (size + LEANS) for a, b in zip(mine, every, strict=True))
-    return low, high
+def _launch(counters: Mapping[str, Any]) -> dict[str, float]:
+    row = {"kernel": counters["name"]}
+    for name, found in counters["m"].items():
+        row |= {name: found["v"]} if "v" in found else {}
+        row |= {f"{name}[{key}]": value for key, value in found.get("i", {}).items()}
+    frame = from_raw([row]).iloc[0]
+    return {name: float(frame[name]) for name in CATALOGUE if isfinite(frame[name])}
 
 
-def _weights(mends: Sequence[MendOnRecord], some: Sequence[MendOnRecord]) -> list[float]:
-    of = Counter(m.program for m in mends)
-    return [(PROBE if m.group == "probes" else 1.0) / of[m.program] ** 0.5 for m in some]
+def spread(fixes: Sequence[FixOnRecord], kind: Kind) -> tuple[float, float]:
+    """The 10th and 90th percentile that a further residual of a kind has: of n, ranks over n + 1."""
+    own = [fix.residual for fix in fixes if fix.kind == kind]
+    some = own if len(own) >= FEW else [fix.residual for fix in fixes]
+    low, high = np.quantile(some, (0.1, 0.9), method="weibull")
+    return round(float(low), 2), round(float(high), 2)
 
 
-def _percentiles(
-    mends: Sequence[MendOnRecord], some: Sequence[MendOnRecord]
-) -> tuple[float, float]:
-    values, weights = np.array([m.residual for m in some]), np.array(_weights(mends, some))
-    order = np.argsort(values)
-    at = np.cumsum(weights[order]) - weights[order] / 2
-    low, high = np.interp([0.1 * weights.sum(), 0.9 * weights.sum()], at, values[order])
-    return float(low), float(high)
+def left_out(fixes: Sequence[FixOnRecord]) -> dict[str, list[bool]]:
+    """Repository -> for each of its fixes, whether it is in an interval made without them."""
+    held: dict[str, list[bool]] = {}
+    for name in Counter(fix.repository for fix in fixes):
+        rest = [fix for fix in fixes if fix.repository != name]
+        held[name] = [_inside(f, spread(rest, f.kind)) for f in fixes if f.repository == name]
+    return held
 
 
-def report(mends: Sequence[MendOnRecord]) -> None:
-    """One line per group, then per kind."""
-    for group in dict.fromkeys(m.group for m in mends):
-        own = [m for m in mends if m.group == group]
-        bounded = [m for m in own if m.gain is not None]
-        held = sum(m.came <= 1.05 * (m.gain or 0.0) for m in bounded)
-        near = sum(1 / 1.5 <= m.expected / m.came <= 1.5 for m in own)
-        errors = [log((m.expected - 1) / (m.came - 1)) for m in own if m.expected > 1]
+def _inside(fix: FixOnRecord, ends: tuple[float, float]) -> bool:
+    hope = expectation(fix.expected, ends, fix.gain)
+    return hope.low <= fix.came <= hope.high
+
+
+def report(fixes: Sequence[FixOnRecord], say: Callable[[str], object] = print) -> None:
+    """One line per group, the coverage per repository, then the numbers per kind."""
+    for group in dict.fromkeys(fix.group for fix in fixes):
+        own = [fix for fix in fixes if fix.group == group]
+        bounded = [fix for fix in own if fix.gain is not None]
+        held = sum(fix.came <= FASTER * (fix.gain or 0.0) for fix in bounded)
+        near = sum(1 / 1.5 <= fix.expected / fix.came <= 1.5 for fix in own)
+        errors = [log((fix.expected - 1) / (fix.came - 1)) for fix in own if fix.expected > 1]
         factor = exp(sum(min(abs(e), log(20)) for e in errors) / max(len(errors), 1))
-        inside = sum(_inside(m, [x for x in mends if x.program != m.program]) for m in own)
-        print(f"{group}: bound held {held} of {len(bounded)}; expected within 1.5x {near} of "
-              f"{len(own)}; factor error of the gain {factor:.2f}; inside an interval that was made "
-              f"without the program {inside} of {len(own)}")  # fmt: skip
-    for kind, (low, high) in SPREAD.items():
-        now = spread(mends, kind)
-        print(f"{kind}: {now[0]:+.2f} to {now[1]:+.2f} (in use {low:+.2f} to {high:+.2f}), "
-              f"{sum(m.kind == kind for m in mends)} mends")  # fmt: skip
+        say(f"{group}: bound held {held} of {len(bounded)}; expected within 1.5x {near} of "
+            f"{len(own)}; factor error of the gain {factor:.2f}")  # fmt: skip
+    claimed, nothing = told_nothing_came(pairs())
+    say(f"pairs that brought nothing: {claimed} of {nothing} were promised more than {CLAIMS:g}x")
+    own = [fix for fix in fixes if fix.group != PROBES]
+    of = left_out(own)
+    every = [inside for several in of.values() for inside in several]
+    say(f"in an interval made without its repository: {sum(every)} of {len(every)}")
+    for name, several in of.items():
+        say(f"  {name}: {sum(several)} of {len(several)}")
+    for kind in SPREAD:
+        low, high = spread(own, kind)
+        say(f"{kind}: {low:+.2f} to {high:+.2f}, {sum(fix.kind == kind for fix in own)} fixes")
 
 
-def _inside(mend: MendOnRecord, others: Sequence[MendOnRecord]) -> bool:
-    size = log(mend.expected)
-    low, high = (exp(size + end * (OFFSET + size)) for end in spread(others, mend.kind))
-    return low <= mend.came <= high
+def main(folders: Sequence[str]) -> None:
+    """Keep the pairs of folders, if any are named: the first was looked at. Then report."""
+    if folders:
+        kept = [p for n, folder in enumerate(folders) for p in keep(Path(folder), seen=n == 0)]
+        KEPT.write_bytes(lzma.compress(json.dumps(kept, separators=(",", ":")).encode(), preset=9))
+    report([*probes(), *ladder(), *of_pairs(pairs())])
 
 
 if __name__ == "__main__":
-    recorded = [*probes(), *ladder()]
-    for argument in sys.argv[1:]:
-        recorded += pairs(Path(argument))
-    report(recorded)
+    main(sys.argv[1:])

@@ -168,7 +168,7 @@ def diagnose_frame(runs: DataFrame, rules: Sequence[Rule] = ()) -> DataFrame:
         case, time (s), bound, limiter, because, headroom (speed-up left with the same work), saves (s
         that the leading finding is expected to save; all of the launch), rule, status (fires, clear,
         unknown), cause, gain (speed-up factor, an upper bound), expect, expect_low, expect_high (what
-        people got who mended it, and the interval that holds four times of five), evidence, where
+        people got who fixed it, and the interval, which is to hold four times of five), evidence, where
         (the source lines of a finding that fires, most of its cause first, three at most; empty where
         the report is not there, or has no lines), try. NaN where a number is not known.
     """

@@ -204,7 +204,7 @@ def whatif(runs: Given, changes: str, artifacts: str | Path = "artifacts") -> Fr
 
     Returns:
         One row per launch: report, launch, kernel, variant, case, time (s), expect, expect_low,
-        expect_high (speed-up factors; the interval holds four times of five).
+        expect_high (speed-up factors; the interval is to hold four times of five).
 
     Raises:
         ProfkitError: A change cannot be read, or a launch lacks a count that the model needs.
@@ -237,7 +237,7 @@ def diagnose(runs: Given, rules: Sequence[Rule] = (), artifacts: str | Path = "a
         limiter, because, headroom (speed-up left with the same work), saves (s that the leading
         finding is expected to save; all of the launch), rule, status (fires, clear, unknown), cause,
         gain (speed-up factor, an upper bound), expect, expect_low, expect_high (what people got who
-        mended it, and the interval that holds four times of five), evidence (metric -> SI value),
+        mended it, and the interval, to hold four times of five), evidence (metric -> SI value),
         where (source lines, most of its cause first), try (what people do). NaN where not known.
 
     Raises:

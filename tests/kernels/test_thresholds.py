@@ -89,6 +89,9 @@ def test_no_probe_hangs_on_its_own_number(probes, ranges):
     wrong = THRESHOLDS.left_out(probes, ranges)
     assert set(wrong) <= {"imbalance", "issue", "tensor-idle"}
     assert len(wrong) <= 0.05 * len(probes.launches)
+    stay = len(probes.launches) - len(wrong)
+    readme = " ".join((ROOT / "README.md").read_text("utf-8").split())
+    assert f"{stay} of {len(probes.launches)} verdicts stay" in readme
 
 
 def test_every_rule_fires_on_a_probe_and_is_clear_on_another(probes):

@@ -52,6 +52,23 @@ def score(rows):
     return {name: right / of for name, (right, of) in VERDICTS.score(rows).items()}
 
 
+def test_the_readme_has_the_score(rows):
+    of = VERDICTS.score(rows)
+    theirs, held, near = (of[n] for n in ("ncu's rules: held and within 2x", "bound held",
+                                          "bound held and within 2x"))  # fmt: skip
+    close, ncu = of["expected within 1.5x"], of["ncu's rule: bound"][0]
+    assert of["bound"] == of["cause first"] == (len(rows), len(rows))
+    assert held[0] == held[1] == near[1]
+    said = (
+        f"On {len(rows)} probe kernels whose bottleneck",
+        f"rule names {ncu} bounds on the same reports. All {held[0]} gains",
+        f"{near[0]} within a factor of two of it (ncu's rules: {theirs[0]} of {theirs[1]}), "
+        f"and of {close[1]} with an expectation {close[0]} came within {VERDICTS.CLOSE}x of it",
+    )
+    readme = " ".join((ROOT / "README.md").read_text("utf-8").split())
+    assert [words for words in said if words not in readme] == []
+
+
 def test_every_bound_is_right(rows):
     assert [r.probe for r in rows if not r.right[0]] == []
 

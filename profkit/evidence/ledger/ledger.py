@@ -45,7 +45,7 @@ class Prediction:
         gain: The speed-up factor, an upper bound; None where no counter bounds it.
         cause: The finding's line.
         expect: The speed-up to expect; None where nothing was ever measured, and in old entries.
-        low: Of the interval that holds four times of five.
+        low: Of the interval, which is to hold four times of five.
         high: Of the same.
     """
 

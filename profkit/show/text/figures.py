@@ -37,7 +37,7 @@ def gain(factor: float | None) -> str:
 
 
 def expect(expectation: Expectation) -> str:
-    """What to expect of a mend, with the interval that holds four times of five: 1.85x (1.4 to 2.2)."""
+    """What to expect of a fix, with the interval, to hold four times of five: 1.85x (1.4 to 2.2)."""
     low, high = figures(expectation.low), figures(expectation.high)
     return f"{speedup(expectation.gain)} ({low} to {high})"
 

@@ -128,4 +128,6 @@ def answers(
             for run, expect in estimates
         ),
     )  # fmt: skip
-    yield TextLine("time under ncu; four times of five the speed-up is in the interval")
+    yield TextLine(
+        "time under ncu; the interval is how far off it was on programs that it was not fitted to"
+    )

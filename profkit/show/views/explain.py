@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from profkit.diagnosis.estimate.causes import CAUSES
-from profkit.diagnosis.estimate.estimate import SPREAD
+from profkit.diagnosis.estimate.estimate import COVERAGE, SPREAD, expectation
 from profkit.diagnosis.machine.resources import BY_LIMITER, RESOURCES
 from profkit.diagnosis.pages import (
     MeasuredPair,
@@ -193,14 +193,15 @@ def _pair(pair: MeasuredPair) -> Words:
 
 
 def _worth(rule: Rule) -> dict[str, tuple[Words, ...]]:
-    """How its gain is bounded and expected, and how far the mends on record came from that."""
+    """How its gain is bounded and expected, and how far the fixes on record came from that."""
     cause = CAUSES.get(rule.id)
     if cause is None:
         return {}
-    low, high = (100 * end for end in SPREAD[cause.kind])
+    of, (held, fixes) = expectation(2.0, SPREAD[cause.kind], None), COVERAGE
     spread = (
-        f"four mends of five ({cause.kind}) came {low:+.0f} % to {high:+.0f} % of the expected gain "
-        "from it, on a log scale"
+        f"where 2x is expected the interval is {of.low:.2f}x to {of.high:.2f}x ({cause.kind}); such "
+        f"intervals held {held} of {fixes} fixes that brought 5 % or more, of code that they were not "
+        "made on"
     )
     return {"What mending it is worth": (cause.formula, spread)}
 

@@ -172,11 +172,11 @@ def test_what_no_counter_bounds_has_no_bound_but_an_expectation():
 
 
 def test_an_interval_is_around_its_expectation_and_below_the_bound():
-    plain = expectation(2.0, "wait", None)
+    plain = expectation(2.0, SPREAD["wait"], None)
     assert plain.low < plain.gain == 2.0 < plain.high
-    capped = expectation(2.0, "wait", 2.1)
+    capped = expectation(2.0, SPREAD["wait"], 2.1)
     assert capped.high == 2.1
-    assert expectation(3.0, "wait", 2.1).gain == 2.1
+    assert expectation(3.0, SPREAD["wait"], 2.1).gain == 2.1
 
 
 def test_a_rule_of_somebody_keeps_its_own_gain():

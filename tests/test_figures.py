@@ -1,0 +1,82 @@
+"""Every figure in the prose of README and docs is worked out of what is committed, or is not there.
+
+Outputs stand in blocks that test_readme holds. What stands in a sentence is computed here, or by the
+test that is named here and asserts it beside what it computes anyway.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+
+import pytest
+
+from profkit.diagnosis.estimate.estimate import COVERAGE
+from profkit.evidence.gate.power import PROCESS_SPREAD
+from profkit.evidence.history.noise import SITTING
+from profkit.evidence.timing.samples import THRESHOLDS
+from profkit.tune.trial import PROMOTE
+from tests import readme
+from tools import programs
+
+# What reads as measured: a ratio, a part of a whole, a quantity with its unit; no version, date, name.
+_COUNT = r"\d+(?:,\d{3})*"
+FIGURE = re.compile(
+    rf"(?<![\w.,/`-])(?:{_COUNT}(?:\.\d+)?x(?!\w)|{_COUNT} of (?:the |all |these )?{_COUNT}"
+    rf"|{_COUNT}(?:\.\d+)?[ -](?:%|(?:per cent|times|[mµun]?s|[kMG]B)\b))"
+)
+# Page -> figures, and the test that computes them.
+ELSEWHERE = {
+    "README.md": {
+        "38 of 44": "kernels/test_gains.py::test_pages_say_of_intervals",
+        "29 of 74": "kernels/test_verdicts.py::test_the_readme_has_the_score",
+        "1.5x": "kernels/test_verdicts.py::test_the_readme_has_the_score",
+        "92 of 94": "kernels/test_thresholds.py::test_no_probe_hangs_on_its_own_number",
+    },
+    "gains.md": {"5 %": "kernels/test_gains.py::test_pages_say_of_intervals"},
+}
+
+
+def prose(text: str) -> str:
+    """A page without blocks, code, links' targets and what a tool writes into it."""
+    cut = r"^(`{3,}).*?^\1$|<!-- programs -->.*?<!-- /programs -->|<!--.*?-->"
+    text = re.sub(cut, "", text, flags=re.M | re.S)
+    return " ".join(re.sub(r"`[^`]*`|\]\([^)]*\)", "", text).split())
+
+
+def computed(page: str) -> set[str]:
+    """The figures that a page may have."""
+    truths = json.loads((programs.DATA / "truth.json").read_text())["programs"]
+    (blind,) = programs._counted("", [(t["blind"], t) for t in truths.values() if "blind" in t])
+    bias = truths["attention_with_bias"]
+    share = "{:.3g} %".format
+    two = share(100 * THRESHOLDS.process_spread)
+    here = {
+        "README.md": {
+            "{} of {}".format(*COVERAGE), *re.findall(r"\d+ of \d+|\d+ %", blind), two,
+            f"{bias['planted_ms'] - bias['mended_ms']:.1f} ms", share(100 * SITTING),
+            share(100 * PROCESS_SPREAD),
+        },
+        "statistics.md": {two},
+        "tune.md": {share(100 * PROMOTE - 100)},
+    }  # fmt: skip
+    return here.get(page, set()) | set(ELSEWHERE.get(page, {}))
+
+
+@pytest.mark.parametrize("page", readme.PAGES, ids=lambda page: page.name)
+def test_a_figure_in_a_sentence_is_computed(page) -> None:
+    found = set(FIGURE.findall(prose(page.read_text("utf-8"))))
+    assert found - computed(page.name) == set(), "generate it, hold it with a test, or leave it out"
+    assert set(ELSEWHERE.get(page.name, {})) <= found
+
+
+def test_the_tests_that_hold_figures_are_there() -> None:
+    for holder in {test for several in ELSEWHERE.values() for test in several.values()}:
+        file, _, name = holder.partition("::")
+        assert f"def {name}" in (readme.ROOT / "tests" / file).read_text("utf-8")
+
+
+def test_what_reads_as_measured_is_found_and_what_does_not_is_not() -> None:
+    text = "1.80x of 3 of 5 in 2.1 us, 15 % and 305 MB; ncu 2025.3, `4.0x`, H200, 12 layers, v3"
+    assert FIGURE.findall(prose(text)) == ["1.80x", "3 of 5", "2.1 us", "15 %", "305 MB"]
+    assert prose("a <!-- $ x -->\n```text\n9.0x\n```\nb") == "a b"
