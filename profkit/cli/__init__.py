@@ -9,11 +9,10 @@ def main() -> None:
 
     from profkit.cli.signals import (
         INTERRUPTED,
-        PIPE_CLOSED,
         die_silently,
-        drop_streams,
         is_lost,
         open_streams,
+        say_lost,
     )
 
     die_silently()
@@ -31,5 +30,4 @@ def main() -> None:
     except OSError as error:
         if not is_lost(error):
             raise
-        drop_streams()
-        raise SystemExit(PIPE_CLOSED) from error
+        raise SystemExit(say_lost(error)) from error

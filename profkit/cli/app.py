@@ -1,12 +1,14 @@
 """The command line  ->  one verb  ->  an exit status.
 
 0: done. 1: the answer is bad (a check failed, a gate was not met, slower). 2: profkit could not do
-it. 130: interrupted. A mistake that the user can mend is two lines on stderr; a bug keeps its
-traceback. A verb is a file in one of the folders below, found by its name: there is no other list.
+it, or not write the answer. 130: interrupted. 141: the reader of stdout went away. A mistake that
+the user can mend is two lines on stderr; a bug keeps its traceback. A verb is a file in one of the
+folders below, found by its name: there is no other list.
 """
 
 from __future__ import annotations
 
+import errno
 import os
 from importlib import import_module
 from pathlib import Path
@@ -100,6 +102,12 @@ class Verbs(TyperGroup):
         except BrokenPipeError as error:  # `| head`; click would make it a 1
             drop_streams()
             raise typer.Exit(PIPE_CLOSED) from error
+        except OSError as error:
+            if error.errno != errno.ENAMETOOLONG:
+                raise
+            name = str(error.filename or "a name")
+            say(ProfkitError(f"{name[:60]}...: {error.strerror}", "give the path of a file"))
+            raise typer.Exit(COULD_NOT) from error
         finally:
             die_silently()  # what is left is to end
             if was_stopped():  # whatever else was raised is of that: pydantic makes its own of it

@@ -7,6 +7,7 @@ stdout and stderr are open whatever the shell did, and given up quietly when nob
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import signal
@@ -80,6 +81,19 @@ def open_streams() -> None:
 def is_lost(error: OSError) -> bool:
     """Whether an error is that of a stream that takes nothing more."""
     return error.errno in _LOST and error.filename is None
+
+
+def say_lost(error: OSError) -> int:
+    """The exit status of an answer that did not get out; why, unless its reader went away."""
+    from profkit.cli.options import COULD_NOT
+
+    gone = error.errno == errno.EPIPE
+    if not gone:
+        with contextlib.suppress(OSError):
+            print(f"profkit: the answer could not be written: {error.strerror}", file=sys.stderr)
+            sys.stderr.flush()
+    drop_streams()
+    return PIPE_CLOSED if gone else COULD_NOT
 
 
 def drop_streams() -> None:

@@ -59,7 +59,10 @@ _HOW = "print it with: ncu --import REPORT --csv --page raw > FILE.csv"
 
 def _rows(text: str, name: str) -> tuple[list[str], list[list[str]]]:
     """Header and rows, without the lines of ncu and the program before, between and behind."""
-    rows = list(csv.reader(line for line in text.splitlines() if not line.startswith("==")))
+    try:
+        rows = list(csv.reader(line for line in text.splitlines() if not line.startswith("==")))
+    except csv.Error as error:  # a field longer than anything that ncu prints
+        raise ProfkitError(f"{name}: no table that can be read: {error}", _HOW) from error
     at = next((n for n, row in enumerate(rows) if _LAUNCH in row[:1] and _KERNEL in row), None)
     if at is None:
         raise ProfkitError(f"{name}: has no line with {_LAUNCH} and {_KERNEL}", _HOW)

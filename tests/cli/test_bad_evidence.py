@@ -138,6 +138,15 @@ def test_a_missing_baseline_is_named_with_its_command(run, ladder):  # noqa: F81
     assert "stage2" in table.stdout
 
 
+@pytest.mark.parametrize("verb", ["diagnose", "report", "roofline", "compare", "gate", "triage"])
+@pytest.mark.parametrize("name", ["x" * 5000, "x" * 300, "x/" * 3000, "x" * 5000 + "/y.ncu-rep"])
+def test_a_name_that_no_disk_takes_is_one_line(run, verb, name):
+    found = run(verb, *[name] * (2 if verb in ("compare", "gate") else 1))
+    assert found.exit_code == 2, found.exception
+    assert len(found.stderr.splitlines()) <= 3
+    assert "Traceback" not in found.stderr
+
+
 def test_a_circle_of_after_is_named_and_the_others_are_shown(run, ladder):  # noqa: F811
     write(ladder, "stage3", after="stage4")
     write(ladder, "stage4", after="stage3")

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
+import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -50,6 +53,56 @@ def test_questions(run, kept: Path) -> None:
     wrong = run("query", "SELECT x", "--history", kept)
     assert wrong.exit_code == 2
     assert "the question:" in wrong.stderr
+
+
+@pytest.mark.parametrize("sql", ["", "   ", ";", " ; ;", " -- nothing", "/* nothing */ ;", "\n"])
+def test_no_question_is_said(run, kept: Path, sql: str) -> None:
+    pytest.importorskip("duckdb")
+    asked = run("query", sql, "--history", kept)
+    assert asked.exit_code == 2
+    assert asked.stderr.startswith("profkit: the question: there is none in it\n")
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "WITH RECURSIVE t(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM t) SELECT count(*) FROM t",
+        "SELECT count(*) FROM range(1000000) a, range(1000000000) b WHERE a.range < b.range",
+        "SELECT * FROM range(1000000000000)",
+        "SELECT len(list(x)) FROM range(3000000000) t(x)",
+        "SELECT list(range(3000000000))",
+        "SELECT x, repeat('x', 100000) FROM range(1000000) t(x)",
+    ],
+)
+def test_a_question_without_end_ends(run, kept: Path, sql: str, monkeypatch) -> None:
+    """By the time or by the memory, whichever it meets first; both are said."""
+    pytest.importorskip("duckdb")
+    from profkit.evidence.history import dataset
+
+    monkeypatch.setattr(dataset, "SECONDS_MOST", 1.0)
+    monkeypatch.setattr(dataset, "MEMORY_MOST", 100_000_000)
+    began = time.monotonic()
+    asked = run("query", sql, "--history", kept)
+    assert time.monotonic() - began < 30
+    assert asked.exit_code == 2, asked.output
+    first, hint = asked.stderr.splitlines()
+    assert re.search("stopped after 1 s|needs more than 0.1 GB|is larger than 0.1 GB", first), first
+    assert "ask for less" in hint
+
+
+@pytest.mark.parametrize("words", [(), ("SELECT 1",), ("--json",), ("SELECT 1", "--json")])
+@pytest.mark.parametrize("package", ["duckdb", "pyarrow"])
+def test_what_is_not_installed_is_named(run, kept: Path, monkeypatch, package, words) -> None:
+    for module in [m for m in sys.modules if m.partition(".")[0] == package]:
+        monkeypatch.delitem(sys.modules, module)
+    monkeypatch.setitem(sys.modules, package, None)
+    asked = run("query", *words, "--history", kept)
+    if package == "duckdb" and "SELECT 1" not in words:
+        assert asked.exit_code == 0, "the tables are known without it"
+        return
+    assert asked.exit_code == 2, asked.exception
+    assert re.search(rf"needs {package} \(profkit\[\w+\]\), which is not installed", asked.stderr)
+    assert "pip install 'profkit[" in asked.stderr
 
 
 def test_a_picture_and_a_part_of_a_page(run, kept: Path, tmp_path: Path) -> None:

@@ -97,6 +97,15 @@ def test_a_report_printed_raw_reads_like_the_report(tmp_path):
     assert made.loc[0, "device"] == original.loc[0, "device"]
 
 
+@pytest.mark.parametrize("size", [(1 << 17) + 1, 3 << 20, 12 << 20])
+@pytest.mark.parametrize("at", ["before", "head", "row"])
+def test_a_field_too_long_for_a_table_is_a_clear_error(size, at):
+    texts = {"before": "", "head": "ID,Kernel Name,sm__cycles_elapsed.max", "row": "0,k,1"}
+    texts[at] += "," + "x" * size
+    with pytest.raises(ProfkitError, match=r"x\.csv: no table that can be read: field larger"):
+        table_rows("\n".join(texts.values()), "x.csv")
+
+
 def test_a_table_without_units_is_in_base_units(tmp_path):
     lines = wide("2022", base=True).splitlines()
     text = "\n".join(line for line in lines if "nsecond" not in line)

@@ -13,11 +13,14 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Sequence
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from io import BytesIO
 from pathlib import Path
+from threading import Timer
 from typing import TYPE_CHECKING, Any
 
 from profkit.errors import ProfkitError, needing
@@ -40,9 +43,13 @@ from profkit.records.record import read_record
 from profkit.records.store import digest
 
 if TYPE_CHECKING:
+    import duckdb
     import pandas as pd
     import pyarrow as pa
     import pyarrow.dataset as ds
+
+SECONDS_MOST = 120.0  # for a question, as for a base of Nsight Systems
+MEMORY_MOST = 1_000_000_000  # bytes, for what DuckDB works with and for its answer
 
 
 @dataclass(frozen=True)
@@ -169,25 +176,75 @@ def query(kept: History, sql: str) -> tuple[pd.DataFrame, list[ProfkitError]]:
     """Ask the tables with SQL (DuckDB): `runs`, `launches`, `reports` and `twins`.
 
     Raises:
-        ProfkitError: DuckDB is not installed, or does not understand the question.
+        ProfkitError: DuckDB is not installed, does not understand the question, or found no end of
+            it within SECONDS_MOST and MEMORY_MOST.
     """
     with needing("duckdb", "a question in SQL"):
         import duckdb
     problems: list[ProfkitError] = []
-    # Nothing but the tables: no files, no network, no extensions.
-    connection = duckdb.connect(":memory:", config={"enable_external_access": "false"})
+    # Nothing but the tables and this memory: no files, no network, no extensions.
+    limits = {"temp_directory": "", "memory_limit": f"{MEMORY_MOST}B"}
+    connection = duckdb.connect(":memory:", config={"enable_external_access": "false", **limits})
+    late = Timer(SECONDS_MOST, connection.interrupt)
+    late.daemon = True
+    late.start()
     try:
         for name in TABLES:
             files, wrong = kept.files(name)
             problems += wrong
             connection.register(f"{name}_files", files)
             connection.execute(_each_once(name))
-        return connection.execute(sql).df(), problems
+        with _at_most(4 * MEMORY_MOST):
+            return _answer(connection, sql), problems
+    except duckdb.InterruptException as error:
+        raise _endless(f"stopped after {SECONDS_MOST:.0f} s") from error
+    except (duckdb.OutOfMemoryException, MemoryError, SystemError) as error:
+        # SystemError: what DuckDB's bindings make of a MemoryError of numpy's.
+        raise _endless(f"needs more than {MEMORY_MOST / 1e9:g} GB of memory") from error
     except duckdb.Error as error:
         known = "; ".join(f"{name}: {', '.join(table_columns(name).names)}" for name in TABLES)
         raise ProfkitError(f"the question: {str(error).splitlines()[0]}", known) from error
     finally:
+        late.cancel()
         connection.close()
+
+
+def _answer(connection: duckdb.DuckDBPyConnection, sql: str) -> pd.DataFrame:
+    """What DuckDB answers, as far as it fits."""
+    import pandas as pd
+
+    if connection.execute(sql) is None:
+        raise ProfkitError("the question: there is none in it", "SELECT variant, median FROM runs")
+    parts = [connection.fetch_df_chunk()]
+    size = 0
+    while len(parts[-1]):
+        size += int(parts[-1].memory_usage(deep=True).sum())
+        if size > MEMORY_MOST:
+            raise _endless(f"its answer is larger than {MEMORY_MOST / 1e9:g} GB")
+        parts.append(connection.fetch_df_chunk())
+    return pd.concat(parts[:-1], ignore_index=True) if len(parts) > 1 else parts[0]
+
+
+@contextmanager
+def _at_most(more: int) -> Iterator[None]:
+    """Hold this process to so much memory more: DuckDB's own limit leaves out what one value takes."""
+    import resource
+
+    used = re.search(r"^VmData:\s+(\d+) kB", Path("/proc/self/status").read_text(), re.MULTILINE)
+    soft, hard = resource.getrlimit(resource.RLIMIT_DATA)
+    if used is None:
+        yield
+        return
+    known = (x for x in (soft, hard) if x != resource.RLIM_INFINITY)
+    resource.setrlimit(resource.RLIMIT_DATA, (min([int(used[1]) * 1024 + more, *known]), hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_DATA, (soft, hard))
+
+
+def _endless(why: str) -> ProfkitError:
+    return ProfkitError(f"the question: {why}", "ask for less: WHERE, GROUP BY or LIMIT")
 
 
 def _each_once(name: str) -> str:

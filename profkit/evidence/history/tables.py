@@ -11,7 +11,7 @@ from dataclasses import dataclass, fields
 from math import isfinite
 from typing import TYPE_CHECKING, Any, Final, get_type_hints
 
-from profkit.errors import ProfkitError
+from profkit.errors import ProfkitError, needing
 from profkit.evidence.runs.runs import verdict
 from profkit.evidence.timing.stats import median_interval
 from profkit.records.machine_code import MachineCode
@@ -186,7 +186,8 @@ HistoryRow = HistoryRun | HistoryLaunch | HistoryReport | HistoryTwin
 
 def table_columns(table: str) -> pa.Schema:
     """The columns of a table, from its class."""
-    import pyarrow as pa
+    with needing("pyarrow", "the history"):
+        import pyarrow as pa
 
     kinds: dict[Any, Any] = {
         str: pa.string(),
