@@ -197,7 +197,8 @@ def test_verify_the_analyses_without_records(run, tmp_path):
     gate = ROOT / "analyses" / "v3_gate.py"
     lost = run("verify", tmp_path / "none.py", gate, "--artifacts", tmp_path)
     assert lost.exit_code == 2
-    assert "no such file" in lost.stdout
+    assert "none.py: no such file" in lost.stderr
+    assert "none.py" not in lost.stdout
     assert "V3's acceptance gate" in lost.stdout
 
 

@@ -13,6 +13,7 @@ import typer
 from profkit.cli.options import COULD_NOT
 from profkit.cli.output import progress, say
 from profkit.errors import ProfkitError
+from profkit.records.kinds import wrong_verb
 from profkit.records.paths import FULL, SUFFIXES
 
 if TYPE_CHECKING:
@@ -86,6 +87,8 @@ def expand_patterns(patterns: Sequence[str]) -> tuple[list[str], bool]:
 def _mend(file: ReportFile) -> str:
     """What to do about a file; where there is none of that name, which one may be meant."""
     path = Path(file.path)
+    if other := wrong_verb(path, "diagnose"):
+        return f"it is {other[0]}: {other[1]}"
     if path.exists():
         return _MEND[file.status]
     reports = (other for other in path.parent.glob("*") if other.suffix in SUFFIXES)

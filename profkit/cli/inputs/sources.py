@@ -22,6 +22,14 @@ def evidence_of(artifacts: Path) -> Evidence:
     return Evidence(artifacts, headers=headers(artifacts))
 
 
+def refuse_other(path: str | Path, verb: str) -> None:
+    """Raise a ProfkitError that names the command for a file which this verb does not read."""
+    from profkit.records.kinds import wrong_verb
+
+    if other := wrong_verb(path, verb):
+        raise ProfkitError(f"{path}: is {other[0]}", other[1])
+
+
 def is_triage(path: str | Path) -> bool:
     """Whether it is a whole program, as profkit triage -o keeps it."""
     return (Path(path) / "triage.json").is_file()

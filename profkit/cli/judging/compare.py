@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from itertools import chain
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -88,8 +89,7 @@ def judge_change(
         ladders = _ladders(artifacts, case, anyway, known, output)
         _print_ladders(ladders, brief=brief, json=json, markdown=markdown)
         raise typer.Exit(_ladders_status(ladders, fail_if, known.problems, quiet))
-    if output or not (before and after):
-        raise _not_two(output)
+    before, after = _two(before, after, output)
     if sources.is_triage(before) and sources.is_triage(after):
         _compare_triages(Path(before), Path(after), fail_if, json=json, markdown=markdown)
     from profkit.evidence.comparison.select import compare_sides
@@ -107,10 +107,30 @@ def judge_change(
     raise typer.Exit(max(worst, COULD_NOT if sides.problems else 0))
 
 
-def _not_two(output: Path | None) -> ProfkitError:
+def _refuse_other(before: str, after: str) -> None:
+    """Raise a ProfkitError for a file that another verb reads; of traces, how they are compared."""
+    from profkit.records.kinds import wrong_verb
+
+    others = ((side, wrong_verb(side, "compare")) for side in (before, after))
+    for side, (what, hint) in ((side, other) for side, other in others if other):
+        if hint == f"profkit triage {quote(side)}":
+            kept = {"before.triage": before, "after.triage": after}
+            folders = [quote(s) if sources.is_triage(s) else name for name, s in kept.items()]
+            first = [f"profkit triage {quote(s)} -o {name}" for name, s in kept.items()
+                     if not sources.is_triage(s)]  # fmt: skip
+            raise ProfkitError(f"{side}: is {what}",
+                               "; ".join([*first, f"profkit compare {' '.join(folders)}"]))  # fmt: skip
+        raise ProfkitError(f"{side}: is {what}", hint)
+
+
+def _two(before: str | None, after: str | None, output: Path | None) -> tuple[str, str]:
+    """The two sides, where there are two that can be compared."""
     if output:
-        return ProfkitError("-o draws a ladder", "profkit compare --ladder --case B -o ladder.png")
-    return ProfkitError("two runs are needed", "profkit compare stage1 stage2, or --ladder")
+        raise ProfkitError("-o draws a ladder", "profkit compare --ladder --case B -o ladder.png")
+    if not (before and after):
+        raise ProfkitError("two runs are needed", "profkit compare stage1 stage2, or --ladder")
+    _refuse_other(before, after)
+    return before, after
 
 
 def _print_ladders(ladders: list[Ladder], *, brief: bool, json: bool, markdown: bool) -> None:

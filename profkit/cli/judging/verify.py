@@ -11,6 +11,7 @@ from profkit.cli.inputs import sources
 from profkit.cli.options import ARTIFACTS, Artifacts, Json, Markdown, Quiet
 from profkit.cli.output import one_form, print_blocks, say_each
 from profkit.cli.verb import Verb
+from profkit.errors import ProfkitError
 
 
 def verify_claims(
@@ -26,12 +27,21 @@ def verify_claims(
     from profkit.show.views import claims as judged
 
     one_form(json, markdown)
+    for file in files:
+        sources.refuse_other(file, "verify")
     evidence = Evidence(artifacts)
     results = trying.verify_claim_files(files, evidence)
     needs = {need for file in results for claim in file.claims for need in claim.claim.needs}
     if not quiet:
         say_each(sources.stale(evidence, needs))
-    print_blocks(judged.verified(results), trying.claims_json(results) if json else None, markdown)
+    lost = [file for file in results if not file.path.exists()]
+    say_each(ProfkitError(f"{file.path}: {file.error}", "name a file of claims") for file in lost)
+    told = [file for file in results if file not in lost]
+    print_blocks(
+        judged.verified(told) if told else (),
+        trying.claims_json(results) if json else None,
+        markdown,
+    )
     raise typer.Exit(trying.exit_status(results))
 
 

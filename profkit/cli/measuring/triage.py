@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -11,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from profkit.cli.inputs.sources import is_triage
+from profkit.cli.inputs.sources import is_triage, refuse_other
 from profkit.cli.options import Json, Markdown, Quiet
 from profkit.cli.output import note, one_form, print_blocks, say, spinner
 from profkit.cli.verb import Verb
@@ -124,7 +125,11 @@ def _recordings(what: Sequence[str]) -> list[Path]:
     """The recordings that are named; none where it is a command."""
     paths = [Path(word) for word in what]
     known = [p for p in paths if p.suffix in RECORDINGS or p.is_dir()]
-    return paths if len(known) == len(paths) else []
+    recorded = len(known) == len(paths)
+    for path in paths if recorded else paths[:1]:
+        if recorded or not os.access(path, os.X_OK):  # what may be run is a command
+            refuse_other(path, "triage")
+    return paths if recorded else []
 
 
 def _record(command: Sequence[str], timeout: float, quiet: bool) -> Timeline:

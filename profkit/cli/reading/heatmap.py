@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from profkit.cli.inputs.sources import refuse_other
 from profkit.cli.options import Quiet
 from profkit.cli.output import note
 from profkit.cli.verb import Verb
@@ -26,6 +27,7 @@ def draw_heatmap(
     from profkit.records.grid import read_grid
     from profkit.show import plots
 
+    refuse_other(grid, "heatmap")
     check_output(output, [grid])
     times = read_grid(grid)
     plots.save(plots.heatmap(times), output)

@@ -40,6 +40,7 @@ from profkit.show.page.payload import policy_hash, script_json
 from profkit.show.page.program import Launched, PageProgram, section
 from profkit.show.page.roofline import by_device
 from profkit.show.text import figures
+from profkit.show.text.blocks import plain_words
 from profkit.show.text.escape import escaped
 from profkit.show.views.diagnosis import ORDER
 from profkit.show.views.headline import headline
@@ -180,6 +181,7 @@ def _fill(content: Mapping[str, Any]) -> str:
         trim_blocks=True, lstrip_blocks=True, finalize=_safe,
     )  # fmt: skip
     environment.filters["whole"] = figures.unbroken
+    environment.filters["plain"] = plain_words
     library = _script((WEB / "vega.js").read_text("utf-8"))
     own = _script("".join((WEB / name).read_text("utf-8") for name in SCRIPTS))
     style = (WEB / "page.css").read_text("utf-8")

@@ -7,8 +7,12 @@ never before.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
+
+from profkit.show.text.names import short
+
+LONGEST = 44  # characters of a kernel's name where there is room
 
 Role = Literal["", "strong", "dim", "code", "note", "link", "name"]
 
@@ -33,9 +37,21 @@ Words = str | TextSpan | tuple[str | TextSpan, ...]
 
 
 def spans(words: Words) -> tuple[TextSpan, ...]:
-    """Words as pieces."""
+    """Words as pieces, the names of kernels as long as they are where there is room."""
     pieces = words if isinstance(words, tuple) else (words,)
-    return tuple(TextSpan(piece) if isinstance(piece, str) else piece for piece in pieces)
+    return tuple(
+        TextSpan(piece)
+        if isinstance(piece, str)
+        else replace(piece, text=short(piece.text, LONGEST))
+        if piece.role == "name"
+        else piece
+        for piece in pieces
+    )
+
+
+def whole_name(words: Words) -> str | None:
+    """The name of a kernel that the words are, whole; None for any other words."""
+    return words.text if isinstance(words, TextSpan) and words.role == "name" else None
 
 
 def is_right(title: Words) -> bool:

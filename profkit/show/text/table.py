@@ -21,8 +21,7 @@ from profkit.show.text.names import short
 
 GAP = 2  # blanks between two columns
 TALLEST = 3  # lines of a row
-LONGEST = 44  # characters of a kernel's name where there is room
-_SHORTEST = 36  # the same where there is none; a part of it where more lines are needed otherwise
+_SHORTEST = 36  # characters of a kernel's name where there is no room; else a part of it
 _UNDER = 4  # blanks before the further lines of a row, where the first column leaves no room
 _CONSOLE = Console(width=1000, markup=False, emoji=False, highlight=False)
 

@@ -28,10 +28,10 @@ from profkit.show.text.blocks import (
     plain_words,
     spans,
     titled_block,
+    whole_name,
 )
 from profkit.show.text.escape import escaped
-from profkit.show.text.names import short
-from profkit.show.text.table import LONGEST, TableColumn, table_lines
+from profkit.show.text.table import TableColumn, table_lines
 
 _WIDEST = 1000  # columns of a table in a pipe
 # Stands for a blank that ends no line: rich wraps at U+00A0 too, and this character means nothing.
@@ -104,7 +104,7 @@ def _grid(grid: Grid, on: Console, indent: int) -> str:
 
 def _column(grid: Grid, i: int) -> TableColumn:
     title, cells = grid.head[i], [row[i] for row in grid.rows]
-    names = [plain_words(cell) for cell in cells if any(x.role == "name" for x in spans(cell))]
+    names = [name for cell in cells if (name := whole_name(cell)) is not None]
     return TableColumn(
         terminal_text(titled_block(title)),
         [terminal_text(cell, colour(plain_words(cell))) for cell in cells],
@@ -157,8 +157,7 @@ def terminal_text(words: Words, style: str = "") -> Text:
     """Words for rich, every character that acts written as an escape; line breaks stay."""
     out = Text(style=style)
     for span in spans(words):
-        shown = short(span.text, LONGEST) if span.role == "name" else span.text
-        text = "\n" if shown == "\n" else unbroken(escaped(shown), _KEPT)
+        text = "\n" if span.text == "\n" else unbroken(escaped(span.text), _KEPT)
         out.append(text, _STYLE[span.role] or None)
     return out
 

@@ -1,0 +1,77 @@
+"""A file given to a verb that does not read it: the command that does is named, and it is right."""
+
+from __future__ import annotations
+
+import gzip
+import shlex
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import ROOT
+
+DATA = ROOT / "tests" / "program" / "data"
+TRACE = DATA / "copy_pageable.planted.json.gz"
+REPORT = ROOT / "artifacts" / "stage1.B.ncu-rep"
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> dict[str, Path]:
+    """One of each kind, under a name that says it and a name with a blank that says nothing."""
+    made = {
+        "report": REPORT.read_bytes(),
+        "trace": TRACE.read_bytes(),
+        "plain trace": gzip.decompress(TRACE.read_bytes()),
+        "sqlite": b"SQLite format 3\x00" + bytes(100),
+        "grid": (ROOT / "artifacts" / "attention" / "held.jsonl").read_bytes(),
+        "record": (ROOT / "artifacts" / "stage1.B.json").read_bytes(),
+        "empty": b"",
+    }
+    paths = {kind: tmp_path / f"{kind} file" for kind in made}
+    for kind, path in paths.items():
+        path.write_bytes(made[kind])
+    for name in ("a.nsys-rep", "a.qdrep", "train.py"):
+        (tmp_path / name).write_bytes(b"print(1)")
+        paths[name] = tmp_path / name
+    return paths
+
+
+COMMANDS = {
+    "report": "profkit diagnose {}", "trace": "profkit triage {}",
+    "plain trace": "profkit triage {}", "sqlite": "profkit triage {}",
+    "grid": "profkit heatmap {}", "record": "profkit compare {} OTHER",
+    "empty": "copy it again", "a.nsys-rep": "nsys export --type sqlite {}",
+    "a.qdrep": "nsys export --type sqlite {}", "train.py": "profkit triage -- python {}",
+}  # fmt: skip
+READS = {
+    "diagnose": {"report"}, "roofline": {"report"}, "report": {"report"},
+    "triage": {"trace", "plain trace", "sqlite"}, "heatmap": {"grid"}, "verify": {"train.py"},
+    "compare": {"report", "record"},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("verb", READS)
+@pytest.mark.parametrize("kind", COMMANDS)
+def test_the_command_that_works_is_named(run, files, tmp_path: Path, verb: str, kind: str) -> None:
+    if kind in READS[verb]:
+        return
+    path = str(files[kind])
+    more = {"compare": [path], "report": ["-o", str(tmp_path / "p.html")]}
+    done = run(verb, path, *more.get(verb, []))
+    assert done.exit_code == 2
+    said = done.stderr.splitlines()
+    assert path in said[0]
+    command = COMMANDS[kind].format(shlex.quote(path))
+    assert command in said[1], said
+    assert done.stdout.strip() == ""
+
+
+def test_two_traces_are_compared_as_it_says(run, tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    after = str(DATA / "elementwise_chain.mended.json.gz")
+    before = str(DATA / "elementwise_chain.planted.json.gz")
+    hint = run("compare", before, after).stderr.splitlines()[1]
+    *kept, compared = [shlex.split(command)[1:] for command in hint.split(";")]
+    assert len(kept) == 2
+    assert [run(*command, "--quiet").exit_code for command in kept] == [0, 0]
+    assert "Step: " in run(*compared).stdout
