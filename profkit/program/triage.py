@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import TypeVar
 
+from profkit.errors import ProfkitError
 from profkit.program import findings as rules
 from profkit.program.findings.case import Case, Draft
 from profkit.program.ranks import Ranks, compare_ranks
-from profkit.program.savings.estimate import SPREAD, Hosts, Saving, hosts, milliseconds_saved
+from profkit.program.savings.estimate import SPREAD, Hosts, Saving, hosts
 from profkit.program.savings.replay import Model
 from profkit.program.step.attribution import Maker
 from profkit.program.step.groups import KernelGroup, group
@@ -20,6 +22,9 @@ LEAST = 0.02  # of the step: a finding that saves less is not worth a line
 WORTH = 0.08  # of the step: if nothing saves as much, the program is healthy
 AS_GOOD = 0.6  # a special mend that saves so much of what the general one does is named before it
 HINDERS = 0.25  # the same of a mend without which the general one cannot be had
+
+SHORTEST, LONGEST = 1e-6, 1e9  # milliseconds that a step may be said to take: 1 ns, 11 days
+Row = TypeVar("Row")
 
 
 @dataclass(frozen=True)
@@ -55,7 +60,7 @@ class Triage:
         steps: Its steps.
         split: Where the typical step's time goes, as recorded.
         hosts: The step without the recorder.
-        findings: What saves most, first.
+        findings: What saves most, first; in front what saves something for sure.
         groups: Kernels, longest first.
         notes: What should be known beside it.
         healthy: Why there is nothing to do; empty where there is.
@@ -87,7 +92,15 @@ def triage_timeline(
         step: A range that is a step; empty finds them.
         plain_ms: Milliseconds a step without the recorder, if somebody measured it.
         gains: Expected speed-ups of groups that were counted, by id.
+
+    Raises:
+        ProfkitError: No step is in it, or the one that was measured is none.
     """
+    if plain_ms is not None and not SHORTEST <= plain_ms <= LONGEST:
+        raise ProfkitError(
+            f"--step-ms {plain_ms:g}: is no step's time",
+            f"give the milliseconds that a step takes without a profiler, {SHORTEST:g} to {LONGEST:g}",
+        )
     ranks = compare_ranks(timeline.processes, step) if len(timeline.processes) > 1 else None
     process = next((p for p in timeline.processes if ranks and p.rank == ranks.slowest),
                    timeline.processes[0])  # fmt: skip
@@ -102,8 +115,8 @@ def triage_timeline(
     )  # fmt: skip
     drafts = rules.drafts(case)
     found = _ranked(case, drafts)
-    if ranks and (uneven := _uneven(ranks)):
-        found = sorted([*found, uneven], key=lambda f: -f.saves.expect)
+    if ranks and (uneven := _uneven(case, ranks, sum(f.on_top for f in found))):
+        found = _sure_first(sorted([*found, uneven], key=lambda f: -f.saves.expect), _low)
     return Triage(
         timeline, process, steps, case.split, case.hosts, found, case.groups,
         (*timeline.notes, *steps.notes, *(ranks.notes if ranks else ()), *_doubts(timeline, case)),
@@ -111,7 +124,7 @@ def triage_timeline(
     )  # fmt: skip
 
 
-def _uneven(ranks: Ranks) -> ProgramFinding | None:
+def _uneven(case: Case, ranks: Ranks, saved: float) -> ProgramFinding | None:
     """Ranks that do unlike amounts: equal parts take what they take in the mean."""
     slow = next((r for r in ranks.rows if r.rank == ranks.slowest), None)
     if slow is None:
@@ -127,7 +140,8 @@ def _uneven(ranks: Ranks) -> ProgramFinding | None:
         f"rank {slow.rank} computes {slow.computing / 1e6:.3g} ms a step, {len(ranks.rows)} ranks "
         f"{mean / 1e6:.3g} in the mean{longest}; others wait for it up to {waiting:.3g} ms in "
         "collectives",
-        Saving(expect, max(0.0, 0.5 * expect - spread), expect + spread), expect, (),
+        Saving(expect, max(0.0, 0.5 * expect - spread), expect + spread).within(case.hosts.plain[0]),
+        min(expect, case.hosts.plain[0] - saved), (),
         "give the ranks equal parts: rows, tokens or samples of like length", "",
     )  # fmt: skip
 
@@ -136,26 +150,53 @@ def _trains(makers: Sequence[Maker]) -> bool:
     return any("ackward" in maker.top for maker in makers)
 
 
+def _saving(case: Case, draft: Draft) -> Saving:
+    """What a draft saves: at most the step; idle time at most where there is any.
+
+    A recorder makes the host slower, never faster: what the host causes costs no more than the time
+    in which the recorded GPU computes nothing.
+    """
+    idle = (case.split.period - case.split.busy) / 1e6
+    most = min(case.hosts.plain[0], idle) if draft.idle else case.hosts.plain[0]
+    return case.hosts.saving(draft.change).within(most)
+
+
 def _ranked(case: Case, drafts: Sequence[Draft]) -> list[ProgramFinding]:
     """Findings that save something, most first; each again after those before it."""
-    unchecked = not case.hosts.checked
     plain = case.hosts.plain[0]
-    rows: list[tuple[Draft, Saving]] = []
-    for draft in drafts:
-        saving = case.hosts.saving(draft.change)
-        if saving.expect >= LEAST * plain:
-            rows.append((draft, saving))
+    rows = [
+        (draft, saving) for draft in drafts
+        if (saving := _saving(case, draft)).expect >= LEAST * plain
+    ]  # fmt: skip
     names = {i: g.id for g in case.groups for i in g.works}
-    out, left = [], case.hosts.usual
-    for draft, saving in _ordered(rows):
-        before, left = left, draft.change(left, "expect")
-        on_top = milliseconds_saved(before, left)
+    out: list[ProgramFinding] = []
+    model, shortest, left = case.hosts.usual, case.hosts.usual.period(), plain
+    for draft, saving in _sure_first(_ordered(rows), lambda row: _shown(case, *row).low):
+        model = draft.change(model, "expect")
+        more = max(0.0, shortest - model.period()) / 1e6 if out else saving.expect
+        shortest, on_top = min(shortest, model.period()), min(more, left)
+        left -= on_top
         kernels = tuple(dict.fromkeys(names[i] for i in draft.works if i in names))
-        # A recorder may have made all of the idle time there is.
-        shown = replace(saving, low=0.0) if draft.idle and unchecked else saving
-        out.append(ProgramFinding(draft.category, draft.say + _cut(case, draft, saving), shown, on_top,
-                           kernels, draft.advice, draft.where))  # fmt: skip
+        out.append(ProgramFinding(
+            draft.category, draft.say + _cut(case, draft, saving), _shown(case, draft, saving),
+            on_top, kernels, draft.advice, draft.where,
+        ))  # fmt: skip
     return out
+
+
+def _shown(case: Case, draft: Draft, saving: Saving) -> Saving:
+    """The saving as it is said: a recorder may have made all of the idle time there is."""
+    return replace(saving, low=0.0) if draft.idle and not case.hosts.checked else saving
+
+
+def _low(finding: ProgramFinding) -> float:
+    return finding.saves.low
+
+
+def _sure_first(rows: list[Row], low: Callable[[Row], float]) -> list[Row]:
+    """Rows with one in front that saves something for sure, where there is any."""
+    sure = next((i for i, row in enumerate(rows) if low(row) > 0), 0)
+    return [rows[sure], *rows[:sure], *rows[sure + 1 :]] if rows else rows
 
 
 def _ordered(rows: list[tuple[Draft, Saving]]) -> list[tuple[Draft, Saving]]:
@@ -215,7 +256,7 @@ def _doubts(timeline: Timeline, case: Case) -> list[str]:
 
 def _healthy(case: Case, found: Sequence[ProgramFinding], drafts: Sequence[Draft]) -> str:
     plain = case.hosts.plain[0]
-    if found and found[0].saves.expect >= WORTH * plain:
+    if max((f.saves.expect for f in found), default=0.0) >= WORTH * plain:
         return ""
     busy = case.split.busy / case.split.period
     kinds: dict[str, int] = {}
@@ -232,7 +273,7 @@ def _unless(case: Case, drafts: Sequence[Draft]) -> str:
     """What the idle time costs if the recorder has made less of it than is thought."""
     if case.hosts.checked:
         return ""
-    most = max((case.hosts.saving(d.change).high for d in drafts if d.idle), default=0.0)
+    most = max((_saving(case, d).high for d in drafts if d.idle), default=0.0)
     if most < WORTH * case.hosts.plain[2]:
         return ""
     return (f". If the profiler slows the host less than is thought, up to {most:.3g} ms go to waiting "

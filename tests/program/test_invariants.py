@@ -10,8 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from profkit.program.readers import torch_trace
+from profkit.program.recorded import judge_recordings
 from profkit.program.triage import Triage, triage_timeline
-from tests.program.made import GEMM, SOFTMAX, Program
+from tests.program.made import ADDCDIV, EXP, GEMM, MUL, SGEMM, SOFTMAX, Program
+
+DATA = Path(__file__).parent / "data"
 
 
 def judged(program: Program, **how: float) -> Triage:
@@ -61,3 +64,78 @@ def test_a_pause_of_every_step_is_found_whichever_steps_were_recorded(count: int
     first, *_ = judged(program, plain_ms=8.14).findings
     assert first.category == "host-launch"
     assert first.saves.expect == pytest.approx(4.0, rel=0.1)
+
+
+KERNELS = (GEMM, SGEMM, MUL, EXP, SOFTMAX, ADDCDIV, "my_own_kernel(float*)", "reduce_kernel<512>")
+PART = st.one_of(
+    st.tuples(st.just("launch"), st.sampled_from(KERNELS), st.floats(1.0, 3e3)),
+    st.tuples(st.just("small"), st.sampled_from(KERNELS), st.floats(1.0, 20.0)),
+    st.tuples(st.just("work"), st.just(""), st.floats(1.0, 4e3)),
+    st.tuples(st.just("wait"), st.just(""), st.just(0.0)),
+    st.tuples(st.just("copy"), st.sampled_from(("HtoD", "DtoH")), st.floats(4.0, 5e7)),
+    st.tuples(st.just("beside"), st.sampled_from(KERNELS), st.floats(1.0, 500.0)),
+)
+
+
+def _do(program: Program, what: str, name: str, much: float) -> None:
+    if what == "work":
+        program.work(much)
+    elif what == "wait":
+        program.wait()
+    elif what == "copy":
+        program.copy(int(much), 20.0, direction=name)
+    else:
+        for _ in range(40 if what == "small" else 1):
+            program.launch(name, much, stream=9 if what == "beside" else 7)
+
+
+@settings(max_examples=150)
+@given(
+    parts=st.lists(PART, min_size=1, max_size=8), odd=st.lists(PART, max_size=2),
+    at=st.integers(0, 4), count=st.integers(2, 5), host=st.floats(0.5, 60.0),
+    plain=st.one_of(st.none(), st.floats(0.01, 50.0)),
+)  # fmt: skip
+def test_no_saving_is_more_than_there_is(
+    parts: list[tuple[str, str, float]], odd: list[tuple[str, str, float]], at: int, count: int,
+    host: float, plain: float | None,
+) -> None:  # fmt: skip
+    """Of the step, of all fixes together, of the GPU's idle time; and what is sure comes first."""
+    program = Program(host)
+    for number in range(count):
+        with program.step():
+            program.launch(GEMM, 5.0)
+            for part in [*parts, *(odd if number == at else ())]:
+                _do(program, *part)
+    holds(judged(program) if plain is None else judged(program, plain_ms=plain))
+
+
+def holds(of: Triage) -> None:
+    """What is true of the answer whatever the program."""
+    step, idle = of.hosts.plain[0], (of.split.period - of.split.busy) / 1e6
+    for finding in of.findings:
+        saves = finding.saves
+        assert 0 <= saves.low <= saves.expect <= saves.high <= step + 1e-9
+        if finding.category in {"host-launch", "host-sync"}:
+            assert saves.high <= idle + 1e-9
+    assert all(finding.on_top >= 0 for finding in of.findings)
+    assert sum(finding.on_top for finding in of.findings) <= step + 1e-9
+    if of.findings and of.findings[0].saves.low == 0:
+        assert all(finding.saves.low == 0 for finding in of.findings)
+
+
+@pytest.mark.parametrize("file", sorted(p.name for p in DATA.glob("*.json.gz")))
+def test_it_holds_of_every_recorded_program(file: str) -> None:
+    holds(judge_recordings([DATA / file])[0])
+
+
+def test_a_host_that_the_queue_hides_needs_no_longer_than_the_step() -> None:
+    """It was "the host works 2.26 ms a step" of 1.44 ms, in which the GPU is never idle."""
+    program = Program()
+    for number in range(4):
+        with program.step():
+            for i in range(10):
+                program.work(2000.0 if number == 2 and i == 5 else 0.0)
+                program.launch(GEMM, 144.0)
+    of = judged(program)
+    assert of.findings == []
+    assert sum(e.gap + e.busy for e in of.hosts.others[0].events) <= of.split.period

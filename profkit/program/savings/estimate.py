@@ -47,6 +47,10 @@ class Saving:
     low: float
     high: float
 
+    def within(self, most: float) -> Saving:
+        """The saving where no more than some milliseconds can be saved."""
+        return Saving(min(self.expect, most), min(self.low, most), min(self.high, most))
+
 
 # A change takes a model and a level (low: it helps least, expect, high) and gives the model after.
 Change = Callable[[Model, str], Model]
@@ -99,7 +103,7 @@ def hosts(timeline: Timeline, process: Process, step: Step, plain_ms: float | No
         step: The typical step.
         plain_ms: Milliseconds of the step without the recorder, where somebody measured it.
     """
-    recorded = model(process, step)
+    recorded = _in_time(model(process, step), step.period)
     if timeline.how == "cupti" and plain_ms is None:
         return Hosts(_unwatched(recorded), (recorded,), True)
     if not timeline.disturbs:
@@ -111,6 +115,15 @@ def hosts(timeline: Timeline, process: Process, step: Step, plain_ms: float | No
     if recorded.period() < (1 + NEAR_PLAIN) * plain_ms * 1e6:
         return Hosts(usual, (recorded, most), True)  # the host does not bind: any of them fits
     return Hosts(_fitted(recorded, plain_ms * 1e6), (), True)
+
+
+def _in_time(of: Model, period: float) -> Model:
+    """The model with a host that needs no longer than steps take that follow each other.
+
+    What one step's host takes longer, the GPU's queue has bridged: it is not so in every step.
+    """
+    turn = sum(e.gap + e.busy for e in of.events) + of.tail
+    return _host_scaled(of, period / turn) if turn > period else of
 
 
 def _unwatched(of: Model) -> Model:
