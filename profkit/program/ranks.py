@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
@@ -11,6 +11,8 @@ from profkit.errors import ProfkitError
 from profkit.program.step.kinds import kind_of
 from profkit.program.step.steps import Steps, find_steps
 from profkit.program.timeline import Process, Timeline
+
+ALIKE = 0.5  # of the kernels' time in the same kernels: less is another program
 
 
 @dataclass(frozen=True)
@@ -57,7 +59,7 @@ def merged_timelines(timelines: Sequence[Timeline]) -> Timeline:
         timelines: One a rank, or a single one.
 
     Raises:
-        ProfkitError: They were recorded in different ways, or two are of one rank.
+        ProfkitError: They were recorded in different ways, or are of unlike programs.
     """
     if len(timelines) == 1:
         return timelines[0]
@@ -66,6 +68,13 @@ def merged_timelines(timelines: Sequence[Timeline]) -> Timeline:
     if len(hows) > 1:
         raise ProfkitError(f"recordings of {len(hows)} kinds: {', '.join(sorted(hows))}",
                            "give one kind, one a rank")  # fmt: skip
+    if not _one_program(processes):
+        raise ProfkitError(
+            "these are recordings of unlike programs, not of one program's ranks: they share no "
+            "collective, and less than half of their kernels' time is in the same kernels",
+            "to compare them: profkit triage -o A.triage A, the same of B, and then "
+            "profkit compare A.triage B.triage",
+        )
     numbers = [p.rank for p in processes]
     if len(set(numbers)) < len(numbers):
         processes = [replace(p, rank=i) for i, p in enumerate(processes)]
@@ -75,6 +84,26 @@ def merged_timelines(timelines: Sequence[Timeline]) -> Timeline:
         if "other ranks" not in note
     )
     return Timeline(timelines[0].how, sorted(processes, key=lambda p: p.rank), "", notes)
+
+
+def _one_program(processes: Sequence[Process]) -> bool:
+    """Whether processes may be one program's: they meet in collectives, or run the same kernels."""
+    shares = [_shares(p) for p in processes]
+    if any(kind_of(name) == "collective" for name in set.intersection(*map(set, shares))):
+        return True
+    first, *others = shares
+    return all(
+        sum(min(first.get(n, 0.0), part) for n, part in other.items()) >= ALIKE for other in others
+    )
+
+
+def _shares(process: Process) -> dict[str, float]:
+    """Of the time of a process's kernels, each kernel's share."""
+    times: Counter[str] = Counter()
+    for activity in process.activities:
+        times[activity.name] += activity.duration if activity.kind == "kernel" else 0
+    total = max(1, times.total())
+    return {name: time / total for name, time in times.items()}
 
 
 def only_ranks(timeline: Timeline, wanted: str) -> Timeline:

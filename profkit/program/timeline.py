@@ -8,8 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from math import prod
 
 Dims = tuple[int, int, int]
+FARTHEST = 1 << 62  # nanoseconds from zero, 146 years: a clock ends there; and bytes of a tensor
 WAITS = (
     "cudaStreamSynchronize", "cudaDeviceSynchronize", "cudaEventSynchronize",
     "cuStreamSynchronize", "cuCtxSynchronize", "cuEventSynchronize", "cudaFree", "cuMemFree",
@@ -28,6 +30,13 @@ ASYNC = (
     "cudaMallocAsync",
     "cuMemAllocAsync",
 )  # wait for nothing
+
+
+def tensor_sizes(shape: object) -> tuple[int, ...]:
+    """A tensor's sizes; empty for a scalar, a list of tensors, and what no memory holds."""
+    if not isinstance(shape, list | tuple) or not all(type(n) is int and n >= 0 for n in shape):
+        return ()
+    return tuple(shape) if prod(max(n, 1) for n in shape) < FARTHEST else ()
 
 
 @dataclass(frozen=True, slots=True)

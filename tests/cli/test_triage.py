@@ -24,7 +24,9 @@ def test_a_trace_on_the_screen_as_json_and_as_markdown(run) -> None:
     assert "1. copy: saves about" in text.stdout
     document = json.loads(run("triage", COPY, "--json").stdout)
     assert document["first"]["category"] == "copy"
-    assert run("triage", COPY, "--markdown").stdout.startswith("## Step of 10.0 ms")
+    assert run("triage", COPY, "--markdown").stdout.startswith(
+        f"## Step of {document['step']['ms']:.3g} ms"
+    )
 
 
 def test_kept_read_again_and_compared(run, tmp_path: Path) -> None:
@@ -68,6 +70,13 @@ def test_a_plain_run_checks_the_idle_time(run) -> None:
         ([COPY, "--range", "epoch"], "--range epoch: not in the timeline"),
         ([COPY, "--json", "--markdown"], "two answers"),
         ([COPY, str(DATA / "strided.timeline")], "holds no timeline.json"),
+        *(
+            ([COPY, "--step-ms", ms], f"--step-ms {ms}: is no step's time")
+            for ms in ("nan", "inf", "1e+300", "1e-300", "0")
+        ),
+        ([COPY, "-o", "t.html"], "for the file: --page t.html"),
+        ([COPY, "-o", "/proc/t.triage"], "/proc: cannot be written"),
+        ([COPY, str(DATA / "fp32_matmul.planted.json.gz")], "profkit compare A.triage B.triage"),
     ],
 )
 def test_mistakes_are_two_lines(run, args: list[str], words: str) -> None:

@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 
 from profkit.errors import ProfkitError
-from profkit.program.readers import chrome
+from profkit.program.readers import chrome, store, torch_trace
 from profkit.program.readers import open as recordings
+from profkit.program.step.steps import find_steps
 from profkit.program.triage import triage_timeline
 from tests.program.made import GEMM, MUL, Program, ran
 
@@ -217,3 +218,72 @@ def test_work_without_a_launch_is_said_to_be_in_no_step(tmp_path: Path) -> None:
     cut = triage_timeline(recordings.read_timeline(program.write(tmp_path / "cut.json")))
     assert any("25% of the GPU's work has no launch in the recording" in n for n in cut.notes)
     assert not any("no launch in" in n for n in whole.notes)
+
+
+def test_events_of_no_use_end_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch_trace, "EVENTS_MOST", 1000)
+    empty = tmp_path / "t.json.gz"
+    empty.write_bytes(gzip.compress(b'{"traceEvents": [' + b"{}," * 5000 + b"{}]}"))
+    assert "longer than 1,000 events" in error(empty).message
+
+
+@pytest.mark.parametrize("sizes", [[10**4000, 3], [1 << 61] * 20, [-1, 3], [True, 3], ["3", 3]])
+def test_sizes_that_no_memory_holds_are_unknown(sizes: list[object], tmp_path: Path) -> None:
+    program = ran(step, 3)
+    for event in program.events:
+        if event["cat"] == "cpu_op":
+            event["args"] = {"Input Dims": [sizes, [3, 3]], "Input type": ["float", "float"]}
+    timeline = recordings.read_timeline(program.write(tmp_path / "t.json"))
+    assert {s.shapes for s in timeline.processes[0].spans if s.kind == "op"} == {((), (3, 3))}
+    triage_timeline(timeline)
+
+
+def test_half_a_character_is_kept_as_its_escape(tmp_path: Path) -> None:
+    program = ran(lambda p: p.launch("\ud800k", 100.0), 3)
+    timeline = recordings.read_timeline(program.write(tmp_path / "t.json"))
+    store.write(timeline, tmp_path / "t.timeline")
+    kept = recordings.read_timeline(tmp_path / "t.timeline").processes[0].activities
+    assert {a.name for a in kept} == {"\\ud800k"}
+
+
+def test_every_event_twice_is_said_and_read_once(tmp_path: Path) -> None:
+    program = ran(step, 4)
+    one = recordings.read_timeline(program.write(tmp_path / "one.json"))
+    program.events = [*program.events, *program.events]
+    two = recordings.read_timeline(program.write(tmp_path / "two.json"))
+    assert two.processes == one.processes
+    assert one.notes == ()
+    assert "40 launches and kernels stand in it twice" in two.notes[0]
+
+
+def test_two_processes_in_one_trace_are_said(tmp_path: Path) -> None:
+    program, other = ran(step, 4), ran(step, 3)
+    for event in other.events:
+        event["pid"] = 43 if event["pid"] == 42 else event["pid"]
+        event["args"].pop("correlation", None)
+    program.events += other.events
+    timeline = recordings.read_timeline(program.write(tmp_path / "t.json"))
+    assert (timeline.processes[0].pid, len(timeline.processes[0].calls)) == (42, 20)
+    assert "holds 2 processes" in timeline.notes[0]
+    # Kernels without a number are nobody's, not the first call's without one.
+    of = triage_timeline(timeline)
+    assert [len(s.works) for s in of.steps.steps] == [5] * 4
+    assert any("has no launch in the recording" in note for note in of.notes)
+
+
+def test_without_any_number_no_launch_is_known(tmp_path: Path) -> None:
+    program = ran(step, 4)
+    for event in program.events:
+        event["args"].pop("correlation", None)
+    timeline = recordings.read_timeline(program.write(tmp_path / "t.json"))
+    with pytest.raises(ProfkitError, match="no launch of a kernel was recorded"):
+        find_steps(timeline.processes[0])
+
+
+@pytest.mark.parametrize("took", [0.0, 1e-9])
+def test_a_clock_that_stands_still_times_no_step(took: float, tmp_path: Path) -> None:
+    program = ran(step, 4)
+    for event in program.events:
+        event["ts"], event["dur"] = 4.0, took
+    with pytest.raises(ProfkitError, match=r"launched inside of a step|take no time"):
+        triage_timeline(recordings.read_timeline(program.write(tmp_path / "t.json")))

@@ -176,6 +176,21 @@ def test_an_export_of_nsight_systems(tmp_path: Path) -> None:
     assert named.split.period / 1e6 == pytest.approx(7.02, rel=0.02)  # 5 of copy, 10 x 0.2
 
 
+@pytest.mark.parametrize("far", [1 << 62, (1 << 63) - 1, -(1 << 63)])
+def test_times_that_no_clock_shows_are_left_out(far: int, tmp_path: Path) -> None:
+    trace = recordings.read_timeline(ran(_copying).write(tmp_path / "t.json"))
+    export = exported(trace.processes[0], tmp_path / "x.sqlite")
+    before = recordings.read_timeline(export)
+    with sqlite3.connect(export) as base:
+        base.execute(f"INSERT INTO CUPTI_ACTIVITY_KIND_RUNTIME VALUES ({far},{far},{42 << 24},1,1)")
+    assert recordings.read_timeline(export) == before
+    with sqlite3.connect(export) as base:
+        base.execute(f"UPDATE CUPTI_ACTIVITY_KIND_KERNEL SET start = {far}, end = {far}")
+        base.execute("DELETE FROM CUPTI_ACTIVITY_KIND_MEMCPY")
+    with pytest.raises(ProfkitError, match="nothing in it ran on a GPU"):
+        recordings.read_timeline(export)
+
+
 def test_ranges_that_are_not_there_are_listed(tmp_path: Path) -> None:
     trace = recordings.read_timeline(ran(_copying).write(tmp_path / "t.json"))
     timeline = recordings.read_timeline(exported(trace.processes[0], tmp_path / "x.sqlite"))

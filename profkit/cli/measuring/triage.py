@@ -5,9 +5,10 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
+from tempfile import gettempdir
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -19,6 +20,7 @@ from profkit.cli.verb import Verb
 from profkit.cli.watching import shown
 from profkit.errors import ProfkitError
 from profkit.files import (
+    cannot_write,
     check_output,
     make_folder,
     move_folder,
@@ -44,6 +46,9 @@ StepMs = Annotated[
     typer.Option("--step-ms", min=0.0, metavar="MS", help="A step's time without profiler."),
 ]
 Page = Annotated[Path | None, typer.Option(metavar="FILE", help="Write it as an HTML page too.")]
+INSTEAD = {
+    ".html": "--page {}", ".htm": "--page {}", ".json": "--json > {}", ".md": "--markdown > {}",
+}  # fmt: skip
 RECORDINGS = {".json", ".gz", ".sqlite", ".triage", ".nsys-rep"}
 
 
@@ -104,7 +109,11 @@ def _place(output: Path | None, quiet: bool) -> Iterator[Path]:
     """A folder that becomes the output, whole, when the block ends well; gone where none is wanted."""
     if output:
         make_folder(output.parent)
-    with temporary_folder(output.parent if output else None) as place:
+    with ExitStack() as stack:
+        try:
+            place = stack.enter_context(temporary_folder(output.parent if output else None))
+        except OSError as error:
+            raise cannot_write(output.parent if output else gettempdir(), error) from error
         folder = place / "triage"
         folder.mkdir()
         yield folder
@@ -117,6 +126,12 @@ def _may_write(output: Path | None, page: Path | None, what: Sequence[str]) -> N
     """Raise a ProfkitError where something else would be overwritten, or nothing could be."""
     if page:
         check_output(page, what)
+    if output and output.suffix.lower() in INSTEAD:
+        raise ProfkitError(
+            f"-o {output}: keeps a folder, no file of that kind",
+            f"for the file: {INSTEAD[output.suffix.lower()].format(output)}; for the folder: -o "
+            f"{output.with_suffix('.triage')}",
+        )
     if output and output.exists() and not is_triage(output):
         raise ProfkitError(f"-o {output}: is there already", "name a folder that is not there")
 

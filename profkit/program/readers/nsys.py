@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from profkit.errors import ProfkitError
-from profkit.program.timeline import Activity, Call, Device, HostSpan, Process, Timeline
+from profkit.program.timeline import FARTHEST, Activity, Call, Device, HostSpan, Process, Timeline
 
 DIRECTIONS = {1: "HtoD", 2: "DtoH", 3: "HtoD", 4: "DtoH", 5: "DtoD", 6: "DtoD", 7: "DtoD",
               8: "DtoD", 9: "HtoH", 10: "PtoP"}  # fmt: skip
@@ -117,7 +117,7 @@ def _timeline(base: sqlite3.Connection, path: Path) -> Timeline:
 def _activities(base: sqlite3.Connection, tables: set[str]) -> Iterator[tuple[int, Activity]]:
     columns = {row[1] for row in base.execute("PRAGMA table_info(CUPTI_ACTIVITY_KIND_KERNEL)")}
     graph = "COALESCE(k.graphNodeId, 0)" if "graphNodeId" in columns else "0"
-    for row in _rows(base, _KERNELS.format(graph=graph)):
+    for row in _timed_rows(base, _KERNELS.format(graph=graph)):
         name = str(row[5] or "unknown")
         start, end, device, stream, correlation, _, pid, *rest = map(_whole, row)
         yield pid, Activity(
@@ -126,7 +126,7 @@ def _activities(base: sqlite3.Connection, tables: set[str]) -> Iterator[tuple[in
             graph=bool(rest[8]),
         )  # fmt: skip
     if "CUPTI_ACTIVITY_KIND_MEMCPY" in tables:
-        for row in _rows(base, _COPIES):
+        for row in _timed_rows(base, _COPIES):
             start, end, device, stream, correlation, pid, size, kind, *ends = map(_whole, row)
             direction = DIRECTIONS.get(kind, "")
             words = [
@@ -137,7 +137,7 @@ def _activities(base: sqlite3.Connection, tables: set[str]) -> Iterator[tuple[in
                 stream, correlation, bytes=size, direction=direction, pageable=PAGEABLE in ends,
             )  # fmt: skip
     if "CUPTI_ACTIVITY_KIND_MEMSET" in tables:
-        for row in _rows(base, _SETS):
+        for row in _timed_rows(base, _SETS):
             start, end, device, stream, correlation, pid, size = map(_whole, row)
             yield (
                 pid,
@@ -150,7 +150,7 @@ def _activities(base: sqlite3.Connection, tables: set[str]) -> Iterator[tuple[in
 def _by_process(base: sqlite3.Connection, query: str) -> dict[int, list[Sequence[int]]]:
     """Rows by the process that their thread belongs to, in order of start."""
     out: dict[int, list[Sequence[int]]] = {}
-    rows = [(*map(_whole, row[:3]), *row[3:]) for row in _rows(base, query)]
+    rows = [(*map(_whole, row[:3]), *row[3:]) for row in _timed_rows(base, query)]
     for row in sorted(rows, key=lambda row: (row[0], -row[1])):
         out.setdefault(row[2] & _PID, []).append((row[0], max(row[0], row[1]), row[2], *row[3:]))
     return out
@@ -162,6 +162,13 @@ def _rows(base: sqlite3.Connection, query: str) -> Iterator[tuple[Any, ...]]:
         if count >= ROWS_MOST:
             raise ValueError(f"a table has more than {ROWS_MOST:,} rows")
         yield row
+
+
+def _timed_rows(base: sqlite3.Connection, query: str) -> Iterator[tuple[Any, ...]]:
+    """Rows whose first two columns are times that a clock can show."""
+    for row in _rows(base, query):
+        if all(-FARTHEST < _whole(time) < FARTHEST for time in row[:2]):
+            yield row
 
 
 def _devices(base: sqlite3.Connection) -> dict[int, Device]:

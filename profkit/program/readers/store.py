@@ -13,7 +13,15 @@ from typing import TYPE_CHECKING, Any
 
 from profkit.errors import ProfkitError, needing
 from profkit.files import open_regular, read_json, write_bytes, write_text
-from profkit.program.timeline import Activity, Call, Device, HostSpan, Process, Timeline
+from profkit.program.timeline import (
+    Activity,
+    Call,
+    Device,
+    HostSpan,
+    Process,
+    Timeline,
+    tensor_sizes,
+)
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -147,6 +155,6 @@ def _values(record: dict[Any, Any]) -> dict[str, Any]:
             value = record[key]
             record[key] = tuple(int(n) for n in value) if hasattr(value, "__len__") else None
     if "shapes" in record:
-        record["shapes"] = tuple(tuple(shape) for shape in json.loads(record["shapes"]))
+        record["shapes"] = tuple(tensor_sizes(shape) for shape in json.loads(record["shapes"]))
         record["types"] = tuple(json.loads(record["types"]))
     return record

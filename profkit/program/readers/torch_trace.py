@@ -5,14 +5,26 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from profkit.errors import ProfkitError
 from profkit.program.readers.chrome import ChromeTrace
-from profkit.program.timeline import Activity, Call, Device, Dims, HostSpan, Process, Timeline
+from profkit.program.timeline import (
+    FARTHEST,
+    Activity,
+    Call,
+    Device,
+    Dims,
+    HostSpan,
+    Process,
+    Timeline,
+    tensor_sizes,
+)
 
 MOST = 4_000_000  # records kept: a trace of minutes is cut there, and says so
-FARTHEST = 1 << 62  # nanoseconds from zero, 146 years: a clock ends there
+TWICE = 0.01  # of launches and kernels that stand there twice: then spans do too
+Row = TypeVar("Row")
+EVENTS_MOST = 2 * MOST  # looked at, also such as are of no use
 _CALLS = {"cuda_runtime", "cuda_driver"}
 # As PyTorch wrote them up to 1.11 (Kineto's output_json.cpp of then).
 _OLD = {
@@ -33,26 +45,40 @@ def read_torch_trace(path: Path) -> Timeline:
     """
     trace = ChromeTrace(path)
     taken = _Taken()
-    for event in trace.events():
+    for seen, event in enumerate(trace.events(), 1):
         taken.add(event)
-        if taken.count >= MOST:
-            trace.problem = f"longer than {MOST:,} records: what follows was left out"
+        if taken.count >= MOST or seen >= EVENTS_MOST:
+            most = f"{MOST:,} records" if taken.count >= MOST else f"{EVENTS_MOST:,} events"
+            trace.problem = f"longer than {most}: what follows was left out"
             break
     if not taken.activities:
         raise _no_gpu(path, taken, trace)
     rank, world = _ranks(trace.header)
-    process = Process(
-        taken.pid,
-        rank,
-        _device(trace.header, taken.activities),
-        sorted(taken.activities, key=lambda a: (a.start, a.end)),
-        sorted(taken.calls, key=lambda c: c.start),
-        sorted(taken.spans, key=lambda s: (s.start, -s.end)),
-    )
+    pid = max(taken.calls, key=lambda p: len(taken.calls[p]), default=0)
+    activities = sorted(taken.activities, key=lambda a: (a.start, a.end, a.stream, a.correlation))
+    calls = sorted(taken.calls.get(pid, []), key=lambda c: (c.start, c.thread, c.correlation))
+    spans = sorted(taken.spans, key=lambda s: (s.start, -s.end))
+    once = _once(activities), _once(calls), spans
+    twice = len(activities) + len(calls) - len(once[0]) - len(once[1])
+    if twice > TWICE * (len(activities) + len(calls)):
+        once = *once[:2], _once(spans)
+    process = Process(pid, rank, _device(trace.header, taken.activities), *once)
     notes = [f"{path}: {trace.problem}"] if trace.problem else []
+    if twice:
+        notes.append(f"{path}: {twice:,} launches and kernels stand in it twice: read once")
+    if len(taken.calls) > 1:
+        notes.append(
+            f"{path}: holds {len(taken.calls)} processes, whose kernels cannot be told apart: "
+            f"read as process {pid}, which calls most; record each into a trace of its own"
+        )
     if world > 1:
         notes.append(f"rank {rank} of {world}: the other ranks are in traces of their own")
     return Timeline("torch trace", [process], "", tuple(notes))
+
+
+def _once(rows: list[Row]) -> list[Row]:
+    """Sorted rows without those that are the one before once more."""
+    return [row for i, row in enumerate(rows) if not i or row != rows[i - 1]]
 
 
 class _Taken:
@@ -60,15 +86,15 @@ class _Taken:
 
     def __init__(self) -> None:
         self.activities: list[Activity] = []
-        self.calls: list[Call] = []
+        self.calls: dict[int, list[Call]] = {}
+        self.called = 0
         self.spans: list[HostSpan] = []
-        self.pid = 0
         self.others: set[str] = set()
         self.hip = False
 
     @property
     def count(self) -> int:
-        return len(self.activities) + len(self.calls) + len(self.spans)
+        return len(self.activities) + self.called + len(self.spans)
 
     def add(self, event: Mapping[str, Any]) -> None:
         """Keep an event if it is of use; a damaged one is left out."""
@@ -91,13 +117,13 @@ class _Taken:
     def _keep(
         self, kind: str, event: Mapping[str, Any], args: dict[str, Any], start: int, end: int
     ) -> None:
-        name = str(event.get("name", ""))
+        name = _text(event.get("name", ""))
         if kind in _ACTIVITIES:
             self.activities.append(_activity(_ACTIVITIES[kind], name, args, start, end))
         elif kind in _CALLS:
             self.hip |= name.startswith("hip")
-            self.pid = _whole(event.get("pid")) or self.pid
-            self.calls.append(
+            self.called += 1
+            self.calls.setdefault(_whole(event.get("pid")), []).append(
                 Call(name, start, end, _whole(event.get("tid")), _whole(args.get("correlation")))
             )
         elif kind in {"cpu_op", "user_annotation"}:
@@ -119,16 +145,15 @@ def _span(
     types = args.get("Input type") if kind == "op" else None
     return HostSpan(
         kind, name, start, end, _whole(event.get("tid")),
-        tuple(_sizes(shape) for shape in shapes) if isinstance(shapes, list) else (),
-        tuple(str(word) for word in types) if isinstance(types, list) else (),
+        tuple(tensor_sizes(shape) for shape in shapes) if isinstance(shapes, list) else (),
+        tuple(_text(word) for word in types) if isinstance(types, list) else (),
     )  # fmt: skip
 
 
-def _sizes(shape: object) -> tuple[int, ...]:
-    """A tensor's sizes; empty for a scalar and for a list of tensors."""
-    if isinstance(shape, list) and all(isinstance(n, int) for n in shape):
-        return tuple(shape)
-    return ()
+def _text(value: object) -> str:
+    """A name; half a pair of surrogates, which is no character, is escaped."""
+    text = str(value)
+    return text if text.isascii() else text.encode("utf-8", "backslashreplace").decode("utf-8")
 
 
 def _activity(kind: str, name: str, args: dict[str, Any], start: int, end: int) -> Activity:
@@ -180,7 +205,7 @@ def _device(header: Mapping[str, Any], activities: list[Activity]) -> Device | N
         if isinstance(row, dict) and _whole(row.get("id")) == used:
             major = _whole(row.get("computeMajor"))
             cc = (major, _whole(row.get("computeMinor"))) if major else None
-            return Device(str(row.get("name", "")), cc, _whole(row.get("numSms")) or None)
+            return Device(_text(row.get("name", "")), cc, _whole(row.get("numSms")) or None)
     return None
 
 

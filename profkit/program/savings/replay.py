@@ -240,7 +240,7 @@ def _latency(process: Process) -> float:
 
     Of the whole process: in a step whose stream is never idle no launch shows it.
     """
-    begins = {call.correlation: call.start for call in reversed(process.calls)}
+    begins = {call.correlation: call.start for call in reversed(process.calls) if call.correlation}
     free: dict[int, int] = {}
     seen = []
     for activity in process.activities:

@@ -100,10 +100,14 @@ def find_steps(process: Process, named: str = "") -> Steps:
         named: A range that is a step; empty takes what marks steps, or finds them.
 
     Raises:
-        ProfkitError: The range is nowhere, or no kernel was launched inside of any step.
+        ProfkitError: The range is nowhere, no kernel was launched inside of any step, or all of
+            it is at one time.
     """
     calls = _outermost(process.calls)
     order = _launched(process.activities, calls)
+    if not order:
+        raise ProfkitError("no launch of a kernel was recorded, by its correlation number",
+                           "record CPU and GPU together")  # fmt: skip
     how, begins, notes = _begins(process, calls, order, named)
     made = dict(zip(process.calls, makers(process), strict=True))
     steps = _cut(_from_first_launch(begins, calls, order), calls, order, made)
@@ -111,7 +115,10 @@ def find_steps(process: Process, named: str = "") -> Steps:
         raise ProfkitError(
             "no kernel was launched inside of a step", "name the step with --range, or record more"
         )
-    return _chosen(how, steps, [*notes, *_unlaunched(process.activities, order)])
+    found = _chosen(how, steps, [*notes, *_unlaunched(process.activities, order)])
+    if found.typical.period <= 0:
+        raise ProfkitError("its steps take no time: their clock stands still", "record it again")
+    return found
 
 
 def _outermost(calls: Sequence[Call]) -> list[Call]:
@@ -129,7 +136,7 @@ def _outermost(calls: Sequence[Call]) -> list[Call]:
 
 def _launched(activities: Sequence[Activity], calls: Sequence[Call]) -> list[tuple[int, Activity]]:
     """(index of the call, activity) of every activity whose call was recorded, in that order."""
-    at = {call.correlation: i for i, call in enumerate(calls)}
+    at = {call.correlation: i for i, call in enumerate(calls) if call.correlation}  # 0 is none
     pairs = [(at[a.correlation], a) for a in activities if a.correlation in at]
     return sorted(pairs, key=lambda pair: (pair[0], pair[1].start))
 
@@ -181,8 +188,6 @@ def _found(
     calls: Sequence[Call], order: Sequence[tuple[int, Activity]]
 ) -> tuple[str, list[int], list[str]]:
     """Steps by the period of the launch sequence; the whole of it where there is none."""
-    if not order:
-        raise ProfkitError("no launch was recorded", "record CPU and GPU together")
     found = repeats([(a.name, a.grid, a.block, a.bytes) for _, a in order])
     if found is None:
         begin, end = calls[order[0][0]].start, max(c.end for c in calls)
