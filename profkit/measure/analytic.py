@@ -24,11 +24,6 @@ _EXP = 16  # ex2 results per SM and clock, on every one of them
 def floors(problem: Problem, case: str, gpu: Gpu) -> dict[str, float]:
     """Seconds that each unit needs for the work itself.
 
-    Args:
-        problem: Says operations, bytes and, if it knows, exponentials.
-        case: The case.
-        gpu: The GPU.
-
     Returns:
         tensor, dram and exp; what is not known is left out.
     """

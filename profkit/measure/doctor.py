@@ -30,19 +30,13 @@ class DoctorDocument(TypedDict):
 
 @dataclass(frozen=True)
 class Inspection:
-    """One thing that was looked at.
-
-    Attributes:
-        name: What.
-        status: ok; missing: something cannot be done without it; warning: it may get in the way.
-        detail: What was found.
-        advice: What to do about it; empty when ok.
-    """
+    """One thing that was looked at."""
 
     name: str
+    # ok; missing: something cannot be done without it; warning: it may get in the way
     status: Literal["ok", "missing", "warning"]
     detail: str
-    advice: str = ""
+    advice: str = ""  # what to do about it; empty when ok
 
 
 def examine() -> list[Inspection]:
@@ -159,11 +153,7 @@ def _counters() -> Iterator[Inspection]:
 
 
 def counters_allowed(parameters: Path) -> bool | None:
-    """Whether this user may read performance counters; None if the driver does not say.
-
-    Args:
-        parameters: /proc/driver/nvidia/params.
-    """
+    """Whether this user may read performance counters; None if the driver does not say."""
     try:
         text = parameters.read_text()
     except OSError:

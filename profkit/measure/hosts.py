@@ -21,18 +21,11 @@ _RETRIES = 2
 
 @dataclass(frozen=True)
 class HostResult:
-    """What came of one case.
-
-    Attributes:
-        case: The case.
-        host: Where; "" where its workers were lost.
-        status: Exit status of `profkit profile` there.
-        errors: What it said on stderr.
-    """
+    """What came of one case."""
 
     case: str
-    host: str
-    status: int
+    host: str  # where; "" where its workers were lost
+    status: int  # exit status of `profkit profile` there
     errors: str
 
 
@@ -41,11 +34,7 @@ def profile_on_hosts(
 ) -> list[HostResult]:
     """Run `profkit profile` once a case, wherever a GPU is free.
 
-    Args:
-        client: A Dask client.
-        words: What `profkit profile` is told beside the case.
-        cases: The cases.
-        finished: Given each result as soon as it is known.
+    `words` is what `profkit profile` is told beside the case; `finished` gets each result at once.
 
     Raises:
         ProfkitError: No worker has a GPU to give.

@@ -27,17 +27,12 @@ from profkit.records.store import JsonObject
 
 @dataclass(frozen=True)
 class Compiled:
-    """One build and what its launcher would start.
-
-    Attributes:
-        build: The build.
-        launches: Case -> launches; None where that is not known.
-        over_budget: What it takes over its header's budget.
-    """
+    """One build and what its launcher would start."""
 
     build: Build
+    # case -> launches; None where that is not known
     launches: Mapping[str, Sequence[GraphLaunch]] | None
-    over_budget: tuple[str, ...]
+    over_budget: tuple[str, ...]  # what it takes over its header's budget
 
     @property
     def error(self) -> str | None:
@@ -114,38 +109,22 @@ class BuildDocument(TypedDict):
 
 @dataclass(frozen=True)
 class ListedVariant:
-    """A variant of the ladder.
-
-    Attributes:
-        variant: Its id.
-        problem: Its problem's name.
-        after: The id of the variant that it changes.
-        title: First line of its header.
-        file: Its path.
-        built: Whether this text is compiled for any architecture.
-        recorded: Case -> ok, stale or unreadable.
-        missing: What this machine lacks to compile and run it; empty: nothing.
-    """
+    """A variant of the ladder."""
 
     variant: str
     problem: str
-    after: str | None
+    after: str | None  # the id of the variant that it changes
     title: str
     file: str
-    built: bool
-    recorded: Mapping[str, str]
-    missing: str = ""
+    built: bool  # whether this text is compiled for any architecture
+    recorded: Mapping[str, str]  # case -> ok, stale or unreadable
+    missing: str = ""  # what this machine lacks to compile and run it; empty: nothing
 
 
 def listing(
     places: Places, problem: str | None = None
 ) -> tuple[list[ListedVariant], tuple[ProfkitError, ...]]:
-    """Every variant in ladder order, problem by problem; and what cannot be read.
-
-    Args:
-        places: Where they are.
-        problem: Only this one.
-    """
+    """Every variant in ladder order, problem by problem; and what cannot be read."""
     records = _records(places.artifacts_dir())
     rungs = variants.survey(places.kernels_dir(), problem)
     rows = [_listed(variant, places, records.get(variant.id, ())) for variant in rungs.variants]
@@ -189,14 +168,10 @@ def _records(artifacts: Path) -> dict[str, list[tuple[Path, str]]]:
 
 @dataclass(frozen=True)
 class Refreshed:
-    """What became of records of the kernels that were just built.
-
-    Attributes:
-        written: Those that were written anew.
-        unknown: Stale ones of the same kernels, whose launcher is another or is not known.
-    """
+    """What became of records of the kernels that were just built."""
 
     written: tuple[Path, ...]
+    # stale ones of the same kernels, whose launcher is another or is not known
     unknown: tuple[Path, ...]
 
 
@@ -243,10 +218,7 @@ def _followed(record: Record, source: RecordedSource, built: Build) -> Record:
 def compiled(places: Places, names: Sequence[str], archs: Sequence[str] | None) -> list[Compiled]:
     """Compile variants and hold them to their budgets.
 
-    Args:
-        places: Where they are.
-        names: Which; empty takes all.
-        archs: `80`, `89`, ...; None takes the GPU present.
+    No names take all variants; no architectures take that of the GPU present.
     """
     kernels = places.kernels_dir()
     chosen = variants.named_variants(kernels, names) if names else variants.find_variants(kernels)

@@ -25,17 +25,11 @@ _AGAIN = "~again"  # no variant's id holds a ~
 
 @dataclass(frozen=True)
 class AaRun:
-    """What one process is asked for.
-
-    Attributes:
-        target: Variants and cases.
-        processes: How many, one after another.
-        rounds: Of each process.
-    """
+    """What one process is asked for."""
 
     target: Target
-    processes: int
-    rounds: int = ROUNDS[0]
+    processes: int  # how many, one after another
+    rounds: int = ROUNDS[0]  # of each process
 
 
 def run_twins(run: AaRun, progress: Callable[[str], None]) -> Iterator[list[HistoryTwin]]:

@@ -39,11 +39,7 @@ def measure_target(
 ) -> TargetRun:
     """Build, check and time in turns.
 
-    Args:
-        target: What.
-        progress: Told what is being done.
-        checks: Names of the cases to judge beside target.cases; None takes the problem's CHECKS.
-        time: Whether to time.
+    `checks`: names of the cases to judge beside target.cases; None takes the problem's CHECKS.
     """
     progress("build")
     builds, support = build_target(target)
@@ -61,38 +57,23 @@ def measure_target(
 
 @dataclass(frozen=True)
 class Profiled:
-    """What profiling one variant at one case came to.
+    """What profiling one variant at one case came to."""
 
-    Attributes:
-        name: Variant or reference.
-        case: The case.
-        record: The run record, also if there is no report.
-        report: The report, if there is one.
-        problem: Why there is none.
-        ncu_seconds: How long ncu ran.
-        wrong: Whether the variant is at fault: its values, or what it touches.
-    """
-
-    name: str
+    name: str  # variant or reference
     case: str
     record: Record
     report: Path | None
-    problem: ProfkitError | None = None
-    ncu_seconds: float = 0.0
-    wrong: bool = False
+    problem: ProfkitError | None = None  # why there is none
+    ncu_seconds: float = 0.0  # how long ncu ran
+    wrong: bool = False  # whether the variant is at fault: its values, or what it touches
 
 
 @dataclass(frozen=True)
 class Profiling:
-    """What profiling came to.
-
-    Attributes:
-        results: Of each variant and reference at each case.
-        measured: The times before ncu, and on which GPUs they were taken.
-    """
+    """What profiling came to."""
 
     results: tuple[Profiled, ...]
-    measured: Measurements
+    measured: Measurements  # the times before ncu, and on which GPUs they were taken
 
 
 def profile(
@@ -102,15 +83,7 @@ def profile(
     progress: Progress,
     finished: Callable[[Profiled], None],
 ) -> Profiling:
-    """Check, time, then collect a report of everything that is right; each is kept when it is done.
-
-    Args:
-        target: What.
-        artifacts: Where reports and records go.
-        options: For ncu.
-        progress: Told what is being done.
-        finished: Given each result as soon as it is on disk.
-    """
+    """Check, time, then collect a report of everything that is right; each is kept when it is done."""
     ncu: toolchain.Tool | ProfkitError
     try:
         ncu = toolchain.tool("ncu", target.folder)

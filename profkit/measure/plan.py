@@ -10,34 +10,22 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Plan:
-    """One call.
+    """One call."""
 
-    Attributes:
-        label: Of its NVTX range.
-        support: The library of support.cu.
-        library: The variant's library; None of a reference.
-        inputs: A file for each input.
-        outputs: Bytes of each output.
-        begins: (output, input): what is worked on in place holds that input at first.
-        values: size, stride, scale and causal for ProfkitArgs.
-        reference: The reference's name; None of a variant.
-        problem: The problem's folder.
-        build: The build folder.
-        case: The case.
-        profile: Whether there is a profiler: then one call runs outside of its window first.
-    """
-
-    label: str
-    support: str
-    library: str | None = None
-    inputs: tuple[str, ...] = ()
-    outputs: tuple[int, ...] = ()
+    label: str  # of its NVTX range
+    support: str  # the library of support.cu
+    library: str | None = None  # the variant's library; None of a reference
+    inputs: tuple[str, ...] = ()  # a file for each input
+    outputs: tuple[int, ...] = ()  # bytes of each output
+    # (output, input): what is worked on in place holds that input at first
     begins: tuple[tuple[int, int], ...] = ()
+    # size, stride, scale and causal for ProfkitArgs
     values: dict[str, Any] = field(default_factory=dict)  # what problem.py says, as it says it
-    reference: str | None = None
+    reference: str | None = None  # the reference's name; None of a variant
     problem: str = ""
     build: str = ""
     case: str = ""
+    # whether there is a profiler: then one call runs outside of its window first
     profile: bool = True
 
     def write(self, path: Path) -> None:

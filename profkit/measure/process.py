@@ -39,16 +39,11 @@ class Sink(Protocol):
 
 @dataclass(frozen=True)
 class Done:
-    """How a command ended.
+    """How a command ended."""
 
-    Attributes:
-        status: Exit status; negative is the signal that ended it; None if it was stopped here.
-        output: The end of what it printed, stdout and stderr together.
-        seconds: How long it ran.
-    """
-
+    # exit status; negative is the signal that ended it; None if it was stopped here
     status: int | None
-    output: str
+    output: str  # the end of what it printed, stdout and stderr together
     seconds: float
 
 
@@ -86,11 +81,7 @@ def run_command(
 ) -> Done:
     """Run a command to its end.
 
-    Args:
-        command: Program and arguments.
-        timeout: Seconds after which it is stopped.
-        env: Its environment; None inherits.
-        echo: Where its output is copied to as it comes.
+    It is stopped after `timeout` seconds; its output is copied to `echo` as it comes.
     """
     began = time.monotonic()
     guard = _Guard()

@@ -30,19 +30,12 @@ from profkit.records.store import JsonObject
 
 @dataclass(frozen=True)
 class TargetRun:
-    """What a verb has built and measured so far.
-
-    Attributes:
-        target: What was asked for.
-        builds: Variant -> its build, also those that failed (see Build.error).
-        support: The library of support.cu.
-        measured: What the workers said.
-    """
+    """What a verb has built and measured so far."""
 
     target: Target
-    builds: Mapping[str, Build]
-    support: Path
-    measured: Measurements
+    builds: Mapping[str, Build]  # variant -> its build, also those that failed (see Build.error)
+    support: Path  # the library of support.cu
+    measured: Measurements  # what the workers said
 
 
 def plan_of(run: TargetRun, name: str, case: str) -> Plan:

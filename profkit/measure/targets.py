@@ -18,38 +18,24 @@ from profkit.measure.variants.variants import Variant
 
 @dataclass(frozen=True)
 class Target:
-    """What a verb is asked to work on: variants and references of one problem.
-
-    Attributes:
-        problem: The problem.
-        variants: In ladder order.
-        references: Library calls of the problem.
-        cases: Names of cases.
-        folder: The build folder.
-        visible: CUDA_VISIBLE_DEVICES of each worker, one a GPU; None leaves it as it is.
-    """
+    """What a verb is asked to work on: variants and references of one problem."""
 
     problem: Problem
-    variants: tuple[Variant, ...]
+    variants: tuple[Variant, ...]  # in ladder order
     references: tuple[str, ...]
     cases: tuple[str, ...]
-    folder: Path
+    folder: Path  # the build folder
+    # CUDA_VISIBLE_DEVICES of each worker, one a GPU; None leaves it as it is
     visible: tuple[str | None, ...] = (None,)
 
 
 @dataclass(frozen=True)
 class Places:
-    """Where things are, as options and environment say; None takes the default.
+    """Where things are, as options and environment say; None takes the default."""
 
-    Attributes:
-        kernels: --kernels.
-        build: --build-dir.
-        artifacts: --artifacts.
-    """
-
-    kernels: Path | None = None
-    build: Path | None = None
-    artifacts: Path | None = None
+    kernels: Path | None = None  # --kernels
+    build: Path | None = None  # --build-dir
+    artifacts: Path | None = None  # --artifacts
 
     def kernels_dir(self) -> Path:
         """The folder of problems."""
@@ -69,12 +55,8 @@ def choose_target(
 ) -> Target:
     """Find what the options name.
 
-    Args:
-        places: Where to look.
-        names: --variant, also references; empty with every.
-        every: --all: the whole ladder of every problem that has the cases, and its references.
-        cases: --case; empty takes the problem's first.
-        references: Whether the problem's references are always included.
+    With `every`, the whole ladder of each problem that has the cases, and its references; without cases,
+    the problem's first.
     """
     catalogue = _catalogue(places.kernels_dir())
     picked = _every(catalogue, cases) if every else _named(catalogue, names, cases)

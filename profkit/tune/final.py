@@ -19,19 +19,11 @@ FINALISTS = 3  # quicker than the champion in their quick round, by less than is
 
 @dataclass(frozen=True)
 class Conclusion:
-    """How the champion does against the defaults.
+    """How the champion does against the defaults."""
 
-    Attributes:
-        champion: The fastest confirmed configuration; the defaults' trial if none was faster.
-        default: The defaults' trial.
-        keep: Whether the champion passes the gate.
-        because: One sentence.
-        measured: What that rests on.
-    """
-
-    champion: Trial
-    default: Trial
-    keep: bool
+    champion: Trial  # the fastest confirmed configuration; the defaults' trial if none was faster
+    default: Trial  # the defaults' trial
+    keep: bool  # whether the champion passes the gate
     because: str
     measured: FinalMeasurement
 

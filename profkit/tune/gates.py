@@ -25,32 +25,22 @@ from profkit.measure.variants.tunables import MOST_REGISTERS, InvalidConfig, blo
 
 @dataclass(frozen=True)
 class Footprint:
-    """What the largest launch of a configuration takes of an SM.
-
-    Attributes:
-        blocks: Blocks of the grid.
-        threads: Threads of a block.
-        regs: Registers of a thread.
-        smem: Shared memory of a block, static and dynamic, bytes.
-        blocks_per_sm: How many fit at once.
-        occupancy: Share of an SM's warps that are resident; None where the SM is not known.
-    """
+    """What the largest launch of a configuration takes of an SM."""
 
     blocks: int
     threads: int
     regs: int
-    smem: int
+    smem: int  # shared memory of a block, static and dynamic, bytes
     blocks_per_sm: int
+    # share of an SM's warps that are resident; None where the SM is not known
     occupancy: float | None
 
 
 def built(build: Build, used: Sequence[str] | None) -> InvalidConfig | None:
     """Why a build may not run.
 
-    Args:
-        build: A build, also one that failed.
-        used: Demangled names of the kernels that the case launches; None where that is not known,
-            and then every kernel of the file is held to the gates.
+    `used`: demangled names of the kernels that the case launches; None where that is not known, and
+    then every kernel of the file is held to the gates.
     """
     if build.error is not None:
         lines = build.error.splitlines()
@@ -76,13 +66,7 @@ def built(build: Build, used: Sequence[str] | None) -> InvalidConfig | None:
 def refuse_launches(
     build: Build, launches: Sequence[GraphLaunch], least_occupancy: float | None
 ) -> InvalidConfig | None:
-    """Why what the launcher really starts may not be.
-
-    Args:
-        build: The build.
-        launches: What it starts.
-        least_occupancy: The share of an SM's warps that must be resident; None asks for none.
-    """
+    """Why what the launcher really starts may not be."""
     most, kind = block_limits(build.arch, build.variant.budget).get("smem", (None, ""))
     for launch in launches:
         taken = launch.dynamic_smem + launch.static_smem
@@ -112,9 +96,7 @@ def resident(arch: str, launches: Sequence[GraphLaunch]) -> float | None:
 def checked(check: Check, supported: Sequence[str] | None) -> InvalidConfig | None:
     """Why a judged configuration may not be.
 
-    Args:
-        check: The verdict.
-        supported: Cases that the defaults support; None for the defaults themselves.
+    `supported`: cases that the defaults support; None for the defaults themselves.
     """
     if check.status in ("wrong", "failed"):
         return InvalidConfig(check.status, check.faults[0] if check.faults else check.status)

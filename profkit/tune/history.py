@@ -121,9 +121,7 @@ def best_so_far(trials: Sequence[Trial]) -> list[float]:
 def steering(trials: Sequence[Trial], plain: Sequence[Trial] | None) -> JsonObject:
     """What steering was worth.
 
-    Args:
-        trials: Those of a steered search.
-        plain: Those of a search of the same space without; None if there is none.
+    `plain`: the trials of a search of the same space without steering, if there is one.
 
     Returns:
         proposed, measured, incumbents (how many of them became the incumbent), by_rule, and with a

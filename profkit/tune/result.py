@@ -52,25 +52,15 @@ class Bounds:
 
 @dataclass(frozen=True)
 class Challenge:
-    """A candidate against the incumbent.
+    """A candidate against the incumbent."""
 
-    Attributes:
-        against: The incumbent's trial.
-        answer: faster, slower, same or cannot tell.
-        sentence: The same with its figures.
-        speedup: Of the candidate over the incumbent.
-        hedges_g: Standardised difference; None where it cannot be known.
-        p_value: Two-sided; likewise.
-        samples: Of the shorter series.
-    """
-
-    against: int
-    answer: str
-    sentence: str
-    speedup: Bounds
-    hedges_g: float | None
-    p_value: float | None
-    samples: int | None = None
+    against: int  # the incumbent's trial
+    answer: str  # faster, slower, same or cannot tell
+    sentence: str  # the same with its figures
+    speedup: Bounds  # of the candidate over the incumbent
+    hedges_g: float | None  # standardised difference; None where it cannot be known
+    p_value: float | None  # two-sided; likewise
+    samples: int | None = None  # of the shorter series
 
 
 @dataclass(frozen=True)
@@ -85,127 +75,79 @@ class FiringRule:
 
 @dataclass(frozen=True)
 class TrialDiagnosis:
-    """What ncu and the rules say of one configuration.
-
-    Attributes:
-        bound: Of the verdict.
-        limiter: Of the verdict.
-        because: Of the verdict.
-        findings: What fires, worst first.
-        metrics: Those of `watch:`; None: not collected.
-        report: Where it is.
-        seconds: How long ncu ran.
-    """
+    """What ncu and the rules say of one configuration."""
 
     bound: str
     limiter: str | None
     because: str
-    findings: tuple[FiringRule, ...] = ()
+    findings: tuple[FiringRule, ...] = ()  # what fires, worst first
+    # those of `watch:`; None: not collected
     metrics: Mapping[str, float | None] = field(default_factory=dict)
     report: str | None = None
-    seconds: float | None = None
+    seconds: float | None = None  # how long ncu ran
 
 
 @dataclass(frozen=True)
 class TrialResult(StoredResult):
-    """What was found out about one configuration; None: not known, or it did not get so far.
+    """What was found out about one configuration; None: not known, or it did not get so far."""
 
-    Attributes:
-        outcome: measured, pruned, refused, same, wrong, failed, interrupted or repeated.
-        reason: Why it ended before its time.
-        kind: What refusals are counted by.
-        value: Seconds per call, normalised by the reference.
-        gpu: CUDA_VISIBLE_DEVICES of the worker.
-        gpu_seconds: How long it held the GPU.
-        ptxas_regs: The most registers of a kernel that the case launches.
-        spills: The most bytes of spills, likewise.
-        build_seconds: How long nvcc took.
-        code: Identity of its machine code.
-        max_abs: Largest absolute error.
-        blocks: Of the largest launch, like threads, regs, smem (bytes), blocks_per_sm, occupancy.
-        launches: Kernel launches of one call.
-        time: Median, seconds per call.
-        reference_time: The reference's, beside it.
-        against: The incumbent that the quick round was held against, with answer to p_value.
-        promoted: faster or metrics: what made it worth more samples.
-        confirmed: The comparison of those.
-        became_incumbent: Whether it was the fastest confirmed by then.
-        verdict: Its diagnosis.
-    """
-
+    # measured, pruned, refused, same, wrong, failed, interrupted or repeated
     outcome: str | None = None
-    reason: str | None = None
-    kind: str | None = None
-    value: float | None = None
-    gpu: str | None = None
-    gpu_seconds: float | None = None
-    ptxas_regs: int | None = None
-    spills: int | None = None
-    build_seconds: float | None = None
-    code: str | None = None
-    max_abs: float | None = None
+    reason: str | None = None  # why it ended before its time
+    kind: str | None = None  # what refusals are counted by
+    value: float | None = None  # seconds per call, normalised by the reference
+    gpu: str | None = None  # CUDA_VISIBLE_DEVICES of the worker
+    gpu_seconds: float | None = None  # how long it held the GPU
+    ptxas_regs: int | None = None  # the most registers of a kernel that the case launches
+    spills: int | None = None  # the most bytes of spills, likewise
+    build_seconds: float | None = None  # how long nvcc took
+    code: str | None = None  # identity of its machine code
+    max_abs: float | None = None  # largest absolute error
+    # of the largest launch, like threads, regs, smem (bytes), blocks_per_sm, occupancy
     blocks: int | None = None
     threads: int | None = None
     regs: int | None = None
     smem: int | None = None
     blocks_per_sm: int | None = None
     occupancy: float | None = None
-    launches: tuple[GraphLaunch, ...] | None = None
-    time: float | None = None
-    reference_time: float | None = None
+    launches: tuple[GraphLaunch, ...] | None = None  # kernel launches of one call
+    time: float | None = None  # median, seconds per call
+    reference_time: float | None = None  # the reference's, beside it
+    # the incumbent that the quick round was held against, with answer to p_value
     against: int | None = None
     answer: str | None = None
     sentence: str | None = None
     speedup: Bounds | None = None
     hedges_g: float | None = None
     p_value: float | None = None
-    promoted: str | None = None
+    promoted: str | None = None  # faster or metrics: what made it worth more samples
     confirmed: Challenge | None = None
-    became_incumbent: bool = False
+    became_incumbent: bool = False  # whether it was the fastest confirmed by then
     verdict: TrialDiagnosis | None = None
 
 
 @dataclass(frozen=True)
 class Basis(StoredResult):
-    """What is known of the defaults, which every trial is held to.
+    """What is known of the defaults, which every trial is held to."""
 
-    Attributes:
-        number: Their trial.
-        supported: Cases that they support.
-        reference: What every trial is timed beside; None: the defaults are.
-        reference_time: Its time, seconds per call.
-        gpu: The GPU.
-    """
-
-    number: int
-    supported: tuple[str, ...]
-    reference: str | None
-    reference_time: float
+    number: int  # their trial
+    supported: tuple[str, ...]  # cases that they support
+    reference: str | None  # what every trial is timed beside; None: the defaults are
+    reference_time: float  # its time, seconds per call
     gpu: Gpu | None = None
 
 
 @dataclass(frozen=True)
 class FinalMeasurement(StoredResult):
-    """Champion and defaults, checked and timed beside the reference.
+    """Champion and defaults, checked and timed beside the reference."""
 
-    Attributes:
-        champion: Its trial.
-        default: The defaults' trial.
-        trials: How many distinct ones there were.
-        comparison: The champion against the defaults, as stats.Comparison has it in JSON.
-        times: Name -> samples.
-        checks: Name -> verdict.
-        launches: Name -> launches of one call.
-        gpu: The GPU.
-    """
-
-    champion: int
+    champion: int  # its trial
     default: int
-    trials: int
-    comparison: JsonObject
-    times: Mapping[str, Times]
-    checks: Mapping[str, Check]
-    launches: Mapping[str, tuple[GraphLaunch, ...]]
+    trials: int  # how many distinct ones there were
+    comparison: JsonObject  # the champion against the defaults, as stats.Comparison has it in JSON
+    times: Mapping[str, Times]  # name -> samples
+    checks: Mapping[str, Check]  # name -> verdict
+    launches: Mapping[str, tuple[GraphLaunch, ...]]  # name -> launches of one call
     gpu: Gpu | None
 
 

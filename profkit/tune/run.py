@@ -68,20 +68,13 @@ class TuneDocument(TypedDict):
 
 @dataclass(frozen=True)
 class SearchResult:
-    """A finished search.
-
-    Attributes:
-        task: What it was about.
-        study: Its memory.
-        outcome: How it ended.
-        final: The champion, and the decision.
-        plain: The study of a search without steering in the same storage, if there is one.
-    """
+    """A finished search."""
 
     task: Task
     study: Study
     outcome: SearchOutcome
-    final: Conclusion
+    final: Conclusion  # the champion, and the decision
+    # the study of a search without steering in the same storage, if there is one
     plain: Study | None
 
     def to_json(self) -> JsonObject:
@@ -155,12 +148,7 @@ def tune(
 ) -> SearchResult:
     """Search, or go on with a search.
 
-    Args:
-        task: What to search.
-        url: Of the storage.
-        resume: Whether a search that is there is gone on with.
-        visible: CUDA_VISIBLE_DEVICES of each worker.
-        progress: Told what is being done.
+    `resume`: whether a search that is there is gone on with.
 
     Raises:
         ProfkitError: The header is wrong, the storage has another search, nothing can be measured.

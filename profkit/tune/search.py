@@ -28,19 +28,12 @@ _TICK = 0.5  # seconds between two looks at what has become ready
 
 @dataclass
 class SearchOutcome:
-    """How a search ended.
+    """How a search ended."""
 
-    Attributes:
-        why: done, exhausted (nothing left to try), or time.
-        lost: What went wrong with GPUs, one line each.
-        seconds: From start to end of the trials.
-        workers: Those that still work.
-    """
-
-    why: str = "done"
-    lost: list[str] = field(default_factory=list)
-    seconds: float = 0.0
-    workers: list[Worker] = field(default_factory=list)
+    why: str = "done"  # done, exhausted (nothing left to try), or time
+    lost: list[str] = field(default_factory=list)  # what went wrong with GPUs, one line each
+    seconds: float = 0.0  # from start to end of the trials
+    workers: list[Worker] = field(default_factory=list)  # those that still work
 
 
 @dataclass(frozen=True)

@@ -65,11 +65,7 @@ def proposals(
 ) -> list[Proposal]:
     """What to try next.
 
-    Args:
-        space: What the header declares.
-        incumbent: The configuration that was diagnosed.
-        findings: Its firing findings, the verdict's cause first.
-        free: What can be and was not tried.
+    `findings` are those of the incumbent that fire, the cause of its verdict first.
     """
     by_rule, left = directions(space), set(free)
     proposed: list[Proposal] = []

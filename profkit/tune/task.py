@@ -24,25 +24,15 @@ from profkit.tune.result import TrialResult
 
 @dataclass(frozen=True)
 class SearchOptions:
-    """What a user may ask of a search.
+    """What a user may ask of a search."""
 
-    Attributes:
-        trials: Distinct configurations to try.
-        time: Seconds after which no trial begins; None for no end.
-        seed: Of sampler and startup.
-        steer: Whether diagnoses propose configurations.
-        occupancy: The least theoretical occupancy; None gates nothing.
-        timeout: Seconds without a word after which a worker is stopped.
-        profile: Whether ncu looks at what was promoted.
-    """
-
-    trials: int = 60
-    time: float | None = None
-    seed: int = 0
-    steer: bool = True
-    occupancy: float | None = None
-    timeout: float = 30.0
-    profile: bool = True
+    trials: int = 60  # distinct configurations to try
+    time: float | None = None  # seconds after which no trial begins; None for no end
+    seed: int = 0  # of sampler and startup
+    steer: bool = True  # whether diagnoses propose configurations
+    occupancy: float | None = None  # the least theoretical occupancy; None gates nothing
+    timeout: float = 30.0  # seconds without a word after which a worker is stopped
+    profile: bool = True  # whether ncu looks at what was promoted
 
 
 @dataclass(frozen=True)
@@ -55,29 +45,17 @@ class ReadyBuild:
 
 @dataclass(frozen=True)
 class Task:
-    """One search.
-
-    Attributes:
-        variant: The variant, with its defaults.
-        problem: Its problem.
-        case: The case that is tuned for.
-        arch: `90`.
-        folder: The build folder.
-        support: The library of support.cu.
-        reference: What every trial is timed beside; None: the defaults are.
-        options: What the user asked for.
-        builder: Compiles configurations.
-    """
+    """One search."""
 
     variant: Variant
     problem: Problem
     case: str
     arch: str
     folder: Path
-    support: Path
-    reference: str | None
+    support: Path  # the library of support.cu
+    reference: str | None  # what every trial is timed beside; None: the defaults are
     options: SearchOptions
-    builder: Builder
+    builder: Builder  # compiles configurations
 
     @property
     def subject(self) -> str:
@@ -193,10 +171,6 @@ def subject_of(target: Target) -> tuple[Variant, str]:
 
 def task_of(target: Target, options: SearchOptions) -> Task:
     """What a search is about, built.
-
-    Args:
-        target: One variant and one case.
-        options: What the user asked for.
 
     Raises:
         ProfkitError: As `subject_of`; or the variant does not run, or does not build, for this GPU.

@@ -34,18 +34,13 @@ PROMOTE = 1.05  # speed-up over the incumbent from which a quick round is worth 
 
 @dataclass
 class SearchState:
-    """What the workers of one process share beside the study; lock what you change.
+    """What the workers of one process share beside the study; lock what you change."""
 
-    Attributes:
-        lock: Of everything here.
-        based: Set when the defaults have been measured.
-        codes: Identity of a build -> the number of the trial that measured it.
-        progress: Told what is being done.
-    """
-
-    progress: Callable[[str], None] = lambda _: None
-    lock: threading.RLock = field(default_factory=threading.RLock)
+    progress: Callable[[str], None] = lambda _: None  # told what is being done
+    lock: threading.RLock = field(default_factory=threading.RLock)  # of everything here
+    # set when the defaults have been measured
     based: threading.Event = field(default_factory=threading.Event)
+    # identity of a build -> the number of the trial that measured it
     codes: dict[str, int] = field(default_factory=dict)
 
     def forget(self, number: int) -> None:
@@ -64,19 +59,12 @@ class TrialEnded(Exception):
 
 @dataclass
 class _Attempt:
-    """A trial while it is done.
-
-    Attributes:
-        trial: Which.
-        build: Its build.
-        result: What is known by now.
-        profiled: Whether ncu was asked, also if it could not.
-    """
+    """A trial while it is done."""
 
     trial: Trial
     build: ReadyBuild
-    result: TrialResult
-    profiled: bool = False
+    result: TrialResult  # what is known by now
+    profiled: bool = False  # whether ncu was asked, also if it could not
 
     def note(self, **known: Any) -> None:
         """Put what was found out into the result."""

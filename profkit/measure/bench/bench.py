@@ -42,61 +42,38 @@ _HOST_RATIO, _HOST_SHARE, _HOST_LAUNCHES = 1.1, 0.8, 1.5
 
 @dataclass(frozen=True)
 class Subject:
-    """Something to time.
+    """Something to time."""
 
-    Attributes:
-        name: A variant's id or a reference's name.
-        call: Enqueue it once, on the stream given.
-        capture: (body, stream): a function that replays what body enqueues.
-        eager: n: seconds per call of n plain calls one after the other, of events and of the host.
-        launches: The kernel launches of one call, where they are known.
-        judge: What is wrong with the outputs of the last call; None where that cannot be asked.
-    """
-
-    name: str
-    call: Callable[[int], None]
+    name: str  # a variant's id or a reference's name
+    call: Callable[[int], None]  # enqueue it once, on the stream given
+    # (body, stream): a function that replays what body enqueues
     capture: Callable[[Callable[[], None], int], Callable[[], None]]
+    # n: seconds per call of n plain calls one after the other, of events and of the host
     eager: Callable[[int, int], tuple[float, float]]
     launches: tuple[GraphLaunch, ...] = ()
     brought: Mapping[str, str] = field(default_factory=dict)
+    # what is wrong with the outputs of the last call; None where that cannot be asked
     judge: Callable[[], tuple[str, ...]] | None = None
 
 
 @dataclass(frozen=True)
 class Times:
-    """Samples of one subject at one case. Seconds per call.
-
-    Attributes:
-        name: The subject.
-        case: The case.
-        warm: With a warm L2, one per round.
-        cold: With a cold L2, one per round; empty if not asked for.
-        per_sample: Calls in one warm sample.
-        eager: Event time of one plain call, among others.
-        host: Host time of one plain call.
-        bare: Host time of starting one empty kernel, in the same process.
-        before: The GPU after warming up.
-        after: The GPU at the end.
-        launches: The kernel launches of one call.
-        rounds_short: Why there are no more samples, if the interval is still wide.
-        session: Of the process: what was timed in turns has one.
-        brought: As the subject's.
-    """
+    """Samples of one subject at one case. Seconds per call."""
 
     name: str
     case: str
-    warm: tuple[float, ...]
-    cold: tuple[float, ...]
-    per_sample: int
-    eager: float
-    host: float
-    bare: float
-    before: GpuState
-    after: GpuState
-    launches: tuple[GraphLaunch, ...] = ()
-    rounds_short: str = ""
-    session: str = ""
-    brought: Mapping[str, str] = field(default_factory=dict)
+    warm: tuple[float, ...]  # with a warm L2, one per round
+    cold: tuple[float, ...]  # with a cold L2, one per round; empty if not asked for
+    per_sample: int  # calls in one warm sample
+    eager: float  # event time of one plain call, among others
+    host: float  # host time of one plain call
+    bare: float  # host time of starting one empty kernel, in the same process
+    before: GpuState  # the GPU after warming up
+    after: GpuState  # the GPU at the end
+    launches: tuple[GraphLaunch, ...] = ()  # the kernel launches of one call
+    rounds_short: str = ""  # why there are no more samples, if the interval is still wide
+    session: str = ""  # of the process: what was timed in turns has one
+    brought: Mapping[str, str] = field(default_factory=dict)  # as the subject's
 
     @property
     def host_bound(self) -> bool:
@@ -158,13 +135,8 @@ def bench_subjects(
 ) -> list[Times]:
     """Time subjects in turns.
 
-    Args:
-        subjects: What to time; each has been run once already.
-        case: The case's name, for the result.
-        gpu: The GPU in use, whose clocks and power are read around the rounds.
-        tools: For holding the stream and emptying L2.
-        cold: Whether to time with a cold L2 too.
-        rounds: How many at first, and how many at most if an interval is still wide.
+    Each subject has been run once already. `rounds`: how many at first, and how many at most if an
+    interval is still wide.
     """
     stream = device.new_stream()
     clock = _clock(stream, tools)

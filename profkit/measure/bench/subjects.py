@@ -46,11 +46,7 @@ def launcher(
 ) -> Subject:
     """A library's one function on arguments that stand, run once.
 
-    Args:
-        name: What to call it.
-        lib: The library.
-        arguments: Stream -> what the function is given.
-        tools: For calling it many times without Python.
+    `arguments` gives, for a stream, what the function is given.
 
     Raises:
         CudaError: The launcher refused, or a graph cannot hold what it does.
@@ -85,10 +81,6 @@ def reference_subject(name: str, problem: Problem, data: Data) -> tuple[Subject,
 
 def torch_call(name: str, once: Callable[[], Any]) -> tuple[Subject, Any]:
     """A call into torch, run once, and what that returned.
-
-    Args:
-        name: What to call it.
-        once: Makes one call, on torch's current stream.
 
     Raises:
         ReferenceUnavailable: The library has no kernel for it on this GPU.

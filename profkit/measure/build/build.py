@@ -36,41 +36,24 @@ _FORMAT = 4  # part of every key: raise it when what is stored changes
 
 @dataclass(frozen=True)
 class Build:
-    """One variant compiled for one architecture.
-
-    Attributes:
-        variant: What was compiled.
-        arch: `90`, `90a`.
-        key: Hash of the text of source and headers, flags, compiler and architecture.
-        library: The shared library; None if it did not compile.
-        kernels: What ptxas says of each kernel function.
-        sass: Hash of the machine code and resources; None if it cannot be read.
-        host: Hash of the launcher's machine code and constants; None if it cannot be read.
-        text: Hash of the source and its headers to the letter.
-        source: Hash of their code: Variant.source_hash.
-        flags: All flags that nvcc was given.
-        nvcc: Version of nvcc; None where another compiler made it.
-        compiler: Which compiler made it, with its version.
-        warnings: What the compiler warned of.
-        error: What the compiler said, whole, if it did not compile.
-        seconds: How long the compiler took; 0 if nothing had to be done.
-    """
+    """One variant compiled for one architecture."""
 
     variant: Variant
-    arch: str
-    key: str
+    arch: str  # `90`, `90a`
+    key: str  # hash of the text of source and headers, flags, compiler and architecture
     library: Path | None
     kernels: tuple[KernelResources, ...] = ()
-    sass: str | None = None
+    sass: str | None = None  # hash of the machine code and resources; None if it cannot be read
+    # hash of the launcher's machine code and constants; None if it cannot be read
     host: str | None = None
-    text: str = ""
-    source: str = ""
-    flags: tuple[str, ...] = ()
-    nvcc: str | None = None
+    text: str = ""  # hash of the source and its headers to the letter
+    source: str = ""  # hash of their code: Variant.source_hash
+    flags: tuple[str, ...] = ()  # all flags that nvcc was given
+    nvcc: str | None = None  # version of nvcc; None where another compiler made it
     compiler: str = ""
-    warnings: tuple[str, ...] = ()
-    error: str | None = None
-    seconds: float = 0.0
+    warnings: tuple[str, ...] = ()  # what the compiler warned of
+    error: str | None = None  # what the compiler said, whole, if it did not compile
+    seconds: float = 0.0  # how long the compiler took; 0 if nothing had to be done
 
 
 def machine_code(built: Build) -> MachineCode:
@@ -80,12 +63,7 @@ def machine_code(built: Build) -> MachineCode:
 
 
 def build_dir(kernels: Path, given: str | Path | None = None) -> Path:
-    """Where libraries go: --build-dir, PROFKIT_BUILD, build/ beside kernels/, or the user's cache.
-
-    Args:
-        kernels: The folder of problems.
-        given: What --build-dir said; None if it was not given.
-    """
+    """Where libraries go: --build-dir, PROFKIT_BUILD, build/ beside kernels/, or the user's cache."""
     named = given or os.environ.get("PROFKIT_BUILD")
     folder = Path(named) if named else kernels.parent / "build"
     if not named and not os.access(kernels.parent, os.W_OK):
@@ -105,11 +83,8 @@ def compile_variants(
 ) -> list[Build]:
     """Compile what is not compiled yet, all side by side.
 
-    Args:
-        variants: What to compile.
-        archs: For which architectures: `90`. A variant that its header rules out is left out.
-        folder: The build folder.
-        jobs: Compilers at a time; None leaves it to ninja.
+    A variant that its header rules out for an architecture is left out; None for `jobs` leaves their
+    number to ninja.
 
     Returns:
         One Build per variant and architecture that fit, in order; look at `error`.
@@ -277,10 +252,8 @@ def _with_resources(code: str | None, kernels: tuple[KernelResources, ...]) -> s
 def check_budget(built: Build, dynamic: Mapping[str, int] | None = None) -> list[str]:
     """What a build takes over the budget in its header, one line each.
 
-    Args:
-        built: A build that compiled.
-        dynamic: Demangled name -> the most dynamic shared memory in bytes that its launcher asks
-            for, where that is known.
+    `dynamic`: demangled name -> the most dynamic shared memory in bytes that its launcher asks for,
+    where that is known.
     """
     budget, over = built.variant.budget, []
     for kernel in built.kernels:

@@ -32,12 +32,6 @@ def dry_launches(
 ) -> list[GraphLaunch] | None:
     """What a launcher would start, in order.
 
-    Args:
-        built: A build that compiled.
-        values: size, stride, scale and causal.
-        machine: For which GPU.
-        nvcc: Links the stub.
-
     Returns:
         The launches; empty if the variant does not support the case there; None if it cannot be
         known: the launcher needs something of the runtime that the stub does not have.
@@ -56,11 +50,6 @@ def dry_shapes(built: Build, folder: Path, nvcc: Path) -> dict[str, list[GraphLa
 
     Kept beside the build for as long as problem.py stays the same, so that looking again imports
     nothing.
-
-    Args:
-        built: A build.
-        folder: The problem's folder.
-        nvcc: Links the stub.
 
     Returns:
         Case -> launches; None where that cannot be known: no problem.py, no such card here, or a

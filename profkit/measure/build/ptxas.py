@@ -15,25 +15,15 @@ _SMEM = re.compile(r"(\d+) bytes smem")
 
 @dataclass(frozen=True)
 class KernelResources:
-    """What ptxas gave one kernel function.
+    """What ptxas gave one kernel function."""
 
-    Attributes:
-        name: Demangled, as reports show it.
-        mangled: As the object file has it.
-        arch: `90`, `90a`.
-        regs: Registers per thread.
-        smem: Static shared memory per block, bytes.
-        spills: Spill stores and loads together, bytes, called functions included.
-        stack: Stack frame per thread, bytes.
-    """
-
-    name: str
-    mangled: str
+    name: str  # demangled, as reports show it
+    mangled: str  # as the object file has it
     arch: str
-    regs: int
-    smem: int
-    spills: int
-    stack: int
+    regs: int  # registers per thread
+    smem: int  # static shared memory per block, bytes
+    spills: int  # spill stores and loads together, bytes, called functions included
+    stack: int  # stack frame per thread, bytes
 
 
 def parse_ptxas(log: str) -> list[KernelResources]:

@@ -68,9 +68,7 @@ def need_tool(name: str) -> Path:
 def tool(name: str, cache: Path) -> Tool:
     """A tool that must be there, with its version.
 
-    Args:
-        name: nvcc, ncu, compute-sanitizer or ninja; of the last no version is asked.
-        cache: A folder that keeps the answer.
+    Its version is kept in the folder `cache`; of ninja none is asked.
     """
     path = need_tool(name)
     if name not in _VERSION:

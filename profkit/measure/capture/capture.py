@@ -29,48 +29,28 @@ _EVERY = 1_000_000
 
 @dataclass(frozen=True)
 class CaptureOptions:
-    """What to capture.
-
-    Attributes:
-        kernel: A regular expression on the function's name.
-        skip: How many matching kernels to leave out.
-        count: How many to capture; None takes every one.
-        values: Whether inputs keep their very values; else those of whole numbers only.
-        limit: The most bytes of arrays that one launch may have.
-        timeout: Seconds for the program; None waits.
-    """
+    """What to capture."""
 
     kernel: str = "."
-    skip: int = 0
-    count: int | None = 1
-    values: bool = False
-    limit: int = 512 << 20
+    skip: int = 0  # how many matching kernels to leave out
+    count: int | None = 1  # how many to capture; None takes every one
+    values: bool = False  # whether inputs keep their very values; else those of whole numbers only
+    limit: int = 512 << 20  # the most bytes of arrays that one launch may have
     timeout: float | None = None
 
 
 @dataclass(frozen=True)
 class CapturedKernel:
-    """One kernel of the program, with the arrays that it was launched on. Seconds.
-
-    Attributes:
-        kernel: The function's name.
-        launches: How often it was launched like this.
-        file: The variant's file; None if it was not captured.
-        why_not: Why not.
-        in_program: Time of a launch in the program, in a CUDA graph of its own.
-        here: The variant's, timed the same way.
-        equal: `bit-equal`, `within tolerance` or `wrong`; empty if it was not checked.
-        notes: What else there is to know.
-    """
+    """One kernel of the program, with the arrays that it was launched on. Seconds."""
 
     kernel: str
-    launches: int
+    launches: int  # how often it was launched like this
     file: Path | None = None
     why_not: str = ""
-    in_program: float | None = None
-    here: float | None = None
-    equal: str = ""
-    notes: tuple[str, ...] = ()
+    in_program: float | None = None  # time of a launch in the program, in a CUDA graph of its own
+    here: float | None = None  # the variant's, timed the same way
+    equal: str = ""  # `bit-equal`, `within tolerance` or `wrong`; empty if it was not checked
+    notes: tuple[str, ...] = ()  # what else there is to know
 
     @property
     def ratio(self) -> float | None:
@@ -119,12 +99,6 @@ def capture_program(
     command: Sequence[str], place: Path, options: CaptureOptions, echo: BinaryIO | None = None
 ) -> list[CapturedKernel]:
     """Run a program to its end and capture launches on the way.
-
-    Args:
-        command: The command and its arguments.
-        place: The folder of problems to add to.
-        options: Which.
-        echo: Where the program's output is copied to as it comes.
 
     Raises:
         ProfkitError: The program launched no Triton kernel that a hook could see.
@@ -202,13 +176,7 @@ def _kept(folder: Path, place: Path, row: JsonObject, program: str) -> CapturedK
 def tried(
     kernels: Sequence[CapturedKernel], folder: Path, progress: Progress
 ) -> list[CapturedKernel]:
-    """Check and time what was captured.
-
-    Args:
-        kernels: What was captured, and what was not.
-        folder: The build folder.
-        progress: Told what is being done.
-    """
+    """Check and time what was captured."""
     progress("build")
     files = [k.file for k in kernels if k.file]
     arch = device.gpu().arch

@@ -23,11 +23,7 @@ _AROUND = {"num_warps": (1, 16), "num_stages": (1, 5)}
 def write_problem(left: Path, place: Path, program: str, launches: int) -> Path:
     """Make a problem of what the hook left.
 
-    Args:
-        left: The hook's folder of one launch.
-        place: The problem's folder; it must not be there.
-        program: The command that was captured, for the header.
-        launches: How often the program launched this.
+    `left` is the folder that the hook left of one launch; `place` must not be there.
 
     Returns:
         The variant's file.

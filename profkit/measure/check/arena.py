@@ -29,21 +29,13 @@ _ALIGN = 256  # what cudaMalloc promises
 
 @dataclass(frozen=True)
 class Arena:
-    """One device allocation: guard, input, guard, input, guard, output, guard.
-
-    Attributes:
-        base: Device address.
-        size: Bytes.
-        data: What the inputs are.
-        inputs: (offset, bytes) of each input.
-        outputs: (offset, bytes) of each output.
-    """
+    """One device allocation: guard, input, guard, input, guard, output, guard."""
 
     base: int
     size: int
     data: Data
-    inputs: tuple[tuple[int, int], ...]
-    outputs: tuple[tuple[int, int], ...]
+    inputs: tuple[tuple[int, int], ...]  # (offset, bytes) of each input
+    outputs: tuple[tuple[int, int], ...]  # (offset, bytes) of each output
 
 
 def layout(data: Data, base: int = 0) -> Arena:
@@ -77,13 +69,7 @@ def poison(arena: Arena) -> None:
 
 
 def args_on(arena: Arena, values: Mapping[str, Any], stream: int) -> Args:
-    """ProfkitArgs for a launch on this arena.
-
-    Args:
-        arena: Where inputs and outputs are.
-        values: size, stride, scale and causal, from the problem.
-        stream: The stream to use.
-    """
+    """ProfkitArgs for a launch on this arena."""
     args = Args()
     for i, (offset, _) in enumerate(arena.inputs):
         args.put_input(i, arena.base + offset)

@@ -26,45 +26,28 @@ _SPIN = 0.05  # seconds that the stream is held while the launcher is watched
 
 @dataclass(frozen=True)
 class CaseCheck:
-    """One case and seed.
-
-    Attributes:
-        case: Its name.
-        seed: The seed of the inputs.
-        status: right, wrong, not supported (cudaErrorNotSupported), or failed (another CUDA error).
-        max_abs: Largest absolute error.
-        max_rel: Largest relative error.
-        bias: Mean signed error.
-        faults: What is wrong, one line each.
-    """
+    """One case and seed."""
 
     case: str
     seed: int
+    # right, wrong, not supported (cudaErrorNotSupported), or failed (another CUDA error)
     status: Status
-    max_abs: float | None = None
-    max_rel: float | None = None
-    bias: float | None = None
-    faults: tuple[str, ...] = ()
+    max_abs: float | None = None  # largest absolute error
+    max_rel: float | None = None  # largest relative error
+    bias: float | None = None  # mean signed error
+    faults: tuple[str, ...] = ()  # what is wrong, one line each
 
 
 @dataclass(frozen=True)
 class Check:
-    """All cases of one variant.
-
-    Attributes:
-        variant: Its id.
-        status: wrong or failed if any case is; not supported if all are; else right.
-        atol: The problem's absolute tolerance.
-        rtol: The problem's relative tolerance.
-        cases: One entry per case and seed.
-        sanitizer: Tool -> verdict, for the tools that were run.
-    """
+    """All cases of one variant."""
 
     variant: str
-    status: Status
+    status: Status  # wrong or failed if any case is; not supported if all are; else right
     atol: float
     rtol: float
     cases: tuple[CaseCheck, ...] = ()
+    # tool -> verdict, for the tools that were run
     sanitizer: dict[str, str] = field(default_factory=dict)
 
     @property
@@ -119,11 +102,6 @@ def _worst(statuses: Iterable[Status]) -> Status:
 def check_case(call: Callable[[Arena], None], problem: Problem, data: Data) -> CaseCheck:
     """Run one case once and judge everything about it.
 
-    Args:
-        call: Enqueues the work on an arena.
-        problem: For the tolerance.
-        data: Inputs and reference.
-
     Raises:
         CudaError: The context is lost; nothing more can run in this process.
     """
@@ -164,11 +142,7 @@ def judge_values(
 ) -> CaseCheck:
     """Judge outputs against the reference.
 
-    Args:
-        problem: For the tolerance.
-        data: For the reference.
-        outs: What came out, in order.
-        unwritten: How many elements of each output were never written, where that is known.
+    `unwritten`: how many elements of each output were never written, where that is known.
     """
     atol, rtol = problem.tolerance(data.case)
     faults: list[str] = []

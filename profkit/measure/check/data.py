@@ -26,24 +26,16 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Data:
-    """What one case and seed are given, and what must come out.
-
-    Attributes:
-        problem: The problem's name.
-        case: The case's name.
-        seed: The seed.
-        folder: Where the files are.
-        shapes: (shape, dtype) of each input; an array of bfloat16 is held as uint16.
-        outputs: (shape, dtype) of each output.
-        begins: (output, input): what is worked on in place holds that input at first.
-    """
+    """What one case and seed are given, and what must come out."""
 
     problem: str
     case: str
     seed: int
     folder: Path
+    # (shape, dtype) of each input; an array of bfloat16 is held as uint16
     shapes: tuple[tuple[tuple[int, ...], str], ...]
-    outputs: tuple[tuple[tuple[int, ...], str], ...]
+    outputs: tuple[tuple[tuple[int, ...], str], ...]  # (shape, dtype) of each output
+    # (output, input): what is worked on in place holds that input at first
     begins: tuple[tuple[int, int], ...] = ()
 
     def inputs(self) -> list[Array]:
@@ -72,12 +64,7 @@ def prepare_data(
 ) -> Data:
     """Inputs and reference of a case, computed if they are not there yet.
 
-    Args:
-        problem: The problem.
-        case: Name of the case.
-        seed: Passed to the problem.
-        folder: The build folder.
-        grid: The header's `inputs:` key, passed to the problem.
+    `grid` is the header's `inputs:` key, passed to the problem.
     """
     key = hashlib.sha256(f"{problem.hash}:{case}:{seed}:{grid}".encode()).hexdigest()[:12]
     place = folder / "data" / problem.name / f"{case}-{seed}-{key}"

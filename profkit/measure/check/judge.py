@@ -17,38 +17,21 @@ _PIECE = 1 << 18  # elements: 2 MB a temporary
 
 @dataclass(frozen=True)
 class Accuracy:
-    """How an output compares with its reference.
+    """How an output compares with its reference."""
 
-    Attributes:
-        ok: abs(out - ref) <= atol + rtol * abs(ref) everywhere; NaN and infinity fail.
-        max_abs: Largest absolute error of the finite elements.
-        max_rel: Largest error relative to the reference, where that is not below atol.
-        bias: Mean signed error of the finite elements.
-        worst: Index of the element that is furthest outside, or nearest to it; NaN is furthest.
-        worst_finite: The same among the finite elements.
-        wrong: How many elements are outside.
-        nans: How many are NaN or infinite.
-    """
-
-    ok: bool
-    max_abs: float
-    max_rel: float
-    bias: float
+    ok: bool  # abs(out - ref) <= atol + rtol * abs(ref) everywhere; NaN and infinity fail
+    max_abs: float  # largest absolute error of the finite elements
+    max_rel: float  # largest error relative to the reference, where that is not below atol
+    bias: float  # mean signed error of the finite elements
+    # index of the element that is furthest outside, or nearest to it; NaN is furthest
     worst: tuple[int, ...]
-    worst_finite: tuple[int, ...]
-    wrong: int
-    nans: int
+    worst_finite: tuple[int, ...]  # the same among the finite elements
+    wrong: int  # how many elements are outside
+    nans: int  # how many are NaN or infinite
 
 
 def judge_output(out: Array, ref: Array, atol: float, rtol: float) -> Accuracy:
-    """Compare an output with its reference, element by element, in fp64.
-
-    Args:
-        out: What the kernel gave; any float type.
-        ref: The reference, of the same shape.
-        atol: Absolute tolerance, in the unit of the output.
-        rtol: Tolerance relative to the reference.
-    """
+    """Compare an output with its reference, element by element, in fp64."""
     if out.shape != ref.shape:
         raise ValueError(f"shapes differ: {out.shape} and {ref.shape}")
     if out.size == 0:

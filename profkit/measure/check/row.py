@@ -41,12 +41,7 @@ def check_row(
 ) -> CaseCheck | None:
     """Launch on one set of inputs after another, in a captured graph, and judge each result.
 
-    Args:
-        lib: The variant.
-        problem: For the tolerance.
-        work: The inputs of one case, each of another seed.
-        tools: For the kernel ahead.
-        stream: The stream to use.
+    `work`: the inputs of one case, each of another seed.
 
     Returns:
         The verdict on the first launch that is wrong, or on the last; None where a graph cannot

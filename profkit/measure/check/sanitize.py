@@ -28,17 +28,11 @@ _PLACE = re.compile(r"^=========\s+at (.*)$", re.M)
 
 @dataclass(frozen=True)
 class SanitizerVerdict:
-    """What one tool said.
-
-    Attributes:
-        tool: memcheck, racecheck, initcheck or synccheck.
-        clean: Whether it found nothing.
-        verdict: `clean`, or how many errors, the first of them and where.
-    """
+    """What one tool said."""
 
     tool: str
     clean: bool
-    verdict: str
+    verdict: str  # `clean`, or how many errors, the first of them and where
 
 
 def sanitize(
@@ -49,11 +43,7 @@ def sanitize(
 ) -> list[SanitizerVerdict]:
     """Run a plan (see profkit.measure.profile.launch) under each tool.
 
-    Args:
-        sanitizer: The compute-sanitizer program.
-        plan: What to run; a small case, because each tool slows it down tens of times.
-        tools: Which tools.
-        timeout: Seconds for each.
+    A small case: each tool slows it down tens of times. `timeout`: seconds for each.
     """
     with temporary_folder() as folder:
         plan_file = folder / "plan.json"

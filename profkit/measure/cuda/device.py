@@ -42,31 +42,18 @@ class CudaError(ProfkitError):
 
 @dataclass(frozen=True)
 class Gpu:
-    """The GPU in use. Sizes in bytes, clock rates in Hz, bandwidth in bytes/s.
-
-    Attributes:
-        name: As the driver has it.
-        arch: `90` for compute capability 9.0.
-        sms: Number of SMs.
-        l2: Size of the L2 cache.
-        sm_clock: The highest SM clock.
-        dram_bandwidth: What memory clock and bus width come to (double data rate).
-        cuda: CUDA version that the driver supports, e.g. `13.0`.
-        pci: PCI bus id, by which NVML knows it.
-        uuid: What NVML calls it; None where that was not asked or is not known.
-        driver: The driver's version, likewise.
-    """
+    """The GPU in use. Sizes in bytes, clock rates in Hz, bandwidth in bytes/s."""
 
     name: str
-    arch: str
+    arch: str  # `90` for compute capability 9.0
     sms: int
     l2: int
-    sm_clock: float
-    dram_bandwidth: float
-    cuda: str
-    pci: str
-    uuid: str | None = None
-    driver: str | None = None
+    sm_clock: float  # the highest SM clock
+    dram_bandwidth: float  # what memory clock and bus width come to (double data rate)
+    cuda: str  # CUDA version that the driver supports, e.g. `13.0`
+    pci: str  # PCI bus id, by which NVML knows it
+    uuid: str | None = None  # what NVML calls it; None where that was not asked or is not known
+    driver: str | None = None  # the driver's version, likewise
 
     def to_json(self) -> JsonObject:
         """Plain values; null where not known."""
@@ -123,8 +110,7 @@ def count_gpus() -> int:
 def gpu(index: int = 0) -> Gpu:
     """What a GPU is; nothing is opened, so this takes milliseconds.
 
-    Args:
-        index: As CUDA counts them, CUDA_VISIBLE_DEVICES included.
+    Its index is as CUDA counts, CUDA_VISIBLE_DEVICES included.
     """
     _initialised()
     device, version = c_int(), c_int()

@@ -14,25 +14,15 @@ _RESERVED = 0xFF00  # section numbers from here on are no sections
 
 @dataclass(frozen=True)
 class ElfSection:
-    """One section.
+    """One section."""
 
-    Attributes:
-        name: Of it: `.text`.
-        kind: Its type.
-        flags: What it is for.
-        info: The section that relocations are for.
-        entry: Bytes of one entry; 0 without any.
-        size: In memory, bytes.
-        content: In the file; empty for NOBITS.
-    """
-
-    name: str
+    name: str  # of it: `.text`
     kind: int
     flags: int
-    info: int
-    entry: int
-    size: int
-    content: bytes
+    info: int  # the section that relocations are for
+    entry: int  # bytes of one entry; 0 without any
+    size: int  # in memory, bytes
+    content: bytes  # in the file; empty for NOBITS
 
 
 @dataclass(frozen=True)

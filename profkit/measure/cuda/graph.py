@@ -17,25 +17,15 @@ from profkit.measure.cuda.names import demangle
 
 @dataclass(frozen=True)
 class GraphLaunch:
-    """One kernel launch, read from a captured graph. Sizes in bytes.
-
-    Attributes:
-        kernel: Demangled name.
-        grid: Blocks in x, y and z.
-        block: Threads in x, y and z.
-        dynamic_smem: Dynamic shared memory per block.
-        static_smem: Static shared memory per block.
-        regs: Registers per thread.
-        blocks_per_sm: How many blocks fit on an SM at once, says the driver.
-    """
+    """One kernel launch, read from a captured graph. Sizes in bytes."""
 
     kernel: str
-    grid: tuple[int, int, int]
-    block: tuple[int, int, int]
-    dynamic_smem: int
-    static_smem: int
-    regs: int
-    blocks_per_sm: int
+    grid: tuple[int, int, int]  # blocks in x, y and z
+    block: tuple[int, int, int]  # threads in x, y and z
+    dynamic_smem: int  # dynamic shared memory per block
+    static_smem: int  # static shared memory per block
+    regs: int  # registers per thread
+    blocks_per_sm: int  # how many blocks fit on an SM at once, says the driver
 
 
 def capture(stream: int, body: Callable[[], None]) -> int:

@@ -37,25 +37,18 @@ def start_launcher(library: ctypes.CDLL, args: Args) -> None:
 
 @dataclass(frozen=True)
 class Support:
-    """support.cu, loaded.
+    """support.cu, loaded."""
 
-    Attributes:
-        spin: (nanoseconds, stream): keep the stream busy.
-        flush: (stream): read a buffer larger than L2.
-        put: (to, from, bytes, nanoseconds, stream): copy late, having let the next kernel begin.
-        repeat: (library, args, n): seconds of host time per call.
-        bare: (n, stream): seconds of host time per start of an empty kernel.
-        push: (text): open an NVTX range.
-        pop: Close it.
-    """
-
-    spin: Callable[[int, int], None]
-    flush: Callable[[int], None]
+    spin: Callable[[int, int], None]  # (nanoseconds, stream): keep the stream busy
+    flush: Callable[[int], None]  # (stream): read a buffer larger than L2
+    # (to, from, bytes, nanoseconds, stream): copy late, having let the next kernel begin
     put: Callable[[int, int, int, int, int], None]
+    # (library, args, n): seconds of host time per call
     repeat: Callable[[ctypes.CDLL, Args, int], float]
+    # (n, stream): seconds of host time per start of an empty kernel
     bare: Callable[[int, int], float]
-    push: Callable[[str], None]
-    pop: Callable[[], None]
+    push: Callable[[str], None]  # (text): open an NVTX range
+    pop: Callable[[], None]  # close it
 
 
 def support(path: Path, gpu: device.Gpu | None = None) -> Support:

@@ -67,8 +67,7 @@ def arch() -> str | None:
 def read_state(pci: str | None = None) -> GpuState:
     """The GPU now.
 
-    Args:
-        pci: PCI bus id, as CUDA gives it; None takes NVML's first.
+    `pci` is the bus id as CUDA gives it; None takes NVML's first.
     """
     opened = _handle(pci)
     if opened is None:

@@ -40,10 +40,6 @@ _PAIRS = {
 def check_flags(flags: Sequence[str], file: str) -> None:
     """Let pass what only changes code.
 
-    Args:
-        flags: Words, as nvcc would get them.
-        file: Whose they are, for the message.
-
     Raises:
         ProfkitError: One of them may do more, and nobody said that this folder is trusted.
     """

@@ -16,25 +16,16 @@ from profkit.records.header import Header
 
 @dataclass(frozen=True)
 class CompileJob:
-    """One file to compile.
-
-    Attributes:
-        path: The file.
-        problem: The folder of its problem.py.
-        arch: `90`, `90a`.
-        flags: All flags that its compiler gets.
-        defines: Tunable -> value, where they are not what the file says.
-        grid: The header's `inputs:` key.
-        sms: How many SMs the GPU has that it is for; 0 where no language asks.
-    """
+    """One file to compile."""
 
     path: Path
-    problem: Path
+    problem: Path  # the folder of its problem.py
     arch: str
-    flags: tuple[str, ...] = ()
+    flags: tuple[str, ...] = ()  # all flags that its compiler gets
+    # tunable -> value, where they are not what the file says
     defines: Mapping[str, str] = field(default_factory=dict)
-    grid: str | None = None
-    sms: int = 0
+    grid: str | None = None  # the header's `inputs:` key
+    sms: int = 0  # how many SMs the GPU has that it is for; 0 where no language asks
 
 
 @dataclass(frozen=True)
@@ -46,19 +37,12 @@ class CompilerProgram:
 
 
 class Language(ABC):
-    """One language. A file of it is named `<id>_<words>` and its suffix.
+    """One language. A file of it is named `<id>_<words>` and its suffix."""
 
-    Attributes:
-        name: As people say it.
-        suffix: Of its files.
-        programs: What compiling it starts: names that toolchain.tool knows.
-        needs_sms: Whether what is compiled depends on how many SMs the GPU has.
-    """
-
-    name: str
-    suffix: str
-    programs: tuple[str, ...] = ()
-    needs_sms: bool = False
+    name: str  # as people say it
+    suffix: str  # of its files
+    programs: tuple[str, ...] = ()  # what compiling it starts: names that toolchain.tool knows
+    needs_sms: bool = False  # whether what is compiled depends on how many SMs the GPU has
 
     def owns(self, path: Path, text: str) -> bool:
         """Whether a file with the suffix is a kernel of this language."""
@@ -73,10 +57,6 @@ class Language(ABC):
     @abstractmethod
     def header(self, text: str, name: str) -> Header:
         """Read a file's header; nothing in the file is executed.
-
-        Args:
-            text: The whole file.
-            name: What to call the file in an error.
 
         Raises:
             ProfkitError: It has none, or the file cannot be one of this language.
@@ -139,11 +119,7 @@ class Language(ABC):
         compiler said, ptxas -v among it; i.json, its launches, where they are known ahead (see
         ahead/plan.py). Without i.so, i.log says why.
 
-        Args:
-            jobs: What.
-            work: The folder.
-            programs: Those of `programs`.
-            parallel: Compilers at a time; None: as many as there are cores.
+        No number for `parallel` takes as many as there are cores.
 
         Returns:
             Job -> seconds that it took, as far as that is known.

@@ -66,12 +66,7 @@ class PythonKernels(Language):
     def recording(
         self, plan: CallPlan, args: LaunchArgs
     ) -> contextlib.AbstractContextManager[list[KernelStart]]:
-        """Compile what is started inside, and write it down instead of starting it.
-
-        Args:
-            plan: Where the kernels' machine code goes.
-            args: What the launch function is given.
-        """
+        """Compile what is started inside, and write it down instead of starting it."""
 
     def owns(self, path: Path, text: str) -> bool:
         """A file that imports the language and is not about something else."""

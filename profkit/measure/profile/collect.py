@@ -30,42 +30,27 @@ NAMED = 40  # kernels named where none matched
 
 @dataclass(frozen=True)
 class CollectOptions:
-    """What to collect.
+    """What to collect."""
 
-    Attributes:
-        set: ncu's --set.
-        cache: ncu's --cache-control: all flushes before every replay, none leaves caches warm.
-        timeout: Seconds after which ncu and its program are stopped.
-        filters: Which launches, from launch_filters; empty takes all that the program marks.
-        env: The environment of ncu and its program; None inherits.
-        sections: ncu's --section, instead of a set.
-    """
-
-    set: str = "full"
+    set: str = "full"  # ncu's --set
+    # ncu's --cache-control: all flushes before every replay, none leaves caches warm
     cache: str = "all"
-    timeout: float = TIMEOUT
+    timeout: float = TIMEOUT  # seconds after which ncu and its program are stopped
+    # which launches, from launch_filters; empty takes all that the program marks
     filters: tuple[str, ...] = ()
-    env: Mapping[str, str] | None = None
-    sections: tuple[str, ...] = ()
+    env: Mapping[str, str] | None = None  # the environment of ncu and its program; None inherits
+    sections: tuple[str, ...] = ()  # ncu's --section, instead of a set
 
 
 @dataclass(frozen=True)
 class Collected:
-    """A report that was asked for.
-
-    Attributes:
-        path: Where it is.
-        command: The exact command.
-        seconds: How long ncu ran.
-        kernels: Names of the kernels it holds, in order.
-        note: How the program ended, if it failed after its kernels had been profiled.
-    """
+    """A report that was asked for."""
 
     path: Path
     command: tuple[str, ...]
-    seconds: float
-    kernels: tuple[str, ...]
-    note: str = ""
+    seconds: float  # how long ncu ran
+    kernels: tuple[str, ...]  # names of the kernels it holds, in order
+    note: str = ""  # how the program ended, if it failed after its kernels had been profiled
 
 
 def common(ncu: Tool, options: CollectOptions) -> list[str]:
@@ -88,12 +73,7 @@ def start_ncu(
 ) -> Collected:
     """Profile exactly one call of a variant or a reference.
 
-    Args:
-        plan: What to run.
-        expected: Names of the kernels that one call launches.
-        report: Where the report goes.
-        ncu: Which ncu.
-        options: What to collect.
+    `expected`: names of the kernels that one call launches.
 
     Raises:
         ProfkitError: Anything went wrong, also if another kernel was captured; no file is left.
@@ -131,15 +111,7 @@ def wrap(
     options: CollectOptions,
     echo: process.Sink | None = None,
 ) -> Collected:
-    """Profile any command.
-
-    Args:
-        program: The command and its arguments.
-        report: Where the report goes.
-        ncu: Which ncu.
-        options: What to collect.
-        echo: Where the program's output is copied to as it comes.
-    """
+    """Profile any command."""
     with _workplace(report) as folder:
         command = [*common(ncu, options), *options.filters]
         draft, done = _run(command, program, folder, options, echo)
@@ -153,13 +125,9 @@ def launch_filters(
 ) -> tuple[str, ...]:
     """Launches of kernels whose name matches, from the skip-th, count of them, in ncu's options.
 
-    Args:
-        kernel: A regular expression on the demangled name, as reports and `diagnose --kernel` have
-            it: template arguments are what tells one elementwise kernel from another. None takes
-            every kernel.
-        skip: How many matching launches to leave out.
-        count: How many to profile; None takes all.
-        nvtx: Only inside of this NVTX range.
+    `kernel` is a regular expression on the demangled name, as reports and `diagnose --kernel` have it:
+    template arguments are what tells one elementwise kernel from another. None takes every kernel, and
+    every launch for `count`; with `nvtx`, only inside of this range.
     """
     if kernel is not None:
         try:

@@ -26,10 +26,8 @@ Progress = Callable[[int, int | None, str], None]
 class NcuWords:
     """A place for a program's output under ncu.
 
-    Args:
-        log: The file that gets all of it.
-        program: Where the program's own words go; None keeps them in the log only.
-        progress: Called with a kernel's number, how many there will be (None: not known) and name.
+    The log gets all of it, `program` the program's own words. `progress` is called with a kernel's
+    number, how many there will be (None: not known) and its name.
     """
 
     def __init__(
@@ -129,8 +127,7 @@ def any_case(pattern: str) -> str:
 def nvtx_filters(name: str) -> tuple[str, ...]:
     """Options of ncu for launches inside of a range, pushed (NAME/) or started and ended (NAME).
 
-    Args:
-        name: Of a range; DOMAIN@NAME for one that is not of the default domain.
+    The name is DOMAIN@NAME for a range that is not of the default domain.
     """
     plain = re.sub(r"([/\[\]*+\\])", r"\\\1", name)
     return ("--nvtx-include", f"{plain}/", "--nvtx-include", plain)

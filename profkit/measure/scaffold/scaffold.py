@@ -20,16 +20,10 @@ _HEADERS = (_HERE / "variant.cuh", Path(__file__).parents[3] / "kernels/common/v
 
 @dataclass(frozen=True)
 class NewProblem:
-    """What was written.
-
-    Attributes:
-        folder: The problem's folder.
-        files: All files, those of the folder first.
-        variant: The id of its variant.
-    """
+    """What was written."""
 
     folder: Path
-    files: tuple[Path, ...]
+    files: tuple[Path, ...]  # all files, those of the folder first
     variant: str = "first"
 
 
@@ -51,11 +45,6 @@ class NewDocument(TypedDict):
 
 def new_problem(name: str, language: str, kernels: Path) -> NewProblem:
     """Write a problem's folder.
-
-    Args:
-        name: The problem's name.
-        language: `cuda`, `triton`.
-        kernels: The folder of problems, made if it is not there.
 
     Raises:
         ProfkitError: The name is none, the language is not known, or the folder is there.

@@ -25,14 +25,9 @@ def count_kernels(
 ) -> collect.Collected:
     """Profile the second launch of each kernel in each grid and block, all counters.
 
-    Args:
-        command: Program and arguments.
-        kernels: Functions' names without template arguments; others run without a replay.
-        report: Where it goes.
-        budget: Seconds after which ncu and the program are stopped.
-        echo: Where the program's output is copied to.
-        device: The one GPU whose kernels are replayed; None takes all. Ranks on others go on, and
-            wait in their collectives for the one that is replayed.
+    `kernels`: names of functions without template arguments; others run without a replay. `device`: the
+    one GPU whose kernels are replayed, None takes all; ranks on others go on, and wait in their
+    collectives for the one that is replayed.
 
     Raises:
         ProfkitError: As profkit.measure.profile.collect.wrap: no permission for counters, time-out.
@@ -50,8 +45,7 @@ def count_kernels(
 def packed_report(report: Path) -> Path:
     """The report as .ncu-repz in its place: machine code that launches share is in it each time.
 
-    Args:
-        report: An .ncu-rep, which goes.
+    The .ncu-rep goes.
     """
     import zstandard
 

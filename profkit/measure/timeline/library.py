@@ -35,8 +35,7 @@ class Cupti:
 def build_injection(folder: Path | None = None) -> Path:
     """The library, compiled if this machine has none of this source and CUPTI.
 
-    Args:
-        folder: Where it is kept; the user's cache if None.
+    It is kept in the folder, or in the user's cache.
 
     Raises:
         ProfkitError: There is no CUPTI or no C++ compiler, or it does not compile.

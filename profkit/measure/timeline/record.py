@@ -16,17 +16,12 @@ TIMEOUT = 600.0  # seconds; --timeout changes it
 
 @dataclass(frozen=True)
 class Recorded:
-    """A command that was watched.
+    """A command that was watched."""
 
-    Attributes:
-        folder: With a file of each kind for each process; profkit.program.readers.injected reads it.
-        seconds: How long it ran.
-        note: How it ended, if not well.
-    """
-
+    # with a file of each kind for each process; profkit.program.readers.injected reads it
     folder: Path
-    seconds: float
-    note: str
+    seconds: float  # how long it ran
+    note: str  # how it ended, if not well
 
 
 def record_timeline(
@@ -37,11 +32,7 @@ def record_timeline(
 ) -> Recorded:
     """Run a command with the injection library in each of its processes that starts CUDA.
 
-    Args:
-        command: Program and arguments.
-        folder: An empty folder for the files.
-        timeout: Seconds after which it is stopped; what it did until then is kept.
-        echo: Where its output is copied to as it comes.
+    The folder is empty. After `timeout` seconds it is stopped; what it did until then is kept.
 
     Raises:
         ProfkitError: It cannot be started, or there is no CUPTI.

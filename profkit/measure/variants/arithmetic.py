@@ -32,17 +32,11 @@ _GRAMMAR = "write whole numbers, names, + - * // % and parentheses, for example 
 
 @dataclass(frozen=True)
 class Expression:
-    """One expression or condition, read and found to be of the grammar.
+    """One expression or condition, read and found to be of the grammar."""
 
-    Attributes:
-        text: As it was written.
-        names: The names that it uses.
-        is_condition: Whether it compares.
-    """
-
-    text: str
-    names: frozenset[str]
-    is_condition: bool
+    text: str  # as it was written
+    names: frozenset[str]  # the names that it uses
+    is_condition: bool  # whether it compares
     _tree: ast.expr
 
     def value(self, given: Mapping[str, int]) -> int:
@@ -57,9 +51,7 @@ class Expression:
 def read_expression(text: str, where: str) -> Expression:
     """Read an expression.
 
-    Args:
-        text: The expression.
-        where: What to call its place in an error: "v3_x.cu: 'where:'".
+    `where` names its place in an error: "v3_x.cu: 'where:'".
     """
     if not text.isascii():  # Python reads º as o: a name that nobody wrote
         raise ProfkitError(f"{where}: {text[:60]!r} is not plain ASCII", _GRAMMAR)

@@ -14,19 +14,12 @@ from profkit.errors import ProfkitError
 
 @dataclass(frozen=True)
 class Limits:
-    """What one SM has. Shared memory in bytes; registers are allocated by warp.
-
-    Attributes:
-        warps: Resident warps.
-        blocks: Resident blocks.
-        smem: Shared memory of an SM.
-        reserved: Shared memory that the system takes of every block.
-    """
+    """What one SM has. Shared memory in bytes; registers are allocated by warp."""
 
     warps: int
     blocks: int
-    smem: int
-    reserved: int = 1024
+    smem: int  # shared memory of an SM
+    reserved: int = 1024  # shared memory that the system takes of every block
 
 
 LIMITS = {
@@ -49,27 +42,17 @@ _SMEM_UNIT = 128
 
 @dataclass(frozen=True)
 class Occupancy:
-    """How many blocks of a kernel are resident on an SM.
+    """How many blocks of a kernel are resident on an SM."""
 
-    Attributes:
-        blocks: Blocks per SM; 0 if not even one fits.
-        limiter: What is used up first: registers, shared, warps or blocks.
-        fraction: Resident warps over the most that an SM holds.
-    """
-
-    blocks: int
-    limiter: str
-    fraction: float
+    blocks: int  # blocks per SM; 0 if not even one fits
+    limiter: str  # what is used up first: registers, shared, warps or blocks
+    fraction: float  # resident warps over the most that an SM holds
 
 
 def blocks_that_fit(arch: str, regs: int, threads: int, smem: int) -> Occupancy:
     """Count the blocks that fit.
 
-    Args:
-        arch: `90`, `90a`.
-        regs: Registers per thread.
-        threads: Threads per block.
-        smem: Shared memory per block, static and dynamic, bytes.
+    `smem`: shared memory per block, static and dynamic, bytes.
     """
     limits = LIMITS.get(arch.rstrip("af"))
     if limits is None:

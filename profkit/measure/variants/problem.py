@@ -55,18 +55,11 @@ OPTIONAL = {
 
 @dataclass(frozen=True)
 class Problem:
-    """A loaded problem.py; see REQUIRED and OPTIONAL for what it must have.
+    """A loaded problem.py; see REQUIRED and OPTIONAL for what it must have."""
 
-    Attributes:
-        name: Its folder's name.
-        path: The file.
-        hash: sha256 of the file.
-        module: The file, imported.
-    """
-
-    name: str
+    name: str  # its folder's name
     path: Path
-    hash: str
+    hash: str  # sha256 of the file
     module: ModuleType
 
     @property

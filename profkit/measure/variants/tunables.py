@@ -27,15 +27,10 @@ _DIRECTION = re.compile(r"([\w-]+)([+-])")
 
 @dataclass(frozen=True, order=True)
 class Config:
-    """One choice: a value for every macro.
+    """One choice: a value for every macro."""
 
-    Attributes:
-        values: (macro, value), in the order of the header.
-        ranks: Where each value stands among its macro's, from small to large.
-    """
-
-    values: tuple[tuple[str, str], ...]
-    ranks: tuple[int, ...]
+    values: tuple[tuple[str, str], ...]  # (macro, value), in the order of the header
+    ranks: tuple[int, ...]  # where each value stands among its macro's, from small to large
 
     @property
     def named(self) -> dict[str, str]:
@@ -55,51 +50,33 @@ class Config:
 
 @dataclass(frozen=True)
 class InvalidConfig:
-    """Why a configuration cannot be.
+    """Why a configuration cannot be."""
 
-    Attributes:
-        kind: What refusals are counted by.
-        detail: The same with its figures.
-    """
-
-    kind: str
-    detail: str
+    kind: str  # what refusals are counted by
+    detail: str  # the same with its figures
 
 
 @dataclass(frozen=True)
 class Direction:
-    """Where something should go: up (+1) or down (-1).
+    """Where something should go: up (+1) or down (-1)."""
 
-    Attributes:
-        rule: The rule that asks for it; empty for a metric.
-        name: A macro or a quantity of `takes:`; a metric's short name in `watch:`.
-        way: +1 or -1.
-    """
-
-    rule: str
-    name: str
+    rule: str  # the rule that asks for it; empty for a metric
+    name: str  # a macro or a quantity of `takes:`; a metric's short name in `watch:`
     way: int
 
 
 @dataclass(frozen=True)
 class Space:
-    """What a header says about tuning.
+    """What a header says about tuning."""
 
-    Attributes:
-        file: The file's name, for messages.
-        values: Macro -> its values, the default first.
-        conditions: All must hold.
-        quantities: What a block takes; `threads`, `smem` (bytes) and `regs` are held to limits.
-        steer: Which way a rule that fires asks a macro or a quantity to go.
-        watch: Metrics that a better choice moves.
-    """
-
-    file: str
-    values: Mapping[str, tuple[str, ...]]
-    conditions: tuple[Expression, ...] = ()
+    file: str  # the file's name, for messages
+    values: Mapping[str, tuple[str, ...]]  # macro -> its values, the default first
+    conditions: tuple[Expression, ...] = ()  # all must hold
+    # what a block takes; `threads`, `smem` (bytes) and `regs` are held to limits
     quantities: Mapping[str, Expression] | None = None
+    # which way a rule that fires asks a macro or a quantity to go
     steer: tuple[Direction, ...] = ()
-    watch: tuple[Direction, ...] = ()
+    watch: tuple[Direction, ...] = ()  # metrics that a better choice moves
 
     @property
     def macros(self) -> tuple[str, ...]:
@@ -194,12 +171,7 @@ def block_limits(arch: str, budget: Budget) -> dict[str, tuple[int, str]]:
 
 
 def read_space(head: Header, path: Path) -> Space:
-    """What the keys of a header say, every name in them known.
-
-    Args:
-        head: The header.
-        path: The file, for messages.
-    """
+    """What the keys of a header say, every name in them known."""
     file = path.name
     values = header.read_tunables(head.tune, file)
     for macro, options in values.items():

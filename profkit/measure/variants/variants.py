@@ -58,12 +58,7 @@ class Args(ctypes.Structure):
         self._put(self.out, self.more_out, index, address)
 
     def put_values(self, values: Mapping[str, Any], stream: int) -> None:
-        """Say the numbers.
-
-        Args:
-            values: size, stride, scale and causal, from the problem.
-            stream: The stream to use.
-        """
+        """Say the numbers."""
         for i, n in enumerate(values.get("size", ())):
             self.size[i] = n
         for i, n in enumerate(values.get("stride", ())):
@@ -86,21 +81,13 @@ class Args(ctypes.Structure):
 
 @dataclass(frozen=True)
 class Variant:
-    """One kernel's file and what its header says.
+    """One kernel's file and what its header says."""
 
-    Attributes:
-        id: What `--variant` takes: the file name up to the first underscore.
-        problem: The name of the folder, which holds problem.py.
-        path: The file.
-        header: What its header says.
-        defines: Macro -> value, on top of what the file says (tuning).
-        language: What it is written in.
-    """
-
-    id: str
-    problem: str
+    id: str  # what `--variant` takes: the file name up to the first underscore
+    problem: str  # the name of the folder, which holds problem.py
     path: Path
     header: Header
+    # macro -> value, on top of what the file says (tuning)
     defines: Mapping[str, str] = field(default_factory=dict)
     language: Language = CUDA
 
@@ -150,11 +137,7 @@ class Variant:
 
 
 def kernels_dir(given: str | Path | None = None) -> Path:
-    """The folder of problems: --kernels, PROFKIT_KERNELS, ./kernels upwards, then the checkout's.
-
-    Args:
-        given: What --kernels said; None if it was not given.
-    """
+    """The folder of problems: --kernels, PROFKIT_KERNELS, ./kernels upwards, then the checkout's."""
     named = given or os.environ.get("PROFKIT_KERNELS")
     if named:
         if not Path(named).is_dir():
@@ -173,12 +156,7 @@ def kernels_dir(given: str | Path | None = None) -> Path:
 
 
 def find_variants(kernels: Path, problem: str | None = None) -> list[Variant]:
-    """All variants under a folder of problems, in ladder order problem by problem.
-
-    Args:
-        kernels: The folder of problems.
-        problem: Only this one.
-    """
+    """All variants under a folder of problems, in ladder order problem by problem."""
     folders = _problems(kernels, problem)
     return [v for d in folders for v in in_ladder_order(read_variant(p) for p in kernel_files(d))]
 
@@ -230,9 +208,7 @@ def _problems(kernels: Path, problem: str | None) -> list[Path]:
 def named_variants(kernels: Path, names: Sequence[str]) -> list[Variant]:
     """The variants of these names; other files are read only to say what there is instead.
 
-    Args:
-        kernels: The folder of problems.
-        names: `stage2` or `attention/stage2`.
+    Names are `stage2` or `attention/stage2`.
     """
     ids = {name.rpartition("/")[2] for name in names}
     files = [f for f in kernels.glob("*/**/*") if f.stem.split("_", 1)[0] in ids and is_kernel(f)]

@@ -45,36 +45,22 @@ class WorkerClosed(WorkerLost):
 
 @dataclass(frozen=True)
 class Setup:
-    """What every worker process is told first.
-
-    Attributes:
-        problem: The folder of problem.py.
-        build: The build folder.
-        support: The library of support.cu.
-        prepare: What is computed and loaded before the first request.
-    """
+    """What every worker process is told first."""
 
     problem: Path
     build: Path
     support: Path
-    prepare: protocol.Prepare
+    prepare: protocol.Prepare  # what is computed and loaded before the first request
 
 
 @dataclass
 class Reply:
-    """What came back for one request.
+    """What came back for one request."""
 
-    Attributes:
-        checks: Variant or reference -> its verdict.
-        launches: Name -> kernel launches of one call.
-        times: Name -> samples.
-        refused: Name -> why it cannot run at this case.
-    """
-
-    checks: dict[str, Check] = field(default_factory=dict)
+    checks: dict[str, Check] = field(default_factory=dict)  # variant or reference -> its verdict
     launches: dict[str, tuple[GraphLaunch, ...]] = field(default_factory=dict)
     times: dict[str, Times] = field(default_factory=dict)
-    refused: dict[str, str] = field(default_factory=dict)
+    refused: dict[str, str] = field(default_factory=dict)  # name -> why it cannot run at this case
 
 
 class Worker:
@@ -90,12 +76,8 @@ class Worker:
     ) -> None:
         """Nothing is started yet.
 
-        Args:
-            setup: What a process is told first.
-            timeout: Seconds without a word after which a process is stopped.
-            visible: CUDA_VISIBLE_DEVICES for it; None leaves it as it is.
-            progress: Told what is being done, in a few words.
-            command: How a process is started; None takes COMMAND.
+        Seconds without a word after which a process is stopped: `timeout`. `visible` is its
+        CUDA_VISIBLE_DEVICES; None leaves that as it is. No command takes COMMAND.
         """
         self.setup, self.timeout, self.visible = setup, timeout, visible
         self.gpu: Gpu | None = None
@@ -163,11 +145,7 @@ class Worker:
     ) -> Reply:
         """Time entries in turns.
 
-        Args:
-            entries: What.
-            case: The case.
-            rounds: How many at first, and at most.
-            cold: Whether to time with a cold L2 too.
+        `rounds`: how many at first, and at most.
         """
         self.start()
         return self._ask(protocol.Measure(tuple(entries), case, cold, rounds), self.timeout)
@@ -262,9 +240,7 @@ def entries_of(libraries: Mapping[str, Path | None], grid: str | None = None) ->
 def visible_devices(wanted: str | None, count: int) -> Sequence[str | None]:
     """What CUDA_VISIBLE_DEVICES each worker gets.
 
-    Args:
-        wanted: --gpus: `all`, a number of GPUs, or a list of indices: 0,1; None takes one.
-        count: How many GPUs CUDA shows to this process.
+    `wanted` is --gpus: `all`, a number, or a list of indices (0,1); None takes one. CUDA shows `count`.
 
     Raises:
         ProfkitError: It names none, one twice, or one that is not there.

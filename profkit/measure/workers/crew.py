@@ -33,23 +33,17 @@ class _Handed(Generic[ItemT, MemberT]):
 
 @dataclass
 class Crew(Generic[MemberT]):
-    """Those who do items, each in a thread.
+    """Those who do items, each in a thread."""
 
-    Attributes:
-        members: One a GPU.
-        lost: Those that failed, with why; they get nothing more.
-    """
-
-    members: list[MemberT]
+    members: list[MemberT]  # one a GPU
+    # those that failed, with why; they get nothing more
     lost: list[tuple[MemberT, ProfkitError]] = field(default_factory=list)
 
     def share(self, items: Sequence[ItemT], do: Callable[[MemberT, ItemT, bool], None]) -> None:
         """Do every item once; what raises otherwise than below ends the others' next items too.
 
-        Args:
-            items: In the order in which they are begun.
-            do: (member, item, last): does one. `last`: nobody else is left who has not tried it.
-                GivenBack leaves it to another; any other ProfkitError ends the member as well.
+        In their order: do(member, item, last); `last`: nobody is left who has not tried it.
+        GivenBack leaves an item to another member; any other ProfkitError ends the member as well.
 
         Raises:
             ProfkitError: No member is left, as the last one said it.

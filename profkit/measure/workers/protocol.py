@@ -19,17 +19,11 @@ class WorkerMessage(msgspec.Struct, frozen=True, tag=True):
 
 
 class Entry(msgspec.Struct, frozen=True):
-    """A variant, or a reference of the problem.
+    """A variant, or a reference of the problem."""
 
-    Attributes:
-        name: The variant's id or the reference's name.
-        library: The variant's library; None of a reference.
-        grid: The variant's `inputs:` key.
-    """
-
-    name: str
-    library: str | None = None
-    grid: str | None = None
+    name: str  # the variant's id or the reference's name
+    library: str | None = None  # the variant's library; None of a reference
+    grid: str | None = None  # the variant's `inputs:` key
 
 
 # --- requests ------------------------------------------------------------------------------------
@@ -61,19 +55,12 @@ class Judge(WorkerMessage, frozen=True):
 
 
 class Measure(WorkerMessage, frozen=True):
-    """Load entries at a case and list their launches; time them in turns where `rounds` is given.
-
-    Attributes:
-        entries: What to time.
-        case: The case.
-        cold: Whether to time with a cold L2 too.
-        rounds: How many at first, and at most; None times nothing.
-    """
+    """Load entries at a case and list their launches; time them in turns where `rounds` is given."""
 
     entries: tuple[Entry, ...]
     case: str
-    cold: bool = False
-    rounds: tuple[int, int] | None = None
+    cold: bool = False  # whether to time with a cold L2 too
+    rounds: tuple[int, int] | None = None  # how many at first, and at most; None times nothing
 
 
 Request = Open | Prepare | Judge | Measure

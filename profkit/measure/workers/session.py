@@ -29,51 +29,32 @@ TIMEOUT = client.TIMEOUT  # seconds without a word
 
 @dataclass(frozen=True)
 class Job:
-    """What to measure.
-
-    Attributes:
-        problem: The problem.
-        folder: The build folder.
-        support: The build of support.cu.
-        builds: Variants, built.
-        references: Library calls to time with them.
-        checks: (case, seed) that every variant is judged on.
-        bench: Cases to launch and time at.
-        time: Whether to time; else the launches of each case are listed only.
-        cold: Whether to time with a cold L2 too.
-    """
+    """What to measure."""
 
     problem: Problem
-    folder: Path
-    support: Path
+    folder: Path  # the build folder
+    support: Path  # the build of support.cu
     builds: Sequence[Build]
     references: Sequence[str] = ()
-    checks: Sequence[tuple[str, int]] = ()
+    checks: Sequence[tuple[str, int]] = ()  # (case, seed) that every variant is judged on
     bench: Sequence[str] = ()
-    time: bool = True
+    time: bool = True  # whether to time; else the launches of each case are listed only
     cold: bool = True
 
 
 @dataclass
 class Measurements:
-    """What workers said.
+    """What workers said."""
 
-    Attributes:
-        gpu: The GPU; None before a worker has opened it.
-        checks: Name -> its verdict.
-        times: (name, case) -> samples.
-        launches: (name, case) -> kernel launches of one call.
-        failed: Name -> why it has no times.
-        gpus: (name, case) -> the GPU that launched it there; all of one case are on one.
-        lost: What became of GPUs and workers that failed on the way.
-    """
-
-    gpu: Gpu | None = None
-    checks: dict[str, Check] = field(default_factory=dict)
-    times: dict[tuple[str, str], Times] = field(default_factory=dict)
+    gpu: Gpu | None = None  # the GPU; None before a worker has opened it
+    checks: dict[str, Check] = field(default_factory=dict)  # name -> its verdict
+    times: dict[tuple[str, str], Times] = field(default_factory=dict)  # (name, case) -> samples
+    # (name, case) -> kernel launches of one call
     launches: dict[tuple[str, str], tuple[GraphLaunch, ...]] = field(default_factory=dict)
-    failed: dict[str, str] = field(default_factory=dict)
+    failed: dict[str, str] = field(default_factory=dict)  # name -> why it has no times
+    # (name, case) -> the GPU that launched it there; all of one case are on one
     gpus: dict[tuple[str, str], Gpu] = field(default_factory=dict)
+    # what became of GPUs and workers that failed on the way
     lost: list[str] = field(default_factory=list)
 
     def gpu_of(self, name: str, case: str) -> Gpu | None:
@@ -102,10 +83,7 @@ def run_job(
     Each GPU takes the next variant to check as soon as it is free, and then the next case to time:
     all that is compared at a case takes turns on one GPU.
 
-    Args:
-        job: What to do.
-        progress: Told what is being done, in a few words.
-        visible: CUDA_VISIBLE_DEVICES of each worker; None leaves it as it is.
+    `visible`: CUDA_VISIBLE_DEVICES of each worker; None leaves it as it is.
     """
     prepare = Prepare(tuple(job.checks))
     setup = Setup(job.problem.path.parent, job.folder, job.support, prepare)

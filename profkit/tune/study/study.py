@@ -37,27 +37,16 @@ _ABANDONED = ("interrupted", "repeated")  # outcomes that are no result
 
 @dataclass(frozen=True)
 class Trial:
-    """One configuration, asked for or finished.
-
-    Attributes:
-        number: Its number in the storage.
-        config: The values.
-        source: Who proposed it: default, random, tpe, or `steer:<rule>`.
-        outcome: measured, pruned, refused, same, wrong, failed; running; interrupted.
-        value: Seconds per call, normalised by the anchor; None where it has none.
-        result: What was found out.
-        seconds: From proposal to end.
-        ended: When, as ISO text.
-    """
+    """One configuration, asked for or finished."""
 
     number: int
     config: Config
-    source: str
-    outcome: str
-    value: float | None = None
+    source: str  # who proposed it: default, random, tpe, or `steer:<rule>`
+    outcome: str  # measured, pruned, refused, same, wrong, failed; running; interrupted
+    value: float | None = None  # seconds per call, normalised by the anchor; None where it has none
     result: TrialResult = field(default_factory=TrialResult)
-    seconds: float | None = None
-    ended: str | None = None
+    seconds: float | None = None  # from proposal to end
+    ended: str | None = None  # when, as ISO text
 
     @property
     def counts(self) -> bool:
@@ -71,12 +60,7 @@ class Study:
     def __init__(self, url: str, name: str, space: Space, possible: Iterable[Config], seed: int):
         """Open a study, or begin it.
 
-        Args:
-            url: SQLAlchemy's.
-            name: Of the study in the storage.
-            space: What the header declares.
-            possible: The configurations that arithmetic does not refuse.
-            seed: Of sampler and startup.
+        `possible`: the configurations that arithmetic does not refuse.
         """
         self.space = space
         self.possible = tuple(possible)

@@ -15,21 +15,13 @@ _DRAWN = ("float16", "bfloat16", "float32", "float64")  # what else there is is 
 
 @dataclass
 class Reach:
-    """What a kernel can reach through one pointer: the tensor's elements and what lies between.
+    """What a kernel can reach through one pointer: the tensor's elements and what lies between."""
 
-    Attributes:
-        name: The kernel's parameter; the first one of those that were given this memory.
-        tensor: As the program gave it.
-        flat: The same memory as one axis.
-        before: A copy from before the launch.
-        after: A copy from after it; the same object where nothing was written.
-    """
-
-    name: str
+    name: str  # the kernel's parameter; the first one of those that were given this memory
     tensor: Any
-    flat: Any
-    before: Any
-    after: Any = None
+    flat: Any  # the same memory as one axis
+    before: Any  # a copy from before the launch
+    after: Any = None  # a copy from after it; the same object where nothing was written
     works_in_place: bool = False
     others: list[str] = field(default_factory=list)
 
@@ -79,20 +71,14 @@ class CannotCapture(Exception):
 
 @dataclass
 class CaptureOutcome:
-    """What a launch made, tried again on copies.
-
-    Attributes:
-        arrays: One for each pointer.
-        seconds: Of one launch of the program's own kernel, among many in a CUDA graph; None if it
-            could not be timed.
-        bit_equal: Whether a second launch on the same inputs gave the same bits.
-        spread: If not, the largest difference.
-    """
+    """What a launch made, tried again on copies."""
 
     arrays: list[Reach]
+    # of one launch of the program's own kernel, among many in a CUDA graph; None if it could not be
+    # timed
     seconds: float | None = None
-    bit_equal: bool = True
-    spread: float = 0.0
+    bit_equal: bool = True  # whether a second launch on the same inputs gave the same bits
+    spread: float = 0.0  # if not, the largest difference
     notes: list[str] = field(default_factory=list)
 
 
@@ -174,10 +160,7 @@ def on_drawn(
 ) -> dict[int, Any] | None:
     """Launch on inputs that are drawn, and keep those outputs instead.
 
-    Args:
-        outcome: Of the program's own inputs; its outputs are replaced.
-        launch: The kernel.
-        drawn: (about an array, its number) -> it, as numpy has it.
+    `drawn`: (about an array, its number) -> it, as numpy has it.
 
     Returns:
         Nothing that is of use if the outputs are not finite: then None.

@@ -17,25 +17,16 @@ _BLOCK = re.compile(r"[A-Z][A-Z0-9_]*BLOCK[A-Z0-9_]*|BLOCK[A-Z0-9_]*")
 
 @dataclass
 class Start:
-    """One launch of one kernel function.
-
-    Attributes:
-        kernel: The JITFunction.
-        given: Parameter -> argument, in order.
-        options: num_warps, num_stages and so on.
-        grid: Blocks.
-        grid_text: The grid as an expression of the parameters, where it is known; else empty.
-        launch: Parameter -> another tensor: launch once more on the current stream.
-        file: Where the function stands.
-    """
+    """One launch of one kernel function."""
 
     kernel: Any
-    given: dict[str, Any]
-    options: dict[str, Any]
+    given: dict[str, Any]  # parameter -> argument, in order
+    options: dict[str, Any]  # num_warps, num_stages and so on
     grid: tuple[int, ...]
-    grid_text: str
+    grid_text: str  # the grid as an expression of the parameters, where it is known; else empty
+    # parameter -> another tensor: launch once more on the current stream
     launch: Callable[[dict[str, Any]], None]
-    file: str = ""
+    file: str = ""  # where the function stands
 
     @property
     def name(self) -> str:
@@ -45,17 +36,11 @@ class Start:
 
 @dataclass
 class Seen:
-    """A launch that is about to be.
-
-    Attributes:
-        name: The function's name.
-        given: Parameter -> argument, as far as it is known before.
-        start: What is known once it was launched.
-    """
+    """A launch that is about to be."""
 
     name: str
-    given: dict[str, Any]
-    start: Callable[[], Start]
+    given: dict[str, Any]  # parameter -> argument, as far as it is known before
+    start: Callable[[], Start]  # what is known once it was launched
 
     def key(self) -> str:
         """What tells it from other launches of the function."""

@@ -24,9 +24,7 @@ class NotStandalone(Exception):
 def standalone(kernel: Any, unaligned: list[str]) -> tuple[str, str]:
     """The file's imports and definitions.
 
-    Args:
-        kernel: The JITFunction.
-        unaligned: Parameters whose addresses are no multiples of 16.
+    `unaligned`: parameters whose addresses are no multiples of 16.
 
     Returns:
         (imports, definitions).

@@ -96,10 +96,7 @@ class LaunchArgs:
     def scratch(self, shape: Sequence[int], dtype: str, zero: bool = False) -> DeviceArray:
         """Device memory for the length of this call, for what one kernel leaves to the next.
 
-        Args:
-            shape: Its sizes.
-            dtype: Of its elements.
-            zero: Whether it holds zeros at first; else anything.
+        Not zeroed unless asked for.
         """
         array = DeviceArray(dtype, shape, (_SCRATCH + len(self.asked)) * _STEP)
         self.asked.append(Scratch(array.numel() * array.element_size(), zero))

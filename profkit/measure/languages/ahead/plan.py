@@ -17,59 +17,35 @@ SIZES = 6  # of ProfkitArgs: how many sizes, and how many strides
 
 @dataclass(frozen=True)
 class KernelImage:
-    """A compiled kernel.
+    """A compiled kernel."""
 
-    Attributes:
-        name: What it is called in tables: its function, and what it is specialised for.
-        symbol: Its name in the machine code.
-        cubin: The machine code.
-        log: What ptxas -v said.
-    """
-
-    name: str
-    symbol: str
+    name: str  # what it is called in tables: its function, and what it is specialised for
+    symbol: str  # its name in the machine code
     cubin: bytes
-    log: str = ""
+    log: str = ""  # what ptxas -v said
 
 
 @dataclass(frozen=True)
 class Parameter:
-    """One parameter of a kernel.
+    """One parameter of a kernel."""
 
-    Attributes:
-        where: An array of the problem, of the call's own memory, or a plain value.
-        index: Which array.
-        value: Offset into the array in bytes; or the bits of the value.
-    """
-
-    where: Where
+    where: Where  # an array of the problem, of the call's own memory, or a plain value
     index: int = 0
-    value: int = 0
+    value: int = 0  # offset into the array in bytes; or the bits of the value
 
 
 @dataclass(frozen=True)
 class KernelStart:
-    """One kernel launch. Sizes in bytes.
+    """One kernel launch. Sizes in bytes."""
 
-    Attributes:
-        image: Which of the plan's images.
-        grid: Blocks.
-        block: Threads.
-        dynamic_smem: Dynamic shared memory of a block.
-        parameters: In order.
-        cluster: Blocks of a cluster, in x.
-        cooperative: Whether all blocks must be resident.
-        dependent: Whether it may begin before the kernel ahead has ended.
-    """
-
-    image: int
-    grid: Shape3
-    block: Shape3
-    dynamic_smem: int
-    parameters: tuple[Parameter, ...]
-    cluster: int = 1
-    cooperative: bool = False
-    dependent: bool = False
+    image: int  # which of the plan's images
+    grid: Shape3  # blocks
+    block: Shape3  # threads
+    dynamic_smem: int  # dynamic shared memory of a block
+    parameters: tuple[Parameter, ...]  # in order
+    cluster: int = 1  # blocks of a cluster, in x
+    cooperative: bool = False  # whether all blocks must be resident
+    dependent: bool = False  # whether it may begin before the kernel ahead has ended
 
 
 @dataclass(frozen=True)
@@ -91,12 +67,7 @@ class CasePlan:
 
 @dataclass
 class CallPlan:
-    """All of a launch function.
-
-    Attributes:
-        images: The kernels.
-        cases: One entry per case.
-    """
+    """All of a launch function."""
 
     images: list[KernelImage] = field(default_factory=list)
     cases: list[CasePlan] = field(default_factory=list)
