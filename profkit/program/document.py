@@ -88,6 +88,7 @@ class KernelEntry(TypedDict):
     headroom: float | None
     counted: bool
     next: str | None
+    missing: str | None
     op: str | None
     nvtx: str | None
     source: str | None
@@ -192,6 +193,7 @@ def _kernel(
         "bound": count.bound if count else None, "limiter": count.limiter if count else None,
         "headroom": count.headroom if count else None, "counted": count is not None,
         "next": _next(of, row, counts.report if count and counts else ""),
+        "missing": None if count else _missing(of, row),
         "op": row.op or None, "nvtx": row.range or None, "source": row.source or None,
         "grid": list(row.grid) if row.grid else None,
         "block": list(row.block) if row.block else None,
@@ -200,12 +202,28 @@ def _kernel(
 
 def _next(of: Triage, row: KernelGroup, report: str) -> str | None:
     """The command that looks at one kernel; None for what is none, or where no command is known."""
-    kernel = quote(function(row.name))  # a name out of a trace may hold anything
     if report:
-        return f"profkit diagnose {quote(report)} --kernel {kernel}"
-    if row.grid is None or not of.timeline.command:
+        return f"profkit diagnose {quote(report)} --kernel {quote(function(row.name))}"
+    return _profile(of, row) if row.grid is not None and of.timeline.command else None
+
+
+def _missing(of: Triage, row: KernelGroup) -> str | None:
+    """What was not recorded of a kernel, without which no more can be said of it."""
+    if row.grid is None:
         return None
-    return f"profkit profile --kernel {kernel} --count 1 -- {of.timeline.command}"
+    if row.kind == "collective":
+        alone = "whether it transfers or waits for another rank is not known: record every rank"
+        return None if of.ranks else alone
+    sized = any(of.steps.typical.works[i].maker.shapes for i in row.works)
+    sizes = ", nor were its operator's sizes recorded (record_shapes=True)"
+    needs = row.kind in {"scatter", "softmax"} and not sized
+    return (f"no counters were taken{sizes if needs else ''}: what limits it is not known, and "
+            f"{_profile(of, row)} tells it")  # fmt: skip
+
+
+def _profile(of: Triage, row: KernelGroup) -> str:
+    kernel = quote(function(row.name))  # a name out of a trace may hold anything
+    return f"profkit profile --kernel {kernel} --count 1 -- {of.timeline.command or 'COMMAND'}"
 
 
 def read_document(path: Path) -> dict[str, Any]:

@@ -9,7 +9,7 @@ import pytest
 
 from profkit.program.readers import open as recordings
 from profkit.program.step.idle import CAUSES, node, split_period
-from profkit.program.step.kinds import is_users, kind_of, precision_of
+from profkit.program.step.kinds import is_librarys, kind_of, precision_of
 from profkit.program.step.period import repeats
 from profkit.program.step.steps import find_steps
 from tests.program.made import GEMM, MUL, SOFTMAX, Program, plain_ms, ran
@@ -185,7 +185,7 @@ KINDS = {
     "triton_poi_fused_add_mul_0": ("elementwise", None),
     "triton_red_fused_native_layer_norm_3": ("norm", None),
     "loop_multiply_fusion": ("fused", None),
-    "my_kernel(float*, int)": ("own", None),
+    "my_kernel(float*, int)": ("unknown", None),
     "void at::native::(anonymous namespace)::CatArrayBatchedCopy<at::native::OpaqueType<2u> >(int)":
         ("concat", None),
     SCATTERS.format("false, at::native::OpaqueType<4>, long", "TensorAssign"): ("gather", None),
@@ -203,7 +203,7 @@ def test_what_a_kernel_is_by_its_name(name: str) -> None:
     assert kind_of(name) == kind
     if precision:
         assert precision_of(name) == precision
-    assert is_users(name) == (name == "my_kernel(float*, int)")
+    assert is_librarys(name) == (name != "my_kernel(float*, int)")
 
 
 def test_a_step_without_calls_cannot_be_cut(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ from math import prod
 from profkit.program.savings.estimate import Change, Hosts
 from profkit.program.step.groups import KernelGroup
 from profkit.program.step.idle import Split
+from profkit.program.step.kinds import is_compiled
 from profkit.program.step.steps import Step, StepWork
 from profkit.program.timeline import Device, HostSpan
 
@@ -81,6 +82,20 @@ class Case:
         """Whether XLA made most of the kernels, by their names: PyTorch's advice is of no use."""
         names = [w.activity.name for w in self.works]
         return 2 * sum(_OF_XLA.match(name) is not None for name in names) > len(names)
+
+    @cached_property
+    def torch(self) -> bool:
+        """Whether it is a program of PyTorch's, by its operators or its kernels."""
+        return any(
+            w.maker.op.startswith("aten::")
+            or "at::native" in w.activity.name
+            or is_compiled(w.activity.name)
+            for w in self.works
+        )
+
+    def advice(self, torch: str, others: str, jax: str = "") -> str:
+        """What to do, in the words of what the program is written with."""
+        return (jax or others) if self.jax else torch if self.torch else others
 
     @cached_property
     def bandwidth(self) -> float:

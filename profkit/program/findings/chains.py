@@ -20,6 +20,7 @@ from profkit.program.findings.case import (
 )
 from profkit.program.savings.replay import Model
 from profkit.program.step.idle import launch_place
+from profkit.program.step.kinds import is_compiled
 from profkit.program.step.steps import StepWork
 
 LEAST_CHAIN = 3
@@ -61,7 +62,9 @@ def elementwise(case: Case, taken: frozenset[int]) -> Iterator[Draft]:
         f"{'chains' if len(runs) > 1 else 'chain'} take {case.time(sorted(chosen)):.3g} ms; each "
         f"reads what the last one wrote"
         + (f" (the longest: {named[:80]})" if named else ""),
-        f"{'jax.jit' if case.jax else 'torch.compile'} the function they are in, or write one kernel",
+        case.advice("torch.compile the function they are in, or write one kernel",
+                    "write one kernel for each chain",
+                    "jax.jit the function they are in, or write one kernel"),
         launch_place(case.works[worst[0]]), tuple(sorted(chosen)), one,
     )  # fmt: skip
 
@@ -170,7 +173,8 @@ def _runs(case: Case, taken: frozenset[int]) -> list[list[int]]:
 
 
 def _member(work: StepWork) -> bool:
-    return work.kind in MEMBERS | PASSED and not of_optimizer(work)
+    fusible = work.kind in MEMBERS | PASSED and not is_compiled(work.activity.name)
+    return fusible and not of_optimizer(work)
 
 
 def _parts(case: Case, run: Sequence[int]) -> list[list[int]]:

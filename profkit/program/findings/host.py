@@ -51,8 +51,9 @@ def slow_launches(case: Case, taken: frozenset[int]) -> Iterator[Draft]:  # noqa
     where = next(row.where for row in case.split.idle if row.cause == "host-launch")
     yield Draft(
         "host-launch", say,
-        "jax.jit the whole step, so that one call launches it" if case.jax
-        else "capture the step in a CUDA graph, or torch.compile(mode='reduce-overhead')",
+        case.advice("capture the step in a CUDA graph, or torch.compile(mode='reduce-overhead')",
+                    "capture the step in a CUDA graph",
+                    "jax.jit the whole step, so that one call launches it"),
         where, (), captured, covers=False, general=True, idle=True,
     )  # fmt: skip
 
@@ -115,8 +116,11 @@ def own_work(case: Case, taken: frozenset[int]) -> Iterator[Draft]:  # noqa: ARG
     before = of_maker(case.step, longest) if longest < len(calls) else ""
     yield Draft(
         "host-launch",
-        f"the host works {total / 1e6:.3g} ms a step on something of its own between its launches",
-        "do it ahead in other processes (DataLoader workers, prefetching), or on the GPU",
+        f"the host launches nothing for {total / 1e6:.3g} ms a step: between its launches it works on "
+        "something of its own, or waits for something",
+        "load ahead in other processes (DataLoader's num_workers, prefetching), or on the GPU"
+        if "DataLoader" in inside
+        else "do it ahead, in another thread or process while the GPU works, or on the GPU",
         inside or (f"before {before}" if before else "between steps"),
         (), elsewhere, covers=False, idle=True,
     )  # fmt: skip
@@ -160,7 +164,8 @@ def allocations(case: Case, taken: frozenset[int]) -> Iterator[Draft]:  # noqa: 
         "host-sync",
         f"the step allocates: {', '.join(f'{name} ({n} x)' for name, n in names.most_common(3))}, "
         f"{time / 1e6:.3g} ms in which the host launches nothing",
-        "keep buffers, and torch.cuda.empty_cache() out of the loop",
+        case.advice("keep buffers, and torch.cuda.empty_cache() out of the loop",
+                    "keep buffers from step to step"),
         of_maker(case.step, first) or "between steps", (), kept, covers=False, idle=True,
     )  # fmt: skip
 
@@ -208,13 +213,14 @@ def waits(case: Case, taken: frozenset[int]) -> Iterator[Draft]:  # noqa: ARG001
         f"the GPU is idle for {idle / 1e6:.3g} ms of {case.split.period / 1e6:.3g} after it"
         + (", and what follows is launched piece by piece" if sized else "")
         + ("; no graph can be captured with them" if len(held) >= FEW_WAITS else ""),
-        _instead(sized, called, 2 * sum(case.works[i].kind == "copy" for i in looped) > len(held)),
+        _instead(case, sized, called,
+                 2 * sum(case.works[i].kind == "copy" for i in looped) > len(held)),
         places.most_common(1)[0][0] if places else names.most_common(1)[0][0],
         (), unwaited, covers=False, idle=True, hinders=len(held) >= FEW_WAITS,
     )  # fmt: skip
 
 
-def _instead(sized: bool, called: bool, looped: bool) -> str:
+def _instead(case: Case, sized: bool, called: bool, looped: bool) -> str:
     """What takes the place of waiting."""
     if sized:
         return ("use sizes that are known (batched with padding, a mask that multiplies), so that the "
@@ -222,9 +228,10 @@ def _instead(sized: bool, called: bool, looped: bool) -> str:
     if called:
         return "wait for the device outside of the loop only; time with events that are read later"
     if looped:
-        return ("put the values into one tensor (torch.stack, torch._foreach_norm), and read that once, "
-                "or a step later")  # fmt: skip
-    return "keep the value on the GPU, or read it a step later (non_blocking, an event)"
+        one = case.advice("one tensor (torch.stack, torch._foreach_norm)", "one array")
+        return f"put the values into {one}, and read that once, or a step later"
+    later = case.advice("non_blocking, an event", "copied asynchronously, with an event")
+    return f"keep the value on the GPU, or read it a step later ({later})"
 
 
 def _looked_at(case: Case, held: Sequence[int]) -> frozenset[int]:

@@ -1,15 +1,20 @@
-"""One kernel at fault: contended atomics, a grid too small, far from what its bytes need."""
+"""One kernel at fault: contended atomics, a grid too small, far from what its bytes need.
+
+Where nothing but a kernel's name and its time is known, nothing is said of it.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from itertools import islice
+from bisect import bisect_right
+from collections.abc import Callable, Iterator, Sequence
+from itertools import accumulate, islice
 from math import prod
 
 from profkit.program.findings.case import Case, Draft, input_bytes, needed_bytes
 from profkit.program.savings.replay import Model
 from profkit.program.step.groups import KernelGroup
-from profkit.program.step.kinds import is_users
+from profkit.program.step.kinds import is_librarys
+from profkit.program.timeline import Activity
 
 SORTS = frozenset({"aten::sort", "aten::argsort"})
 SCANS = frozenset(
@@ -17,8 +22,8 @@ SCANS = frozenset(
 )
 CUTS = frozenset({"aten::slice", "aten::narrow"})
 NEXT = 8  # cuts after a sort that are looked at
+IDLE = 0.6  # of the multiprocessors: kernels that together have no more blocks leave most idle
 SHARE = 0.05  # of the step, from which on a kernel is worth a sentence
-LARGE = 0.2  # of the step, from which on a kernel of the user's that nobody has counted is named
 LONG = 20_000  # nanoseconds: shorter kernels are short for other reasons
 FAR = 4.0  # times what the bytes need, from which on a kernel is called slow
 BOUND_BY_BYTES = {
@@ -34,54 +39,55 @@ BOUND_BY_BYTES = {
 
 
 def contended_atomics(case: Case, taken: frozenset[int]) -> Iterator[Draft]:
-    """Sums into few places, which wait for one another."""
+    """Sums into few places, which wait for one another: far from what their bytes need."""
     for group in case.groups:
         works = [i for i in group.works if i not in taken]
         if group.kind != "scatter" or not works or group.time < 0.02 * case.split.period:
             continue
         need = sum(input_bytes(case.works[i]) for i in works) / case.bandwidth * 1e9
         now = sum(case.works[i].activity.duration for i in works)
-        if need and now < 2 * need:
+        if not need or now < 2 * need:
             continue
-        floor = min(1.0, 1.5 * need / now) if need else 0.5
-        stays = {"low": min(1.0, 3 * floor), "expect": floor, "high": floor / 2.5}
-        if not need:
-            stays = {"low": 1.0, "expect": 0.5, "high": 0.02}  # an H200 kept a hundredth of one
-        say = f"{_short(group)} adds into shared places: {now / 1e6:.3g} ms a step"
-        if need:
-            say += f", {now / need:.1f} times what its bytes need"
+        floor = min(1.0, 1.5 * need / now)
         yield Draft(
-            "atomics", say + ("" if need else "; no counter was taken"),
+            "atomics",
+            f"{_short(group)} adds into shared places: {now / 1e6:.3g} ms a step, {now / need:.1f} "
+            "times what its bytes need",
             "sort or group the rows by target and sum each group, or multiply with who belongs "
             "where; private sums in shared memory",
             group.source or group.range or group.op or group.name, tuple(works),
-            _scaled(works, stays),
+            _scaled(works, {"low": min(1.0, 3 * floor), "expect": floor, "high": floor / 2.5}),
         )  # fmt: skip
 
 
 def small_grid(case: Case, taken: frozenset[int]) -> Iterator[Draft]:
-    """A kernel of fewer blocks than the GPU has multiprocessors."""
+    """A kernel of fewer blocks than the GPU has multiprocessors, with what runs beside it."""
     count = case.device.multiprocessors if case.device else None
     if not count:
         return
+    running = _running(case, count)
     for group in case.groups:
         works = [i for i in group.works if i not in taken]
         if not works or group.grid is None or group.kind in {"collective", "attention"}:
             continue
-        blocks = group.grid[0] * group.grid[1] * group.grid[2]
-        if blocks > 0.6 * count or group.time < SHARE * case.split.period:
+        blocks = prod(group.grid)
+        if blocks > IDLE * count or group.time < SHARE * case.split.period:
             continue
         if group.time / group.calls < LONG:
             continue
-        ideal = blocks / count
+        beside = sum(running(case.works[i].activity) for i in works) / (1e6 * case.time(works))
+        ideal = beside / count
+        if ideal > IDLE:
+            continue
         stays = {"low": min(1.0, 2.5 * ideal + 0.1), "expect": ideal, "high": ideal * 0.6}
         if group.kind in BOUND_BY_BYTES and (need := _needed(case, works)):
             # Blocks that hold too few loads in flight are too few for more reasons than their number.
             least = need / sum(case.works[i].activity.duration for i in works)
             stays.update(expect=min(ideal, 1.6 * least), high=min(ideal * 0.6, least))
+        others = "" if beside < blocks + 1 else f" ({beside:.0f} with those beside it)"
         yield Draft(
             "kernel",
-            f"{_short(group)} runs {blocks} blocks on {count} multiprocessors, "
+            f"{_short(group)} runs {blocks} blocks{others} on {count} multiprocessors, "
             f"{group.time / 1e6:.3g} ms a step: most of the GPU is idle",
             "split its work into more blocks (rows, tiles, split-k)",
             group.source or group.range or group.op or group.name, tuple(works),
@@ -89,8 +95,34 @@ def small_grid(case: Case, taken: frozenset[int]) -> Iterator[Draft]:
         )  # fmt: skip
 
 
+def _running(case: Case, full: int) -> Callable[[Activity], float]:
+    """Blocks times nanoseconds of all kernels while one runs; of no known grid they fill the GPU.
+
+    What the steps before and after do meanwhile counts too: they are alike, a period apart.
+    """
+    changes: list[tuple[int, int]] = []
+    for activity in (w.activity for w in case.works if w.activity.kind == "kernel"):
+        blocks = prod(activity.grid) if activity.grid else full
+        for turn in (-case.split.period, 0, case.split.period):
+            changes += [(activity.start + turn, blocks), (activity.end + turn, -blocks)]
+    changes.sort()
+    times: list[int] = []
+    whole, rate = [0], 0
+    for n, (time, more) in enumerate(changes):
+        whole.append(whole[-1] + rate * (time - times[-1] if n else 0))
+        times.append(time)
+        rate += more
+    rates = list(accumulate(more for _, more in changes))
+
+    def until(time: int) -> int:
+        at = bisect_right(times, time)
+        return whole[at] + rates[at - 1] * (time - times[at - 1]) if at else 0
+
+    return lambda activity: until(activity.end) - until(activity.start)
+
+
 def slow(case: Case, taken: frozenset[int]) -> Iterator[Draft]:
-    """A kernel far from its roof: counted, by its operator's bytes, or the user's own."""
+    """A kernel far from its roof: counted, or by its operator's bytes."""
     for group in case.groups:
         works = [i for i in group.works if i not in taken]
         if not works or group.time < SHARE * case.split.period:
@@ -98,10 +130,9 @@ def slow(case: Case, taken: frozenset[int]) -> Iterator[Draft]:
         if (gain := case.gains.get(group.id)) is not None:
             if gain > 1.15:
                 yield _counted(group, works, gain)
-        elif group.kind != "attention" and is_users(group.name):
-            if group.time > LARGE * case.split.period:
-                yield _own(case, group, works)
-        elif group.kind in BOUND_BY_BYTES or _is_native(group) or group.op in SCANS:
+        elif is_librarys(group.name) and (
+            group.kind in BOUND_BY_BYTES or _is_native(group) or group.op in SCANS
+        ):
             yield from _against_bytes(case, group, works)
 
 
@@ -180,17 +211,6 @@ def _needed(case: Case, works: Sequence[int], by_threads: bool = False) -> float
             )
         total += moved
     return total / case.bandwidth * 1e9
-
-
-def _own(case: Case, group: KernelGroup, works: Sequence[int]) -> Draft:
-    return Draft(
-        "kernel",
-        f"{_short(group)}, no library's, takes {group.time / case.split.period:.0%} of the step; "
-        "how far it is from its roof was not counted",
-        f"profkit profile --kernel '{_short(group)}' --count 1 -- COMMAND",
-        group.source or group.range or group.op or group.name, tuple(works),
-        _scaled(works, {"low": 1.0, "expect": 0.5, "high": 0.1}),
-    )  # fmt: skip
 
 
 def _scaled(works: Sequence[int], stays: dict[str, float]):  # type: ignore[no-untyped-def]

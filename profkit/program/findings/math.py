@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
+from math import prod
 
-from profkit.program.findings.case import Case, Draft, is_strided
+from profkit.program.findings.case import Case, Draft, goes_back
 from profkit.program.savings.replay import Model
 from profkit.program.step.idle import launch_place
 from profkit.program.step.kinds import is_vector_product, precision_of
@@ -36,8 +37,6 @@ DOUBLE_GAINS: GainTable = {
 }
 HALVED = {"low": 0.65, "expect": 0.5, "high": 0.45}  # of what moves 8 bytes a value, moving 4
 _FP32_ATTENTION = re.compile(r"fmha_cutlass[FB]_f32_")
-# The softmax of a cross-entropy: PyTorch's kernels are the same two but for a functor or a flag.
-_OF_LOG = re.compile(r"(?i)log_?softmax|softmax_warp_\w+<[^<>]*, (\(int\))?\d+, (true|\(bool\)1)")
 FLOOR = 4_000.0  # nanoseconds: a small product is not bound by its pipe
 BETWEEN = {
     "elementwise",
@@ -52,10 +51,6 @@ BETWEEN = {
     "other",
     "concat",
 }
-BESIDE = (
-    0.25  # of the products' time: heads of 64 take five times as long for the softmax, of 512 half
-)
-LEAST_KEYS = 128  # of a single head, from which on its softmax is no choice between a few
 WIDEST_HEAD = 512  # columns that a fused kernel takes
 HEADS = 4  # works beside a product that are looked at: two copies, and sets between them
 MERGES = {"aten::reshape", "aten::contiguous", "aten::clone", "aten::flatten"}
@@ -110,7 +105,9 @@ def fp32_products(case: Case, taken: frozenset[int]) -> Iterator[Draft]:
         f"{len(chosen)} {'kernels of attention' if fused == chosen else 'products'} in float32 run "
         f"on the FP32 pipes, {time:.3g} ms a step, while the tensor cores are idle",
         "give the attention bfloat16 or float16: no .float() before it, autocast round it" if fused
-        else "torch.set_float32_matmul_precision('high') for TF32, or autocast to bfloat16",
+        else case.advice(
+            "torch.set_float32_matmul_precision('high') for TF32, or autocast to bfloat16",
+            "let them use TF32, or give them half precision, where their results may be so exact"),
         launch_place(largest), tuple(sorted(chosen)), on_tensor_cores,
     )  # fmt: skip
 
@@ -125,8 +122,12 @@ def in_float64(case: Case, taken: frozenset[int]) -> Iterator[Draft]:
     gains = _gains(DOUBLE_GAINS, cc)
     by_level = dict(zip(("low", "expect", "high"), gains, strict=True))
     rest = frozenset(chosen) - products
+    needed = not (case.torch or case.jax)  # float64 is no default elsewhere: somebody chose it
 
     def halved(model: Model, level: str) -> Model:
+        if needed and level == "low":
+            return model
+
         def factor(i: int) -> float:
             if i in rest:
                 return HALVED[level]
@@ -142,8 +143,9 @@ def in_float64(case: Case, taken: frozenset[int]) -> Iterator[Draft]:
         "fp32-matmul" if products else "elementwise-chain",
         f"{len(chosen)} kernels a step work in float64, {case.time(chosen):.3g} ms"
         + (f", {len(products)} of them products" if products else ""),
-        "make it float32 where it comes in (numpy's arrays are float64)"
-        + (", and let products use TF32" if products else ""),
+        case.advice("make it float32 where it comes in (numpy's arrays are float64)"
+                    + (", and let products use TF32" if products else ""),
+                    "compute in float32 what need not be so exact (preconditioners, inner iterations)"),
         launch_place(largest), tuple(chosen), halved,
     )  # fmt: skip
 
@@ -190,28 +192,30 @@ def attention(case: Case, taken: frozenset[int]) -> Iterator[Draft]:
 
 def _regions(case: Case, taken: frozenset[int]) -> list[list[int]]:
     """From the products before a softmax to those after it, one list a softmax."""
-    works = case.works
     out: list[list[int]] = []
     used: set[int] = set(taken)
-    for i in range(len(works)):
+    scores: set[tuple[int, int]] = set()  # of attention, on its way forward
+    for i in range(len(case.works)):
         if i in used or not _softmax_at(case, i):
+            continue
+        size = _size(case.works[i])
+        if goes_back(case.works[i]) and size not in scores:
             continue
         low, high = _side(case, i, -1, used), _side(case, i, 1, used)
         if low is None or high is None:
             continue
         region = [j for j in range(low, high + 1) if j not in used]
-        if _is_attention(case, region):
-            region = [*_reordered(case, low, -1, used), *region, *_reordered(case, high, 1, used)]
-            out.append(region)
-            used.update(region)
+        region = [*_reordered(case, low, -1, used), *region, *_reordered(case, high, 1, used)]
+        out.append(region)
+        used.update(region)
+        scores.add(size)
     return out
 
 
 def _reordered(case: Case, product: int, way: int, used: set[int]) -> list[int]:
     """Copies of heads into another order round the products: a fused kernel takes and gives any.
 
-    Before, those that the first product's own operator makes; behind, one that puts heads side by side;
-    on both sides any, where no operator is known.
+    Before, those that the first product's own operator makes; behind, one that puts heads side by side.
     """
     out: list[int] = []
     for j in range(product + way, product + way * (HEADS + 1), way):
@@ -219,7 +223,6 @@ def _reordered(case: Case, product: int, way: int, used: set[int]) -> list[int]:
             break
         maker, kind = case.works[j].maker, case.works[j].kind
         own = maker.ordinal >= 0 and maker.ordinal == case.works[product].maker.ordinal
-        own = own or (not maker.op and is_strided(case.works[j]))
         merges = way > 0 and maker.top in MERGES
         if kind != "set" and not (kind == "convert" and (own or merges)):
             break
@@ -235,68 +238,57 @@ def _softmax_at(case: Case, i: int) -> bool:
     """A softmax, or the exponential of one that is written by hand."""
     work = case.works[i]
     if work.kind == "softmax":
-        return "log" not in work.maker.op.lower() and not _OF_LOG.search(work.activity.name)
+        return "log" not in work.maker.op.lower()
     if work.kind == "elementwise" and "ExpBackward" in work.maker.top:
         return True  # no kernel of its own: a product with what the exponential was
-    hand = work.maker.op in {"aten::exp", "aten::exp_"} or "exp_kernel" in work.activity.name
     near = range(i + 1, min(i + 5, len(case.works)))
-    return work.kind == "elementwise" and hand and any(case.works[j].kind == "reduce" for j in near)
+    return work.maker.op in {"aten::exp", "aten::exp_"} and any(
+        case.works[j].kind == "reduce" for j in near
+    )
+
+
+def _size(softmax: StepWork) -> tuple[int, int]:
+    """How many scores a softmax reads, and over how many keys each is taken; zeros if unknown."""
+    shape = next(iter(softmax.maker.shapes), ())
+    return (prod(shape), shape[-1]) if shape else (0, 0)
 
 
 def _side(case: Case, at: int, way: int, used: set[int]) -> int | None:
-    """The farthest of the (at most two) products on one side of a softmax; None if none is near."""
-    last, products = None, 0
+    """Attention's farthest product on one side of a softmax; None if none is near.
+
+    Forward there is one on each side, backward there are up to two.
+    """
+    last, left = None, 2 if goes_back(case.works[at]) else 1
     j = at + way
-    while 0 <= j < len(case.works) and abs(j - at) <= REACH and j not in used:
+    while left and 0 <= j < len(case.works) and abs(j - at) <= REACH and j not in used:
         kind = case.works[j].kind
         if kind == "gemm" and _of_scores(case, j, at):
-            last, products = j, products + 1
-            if products == 2:
-                break
+            last, left = j, left - 1
         elif kind not in BETWEEN:
             break
         j += way
-    if products == 2 and not _backward(case, at):
-        # Forward there is one product on each side: the second belongs to what comes next.
-        return _nearest(case, at, way)
     return last
 
 
-def _nearest(case: Case, at: int, way: int) -> int:
-    j = at + way
-    while not (case.works[j].kind == "gemm" and _of_scores(case, j, at)):
-        j += way
-    return j
-
-
-def _backward(case: Case, at: int) -> bool:
-    work = case.works[at]
-    return "ackward" in work.activity.name or "ackward" in work.maker.op + work.maker.top
-
-
 def _of_scores(case: Case, i: int, softmax: int) -> bool:
-    """Whether a product may be one of attention's; any product where operators are not known.
+    """Whether a product makes the scores that a softmax reads, or sums values over its keys.
 
-    One of many matrices is. One of two matrices is where it makes or takes a matrix of the softmax's
-    sizes, a large one: of few columns it chooses between experts, and of one head the rest is narrow.
+    Its sizes tell: without them, or summed over anything else (as clusters' members are), it is not
+    said. Of a single head the rest is narrow, and narrower than the keys are many.
     """
-    maker = case.works[i].maker
-    if not maker.op or "bmm" in maker.op or any(len(shape) >= 3 for shape in maker.shapes[:2]):
-        return True
-    scores = sorted(next(iter(case.works[softmax].maker.shapes), ()))
-    sides = [shape for shape in maker.shapes if len(shape) == 2][-2:]
-    if len(scores) != 2 or scores[0] < LEAST_KEYS or len(sides) != 2:
+    one, other = case.works[i], case.works[softmax]
+    scores, keys = _size(other)
+    shapes = [shape for shape in one.maker.shapes if len(shape) > 1][-2:]
+    if not scores or len(shapes) != 2 or goes_back(one) != goes_back(other):
         return False
-    (rows, inner), (_, columns) = sides
-    around = {(rows, columns): inner, (rows, inner): columns, (inner, columns): rows}
-    return any(sorted(made) == scores and width <= WIDEST_HEAD for made, width in around.items())
-
-
-def _is_attention(case: Case, region: Sequence[int]) -> bool:
-    """Two products at least, and a part of the time between them: scores are larger than what they mix.
-
-    A choice between a few experts stands between two products too, and takes next to nothing.
-    """
-    products = [i for i in region if case.works[i].kind == "gemm"]
-    between = case.time([i for i in region if case.works[i].kind != "gemm"])
-    return len(products) >= 2 and between >= BESIDE * case.time(products)
+    (*batch, rows, inner), (*_, across, columns) = shapes
+    if inner != across:
+        return False
+    many = prod(batch)
+    makes = many * rows * columns == scores and keys in {rows, columns}
+    sums = inner == keys and scores in {many * rows * inner, many * inner * columns}
+    if goes_back(one):
+        return makes or scores in {many * rows * inner, many * inner * columns}
+    width = inner if makes and i < softmax else columns if many * rows * inner == scores else rows
+    fits = makes if i < softmax else sums
+    return fits and width <= WIDEST_HEAD and (many > 1 or width <= keys)

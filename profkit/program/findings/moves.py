@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import replace
 
@@ -16,6 +17,7 @@ from profkit.program.step.steps import StepWork
 PINNED = (24e9, 53e9)
 OWN_STREAM = {"HtoD": -1, "DtoH": -2, "PtoP": -3, "": -4}
 AS_LONG = 1.3  # of two copies of tensors of one size: one direction is slower
+_SENT = re.compile(r"(?i)send|recv|all_?to_?all")
 COPIED = {"aten::contiguous", "aten::clone"}
 
 
@@ -57,7 +59,8 @@ def copies(case: Case, taken: frozenset[int]) -> Iterator[Draft]:
         f"{' from pageable memory' if pageable else ''}, {total / max(time, 1e-9) / 1e6:.3g} GB/s; "
         f"for {exposed:.3g} ms of it nothing computes",
         ("pin the host's memory, copy" if pageable else "copy")
-        + " with non_blocking=True on a stream of its own, a step ahead",
+        + case.advice(" with non_blocking=True", " asynchronously")
+        + " on a stream of its own, a step ahead",
         launch_place(largest), tuple(sorted(chosen)), overlapped,
     )  # fmt: skip
 
@@ -96,7 +99,8 @@ def small_copies(case: Case, taken: frozenset[int]) -> Iterator[Draft]:  # noqa:
         "copy",
         f"{len(chosen)} small copies a step bring {total / 1e6:.3g} MB to the GPU one by one"
         + (f", and the host waits for {waited} of them" if waited else ""),
-        "put them into one pinned tensor on the host, and copy that with non_blocking=True",
+        "put them into one pinned buffer on the host, and copy that "
+        + case.advice("with non_blocking=True", "asynchronously"),
         launch_place(case.works[first]), tuple(sorted(chosen)), packed, idle=True,
     )  # fmt: skip
 
@@ -113,19 +117,26 @@ def _pinned_rate(case: Case) -> float:
 
 
 def collectives(case: Case, taken: frozenset[int]) -> Iterator[Draft]:
-    """Collectives that nothing computes beside."""
+    """Collectives that nothing computes beside.
+
+    Of what is sent from one rank to another a single recording does not tell whether it waits for the
+    other rank or transfers: nothing is said of it.
+    """
     exposed = sum(row.time for row in case.split.idle if row.cause == "collective")
-    chosen = frozenset(
-        i for i, w in enumerate(case.works) if w.kind == "collective" and i not in taken
-    )
+    together = [i for i in case.chosen(lambda w: w.kind == "collective") if i not in taken
+                and not _SENT.search(case.works[i].activity.name)]  # fmt: skip
+    chosen = frozenset(together)
+    exposed = min(exposed, round(1e6 * case.time(together)))
     if exposed < 0.01 * case.split.period:
         return
+    learns = case.trains or any(w.kind == "optimizer" for w in case.works)
+    reduces = all("gather" not in case.works[i].activity.name.lower() for i in together)
 
     def beside(model: Model, level: str) -> Model:
-        """In larger pieces beside the backward pass; at worst a good part stays exposed."""
+        """Beside what computes; at worst a good part stays exposed, or all where nothing learns."""
         if level == "high":
             return replace(model, items=aside(model.items, chosen, -5))
-        stays = {"low": 0.7, "expect": 0.25}[level]
+        stays = {"low": 0.7 if learns else 1.0, "expect": 0.25}[level]
         return model.scaled(lambda i: stays if i in chosen else 1.0)
 
     largest = case.works[max(chosen, key=lambda i: case.works[i].activity.duration)]
@@ -133,8 +144,10 @@ def collectives(case: Case, taken: frozenset[int]) -> Iterator[Draft]:
         "collective",
         f"{len(chosen)} collectives a step take {case.time(sorted(chosen)):.3g} ms, "
         f"{exposed / 1e6:.3g} ms of it with nothing computing beside them",
-        "start them as gradients become ready, in buckets (DistributedDataParallel does), "
-        "and look whether one rank waits for another",
+        ("start them as gradients become ready, in buckets"
+         + case.advice(" (DistributedDataParallel does)", "") if learns and reduces
+         else "start them before their result is needed, beside what does not need it")
+        + ", and look whether one rank waits for another",
         launch_place(largest), tuple(sorted(chosen)), beside,
     )  # fmt: skip
 
@@ -178,7 +191,8 @@ def layouts(case: Case, taken: frozenset[int]) -> Iterator[Draft]:
         "layout",
         f"{len(chosen)} kernels a step, {case.time(sorted(chosen)):.3g} ms, only put tensors into "
         f"another order" + (" round convolutions" if round_conv else ""),
-        "keep tensors and model in memory_format=torch.channels_last" if round_conv
+        case.advice("keep tensors and model in memory_format=torch.channels_last",
+                    "keep tensors in the order that the convolutions compute in") if round_conv
         else "choose shapes so that no permuted copy is needed, or let the next kernel read strided",
         launch_place(largest), tuple(sorted(chosen)), straight,
     )  # fmt: skip
@@ -197,7 +211,8 @@ def joins(case: Case, taken: frozenset[int]) -> Iterator[Draft]:
         "layout",
         f"{len(chosen)} {'kernel' if len(chosen) == 1 else 'kernels'} a step, "
         f"{case.time(chosen):.3g} ms, only put tensors together",
-        "allocate the whole once and write each part into its place (a cache that grows: index_copy_)",
+        "allocate the whole once and write each part into its place"
+        + case.advice(" (a cache that grows: index_copy_)", ""),
         launch_place(largest), tuple(chosen),
         lambda model, level: model.scaled(lambda i: stays[level] if i in own else 1.0),
     )  # fmt: skip

@@ -1,7 +1,7 @@
 """A kernel's name  ->  what kind of work it is, and in which precision it multiplies.
 
-Names are all that a timeline has. Libraries name their kernels by what they do; what nobody knows
-is `own`: the user's.
+Names are all that some timelines have. Of a library's kernels the name says what they do. Of any
+other it says at most what they are about: what rests on a name alone is not said of them.
 """
 
 from __future__ import annotations
@@ -27,51 +27,98 @@ _NAMES: tuple[tuple[str, str], ...] = (
         "layer_?norm batch_?norm group_?norm rms_?norm bn_fw bn_bw RowwiseMoments GammaBeta "
         "ComputeInternalGradients",
     ),
-    ("layout", "nchwtonhwc nhwctonchw nchw2nhwc nhwc2nchw transpose permute tensorTransform"),
+    ("layout", "n(chw|hwc)(to|2)n(chw|hwc) tensorTransform ^wrapped_transpose"),
     (
         "conv",
-        "implicit_gemm implicit_convolve fprop dgrad wgrad convolve conv[123]d winograd depthwise "
+        "implicit_?gemm implicit_convolve fprop dgrad wgrad convolve conv[123]d winograd depthwise "
         "xmma__5x_cudnn",
     ),
+    ("sort", "sort topk DeviceScan tensor_kernel_scan DeviceSelect DeviceCompact unique"),
     (
         "scatter",
-        "scatter index_?add indexFunc index_?put.*accum indexing_backward embedding.*backward "
-        "embedding.*grad histogram bincount atomic segment_?reduce grid_sampler_\\dd_backward "
-        "upsample_\\w*linear\\w*backward",
+        "scatter index_?add indexFunc index_?put.*accum indexing_backward "
+        "embedding_backward_feature grid_sampler_\\dd_backward upsample_\\w*linear\\w*backward",
     ),
     ("gemm", "gemm nvjet cutlass cublas wgmma splitkreduce gemv matmul s16816 s1688"),
     ("gather", "gather index_?select index_elementwise embedding index_kernel"),
-    ("sort", "sort topk radix scan DeviceSelect unique"),
     ("random", "dropout philox distribution random"),
     ("concat", "CatArray"),
     ("reduce", "at::native.*reduce cub::.*reduce DeviceReduce"),
-    ("elementwise", "^triton_poi_ ^wrapped_"),
-    ("fused", r"^triton_(red|per|tem|mm|for)_ (^|_)fusion(_\d+)?$"),
-    ("other", "at:: cub:: thrust:: cudnn cask cufft cusparse cusolver torch"),
+    ("elementwise", "^wrapped_"),
+    ("fused", r"(^|_)fusion(_\d+)?$"),
 )
 _PATTERNS = [(kind, re.compile("|".join(words.split()), re.IGNORECASE)) for kind, words in _NAMES]
-_FP32 = re.compile(r"(?i)simt|(?<![hd])sgemm|ffma|f32f32_f32f32_f32|convolve_sgemm|scudnn")
+# Inductor puts every operator that it fused into a name: what the kernel does is its template.
+_INDUCTOR = re.compile(r"triton_(poi|red|per|tem|mm|for)_fused_?(?P<ops>\w*)")
+_TEMPLATES: dict[str, tuple[tuple[str, ...], str]] = {
+    "poi": ((), "elementwise"),
+    "red": (("softmax", "norm"), "reduce"),
+    "per": (("softmax", "norm"), "reduce"),
+    "tem": (("attention", "conv", "gemm"), "fused"),
+    "mm": ((), "gemm"),
+    "for": ((), "fused"),
+}
+# What a name of nobody we know may be called all the same: no finding rests on these words alone.
+_ABOUT = {"attention", "softmax", "norm", "gemm"}
+_FP32 = re.compile(r"(?i)simt|(?<![a-z])sgemm|(?<![a-z])ffma|f32f32_f32f32_f32|scudnn")
 _TENSOR = re.compile(
     r"(?i)tensorop|tf32|s1688|s16816|bf16|f16|hmma|wgmma|nvjet|h884|i8816|fp8|e4m3"
 )
 _TF32 = re.compile(r"(?i)tf32|s1688(?!\d)|s1688gemm(?!_f16)")
-_FP64 = re.compile(r"(?i)dgemm|f64|d884")
+_FP64 = re.compile(r"(?i)(?<![a-z\d])(dgemm|(f64)+(?![a-z\d])|d884)")
+# Of a name before its arguments: namespaces of libraries, and what they call kernels outside of any.
 _LIBRARY = re.compile(
-    r"(?i)^(void )?(nvjet|sm\d\d_|ampere_|volta_|turing_|maxwell_|cudnn|cutlass|cublas|triton_|nccl|"
-    r"gemm|gemv|dot_kernel|splitk|fmha|flash|cask|cub|thrust|fft|regular_fft|vector_fft|mem(cpy|set)|"
-    r"s884|h884|dgemm|sgemm|hgemm)|fusion|^(loop|input|wrapped)_"
+    r"(?i)(^|::)(at|c10|torch|at_cuda_detail|cub|thrust|cutlass|cublas\w*|cudnn\w*|cask\w*|xmma\w*|"
+    r"cufft|cusparse|cusolver|flash|pytorch_flash)::|"
+    r"^(nvjet|sm\d\d_|ampere_|volta_|turing_|maxwell_|cudnn|cutlass|cublas|nccl|gemvn?s|gemv2|dot_kernel|"
+    r"splitk|fmha|flash_(fwd|bwd)|cask|fft|regular_fft|vector_fft|mem(cpy|set)|s884|h884|[sdh]gemm_\d|"
+    r"softmax_warp_|cunn_|indexing_backward_kernel|convolve_(common|sgemm)|n(chw|hwc)\w*Kernel|tensorTransform|multi_tensor_apply|"
+    r"elementwise_kernel_with_index|"
+    r"triton_(softmax|gemm)_|wrapped_[a-z]+(_\d+)?$|(loop|input|gemm)_(\w+_)?fusion|fusion)"
 )
 _VECTOR = re.compile(r"(?i)gemv|gemvx|dot_kernel|splitkreduce|split_k_kernel")
+_LENGTH = re.compile(r"\d{1,4}")
+_SPECIAL = re.compile(r"L[a-z](\d+)E|[ST][\dA-Z]*_")  # a number, or a name that stood before
+
+
+@lru_cache(maxsize=65536)
+def readable(name: str) -> str:
+    """A mangled name as namespace::kernel<words of its arguments>; any other as it is."""
+    if not name.startswith("_Z"):
+        return name
+    head: list[str] = []
+    inside: list[str] = []
+    at = 3 if name[2:3] == "N" else 2
+    words = head
+    while at < len(name):
+        if length := _LENGTH.match(name, at):
+            at = length.end() + int(length[0])
+            word = name[length.end() : at]
+            words.append("(anonymous namespace)" if word.startswith("_GLOBAL__N") else word)
+            continue
+        words = inside
+        special = _SPECIAL.match(name, at)
+        inside += [special[1]] if special and special[1] else []
+        at = special.end() if special else at + 1
+    return "::".join(head) + (f"<{' '.join(inside)}>" if inside else "") if head else name
 
 
 @lru_cache(maxsize=65536)
 def kind_of(name: str) -> str:
-    """What a kernel does: a word of _NAMES, convert, or own where nobody knows it: the user's."""
+    """What a kernel does: a word of _NAMES, convert, other, or unknown."""
+    if compiled := _INDUCTOR.match(name):
+        kinds, otherwise = _TEMPLATES[compiled[1]]
+        named = (k for k, pattern in _PATTERNS if k in kinds and pattern.search(compiled["ops"]))
+        return next(named, otherwise)
+    if not is_librarys(name):
+        return next(
+            (k for k, pattern in _PATTERNS if k in _ABOUT and pattern.search(name)), "unknown"
+        )
     head = name.split("<", 1)[0]
     for kind, pattern in _HEADS:
         if re.search(pattern, head):
             return _elementwise(name) if kind == "elementwise" else kind
-    return next((kind for kind, pattern in _PATTERNS if pattern.search(name)), "own")
+    return next((kind for kind, pattern in _PATTERNS if pattern.search(name)), "other")
 
 
 def _elementwise(name: str) -> str:
@@ -89,6 +136,8 @@ def _elementwise(name: str) -> str:
 @lru_cache(maxsize=65536)
 def precision_of(name: str) -> str:
     """Of a gemm or conv: fp32 (off the tensor cores), tf32, fp64, half, or unknown."""
+    if not is_librarys(name):
+        return "unknown"
     if _FP64.search(name):
         return "fp64"
     if _FP32.search(name) and not re.search(r"(?i)tensorop|tf32|s1688|s16816", name):
@@ -98,10 +147,17 @@ def precision_of(name: str) -> str:
     return "half" if _TENSOR.search(name) else "unknown"
 
 
+def is_compiled(name: str) -> bool:
+    """Whether Inductor wrote a kernel: what it could fuse is fused."""
+    return _INDUCTOR.match(name) is not None
+
+
 @lru_cache(maxsize=65536)
-def is_users(name: str) -> bool:
-    """Whether no library that is known names its kernels like this: the user's own, CUDA or Triton."""
-    return "::" not in name.split("(", 1)[0] and _LIBRARY.search(name) is None
+def is_librarys(name: str) -> bool:
+    """Whether a known library names its kernels like this, so that the name tells what it does."""
+    head = name.removeprefix("void ").replace("(anonymous namespace)::", "")
+    head = re.split(r"[<(]", head, maxsplit=1)[0]
+    return is_compiled(name) or _LIBRARY.search(head) is not None
 
 
 def is_vector_product(name: str) -> bool:

@@ -15,7 +15,7 @@ from statistics import median
 
 from profkit.errors import ProfkitError
 from profkit.program.step.attribution import NOBODY, Maker, makers
-from profkit.program.step.kinds import kind_of
+from profkit.program.step.kinds import kind_of, readable
 from profkit.program.step.period import repeats
 from profkit.program.timeline import Activity, Call, Process
 
@@ -251,7 +251,9 @@ def _cut(
         if not pairs:
             continue
         own = calls[low:high]
-        works = [StepWork(a, _kind(a), i - low, made.get(calls[i], NOBODY)) for i, a in pairs]
+        works = [
+            StepWork(_named(a), _kind(a), i - low, made.get(calls[i], NOBODY)) for i, a in pairs
+        ]
         first = min(
             [a.start for _, a in pairs if a.stream == busiest] or [a.start for _, a in pairs]
         )
@@ -274,7 +276,12 @@ def _busiest(order: Sequence[tuple[int, Activity]]) -> int:
 def _kind(activity: Activity) -> str:
     if activity.kind == "copy":
         return "convert" if activity.direction == "DtoD" else "copy"
-    return kind_of(activity.name) if activity.kind == "kernel" else "set"
+    return kind_of(readable(activity.name)) if activity.kind == "kernel" else "set"
+
+
+def _named(activity: Activity) -> Activity:
+    name = readable(activity.name)
+    return activity if name == activity.name else replace(activity, name=name)
 
 
 def _chosen(how: str, steps: list[Step], notes: list[str]) -> Steps:

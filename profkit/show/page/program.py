@@ -24,7 +24,7 @@ COLOURS = {
     "gemm": "#4c78a8", "conv": "#4c78a8", "attention": "#72b7b2", "softmax": "#b279a2",
     "norm": "#9d755d", "reduce": "#9d755d", "elementwise": "#eeca3b", "convert": "#ff9da6",
     "layout": "#ff9da6", "optimizer": "#bab0ac", "copy": "#e45756", "collective": "#f58518",
-    "scatter": "#54a24b", "own": "#2ca02c",
+    "scatter": "#54a24b", "unknown": "#2ca02c",
 }  # fmt: skip
 IDLE = {"host-launch": "#d62728", "host-sync": "#9467bd", "copy": "#e45756",
         "collective": "#f58518", "other": "#c7c7c7"}  # fmt: skip

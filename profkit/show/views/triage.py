@@ -58,6 +58,9 @@ def _further(of: Mapping[str, Any]) -> Iterator[Block]:
     counted = [row for row in of["kernels"] if row["counted"] and row["next"]]
     if best := min(counted, key=lambda r: (r["id"] not in named, -r["ms"]), default=None):
         yield TextLine(best["next"], f"{best['id']} in full")
+    kernels = [row for row in of["kernels"] if row["grid"]]
+    if kernels and kernels[0]["category"] == "unknown" and kernels[0].get("missing"):
+        yield TextLine(kernels[0]["missing"], kernels[0]["id"])
     ranks = of["ranks"]
     shown = ranks if len(ranks) <= RANKS else sorted(ranks, key=lambda r: r["waiting_ms"])[:RANKS]
     for row in sorted(shown, key=lambda r: r["rank"]):

@@ -1,0 +1,371 @@
+"""What a name, a share or a neighbour alone does not tell is not said: no evidence, no saving.
+
+Beside each program that was once told something false stands a second of its sort.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from profkit.program.document import triage_document
+from profkit.program.readers import torch_trace
+from profkit.program.step.kinds import kind_of, precision_of, readable
+from profkit.program.triage import triage_timeline
+from tests.program.made import EXP, GEMM, MUL, SGEMM, SOFTMAX, Program, ran
+
+Step = Callable[[Program], None]
+SUM = "void at::native::reduce_kernel<512, 1, at::native::ReduceOp<float, sum_functor> >()"
+DGEMM = "void cutlass::Kernel2<cutlass_80_tensorop_d884gemm_64x64_16x4_nn_align1>(Params)"
+BACK = "autograd::engine::evaluate_function: "
+
+
+def said(step: Step, tmp_path: Path, host: float = 10.0) -> dict[str, Any]:
+    trace = ran(step, host=host).write(tmp_path / "trace.json.gz")
+    return triage_document(triage_timeline(torch_trace.read_torch_trace(trace)))
+
+
+def categories(of: dict[str, Any]) -> set[str]:
+    return {f["category"] for f in of["findings"]}
+
+
+def named(*kernels: str) -> Step:
+    """Products, and kernels of which nothing but name and time is known."""
+
+    def step(p: Program) -> None:
+        for kernel in kernels:
+            p.launch(GEMM, 100.0)
+            p.launch(kernel, 400.0)
+
+    return step
+
+
+# name, sizes, kernel, microseconds; a name of the backward pass is put inside of its node
+Made = tuple[str, Sequence[Sequence[int]], str, float]
+
+
+def of_operators(*made: Made) -> Step:
+    def step(p: Program) -> None:
+        for op, sizes, kernel, took in made:
+            node, _, name = op.rpartition("/")
+            with p.op(BACK + node if node else name), p.op(name, [list(s) for s in sizes]):
+                p.launch(kernel, took)
+
+    return step
+
+
+COMPILED = [
+    "triton_poi_fused_add_gelu_permute_3", "triton_poi_fused_transpose_view_7",
+    "triton_red_fused_add_native_layer_norm_permute_5", "triton_poi_fused_index_put_embedding_2",
+    "triton_per_fused_atomic_add_histogram_1", "triton_poi_fused_nchwToNhwc_cat_0",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("name", COMPILED)
+def test_a_compiled_kernel_is_what_its_template_is(name: str, tmp_path: Path) -> None:
+    """Inductor puts each operator that it fused into the name."""
+    assert kind_of(name) in {"elementwise", "reduce", "norm"}
+    assert said(named(name, name, name, name), tmp_path)["findings"] == []
+
+
+THIRD_PARTY = [
+    "fused_moe_kernel", "_chunk_scan_fwd_kernel", "liger_cross_entropy_kernel", "main_kernel",
+    "_layer_norm_fwd_1pass_kernel", "_ZN4vllm20paged_attention_v1_kIfLi64EEEvPf",
+    "void marlin::Marlin<256, 4, true>(int4 const*)", "physics::transpose_and_scatter<float>(float*)",
+    "my_all_reduce_of_a_block", "segment_csr_kernel", "sgemm_mine", "half64x64_solver",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("name", THIRD_PARTY)
+def test_of_a_kernel_known_by_its_name_alone_it_is_said_what_to_record(
+    name: str, tmp_path: Path
+) -> None:
+    of = said(named(name), tmp_path)
+    assert of["findings"] == []
+    row = next(r for r in of["kernels"] if r["ms"] > 0.3)
+    assert "no counters were taken" in row["missing"]
+    assert re.search(r"profkit profile --kernel \S+ --count 1 -- COMMAND", row["missing"])
+
+
+WORDS = ["fused", "permute", "transpose", "atomic", "softmax", "gather", "scatter", "histogram", "cat",
+         "all_reduce", "elementwise_kernel", "f64", "sgemm", "scan", "dropout", "nchwToNhwc", "conv2d",
+         "direct_copy", "index_add", "attention", "layer_norm", "adam", "embedding"]  # fmt: skip
+
+
+@settings(
+    max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(
+    words=st.lists(st.sampled_from(WORDS), min_size=1, max_size=4),
+    prefix=st.sampled_from(["", "lib::", "_"]),
+)
+def test_no_word_in_a_name_of_nobody_s_is_a_finding(
+    words: list[str], prefix: str, tmp_path: Path
+) -> None:
+    name = f"{prefix}my_{'_'.join(words)}_kernel"
+    assert said(named(*[name] * 4), tmp_path)["findings"] == []
+
+
+@pytest.mark.parametrize(
+    ("mangled", "kind", "short"),
+    [
+        ("_ZN2at6native29vectorized_elementwise_kernelILi4ENS0_13BinaryFunctorIfffNS0_15binary_internal"
+         "10MulFunctorIfEEEESt5arrayIPcLm3EEEEviT0_T1_", "elementwise",
+         "at::native::vectorized_elementwise_kernel<"),
+        ("_ZN2at6native39_GLOBAL__N__0123abcd_4_copy_cu_0123456719CatArrayBatchedCopyIfEEvPf", "concat",
+         "at::native::(anonymous namespace)::CatArrayBatchedCopy"),
+        ("_ZN17cutlass__5x_cudnn6KernelINS_4conv6kernel23ImplicitGemmConvolutionINS_4gemm9GemmShape"
+         "ILi128EEENS_9transform11PitchLinearE18permuteEEEvNT_6ParamsE", "conv",
+         "cutlass__5x_cudnn::Kernel<"),
+        ("_Z9my_kernelPfi", "unknown", "my_kernel"),
+        ("_Z", "unknown", "_Z"), ("_ZN9999", "unknown", ""),
+    ],
+)  # fmt: skip
+def test_a_mangled_name_is_read(mangled: str, kind: str, short: str) -> None:
+    assert kind_of(readable(mangled)) == kind
+    assert readable(mangled).startswith(short)
+
+
+def test_a_mangled_kernel_is_told_as_the_demangled_one(tmp_path: Path) -> None:
+    name = "_ZN2at6native13reduce_kernelILi512ELi1ENS0_8ReduceOpIfEEEEvT1_"
+    (row,) = (r for r in said(named(name), tmp_path)["kernels"] if r["category"] == "reduce")
+    assert row["name"].startswith("at::native::reduce_kernel<512 1 ReduceOp")
+    assert "--kernel reduce_kernel " in row["missing"], "as ncu calls it"
+
+
+X, XT, K = [8192, 64], [64, 8192], [8192, 8192]
+RBF: list[Made] = [
+    ("aten::mm", [X, XT], GEMM, 100.0), ("aten::sub", [K, K], MUL, 400.0),
+    ("aten::exp", [K], EXP, 400.0), ("aten::mean", [K], SUM, 200.0),
+    ("MeanBackward0/aten::div", [K], MUL, 300.0), ("ExpBackward0/aten::mul", [K, K], MUL, 400.0),
+    ("SubBackward0/aten::neg", [K], MUL, 300.0), ("MmBackward0/aten::mm", [K, X], GEMM, 100.0),
+    ("MmBackward0/aten::mm", [XT, K], GEMM, 100.0),
+]  # fmt: skip
+CONTRASTS: list[Made] = [  # exp and sum of likenesses by hand: a loss
+    ("aten::mm", [X, XT], GEMM, 100.0),
+    ("aten::exp", [K], EXP, 400.0),
+    ("aten::sum", [K], SUM, 200.0),
+    ("aten::mm", [[8192, 64], [64, 64]], GEMM, 100.0),
+]
+POOLS: list[Made] = [
+    ("aten::bmm", [[32, 4096, 128], [32, 128, 64]], GEMM, 100.0),
+    ("aten::_softmax", [[32, 4096, 64]], SOFTMAX, 400.0),
+    ("aten::bmm", [[32, 64, 4096], [32, 4096, 128]], GEMM, 100.0),
+]
+CLUSTERS: list[Made] = [  # assignments of one flat batch, summed over its members
+    ("aten::mm", [[131072, 128], [128, 256]], GEMM, 100.0),
+    ("aten::_softmax", [[131072, 256]], SOFTMAX, 400.0),
+    ("aten::mm", [[256, 131072], [131072, 128]], GEMM, 100.0),
+]
+HIDDEN, HEAD, LOGITS = [8192, 2048], [2048, 32000], [8192, 32000]
+TEACHES: list[Made] = [
+    ("aten::mm", [HIDDEN, HEAD], GEMM, 300.0), ("aten::_softmax", [LOGITS], SOFTMAX, 400.0),
+    ("aten::mul", [LOGITS, LOGITS], MUL, 300.0),
+    ("MulBackward0/aten::mul", [LOGITS, LOGITS], MUL, 300.0),
+    ("MmBackward0/aten::mm", [LOGITS, [32000, 2048]], GEMM, 300.0),
+]  # fmt: skip
+SAMPLES: list[Made] = [
+    ("aten::mm", [HIDDEN, HEAD], GEMM, 300.0), ("aten::_softmax", [LOGITS], SOFTMAX, 400.0),
+    ("aten::mm", [HIDDEN, [2048, 2048]], GEMM, 300.0),
+]  # fmt: skip
+NO_ATTENTION = {"MMD": RBF, "contrast": CONTRASTS, "DiffPool": POOLS, "clusters": CLUSTERS,
+                "teacher": TEACHES, "sampling": SAMPLES}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", NO_ATTENTION)
+@pytest.mark.parametrize("known", ["operators", "names"])
+def test_a_softmax_that_mixes_no_values_is_no_attention(
+    name: str, known: str, tmp_path: Path
+) -> None:
+    def bare(p: Program) -> None:
+        for _, _, kernel, took in NO_ATTENTION[name]:
+            p.launch(kernel, took)
+
+    step = of_operators(*NO_ATTENTION[name]) if known == "operators" else bare
+    assert "attention-unfused" not in categories(said(step, tmp_path))
+
+
+HEADS, TURNED, SCORES = [64, 2048, 64], [64, 64, 2048], [64, 2048, 2048]
+
+
+@pytest.mark.parametrize(
+    ("scores", "second", "attends"),
+    [
+        (SCORES, [SCORES, HEADS], True),
+        ([8, 8, 2048, 2048], [TURNED, SCORES], True),  # values on the left
+        (SCORES, [[64, 64, 2048], [64, 2048, 512]], False),  # over something else
+        ([64, 2048, 64], [SCORES, HEADS], False),  # another softmax
+        ([], [SCORES, HEADS], False),  # its sizes are not known
+    ],
+)
+def test_attention_is_a_product_a_softmax_over_keys_and_a_product_over_them(
+    scores: list[int], second: list[list[int]], attends: bool, tmp_path: Path
+) -> None:
+    step = of_operators(
+        ("aten::bmm", [HEADS, TURNED], GEMM, 150.0),
+        ("aten::_softmax", [scores] if scores else [], SOFTMAX, 400.0),
+        ("aten::bmm", second, GEMM, 150.0),
+    )
+    assert ("attention-unfused" in categories(said(step, tmp_path))) == attends
+
+
+SEGMENTS = [
+    "void segment_csr_kernel<float, 4>(float const*, long const*)",
+    "void cub::DeviceHistogramSweepKernel<Policy, 4, 1>(int)",
+    "void at::native::deterministic_embedding_grad_sorted_kernel<float>(long*)",
+    "void at::native::kernelHistogram1D<float, float, long, 1, 2, -1>(int)",
+    "void cub::DeviceSegmentedReduceKernel<Policy, float const*>(int)",
+]
+
+
+@pytest.mark.parametrize("name", SEGMENTS)
+@pytest.mark.parametrize("shapes", [None, [[4096, 64]]], ids=["names", "sizes"])
+def test_what_sorts_or_reduces_by_segments_adds_into_no_shared_places(
+    name: str, shapes: list[list[int]] | None, tmp_path: Path
+) -> None:
+    def step(p: Program) -> None:
+        p.launch(GEMM, 100.0)
+        with p.op("aten::bincount", shapes, types=["float"]):
+            p.launch(name, 900.0)
+
+    assert "atomics" not in categories(said(step, tmp_path))
+
+
+def test_sums_into_places_are_a_finding_only_against_their_bytes(tmp_path: Path) -> None:
+    add = "void at::native::indexFuncLargeIndex<float, long, unsigned int, 2, 2, -2, true>(int)"
+    of = said(named(add), tmp_path)
+    assert of["findings"] == []
+    assert "sizes" in next(r["missing"] for r in of["kernels"] if r["category"] == "scatter")
+
+
+def beside(*blocks: int) -> Step:
+    def step(p: Program) -> None:
+        for stream, n in enumerate(blocks):
+            p.launch(f"part_{stream}", 2500.0, stream=7 + stream, grid=(n, 1, 1))
+        p.launch(GEMM, 100.0, stream=7)
+
+    return step
+
+
+@pytest.mark.parametrize(
+    ("blocks", "idle"),
+    [((66, 66), False), ((33,) * 8, False), ((50, 20, 40), False), ((66, 1056), False),
+     ((66,), True), ((20, 20), True)],
+)  # fmt: skip
+def test_blocks_are_counted_with_those_of_what_runs_beside(
+    blocks: tuple[int, ...], idle: bool, tmp_path: Path
+) -> None:
+    found = said(beside(*blocks), tmp_path, host=1.0)["findings"]
+    assert any("most of the GPU is idle" in f["say"] for f in found) == idle
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["ampere_half64x64_gemm_tn", "cutlass_80_wmma_tensorop_half64x64_nn", "sm80_buf64_gemm",
+     "sm90_gemm_bf64x128_nn"],
+)  # fmt: skip
+def test_a_tile_of_half_precision_is_no_float64(name: str) -> None:
+    assert precision_of(name) != "fp64"
+
+
+def copying(p: Program) -> None:
+    p.copy(40_000_000, 8.0)
+    p.launch(GEMM, 900.0)
+
+
+def waiting(p: Program) -> None:
+    for _ in range(10):
+        p.launch(GEMM, 60.0)
+        p.wait()
+
+
+def pausing(p: Program) -> None:
+    p.work(15_000.0)
+    p.launch(GEMM, 5000.0)
+
+
+def launching(p: Program) -> None:
+    for _ in range(200):
+        p.launch(GEMM, 2.0)
+
+
+def reducing(kernel: str) -> Step:
+    def step(p: Program) -> None:
+        for _ in range(4):
+            p.launch(GEMM, 300.0)
+        p.launch(kernel, 1200.0, stream=20, after=7)
+        p.launch(GEMM, 50.0, after=20)
+
+    return step
+
+
+ALL_REDUCE = "ncclDevKernel_AllReduce_Sum_bf16_RING_LL(ncclDevKernelArgsStorage<4096ul>)"
+PLAIN = {
+    "float64": named(DGEMM, DGEMM), "float32": named(SGEMM, SGEMM), "copies": copying, "waits": waiting,
+    "pauses": pausing, "launches": launching, "sums": reducing(ALL_REDUCE),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", PLAIN)
+def test_a_program_without_pytorch_is_not_told_of_it(name: str, tmp_path: Path) -> None:
+    found = said(PLAIN[name], tmp_path)["findings"]
+    assert found
+    assert not re.search(r"torch|numpy|DataLoader|Distributed|non_blocking", json.dumps(found))
+
+
+def test_float64_that_somebody_chose_may_be_needed(tmp_path: Path) -> None:
+    assert said(PLAIN["float64"], tmp_path)["findings"][0]["saves_ms"]["low"] == 0.0
+
+
+@pytest.mark.parametrize(
+    "inside", ["env.step", "queue.get", "enumerate(DataLoader)#_Iter.__next__"]
+)
+def test_workers_are_for_what_a_loader_does(inside: str, tmp_path: Path) -> None:
+    """A server waits for requests, a simulation is computed: neither has workers to ask for."""
+
+    def step(p: Program) -> None:
+        with p.op(inside, kind="user_annotation"):
+            p.work(15_000.0)
+        with p.op("aten::mm"):
+            p.launch(GEMM, 5000.0)
+
+    first = said(step, tmp_path)["findings"][0]
+    assert first["where"] == inside
+    assert ("workers" in first["try"]) == ("DataLoader" in inside)
+    assert "or waits for something" in first["say"], "which of both no recording tells"
+
+
+@pytest.mark.parametrize(
+    "name", ["ncclDevKernel_SendRecv(ncclDevKernelArgsStorage<4096ul>)", "ncclKernel_AllToAll_RING"]
+)
+def test_what_one_rank_sends_another_is_no_bucket_of_gradients(name: str, tmp_path: Path) -> None:
+    of = said(reducing(name), tmp_path)
+    assert "collective" not in categories(of)
+    assert "buckets" not in json.dumps(of)
+    assert "record every rank" in next(
+        r["missing"] for r in of["kernels"] if r["category"] == "collective"
+    )
+
+
+@pytest.mark.parametrize(("kernel", "learns", "buckets"), [
+    (ALL_REDUCE, True, True), (ALL_REDUCE, False, False),
+    (ALL_REDUCE.replace("AllReduce_Sum", "AllGather"), True, False),
+])  # fmt: skip
+def test_buckets_are_for_gradients(
+    kernel: str, learns: bool, buckets: bool, tmp_path: Path
+) -> None:
+    def step(p: Program) -> None:
+        with p.op(BACK + "MmBackward0" if learns else "aten::mm"):
+            p.launch(GEMM, 300.0)
+        reducing(kernel)(p)
+
+    (first,) = (f for f in said(step, tmp_path)["findings"] if f["category"] == "collective")
+    assert ("buckets" in first["try"]) == buckets
+    assert (first["saves_ms"]["low"] > 0) == learns
