@@ -99,7 +99,7 @@ def _csv(content: bytes, _: Path) -> None:
 
 
 def _flags(content: bytes, _: Path) -> None:
-    from profkit.measure.languages.flags import check_flags
+    from profkit.measure.languages.cuda import check_flags
 
     check_flags(content.decode("utf-8", "replace").split(), "x.cu")
 

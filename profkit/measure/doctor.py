@@ -15,7 +15,7 @@ from typing import Literal, TypedDict
 from profkit.errors import ProfkitError
 from profkit.measure.build import toolchain
 from profkit.measure.cuda import device, state
-from profkit.measure.languages.registry import known_languages
+from profkit.measure.languages.language import known_languages
 from profkit.measure.profile import faults
 
 PARAMETERS = Path("/proc/driver/nvidia/params")

@@ -8,22 +8,23 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
+from math import isnan, prod
 from pathlib import Path
 from typing import Any, Literal, TypedDict
 
-from profkit.measure import analytic
-from profkit.measure.bench.summary import timing
+from profkit.measure.bench.bench import timing
 from profkit.measure.build.build import Build
 from profkit.measure.check import data
 from profkit.measure.check.check import Check
 from profkit.measure.cuda.device import Gpu
 from profkit.measure.cuda.graph import GraphLaunch
-from profkit.measure.plan import Plan
+from profkit.measure.cuda.library import Plan
+from profkit.measure.occupancy import waves
 from profkit.measure.targets import Target
 from profkit.measure.variants.problem import Problem
 from profkit.measure.workers.session import Measurements
 from profkit.records.json_fields import from_json
-from profkit.records.parts import BuiltKernel, Commit, RecordedSource, Timing
+from profkit.records.parts import BuiltKernel, Commit, LaunchShape, RecordedSource, Timing
 from profkit.records.record import Record, parse_record
 from profkit.records.store import JsonObject
 
@@ -75,9 +76,7 @@ def record_of(run: TargetRun, name: str, case: str) -> Record:
         "versions": {"torch": _torch(), **(times.brought if times else {})},
         "work": _work(problem, case, gpu),
     }
-    record = replace(
-        parse_record(document), shape=analytic.launch_shapes(launches, gpu.sms) if gpu else ()
-    )
+    record = replace(parse_record(document), shape=launch_shapes(launches, gpu.sms) if gpu else ())
     if built is None:
         return replace(record, backend=_backend(problem, launches))
     file = f"{problem.name}/{built.variant.path.name}"
@@ -171,7 +170,7 @@ def _work(problem: Problem, case: str, gpu: Gpu | None) -> JsonObject:
         "operations": module.operations(shape),
         "compulsory_bytes": module.compulsory_bytes(shape),
         "exponentials": module.exponentials(shape) if hasattr(module, "exponentials") else None,
-        "floors": analytic.floors(problem, case, gpu) if gpu else {},
+        "floors": floors(problem, case, gpu) if gpu else {},
     }
 
 
@@ -196,3 +195,43 @@ def git_commit(folder: Path) -> Commit | None:
 def _output(command: Sequence[str]) -> str:
     done = subprocess.run(command, capture_output=True, text=True, timeout=10, check=True)
     return done.stdout.strip()
+
+
+# Dense fp16 operations (a multiply-add is two) with fp32 accumulation per SM and clock, from
+# NVIDIA's architecture white papers; of 86, 89 and 120 the full rate, which GeForce cards halve.
+_TENSOR = {"80": 2048, "86": 1024, "89": 1024, "90": 4096, "100": 8192, "120": 1024}
+_EXP = 16  # ex2 results per SM and clock, on every one of them
+
+
+def floors(problem: Problem, case: str, gpu: Gpu) -> dict[str, float]:
+    """Seconds that each unit needs for the work itself.
+
+    Returns:
+        tensor, dram and exp; what is not known is left out.
+    """
+    shape, clocks = problem.case(case), gpu.sms * gpu.sm_clock
+    seconds: dict[str, float] = {}
+    per_clock = _TENSOR.get(gpu.arch.rstrip("af"))
+    if per_clock and clocks:
+        seconds["tensor"] = problem.module.operations(shape) / (per_clock * clocks)
+    if gpu.dram_bandwidth:
+        seconds["dram"] = problem.module.compulsory_bytes(shape) / gpu.dram_bandwidth
+    if clocks and hasattr(problem.module, "exponentials"):
+        seconds["exp"] = problem.module.exponentials(shape) / (_EXP * clocks)
+    return seconds
+
+
+def launch_shapes(launches: Sequence[GraphLaunch], sms: int) -> tuple[LaunchShape, ...]:
+    """Blocks, waves and idle SMs of each launch, from what the driver says fits on an SM."""
+    return tuple(_shape(launch, sms) for launch in launches)
+
+
+def _shape(launch: GraphLaunch, sms: int) -> LaunchShape:
+    blocks, filled = prod(launch.grid), waves(launch.grid, launch.blocks_per_sm, sms)
+    return LaunchShape(
+        kernel=launch.kernel,
+        blocks=blocks,
+        blocks_per_sm=launch.blocks_per_sm,
+        waves=None if isnan(filled) else filled,
+        idle_sms=max(0, sms - blocks),
+    )

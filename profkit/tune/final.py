@@ -10,7 +10,7 @@ from profkit.measure.cuda.graph import GraphLaunch
 from profkit.measure.workers.client import Worker, entries_of
 from profkit.records.store import JsonObject, json_safe
 from profkit.tune.result import Basis, FinalMeasurement
-from profkit.tune.study.study import Study, Trial
+from profkit.tune.study import Study, Trial
 from profkit.tune.task import Task
 from profkit.tune.trial import CONFIRM, Runner, SearchState
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from profkit.measure.variants.tunables import Space
 from profkit.records.store import JsonObject
-from profkit.tune.study.study import Study, Trial
+from profkit.tune.study import Study, Trial
 
 if TYPE_CHECKING:
     from pandas import DataFrame

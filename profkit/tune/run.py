@@ -27,8 +27,8 @@ from profkit.tune.profiles import known_metrics
 from profkit.tune.result import Basis
 from profkit.tune.search import Search, SearchOutcome
 from profkit.tune.steer import directions
-from profkit.tune.study.storage import studies
-from profkit.tune.study.study import Study, Trial
+from profkit.tune.storage import studies
+from profkit.tune.study import Study, Trial
 from profkit.tune.task import Task
 
 PLAIN = "/plain"  # how the study of a search without steering ends

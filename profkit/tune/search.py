@@ -17,7 +17,7 @@ from profkit.errors import ProfkitError
 from profkit.measure.workers.client import Setup, Worker, WorkerClosed, WorkerLost
 from profkit.measure.workers.protocol import Prepare
 from profkit.tune.result import TrialResult
-from profkit.tune.study.study import Study, Trial
+from profkit.tune.study import Study, Trial
 from profkit.tune.task import ReadyBuild, Task, cores
 from profkit.tune.trial import Runner, SearchState
 

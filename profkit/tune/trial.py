@@ -19,10 +19,10 @@ from profkit.errors import ProfkitError
 from profkit.measure.bench.bench import Times
 from profkit.measure.check.check import Check
 from profkit.measure.workers.client import Reply, Worker, WorkerLost, entries_of
-from profkit.tune import gates, rounds
+from profkit.tune import gates
 from profkit.tune.profiles import Profiler
 from profkit.tune.result import Basis, Challenge, TrialDiagnosis, TrialResult, challenge
-from profkit.tune.study.study import Study, Trial
+from profkit.tune.study import Study, Trial
 from profkit.tune.task import ReadyBuild, Task, built_result
 
 if TYPE_CHECKING:
@@ -187,7 +187,7 @@ class Runner:
         calls, reference = self.reference(basis)
         (name,), unit = candidate, basis.reference_time
         times = self.time({**candidate, **calls}, LOOK)
-        value = rounds.round_ratio(times, name, reference) * unit
+        value = round_ratio(times, name, reference) * unit
         if self.study.report(attempt.trial.number, value, LOOK[0]):
             attempt.note(time=median(times[name].warm))
             raise TrialEnded(
@@ -197,7 +197,7 @@ class Runner:
             incumbent = self.incumbent()
             baseline = self.library(incumbent)
             comparison, times = self._compare(candidate, baseline, calls, QUICK)
-            value = rounds.round_ratio(times, name, reference) * unit
+            value = round_ratio(times, name, reference) * unit
             self._note_quick(attempt, challenge(comparison, incumbent.number))
             attempt.note(
                 time=median(times[name].warm), reference_time=median(times[reference].warm)
@@ -206,7 +206,7 @@ class Runner:
             if not attempt.result.promoted:
                 return value
             confirmation, times = self._compare(candidate, baseline, calls, CONFIRM)
-            samples = rounds.fewest_samples(times)
+            samples = fewest_samples(times)
             attempt.note(confirmed=challenge(confirmation, incumbent.number, samples))
             if confirmation.answer != "faster" or self._succeeds(attempt, incumbent):
                 return value
@@ -238,7 +238,7 @@ class Runner:
         calls, _ = self.reference(self.basis())
         libraries = self.library(trial), self.library(incumbent)
         comparison, times = self._compare(*libraries, calls, CONFIRM)
-        return challenge(comparison, incumbent.number, rounds.fewest_samples(times))
+        return challenge(comparison, incumbent.number, fewest_samples(times))
 
     def incumbent(self) -> Trial:
         """The fastest confirmed so far."""
@@ -337,3 +337,14 @@ class Runner:
         free = self.study.free()
         for proposal in proposals(self.task.space, trial.config, verdict.findings, free):
             self.study.propose(proposal.config, f"steer:{proposal.rule}")
+
+
+def round_ratio(times: Mapping[str, Times], name: str, reference: str) -> float:
+    """The median over rounds of a subject's time over the reference's: clocks cancel."""
+    rounds = zip(times[name].warm, times[reference].warm, strict=True)
+    return float(median(own / other for own, other in rounds))
+
+
+def fewest_samples(times: Mapping[str, Times]) -> int:
+    """How many samples the shortest series has."""
+    return min(len(t.warm) for t in times.values())

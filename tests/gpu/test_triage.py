@@ -72,9 +72,9 @@ def test_watching_costs_what_was_measured(tmp_path: Path) -> None:
 
     1.15x on an H200; the goal was 1.05x, and is not met.
     """
-    from profkit.measure.timeline import library
+    from profkit.measure.timeline import timeline
 
-    injection = str(library.build_injection(tmp_path / "lib"))
+    injection = str(timeline.build_injection(tmp_path / "lib"))
     times: dict[bool, list[float]] = {True: [], False: []}
     for turn in range(10):
         folder = tmp_path / str(turn)

@@ -21,7 +21,7 @@ import pytest
 
 from profkit.measure.check import data
 from profkit.measure.check.check import judge_values
-from profkit.measure.check.dtypes import held_as, values_of
+from profkit.measure.check.data import held_as, values_of
 from profkit.measure.cuda.device import NOT_SUPPORTED
 from profkit.measure.variants import problem, variants
 

@@ -9,7 +9,7 @@ import pytest
 from numpy.typing import NDArray
 
 from profkit.errors import ProfkitError
-from profkit.measure.check import data, dtypes
+from profkit.measure.check import data
 from profkit.measure.check.check import judge_values
 from profkit.measure.targets import Places, choose_target
 from profkit.measure.variants import problem
@@ -85,7 +85,7 @@ def test_bfloat16_is_rounded_to_nearest_even_and_read_back() -> None:
     given = np.array([1.0, 1.00390625, 1.01171875, -3.0e38, 1e-20], np.float32)
     stored = module._stored(given, case)
     assert stored.tolist() == [0x3F80, 0x3F80, 0x3F82, 0xFF62, 0x1E3D]
-    assert dtypes.values_of(stored, "bfloat16").tolist() == module._values(stored, case).tolist()
+    assert data.values_of(stored, "bfloat16").tolist() == module._values(stored, case).tolist()
     assert module.tolerance(case) == asked_tolerance("RMS4096") != asked_tolerance("LN768")
 
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from profkit.measure.cuda import cubin
-from profkit.measure.cuda.host_code import host_hash
+from profkit.measure.cuda import code_hash
+from profkit.measure.cuda.code_hash import host_hash
 from profkit.measure.languages.ahead.build import PLAYER
 from profkit.measure.languages.ahead.plan import (
     CallPlan,
@@ -91,7 +91,7 @@ def test_what_a_launcher_hands_over_is_in_its_hash(tmp_path: Path) -> None:
         objects[name] = compiled(tmp_path / name, LAUNCHER.replace(old, new))
     hashes = {name: host_hash(o) for name, o in objects.items()}
     assert len(set(hashes.values())) == len(objects), hashes
-    alike = {cubin.sass_hash(o) for name, o in objects.items() if name != "which kernel"}
+    alike = {code_hash.sass_hash(o) for name, o in objects.items() if name != "which kernel"}
     assert len(alike) == 1, "the kernels are the same"
 
 

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from profkit.errors import ProfkitError
 from profkit.measure import languages
 from profkit.measure.build import build
-from profkit.measure.languages import registry
+from profkit.measure.languages import language as registry
 from profkit.measure.languages.ahead import plan
 from profkit.measure.languages.ahead.arrays import LaunchArgs, array_of, parameter_of
 from profkit.measure.languages.ahead.build import one_line_of

@@ -8,9 +8,8 @@ import pytest
 
 from profkit.errors import ProfkitError
 from profkit.measure import ladder
-from profkit.measure.bench.bench import Times
+from profkit.measure.bench.bench import Times, timing
 from profkit.measure.bench.subjects import versions_of
-from profkit.measure.bench.summary import timing
 from profkit.measure.build.build import Build
 from profkit.measure.runs import TargetRun, record_of
 from profkit.measure.targets import Places, Target

@@ -4,7 +4,7 @@ import pytest
 
 from profkit.errors import ProfkitError
 from profkit.measure.check import sanitize
-from profkit.measure.plan import Plan
+from profkit.measure.cuda.library import Plan
 
 CLEAN = "========= COMPUTE-SANITIZER\n========= ERROR SUMMARY: 0 errors\n"
 OUT_OF_BOUNDS = """\

@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from profkit.errors import ProfkitError
-from profkit.measure.variants import arithmetic, occupancy, tunables, variants
+from profkit.measure import occupancy
+from profkit.measure.variants import arithmetic, tunables, variants
 from profkit.measure.variants.tunables import MOST_THREADS
 from profkit.records.header import Budget, Header
 

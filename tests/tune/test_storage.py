@@ -19,7 +19,7 @@ optuna = pytest.importorskip("optuna")
 exc = pytest.importorskip("sqlalchemy.exc")
 
 if TYPE_CHECKING:
-    from profkit.tune.study.study import Study
+    from profkit.tune.study import Study
 
 
 def fails(monkeypatch: pytest.MonkeyPatch, *errors: Exception) -> list[str]:
@@ -46,7 +46,7 @@ def wrapped(kind: str, said: str) -> Exception:
 def test_tables_that_another_process_makes_meanwhile_are_waited_for(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    from profkit.tune.study import storage
+    from profkit.tune import storage
 
     opened = fails(
         monkeypatch,
@@ -62,7 +62,7 @@ def test_a_storage_that_cannot_be_opened_is_refused_at_once(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     from profkit.errors import ProfkitError
-    from profkit.tune.study import storage
+    from profkit.tune import storage
 
     opened = fails(monkeypatch, *[wrapped("OperationalError", "unable to open database file")] * 9)
     url = f"sqlite:///{tmp_path}/a.db"
@@ -76,7 +76,7 @@ def two(tmp_path: Path) -> "tuple[Study, Study]":
     """Two searches in one storage."""
     from profkit.measure.variants import tunables
     from profkit.records.header import Header
-    from profkit.tune.study.study import Study
+    from profkit.tune.study import Study
 
     space = tunables.read_space(Header("T", keys={"tune": "A=1,2,3,4"}), Path("x.cu"))
     one, other = (Study(f"sqlite:///{tmp_path}/a.db", "x", space, space.every(), 0) for _ in "ab")
@@ -86,7 +86,7 @@ def two(tmp_path: Path) -> "tuple[Study, Study]":
 def test_a_trial_that_another_search_is_asking_for_is_not_given_up(
     two: "tuple[Study, Study]",
 ) -> None:
-    from profkit.tune.study.storage import owner
+    from profkit.tune.storage import owner
 
     one, other = two
     asked = one._study.ask(one._dists)
@@ -149,7 +149,7 @@ def test_of_two_searches_one_takes_what_waits(two: "tuple[Study, Study]") -> Non
 
 SHARED = """
 import sys
-from profkit.tune.study.storage import storage
+from profkit.tune.storage import storage
 import optuna
 optuna.logging.set_verbosity(optuna.logging.ERROR)
 study = optuna.create_study(storage=storage(sys.argv[1]), study_name="s", load_if_exists=True,
@@ -165,7 +165,7 @@ def shared_by_three(url: str) -> None:
     words = [sys.executable, "-c", SHARED, url]
     both = [subprocess.Popen(words, cwd=ROOT) for _ in range(3)]
     assert [p.wait(timeout=120) for p in both] == [0, 0, 0]
-    from profkit.tune.study.storage import storage, studies
+    from profkit.tune.storage import storage, studies
 
     assert studies(url) == ["s"]
     made = storage(url)
@@ -179,7 +179,7 @@ def shared_by_three(url: str) -> None:
 def test_a_journal_on_a_shared_disk(tmp_path: Path) -> None:
     shared_by_three(f"journal://{tmp_path}/search.log")
     from profkit.errors import ProfkitError
-    from profkit.tune.study.storage import studies
+    from profkit.tune.storage import studies
 
     with pytest.raises(ProfkitError, match="No such file") as raised:
         studies(f"journal://{tmp_path}/nowhere/search.log")

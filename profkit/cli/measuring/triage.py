@@ -148,13 +148,13 @@ def _recordings(what: Sequence[str]) -> list[Path]:
 
 
 def _record(command: Sequence[str], timeout: float, quiet: bool) -> Timeline:
-    from profkit.measure.timeline import record
+    from profkit.measure.timeline import timeline as recorder
     from profkit.program.readers import injected
 
     echo = None if quiet else sys.stderr.buffer
     with temporary_folder() as folder, spinner(quiet) as progress:
         progress("timeline")
-        done = record.record_timeline(command, folder, timeout, echo)
+        done = recorder.record_timeline(command, folder, timeout, echo)
         timeline = injected.read_injected(folder)
     notes = (*timeline.notes, done.note) if done.note else timeline.notes
     note(f"timeline: {done.seconds:.1f} s", quiet=quiet)
@@ -165,7 +165,7 @@ def _count(
     command: Sequence[str], answer: Triage, budget: float, report: Path, quiet: bool
 ) -> Counts:
     """Counters of the groups that matter; why there are none, where there are none."""
-    from profkit.measure.timeline import counters
+    from profkit.measure.timeline import timeline as recorder
     from profkit.program import counts
     from profkit.program.ranks import gpu_of
 
@@ -176,10 +176,10 @@ def _count(
         return counts.Counts(notes=("no kernel to count",))
     try:
         with shown(report.with_suffix(".log"), quiet, program=False) as words:
-            done = counters.count_kernels(command, names, report, budget, words, device)
+            done = recorder.count_kernels(command, names, report, budget, words, device)
             note(f"counters: {len(done.kernels)} launches, {done.seconds:.1f} s", quiet=quiet)
             counted = _on_one_rank(counts.read_counts(report, groups), answer, device)
-        counters.packed_report(report)
+        recorder.packed_report(report)
         return counted
     except ProfkitError as error:  # the timeline is an answer too
         say(error)

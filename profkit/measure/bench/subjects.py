@@ -12,8 +12,7 @@ from profkit.measure.bench import bench
 from profkit.measure.bench.bench import Subject
 from profkit.measure.check import arena
 from profkit.measure.check.check import CaseCheck, judge_case, judge_values
-from profkit.measure.check.data import Data
-from profkit.measure.check.dtypes import tensor_of, values_of_tensor
+from profkit.measure.check.data import Data, tensor_of, values_of_tensor
 from profkit.measure.cuda import device, graph, library
 from profkit.measure.variants.problem import Problem
 from profkit.measure.variants.variants import Args

@@ -18,12 +18,12 @@ from pathlib import Path
 
 from profkit.errors import ProfkitError
 from profkit.files import move_file, temporary_folder, write_text
-from profkit.measure.build import ptxas, toolchain
-from profkit.measure.build.cards import CARDS
-from profkit.measure.build.ptxas import KernelResources
-from profkit.measure.cuda import cubin, device, host_code
-from profkit.measure.cuda.names import base_name
+from profkit.measure.build import toolchain
+from profkit.measure.cuda import device
+from profkit.measure.cuda.code_hash import host_hash, sass_hash
+from profkit.measure.cuda.names import KernelResources, base_name, parse_ptxas
 from profkit.measure.languages.language import CompileJob, CompilerProgram, Language
+from profkit.measure.occupancy import CARDS
 from profkit.measure.variants.variants import Variant, problem_of
 from profkit.records.machine_code import MachineCode
 
@@ -177,7 +177,7 @@ def _load(plan: Build, folder: Path) -> Build | None:
             return None
         kernels = tuple(KernelResources(**k) for k in kept["kernels"])
         warnings = tuple(kept["warnings"])
-        host = host_code.host_hash(library.with_name(OBJECT))  # not kept: older builds have none
+        host = host_hash(library.with_name(OBJECT))  # not kept: older builds have none
         hashes = {"sass": kept["sass"], "host": host}
         return replace(plan, library=library, kernels=kernels, warnings=warnings, **hashes)
     except (OSError, ValueError, KeyError, TypeError):
@@ -211,12 +211,12 @@ def _take(plan: Build, stem: Path, folder: Path) -> Build:
         return replace(plan, error=output.strip())
     if plan.variant.path != SUPPORT and b"profkit_launch" not in compiled.read_bytes():
         return replace(plan, error=NO_LAUNCH)
-    kernels = tuple(ptxas.parse_ptxas(output))
+    kernels = tuple(parse_ptxas(output))
     built = replace(
         plan,
         kernels=kernels,
-        sass=_with_resources(cubin.sass_hash(compiled), kernels),
-        host=host_code.host_hash(stem.with_suffix(".o")),
+        sass=_with_resources(sass_hash(compiled), kernels),
+        host=host_hash(stem.with_suffix(".o")),
         warnings=tuple(
             s.strip() for s in output.splitlines() if re.search(r"\bwarning\b", s, re.I)
         ),

@@ -11,8 +11,7 @@ from dataclasses import dataclass
 from math import prod
 from typing import TYPE_CHECKING, Any
 
-from profkit.measure.check.data import Data
-from profkit.measure.check.dtypes import held_as, values_of
+from profkit.measure.check.data import Data, held_as, values_of
 from profkit.measure.cuda import device
 from profkit.measure.variants.variants import Args
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from profkit.errors import ProfkitError
 from profkit.files import temporary_folder
 from profkit.measure import process
-from profkit.measure.plan import Plan
+from profkit.measure.cuda.library import Plan
 
 TOOLS = ("memcheck", "racecheck", "initcheck", "synccheck")
 _FOUND = 86  # an exit status that nothing else uses

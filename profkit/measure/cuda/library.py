@@ -1,11 +1,13 @@
-"""A built library  ->  functions to call through ctypes."""
+"""A built library  ->  functions to call through ctypes, and the plan of one call under a profiler."""
 
 from __future__ import annotations
 
 import ctypes
+import json
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from typing import Any
 
 from profkit.errors import ProfkitError
 from profkit.measure.cuda import device
@@ -94,3 +96,33 @@ def support(path: Path, gpu: device.Gpu | None = None) -> Support:
         lib.profkit_range_push(text.encode())
 
     return Support(spin, flush, put, repeat, bare, push, lib.profkit_range_pop)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """One call."""
+
+    label: str  # of its NVTX range
+    support: str  # the library of support.cu
+    library: str | None = None  # the variant's library; None of a reference
+    inputs: tuple[str, ...] = ()  # a file for each input
+    outputs: tuple[int, ...] = ()  # bytes of each output
+    # (output, input): what is worked on in place holds that input at first
+    begins: tuple[tuple[int, int], ...] = ()
+    # size, stride, scale and causal for ProfkitArgs
+    values: dict[str, Any] = field(default_factory=dict)  # what problem.py says, as it says it
+    reference: str | None = None  # the reference's name; None of a variant
+    problem: str = ""
+    build: str = ""
+    case: str = ""
+    # whether there is a profiler: then one call runs outside of its window first
+    profile: bool = True
+
+    def write(self, path: Path) -> None:
+        """Write the plan for the program."""
+        path.write_text(json.dumps(asdict(self)), encoding="utf-8")
+
+
+def read_plan(path: Path) -> Plan:
+    """The plan that `write` wrote."""
+    return Plan(**json.loads(path.read_text(encoding="utf-8")))

@@ -1,4 +1,9 @@
-"""CUDA C++: a .cu file, its header a comment, compiled by nvcc; ninja runs compilers side by side."""
+"""CUDA C++: a .cu file, its header a comment, compiled by nvcc; ninja runs compilers side by side.
+
+The flags: of a header are given to nvcc, or refused: some of nvcc's options run programs. `-ccbin X`
+runs X, `-Xcompiler -fplugin=X` loads X, `-o` writes anywhere. What is listed here changes code and
+nothing else. Whoever trusts a folder says so: --trust, or PROFKIT_TRUST=1.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +15,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from profkit.errors import ProfkitError
-from profkit.measure.languages import flags
 from profkit.measure.languages.language import CompileJob, CompilerProgram, Language
 from profkit.records import source_hash
 from profkit.records.header import Header, parse_header
@@ -46,7 +50,7 @@ class Cuda(Language):
 
     def check_flags(self, header: Header, name: str) -> None:
         """Nvcc has flags that run programs."""
-        flags.check_flags(header.flags, name)
+        check_flags(header.flags, name)
 
     def own_flags(self, arch: str) -> tuple[str, ...]:
         """Line tables, resources, machine code of one architecture."""
@@ -102,3 +106,53 @@ def ninja_file(jobs: Sequence[CompileJob], nvcc: Path) -> str:
         lines += [f"build {i}.so: nvcc", f"  log = {i}.log"]
         lines += [f"  compile = {shlex.join(compiling)}", f"  link = {shlex.join(linking)}"]
     return "\n".join(lines) + "\n"
+
+
+TRUST = "PROFKIT_TRUST"
+_PTXAS = r"-O[0-3]|-v|--?warn-[\w-]+|-dlcm=\w+|-dscm=\w+|--?allow-expensive-optimizations(=\w+)?"
+# A whole word of nvcc's, its value after = or in the same word.
+_WORDS = re.compile(
+    r"-O[0-3]|-G|--device-debug|-g|-lineinfo|--generate-line-info|-w|-res-usage|--resource-usage"
+    r"|-[DU]\w+(=[\w.+\-*/()<>,:]*)?"
+    r"|--?maxrregcount=\d+|--?std=[\w+]+"
+    r"|--?use_fast_math|--?(ftz|prec-div|prec-sqrt|fmad)=(true|false)"
+    r"|--?(extra-device-vectorization|restrict|default-stream=[\w-]+)"
+    r"|--?expt-(relaxed-constexpr|extended-lambda)|--?extended-lambda"
+    r"|--?(diag-suppress|Werror|split-compile)=[\w,-]+"
+    rf"|(-Xptxas|--ptxas-options)=({_PTXAS})(,({_PTXAS}))*"
+)
+# A word whose value is the next one.
+_PAIRS = {
+    "-D": re.compile(r"\w+(=[\w.+\-*/()<>,:]*)?"),
+    "-maxrregcount": re.compile(r"\d+"),
+    "--maxrregcount": re.compile(r"\d+"),
+    "-std": re.compile(r"[\w+]+"),
+    "--std": re.compile(r"[\w+]+"),
+    "-Xptxas": re.compile(rf"({_PTXAS})(,({_PTXAS}))*"),
+    "--ptxas-options": re.compile(rf"({_PTXAS})(,({_PTXAS}))*"),
+}
+
+
+def check_flags(flags: Sequence[str], file: str) -> None:
+    """Let pass what only changes code.
+
+    Raises:
+        ProfkitError: One of them may do more, and nobody said that this folder is trusted.
+    """
+    if os.environ.get(TRUST) == "1":
+        return
+    words = iter(flags)
+    for word in words:
+        if word in _PAIRS:
+            value = next(words, "")
+            if not _PAIRS[word].fullmatch(value):
+                raise _refused(f"{word} {value}".strip(), file)
+        elif not _WORDS.fullmatch(word):
+            raise _refused(word, file)
+
+
+def _refused(flag: str, file: str) -> ProfkitError:
+    return ProfkitError(
+        f"{file}: 'flags: {flag}' is none of the flags that only change code",
+        "an nvcc option can run any program; if you trust this folder: profkit --trust ...",
+    )

@@ -24,14 +24,13 @@ from profkit.measure.languages.ahead.plan import (
     Scratch,
 )
 from profkit.measure.languages.python_source import PythonKernels
+from profkit.measure.occupancy import LIMITS
 
 # How a value lies in a kernel's parameters, by Triton's name of its type.
 _PACKED = {
     "i1": "<b", "i8": "<b", "i16": "<h", "i32": "<i", "i64": "<q", "u1": "<B", "u8": "<B",
     "u16": "<H", "u32": "<I", "u64": "<Q", "fp16": "<e", "fp32": "<f", "f32": "<f", "fp64": "<d",
 }  # fmt: skip
-# Shared memory of a block in KB; a driver would say.
-_SMEM, _SMEM_OF = 227, {"75": 64, "80": 163, "86": 99, "87": 163, "89": 99, "120": 99}
 
 
 class Triton(PythonKernels):
@@ -110,8 +109,11 @@ class _Ahead:
         )
 
     def get_device_properties(self, _device: int) -> dict[str, int]:
-        smem = _SMEM_OF.get(self.arch, _SMEM) * 1024
-        return {"max_shared_mem": smem, "multiprocessor_count": self.args.sms}
+        limits = LIMITS.get(self.arch, LIMITS["90"])
+        return {
+            "max_shared_mem": limits.smem - limits.reserved,
+            "multiprocessor_count": self.args.sms,
+        }
 
     def launcher_cls(self, source: Any, metadata: Any) -> Any:
         self.latest = _Launcher(self, source, metadata)

@@ -19,8 +19,8 @@ from profkit.errors import ProfkitError
 from profkit.files import move_file, temporary_folder
 from profkit.measure import process
 from profkit.measure.build.toolchain import Tool
+from profkit.measure.cuda.library import Plan
 from profkit.measure.cuda.names import base_name
-from profkit.measure.plan import Plan
 from profkit.measure.profile import faults, words
 
 CLOCKS = "none"  # ncu's default locks them to base: durations would be of another machine

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from profkit.errors import ProfkitError
 from profkit.measure.cuda import device, library
-from profkit.measure.plan import Plan, read_plan
+from profkit.measure.cuda.library import Plan, read_plan
 from profkit.measure.process import end_with_parent
 from profkit.measure.variants.variants import Args
 

@@ -10,7 +10,7 @@ from typing import Literal, TypedDict
 
 from profkit.errors import ProfkitError, did_you_mean
 from profkit.files import write_text
-from profkit.measure.languages.registry import known_languages
+from profkit.measure.languages.language import known_languages
 
 _HERE = Path(__file__).parent
 _NAME = re.compile(r"[a-z][a-z0-9_-]{0,60}")

@@ -14,9 +14,9 @@ from math import prod
 from pathlib import Path
 
 from profkit.errors import ProfkitError
+from profkit.measure.occupancy import LIMITS, REGISTERS
 from profkit.measure.variants import arithmetic
 from profkit.measure.variants.arithmetic import Expression
-from profkit.measure.variants.occupancy import LIMITS, REGISTERS
 from profkit.records import header
 from profkit.records.header import Budget, Header
 

@@ -20,8 +20,7 @@ from profkit.errors import ProfkitError, did_you_mean
 from profkit.evidence.predictions.moves import parse_moves
 from profkit.files import read_text
 from profkit.measure.languages.cuda import LANGUAGE as CUDA
-from profkit.measure.languages.language import Language
-from profkit.measure.languages.registry import is_kernel, kernel_files, language_of
+from profkit.measure.languages.language import Language, is_kernel, kernel_files, language_of
 from profkit.measure.variants import tunables
 from profkit.measure.variants.tunables import Space
 from profkit.records import header

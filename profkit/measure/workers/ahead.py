@@ -19,9 +19,8 @@ from profkit.errors import ProfkitError
 from profkit.measure.languages.ahead.arrays import DeviceArray, LaunchArgs, array_of
 from profkit.measure.languages.ahead.build import announce
 from profkit.measure.languages.ahead.plan import CallPlan, CasePlan
-from profkit.measure.languages.language import CompileJob
+from profkit.measure.languages.language import CompileJob, language_named
 from profkit.measure.languages.python_source import LAUNCH, PythonKernels
-from profkit.measure.languages.registry import language_named
 from profkit.measure.process import end_with_parent
 from profkit.measure.variants import problem
 from profkit.measure.variants.problem import Problem

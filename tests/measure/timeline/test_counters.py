@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from profkit.measure.timeline import counters
+from profkit.measure.timeline import timeline
 from profkit.reports.reader import load_reports
 from tests.conftest import ROOT
 
@@ -16,7 +16,7 @@ REPORT = ROOT / "artifacts" / "scalar.B.ncu-rep"
 
 def test_a_packed_report_is_the_same_report(tmp_path: Path) -> None:
     report = Path(shutil.copy(REPORT, tmp_path / "counters.ncu-rep"))
-    packed = counters.packed_report(report)
+    packed = timeline.packed_report(report)
     assert packed == tmp_path / "counters.ncu-repz"
     assert sorted(p.name for p in tmp_path.iterdir()) == ["counters.ncu-repz"]
     assert packed.stat().st_size < 0.5 * REPORT.stat().st_size
@@ -32,8 +32,8 @@ def test_ncu_is_asked_for_these_kernels_on_one_gpu(
     monkeypatch.setenv("FAKE_NCU_LOG", str(tmp_path / "ncu.log"))
     monkeypatch.setenv("FAKE_REPORT", str(REPORT))
     ncu = Path(__file__).parents[1] / "standin" / "ncu"
-    monkeypatch.setattr(counters, "need_tool", lambda _name: ncu)
-    counters.count_kernels(["true"], ["f", "g$1"], tmp_path / "x.ncu-rep", 60, None, device)
+    monkeypatch.setattr(timeline, "need_tool", lambda _name: ncu)
+    timeline.count_kernels(["true"], ["f", "g$1"], tmp_path / "x.ncu-rep", 60, None, device)
     said = (tmp_path / "ncu.log").read_text().strip().split("\0")
     assert said[said.index("--kernel-name") + 1] == r"regex:^(f|g\$1)$"
     assert said[said.index("--filter-mode") + 1] == "per-launch-config"

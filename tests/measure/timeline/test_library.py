@@ -11,12 +11,12 @@ from pathlib import Path
 import pytest
 
 from profkit.errors import ProfkitError
-from profkit.measure.timeline import counters, library, record
+from profkit.measure.timeline import timeline
 
 
 def _there() -> bool:
     try:
-        library.find_cupti()
+        timeline.find_cupti()
     except ProfkitError:
         return False
     return True
@@ -28,9 +28,9 @@ needs_cupti = pytest.mark.skipif(not _there(), reason="no CUPTI here")
 @pytest.mark.nvcc
 @needs_cupti
 def test_it_is_built_once_and_exports_its_entry(tmp_path: Path) -> None:
-    first = library.build_injection(tmp_path)
+    first = timeline.build_injection(tmp_path)
     stamp = first.stat().st_mtime_ns
-    assert library.build_injection(tmp_path) == first
+    assert timeline.build_injection(tmp_path) == first
     assert first.stat().st_mtime_ns == stamp
     assert [p.name for p in tmp_path.iterdir()] == [first.name]
     symbols = subprocess.run(["nm", "-D", "--defined-only", first], capture_output=True, text=True,
@@ -41,7 +41,7 @@ def test_it_is_built_once_and_exports_its_entry(tmp_path: Path) -> None:
 @pytest.mark.nvcc
 @needs_cupti
 def test_loaded_without_being_asked_it_does_nothing(tmp_path: Path) -> None:
-    built = library.build_injection(tmp_path / "lib")
+    built = timeline.build_injection(tmp_path / "lib")
     out = tmp_path / "out"
     out.mkdir()
     code = f"import ctypes; print(ctypes.CDLL({str(built)!r}).InitializeInjection())"
@@ -57,7 +57,7 @@ def test_loaded_without_being_asked_it_does_nothing(tmp_path: Path) -> None:
 def test_loaded_without_a_gpu_it_says_so_and_leaves_the_program_alone(tmp_path: Path) -> None:
     if ctypes.util.find_library("cuda"):
         pytest.skip("there is a driver here")
-    built = library.build_injection(tmp_path / "lib")
+    built = timeline.build_injection(tmp_path / "lib")
     out = tmp_path / "out"
     out.mkdir()
     code = f"import ctypes; ctypes.CDLL({str(built)!r}).InitializeInjection(); print('on')"
@@ -70,17 +70,17 @@ def test_loaded_without_a_gpu_it_says_so_and_leaves_the_program_alone(tmp_path: 
 
 
 def test_without_cupti_it_says_what_else_there_is(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(library, "_places", lambda: iter(()))
+    monkeypatch.setattr(timeline, "_places", lambda: iter(()))
     with pytest.raises(ProfkitError, match=r"cupti\.h was not found") as caught:
-        library.find_cupti()
+        timeline.find_cupti()
     assert "torch.profiler or nsys" in caught.value.hint
 
 
 def test_a_program_that_hangs_is_stopped_and_said(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(library, "build_injection", lambda: tmp_path / "none.so")
-    done = record.record_timeline(
+    monkeypatch.setattr(timeline, "build_injection", lambda: tmp_path / "none.so")
+    done = timeline.record_timeline(
         [sys.executable, "-c", "import time; time.sleep(60)"], tmp_path, 1.0
     )
     assert "was stopped after 1 s" in done.note
@@ -89,10 +89,10 @@ def test_a_program_that_hangs_is_stopped_and_said(
 def test_a_program_s_environment_names_library_and_folder(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(library, "build_injection", lambda: tmp_path / "lib.so")
+    monkeypatch.setattr(timeline, "build_injection", lambda: tmp_path / "lib.so")
     code = "import os; print(os.environ['CUDA_INJECTION64_PATH'], os.environ['PROFKIT_TIMELINE'])"
     echo = (tmp_path / "echo").open("wb")
-    record.record_timeline([sys.executable, "-c", code], tmp_path, 60.0, echo)
+    timeline.record_timeline([sys.executable, "-c", code], tmp_path, 60.0, echo)
     echo.close()
     assert (tmp_path / "echo").read_text() == f"{tmp_path / 'lib.so'} {tmp_path}\n"
 
@@ -106,9 +106,9 @@ def test_ncu_is_asked_for_one_launch_of_each_kernel(
         seen.update(program=program, options=options)
         return "collected"
 
-    monkeypatch.setattr(counters, "need_tool", lambda name: Path("/opt") / name)
-    monkeypatch.setattr(counters.collect, "wrap", wrap)
-    counters.count_kernels(["./train"], ["mm", "f.g[x]", "mm"], tmp_path / "c.ncu-rep", 60.0)
+    monkeypatch.setattr(timeline, "need_tool", lambda name: Path("/opt") / name)
+    monkeypatch.setattr(timeline.collect, "wrap", wrap)
+    timeline.count_kernels(["./train"], ["mm", "f.g[x]", "mm"], tmp_path / "c.ncu-rep", 60.0)
     options = seen["options"]
     assert options.timeout == 60.0
     assert options.filters[:6] == (

@@ -75,3 +75,20 @@ def waves(grid: tuple[int, int, int], blocks_per_sm: int, sms: int) -> float:
     """How many times the machine is filled; NaN if no block fits."""
     slots = blocks_per_sm * sms
     return prod(grid) / slots if slots else float("nan")
+
+
+@dataclass(frozen=True)
+class Card:
+    """A GPU as far as a launcher can ask for it."""
+
+    name: str
+    arch: str
+    sms: int
+    l2: int
+
+
+CARDS = {
+    "80": Card("A100", "80", 108, 40 << 20),
+    "89": Card("L4", "89", 58, 48 << 20),
+    "90": Card("H200", "90", 132, 60 << 20),
+}

@@ -15,7 +15,7 @@ import socket
 import threading
 import time
 import warnings
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Any
@@ -27,8 +27,7 @@ from optuna.trial import FrozenTrial, TrialState
 
 from profkit.measure.variants.tunables import Config, Space
 from profkit.tune.result import TrialResult
-from profkit.tune.study.sampler import STARTUP, NearestSampler
-from profkit.tune.study.storage import alive, owner, reached, storage
+from profkit.tune.storage import alive, owner, reached, storage
 
 _STALE = timedelta(minutes=15)  # a running trial of another host, older than this, is given up
 _SIGNS = 10.0  # seconds within which whoever asks for a trial has put a name to it
@@ -285,3 +284,33 @@ def _by(t: FrozenTrial) -> tuple[str, str]:
     """(source, owner) of a trial: who proposed it, and which process took it up."""
     source, owner = t.user_attrs.get("by") or (t.user_attrs.get("source", "random"), "")
     return source, owner
+
+
+STARTUP = 10  # trials that are drawn at random before TPE has something to go by
+
+
+class NearestSampler(optuna.samplers.TPESampler):  # type: ignore[misc]
+    """TPE over all macros together, its samples moved to configurations that can be."""
+
+    def __init__(
+        self,
+        nearest: Callable[[Mapping[str, int] | None], dict[str, int]],
+        space: Mapping[str, Any],
+        seed: int,
+    ) -> None:
+        super().__init__(
+            n_startup_trials=STARTUP, multivariate=True, constant_liar=True, seed=seed,
+            warn_independent_sampling=False,
+        )  # fmt: skip
+        self._nearest = nearest
+        self._all = dict(space)
+
+    def infer_relative_search_space(self, _study: Any, _trial: Any) -> dict[str, Any]:
+        """Every macro, from the first trial on."""
+        return {m: d for m, d in self._all.items() if not d.single()}
+
+    def sample_relative(self, study: Any, trial: Any, search_space: Any) -> dict[str, int]:
+        """TPE's sample, or a random one at the start, as a configuration that can be."""
+        sample = super().sample_relative(study, trial, search_space)
+        full = {m: sample.get(m, 0) for m in self._all} if sample else None
+        return self._nearest(full)

@@ -1,19 +1,28 @@
-"""injection.cpp and the CUPTI of this machine  ->  a shared library, built once and kept."""
+"""A command  ->  the files of its timeline, and one report with an instance of each kernel that matters.
+
+The timeline is recorded by injection.cpp, which the driver loads into each process that starts CUDA:
+compiled with the CUPTI of this machine, built once and kept.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import importlib.util
 import os
+import re
 import shutil
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import product, starmap
 from pathlib import Path
 
 from profkit.errors import ProfkitError
+from profkit.files import open_log, part_of
+from profkit.measure import process
 from profkit.measure.build import toolchain
+from profkit.measure.build.toolchain import Tool, need_tool
+from profkit.measure.profile import collect
 
 SOURCE = Path(__file__).parent / "injection.cpp"
 FLAGS = ("-std=c++17", "-O2", "-shared", "-fPIC", "-fvisibility=hidden")
@@ -120,3 +129,92 @@ def _places() -> Iterator[Path]:
 
 def _first(places: list[Path], names: tuple[str, ...]) -> Path | None:
     return next((path for path in starmap(Path, product(places, names)) if path.is_file()), None)
+
+
+TIMEOUT = 600.0  # seconds; --timeout changes it
+
+
+@dataclass(frozen=True)
+class Recorded:
+    """A command that was watched."""
+
+    # with a file of each kind for each process; profkit.program.readers.injected reads it
+    folder: Path
+    seconds: float  # how long it ran
+    note: str  # how it ended, if not well
+
+
+def record_timeline(
+    command: Sequence[str],
+    folder: Path,
+    timeout: float = TIMEOUT,
+    echo: process.Sink | None = None,
+) -> Recorded:
+    """Run a command with the injection library in each of its processes that starts CUDA.
+
+    The folder is empty. After `timeout` seconds it is stopped; what it did until then is kept.
+
+    Raises:
+        ProfkitError: It cannot be started, or there is no CUPTI.
+    """
+    injection = build_injection()
+    env = {**os.environ, "CUDA_INJECTION64_PATH": str(injection), "PROFKIT_TIMELINE": str(folder)}
+    done = process.run_command(command, timeout, env, echo)
+    if done.status is None:
+        note = f"{command[0]} was stopped after {timeout:.0f} s: its timeline ends there"
+    elif done.status:
+        note = f"{command[0]} ended with status {done.status}: its timeline ends there"
+        if not any(folder.glob("*.kernels")):
+            last = (done.output.strip().splitlines() or [""])[-1]
+            raise ProfkitError(
+                f"{command[0]} ended with status {done.status} before any kernel: {last}",
+                "run it once without profkit triage",
+            )
+    else:
+        note = ""
+    return Recorded(folder, done.seconds, note)
+
+
+BUDGET = 180.0  # seconds; --budget changes it
+SPECIAL = re.compile(r"([.^$*+?()\[\]{}|\\/])")
+
+
+def count_kernels(
+    command: Sequence[str],
+    kernels: Sequence[str],
+    report: Path,
+    budget: float = BUDGET,
+    echo: process.Sink | None = None,
+    device: int | None = None,
+) -> collect.Collected:
+    """Profile the second launch of each kernel in each grid and block, all counters.
+
+    `kernels`: names of functions without template arguments; others run without a replay. `device`: the
+    one GPU whose kernels are replayed, None takes all; ranks on others go on, and wait in their
+    collectives for the one that is replayed.
+
+    Raises:
+        ProfkitError: As profkit.measure.profile.collect.wrap: no permission for counters, time-out.
+    """
+    names = "|".join(sorted({SPECIAL.sub(r"\\\1", name) for name in kernels}))
+    filters = (
+        "--filter-mode", "per-launch-config", "--launch-skip", "1", "--launch-count", "1",
+        "--kernel-name-base", "function", "--kernel-name", f"regex:^({names})$",
+        *(("--devices", str(device)) if device is not None else ()),
+    )  # fmt: skip
+    options = collect.CollectOptions("full", "all", budget, filters)
+    return collect.wrap(command, report, Tool(need_tool("ncu"), None), options, echo)
+
+
+def packed_report(report: Path) -> Path:
+    """The report as .ncu-repz in its place: machine code that launches share is in it each time.
+
+    The .ncu-rep goes.
+    """
+    import zstandard
+
+    target = report.with_suffix(".ncu-repz")
+    with report.open("rb") as raw, part_of(target) as part, open_log(part) as out:
+        zstandard.ZstdCompressor(level=6).copy_stream(raw, out)
+    report.unlink()
+    return target

@@ -1,0 +1,210 @@
+"""A library and an object file that nvcc made  ->  hashes of what their code does.
+
+Two builds with one `sass_hash` run the same instructions on the GPU, whatever their file names,
+flags, comments and line tables say: comparing them measures noise. It is read from the ELF images
+inside the fat binary, which nvcc stores as they are with --no-compress.
+
+`host_hash` is of the launcher's instructions, the constants that it reads, and which of these each
+place reads: a launcher that hands its kernel another number is another program, although its kernels
+are the same to the byte. Names of files, of folders and of the compiler's own making do not count,
+nor does the machine code for the GPU: one text gives one hash, wherever it is built.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import chain
+from pathlib import Path
+
+MAGIC = b"\x7fELF\x02\x01"
+NOBITS, SYMBOLS, RELOCATIONS, SECTION_SYMBOL = 8, 2, 4, 3
+ALLOCATED, MERGED, STRINGS = 0x2, 0x10, 0x20  # flags of a section
+_RESERVED = 0xFF00  # section numbers from here on are no sections
+
+
+@dataclass(frozen=True)
+class ElfSection:
+    """One section."""
+
+    name: str  # of it: `.text`
+    kind: int
+    flags: int
+    info: int  # the section that relocations are for
+    entry: int  # bytes of one entry; 0 without any
+    size: int  # in memory, bytes
+    content: bytes  # in the file; empty for NOBITS
+
+
+@dataclass(frozen=True)
+class ElfSymbol:
+    """One symbol; section is None for one that another file defines, value its place in bytes."""
+
+    name: str
+    kind: int
+    section: int | None
+    value: int
+
+
+def elf_sections(image: bytes) -> list[ElfSection]:
+    """The sections of an image, in order; bytes behind its end do not matter.
+
+    Raises:
+        struct.error, ValueError, IndexError, OverflowError: It ends before its tables.
+    """
+    (table,) = struct.unpack_from("<Q", image, 40)
+    size, count, names_index = struct.unpack_from("<HHH", image, 58)
+    rows = [struct.unpack_from("<IIQQQQIIQQ", image, table + size * i) for i in range(count)]
+    names = rows[names_index][4]
+    return [
+        ElfSection(
+            _text(image, names + name),
+            kind,
+            flags,
+            info,
+            entry,
+            length,
+            b"" if kind == NOBITS else image[offset : offset + length],
+        )
+        for name, kind, flags, _address, offset, length, _link, info, _align, entry in rows
+    ]
+
+
+def elf_symbols(sections: list[ElfSection]) -> list[ElfSymbol]:
+    """The symbols of an object file; none without a table."""
+    table = next((s for s in sections if s.kind == SYMBOLS), None)
+    if table is None:
+        return []
+    names = next(s.content for s in sections if s.name == ".strtab")
+    return [
+        ElfSymbol(_text(names, name), info & 0xF, at if 0 < at < _RESERVED else None, value)
+        for name, info, _other, at, value, _size in struct.iter_unpack("<IBBHQQ", table.content)
+    ]
+
+
+def elf_relocations(section: ElfSection) -> Iterator[tuple[int, int, int, int]]:
+    """Offset, type, symbol number and addend of each entry of a section of RELOCATIONS."""
+    for offset, info, addend in struct.iter_unpack("<QQq", section.content):
+        yield offset, info & 0xFFFFFFFF, info >> 32, addend
+
+
+def _text(data: bytes, start: int) -> str:
+    return data[start : data.index(b"\0", start)].decode("latin-1")
+
+
+_EM_CUDA = 190
+# Machine code, and constant banks that hold data; bank 0 holds launch parameters, filled at run
+# time. Anything else (symbols, line tables, notes) does not reach the instruction stream.
+_CODE = (".text.", ".nv.constant1", ".nv.constant2", ".nv.constant3")
+
+
+def sass_hash(library: Path) -> str | None:
+    """sha256 over the machine code of every kernel; None if no readable cubin is inside."""
+    data = library.read_bytes()
+    sections = chain.from_iterable(_code(data[start:]) for start in _images(data))
+    parts = sorted(hashlib.sha256(kind.encode() + code).digest() for kind, code in sections)
+    return hashlib.sha256(b"".join(parts)).hexdigest() if parts else None
+
+
+def _images(data: bytes) -> Iterator[int]:
+    """Offsets of the CUDA ELF images."""
+    at = data.find(MAGIC, 1)
+    while at >= 0:
+        if data[at + 18 : at + 20] == struct.pack("<H", _EM_CUDA):
+            yield at
+        at = data.find(MAGIC, at + 1)
+
+
+def _code(image: bytes) -> Iterator[tuple[str, bytes]]:
+    """(kind, content) of the sections that hold code or constants."""
+    for section in elf_sections(image):
+        for prefix in _CODE:
+            if section.name.startswith(prefix) and section.kind != NOBITS:
+                yield prefix, section.content
+
+
+# Code for the GPU, which nvcc and player.c put here; line tables in it name folders.
+_GPU_CODE = (".nv_fatbin", ".nvFatBinSegment", ".profkit_images")
+_DATA = (1, 8, 14, 15)  # bytes of the program, zeros, functions to call first and last
+_UNWINDING = ".eh_frame"  # follows from the instructions
+# __FILE__, also within "<file>:<line>": the folder is dropped.
+_FOLDER = re.compile(rb"/(?:[^/\n]*/)*(?=[^/\s]+\.(?:cuh?|hh?|hpp|cc?|cpp|inl|inc)\b)")
+# What nvcc calls things that only this file sees: a hash of the path, the length of the file's name,
+# that name and one hash more.
+_OF_FILE = re.compile(
+    rb"(?:\d*_GLOBAL__N_|\d*_INTERNAL|\d*__nv_static_\d+_)?_[0-9a-f]{8}_\d+_\w+?_cu_[0-9a-f]{8}"
+)
+
+
+def host_hash(object_file: Path) -> str | None:
+    """sha256 over host code and its constants; None if it is no ELF file, or a broken one."""
+    try:
+        data = object_file.read_bytes()
+        if not data.startswith(MAGIC):
+            return None
+        parts = _HostCode(elf_sections(data)).parts()
+        return hashlib.sha256(repr(list(parts)).encode()).hexdigest()
+    except (OSError, struct.error, ValueError, IndexError, OverflowError, StopIteration):
+        return None
+
+
+@dataclass(frozen=True)
+class _HostCode:
+    """The sections of an object file."""
+
+    sections: list[ElfSection]
+
+    def parts(self) -> Iterator[tuple[object, ...]]:
+        """What counts, section by section."""
+        relocations = {s.info: s for s in self.sections if s.kind == RELOCATIONS}
+        for at in self._numbers:
+            section = self.sections[at]
+            yield "section", section.size, section.content
+            if at in relocations:
+                for offset, kind, symbol, addend in elf_relocations(relocations[at]):
+                    yield offset, kind, *self._target(self._symbols[symbol], addend)
+
+    @cached_property
+    def _symbols(self) -> list[ElfSymbol]:
+        return elf_symbols(self.sections)
+
+    @cached_property
+    def _numbers(self) -> dict[int, int]:
+        """Section -> its number among those that count; literals count where they are read."""
+        counting = [i for i, section in enumerate(self.sections) if _counts(section)]
+        return {at: number for number, at in enumerate(counting)}
+
+    def _target(self, symbol: ElfSymbol, addend: int) -> tuple[object, ...]:
+        """What a place refers to, without names that a folder decides."""
+        if symbol.section is None:
+            return "name", _OF_FILE.sub(b"", symbol.name.encode()), addend
+        section = self.sections[symbol.section]
+        if section.flags & MERGED:
+            whole = symbol.kind == SECTION_SYMBOL  # then the addend says which literal
+            start, rest = (symbol.value + addend, 0) if whole else (symbol.value, addend)
+            return "literal", _literal(section, start), rest
+        # Not where in the GPU's code: that moves with the length of the paths in it.
+        if symbol.section not in self._numbers:
+            return "other", section.name
+        return "place", self._numbers[symbol.section], symbol.value, addend
+
+
+def _counts(section: ElfSection) -> bool:
+    of_program = section.flags & ALLOCATED and section.kind in _DATA
+    left_out = section.flags & MERGED or section.name in (*_GPU_CODE, _UNWINDING)
+    return bool(of_program and not left_out)
+
+
+def _literal(section: ElfSection, start: int) -> bytes:
+    """A number, or a string up to its end, without the folders in it."""
+    width = max(1, section.entry)
+    if not section.flags & STRINGS:
+        return section.content[start : start + width]
+    end = start
+    while any(section.content[end : end + width]):
+        end += width
+    return _FOLDER.sub(b"", _OF_FILE.sub(b"", section.content[start:end]))
