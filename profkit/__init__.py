@@ -24,9 +24,10 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from profkit.diagnosis.rule import Hit, Launch, Rule
+    from profkit.diagnosis.rule import Hit, Rule
     from profkit.errors import ProfkitError
     from profkit.evidence.history.named import history
+    from profkit.model.launch import Launch
     from profkit.program.frames import triage
     from profkit.show import plots
     from profkit.show.notebook import (

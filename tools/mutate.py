@@ -2,7 +2,7 @@
 
     python tools/mutate.py [--count 150] [--seed 1] [--room diagnosis ...] [--jobs 2] [--json]
 
-Each mutant is one operator, comparison, number or condition of profkit/diagnosis, evidence or
+Each mutant is one operator, comparison, number or condition of profkit/model, diagnosis, evidence or
 reports, changed in a copy of the project; the tests of its room run on it until one fails: the
 files that import what was changed, then the quick ones, then the slow. Libraries are imported once
 and every run forks from there. What survives is printed as file, line and change: a case that
@@ -30,7 +30,7 @@ from pathlib import Path
 from queue import SimpleQueue
 
 ROOT = Path(__file__).resolve().parents[1]
-ROOMS = ("diagnosis", "evidence", "reports")
+ROOMS = ("model", "diagnosis", "evidence", "reports")
 COPIED = ("profkit", "tests", "pyproject.toml")  # the rest is linked: it is read, never imported
 SWAPS = {
     ast.Add: ast.Sub, ast.Sub: ast.Add, ast.Mult: ast.Div, ast.Div: ast.Mult, ast.FloorDiv: ast.Mult,

@@ -15,7 +15,6 @@ from typing import Any, get_args, get_type_hints
 
 import msgspec
 
-from profkit.diagnosis.estimate.whatif import WhatifDocument
 from profkit.evidence.claims.verify import ClaimsDocument
 from profkit.evidence.comparison.ladder import LaddersDocument
 from profkit.evidence.comparison.select import CompareDocument
@@ -32,6 +31,7 @@ from profkit.measure.doctor import DoctorDocument
 from profkit.measure.ladder import BuildDocument, ListDocument
 from profkit.measure.runs import BenchDocument
 from profkit.measure.scaffold.scaffold import NewDocument
+from profkit.model.whatif import WhatifDocument
 from profkit.program.change import TriagesDocument
 from profkit.program.document import TriageDocument
 from profkit.records.record import ProfileDocument, Record

@@ -22,10 +22,10 @@ from pathlib import Path
 from types import ModuleType
 
 from profkit.diagnosis import verdict
-from profkit.diagnosis.machine import idleness, resources, units
-from profkit.diagnosis.rule import Launch
 from profkit.diagnosis.rules import launch as shapes
 from profkit.diagnosis.rules import waste
+from profkit.model import idleness, resources, units
+from profkit.model.launch import Launch
 from profkit.reports.metrics import CATALOGUE
 from profkit.reports.reader import read_report
 
@@ -141,7 +141,9 @@ def _of_peak(peak: resources.Peak, part: str) -> Callable[[float], None]:
 
 def _of_modules(name: str, value: float) -> Callable[[float], None]:
     """In every module that has it, imported ones too."""
-    ours = [m for n, m in sys.modules.items() if n.startswith("profkit.diagnosis")]
+    ours = [
+        m for n, m in sys.modules.items() if n.startswith(("profkit.diagnosis", "profkit.model"))
+    ]
     having = [m for m in ours if getattr(m, name, None) == value]
 
     def put(new: float) -> None:

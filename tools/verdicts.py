@@ -22,7 +22,7 @@ from types import ModuleType
 from typing import Any
 
 from profkit.diagnosis.engine import judge_launch
-from profkit.diagnosis.rule import Expectation
+from profkit.model.scenario import Expectation
 from profkit.reports.reader import read_report
 
 ROOT = Path(__file__).parents[1]

@@ -10,9 +10,10 @@ from functools import lru_cache
 from typing import Any
 
 from profkit.diagnosis.estimate.estimate import AT_ROOF, OWN_WORK, estimate, headroom
-from profkit.diagnosis.rule import Diagnosis, Finding, Hit, Launch, Missing, NotCollected, Rule
+from profkit.diagnosis.rule import Diagnosis, Finding, Hit, Rule
 from profkit.diagnosis.rules import ALL
 from profkit.diagnosis.verdict import Verdict, decide_bound
+from profkit.model.launch import Launch, Missing, NotCollected
 from profkit.reports.metrics import CATALOGUE
 
 WORTH_NAMING = 1.1  # gain from which a special cause is named before the plain one

@@ -7,74 +7,17 @@ launch; a metric that was not collected raises NotCollected, which the engine tu
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from math import isnan, nan
+from math import nan
 from typing import Literal
 
 from profkit.errors import ProfkitError
-from profkit.reports.figures import counted, share
+from profkit.model.launch import Launch, Missing
+from profkit.model.scenario import Expectation
 
-__all__ = [
-    "Bound",
-    "Diagnosis",
-    "Finding",
-    "Hit",
-    "Launch",
-    "Missing",
-    "NotCollected",
-    "Rule",
-    "SourceShare",
-    "Status",
-    "counted",
-    "share",
-]  # fmt: skip
 Bound = Literal["memory", "compute", "latency", "launch", "balanced", "unknown"]
 Status = Literal["fires", "clear", "unknown"]
-
-
-class NotCollected(KeyError):
-    """A rule asked for a metric that the report does not have."""
-
-    def __init__(self, metric: str) -> None:
-        super().__init__(metric)
-        self.metric = metric
-
-
-class Launch(Mapping[str, float]):
-    """One row of the frame as rules see it: indexing a metric that is NaN raises NotCollected."""
-
-    def __init__(self, values: Mapping[str, float]) -> None:
-        self._values = values
-
-    def __getitem__(self, metric: str) -> float:
-        value = self._values.get(metric)
-        if value is None or isnan(value):
-            raise NotCollected(metric)
-        return float(value)
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._values)
-
-    def __len__(self) -> int:
-        return len(self._values)
-
-    def need(self, *metrics: str) -> None:
-        """Raise NotCollected unless every one of these metrics was collected."""
-        for metric in metrics:
-            self[metric]
-
-    def known(self, *metrics: str) -> bool:
-        """Whether every one of these metrics was collected."""
-        return all(m in self for m in metrics)
-
-    def present(self, prefix: str) -> list[str]:
-        """The collected metrics whose short name begins so."""
-        return [m for m in self._values if m.startswith(prefix) and m in self]
-
-    def __contains__(self, metric: object) -> bool:
-        value = self._values.get(str(metric))
-        return value is not None and not isnan(value)
 
 
 @dataclass(frozen=True)
@@ -111,21 +54,6 @@ class Producer:
     file: str
     line: int
     opcode: str
-
-
-@dataclass(frozen=True)
-class Expectation:
-    """What those who mended a cause got, for this launch.
-
-    Attributes:
-        gain: The speed-up factor to expect.
-        low: Four times of five it is to be at least this (one of ten is below),
-        high: and at most this; how often it was on code left out: COVERAGE of estimate.py.
-    """
-
-    gain: float
-    low: float
-    high: float
 
 
 @dataclass(frozen=True)
@@ -216,14 +144,6 @@ class Rule:
             if isinstance(getattr(self, name), Mapping):
                 hint = f"{name} takes a tuple of launches: {name}=({{...}},)"
                 raise ProfkitError(f"rule {self.id}: {name} is a single mapping", hint)
-
-
-@dataclass(frozen=True)
-class Missing:
-    """Something not collected: the smallest Nsight Compute section that has it, and why."""
-
-    section: str
-    why: str
 
 
 @dataclass(frozen=True)

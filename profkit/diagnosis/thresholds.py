@@ -11,10 +11,10 @@ from functools import cache
 from types import FunctionType, ModuleType
 from typing import Any
 
-from profkit.diagnosis.machine import resources
-from profkit.diagnosis.machine.resources import BY_LIMITER, Peak
 from profkit.diagnosis.rule import Rule
 from profkit.diagnosis.rules import gains
+from profkit.model import resources
+from profkit.model.resources import BY_LIMITER, Peak
 
 
 @dataclass(frozen=True)

@@ -13,11 +13,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from profkit.diagnosis.machine.idleness import idleness
-from profkit.diagnosis.machine.resources import Use, next_limit, uses
-from profkit.diagnosis.rule import Bound, Hit, Launch, Missing, NearBorder, NotCollected, share
+from profkit.diagnosis.rule import Bound, Hit, NearBorder
 from profkit.diagnosis.rules import BY_ID
 from profkit.diagnosis.rules.latency import meaning, stall_shares
+from profkit.model.idleness import idleness
+from profkit.model.launch import Launch, Missing, NotCollected
+from profkit.model.resources import Use, next_limit, uses
+from profkit.reports.figures import share
 from profkit.reports.metrics.warps import FEWEST
 
 MOSTLY = 0.8  # a pipe at this share of the issue slots' is what they are full of

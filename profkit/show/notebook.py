@@ -15,9 +15,7 @@ from typing import Any, TypeVar
 import pandas as pd
 
 from profkit.diagnosis import launches
-from profkit.diagnosis.estimate.whatif import parse_changes
-from profkit.diagnosis.estimate.whatif import whatif_launch as cost_model
-from profkit.diagnosis.rule import Launch, Rule
+from profkit.diagnosis.rule import Rule
 from profkit.diagnosis.rule import SourceShare as SourceLine
 from profkit.errors import ProfkitError
 from profkit.evidence.claims import verify
@@ -25,6 +23,9 @@ from profkit.evidence.comparison import ladder as ladders
 from profkit.evidence.comparison import select as sides
 from profkit.evidence.history.noise import KnownSpreads
 from profkit.evidence.runs.runs import Evidence
+from profkit.model.launch import Launch
+from profkit.model.whatif import parse_changes
+from profkit.model.whatif import whatif_launch as cost_model
 from profkit.reports import raw_counters, reader
 from profkit.reports.frame import frame_rows
 from profkit.reports.metrics import CATALOGUE

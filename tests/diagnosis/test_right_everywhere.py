@@ -5,9 +5,11 @@ from __future__ import annotations
 import pytest
 
 from profkit.diagnosis.engine import judge_launch
-from profkit.diagnosis.machine.idleness import idleness
-from profkit.diagnosis.machine.resources import ISSUE
-from profkit.diagnosis.rule import Diagnosis, Finding, Launch, share
+from profkit.diagnosis.rule import Diagnosis, Finding
+from profkit.model.idleness import idleness
+from profkit.model.launch import Launch
+from profkit.model.resources import ISSUE
+from profkit.reports.figures import share
 from profkit.reports.metrics import evaluate
 from profkit.reports.reader import read_report
 from tests.conftest import ROOT, others

@@ -4,12 +4,13 @@ import re
 
 import pytest
 
-from profkit.diagnosis.machine.resources import RESOURCES
-from profkit.diagnosis.rule import Launch, NotCollected, Rule
+from profkit.diagnosis.rule import Rule
 from profkit.diagnosis.rules import ALL, BY_ID
 from profkit.diagnosis.rules.latency import LIMITERS
 from profkit.diagnosis.verdict import SHAPES
 from profkit.errors import ProfkitError
+from profkit.model.launch import Launch, NotCollected
+from profkit.model.resources import RESOURCES
 from profkit.reports.metrics import CATALOGUE
 from profkit.reports.metrics.warps import STATES
 

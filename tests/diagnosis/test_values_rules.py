@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from profkit.diagnosis.machine.resources import BY_LIMITER
-from profkit.diagnosis.rule import Launch, NotCollected
 from profkit.diagnosis.rules import BY_ID
 from profkit.diagnosis.rules.gains import amdahl, capped, stalled, weight
 from profkit.diagnosis.rules.latency import LIMITERS, for_wgmma, stall_shares
+from profkit.model.launch import Launch, NotCollected
+from profkit.model.resources import BY_LIMITER
 
 WAITS = {"stall_selected": 0.1, "issue_busy": 0.1}
 

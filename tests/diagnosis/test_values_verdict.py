@@ -10,8 +10,9 @@ import pytest
 
 from profkit.diagnosis.engine import judge_launch
 from profkit.diagnosis.launches import HotLine, Judged, Row, judged_rows
-from profkit.diagnosis.rule import Diagnosis, Launch
+from profkit.diagnosis.rule import Diagnosis
 from profkit.diagnosis.verdict import decide_bound
+from profkit.model.launch import Launch
 
 # Fills the machine; nothing is near its peak.
 BUSY = {

@@ -8,9 +8,9 @@ import sys
 import pytest
 
 from profkit.diagnosis.engine import judge_launch
-from profkit.diagnosis.rule import Launch
 from profkit.diagnosis.rules import BY_ID
 from profkit.diagnosis.verdict import decide_bound
+from profkit.model.launch import Launch
 from profkit.reports.metrics import CATALOGUE
 from tests.kernels.test_probes import NO_PROBE
 from tests.kernels.test_verdicts import ROOT

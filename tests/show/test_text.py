@@ -10,11 +10,11 @@ from rich.cells import cell_len
 from rich.console import Console
 
 from profkit.diagnosis.launches import HotLine, Row, judged_rows
-from profkit.diagnosis.machine.resources import RESOURCES
 from profkit.diagnosis.rule import Diagnosis, Finding
 from profkit.diagnosis.rule import SourceShare as SourceLine
 from profkit.diagnosis.rules.latency import LIMITERS
 from profkit.diagnosis.verdict import SHAPES
+from profkit.model.resources import RESOURCES
 from profkit.show.text import words
 from profkit.show.text.terminal import to_text
 from profkit.show.views.diagnosis import Asked, told

@@ -11,8 +11,9 @@ import pytest
 
 from profkit.diagnosis.engine import judge_launch
 from profkit.diagnosis.launches import Judged, Row, judged, judged_rows
-from profkit.diagnosis.rule import Diagnosis, Expectation, Finding
+from profkit.diagnosis.rule import Diagnosis, Finding
 from profkit.diagnosis.rules import ALL
+from profkit.model.scenario import Expectation
 from profkit.reports.reader import read_report
 from profkit.show.page.launch import PageRow, row_summary
 from profkit.show.text import figures

@@ -14,8 +14,8 @@ from profkit.cli.verb import Verb
 from profkit.errors import ProfkitError
 
 if TYPE_CHECKING:
-    from profkit.diagnosis.estimate.whatif import CounterChange, WhatifDocument
     from profkit.evidence.runs.runs import Evidence, Run
+    from profkit.model.whatif import CounterChange, WhatifDocument
 
 
 def ask_whatif(
@@ -35,7 +35,7 @@ def ask_whatif(
     markdown: Markdown = False,
 ) -> None:
     """How much a change of its counts would bring a variant."""
-    from profkit.diagnosis.estimate.whatif import parse_changes, whatif_launch
+    from profkit.model.whatif import parse_changes, whatif_launch
     from profkit.records.store import plain
     from profkit.show.views.claims import answers
 
@@ -73,8 +73,8 @@ def _moves(
     evidence: Evidence, artifacts: Path, variant: str
 ) -> tuple[str, tuple[CounterChange, ...]]:
     """The parent of a variant and what its header says will move, as changes of the parent."""
-    from profkit.diagnosis.estimate.whatif import COUNTS, CounterChange
     from profkit.evidence.predictions.moves import parse_moves
+    from profkit.model.whatif import COUNTS, CounterChange
 
     files = {name.rpartition("/")[2]: file for name, file in sources.headers(artifacts).items()}
     if variant not in files:

@@ -10,7 +10,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from profkit.diagnosis.estimate.model import (
+from profkit.model.coalescing import coalesced, sector_waste
+from profkit.model.launch import Launch
+from profkit.model.resources import BY_LIMITER, RESOURCES, uses
+from profkit.model.scenario import (
     ENTRY,
     LINKS,
     ONCHIP,
@@ -19,9 +22,6 @@ from profkit.diagnosis.estimate.model import (
     loads,
     modelled_gain,
 )
-from profkit.diagnosis.machine.coalescing import coalesced, sector_waste
-from profkit.diagnosis.machine.resources import BY_LIMITER, RESOURCES, uses
-from profkit.diagnosis.rule import Launch
 from profkit.reports.metrics.warps import STATES
 
 Kind = Literal["throughput", "waste", "wait", "places", "shape", "instructions", "atomics"]

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from math import exp, inf, log, prod
 
 from profkit.diagnosis.estimate.causes import CAUSES, Kind
-from profkit.diagnosis.estimate.model import Mend, fullest, joint, limit, loads, modelled_gain
-from profkit.diagnosis.rule import Expectation, Launch, NotCollected
+from profkit.model.launch import Launch, NotCollected
+from profkit.model.scenario import Expectation, Mend, fullest, joint, limit, loads, modelled_gain
 
 # Of the unit: what little is expected scatters too. By likelihood any from 0.3 on fits the fixes on
 # record alike.

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from math import ceil
 
-from profkit.diagnosis.machine.resources import RESOURCES, uses
-from profkit.diagnosis.rule import Hit, Launch, Rule, share
+from profkit.diagnosis.rule import Hit, Rule
 from profkit.diagnosis.rules.gains import amdahl, capped, stalled
 from profkit.diagnosis.rules.occupancy import HIDES
-from profkit.reports.figures import seconds
+from profkit.model.launch import Launch
+from profkit.model.resources import RESOURCES, uses
+from profkit.reports.figures import seconds, share
 
 WARP = 32
 IDLE_LANES = (

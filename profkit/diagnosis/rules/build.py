@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from profkit.diagnosis.rule import Hit, Launch, Rule, share
+from profkit.diagnosis.rule import Hit, Rule
+from profkit.model.launch import Launch
+from profkit.reports.figures import share
 
 # Register moves among the instructions: 30 to 61 % in 26 launches of five authors' builds with -G
 # (7.5, 8.6), 22 % at most in 366 optimised ones (7.0 to 12.0), tiny stores of a constant.

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from profkit.diagnosis.rule import Hit, Launch, Rule, share
-from profkit.reports.figures import OUT_OF_RANGE
+from profkit.diagnosis.rule import Hit, Rule
+from profkit.model.launch import Launch
+from profkit.reports.figures import OUT_OF_RANGE, share
 
 STEADY = 0.9  # clock over the highest clock below which times do not compare with free-running ones
 MISMATCH = 1.1  # counted over declared operations: padding and tails stay below

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from math import inf
 
-from profkit.diagnosis.machine.resources import BY_LIMITER, next_limit, resource_use
-from profkit.diagnosis.rule import Hit, Launch, Rule, share
+from profkit.diagnosis.rule import Hit, Rule
 from profkit.diagnosis.rules.blocks import COMPUTE, full_warps
 from profkit.diagnosis.rules.gains import amdahl, capped
+from profkit.model.launch import Launch
+from profkit.model.resources import BY_LIMITER, next_limit, resource_use
+from profkit.reports.figures import share
 
 DIVERGED = 24.0  # active threads of 32 below which divergence is worth more than the noise
 BLOCKS_OWN = 0.9  # of the threads that the block's size allows: then nothing diverged

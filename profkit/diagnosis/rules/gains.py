@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from profkit.diagnosis.machine.resources import BY_LIMITER, next_limit, resource_use
-from profkit.diagnosis.rule import Launch
+from profkit.model.launch import Launch
+from profkit.model.resources import BY_LIMITER, next_limit, resource_use
 
 NEVER_ALL = 0.999  # of the time: a share measured by sampling or by ratios is never all of it
 

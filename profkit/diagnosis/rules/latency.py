@@ -11,9 +11,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from profkit.diagnosis.machine.resources import uses
-from profkit.diagnosis.rule import Hit, Launch, Rule, share
+from profkit.diagnosis.rule import Hit, Rule
 from profkit.diagnosis.rules.gains import amdahl, capped
+from profkit.model.launch import Launch
+from profkit.model.resources import uses
+from profkit.reports.figures import share
 from profkit.reports.metrics.warps import MEANING
 
 STALLED = 0.15  # share of the warps' time from which a stall is worth a line, or the leading one

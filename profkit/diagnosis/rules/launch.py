@@ -7,11 +7,12 @@ from __future__ import annotations
 
 from math import ceil, inf
 
-from profkit.diagnosis.machine.idleness import ENDS, ENDS_MOST, Idleness, idleness
-from profkit.diagnosis.machine.resources import next_limit
-from profkit.diagnosis.rule import Hit, Launch, Rule, counted, share
+from profkit.diagnosis.rule import Hit, Rule
 from profkit.diagnosis.rules.gains import capped
-from profkit.reports.figures import seconds
+from profkit.model.idleness import ENDS, ENDS_MOST, Idleness, idleness
+from profkit.model.launch import Launch
+from profkit.model.resources import next_limit
+from profkit.reports.figures import counted, seconds, share
 
 SCHEDULERS = 4  # per SM, since Volta
 FILLED = 0.75  # share of the SMs (or schedulers) with work below which every place is counted

@@ -9,10 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from math import inf
 
-from profkit.diagnosis.machine.resources import BY_LIMITER, next_limit, resource_use
-from profkit.diagnosis.machine.units import cache_resident
-from profkit.diagnosis.rule import Hit, Launch, Rule, share
+from profkit.diagnosis.rule import Hit, Rule
 from profkit.diagnosis.rules.gains import capped
+from profkit.model.launch import Launch
+from profkit.model.resources import BY_LIMITER, next_limit, resource_use
+from profkit.model.units import cache_resident
+from profkit.reports.figures import share
 
 REFETCHED = 1.3  # DRAM bytes over compulsory ones: below, padding and write-back order
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from profkit.diagnosis.machine.resources import uses
-from profkit.diagnosis.rule import Hit, Launch, Rule, counted, share
+from profkit.diagnosis.rule import Hit, Rule
 from profkit.diagnosis.rules.gains import amdahl, capped, stalled
+from profkit.model.launch import Launch
+from profkit.model.resources import uses
+from profkit.reports.figures import counted, share
 
 CROWDED = 0.75  # theoretical occupancy above which more blocks hide little more
 HIDDEN = 0.25  # share of the warps' time in waits that other warps would hide

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from profkit.diagnosis.machine.resources import next_limit, uses
-from profkit.diagnosis.rule import Hit, Launch, NotCollected, Rule, share
+from profkit.diagnosis.rule import Hit, Rule
 from profkit.diagnosis.rules import (
     blocks,
     build,
@@ -14,6 +13,9 @@ from profkit.diagnosis.rules import (
     occupancy,
     waste,
 )
+from profkit.model.launch import Launch, NotCollected
+from profkit.model.resources import next_limit, uses
+from profkit.reports.figures import share
 
 OTHERS: tuple[Rule, ...] = (
     *build.RULES,

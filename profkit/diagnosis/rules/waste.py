@@ -6,8 +6,12 @@ time the launch can spend on them, and never more than the next busiest resource
 
 from __future__ import annotations
 
-from profkit.diagnosis.machine.coalescing import coalesced, sector_waste
-from profkit.diagnosis.machine.resources import (
+from profkit.diagnosis.rule import Hit, Rule
+from profkit.diagnosis.rules.gains import amdahl, capped, stalled, weight
+from profkit.diagnosis.rules.memory import full
+from profkit.model.coalescing import coalesced, sector_waste
+from profkit.model.launch import Launch
+from profkit.model.resources import (
     BY_LIMITER,
     QUEUED_LOAD_CYCLES,
     load_wait,
@@ -15,9 +19,7 @@ from profkit.diagnosis.machine.resources import (
     resource_use,
     uses,
 )
-from profkit.diagnosis.rule import Hit, Launch, Rule, share
-from profkit.diagnosis.rules.gains import amdahl, capped, stalled, weight
-from profkit.diagnosis.rules.memory import full
+from profkit.reports.figures import share
 
 WASTE = 0.2  # share of sectors or wavefronts below which coalescing gains less than the noise
 _SECTORS = ("dram", "l2", "l1")  # resources that wasted sectors fill

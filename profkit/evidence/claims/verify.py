@@ -17,10 +17,10 @@ from pathlib import Path
 from types import ModuleType
 from typing import Literal, TypedDict
 
-from profkit.diagnosis.rule import NotCollected
 from profkit.errors import ProfkitError
 from profkit.evidence.claims.claims import Answer, Claim, Gate, Number, undecided
 from profkit.evidence.runs.runs import Evidence, MissingEvidence
+from profkit.model.launch import NotCollected
 
 ClaimOutcome = Literal["holds", "fails", "undecided", "errored"]
 

@@ -12,8 +12,8 @@ from typing import Any
 
 from profkit.diagnosis.estimate.causes import CAUSES
 from profkit.diagnosis.estimate.estimate import expectation
-from profkit.diagnosis.estimate.model import limit, modelled_gain
 from profkit.diagnosis.rule import Rule
+from profkit.model.scenario import limit, modelled_gain
 
 _ADDRESS = re.compile(r" at 0x[0-9a-f]+")
 

@@ -12,8 +12,9 @@ from math import isnan
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from profkit.diagnosis.rule import Diagnosis, Launch
+from profkit.diagnosis.rule import Diagnosis
 from profkit.errors import ProfkitError
+from profkit.model.launch import Launch
 from profkit.records.artifacts import RunFiles, RunName, is_word, only_one, run_files
 from profkit.records.current import SourceFile, apply
 from profkit.records.record import Record, read_record

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from profkit.diagnosis.machine.roofline import collected_metrics
 from profkit.errors import ProfkitError
+from profkit.model.units import collected_metrics
 from profkit.reports.frame import frame_rows
 from profkit.show.text.names import middle, short
 

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from itertools import chain
 from math import isfinite, nan
 
-from profkit.diagnosis.machine import roofline as model
-from profkit.diagnosis.rule import Missing
 from profkit.errors import ProfkitError
+from profkit.model import roofline as model
+from profkit.model.launch import Missing
 from profkit.records.grid import TimeGrid
 from profkit.show.charts.groups import Row
 from profkit.show.charts.heatmap import shared_part

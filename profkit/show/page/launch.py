@@ -10,9 +10,10 @@ from os.path import basename
 from typing import Any
 
 from profkit.diagnosis.launches import HotLine, Judged, Row
-from profkit.diagnosis.machine.roofline import nearest_roof
-from profkit.diagnosis.rule import Finding, share
+from profkit.diagnosis.rule import Finding
 from profkit.diagnosis.rules import BY_ID
+from profkit.model.roofline import nearest_roof
+from profkit.reports.figures import share
 from profkit.reports.metrics import CATALOGUE
 from profkit.reports.metrics.warps import MEANING
 from profkit.show.charts.bars import PIPES, pipe_word, shares

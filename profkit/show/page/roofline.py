@@ -8,8 +8,8 @@ from math import isfinite
 from typing import Any
 
 from profkit.diagnosis.launches import Judged
-from profkit.diagnosis.machine import roofline as model
-from profkit.diagnosis.rule import share
+from profkit.model import roofline as model
+from profkit.reports.figures import share
 from profkit.show.charts.roofline import (
     WORDS,
     Roof,

@@ -10,7 +10,7 @@ from matplotlib.axes import Axes
 from matplotlib.patches import Patch
 from matplotlib.ticker import FuncFormatter
 
-from profkit.diagnosis.machine.roofline import collected_metrics
+from profkit.model.units import collected_metrics
 from profkit.reports.metrics import CATALOGUE
 from profkit.show.charts.bars import (
     PIPES,

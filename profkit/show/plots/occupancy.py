@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from matplotlib.axes import Axes
 
-from profkit.diagnosis.machine.roofline import collected_metrics
+from profkit.model.units import collected_metrics
 from profkit.show.charts.groups import AlikeLaunches
 from profkit.show.charts.occupancy import LIMITS, next_block
 from profkit.show.plots.bars import chosen, lacking, rows_axes

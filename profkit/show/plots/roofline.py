@@ -14,9 +14,10 @@ from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 from matplotlib.text import Text
 
-from profkit.diagnosis.machine import roofline as model
-from profkit.diagnosis.rule import share
+from profkit.model import roofline as model
+from profkit.model.units import collected_metrics
 from profkit.records.grid import TimeGrid
+from profkit.reports.figures import share
 from profkit.show.charts.groups import Row, one_device, records
 from profkit.show.charts.roofline import (
     WORDS,
@@ -120,7 +121,7 @@ def _placed(rows: Sequence[Row]) -> list[Placed]:
             group.name,
             COLOURS[i % len(COLOURS)],
             [model.points(row) for row in group.rows],
-            model.collected_metrics(group.rows[0]).get("time", 0.0),
+            collected_metrics(group.rows[0]).get("time", 0.0),
         )
         for i, group in enumerate(drawn_groups(rows))
     ]
@@ -129,7 +130,7 @@ def _placed(rows: Sequence[Row]) -> list[Placed]:
 def _title(device: str, rows: Sequence[Row]) -> str:
     parts = [f"Roofline of {clip(device)}"]
     for metric, what in (("sm_clock", "SM"), ("dram_clock", "DRAM")):
-        clocks = [c for row in rows if (c := model.collected_metrics(row).get(metric, nan)) > 0]
+        clocks = [c for row in rows if (c := collected_metrics(row).get(metric, nan)) > 0]
         if clocks:
             parts.append(f"{what} {span(min(clocks), max(clocks), 'Hz')}")
     cases = {row.get("case") for row in rows}

@@ -11,7 +11,7 @@ from matplotlib.axes import Axes
 from matplotlib.text import Text
 from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 
-from profkit.diagnosis.machine import roofline as model
+from profkit.model import roofline as model
 from profkit.show.charts.roofline import Roof, axis_limits
 from profkit.show.charts.scale import si
 from profkit.show.plots.base import FAINT, INK, bare

@@ -20,7 +20,8 @@ from profkit.reports.figures import (
 from profkit.reports.metrics import CATALOGUE
 
 if TYPE_CHECKING:
-    from profkit.diagnosis.rule import Diagnosis, Expectation, Finding
+    from profkit.diagnosis.rule import Diagnosis, Finding
+    from profkit.model.scenario import Expectation
 
 __all__ = [
     "NOT_COLLECTED", "WORTH", "bound", "counted", "dims", "evidence_texts", "expect", "figures", "gain",

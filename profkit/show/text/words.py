@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from os.path import basename
 
 from profkit.diagnosis.launches import LINES
-from profkit.diagnosis.rule import Diagnosis, Finding, SourceShare, share
+from profkit.diagnosis.rule import Diagnosis, Finding, SourceShare
+from profkit.reports.figures import share
 
 # What warps wait for, by ncu's name of the state.
 WAITS = {

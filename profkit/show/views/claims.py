@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from profkit.diagnosis.estimate.whatif import CounterChange
-from profkit.diagnosis.rule import Expectation
 from profkit.evidence.claims.verify import GateResult, TriedClaim, Verified
 from profkit.evidence.ledger.calibration import Calibration, Score
 from profkit.evidence.ledger.ledger import Ledger
 from profkit.evidence.runs.runs import Run
+from profkit.model.scenario import Expectation
+from profkit.model.whatif import CounterChange
 from profkit.show.text import figures
 from profkit.show.text.blocks import Block, Grid, Heading, TextLine
 

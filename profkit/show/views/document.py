@@ -12,7 +12,9 @@ from math import isfinite
 from typing import Final, Literal, TypedDict
 
 from profkit.diagnosis.launches import HotLine, Judged, NvidiaRule
-from profkit.diagnosis.rule import Expectation, Finding, Missing, SourceShare
+from profkit.diagnosis.rule import Finding, SourceShare
+from profkit.model.launch import Missing
+from profkit.model.scenario import Expectation
 from profkit.records.store import plain
 from profkit.reports.frame import ReportFile
 

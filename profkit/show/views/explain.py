@@ -11,7 +11,6 @@ from dataclasses import dataclass
 
 from profkit.diagnosis.estimate.causes import CAUSES
 from profkit.diagnosis.estimate.estimate import COVERAGE, SPREAD, expectation
-from profkit.diagnosis.machine.resources import BY_LIMITER, RESOURCES
 from profkit.diagnosis.pages import (
     MeasuredPair,
     Snippet,
@@ -23,10 +22,12 @@ from profkit.diagnosis.pages import (
     seen,
     word_page,
 )
-from profkit.diagnosis.rule import Launch, Rule
+from profkit.diagnosis.rule import Rule
 from profkit.diagnosis.rules import ALL, BY_ID
 from profkit.diagnosis.thresholds import Threshold, near_its_peak, thresholds
 from profkit.errors import ProfkitError
+from profkit.model.launch import Launch
+from profkit.model.resources import BY_LIMITER, RESOURCES
 from profkit.records.paths import FULL
 from profkit.reports.metrics import CATALOGUE, FAMILIES, Metric
 from profkit.show.text import figures, words

@@ -7,7 +7,10 @@ import pytest
 from profkit.diagnosis.engine import judge_launch
 from profkit.diagnosis.estimate.causes import CAUSES, UNPRICED
 from profkit.diagnosis.estimate.estimate import SPREAD, estimate, expectation, headroom, together
-from profkit.diagnosis.estimate.model import (
+from profkit.diagnosis.rules import ALL
+from profkit.model.launch import Launch
+from profkit.model.resources import RESOURCES
+from profkit.model.scenario import (
     REACH,
     Mend,
     fullest,
@@ -17,9 +20,6 @@ from profkit.diagnosis.estimate.model import (
     loads,
     modelled_gain,
 )
-from profkit.diagnosis.machine.resources import RESOURCES
-from profkit.diagnosis.rule import Launch
-from profkit.diagnosis.rules import ALL
 
 # Nothing is near its peak; half of the warps' time goes to shared memory, a fifth to barriers.
 WAITS = {

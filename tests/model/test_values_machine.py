@@ -6,10 +6,10 @@ from math import inf, isnan, nan
 
 import pytest
 
-from profkit.diagnosis.machine import coalescing, resources, units
-from profkit.diagnosis.machine.ceilings import ceilings, collected_metrics
-from profkit.diagnosis.machine.idleness import idleness
-from profkit.diagnosis.machine.resources import (
+from profkit.model import coalescing, resources, units
+from profkit.model.idleness import idleness
+from profkit.model.launch import Launch, NotCollected
+from profkit.model.resources import (
     BY_LIMITER,
     at_work,
     load_wait,
@@ -17,8 +17,9 @@ from profkit.diagnosis.machine.resources import (
     resource_use,
     uses,
 )
-from profkit.diagnosis.machine.roofline import cache_resident, families, missing, points
-from profkit.diagnosis.rule import Launch, NotCollected, counted, share
+from profkit.model.roofline import ceilings, families, missing, points
+from profkit.model.units import cache_resident, collected_metrics
+from profkit.reports.figures import counted, share
 
 FMA = {"fma_busy": 0.4, "alu_busy": 0.3, "fp16_busy": 0.1}
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from profkit.diagnosis.estimate.causes import CAUSES, NOTHING, conflicts
-from profkit.diagnosis.estimate.model import Mend
-from profkit.diagnosis.rule import Launch
+from profkit.model.launch import Launch
+from profkit.model.scenario import Mend
 
 ISSUE = ("selected", "not_selected", "wait")
 IDLE = {

@@ -10,7 +10,8 @@ from math import isnan, nan
 from numbers import Real
 from typing import Any
 
-from profkit.diagnosis.rule import Launch, share
+from profkit.model.launch import Launch
+from profkit.reports.figures import share
 
 Row = Mapping[str, Any]
 HALF = 0.5  # of the sectors that L2 looks up: then atomics are what it does

@@ -17,9 +17,25 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from math import inf, prod
 
-from profkit.diagnosis.machine import units
-from profkit.diagnosis.machine.resources import PAIRED, RESOURCES, resource_use
-from profkit.diagnosis.rule import Launch, NotCollected
+from profkit.model import units
+from profkit.model.launch import Launch, NotCollected
+from profkit.model.resources import PAIRED, RESOURCES, resource_use
+
+
+@dataclass(frozen=True)
+class Expectation:
+    """What those who mended a cause got, for this launch.
+
+    Attributes:
+        gain: The speed-up factor to expect.
+        low: Four times of five it is to be at least this (one of ten is below),
+        high: and at most this; how often it was on code left out: COVERAGE of estimate.py.
+    """
+
+    gain: float
+    low: float
+    high: float
+
 
 ENTRY, LINKS = "entry", "links"
 ONCHIP = ("l1", "shared", ENTRY)  # what a load or store goes through inside the SM

@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from profkit.diagnosis.machine.roofline import (
+from profkit.model.launch import Launch
+from profkit.model.roofline import (
     FAMILIES,
     LEVELS,
     TOLERANCE,
@@ -19,7 +20,6 @@ from profkit.diagnosis.machine.roofline import (
     points,
     roof_share,
 )
-from profkit.diagnosis.rule import Launch
 from profkit.reports.metrics import CATALOGUE
 
 # A machine of round figures: 1 TB/s DRAM, 4 TB/s L2, 10 TB/s L1, 20 T FP32, 160 T tensor FP16.

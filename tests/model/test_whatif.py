@@ -5,7 +5,9 @@ from __future__ import annotations
 import pytest
 
 import profkit as pk
-from profkit.diagnosis.estimate.whatif import (
+from profkit.errors import ProfkitError
+from profkit.model.launch import Launch
+from profkit.model.whatif import (
     COSTS,
     CounterChange,
     _cycles,
@@ -13,8 +15,6 @@ from profkit.diagnosis.estimate.whatif import (
     parse_changes,
     whatif_launch,
 )
-from profkit.diagnosis.rule import Launch
-from profkit.errors import ProfkitError
 
 LAUNCH = {
     "cycles": 1e5, "warps_per_sm": 8.0, "sm_active": 1.0, "sm_count": 132.0, "max_warps": 64.0,

@@ -14,8 +14,9 @@ from dataclasses import dataclass, replace
 from math import inf
 from typing import Literal
 
-from profkit.diagnosis.machine import units
-from profkit.diagnosis.rule import Launch, NotCollected, share
+from profkit.model import units
+from profkit.model.launch import Launch, NotCollected
+from profkit.reports.figures import share
 
 Group = Literal["memory", "compute"]
 

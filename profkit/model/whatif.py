@@ -13,9 +13,9 @@ from difflib import get_close_matches
 from math import exp, log
 from typing import Literal, TypedDict
 
-from profkit.diagnosis.estimate.model import ENTRY, LINKS, SHARPNESS, loads, reach
-from profkit.diagnosis.rule import Expectation, Launch, NotCollected
 from profkit.errors import ProfkitError
+from profkit.model.launch import Launch, NotCollected
+from profkit.model.scenario import ENTRY, LINKS, SHARPNESS, Expectation, loads, reach
 from profkit.reports.metrics import CATALOGUE
 
 # Cycles that one event of a warp costs beside the others, fitted (nonnegative, log error) on 312

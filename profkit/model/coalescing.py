@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from profkit.diagnosis.machine.units import fetched
-from profkit.diagnosis.rule import Launch, share
+from profkit.model.launch import Launch
+from profkit.model.units import fetched
+from profkit.reports.figures import share
 from profkit.reports.metrics.derive import SECTOR
 
 # On the crossbar a store is a header and its sectors: 2 packets for a lone one, 5 for a line of four.

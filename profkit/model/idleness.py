@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from profkit.diagnosis.rule import Launch
+from profkit.model.launch import Launch
 
 # Seconds in which no SM has work, counted on 430 launches by 1 - busiest: 1.4 to 2.7 us on H200, 1.0
 # to 3.5 on 8.6, 8.9 and 12.0, 4.0 to 4.4 on B200. Idle time up to the most is taken for it where the
