@@ -9,8 +9,10 @@ import pytest
 from tools import goldens
 
 
-def test_the_last_bits_of_a_float_are_no_difference() -> None:
-    one, other = 0.12345678912345, 0.12345678912345 * (1 + 1e-13)
+@pytest.mark.parametrize("size", [1e-300, 1e-9, 1.0, 1e9, 1e17, -1e-5])
+def test_the_last_bits_of_a_float_are_no_difference(size: float) -> None:
+    one, other = 0.12345678912345 * size, 0.12345678912345 * size * (1 + 1e-13)
+    assert repr(one) != repr(other)
     assert goldens.normal(f'{{"time_s": {one!r}}}') == goldens.normal(f'{{"time_s": {other!r}}}')
     assert goldens.normal(f"{one!r}") != goldens.normal(f"{one * (1 + 1e-7)!r}")
 

@@ -14,15 +14,17 @@ import hashlib
 import json
 import sys
 from collections.abc import Iterator, Mapping
-from math import isnan
+from math import isclose, isnan
 from pathlib import Path
 from statistics import median
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from profkit.cli.inputs.sources import headers
 from profkit.evidence.comparison.ladder import Ladder, Rung, build_ladder
 from profkit.evidence.runs.runs import Evidence, Run
 from profkit.records.current import SourceFile
+from profkit.records.store import json_safe
+from profkit.show.charts.ladder import references_of
 from profkit.show.text import figures
 from profkit.show.text.blocks import Grid
 from profkit.show.text.markup import to_markdown
@@ -72,8 +74,8 @@ def main(words: list[str]) -> int:
     """Write the page, or only say whether it is current."""
     if "--build" in words:
         BUILT.write_text(json.dumps(built(MAIN), indent=1) + "\n", "utf-8")
-    text, made_of = page(), digest()
-    drawn = drawn_of() == made_of, drawn_of(HEATMAP) == grid_digest()
+    text, made_of = page(), shown()
+    drawn = same(json.loads(drawn_of()), made_of), drawn_of(HEATMAP) == grid_digest()
     if "--check" in words:
         return 0 if PAGE.read_text("utf-8") == text and all(drawn) else 1
     PAGE.write_text(text, "utf-8")
@@ -269,21 +271,37 @@ def plain(text: str) -> str:
 # --- the picture ---------------------------------------------------------------------------------
 
 
-def digest() -> str:
-    """Of everything that the picture shows."""
-    steps = build_ladder(evidence(), MAIN, anyway=True).to_json()["steps"]
-    shown = [
-        (s["variant"], s["depth"], s["time_s"], (s["change"] or {}).get("time"), s["references"])
-        for s in steps
-    ]
-    return hashlib.sha256(json.dumps(shown, sort_keys=True).encode()).hexdigest()
+def shown() -> Any:
+    """Everything that the picture shows."""
+    steps = build_ladder(evidence(), MAIN, anyway=True).steps
+    rows = []
+    for step in steps:
+        time = step.time and (step.time.median, step.time.low, step.time.high)
+        ahead = [c and (c.answer, c.speedup.median)
+                 for c in (step.change and step.change.time, step.best)]  # fmt: skip
+        rows.append((step.variant, step.depth, step.parent, time, ahead))
+    return json_safe([rows, references_of([s for s in steps if s.time])])
 
 
-def draw(made_of: str) -> None:
-    """The picture, with the hash of what it was made of inside."""
+def same(one: Any, other: Any) -> bool:
+    """Whether they differ by no more than a float's last bits, which depend on the processor.
+
+    No hash can say that: of numbers that are rounded first, some lie at the edge of a rounding.
+    """
+    if isinstance(one, dict) and isinstance(other, dict):
+        return same([*one.items()], [*other.items()])  # in their order, as they are drawn
+    if isinstance(one, (list, tuple)) and isinstance(other, (list, tuple)):
+        return len(one) == len(other) and all(map(same, one, other))
+    if isinstance(one, float) and isinstance(other, float):
+        return isclose(one, other)  # to 9 significant digits
+    return bool(one == other)
+
+
+def draw(made_of: Any) -> None:
+    """The picture, with what it was made of inside."""
     from profkit.show import plots
 
-    _draw(plots.ladder(build_ladder(evidence(), MAIN, anyway=True)), PICTURE, made_of)
+    _draw(plots.ladder(build_ladder(evidence(), MAIN, anyway=True)), PICTURE, json.dumps(made_of))
 
 
 def grid_digest() -> str:
@@ -308,19 +326,19 @@ def _draw(ax: Axes, path: Path, made_of: str) -> None:
     plots.save(ax, path)
     with Image.open(path) as image:
         said = PngInfo()
-        said.add_text("made of", made_of)
+        said.add_text("made of", made_of, zip=True)
         half = image.convert("P", palette=Image.Palette.ADAPTIVE)
         half.save(path, optimize=True, pnginfo=said)
 
 
-def drawn_of(path: Path = PICTURE) -> str | None:
-    """The hash in a picture, None without one."""
+def drawn_of(path: Path = PICTURE) -> str:
+    """What a picture says that it was made of; null without one."""
     from PIL import Image
 
     if not path.is_file():
-        return None
+        return "null"
     with Image.open(path) as image:
-        return image.info.get("made of")
+        return str(image.info["made of"])
 
 
 if __name__ == "__main__":
