@@ -80,7 +80,7 @@ class Part(Rows):
             yield MetricRow(values[n : n + len(CATALOGUE)])
 
 
-_PLACES = {name: n for n, name in enumerate(CATALOGUE)}
+PLACES = {name: n for n, name in enumerate(CATALOGUE)}
 
 
 class MetricRow(Mapping[str, float]):
@@ -95,7 +95,7 @@ class MetricRow(Mapping[str, float]):
         self._values = values
 
     def __getitem__(self, name: str) -> float:
-        return self._values[_PLACES[name]]
+        return self._values[PLACES[name]]
 
     def __iter__(self) -> Iterator[str]:
         return iter(CATALOGUE)

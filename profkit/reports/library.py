@@ -10,25 +10,38 @@ import os
 from array import array
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from profkit.files import temporary_folder
 from profkit.records.record import Record, declared, record_beside, recorded_sha256
 from profkit.reports import launch
 from profkit.reports.container.container import Frames, Status, repair, split
-from profkit.reports.frame import Identity, Part, ReportFile, Rows, RuleRow
+from profkit.reports.frame import PLACES, Identity, Part, ReportFile, Rows, RuleRow
 from profkit.reports.isolated import isolated, processors
 from profkit.reports.metrics import evaluate
 
-# A report with more bytes is read some launches at a time, by so many children that they take no
-# more than three times its bytes.
+# A report with more bytes is read some launches at a time, by a child for each so many bytes: to
+# start one takes as long as reading 16 MB.
 LARGE = 6 << 20
-_CHILD = 400 << 20  # bytes that a child takes at most
+_CHILD = 24 << 20
+# A launch with one metric. At the first that it gives, the library makes tables of 100 MB, in 60 ms.
+_SMALLEST = (
+    b'NVR\0\2\0\0\0\x08\7\t\0\0\0"\3\n\1a\x10\1(-)\0\0\0\x08\1\x10\1\x18\1 \1*\x002\0:\0@\0J\0R\0Z\0'
+    b"j\x0f\x08\0\x12\t\x19\0\0\0\0\0\0\xf0? \0z\0"
+)
 
 
 def prepare_child() -> None:
     """What a child does before its first file, for all the processes that it becomes."""
-    import ncu_report  # noqa: F401
+    import zstandard  # noqa: F401
+
+    with temporary_folder() as folder:
+        path = os.path.join(folder, "smallest.ncu-rep")
+        with open(path, "wb") as out:
+            out.write(_SMALLEST)
+        for action in actions(path):
+            action.metric_by_name("a")
 
 
 def actions(path: str) -> Iterator[Any]:
@@ -52,89 +65,84 @@ def open_report(path: str) -> Any:
         return ncu_report.load_report(path)
 
 
-def report_rows(
-    path: str, copy: str, frames: Frames, record: Record | None, first: int = 0
-) -> Rows:
-    """The launches in a copy of a report, numbered from `first`."""
-    work = declared(record, frames.launches)
+def report_rows(path: str, copy: str, record: Record | None, first: int = 0) -> Rows:
+    """The launches in a copy of a report, numbered from `first`; the version of ncu is missing."""
     identity: list[Identity] = []
     values: array[float] = array("d")
     rules: list[RuleRow] = []
     for index, action in enumerate(actions(copy), first):
-        metrics = evaluate(launch.raw_of_launch(action, action.metric_names())) | work
+        metrics = evaluate(launch.raw_of_launch(action, action.metric_names()))
         who = launch.launch_identity(action, record, metrics["time"])
-        identity.append((path, index, *who, frames.ncu_version))
+        identity.append((path, index, *who, None))
         values.extend(metrics.values())
         rules.extend((path, index, *rule) for rule in launch.rules(action.rule_results()))
     return Rows(identity, values.tobytes(), rules)
 
 
 def part_from(
-    path: str,
-    frames: Frames,
-    rows: Sequence[Rows],
-    kernels: Sequence[str | None],
-    record: Record | None,
+    path: str, frames: Frames, rows: Sequence[Rows], kernels: Sequence[str | None]
 ) -> Part:
     """What all rows of a report say together; kernels as the library gave them at first."""
-    identity = tuple(row for some in rows for row in some.identity)
+    record = record_beside(path)
+    identity = tuple((*row[:-1], frames.ncu_version) for some in rows for row in some.identity)
+    values = array("d", b"".join(some.values for some in rows))
+    for metric, number in declared(record, frames.launches).items() if identity else ():
+        values[PLACES[metric]] = number
+    rules = tuple(row for some in rows for row in some.rules)
     status, message = _verdict(frames, kernels, record)
     file = ReportFile(path, frames.sha256, status, message, len(identity), frames.ncu_version)
-    values = b"".join(some.values for some in rows)
-    return Part(identity, values, tuple(row for some in rows for row in some.rules), file=file)
+    return Part(identity, values.tobytes(), rules, file=file)
 
 
-def read_large(path: str, frames: Frames) -> Part:
+def read_large(path: str, size: int) -> Part:
     """Read a report some launches at a time, in children: memory does not grow with it."""
-    return read_each_large([(path, frames)])[0]
+    return read_each_large([path], size)[0]
 
 
-def read_each_large(files: Sequence[tuple[str, Frames]]) -> list[Part]:
-    """The same of several: one set of children takes what all of them are split into."""
+def read_each_large(paths: Sequence[str], size: int, jobs: int | None = None) -> list[Part]:
+    """The same of several, of so many bytes: one set of children takes what they are split into."""
     owners: list[int] = []
+    checked: list[Frames] = []
+
+    def parts(path: str, folder: str) -> Iterator[tuple[Path, tuple[int, ...]]]:
+        os.mkdir(folder)
+        checked.append((yield from split(path, folder)))
 
     def copies(folder: str) -> Iterator[list[Any]]:
-        for number, (path, frames) in enumerate(files):
-            into = os.path.join(folder, str(number))
-            os.mkdir(into)
-            for copy, indices in split(path, into):
+        for number, path in enumerate(paths):
+            for copy, indices in parts(path, os.path.join(folder, str(number))):
                 owners.append(number)
-                about = frames.launches, frames.ncu_version
-                yield [os.fspath(copy), path, indices[0], *about]
+                yield [os.fspath(copy), path, indices[0]]
 
-    jobs = children_for(sum(frames.size for _, frames in files))
+    most = children_for(size, jobs)
     with temporary_folder() as folder:
-        answers = isolated(f"{__name__}:read_copy", copies(os.fspath(folder)), jobs, _died_in_copy)
-    parts = []
-    for number, (path, frames) in enumerate(files):
+        answers = isolated(f"{__name__}:read_copy", copies(os.fspath(folder)), most, _died_in_copy)
+    read = []
+    for number, (path, frames) in enumerate(zip(paths, checked, strict=True)):
         own = [answer for owner, answer in zip(owners, answers, strict=True) if owner == number]
         kernels = [kernel for _, some in own for kernel in some]
-        rows = [rows for rows, _ in own]
-        parts.append(part_from(path, frames, rows, kernels, record_beside(path)))
-    return parts
+        read.append(part_from(path, frames, [rows for rows, _ in own], kernels))
+    return read
 
 
 def read_copy(item: Sequence[Any]) -> tuple[Rows, list[str | None]]:
     """The launches of a file that split made, which goes, and the kernels that the library gave."""
-    rows = _copied(item, item[0])
+    copy, path, first = item
+    rows = report_rows(path, copy, record_beside(path), first)
     kernels = [row[2] for row in rows.identity]
     if None in kernels:  # as in read_part
         rows = replace(bare_copy(item)[0], rules=rows.rules)
-    os.unlink(item[0])
+    os.unlink(copy)
     return rows, kernels
 
 
 def bare_copy(item: Sequence[Any]) -> tuple[Rows, list[str | None]]:
     """The same of only the metrics."""
-    metrics_only = f"{item[0]}.metrics_only"
-    repair(item[0], metrics_only, metrics_only=True)
-    rows = _copied(item, metrics_only)
+    copy, path, first = item
+    metrics_only = f"{copy}.metrics_only"
+    repair(copy, metrics_only, metrics_only=True)
+    rows = report_rows(path, metrics_only, record_beside(path), first)
     return rows, [None for _ in rows.identity]
-
-
-def _copied(item: Sequence[Any], copy: str) -> Rows:
-    _, path, first, *about = item
-    return report_rows(path, copy, Frames("ok", "", *about), record_beside(path), first)
 
 
 def _died_in_copy(item: Sequence[Any], _why: str) -> Any:
@@ -156,9 +164,9 @@ def raw_copy(copy: str) -> list[dict[str, float | str]]:
     return rows
 
 
-def children_for(size: int) -> int:
-    """Processes that may read a report of so many bytes at a time."""
-    return max(1, min(processors(), 3 * size // _CHILD))
+def children_for(size: int, jobs: int | None = None) -> int:
+    """Processes that read a report of so many bytes at a time: at most `jobs`, or the processors."""
+    return max(1, min(jobs or processors(), size // _CHILD))
 
 
 def _verdict(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,7 +17,7 @@ from profkit.records.record import record_beside
 from profkit.reports import launch
 from profkit.reports.container.container import Frames, Status, check, repair
 from profkit.reports.frame import Part, ReportFile, Reports
-from profkit.reports.isolated import is_limited, isolated, processors
+from profkit.reports.isolated import each_isolated, is_limited, isolated, processors
 from profkit.reports.library import (
     LARGE,
     actions,
@@ -106,28 +106,51 @@ def read_report(
         if progress:
             progress(done, len(names))
 
-    parts: list[Any]
+    large = (
+        {}
+        if client is not None
+        else {name: size for name in names if (size := _plain(name)) > LARGE}
+    )
+    small = [name for name in dict.fromkeys(names) if name not in large]
+    known: dict[str, Any] = {}
+    for name, part in _read_each(small, jobs, client):
+        if isinstance(part, Frames):
+            large[name] = part.size
+        else:
+            known[name] = part
+            step()
+    if large:
+        parts = read_each_large([*large], sum(large.values()), jobs)
+        for name, part in zip(large, parts, strict=True):
+            known[name] = part
+            step()
+    return Reports(tuple(known[name] for name in names))
+
+
+def _read_each(
+    names: list[str], jobs: int | None, client: Any
+) -> Iterator[tuple[str, Part | Frames]]:
+    """Each file with its part as it is done; of a large one only what the check says."""
+    function, died = f"{__name__}:read_part", _died
     if client is not None:
         from profkit.reports.cluster import each_report
 
-        known = {}
-        for name, part in each_report(f"{__name__}:read_part", names, f"{__name__}:_died", client):
-            known[name] = part
-            step()
-        parts = [known[name] for name in names]
+        yield from each_report(function, names, f"{__name__}:{died.__name__}", client)
     elif len(names) > FEW or sum(map(report_weight, names)) > MUCH:
-        parts = isolated(f"{__name__}:read_part", names, jobs or processors(), _died, step)
+        most = min(jobs or processors(), len(names))
+        with closing(each_isolated(function, names, most, died)) as answers:
+            for _, name, part in answers:
+                yield name, part
     else:
-        parts = []
         for name in names:
-            parts.append(_read_here(name))
-            step()
-    large = {n: part for n, part in enumerate(parts) if isinstance(part, Frames)}
-    if large:
-        read = read_each_large([(names[n], frames) for n, frames in large.items()])
-        for n, part in zip(large, read, strict=True):
-            parts[n] = part
-    return Reports(tuple(parts))
+            yield name, _read_here(name)
+
+
+def _plain(path: str) -> int:
+    """Bytes of a report that its name says is not compressed; 0 where it cannot be read."""
+    if path.endswith(".ncu-repz") or is_table(path):
+        return 0
+    return os.path.getsize(path) if os.path.isfile(path) and os.access(path, os.R_OK) else 0
 
 
 def raw_frame(path: str | Path) -> pd.DataFrame:
@@ -245,9 +268,8 @@ def _read_left(path: str, frames: Frames, metrics_only: bool) -> Part:
 
 def _read_all(path: str, frames: Frames, copy: str) -> Part:
     """Read every launch of a file, or of the copy of what is left of it."""
-    record = record_beside(path)
-    rows = report_rows(path, copy, frames, record)
-    return part_from(path, frames, [rows], [row[2] for row in rows.identity], record)
+    rows = report_rows(path, copy, record_beside(path))
+    return part_from(path, frames, [rows], [row[2] for row in rows.identity])
 
 
 def report_weight(path: str) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import pickle
+import resource
 import signal
 import struct
 import sys
@@ -15,7 +16,18 @@ import msgspec
 from profkit.errors import ProfkitError
 from profkit.reports import reader
 from profkit.reports.container.container import Frames
+from profkit.reports.library import prepare_child
 from profkit.reports.metrics import CATALOGUE
+
+__all__ = ["prepare_child"]  # what children do first
+
+
+def first_metric(path: str) -> int:
+    """Pages that the process got while the library gave its first metric."""
+    (action,) = reader.actions(path)
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+    action.metric_by_name("gpu__time_duration.sum")
+    return resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before
 
 
 def pid(item: Any) -> tuple[Any, int]:

@@ -13,7 +13,7 @@ import pytest
 
 from profkit.errors import ProfkitError
 from profkit.reports import reader
-from profkit.reports.isolated import each_kept, isolated
+from profkit.reports.isolated import each_isolated, each_kept, isolated
 from tests.reports import made
 
 DIES = "tests.reports.crashing:dies"
@@ -31,6 +31,14 @@ def test_answers_in_order_from_as_many_children_as_asked_for() -> None:
 def test_a_child_that_has_grown_is_replaced() -> None:
     pids = isolated("tests.reports.crashing:grows", [1, 1, 250, 1, 250, 1], 1, lambda *_: None)
     assert pids[0] == pids[1] == pids[2] != pids[3] == pids[4] != pids[5]
+
+
+def test_what_the_library_makes_once_is_made_before_the_forks(tmp_path: Path) -> None:
+    """26,000 pages, 60 ms: as much as a report of 5 MB, and for each fork again."""
+    (tmp_path / "x.ncu-rep").write_bytes(made.report())
+    items = [str(tmp_path / "x.ncu-rep")] * 3
+    pages = isolated("tests.reports.crashing:first_metric", items, 1, lambda *_: None)
+    assert max(pages) < 2000
 
 
 @pytest.mark.parametrize("jobs", [1, 2])
@@ -103,8 +111,8 @@ def test_a_child_that_was_taken_over_takes_nobody(
         (tmp_path / name).write_bytes(made.report())
     real = f"{reader.__name__}:read_part"
     monkeypatch.setattr(
-        reader, "isolated",
-        lambda f, *rest: isolated("tests.reports.crashing:hostile_part" if f == real else f, *rest),
+        reader, "each_isolated",
+        lambda f, *rest: each_isolated("tests.reports.crashing:hostile_part" if f == real else f, *rest),
     )  # fmt: skip
     found = reader.read_report([tmp_path / name for name in names], jobs=2)
     states = {Path(file.path).name: file.status for file in found.files}

@@ -100,9 +100,8 @@ def check(path: str | Path) -> Frames:
     try:
         key = _identity(path)
         if key not in _walked:
-            if len(_walked) >= REMEMBERED:
-                _walked.clear()
-            _walked[key] = _check(path)
+            walk = _Walk()
+            _remember(key, walk, _whole_walk(path, walk))
     except OSError as error:
         return Frames("unreadable", (error.strerror or str(error)).lower())
     return _walked[key]
@@ -115,13 +114,17 @@ def _identity(path: str | Path) -> _Key:
     return where, state.st_dev, state.st_ino, state.st_size, state.st_mtime_ns
 
 
-def _check(path: str | Path) -> Frames:
-    walk = _Walk()
-    sha256 = _whole_walk(path, walk)
-    wrong_suffix = walk.compressed != (Path(path).suffix == ".ncu-repz")
+def _remember(key: _Key, walk: _Walk, sha256: str) -> Frames:
+    """What a walk that has come to its end says of a file."""
+    wrong_suffix = walk.compressed != (Path(key[0]).suffix == ".ncu-repz")
     frames = walk.verdict()
     risky = walk.risky or frames.status == "damaged"
-    return replace(frames, sha256=sha256, wrong_suffix=wrong_suffix, risky=risky, size=walk.size)
+    if len(_walked) >= REMEMBERED:
+        _walked.clear()
+    _walked[key] = replace(
+        frames, sha256=sha256, wrong_suffix=wrong_suffix, risky=risky, size=walk.size
+    )
+    return _walked[key]
 
 
 def repair(path: str | Path, copy: str | Path, metrics_only: bool = False) -> None:
@@ -144,7 +147,7 @@ def split(
     *,
     metrics_only: bool = False,
     code: bool = False,
-) -> Iterator[tuple[Path, tuple[int, ...]]]:
+) -> Generator[tuple[Path, tuple[int, ...]], None, Frames]:
     """Small reports with a few launches of a large one each, made one by one as they are asked for.
 
     Args:
@@ -156,11 +159,22 @@ def split(
 
     Yields:
         A .ncu-rep of about PART bytes and the indices of the launches in it, in their order.
+
+    Returns:
+        What the bytes say, as check.
     """
     copies = SmallReports(Path(folder), PART, wanted, code=code)
-    for _ in _steps(path, _Walk(copies, metrics_only)):
+    key, walk = _identity(path), _Walk(copies, metrics_only)
+    steps = _steps(path, walk)
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            frames = _remember(key, walk, end.value)
+            break
         yield from copies.taken()
     yield from copies.taken(last=True)
+    return frames
 
 
 def _whole_walk(path: str | Path, walk: _Walk) -> str:
