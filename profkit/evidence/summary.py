@@ -62,46 +62,29 @@ class SummaryDocument(TypedDict):
 
 @dataclass(frozen=True)
 class SummaryColumn:
-    """One column of the summary.
+    """One column of the summary."""
 
-    Attributes:
-        name: Variant or reference.
-        role: "variant", "baseline" or "reference".
-        time: Median with a warm L2, None without timing.
-        against: The variant's speed-up over this one; None for the variant itself.
-        metrics: Of METRICS, those that were collected, on its longest launch.
-        bound: "bound: limiter", "" without counters.
-        because: The verdict's sentence.
-    """
-
-    name: str
+    name: str  # variant or reference
     role: Literal["variant", "baseline", "reference"]
-    time: Interval | None
+    time: Interval | None  # median with a warm L2, None without timing
+    # the variant's speed-up over this one; None for the variant itself
     against: TimeComparison | None
-    metrics: dict[str, float]
-    bound: str = ""
-    because: str = ""
+    metrics: dict[str, float]  # of METRICS, those that were collected, on its longest launch
+    bound: str = ""  # "bound: limiter", "" without counters
+    because: str = ""  # the verdict's sentence
 
 
 @dataclass(frozen=True)
 class Summary:
-    """A variant at one case.
-
-    Attributes:
-        case: The case.
-        sides: The variant, its baseline, then the references, fastest first.
-        change: Against the baseline; None for a variant that changes nothing.
-        decision: keep, reject, no gain proven or undecided.
-        because: Why.
-        gates: Acceptance gates that were asked for.
-    """
+    """A variant at one case."""
 
     case: str
+    # the variant, its baseline, then the references, fastest first
     sides: tuple[SummaryColumn, ...]
-    change: RunComparison | None
-    decision: Decision
+    change: RunComparison | None  # against the baseline; None for a variant that changes nothing
+    decision: Decision  # keep, reject, no gain proven or undecided
     because: str
-    gates: tuple[GateResult, ...] = ()
+    gates: tuple[GateResult, ...] = ()  # acceptance gates that were asked for
 
     def to_json(self) -> SummaryEntry:
         """The document that `profkit report --json` prints for one case."""
@@ -137,13 +120,9 @@ def summarize_variant(
 ) -> Summary:
     """What a variant came to at a case.
 
-    Args:
-        evidence: The artifacts.
-        variant: Its id.
-        case: The case.
-        against: The baseline; what its header says it changes when None.
-        gates: Acceptance gates that were tried.
-        anyway: Compare across GPUs, clocks and ncu versions, and with stale runs too.
+    `against`: the baseline; what its header says it changes when None. `gates`: acceptance gates
+    that were tried. `anyway`: compare across GPUs, clocks and ncu versions, and with stale runs
+    too.
 
     Raises:
         MissingEvidence: The variant or its baseline was not recorded at this case.

@@ -17,22 +17,16 @@ from profkit.records.paths import SUFFIXES
 RunName = tuple[str, str]  # variant and case
 HISTORY = "artifacts/history"  # the tables of all that was measured, where nobody names others
 _WORD = re.compile(r"[A-Za-z0-9][\w-]*")
-_MARK = b'"profkit.run/'
+MARK = b'"profkit.run/'
 
 
 @dataclass(frozen=True)
 class RunFiles:
-    """The files of one variant at one case: one of them is there.
+    """The files of one variant at one case: one of them is there."""
 
-    Attributes:
-        stem: Their path without a suffix.
-        record: The run record.
-        report: The report; of two, the one that is not compressed.
-    """
-
-    stem: Path
-    record: Path | None = None
-    report: Path | None = None
+    stem: Path  # their path without a suffix
+    record: Path | None = None  # the run record
+    report: Path | None = None  # the report; of two, the one that is not compressed
 
 
 def is_word(name: str) -> bool:
@@ -122,6 +116,6 @@ def _has_record(path: Path) -> bool:
     """Whether the file beside it says that it is a run record: other JSON lies about, too."""
     try:
         with path.with_suffix(".json").open("rb") as file:
-            return _MARK in file.read(200)
+            return MARK in file.read(200)
     except OSError:
         return False

@@ -15,17 +15,11 @@ from profkit.records.record import Record
 
 @dataclass(frozen=True)
 class SourceFile:
-    """One variant's file as it is today.
+    """One variant's file as it is today."""
 
-    Attributes:
-        header: What its header says.
-        sha256: Hash of the code under it, as in the record.
-        file: problem/name.cu.
-    """
-
-    header: Header
-    sha256: str
-    file: str = ""
+    header: Header  # what its header says
+    sha256: str  # hash of the code under it, as in the record
+    file: str = ""  # problem/name.cu
 
 
 def apply(record: Record, files: Mapping[str, SourceFile]) -> tuple[Record, bool]:

@@ -29,23 +29,16 @@ _AXES = 2
 
 @dataclass(frozen=True)
 class GridCell:
-    """One shape.
+    """One shape."""
 
-    Attributes:
-        at: Axis -> its value there, rows and columns first.
-        warm: Name -> seconds per call, in the order taken; only of what was timed in full.
-        ran: Name -> what it really was there, of something that chooses.
-        looked: Name -> median of a short look, of what was too slow to be timed in full.
-        operations: That the shape needs; NaN where the file does not say.
-        moved: Bytes that it cannot avoid; NaN likewise.
-    """
-
-    at: Mapping[str, float | str]
+    at: Mapping[str, float | str]  # axis -> its value there, rows and columns first
+    # name -> seconds per call, in the order taken; only of what was timed in full
     warm: Mapping[str, tuple[float, ...]]
-    ran: Mapping[str, str]
+    ran: Mapping[str, str]  # name -> what it really was there, of something that chooses
+    # name -> median of a short look, of what was too slow to be timed in full
     looked: Mapping[str, float] = field(default_factory=dict)
-    operations: float = nan
-    moved: float = nan
+    operations: float = nan  # that the shape needs; NaN where the file does not say
+    moved: float = nan  # bytes that it cannot avoid; NaN likewise
 
     @property
     def row(self) -> float | str:
@@ -67,17 +60,11 @@ class GridCell:
 
 @dataclass(frozen=True)
 class TimeGrid:
-    """A file of cells.
+    """A file of cells."""
 
-    Attributes:
-        gpu: The GPU's name; None if the file does not say.
-        against: Names that the others are compared with.
-        cells: One per shape.
-    """
-
-    gpu: str | None
-    against: frozenset[str]
-    cells: tuple[GridCell, ...]
+    gpu: str | None  # the GPU's name; None if the file does not say
+    against: frozenset[str]  # names that the others are compared with
+    cells: tuple[GridCell, ...]  # one per shape
 
 
 def read_grid(path: Path) -> TimeGrid:

@@ -24,19 +24,12 @@ _SIZE = {"": 1, "K": 1024, "M": 1024 * 1024}
 
 @dataclass(frozen=True)
 class Budget:
-    """The most that ptxas may use for one kernel function; None where nothing was promised.
+    """The most that ptxas may use for one kernel function; None where nothing was promised."""
 
-    Attributes:
-        regs: Registers per thread.
-        smem: Shared memory per block in bytes, static and dynamic together.
-        spills: Bytes of spill stores and loads together.
-        stack: Bytes of stack frame per thread.
-    """
-
-    regs: int | None = None
-    smem: int | None = None
-    spills: int | None = None
-    stack: int | None = None
+    regs: int | None = None  # registers per thread
+    smem: int | None = None  # shared memory per block in bytes, static and dynamic together
+    spills: int | None = None  # bytes of spill stores and loads together
+    stack: int | None = None  # bytes of stack frame per thread
 
 
 class Key(Generic[T]):
@@ -55,12 +48,9 @@ class Key(Generic[T]):
     ) -> None:
         """A key.
 
-        Args:
-            meaning: For people.
-            read: The value from what the file says; "" where it says nothing.
-            speaks: It only speaks of the kernel; the others decide what is compiled or run, and
-                count as code in the source's hash.
-            recorded: A run record keeps it.
+        `read`: the value from what the file says; "" where it says nothing. `speaks`: it only
+        speaks of the kernel; the others decide what is compiled or run, and count as code in the
+        source's hash.
         """
         self.meaning, self.read, self.speaks, self.recorded = meaning, read, speaks, recorded
         self.name = ""
@@ -93,16 +83,11 @@ def _text(value: str) -> str | None:
 
 @dataclass(frozen=True)
 class Header:
-    """What one header says.
-
-    Attributes:
-        title: First line.
-        text: Free text.
-        keys: As written. Each known one is an attribute too, read: fixes-not is `fixes_not`.
-    """
+    """What one header says."""
 
     title: str = ""
     text: str = ""
+    # as written. Each known one is an attribute too, read: fixes-not is `fixes_not`
     keys: Mapping[str, str] = field(default_factory=dict)
 
     after = Key("the variant that this one changes, by id", _first, speaks=True, recorded=True)
@@ -203,12 +188,7 @@ LONGEST = 64 << 10  # characters that a header may have: the longest seen has 3,
 
 
 def parse_header(source: str, name: str) -> Header:
-    """Read the leading comment of a source file.
-
-    Args:
-        source: The whole file.
-        name: What to call the file in an error.
-    """
+    """Read the leading comment of a source file."""
     comment = _COMMENT.match(source[:LONGEST])
     if not comment:
         raise ProfkitError(
@@ -221,9 +201,8 @@ def parse_header(source: str, name: str) -> Header:
 def parse_lines(comment: Sequence[str], name: str) -> Header:
     """Read a header whose comment marks are gone.
 
-    Args:
-        comment: Its lines: the first that is not empty is the title.
-        name: What to call the file in an error.
+    `comment`: its lines: the first that is not empty is the title. `name`: what to call the file in
+    an error.
     """
     lines = [line.strip() for line in comment]
     while lines and not lines[0]:
@@ -312,10 +291,8 @@ def combinations(tunables: Mapping[str, tuple[str, ...]]) -> list[dict[str, str]
 def compile_target(spec: str | None, arch: str, name: str) -> str | None:
     """The compile target for an architecture, or None if the header rules it out.
 
-    Args:
-        spec: The `arch:` key: `80+`, `90a`, `80,89`; None allows everything.
-        arch: What is asked for: `90`, or `90a`.
-        name: What to call the file in an error.
+    `spec`: the `arch:` key: `80+`, `90a`, `80,89`; None allows everything. `arch`: what is asked
+    for: `90`, or `90a`.
 
     Returns:
         `90`, or `90a` where the header asks for the architecture-specific features of arch.

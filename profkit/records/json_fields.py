@@ -49,10 +49,9 @@ def amended(
 ) -> dict[str, Any]:
     """A JSON object with what changed put in, and everything else as it stands, to the letter.
 
-    Args:
-        document: As it stands: it may lack fields, or have some that nobody reads.
-        before: What was read of it, written again.
-        after: The same with the changes. A field more comes behind the one it follows here.
+    `document`: as it stands: it may lack fields, or have some that nobody reads. `before`: what was
+    read of it, written again. `after`: the same with the changes. A field more comes behind the one
+    it follows here.
     """
     items = {k: v for k, v in document.items() if k in after or k not in before}
     names = list(after)

@@ -8,6 +8,7 @@ import zlib
 from pathlib import Path
 
 from profkit.files import open_regular
+from profkit.records.artifacts import MARK
 
 _HEAD = 4096  # bytes that are looked at
 _SYSTEMS = (".nsys-rep", ".qdrep")
@@ -29,12 +30,7 @@ _TRACE = re.compile(rb'"(?:traceEvents|deviceProperties|ph)"\s*:')
 
 
 def wrong_verb(path: str | Path, verb: str) -> tuple[str, str] | None:
-    """What a file is and the command for it; None where the verb reads it, or nobody knows it.
-
-    Args:
-        path: It need not exist.
-        verb: Of profkit.
-    """
+    """What a file is and the command for it; None where the verb reads it, or nobody knows it."""
     kind = _kind(Path(path))
     if kind is None or verb in _KINDS[kind][1].split():
         return None
@@ -58,7 +54,7 @@ def _kind(path: Path) -> str | None:
         "report": head.startswith(b"NVR"),
         "systems": path.suffix in _SYSTEMS,
         "grid": is_json and b'"profkit.grid/1"' in text,
-        "record": is_json and b'"profkit.run/1"' in text,
+        "record": is_json and MARK in text,
         "trace": head.startswith(b"SQLite format 3") or (is_json and bool(_TRACE.search(text))),
         "program": path.suffix == ".py",
     }

@@ -13,21 +13,13 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class MachineCode:
-    """The code of one measurement at one case.
+    """The code of one measurement at one case."""
 
-    Attributes:
-        sources: Hashes of its source: today's, and the one that it was measured with.
-        flags: What the compiler was given.
-        sass: Hash of the kernels' machine code; None: not known.
-        host: Hash of the launcher's; None: not known.
-        launches: What was started, a line each; empty: not known.
-    """
-
-    sources: frozenset[str]
-    flags: tuple[str, ...]
-    sass: str | None
-    host: str | None
-    launches: tuple[str, ...]
+    sources: frozenset[str]  # hashes of its source: today's, and the one that it was measured with
+    flags: tuple[str, ...]  # what the compiler was given
+    sass: str | None  # hash of the kernels' machine code; None: not known
+    host: str | None  # hash of the launcher's; None: not known
+    launches: tuple[str, ...]  # what was started, a line each; empty: not known
 
     def same_as(self, other: MachineCode) -> bool:
         """Whether both are known to have run the same instructions on the same numbers.

@@ -214,18 +214,10 @@ class NcuRun:
 
 @dataclass(frozen=True)
 class Resources:
-    """What the kernels of a variant take at most, per thread or block; None where not known.
-
-    Attributes:
-        registers: Per thread.
-        shared_static: Bytes per block.
-        shared_dynamic: Bytes per block.
-        spills: Bytes of spill stores and loads.
-        stack: Bytes of stack frame per thread.
-    """
+    """What the kernels of a variant take at most, per thread or block; None where not known."""
 
     registers: float | None = None
-    shared_static: float | None = None
-    shared_dynamic: float | None = None
-    spills: float | None = None
-    stack: float | None = None
+    shared_static: float | None = None  # bytes per block
+    shared_dynamic: float | None = None  # bytes per block
+    spills: float | None = None  # bytes of spill stores and loads
+    stack: float | None = None  # bytes of stack frame per thread

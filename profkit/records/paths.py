@@ -23,8 +23,7 @@ def expand(patterns: str | Path | Iterable[str | Path]) -> tuple[str, ...]:
     A file that is named and does not exist stays in the list, for the reader to say so and go on
     with the others.
 
-    Args:
-        patterns: One or several; `~` is expanded; a file may have any name.
+    `patterns`: one or several; `~` is expanded; a file may have any name.
 
     Returns:
         Paths, each once, in the order given and sorted within a folder or glob.

@@ -41,52 +41,31 @@ SCHEMA = "profkit.run/1"
 
 @dataclass(frozen=True)
 class Record:
-    """One variant, or one library call, at one case. Seconds, bytes, Hz.
-
-    Attributes:
-        path: The JSON file, as far as there is one.
-        variant: Its id.
-        problem: The problem, "" in a record that does not say.
-        case: The problem's case.
-        header: What the variant's header says; empty for a library call.
-        made: When, ISO 8601.
-        source: What was built; None for a library call.
-        resources: What ptxas says of each kernel.
-        launches: The kernel launches of one call.
-        check: Whether it is right; None when it was not checked.
-        timing: None when it was not timed.
-        gpu: Where.
-        versions: With which programs.
-        work: What the case needs.
-        shape: How the launches fill the GPU.
-        report: The report beside it, None without one.
-        backend: What a library call really ran.
-        git: The commit, None where it is not known.
-        ncu: How the report was made.
-        assembled: What was joined by hand.
-        tune: The search that this is the champion of.
-    """
+    """One variant, or one library call, at one case. Seconds, bytes, Hz."""
 
     variant: str
-    case: str
-    problem: str = ""
+    case: str  # the problem's case
+    problem: str = ""  # the problem, "" in a record that does not say
+    # what the variant's header says; empty for a library call
     header: Header = field(default_factory=Header)
-    made: str | None = None
-    source: RecordedSource | None = None
-    resources: tuple[BuiltKernel, ...] = ()
-    launches: tuple[RecordedLaunch, ...] = ()
-    check: CheckResult | None = None
-    timing: Timing | None = None
+    made: str | None = None  # when, ISO 8601
+    source: RecordedSource | None = None  # what was built; None for a library call
+    resources: tuple[BuiltKernel, ...] = ()  # what ptxas says of each kernel
+    launches: tuple[RecordedLaunch, ...] = ()  # the kernel launches of one call
+    check: CheckResult | None = None  # whether it is right; None when it was not checked
+    timing: Timing | None = None  # None when it was not timed
     gpu: RecordedGpu | None = None
-    versions: Versions = field(default_factory=Versions)
-    work: CaseWork = field(default_factory=CaseWork)
-    shape: tuple[LaunchShape, ...] = ()
-    report: RecordedReport | None = None
-    backend: str | None = field(default=None, metadata=ABSENT)
-    git: Commit | None = None
-    ncu: NcuRun | None = field(default=None, metadata=ABSENT)
-    assembled: str | None = field(default=None, metadata=ABSENT)
+    versions: Versions = field(default_factory=Versions)  # with which programs
+    work: CaseWork = field(default_factory=CaseWork)  # what the case needs
+    shape: tuple[LaunchShape, ...] = ()  # how the launches fill the GPU
+    report: RecordedReport | None = None  # the report beside it, None without one
+    backend: str | None = field(default=None, metadata=ABSENT)  # what a library call really ran
+    git: Commit | None = None  # the commit, None where it is not known
+    ncu: NcuRun | None = field(default=None, metadata=ABSENT)  # how the report was made
+    assembled: str | None = field(default=None, metadata=ABSENT)  # what was joined by hand
+    # the search that this is the champion of
     tune: Mapping[str, Any] | None = field(default=None, metadata=ABSENT)
+    # the JSON file, as far as there is one
     path: Path = field(default_factory=Path, metadata={"file": True})
 
     @property

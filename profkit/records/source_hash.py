@@ -38,9 +38,7 @@ def code_hash(path: Path, keys: Mapping[str, str] | None = None) -> str:
 
     Where the files lie does not matter; a header that cannot be found is left to the compiler.
 
-    Args:
-        path: The source file.
-        keys: The keys of its header: those that decide what is compiled and run count as code.
+    `keys`: the keys of its header: those that decide what is compiled and run count as code.
     """
     decides = {k: v.split() for k, v in sorted((keys or {}).items()) if k not in SPEAKS}
     digest = hashlib.sha256(repr(decides).encode() if decides else b"")

@@ -22,21 +22,15 @@ Number = float | int | str | None
 
 @dataclass(frozen=True)
 class Answer:
-    """What a claim comes to.
-
-    Attributes:
-        verdict: holds, fails or undecided.
-        because: One sentence with the figures that decide.
-        numbers: Name -> value: a catalogue metric under its short name (SI), or any other under a
-            name that carries its unit.
-        collect: What to run when undecided, one command each.
-        computed: What was calculated, not measured (what another GPU would do), one line each.
-    """
+    """What a claim comes to."""
 
     verdict: ClaimVerdict
-    because: str
+    because: str  # one sentence with the figures that decide
+    # name -> value: a catalogue metric under its short name (SI), or any other under a name
+    # that carries its unit
     numbers: Mapping[str, Number] = field(default_factory=dict)
-    collect: tuple[str, ...] = ()
+    collect: tuple[str, ...] = ()  # what to run when undecided, one command each
+    # what was calculated, not measured (what another GPU would do), one line each
     computed: tuple[str, ...] = ()
 
     def elsewhere(self, *lines: str) -> Answer:
@@ -78,20 +72,13 @@ def undecided(because: str, *collect: str, **numbers: Number) -> Answer:
 
 @dataclass(frozen=True)
 class Claim:
-    """One sentence and how to try it.
-
-    Attributes:
-        name: The function's name.
-        sentence: The first paragraph of its docstring: the sentence as it was meant.
-        who: Who said it and where.
-        needs: The runs that it looks at, as "variant.case"; a missing one makes it undecided
-            before it starts, so that everything missing is said at once.
-        check: The function.
-    """
+    """One sentence and how to try it."""
 
     name: str
-    sentence: str
+    sentence: str  # the first paragraph of its docstring: the sentence as it was meant
     who: str
+    # the runs that it looks at, as "variant.case"; a missing one makes it undecided before it
+    # starts, so that everything missing is said at once
     needs: tuple[str, ...]
     check: Callable[[Evidence], Answer]
 
@@ -102,25 +89,19 @@ class Claim:
 
 @dataclass(frozen=True)
 class Gate:
-    """Claims that must all hold.
+    """Claims that must all hold."""
 
-    Attributes:
-        name: What is let through.
-        claims: All have to hold; undecided is not through.
-        binding: False for a gate that is only reported (one that nothing could ever meet).
-    """
-
-    name: str
-    claims: tuple[Claim, ...]
+    name: str  # what is let through
+    claims: tuple[Claim, ...]  # all have to hold; undecided is not through
+    # false for a gate that is only reported (one that nothing could ever meet)
     binding: bool = True
 
 
 def claim(who: str, needs: Sequence[str] = ()) -> Callable[[Callable[[Evidence], Answer]], Claim]:
     """Make a claim of a function: its docstring is the sentence.
 
-    Args:
-        who: Who said it and where ("status document of 14 October").
-        needs: Runs that it looks at, as "variant.case".
+    `who`: who said it and where ("status document of 14 October"). `needs`: runs that it looks at,
+    as "variant.case".
     """
 
     def decorate(check: Callable[[Evidence], Answer]) -> Claim:

@@ -58,9 +58,8 @@ class Verified:
 def verify_claim_files(paths: Iterable[str | Path], evidence: Evidence) -> tuple[Verified, ...]:
     """Load files of claims and try each claim in each.
 
-    Args:
-        paths: Python files. They are run: they are your own.
-        evidence: The records and reports that the claims look at.
+    `paths`: Python files. They are run: they are your own. `evidence`: the records and reports that
+    the claims look at.
 
     Returns:
         One entry per file, in order; a file without claims has none.

@@ -39,15 +39,10 @@ def nobody_measured(_: str) -> None:
 
 @dataclass(frozen=True)
 class BetweenProcesses:
-    """What a median is taken to differ by from one process to the next.
+    """What a median is taken to differ by from one process to the next."""
 
-    Attributes:
-        sigma: Relative standard deviation.
-        measured: Whether the history knows it of this GPU; else it is assumed.
-    """
-
-    sigma: float
-    measured: bool
+    sigma: float  # relative standard deviation
+    measured: bool  # whether the history knows it of this GPU; else it is assumed
 
     @property
     def sentence(self) -> str:
@@ -77,40 +72,27 @@ class ResourceChange:
 
 @dataclass(frozen=True)
 class RunComparison:
-    """Two runs, compared.
-
-    Attributes:
-        before: Name of the run before.
-        after: Name of the run after.
-        refusals: Why they are not compared; waived ones stay here as notes.
-        compared: Whether they were.
-        time: The verdict on time, None without timing of both.
-        time_note: Where `time` comes from, or why it is None.
-        between: What processes are taken to differ by; None where both were timed in one.
-        bad_samples: Whether there are samples that no verdict can be made of: too few, or no times.
-        untimed: Which side has no samples: none, one, or both; of two, whether they are unchanged,
-            by machine code or report.
-        launches: Launch by launch; empty without reports of both.
-        unmatched: Kernels of one side that have no partner.
-        resources: Those that differ.
-        predictions: What the header of AFTER said, if it changes BEFORE.
-        notes: What else to know: not checked, no sanitizer, no report.
-    """
+    """Two runs, compared."""
 
     before: str
     after: str
-    refusals: tuple[Incomparable, ...]
+    refusals: tuple[Incomparable, ...]  # why they are not compared; waived ones stay here as notes
     compared: bool
-    time: TimeComparison | None = None
-    time_note: str = ""
+    time: TimeComparison | None = None  # the verdict on time, None without timing of both
+    time_note: str = ""  # where `time` comes from, or why it is None
+    # what processes are taken to differ by; None where both were timed in one
     between: BetweenProcesses | None = None
+    # whether there are samples that no verdict can be made of: too few, or no times
     bad_samples: bool = False
+    # which side has no samples: none, one, or both; of two, whether they are unchanged, by
+    # machine code or report
     untimed: Untimed = ""
-    launches: tuple[LaunchChange, ...] = ()
-    unmatched: tuple[str, ...] = ()
-    resources: tuple[ResourceChange, ...] = ()
+    launches: tuple[LaunchChange, ...] = ()  # launch by launch; empty without reports of both
+    unmatched: tuple[str, ...] = ()  # kernels of one side that have no partner
+    resources: tuple[ResourceChange, ...] = ()  # those that differ
+    # what the header of AFTER said, if it changes BEFORE
     predictions: tuple[HeaderPrediction, ...] = ()
-    notes: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()  # what else to know: not checked, no sanitizer, no report
 
 
 def compare_runs(
@@ -123,13 +105,9 @@ def compare_runs(
 ) -> RunComparison:
     """Compare two runs.
 
-    Args:
-        before: The baseline.
-        after: What was changed.
-        anyway: Compare across GPUs, clocks, ncu versions and cases all the same.
-        within: Speed-ups inside 1 +- within are "same".
-        thresholds: The numbers that decide.
-        spread_of: What the processes of a GPU differ by, where that was measured.
+    `anyway`: compare across GPUs, clocks, ncu versions and cases all the same. `within`: speed-ups
+    inside 1 +- within are "same". `spread_of`: what the processes of a GPU differ by, where that
+    was measured.
     """
     refusals = tuple(refusals_of(before, after))
     if any(not (anyway and r.code in WAIVABLE) for r in refusals):

@@ -25,17 +25,10 @@ NOT_THE_KERNEL = ("peak_", "sm_count", "sm_clock_max", "dram_clock_max", "l2_siz
 
 @dataclass(frozen=True)
 class Moved:
-    """A metric that differs.
-
-    Attributes:
-        metric: Short name.
-        unit: Its unit; "share" is a fraction of 1.
-        before: SI value.
-        after: SI value.
-    """
+    """A metric that differs."""
 
     metric: str
-    unit: str
+    unit: str  # its unit; "share" is a fraction of 1
     before: float
     after: float
 
@@ -64,17 +57,11 @@ class Moved:
 
 @dataclass(frozen=True)
 class FindingChange:
-    """What became of one rule.
-
-    Attributes:
-        rule: Its id.
-        what: gone (fired, is clear), new (fires, was clear), changed (fires on both, its gain
-            differs), stays, or unknown (it fires on one side and was not decidable on the other).
-        before: The finding before.
-        after: The finding after.
-    """
+    """What became of one rule."""
 
     rule: str
+    # gone (fired, is clear), new (fires, was clear), changed (fires on both, its gain
+    # differs), stays, or unknown (it fires on one side and was not decidable on the other)
     what: Literal["gone", "new", "changed", "stays", "unknown"]
     before: Finding
     after: Finding
@@ -82,38 +69,23 @@ class FindingChange:
 
 @dataclass(frozen=True)
 class LaunchChange:
-    """One launch before and after.
+    """One launch before and after."""
 
-    Attributes:
-        kernel: Names, before and after.
-        bound: "bound: limiter" before and after.
-        profiled_time: Duration under ncu before and after, seconds: at ncu's clocks and cache
-            control, one sample each. Never a verdict.
-        moved: Farthest first.
-        only_before: Metrics that only BEFORE has.
-        only_after: Metrics that only AFTER has.
-        findings: Those that fire on either side.
-    """
-
-    kernel: tuple[str, str]
-    bound: tuple[str, str]
+    kernel: tuple[str, str]  # names, before and after
+    bound: tuple[str, str]  # "bound: limiter" before and after
+    # duration under ncu before and after, seconds: at ncu's clocks and cache control, one
+    # sample each. Never a verdict
     profiled_time: tuple[float, float]
     moved: tuple[Moved, ...]
-    only_before: tuple[str, ...]
-    only_after: tuple[str, ...]
-    findings: tuple[FindingChange, ...]
+    only_before: tuple[str, ...]  # metrics that only BEFORE has
+    only_after: tuple[str, ...]  # metrics that only AFTER has
+    findings: tuple[FindingChange, ...]  # those that fire on either side
 
 
 def launch_change(
     before: Mapping[str, Any], after: Mapping[str, Any], verdicts: tuple[Diagnosis, Diagnosis]
 ) -> LaunchChange:
-    """What changed from one launch to another.
-
-    Args:
-        before: A row of the frame.
-        after: A row of the frame.
-        verdicts: The diagnosis of each.
-    """
+    """What changed from one launch to another."""
     one_sided = [m for m in CATALOGUE if isnan(_value(before, m)) != isnan(_value(after, m))]
     return LaunchChange(
         kernel=(str(before["kernel"]), str(after["kernel"])),

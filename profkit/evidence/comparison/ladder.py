@@ -60,30 +60,20 @@ class LaddersDocument(TypedDict):
 
 @dataclass(frozen=True)
 class Rung:
-    """One variant of the ladder.
-
-    Attributes:
-        variant: Its id.
-        title: First line of its header.
-        parent: The variant it changes, None for a first one.
-        depth: Steps from the first one.
-        time: Median with a warm L2, seconds; None without timing.
-        bound: "bound: limiter", "" without a report.
-        change: Against the parent; None for a first one or when the parent was not recorded.
-        references: Reference -> this variant compared to it: its speed-up is reference over
-            variant, above 1 where the variant is faster.
-        note: What is missing.
-    """
+    """One variant of the ladder."""
 
     variant: str
-    title: str
-    parent: str | None
-    depth: int
-    time: Interval | None
-    bound: str
+    title: str  # first line of its header
+    parent: str | None  # the variant it changes, None for a first one
+    depth: int  # steps from the first one
+    time: Interval | None  # median with a warm L2, seconds; None without timing
+    bound: str  # "bound: limiter", "" without a report
+    # against the parent; None for a first one or when the parent was not recorded
     change: RunComparison | None
+    # reference -> this variant compared to it: its speed-up is reference over variant, above
+    # 1 where the variant is faster
     references: Mapping[str, TimeComparison]
-    note: str = ""
+    note: str = ""  # what is missing
 
     @property
     def best(self) -> TimeComparison | None:
@@ -93,16 +83,11 @@ class Rung:
 
 @dataclass(frozen=True)
 class Ladder:
-    """All variants of a case, each after its parent.
+    """All variants of a case, each after its parent."""
 
-    Attributes:
-        case: The problem's case.
-        steps: In ladder order.
-        problems: Records and reports that cannot be read, headers that go round in a circle.
-    """
-
-    case: str
-    steps: tuple[Rung, ...]
+    case: str  # the problem's case
+    steps: tuple[Rung, ...]  # in ladder order
+    # records and reports that cannot be read, headers that go round in a circle
     problems: tuple[ProfkitError, ...] = ()
 
     def to_json(self) -> LadderEntry:

@@ -133,17 +133,11 @@ class CompareDocument(TypedDict):
 
 @dataclass(frozen=True)
 class Compared:
-    """Everything that two sides have in common, compared.
+    """Everything that two sides have in common, compared."""
 
-    Attributes:
-        changes: One per pair of runs.
-        alone: Runs that only one side has.
-        problems: What in a folder cannot be read.
-    """
-
-    changes: tuple[RunComparison, ...]
-    alone: tuple[str, ...] = ()
-    problems: tuple[ProfkitError, ...] = ()
+    changes: tuple[RunComparison, ...]  # one per pair of runs
+    alone: tuple[str, ...] = ()  # runs that only one side has
+    problems: tuple[ProfkitError, ...] = ()  # what in a folder cannot be read
 
     def to_json(self) -> CompareDocument:
         """The document that `profkit compare --json` prints."""
@@ -165,13 +159,10 @@ def compare_sides(
 ) -> Compared:
     """Compare two variants, records, reports or folders of artifacts.
 
-    Args:
-        before: A variant's id ("stage1", "stage1.B"), a run record, a report, a folder, or a Run.
-        after: Likewise.
-        case: Only this case.
-        artifacts: Where variants' records and reports are: a folder, or what was read of it.
-        anyway: Compare across GPUs, clocks, ncu versions and cases all the same.
-        spread_of: What the processes of a GPU differ by, where that was measured.
+    `before`: a variant's id ("stage1", "stage1.B"), a run record, a report, a folder, or a Run.
+    `artifacts`: where variants' records and reports are: a folder, or what was read of it.
+    `anyway`: compare across GPUs, clocks, ncu versions and cases all the same. `spread_of`: what
+    the processes of a GPU differ by, where that was measured.
 
     Raises:
         ProfkitError: A side cannot be found or read, or the two have nothing in common.
@@ -198,11 +189,8 @@ def named_runs(
 ) -> list[Run]:
     """The runs that one side names; never an empty list.
 
-    Args:
-        side: A variant's id, a run record, a report, a folder, or a Run.
-        evidence: Where variants are.
-        case: Only this case.
-        problems: Takes what in a folder cannot be read; without it, that is raised.
+    `side`: a variant's id, a run record, a report, a folder, or a Run. `problems`: takes what in a
+    folder cannot be read; without it, that is raised.
     """
     if isinstance(side, Run):
         return [side]

@@ -37,14 +37,10 @@ _SHOWN = 3  # counters that moved, named in a reason
 
 @dataclass(frozen=True)
 class GateSide:
-    """One side of a gate.
+    """One side of a gate."""
 
-    Attributes:
-        evidence: Its folder of artifacts.
-        sources: problem/variant -> its file; empty where no kernels lie beside the artifacts.
-    """
-
-    evidence: Evidence
+    evidence: Evidence  # its folder of artifacts
+    # problem/variant -> its file; empty where no kernels lie beside the artifacts
     sources: Mapping[str, SourceFile] = field(default_factory=dict)
 
     def code(self, record: Record) -> str | None:
@@ -62,12 +58,8 @@ def judge_gate(
 ) -> GateReport:
     """What moved from one folder of artifacts to another.
 
-    Args:
-        base: What it goes into.
-        head: What is proposed.
-        case: Only this case.
-        strict: Whether "cannot tell" closes the gate too.
-        spread_of: What the processes of a GPU differ by, where that was measured.
+    `strict`: whether "cannot tell" closes the gate too. `spread_of`: what the processes of a GPU
+    differ by, where that was measured.
 
     Raises:
         ProfkitError: A side has no runs at all.

@@ -46,27 +46,20 @@ class GateDocument(TypedDict):
 
 @dataclass(frozen=True)
 class GateSubject:
-    """One variant at one case, before and after.
-
-    Attributes:
-        name: "variant.case".
-        answer: What became of it; "wrong" where HEAD's values or accesses are, "no time" where
-            it was not timed, "stale" where its code changed since it was measured.
-        because: One sentence.
-        cause: Where a difference comes from: the code, the method, the machine, noise.
-        time: The comparison; None where none was made.
-        smallest: The smallest relative change that would have been seen; NaN where none was made.
-        samples: How many samples a side would see a change of SEES; None where that is not known.
-        change: What moved with it; None where that was not looked at.
-    """
+    """One variant at one case, before and after."""
 
     name: str
+    # what became of it; "wrong" where HEAD's values or accesses are, "no time" where it was
+    # not timed, "stale" where its code changed since it was measured
     answer: GateAnswer
     because: str
-    cause: Cause = ""
-    time: TimeComparison | None = None
+    cause: Cause = ""  # where a difference comes from: the code, the method, the machine, noise
+    time: TimeComparison | None = None  # the comparison; None where none was made
+    # the smallest relative change that would have been seen; NaN where none was made
     smallest: float = nan
+    # how many samples a side would see a change of SEES; None where that is not known
     samples: int | None = None
+    # what moved with it; None where that was not looked at
     change: RunComparison | None = field(default=None, compare=False)
 
     def to_json(self) -> SubjectEntry:
@@ -86,17 +79,11 @@ class GateSubject:
 
 @dataclass(frozen=True)
 class GateReport:
-    """What a gate says of two folders.
+    """What a gate says of two folders."""
 
-    Attributes:
-        subjects: Every variant at every case of either side.
-        problems: Records that cannot be read.
-        strict: Whether "cannot tell" closes the gate too.
-    """
-
-    subjects: tuple[GateSubject, ...]
-    problems: tuple[ProfkitError, ...] = ()
-    strict: bool = False
+    subjects: tuple[GateSubject, ...]  # every variant at every case of either side
+    problems: tuple[ProfkitError, ...] = ()  # records that cannot be read
+    strict: bool = False  # whether "cannot tell" closes the gate too
 
     @property
     def summary(self) -> str:

@@ -63,13 +63,9 @@ class Added:
 
 @dataclass(frozen=True)
 class History:
-    """A folder of tables.
+    """A folder of tables."""
 
-    Attributes:
-        root: The folder, or a URL that fsspec knows; it need not exist yet.
-    """
-
-    root: Path | str
+    root: Path | str  # the folder, or a URL that fsspec knows; it need not exist yet
 
     @cached_property
     def place(self) -> HistoryPlace:
@@ -143,12 +139,8 @@ def add_artifacts(
 ) -> Added:
     """Add what a folder of artifacts holds and the history does not.
 
-    Args:
-        kept: Where to.
-        evidence: The artifacts.
-        commit: Of the code, for records that do not say.
-        origin: Where that is known from: "option" or "environment".
-        diagnose: Whether to read the reports too.
+    `commit`: of the code, for records that do not say. `origin`: where that is known from: "option"
+    or "environment". `diagnose`: whether to read the reports too.
     """
     diagnosed = set(kept.table("launches")[0]["report"].to_pylist())
     runs: list[HistoryRun] = []

@@ -26,13 +26,11 @@ def history(
 ) -> pd.DataFrame:
     """The history as a frame.
 
-    Args:
-        given: All of a history: its folder, or a URL that fsspec knows. Or of `folder` what is named:
-            a variant, with its case or a pattern ("champion", "champion.B", "stage*"), a list of
-            these, or a frame or row with `variant` and perhaps `case`.
-        table: "runs", one row a measurement; "launches", one row a diagnosed launch;
-            "reports", one row a file that was read; or "twins", one row an A/A comparison.
-        folder: The history that names are looked up in.
+    `given`: all of a history: its folder, or a URL that fsspec knows. Or of `folder` what is named:
+    a variant, with its case or a pattern ("champion", "champion.B", "stage*"), a list of these, or
+    a frame or row with `variant` and perhaps `case`. `table`: "runs", one row a measurement;
+    "launches", one row a diagnosed launch; "reports", one row a file that was read; or "twins", one
+    row an A/A comparison. `folder`: the history that names are looked up in.
 
     Returns:
         A frame; times in seconds, clocks in Hz, null where not known. Of "runs": record, variant,

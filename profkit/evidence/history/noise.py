@@ -121,29 +121,18 @@ def spread_for(spread: Spread, alpha: float = ALPHA) -> float:
 
 @dataclass(frozen=True)
 class MachineNoise:
-    """What A/A runs on one GPU found.
-
-    Attributes:
-        gpu: Its name.
-        gpu_uuid: Its uuid.
-        processes: How many there were.
-        pairs: A/A comparisons inside a process.
-        rounds: Samples a side, the fewest.
-        within: Relative standard deviation of the ratio of the two medians inside a process.
-        between: Of a median from process to process; None of fewer than three processes.
-        told: How many pairs compare called faster or slower.
-        alarms: How many of them a gate would have.
-    """
+    """What A/A runs on one GPU found."""
 
     gpu: str
     gpu_uuid: str
-    processes: int
-    pairs: int
-    rounds: int
-    within: float
+    processes: int  # how many there were
+    pairs: int  # A/A comparisons inside a process
+    rounds: int  # samples a side, the fewest
+    within: float  # relative standard deviation of the ratio of the two medians inside a process
+    # of a median from process to process; None of fewer than three processes
     between: Spread | None
-    told: int
-    alarms: int
+    told: int  # how many pairs compare called faster or slower
+    alarms: int  # how many of them a gate would have
 
     def to_json(self) -> MachineEntry:
         """Plain values."""

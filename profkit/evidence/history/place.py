@@ -28,13 +28,9 @@ ENDING = ".parquet"
 
 @dataclass(frozen=True)
 class HistoryPlace:
-    """Where a history is.
+    """Where a history is."""
 
-    Attributes:
-        url: A path of this machine, or a URL of another kind.
-    """
-
-    url: str
+    url: str  # a path of this machine, or a URL of another kind
 
     @property
     def remote(self) -> bool:

@@ -59,20 +59,14 @@ class QueryDocument(TypedDict):
 
 @dataclass(frozen=True)
 class HistoryStep:
-    """One run against the one before it on the same GPU.
+    """One run against the one before it on the same GPU."""
 
-    Attributes:
-        run: What was measured.
-        answer: What became of its time; "same code" where the machine code is unchanged.
-        time: The comparison; None where none was made.
-        smallest: The smallest change that would have been seen; None without a comparison.
-        note: What else is odd: one machine code with two times, or known by another name before.
-    """
-
-    run: HistoryRun
-    answer: StepAnswer
-    time: TimeComparison | None = None
+    run: HistoryRun  # what was measured
+    answer: StepAnswer  # what became of its time; "same code" where the machine code is unchanged
+    time: TimeComparison | None = None  # the comparison; None where none was made
+    # the smallest change that would have been seen; None without a comparison
     smallest: float | None = None
+    # what else is odd: one machine code with two times, or known by another name before
     note: str = ""
 
     def to_json(self) -> HistoryEntry:
@@ -92,9 +86,7 @@ def steps(
 ) -> list[HistoryStep]:
     """Each run of each subject against the one before it, subject by subject, oldest first.
 
-    Args:
-        runs: Oldest first.
-        spreads: GPU (uuid) -> what its processes differ by; None asks the runs themselves.
+    `spreads`: GPU (uuid) -> what its processes differ by; None asks the runs themselves.
     """
     ordered = list(runs)
     spreads = process_spreads(ordered) if spreads is None else spreads

@@ -28,19 +28,12 @@ BATCH = 500  # reports of one file of the history
 
 @dataclass(frozen=True)
 class Streamed:
-    """What was read.
-
-    Attributes:
-        reports: How many.
-        launches: How many diagnosed launches they hold.
-        known: How many were in the history already.
-        not_ok: Those that could not be read whole.
-    """
+    """What was read."""
 
     reports: int
-    launches: int
-    known: int
-    not_ok: tuple[HistoryReport, ...]
+    launches: int  # how many diagnosed launches they hold
+    known: int  # how many were in the history already
+    not_ok: tuple[HistoryReport, ...]  # those that could not be read whole
 
 
 class StreamedDocument(TypedDict):
@@ -61,11 +54,7 @@ def stream_reports(
 ) -> Streamed:
     """Read, diagnose and write down reports that are not in the history yet.
 
-    Args:
-        paths: Files.
-        kept: Where to.
-        client: An executor or a Dask client; None takes this machine's processors.
-        progress: Told how many are done.
+    `client`: an executor or a Dask client; None takes this machine's processors.
     """
     seen = kept.table("reports")[0].select(["path", "report"]).to_pydict()
     before = set(zip(seen["path"], seen["report"], strict=True))

@@ -25,35 +25,21 @@ SCHEMA: Final = "profkit.history/1"
 
 @dataclass(frozen=True)
 class HistoryRun:
-    """One measurement of one variant at one case. Seconds, Hz; null where not known.
+    """One measurement of one variant at one case. Seconds, Hz; null where not known."""
 
-    Attributes:
-        record: sha256 of the run record: what makes a row a new one.
-        report: sha256 of the report, to join `launches`.
-        commit: Of the code that was measured.
-        commit_from: Where that is known from: record, option, environment, source (the commit of the
-            code with that hash) or log (the commit that brought the record in).
-        dirty: Whether files differed from the commit.
-        made: When it was measured, ISO 8601.
-        source: Hash of the code, made_from of the code that it was measured with, where only
-            comments changed since; sass of the kernels' machine code, host of the launcher's.
-        flags: What the compiler was given.
-        launches: What was started, a line each; empty where not known.
-        session: Equal for what was timed in turns in one process.
-        samples: With a warm L2, in the order taken.
-        median: Of the samples; low and high are its 95 % interval.
-        sm_clock: After the timing.
-    """
-
-    record: str
+    record: str  # sha256 of the run record: what makes a row a new one
     variant: str
     case: str
     problem: str | None = None
-    report: str | None = None
-    commit: str | None = None
+    report: str | None = None  # sha256 of the report, to join `launches`
+    commit: str | None = None  # of the code that was measured
+    # where that is known from: record, option, environment, source (the commit of the code
+    # with that hash) or log (the commit that brought the record in)
     commit_from: str | None = None
-    dirty: bool | None = None
-    made: str | None = None
+    dirty: bool | None = None  # whether files differed from the commit
+    made: str | None = None  # when it was measured, ISO 8601
+    # hash of the code, made_from of the code that it was measured with, where only comments
+    # changed since; sass of the kernels' machine code, host of the launcher's
     source: str | None = None
     sass: str | None = None
     correct: bool | None = None
@@ -63,16 +49,16 @@ class HistoryRun:
     nvcc: str | None = None
     ncu: str | None = None
     torch: str | None = None
-    session: str | None = None
-    samples: tuple[float, ...] = ()
-    median: float | None = None
+    session: str | None = None  # equal for what was timed in turns in one process
+    samples: tuple[float, ...] = ()  # with a warm L2, in the order taken
+    median: float | None = None  # of the samples; low and high are its 95 % interval
     low: float | None = None
     high: float | None = None
-    sm_clock: float | None = None
+    sm_clock: float | None = None  # after the timing
     made_from: str | None = None
     host: str | None = None
-    flags: tuple[str, ...] = ()
-    launches: tuple[str, ...] = ()
+    flags: tuple[str, ...] = ()  # what the compiler was given
+    launches: tuple[str, ...] = ()  # what was started, a line each; empty where not known
 
     @property
     def machine_code(self) -> MachineCode:
@@ -100,16 +86,10 @@ class HistoryRun:
 
 @dataclass(frozen=True)
 class HistoryLaunch:
-    """One diagnosed launch of one report. Seconds; gain is the largest of its findings.
+    """One diagnosed launch of one report. Seconds; gain is the largest of its findings."""
 
-    Attributes:
-        report: sha256 of the report.
-        launch: Its index there.
-        findings: The rules that fire.
-    """
-
-    report: str
-    launch: int
+    report: str  # sha256 of the report
+    launch: int  # its index there
     kernel: str | None = None
     variant: str | None = None
     case: str | None = None
@@ -119,50 +99,38 @@ class HistoryLaunch:
     limiter: str | None = None
     cause: str | None = None
     gain: float | None = None
-    findings: tuple[str, ...] = ()
+    findings: tuple[str, ...] = ()  # the rules that fire
 
 
 @dataclass(frozen=True)
 class HistoryTwin:
-    """One variant timed twice in turns in one process: an A/A comparison. Seconds, Hz.
+    """One variant timed twice in turns in one process: an A/A comparison. Seconds, Hz."""
 
-    Attributes:
-        session: Of the process, with variant and case the row's name.
-        sass: Hash of the machine code, which both sides are.
-        samples: Of one side with a warm L2, in the order taken; `again` those of the other.
-        sm_clock: After the timing.
-    """
-
-    session: str
+    session: str  # of the process, with variant and case the row's name
     variant: str
     case: str
     problem: str | None = None
     made: str | None = None
-    sass: str | None = None
+    sass: str | None = None  # hash of the machine code, which both sides are
     gpu: str | None = None
     gpu_uuid: str | None = None
     driver: str | None = None
+    # of one side with a warm L2, in the order taken; `again` those of the other
     samples: tuple[float, ...] = ()
     again: tuple[float, ...] = ()
-    sm_clock: float | None = None
+    sm_clock: float | None = None  # after the timing
 
 
 @dataclass(frozen=True)
 class HistoryReport:
-    """One report that was read into the history, also one that could not be.
+    """One report that was read into the history, also one that could not be."""
 
-    Attributes:
-        path: Where it was.
-        report: Its sha256, to join `launches`; null where it could not be read at all.
-        status: ok, empty, damaged or unreadable; message says why.
-        launches: How many it holds.
-    """
-
-    path: str
+    path: str  # where it was
+    # its sha256, to join `launches`; null where it could not be read at all
     report: str | None = None
-    status: str | None = None
+    status: str | None = None  # ok, empty, damaged or unreadable; message says why
     message: str | None = None
-    launches: int | None = None
+    launches: int | None = None  # how many it holds
     ncu: str | None = None
 
 
@@ -214,11 +182,8 @@ def schema_rows() -> list[dict[str, str]]:
 def run_row(record: Record, sha256: str, commit: str | None, origin: str | None) -> HistoryRun:
     """The row of a record.
 
-    Args:
-        record: What was measured.
-        sha256: Of the record's file.
-        commit: What is known of the commit beside the record.
-        origin: Where that is known from; the record's own commit comes first.
+    `commit`: what is known of the commit beside the record. `origin`: where that is known from; the
+    record's own commit comes first.
     """
     own = record.git.commit if record.git else None
     gpu, source = record.gpu, record.source
@@ -263,12 +228,7 @@ def _times(record: Record) -> dict[str, Any]:
 
 
 def launch_rows(rows: Iterable[Mapping[Any, Any]], report: str) -> Iterator[HistoryLaunch]:
-    """The diagnosed launches of a report: those that ncu could finish.
-
-    Args:
-        rows: Of the frame.
-        report: The report's sha256.
-    """
+    """The diagnosed launches of a report: those that ncu could finish."""
     for row in rows:
         if row["status"] != "ok":
             continue

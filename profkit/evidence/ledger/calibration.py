@@ -60,33 +60,20 @@ class Score:
 
 @dataclass(frozen=True)
 class Calibration:
-    """How one rule's gains came out, over the children that meant to remove its cause and did.
+    """How one rule's gains came out, over the children that meant to remove its cause and did."""
 
-    Attributes:
-        rule: Its id, several in a row where they were removed at once, or "all".
-        tried: Such children that did not become slower.
-        bounded: Of those with a bound, measured speed-ups at or below it (by 5 %).
-        close: Those within a factor of two below it.
-        ratio: Median of measured over bound; None when nothing was tried.
-        bounds: How many had a bound.
-        expected: How many had an expectation.
-        near: Of those, measured speed-ups within a factor of 1.5 of it.
-        inside: Measured speed-ups in their interval.
-        factor: Factor error of what is gained, exp(mean |ln((expected - 1) / (measured - 1))|).
-        slower: Children that removed the cause and became slower; not counted above.
-    """
-
-    rule: str
-    tried: int
-    bounded: int
-    close: int
-    ratio: float | None
-    bounds: int
-    expected: int
-    near: int
-    inside: int
+    rule: str  # its id, several in a row where they were removed at once, or "all"
+    tried: int  # such children that did not become slower
+    bounded: int  # of those with a bound, measured speed-ups at or below it (by 5 %)
+    close: int  # those within a factor of two below it
+    ratio: float | None  # median of measured over bound; None when nothing was tried
+    bounds: int  # how many had a bound
+    expected: int  # how many had an expectation
+    near: int  # of those, measured speed-ups within a factor of 1.5 of it
+    inside: int  # measured speed-ups in their interval
+    # factor error of what is gained, exp(mean |ln((expected - 1) / (measured - 1))|)
     factor: float | None
-    slower: int
+    slower: int  # children that removed the cause and became slower; not counted above
 
 
 def edges_today(evidence: Evidence) -> Edges:
@@ -116,10 +103,8 @@ def score_ledger(ledger: Ledger, today: Edges | None = None) -> list[Score]:
     What an older version of a rule said, or of an older report, stays in the file and is not
     counted again.
 
-    Args:
-        ledger: What is on file.
-        today: The steps that exist today; outcomes of other steps are left out, and a cause counts
-            as meant only if the header still says so. None takes the file's word.
+    `today`: the steps that exist today; outcomes of other steps are left out, and a cause counts as
+    meant only if the header still says so. None takes the file's word.
     """
     by_key = {(p.report, p.rule, p.version): p for p in ledger.predictions}
     latest: dict[tuple[str, ...], Score] = {}

@@ -34,78 +34,46 @@ _Entry = TypeVar("_Entry", "Prediction", "Outcome")
 
 @dataclass(frozen=True)
 class Prediction:
-    """What removing a rule's cause was said to be worth.
+    """What removing a rule's cause was said to be worth."""
 
-    Attributes:
-        report: sha256 of the report.
-        variant: What was profiled.
-        case: At which case.
-        rule: The rule's id; several in a row, "a+b", where a child mends them at once.
-        version: Hash of the rule's code and thresholds, and of its estimate's.
-        gain: The speed-up factor, an upper bound; None where no counter bounds it.
-        cause: The finding's line.
-        expect: The speed-up to expect; None where nothing was ever measured, and in old entries.
-        low: Of the interval, which is to hold four times of five.
-        high: Of the same.
-    """
-
-    report: str
-    variant: str
-    case: str
-    rule: str
-    version: str
-    gain: float | None
-    cause: str
+    report: str  # sha256 of the report
+    variant: str  # what was profiled
+    case: str  # at which case
+    rule: str  # the rule's id; several in a row, "a+b", where a child mends them at once
+    version: str  # hash of the rule's code and thresholds, and of its estimate's
+    gain: float | None  # the speed-up factor, an upper bound; None where no counter bounds it
+    cause: str  # the finding's line
+    # the speed-up to expect; None where nothing was ever measured, and in old entries
     expect: float | None = None
-    low: float | None = None
-    high: float | None = None
+    low: float | None = None  # of the interval, which is to hold four times of five
+    high: float | None = None  # of the same
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What came of a prediction when a child variant was measured.
+    """What came of a prediction when a child variant was measured."""
 
-    Attributes:
-        report: sha256 of the report that the prediction was made on.
-        rule: The rule's id.
-        version: Of the rule that predicted.
-        child: The child variant.
-        child_report: sha256 of its report.
-        finding: gone, stays, changed or unknown on the child.
-        meant: Whether the child's header says that it fixes this, and nothing else that fires.
-        answer: faster, slower, same or cannot tell.
-        speedup: Parent over child; low and high are its interval.
-        low: NaN is written as null.
-        high: NaN is written as null.
-    """
-
-    report: str
+    report: str  # sha256 of the report that the prediction was made on
     rule: str
-    version: str
-    child: str
-    child_report: str
-    finding: str
-    meant: bool
-    answer: str
-    speedup: float
-    low: float | None
-    high: float | None
+    version: str  # of the rule that predicted
+    child: str  # the child variant
+    child_report: str  # sha256 of its report
+    finding: str  # gone, stays, changed or unknown on the child
+    meant: bool  # whether the child's header says that it fixes this, and nothing else that fires
+    answer: str  # faster, slower, same or cannot tell
+    speedup: float  # parent over child; low and high are its interval
+    low: float | None  # NaN is written as null
+    high: float | None  # NaN is written as null
 
 
 @dataclass(frozen=True)
 class Ledger:
-    """Everything in a ledger file.
+    """Everything in a ledger file."""
 
-    Attributes:
-        predictions: In the order written.
-        outcomes: In the order written.
-        damaged: Numbers of lines that are no entry (kept in the file, not read).
-        problems: Of an update: records and reports that could not be read.
-    """
-
-    predictions: tuple[Prediction, ...] = ()
-    outcomes: tuple[Outcome, ...] = ()
-    damaged: tuple[int, ...] = ()
+    predictions: tuple[Prediction, ...] = ()  # in the order written
+    outcomes: tuple[Outcome, ...] = ()  # in the order written
+    damaged: tuple[int, ...] = ()  # numbers of lines that are no entry (kept in the file, not read)
+    # of an update: records and reports that could not be read
     problems: tuple[ProfkitError, ...] = ()
 
 
@@ -196,11 +164,9 @@ def update(
 ) -> Ledger:
     """Append what the artifacts say and the ledger does not have yet.
 
-    Args:
-        evidence: The artifacts.
-        path: The ledger; ledger.jsonl among the artifacts when None.
-        only: Variants with their case that were measured just now: their predictions, and the
-            outcomes that they are part of. None takes everything.
+    `path`: the ledger; ledger.jsonl among the artifacts when None. `only`: variants with their case
+    that were measured just now: their predictions, and the outcomes that they are part of. None
+    takes everything.
 
     Returns:
         Only what was appended, and what could not be read: that stops nothing.
@@ -221,9 +187,8 @@ def update(
 def add(file: Path, entries: Ledger) -> Ledger:
     """Append what a ledger does not have yet.
 
-    Args:
-        file: The ledger; made where there is none.
-        entries: Predictions and outcomes, and problems to hand on.
+    `file`: the ledger; made where there is none. `entries`: predictions and outcomes, and problems
+    to hand on.
 
     Returns:
         Only what was appended.

@@ -20,17 +20,12 @@ _MOVE = re.compile(r"([a-z][a-z0-9_]*)([<>~])(\d+(?:\.\d+)?)x")
 
 @dataclass(frozen=True)
 class Move:
-    """One prediction.
+    """One prediction."""
 
-    Attributes:
-        metric: Short name in the catalogue.
-        way: < at most, > at least, ~ within a tenth of `factor` times the parent's value.
-        factor: Value after over value before.
-    """
-
-    metric: str
+    metric: str  # short name in the catalogue
+    # < at most, > at least, ~ within a tenth of `factor` times the parent's value
     way: Literal["<", ">", "~"]
-    factor: float
+    factor: float  # value after over value before
 
     def __str__(self) -> str:
         return f"{self.metric}{self.way}{self.factor:g}x"
@@ -44,12 +39,7 @@ class Move:
 
 
 def parse_moves(value: str, name: str) -> tuple[Move, ...]:
-    """`stall_barrier<0.5x inst_matrix>2x`  ->  predictions.
-
-    Args:
-        value: What the header says.
-        name: What to call the file in an error.
-    """
+    """`stall_barrier<0.5x inst_matrix>2x`  ->  predictions."""
     return tuple(_parse(word, name) for word in re.split(r"[,\s]+", value) if word)
 
 

@@ -17,18 +17,11 @@ PredictionKind = Literal["fixes", "fixes-not", "moves", "moves-not"]
 
 @dataclass(frozen=True)
 class HeaderPrediction:
-    """What the AFTER header said, and whether the counters agree.
+    """What the AFTER header said, and whether the counters agree."""
 
-    Attributes:
-        rule: The rule's id; of a move the prediction as written: stall_barrier<0.5x.
-        said: "fixes", "fixes-not", "moves" or "moves-not".
-        kept: None when it is not decidable on one side.
-        because: One sentence.
-    """
-
-    rule: str
+    rule: str  # the rule's id; of a move the prediction as written: stall_barrier<0.5x
     said: PredictionKind
-    kept: bool | None
+    kept: bool | None  # None when it is not decidable on one side
     because: str
 
 

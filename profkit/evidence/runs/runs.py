@@ -30,23 +30,14 @@ class MissingEvidence(ProfkitError):
 
 @dataclass(frozen=True)
 class Run:
-    """One variant at one case: what was timed and what was counted.
+    """One variant at one case: what was timed and what was counted."""
 
-    Attributes:
-        variant: Its id; for a bare report the kernel's or the file's name.
-        case: The problem's case, None when not known.
-        record: The run record, None without one.
-        launches: Rows of the frame, none without a report.
-        report: The report's path, None without one.
-        stale: Whether the code of its file is another today.
-    """
-
-    variant: str
-    case: str | None
-    record: Record | None
-    launches: pd.DataFrame
-    report: Path | None = None
-    stale: bool = False
+    variant: str  # its id; for a bare report the kernel's or the file's name
+    case: str | None  # the problem's case, None when not known
+    record: Record | None  # the run record, None without one
+    launches: pd.DataFrame  # rows of the frame, none without a report
+    report: Path | None = None  # the report's path, None without one
+    stale: bool = False  # whether the code of its file is another today
 
     @property
     def name(self) -> str:
@@ -122,15 +113,11 @@ class Run:
 
 @dataclass(frozen=True)
 class Evidence:
-    """A folder of artifacts, read once.
+    """A folder of artifacts, read once."""
 
-    Attributes:
-        root: The folder with records and reports (profkit.records.artifacts says where in it).
-        headers: problem/variant -> what its file says today; without it the records say so.
-    """
-
-    root: Path
+    root: Path  # the folder with records and reports (profkit.records.artifacts says where in it)
     _runs: dict[RunName, Run | MissingEvidence] = field(default_factory=dict, repr=False)
+    # problem/variant -> what its file says today; without it the records say so
     headers: Mapping[str, SourceFile] = field(default_factory=dict, repr=False)
     _files: dict[RunName, tuple[RunFiles, ...]] = field(default_factory=dict, repr=False)
 

@@ -26,44 +26,39 @@ SampleFault = Literal[
 
 @dataclass(frozen=True)
 class Thresholds:
-    """Every number that decides here, with the reason for it.
+    """Every number that decides here, with the reason for it."""
 
-    Attributes:
-        level: Confidence level of every interval.
-        min_samples: Six. With five even the interval from smallest to largest sample covers the
-            median in 1 - 2/2^5 = 93.75 % of runs, so no 95 % interval exists.
-        resamples: Bootstrap resamples; at 2,000 an end of the interval moves by less than 5 % of
-            the interval's width from seed to seed.
-        seed: Of the bootstrap: the same samples give the same interval.
-        drift_p: A sample drifts when Spearman's test of value against order is below this. 5 %,
-            not 1 %: a missed drift is a false alarm, a wrongly seen one only a wider interval
-            (in 1 % noise a real 1 % difference is seen 79 times in 100; at 1 % it would be 92).
-        lag_p: Samples hang together when the rank autocorrelation at lag 1 is above what one
-            sample in ten shows by chance (one-sided); loose for the same reason.
-        level_p: A sample has levels (clock states in runs, a step, a slow wave) when blocks of it
-            differ by Kruskal and Wallis' test below this. 5 %, loose for the same reason.
-        enough: So many samples show whether neighbours hang together; an interval from n fewer is
-            widened by enough / n: AR(0.8) at ten gave 14 to 25 % false alarms.
-        alone: Outside interleaving, so many samples a side see both of two clock states that
-            hold for 15 samples: a side that saw one of them only is 1 in 128.
-        alone_spread: Relative standard deviation assumed where there are fewer: of states 3 %
-            apart, ten samples a side gave 36 % false alarms.
-        process_spread: Relative standard deviation of the median from one process to the next,
-            used when each side comes from one process and they are not the same: clocks,
-            addresses and temperature are drawn anew in each. An assumption until a machine's own
-            groups are given, which replace it.
-    """
-
-    level: float = 0.95
+    level: float = 0.95  # confidence level of every interval
+    # Six. With five even the interval from smallest to largest sample covers the median in 1
+    # - 2/2^5 = 93.75 % of runs, so no 95 % interval exists
     min_samples: int = 6
+    # bootstrap resamples; at 2,000 an end of the interval moves by less than 5 % of the
+    # interval's width from seed to seed
     resamples: int = 2000
-    seed: int = 0
+    seed: int = 0  # of the bootstrap: the same samples give the same interval
+    # a sample drifts when Spearman's test of value against order is below this. 5 %, not 1 %:
+    # a missed drift is a false alarm, a wrongly seen one only a wider interval (in 1 % noise
+    # a real 1 % difference is seen 79 times in 100; at 1 % it would be 92)
     drift_p: float = 0.05
+    # samples hang together when the rank autocorrelation at lag 1 is above what one sample in
+    # ten shows by chance (one-sided); loose for the same reason
     lag_p: float = 0.1
+    # a sample has levels (clock states in runs, a step, a slow wave) when blocks of it differ
+    # by Kruskal and Wallis' test below this. 5 %, loose for the same reason
     level_p: float = 0.05
+    # so many samples show whether neighbours hang together; an interval from n fewer is
+    # widened by enough / n: AR(0.8) at ten gave 14 to 25 % false alarms
     enough: int = 60
+    # outside interleaving, so many samples a side see both of two clock states that hold for
+    # 15 samples: a side that saw one of them only is 1 in 128
     alone: int = 120
+    # relative standard deviation assumed where there are fewer: of states 3 % apart, ten
+    # samples a side gave 36 % false alarms
     alone_spread: float = 0.02
+    # relative standard deviation of the median from one process to the next, used when each
+    # side comes from one process and they are not the same: clocks, addresses and temperature
+    # are drawn anew in each. An assumption until a machine's own groups are given, which
+    # replace it
     process_spread: float = 0.01
 
 
@@ -104,32 +99,20 @@ class Interval:
 
 @dataclass(frozen=True)
 class Spread:
-    """Standard deviation of the median from process to process.
+    """Standard deviation of the median from process to process."""
 
-    Attributes:
-        sigma: In the samples' unit.
-        dof: Degrees of freedom of its measurement; None when it is assumed.
-    """
-
-    sigma: float
-    dof: int | None = None
+    sigma: float  # in the samples' unit
+    dof: int | None = None  # degrees of freedom of its measurement; None when it is assumed
 
 
 @dataclass(frozen=True)
 class Sample:
-    """What one side's samples say.
+    """What one side's samples say."""
 
-    Attributes:
-        interval: Of the median; NaN ends when `unusable`.
-        faults: What widened the interval.
-        unusable: Why there is no interval, or None.
-        effective: How many independent samples the interval rests on.
-    """
-
-    interval: Interval
-    faults: tuple[SampleFault, ...] = ()
-    unusable: SampleFault | None = None
-    effective: float = nan
+    interval: Interval  # of the median; NaN ends when `unusable`
+    faults: tuple[SampleFault, ...] = ()  # what widened the interval
+    unusable: SampleFault | None = None  # why there is no interval, or None
+    effective: float = nan  # how many independent samples the interval rests on
 
 
 # What may be a time, in whatever unit: a femtosecond in seconds, thirty years in nanoseconds.

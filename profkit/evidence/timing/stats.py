@@ -65,34 +65,25 @@ class TimeEntry(TypedDict):
 
 @dataclass(frozen=True)
 class TimeComparison:
-    """Whether AFTER is faster than BEFORE.
+    """Whether AFTER is faster than BEFORE."""
 
-    Attributes:
-        answer: faster, slower, same (within the tolerance) or cannot tell.
-        reason: Code of what decided: difference, within, too-few, constant, drift,
-            autocorrelated, processes or wide.
-        sentence: The same with its figures, for people.
-        speedup: median(before) / median(after) with its interval; 1.8 is 1.8 times faster.
-        hedges_g: Standardised difference of the means (positive: faster), corrected for small
-            samples; NaN when there is no spread to measure it in.
-        p_value: Two-sided, from the speed-up's interval, so that it carries everything that
-            widened it; NaN when there is no interval.
-        before: Median of BEFORE in its unit.
-        after: Median of AFTER in its unit.
-        within: The tolerance that was asked for.
-        effective: How many independent samples a side, or rounds, the interval rests on: a level
-            beyond its own has to allow for as few.
-    """
-
-    answer: TimeAnswer
+    answer: TimeAnswer  # faster, slower, same (within the tolerance) or cannot tell
+    # code of what decided: difference, within, too-few, constant, drift, autocorrelated,
+    # processes or wide
     reason: Reason
-    sentence: str
-    speedup: Interval
+    sentence: str  # the same with its figures, for people
+    speedup: Interval  # median(before) / median(after) with its interval; 1.8 is 1.8 times faster
+    # standardised difference of the means (positive: faster), corrected for small samples;
+    # NaN when there is no spread to measure it in
     hedges_g: float
+    # two-sided, from the speed-up's interval, so that it carries everything that widened it;
+    # NaN when there is no interval
     p_value: float
-    before: Interval
-    after: Interval
-    within: float
+    before: Interval  # median of BEFORE in its unit
+    after: Interval  # median of AFTER in its unit
+    within: float  # the tolerance that was asked for
+    # how many independent samples a side, or rounds, the interval rests on: a level beyond
+    # its own has to allow for as few
     effective: float = nan
 
     def to_json(self) -> TimeEntry:
@@ -114,11 +105,9 @@ class TimeComparison:
 def median_interval(samples: Samples, level: float = 0.95, seed: int = 0) -> Interval:
     """The median of timing samples with a bootstrap interval.
 
-    Args:
-        samples: In the order in which they were taken; or one such list per process, and then the
-            interval is that of the mean of the processes' medians.
-        level: Confidence level.
-        seed: Of the bootstrap; the same samples and seed give the same interval.
+    `samples`: in the order in which they were taken; or one such list per process, and then the
+    interval is that of the mean of the processes' medians. `seed`: of the bootstrap; the same
+    samples and seed give the same interval.
 
     Returns:
         The interval in the samples' unit. Fewer than six samples, or samples that are all equal,
@@ -141,14 +130,11 @@ def compare_samples(
 ) -> TimeComparison:
     """Whether `after` is faster than `before`, from timing samples of each.
 
-    Args:
-        before: Times in any unit, in the order taken; or one list per process.
-        after: Times in the same unit, likewise.
-        within: Speed-ups whose whole interval is inside 1 +- within are "same".
-        taken: "interleaved": before[i] and after[i] side by side, so that the ratio of each round
-            is judged and a drift that both share cancels; "one process"; or "apart": each side in
-            a process of its own.
-        thresholds: The numbers that decide.
+    `before`: times in any unit, in the order taken; or one list per process. `after`: times in the
+    same unit, likewise. `within`: speed-ups whose whole interval is inside 1 +- within are "same".
+    `taken`: "interleaved": before[i] and after[i] side by side, so that the ratio of each round is
+    judged and a drift that both share cancels; "one process"; or "apart": each side in a process of
+    its own.
 
     Raises:
         ProfkitError: A sample is no time (a finite positive number), there is none, or interleaved
