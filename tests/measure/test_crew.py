@@ -71,6 +71,29 @@ def test_what_one_could_not_another_tries_and_the_last_decides() -> None:
     assert crew.lost == []
 
 
+def test_what_was_given_back_is_tried_again_when_nobody_else_is_left() -> None:
+    """The one that could have tried it falls off the bus first: once this waited forever."""
+    given_back = threading.Event()
+    done: list[tuple[str, int, bool]] = []
+
+    def do(who: str, item: int, last: bool) -> None:
+        if who == "broken":
+            assert given_back.wait(60)
+            raise ProfkitError("fell off the bus")
+        if item == 0 and not last:
+            given_back.set()
+            raise GivenBack("perhaps it was me")
+        done.append((who, item, last))
+
+    crew = Crew(["good", "broken"])
+    sharing = threading.Thread(target=crew.share, args=(range(3), do), daemon=True)
+    sharing.start()
+    sharing.join(60)
+    assert not sharing.is_alive()
+    assert ("good", 0, True) in done
+    assert sorted(item for _, item, _ in done) == [0, 1, 2]
+
+
 def test_a_bug_in_a_thread_is_raised_where_the_items_came_from() -> None:
     began = threading.Event()
 
