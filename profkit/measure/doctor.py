@@ -42,8 +42,16 @@ class Inspection:
 def examine() -> list[Inspection]:
     """Look at everything; nothing here needs a GPU to be there, nor changes anything."""
     questions: tuple[Callable[[], Iterator[Inspection]], ...] = (
-        _gpu, _nvcc, _ninja, _languages, _torch, _ncu, _counters, _lock, _sanitizer,
-    )  # fmt: skip
+        _gpu,
+        lambda: _tool("nvcc", "building variants"),
+        _ninja,
+        _languages,
+        _torch,
+        lambda: _tool("ncu", "profile; timing works without it"),
+        _counters,
+        _lock,
+        lambda: _tool("compute-sanitizer", "check --sanitize"),
+    )
     return [finding for question in questions for finding in question()]
 
 
@@ -78,27 +86,17 @@ def _gpu() -> Iterator[Inspection]:
         )
 
 
-def _nvcc() -> Iterator[Inspection]:
-    yield _tool("nvcc", "building variants")
-
-
-def _ncu() -> Iterator[Inspection]:
-    yield _tool("ncu", "profile; timing works without it")
-
-
-def _sanitizer() -> Iterator[Inspection]:
-    yield _tool("compute-sanitizer", "check --sanitize")
-
-
-def _tool(name: str, use: str) -> Inspection:
+def _tool(name: str, use: str) -> Iterator[Inspection]:
     try:
         path = toolchain.need_tool(name)
     except ProfkitError as error:
-        return Inspection(name, "missing", f"not found; needed for {use}", error.hint)
+        yield Inspection(name, "missing", f"not found; needed for {use}", error.hint)
+        return
     version = toolchain.version(name, path)
     if version is None:
-        return Inspection(name, "warning", f"{path} does not say its version", "does it start?")
-    return Inspection(name, "ok", f"{version} at {path}")
+        yield Inspection(name, "warning", f"{path} does not say its version", "does it start?")
+    else:
+        yield Inspection(name, "ok", f"{version} at {path}")
 
 
 def _ninja() -> Iterator[Inspection]:

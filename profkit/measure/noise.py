@@ -18,7 +18,8 @@ from profkit.measure.build.build import Build
 from profkit.measure.cuda.device import Gpu
 from profkit.measure.targets import Target, build_target
 from profkit.measure.workers.client import TIMEOUT, Reply, Setup, Worker
-from profkit.measure.workers.protocol import Entry, Prepare
+from profkit.measure.workers.protocol import Prepare
+from profkit.measure.workers.session import entry_of
 
 _AGAIN = "~again"  # no variant's id holds a ~
 
@@ -58,7 +59,7 @@ def run_twins(run: AaRun, progress: Callable[[str], None]) -> Iterator[list[Hist
 def _need_right(worker: Worker, builds: list[Build], checks: tuple[tuple[str, int], ...]) -> None:
     for built in builds:
         name = built.variant.id
-        check = worker.judge(_entry(built), checks).checks[name]
+        check = worker.judge(entry_of(built), checks).checks[name]
         if check.status != "right":
             why = check.faults[0] if check.faults else check.status
             raise ProfkitError(f"{name} is {check.status}: {why}", "profkit check says more")
@@ -67,15 +68,11 @@ def _need_right(worker: Worker, builds: list[Build], checks: tuple[tuple[str, in
 def _of_a_process(worker: Worker, builds: list[Build], run: AaRun) -> Iterator[HistoryTwin]:
     rounds = run.rounds, run.rounds
     for case in run.target.cases:
-        entries = [_entry(b, again) for again in ("", _AGAIN) for b in builds]
+        entries = [entry_of(b, again) for again in ("", _AGAIN) for b in builds]
         reply = worker.time(entries, case, rounds)
         for built in builds:
             if twin := _twin(built, reply, worker.gpu, run.target):
                 yield twin
-
-
-def _entry(built: Build, again: str = "") -> Entry:
-    return Entry(built.variant.id + again, str(built.library), built.variant.header.inputs)
 
 
 def _twin(built: Build, reply: Reply, gpu: Gpu | None, target: Target) -> HistoryTwin | None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import subprocess
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -14,6 +13,7 @@ from typing import Any, Literal, TypedDict
 
 from profkit.measure.bench.bench import timing
 from profkit.measure.build.build import Build
+from profkit.measure.build.toolchain import kept_json
 from profkit.measure.check import data
 from profkit.measure.check.check import Check
 from profkit.measure.cuda.device import Gpu
@@ -101,7 +101,7 @@ def _check(check: Check | None, built: Build | None) -> JsonObject | None:
     if check is None:
         return None
     if built is not None and built.library is not None:
-        check = replace(check, sanitizer=_sanitizer(built.library))
+        check = replace(check, sanitizer=kept_json(built.library.with_name("sanitizer.json")))
     return check.to_json()
 
 
@@ -146,15 +146,6 @@ def timed_rows(run: TargetRun, case: str) -> list[JsonObject]:
             plain = [asdict(launch) for launch in launches]
             rows.append({"name": name, "backend": backend, "launches": plain, "timing": timing})
     return rows
-
-
-def _sanitizer(library: Path) -> dict[str, str]:
-    """What `check --sanitize` found in this very binary; empty if it was not run."""
-    try:
-        kept: dict[str, str] = json.loads(library.with_name("sanitizer.json").read_text())
-    except (OSError, ValueError):
-        return {}
-    return kept
 
 
 def _torch() -> str | None:

@@ -13,40 +13,27 @@ from profkit.tune.study import Study, Trial
 if TYPE_CHECKING:
     from pandas import DataFrame
 
-# Column -> its path in a trial's result as JSON. Times in seconds, memory in bytes, shares of 1.
-_COLUMNS: dict[str, tuple[str, ...]] = {
-    "reason": ("reason",),
-    "kind": ("kind",),
-    "time": ("time",),
-    "anchor_time": ("anchor_time",),
-    "against": ("against",),
+# Columns out of a trial's result as JSON. Times in seconds, memory in bytes, shares of 1.
+_COLUMNS = (
+    *("reason", "kind", "time", "anchor_time", "against", "speedup", "speedup_low", "speedup_high"),
+    *("hedges_g", "p_value", "promoted", "confirmed", "confirmed_speedup", "confirmed_low"),
+    *("confirmed_high", "confirmed_g", "confirmed_p", "became_incumbent", "blocks", "threads"),
+    *("regs", "smem", "blocks_per_sm", "occupancy", "spills", "max_abs", "build_seconds"),
+    *("gpu_seconds", "gpu", "bound", "limiter", "code"),
+)
+# Those that lie deeper, or under another name.
+_PATHS = {
     "speedup": ("speedup", "median"),
     "speedup_low": ("speedup", "low"),
     "speedup_high": ("speedup", "high"),
-    "hedges_g": ("hedges_g",),
-    "p_value": ("p_value",),
-    "promoted": ("promoted",),
     "confirmed": ("confirmed", "answer"),
     "confirmed_speedup": ("confirmed", "speedup", "median"),
     "confirmed_low": ("confirmed", "speedup", "low"),
     "confirmed_high": ("confirmed", "speedup", "high"),
     "confirmed_g": ("confirmed", "hedges_g"),
     "confirmed_p": ("confirmed", "p_value"),
-    "became_incumbent": ("became_incumbent",),
-    "blocks": ("blocks",),
-    "threads": ("threads",),
-    "regs": ("regs",),
-    "smem": ("smem",),
-    "blocks_per_sm": ("blocks_per_sm",),
-    "occupancy": ("occupancy",),
-    "spills": ("spills",),
-    "max_abs": ("max_abs",),
-    "build_seconds": ("build_seconds",),
-    "gpu_seconds": ("gpu_seconds",),
-    "gpu": ("gpu",),
     "bound": ("verdict", "bound"),
     "limiter": ("verdict", "limiter"),
-    "code": ("code",),
 }
 _NEAR = 1.02  # a search has found its best when it is this near
 
@@ -64,7 +51,7 @@ def _row(trial: Trial) -> JsonObject:
         "outcome": trial.outcome,
         "value": trial.value,
         **trial.config.named,
-        **{name: _at(plain, path) for name, path in _COLUMNS.items()},
+        **{name: _at(plain, _PATHS.get(name, (name,))) for name in _COLUMNS},
         "seconds": trial.seconds,
         "ended": trial.ended,
     }

@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from profkit.diagnosis.rule import Finding
-from profkit.errors import ProfkitError
+from profkit.errors import ProfkitError, did_you_mean
 from profkit.measure import runs
 from profkit.measure.build import toolchain
 from profkit.measure.cuda.graph import GraphLaunch
@@ -110,14 +110,11 @@ def reports(task: Task) -> Path:
 
 def known_metrics(task: Task) -> None:
     """Fail if `watch:` names a metric that the catalogue does not have."""
-    from difflib import get_close_matches
-
     from profkit.reports.metrics import CATALOGUE
 
     for direction in task.space.watch:
         if direction.name not in CATALOGUE:
-            near = get_close_matches(direction.name, CATALOGUE, n=1)
             raise ProfkitError(
                 f"{task.space.file}: 'watch:' names no metric: {direction.name}",
-                f"did you mean {near[0]}?" if near else "profkit explain lists the metrics",
+                did_you_mean(direction.name, CATALOGUE, "profkit explain lists the metrics"),
             )

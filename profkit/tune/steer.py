@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from profkit.errors import ProfkitError
+from profkit.errors import ProfkitError, did_you_mean
 from profkit.measure.variants.tunables import Config, Direction, Space
 from profkit.tune.result import FiringRule
 
@@ -40,18 +40,15 @@ def directions(space: Space) -> dict[str, list[Direction]]:
     Raises:
         ProfkitError: `steer:` names a rule that does not exist.
     """
-    from difflib import get_close_matches
-
     from profkit.diagnosis.rules import ALL
 
     known = {rule.id for rule in ALL}
     by_rule: dict[str, list[Direction]] = {}
     for direction in space.steer:
         if direction.rule not in known:
-            near = get_close_matches(direction.rule, known, n=1)
             raise ProfkitError(
                 f"{space.file}: 'steer:' names no rule: {direction.rule}",
-                f"did you mean {near[0]}?" if near else "profkit explain lists the rules",
+                did_you_mean(direction.rule, known, "profkit explain lists the rules"),
             )
         by_rule.setdefault(direction.rule, []).append(direction)
     for direction in ALWAYS:

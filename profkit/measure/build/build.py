@@ -102,13 +102,8 @@ def compile_variants(
 def is_built(variant: Variant, folder: Path) -> bool:
     """Whether this very text is compiled for any architecture."""
     text = variant.language.text_hash(variant.path)
-    for kept in (folder / variant.problem).glob(f"{variant.id}-sm_*/build.json"):
-        try:
-            if json.loads(kept.read_text())["text"] == text:
-                return True
-        except (OSError, ValueError, KeyError):
-            continue
-    return False
+    kept = (folder / variant.problem).glob(f"{variant.id}-sm_*/build.json")
+    return any(toolchain.kept_json(path).get("text") == text for path in kept)
 
 
 def need_build(built: Build) -> Build:

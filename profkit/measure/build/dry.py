@@ -14,6 +14,7 @@ from pathlib import Path
 
 from profkit.files import move_file, temporary_folder, write_text
 from profkit.measure.build.build import OBJECT, Build
+from profkit.measure.build.toolchain import kept_json
 from profkit.measure.cuda.graph import GraphLaunch
 from profkit.measure.cuda.names import KernelResources
 from profkit.measure.languages.ahead.plan import of_values
@@ -60,8 +61,8 @@ def dry_shapes(built: Build, folder: Path, nvcc: Path) -> dict[str, list[GraphLa
     source = folder / "problem.py"
     memory = built.library.with_name("shapes.json")
     key = hashlib.sha256(source.read_bytes() + _stub_hash().encode()).hexdigest()
-    kept = _kept(memory)
-    if kept.get("key") != key:
+    kept = kept_json(memory)
+    if kept.get("key") != key or "shapes" not in kept:
         loaded = problem.load_problem(folder)
         values = {name: loaded.module.arguments(case) for name, case in loaded.cases.items()}
         by_case = {name: dry_launches(built, v, machine, nvcc) for name, v in values.items()}
@@ -92,14 +93,6 @@ def stub_object(folder: Path, nvcc: Path) -> Path | None:
 def _launch(stored: JsonObject) -> GraphLaunch:
     values: JsonObject = {k: tuple(v) if isinstance(v, list) else v for k, v in stored.items()}
     return GraphLaunch(**values)
-
-
-def _kept(memory: Path) -> JsonObject:
-    try:
-        kept = json.loads(memory.read_text())
-    except (OSError, ValueError):
-        return {}
-    return kept if isinstance(kept, dict) and "shapes" in kept else {}
 
 
 @functools.cache

@@ -13,8 +13,10 @@ import re
 import shutil
 import subprocess
 from pathlib import Path
+from typing import Any
 
 from profkit.errors import ProfkitError
+from profkit.files import write_text
 from profkit.measure.languages.language import CompilerProgram
 
 _VERSION = {
@@ -76,10 +78,10 @@ def tool(name: str, cache: Path) -> Tool:
     stat = path.resolve().stat()
     key = f"{path.resolve()}:{stat.st_size}:{stat.st_mtime_ns}"
     memory = cache / "tools.json"
-    known = _load(memory)
+    known = kept_json(memory)
     if key not in known:
         known[key] = version(name, path)
-        _store(memory, known)
+        write_text(memory, json.dumps(known, indent=1))
     return Tool(path, known[key])
 
 
@@ -95,15 +97,10 @@ def version(name: str, path: Path) -> str | None:
     return match[1] if match else None
 
 
-def _load(path: Path) -> dict[str, str | None]:
+def kept_json(path: Path) -> dict[str, Any]:
+    """What was kept in a file; empty where there is none, or it is no object."""
     try:
         known = json.loads(path.read_text())
     except (OSError, ValueError):
         return {}
     return known if isinstance(known, dict) else {}
-
-
-def _store(path: Path, known: dict[str, str | None]) -> None:
-    from profkit.files import write_text
-
-    write_text(path, json.dumps(known, indent=1))

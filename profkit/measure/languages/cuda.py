@@ -56,9 +56,8 @@ class Cuda(Language):
         """Line tables, resources, machine code of one architecture."""
         return (*_FLAGS, f"-gencode=arch=compute_{arch},code=sm_{arch}")
 
-    def surroundings(self, job: CompileJob) -> Sequence[str]:
+    def surroundings(self, _job: CompileJob) -> Sequence[str]:
         """Nvcc reads flags from the environment too."""
-        del job
         return [os.environ.get(k, "") for k in ("NVCC_PREPEND_FLAGS", "NVCC_APPEND_FLAGS")]
 
     def compile(

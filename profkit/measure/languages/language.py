@@ -50,14 +50,12 @@ class Language(ABC):
     programs: tuple[str, ...] = ()  # what compiling it starts: names that toolchain.tool knows
     needs_sms: bool = False  # whether what is compiled depends on how many SMs the GPU has
 
-    def owns(self, path: Path, text: str) -> bool:
+    def owns(self, _path: Path, _text: str) -> bool:
         """Whether a file with the suffix is a kernel of this language."""
-        del path, text
         return True
 
-    def stands_at(self, path: Path, text: str) -> bool:
+    def stands_at(self, _path: Path, _text: str) -> bool:
         """Whether such a file, found in a folder and named by nobody, is meant as a kernel."""
-        del path, text
         return True
 
     @abstractmethod
@@ -96,9 +94,8 @@ class Language(ABC):
             ProfkitError: There is such a flag.
         """
 
-    def own_flags(self, arch: str) -> tuple[str, ...]:
+    def own_flags(self, _arch: str) -> tuple[str, ...]:
         """What every file of this language is compiled with."""
-        del arch
         return ()
 
     def compiler(self, programs: Mapping[str, CompilerProgram]) -> str:
@@ -106,9 +103,8 @@ class Language(ABC):
         (name, program), *_ = programs.items()
         return f"{name} {program.version or '?'}"
 
-    def surroundings(self, job: CompileJob) -> Sequence[str]:
+    def surroundings(self, _job: CompileJob) -> Sequence[str]:
         """What else decides what comes out: versions, other files, the environment."""
-        del job
         return ()
 
     @abstractmethod

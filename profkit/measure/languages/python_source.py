@@ -133,14 +133,12 @@ class PythonKernels(Language):
             "" if here else "no GPU here: it can be built, not checked or timed"
         )
 
-    def flags(self, header: Header, defines: Mapping[str, str]) -> tuple[str, ...]:
+    def flags(self, _header: Header, defines: Mapping[str, str]) -> tuple[str, ...]:
         """The tunables as they are set in the module."""
-        del header
         return tuple(f"{k}={v}" for k, v in sorted(defines.items()))
 
-    def compiler(self, programs: Mapping[str, CompilerProgram]) -> str:
+    def compiler(self, _programs: Mapping[str, CompilerProgram]) -> str:
         """The package and its version."""
-        del programs
         return f"{self.name} {self.version() or '?'}"
 
     def version(self) -> str | None:
@@ -159,11 +157,10 @@ class PythonKernels(Language):
         self,
         jobs: Sequence[CompileJob],
         work: Path,
-        programs: Mapping[str, CompilerProgram],
+        _programs: Mapping[str, CompilerProgram],
         parallel: int | None,
     ) -> dict[int, float]:
         """Run each file's launch function in a process of its own, at every case of its problem."""
-        del programs
         with ThreadPoolExecutor(parallel or len(os.sched_getaffinity(0))) as pool:
             runs = [
                 pool.submit(build.compile_ahead, self, j, work / str(i)) for i, j in enumerate(jobs)

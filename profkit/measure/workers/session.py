@@ -148,7 +148,7 @@ class _Session:
         name = build.variant.id
         try:
             self.open(worker)
-            reply = worker.judge(_entry(build), self.job.checks)
+            reply = worker.judge(entry_of(build), self.job.checks)
         except WorkerLost as lost:
             if lost.at.name == name and not last:
                 raise self.given_back(worker, lost, name) from lost
@@ -181,7 +181,7 @@ class _Session:
 def _measure_case(job: Job, worker: Worker, doing: _Session, case: str) -> None:
     """Time everything that is correct at one case, in turns."""
     measured = doing.measured
-    entries = [_entry(build) for build in job.builds if _is_timed(build, measured, case)]
+    entries = [entry_of(build) for build in job.builds if _is_timed(build, measured, case)]
     entries += [Entry(name) for name in job.references if name not in measured.failed]
     if not entries:
         return
@@ -204,9 +204,10 @@ def _is_timed(build: Build, measured: Measurements, case: str) -> bool:
     return check.status == "right" and case in check.correct_cases
 
 
-def _entry(build: Build) -> Entry:
+def entry_of(build: Build, again: str = "") -> Entry:
+    """A build as the protocol has it; `again` ends the name of one that is timed twice."""
     library = str(build.library) if build.library else None
-    return Entry(build.variant.id, library, build.variant.header.inputs)
+    return Entry(build.variant.id + again, library, build.variant.header.inputs)
 
 
 def _keep(measured: Measurements, reply: Reply, case: str) -> None:
