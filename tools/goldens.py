@@ -23,15 +23,18 @@ import sys
 import tempfile
 from array import array
 from collections.abc import Callable, Iterator
-from concurrent.futures import ProcessPoolExecutor
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import cache
 from itertools import cycle
 from math import nan
 from multiprocessing import get_context
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from unittest import mock
+
+if TYPE_CHECKING:
+    from profkit.reports.frame import Part, Reports
 
 ROOT = Path(__file__).resolve().parents[1]
 GOLDENS = ROOT / "tests" / "goldens"
@@ -60,13 +63,12 @@ def main() -> None:
     asked = parser.parse_args()
     groups = {name: tasks for name, tasks in GROUPS.items() if name.startswith(asked.only)}
     changed = 0
-    with ProcessPoolExecutor(asked.jobs, get_context("spawn"), _begin) as pool:
+    # NVIDIA's library never gives back the memory that a report took: a worker ends after some.
+    with get_context("spawn").Pool(asked.jobs, _begin, maxtasksperchild=25) as pool:
         # All tasks at once, so that no processor waits for the end of a group.
-        made = {
-            name: [pool.submit(_make, task) for task in tasks()] for name, tasks in groups.items()
-        }
+        made = {name: pool.map_async(_make, tasks(), chunksize=1) for name, tasks in groups.items()}
         for name, parts in made.items():
-            documents = {k: v for part in parts for k, v in part.result().items()}
+            documents = {k: v for part in parts.get() for k, v in part.items()}
             if asked.accept:
                 write(name, documents)
             else:
@@ -85,7 +87,7 @@ def write(group: str, documents: Documents) -> None:
     """Accept the documents of a group."""
     GOLDENS.mkdir(exist_ok=True)
     text = json.dumps(dict(sorted(documents.items())), indent=0, ensure_ascii=False)
-    (GOLDENS / f"{group}.json.xz").write_bytes(lzma.compress(text.encode(), preset=9))
+    (GOLDENS / f"{group}.json.xz").write_bytes(lzma.compress(text.encode(), preset=4))
     print(f"{group}: {len(documents)} documents, {len(text):,} characters")
 
 
@@ -143,30 +145,44 @@ def _command(*args: str) -> Iterator[tuple[str, str]]:
     yield " ".join(args), said(*args)
 
 
-def _report(path: str) -> Iterator[tuple[str, str]]:
-    """A report, and the same as if ncu had collected its basic set alone; the file is read once."""
+@contextmanager
+def reads_once(change: Callable[[Part], Part] | None = None) -> Iterator[None]:
+    """Every form of an answer from one reading of its reports, each part changed first if asked."""
     from profkit.reports import reader
-    from profkit.reports.frame import Part, Reports
-    from profkit.reports.metrics import CATALOGUE
+    from profkit.reports.frame import Reports
 
     reads = reader.read_report
-    kept = [metric.section in BASIC for metric in CATALOGUE.values()]
 
     @cache
-    def whole(paths: tuple[str, ...]) -> Any:
-        return reads(list(paths))
+    def once(paths: tuple[str, ...]) -> Reports:
+        reports = reads(list(paths))
+        return Reports(tuple(map(change, reports.parts))) if change else reports
 
-    def cut(paths: list[str], **_: Any) -> Any:
-        return Reports(tuple(map(basic, whole(tuple(paths)).parts)))
+    with mock.patch.object(
+        reader, "read_report", lambda paths, *_, **__: once(tuple(map(str, paths)))
+    ):
+        yield
 
-    def basic(part: Part) -> Part:
+
+def _forms(*args: str) -> Iterator[tuple[str, str]]:
+    with reads_once():
+        for form, flags in FORMS.items():
+            yield f"{' '.join(args)} {form}", said(*args, *flags)
+
+
+def _basic(path: str) -> Iterator[tuple[str, str]]:
+    """A report as if ncu had collected its basic set alone."""
+    from profkit.reports.metrics import CATALOGUE
+
+    kept = [metric.section in BASIC for metric in CATALOGUE.values()]
+
+    def cut(part: Part) -> Part:
         values = zip(array("d", part.values), cycle(kept))
         return replace(part, values=array("d", [v if k else nan for v, k in values]).tobytes())
 
-    for kind, read in (("full", lambda paths, **_: whole(tuple(paths))), ("basic", cut)):
-        with mock.patch.object(reader, "read_report", read):
-            for form, flags in FORMS.items():
-                yield f"{path} {kind} {form}", said("diagnose", path, *flags)
+    with reads_once(cut):
+        for form, flags in FORMS.items():
+            yield f"{path} basic {form}", said("diagnose", path, *flags)
 
 
 def _trace(path: str, without: str) -> Iterator[tuple[str, str]]:
@@ -283,7 +299,8 @@ CHANGES: dict[str, Callable[[dict[str, Any]], None]] = {
 
 def _reports() -> list[Task]:
     files = sorted(p for p in (ROOT / "artifacts").rglob("*.ncu-rep*") if p.is_file())
-    return [("report", (str(p.relative_to(ROOT)),)) for p in files]
+    paths = [str(p.relative_to(ROOT)) for p in files]
+    return [("forms", ("diagnose", path)) for path in paths] + [("basic", (p,)) for p in paths]
 
 
 def _triage() -> list[Task]:
@@ -302,10 +319,7 @@ def _cases() -> list[str]:
 
 
 def _ladder() -> list[Task]:
-    return [
-        ("command", ("compare", "--ladder", "--case", case, *flags))
-        for case in _cases() for flags in FORMS.values()
-    ]  # fmt: skip
+    return [("forms", ("compare", "--ladder", "--case", case)) for case in _cases()]
 
 
 def _recorded() -> list[Task]:
@@ -341,7 +355,7 @@ def _pages() -> list[Task]:
 
 
 _MAKERS: dict[str, Callable[..., Iterator[tuple[str, str]]]] = {
-    "command": _command, "report": _report, "trace": _trace, "gate": _gate, "page": _page,
+    "command": _command, "forms": _forms, "basic": _basic, "trace": _trace, "gate": _gate, "page": _page,
 }  # fmt: skip
 GROUPS: dict[str, Callable[[], list[Task]]] = {
     "ladder": _ladder,
