@@ -100,7 +100,7 @@ def test_a_trial_that_another_search_is_asking_for_is_not_given_up(
 def test_a_trial_that_nobody_ever_signed_is_taken_up(
     two: "tuple[Study, Study]", monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from profkit.tune.study import study
+    from profkit.tune import study
 
     one, other = two
     lost = one._study.ask(one._dists)
