@@ -16,8 +16,13 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import cycle, islice
 from pathlib import Path
+from statistics import median
 
 ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT))
+
+from tests.big import BIG, FULL, TINY  # noqa: E402 - run as a script, its folder comes first
+
 ARTIFACTS = ROOT / "artifacts"
 MANY = 300
 BASELINE = "import ncu_report, pandas, typer, rich"
@@ -91,6 +96,64 @@ def reading() -> Iterator[Figure]:
     launches = sum(f.launches for p in paths for f in read_report([p]).files)
     what = f"read {len(paths)} reports ({launches} launches) / a bare ncu_report loop"
     yield Figure(what, ours / theirs, 1.5)
+
+
+READ_ONE = """
+import os, resource, sys, time
+from pathlib import Path
+from tests.speed import bare
+import ncu_report
+from profkit.reports.reader import read_report
+who, path = sys.argv[1:]
+began = time.perf_counter()
+if who == "bare":
+    bare([Path(path)])
+else:
+    assert read_report([path], jobs=int(who) or None).files[0].status == "ok"
+took = time.perf_counter() - began
+own, children = (resource.getrusage(w) for w in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+print(took, own.ru_utime + own.ru_stime, children.ru_utime + children.ru_stime)
+"""
+
+
+def big() -> Iterator[Figure]:
+    """Reports of the kind that users have, each side in a process of its own: a bare loop takes 4 GB."""
+
+    def read(who: str, path: Path) -> tuple[float, ...]:
+        command = [sys.executable, "-c", READ_ONE, who, str(path)]
+        done = subprocess.run(command, check=True, cwd=ROOT, capture_output=True, text=True)
+        return tuple(map(float, done.stdout.split()))
+
+    for name in FULL:
+        path = BIG / name
+        if not path.exists():
+            print(f"       {name}: not measured; built by: python tests/big.py")
+            continue
+        turns = [[read(who, path) for who in ("bare", "1", "0")] for _ in range(3)]
+        one = median(one[0] / loop[0] for loop, one, _ in turns)
+        every = median(every[0] / loop[0] for loop, _, every in turns)
+        children = median(every[2] / loop[1] for loop, _, every in turns)
+        yield Figure(f"read {name} with one worker / a bare loop", one, 1.2)
+        yield Figure(f"read {name} with all / a bare loop", every, 1.0)
+        yield Figure(f"read {name}: processor time of all children / of a bare loop", children, 1.5)
+
+
+def tiny() -> Iterator[Figure]:
+    """Ten thousand launches of 274 bytes as JSON, and two hundred reports of a folder as text."""
+    with tempfile.TemporaryDirectory() as folder:
+        asked = {f"{len(paths)} reports": paths for paths in [copies(Path(folder))[:200]]}
+        if (BIG / TINY).exists():
+            asked[TINY] = [BIG / TINY, Path("--json")]
+        else:
+            print(f"       {TINY}: not measured; built by: python tests/big.py")
+        for what, words in asked.items():
+            command = [sys.executable, "-m", "profkit", "diagnose", *map(str, words)]
+            began = time.perf_counter()
+            with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.DEVNULL) as process:
+                most = peak(process)
+            yield Figure(f"diagnose {what}", time.perf_counter() - began, 20, "s")
+            if what == TINY:
+                yield Figure(f"diagnose {what}: peak memory", most / 1e6, 400, "MB")
 
 
 def starting() -> Iterator[Figure]:
@@ -187,13 +250,12 @@ def proportional(pid: int) -> float:
 
 
 def main() -> int:
-    sys.path.insert(0, str(ROOT))
     processors = len(os.sched_getaffinity(0))
     print(
         f"{processors} processors, load {os.getloadavg()[0]:.1f}, Python {sys.version.split()[0]}"
     )
     missed = 0
-    for part in (starting, reading, naming_lines, many):
+    for part in (starting, reading, big, tiny, naming_lines, many):
         for figure in part():
             print(figure, flush=True)
             missed += not figure.met

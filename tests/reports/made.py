@@ -148,6 +148,18 @@ def report(
     )
 
 
+def numbered(count: int) -> bytes:
+    """A report of so many launches of 274 bytes: each has a name and a time of its own."""
+    names, time = [*METRICS], next(iter(TIME))
+    return report(
+        [
+            result(names, {**METRICS, time: 100.0 * (n + 1)}, kernel=f"kernel_{n}")
+            for n in range(count)
+        ],
+        names,
+    )
+
+
 def repeated(data: bytes, least: int) -> bytes:
     """A plain report with all its launches again and again, up to so many bytes."""
     frames, at = [], 4
