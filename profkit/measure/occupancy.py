@@ -20,19 +20,22 @@ class Limits:
     blocks: int
     smem: int  # shared memory of an SM
     reserved: int = 1024  # shared memory that the system takes of every block
+    # dense fp16 operations (a multiply-add is two) with fp32 accumulation per clock, from NVIDIA's
+    # architecture white papers; of 86, 89 and 120 the full rate, which GeForce cards halve
+    tensor: int | None = None
 
 
 LIMITS = {
-    "70": Limits(64, 32, 96 * 1024, 0),
-    "75": Limits(32, 16, 64 * 1024, 0),
-    "80": Limits(64, 32, 164 * 1024),
-    "86": Limits(48, 16, 100 * 1024),
+    "70": Limits(64, 32, 96 * 1024, reserved=0),
+    "75": Limits(32, 16, 64 * 1024, reserved=0),
+    "80": Limits(64, 32, 164 * 1024, tensor=2048),
+    "86": Limits(48, 16, 100 * 1024, tensor=1024),
     "87": Limits(48, 16, 164 * 1024),
-    "89": Limits(48, 24, 100 * 1024),
-    "90": Limits(64, 32, 228 * 1024),
-    "100": Limits(64, 32, 228 * 1024),
+    "89": Limits(48, 24, 100 * 1024, tensor=1024),
+    "90": Limits(64, 32, 228 * 1024, tensor=4096),
+    "100": Limits(64, 32, 228 * 1024, tensor=8192),
     "103": Limits(64, 32, 228 * 1024),
-    "120": Limits(48, 24, 100 * 1024),
+    "120": Limits(48, 24, 100 * 1024, tensor=1024),
 }
 REGISTERS = 64 * 1024  # of an SM
 _REGISTER_UNIT = 256  # registers are given to a warp in units of 256

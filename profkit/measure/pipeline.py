@@ -223,7 +223,8 @@ def _with_verdict(
     check = replace(check, sanitizer={**check.sanitizer, tool: verdict})
     if clean:
         return check
-    return check.with_fault(CaseCheck(case, 0, "wrong", faults=(f"{tool}: {verdict}",)))
+    fault = CaseCheck(case, 0, "wrong", faults=(f"{tool}: {verdict}",))
+    return replace(check, status="wrong", cases=(*check.cases, fault))
 
 
 def _small_case(run: TargetRun, check: Check) -> str:

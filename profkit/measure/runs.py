@@ -19,7 +19,7 @@ from profkit.measure.check.check import Check
 from profkit.measure.cuda.device import Gpu
 from profkit.measure.cuda.graph import GraphLaunch
 from profkit.measure.cuda.library import Plan
-from profkit.measure.occupancy import waves
+from profkit.measure.occupancy import LIMITS, waves
 from profkit.measure.targets import Target
 from profkit.measure.variants.problem import Problem
 from profkit.measure.workers.session import Measurements
@@ -188,9 +188,6 @@ def _output(command: Sequence[str]) -> str:
     return done.stdout.strip()
 
 
-# Dense fp16 operations (a multiply-add is two) with fp32 accumulation per SM and clock, from
-# NVIDIA's architecture white papers; of 86, 89 and 120 the full rate, which GeForce cards halve.
-_TENSOR = {"80": 2048, "86": 1024, "89": 1024, "90": 4096, "100": 8192, "120": 1024}
 _EXP = 16  # ex2 results per SM and clock, on every one of them
 
 
@@ -202,9 +199,9 @@ def floors(problem: Problem, case: str, gpu: Gpu) -> dict[str, float]:
     """
     shape, clocks = problem.case(case), gpu.sms * gpu.sm_clock
     seconds: dict[str, float] = {}
-    per_clock = _TENSOR.get(gpu.arch.rstrip("af"))
-    if per_clock and clocks:
-        seconds["tensor"] = problem.module.operations(shape) / (per_clock * clocks)
+    sm = LIMITS.get(gpu.arch.rstrip("af"))
+    if sm and sm.tensor and clocks:
+        seconds["tensor"] = problem.module.operations(shape) / (sm.tensor * clocks)
     if gpu.dram_bandwidth:
         seconds["dram"] = problem.module.compulsory_bytes(shape) / gpu.dram_bandwidth
     if clocks and hasattr(problem.module, "exponentials"):
@@ -214,15 +211,10 @@ def floors(problem: Problem, case: str, gpu: Gpu) -> dict[str, float]:
 
 def launch_shapes(launches: Sequence[GraphLaunch], sms: int) -> tuple[LaunchShape, ...]:
     """Blocks, waves and idle SMs of each launch, from what the driver says fits on an SM."""
-    return tuple(_shape(launch, sms) for launch in launches)
-
-
-def _shape(launch: GraphLaunch, sms: int) -> LaunchShape:
-    blocks, filled = prod(launch.grid), waves(launch.grid, launch.blocks_per_sm, sms)
-    return LaunchShape(
-        kernel=launch.kernel,
-        blocks=blocks,
-        blocks_per_sm=launch.blocks_per_sm,
-        waves=None if isnan(filled) else filled,
-        idle_sms=max(0, sms - blocks),
-    )
+    shapes = []
+    for launch in launches:
+        blocks, filled = prod(launch.grid), waves(launch.grid, launch.blocks_per_sm, sms)
+        known = None if isnan(filled) else filled
+        idle = max(0, sms - blocks)
+        shapes.append(LaunchShape(launch.kernel, blocks, launch.blocks_per_sm, known, idle))
+    return tuple(shapes)

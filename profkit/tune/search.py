@@ -132,16 +132,19 @@ class Search:
     def _feed(self, began: float) -> None:
         """Keep builds ahead of the GPUs until the search is over."""
         depth = min(max(2, cores()), AHEAD * len(self.workers))
-        exhausted = False
+        exhausted, limit = False, self.task.options.time
         while not self._failed and self.outcome.workers:
-            late = self._is_late(began)
+            late = limit is not None and time.monotonic() - began > limit
             if late:
                 self._give_up_queue()
             left = 0 if late else self._left()
-            if not late and not exhausted and self._wants_more(left, depth):
+            with self._changed:
+                queued, idle = len(self._queue), not self._doing and not self._queue
+            more = left > 0 and queued < depth
+            if not late and not exhausted and (more or self._needs_defaults()):
                 exhausted = not self._ask()
                 continue
-            if self._is_idle() and (late or exhausted or left <= 0):
+            if idle and (late or exhausted or left <= 0):
                 self.outcome.why = "time" if late else "exhausted" if left > 0 else "done"
                 if not (exhausted and self.study.free()):
                     return
@@ -149,27 +152,17 @@ class Search:
             with self._changed:
                 self._changed.wait(_TICK)
 
-    def _is_late(self, began: float) -> bool:
-        limit = self.task.options.time
-        return limit is not None and time.monotonic() - began > limit
-
-    def _is_idle(self) -> bool:
-        """Whether nothing is queued and no GPU is busy."""
-        with self._changed:
-            return not self._doing and not self._queue
-
-    def _wants_more(self, left: int, depth: int) -> bool:
-        """Whether another build should begin."""
-        with self._changed:
-            queued = len(self._queue)
-        return (left > 0 and queued < depth) or self._needs_defaults()
-
     def _ask(self) -> bool:
-        """Take up the next configuration; whether there was one."""
+        """Take up the next configuration and start its build; whether there was one."""
         trial = self.study.ask()
-        if trial is not None:
-            self._add(trial)
-        return trial is not None
+        if trial is None:
+            return False
+        ready = self.task.start_build(trial.config)
+        ready.add_done_callback(lambda _: self._wake())
+        with self._changed:
+            self._queue.append(_Item(trial, ready))
+            self._changed.notify_all()
+        return True
 
     def _needs_defaults(self) -> bool:
         """Whether everything waits for the defaults, which came back from a GPU that failed."""
@@ -179,13 +172,6 @@ class Search:
             self.state.based.set()
         default = self.task.space.default
         return default in self.study.waiting()
-
-    def _add(self, trial: Trial) -> None:
-        ready = self.task.start_build(trial.config)
-        ready.add_done_callback(lambda _: self._wake())
-        with self._changed:
-            self._queue.append(_Item(trial, ready))
-            self._changed.notify_all()
 
     def _wake(self) -> None:
         with self._changed:
@@ -284,7 +270,8 @@ class Search:
             self.study.finish(trial.number, "failed", None, result)
         else:
             if is_default and outcome != "measured":
-                why = self._reason(trial.number)
+                reasons = {t.number: t.result.reason for t in self.study.trials()}
+                why = reasons.get(trial.number) or ""
                 raise _NoBasis(f"the defaults of {self.task.variant.id} are {outcome}: {why}")
 
     def _trusted(self, runner: Runner) -> None:
@@ -292,10 +279,6 @@ class Search:
         default = self.task.space.default
         library = self.task.built(default).built.library
         runner.time({self.task.name(default): library}, (3, 3))
-
-    def _reason(self, number: int) -> str:
-        reasons = {t.number: t.result.reason for t in self.study.trials()}
-        return reasons.get(number) or ""
 
     def _where(self, trial: Trial) -> str:
         done = sum(t.counts for t in self.study.trials())

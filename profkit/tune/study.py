@@ -110,7 +110,9 @@ class Study:
                 self._live[live.number] = live
                 config, source = self._config(live.params), live.user_attrs.get("source")
                 if source is None:
-                    source = "random" if len(_finished(known)) < STARTUP else "tpe"
+                    done = (TrialState.COMPLETE, TrialState.PRUNED)
+                    begun = sum(t.state in done for t in known)
+                    source = "random" if begun < STARTUP else "tpe"
                 live.set_user_attr("by", [source, owner()])
                 # Two searches in one storage may want the same: the first to write has it.
                 if config in self.possible and config not in self._tried(live.number):
@@ -268,10 +270,6 @@ class Study:
             return round(far, 9), self._random.random()
 
         return self._ranks(min(free, key=distance))
-
-
-def _finished(known: Sequence[FrozenTrial]) -> list[FrozenTrial]:
-    return [t for t in known if t.state in (TrialState.COMPLETE, TrialState.PRUNED)]
 
 
 def _outcome(t: FrozenTrial) -> str:

@@ -6,7 +6,7 @@ import json
 import os
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from statistics import median
 from typing import BinaryIO, Literal, TypedDict
@@ -133,14 +133,9 @@ def _ended(command: Sequence[str], done: process.Done) -> str:
 
 
 def _environment(folder: Path, options: CaptureOptions) -> dict[str, str]:
-    request = {
-        "folder": str(folder),
-        "kernel": options.kernel,
-        "skip": options.skip,
-        "count": _EVERY if options.count is None else options.count,
-        "limit": options.limit,
-        "values": options.values,
-    }
+    count = _EVERY if options.count is None else options.count
+    request = {**asdict(options), "folder": str(folder), "count": count}
+    del request["timeout"]  # not the hook's business
     request_file = folder / "request.json"
     request_file.write_text(json.dumps(request), encoding="utf-8")
     paths = [str(_INJECTED), *filter(None, [os.environ.get("PYTHONPATH")])]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shutil
 from collections.abc import Mapping
@@ -16,6 +17,7 @@ CASE, VARIANT = "captured", "captured"
 _TEMPLATE = Path(__file__).with_name("inject") / "captured_problem.py"
 # Units in the last place of what an output is stored in: two of them, and of its own spread.
 _EPSILON = {"float16": 2**-10, "bfloat16": 2**-7, "float32": 2**-22, "float64": 2**-22}
+_KEPT = ("kernel", "grid", "options", "inputs", "outputs", "seconds", "bit_equal", "notes")
 _RENAMED = {"num_warps": "WARPS", "num_stages": "STAGES"}
 _AROUND = {"num_warps": (1, 16), "num_stages": (1, 5)}
 
@@ -33,7 +35,8 @@ def write_problem(left: Path, place: Path, program: str, launches: int) -> Path:
     for array in sorted(left.glob("*.bin")):
         shutil.move(array, place / array.name)
     shutil.copy(_TEMPLATE, place / "problem.py")
-    write_text(place / "captured.json", _pretty({**_tolerance(about), **_said(about)}))
+    document = {**_tolerance(about), **{key: about[key] for key in _KEPT}}
+    write_text(place / "captured.json", json.dumps(document, indent=1) + "\n")
     path = place / f"{VARIANT}_{_word(about['kernel'])}.py"
     write_text(path, variant_text(about, program, launches))
     return path
@@ -114,17 +117,6 @@ def _tolerance(about: Mapping[str, Any]) -> JsonObject:
         "rtol": max(2 * worst, 1e-6),
         "atol": max(2 * worst * spread, 4 * about["spread"], 1e-7),
     }
-
-
-def _said(about: Mapping[str, Any]) -> JsonObject:
-    kept = ("kernel", "grid", "options", "inputs", "outputs", "seconds", "bit_equal", "notes")
-    return {key: about[key] for key in kept}
-
-
-def _pretty(document: JsonObject) -> str:
-    import json
-
-    return json.dumps(document, indent=1) + "\n"
 
 
 def _word(text: str) -> str:

@@ -65,10 +65,6 @@ class Check:
         """The largest absolute error of all cases; None if none was judged."""
         return max((c.max_abs for c in self.cases if c.max_abs is not None), default=None)
 
-    def with_fault(self, fault: CaseCheck) -> Check:
-        """The same with one case more that is wrong."""
-        return replace(self, status="wrong", cases=(*self.cases, fault))
-
     def to_json(self) -> JsonObject:
         """Plain values; null where not known."""
         return asdict(self)

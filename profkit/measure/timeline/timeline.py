@@ -56,14 +56,11 @@ def build_injection(folder: Path | None = None) -> Path:
     key = hashlib.sha256()
     for part in (SOURCE.read_bytes(), str(cupti).encode(), compiler.encode()):
         key.update(part)
-    target = (folder or _cache()) / f"injection-{key.hexdigest()[:16]}.so"
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "profkit"
+    target = (folder or cache) / f"injection-{key.hexdigest()[:16]}.so"
     if not target.is_file():
         _compile(compiler, cupti, target)
     return target
-
-
-def _cache() -> Path:
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "profkit"
 
 
 def _compile(compiler: str, cupti: Cupti, target: Path) -> None:
