@@ -24,7 +24,7 @@ from profkit.evidence.comparison.ladder import Ladder, Rung, build_ladder
 from profkit.evidence.runs.runs import Evidence, Run
 from profkit.records.current import SourceFile
 from profkit.records.store import json_safe
-from profkit.show.charts.ladder import references_of
+from profkit.show.numbers import references_of
 from profkit.show.text import figures
 from profkit.show.text.blocks import Grid
 from profkit.show.text.markup import to_markdown

@@ -48,12 +48,7 @@ def note(text: str, *, quiet: bool) -> None:
 
 @contextmanager
 def progress(what: str, *, quiet: bool) -> Iterator[Callable[[int, int], None] | None]:
-    """A bar on stderr for long work: a callback (done, of), or None when nobody looks.
-
-    Args:
-        what: What is being done, as a word: "reading".
-        quiet: The user asked for silence.
-    """
+    """A bar on stderr for long work: a callback (done, of), or None when nobody looks."""
     if quiet or not sys.stderr.isatty():
         yield None
         return
@@ -97,13 +92,7 @@ def print_json(document: Any) -> None:
 
 
 def print_json_rows(document: Mapping[str, Any], name: str, rows: Iterable[Any]) -> None:
-    """Print a document whose last key is a list of rows that are made one by one, a line for each.
-
-    Args:
-        document: The document.
-        name: The last key; what the document has there is not printed.
-        rows: What is printed there: what JSON can hold.
-    """
+    """Print a document whose last key is a list of rows that are made one by one, a line for each."""
     from json import dumps
 
     from profkit.records.store import json_safe
@@ -161,10 +150,6 @@ def print_plain(text: str) -> None:
 
 def write_to(path: Path, reads: Sequence[str] = ()) -> Path:
     """A file that a verb may write, asked before anything is read.
-
-    Args:
-        path: Where.
-        reads: The reports that the verb reads, as they were named: none of them may be it.
 
     Raises:
         ProfkitError: As files.check_output.

@@ -16,17 +16,12 @@ _ALWAYS = {DONE: "done", COULD_NOT: "profkit could not do it"}
 
 @dataclass(frozen=True, kw_only=True)
 class Verb:
-    """What one file of the command line adds to it, under the file's name.
+    """What one file of the command line adds to it, under the file's name."""
 
-    Attributes:
-        run: Does it; its parameters are the verb's flags and its docstring is the help.
-        examples: Command lines with which the help ends: each flag stands in one.
-        bad: When the exit status is 1; empty for a verb that never judges.
-    """
-
+    # does it; its parameters are the verb's flags and its docstring is the help
     run: Callable[..., None]
-    examples: tuple[str, ...]
-    bad: str = ""
+    examples: tuple[str, ...]  # command lines with which the help ends: each flag stands in one
+    bad: str = ""  # when the exit status is 1; empty for a verb that never judges
 
     @property
     def exits(self) -> Mapping[int, str]:

@@ -9,7 +9,7 @@ import pytest
 from profkit.errors import ProfkitError
 from profkit.evidence.history.steps import steps
 from profkit.show import plots
-from profkit.show.charts.history import history_points
+from profkit.show.numbers import history_points
 from profkit.show.page.history import PageHistory, history_section
 from tests.evidence.test_history import row
 

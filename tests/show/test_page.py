@@ -232,7 +232,7 @@ def test_a_launch_at_its_roof_says_so(made: Made) -> None:
 
 
 def test_a_page_needs_no_drawing_library(tmp_path: Path) -> None:
-    """Its numbers are show/charts': matplotlib takes half a second to start, and is an extra."""
+    """Its numbers are show/numbers': matplotlib takes half a second to start, and is an extra."""
     words = ["report", str(ROOT / "artifacts/stage2.B.ncu-rep"), "-o", str(tmp_path / "page.html")]
     code = (
         f"import sys; from profkit.cli.app import app; app({words!r}, standalone_mode=False); "

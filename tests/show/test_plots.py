@@ -15,11 +15,10 @@ from profkit.errors import ProfkitError
 from profkit.reports.metrics import CATALOGUE
 from profkit.reports.metrics.warps import STATES
 from profkit.show import plots
-from profkit.show.charts.bars import PIPES
-from profkit.show.charts.groups import alike_groups, names
-from profkit.show.charts.scale import si, span, three
+from profkit.show.numbers import PIPES, si, span, three
 from profkit.show.plots.bars import _LOOKS
 from profkit.show.plots.base import clip
+from profkit.show.plots.groups import alike_groups, names
 
 ALL = [plots.roofline, plots.stalls, plots.pipes, plots.occupancy]
 MACHINE = {

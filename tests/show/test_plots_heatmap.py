@@ -13,8 +13,8 @@ from matplotlib.axes import Axes
 from profkit.cli import main
 from profkit.errors import ProfkitError
 from profkit.records.grid import GridCell, TimeGrid
-from profkit.show.charts.heatmap import panels
 from profkit.show.plots import heatmap, roofline
+from profkit.show.plots.heatmap import panels
 from tests.conftest import ROOT
 
 

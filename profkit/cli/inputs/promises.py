@@ -16,13 +16,7 @@ _STATES = {"gone": "gone", "smaller": "changed", "there": "stays"}
 
 
 def entries(before: Path, after: Path, change: ProgramChange) -> Ledger:
-    """Each finding of BEFORE as a prediction, and what came of it as its outcome.
-
-    Args:
-        before: A folder that profkit triage has kept.
-        after: Another, of the program with something changed.
-        change: What became of each promise.
-    """
+    """Each finding of BEFORE as a prediction, and what came of it as its outcome."""
     from profkit.evidence.ledger.ledger import Ledger
 
     sides = [_sha256(before), _sha256(after)]

@@ -83,10 +83,6 @@ def within(seconds: float, what: str) -> Iterator[None]:
 def where(frame: DataFrame, expression: str) -> DataFrame:
     """The launches for which an expression over the columns holds.
 
-    Args:
-        frame: One row per launch.
-        expression: As for DataFrame.query, without calls, attributes, subscripts and @names.
-
     Raises:
         ProfkitError: The expression cannot be read, does more than compare, names no column or
             compares what cannot be compared.
@@ -119,13 +115,7 @@ def where(frame: DataFrame, expression: str) -> DataFrame:
 
 
 def safe(expression: str, columns: Collection[str], texts: Collection[str] = ()) -> None:
-    """Raise a ProfkitError for an expression that does more than compare columns.
-
-    Args:
-        expression: The expression.
-        columns: The columns that there are.
-        texts: Those that hold text, with which no arithmetic is done: 'a' * 2000000000 is 2 GB.
-    """
+    """Raise a ProfkitError for an expression that does more than compare columns."""
     if len(expression) > LONGEST:
         raise ProfkitError(f"--where: {len(expression)} characters are too many", EXAMPLE)
     try:

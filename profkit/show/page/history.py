@@ -11,7 +11,7 @@ from markupsafe import Markup
 
 from profkit.diagnosis.launches import Judged
 from profkit.evidence.history.steps import HistoryStep
-from profkit.show.charts.history import HistoryPoint, history_points
+from profkit.show.numbers import HistoryPoint, history_points
 from profkit.show.text import figures
 from profkit.show.text.escape import html
 from profkit.show.views.history import history_blocks
@@ -29,13 +29,7 @@ class PageHistory:
 
 
 def history_section(of: PageHistory, shown: Iterable[Judged]) -> dict[str, Any]:
-    """A history as a part of a page of launches.
-
-    Args:
-        of: The history.
-        shown: The page's launches: other subjects are left out, unless none of these is in the
-            history.
-    """
+    """A history as a part of a page of launches."""
     subjects = {f"{run.variant}.{run.case}" for run in shown}
     steps = [s for s in of.steps if s.run.subject in subjects] or list(of.steps)
     points = history_points(steps)

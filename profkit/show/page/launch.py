@@ -16,8 +16,8 @@ from profkit.model.roofline import nearest_roof
 from profkit.reports.figures import share
 from profkit.reports.metrics import CATALOGUE
 from profkit.reports.metrics.warps import MEANING
-from profkit.show.charts.bars import PIPES, pipe_word, shares
-from profkit.show.charts.roofline import word as roof_word
+from profkit.show.numbers import PIPES, pipe_word, shares
+from profkit.show.numbers import word as roof_word
 from profkit.show.page.memory import Fact, beside, levels, occupancy_facts
 from profkit.show.page.payload import VALUE, by_columns, rounded
 from profkit.show.page.roofline import roofline_data, row_of
@@ -35,17 +35,11 @@ SMALL = 0.005  # states and pipes below are one another's equals: nothing
 
 @dataclass(frozen=True)
 class PageRow:
-    """A row of the page.
+    """A row of the page."""
 
-    Attributes:
-        number: From 1, worst first.
-        row: Launches alike.
-        part: Of all time, 0-1; NaN when not known.
-    """
-
-    number: int
-    row: Row
-    part: float
+    number: int  # from 1, worst first
+    row: Row  # launches alike
+    part: float  # of all time, 0-1; NaN when not known
 
     @property
     def run(self) -> Judged:
@@ -261,10 +255,6 @@ def data(shown: PageRow, rules: Sequence[str]) -> dict[str, Any]:
 
     What can be told from the rest is left out: the text of no value, all but the place of a rule
     that is clear.
-
-    Args:
-        shown: The launch.
-        rules: The names that `clear` counts in, from 0.
     """
     run = shown.run
     clear = {f.rule for f in run.diagnosis.findings if f.status == "clear"}

@@ -12,7 +12,7 @@ from typing import Any
 
 from profkit.reports.metrics import CATALOGUE
 from profkit.reports.metrics.derive import SECTOR
-from profkit.show.charts.occupancy import LIMITS, next_block
+from profkit.show.numbers import LIMITS, next_block
 from profkit.show.text import figures
 
 Values = Mapping[str, float]
@@ -30,21 +30,13 @@ class Fact:
 
 @dataclass(frozen=True)
 class Level:
-    """A level of the memory hierarchy.
-
-    Attributes:
-        name: As people call it.
-        busy: How near its peak it was.
-        facts: Hit rates, bandwidth.
-        down: What went from here towards the SMs: reads.
-        up: What came from the SMs: writes.
-    """
+    """A level of the memory hierarchy."""
 
     name: str
-    busy: Fact | None
-    facts: tuple[Fact, ...]
-    down: str = ""
-    up: str = ""
+    busy: Fact | None  # how near its peak it was
+    facts: tuple[Fact, ...]  # hit rates, bandwidth
+    down: str = ""  # what went from here towards the SMs: reads
+    up: str = ""  # what came from the SMs: writes
 
 
 def fact(values: Values, name: str, label: str) -> Fact:

@@ -59,19 +59,12 @@ HOT, AROUND = 12, 2  # source lines of a launch, and lines of code around each
 
 @dataclass(frozen=True)
 class Page:
-    """A page, and what has to be said about making it.
-
-    Attributes:
-        html: The whole file.
-        launches: Rows on it.
-        left_out: Rows that are not.
-        notes: What could not be used, one sentence each.
-    """
+    """A page, and what has to be said about making it."""
 
     html: str
-    launches: int
-    left_out: int
-    notes: tuple[str, ...]
+    launches: int  # rows on it
+    left_out: int  # rows that are not
+    notes: tuple[str, ...]  # what could not be used, one sentence each
 
 
 def render(

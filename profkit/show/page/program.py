@@ -39,12 +39,7 @@ Bar = tuple[float, float, str, str]  # from, to in pixels, colour, what it is
 
 
 def program_page(of: Triage, content: Mapping[str, Any]) -> str:
-    """The page.
-
-    Args:
-        of: The answer, whose typical step is drawn.
-        content: The same as "profkit.triage/1".
-    """
+    """The page."""
     # Inline style attributes are those of the blocks; nothing else is allowed, and no script at all.
     policy = f"default-src 'none'; style-src {policy_hash(STYLE)} 'unsafe-hashes' 'unsafe-inline'"
     title = f"Triage: {content['program']['command'] or content['program']['how']}"
@@ -60,26 +55,15 @@ def program_page(of: Triage, content: Mapping[str, Any]) -> str:
 
 @dataclass(frozen=True)
 class PageProgram:
-    """A program for a page.
+    """A program for a page."""
 
-    Attributes:
-        name: What it is called there.
-        triage: The answer, whose typical step is drawn.
-        content: The same as "profkit.triage/1", with what was counted.
-    """
-
-    name: str
-    triage: Triage
-    content: Mapping[str, Any]
+    name: str  # what it is called there
+    triage: Triage  # the answer, whose typical step is drawn
+    content: Mapping[str, Any]  # the same as "profkit.triage/1", with what was counted
 
 
 def section(of: PageProgram, launched: Launched) -> dict[str, Any]:
-    """A program as a part of a page of launches: pictures as SVG without styles, and sentences.
-
-    Args:
-        of: The program.
-        launched: Rows of the page that its kernels lead to.
-    """
+    """A program as a part of a page of launches: pictures as SVG without styles, and sentences."""
     links = {}
     for row in of.content["kernels"]:
         grid, block = (tuple(row[k]) if row[k] else None for k in ("grid", "block"))
@@ -139,12 +123,7 @@ def _merged(bars: Sequence[Bar]) -> Iterator[Bar]:
 
 
 def group_bars(content: Mapping[str, Any], links: Mapping[str, str] | None = None) -> str:
-    """The kernels as bars of time; the part that counters say can be got back is drawn darker.
-
-    Args:
-        content: "profkit.triage/1".
-        links: Where a kernel leads, by its id.
-    """
+    """The kernels as bars of time; the part that counters say can be got back is drawn darker."""
     rows = content["kernels"][:12]
     most = max((row["ms"] for row in rows), default=1.0)
     parts = []

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from itertools import chain
 from math import isfinite
 from typing import Any
@@ -10,23 +10,22 @@ from typing import Any
 from profkit.diagnosis.launches import Judged
 from profkit.model import roofline as model
 from profkit.reports.figures import share
-from profkit.show.charts.roofline import (
+from profkit.show.numbers import (
     WORDS,
     Roof,
+    Row,
     axis_limits,
     ceilings_of,
     lack_text,
+    si,
     unit,
     visible_points,
     word,
     x_of,
     y_of,
 )
-from profkit.show.charts.scale import si
 from profkit.show.page.payload import by_columns, rounded
 from profkit.show.text import figures
-
-Row = Mapping[str, Any]
 
 
 def row_of(run: Judged) -> Row:
@@ -35,11 +34,7 @@ def row_of(run: Judged) -> Row:
 
 
 def by_device(launches: Sequence[tuple[int, str, Judged]]) -> list[dict[str, Any]]:
-    """One roofline per device: ceilings of several devices do not belong in one picture.
-
-    Args:
-        launches: Number on the page, label and launch.
-    """
+    """One roofline per device: ceilings of several devices do not belong in one picture."""
     devices = dict.fromkeys(run.device or "device unknown" for _, _, run in launches)
     rooflines = []
     for device in devices:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import chain
 from math import isnan
 from typing import TYPE_CHECKING, Any
 
@@ -12,15 +13,8 @@ from matplotlib.ticker import FuncFormatter
 
 from profkit.model.units import collected_metrics
 from profkit.reports.metrics import CATALOGUE
-from profkit.show.charts.bars import (
-    PIPES,
-    busiest_pipes,
-    collected,
-    largest_states,
-    pipe_word,
-    shares,
-)
-from profkit.show.charts.groups import AlikeLaunches, records
+from profkit.reports.metrics.warps import STATES
+from profkit.show.numbers import PIPES, pipe_word, shares
 from profkit.show.plots.base import (
     FAINT,
     INK,
@@ -29,10 +23,12 @@ from profkit.show.plots.base import (
     drawn_groups,
     finished,
 )
+from profkit.show.plots.groups import AlikeLaunches, records
 
 if TYPE_CHECKING:
     import pandas as pd
 
+_MOST_STATES = 12  # named in a legend, three lines of it; the rest is one segment
 _MOST_ROWS = 40  # the longest-running kernels; a taller picture is not read
 _FOLD = 24  # characters; longer names take two lines
 # A state looks the same in every picture. Okabe and Ito's colours, plain for what is common.
@@ -95,17 +91,10 @@ def stalls(runs: pd.DataFrame | pd.Series[Any], ax: Axes | None = None) -> Axes:
 
     Left of zero the share of its time in which a warp issued, right of it what it waited for, the
     largest states over all launches first.
-
-    Args:
-        runs: Rows of the frame.
-        ax: Where to draw; a new figure when None.
-
-    Returns:
-        The Axes.
     """
     kept, small_print = chosen(runs)
     rows = [collected_metrics(group.rows[0]) for group in kept]
-    shown = largest_states(rows)
+    shown = _largest_states(rows)
     above = _lines(len(shown) + 2) if shown else 12
     ax = rows_axes(ax, [group.name for group in kept], 0.46, 1.15 + above / 72)
     for y, row in enumerate(rows):
@@ -173,18 +162,11 @@ def pipes(runs: pd.DataFrame | pd.Series[Any], ax: Axes | None = None) -> Axes:
     Active far above elapsed means that the SMs were idle for a part of the launch. The busiest
     pipe of a launch stands out. One launch has its pipes below each other, several have a column
     for each pipe.
-
-    Args:
-        runs: Rows of the frame.
-        ax: Where to draw; a new figure when None.
-
-    Returns:
-        The Axes.
     """
     kept, small_print = chosen(runs)
     rows = [collected_metrics(group.rows[0]) for group in kept]
     single = len(rows) == 1
-    shown = busiest_pipes(rows, 12 if single else 8)
+    shown = _busiest_pipes(rows, 12 if single else 8)
     words = [pipe_word(pipe) for pipe in shown]
     names = [group.name for group in kept]
     ax = rows_axes(ax, words if single and words else names, 0.4, 1.15)
@@ -194,7 +176,7 @@ def pipes(runs: pd.DataFrame | pd.Series[Any], ax: Axes | None = None) -> Axes:
         for j, pipe in enumerate(shown):
             at = (0, j) if single else (j, i)
             _cell(ax, at, shares(row, pipe), pipe == top, 0.9 if single else 0.64)
-        if not any(collected(row, pipe) for pipe in PIPES):
+        if not any(_collected(row, pipe) for pipe in PIPES):
             lacking(ax, i, kept[i], f"{PIPES[0]}_busy")
     ax.set_xlim(0, 1 if single else max(len(shown), 1))
     _columns(ax, names if single else words)
@@ -205,8 +187,8 @@ def pipes(runs: pd.DataFrame | pd.Series[Any], ax: Axes | None = None) -> Axes:
 def _legend_words(rows: Sequence[dict[str, float]], shown: Sequence[str]) -> str:
     """What the colours mean, and what became of the pipes that are not there."""
     rest = [p for p in PIPES if p not in shown]
-    idle = [pipe_word(p) for p in rest if any(collected(row, p) for row in rows)]
-    unknown = [pipe_word(p) for p in rest if not any(collected(row, p) for row in rows)]
+    idle = [pipe_word(p) for p in rest if any(_collected(row, p) for row in rows)]
+    unknown = [pipe_word(p) for p in rest if not any(_collected(row, p) for row in rows)]
     text = "Solid elapsed, light active; the busiest pipe in orange."
     text += f" Less or not used: {', '.join(idle)}." if idle else ""
     return text + (f" Not collected: {', '.join(unknown)}." if unknown else "")
@@ -241,3 +223,23 @@ def _columns(ax: Axes, names: Sequence[str]) -> None:
         ax.axvline(i, color="#9a9a9a", lw=0.8)
         ax.annotate(name, (i, 1), (2, 6), xycoords=("data", "axes fraction"), fontsize=11,
                     textcoords="offset points", color=INK, ha="left", va="bottom")  # fmt: skip
+
+
+def _largest_states(rows: Sequence[dict[str, float]]) -> list[str]:
+    """The waiting states with a share worth naming, largest over all launches first."""
+    top = {s: max((r.get(f"stall_{s}", 0.0) for r in rows), default=0.0) for s in STATES}
+    top.pop("selected")
+    ranked = sorted((s for s in top if top[s] >= 0.04), key=lambda s: -top[s])
+    return ranked[:_MOST_STATES]
+
+
+def _busiest_pipes(rows: Sequence[dict[str, float]], most: int) -> list[str]:
+    """Pipes that did something, in the catalogue's order."""
+    top = {p: max((0.0, *chain.from_iterable(shares(row, p) for row in rows))) for p in PIPES}
+    kept = sorted((p for p in PIPES if top[p] >= 0.005), key=lambda p: -top[p])[:most]
+    return [p for p in PIPES if p in kept]
+
+
+def _collected(row: dict[str, float], pipe: str) -> bool:
+    """Whether one of its shares was collected."""
+    return not all(isnan(v) for v in shares(row, pipe))

@@ -10,7 +10,7 @@ from matplotlib.ticker import FuncFormatter, NullFormatter
 
 from profkit.errors import ProfkitError
 from profkit.evidence.history.steps import HistoryStep
-from profkit.show.charts.history import HistoryPoint, history_points
+from profkit.show.numbers import HistoryPoint, history_points
 from profkit.show.plots.base import (
     COLOURS,
     FAINT,
@@ -30,10 +30,6 @@ def history_steps(steps: Sequence[HistoryStep], ax: Axes | None = None) -> Axes:
 
     A filled point is a change that is real; a hollow one is not told apart from the run before it,
     or could not be compared with it. A line ends where the machine changes.
-
-    Args:
-        steps: As evidence.history.steps.steps gives them.
-        ax: Where to draw; a new figure when None.
 
     Raises:
         ProfkitError: Nothing was timed, or there are too many subjects for one picture.

@@ -28,17 +28,12 @@ _GAP = 3.0  # pixels of air round a label
 
 @dataclass(frozen=True)
 class Label:
-    """Words for a point, or for several that belong together.
+    """Words for a point, or for several that belong together."""
 
-    Attributes:
-        spots: Data coordinates of the points that it may stand beside, best first.
-        text: One or two lines.
-        colour: Of the leader line.
-    """
-
+    # data coordinates of the points that it may stand beside, best first
     spots: tuple[tuple[float, float], ...]
-    text: str
-    colour: str
+    text: str  # one or two lines
+    colour: str  # of the leader line
 
 
 def place_labels(

@@ -7,7 +7,7 @@ from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
 from profkit.errors import ProfkitError
 from profkit.evidence.comparison.ladder import Ladder, Rung
-from profkit.show.charts.ladder import references_of
+from profkit.show.numbers import references_of
 from profkit.show.plots.bars import rows_axes
 from profkit.show.plots.base import FAINT, INK, clip, finished
 from profkit.show.text import figures
@@ -26,13 +26,6 @@ def ladder_plot(ladder: Ladder, ax: Axes | None = None) -> Axes:
     The dot is the median with its 95 % interval, the line comes from the parent's median: green
     where the step is faster, red where it is slower, grey where neither is proven. Upright lines
     are the references.
-
-    Args:
-        ladder: As evidence.comparison.ladder builds it.
-        ax: Where to draw; a new figure when None.
-
-    Returns:
-        The Axes.
 
     Raises:
         ProfkitError: No variant of it was timed.

@@ -34,13 +34,6 @@ def ledger(scores: Sequence[Score], ax: Axes | None = None) -> Axes:
     counts, and several causes that it meant at once are one point. The legend has the calibration:
     of how many the bound held, and the median of measured over predicted.
 
-    Args:
-        scores: As evidence.ledger.calibration.score_ledger gives them.
-        ax: Where to draw; a new figure when None.
-
-    Returns:
-        The Axes.
-
     Raises:
         ProfkitError: No child has removed a predicted cause yet.
     """

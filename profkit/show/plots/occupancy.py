@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 from matplotlib.axes import Axes
 
 from profkit.model.units import collected_metrics
-from profkit.show.charts.groups import AlikeLaunches
-from profkit.show.charts.occupancy import LIMITS, next_block
+from profkit.show.numbers import LIMITS, next_block
 from profkit.show.plots.bars import chosen, lacking, rows_axes
 from profkit.show.plots.base import FAINT, INK, finished
+from profkit.show.plots.groups import AlikeLaunches
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -26,13 +26,6 @@ def occupancy(runs: pd.DataFrame | pd.Series[Any], ax: Axes | None = None) -> Ax
     A limiter's figure is the blocks per SM that it allows; the smallest decides and stands out.
     The last column says what to give up for one more block per SM, where registers or shared
     memory decide.
-
-    Args:
-        runs: Rows of the frame.
-        ax: Where to draw; a new figure when None.
-
-    Returns:
-        The Axes.
     """
     kept, small_print = chosen(runs)
     ax = rows_axes(ax, [group.name for group in kept], 0.42, 1.6)

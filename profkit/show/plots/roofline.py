@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from math import isnan, nan
+from math import isfinite, isnan, nan
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -14,25 +14,25 @@ from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 from matplotlib.text import Text
 
+from profkit.errors import ProfkitError
 from profkit.model import roofline as model
 from profkit.model.units import collected_metrics
 from profkit.records.grid import TimeGrid
 from profkit.reports.figures import share
-from profkit.show.charts.groups import Row, one_device, records
-from profkit.show.charts.roofline import (
+from profkit.show.numbers import (
     WORDS,
     Roof,
+    Row,
     ceilings_of,
-    grid_points,
     lack_text,
+    si,
+    span,
     unit,
     visible_points,
-    with_ceilings,
     word,
     x_of,
     y_of,
 )
-from profkit.show.charts.scale import si, span
 from profkit.show.plots.base import (
     COLOURS,
     FAINT,
@@ -44,6 +44,8 @@ from profkit.show.plots.base import (
     plain_text,
     titled_figure,
 )
+from profkit.show.plots.groups import one_device, records
+from profkit.show.plots.heatmap import shared_part
 from profkit.show.plots.labels import Boxes, Label, place_labels
 from profkit.show.plots.roofs import draw_roofs, set_frame
 
@@ -92,9 +94,9 @@ def roofline(
         ProfkitError: No launches, launches of several devices or of another than the grid's, or a
             ceiling that is none.
     """
-    rows = with_ceilings(records(runs), ceilings or {})
+    rows = _with_ceilings(records(runs), ceilings or {})
     device = one_device(rows)
-    shapes = grid_points(grid, device) if grid else {}
+    shapes = _grid_points(grid, device) if grid else {}
     placed = _placed(rows)
     points = [p for group in placed for launch in group.launches for p in launch]
     roofs = ceilings_of(rows, points)
@@ -113,6 +115,48 @@ def roofline(
     _name(ax, placed, texts, labels)
     plain_text(ax)
     return ax
+
+
+def _with_ceilings(rows: Sequence[Row], ceilings: Mapping[str, float]) -> list[Row]:
+    """The launches with these roofs instead of their report's.
+
+    Raises:
+        ProfkitError: There is no ceiling of that name, or the number is none.
+    """
+    known = (*model.LEVELS, *model.FAMILIES)
+    for name, value in ceilings.items():
+        if name not in known:
+            raise ProfkitError(f"no ceiling is called {name}", f"there are: {', '.join(known)}")
+        if not (isfinite(value) and value > 0):
+            raise ProfkitError(f"ceiling {name}: {value} is no rate", "byte/s or op/s, above 0")
+    peaks = {f"peak_{name}": float(value) for name, value in ceilings.items()}
+    return [{**row, **peaks} for row in rows]
+
+
+def _grid_points(grid: TimeGrid, device: str) -> dict[str, list[model.Point]]:
+    """The shapes of a grid as points, by what tells its pictures apart: the fastest that was timed.
+
+    Where shapes lie side by side, operations and bytes are those that they need, as of a workload.
+
+    Raises:
+        ProfkitError: No shape says its operations and bytes, or they ran on another device.
+    """
+    if grid.gpu not in (None, device):
+        raise ProfkitError(f"the launches ran on {device}, the grid on {grid.gpu}",
+                           "draw them one at a time: their ceilings differ")  # fmt: skip
+    by_picture: dict[str, list[model.Point]] = {}
+    for cell in grid.cells:
+        seconds = cell.fastest(grid.against, without=True)[1]
+        if cell.operations > 0 and cell.moved > 0 and isfinite(seconds):
+            rate, moved = cell.operations / seconds, cell.moved / seconds
+            point = model.Point("workload", "", rate / moved, rate, moved, nan, "", nan)
+            by_picture.setdefault(shared_part(cell), []).append(point)
+    if not by_picture:
+        raise ProfkitError(
+            "no shape of this grid says its operations and bytes",
+            'each line needs "operations" and "bytes" to stand in a roofline',
+        )
+    return by_picture
 
 
 def _placed(rows: Sequence[Row]) -> list[Placed]:

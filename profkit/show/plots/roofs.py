@@ -12,8 +12,7 @@ from matplotlib.text import Text
 from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 
 from profkit.model import roofline as model
-from profkit.show.charts.roofline import Roof, axis_limits
-from profkit.show.charts.scale import si
+from profkit.show.numbers import Roof, axis_limits, si
 from profkit.show.plots.base import FAINT, INK, bare
 
 

@@ -81,12 +81,7 @@ def _best(ax: Axes, timed: pd.DataFrame, colour: str, label: str) -> None:
 
 
 def importance(importances: Mapping[str, float], ax: Axes | None = None) -> Axes:
-    """Draw how much each tunable decides whether a configuration is among the fastest quarter.
-
-    Args:
-        importances: Macro -> share (PED-ANOVA).
-        ax: Where to draw; a new figure when None.
-    """
+    """Draw how much each tunable decides whether a configuration is among the fastest quarter."""
     if not importances:
         raise ProfkitError("too few trials to say which tunable matters", _FEW)
     ranked = sorted(importances.items(), key=lambda item: item[1])
@@ -135,12 +130,7 @@ def parallel(history: pd.DataFrame, macros: Sequence[str], ax: Axes | None = Non
 
 
 def resources(history: pd.DataFrame, ax: Axes | None = None) -> Axes:
-    """Draw time against the shared memory of a block, coloured by registers, sized by occupancy.
-
-    Args:
-        history: The frame.
-        ax: Where to draw; a new figure when None.
-    """
+    """Draw time against the shared memory of a block, coloured by registers, sized by occupancy."""
     timed = _timed(history)
     timed = timed[timed["smem"].notna() & timed["regs"].notna()]
     if timed.empty:

@@ -19,16 +19,12 @@ Role = Literal["", "strong", "dim", "code", "note", "link", "name"]
 
 @dataclass(frozen=True)
 class TextSpan:
-    """A piece of text.
-
-    Attributes:
-        text: It may hold anything.
-        role: How it is set: strong, dim, code (a name or a path), note (an emphasized word),
-            link (a heading of the same document, or an https address), name (of a kernel, whole: it
-            is shortened to what fits).
-    """
+    """A piece of text."""
 
     text: str
+    # how it is set: strong, dim, code (a name or a path), note (an emphasized word), link
+    # (a heading of the same document, or an https address), name (of a kernel, whole: it is
+    # shortened to what fits)
     role: Role = ""
 
 
@@ -129,23 +125,14 @@ class Image:
 
 @dataclass(frozen=True)
 class Grid:
-    """A table.
+    """A table."""
 
-    Attributes:
-        head: Column titles; one that begins with > is aligned to the right.
-        rows: Cells.
-        wraps: Index of the column of sentences, which may take several lines.
-        indent: Blanks before it on a terminal.
-        bands: Columns that have no room stand below, beside the first one again.
-        asked: The reader named the columns: each is shown, also where it says nothing.
-    """
-
-    head: tuple[Words, ...]
+    head: tuple[Words, ...]  # column titles; one that begins with > is aligned to the right
     rows: tuple[tuple[Words, ...], ...]
-    wraps: int | None = None
-    indent: int = 2
-    bands: bool = False
-    asked: bool = False
+    wraps: int | None = None  # index of the column of sentences, which may take several lines
+    indent: int = 2  # blanks before it on a terminal
+    bands: bool = False  # columns that have no room stand below, beside the first one again
+    asked: bool = False  # the reader named the columns: each is shown, also where it says nothing
 
     def telling(self) -> list[int]:
         """The columns that say something of some row."""

@@ -25,12 +25,7 @@ _LONGEST = 20_000  # beyond that a name is not C++ any more
 
 
 def short(name: str, width: int) -> str:
-    """A kernel name in at most `width` characters, safe to show.
-
-    Args:
-        name: Demangled name as the report has it.
-        width: Characters to fit into.
-    """
+    """A kernel name in at most `width` characters, safe to show."""
     plain = _LAMBDA.sub("lambda", name[:_LONGEST])
     function = _without_parameters(_CAST.sub("", _UNNAMED.sub("", plain)))
     qualified, arguments = _base_and_arguments(escaped(function))

@@ -28,21 +28,14 @@ _CONSOLE = Console(width=1000, markup=False, emoji=False, highlight=False)
 
 @dataclass
 class TableColumn:
-    """A column of a table.
-
-    Attributes:
-        title: Above it.
-        cells: One of each row.
-        right: Numbers: aligned to the right, and never cut or wrapped.
-        names: The names of kernels that the cells are, whole; None for any other text.
-        prose: Sentences: other words get the room first.
-    """
+    """A column of a table."""
 
     title: Text
-    cells: list[Text]
-    right: bool = False
+    cells: list[Text]  # one of each row
+    right: bool = False  # numbers: aligned to the right, and never cut or wrapped
+    # the names of kernels that the cells are, whole; None for any other text
     names: list[str] | None = None
-    prose: bool = False
+    prose: bool = False  # sentences: other words get the room first
 
     @cached_property
     def whole(self) -> int:
@@ -50,12 +43,7 @@ class TableColumn:
         return max(map(_width, (self.title, *self.cells)))
 
     def least(self, lines: int, most: int) -> int:
-        """The width in which no cell takes more than so many lines.
-
-        Args:
-            lines: Of a cell and of the title.
-            most: Never more than this, but for a number.
-        """
+        """The width in which no cell takes more than so many lines."""
         cells = [] if self.names else self.cells
         need = _narrowest(self.title, lines)
         for cell in cells:
@@ -149,14 +137,7 @@ def table_lines(
 
 
 def _storeys(columns: Sequence[TableColumn], width: int, lines: int, indent: int) -> list[_Storey]:
-    """Columns on as many lines as they need, as words are.
-
-    Args:
-        columns: In their order.
-        width: What there is.
-        lines: That a cell may take.
-        indent: Blanks before each line but the first.
-    """
+    """Columns on as many lines as they need, as words are."""
     out = [_Storey(0, width)]
     for column in columns:
         need = column.least(lines, out[-1].room)

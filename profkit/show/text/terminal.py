@@ -50,12 +50,7 @@ _STYLE = {
 
 
 def console(*, width: int | None = None, stderr: bool = False) -> Console:
-    """A console that obeys NO_COLOR and takes nothing in a text for markup.
-
-    Args:
-        width: Columns; those of the terminal when None, 80 in a pipe.
-        stderr: For stderr instead of stdout.
-    """
+    """A console that obeys NO_COLOR and takes nothing in a text for markup."""
     return Console(width=width, stderr=stderr, markup=False, emoji=False, highlight=False)
 
 

@@ -41,17 +41,11 @@ _ONE_LINE, _WITH_FINDING, _WITH_LIMITER = 120, 72, 48
 
 @dataclass(frozen=True)
 class Asked:
-    """What of the rows is shown, and for how wide a place.
+    """What of the rows is shown, and for how wide a place."""
 
-    Attributes:
-        detailed: The rows whose diagnosis follows the table: the first ones.
-        full: Every row stands in the table.
-        width: Columns of a terminal; None where nothing limits them.
-    """
-
-    detailed: Sequence[Row]
-    full: bool = False
-    width: int | None = None
+    detailed: Sequence[Row]  # the rows whose diagnosis follows the table: the first ones
+    full: bool = False  # every row stands in the table
+    width: int | None = None  # columns of a terminal; None where nothing limits them
 
 
 def told(rows: Sequence[Row], asked: Asked) -> Iterator[Block]:
@@ -181,15 +175,7 @@ def spread(row: Row) -> str:
 def diagnosis(
     row: Row, number: int, total: float, width: int | None = None, before: Judged | None = None
 ) -> Fold:
-    """The verdict on a row's launch of median time.
-
-    Args:
-        row: The launches.
-        number: Its number in the table.
-        total: Seconds that the share of time refers to.
-        width: Columns that there are; None where nothing limits them.
-        before: The launch shown before it: what is not known of both is listed there.
-    """
+    """The verdict on a row's launch of median time."""
     run = row.shown
     judged = bound_by(run.diagnosis) if run.status == "ok" else run.status
     room = NAME if width is None else max(width - len(judged) - 6, min(width - 6, NAME // 2))
@@ -291,12 +277,7 @@ def _doubts(run: Judged) -> Iterator[Block]:
 
 
 def firing_item(finding: Finding, *, listing: bool = False) -> ListItem:
-    """A finding that fires: what it is worth, why, the numbers, what to try and where.
-
-    Args:
-        finding: It fires.
-        listing: Every line of it with its text, instead of the first few in one line.
-    """
+    """A finding that fires: what it is worth, why, the numbers, what to try and where."""
     worth = "" if finding.note else f" ({figures.worth(finding)})"
     known = {name: value for name, value in finding.evidence.items() if value is not None}
     numbers = ", ".join(f"{name} {text}" for name, text in figures.evidence_texts(known))

@@ -77,12 +77,7 @@ class DiagnosisDocument(TypedDict):
 def diagnosis_document(
     files: Iterable[ReportFile], launches: Sequence[Judged]
 ) -> DiagnosisDocument:
-    """The document as plain lists and dicts, in a fixed order of keys.
-
-    Args:
-        files: Every file that was asked for, readable or not.
-        launches: Judged launches in the order to list them in.
-    """
+    """The document as plain lists and dicts, in a fixed order of keys."""
     return {
         "schema": SCHEMA,
         "reports": [plain(file) for file in files],

@@ -52,19 +52,12 @@ SHOWN = 3  # measured pairs of a rule
 
 @dataclass(frozen=True, repr=False)
 class Explanation:
-    """What there is to say about one thing; printed as text, shown formatted in a notebook.
-
-    Attributes:
-        name: What it is called.
-        kind: rule, metric, limiter, verdict or ncu metric.
-        title: One line.
-        parts: Heading -> texts and code, in reading order.
-    """
+    """What there is to say about one thing; printed as text, shown formatted in a notebook."""
 
     name: str
-    kind: str
+    kind: str  # rule, metric, limiter, verdict or ncu metric
     title: str
-    parts: Mapping[str, tuple[Words | Code, ...]]
+    parts: Mapping[str, tuple[Words | Code, ...]]  # heading -> texts and code, in reading order
 
     def blocks(self) -> Iterator[Block]:
         """The page, under a heading of the second level."""

@@ -20,11 +20,7 @@ NAME = 48  # characters of a kernel name in a sentence
 
 
 def headline(rows: Sequence[Row]) -> list[str]:
-    """What it is, where, what it is worth and what is next: at most three sentences.
-
-    Args:
-        rows: Every row, worst first; the first one is told.
-    """
+    """What it is, where, what it is worth and what is next: at most three sentences."""
     if not rows:
         return []
     row = rows[0]

@@ -16,11 +16,7 @@ from profkit.show.text.blocks import Block, Grid, Heading, TextLine, TextSpan
 
 
 def variants_table(rows: Iterable[Mapping[str, Any]]) -> Iterator[Block]:
-    """Variants in ladder order, problem by problem: what is built, what is recorded.
-
-    Args:
-        rows: problem, variant, after, title, built (bool), recorded (case -> ok or stale).
-    """
+    """Variants in ladder order, problem by problem: what is built, what is recorded."""
     problems: dict[str, list[Mapping[str, Any]]] = {}
     for row in rows:
         problems.setdefault(row["problem"], []).append(row)
@@ -51,11 +47,7 @@ def written(folder: Path, files: Sequence[Path]) -> Iterator[Block]:
 
 
 def captured(rows: Sequence[Mapping[str, Any]]) -> Iterator[Block]:
-    """What was captured of a program: each kernel, whether it is the same here, and as fast.
-
-    Args:
-        rows: kernel, launches, file, why_not, equal, in_program_s, here_s, ratio, notes.
-    """
+    """What was captured of a program: each kernel, whether it is the same here, and as fast."""
     with_file = [row for row in rows if row["file"]]
     if with_file:
         yield Grid(
@@ -97,12 +89,7 @@ def examined(rows: Sequence[Mapping[str, Any]]) -> Iterator[Block]:
 
 
 def builds_table(rows: Iterable[Mapping[str, Any]]) -> Iterator[Block]:
-    """What each kernel takes of an SM.
-
-    Args:
-        rows: variant, arch, kernel, regs, smem, dynamic (None: not known), blocks_per_sm, spills,
-            stack and seconds (0: nothing had to be done).
-    """
+    """What each kernel takes of an SM."""
     names = {"regs": "regs", "smem": "static", "dynamic": "dynamic", "blocks_per_sm": "per SM",
              "spills": "spills", "stack": "stack"}  # fmt: skip
     yield Grid(
@@ -159,12 +146,7 @@ def timed_case(
 
 
 def times_table(rows: Sequence[Mapping[str, Any]], references: Sequence[str]) -> Iterator[Block]:
-    """Times at one case, fastest first, against the fastest reference, and what to say of them.
-
-    Args:
-        rows: name, backend (of a reference) and timing, as in a run record.
-        references: Which of the names are references.
-    """
+    """Times at one case, fastest first, against the fastest reference, and what to say of them."""
     best = min(
         (r["timing"]["l2"]["warm"]["median"] for r in rows if r["name"] in references),
         default=None,

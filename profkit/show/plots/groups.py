@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any
 from profkit.errors import ProfkitError
 from profkit.model.units import collected_metrics
 from profkit.reports.frame import frame_rows
+from profkit.show.numbers import Row
 from profkit.show.text.names import middle, short
 
 if TYPE_CHECKING:
     import pandas as pd
 
-Row = Mapping[str, Any]
 LONGEST = 30  # characters of a kernel name that still reads beside a bar
 
 
@@ -52,15 +52,10 @@ def one_device(rows: Sequence[Row]) -> str:
 
 @dataclass(frozen=True)
 class AlikeLaunches:
-    """Launches of one kernel with one shape: drawn alike, named once.
+    """Launches of one kernel with one shape: drawn alike, named once."""
 
-    Attributes:
-        name: As short as tells the groups apart; "x3" behind it for three launches.
-        rows: The launches, longest-running first.
-    """
-
-    name: str
-    rows: tuple[Row, ...]
+    name: str  # as short as tells the groups apart; "x3" behind it for three launches
+    rows: tuple[Row, ...]  # the launches, longest-running first
 
 
 def alike_groups(rows: Sequence[Row]) -> list[AlikeLaunches]:

@@ -1,1 +1,0 @@
-"""Launches and ladders  ->  the numbers of a picture, for whoever draws it: no drawing library."""
