@@ -211,9 +211,11 @@ def _report_kept(counts: Counts | None, folder: Path, output: Path | None) -> Co
 
 
 def _write_page(answer: Triage, content: TriageDocument, file: Path) -> None:
-    from profkit.show.page.program import program_page
+    from profkit.show.page.page import program_page
+    from profkit.show.page.program import PageProgram
 
-    write_text(file, program_page(answer, content))
+    name = content["program"]["command"] or content["program"]["how"]
+    write_text(file, program_page(PageProgram(name, answer, content)))
 
 
 def _keep(answer: Triage, content: TriageDocument, folder: Path) -> None:

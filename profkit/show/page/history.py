@@ -39,20 +39,28 @@ def history_section(of: PageHistory, shown: Iterable[Judged]) -> dict[str, Any]:
         for subject, some in points.items()
         if len(some) > 1
     ]
-    legend = [(COLOURS[i % len(COLOURS)], name) for i, name in enumerate(machines)]
-    return {"name": of.name, "charts": charts, "machines": Markup(_legend(legend)),  # noqa: S704
-            "once": sum(len(some) == 1 for some in points.values()),
-            "blocks": list(history_blocks(steps))}  # fmt: skip
+    colours = [(COLOURS[i % len(COLOURS)], name) for i, name in enumerate(machines)]
+    return {
+        "name": of.name,
+        "charts": charts,
+        "machines": legend(colours, "GPUs"),
+        "once": sum(len(some) == 1 for some in points.values()),
+        "blocks": list(history_blocks(steps)),
+    }
 
 
-def _legend(machines: Sequence[tuple[str, str]]) -> str:
-    """What each colour is; every name goes through html()."""
-    parts, x = [], 10
-    for colour, name in machines:
-        parts.append(f'<circle cx="{x}" cy="12" r="5" fill="{colour}"/>'
-                     f'<text x="{x + 10}" y="16">{html(name)}</text>')  # fmt: skip
-        x += 30 + 7 * len(name)
-    return f'<svg viewBox="0 0 {WIDTH} 24" role="img" aria-label="GPUs">{"".join(parts)}</svg>'
+def legend(colours: Iterable[tuple[str, str]], about: str) -> Markup:
+    """What each colour is, as SVG; every name goes through html()."""
+    parts, x, y = [], 10, 12
+    for colour, name in colours:
+        wide = 30 + 7 * len(name)
+        if x + wide > WIDTH and x > 10:
+            x, y = 10, y + 24
+        circle = f'<circle cx="{x}" cy="{y}" r="5" fill="{colour}"/>'
+        parts.append(f'{circle}<text x="{x + 10}" y="{y + 4}">{html(name)}</text>')
+        x += wide
+    head = f'<svg viewBox="0 0 {WIDTH} {y + 12}" role="img" aria-label="{html(about)}">'
+    return Markup(f"{head}{''.join(parts)}</svg>")  # noqa: S704 - see above
 
 
 def _chart(subject: str, points: Sequence[HistoryPoint], machines: Sequence[str]) -> str:

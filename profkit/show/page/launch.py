@@ -103,7 +103,7 @@ def bars(several: Sequence[PageRow], total: float) -> list[dict[str, Any]]:
         saved = f", about {figures.seconds(row.saved)} to save" if row.saved > 0 else ""
         label = figures.bound(run.diagnosis, run.status)
         out.append({
-            "number": shown.number, "x": round(x, 2), "width": round(width, 2),
+            "to": f"launch-{shown.number}", "x": round(x, 2), "width": round(width, 2),
             "saved": round(width * row.saved / row.total, 2),
             "thin": width < THIN,
             "bound": run.diagnosis.bound if run.status == "ok" else "unknown",
@@ -112,7 +112,7 @@ def bars(several: Sequence[PageRow], total: float) -> list[dict[str, Any]]:
         x += width
     if total and x < 1000 - THIN:
         rest = f"the rows that are left out: {figures.seconds(total * (1 - x / 1000))}"
-        out.append({"number": 0, "x": round(x, 2), "width": round(1000 - x, 2), "saved": 0,
+        out.append({"to": "launches", "x": round(x, 2), "width": round(1000 - x, 2), "saved": 0,
                     "thin": False, "bound": "rest", "about": rest})  # fmt: skip
     return out
 

@@ -37,11 +37,11 @@ from profkit.show.page.launch import (
     words_of,
 )
 from profkit.show.page.payload import policy_hash, script_json
-from profkit.show.page.program import Launched, PageProgram, section
+from profkit.show.page.program import Launched, PageProgram, program_section
 from profkit.show.page.roofline import by_device
 from profkit.show.text import figures
-from profkit.show.text.blocks import plain_words
 from profkit.show.text.escape import escaped
+from profkit.show.text.markup import page_html
 from profkit.show.views.diagnosis import ORDER
 from profkit.show.views.headline import headline
 
@@ -111,7 +111,7 @@ def render(
         "notes": notes,
         "answer": headline(kept + every[len(kept) :]),
         "bars": bars(shown, total),
-        "programs": [section(of, _launched(shown)) for of in programs],
+        "programs": [program_section(of, n, _launched(shown)) for n, of in enumerate(programs, 1)],
         "histories": [history_section(of, [s.run for s in shown]) for of in histories],
         "words": words_of(shown),
         "payload": _payload(shown, [ladder for ladder, _ in ladders]),
@@ -168,13 +168,32 @@ def _payload(shown: Sequence[PageRow], ladders: Sequence[Ladder]) -> dict[str, A
     }  # fmt: skip
 
 
-def _fill(content: Mapping[str, Any]) -> str:
+def program_page(of: PageProgram) -> str:
+    """A page of one program alone, with the report page's parts and no script at all."""
+    style = (WEB / "page.css").read_text("utf-8")
+    return (
+        _environment()
+        .get_template("program.html")
+        .render(
+            title=f"Triage: {of.name}",
+            program=program_section(of, 1, {}),
+            policy=f"default-src 'none'; style-src {policy_hash(style)}; base-uri 'none'",
+            style=Markup(style),  # noqa: S704 - a file of ours
+        )
+    )
+
+
+def _environment() -> Environment:
     environment = Environment(
         loader=FileSystemLoader(WEB), autoescape=True, undefined=StrictUndefined,
         trim_blocks=True, lstrip_blocks=True, finalize=_safe,
     )  # fmt: skip
     environment.filters["whole"] = figures.unbroken
-    environment.filters["plain"] = plain_words
+    environment.filters["blocks"] = lambda blocks: Markup(page_html(blocks))  # noqa: S704 - escapes
+    return environment
+
+
+def _fill(content: Mapping[str, Any]) -> str:
     library = _script((WEB / "vega.js").read_text("utf-8"))
     own = _script("".join((WEB / name).read_text("utf-8") for name in SCRIPTS))
     style = (WEB / "page.css").read_text("utf-8")
@@ -182,14 +201,17 @@ def _fill(content: Mapping[str, Any]) -> str:
         f"default-src 'none'; script-src {policy_hash(library)} {policy_hash(own)}; "
         f"style-src {policy_hash(style)}; img-src data:; base-uri 'none'; form-action 'none'"
     )
-    return environment.get_template("page.html").render(
-        **{**content, "payload": Markup(script_json(content["payload"]))},  # noqa: S704 - no < in it
-        policy=policy,
-        words_of_nvidia=IN_WORDS,
-        style=Markup(style),  # noqa: S704 - the three are files of ours
-        library=Markup(library),  # noqa: S704
-        own=Markup(own),  # noqa: S704
-        kind=lambda block: type(block).__name__,
+    return (
+        _environment()
+        .get_template("page.html")
+        .render(
+            **{**content, "payload": Markup(script_json(content["payload"]))},  # noqa: S704 - no < in it
+            policy=policy,
+            words_of_nvidia=IN_WORDS,
+            style=Markup(style),  # noqa: S704 - the three are files of ours
+            library=Markup(library),  # noqa: S704
+            own=Markup(own),  # noqa: S704
+        )
     )
 
 

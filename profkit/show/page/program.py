@@ -1,4 +1,4 @@
-"""A triage  ->  one HTML file without scripts: the step over its streams, findings, kernels."""
+"""A triage  ->  a part of a page: the step as a bar and over its streams, findings, kernels."""
 
 from __future__ import annotations
 
@@ -10,47 +10,41 @@ from markupsafe import Markup
 
 from profkit.program.counts import plain_name
 from profkit.program.triage import Triage
-from profkit.show.page.payload import policy_hash
+from profkit.show.page.history import legend
+from profkit.show.text.blocks import plain_words
 from profkit.show.text.escape import html
-from profkit.show.text.figures import figures, seconds
-from profkit.show.text.markup import to_html
+from profkit.show.text.figures import seconds
 from profkit.show.text.names import short
-from profkit.show.views.triage import triaged
+from profkit.show.views.triage import (
+    COMPUTING,
+    finding_texts,
+    further,
+    kernels_table,
+    ms,
+    step_shares,
+    step_title,
+    steps_line,
+)
 
 WIDTH, ROW, GAP = 1200, 22, 4
 LABEL = 110  # pixels for the names of the rows
 NARROW = 0.4  # pixels: what is narrower, or as near to its like, is drawn as one
+KERNELS = 12
 COLOURS = {
     "gemm": "#4c78a8", "conv": "#4c78a8", "attention": "#72b7b2", "softmax": "#b279a2",
     "norm": "#9d755d", "reduce": "#9d755d", "elementwise": "#eeca3b", "convert": "#ff9da6",
     "layout": "#ff9da6", "optimizer": "#bab0ac", "copy": "#e45756", "collective": "#f58518",
     "scatter": "#54a24b", "unknown": "#2ca02c",
 }  # fmt: skip
-IDLE = {"host-launch": "#d62728", "host-sync": "#9467bd", "copy": "#e45756",
-        "collective": "#f58518", "other": "#c7c7c7"}  # fmt: skip
-STYLE = (
-    "body{font:15px/1.45 system-ui,sans-serif;max-width:1240px;margin:2em auto;padding:0 1em;"
-    "color:#222;background:#fff}table{border-collapse:collapse}td,th{padding:.15em .7em}"
-    "svg{max-width:100%;height:auto}svg text{font:12px system-ui,sans-serif}"
-    "@media(prefers-color-scheme:dark){body{color:#ddd;background:#181818}svg text{fill:#ddd}}"
-)
+OTHER = "#8c8c8c"
+# What the GPU does or waits for, in the page's own colours: the bar and the row of idle time.
+LOOKS = {
+    COMPUTING: "compute", "host-launch": "launch", "host-sync": "balanced", "copy": "memory",
+    "collective": "latency", "other": "unknown",
+}  # fmt: skip
 Launched = Mapping[tuple[str, Any, Any], int]  # kernel, grid, block -> a row of the page
-Bar = tuple[float, float, str, str]  # from, to in pixels, colour, what it is
-
-
-def program_page(of: Triage, content: Mapping[str, Any]) -> str:
-    """The page."""
-    # Inline style attributes are those of the blocks; nothing else is allowed, and no script at all.
-    policy = f"default-src 'none'; style-src {policy_hash(STYLE)} 'unsafe-hashes' 'unsafe-inline'"
-    title = f"Triage: {content['program']['command'] or content['program']['how']}"
-    return (
-        '<!doctype html><html lang="en"><head><meta charset="utf-8">'
-        f'<meta http-equiv="Content-Security-Policy" content="{html(policy)}">'
-        f"<title>{html(title)}</title><style>{STYLE}</style></head><body>"
-        f"<h1>{html(title)}</h1>{timeline(of)}{to_html(triaged(content))}"
-        f"<h2>Kernels by time</h2>{group_bars(content)}"
-        "</body></html>\n"
-    )
+# From, to in pixels, colour or class, what it is, where it leads.
+Bar = tuple[float, float, str, str, str]
 
 
 @dataclass(frozen=True)
@@ -62,85 +56,121 @@ class PageProgram:
     content: Mapping[str, Any]  # the same as "profkit.triage/1", with what was counted
 
 
-def section(of: PageProgram, launched: Launched) -> dict[str, Any]:
-    """A program as a part of a page of launches: pictures as SVG without styles, and sentences."""
-    links = {}
-    for row in of.content["kernels"]:
-        grid, block = (tuple(row[k]) if row[k] else None for k in ("grid", "block"))
-        if (key := (plain_name(row["name"]), grid, block)) in launched:
-            links[row["id"]] = f"#launch-{launched[key]}"
+def program_section(of: PageProgram, number: int, launched: Launched) -> dict[str, Any]:
+    """A program as a part of a page: bar, findings, timeline and kernels, which lead to each other.
+
+    Args:
+        of: The program.
+        number: From 1: of its elements' names.
+        launched: Rows of the page that its kernels lead to.
+    """
+    content, step = of.content, of.content["step"]
+    kernels = content["kernels"][:KERNELS]
+    at = {row["id"]: f"program-{number}-{row['id']}" for row in kernels}
+    table = kernels_table(kernels)
+    kinds = dict.fromkeys(work.kind for work in of.triage.steps.typical.works)
     return {
-        "name": of.name, "blocks": list(triaged(of.content)),
-        "timeline": Markup(timeline(of.triage)),  # noqa: S704 - every text in it went through html()
-        "groups": Markup(group_bars(of.content, links)),  # noqa: S704
-    }  # fmt: skip
+        "name": of.name,
+        "answer": step_title(content),
+        "steps": steps_line(content),
+        "bars": list(_bars(step)),
+        "legend": [(LOOKS[cause], text) for cause, text in step_shares(step)],
+        "healthy": content["first"]["say"] if content["first"]["category"] == "healthy" else "",
+        "findings": [_card(row, step, at) for row in content["findings"]],
+        "timeline": timeline(of.triage, {row["name"]: at[row["id"]] for row in reversed(kernels)}),
+        "kinds": legend([(COLOURS.get(kind, OTHER), kind) for kind in kinds], "kinds of kernels"),
+        "head": [table.head[i] for i in table.telling()],
+        "kernels": [
+            {
+                "at": at[row["id"]],
+                "to": _launch_of(row, launched),
+                "share": f"{row['share']:.3g}",
+                "cells": [plain_words(cells[i]) for i in table.telling()],
+            }
+            for row, cells in zip(kernels, table.rows, strict=True)
+        ],
+        "blocks": list(further(content)),
+    }
 
 
-def timeline(of: Triage) -> str:
-    """The typical step as SVG: a row a stream, and one for idle time in the colour of its cause."""
+def _bars(step: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    """The step as parts of a bar 1000 wide."""
+    total, x = max(step["ms"], 1e-12), 0.0
+    parts = [(COMPUTING, step["gpu_busy_ms"], "")]
+    parts += [(row["cause"], row["ms"], row["where"]) for row in step["idle"]]
+    for cause, part, where in parts:
+        width = 1000 * part / total
+        yield {
+            "to": "", "x": round(x, 2), "width": round(width, 2), "saved": 0, "thin": False,
+            "bound": LOOKS[cause],
+            "about": f"{cause} {ms(part)}" + (f", most of it {where}" if where else ""),
+        }  # fmt: skip
+        x += width
+
+
+def _card(row: Mapping[str, Any], step: Mapping[str, Any], at: Mapping[str, str]) -> dict[str, Any]:
+    title, try_ = finding_texts(row, step)
+    kernels = [(id_, at[id_]) for id_ in row["kernels"] if id_ in at]
+    return {"title": title, "say": row["say"], "try": try_, "kernels": kernels}
+
+
+def _launch_of(row: Mapping[str, Any], launched: Launched) -> str:
+    """The row of the page that is about a kernel with this grid and block."""
+    grid, block = (tuple(row[k]) if row[k] else None for k in ("grid", "block"))
+    number = launched.get((plain_name(row["name"]), grid, block))
+    return f"launch-{number}" if number else ""
+
+
+def timeline(of: Triage, places: Mapping[str, str] | None = None) -> Markup:
+    """The typical step as SVG: a row a stream, and one for idle time by its cause.
+
+    Args:
+        of: The answer.
+        places: Kernel -> the element of the page that is about it.
+    """
     begin = of.steps.typical.first
-    works = [w for w in of.steps.typical.works if w.activity.end > begin]
     scale = (WIDTH - LABEL) / max(1, of.split.period)
-    streams = sorted({w.activity.stream for w in works})
-    rows = [("idle", [(LABEL + (a - begin) * scale, LABEL + (b - begin) * scale, IDLE[cause], cause)
-                      for a, b, cause in of.split.gaps])]  # fmt: skip
-    for stream in streams:
-        bars = [
-            (LABEL + max(0, w.activity.start - begin) * scale,
-             LABEL + (w.activity.end - begin) * scale, COLOURS.get(w.kind, "#8c8c8c"),
-             f"{w.kind}: {short(w.activity.name, 80)}")
-            for w in works if w.activity.stream == stream
-        ]  # fmt: skip
-        rows.append((f"stream {stream}", bars))
+    rows: dict[str, list[Bar]] = {"idle": []}
+    for start, stop, cause in of.split.gaps:
+        ends = (LABEL + (start - begin) * scale, LABEL + (stop - begin) * scale)
+        rows["idle"].append((*ends, LOOKS[cause], cause, ""))
+    works = [w for w in of.steps.typical.works if w.activity.end > begin]
+    for work in sorted(works, key=lambda w: w.activity.stream):
+        done = work.activity
+        low = LABEL + max(0, done.start - begin) * scale
+        look = COLOURS.get(work.kind, OTHER), f"{work.kind}: {short(done.name, 80)}"
+        bar = (low, LABEL + (done.end - begin) * scale, *look, (places or {}).get(done.name, ""))
+        rows.setdefault(f"stream {done.stream}", []).append(bar)
     height = len(rows) * (ROW + GAP) + 20
-    parts = [part for n, (name, bars) in enumerate(rows) for part in _row(n, name, bars)]
-    end = f'<text x="{WIDTH}" y="{height - 4}" text-anchor="end">{seconds(of.split.period / 1e9)}</text>'
-    return (f'<svg viewBox="0 0 {WIDTH} {height}" role="img" aria-label="the step over streams">'
-            f"{''.join(parts)}{end}</svg>")  # fmt: skip
+    parts = [part for n, (name, bars) in enumerate(rows.items()) for part in _row(n, name, bars)]
+    end = seconds(of.split.period / 1e9)
+    parts.append(f'<text x="{WIDTH}" y="{height - 4}" text-anchor="end">{end}</text>')
+    head = f'<svg viewBox="0 0 {WIDTH} {height}" role="img" aria-label="the step over streams">'
+    return Markup(f"{head}{''.join(parts)}</svg>")  # noqa: S704 - every text went through html()
 
 
 def _row(number: int, name: str, bars: Sequence[Bar]) -> Iterator[str]:
     top = number * (ROW + GAP)
     yield f'<text x="0" y="{top + 15}">{html(name)}</text>'
-    for low, high, colour, text in _merged(bars):
-        yield (f'<rect x="{low:.2f}" y="{top}" width="{max(NARROW, high - low):.2f}" '
-               f'height="{ROW}" fill="{colour}"><title>{html(text)}</title></rect>')  # fmt: skip
+    for low, high, colour, text, to in _merged(bars):
+        look = "fill" if colour.startswith("#") else "class"
+        rect = (
+            f'<rect x="{low:.2f}" y="{top}" width="{max(NARROW, high - low):.2f}" '
+            f'height="{ROW}" {look}="{colour}"><title>{html(text)}</title></rect>'
+        )
+        yield f'<a href="#{html(to)}">{rect}</a>' if to else rect
 
 
 def _merged(bars: Sequence[Bar]) -> Iterator[Bar]:
     """Bars of one colour that the eye cannot tell apart as one; none outside of the picture."""
     last: Bar | None = None
     for bar in sorted(b for b in bars if b[1] > LABEL and b[0] < WIDTH):
-        low, high, colour, text = max(bar[0], LABEL), min(bar[1], WIDTH), bar[2], bar[3]
-        if last and last[2] == colour and low - last[1] < NARROW and high - low < 4 * NARROW:
-            last = (last[0], max(high, last[1]), colour, last[3])
+        low, high = max(bar[0], LABEL), min(bar[1], WIDTH)
+        if last and last[2] == bar[2] and low - last[1] < NARROW and high - low < 4 * NARROW:
+            last = (last[0], max(high, last[1]), *last[2:])
             continue
         if last:
             yield last
-        last = (low, high, colour, text)
+        last = (low, high, *bar[2:])
     if last:
         yield last
-
-
-def group_bars(content: Mapping[str, Any], links: Mapping[str, str] | None = None) -> str:
-    """The kernels as bars of time; the part that counters say can be got back is drawn darker."""
-    rows = content["kernels"][:12]
-    most = max((row["ms"] for row in rows), default=1.0)
-    parts = []
-    for n, row in enumerate(rows):
-        width = (WIDTH - 420) * row["ms"] / most
-        left = width * (1 - 1 / row["headroom"]) if row["headroom"] else 0.0
-        top, colour = n * (ROW + GAP), COLOURS.get(row["category"], "#8c8c8c")
-        name = f"{html(row['id'])} {html(short(row['name'], 50))}"
-        if link := (links or {}).get(row["id"]):
-            name = f'<a href="{html(link)}">{name}</a>'
-        parts.append(
-            f'<text x="0" y="{top + 15}">{name}</text>'
-            f'<rect x="400" y="{top}" width="{width:.1f}" height="{ROW}" fill="{colour}"/>'
-            f'<rect x="{400 + width - left:.1f}" y="{top}" width="{left:.1f}" height="{ROW}" '
-            f'fill="#000" fill-opacity=".35"/>'
-            f'<text x="{406 + width:.1f}" y="{top + 15}">{figures(row["ms"])} ms</text>'
-        )  # fmt: skip
-    height = len(rows) * (ROW + GAP)
-    return (f'<svg viewBox="0 0 {WIDTH + 60} {height}" role="img" '
-            f'aria-label="kernels by time">{"".join(parts)}</svg>')  # fmt: skip

@@ -17,7 +17,8 @@ from matplotlib.text import Text
 
 from profkit.errors import ProfkitError
 from profkit.files import part_of
-from profkit.show.plots.groups import LONGEST, AlikeLaunches, Row, alike_groups
+from profkit.show.numbers import Row
+from profkit.show.plots.groups import LONGEST, AlikeLaunches, alike_groups
 
 # Okabe and Ito's colours, told apart with every common colour blindness; without the yellow,
 # which is too light for lines and letters on white.

@@ -1,4 +1,4 @@
-"""Blocks  ->  Markdown, and HTML for a notebook."""
+"""Blocks  ->  Markdown, and HTML: for a notebook, and for a page with its own style."""
 
 from __future__ import annotations
 
@@ -110,6 +110,50 @@ def _cell(cell: Words) -> str:
 def to_html(blocks: Iterable[Block]) -> str:
     """Blocks as one HTML element for a notebook, in the colours of its theme."""
     return f'<div style="overflow-x:auto">{"".join(map(_html, blocks))}</div>'
+
+
+def page_html(blocks: Iterable[Block]) -> str:
+    """Blocks in the classes of a page, whose policy allows no inline style."""
+    return "".join(map(_of_page, blocks))
+
+
+def _of_page(block: Block) -> str:
+    match block:
+        case Heading():
+            return f"<h3>{_inline(block.text)}</h3>"
+        case TextLine():
+            mark = f'<b class="mark">{html(block.mark)}</b> ' if block.mark else ""
+            return f'<p class="said indent-{block.indent}">{mark}{_inline(block.text)}</p>'
+        case Grid():
+            columns = block.telling()
+            rows = ((block.head[i], [row[i] for row in block.rows]) for i in columns)
+            heads, cells = zip(*rows, strict=True)
+            body = "".join(
+                f"<tr>{''.join(map(_page_cell, row, heads, columns))}</tr>"
+                for row in zip(*cells, strict=True)
+            )
+            top = "".join(map(_page_head, heads))
+            table = f"<thead><tr>{top}</tr></thead><tbody>{body}</tbody>"
+            return f'<div class="wide"><table class="plain">{table}</table></div>'
+    return _html(block)
+
+
+def _page_head(title: Words) -> str:
+    right = ' class="n"' if is_right(title) else ""
+    text = _inline(titled_block(title))
+    # A corner without words is no heading.
+    return f'<th scope="col"{right}>{text}</th>' if text else "<td></td>"
+
+
+def _page_cell(cell: Words, title: Words, column: int) -> str:
+    raw = plain_words(cell)
+    inner = raw.lstrip(" ")
+    classes = ["n"] if is_right(title) else []
+    if column == 0:
+        classes.append(f"depth-{min((len(raw) - len(inner)) // 2, 8)}")
+    if inner in ("faster", "slower"):
+        classes.append(f"is-{inner}")
+    return f'<td class="{" ".join(classes)}">{_inline(cell)}</td>'
 
 
 def _html(block: Block) -> str:

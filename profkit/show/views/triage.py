@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from profkit.show.text.blocks import Block, Grid, Heading, TextLine, TextSpan
+from profkit.show.text.blocks import Block, Grid, Heading, TextLine, TextSpan, Words
 from profkit.show.text.figures import figures
 from profkit.show.text.names import short
 
@@ -18,7 +18,9 @@ _NAMES = {
     "host-launch": "launches come too slowly", "host-sync": "the host waits itself",
     "copy": "copies", "collective": "collectives", "other": "latency, dependencies",
 }  # fmt: skip
-_MARKS = {"host-launch": "l", "host-sync": "w", "copy": "c", "collective": "n", "other": "."}
+COMPUTING = "computing"
+_MARKS = {COMPUTING: "#", "host-launch": "l", "host-sync": "w", "copy": "c", "collective": "n",
+          "other": "."}  # fmt: skip
 
 
 def triaged(of: Mapping[str, Any], rest: str = "--json") -> Iterator[Block]:
@@ -28,32 +30,41 @@ def triaged(of: Mapping[str, Any], rest: str = "--json") -> Iterator[Block]:
         of: The document.
         rest: Where the findings are that are not shown.
     """
-    program, step = of["program"], of["step"]
-    device = program["device"] or "unknown GPU"
-    yield Heading(f"Step of {ms(step['ms'])} on {device} ({program['how']})")
-    yield TextLine(_steps(program, step))
+    step = of["step"]
+    yield Heading(step_title(of))
+    yield TextLine(steps_line(of))
     yield TextLine(bar(step))
-    yield TextLine(_shares(step))
+    yield TextLine(" · ".join(f"{_MARKS[cause]} {text}" for cause, text in step_shares(step)))
     yield Heading("What to do first", 2)
-    first = of["first"]
-    if first["category"] == "healthy":
-        yield TextLine(first["say"], "healthy")
+    if of["first"]["category"] == "healthy":
+        yield TextLine(of["first"]["say"], "healthy")
     for number, row in enumerate(of["findings"][:FIRST], 1):
-        yield TextLine(f"{number}. {row['category']}: {_saves(row, step)}")
+        title, try_ = finding_texts(row, step)
+        yield TextLine(f"{number}. {title}")
         yield TextLine(row["say"], indent=1)
-        yield TextLine(f"try: {row['try']}" + (f" ({_place(row['where'])})" if row["where"] else ""),
-                   indent=1)  # fmt: skip
+        yield TextLine(f"try: {try_}", indent=1)
     if (more := len(of["findings"]) - FIRST) > 0:
         yield TextLine(f"and {more} more that save less: {rest}")
     yield Heading("Where the GPU's time goes", 2)
-    yield _groups(of)
-    yield from _further(of)
-    for text in of["notes"][:NOTES]:
-        yield TextLine(text, "note")
+    yield kernels_table(of["kernels"][:GROUPS])
+    yield from further(of)
 
 
-def _further(of: Mapping[str, Any]) -> Iterator[Block]:
-    """How to look at the counted kernel that matters most; what each rank does."""
+def step_title(of: Mapping[str, Any]) -> str:
+    """How long a step of what is."""
+    program = of["program"]
+    device = program["device"] or "unknown GPU"
+    return f"Step of {ms(of['step']['ms'])} on {device} ({program['how']})"
+
+
+def finding_texts(row: Mapping[str, Any], step: Mapping[str, Any]) -> tuple[str, str]:
+    """A finding's title with what it saves, and what to try where."""
+    where = f" ({_place(row['where'])})" if row["where"] else ""
+    return f"{row['category']}: {_saves(row, step)}", f"{row['try']}{where}"
+
+
+def further(of: Mapping[str, Any]) -> Iterator[Block]:
+    """How to look at the counted kernel that matters most; what each rank does; notes."""
     named = [id_ for finding in of["findings"] for id_ in finding["kernels"]]
     counted = [row for row in of["kernels"] if row["counted"] and row["next"]]
     if best := min(counted, key=lambda r: (r["id"] not in named, -r["ms"]), default=None):
@@ -69,7 +80,9 @@ def _further(of: Mapping[str, Any]) -> Iterator[Block]:
             f"{ms(row['computing_ms'])} computing, {ms(row['collective_ms'])} in collectives: "
             f"{ms(transfer)} transfer, {ms(row['waiting_ms'])} waiting for others",
             f"rank {row['rank']}",
-        )  # fmt: skip
+        )
+    for text in of["notes"][:NOTES]:
+        yield TextLine(text, "note")
 
 
 def ms(value: float) -> str:
@@ -77,7 +90,9 @@ def ms(value: float) -> str:
     return f"{figures(value)} ms"
 
 
-def _steps(program: Mapping[str, Any], step: Mapping[str, Any]) -> str:
+def steps_line(of: Mapping[str, Any]) -> str:
+    """Which step it is, how they spread, and what one takes without the profiler."""
+    program, step = of["program"], of["step"]
     steps = f"the median of {program['steps']} steps ({step['found']}), "
     steps = steps if program["steps"] > 1 else f"one step ({step['found']}), "
     spread = f"{figures(step['min_ms'])} to {ms(step['max_ms'])}"
@@ -91,7 +106,8 @@ def _steps(program: Mapping[str, Any], step: Mapping[str, Any]) -> str:
 def bar(step: Mapping[str, Any]) -> str:
     """The step as one line: # computes, other marks are idle time by its cause."""
     total = max(step["ms"], 1e-12)
-    parts = [("#", step["gpu_busy_ms"]), *((_MARKS[r["cause"]], r["ms"]) for r in step["idle"])]
+    parts = [("#", step["gpu_busy_ms"])]
+    parts += [(_MARKS[row["cause"]], row["ms"]) for row in step["idle"]]
     text, seen = "", 0.0
     for mark, part in parts:
         seen += part
@@ -99,12 +115,13 @@ def bar(step: Mapping[str, Any]) -> str:
     return f"[{text[:BAR].ljust(BAR)}]"
 
 
-def _shares(step: Mapping[str, Any]) -> str:
+def step_shares(step: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """Cause, or computing, with its part of the step."""
     total = max(step["ms"], 1e-12)
-    parts = [f"# computing {step['gpu_busy_ms'] / total:.1%}"]
-    parts += [f"{_MARKS[r['cause']]} {_NAMES[r['cause']]} {r['ms'] / total:.1%}"
-              for r in step["idle"] if r["ms"] >= 0.001 * total]  # fmt: skip
-    return " · ".join(parts)
+    yield COMPUTING, f"computing {step['gpu_busy_ms'] / total:.1%}"
+    for row in step["idle"]:
+        if row["ms"] >= 0.001 * total:
+            yield row["cause"], f"{_NAMES[row['cause']]} {row['ms'] / total:.1%}"
 
 
 def _saves(row: Mapping[str, Any], step: Mapping[str, Any]) -> str:
@@ -121,13 +138,15 @@ def _place(where: str) -> str:
     return named if where.startswith(("before ", "between ")) else f"at {named}"
 
 
-def _groups(of: Mapping[str, Any]) -> Grid:
-    rows = []
-    for row in of["kernels"][:GROUPS]:
+def kernels_table(kernels: Sequence[Mapping[str, Any]]) -> Grid:
+    """Kernels by time; what no kernel was counted for is no column."""
+    rows: list[tuple[Words, ...]] = []
+    for row in kernels:
         limit = f"{row['bound']}: {row['limiter']}" if row["bound"] else "not counted"
         left = f"{row['headroom']:.2f}x" if row["headroom"] else ""
-        rows.append((row["id"], TextSpan(row["name"], "name"), row["category"], str(row["calls"]),
-                     ms(row["ms"]), f"{row['share']:.1%}", limit, left))  # fmt: skip
+        name = TextSpan(row["name"], "name")
+        numbers = (str(row["calls"]), ms(row["ms"]), f"{row['share']:.1%}")
+        rows.append((row["id"], name, row["category"], *numbers, limit, left))
     head = ("", "kernel", "kind", ">calls", ">a step", ">share", "limit", ">headroom")
     return Grid(head, tuple(rows))
 
