@@ -108,7 +108,7 @@ class Search:
         """End the workers and the builds."""
         for worker in self.workers:
             worker.close()
-        self.task.stop()
+        self.task.builder.stop()
 
     # --- the main thread -------------------------------------------------------------------------
 
@@ -157,7 +157,7 @@ class Search:
         trial = self.study.ask()
         if trial is None:
             return False
-        ready = self.task.start_build(trial.config)
+        ready = self.task.builder.start(self.task, trial.config)
         ready.add_done_callback(lambda _: self._wake())
         with self._changed:
             self._queue.append(_Item(trial, ready))

@@ -100,17 +100,9 @@ class Task:
         small = [(c, s) for c in self.problem.checks for s in self.problem.module.SEEDS]
         return (*small, *([(self.case, 0)] if (self.case, 0) not in small else []))
 
-    def start_build(self, config: Config) -> Future[ReadyBuild]:
-        """Build a configuration on a CPU core."""
-        return self.builder.start(self, config)
-
     def built(self, config: Config) -> ReadyBuild:
         """A build, waited for."""
-        return self.start_build(config).result()
-
-    def stop(self) -> None:
-        """Start no further build."""
-        self.builder.stop()
+        return self.builder.start(self, config).result()
 
     def target(self, variant: Variant) -> Target:
         """The same as other verbs have it, for records and plans."""

@@ -104,7 +104,7 @@ def tune_variant(
             say(ProfkitError("stopped; no trial is lost", "go on: the same command and --resume"))
             raise
         finally:
-            task.stop()
+            task.builder.stop()
         progress("writing")
         written = _write(result, output or at.artifacts_dir() / "tune" / task.subject)
     _show(result, written, json=json, quiet=quiet)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -73,20 +72,20 @@ def read_state(pci: str | None = None) -> GpuState:
     if opened is None:
         return GpuState()
     nvml, handle = opened
-    ask = _asker(nvml)
-    bits = ask(lambda: nvml.nvmlDeviceGetCurrentClocksThrottleReasons(handle))
-    milliwatts = ask(lambda: nvml.nvmlDeviceGetPowerUsage(handle))
-    limit = ask(lambda: nvml.nvmlDeviceGetEnforcedPowerLimit(handle))
-    sm = ask(lambda: nvml.nvmlDeviceGetClockInfo(handle, nvml.NVML_CLOCK_SM))
-    memory = ask(lambda: nvml.nvmlDeviceGetClockInfo(handle, nvml.NVML_CLOCK_MEM))
-    heat = ask(lambda: nvml.nvmlDeviceGetTemperature(handle, nvml.NVML_TEMPERATURE_GPU))
+
+    def ask(unit: float, question: str, *which: str) -> float | None:
+        more = (getattr(nvml, name) for name in which)
+        value = _asked(nvml, question, handle, *more)
+        return None if value is None else value * unit
+
+    bits = _asked(nvml, "nvmlDeviceGetCurrentClocksThrottleReasons", handle)
     return GpuState(
-        sm_clock=None if sm is None else sm * 1e6,
-        memory_clock=None if memory is None else memory * 1e6,
-        power=None if milliwatts is None else milliwatts * 1e-3,
-        temperature=None if heat is None else float(heat),
+        sm_clock=ask(1e6, "nvmlDeviceGetClockInfo", "NVML_CLOCK_SM"),
+        memory_clock=ask(1e6, "nvmlDeviceGetClockInfo", "NVML_CLOCK_MEM"),
+        power=ask(1e-3, "nvmlDeviceGetPowerUsage"),
+        temperature=ask(1.0, "nvmlDeviceGetTemperature", "NVML_TEMPERATURE_GPU"),
         throttle=None if bits is None else reasons(bits),
-        power_limit=None if limit is None else limit * 1e-3,
+        power_limit=ask(1e-3, "nvmlDeviceGetEnforcedPowerLimit"),
     )
 
 
@@ -103,23 +102,12 @@ def gpu_identity(pci: str | None = None) -> Identity:
     if opened is None:
         return Identity()
     nvml, handle = opened
-    ask = _asker(nvml)
-    return Identity(
-        _text(ask(lambda: nvml.nvmlDeviceGetUUID(handle))),
-        _text(ask(nvml.nvmlSystemGetDriverVersion)),
-    )
+    answers = _asked(nvml, "nvmlDeviceGetUUID", handle), _asked(nvml, "nvmlSystemGetDriverVersion")
+    return Identity(*(a.decode() if isinstance(a, bytes) else a for a in answers))
 
 
-def _asker(nvml: Any) -> Callable[[Callable[[], Any]], Any]:
-    """A question that this GPU or driver does not answer is None."""
-
-    def ask(question: Callable[[], Any]) -> Any:
-        with contextlib.suppress(nvml.NVMLError):
-            return question()
-        return None
-
-    return ask
-
-
-def _text(value: Any) -> str | None:
-    return value.decode() if isinstance(value, bytes) else value
+def _asked(nvml: Any, question: str, *of: Any) -> Any:
+    """None where this GPU or driver does not answer."""
+    with contextlib.suppress(nvml.NVMLError):
+        return getattr(nvml, question)(*of)
+    return None
