@@ -90,6 +90,7 @@ class Card:
     l2: int
 
 
+# The card that is meant where none of an architecture is there; only its shape is used.
 CARDS = {
     "80": Card("A100", "80", 108, 40 << 20),
     "89": Card("L4", "89", 58, 48 << 20),

@@ -192,10 +192,10 @@ _EXP = 16  # ex2 results per SM and clock, on every one of them
 
 
 def floors(problem: Problem, case: str, gpu: Gpu) -> dict[str, float]:
-    """Seconds that each unit needs for the work itself.
+    """Seconds that each unit (tensor, dram, exp) needs for the work itself; without what is not known.
 
-    Returns:
-        tensor, dram and exp; what is not known is left out.
+    From data sheets, at the highest clock, for machines where counters may not be read: where there
+    is a report, its own ceilings count instead.
     """
     shape, clocks = problem.case(case), gpu.sms * gpu.sm_clock
     seconds: dict[str, float] = {}
