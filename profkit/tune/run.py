@@ -213,11 +213,7 @@ def _plain(task: Task, url: str) -> Study | None:
 
 
 def champion_record(result: SearchResult, folder: Path) -> Path:
-    """Write the champion's run record, and its report beside it if there is one.
-
-    Returns:
-        The record's path: <variant>-tuned.<case>.json.
-    """
+    """Write the champion's <variant>-tuned.<case>.json, and its report beside it if there is one."""
     task, final = result.task, result.final
     name, champion = f"{task.variant.id}-tuned", task.name(final.champion.config)
     built: Build = task.built(final.champion.config).built

@@ -81,13 +81,10 @@ def compile_variants(
     folder: Path,
     jobs: int | None = None,
 ) -> list[Build]:
-    """Compile what is not compiled yet, all side by side.
+    """Compile what is not compiled yet, all side by side; look at `error` of each, in order.
 
     A variant that its header rules out for an architecture is left out; None for `jobs` leaves their
     number to ninja.
-
-    Returns:
-        One Build per variant and architecture that fit, in order; look at `error`.
     """
     toolchain.tool("nvcc", folder)  # support.cu is built with every variant: without it, say so now
     targets = [(v, v.target(arch)) for v in variants for arch in archs]

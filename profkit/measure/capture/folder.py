@@ -23,12 +23,9 @@ _AROUND = {"num_warps": (1, 16), "num_stages": (1, 5)}
 
 
 def write_problem(left: Path, place: Path, program: str, launches: int) -> Path:
-    """Make a problem of what the hook left.
+    """Make a problem of what the hook left; the file of its variant.
 
     `left` is the folder that the hook left of one launch; `place` must not be there.
-
-    Returns:
-        The variant's file.
     """
     about = read_json(left / "capture.json")
     place.mkdir(parents=True)

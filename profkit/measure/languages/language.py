@@ -115,16 +115,13 @@ class Language(ABC):
         programs: Mapping[str, CompilerProgram],
         parallel: int | None,
     ) -> dict[int, float]:
-        """Compile side by side.
+        """Compile side by side; job -> seconds that it took, as far as that is known.
 
         Of the i-th job this leaves in the folder: i.so; i.o, its host code; i.log, all that the
         compiler said, ptxas -v among it; i.json, its launches, where they are known ahead (see
         ahead/plan.py). Without i.so, i.log says why.
 
         No number for `parallel` takes as many as there are cores.
-
-        Returns:
-            Job -> seconds that it took, as far as that is known.
         """
 
 

@@ -161,9 +161,7 @@ def on_drawn(
     """Launch on inputs that are drawn, and keep those outputs instead.
 
     `drawn`: (about an array, its number) -> it, as numpy has it.
-
-    Returns:
-        Nothing that is of use if the outputs are not finite: then None.
+    None where those are not finite: of no use then.
     """
     import torch
 

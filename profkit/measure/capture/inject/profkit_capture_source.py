@@ -22,12 +22,9 @@ class NotStandalone(Exception):
 
 
 def standalone(kernel: Any, unaligned: list[str]) -> tuple[str, str]:
-    """The file's imports and definitions.
+    """The file's (imports, definitions).
 
     `unaligned`: parameters whose addresses are no multiples of 16.
-
-    Returns:
-        (imports, definitions).
     """
     imports: dict[str, None] = {"import triton": None, "import triton.language as tl": None}
     bodies: dict[str, str] = {}

@@ -49,11 +49,7 @@ def time_limit() -> float:
 
 
 def compile_ahead(language: PythonKernels, job: CompileJob, stem: Path) -> float:
-    """Compile one file: <stem>.so, .o, .json and .log, as Language.compile leaves them.
-
-    Returns:
-        Seconds that it took.
-    """
+    """Compile one file: <stem>.so, .o, .json and .log, as Language.compile leaves them; in seconds."""
     began = time.monotonic()
     error = language.missing() or _compiled(language, job, stem)
     if error:
