@@ -1,7 +1,7 @@
 """Registers, threads and shared memory of a block  ->  how many fit on an SM, and why no more.
 
-Limits per compute capability are those of the CUDA programming guide's table of technical
-specifications. Nothing is measured: this answers without a GPU and without counter permission.
+Limits per compute capability are profkit/records/gpus.toml's. Nothing is measured: this answers
+without a GPU and without counter permission.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from math import ceil, prod
 
 from profkit.errors import ProfkitError
+from profkit.records.gpus import table
 
 
 @dataclass(frozen=True)
@@ -19,23 +20,12 @@ class Limits:
     warps: int
     blocks: int
     smem: int  # shared memory of an SM
-    reserved: int = 1024  # shared memory that the system takes of every block
-    # dense fp16 operations (a multiply-add is two) with fp32 accumulation per clock, from NVIDIA's
-    # architecture white papers; of 86, 89 and 120 the full rate, which GeForce cards halve
-    tensor: int | None = None
+    reserved: int  # shared memory that the system takes of every block
+    tensor: int | None = None  # dense fp16 operations a clock, a multiply-add is two
 
 
 LIMITS = {
-    "70": Limits(64, 32, 96 * 1024, reserved=0),
-    "75": Limits(32, 16, 64 * 1024, reserved=0),
-    "80": Limits(64, 32, 164 * 1024, tensor=2048),
-    "86": Limits(48, 16, 100 * 1024, tensor=1024),
-    "87": Limits(48, 16, 164 * 1024),
-    "89": Limits(48, 24, 100 * 1024, tensor=1024),
-    "90": Limits(64, 32, 228 * 1024, tensor=4096),
-    "100": Limits(64, 32, 228 * 1024, tensor=8192),
-    "103": Limits(64, 32, 228 * 1024),
-    "120": Limits(48, 24, 100 * 1024, tensor=1024),
+    "{}{}".format(*cc): Limits(*row.sm, row.tensor_ops) for cc, row in table().items() if row.sm
 }
 REGISTERS = 64 * 1024  # of an SM
 _REGISTER_UNIT = 256  # registers are given to a warp in units of 256

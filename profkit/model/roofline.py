@@ -16,6 +16,7 @@ from typing import Literal
 
 from profkit.model.launch import Missing
 from profkit.model.units import Row, cache_resident, collected_metrics
+from profkit.records.gpus import exactly
 from profkit.reports.metrics import CATALOGUE
 from profkit.reports.metrics.peaks import TENSOR_TYPES
 
@@ -32,10 +33,6 @@ TOLERANCE = 1.05
 
 
 _CLOCK = {"dram": "dram_clock", "l2": "l2_clock"}  # the others run at the SM clock
-# FP32 results per cycle and SM by compute capability: table "Throughput of Native Arithmetic
-# Instructions" of the CUDA C++ Programming Guide. Only for reports without the measured peak.
-_FP32_PER_SM = {"7.0": 64, "7.2": 64, "7.5": 64, "8.0": 64, "8.6": 128, "8.9": 128, "9.0": 128,
-                "10.0": 128, "12.0": 128}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -85,9 +82,10 @@ def _from_attributes(name: str, row: Values, cc: object) -> Ceiling | None:
     if name == "dram" and row.get("peak_dram_device", 0) > 0:
         clock = row.get("dram_clock_max", nan)
         return Ceiling(name, row["peak_dram_device"], clock, "device attributes")
-    if name == "fp32" and cc in _FP32_PER_SM and "sm_count" in row:
+    gpu = exactly(cc) if name == "fp32" else None
+    if gpu and gpu.fp32 and "sm_count" in row:
         clock = row.get("sm_clock", row.get("sm_clock_max", nan))
-        value = row["sm_count"] * _FP32_PER_SM[str(cc)] * 2 * clock
+        value = row["sm_count"] * gpu.fp32 * 2 * clock
         return None if isnan(value) else Ceiling(name, value, clock, "device attributes")
     return None
 

@@ -9,11 +9,12 @@ from types import SimpleNamespace
 
 import pytest
 
-from profkit.program.findings import CATEGORIES, RULES, math, sizes
+from profkit.program.findings import CATEGORIES, RULES, sizes
 from profkit.program.readers import torch_trace
 from profkit.program.savings.estimate import WATCHED
 from profkit.program.timeline import Activity, Device
 from profkit.program.triage import Triage, triage_timeline
+from profkit.records import gpus
 from tests.program.made import ADDCDIV, EXP, GEMM, MUL, SGEMM, SOFTMAX, Program, plain_ms, ran
 
 Step = Callable[[Program], None]
@@ -477,7 +478,7 @@ def test_a_gpu_whose_rate_is_not_known_wins_nothing_from_full_tiles(
     cc: tuple[int, int] | None,
 ) -> None:
     """What products could reach there is not known: neither is what full tiles would save."""
-    assert sizes.HALF_RATES.get((cc or (0, 0))[0]) is None
+    assert getattr(gpus.of_generation(cc), "half", None) is None
     case = SimpleNamespace(device=Device("a GPU", cc), bandwidth=1e12)
     product = sizes.Product(rows=1536, inner=4096, columns=3072, batch=1, size=2, seconds=1e-4)
     assert sizes._least(case, product) == product.seconds
@@ -561,18 +562,18 @@ def test_values_that_a_loop_reads_become_one_launch_and_one_copy(
 
 
 @pytest.mark.parametrize(
-    ("table", "cc", "gains"),
+    ("column", "cc", "gains"),
     [
-        (math.TENSOR_GAINS, (8, 9), (1.0, 1.6, 2.2)),
-        (math.TENSOR_GAINS, (10, 3), (3.5, 7.0, 20.0)),  # as the nearest that is no newer
-        (math.TENSOR_GAINS, None, (1.0, 1.5, 20.0)),
-        (math.DOUBLE_GAINS, (8, 9), (20.0, 40.0, 64.0)),
-        (math.DOUBLE_GAINS, None, (1.0, 2.0, 64.0)),
-        (math.DOUBLE_GAINS, (6, 1), (1.0, 2.0, 64.0)),
+        ("tensor", (8, 9), (1.0, 1.6, 2.2)),
+        ("tensor", (10, 3), (3.5, 7.0, 20.0)),  # as the nearest that is no newer
+        ("tensor", None, (1.0, 1.5, 20.0)),
+        ("double", (8, 9), (20.0, 40.0, 64.0)),
+        ("double", None, (1.0, 2.0, 64.0)),
+        ("double", (6, 1), (1.0, 2.0, 64.0)),
     ],
 )
-def test_a_gpu_that_is_not_known_gains_what_holds_on_every_one(table, cc, gains) -> None:
-    assert math._gains(table, cc) == gains
+def test_a_gpu_that_is_not_known_gains_what_holds_on_every_one(column, cc, gains) -> None:
+    assert gpus.levels(column, cc) == gains
 
 
 def test_float64_becomes_products_of_float32_and_half_of_the_bytes(tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ from profkit.program.step.idle import Split
 from profkit.program.step.kinds import is_compiled
 from profkit.program.step.steps import Step, StepWork
 from profkit.program.timeline import Device, HostSpan
+from profkit.records.gpus import of_generation
 
 BYTES = {
     "float": 4, "double": 8, "c10::BFloat16": 2, "c10::Half": 2, "long int": 8, "int": 4,
@@ -31,12 +32,6 @@ _TWO_INPUTS = re.compile(
 INDICES = {"long int", "long", "int"}
 CHOOSE_ROWS = frozenset({"aten::index_select", "aten::embedding"})
 CHOOSE_VALUES = frozenset({"aten::gather"})
-# Bytes a second that a stream reaches where the recording has nothing to take it from: by compute
-# capability, about two thirds of the datasheet's of its largest card. No ceiling is shown from it:
-# it tells only how far a kernel is from its bytes until something is counted.
-STREAMS = {7: 0.8e12, 8: 1.3e12, 9: 3.2e12, 10: 6e12, 12: 1.5e12}
-
-
 _OF_XLA = re.compile(r"^(wrapped_\w+|(loop|input|gemm)_(\w+_)?fusion\w*)$")
 
 
@@ -106,7 +101,9 @@ class Case:
             if w.kind in {"elementwise", "convert"} and w.activity.duration > 20_000
             and (moved := needed_bytes(w))
         ]  # fmt: skip
-        usual = STREAMS.get(self.device.cc[0], 1e12) if self.device and self.device.cc else 1e12
+        # No ceiling is shown from the table: it tells only how far a kernel is from its bytes.
+        known = of_generation(self.device.cc) if self.device else None
+        usual = known.stream if known and known.stream else 1e12
         return min(max([*seen, 0.5 * usual]), 1.5 * usual) if seen else usual  # more is cache
 
 

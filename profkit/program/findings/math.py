@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from math import prod
 
 from profkit.program.findings.case import Case, Draft, goes_back
@@ -11,30 +11,8 @@ from profkit.program.savings.replay import Model
 from profkit.program.step.idle import launch_place
 from profkit.program.step.kinds import is_vector_product, precision_of
 from profkit.program.step.steps import StepWork
+from profkit.records.gpus import levels
 
-GainTable = Mapping[tuple[int, int], tuple[float, float, float]]  # by compute capability
-# How much faster float32 products get in TF32 (low) up to half precision (high), by what the
-# pipes of a compute capability can: 7.4 and 14.8 times as much on 9.0, 8 and 16 on 8.0, but 1 and 2
-# on the 8.6 and 8.9 of desktop cards (datasheets). Measured only on 9.0, TF32: 5.0 to 8.3.
-TENSOR_GAINS: GainTable = {
-    (8, 0): (3.0, 5.5, 13.0),
-    (8, 6): (1.0, 1.5, 2.2),
-    (8, 9): (1.0, 1.6, 2.2),
-    (9, 0): (3.0, 5.5, 13.0),
-    (10, 0): (3.5, 7.0, 20.0),
-    (12, 0): (1.0, 1.6, 2.2),
-}
-# The same for products in float64 that become float32 ones, at worst without TF32: on 8.0 and 9.0
-# the pipes do float64 as fast as float32, on desktop cards at a 32nd or 64th (datasheets, not measured).
-DOUBLE_GAINS: GainTable = {
-    (7, 0): (1.6, 2.0, 2.2),
-    (7, 5): (12.0, 24.0, 32.0),
-    (8, 0): (1.0, 5.5, 13.0),
-    (8, 6): (20.0, 40.0, 64.0),
-    (9, 0): (1.0, 5.5, 13.0),
-    (10, 0): (1.8, 10.0, 30.0),
-    (12, 0): (20.0, 40.0, 64.0),
-}
 HALVED = {"low": 0.65, "expect": 0.5, "high": 0.45}  # of what moves 8 bytes a value, moving 4
 _FP32_ATTENTION = re.compile(r"fmha_cutlass[FB]_f32_")
 FLOOR = 4_000.0  # nanoseconds: a small product is not bound by its pipe
@@ -61,15 +39,6 @@ REACH = 24  # works between the products on the two sides of a softmax
 FUSED = {"low": 1.1, "expect": 0.6, "high": 0.33}
 
 
-def _gains(table: GainTable, cc: tuple[int, int] | None) -> tuple[float, float, float]:
-    """Of the nearest GPU that is no newer; where there is none, what holds on every GPU of the table."""
-    older = [known for known in table if cc and known <= cc]
-    if older:
-        return table[max(older)]
-    low, expect, high = zip(*table.values(), strict=True)
-    return min(low), min(expect), max(high)
-
-
 def fp32_products(case: Case, taken: frozenset[int]) -> Iterator[Draft]:
     """Products and convolutions in float32 on FP32 pipes, the tensor cores idle."""
     cc = case.device.cc if case.device else None
@@ -83,7 +52,7 @@ def fp32_products(case: Case, taken: frozenset[int]) -> Iterator[Draft]:
     }  # fmt: skip
     if not chosen:
         return
-    gains = _gains(TENSOR_GAINS, cc)
+    gains = levels("tensor", cc)
     by_level = dict(zip(("low", "expect", "high"), gains, strict=True))
     # Fused attention has no TF32: its mend is half precision.
     by_half = {"low": gains[1], "expect": 0.8 * gains[2], "high": 1.15 * gains[2]}
@@ -119,7 +88,7 @@ def in_float64(case: Case, taken: frozenset[int]) -> Iterator[Draft]:
     products = frozenset(i for i in chosen if case.works[i].kind in {"gemm", "conv"})
     if not chosen:
         return
-    gains = _gains(DOUBLE_GAINS, cc)
+    gains = levels("double", cc)
     by_level = dict(zip(("low", "expect", "high"), gains, strict=True))
     rest = frozenset(chosen) - products
     needed = not (case.torch or case.jax)  # float64 is no default elsewhere: somebody chose it

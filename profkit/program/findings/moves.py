@@ -11,10 +11,8 @@ from profkit.program.findings.host import SMALL_COPY, aside, releasing, uploads
 from profkit.program.savings.replay import Model
 from profkit.program.step.idle import launch_place
 from profkit.program.step.steps import StepWork
+from profkit.records.gpus import pinned_rate
 
-# Bytes a second of a pinned copy where the step has none of its own: 55e9 was seen on an H200 with
-# PCIe 5; the smaller, for what came before compute capability 9.0, is PCIe 4's usual and not measured.
-PINNED = (24e9, 53e9)
 OWN_STREAM = {"HtoD": -1, "DtoH": -2, "PtoP": -3, "": -4}
 AS_LONG = 1.3  # of two copies of tensors of one size: one direction is slower
 _SENT = re.compile(r"(?i)send|recv|all_?to_?all")
@@ -112,8 +110,9 @@ def _way(direction: str) -> str:
 def _pinned_rate(case: Case) -> float:
     seen = [w.activity.bytes / (w.activity.duration * 1e-9) for w in case.works
             if w.kind == "copy" and not w.activity.pageable and w.activity.bytes > 1 << 20]  # fmt: skip
-    newer = case.device and case.device.cc and case.device.cc >= (9, 0)
-    return max([*seen, PINNED[bool(newer)] * (0.5 if seen else 1.0)])
+    # The step's own copies tell; a table's rate is worth half where there are any.
+    usual = pinned_rate(case.device.cc if case.device else None)
+    return max([*seen, usual * (0.5 if seen else 1.0)])
 
 
 def collectives(case: Case, taken: frozenset[int]) -> Iterator[Draft]:

@@ -11,6 +11,7 @@ from profkit.program.findings.case import BYTES, Case, Draft
 from profkit.program.savings.replay import Model
 from profkit.program.step.idle import launch_place
 from profkit.program.timeline import Activity
+from profkit.records.gpus import of_generation
 
 ALIGNED = (
     16  # bytes: the tensor memory access unit and vector loads want rows to begin at multiples
@@ -18,9 +19,6 @@ ALIGNED = (
 LEAST = 5e8  # floating-point operations: smaller products are bound by other things
 PART = 0.6  # of the rate of products that fit, from which on there is nothing to say
 REACHED = 0.75  # of the fastest product that fits: what the padded one is expected to reach
-# Operations a second that large half-precision products reach where the step has none that fits:
-# 9.0 was measured on an H200 (769 to 798e12 at 8192^3); the others are two thirds of datasheets.
-HALF_RATES = {8: 2.1e14, 9: 6.0e14, 10: 1.5e15, 12: 1.5e14}
 # A block's tile in the names of cuBLAS (nvjet, xmma) and CUTLASS; parts of a sum need no rounds.
 _TILE = re.compile(r"(?:nvjet_\w*?_|tilesize|gemm_(?:\w+?_)??)(\d{1,3})x(\d{1,3})(?=_|x\d)")
 _PARTS = re.compile(r"(?i)split|streamk")
@@ -172,8 +170,8 @@ def _least(case: Case, product: Product) -> float:
 
 def _half_rate(case: Case) -> float | None:
     """Operations a second of the tensor cores in half precision; None for a GPU that is not known."""
-    cc = case.device.cc if case.device else None
-    return HALF_RATES.get(cc[0]) if cc else None
+    known = of_generation(case.device.cc) if case.device else None
+    return known.half if known else None
 
 
 def misfits(case: Case, taken: frozenset[int]) -> Iterator[Draft]:

@@ -1,0 +1,73 @@
+"""A compute capability  ->  what gpus.toml knows of it; absent is unknown."""
+
+from __future__ import annotations
+
+import tomllib
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any, cast
+
+Capability = tuple[int, int]
+Levels = tuple[float, float, float]  # low, expect, high
+
+
+@dataclass(frozen=True)
+class Gpu:
+    """One row of the table; gpus.toml says what each column is."""
+
+    fp32: int | None = None
+    sm: tuple[int, int, int, int] | None = None
+    tensor_ops: int | None = None
+    stream: float | None = None
+    half: float | None = None
+    pinned: float | None = None
+    tensor: Levels | None = None
+    double: Levels | None = None
+    measured: tuple[str, ...] = ()
+
+
+@cache
+def table() -> dict[Capability, Gpu]:
+    """Every row, the oldest first."""
+    text = Path(__file__).with_name("gpus.toml").read_text("utf-8")
+    rows = {}
+    for name, row in tomllib.loads(text).items():
+        major, _, minor = name.partition(".")
+        columns: dict[str, Any] = {
+            key: tuple(v) if isinstance(v, list) else v for key, v in row.items()
+        }
+        rows[int(major), int(minor)] = Gpu(**columns)
+    return dict(sorted(rows.items()))
+
+
+def exactly(cc: object) -> Gpu | None:
+    """The row of a compute capability as a report names it, such as 9.0."""
+    return next((row for known, row in table().items() if "{}.{}".format(*known) == cc), None)
+
+
+def of_generation(cc: Capability | None) -> Gpu | None:
+    """The row of the nearest compute capability of the same generation that is no newer."""
+    older = [known for known in table() if cc and known[0] == cc[0] and known <= cc]
+    return table()[max(older)] if older else None
+
+
+def _by_capability(column: str) -> dict[Capability, Any]:
+    rows = {known: getattr(row, column) for known, row in table().items()}
+    return {known: value for known, value in rows.items() if value is not None}
+
+
+def levels(column: str, cc: Capability | None) -> Levels:
+    """What the nearest GPU that is no newer gains; where there is none, what holds on every GPU."""
+    rows = _by_capability(column)
+    if older := [known for known in rows if cc and known <= cc]:
+        return cast("Levels", rows[max(older)])
+    low, expect, high = zip(*rows.values(), strict=True)
+    return min(low), min(expect), max(high)
+
+
+def pinned_rate(cc: Capability | None) -> float:
+    """Bytes a second of a pinned copy to or from the nearest GPU that is no newer; else the least."""
+    rates = _by_capability("pinned")
+    older = [known for known in rates if cc and known <= cc]
+    return float(rates[max(older)] if older else min(rates.values()))
