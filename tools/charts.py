@@ -40,9 +40,6 @@ def specs() -> dict[str, Any]:
     charts = {
         "roofline": roofline_chart(),
         "position": roofline_chart(one=True),
-        "stalls": stalls_chart(),
-        "pipes": pipes_chart(),
-        "ladder": ladder_chart(),
     }
     return {name: _plain(chart) for name, chart in charts.items()}
 
@@ -137,72 +134,6 @@ def _level_names(points: alt.Chart) -> list[alt.Chart]:
         .mark_text(dy=dy, fontSize=12, color=_INK, baseline="middle")
         for dy, levels in sides.items()
     ]  # fmt: skip
-
-
-def stalls_chart() -> Layers:
-    """What the resident warps did, a bar a state; the verdict's own stands out. Data: rows."""
-    kinds = {"issuing": "var(--issuing)", "waiting": "var(--waiting)", "verdict": "var(--verdict)"}
-    bars = _data("rows").encode(
-        alt.Y("line:N", sort=None, title=None),
-        alt.X("of:Q", title="Share of a resident warp's time",
-              axis=alt.Axis(format=".0%", tickCount=5)),
-        tooltip=[alt.Tooltip("line:N", title="state"), alt.Tooltip("text:N", title="share"),
-                 alt.Tooltip("meaning:N")],
-    )  # fmt: skip
-    colour = alt.Color("kind:N", legend=None,
-                       scale=alt.Scale(domain=list(kinds), range=list(kinds.values())))  # fmt: skip
-    return alt.layer(bars.mark_bar(size=14).encode(color=colour), _figures(bars))
-
-
-def pipes_chart() -> Layers:
-    """How busy the pipes were: elapsed over the lighter active. Data: rows."""
-    colours = {"elapsed": "var(--elapsed)", "active": "var(--active)"}
-    sizes = {"elapsed": 7, "active": 15}
-    bars = _data("rows").encode(
-        alt.Y("line:N", sort=alt.EncodingSortField("order", op="min"), title=None),
-        alt.X("of:Q", title="Share of peak, of elapsed and of active cycles",
-              axis=alt.Axis(format=".0%", tickCount=5)),
-        tooltip=[alt.Tooltip("line:N", title="pipe"), alt.Tooltip("cycles:N"),
-                 alt.Tooltip("text:N", title="busy"), alt.Tooltip("meaning:N")],
-    )  # fmt: skip
-    colour = alt.Color("cycles:N", title=None,
-                       scale=alt.Scale(domain=list(colours), range=list(colours.values())))  # fmt: skip
-    each = [
-        bars.transform_filter(f"datum.cycles == '{cycles}'").mark_bar(size=sizes[cycles])
-        .encode(color=colour) for cycles in ("active", "elapsed")
-    ]  # fmt: skip
-    once = bars.transform_filter("datum.cycles == 'elapsed'").encode(x="end:Q")
-    return alt.layer(*each, _figures(once))
-
-
-def _figures(bars: alt.Chart) -> alt.Chart:
-    words: alt.Chart = bars.mark_text(align="left", dx=5, color=_INK, fontSize=11)
-    return words.encode(text="text:N")
-
-
-def ladder_chart() -> Layers:
-    """Each variant's time with its interval, in the order of the ladder. Data: rows."""
-    kinds = {"faster": "var(--good)", "slower": "var(--bad)", "reference": "var(--reference)",
-             "": "var(--waiting)"}  # fmt: skip
-    steps = _data("rows").encode(
-        alt.Y("line:N", sort=None, title=None),
-        tooltip=[alt.Tooltip(f"{n}:N", title=title) for n, title in (
-            ("variant", "variant"), ("text", "time"), ("interval", "95 % interval"),
-            ("parent", "against its parent"), ("bound", "bound by"))],
-    )  # fmt: skip
-    title = "Time per call, warm L2 (logarithmic)"
-    scale = alt.Scale(type="log", padding=30, nice=False)
-    ticks = [float(f"{digit}e{power}") for power in range(-9, 3) for digit in (1, 2, 5)]
-    axis = alt.Axis(
-        labelExpr="format(datum.value * 1e6, ',~r') + ' µs'", values=ticks, labelOverlap="greedy"
-    )
-    x, low = (alt.X(f"{n}:Q", title=title, scale=scale, axis=axis) for n in ("median", "low"))
-    colour = alt.Color("kind:N", legend=None,
-                       scale=alt.Scale(domain=list(kinds), range=list(kinds.values())))  # fmt: skip
-    whiskers = steps.mark_rule(strokeWidth=5, opacity=0.5).encode(low, x2="high:Q", color=colour)
-    points = steps.mark_point(filled=True, size=60, opacity=1).encode(x, color=colour)
-    words = steps.mark_text(align="left", dx=9, fontSize=11, color=_INK).encode(x, text="said:N")
-    return alt.layer(whiskers, points, words)
 
 
 def main() -> None:

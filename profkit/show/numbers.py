@@ -169,7 +169,7 @@ def pipe_word(pipe: str) -> str:
     return _PIPE_WORDS.get(pipe, pipe.upper())
 
 
-def shares(row: dict[str, float], pipe: str) -> tuple[float, float]:
+def shares(row: Mapping[str, float], pipe: str) -> tuple[float, float]:
     """Elapsed and active share, NaN where not collected."""
     return row.get(f"{pipe}_busy", nan), row.get(f"{pipe}_busy_active", nan)
 

@@ -18,6 +18,7 @@ import pytest
 from profkit.diagnosis.launches import NvidiaRule, judged_rows
 from profkit.errors import ProfkitError
 from profkit.evidence.comparison import counters as changes
+from profkit.reports.figures import share
 from profkit.reports.frame import Part, ReportFile, Reports
 from profkit.show.page import page as pages
 from profkit.show.text.escape import escaped
@@ -141,7 +142,8 @@ def test_data_are_as_short_as_what_is_seen_of_them(made: Made) -> None:
     assert {rule: found[0] for rule, found in launch["findings"].items()} == {
         rule: s for rule, s in status.items() if s != "clear"
     }
-    assert all(len(row) == len(launch["pipes"]["keys"]) for row in launch["pipes"]["rows"])
+    points = launch["position"]["points"]
+    assert all(len(row) == len(points["keys"]) for row in points["rows"])
     assert re.search(r"\d{10}", json.dumps(launch["values"])) is None
 
 
@@ -170,6 +172,22 @@ def test_top_keeps_the_worst_and_says_so(made: Made) -> None:
 def test_a_failed_launch_has_its_place(made: Made) -> None:
     page = pages.render(NONE, [made(status="failed", values={})])
     assert "failed" in Read(page.html).text
+
+
+def test_what_no_hand_moves_needs_no_script(made: Made) -> None:
+    """Warp states and pipes are elements of the page; only the roofline waits for Vega."""
+    run = made(rule="long-scoreboard", values={**made(rule="long-scoreboard").values,
+                                               "fma_busy": 0.25, "fma_busy_active": 0.5})  # fmt: skip
+    html = pages.render(NONE, [run]).html
+    named = {s: v for s, v in run.values.items() if s.startswith("stall_") and v >= 0.005}
+    assert named
+    for state, value in named.items():
+        assert f"<dt>{state.removeprefix('stall_')}<dd>{share(value)}".replace(" ", "\u00a0") in (
+            html.replace(" ", "\u00a0")
+        )
+    assert "<dt>FMA<dd>25" in html
+    assert set(re.findall(r'data-chart="(\w+)"', html)) == {"position"}
+    assert set(Read(html).payload()["specs"]) == {"roofline", "position"}
 
 
 def test_every_chart_is_of_the_page_s_own_colours() -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from itertools import combinations
+from math import log
 
 import pytest
 from matplotlib.text import Annotation, Text
@@ -12,6 +14,7 @@ from profkit.evidence.comparison.ladder import build_ladder
 from profkit.evidence.ledger.calibration import Score
 from profkit.evidence.ledger.ledger import Outcome, Prediction
 from profkit.show import plots
+from profkit.show.page.ladder import chart
 from tests.evidence.made import run, samples
 from tests.evidence.test_ladder import folder
 
@@ -30,6 +33,23 @@ def made():
         ),
         "B",
     )
+
+
+def test_the_page_draws_every_time_in_the_colour_of_its_verdict(made):
+    text = str(chart(made))
+    found = re.findall(r'<g class="(\w+)"><title>([\w-]+),.*?cx="([\d.]+)"', text)
+    assert {name: kind for kind, name, _ in found} == {
+        "stage0": "waiting", "stage1": "faster", "slow": "slower",
+        **dict.fromkeys(("sdpa", "sdpa-cudnn", "sdpa-math"), "reference"),
+    }  # fmt: skip
+    places = {name: float(x) for _, name, x in found}
+    assert places["stage0"] - places["stage1"] == pytest.approx(
+        log(2) / log(8) * (places["sdpa-math"] - places["sdpa"]), rel=0.02
+    )
+    untimed = build_ladder(folder(run("lost", warm=())), "B")
+    assert chart(untimed) == ""
+    named = build_ladder(folder(run("<b>", warm=samples(2e-4))), "B")
+    assert "<b>" not in chart(named)
 
 
 def words(ax) -> list[str]:

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
-from math import isfinite
+from dataclasses import dataclass
+from math import isfinite, log
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from markupsafe import Markup
 
 from profkit.errors import ProfkitError
 from profkit.evidence.comparison.ladder import Ladder, Rung, of_runs
@@ -15,12 +18,24 @@ from profkit.records.record import read_record
 from profkit.reports.frame import without_attrs
 from profkit.show.text import figures
 from profkit.show.text.blocks import Block
+from profkit.show.text.escape import html
 from profkit.show.views import comparison as changes
 
 if TYPE_CHECKING:
     from profkit.reports.frame import Reports
 
-REFERENCE = "reference"
+WIDTH, HEIGHT, LABEL, SAID = 1200, 22, 220, 230  # of the picture, a row, names, figures
+
+
+@dataclass(frozen=True)
+class _Bar:
+    """A row of the picture."""
+
+    name: str
+    time: Interval
+    kind: str
+    about: str
+    said: str
 
 
 def runs_of(reports: Reports, shown: Collection[str]) -> tuple[list[Run], list[str]]:
@@ -62,11 +77,34 @@ def ladders(runs: Iterable[Run]) -> list[tuple[Ladder, list[Block]]]:
     return [(ladder, list(changes.ladder_steps(ladder))) for ladder in built if ladder.steps]
 
 
-def chart(ladder: Ladder) -> list[dict[str, Any]]:
-    """The chart's rows: every variant that was timed, in the ladder's order, then the references."""
-    rows = [_row(step) for step in ladder.steps if step.time]
+def chart(ladder: Ladder) -> Markup:
+    """Every variant that was timed, in the ladder's order, then the references: median and interval."""
+    rows = [_bar(step) for step in ladder.steps if step.time]
     references = {n: c.before for step in ladder.steps for n, c in step.references.items()}
-    return rows + [_reference(name, time) for name, time in references.items()]
+    rows += [
+        _Bar(name, t, "reference", "a library call", _figure(t)) for name, t in references.items()
+    ]
+    if not rows:
+        return Markup("")
+    times = [t for row in rows for t in _ends(row.time)]
+    low, span = log(min(times)), log(max(times) / min(times)) or 1.0
+    parts = []
+    for n, row in enumerate(rows):
+        x, *ends = (
+            LABEL + (WIDTH - LABEL - SAID) * (log(t) - low) / span
+            for t in (row.time.median, *_ends(row.time))
+        )
+        y = HEIGHT * n + HEIGHT / 2
+        about = html(", ".join(filter(None, (row.name, _figure(row.time), row.about))))
+        parts.append(
+            f'<g class="{row.kind or "waiting"}"><title>{about}</title>'
+            f'<text x="0" y="{y + 4}">{html(row.name)}</text>'
+            f'<path d="M{ends[0]:.1f} {y}H{ends[1]:.1f}"/><circle cx="{x:.1f}" cy="{y}" r="5"/>'
+            f'<text x="{max(x, ends[1]) + 10:.1f}" y="{y + 4}">{html(row.said)}</text></g>'
+        )
+    about = html(f"Case {ladder.case}: time per call, warm L2, logarithmic")
+    head = f'<svg viewBox="0 0 {WIDTH} {HEIGHT * len(rows)}" role="img" aria-label="{about}">'
+    return Markup(f"{head}{''.join(parts)}</svg>")  # noqa: S704 - every text went through html()
 
 
 def timed_ladder(ladders: Iterable[Ladder]) -> dict[tuple[str, str], str]:
@@ -80,23 +118,20 @@ def timed_ladder(ladders: Iterable[Ladder]) -> dict[tuple[str, str], str]:
     return times
 
 
-def _row(step: Rung) -> dict[str, Any]:
+def _bar(step: Rung) -> _Bar:
+    assert step.time  # noqa: S101 - chart asks for those alone
     time = step.change.time if step.change else None
-    against = f"{changes.factor(time)} {time.answer}" if time else ""
-    return {
-        "line": step.variant,
-        "variant": step.variant,
-        **_interval(step.time),
-        "kind": time.answer if time and time.answer in ("faster", "slower") else "",
-        "parent": f"{against} than {step.parent}" if against else step.note,
-        "said": " · ".join(filter(None, (_figure(step.time), changes.factor(time)))),
-        "bound": step.bound,
-    }
+    against = f"{changes.factor(time)} {time.answer} than {step.parent}" if time else step.note
+    kind = time.answer if time and time.answer in ("faster", "slower") else ""
+    said = " · ".join(filter(None, (_figure(step.time), changes.factor(time))))
+    about = ", ".join(filter(None, (against, step.bound)))
+    return _Bar(step.variant, step.time, kind, about, said)
 
 
-def _reference(name: str, time: Interval) -> dict[str, Any]:
-    return {"line": name, "variant": name, **_interval(time), "kind": REFERENCE,
-            "parent": "a library call", "said": _figure(time), "bound": ""}  # fmt: skip
+def _ends(time: Interval) -> tuple[float, float]:
+    """The 95 % interval; the median twice where there is none."""
+    known = isfinite(time.low) and isfinite(time.high)
+    return (time.low, time.high) if known else (time.median, time.median)
 
 
 def _figure(time: Interval | None) -> str:
@@ -104,14 +139,3 @@ def _figure(time: Interval | None) -> str:
     if time is None:
         return ""
     return f"{figures.seconds(time.median)} {changes.half_width(time)}".rstrip()
-
-
-def _interval(time: Interval | None) -> dict[str, Any]:
-    if time is None:
-        return {}
-    known = isfinite(time.low) and isfinite(time.high)
-    low, high = (time.low, time.high) if known else (time.median, time.median)
-    ends = f"{figures.seconds(low)} to {figures.seconds(high)}"
-    interval = ends if known else "none: see the notes"
-    return {"median": time.median, "low": low, "high": high, "interval": interval,
-            "text": figures.seconds(time.median)}  # fmt: skip

@@ -19,7 +19,7 @@ from profkit.reports.metrics.warps import MEANING
 from profkit.show.numbers import PIPES, pipe_word, shares
 from profkit.show.numbers import word as roof_word
 from profkit.show.page.memory import Fact, beside, levels, occupancy_facts
-from profkit.show.page.payload import VALUE, by_columns, rounded
+from profkit.show.page.payload import VALUE, rounded
 from profkit.show.page.roofline import roofline_data, row_of
 from profkit.show.text import figures
 from profkit.show.text.escape import escaped
@@ -151,7 +151,8 @@ def details(shown: PageRow) -> dict[str, Any]:
              "scope": "of a part of it" if r.scope == "local" else ""}
             for r in sorted(run.nvidia, key=lambda r: -(r.speedup or 0))
         ],
-        "has": {"stalls": bool(stall_rows(run)), "pipes": bool(pipe_rows(run))},
+        "stalls": _stalls(run),
+        "pipes": _pipes(run),
     }  # fmt: skip
 
 
@@ -213,41 +214,34 @@ def _line(line: HotLine) -> dict[str, Any]:
     }
 
 
-def stall_rows(run: Judged) -> list[dict[str, Any]]:
+def _stalls(run: Judged) -> list[dict[str, Any]]:
     """The states of the resident warps, largest first; none when not collected."""
     limiters = (run.diagnosis.limiter or "").split("+")
-    states = [
-        {"line": state, "of": value, "text": share(value),
-         "kind": "issuing" if state == "selected" else "verdict" if state in limiters else "waiting"}
-        for state in MEANING
-        if (value := run.values.get(f"stall_{state}", nan)) >= SMALL
-    ]  # fmt: skip
-    return sorted(states, key=lambda s: -s["of"])
-
-
-def pipe_rows(run: Judged) -> list[dict[str, Any]]:
-    """The pipes that did something, busiest first: of elapsed cycles and of active ones."""
-    row = {name: value for name, value in run.values.items() if isfinite(value)}
+    known = {state: run.values.get(f"stall_{state}", nan) for state in MEANING}
+    states = [(state, value) for state, value in known.items() if value >= SMALL]
     bars = []
-    for pipe in PIPES:
-        elapsed, active = shares(row, pipe)
-        most = max((v for v in (elapsed, active) if isfinite(v)), default=0.0)
-        if most >= SMALL:
-            bars += [
-                {"line": pipe_word(pipe), "cycles": cycles, "of": v, "text": share(v),
-                 "order": -most, "end": most}
-                for cycles, v in (("elapsed", elapsed), ("active", active))
-                if isfinite(v)
-            ]  # fmt: skip
+    for state, value in sorted(states, key=lambda s: -s[1]):
+        waiting = "verdict" if state in limiters else "waiting"
+        kind = "issuing" if state == "selected" else waiting
+        bars.append({"line": state, "text": share(value), "kind": kind, "of": (f"{value:.3g}",)})
     return bars
 
 
-def meanings() -> dict[str, dict[str, str]]:
-    """Chart -> its lines by name -> what each is: said once for all launches."""
-    return {
-        "stalls": dict(MEANING),
-        "pipes": {pipe_word(pipe): CATALOGUE[f"{pipe}_busy"].meaning for pipe in PIPES},
-    }
+def _pipes(run: Judged) -> list[dict[str, Any]]:
+    """The pipes that did something, busiest first: of elapsed cycles and of active ones."""
+    bars = []
+    for pipe in PIPES:
+        both = [value for value in shares(run.values, pipe) if isfinite(value)]
+        if max(both, default=0.0) >= SMALL:
+            text = " | ".join(map(share, both))
+            bars.append({"line": pipe_word(pipe), "text": text, "kind": "pipe", "most": max(both),
+                         "of": tuple(f"{value:.3g}" for value in both)})  # fmt: skip
+    return sorted(bars, key=lambda bar: -bar["most"])
+
+
+def meanings() -> dict[str, str]:
+    """State or pipe -> what it is: said once for all launches."""
+    return {**{pipe_word(pipe): CATALOGUE[f"{pipe}_busy"].meaning for pipe in PIPES}, **MEANING}
 
 
 def data(shown: PageRow, rules: Sequence[str]) -> dict[str, Any]:
@@ -275,8 +269,6 @@ def data(shown: PageRow, rules: Sequence[str]) -> dict[str, Any]:
             if f.status != "clear"
         },
         "clear": [n for n, rule in enumerate(rules) if rule in clear],
-        "stalls": by_columns(stall_rows(run)),
-        "pipes": by_columns(pipe_rows(run)),
         "position": roofline_data([(shown.number, shown.label, run)]),
     }
 

@@ -107,7 +107,7 @@ def render(
         "bounds": Counter(row["bound"] for row in tables).most_common(),
         "devices": list(dict.fromkeys(row["device"] for row in tables)),
         "cases": list(dict.fromkeys(row["case"] for row in tables if row["case"])),
-        "ladders": [(ladder.case, blocks) for ladder, blocks in ladders],
+        "ladders": [(of.case, page_ladder.chart(of), blocks) for of, blocks in ladders],
         "notes": notes,
         "answer": headline(kept + every[len(kept) :]),
         "bars": bars(shown, total),
@@ -164,7 +164,6 @@ def _payload(shown: Sequence[PageRow], ladders: Sequence[Ladder]) -> dict[str, A
             for s in shown
         ],
         "roofline": by_device([(s.number, s.label, s.run) for s in shown]),
-        "ladder": [page_ladder.chart(ladder) for ladder in ladders],
     }  # fmt: skip
 
 

@@ -145,7 +145,7 @@ def timeline(of: Triage, places: Mapping[str, str] | None = None) -> Markup:
     parts = [part for n, (name, bars) in enumerate(rows.items()) for part in _row(n, name, bars)]
     end = seconds(of.split.period / 1e9)
     parts.append(f'<text x="{WIDTH}" y="{height - 4}" text-anchor="end">{end}</text>')
-    head = f'<svg viewBox="0 0 {WIDTH} {height}" role="img" aria-label="the step over streams">'
+    head = f'<svg viewBox="0 0 {WIDTH} {height}" role="group" aria-label="the step over streams">'
     return Markup(f"{head}{''.join(parts)}</svg>")  # noqa: S704 - every text went through html()
 
 

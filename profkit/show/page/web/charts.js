@@ -24,20 +24,13 @@ const FONT = getComputedStyle(document.body).fontFamily;
 function fill(name, data, width) {
   const spec = structuredClone(DATA.specs[name]);
   spec.config.font = FONT;
-  if (name === "roofline" || name === "position") {
-    const [left, right, bottom, top] = data.frame;
-    const decades = { across: Math.log10(right / left), up: Math.log10(top / bottom) };
-    for (const param of spec.params) param.value = decades[param.name] ?? param.value;
-    const corners = [{ x: left, y: bottom }, { x: right, y: top }];
-    if (width < 620) Object.assign(spec.config.legend, { columns: 3, layout: { top: { direction: "vertical" } } });
-    const [roofs, words, points] = [data.roofs, data.words, data.points].map(rowsOf);
-    return { ...spec, width, datasets: { roofs, words, points, frame: corners } };
-  }
-  // A line of its own for each bar: as a step of the scale Vega-Lite would not fit the width.
-  const height = 21 * new Set(data.map((row) => row.line)).size;
-  const figures = name === "ladder" ? 110 : 40; // they stand behind the longest bar
-  // Too narrow, and the names leave no room to draw in: then the picture shrinks as a whole.
-  return { ...spec, width: Math.max(width - figures, 320), height, datasets: { rows: data } };
+  const [left, right, bottom, top] = data.frame;
+  const decades = { across: Math.log10(right / left), up: Math.log10(top / bottom) };
+  for (const param of spec.params) param.value = decades[param.name] ?? param.value;
+  const corners = [{ x: left, y: bottom }, { x: right, y: top }];
+  if (width < 620) Object.assign(spec.config.legend, { columns: 3, layout: { top: { direction: "vertical" } } });
+  const [roofs, words, points] = [data.roofs, data.words, data.points].map(rowsOf);
+  return { ...spec, width, datasets: { roofs, words, points, frame: corners } };
 }
 
 const drawn = new Map();
@@ -59,18 +52,15 @@ async function draw(place, name, data) {
 }
 
 /** What a place on the page shows. */
-function dataOf(place) {
+const dataOf = (place) => {
   const { chart, index } = place.dataset;
-  if (index !== undefined) return DATA[chart][index];
-  const data = launchOf(place)[chart];
-  const meanings = DATA.meanings[chart];
-  return meanings ? rowsOf(data).map((row) => ({ ...row, meaning: meanings[row.line] })) : data;
-}
+  return index === undefined ? launchOf(place)[chart] : DATA[chart][index];
+};
 
 /** Without a point there is no roofline: then what to collect for one. */
 function drawPlace(place) {
   const data = dataOf(place);
-  if (data.points?.rows.length === 0) {
+  if (data.points.rows.length === 0) {
     const why = data.lacking.length ? data.lacking.join("; ") : "nothing was counted that has a place on it";
     place.replaceChildren(make("p", "faint", `No point: ${why}.`));
     return null;
@@ -134,7 +124,7 @@ for (const launch of launches()) {
 
 function drawAll() {
   openHash();
-  ask([...overviews, ...document.querySelectorAll("#ladder .chart")]);
+  ask(overviews);
   launches().filter((launch) => launch.open).forEach((launch) => ask(inLaunch(launch)));
 }
 
