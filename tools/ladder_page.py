@@ -245,7 +245,7 @@ def promises(ladders: Mapping[str, Ladder], rungs: Mapping[str, SourceFile]) -> 
         steps = ladders[case].steps if case in ladders else ()
         change = next((s.change for s in steps if s.variant == variant), None)
         at = f" at {case}" if case != MAIN else ""
-        for i, p in enumerate(change.predictions if change else ()):
+        for i, p in enumerate(change.promises if change else ()):
             answer = did[p.said] if p.kept else "broken" if p.kept is False else "unknown"
             rows.append((link(variant) + at if not i else "", p.rule, answer, p.because))
     return table(("rung", "counter or rule", "", "from its parent to it"), rows)

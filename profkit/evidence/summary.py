@@ -9,7 +9,7 @@ from typing import Literal, TypedDict
 from profkit.errors import ProfkitError
 from profkit.evidence.claims.verify import GateResult
 from profkit.evidence.comparison.compare import RunComparison, compare_runs, how_taken
-from profkit.evidence.comparison.select import ChangeEntry, change_json
+from profkit.evidence.comparison.select import ChangeEntry
 from profkit.evidence.runs.runs import Evidence, Run
 from profkit.evidence.timing.samples import Interval, IntervalEntry
 from profkit.evidence.timing.stats import (
@@ -18,6 +18,7 @@ from profkit.evidence.timing.stats import (
     compare_samples,
     median_interval,
 )
+from profkit.records.store import as_document
 
 Decision = Literal["keep", "reject", "no gain proven", "undecided"]
 METRICS = ("l2_hit", "dram_busy", "tensor_busy", "occupancy", "registers", "shared_block")
@@ -88,26 +89,7 @@ class Summary:
 
     def to_json(self) -> SummaryEntry:
         """The document that `profkit report --json` prints for one case."""
-        return {
-            "case": self.case,
-            "decision": self.decision,
-            "because": self.because,
-            "sides": [
-                {
-                    "name": s.name,
-                    "role": s.role,
-                    "time_s": s.time.to_json() if s.time else None,
-                    "against": s.against.to_json() if s.against else None,
-                    "metrics": s.metrics,
-                    "bound": s.bound or None,
-                }
-                for s in self.sides
-            ],
-            "change": change_json(self.change) if self.change else None,
-            "gates": [
-                {"name": g.gate.name, "met": g.met, "failing": list(g.failing)} for g in self.gates
-            ],
-        }
+        return as_document(SummaryEntry, self)
 
 
 def summarize_variant(

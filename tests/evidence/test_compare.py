@@ -23,7 +23,7 @@ def test_time_is_judged_from_the_timings():
     assert faster.time.answer == "faster"
     assert faster.time.speedup.median == pytest.approx(2, rel=0.01)
     assert faster.time_note == "warm L2, interleaved"
-    assert faster.between is None
+    assert faster.between_processes is None
 
 
 def test_a_duration_under_ncu_is_no_timing():
@@ -193,20 +193,20 @@ def test_a_finding_that_is_gone_and_one_that_is_new():
 )
 def test_what_the_header_promised(was, now, said, kept):
     after = rule_run("stage2", now, after="stage1", **{said: ("long-scoreboard",)})
-    promise = compare_runs(rule_run("stage1", was), after).predictions[0]
+    promise = compare_runs(rule_run("stage1", was), after).promises[0]
     assert (promise.rule, promise.kept) == ("long-scoreboard", kept)
 
 
 def test_a_promise_about_another_baseline_is_not_judged():
     after = rule_run("stage2", False, after="stage0", fixes=("long-scoreboard",))
-    assert compare_runs(rule_run("stage1", True), after).predictions == ()
+    assert compare_runs(rule_run("stage1", True), after).promises == ()
 
 
 def test_a_promise_without_counters_or_of_no_rule_is_not_decided():
     after = rule_run("stage2", False, after="stage1", fixes=("long-scoreboards",))
-    assert compare_runs(rule_run("stage1", True), after).predictions[0].kept is None
+    assert compare_runs(rule_run("stage1", True), after).promises[0].kept is None
     blind = run("stage2", launches=[], after="stage1", fixes=("long-scoreboard",))
-    assert compare_runs(rule_run("stage1", True), blind).predictions[0].kept is None
+    assert compare_runs(rule_run("stage1", True), blind).promises[0].kept is None
 
 
 def test_resources_and_the_occupancy_step():
@@ -370,4 +370,6 @@ def test_what_processes_differ_by_is_measured_or_said_to_be_assumed() -> None:
     assert known.time_note == "warm L2, apart: processes differ by 0.1 %, measured"
     assert change_json(known)["between_processes"] == {"sigma": 0.001, "measured": True}
     both = {"GPU-1": 0.001, "GPU-2": 0.001}
-    assert not compare_runs(one, elsewhere, spread_of=both.get).between.measured, "of two GPUs"
+    assert not compare_runs(one, elsewhere, spread_of=both.get).between_processes.measured, (
+        "of two GPUs"
+    )

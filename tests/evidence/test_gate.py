@@ -271,7 +271,7 @@ def test_changed_code_is_judged(tmp_path: Path, factor: float, answer: str, stat
     report = gated(tmp_path, [before], [changed(before, factor * 1e-5, 2)])
     (subject,) = report.subjects
     assert (subject.answer, report.status) == (answer, status)
-    assert subject.smallest < 0.005, "120 interleaved rounds of 0.3 % noise"
+    assert subject.smallest_change < 0.005, "120 interleaved rounds of 0.3 % noise"
     assert subject.cause == ("noise" if answer == "same" else "code")
     assert bool(report.reasons) == (status != 0)
     assert report.summary.startswith(f"{int(answer == 'slower')} slower, ")
@@ -282,15 +282,15 @@ def test_another_process_on_the_same_gpu_says_how_small_a_change_it_sees(tmp_pat
     report = gated(tmp_path, [before], [changed(before, 1.02e-5, 2, "another")])
     (subject,) = report.subjects
     assert (subject.answer, subject.cause, report.status) == ("cannot tell", "noise", 0)
-    assert 0.2 < subject.smallest < 0.25, "3 % from process to process, until it is measured"
+    assert 0.2 < subject.smallest_change < 0.25, "3 % from process to process, until it is measured"
     assert report.assumed == BetweenProcesses(0.03, measured=False)
     sides = [GateSide(Evidence(tmp_path / x)) for x in ("base", "head")]
     known = judge_gate(*sides, spread_of={"GPU-1": 0.002}.get)
     (measured,) = known.subjects
     assert known.assumed is None
     assert (measured.answer, measured.cause) == ("slower", "code")
-    assert measured.smallest < 0.02
-    assert subject.samples is None, "more samples do not help: processes do"
+    assert measured.smallest_change < 0.02
+    assert subject.samples_needed is None, "more samples do not help: processes do"
     assert "only a change of" in subject.because
 
 

@@ -141,7 +141,7 @@ def test_what_changed_when() -> None:
         "first", "same code", "faster", "cannot tell", "other machine", "no time",
     ]  # fmt: skip
     assert found[2].run.commit == "commit 3"
-    assert found[3].smallest > 0.02, "another process: 1 % assumed"
+    assert found[3].smallest_change > 0.02, "another process: 1 % assumed"
     assert json.loads(json.dumps(found[2].to_json(), allow_nan=False))["answer"] == "faster"
 
 

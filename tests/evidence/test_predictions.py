@@ -17,7 +17,7 @@ def promised(before: float, after: float, **facts) -> tuple[bool | None, str]:
     """What becomes of the promises about stage1's barrier stall."""
     one = run(launches=[row(stall_barrier=before)])
     other = run("stage2", launches=[row("stage2", stall_barrier=after)], after="stage1", **facts)
-    (promise,) = compare_runs(one, other).predictions
+    (promise,) = compare_runs(one, other).promises
     return promise.kept, promise.because
 
 
@@ -70,7 +70,7 @@ def test_how_far_it_came_is_said_unless_it_came_from_nothing(before, after, beca
     sides = [run("stage1", launches=[row("stage1", instructions=before)]),
              run("stage2", launches=[row("stage2", instructions=after)], after="stage1",
                  moves="instructions<1x")]  # fmt: skip
-    assert compare_runs(*sides).predictions[0].because == because
+    assert compare_runs(*sides).promises[0].because == because
 
 
 def test_a_promise_about_one_case_is_not_tried_at_another():

@@ -12,7 +12,6 @@ import traceback
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from math import isfinite
 from pathlib import Path
 from types import ModuleType
 from typing import Literal, TypedDict
@@ -21,6 +20,7 @@ from profkit.errors import ProfkitError
 from profkit.evidence.claims.claims import Answer, Claim, Gate, Number, undecided
 from profkit.evidence.runs.runs import Evidence, MissingEvidence
 from profkit.model.launch import NotCollected
+from profkit.records.store import as_document
 
 ClaimOutcome = Literal["holds", "fails", "undecided", "errored"]
 
@@ -34,6 +34,11 @@ class TriedClaim:
     answer: Answer | None = None
     error: str = ""
 
+    @property
+    def sources(self) -> tuple[object, ...]:
+        """Where a document finds what it says of it."""
+        return self.answer or Answer("undecided", self.error), self.claim
+
 
 @dataclass(frozen=True)
 class GateResult:
@@ -42,6 +47,11 @@ class GateResult:
     gate: Gate
     met: bool
     failing: tuple[str, ...]
+
+    @property
+    def sources(self) -> tuple[object, ...]:
+        """Where a document finds what it says of it."""
+        return (self.gate,)
 
 
 @dataclass(frozen=True)
@@ -214,40 +224,5 @@ def claims_json(results: Iterable[Verified]) -> ClaimsDocument:
     """The document that `profkit verify --json` prints."""
     return {
         "schema": "profkit.claims/1",
-        "files": [
-            {
-                "path": str(f.path),
-                "title": f.title,
-                "error": f.error or None,
-                "claims": [_claim_json(j) for j in f.claims],
-                "gates": [
-                    {
-                        "name": g.gate.name,
-                        "met": g.met,
-                        "binding": g.gate.binding,
-                        "failing": list(g.failing),
-                    }
-                    for g in f.gates
-                ],
-            }
-            for f in results
-        ],
+        "files": [as_document(ClaimFileEntry, result) for result in results],
     }
-
-
-def _claim_json(judged: TriedClaim) -> ClaimEntry:
-    answer = judged.answer
-    return {
-        "name": judged.claim.name,
-        "sentence": judged.claim.sentence,
-        "who": judged.claim.who,
-        "outcome": judged.outcome,
-        "because": answer.because if answer else judged.error,
-        "numbers": {k: _finite(v) for k, v in answer.numbers.items()} if answer else {},
-        "collect": list(answer.collect) if answer else [],
-        "computed": list(answer.computed) if answer else [],
-    }
-
-
-def _finite(value: Number) -> Number:
-    return None if isinstance(value, float) and not isfinite(value) else value

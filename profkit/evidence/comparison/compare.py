@@ -81,7 +81,7 @@ class RunComparison:
     time: TimeComparison | None = None  # the verdict on time, None without timing of both
     time_note: str = ""  # where `time` comes from, or why it is None
     # what processes are taken to differ by; None where both were timed in one
-    between: BetweenProcesses | None = None
+    between_processes: BetweenProcesses | None = None
     # whether there are samples that no verdict can be made of: too few, or no times
     bad_samples: bool = False
     # which side has no samples: none, one, or both; of two, whether they are unchanged, by
@@ -91,7 +91,7 @@ class RunComparison:
     unmatched: tuple[str, ...] = ()  # kernels of one side that have no partner
     resources: tuple[ResourceChange, ...] = ()  # those that differ
     # what the header of AFTER said, if it changes BEFORE
-    predictions: tuple[HeaderPrediction, ...] = ()
+    promises: tuple[HeaderPrediction, ...] = ()
     notes: tuple[str, ...] = ()  # what else to know: not checked, no sanitizer, no report
 
 
@@ -125,13 +125,13 @@ def compare_runs(
         compared=True,
         time=time,
         time_note=time_note,
-        between=between,
+        between_processes=between,
         bad_samples=_bad(before, after, time),
         untimed=_untimed(before, after),
         launches=launches,
         unmatched=unmatched,
         resources=_resources(before, after),
-        predictions=header_predictions(before, after),
+        promises=header_predictions(before, after),
         notes=_notes(before, after),
     )
 

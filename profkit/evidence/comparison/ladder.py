@@ -16,7 +16,7 @@ from profkit.evidence.comparison.compare import (
     nobody_measured,
     with_spread,
 )
-from profkit.evidence.comparison.select import ChangeEntry, change_json
+from profkit.evidence.comparison.select import ChangeEntry
 from profkit.evidence.runs.runs import Evidence, Run
 from profkit.evidence.timing.samples import Interval, IntervalEntry, as_groups
 from profkit.evidence.timing.stats import (
@@ -26,6 +26,7 @@ from profkit.evidence.timing.stats import (
     compare_samples,
     median_interval,
 )
+from profkit.records.store import as_document
 
 
 class RungEntry(TypedDict):
@@ -92,25 +93,7 @@ class Ladder:
 
     def to_json(self) -> LadderEntry:
         """One ladder of the document that `profkit compare --ladder --json` prints."""
-        return {
-            "schema": "profkit.ladder/1",
-            "case": self.case,
-            "steps": [
-                {
-                    "variant": s.variant,
-                    "title": s.title,
-                    "parent": s.parent,
-                    "depth": s.depth,
-                    "time_s": s.time.to_json() if s.time else None,
-                    "bound": s.bound or None,
-                    "change": change_json(s.change) if s.change else None,
-                    "references": {name: c.to_json() for name, c in s.references.items()},
-                    "note": s.note or None,
-                }
-                for s in self.steps
-            ],
-            "problems": [p.message for p in self.problems],
-        }
+        return as_document(LadderEntry, self)
 
 
 def build_ladder(

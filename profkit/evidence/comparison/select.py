@@ -14,22 +14,16 @@ from profkit.evidence.comparison.compare import (
     compare_runs,
     nobody_measured,
 )
-from profkit.evidence.comparison.counters import LaunchChange
+from profkit.evidence.predictions.predictions import HeaderPrediction
+from profkit.evidence.runs.comparable import Incomparable
 from profkit.evidence.runs.runs import Evidence, Run, read_launches
 from profkit.evidence.timing.stats import TimeEntry
 from profkit.records.artifacts import files_of
 from profkit.records.paths import SUFFIXES
 from profkit.records.record import read_record
-from profkit.records.store import plain
+from profkit.records.store import as_document
 
 Comparand = str | Path | Run
-
-
-class RefusalEntry(TypedDict):
-    """Why two runs were not compared, or are hard to compare."""
-
-    code: str
-    sentence: str
 
 
 class BothSides(TypedDict):
@@ -96,29 +90,20 @@ class ResourceEntry(TypedDict):
     worse: bool
 
 
-class PromiseEntry(TypedDict):
-    """What the variant's header says will move, and whether it did."""
-
-    rule: str
-    said: str
-    kept: bool | None
-    because: str
-
-
 class ChangeEntry(TypedDict):
     """One run against another; null where not known."""
 
     before: str
     after: str
     compared: bool
-    refusals: list[RefusalEntry]
+    refusals: list[Incomparable]
     time: TimeEntry | None
     time_note: str
     between_processes: BetweenProcesses | None
     launches: list[LaunchChangeEntry]
     unmatched: list[str]
     resources: list[ResourceEntry]
-    promises: list[PromiseEntry]
+    promises: list[HeaderPrediction]
     notes: list[str]
 
 
@@ -141,12 +126,7 @@ class Compared:
 
     def to_json(self) -> CompareDocument:
         """The document that `profkit compare --json` prints."""
-        return {
-            "schema": "profkit.compare/1",
-            "changes": [change_json(c) for c in self.changes],
-            "alone": list(self.alone),
-            "problems": [p.message for p in self.problems],
-        }
+        return as_document(CompareDocument, self)
 
 
 def compare_sides(
@@ -271,47 +251,4 @@ def pair(before: list[Run], after: list[Run]) -> tuple[list[tuple[Run, Run]], tu
 
 def change_json(change: RunComparison) -> ChangeEntry:
     """One comparison as plain values: SI, shares as fractions, null where not known."""
-    return {
-        "before": change.before,
-        "after": change.after,
-        "compared": change.compared,
-        "refusals": [{"code": r.code, "sentence": r.sentence} for r in change.refusals],
-        "time": change.time.to_json() if change.time else None,
-        "time_note": change.time_note,
-        "between_processes": plain(change.between),
-        "launches": [_launch_json(launch) for launch in change.launches],
-        "unmatched": list(change.unmatched),
-        "resources": [
-            {"name": r.name, "unit": r.unit, "before": r.before, "after": r.after, "worse": r.worse}
-            for r in change.resources
-        ],
-        "promises": [
-            {"rule": p.rule, "said": p.said, "kept": p.kept, "because": p.because}
-            for p in change.predictions
-        ],
-        "notes": list(change.notes),
-    }
-
-
-def _launch_json(launch: LaunchChange) -> LaunchChangeEntry:
-    from math import isfinite
-
-    before, after = (t if isfinite(t) else None for t in launch.profiled_time)
-    return {
-        "kernel": {"before": launch.kernel[0], "after": launch.kernel[1]},
-        "bound": {"before": launch.bound[0], "after": launch.bound[1]},
-        "profiled_time_s": {"before": before, "after": after},
-        "moved": [
-            {"metric": m.metric, "unit": m.unit, "before": m.before, "after": m.after,
-             "points": m.points, "factor": m.factor if isfinite(m.factor) else None}
-            for m in launch.moved
-        ],
-        "only_before": list(launch.only_before),
-        "only_after": list(launch.only_after),
-        "findings": [
-            {"rule": f.rule, "what": f.what,
-             "before": {"status": f.before.status, "cause": f.before.cause, "gain": f.before.gain},
-             "after": {"status": f.after.status, "cause": f.after.cause, "gain": f.after.gain}}
-            for f in launch.findings
-        ],
-    }  # fmt: skip
+    return as_document(ChangeEntry, change)

@@ -250,8 +250,15 @@ def _judged(
     smallest = smallest_change(time)
     fewest = min(len(run.samples) for run in (before, after))
     more = samples_for(SEES, smallest, fewest, time.reason)
-    found = GateSubject(name, "cannot tell", "", time=time, smallest=smallest, samples=more,
-                        change=change)  # fmt: skip
+    found = GateSubject(
+        name,
+        "cannot tell",
+        "",
+        time=time,
+        smallest_change=smallest,
+        samples_needed=more,
+        change=change,
+    )
     if time.answer == "same":
         return replace(found, answer="same", because=time.sentence, cause="noise")
     if significant(time):

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, field
-from math import isnan, nan
+from math import nan
 from typing import Literal, TypedDict
 
 from profkit.errors import ProfkitError
 from profkit.evidence.comparison.compare import BetweenProcesses, RunComparison
 from profkit.evidence.gate.power import ALPHA, POWER
 from profkit.evidence.timing.stats import TimeComparison, TimeEntry
-from profkit.records.store import plain
+from profkit.records.store import as_document
 
 GateAnswer = Literal[
     "slower", "wrong", "faster", "same", "cannot tell", "no time", "stale", "new", "gone"
@@ -56,25 +56,16 @@ class GateSubject:
     cause: Cause = ""  # where a difference comes from: the code, the method, the machine, noise
     time: TimeComparison | None = None  # the comparison; None where none was made
     # the smallest relative change that would have been seen; NaN where none was made
-    smallest: float = nan
+    smallest_change: float = nan
     # how many samples a side would see a change of SEES; None where that is not known
-    samples: int | None = None
+    samples_needed: int | None = None
     # what moved with it; None where that was not looked at
     change: RunComparison | None = field(default=None, compare=False)
 
-    def to_json(self) -> SubjectEntry:
-        """Plain values; null where not known."""
-        between = self.change.between if self.change and self.time else None
-        return {
-            "name": self.name,
-            "answer": self.answer,
-            "because": self.because,
-            "cause": self.cause or None,
-            "time": self.time.to_json() if self.time else None,
-            "smallest_change": None if isnan(self.smallest) else self.smallest,
-            "samples_needed": self.samples,
-            "between_processes": plain(between),
-        }
+    @property
+    def between_processes(self) -> BetweenProcesses | None:
+        """What the processes were taken to differ by, where times were compared."""
+        return self.change.between_processes if self.change and self.time else None
 
 
 @dataclass(frozen=True)
@@ -84,6 +75,8 @@ class GateReport:
     subjects: tuple[GateSubject, ...]  # every variant at every case of either side
     problems: tuple[ProfkitError, ...] = ()  # records that cannot be read
     strict: bool = False  # whether "cannot tell" closes the gate too
+    alpha: float = ALPHA
+    power: float = POWER
 
     @property
     def summary(self) -> str:
@@ -96,7 +89,7 @@ class GateReport:
     @property
     def assumed(self) -> BetweenProcesses | None:
         """What processes were taken to differ by where that was never measured; None elsewhere."""
-        found = [s.change.between for s in self.subjects if s.time and s.change]
+        found = [s.between_processes for s in self.subjects]
         return next((b for b in found if b and not b.measured), None)
 
     @property
@@ -124,15 +117,7 @@ class GateReport:
 
     def to_json(self) -> GateDocument:
         """The document that `profkit gate --json` prints."""
-        return {
-            "schema": "profkit.gate/1",
-            "status": self.status,
-            "summary": self.summary,
-            "reasons": self.reasons,
-            "alpha": ALPHA,
-            "power": POWER,
-            "subjects": [s.to_json() for s in self.subjects],
-        }
+        return as_document(GateDocument, self)
 
 
 _WORDS: dict[GateAnswer, str] = {

@@ -12,6 +12,7 @@ from profkit.evidence.history.noise import process_spreads, spread_for
 from profkit.evidence.history.tables import HistoryRun
 from profkit.evidence.timing.samples import Spread, Thresholds
 from profkit.evidence.timing.stats import Taken, TimeComparison, TimeEntry, compare_samples
+from profkit.records.store import as_document
 
 StepAnswer = Literal[
     "first", "faster", "slower", "same", "cannot tell", "same code", "other machine", "no time"
@@ -65,20 +66,13 @@ class HistoryStep:
     answer: StepAnswer  # what became of its time; "same code" where the machine code is unchanged
     time: TimeComparison | None = None  # the comparison; None where none was made
     # the smallest change that would have been seen; None without a comparison
-    smallest: float | None = None
+    smallest_change: float | None = None
     # what else is odd: one machine code with two times, or known by another name before
     note: str = ""
 
     def to_json(self) -> HistoryEntry:
         """Plain values, without the samples."""
-        run = self.run
-        return {
-            "subject": run.subject, "commit": run.commit, "commit_from": run.commit_from,
-            "made": run.made, "gpu": run.gpu, "median_s": run.median, "low_s": run.low,
-            "high_s": run.high, "sass": run.sass, "answer": self.answer,
-            "time": self.time.to_json() if self.time else None, "smallest_change": self.smallest,
-            "note": self.note or None,
-        }  # fmt: skip
+        return as_document(HistoryEntry, self, self.run)
 
 
 def steps(

@@ -9,13 +9,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from math import hypot, isnan, nan, sqrt
+from math import hypot, nan, sqrt
 from typing import Literal, TypeAlias, TypedDict
 
 import numpy as np
 from numpy.typing import NDArray
 
 from profkit.errors import ProfkitError
+from profkit.records.store import as_document
 
 Array: TypeAlias = NDArray[np.float64]
 Samples: TypeAlias = Sequence[float] | Array | Sequence[Sequence[float]] | Sequence[Array]
@@ -92,9 +93,7 @@ class Interval:
 
     def to_json(self) -> IntervalEntry:
         """The four numbers; null where not known."""
-        numbers = self.median, self.low, self.high
-        median, low, high = (None if isnan(value) else value for value in numbers)
-        return {"median": median, "low": low, "high": high, "level": self.level}
+        return as_document(IntervalEntry, self)
 
 
 @dataclass(frozen=True)

@@ -29,6 +29,7 @@ from profkit.evidence.timing.samples import (
     summarize_samples,
     two_sided,
 )
+from profkit.records.store import as_document
 
 __all__ = [
     "THRESHOLDS",
@@ -88,18 +89,7 @@ class TimeComparison:
 
     def to_json(self) -> TimeEntry:
         """Plain values; null where not known."""
-        return {
-            "answer": self.answer,
-            "reason": self.reason,
-            "sentence": self.sentence,
-            "speedup": self.speedup.to_json(),
-            "hedges_g": None if isnan(self.hedges_g) else self.hedges_g,
-            "p_value": None if isnan(self.p_value) else self.p_value,
-            "before": self.before.to_json(),
-            "after": self.after.to_json(),
-            "within": self.within,
-            "effective": None if isnan(self.effective) else self.effective,
-        }
+        return as_document(TimeEntry, self)
 
 
 def median_interval(samples: Samples, level: float = 0.95, seed: int = 0) -> Interval:

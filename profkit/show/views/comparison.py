@@ -38,7 +38,7 @@ def _change(change: RunComparison, shown: int) -> Iterator[Block]:
         return
     yield TextLine(*time_line(change))
     yield from (TextLine(f"compared anyway: {r.sentence}", r.code) for r in change.refusals)
-    yield from map(prediction_line, change.predictions)
+    yield from map(prediction_line, change.promises)
     for number, launch in enumerate(change.launches, 1):
         if len(change.launches) > 1:
             yield Heading(f"Launch {number}", 2)
@@ -205,7 +205,7 @@ def _did(step: Rung) -> Iterator[Block]:
     for refusal in () if change.compared else change.refusals:
         yield TextLine(refusal.sentence, "not compared", indent=1)
     yield from changed_rules(change.launches, indent=1)
-    for prediction in change.predictions:
+    for prediction in change.promises:
         text = f"{prediction.said}: {prediction.rule}; {prediction.because}"
         yield TextLine(text, _KEPT[prediction.kept], indent=1)
 

@@ -41,7 +41,7 @@ def _row(step: HistoryStep) -> tuple[str, ...]:
         figures.seconds(run.median) if run.median else "",
         f"{time.speedup.median:.3g}x" if time else "",
         f"{step.answer}; {step.note}" if step.note else step.answer,
-        f"{step.smallest:.2%}" if step.smallest is not None else "",
+        f"{step.smallest_change:.2%}" if step.smallest_change is not None else "",
     )
 
 
@@ -127,7 +127,7 @@ def gate_blocks(report: GateReport) -> Iterator[Block]:
     if listed:
         head = ("subject", "answer", ">before", ">after", ">seen from", "cause", "because")
         yield Grid(head, tuple(_gate_row(subject) for subject in listed), wraps=6)
-    judged = [s.smallest for s in report.subjects if not isnan(s.smallest)]
+    judged = [s.smallest_change for s in report.subjects if not isnan(s.smallest_change)]
     if judged:
         yield TextLine(
             f"changes of {min(judged):.2%} to {max(judged):.2%} would have been seen with 95 % "
@@ -145,5 +145,5 @@ def gate_blocks(report: GateReport) -> Iterator[Block]:
 def _gate_row(subject: GateSubject) -> tuple[str, ...]:
     time = subject.time
     sides = (figures.seconds(x.median) for x in (time.before, time.after)) if time else ("", "")
-    seen = "" if isnan(subject.smallest) else f"{subject.smallest:.2%}"
+    seen = "" if isnan(subject.smallest_change) else f"{subject.smallest_change:.2%}"
     return (subject.name, subject.answer, *sides, seen, subject.cause, subject.because)

@@ -37,7 +37,7 @@ def ladder_summary(summary: Summary) -> Iterator[Block]:
         yield TextLine(variant.because, "verdict")
     if change := summary.change:
         yield from changed_rules(change.launches)
-        yield from map(prediction_line, change.predictions)
+        yield from map(prediction_line, change.promises)
         yield from (TextLine(note, "note") for note in change.notes)
     yield from map(gate_line, summary.gates)
 
