@@ -11,10 +11,10 @@ import re
 
 import pytest
 
-from profkit.diagnosis.estimate.estimate import COVERAGE
 from profkit.evidence.gate.power import PROCESS_SPREAD
 from profkit.evidence.history.noise import SITTING
 from profkit.evidence.timing.samples import THRESHOLDS
+from profkit.model.estimate import COVERAGE
 from profkit.tune.trial import PROMOTE
 from tests import readme
 from tools import programs

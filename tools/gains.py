@@ -5,7 +5,7 @@
 
 Probes with their twins, steps of the ladder whose header says what they fix, and other people's kernels
 before and after a fix (artifacts/pairs.json.xz: counters, no code). SPREAD and COVERAGE of
-profkit/diagnosis/estimate/estimate.py are computed from the last two: each fix is held against an
+profkit/model/estimate.py are computed from the last two: each fix is held against an
 interval that was made without its repository. Probes are left out: their twins remove all of a cause.
 """
 
@@ -26,10 +26,10 @@ import numpy as np
 from profkit import from_raw
 from profkit.cli.inputs.sources import evidence_of
 from profkit.diagnosis.engine import judge_launch
-from profkit.diagnosis.estimate.causes import CAUSES, Kind
-from profkit.diagnosis.estimate.estimate import OFFSET, SPREAD, expectation
+from profkit.diagnosis.rules import BY_ID
 from profkit.evidence.ledger.calibration import edges_today, score_ledger
 from profkit.evidence.ledger.ledger import NAME, read_ledger
+from profkit.model.estimate import OFFSET, SPREAD, Kind, expectation
 from profkit.reports.metrics import CATALOGUE
 
 sys.path.insert(0, str(Path(__file__).parent))
@@ -66,11 +66,15 @@ class FixOnRecord:
         return log(self.came / self.expected) / (OFFSET + log(self.expected))
 
 
+def _kind(rule: str) -> Kind | None:
+    fix = BY_ID[rule].fix if rule in BY_ID else None
+    return fix.kind if fix else None
+
+
 def probes() -> Iterator[FixOnRecord]:
     """Probes with their twins."""
     for row in verdicts.rows():
-        if row.gain and row.gain >= FASTER and row.expect and row.said[2] in CAUSES:
-            kind = CAUSES[str(row.said[2])].kind
+        if row.gain and row.gain >= FASTER and row.expect and (kind := _kind(str(row.said[2]))):
             yield FixOnRecord(
                 PROBES, PROBES, row.probe, kind, row.gain, row.expect.gain, row.estimate
             )
@@ -82,7 +86,7 @@ def ladder() -> Iterator[FixOnRecord]:
     for score in score_ledger(read_ledger(ARTIFACTS / NAME), today):
         made, came = score.prediction, score.outcome.speedup
         if score.tried and came >= FASTER and made.expect:
-            kind = CAUSES[made.rule.split("+")[0]].kind
+            kind = _kind(made.rule.split("+")[0])
             name = f"{made.variant} > {score.outcome.child}"
             yield FixOnRecord(LADDER, LADDER, name, kind, came, made.expect, made.gain)
 
@@ -100,7 +104,7 @@ def of_pairs(kept: Sequence[Mapping[str, Any]]) -> Iterator[FixOnRecord]:
         found = next((f for f in firing if f.rule in pair["rules"]), None)
         if found and found.expect and pair["speedup"] >= FASTER:
             group = f"pairs, {'looked' if pair['seen'] else 'not looked'} at"
-            yield FixOnRecord(group, pair["repository"], pair["pair"], CAUSES[found.rule].kind,
+            yield FixOnRecord(group, pair["repository"], pair["pair"], _kind(found.rule),
                               pair["speedup"], found.expect.gain, found.gain)  # fmt: skip
 
 

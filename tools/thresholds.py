@@ -36,6 +36,7 @@ MODULES: tuple[ModuleType, ...] = (resources, units, idleness, verdict, shapes, 
 # Numbers of these files that decide no verdict: facts of the hardware, and those of gains and causes.
 DECIDE_NO_VERDICT = {
     "resources.SCATTERED", "resources.PAIRED", "launch.SCHEDULERS", "launch.EMPTY_LAUNCH",
+    "launch.SHARE_OF_ENDS", "waste.LINE", "waste.HOT_ADDRESS",
     "launch.HIDDEN", "launch.ROUNDS", "idleness.ENDS", "verdict.BUSY", "verdict.MARGIN",
     "verdict.HALVINGS", "waste.WASTE",
     "waste.LOCAL", "waste.SHARED_ATOMIC", "waste.SEES",
@@ -121,7 +122,9 @@ def thresholds() -> list[Threshold]:
     ]
     for module in MODULES:
         source = inspect.getsource(module)
-        for names in re.findall(r"^([A-Z_]+(?:, [A-Z_]+)*) = [0-9]", source, re.M):
+        for names in re.findall(
+            r"^([A-Z_]+(?:, [A-Z_]+)*) = (?:Threshold\(\s*)?[0-9]", source, re.M
+        ):
             for name in names.split(", "):
                 full = f"{module.__name__.rsplit('.', 1)[1]}.{name}"
                 value = float(getattr(module, name))

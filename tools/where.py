@@ -20,7 +20,7 @@ from pathlib import Path
 from types import ModuleType
 
 from profkit.diagnosis.launches import LINES
-from profkit.diagnosis.where import counters
+from profkit.diagnosis.rules import BY_ID
 from profkit.reports.addresses import LaunchedCode
 from profkit.reports.hotlines import CounterLine, HotLines, LinesRequest, lines_of
 from profkit.reports.reader import opened_launches, read_report
@@ -215,7 +215,7 @@ def rows() -> list[Row]:
 def _of_report(report: str, probes: Sequence[tuple[str, Mapping[str, str], int]]) -> Iterator[Row]:
     wishes = [
         LinesRequest(
-            report, launch, {"stalls": (stalls_of(keys),), "own": counters(keys["cause"])}, MANY
+            report, launch, {"stalls": (stalls_of(keys),), "own": BY_ID[keys["cause"]].lines}, MANY
         )
         for _, keys, launch in probes
     ]

@@ -9,21 +9,16 @@ from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
-from profkit.diagnosis.estimate.estimate import AT_ROOF, OWN_WORK, estimate, headroom
-from profkit.diagnosis.rule import Diagnosis, Finding, Hit, Rule
-from profkit.diagnosis.rules import ALL
+from profkit.diagnosis.rule import Diagnosis, Finding, Rule
+from profkit.diagnosis.rules import ALL, BY_ID
 from profkit.diagnosis.verdict import Verdict, decide_bound
+from profkit.model.estimate import AT_ROOF, headroom
 from profkit.model.launch import Launch, Missing, NotCollected
 from profkit.reports.metrics import CATALOGUE
 
 WORTH_NAMING = 1.1  # gain from which a special cause is named before the plain one
 RECORD = "run record"  # the section of what profkit writes beside a report
 ROOF = "at its roof: only less work helps"
-# Findings of work that need not be done: with one of them a full unit is not at its roof.
-LESS_WORK = (
-    "uncoalesced-access", "low-l2-hit", "register-spills", "local-memory", "thread-divergence",
-    "non-fused-math", "redundant-exp", "tensor-idle",
-)  # fmt: skip
 FAILED = "ncu gave up on this launch: the kernel or its replay died, and no counter is valid"
 
 
@@ -57,10 +52,14 @@ def judge_launch(
     ncu = str(values.get("ncu_version") or "")
     room = headroom(launch)
     counted = frozenset(CATALOGUE[name].section for name in metrics if name in launch)
-    asked = [_ask(rule, launch, counted, ncu) for rule in ALL]
     wider = Launch(ChainMap(metrics, also)) if also else launch  # type: ignore[arg-type]
-    findings = _roofs([*asked, *(_ask(rule, wider, counted, ncu) for rule in more)], room)
-    findings = _ordered(findings, verdict, rules)
+    findings: list[Finding] = []
+    for rule in rules:
+        found = _ask(rule, launch if rule.id in BY_ID else wider, counted, ncu)
+        if rule.otherwise and any(f.status == "fires" and not f.note for f in findings):
+            found = found if found.status == "unknown" else _clear(rule.id, rule.note, rule.title)
+        findings.append(found)
+    findings = _ordered(_roofs(findings, rules, room), verdict, rules)
     return Diagnosis(
         verdict.bound,
         verdict.limiter,
@@ -105,20 +104,20 @@ def or_nan(value: float | None) -> float:
 
 def _ask(rule: Rule, launch: Launch, counted: frozenset[str], ncu: str) -> Finding:
     try:
-        hit = rule.check(launch)
+        asked = rule.ask(launch)
     except NotCollected as absent:
         metric = CATALOGUE.get(absent.metric)
         among = metric is not None and metric.section in counted
         return _unknown(rule.id, rule.note, absent.metric, ncu, among)
-    if hit is None:
+    if asked is None:
         return _clear(rule.id, rule.note, rule.title)
-    worth = estimate(launch, rule.id, hit.gain)
+    hit, worth = asked
     return Finding(
         rule.id,
         "fires",
         hit.cause,
         worth.gain,
-        _evidence(hit, launch),
+        {name: launch.get(name) for name in hit.looked},
         advice=hit.advice or rule.advice,
         note=rule.note,
         expect=worth.expect,
@@ -161,26 +160,22 @@ def _number(version: str) -> tuple[int, ...]:
     return tuple(int(part) for part in version.split("."))
 
 
-def _roofs(findings: Sequence[Finding], room: float | None) -> list[Finding]:
+def _roofs(
+    findings: Sequence[Finding], rules: Sequence[Rule], room: float | None
+) -> Sequence[Finding]:
     """The findings, those marked whose unit does the problem's own work as fast as it can.
 
     Where some of that work is redundant by another finding, less of it helps and nothing is marked.
     """
-    redundant = any(
-        f.status == "fires" and f.rule in LESS_WORK and f.worth >= WORTH_NAMING for f in findings
-    )
+    fires = [(f, rule) for f, rule in zip(findings, rules, strict=True) if f.status == "fires"]
+    redundant = any(rule.less_work and f.worth >= WORTH_NAMING for f, rule in fires)
     if room is None or room > AT_ROOF or redundant:
-        return list(findings)
+        return findings
+    full = {rule.id for _, rule in fires if rule.own_work}
     return [
-        replace(f, cause=f"{f.cause}; {ROOF}", expect=None, at_roof=True)
-        if f.status == "fires" and f.rule in OWN_WORK
-        else f
+        replace(f, cause=f"{f.cause}; {ROOF}", expect=None, at_roof=True) if f.rule in full else f
         for f in findings
     ]
-
-
-def _evidence(hit: Hit, launch: Launch) -> dict[str, float | None]:
-    return {name: launch.get(name) for name in hit.looked}
 
 
 def _leads(verdict: Verdict, rules: Sequence[Rule], fires: Mapping[str, Finding]) -> list[str]:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from profkit.diagnosis.engine import gains, judge_launch, or_nan
 from profkit.diagnosis.rule import Diagnosis, Finding, Producer, Rule, SourceShare
-from profkit.diagnosis.where import counters
+from profkit.diagnosis.rules import BY_ID
 from profkit.errors import ProfkitError
 from profkit.reports.frame import frame_rows, without_attrs
 from profkit.reports.metrics import CATALOGUE
@@ -306,7 +306,8 @@ def _wish(run: Judged, count: int, listed: int, around: int) -> LinesRequest:
     from profkit.reports.hotlines import LinesRequest
 
     firing = [f.rule for f in run.diagnosis.findings if f.status == "fires"]
-    chosen = {rule: names for rule in firing if (names := counters(rule))}
+    # A rule of somebody's own has none.
+    chosen = {rule: BY_ID[rule].lines for rule in firing if rule in BY_ID and BY_ID[rule].lines}
     return LinesRequest(run.report, run.index, chosen, count, listed, around)
 
 

@@ -12,63 +12,49 @@ import re
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from types import FunctionType
 from typing import Any
 
+from profkit.diagnosis.rule import Rule
 from profkit.errors import ProfkitError
+from profkit.model.launch import Threshold
+from profkit.model.resources import BY_LIMITER
 
 FOLDER = Path(__file__).parent / "rules" / "pages"
+_RULES = "profkit.diagnosis.rules"
 _CODE = re.compile(r"```(\w+)\n(.*?)```", re.S)
 
 
 @dataclass(frozen=True)
 class Snippet:
-    """A piece of code that is shown.
+    """A piece of code that is shown."""
 
-    Attributes:
-        language: cuda or sh.
-        text: Its lines.
-    """
-
-    language: str
+    language: str  # cuda or sh
     text: str
 
 
 @dataclass(frozen=True, kw_only=True)
 class WrittenPage:
-    """What was written by hand of a rule, a word of the verdict, or a family of metrics.
+    """What was written by hand of a rule, a word of the verdict, or a family of metrics."""
 
-    Attributes:
-        hardware: What happens, three sentences.
-        official: Address of NVIDIA's page on the subject.
-        before: The smallest code that has a rule's cause; None for words and metrics.
-        after: The same without it.
-        false_alarms: When it is said, or seems to be, and nothing need be done.
-        thresholds: What decides and is no constant of the source, each with its reason.
-    """
-
-    hardware: str
-    official: str
-    before: Snippet | None = None
-    after: Snippet | None = None
-    false_alarms: tuple[str, ...] = ()
-    thresholds: tuple[str, ...] = ()
+    hardware: str  # what happens, three sentences
+    official: str  # address of NVIDIA's page on the subject
+    before: Snippet | None = (
+        None  # the smallest code that has a rule's cause; None for words, metrics
+    )
+    after: Snippet | None = None  # the same without it
+    false_alarms: tuple[str, ...] = ()  # when it is said, or seems to be, and nothing need be done
+    thresholds: tuple[str, ...] = ()  # what decides and is no Threshold, each with its reason
 
 
 @dataclass(frozen=True)
 class MeasuredPair:
-    """A probe and its twin without the cause, timed in turns on one GPU.
-
-    Attributes:
-        probe: Id of the probe.
-        title: First line of its header.
-        relieves: What the twin does instead.
-        gain: Time of the probe over time of the twin.
-    """
+    """A probe and its twin without the cause, timed in turns on one GPU."""
 
     probe: str
-    title: str
-    relieves: str
-    gain: float
+    title: str  # first line of its header
+    relieves: str  # what the twin does instead
+    gain: float  # time of the probe over time of the twin
 
 
 @dataclass(frozen=True)
@@ -77,6 +63,52 @@ class ProbeRange:
 
     low: tuple[str, float]
     high: tuple[str, float]
+
+
+@dataclass(frozen=True)
+class Decides:
+    """A number that decides: a constant's name, or a limiter; what it is; and why."""
+
+    name: str
+    value: str
+    reason: str
+
+
+def decides(rule: Rule) -> tuple[Decides, ...]:
+    """The thresholds that a rule's question names, in the functions of the rules' own files."""
+    found: dict[str, Decides] = {}
+    _decides(rule.check, found, set())
+    return tuple(found.values())
+
+
+def _decides(function: Any, found: dict[str, Decides], done: set[int]) -> None:
+    module = getattr(function, "__module__", "") or ""
+    if (
+        not isinstance(function, FunctionType)
+        or id(function) in done
+        or not module.startswith(_RULES)
+    ):
+        return
+    done.add(id(function))
+    for cell in function.__closure__ or ():
+        if isinstance(cell.cell_contents, str) and cell.cell_contents in BY_LIMITER:
+            found.setdefault(cell.cell_contents, near_its_peak(cell.cell_contents))
+        _decides(cell.cell_contents, found, done)
+    for name in function.__code__.co_names:
+        used = function.__globals__.get(name)
+        if isinstance(used, Threshold):
+            found.setdefault(name, Decides(name, f"{used:g}", used.reason))
+        _decides(used, found, done)
+
+
+def near_its_peak(limiter: str) -> Decides:
+    """From where on a unit is near its peak."""
+    peak, queue = BY_LIMITER[limiter].peak, ", ".join(BY_LIMITER[limiter].queue)
+    value = (
+        f"near its peak from {100 * peak.sure:.0f} % of it on; from {100 * peak.likely:.0f} % on "
+        f"where {100 * peak.queued:.0f} % of the warps' time is {queue}"
+    )
+    return Decides(limiter, value, peak.reason)
 
 
 def rule_page(rule: str) -> WrittenPage:

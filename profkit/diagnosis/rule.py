@@ -13,6 +13,7 @@ from math import nan
 from typing import Literal
 
 from profkit.errors import ProfkitError
+from profkit.model.estimate import Estimate, Fix, estimate
 from profkit.model.launch import Launch, Missing
 from profkit.model.scenario import Expectation
 
@@ -22,29 +23,17 @@ Status = Literal["fires", "clear", "unknown"]
 
 @dataclass(frozen=True)
 class SourceShare:
-    """A source line and the share that it has of a finding's cause.
-
-    Attributes:
-        file: Source file.
-        line: Its line.
-        stall: The warp state, where samples decide; "" where a counter does.
-        share: Of the counter over the launch, 0-1.
-        counter: Name of what was counted (profkit.reports.counters).
-        value: The counter here, in its own unit.
-        opcode: Of the instruction with the most here; "" when it cannot be told.
-        source: The line's text, None where the report has no source.
-        waits_for: The line whose result warps wait for here; None when none is known.
-    """
+    """A source line and the share that it has of a finding's cause."""
 
     file: str
     line: int
-    stall: str
-    share: float
-    counter: str = ""
-    value: float = 0.0
-    opcode: str = ""
-    source: str | None = None
-    waits_for: Producer | None = None
+    stall: str  # the warp state, where samples decide; "" where a counter does
+    share: float  # of the counter over the launch, 0-1
+    counter: str = ""  # what was counted (profkit.reports.counters)
+    value: float = 0.0  # the counter here, in its own unit
+    opcode: str = ""  # of the instruction with the most here; "" when it cannot be told
+    source: str | None = None  # the line's text, None where the report has no source
+    waits_for: Producer | None = None  # the line whose result warps wait for here
 
 
 @dataclass(frozen=True)
@@ -58,32 +47,24 @@ class Producer:
 
 @dataclass(frozen=True)
 class Finding:
-    """What a rule says about one launch.
-
-    Attributes:
-        rule: Kebab-case id of the rule.
-        status: fires, clear, or unknown (a metric it needs was not collected).
-        cause: One line with the figures that decide.
-        gain: The speed-up factor if the cause vanished: an upper bound (1.8 means at most 1.8
-            times faster), or None where no honest bound can be given.
-        evidence: The metrics that the rule looked at, short name -> SI value or None.
-        where: The source lines with most of its cause, at most three unless more were asked for;
-            empty when not known, or when no line is the cause.
-        advice: What people do about it (JSON key "try").
-        note: It says something of the measurement and is no cause to mend.
-        expect: What people got who mended it; None where nothing was ever measured, and at a roof.
-        at_roof: The unit is at what it can reach with the problem's own work: only less work helps.
-    """
+    """What a rule says about one launch."""
 
     rule: str
-    status: Status
-    cause: str
+    status: Status  # unknown: a metric it needs was not collected
+    cause: str  # one line with the figures that decide
+    # An upper bound on the speed-up (1.8: at most 1.8 times faster), None where none can be given.
     gain: float | None = None
-    evidence: Mapping[str, float | None] = field(default_factory=dict)
+    evidence: Mapping[str, float | None] = field(
+        default_factory=dict
+    )  # what the rule looked at, SI
+    # The lines with most of its cause, at most three unless more were asked for; empty when not
+    # known, or when no line is the cause.
     where: tuple[SourceShare, ...] = ()
-    advice: str = ""
-    note: bool = False
+    advice: str = ""  # what people do about it (JSON key "try")
+    note: bool = False  # it says something of the measurement and is no cause to fix
+    # What people got who fixed it; None where nothing was ever measured, and at a roof.
     expect: Expectation | None = None
+    # The unit is at what it can reach with the problem's own work: only less work helps.
     at_roof: bool = False
 
     @property
@@ -96,48 +77,45 @@ class Finding:
 
 @dataclass(frozen=True)
 class Hit:
-    """A rule that fires.
-
-    Attributes:
-        cause: One line with the figures that decide.
-        gain: The bound on the speed-up; None where none can be given.
-        looked: Short names of the metrics it looked at.
-        advice: What to do about just this; "" for the rule's own advice.
-    """
+    """A rule that fires: one line with the figures that decide, and the metrics it looked at."""
 
     cause: str
-    gain: float | None
-    looked: tuple[str, ...]
-    advice: str = ""
+    gain: float | None = (
+        None  # the bound of a rule of your own; of profkit's rules the model prices
+    )
+    looked: tuple[str, ...] = ()
+    advice: str = ""  # what to do about just this; "" for the rule's own advice
 
 
 @dataclass(frozen=True, kw_only=True)
 class Rule:
-    """One rule: what it asks, and the examples that are its tests and its page.
+    """One rule: what it asks, what it says, and the examples that are its tests and its page."""
 
-    Attributes:
-        id: Kebab-case, unique.
-        title: One line for tables.
-        meaning: What is happening in the hardware and how the rule sees it.
-        advice: What people do about it.
-        check: The question; see the module's first lines.
-        fires: Launches (metrics only) on which it must fire, the plainest one first.
-        clear: Launches on which it must be clear, the one most like the first of `fires` first.
-        explains: Limiters that this cause can stand behind: it is named before the plain one.
-        note: It says something of the measurement, no cause: told apart, and after all causes.
-        leads: Its cause comes before every other, whatever the verdict.
-    """
-
-    id: str
-    title: str
-    meaning: str
-    advice: str
-    check: Callable[[Launch], Hit | None]
-    fires: tuple[Mapping[str, float], ...]
-    clear: tuple[Mapping[str, float], ...]
+    id: str  # kebab-case, unique
+    title: str  # one line for tables
+    meaning: str  # what is happening in the hardware and how the rule sees it
+    advice: str  # what people do about it
+    check: Callable[[Launch], Hit | None]  # the question; see the module's first lines
+    fires: tuple[Mapping[str, float], ...]  # launches on which it must fire, the plainest first
+    clear: tuple[Mapping[str, float], ...]  # on which it must not, the one most like fires[0] first
+    # Limiters that this cause can stand behind: it is named before the plain one.
     explains: tuple[str, ...] = ()
-    note: bool = False
-    leads: bool = False
+    note: bool = False  # about the measurement, no cause: told apart, and after all causes
+    leads: bool = False  # its cause comes before every other, whatever the verdict
+    otherwise: bool = False  # asked only where no other rule fires
+    # The counters that choose its lines (profkit.reports.counters), the best first; the first that
+    # the report has and that is not zero does. None: it happens at no line.
+    lines: tuple[str, ...] = ()
+    fix: Fix | None = None  # what fixing it takes away; None: its Hit's gain is the bound
+    least: float = 1.0  # bound on the speed-up below which it is not worth a line
+    less_work: bool = False  # work that need not be done: with it a full unit is not at its roof
+    # Its unit does the problem's own work: bytes that must cross, operations that must be done. The
+    # others (caches, issue slots, special functions) are asked for more or less by how it is written.
+    own_work: bool = False
+    shape: str = ""  # the limiter that it is as a launch's shape
+    costs: Callable[[Launch], float] | None = (
+        None  # how much slower that shape is, if not its bound
+    )
 
     def __post_init__(self) -> None:
         for name in ("fires", "clear"):
@@ -145,43 +123,36 @@ class Rule:
                 hint = f"{name} takes a tuple of launches: {name}=({{...}},)"
                 raise ProfkitError(f"rule {self.id}: {name} is a single mapping", hint)
 
+    def ask(self, launch: Launch) -> tuple[Hit, Estimate] | None:
+        """What it says and what that is worth; None where it is clear, or not worth a line."""
+        hit = self.check(launch)
+        if hit is None:
+            return None
+        worth = estimate(launch, self.fix) if self.fix else Estimate(hit.gain, None)
+        return None if worth.gain is not None and worth.gain < self.least else (hit, worth)
+
 
 @dataclass(frozen=True)
 class NearBorder:
-    """A verdict that a little more or less would have turned.
+    """A verdict that a little more or less would have turned."""
 
-    Attributes:
-        other: The bound on the other side.
-        margin: By what share the deciding figure would have to move, 0.01 is 1 %.
-        why: The figure and its border, one clause.
-    """
-
-    other: Bound
-    margin: float
-    why: str
+    other: Bound  # on the other side
+    margin: float  # by what share the deciding figure would have to move, 0.01 is 1 %
+    why: str  # the figure and its border, one clause
 
 
 @dataclass(frozen=True)
 class Diagnosis:
-    """The verdict on one launch.
-
-    Attributes:
-        bound: memory, compute, latency, launch, balanced or unknown.
-        limiter: Which level, pipe, stall or shape; None when unknown.
-        because: One sentence with the two numbers that decide.
-        findings: Firing ones first, worst first; then unknown; then clear.
-        missing: What to collect for a better answer.
-        near_border: The bound that it nearly was; None for a clear one.
-        headroom: How many times faster the same work could be done: the time over the time at which
-            the unit that binds is at what it can reach. None when not collected.
-    """
+    """The verdict on one launch."""
 
     bound: Bound
-    limiter: str | None
-    because: str
-    findings: tuple[Finding, ...]
-    missing: tuple[Missing, ...]
+    limiter: str | None  # which level, pipe, stall or shape; None when unknown
+    because: str  # one sentence with the two numbers that decide
+    findings: tuple[Finding, ...]  # firing ones first, worst first; then unknown; then clear
+    missing: tuple[Missing, ...]  # what to collect for a better answer
     near_border: NearBorder | None = None
+    # The time over the time at which the unit that binds is at what it can reach, doing the same
+    # work. None when not collected.
     headroom: float | None = None
 
     @property

@@ -11,11 +11,12 @@ of its border: two runs of one kernel may then get two bounds, and each names th
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 
-from profkit.diagnosis.rule import Bound, Hit, NearBorder
-from profkit.diagnosis.rules import BY_ID
-from profkit.diagnosis.rules.latency import meaning, stall_shares
+from profkit.diagnosis.rule import Bound, NearBorder
+from profkit.diagnosis.rules import ALL, BY_ID
+from profkit.diagnosis.rules.waits import meaning, stall_shares
 from profkit.model.idleness import idleness
 from profkit.model.launch import Launch, Missing, NotCollected
 from profkit.model.resources import Use, next_limit, uses
@@ -26,12 +27,6 @@ MOSTLY = 0.8  # a pipe at this share of the issue slots' is what they are full o
 AS_GOOD_AS = 0.9  # a second resource at this share of the first one binds together with it
 WORTH = 1.25  # gain from which a launch's shape is what limits it
 BUSY = 0.75  # share of peak of SM or memory as a whole, where no unit of it was collected
-SHAPES = (
-    ("too_short", "short-kernel"),
-    ("grid_too_small", "grid-too-small"),
-    ("tail", "tail-effect"),
-    ("imbalance", "workload-imbalance"),
-)
 MARGIN = 0.03  # of a figure: two runs of one kernel differ by as much
 HALVINGS = 6  # of that margin, until the border is known to a twentieth of a per cent
 
@@ -79,7 +74,9 @@ def _choose(facts: _Facts, launch: Launch) -> Verdict:
         return facts.shape
     if near:
         return _full(near)
-    hot = _hit("atomics-contention", launch)
+    hot = None
+    with suppress(NotCollected):
+        hot = BY_ID["atomics-contention"].check(launch)
     if hot and launch.get("l2_atomic_sectors", 0) > 0:
         # One hot slice: every average reads near zero while all warps stand in its queue.
         return Verdict("memory", "atomics", hot.cause)
@@ -114,25 +111,23 @@ def _partial(launch: Launch, usages: Sequence[Use]) -> Verdict:
     )
 
 
-def _hit(rule: str, launch: Launch) -> Hit | None:
-    try:
-        return BY_ID[rule].check(launch)
-    except NotCollected:
-        return None
-
-
 def _shape(launch: Launch) -> tuple[Verdict | None, float]:
     """The verdict that the shape is the cause, and what a launch of ideal shape would gain."""
-    hits = {limiter: hit for limiter, rule in SHAPES if (hit := _hit(rule, launch))}
-    if not hits:
+    gains, causes = {}, {}
+    for rule in ALL:
+        with suppress(NotCollected):
+            if rule.shape and (asked := rule.ask(launch)):
+                hit, worth = asked
+                causes[rule.shape] = hit.cause
+                cost = rule.costs(launch) if rule.costs else worth.gain
+                gains[rule.shape] = cost or 1 / max(idleness(launch).busiest, 0.001)
+    if not gains:
         return None, 1.0
     after = next_limit(launch)
     full = 1 / after.room if after else 0.0
-    gains = {limiter: hit.gain or 1 / max(idleness(launch).busiest, 0.001)
-             for limiter, hit in hits.items()}  # fmt: skip
     whole = 1 / max(launch["sm_active"], full, 0.001) if "sm_active" in launch else 1.0
     first = max(gains, key=lambda limiter: gains[limiter])  # of the causes, the one that costs most
-    return Verdict("launch", first, hits[first].cause), max(whole, *gains.values())
+    return Verdict("launch", first, causes[first]), max(whole, *gains.values())
 
 
 def _full(near: list[Use]) -> Verdict:

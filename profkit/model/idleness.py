@@ -8,27 +8,25 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from profkit.model.launch import Launch
+from profkit.model.launch import Launch, Threshold
 
-# Seconds in which no SM has work, counted on 430 launches by 1 - busiest: 1.4 to 2.7 us on H200, 1.0
-# to 3.5 on 8.6, 8.9 and 12.0, 4.0 to 4.4 on B200. Idle time up to the most is taken for it where the
-# busiest SM was not counted, and is said to be assumed.
-ENDS, ENDS_MOST = 1.5e-6, 5e-6
+_ENDS = (
+    "Seconds in which no SM has work, counted on 430 launches by 1 - busiest: 1.4 to 2.7 us on H200, "
+    "1.0 to 3.5 on 8.6, 8.9 and 12.0, 4.0 to 4.4 on B200. Idle time up to the most is taken for it "
+    "where the busiest SM was not counted, and is said to be assumed."
+)
+ENDS = Threshold(1.5e-6, _ENDS)
+ENDS_MOST = Threshold(5e-6, _ENDS)
 
 
 @dataclass(frozen=True)
 class Idleness:
-    """Shares of the elapsed time.
+    """Shares of the elapsed time."""
 
-    Attributes:
-        average: In which the average SM had work.
-        busiest: In which the busiest SM had work; at least the average.
-        assumed: The busiest SM was not counted (before ncu 2024.1): idle time as long as launches
-            begin and end is taken for that, the rest for SMs that finish before the busiest one.
-    """
-
-    average: float
-    busiest: float
+    average: float  # in which the average SM had work
+    busiest: float  # in which the busiest SM had work; at least the average
+    # The busiest SM was not counted (before ncu 2024.1): idle time as long as launches begin and end
+    # is taken for that, the rest for SMs that finish before the busiest one.
     assumed: bool
 
     @property

@@ -15,7 +15,7 @@ from math import inf
 from typing import Literal
 
 from profkit.model import units
-from profkit.model.launch import Launch, NotCollected
+from profkit.model.launch import Launch, NotCollected, Threshold
 from profkit.reports.figures import share
 
 Group = Literal["memory", "compute"]
@@ -23,9 +23,11 @@ Group = Literal["memory", "compute"]
 # A unit can only work while its SM has warps. Up to this much idle time (launch, ramp, tail) the
 # share of peak is taken of the time at work; beyond it, idleness itself is the finding.
 IDLE_ALLOWED = 0.25
-# Unloaded DRAM latency is 500 to 900 cycles on every GPU since Volta (pointer-chase
-# microbenchmarks: arXiv 1804.06826, 2402.13499). A load that waits twice as long stands in a queue.
-QUEUED_LOAD_CYCLES = 1500.0
+QUEUED_LOAD_CYCLES = Threshold(
+    1500,
+    "Unloaded DRAM latency is 500 to 900 cycles on every GPU since Volta (pointer-chase "
+    "microbenchmarks: arXiv 1804.06826, 2402.13499). A load that waits twice as long stands in a queue.",
+)
 # With this share of the warps resident, nearly all of them waiting for loads and this much of DRAM
 # busy, the requests in flight are all that an SM can have: parallelism is not what is missing.
 CROWDED = 0.7
@@ -44,59 +46,67 @@ WORKING = ("selected", "not_selected")  # a warp in these states waits for no ev
 
 @dataclass
 class Peak:
-    """From where on a kind of unit is near its peak. One for all units that work alike.
+    """From where on a kind of unit is near its peak. One for all units that work alike."""
 
-    Attributes:
-        sure: Share of peak (of the time at work) at which it is near its peak whatever else shows.
-        likely: Share at which it is near if warps queue for it.
-        queued: Share of the warps' time in the states of its queue that counts as a queue.
-    """
-
-    sure: float
-    likely: float
-    queued: float
+    sure: float  # share of peak (of the time at work) at which it is near whatever else shows
+    likely: float  # share at which it is near if warps queue for it
+    queued: float  # share of the warps' time in the states of its queue that counts as a queue
+    reason: str
 
 
 # What holds each of these numbers, and how far each can move: python tools/thresholds.py.
 
-# Refresh and read-write turns leave a copy 83 to 95 % of the pins' rate. Scattered sectors and TLB
-# misses lower what can be reached, down to half; then loads queue.
-DRAM = Peak(0.75, 0.45, 0.5)
-# Streams that stay in L2 reach 75 to 95 % of its slices and links: hashing fills slices unevenly.
-L2 = Peak(0.70, 0.60, 0.5)
-# Every stage of L1TEX takes one wavefront, sample or address a cycle and reaches 95 % and more: what
-# is missing to that is ramp and the instructions between. A full one backs up into its queue; a third
-# of the warps' time there is more than any other wait of such a launch.
-L1TEX = Peak(0.75, 0.55, 0.3)
-# Independent instructions fill a pipe to 95 % and more. Warps that are throttled a little while it
-# idles 40 % of the time ran into each other; from a seventh of their time on it is the pipe.
-PIPE = Peak(0.75, 0.60, 0.15)
-# One instruction a cycle and scheduler. Ready warps that are not selected queue for it, but they are
-# always some where there are many warps. Warps that depend on each other (barriers, tree loops) leave
-# a scheduler empty now and then: kernels at 70 % became faster by as much as they had fewer
-# instructions, whatever they waited for besides.
-ISSUE = Peak(0.70, 0.55, 0.2)
+DRAM = Peak(
+    0.75,
+    0.45,
+    0.5,
+    "Refresh and read-write turns leave a copy 83 to 95 % of the pins' rate. Scattered sectors "
+    "and TLB misses lower what can be reached, down to half; then loads queue.",
+)
+L2 = Peak(
+    0.70,
+    0.60,
+    0.5,
+    "Streams that stay in L2 reach 75 to 95 % of its slices and links: hashing fills slices "
+    "unevenly.",
+)
+L1TEX = Peak(
+    0.75,
+    0.55,
+    0.3,
+    "Every stage of L1TEX takes one wavefront, sample or address a cycle and reaches 95 % and "
+    "more: what is missing to that is ramp and the instructions between. A full one backs up into "
+    "its queue; a third of the warps' time there is more than any other wait of such a launch.",
+)
+PIPE = Peak(
+    0.75,
+    0.60,
+    0.15,
+    "Independent instructions fill a pipe to 95 % and more. Warps that are throttled a little "
+    "while it idles 40 % of the time ran into each other; from a seventh of their time on it is "
+    "the pipe.",
+)
+ISSUE = Peak(
+    0.70,
+    0.55,
+    0.2,
+    "One instruction a cycle and scheduler. Ready warps that are not selected queue for it, but "
+    "they are always some where there are many warps. Warps that depend on each other (barriers, "
+    "tree loops) leave a scheduler empty now and then: kernels at 70 % became faster by as much "
+    "as they had fewer instructions, whatever they waited for besides.",
+)
 
 
 @dataclass(frozen=True)
 class Resource:
-    """A unit that can be the bottleneck.
+    """A unit that can be the bottleneck."""
 
-    Attributes:
-        limiter: The verdict's word.
-        group: memory or compute.
-        rule: The rule that names it when nothing more special explains it.
-        busy: Share of its peak, of elapsed cycles; raises NotCollected.
-        peak: From where on it is near its peak.
-        queue: Warp states that a full unit causes.
-    """
-
-    limiter: str
+    limiter: str  # the verdict's word
     group: Group
-    rule: str
-    busy: Callable[[Launch], float]
+    rule: str  # names it when nothing more special explains it
+    busy: Callable[[Launch], float]  # share of its peak, of elapsed cycles; raises NotCollected
     peak: Peak
-    queue: tuple[str, ...]
+    queue: tuple[str, ...]  # warp states that a full unit causes
 
 
 @dataclass(frozen=True)
@@ -141,6 +151,8 @@ RESOURCES: tuple[Resource, ...] = (
              ("not_selected", "math_pipe_throttle", "dispatch_stall")),
 )  # fmt: skip
 BY_LIMITER = {resource.limiter: resource for resource in RESOURCES}
+EVERY = tuple(BY_LIMITER)
+COMPUTE = tuple(r.limiter for r in RESOURCES if r.group == "compute")
 
 
 def at_work(launch: Launch) -> float:
@@ -188,17 +200,13 @@ def uses(launch: Launch) -> list[Use]:
 
 @dataclass(frozen=True)
 class Limit:
-    """What binds next.
-
-    Attributes:
-        limiter: Its word.
-        elapsed: Its share of peak, of elapsed cycles.
-        room: How many times faster the launch is when it is at what it can reach; inf when idle.
-    """
+    """What binds next."""
 
     limiter: str
-    elapsed: float
-    room: float
+    elapsed: float  # its share of peak, of elapsed cycles
+    room: (
+        float  # how many times faster the launch is when it is at what it can reach; inf when idle
+    )
 
     def told(self, beside: float) -> str:
         """It as a clause, beside a resource with this share of its peak."""

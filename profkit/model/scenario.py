@@ -1,9 +1,9 @@
-"""A launch and a mend  ->  how many times faster: what to expect, and what cannot be passed.
+"""A launch and a scenario  ->  how many times faster: what to expect, and what cannot be passed.
 
-A mend is a hypothesis about the launch after the change, in shares of the launch before: 1 stays as
+A scenario is a hypothesis about the launch after the change, in shares of the launch before: 1 stays as
 it is, 0 goes entirely. What is not named stays.
 
-Time has two parts. Units need their work done: the fullest one after the mend is a floor. Warps need
+Time has two parts. Units need their work done: the fullest one after the scenario is a floor. Warps need
 their latencies: what is left of the time between two of a warp's issues, over the warps at work at
 once. How much of today's time is which is read from how full the fullest unit is: at its roof the
 launch is all throughput, far from it all latency. In between the two add as powers, the way two
@@ -20,25 +20,28 @@ from math import inf, prod
 from profkit.model import units
 from profkit.model.launch import Launch, NotCollected
 from profkit.model.resources import PAIRED, RESOURCES, resource_use
+from profkit.reports.metrics.warps import STATES
 
 
 @dataclass(frozen=True)
 class Expectation:
-    """What those who mended a cause got, for this launch.
-
-    Attributes:
-        gain: The speed-up factor to expect.
-        low: Four times of five it is to be at least this (one of ten is below),
-        high: and at most this; how often it was on code left out: COVERAGE of estimate.py.
-    """
+    """What those who fixed a cause got, for this launch, as speed-up factors."""
 
     gain: float
-    low: float
-    high: float
+    low: float  # four times of five it is to be at least this (one of ten is below),
+    high: float  # and at most this; how often it was on code left out: COVERAGE of estimate.py
 
 
 ENTRY, LINKS = "entry", "links"
 ONCHIP = ("l1", "shared", ENTRY)  # what a load or store goes through inside the SM
+
+# States that come and go together: the instructions of a family stand in one queue.
+MEMORY = ("long_scoreboard", "lg_throttle", "drain", "tex_throttle", "membar")
+MIO = ("short_scoreboard", "mio_throttle")
+FETCH = ("no_instruction", "imc_miss", "branch_resolving")
+MATH = ("math_pipe_throttle", "dispatch_stall")
+ISSUING = ("selected", "not_selected", "wait")  # what every instruction costs by itself
+NOTHING = dict.fromkeys(STATES, 0.0)  # no state is certain to stay
 
 # The largest share of its peak that any launch on record holds over its whole time (probes and
 # ladder on an H200, published streams elsewhere). Refresh and read-write turns take the rest of DRAM,
@@ -85,29 +88,22 @@ def reach(unit: str, launch: Launch) -> float:
 
 
 @dataclass(frozen=True)
-class Mend:
-    """What stays of a launch.
+class Scenario:
+    """What stays of a launch: 1 is as it is, 0 is gone; what is not named stays."""
 
-    Attributes:
-        units: Unit -> share of its work that stays.
-        waits: Warp state -> share of the warps' time in it that stays.
-        places: How many times more warps work at once (more blocks, higher occupancy).
-        ends: Share of the time that stays whatever is mended: the launch's beginning and end.
-    """
-
-    units: Mapping[str, float] = field(default_factory=dict)
-    waits: Mapping[str, float] = field(default_factory=dict)
-    places: float = 1.0
-    ends: float = 0.0
+    units: Mapping[str, float] = field(default_factory=dict)  # unit -> share of its work
+    waits: Mapping[str, float] = field(default_factory=dict)  # state -> share of the time in it
+    places: float = 1.0  # how many times more warps work at once (more blocks, higher occupancy)
+    ends: float = 0.0  # share of the time that stays in any case: the launch's beginning and end
 
 
-def joint(mends: Iterable[Mend]) -> Mend:
-    """All of them at once: a wait or a unit's work goes as far as the mend that takes most of it.
+def joint(scenarios: Iterable[Scenario]) -> Scenario:
+    """All of them at once: a wait or a unit's work goes as far as the scenario that takes most of it.
 
     More blocks and more warps per SM multiply: each block brings its warps.
     """
-    parts = tuple(mends)
-    return Mend(
+    parts = tuple(scenarios)
+    return Scenario(
         _least([m.units for m in parts]),
         _least([m.waits for m in parts]),
         prod(m.places for m in parts),
@@ -125,55 +121,55 @@ LEAST = 1e-3  # share of a warp's time that always stays: no estimate passes 1,0
 _BARRIER = "barrier"
 
 
-def modelled_gain(launch: Launch, mend: Mend) -> float:
-    """The speed-up that the model gives for a mend, at least 1."""
-    before, after = fullest(launch, Mend()), fullest(launch, mend)
-    faster = latency(launch, mend) * mend.places
+def modelled_gain(launch: Launch, scenario: Scenario) -> float:
+    """The speed-up that the model gives for a scenario, at least 1."""
+    before, after = fullest(launch, Scenario()), fullest(launch, scenario)
+    faster = latency(launch, scenario) * scenario.places
     if faster == inf:  # no warp states: the waits go as the work of the fullest unit goes
         faster = max(1.0, before / max(after, LEAST))
-    waiting = mend.ends + (1 - mend.ends) / max(faster, 1.0)
+    waiting = scenario.ends + (1 - scenario.ends) / max(faster, 1.0)
     power = SHARPNESS
     left = (1 - before**power) * waiting**power + after**power
     return float(max(1.0, left ** (-1 / power)))
 
 
-def limit(launch: Launch, mend: Mend) -> float:
-    """The speed-up that cannot be passed when no more than the mend's share goes; inf if none.
+def limit(launch: Launch, scenario: Scenario) -> float:
+    """The speed-up that cannot be passed when no more than the scenario's share goes; inf if none.
 
     Units count with their whole peak here, not with what they reach: a bound has to hold.
     """
-    stays = [mend.units.get(unit, 1.0) * share for unit, share in loads(launch).items()]
-    if scattered(launch) and mend.units.get("dram", 1.0) == 1.0 and "dram_busy" in launch:
+    stays = [scenario.units.get(unit, 1.0) * share for unit, share in loads(launch).items()]
+    if scattered(launch) and scenario.units.get("dram", 1.0) == 1.0 and "dram_busy" in launch:
         stays.append(launch["dram_busy"] / reach("dram", launch))
     floor = max(stays, default=0.0)
-    waiting = mend.ends + (1 - mend.ends) / (latency(launch, mend) * mend.places)
+    waiting = scenario.ends + (1 - scenario.ends) / (latency(launch, scenario) * scenario.places)
     least = max(floor, waiting)
     return max(1.0, 1 / least) if least > 0 else inf
 
 
-def fullest(launch: Launch, mend: Mend) -> float:
-    """Share of what it can reach that the fullest unit is at, in today's time, after a mend."""
+def fullest(launch: Launch, scenario: Scenario) -> float:
+    """Share of what it can reach that the fullest unit is at, in today's time, after a scenario."""
     shares = loads(launch)
     full = 0.0
     for unit, share in shares.items():
-        stays = mend.units.get(unit, 1.0)
+        stays = scenario.units.get(unit, 1.0)
         # Mended access patterns let DRAM run at its full rate.
         most = reach(unit, launch) if stays == 1.0 else REACH[unit]
         full = max(full, share * stays / most)
     return min(full, 1.0)
 
 
-def latency(launch: Launch, mend: Mend) -> float:
+def latency(launch: Launch, scenario: Scenario) -> float:
     """How many times less often a warp waits between two issues; inf without warp states."""
     if "stall_selected" not in launch:
-        return inf if mend.waits else 1.0
+        return inf if scenario.waits else 1.0
     states = {name.removeprefix("stall_"): launch[name] for name in launch.present("stall_")}
     total = sum(states.values())
     barrier = states.pop(_BARRIER, 0.0)
     rest = sum(states.values())
-    stays = sum(mend.waits.get(state, 1.0) * share for state, share in states.items())
-    if _BARRIER in mend.waits:
-        barrier *= mend.waits[_BARRIER]
+    stays = sum(scenario.waits.get(state, 1.0) * share for state, share in states.items())
+    if _BARRIER in scenario.waits:
+        barrier *= scenario.waits[_BARRIER]
     elif rest > 0:  # it shrinks with what the other warps wait for
         barrier *= stays / rest
     left = (stays + barrier) / total if total > 0 else 1.0

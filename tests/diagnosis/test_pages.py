@@ -12,6 +12,7 @@ import pytest
 
 from profkit.diagnosis.pages import (
     FOLDER,
+    decides,
     family_page,
     measured_pairs,
     rule_page,
@@ -19,7 +20,6 @@ from profkit.diagnosis.pages import (
     word_page,
 )
 from profkit.diagnosis.rules import ALL, BY_ID
-from profkit.diagnosis.thresholds import thresholds
 from profkit.errors import ProfkitError
 from profkit.reports.metrics import CATALOGUE, FAMILIES
 from profkit.show.text.words import BOUNDS
@@ -34,7 +34,7 @@ def test_a_rule_has_its_page(rule: str) -> None:
     assert page.before != page.after
     assert page.before.language == page.after.language
     assert all(alarm.endswith((".", "!")) for alarm in page.false_alarms)
-    assert page.thresholds or thresholds(BY_ID[rule]), "say what decides"
+    assert page.thresholds or decides(BY_ID[rule]), "say what decides"
     _holds_for_all(page.hardware, page.official)
 
 
@@ -70,17 +70,17 @@ def test_a_page_that_is_missing_is_named() -> None:
 
 
 def test_thresholds_stand_with_their_reasons() -> None:
-    found = {t.name: t for t in thresholds(BY_ID["atomics-contention"])}
+    found = {t.name: t for t in decides(BY_ID["atomics-contention"])}
     assert found["HOT_SLICE"].value == "0.25"
     assert "every 3 to 4 cycles" in found["HOT_SLICE"].reason
     assert "arXiv" in found["QUEUED_LOAD_CYCLES"].reason
-    (peak,) = thresholds(BY_ID["issue-slots"])
+    (peak,) = decides(BY_ID["issue-slots"])
     assert peak.value.startswith("near its peak from 70 % of it on; from 55 % on where 20 %")
-    assert all(t.reason for rule in ALL for t in thresholds(rule))
+    assert all(t.reason for rule in ALL for t in decides(rule))
 
 
 def test_only_rules_of_barriers_name_the_threshold_of_wgmma() -> None:
-    name_it = {r.id for r in ALL if "PER_PRODUCT" in {t.name for t in thresholds(r)}}
+    name_it = {r.id for r in ALL if "PER_PRODUCT" in {t.name for t in decides(r)}}
     assert name_it == {"barrier-wait", "wgmma-wait"}
 
 

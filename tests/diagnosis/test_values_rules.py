@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import pytest
 
 from profkit.diagnosis.rules import BY_ID
-from profkit.diagnosis.rules.gains import amdahl, capped, stalled, weight
-from profkit.diagnosis.rules.latency import LIMITERS, for_wgmma, stall_shares
+from profkit.diagnosis.rules.waits import WAITS as WORDS
+from profkit.diagnosis.rules.waits import for_wgmma, stall_shares, stalled
+from profkit.model.estimate import amdahl, capped
 from profkit.model.launch import Launch, NotCollected
-from profkit.model.resources import BY_LIMITER
 
 WAITS = {"stall_selected": 0.1, "issue_busy": 0.1}
 
 
-def hit(rule: str, **values: float):
-    return BY_ID[rule].check(Launch(values))
+def hit(rule: str, **values: float) -> SimpleNamespace | None:
+    """What a rule says of a launch, with the bound that the model gives."""
+    asked = BY_ID[rule].ask(Launch(values))
+    return asked and SimpleNamespace(
+        cause=asked[0].cause, looked=asked[0].looked, gain=asked[1].gain
+    )
 
 
 def test_amdahl_and_what_caps_it():
@@ -29,16 +35,11 @@ def test_amdahl_and_what_caps_it():
     assert capped(Launch({}), 3.0) == 3.0
 
 
-def test_time_in_states_and_the_weight_of_a_cause():
+def test_time_in_states():
     launch = Launch({"stall_selected": 0.1, "stall_wait": 0.3, "stall_drain": 0.2})
     assert stalled(launch, "wait", "drain", "membar") == pytest.approx(0.5)
     with pytest.raises(NotCollected):
         stalled(Launch({"stall_wait": 0.3}), "wait")
-    sure = BY_LIMITER["xu"].peak.sure
-    assert weight(Launch({"xu_busy": sure / 2}), ("xu",), ()) == pytest.approx(0.5)
-    assert weight(Launch({"xu_busy": 1.0}), ("xu",), ()) == 1.0
-    assert weight(Launch({"xu_busy": 0.0, **WAITS, "stall_wait": 0.4}), ("xu",), ("wait",)) == 0.4
-    assert weight(Launch({}), ("xu",), ("wait",)) == 1.0
 
 
 # --- waiting
@@ -60,14 +61,10 @@ def test_a_wait_is_named_from_15_per_cent_on_or_when_it_leads(state):
 
     found = asked(0.15, 0.5)
     assert found.cause.startswith("15 % of the warps' time goes to ")
-    assert found.gain == pytest.approx(1 / 0.85)
     assert found.looked[:2] == (f"stall_{state}", "warp_latency")
     assert asked(0.149, 0.5) is None
-    assert asked(0.14, 0.13).gain == pytest.approx(1 / 0.86)  # nothing is larger
+    assert asked(0.14, 0.13) is not None  # nothing is larger
     assert asked(0.0, 0.0) is None
-    assert asked(0.5, 0.0).gain == pytest.approx(2.0)
-    assert asked(0.98, 0.0).gain == pytest.approx(10.0)  # the scheduler is full then
-    assert asked(0.6, 0.7).gain == pytest.approx(2.5)
 
 
 def test_states_are_in_order_and_none_is_not_zero():
@@ -78,7 +75,7 @@ def test_states_are_in_order_and_none_is_not_zero():
     assert list(found) == ["drain", "wait"]
     with pytest.raises(NotCollected):
         stall_shares(Launch({"stall_wait": 0.2}))
-    assert len(LIMITERS) == 16
+    assert len(WORDS) == 16
 
 
 @pytest.mark.parametrize(
@@ -95,29 +92,6 @@ def test_who_waits_for_wgmma(groups, barriers, answer):
     assert for_wgmma(Launch({})) is False
 
 
-@pytest.mark.parametrize("state", ["dispatch_stall", "math_pipe_throttle"])
-def test_who_stands_behind_a_held_warp_goes_too(state):
-    rule = {"dispatch_stall": "dispatch-stall", "math_pipe_throttle": "math-throttle"}[state]
-    stall = {f"stall_{state}": 0.3, "stall_not_selected": 0.2}
-    # Three quarters of what is not selected stand behind it: 0.3 of 0.4.
-    assert hit(rule, **WAITS, **stall).gain == pytest.approx(1 / (1 - 0.45))
-    alone = hit(rule, **WAITS, **{f"stall_{state}": 0.3})
-    assert alone.gain == pytest.approx(1 / 0.7)
-
-
-def test_a_jump_takes_its_issue_and_its_fetch_along():
-    waits = {**WAITS, "stall_branch_resolving": 0.3}
-    assert hit("branch-resolving", **waits).gain == pytest.approx(1 / 0.7)
-    jumps = {**waits, "branches": 20.0, "instructions": 100.0}
-    assert hit("branch-resolving", **jumps).gain == pytest.approx(1 / (1 - 0.32))
-    more = {**jumps, "stall_wait": 0.1, "stall_no_instruction": 0.2}
-    assert hit("branch-resolving", **more).gain == pytest.approx(1 / (1 - 0.54))
-    every = {**jumps, "branches": 300.0}
-    assert hit("branch-resolving", **every).gain == pytest.approx(1 / 0.6)
-    none = {**jumps, "branches": 0.5, "instructions": 0.0}
-    assert hit("branch-resolving", **none).gain == pytest.approx(1 / (1 - 0.35))
-
-
 def test_a_wait_that_is_a_full_unit_s_queue_is_the_unit_s():
     values = {**WAITS, "stall_math_pipe_throttle": 0.5, "alu_busy": 0.65}
     assert hit("math-throttle", **values) is None
@@ -132,28 +106,25 @@ FEW = {"blocks_per_sm": 2, "limit_registers": 2, "limit_shared": 9, "limit_warps
 
 
 @pytest.mark.parametrize(
-    ("change", "gain"),
+    ("change", "fires"),
     [
-        ({}, 2.0),
-        ({"occupancy_limit": 0.125}, 8.0),
-        ({"occupancy_limit": 0.0625}, 10.0),  # the scheduler is full then
-        ({"occupancy_limit": 0.74}, 1 / 0.74),
-        ({"occupancy_limit": 0.75}, None),
-        ({"waves": 1.0}, 2.0),
-        ({"waves": 0.99}, None),
-        ({"issue_busy_active": 0.75}, 2.0),
-        ({"issue_busy_active": 0.76}, None),
-        ({"limit_shared": 2}, None),  # another one allows no more either
-        ({"limit_shared": 3}, 2.0),
-        ({"limit_registers": 3}, None),
-        ({"xu_busy": 0.95}, None),
+        ({}, True),
+        ({"occupancy_limit": 0.74}, True),
+        ({"occupancy_limit": 0.75}, False),
+        ({"waves": 1.0}, True),
+        ({"waves": 0.99}, False),
+        ({"issue_busy_active": 0.75}, True),
+        ({"issue_busy_active": 0.76}, False),
+        ({"limit_shared": 2}, False),  # another one allows no more either
+        ({"limit_shared": 3}, True),
+        ({"limit_registers": 3}, False),
+        ({"xu_busy": 0.95}, False),
     ],
 )
-def test_registers_leave_few_warps(change, gain):
+def test_registers_leave_few_warps(change, fires):
     found = hit("occupancy-registers", **{**FEW, **change})
-    assert (found is None) is (gain is None)
+    assert (found is not None) is fires
     if found:
-        assert found.gain == pytest.approx(gain)
         assert found.cause.startswith("Registers: 2 blocks per SM, ")
         assert found.looked[0] == "limit_registers"
 
@@ -298,22 +269,22 @@ BANKS = {"shared_busy": 0.9, "sm_active": 1.0}
 
 
 @pytest.mark.parametrize(
-    ("waste", "gain", "each"),
-    [(0.5, 2.0, "2 wavefronts"), (0.75, 4.0, "4 wavefronts"), (0.2, 1.25, "1.2 wavefronts"),
-     (0.19, None, ""), (1.0, 32.0, "32 wavefronts"), (0.99, 32.0, "32 wavefronts")],
+    ("waste", "each"),
+    [(0.5, "2 wavefronts"), (0.75, "4 wavefronts"), (0.2, "1.2 wavefronts"), (0.19, ""),
+     (1.0, "32 wavefronts"), (0.99, "32 wavefronts")],
 )  # fmt: skip
-def test_bank_conflicts(waste, gain, each):
+def test_bank_conflicts(waste, each):
     found = hit("shared-bank-conflicts", **BANKS, excess_shared_wavefronts=waste)
-    assert (found and found.gain) == (gain and pytest.approx(gain))
+    assert (found is None) is (each == "")
     assert found is None or f"({each} where 1 would do)" in found.cause
     counted = hit(
         "shared-bank-conflicts", **BANKS, shared_ld_conflicts=waste, shared_st_conflicts=0.0
     )
-    assert (counted and counted.gain) == (gain and pytest.approx(gain))
+    assert (counted is None) is (each == "")
 
 
 def test_conflicts_that_nobody_waits_for():
-    idle = {"shared_busy": 0.03, **WAITS, "stall_short_scoreboard": 0.02}
+    idle = {"shared_busy": 0.03, **WAITS, "stall_short_scoreboard": 0.02, "stall_wait": 0.88}
     assert hit("shared-bank-conflicts", **idle, excess_shared_wavefronts=0.9) is None
 
 

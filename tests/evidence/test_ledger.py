@@ -16,14 +16,15 @@ from profkit.errors import ProfkitError
 from profkit.evidence.ledger import calibration as books
 from profkit.evidence.ledger.calibration import calibration, edges_today, score_ledger
 from profkit.evidence.ledger.ledger import (
+    PACKAGE,
     Ledger,
     joint_prediction,
     outcomes_of,
     predictions_of,
     read_ledger,
+    rule_version,
     update,
 )
-from profkit.evidence.predictions.version import rule_version
 from profkit.evidence.runs.runs import Evidence, Run
 from tests.conftest import ROOT
 from tests.evidence.made import frame, row, run, samples
@@ -55,7 +56,7 @@ def ladder(tmp_path: Path, child_time: float = 8e-5) -> Known:
 def test_a_firing_rule_with_a_gain_predicts(tmp_path):
     found = {p.rule: p for p in predictions_of(made(tmp_path, "stage1", True, 1e-4))}
     assert found[RULE.id].gain > 1
-    assert found[RULE.id].version == rule_version(RULE)
+    assert found[RULE.id].version == rule_version(RULE.id)
     assert RULE.id not in {p.rule for p in predictions_of(made(tmp_path, "x", False, 1e-4))}
 
 
@@ -121,13 +122,19 @@ def test_entries_are_plain_json(tmp_path):
         assert json.loads(line)["schema"] == "profkit.ledger/1"
 
 
-def test_the_version_follows_code_and_thresholds(monkeypatch):
-    assert len({rule_version(r) for r in ALL}) == len(ALL)
-    rule = BY_ID["operations-mismatch"]
-    was = rule_version(rule)
-    assert rule_version(replace(rule, title="other words", advice="too")) == was
-    monkeypatch.setattr("profkit.diagnosis.rules.checks.MISMATCH", 1.2)
-    assert rule_version(rule) != was
+def test_the_version_follows_code_and_thresholds(tmp_path):
+    """That of all that judges and prices; what a page says is none of it."""
+    assert len({rule_version(r.id) for r in ALL}) == len(ALL)
+    packages = [tmp_path / name for name in ("was", "page", "number")]
+    for package in packages:
+        shutil.copytree(PACKAGE / "diagnosis", package / "diagnosis")
+        shutil.copytree(PACKAGE / "model", package / "model")
+    assert rule_version(RULE.id, packages[0]) == rule_version(RULE.id)
+    (packages[1] / "diagnosis/rules/pages/membar.md").write_text("other words")
+    assert rule_version(RULE.id, packages[1]) == rule_version(RULE.id)
+    checks = packages[2] / "diagnosis/rules/checks.py"
+    checks.write_text(checks.read_text("utf-8").replace("1.1", "1.2"))
+    assert rule_version(RULE.id, packages[2]) != rule_version(RULE.id)
 
 
 def test_a_run_without_a_report_predicts_nothing():

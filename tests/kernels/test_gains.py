@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import pytest
 
-from profkit.diagnosis.estimate.estimate import COVERAGE, SPREAD
+from profkit.model.estimate import COVERAGE, SPREAD
 from profkit.show.views.explain import explain
 from tests.kernels.test_verdicts import ROOT
 

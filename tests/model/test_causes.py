@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from profkit.diagnosis.estimate.causes import CAUSES, NOTHING, conflicts
+from profkit.diagnosis.rules import BY_ID
+from profkit.diagnosis.rules.waste import conflicts
 from profkit.model.launch import Launch
-from profkit.model.scenario import Mend
+from profkit.model.scenario import NOTHING, Scenario
 
 ISSUE = ("selected", "not_selected", "wait")
 IDLE = {
@@ -18,20 +19,20 @@ IDLE = {
 }
 
 
-def best(rule: str, **values: float) -> Mend:
-    build = CAUSES[rule].best
+def best(rule: str, **values: float) -> Scenario:
+    build = BY_ID[rule].fix.best
     assert build is not None
     return build(Launch(values))
 
 
-def typical(rule: str, **values: float) -> Mend:
-    build = CAUSES[rule].typical
+def typical(rule: str, **values: float) -> Scenario:
+    build = BY_ID[rule].fix.typical
     assert build is not None
     return build(Launch(values))
 
 
 def own(rule: str, gain: float | None, **values: float) -> float | None:
-    expected = CAUSES[rule].own
+    expected = BY_ID[rule].fix.own
     assert expected is not None
     return expected(Launch(values), gain)
 
@@ -206,7 +207,7 @@ def test_more_warps_are_as_many_as_an_sm_holds():
         assert (
             typical(rule, occupancy_limit=0.25)
             == best(rule, occupancy_limit=0.25)
-            == Mend(places=4.0)
+            == Scenario(places=4.0)
         )
 
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 import pytest
 
 from profkit.diagnosis.engine import judge_launch
-from profkit.diagnosis.estimate.causes import CAUSES, UNPRICED
-from profkit.diagnosis.estimate.estimate import SPREAD, estimate, expectation, headroom, together
-from profkit.diagnosis.rules import ALL
+from profkit.diagnosis.rule import Hit, Rule
+from profkit.diagnosis.rules import ALL, BY_ID
+from profkit.model.estimate import SPREAD, Estimate, Fix, estimate, expectation, headroom
 from profkit.model.launch import Launch
 from profkit.model.resources import RESOURCES
 from profkit.model.scenario import (
     REACH,
-    Mend,
+    Scenario,
     fullest,
     joint,
     latency,
@@ -35,14 +35,24 @@ COPY = {
 }  # fmt: skip
 
 
+def fix(rule: str) -> Fix:
+    found = BY_ID[rule].fix
+    assert found is not None
+    return found
+
+
 def launch(**changes: float) -> Launch:
     return Launch({**WAITS, **changes})
 
 
 def test_every_rule_has_an_estimate_or_says_that_nobody_measured_one():
-    assert set(CAUSES) | set(UNPRICED) == {rule.id for rule in ALL}
-    assert not set(CAUSES) & set(UNPRICED)
-    assert {cause.kind for cause in CAUSES.values()} == set(SPREAD)
+    fixes = {rule.id: rule.fix for rule in ALL if rule.fix and rule.fix.kind}
+    assert {rule.id for rule in ALL} - set(fixes) == {
+        "debug-build", "nothing-stands-out", "short-kernel", "cache-resident",
+        "operations-mismatch", "clocks-unsteady", "replay-unsteady",
+    }  # fmt: skip
+    assert {fix.kind for fix in fixes.values()} == set(SPREAD)
+    assert all(fix.formula for fix in fixes.values())
     assert {r.limiter for r in RESOURCES} <= set(REACH)
 
 
@@ -52,44 +62,47 @@ def test_what_a_unit_reaches_is_most_of_its_peak_and_never_more(unit: str):
 
 
 def test_a_unit_at_what_it_reaches_is_full_and_half_way_there_is_half():
-    assert fullest(Launch({"dram_busy": 0.46}), Mend()) == pytest.approx(0.5)
-    assert fullest(Launch({"issue_busy": 0.95}), Mend()) == pytest.approx(1.0)
-    assert fullest(Launch({"dram_busy": 0.46, "issue_busy": 0.19}), Mend()) == pytest.approx(0.5)
-    work = Mend(units={"dram": 0.5})
+    assert fullest(Launch({"dram_busy": 0.46}), Scenario()) == pytest.approx(0.5)
+    assert fullest(Launch({"issue_busy": 0.95}), Scenario()) == pytest.approx(1.0)
+    assert fullest(Launch({"dram_busy": 0.46, "issue_busy": 0.19}), Scenario()) == pytest.approx(
+        0.5
+    )
+    work = Scenario(units={"dram": 0.5})
     assert fullest(Launch({"dram_busy": 0.46, "issue_busy": 0.19}), work) == pytest.approx(0.25)
 
 
 def test_no_mend_brings_nothing_and_no_mend_passes_its_bound():
-    assert modelled_gain(launch(), Mend()) == 1
-    assert limit(launch(), Mend()) == 1
+    assert modelled_gain(launch(), Scenario()) == 1
+    assert limit(launch(), Scenario()) == 1
     busy = launch(stall_math_pipe_throttle=0.1, stall_dispatch_stall=0.1)
-    for rule, cause in CAUSES.items():
-        if cause.best and cause.typical and cause.kind in ("throughput", "wait"):
-            most = limit(busy, cause.best(busy))
-            assert 1 <= modelled_gain(busy, cause.typical(busy)) <= 1.001 * most, rule
+    for rule in ALL:
+        fix = rule.fix
+        if fix and fix.best and fix.typical and fix.kind in ("throughput", "wait"):
+            most = limit(busy, fix.best(busy))
+            assert 1 <= modelled_gain(busy, fix.typical(busy)) <= 1.001 * most, rule.id
 
 
 def test_without_warp_states_waits_go_as_the_work_of_the_fullest_unit():
     """DRAM half full: with half of its work, waits halve, and twice as much is what it can bring."""
-    half = Mend(units={"dram": 0.5}, waits={"long_scoreboard": 0.5})
+    half = Scenario(units={"dram": 0.5}, waits={"long_scoreboard": 0.5})
     unseen = Launch({"dram_busy": 0.5 * REACH["dram"]})
     assert modelled_gain(unseen, half) == pytest.approx(2.0)
-    stays = Mend(units={"dram": 0.5}, waits={"long_scoreboard": 0.5}, ends=0.5)
+    stays = Scenario(units={"dram": 0.5}, waits={"long_scoreboard": 0.5}, ends=0.5)
     assert 1.3 < modelled_gain(unseen, stays) < 1.4
-    other = Mend(units={"l2": 0.5}, waits={"long_scoreboard": 0.5})
+    other = Scenario(units={"l2": 0.5}, waits={"long_scoreboard": 0.5})
     assert modelled_gain(unseen, other) == pytest.approx(1.0)
 
 
 def test_a_wait_goes_from_the_time_between_two_issues_and_barriers_shrink_with_it():
-    mend = Mend(waits={"short_scoreboard": 0.0, "mio_throttle": 0.0})
+    mend = Scenario(waits={"short_scoreboard": 0.0, "mio_throttle": 0.0})
     # 0.8 of waits become 0.3, and the barrier's 0.2 becomes 0.2 x 3/8.
     assert latency(launch(), mend) == pytest.approx(1 / (0.3 + 0.2 * 3 / 8))
-    kept = Mend(waits={"short_scoreboard": 0.0, "barrier": 1.0})
+    kept = Scenario(waits={"short_scoreboard": 0.0, "barrier": 1.0})
     assert latency(launch(), kept) == pytest.approx(1 / 0.6)
 
 
 def test_a_full_unit_is_all_throughput_and_an_idle_one_all_latency():
-    half = Mend(units={"dram": 0.5}, waits={"long_scoreboard": 0.5})
+    half = Scenario(units={"dram": 0.5}, waits={"long_scoreboard": 0.5})
     full = Launch({**COPY, "dram_busy": 0.92})
     assert modelled_gain(full, half) == pytest.approx(1 / max(0.5, 0.5 / 0.85), rel=0.02)
     idle = launch(stall_long_scoreboard=0.4, dram_busy=0.01, shared_busy=0.01, l1_busy=0.01,
@@ -98,19 +111,19 @@ def test_a_full_unit_is_all_throughput_and_an_idle_one_all_latency():
 
 
 def test_causes_mended_at_once_are_joined_not_added():
-    one = Mend({"l1": 0.5, "issue": 0.8}, {"wait": 0.0}, places=2.0, ends=0.1)
-    other = Mend({"l1": 0.3}, {"barrier": 0.2}, places=3.0, ends=0.05)
+    one = Scenario({"l1": 0.5, "issue": 0.8}, {"wait": 0.0}, places=2.0, ends=0.1)
+    other = Scenario({"l1": 0.3}, {"barrier": 0.2}, places=3.0, ends=0.05)
     both = joint([one, other])
-    assert both == Mend({"issue": 0.8, "l1": 0.3}, {"barrier": 0.2, "wait": 0.0}, 6.0, 0.1)
-    waits = {"shared-bank-conflicts": None, "short-scoreboard": None}
-    single = [estimate(launch(), rule, None).expect for rule in waits]
-    together_ = together(launch(), waits).expect
+    assert both == Scenario({"issue": 0.8, "l1": 0.3}, {"barrier": 0.2, "wait": 0.0}, 6.0, 0.1)
+    waits = [BY_ID[rule].fix for rule in ("shared-bank-conflicts", "short-scoreboard")]
+    single = [estimate(launch(), fix).expect for fix in waits if fix]
+    together_ = estimate(launch(), *filter(None, waits)).expect
     assert together_ is not None
     assert max(s.gain for s in single if s) <= together_.gain < single[0].gain * single[1].gain  # type: ignore[union-attr]
 
 
 def test_conflicts_bound_and_expectation():
-    worth = estimate(launch(), "shared-bank-conflicts", None)
+    worth = estimate(launch(), fix("shared-bank-conflicts"))
     # At best no wait for shared memory: 0.3 and the barrier's part are left.
     assert worth.gain == pytest.approx(1 / (0.3 + 0.2 * 3 / 8))
     assert worth.expect is not None
@@ -121,13 +134,13 @@ def test_conflicts_bound_and_expectation():
 def test_more_blocks_bring_more_warps():
     values = {**WAITS, "time": 1e-3, "grid_size": 66.0, "sm_count": 132.0, "waves": 0.0625,
               "block_size": 256.0, "stall_barrier": 0.0}  # fmt: skip
-    worth = estimate(Launch(values), "grid-too-small", 2.0)
+    worth = estimate(Launch(values), fix("grid-too-small"))
     # All places are sixteen times as many; the fullest unit at its peak allows five times.
     assert worth.gain == pytest.approx(5.0)
     assert worth.expect is not None
     assert 3 < worth.expect.gain < 5
     alone = {k: v for k, v in values.items() if not k.endswith("_busy")}
-    assert estimate(Launch(alone), "grid-too-small", 2.0).gain == pytest.approx(16, rel=0.02)
+    assert estimate(Launch(alone), fix("grid-too-small")).gain == pytest.approx(16, rel=0.02)
 
 
 def test_scattered_stores_cost_packets_and_useful_bytes_cross_dram():
@@ -140,7 +153,7 @@ def test_scattered_stores_cost_packets_and_useful_bytes_cross_dram():
         "l2_sectors_per_request": 1.09, "dram_bytes": 6.22e8, "dram_read": 3.21e8,
         "l2_read_hit": 0.0, "stall_selected": 0.02, "stall_long_scoreboard": 0.9,
     })  # fmt: skip
-    worth = estimate(naive, "uncoalesced-access", None)
+    worth = estimate(naive, fix("uncoalesced-access"))
     assert worth.gain == pytest.approx(9.0, rel=0.01)
     assert worth.expect is not None
     assert worth.expect.low < 7.2 < worth.expect.high
@@ -165,7 +178,7 @@ def test_headroom_needs_the_units_that_could_be_full():
 
 
 def test_what_no_counter_bounds_has_no_bound_but_an_expectation():
-    worth = estimate(launch(inst_half=5e6, instructions=1e7), "tensor-idle", None)
+    worth = estimate(launch(inst_half=5e6, instructions=1e7), fix("tensor-idle"))
     assert worth.gain is None
     assert worth.expect is not None
     assert worth.expect.gain > 1
@@ -180,6 +193,13 @@ def test_an_interval_is_around_its_expectation_and_below_the_bound():
 
 
 def test_a_rule_of_somebody_keeps_its_own_gain():
-    assert estimate(launch(), "mine", 1.5) == (estimate(launch(), "mine", 1.5))
-    assert estimate(launch(), "mine", 1.5).gain == 1.5
-    assert estimate(launch(), "mine", 1.5).expect is None
+    rule = Rule(
+        id="mine", title="t", meaning="m", advice="a", check=lambda _: Hit("mine", 1.5, ()),
+        fires=({},), clear=({},),
+    )  # fmt: skip
+    assert rule.ask(launch()) == (Hit("mine", 1.5), Estimate(1.5, None))
+
+
+def test_what_is_not_collected_has_no_price():
+    fix_ = Fix("waste", times=lambda launch: launch["dram_bytes"])
+    assert estimate(launch(), fix_) == Estimate(None, None)

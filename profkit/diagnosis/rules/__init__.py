@@ -1,10 +1,24 @@
 """Every rule, by id: one launch  ->  a hit or nothing, one file per hardware area.
 
-One more rule is one more entry in the RULES of its file.
+One more rule is one more entry in the RULES of its file, or a file of its own beside these with RULES:
+it is found by being there. Its page is pages/<id>.md.
 """
 
-from profkit.diagnosis.rule import Rule
-from profkit.diagnosis.rules import checks, rest
+from importlib import import_module
+from pkgutil import iter_modules
 
-ALL: tuple[Rule, ...] = (*rest.OTHERS, *rest.RULES, *checks.RULES)
+from profkit.diagnosis.rule import Rule
+
+# Findings of equal worth stand in this order; what is asked otherwise, and doubts, come last.
+_AREAS = ("build", "launch", "memory", "waste", "local", "compute", "waits", "occupancy", "blocks")
+_LAST = ("rest", "checks")
+
+
+def _found() -> tuple[Rule, ...]:
+    others = sorted({m.name for m in iter_modules(__path__)} - {*_AREAS, *_LAST})
+    modules = [import_module(f"{__name__}.{name}") for name in (*_AREAS, *others, *_LAST)]
+    return tuple(rule for module in modules for rule in module.RULES)
+
+
+ALL: tuple[Rule, ...] = _found()
 BY_ID: dict[str, Rule] = {rule.id: rule for rule in ALL}

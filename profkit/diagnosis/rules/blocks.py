@@ -5,20 +5,25 @@ from __future__ import annotations
 from math import ceil
 
 from profkit.diagnosis.rule import Hit, Rule
-from profkit.diagnosis.rules.gains import amdahl, capped, stalled
+from profkit.diagnosis.rules.memory import redundant
 from profkit.diagnosis.rules.occupancy import HIDES
-from profkit.model.launch import Launch
-from profkit.model.resources import RESOURCES, uses
+from profkit.diagnosis.rules.waits import stalled
+from profkit.model.estimate import Fix, all_of_it, amdahl
+from profkit.model.launch import Launch, Threshold
+from profkit.model.resources import COMPUTE, uses
 from profkit.reports.figures import seconds, share
 
 WARP = 32
-IDLE_LANES = (
-    0.05  # share of the lanes without a thread below which it is noise (1,000 threads: 2.3 %)
+IDLE_LANES = Threshold(
+    0.05, "share of the lanes without a thread below which it is noise (1,000 threads: 2.3 %)"
 )
-EMPTY = 0.7  # achieved over theoretical occupancy: ramp and drain of long blocks cost less
-SEVERAL = 2.0  # waves from which places are filled anew: below, the grid is what is small
-SHORT_LIFE = 5e-6  # s: a block that lives no longer costs its own begin and end, 1 to 2 µs
-COMPUTE = tuple(r.limiter for r in RESOURCES if r.group == "compute")
+EMPTY = Threshold(
+    0.7, "achieved over theoretical occupancy: ramp and drain of long blocks cost less"
+)
+SEVERAL = Threshold(2, "waves from which places are filled anew: below, the grid is what is small")
+SHORT_LIFE = Threshold(
+    5e-6, "s: a block that lives no longer costs its own begin and end, 1 to 2 µs"
+)
 
 
 def full_warps(launch: Launch) -> float:
@@ -33,13 +38,10 @@ def _partial(launch: Launch) -> Hit | None:
     idle = 1 - size / lanes
     if idle < IDLE_LANES:
         return None
-    # Full warps do the same with fewer instructions, and ask for the same bytes.
-    gain = capped(launch, lanes / size, *COMPUTE)
     return Hit(
         f"{size:.0f} threads a block take {lanes / WARP:.0f} warps of {WARP}: {share(idle)} of the "
         "lanes never have a thread",
-        gain,
-        ("block_size", "threads_per_warp", "grid_size"),
+        looked=("block_size", "threads_per_warp", "grid_size"),
     )
 
 
@@ -60,18 +62,20 @@ def _short(launch: Launch) -> Hit | None:
         return None
     if any(u.near for u in uses(launch)):
         return None
-    gain = limit / achieved
-    if "stall_selected" in launch:
-        gain = min(gain, amdahl(stalled(launch, *HIDES)))
     life = _life(launch)
     text = f"occupancy is {share(achieved)}, where {share(limit)} would fit"
     looked = ("occupancy", "occupancy_limit", "waves", "block_size", "sm_active")
     if life is not None and life >= SHORT_LIFE:
         text += f": blocks live {seconds(life)}, and a place stays taken until their last warp ends"
-        return Hit(text, capped(launch, gain), looked, _UNEVEN)
+        return Hit(text, None, looked, _UNEVEN)
     lives = "" if life is None else f" of {seconds(life)}"
     text += f": lives{lives} are too short to fill places as fast as they empty"
-    return Hit(text, capped(launch, gain), looked)
+    return Hit(text, looked=looked)
+
+
+def _all_places(launch: Launch) -> float:
+    gain = launch["occupancy_limit"] / launch["occupancy"]
+    return min(gain, amdahl(stalled(launch, *HIDES))) if "stall_selected" in launch else gain
 
 
 _UNEVEN = (
@@ -92,6 +96,8 @@ RULES = (
             "problems in one block."
         ),
         check=_partial,
+        # Full warps do the same with fewer instructions, and ask for the same bytes.
+        fix=redundant(lambda launch: WARP / full_warps(launch), *COMPUTE),
         fires=(
             {"block_size": 10, "dram_busy": 0.1},
             {"block_size": 33, "dram_busy": 0.1},
@@ -124,6 +130,12 @@ RULES = (
             "longer than it takes to begin and end."
         ),
         check=_short,
+        fix=Fix(
+            "places",
+            "bound and expected: the places that stand empty filled",
+            times=_all_places,
+            own=all_of_it,
+        ),
         fires=(
             {"occupancy": 0.45, "occupancy_limit": 1.0, "waves": 400.0, "issue_busy": 0.3},
             {"occupancy": 0.2, "occupancy_limit": 0.5, "waves": 2.0, "issue_busy": 0.3},

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 from profkit.diagnosis.rule import Hit, Rule
-from profkit.model.launch import Launch
+from profkit.model.launch import Launch, Threshold
 from profkit.reports.figures import share
 
-# Register moves among the instructions: 30 to 61 % in 26 launches of five authors' builds with -G
-# (7.5, 8.6), 22 % at most in 366 optimised ones (7.0 to 12.0), tiny stores of a constant.
-MOVES = 0.25
-# Loads and stores that have to find out their address space: unoptimised code has hardly any others.
-GENERIC = 0.01
+MOVES = Threshold(
+    0.25,
+    "Register moves among the instructions: 30 to 61 % in 26 launches of five authors' builds with -G "
+    "(7.5, 8.6), 22 % at most in 366 optimised ones (7.0 to 12.0), tiny stores of a constant.",
+)
+GENERIC = Threshold(
+    0.01,
+    "Loads and stores that have to find out their address space: unoptimised code has hardly any "
+    "others.",
+)
 
 
 def _debug(launch: Launch) -> Hit | None:
@@ -22,8 +27,7 @@ def _debug(launch: Launch) -> Hit | None:
     return Hit(
         f"{share(moves)} of the instructions move registers and {share(generic)} are generic loads and "
         "stores: code that was not optimised",
-        None,
-        ("inst_mov", "inst_generic", "instructions", "local_instructions"),
+        looked=("inst_mov", "inst_generic", "instructions", "local_instructions"),
     )
 
 

@@ -3,11 +3,18 @@
 from __future__ import annotations
 
 from profkit.diagnosis.rule import Hit, Rule
-from profkit.model.launch import Launch
-from profkit.reports.figures import OUT_OF_RANGE, share
+from profkit.model.launch import Launch, Threshold
+from profkit.reports import figures
+from profkit.reports.figures import share
 
-STEADY = 0.9  # clock over the highest clock below which times do not compare with free-running ones
-MISMATCH = 1.1  # counted over declared operations: padding and tails stay below
+OUT_OF_RANGE = Threshold(
+    figures.OUT_OF_RANGE,
+    "a share above 1 by more than rounding: passes that did not see the same",
+)
+STEADY = Threshold(
+    0.9, "clock over the highest clock below which times do not compare with free-running ones"
+)
+MISMATCH = Threshold(1.1, "counted over declared operations: padding and tails stay below")
 
 
 def _operations(launch: Launch) -> Hit | None:
@@ -17,15 +24,13 @@ def _operations(launch: Launch) -> Hit | None:
     if counted > 0 and counted / declared > MISMATCH:
         return Hit(
             f"{counted / declared:.3g} times the declared operations ran on the tensor cores",
-            None,
-            looked,
+            looked=looked,
         )
     if counted + scalar < declared / MISMATCH:
         return Hit(
             f"only {share((counted + scalar) / declared)} of the declared operations were counted: "
             "another launch does the rest, or the declaration is wrong",
-            None,
-            looked,
+            looked=looked,
         )
     return None
 
@@ -41,8 +46,7 @@ def _clocks(launch: Launch) -> Hit | None:
     return Hit(
         f"{slow} ({share(sm)}): ncu locks it to base by default, or power and heat lowered it; "
         "peaks here are those of the measured clock",
-        None,
-        ("sm_clock", "sm_clock_max", "dram_clock", "dram_clock_max"),
+        looked=("sm_clock", "sm_clock_max", "dram_clock", "dram_clock_max"),
     )
 
 
@@ -65,8 +69,14 @@ def _replay(launch: Launch) -> Hit | None:
     return Hit(
         f"out of range: {', '.join(bad)}; ncu's {launch.get('replay_passes', 1):.0f} passes did not "
         "see the same run",
-        None,
-        ("l2_hit", "l1_hit", "occupancy", "occupancy_limit", "sm_active_max", "replay_passes"),
+        looked=(
+            "l2_hit",
+            "l1_hit",
+            "occupancy",
+            "occupancy_limit",
+            "sm_active_max",
+            "replay_passes",
+        ),
     )
 
 

@@ -2,59 +2,60 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from math import inf
-
 from profkit.diagnosis.rule import Hit, Rule
-from profkit.diagnosis.rules.blocks import COMPUTE, full_warps
-from profkit.diagnosis.rules.gains import amdahl, capped
-from profkit.model.launch import Launch
-from profkit.model.resources import BY_LIMITER, next_limit, resource_use
+from profkit.diagnosis.rules.blocks import full_warps
+from profkit.diagnosis.rules.memory import FEWER, RELIEVED, full, redundant, relieved
+from profkit.diagnosis.rules.waits import instruction_share
+from profkit.model.estimate import Fix, amdahl
+from profkit.model.launch import Launch, Threshold
+from profkit.model.resources import BY_LIMITER, COMPUTE, EVERY, resource_use
+from profkit.model.scenario import ISSUING, MATH, NOTHING, ONCHIP, Scenario
 from profkit.reports.figures import share
+from profkit.reports.metrics.warps import STATES
 
-DIVERGED = 24.0  # active threads of 32 below which divergence is worth more than the noise
-BLOCKS_OWN = 0.9  # of the threads that the block's size allows: then nothing diverged
-FUSED = 0.5  # FMA's share of the FP instructions below which fusing is worth a look
-USED = 0.4  # share of peak below which saving instructions of a kind saves no time
-TAKE_TURNS = 0.8  # tensor + XU: together they leave little time in which neither works
-FROM_SHARED = 0.03  # share of shared-memory loads: products take their operands from tiles
-MATRIX_OPERATIONS = 0.25  # share of the instructions that products must have to be the work
+DIVERGED = Threshold(24, "active threads of 32 below which divergence is worth more than the noise")
+BLOCKS_OWN = Threshold(0.9, "of the threads that the block's size allows: then nothing diverged")
+FUSED = Threshold(0.5, "FMA's share of the FP instructions below which fusing is worth a look")
+USED = Threshold(0.4, "share of peak below which saving instructions of a kind saves no time")
+TAKE_TURNS = Threshold(0.8, "tensor + XU: together they leave little time in which neither works")
+FROM_SHARED = Threshold(
+    0.03, "share of shared-memory loads: products take their operands from tiles"
+)
+MATRIX_OPERATIONS = Threshold(
+    0.25, "share of the instructions that products must have to be the work"
+)
+LINE = Threshold(1.1, "gain from which divergence is worth a line")
+MATRIX = 0.125  # instructions left of a scalar product on tensor cores, and they are asynchronous
+_LEVELS = ("dram", "l2", "l1", "shared")
+# Work that goes with the instructions that ask for it; matrix products are the problem's own.
+_ASKED = (*ONCHIP, *(limiter for limiter in COMPUTE if limiter != "tensor"))
 
 
-def _pipe(limiter: str, what: str, *looked: str) -> Callable[[Launch], Hit | None]:
-    def check(launch: Launch) -> Hit | None:
-        launch.need(looked[0])
-        found = resource_use(BY_LIMITER[limiter], launch)
-        if found is None or not found.near:
-            return None
-        after = next_limit(launch, limiter)
-        text = f"{what} at {share(found.elapsed)} of peak"
-        if after is None or after.room == inf:
-            return Hit(text, None, looked)
-        return Hit(
-            f"{text}; {after.told(found.elapsed)}",
-            max(1.0, after.room),
-            looked,
-        )
+def _fewer(limiter: str, stays: float) -> Fix:
+    """Too many instructions: each takes its waits with it, and the work it asks of units on chip."""
+    best = Scenario(dict.fromkeys(_ASKED, 0.0), NOTHING)
+    units = {**dict.fromkeys(_ASKED, FEWER), limiter: stays}
+    typical = Scenario(units, dict.fromkeys(STATES, stays))
+    return Fix(
+        "throughput",
+        f"bound: L2 or DRAM at its peak. expected: {stays:.0%} of the instructions stay, with their "
+        "waits and their work on chip",
+        lambda _: best,
+        lambda _: typical,
+    )
 
-    return check
+
+def _full(launch: Launch) -> float:
+    return full_warps(launch) if "block_size" in launch else 32.0
 
 
 def _divergence(launch: Launch) -> Hit | None:
     threads = launch["threads_per_warp"]
-    full = full_warps(launch) if "block_size" in launch else 32.0
-    if threads >= DIVERGED or threads >= BLOCKS_OWN * full:
+    if threads >= DIVERGED or threads >= BLOCKS_OWN * _full(launch):
         return None  # lanes that never had a thread are another rule's
-    memory = [u for limiter in ("dram", "l2", "l1", "shared")
-              if (u := resource_use(BY_LIMITER[limiter], launch)) is not None]  # fmt: skip
-    limit = max((u.elapsed for u in memory), default=0.0)
-    gain = min(full / threads, 1 / limit if limit > 0 else 32.0)
-    if gain < 1.1:
-        return None
     return Hit(
         f"{threads:.3g} of 32 threads are active per instruction",
-        gain,
-        ("threads_per_warp", "threads_per_warp_predicated", "branch_uniform"),
+        looked=("threads_per_warp", "threads_per_warp_predicated", "branch_uniform"),
     )
 
 
@@ -65,13 +66,10 @@ def _unfused(launch: Launch) -> Hit | None:
     part = launch["inst_fp32"] / max(launch["instructions"], 1)
     if fused >= FUSED or busy < USED or part < 0.2:
         return None
-    # At best every add finds a multiply: half of the unfused instructions go.
-    saved = 0.5 * (1 - fused) * part
     return Hit(
         f"{share(1 - fused)} of the FP32 instructions are single adds and multiplies "
         f"({share(part)} of all instructions are FP32)",
-        amdahl(saved),
-        ("fp32_fused", "inst_fp32", "instructions", "fma_busy", "issue_busy"),
+        looked=("fp32_fused", "inst_fp32", "instructions", "fma_busy", "issue_busy"),
     )
 
 
@@ -86,8 +84,7 @@ def _tensor_idle(launch: Launch) -> Hit | None:
         return Hit(
             f"{share(half)} of the instructions are half-precision arithmetic on tiles in shared "
             "memory, none is a matrix instruction",
-            None,
-            looked,
+            looked=looked,
         )
     if "declared_operations" in launch and launch["inst_ffma"] / instructions >= MATRIX_OPERATIONS:
         done = 64 * launch["inst_ffma"] / launch["declared_operations"]
@@ -95,21 +92,18 @@ def _tensor_idle(launch: Launch) -> Hit | None:
             return Hit(
                 f"scalar FMAs do {share(min(done, 1.0))} of the declared operations, no matrix "
                 "instruction any",
-                None,
-                looked,
+                looked=looked,
             )
     return None
 
 
 def _redundant(launch: Launch) -> Hit | None:
-    useful = launch["declared_exps"]
-    again = 32 * launch["inst_exp"] / useful if useful > 0 else 0.0
+    again = _again(launch)
     if again < 2:
         return None
     return Hit(
         f"{again:.3g} exponentials are computed where one is useful",
-        capped(launch, again, *COMPUTE),  # work done again is done on every pipe again
-        ("inst_exp", "declared_exps", "xu_busy"),
+        looked=("inst_exp", "declared_exps", "xu_busy"),
     )
 
 
@@ -118,25 +112,61 @@ def _turns(launch: Launch) -> Hit | None:
     xu, tensor = launch["xu_busy"], resource_use(BY_LIMITER["tensor"], launch)
     if tensor is None or min(xu, tensor.elapsed) < 0.25 or xu + tensor.elapsed < TAKE_TURNS:
         return None
-    most = max(xu, tensor.elapsed)
     return Hit(
         f"the tensor pipe works {share(tensor.elapsed)} and the XU pipe (exp) {share(xu)} of the "
         f"time, {share(xu + tensor.elapsed)} in sum: they take turns",
-        capped(launch, (xu + tensor.elapsed) / most, "tensor", "xu"),
-        ("tensor_busy", "xu_busy", "inst_exp", "inst_matrix"),
+        looked=("tensor_busy", "xu_busy", "inst_exp", "inst_matrix"),
     )
 
 
+# What fixing it brings.
+
+
+def _all_lanes(launch: Launch) -> float:
+    """All lanes active, unless memory is full before."""
+    levels = [resource_use(BY_LIMITER[limiter], launch) for limiter in _LEVELS]
+    return min(_full(launch) / launch["threads_per_warp"],
+               1 / max((u.elapsed for u in levels if u and u.elapsed > 0), default=1 / 32))  # fmt: skip
+
+
+def _fused(launch: Launch) -> float:
+    """At best every add finds a multiply: half of the unfused instructions go."""
+    part = launch["inst_fp32"] / max(launch["instructions"], 1)
+    return amdahl(0.5 * (1 - launch["fp32_fused"]) * part)
+
+
+def _on_tensor_cores(launch: Launch) -> Scenario:
+    scalar = max(instruction_share(launch, "inst_half"), instruction_share(launch, "inst_ffma"))
+    stays = 1 - scalar * (1 - MATRIX)
+    units = dict.fromkeys(("fp16", "fp32", "issue"), stays)
+    return Scenario(units, dict.fromkeys((*ISSUING, *MATH), stays))
+
+
+def _again(launch: Launch) -> float:
+    useful = launch["declared_exps"]
+    return 32 * launch["inst_exp"] / useful if useful > 0 else 0.0
+
+
+def _at_once(launch: Launch) -> float | None:
+    xu, tensor = launch["xu_busy"], resource_use(BY_LIMITER["tensor"], launch)
+    return (xu + tensor.elapsed) / max(xu, tensor.elapsed) if tensor else None
+
+
 def _rule(*, limiter: str, title: str, meaning: str, advice: str, metric: str, what: str) -> Rule:
+    fixes = {"int": _fewer("int", 0.5), "fp32": relieved("fp32", RELIEVED, "issue"),
+             "fp16": relieved("fp16", RELIEVED, "issue")}  # fmt: skip
     return Rule(
         id=f"{limiter}-pipe",
         title=title,
         meaning=meaning,
         advice=advice,
-        check=_pipe(limiter, what, metric),
+        check=full(limiter, what, metric),
         fires=({metric: 0.95, "sm_active": 0.98},),
         clear=({metric: 0.2, "sm_active": 0.98},),
         explains=(limiter,),
+        lines=(f"instructions {limiter}",),
+        fix=fixes.get(limiter) or relieved(limiter, RELIEVED),
+        own_work=limiter in ("tensor", "fp32"),
     )
 
 
@@ -220,7 +250,9 @@ RULES = (
             "Fewer instructions: wider accesses, packed arithmetic, unrolling, hoisted addresses, "
             "TMA instead of per-thread copies."
         ),
-        check=_pipe("issue", "Issue slots", "issue_busy", "ipc", "instructions"),
+        check=full("issue", "Issue slots", "issue_busy", "ipc", "instructions"),
+        lines=("instructions",),
+        fix=_fewer("issue", FEWER),
         fires=({"issue_busy": 0.95, "sm_active": 0.98},),
         clear=({"issue_busy": 0.3, "sm_active": 0.98},),
         explains=("issue",),
@@ -234,6 +266,13 @@ RULES = (
         ),
         advice="mma.sync, wgmma, WMMA or a library for the matrix products.",
         check=_tensor_idle,
+        lines=("instructions fma",),
+        less_work=True,
+        fix=Fix(
+            "instructions",
+            "no bound. expected: an eighth of the scalar instructions of the product stays",
+            typical=_on_tensor_cores,
+        ),
         fires=(
             {
                 "inst_matrix": 0,
@@ -263,6 +302,9 @@ RULES = (
             "-fmad and __fmul_rn."
         ),
         check=_unfused,
+        lines=("instructions unfused",),
+        fix=redundant(_fused, *EVERY),
+        less_work=True,
         fires=(
             {
                 "fp32_fused": 0.0,
@@ -295,6 +337,10 @@ RULES = (
             "give idle lanes other elements."
         ),
         check=_divergence,
+        lines=("divergent-branches", "lost-lanes"),
+        least=LINE,
+        fix=redundant(_all_lanes, *EVERY),
+        less_work=True,
         fires=({"threads_per_warp": 4.0, "issue_busy": 0.8, "sm_active": 0.98},),
         clear=({"threads_per_warp": 31.9, "issue_busy": 0.8, "sm_active": 0.98},),
         explains=(*_MATH, "branch_resolving", "long_scoreboard", "l1"),
@@ -308,6 +354,9 @@ RULES = (
         ),
         advice="Spread a row over the lanes of a warp and combine with shuffles.",
         check=_redundant,
+        lines=("instructions exponential",),
+        fix=redundant(_again, *COMPUTE),  # work done again is done on every pipe again
+        less_work=True,
         fires=({"declared_exps": 2.1e6, "inst_exp": 2.1e6, "xu_busy": 0.3},),
         clear=({"declared_exps": 2.1e6, "inst_exp": 7e4, "xu_busy": 0.3},),
         explains=("xu", "issue", "short_scoreboard", "wait"),
@@ -325,6 +374,8 @@ RULES = (
             "FMA pipe."
         ),
         check=_turns,
+        lines=("stalls",),
+        fix=redundant(_at_once, "tensor", "xu"),
         fires=({"tensor_busy": 0.47, "xu_busy": 0.49, "inst_matrix": 1.5e6},),
         clear=({"tensor_busy": 0.90, "xu_busy": 0.02, "inst_matrix": 1.5e6},),
         explains=("wait", "barrier", "math_pipe_throttle", "gmma", "short_scoreboard"),

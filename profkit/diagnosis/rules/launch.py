@@ -1,6 +1,6 @@
 """The launch's shape: is the machine idle because of how it was launched?
 
-Every gain here is Amdahl's: the share of the elapsed time in which SMs had no work, given back.
+What fixing brings is the share of the elapsed time in which SMs had no work, given back.
 """
 
 from __future__ import annotations
@@ -8,33 +8,57 @@ from __future__ import annotations
 from math import ceil, inf
 
 from profkit.diagnosis.rule import Hit, Rule
-from profkit.diagnosis.rules.gains import capped
+from profkit.model.estimate import Fix, all_of_it, amdahl, capped
 from profkit.model.idleness import ENDS, ENDS_MOST, Idleness, idleness
-from profkit.model.launch import Launch
-from profkit.model.resources import next_limit
+from profkit.model.launch import Launch, Threshold
+from profkit.model.resources import EVERY, next_limit
+from profkit.model.scenario import Scenario
 from profkit.reports.figures import counted, seconds, share
 
 SCHEDULERS = 4  # per SM, since Volta
-FILLED = 0.75  # share of the SMs (or schedulers) with work below which every place is counted
-LINE = 1.1  # gain from which idle SMs are worth a line
-TAIL = 0.85  # share of the last wave's capacity: above it the tail costs less than the noise
-HIDDEN = 1.05  # busiest SM over average SM among blocks that all began together
-ROUNDS = 0.5  # idlest over busiest SM: from here on they differ by a tile, not by a block's luck
-EMPTY_LAUNCH = 1e-6  # s: no launch is faster (1.03 us measured on an H200 in a replayed graph)
+FILLED = Threshold(
+    0.75, "share of the SMs (or schedulers) with work below which every place is counted"
+)
+LINE = Threshold(1.1, "gain from which idle SMs are worth a line")
+TAIL = Threshold(
+    0.85, "share of the last wave's capacity: above it the tail costs less than the noise"
+)
+HIDDEN = Threshold(1.05, "busiest SM over average SM among blocks that all began together")
+ROUNDS = Threshold(
+    0.5, "idlest over busiest SM: from here on they differ by a tile, not by a block's luck"
+)
+EMPTY_LAUNCH = Threshold(
+    1e-6, "s: no launch is faster (1.03 us measured on an H200 in a replayed graph)"
+)
+# s: what a launch takes under ncu before its blocks are at work and after; more blocks pay it again.
+SHARE_OF_ENDS = 4e-6
 
 
 def _grid(launch: Launch) -> Hit | None:
     blocks, sms = launch["grid_size"], launch["sm_count"]
-    warps = ceil(launch["block_size"] / 32)
-    fill, what = blocks / sms, f"{counted(blocks, 'block')} for {counted(sms, 'SM')}"
-    if fill >= 1 and launch.get("waves", 0.0) >= 1:
+    warps, fill = ceil(launch["block_size"] / 32), _fill(launch)
+    if (
+        (blocks >= sms and launch.get("waves", 0.0) >= 1)
+        or fill >= 1
+        or _empty(launch, fill) < LINE
+    ):
         return None
-    if fill * warps / SCHEDULERS < min(fill, 1):
-        # Every SM may have a block; a scheduler without a warp is idle all the same.
-        fill *= warps / SCHEDULERS
+    what = f"{counted(blocks, 'block')} for {counted(sms, 'SM')}"
+    if fill < blocks / sms:
         what = f"{what}, {counted(warps, 'warp')} each for {SCHEDULERS} schedulers"
-    if fill >= 1:
-        return None
+    looked = ("grid_size", "sm_count", "block_size", "waves", "sm_active", "sm_active_max")
+    return Hit(f"{what}: {share(1 - fill)} of them have nothing to do", looked=looked)
+
+
+def _fill(launch: Launch) -> float:
+    """Share of the SMs with a block; where its warps are too few for them, of the schedulers."""
+    fill, warps = launch["grid_size"] / launch["sm_count"], ceil(launch["block_size"] / 32)
+    # Every SM may have a block; a scheduler without a warp is idle all the same.
+    return fill * warps / SCHEDULERS if fill * warps / SCHEDULERS < min(fill, 1) else fill
+
+
+def _empty(launch: Launch, fill: float) -> float:
+    """What SMs and schedulers without work cost, beside what binds when all have some."""
     # Beginning and end of the launch stay, however many blocks there are.
     ends = 0.0
     if launch.get("time", 0) > 0:
@@ -43,11 +67,7 @@ def _grid(launch: Launch) -> Hit | None:
     full = 1 / after.room if after else 0.0
     # More blocks could fill every place, where they are few; else just those that idle.
     filled = min(fill, launch.get("waves", fill)) if fill < FILLED else fill
-    gain = 1 / min(1.0, ends + max((1 - ends) * filled, full))
-    if gain < LINE:
-        return None
-    looked = ("grid_size", "sm_count", "block_size", "waves", "sm_active", "sm_active_max")
-    return Hit(f"{what}: {share(1 - fill)} of them have nothing to do", gain, looked)
+    return 1 / min(1.0, ends + max((1 - ends) * filled, full))
 
 
 def _average(idle: Idleness) -> str:
@@ -66,14 +86,12 @@ def _tail(launch: Launch) -> Hit | None:
     waves, idle = launch["waves"], idleness(launch)
     if waves <= 1 or waves / ceil(waves) >= TAIL or idle.average <= 0:
         return None
-    gain = capped(launch, min(ceil(waves) / waves, idle.busiest / idle.average))
-    if gain < 1 / TAIL:
+    if capped(launch, _last_wave(launch)) < 1 / TAIL:
         return None  # short blocks, or blocks that run faster when alone: the tail was no loss
     last = waves - ceil(waves) + 1
     return Hit(
         f"{waves:.4g} waves: the last one fills {share(last)} of the machine, and {_average(idle)}",
-        gain,
-        ("waves", "grid_size", "blocks_per_sm", "sm_active", "sm_active_max"),
+        looked=("waves", "grid_size", "blocks_per_sm", "sm_active", "sm_active_max"),
     )
 
 
@@ -96,12 +114,11 @@ def _hidden(launch: Launch) -> Hit | None:
     if idlest < ROUNDS * idle.busiest:
         return None  # one SM works much longer than the rest: a block, not a round of tiles
     looked = ("sm_active", "sm_active_max", "sm_active_min", "waves", "grid_size", "sm_count")
-    gain = capped(launch, idle.busiest / idle.average)
     if (each := blocks / sms) != int(each):
         return Hit(
             f"{each:.3g} blocks per SM: some SMs have {ceil(each)}, others {int(each)}, and "
             f"{_average(idle)}",
-            gain,
+            None,
             looked,
             "A number of blocks that is a multiple of the SMs: another tile size, or a persistent "
             "grid that hands out tiles.",
@@ -110,7 +127,7 @@ def _hidden(launch: Launch) -> Hit | None:
     if idle.busiest > idlest:
         late = (idle.average - idlest) / (idle.busiest - idlest)
         text += f": work as of a last round on {share(late)} of the SMs"
-    return Hit(text, gain, looked)
+    return Hit(text, looked=looked)
 
 
 def _imbalance(launch: Launch) -> Hit | None:
@@ -126,7 +143,7 @@ def _imbalance(launch: Launch) -> Hit | None:
     how = "blocks take different times" + (" or land unevenly" if queued else "")
     return Hit(
         f"{_average(idle)}: {how}",
-        capped(launch, idle.busiest / idle.average),
+        None,
         ("sm_active", "sm_active_max", "sm_active_min", "waves"),
         "" if queued else _ALL_AT_ONCE,
     )
@@ -138,21 +155,56 @@ _ALL_AT_ONCE = (
 )
 
 
+def _no_work(launch: Launch) -> float:
+    """Share of the time in which no SM has work, as far as a launch's own ends explain it."""
+    time = launch["time"]
+    # Longer idle times are no launch's own: another process, or a clock that two passes saw apart.
+    return min(idleness(launch).ends, 2 * ENDS_MOST / time) if time > 0 else 0.0
+
+
 def _short(launch: Launch) -> Hit | None:
     launch.need("time")
-    time, idle = launch["time"], idleness(launch)
-    # Longer idle times are no launch's own: another process, or a clock that two passes saw apart.
-    part = min(idle.ends, 2 * ENDS_MOST / time) if time > 0 else 0.0
-    gain = 1 / max(1 - part, 0.05)
-    if gain < LINE:
+    time, idle, part = launch["time"], idleness(launch), _no_work(launch)
+    if amdahl(part) < LINE:
         return None
     looked = ("time", "sm_active", "sm_active_max")
     text = seconds(time)
     if idle.assumed:
         ends = f"about {seconds(part * time)} of it begin and end the launch"
-        return Hit(f"{text}: {ends} (assumed: the busiest SM was not counted)", None, looked)
+        return Hit(f"{text}: {ends} (assumed: the busiest SM was not counted)", looked=looked)
     text += f", and even the busiest SM works only {share(idle.busiest)} of that"
-    return Hit(f"{text}: the launch itself is the cost", gain, looked)
+    return Hit(f"{text}: the launch itself is the cost", looked=looked)
+
+
+# What fixing it brings.
+
+
+def _filled(launch: Launch, ends: float) -> Scenario:
+    """Blocks enough for every place: of the SMs, and of the warps on each."""
+    fill = launch["grid_size"] / launch["sm_count"]
+    fill = min(1.0, fill, launch.get("waves", fill))
+    idle = 1 - min(1.0, launch.get("sm_active_max", 1.0))
+    if "time" in launch:
+        idle = max(idle, ends / launch["time"])
+    return Scenario(places=1 / fill, ends=min(1.0, idle))
+
+
+def _evened(launch: Launch) -> float:
+    """All SMs at work as long as the busiest is now."""
+    idle = idleness(launch)
+    return idle.busiest / idle.average
+
+
+def _last_wave(launch: Launch) -> float:
+    return min(ceil(launch["waves"]) / launch["waves"], _evened(launch))
+
+
+def _without_ends(launch: Launch) -> float | None:
+    return None if idleness(launch).assumed else 1 / max(1 - _no_work(launch), 0.05)
+
+
+_GIVEN_BACK = "bound and expected: the time in which SMs had no work, given back"
+_EVEN = Fix("shape", _GIVEN_BACK, times=_evened, own=all_of_it)
 
 
 def _shares(average: float, idlest: float, waves: float) -> dict[str, float]:
@@ -181,6 +233,15 @@ RULES = (
             "(split-K, keys across blocks), several problems in one launch."
         ),
         check=_grid,
+        shape="grid_too_small",
+        costs=lambda launch: _empty(launch, _fill(launch)),
+        fix=Fix(
+            "shape",
+            "bound: every place of the machine filled, but for the launch's ends, up to the fullest "
+            "unit. expected: the same, with the ends that each block pays",
+            lambda launch: _filled(launch, EMPTY_LAUNCH),
+            lambda launch: _filled(launch, SHARE_OF_ENDS),
+        ),
         fires=(
             {"grid_size": 32, "sm_count": 132, "block_size": 384, "waves": 0.24, "sm_active": 0.2},
             {"grid_size": 108, "sm_count": 132, "block_size": 256, "waves": 0.16, "sm_active": 0.8},
@@ -220,6 +281,8 @@ RULES = (
             "grid."
         ),
         check=_tail,
+        shape="tail",
+        fix=Fix("shape", _GIVEN_BACK, times=_last_wave, own=all_of_it),
         fires=(
             {"waves": 1.06, "sm_active": 0.55, "grid_size": 140, "sm_count": 132},
             {"waves": 2.1, "sm_active": 0.7, "sm_active_max": 0.99, "time": 1e-4},
@@ -243,6 +306,8 @@ RULES = (
             "tiles from an atomic counter."
         ),
         check=_imbalance,
+        shape="imbalance",
+        fix=_EVEN,
         fires=(
             _shares(0.4, 0.3, waves=8.0),
             _shares(0.8, 0.7, waves=8.0),
@@ -270,6 +335,7 @@ RULES = (
             "(split-K, stream-K), or hand out smaller ones from an atomic counter."
         ),
         check=_hidden,
+        fix=_EVEN,
         fires=(
             _shares(0.85, 0.79, waves=1.0),
             {**_shares(0.88, 0.82, waves=0.9), "grid_size": 704},
@@ -295,6 +361,8 @@ RULES = (
             "CUDA graph."
         ),
         check=_short,
+        shape="too_short",
+        fix=Fix(times=_without_ends, without=EVERY),
         fires=(
             {"time": 2.1e-6, "sm_active_max": 0.3},
             {"time": 8e-6, "sm_active_max": 0.7},

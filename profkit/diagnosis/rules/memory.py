@@ -1,8 +1,4 @@
-"""The memory system: which level is full.
-
-A bandwidth rule's gain says what binds next: if this level were no limit, the launch could speed
-up until the next busiest resource reaches its peak.
-"""
+"""The memory system: which level is full."""
 
 from __future__ import annotations
 
@@ -10,48 +6,83 @@ from collections.abc import Callable
 from math import inf
 
 from profkit.diagnosis.rule import Hit, Rule
-from profkit.diagnosis.rules.gains import capped
-from profkit.model.launch import Launch
+from profkit.model.estimate import Fix, where_full
+from profkit.model.launch import Launch, Threshold
 from profkit.model.resources import BY_LIMITER, next_limit, resource_use
+from profkit.model.scenario import ENTRY, LINKS, NOTHING, Scenario
 from profkit.model.units import cache_resident
 from profkit.reports.figures import share
 
-REFETCHED = 1.3  # DRAM bytes over compulsory ones: below, padding and write-back order
+REFETCHED = Threshold(1.3, "DRAM bytes over compulsory ones: below, padding and write-back order")
+# Work of a unit that is left when people relieve it: register tiles, wider accesses, one special
+# function where several were. Median of the steps on record that did so.
+RELIEVED = 0.4
+FEWER = 0.6  # of the instructions, when people cut those of a kernel that is full of them
+LINES = ("sectors", "stalls memory")  # who asks for most of it
 
 
 def full(limiter: str, what: str, *looked: str) -> Callable[[Launch], Hit | None]:
-    """A check that fires when a resource is near its peak; unknown when `looked[0]` is missing."""
+    """A check that fires when a unit is near its peak; unknown when `looked[0]` is missing."""
+    computes = BY_LIMITER[limiter].group == "compute"
+    # Fewer bytes through shared memory or L1TEX are fewer instructions that ask for them.
+    own = {"shared": ("l1", "issue"), "l1": ("issue",)}.get(limiter, ())
 
     def check(launch: Launch) -> Hit | None:
-        resource = BY_LIMITER[limiter]
-        found = resource_use(resource, launch)
-        if found is None:
+        found = resource_use(BY_LIMITER[limiter], launch)
+        if found is None or computes:
             launch.need(looked[0])
         if found is None or not found.near:
             return None
-        # Fewer bytes through shared memory or L1TEX are fewer instructions that ask for them.
-        own = ("l1", "issue") if limiter == "shared" else ("issue",) if limiter == "l1" else ()
-        after = next_limit(launch, limiter, *own)
-        text = f"{what} at {share(found.elapsed)} of its peak"
+        text = f"{what} at {share(found.elapsed)} of {'' if computes else 'its '}peak"
         if looked[0] not in launch:
             text += " by the device attributes"
+        after = next_limit(launch, limiter, *own)
         if after is None or after.room == inf:
-            return Hit(text, None, looked)
-        return Hit(f"{text}; {after.told(found.elapsed)}", max(1.0, after.room), looked)
+            return Hit(text, looked=looked)
+        return Hit(f"{text}; {after.told(found.elapsed)}", looked=looked)
 
     return check
 
 
+def relieved(limiter: str, stays: float, *with_it: str) -> Fix:
+    """What fixing a full unit brings: its work shrinks, and its queue goes."""
+    units = {limiter: stays, **{u: FEWER if u == "issue" else stays for u in with_it}}
+    best = Scenario(dict.fromkeys((limiter, *with_it), 0.0), NOTHING)
+    typical = Scenario(units, dict.fromkeys(BY_LIMITER[limiter].queue, 0.0))
+    return Fix(
+        "throughput",
+        f"bound: the next unit at its peak. expected: {stays:.0%} of the unit's work stays, the wait "
+        "for it goes",
+        lambda _: best,
+        lambda _: typical,
+    )
+
+
+def redundant(times: Callable[[Launch], float | None], *without: str) -> Fix:
+    """What leaving out redundant work brings, so many times less of it."""
+    return Fix(
+        "waste",
+        "bound: time falls with the redundant work, up to the next unit at its peak. expected: the same "
+        "where a unit is full of that work, else its square root",
+        times=times,
+        without=without,
+        own=where_full,
+    )
+
+
+def _refetched(launch: Launch) -> float:
+    return launch["dram_bytes"] / launch["declared_bytes"]
+
+
 def _low_hit(launch: Launch) -> Hit | None:
-    hit, again = launch["l2_hit"], launch["dram_bytes"] / launch["declared_bytes"]
+    hit, again = launch["l2_hit"], _refetched(launch)
     launch.need("dram_busy")
     found = resource_use(BY_LIMITER["dram"], launch)
     if found is None or not found.near or again < REFETCHED:
         return None
     return Hit(
         f"L2 hits {share(hit)}; DRAM moves {again:.3g} times the compulsory bytes",
-        capped(launch, again, "dram", "l2"),
-        ("l2_hit", "dram_bytes", "declared_bytes", "l2_size"),
+        looked=("l2_hit", "dram_bytes", "declared_bytes", "l2_size"),
     )
 
 
@@ -64,8 +95,7 @@ def _resident(launch: Launch) -> Hit | None:
         return None
     return Hit(
         f"{why}: the DRAM intensity is not this launch's position",
-        None,
-        ("dram_bytes", "declared_bytes", "l2_hit", "threads"),
+        looked=("dram_bytes", "declared_bytes", "l2_hit", "threads"),
     )
 
 
@@ -82,6 +112,9 @@ RULES = (
             "types, remove excess sectors."
         ),
         check=full("dram", "DRAM", "dram_busy", "dram_rate", "dram_bytes", "dram_read"),
+        lines=LINES,
+        fix=relieved("dram", FEWER, "l2"),
+        own_work=True,
         fires=({"dram_busy": 0.85, "sm_active": 0.95, "l2_cache_busy": 0.5},),
         clear=({"dram_busy": 0.2, "sm_active": 0.95, "l2_cache_busy": 0.5},),
         explains=("dram",),
@@ -95,6 +128,8 @@ RULES = (
             "coalesce accesses."
         ),
         check=full("l2", "L2", "l2_cache_busy", "l2_hit", "l2_bytes"),
+        lines=LINES,
+        fix=relieved("l2", RELIEVED, LINKS),
         fires=({"l2_cache_busy": 0.9, "sm_active": 0.95},),
         clear=({"l2_cache_busy": 0.3, "sm_active": 0.95},),
         explains=("l2",),
@@ -111,6 +146,8 @@ RULES = (
             "registers."
         ),
         check=full("l1", "L1TEX", "l1_busy", "lsu_in_busy", "lsu_data_busy", "l1_hit"),
+        lines=("l1-requests", "wavefronts"),
+        fix=relieved("l1", RELIEVED, "shared", ENTRY, "issue"),
         fires=({"l1_busy": 0.97, "sm_active": 0.98},),
         clear=({"l1_busy": 0.3, "sm_active": 0.98},),
         explains=("l1",),
@@ -127,6 +164,8 @@ RULES = (
             "cores read shared memory themselves (wgmma)."
         ),
         check=full("shared", "Shared memory", "shared_busy", "shared_wavefronts"),
+        lines=("wavefronts", "stalls shared"),
+        fix=relieved("shared", RELIEVED, "l1", ENTRY, "issue"),
         fires=({"shared_busy": 0.95, "sm_active": 0.98},),
         clear=({"shared_busy": 0.2, "sm_active": 0.98},),
         explains=("shared",),
@@ -140,6 +179,8 @@ RULES = (
         ),
         advice="Use plain loads where no filtering is needed; fetch wider texels.",
         check=full("texture", "Texture stages", "texture_busy"),
+        lines=("instructions texture",),
+        fix=relieved("texture", 0.1, "l1", "issue"),
         fires=({"texture_busy": 0.95, "sm_active": 0.98},),
         clear=({"texture_busy": 0.0, "sm_active": 0.98},),
         explains=("texture",),
@@ -154,6 +195,9 @@ RULES = (
             "window."
         ),
         check=_low_hit,
+        lines=LINES,
+        fix=redundant(_refetched, "dram", "l2"),
+        less_work=True,
         fires=(
             {
                 "l2_hit": 0.3,

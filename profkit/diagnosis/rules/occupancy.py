@@ -5,14 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from profkit.diagnosis.rule import Hit, Rule
-from profkit.diagnosis.rules.gains import amdahl, capped, stalled
-from profkit.model.launch import Launch
+from profkit.diagnosis.rules.waits import stalled
+from profkit.model.estimate import Fix
+from profkit.model.launch import Launch, Threshold
 from profkit.model.resources import uses
+from profkit.model.scenario import Scenario
 from profkit.reports.figures import counted, share
 
-CROWDED = 0.75  # theoretical occupancy above which more blocks hide little more
-HIDDEN = 0.25  # share of the warps' time in waits that other warps would hide
-IDLE_SCHEDULER = 0.25  # share of cycles without an eligible warp from which latency shows
+CROWDED = Threshold(0.75, "theoretical occupancy above which more blocks hide little more")
+HIDDEN = Threshold(0.25, "share of the warps' time in waits that other warps would hide")
+IDLE_SCHEDULER = Threshold(
+    0.25, "share of cycles without an eligible warp from which latency shows"
+)
 # Waits that other warps hide; throttles are queues, which more warps make longer.
 HIDES = ("long_scoreboard", "short_scoreboard", "wait", "barrier", "imc_miss", "drain",
          "no_instruction", "branch_resolving")  # fmt: skip
@@ -41,31 +45,24 @@ def _occupancy(metric: str, what: str, step: str | None) -> Callable[[Launch], H
         waiting = 1 - _issuing(launch)
         if waiting < IDLE_SCHEDULER or any(u.near for u in uses(launch)):
             return None
-        gain = capped(launch, 1 / occupancy)
-        if "stall_selected" in launch:
-            hidden = stalled(launch, *HIDES)
-            if hidden < HIDDEN:
-                return None  # more warps would stand in the same queue
-            gain = min(gain, amdahl(hidden))
+        if "stall_selected" in launch and stalled(launch, *HIDES) < HIDDEN:
+            return None  # more warps would stand in the same queue
         text = f"{what}: {counted(blocks, 'block')} per SM, "
         text += f"{share(occupancy)} occupancy"
         if step and step in launch:
             unit = "registers per thread" if "reg" in step else "bytes of shared memory per block"
             text += f"; {launch[step]:.0f} {unit} less admit one more"
+        looked = (metric, "occupancy_limit", "occupancy", "issue_busy_active", "issue_busy")
         return Hit(
             f"{text}; schedulers have no ready warp {share(waiting)} of the time",
-            gain,
-            (
-                metric,
-                "occupancy_limit",
-                "occupancy",
-                "issue_busy_active",
-                "issue_busy",
-                step or metric,
-            ),
+            looked=(*looked, step or metric),
         )
 
     return check
+
+
+def _more_warps(launch: Launch) -> Scenario:
+    return Scenario(places=1 / launch["occupancy_limit"])
 
 
 _FEW = {"blocks_per_sm": 2, "limit_registers": 9, "limit_shared": 9, "limit_warps": 9, "limit_blocks": 9,
@@ -83,6 +80,13 @@ def _occupancy_rule(*, name: str, metric: str, what: str, step: str | None, advi
         fires=({**_FEW, metric: 2},),
         clear=({**_FEW, metric: 2, "occupancy_limit": 0.94},),
         explains=HIDES,
+        lines=("stalls",),  # waiting that more warps, or more independent work, would hide
+        fix=Fix(
+            "places",
+            "bound and expected: as many warps as an SM holds, up to the fullest unit",
+            _more_warps,
+            _more_warps,
+        ),
     )
 
 

@@ -2,56 +2,32 @@
 
 from __future__ import annotations
 
+from math import inf
+
 from profkit.diagnosis.rule import Hit, Rule
-from profkit.diagnosis.rules import (
-    blocks,
-    build,
-    compute,
-    latency,
-    launch,
-    memory,
-    occupancy,
-    waste,
-)
-from profkit.model.launch import Launch, NotCollected
+from profkit.model.estimate import Fix
+from profkit.model.launch import Launch
 from profkit.model.resources import next_limit, uses
 from profkit.reports.figures import share
-
-OTHERS: tuple[Rule, ...] = (
-    *build.RULES,
-    *launch.RULES,
-    *memory.RULES,
-    *waste.RULES,
-    *compute.RULES,
-    *latency.RULES,
-    *occupancy.RULES,
-    *blocks.RULES,
-)
-
-
-def _fires(rule: Rule, values: Launch) -> bool:
-    try:
-        return not rule.note and rule.check(values) is not None
-    except NotCollected:
-        return False
 
 
 def _nothing(values: Launch) -> Hit | None:
     usages = sorted(uses(values), key=lambda u: -u.elapsed)
     if not usages:
         values.need("issue_busy")
-    if any(u.near for u in usages) or any(_fires(rule, values) for rule in OTHERS):
+    if any(u.near for u in usages):
         return None
-    after = next_limit(values)
     full = " and ".join(f"{u.resource.limiter} {share(u.elapsed)}" for u in usages[:2])
     text = f"no unit is near its peak ({full}) and no rule finds why"
     if "stall_selected" not in values:
         text += ": what the warps wait for was not collected"
-    gain = max(1.0, after.room) if after and after.room < float("inf") else None
-    looked = tuple(
-        m for m in ("occupancy", "occupancy_limit", "issue_busy", "sm_active") if m in values
-    )
-    return Hit(text, gain, looked)
+    looked = ("occupancy", "occupancy_limit", "issue_busy", "sm_active")
+    return Hit(text, looked=tuple(m for m in looked if m in values))
+
+
+def _room(launch: Launch) -> float | None:
+    after = next_limit(launch)
+    return max(1.0, after.room) if after and after.room < inf else None
 
 
 RULES = (
@@ -69,6 +45,8 @@ RULES = (
             "flight per warp, and fewer bytes through the busiest unit."
         ),
         check=_nothing,
+        otherwise=True,
+        fix=Fix(times=_room),
         fires=(
             {"issue_busy": 0.13, "dram_busy": 0.44, "sm_active": 0.98, "waves": 482.0},
             {"dram_busy": 0.52},

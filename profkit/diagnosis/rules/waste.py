@@ -1,78 +1,137 @@
-"""Accesses that cost more than they bring: sectors, bank conflicts, atomics, local memory.
-
-A waste rule's gain is Amdahl's on the wasted share of the accesses, weighted by how much of the
-time the launch can spend on them, and never more than the next busiest resource allows.
-"""
+"""Accesses that cost more than they bring: sectors, bank conflicts, atomics, local memory."""
 
 from __future__ import annotations
 
 from profkit.diagnosis.rule import Hit, Rule
-from profkit.diagnosis.rules.gains import amdahl, capped, stalled, weight
-from profkit.diagnosis.rules.memory import full
+from profkit.diagnosis.rules.memory import RELIEVED, full, relieved
+from profkit.diagnosis.rules.waits import stalled
 from profkit.model.coalescing import coalesced, sector_waste
-from profkit.model.launch import Launch
+from profkit.model.estimate import Fix
+from profkit.model.launch import Launch, Threshold
 from profkit.model.resources import (
     BY_LIMITER,
     QUEUED_LOAD_CYCLES,
     load_wait,
-    next_limit,
     resource_use,
     uses,
 )
+from profkit.model.scenario import (
+    LINKS,
+    MEMORY,
+    MIO,
+    NOTHING,
+    ONCHIP,
+    Scenario,
+    fullest,
+    loads,
+    modelled_gain,
+)
 from profkit.reports.figures import share
 
-WASTE = 0.2  # share of sectors or wavefronts below which coalescing gains less than the noise
-_SECTORS = ("dram", "l2", "l1")  # resources that wasted sectors fill
-# One word takes an atomic every 3 to 4 cycles: a slice with a single hot word reads at least this.
-HOT_SLICE = 0.25
-ONE_OF_MANY = 8  # busiest slice over average: one hot word of an L2 of 32 slices or more
-UNEVEN = 2  # the same: addresses spread evenly stay below 1.2, a few dozen hot words do not
-EVEN = 0.5  # of L2's peak on average: then the other slices work too
-WAITING = 0.3  # share of the warps' time that a cause must have to be worth naming
-ATOMIC = 0.3  # share of L2's sectors that are atomics, from which they can be the cause
-SHARED_ATOMIC = 0.01  # share of the instructions: each takes tens of cycles when it contends
-LOCAL = 0.02  # share of instructions on local memory below which it is a prologue
+WASTE = Threshold(
+    0.2, "share of sectors or wavefronts below which coalescing gains less than the noise"
+)
+HOT_SLICE = Threshold(
+    0.25,
+    "One word takes an atomic every 3 to 4 cycles: a slice with a single hot word reads at least this.",
+)
+ONE_OF_MANY = Threshold(8, "busiest slice over average: one hot word of an L2 of 32 slices or more")
+UNEVEN = Threshold(
+    2, "the same: addresses spread evenly stay below 1.2, a few dozen hot words do not"
+)
+EVEN = Threshold(0.5, "of L2's peak on average: then the other slices work too")
+WAITING = Threshold(0.3, "share of the warps' time that a cause must have to be worth naming")
+ATOMIC = Threshold(0.3, "share of L2's sectors that are atomics, from which they can be the cause")
+SHARED_ATOMIC = Threshold(
+    0.01, "share of the instructions: each takes tens of cycles when it contends"
+)
+SEES = Threshold(
+    0.9, "of its load that a full level keeps without the waste: then the cache before it sees it"
+)
+LINE = Threshold(1.05, "gain from which wasted accesses are worth a line")
+HOT_ADDRESS = 34.0  # geometric mean of the fixes on record: 9.9, 24 and 161 times
+SECTORS = ("dram", "l2", "l1")  # resources that wasted sectors fill
 
 
 def _uncoalesced(launch: Launch) -> Hit | None:
     waste, text = sector_waste(launch)
     if waste < WASTE:
         return None
-    near = [u for u in uses(launch) if u.near and u.resource.limiter in _SECTORS]
+    near = [u for u in uses(launch) if u.near and u.resource.limiter in SECTORS]
     if near:
         after = coalesced(launch, waste)
         binds = max(near, key=lambda u: u.elapsed)
-        if after.get(binds.resource.limiter, 0.0) > 0.9 * binds.elapsed:
+        if after.get(binds.resource.limiter, 0.0) > SEES * binds.elapsed:
             return None  # the level that binds does not see this waste: the cache before it does
-        other = next_limit(launch, *_SECTORS)
-        gain = 1 / max([*after.values(), 1 / other.room if other else 0.0, 0.01])
-    else:
-        part = weight(launch, _SECTORS, ("long_scoreboard", "lg_throttle", "drain"))
-        gain = capped(launch, amdahl(waste * part), *_SECTORS)
-    if gain < 1.05:
-        return None
     looked = ("excess_sectors", "global_load_sectors_per_request", "global_store_sectors_per_request",
               "l2_sectors_per_request", "dram_busy", "l2_cache_busy", "l1_busy")  # fmt: skip
-    return Hit(text, gain, looked)
+    return Hit(text, looked=looked)
+
+
+def _near(launch: Launch, *limiters: str) -> bool:
+    """Whether one of these is near its peak: any wait may then be for it, whatever it is booked as."""
+    return any(u.near and u.resource.limiter in limiters for u in uses(launch))
+
+
+def _coalesced_units(launch: Launch) -> dict[str, float]:
+    waste, _ = sector_waste(launch)
+    now = loads(launch)
+    after = coalesced(launch, waste)
+    stays = {u: min(1.0, after[u] / now[u]) for u in after if now.get(u, 0.0) > 0}
+    if "l2" in stays:
+        stays[LINKS] = stays["l2"]
+    return stays
+
+
+def _coalesced_best(launch: Launch) -> Scenario:
+    gone = dict.fromkeys((*MEMORY, "not_selected"), 0.0)
+    waits = NOTHING if _near(launch, "dram", "l2", "l1") else gone
+    return Scenario(_coalesced_units(launch), waits)
+
+
+def _coalesced_typical(launch: Launch) -> Scenario:
+    keep = 1 - sector_waste(launch)[0]
+    # The queue of the LSU backs up only because each access takes so long.
+    waits = {"long_scoreboard": keep, "drain": keep, "lg_throttle": 0.0,
+             "short_scoreboard": (1 + keep) / 2}  # fmt: skip
+    return Scenario(_coalesced_units(launch), waits)
+
+
+def _excess(launch: Launch) -> float:
+    if "excess_shared_wavefronts" in launch:
+        return launch["excess_shared_wavefronts"]
+    return max(launch["shared_ld_conflicts"], launch["shared_st_conflicts"])
+
+
+def conflicts(launch: Launch) -> float:
+    """Share of the shared-memory wavefronts that conflict-free accesses would not need."""
+    return min(_excess(launch), 31 / 32)
 
 
 def _conflicts(launch: Launch) -> Hit | None:
-    if "excess_shared_wavefronts" in launch:
-        waste = launch["excess_shared_wavefronts"]
-    else:
-        waste = max(launch["shared_ld_conflicts"], launch["shared_st_conflicts"])
+    waste = _excess(launch)
     if waste < WASTE:
-        return None
-    part = weight(launch, ("shared",), ("short_scoreboard", "mio_throttle"))
-    gain = capped(launch, amdahl(min(waste, 31 / 32) * part), "shared", "l1")
-    if gain < 1.05:
         return None
     return Hit(
         f"{share(waste)} of the shared-memory wavefronts are bank conflicts "
-        f"({1 / (1 - min(waste, 31 / 32)):.2g} wavefronts where 1 would do)",
-        gain,
-        ("excess_shared_wavefronts", "shared_ld_conflicts", "shared_st_conflicts", "shared_busy"),
-    )
+        f"({1 / (1 - conflicts(launch)):.2g} wavefronts where 1 would do)",
+        looked=("excess_shared_wavefronts", "shared_ld_conflicts", "shared_st_conflicts",
+                "shared_busy"),
+    )  # fmt: skip
+
+
+def _conflict_free(launch: Launch) -> dict[str, float]:
+    # The entry takes a request however many wavefronts it becomes: it keeps its work.
+    return dict.fromkeys(("shared", "l1"), 1 - conflicts(launch))
+
+
+def _conflicts_best(launch: Launch) -> Scenario:
+    gone = dict.fromkeys((*MIO, "lg_throttle"), 0.0)
+    return Scenario(_conflict_free(launch), NOTHING if _near(launch, "shared", "l1") else gone)
+
+
+def _conflicts_typical(launch: Launch) -> Scenario:
+    return Scenario(_conflict_free(launch), dict.fromkeys(MIO, 1 - conflicts(launch)))
 
 
 def _one_slice(launch: Launch, sectors: float) -> bool:
@@ -106,7 +165,7 @@ def _atomics(launch: Launch) -> Hit | None:
     found = resource_use(BY_LIMITER["atomics"], launch)
     link = resource_use(BY_LIMITER["l2"], launch)
     if found is not None and found.near and (link is None or found.elapsed >= link.elapsed):
-        return Hit(f"L2 atomic units at {share(found.elapsed)} of their peak", None, looked)
+        return Hit(f"L2 atomic units at {share(found.elapsed)} of their peak", looked=looked)
     sectors = launch["l2_atomic_sectors"]
     if launch.present("stall_") and stalled(launch, *_BEHIND) < WAITING:
         return None  # without warp states a hot slice alone must do
@@ -114,8 +173,7 @@ def _atomics(launch: Launch) -> Hit | None:
         return Hit(
             f"{sectors:.3g} atomic sectors at {sectors / launch['cycles']:.2f} a cycle while L2 is at "
             f"{share(launch['l2_busy'])}: they queue for a few addresses",
-            None,
-            looked,
+            looked=looked,
         )
     shared = launch["shared_atomics"]
     if (
@@ -125,45 +183,25 @@ def _atomics(launch: Launch) -> Hit | None:
         return Hit(
             f"{shared:.3g} shared-memory atomics, {share(shared / launch['instructions'])} of all "
             "instructions, and the warps wait for them",
-            None,
-            looked,
+            looked=looked,
         )
     return None
 
 
-def _local_weight(launch: Launch, instructions: float) -> float:
-    """Share of the time that local-memory instructions account for: their issue and their waits."""
-    waits = stalled(launch, "long_scoreboard", "lg_throttle", "drain")
-    memory = weight(launch, _SECTORS, ()) if launch.known("l1_busy") else waits
-    accesses = launch.get("local_share", 1.0)
-    return min(0.97, instructions + accesses * max(waits, memory))
+_FEWER_ATOMICS = Scenario(
+    dict.fromkeys(("atomics", "l2", LINKS, *ONCHIP), RELIEVED), dict.fromkeys((*MEMORY, *MIO), 0.0)
+)
+_NO_ATOMICS = Scenario(dict.fromkeys(("atomics", "l2", LINKS), 0.0))
 
 
-def _spills(launch: Launch) -> Hit | None:
-    part = launch["spill_instructions"] / max(launch["instructions"], 1)
-    if part < LOCAL:
-        return None
-    gain = capped(launch, amdahl(_local_weight(launch, part)), *_SECTORS, "issue")
-    return Hit(f"{share(part)} of the instructions spill or reload registers", gain,
-               ("spill_instructions", "instructions", "local_share", "registers"))  # fmt: skip
+def _fewer_atomics(launch: Launch, _: float | None) -> float | None:
+    """A full unit needs fewer atomics; a hot address is a queue of its own, which no counter bounds."""
+    if any(u.near for u in uses(launch)):
+        return modelled_gain(launch, _FEWER_ATOMICS)
+    return min(HOT_ADDRESS, 1 / max(fullest(launch, _NO_ATOMICS), 1 / HOT_ADDRESS))
 
 
-def _local(launch: Launch) -> Hit | None:
-    spilled = launch.get("spill_instructions", 0.0)
-    part = (launch["local_instructions"] - spilled) / max(launch["instructions"], 1)
-    if part < LOCAL:
-        return None
-    # Finding an element's place is integer work that goes with the array.
-    gain = capped(launch, amdahl(_local_weight(launch, part)), *_SECTORS, "issue", "int")
-    return Hit(
-        f"{share(part)} of the instructions access local memory: arrays indexed at run time, or "
-        "spills",
-        gain,
-        ("local_instructions", "instructions", "local_share", "local_bytes"),
-    )
-
-
-_MEMORY = ("dram", "l2", "l1", "long_scoreboard", "lg_throttle", "drain")
+EXPLAINS = ("dram", "l2", "l1", "long_scoreboard", "lg_throttle", "drain")
 
 RULES = (
     Rule(
@@ -178,9 +216,19 @@ RULES = (
             "memory, structure of arrays, 16-byte vector accesses per thread."
         ),
         check=_uncoalesced,
+        lines=("excess-sectors",),
+        least=LINE,
+        less_work=True,
+        fix=Fix(
+            "waste",
+            "bound: every level moves the useful sectors only. expected: the same, and of the waits for "
+            "memory the useful share stays",
+            _coalesced_best,
+            _coalesced_typical,
+        ),
         fires=({"excess_sectors": 0.875, "dram_busy": 0.85, "l1_busy": 0.4, "sm_active": 0.95},),
         clear=({"excess_sectors": 0.0, "dram_busy": 0.85, "l1_busy": 0.4, "sm_active": 0.95},),
-        explains=_MEMORY,
+        explains=EXPLAINS,
     ),
     Rule(
         id="shared-bank-conflicts",
@@ -194,6 +242,15 @@ RULES = (
             "a conflict-free layout."
         ),
         check=_conflicts,
+        lines=("excess-wavefronts",),
+        least=LINE,
+        fix=Fix(
+            "waste",
+            "bound: the useful wavefronts, no wait for shared memory. expected: of its waits the share "
+            "of the useful wavefronts stays, and barriers wait as much less",
+            _conflicts_best,
+            _conflicts_typical,
+        ),
         fires=({"excess_shared_wavefronts": 0.875, "shared_busy": 0.9, "sm_active": 0.95},),
         clear=({"excess_shared_wavefronts": 0.02, "shared_busy": 0.9, "sm_active": 0.95},),
         explains=("shared", "l1", "short_scoreboard", "mio_throttle", "barrier"),
@@ -210,6 +267,13 @@ RULES = (
             "counters and add them up at the end."
         ),
         check=_atomics,
+        lines=("instructions atomics",),
+        fix=Fix(
+            "atomics",
+            f"no bound. expected: {RELIEVED:.0%} of a full unit's work stays; where one address is hot "
+            f"{HOT_ADDRESS:g}x, the geometric mean of those on record, up to the next unit",
+            own=_fewer_atomics,
+        ),
         fires=(
             {
                 "l2_atomic_sectors": 1e6,
@@ -236,7 +300,7 @@ RULES = (
                 "instructions": 7e7,
             },
         ),
-        explains=("atomics", "shared", *_MEMORY, "short_scoreboard", "mio_throttle", "membar"),
+        explains=("atomics", "shared", *EXPLAINS, "short_scoreboard", "mio_throttle", "membar"),
     ),
     Rule(
         id="constant-divergence",
@@ -250,74 +314,10 @@ RULES = (
             "into shared or global memory."
         ),
         check=full("constant", "Indexed constant cache", "constant_busy"),
+        lines=("instructions constant",),
+        fix=relieved("constant", 1 / 32),
         fires=({"constant_busy": 0.9, "sm_active": 0.95},),
         clear=({"constant_busy": 0.05, "sm_active": 0.95},),
         explains=("constant",),
-    ),
-    Rule(
-        id="register-spills",
-        title="The compiler spills registers",
-        meaning=(
-            "A kernel that needs more registers than it may have keeps the rest in local memory, "
-            "which is global memory cached in L1."
-        ),
-        advice=(
-            "Raise the register limit (launch bounds, -maxrregcount), shorten live ranges, split "
-            "the kernel, or spill to shared memory."
-        ),
-        check=_spills,
-        fires=(
-            {
-                "spill_instructions": 2e6,
-                "instructions": 1e7,
-                "local_share": 0.8,
-                "stall_selected": 0.1,
-                "stall_long_scoreboard": 0.6,
-            },
-        ),
-        clear=(
-            {
-                "spill_instructions": 0,
-                "instructions": 1e7,
-                "local_share": 0.0,
-                "stall_selected": 0.1,
-                "stall_long_scoreboard": 0.6,
-            },
-        ),
-        explains=_MEMORY,
-    ),
-    Rule(
-        id="local-memory",
-        title="Arrays live in local memory",
-        meaning=(
-            "An array indexed at run time cannot live in registers. Each thread's copy goes to "
-            "local memory: global memory cached in L1."
-        ),
-        advice=(
-            "Index with compile-time constants (unrolled loops), or keep the array in shared "
-            "memory."
-        ),
-        check=_local,
-        fires=(
-            {
-                "local_instructions": 2e6,
-                "instructions": 1e7,
-                "local_share": 0.9,
-                "stall_selected": 0.1,
-                "stall_long_scoreboard": 0.6,
-                "spill_instructions": 0,
-            },
-        ),
-        clear=(
-            {
-                "local_instructions": 0,
-                "instructions": 1e7,
-                "local_share": 0.0,
-                "stall_selected": 0.1,
-                "stall_long_scoreboard": 0.6,
-                "spill_instructions": 0,
-            },
-        ),
-        explains=_MEMORY,
     ),
 )

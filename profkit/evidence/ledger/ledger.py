@@ -12,20 +12,21 @@ import hashlib
 import json
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar
 
-from profkit.diagnosis.estimate.estimate import Estimate, together
 from profkit.diagnosis.rule import Finding
 from profkit.errors import ProfkitError
 from profkit.evidence.comparison.compare import compare_runs
-from profkit.evidence.predictions.version import rule_version
 from profkit.evidence.runs.runs import Evidence, Run
 from profkit.files import cannot_write, locked, read_bytes, write_bytes
+from profkit.model.estimate import Estimate, estimate
 from profkit.records.store import digest
 
 SCHEMA = "profkit.ledger/1"
 NAME = "ledger.jsonl"
+PACKAGE = Path(__file__).parents[2]
 PROGRAM = "triage:"  # what a rule begins with that was said of a whole program, not of a variant
 Name = tuple[str, str]  # variant and case
 _MOST = 256 << 20  # bytes of a ledger: a million entries
@@ -85,13 +86,27 @@ def predictions_of(run: Run) -> list[Prediction]:
 
 
 def joint_prediction(parent: Run, child: Run) -> Prediction | None:
-    """What mending at once all that the child means to fix is worth; None for one or none."""
+    """What fixing at once all that the child means to fix is worth; None for one or none."""
+    from profkit.diagnosis.rules import BY_ID
+
     meant = _meant(child)
     findings = [f for f in _firing(parent) if f.rule in meant]
     if len(findings) < 2:
         return None
-    worth = together(parent.launch, {f.rule: f.gain for f in findings})
+    fixes = [fix for f in findings if (fix := BY_ID[f.rule].fix)]
+    worth = estimate(parent.launch, *fixes)
     return _prediction(parent, _sha256(parent), findings, worth)
+
+
+def rule_version(rule: str, package: Path = PACKAGE) -> str:
+    """Twelve hex digits that change with the code that judges and prices."""
+    return hashlib.sha256(f"{rule} {_code(package)}".encode()).hexdigest()[:12]
+
+
+@cache
+def _code(package: Path) -> str:
+    files = [p for room in ("diagnosis", "model") for p in (package / room).rglob("*.py")]
+    return hashlib.sha256(b"".join(p.read_bytes() for p in sorted(files))).hexdigest()
 
 
 def _sha256(run: Run) -> str:
@@ -112,10 +127,8 @@ def _meant(child: Run) -> tuple[str, ...]:
 
 
 def _prediction(run: Run, sha256: str, findings: Sequence[Finding], worth: Estimate) -> Prediction:
-    from profkit.diagnosis.rules import BY_ID
-
     names = sorted(f.rule for f in findings)
-    versions = [rule_version(BY_ID[name]) for name in names]
+    versions = [rule_version(name) for name in names]
     joined = "".join(versions).encode()
     hope = worth.expect
     return Prediction(

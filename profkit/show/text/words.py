@@ -7,27 +7,10 @@ from os.path import basename
 
 from profkit.diagnosis.launches import LINES
 from profkit.diagnosis.rule import Diagnosis, Finding, SourceShare
+from profkit.diagnosis.rules import waits
 from profkit.reports.figures import share
 
-# What warps wait for, by ncu's name of the state.
-WAITS = {
-    "barrier": "the other warps of the block at a barrier",
-    "branch_resolving": "the targets of branches",
-    "dispatch_stall": "the dispatcher",
-    "drain": "stores to leave before they end",
-    "gmma": "their warpgroup to gather for wgmma",
-    "imc_miss": "constants to be fetched",
-    "lg_throttle": "room in the queue of global and local memory instructions",
-    "long_scoreboard": "data from global, local or texture memory",
-    "math_pipe_throttle": "a busy math pipe",
-    "membar": "a memory fence",
-    "mio_throttle": "room in the queue of shared memory and special functions",
-    "no_instruction": "instructions to be fetched",
-    "short_scoreboard": "data from shared memory or special functions",
-    "sleeping": "the end of a sleep that they asked for",
-    "tex_throttle": "room in the queue of texture instructions",
-    "wait": "the result of the instruction before",
-}
+WAITS = dict(sorted(waits.WAITS.items()))
 # What is full, by the unit's limiter.
 UNITS = {
     "atomics": "atomics on few addresses",

@@ -9,24 +9,25 @@ import difflib
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
-from profkit.diagnosis.estimate.causes import CAUSES
-from profkit.diagnosis.estimate.estimate import COVERAGE, SPREAD, expectation
+from profkit.diagnosis.engine import judge_launch
 from profkit.diagnosis.pages import (
+    Decides,
     MeasuredPair,
     Snippet,
     WrittenPage,
+    decides,
     family_page,
     measured_on,
     measured_pairs,
+    near_its_peak,
     rule_page,
     seen,
     word_page,
 )
 from profkit.diagnosis.rule import Rule
 from profkit.diagnosis.rules import ALL, BY_ID
-from profkit.diagnosis.thresholds import Threshold, near_its_peak, thresholds
 from profkit.errors import ProfkitError
-from profkit.model.launch import Launch
+from profkit.model.estimate import COVERAGE, SPREAD, expectation
 from profkit.model.resources import BY_LIMITER, RESOURCES
 from profkit.records.paths import FULL
 from profkit.reports.metrics import CATALOGUE, FAMILIES, Metric
@@ -130,9 +131,10 @@ def _nearest(name: str) -> str:
 
 def _rule(rule: Rule) -> Explanation:
     page = rule_page(rule.id)
-    hit = rule.check(Launch(rule.fires[0]))
-    looked = tuple(dict.fromkeys((*rule.fires[0], *(hit.looked if hit else ()))))
-    parts = {
+    shown = judge_launch(rule.fires[0])
+    finding = next(f for f in shown.findings if f.rule == rule.id)
+    looked = tuple(dict.fromkeys((*rule.fires[0], *finding.evidence)))
+    parts: dict[str, tuple[Words | Code, ...]] = {
         "What happens in the hardware": (page.hardware,),
         "How it is seen": (rule.meaning,),
         "Before": _code(page.before),
@@ -140,10 +142,10 @@ def _rule(rule: Rule) -> Explanation:
         "What people do about it": (rule.advice,),
         **_measured(rule),
         **_worth(rule),
-        "What decides": (*map(_threshold, thresholds(rule)), *page.thresholds),
+        "What decides": (*map(_threshold, decides(rule)), *page.thresholds),
         "False alarms": page.false_alarms,
         "An example that fires": (
-            *((f"{hit.cause} ({figures.gain(hit.gain)})",) if hit else ()),
+            f"{finding.cause} ({figures.worth(finding)})",
             _example(rule.fires[0]),
         ),
         "An example that does not": (_example(rule.clear[0]),),
@@ -164,7 +166,7 @@ def _official(page: WrittenPage) -> tuple[Words, ...]:
     return ((TextSpan(page.official, "link"),),)
 
 
-def _threshold(of: Threshold) -> Words:
+def _threshold(of: Decides) -> Words:
     text = f"{of.value}: {of.reason}" if of.reason else of.value
     return TextSpan(of.name, "code"), f" {text}"
 
@@ -188,16 +190,16 @@ def _pair(pair: MeasuredPair) -> Words:
 
 def _worth(rule: Rule) -> dict[str, tuple[Words, ...]]:
     """How its gain is bounded and expected, and how far the fixes on record came from that."""
-    cause = CAUSES.get(rule.id)
-    if cause is None:
+    fix = rule.fix
+    if fix is None or fix.kind is None:
         return {}
-    of, (held, fixes) = expectation(2.0, SPREAD[cause.kind], None), COVERAGE
+    of, (held, fixes) = expectation(2.0, SPREAD[fix.kind], None), COVERAGE
     spread = (
-        f"where 2x is expected the interval is {of.low:.2f}x to {of.high:.2f}x ({cause.kind}); such "
+        f"where 2x is expected the interval is {of.low:.2f}x to {of.high:.2f}x ({fix.kind}); such "
         f"intervals held {held} of {fixes} fixes that brought 5 % or more, of code that they were not "
         "made on"
     )
-    return {"What mending it is worth": (cause.formula, spread)}
+    return {"What mending it is worth": (fix.formula, spread)}
 
 
 # A metric.
@@ -267,10 +269,10 @@ def _of_limiter(word: str, behind: list[Rule]) -> Explanation:
     named = BY_LIMITER[word].rule if word in BY_LIMITER else None
     plain = BY_ID[named] if named else min(behind, key=lambda rule: len(rule.explains))
     page = rule_page(plain.id)
-    decides = (near_its_peak(word),) if word in BY_LIMITER else thresholds(plain)
+    numbers = (near_its_peak(word),) if word in BY_LIMITER else decides(plain)
     parts = {
         "What happens in the hardware": (page.hardware,),
-        "What decides": tuple(map(_threshold, decides)) or page.thresholds,
+        "What decides": tuple(map(_threshold, numbers)) or page.thresholds,
         "Rules that can stand behind it": tuple(_with(r.id, r.title) for r in behind),
         **_measured(plain),
         "False alarms": page.false_alarms,

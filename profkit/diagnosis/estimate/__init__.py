@@ -1,1 +1,0 @@
-"""One launch and a cause  ->  what its removal is worth: a bound, an expectation, an interval."""

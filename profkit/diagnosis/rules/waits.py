@@ -1,0 +1,328 @@
+"""Warps that wait: for what?
+
+A wait that a full unit causes (see the queues in resources.py) is that unit's finding, not one of
+these.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import NamedTuple
+
+from profkit.diagnosis.rule import Hit, Rule
+from profkit.model.estimate import Build, Fix
+from profkit.model.launch import Launch, Threshold
+from profkit.model.resources import uses
+from profkit.model.scenario import (
+    ENTRY,
+    FETCH,
+    ISSUING,
+    MATH,
+    MEMORY,
+    MIO,
+    NOTHING,
+    ONCHIP,
+    Scenario,
+)
+from profkit.reports.figures import share
+from profkit.reports.metrics.warps import MEANING
+
+STALLED = Threshold(
+    0.15, "share of the warps' time from which a stall is worth a line, or the leading one"
+)
+PER_PRODUCT = Threshold(
+    2, "WARPGROUP instructions of one wgmma: an arrival before it, a wait behind it"
+)
+FEWER_TRIPS = 0.6  # of the accesses, when people no longer wait for each
+_WGMMA = "waiting for the results of wgmma, which ncu books as barrier"
+
+
+class State(NamedTuple):
+    """A state of waiting, and the rule that names it."""
+
+    state: str  # Nsight Compute's word: the limiter
+    rule: str
+    family: str  # what its wait is of, and goes with: _FAMILIES
+    words: str  # what a warp in it waits for
+    title: str
+    meaning: str
+    advice: str
+
+
+STATES = (
+    State(
+        "long_scoreboard", "long-scoreboard", "loads",
+        "data from global, local or texture memory",
+        "Waiting for global, local or texture data",
+        "The next instruction needs a value that L1TEX has not delivered, and neither DRAM nor a cache "
+        "is near its peak: it is latency, not bandwidth.",
+        "More loads in flight: unroll, prefetch into registers, cp.async or TMA into shared memory "
+        "several tiles ahead; more warps; shorter chains of dependent loads.",
+    ),
+    State(
+        "short_scoreboard", "short-scoreboard", "mio",
+        "data from shared memory or special functions",
+        "Waiting for shared memory or special functions",
+        "The next instruction needs the result of a shared-memory access, a shuffle or a special "
+        "function: 20 to 40 cycles each, in a chain.",
+        "Independent work between the access and its use, results kept in registers, fewer round trips "
+        "through shared memory.",
+    ),
+    State(
+        "barrier", "barrier-wait", "barrier",
+        "the other warps of the block at a barrier",
+        "Waiting at block barriers",
+        "Warps that arrive early wait for the last one: unequal work, or too many barriers.",
+        "Fewer barriers (double buffering), named barriers or warp-level syncs for those who need them, "
+        "equal work per warp, more blocks per SM to fill the gap.",
+    ),
+    State(
+        "wait", "fixed-latency", "chain",
+        "the result of the instruction before",
+        "Waiting for the previous instruction",
+        "A dependent instruction waits the 4 to 6 cycles (matrix instructions: about 30) of the one "
+        "before: the chain is serial and there are too few warps to fill it.",
+        "Independent accumulators (unroll and interleave chains), more warps.",
+    ),
+    State(
+        "membar", "membar", "stores",
+        "a memory fence",
+        "Waiting at memory fences",
+        "A fence waits until all earlier writes of the thread are visible.",
+        "Fewer or narrower fences (block scope), release/acquire operations instead of full fences, one "
+        "thread per block.",
+    ),
+    State(
+        "sleeping", "sleeping", "alone",
+        "the end of a sleep that they asked for",
+        "Asleep",
+        "The warps executed nanosleep and wait for it to end.",
+        "Shorter or no sleeps: wait on an mbarrier instead of polling.",
+    ),
+    State(
+        "no_instruction", "instruction-cache", "fetch",
+        "instructions to be fetched",
+        "Waiting for instructions",
+        "The next instruction is not in the instruction cache: code too large for it, far jumps, or a "
+        "cold start.",
+        "Unroll less, split rarely used paths out, keep the hot loop under the instruction cache (about "
+        "128 KB at the SM's second level).",
+    ),
+    State(
+        "imc_miss", "constant-miss", "fetch",
+        "constants to be fetched",
+        "Waiting for immediate constants",
+        "An instruction's constant operand (kernel parameters, literals) missed the constant cache; "
+        "typical of the first instructions of short launches.",
+        "Nothing in a short launch; otherwise fewer distinct constants, parameters in registers.",
+    ),
+    State(
+        "mio_throttle", "mio-throttle", "mio",
+        "room in the queue of shared memory and special functions",
+        "The MIO queue is full",
+        "Shared-memory, shuffle and special-function instructions are issued faster than their queue "
+        "empties, though no unit behind it is near its peak.",
+        "Fewer, wider shared-memory accesses; arithmetic between them.",
+    ),
+    State(
+        "lg_throttle", "lg-throttle", "loads",
+        "room in the queue of global and local memory instructions",
+        "The queue of global and local accesses is full",
+        "Loads and stores are issued in bursts longer than the LSU's queue.",
+        "Fewer, wider accesses; spread them; avoid local memory.",
+    ),
+    State(
+        "tex_throttle", "tex-throttle", "stores",
+        "room in the queue of texture instructions",
+        "The texture queue is full",
+        "Texture (and, on small GPUs, FP64) instructions are issued faster than they are taken.",
+        "Fewer texture instructions, plain loads where no filtering is needed.",
+    ),
+    State(
+        "math_pipe_throttle", "math-throttle", "math",
+        "a busy math pipe",
+        "Waiting for a math pipe",
+        "Warps are ready at the same time for the same pipe, though on average it is not full.",
+        "Interleave work for other pipes; stagger the warps.",
+    ),
+    State(
+        "branch_resolving", "branch-resolving", "fetch",
+        "the targets of branches",
+        "Waiting for branches",
+        "Jumps whose target is being computed: short loop bodies, many branches.",
+        "Unroll, use predication or selects.",
+    ),
+    State(
+        "dispatch_stall", "dispatch-stall", "math",
+        "the dispatcher",
+        "The dispatcher holds warps back",
+        "An instruction was chosen but its operands or the pipe conflicted (register banks, wgmma "
+        "operands).",
+        "Let the compiler reschedule (fewer operands per instruction, other unrolling).",
+    ),
+    State(
+        "drain", "store-drain", "stores",
+        "stores to leave before they end",
+        "Waiting at the end for stores",
+        "Warps at their exit wait until their stores have left the SM.",
+        "Store earlier, coalesce the stores, longer-lived blocks.",
+    ),
+    State(
+        "gmma", "gmma-wait", "alone",
+        "their warpgroup to gather for wgmma",
+        "Waiting for the warpgroup",
+        "wgmma needs the registers of a whole warpgroup: warps wait for the others to arrive.",
+        "Equal work in the four warps before the wgmma; deeper asynchronous wgmma pipelines.",
+    ),
+    State(
+        "barrier", "wgmma-wait", "alone",
+        "the results of wgmma",
+        "Waiting for wgmma's results",
+        "wgmma runs beside the warps that start it, and WARPGROUP.DEPBAR waits until its results are "
+        "there. Nsight Compute books that wait as barrier: no block barrier need be near.",
+        "More products in flight before the wait (wait for all but the last), larger tiles per product, "
+        "a second warpgroup that computes while the first waits.",
+    ),
+)  # fmt: skip
+WAITS: Mapping[str, str] = {s.state: s.words for s in STATES if s.rule != "wgmma-wait"}
+
+
+def stall_shares(launch: Launch) -> dict[str, float]:
+    """Share of the warps' time in each state of waiting, largest first; raises NotCollected."""
+    launch.need("stall_selected")
+    found = {s: launch[f"stall_{s}"] for s in WAITS if f"stall_{s}" in launch}
+    return dict(sorted(found.items(), key=lambda item: -item[1]))
+
+
+def stalled(launch: Launch, *states: str) -> float:
+    """Share of the warps' time in these states; 0 for one that this architecture does not have.
+
+    Raises:
+        NotCollected: No warp state was collected.
+    """
+    launch.need("stall_selected")
+    return sum(launch[f"stall_{s}"] for s in states if f"stall_{s}" in launch)
+
+
+def for_wgmma(launch: Launch) -> bool:
+    """Whether the warps in state barrier wait for wgmma's results rather than for each other.
+
+    9.0 books the wait for results (WARPGROUP.DEPBAR) as barrier. With an arrival and a wait to a
+    product, twice as many WARPGROUP instructions as block barriers are as many waits as barriers.
+    """
+    waits = launch.get("inst_warpgroup", 0.0)
+    return waits > 0 and waits >= PER_PRODUCT * launch.get("inst_barrier", 0.0)
+
+
+def meaning(state: str, launch: Launch) -> str:
+    """What a warp in this state is doing, in this launch."""
+    return _WGMMA if state == "barrier" and for_wgmma(launch) else MEANING[state]
+
+
+def _queues(state: str, launch: Launch) -> bool:
+    """Whether this wait is the queue of a unit near its peak."""
+    return any(u.near and state in u.resource.queue for u in uses(launch))
+
+
+def _check(row: State) -> Callable[[Launch], Hit | None]:
+    """The question of one state; what decides in another's stands in none of its functions."""
+    state, wgmma = row.state, row.rule == "wgmma-wait"
+
+    def check(launch: Launch) -> Hit | None:
+        found = stall_shares(launch)
+        part = found.get(state, 0.0)
+        leads = part > 0 and next(iter(found)) == state
+        if (part < STALLED and not leads) or _queues(state, launch):
+            return None
+        looked = (f"stall_{state}", "warp_latency", "warps_per_scheduler", "issue_busy",
+                  *(("inst_warpgroup", "inst_barrier") if wgmma else ()))  # fmt: skip
+        doing = _WGMMA if wgmma else MEANING[state]
+        return Hit(f"{share(part)} of the warps' time goes to {doing}", looked=looked)
+
+    def at_barrier(launch: Launch) -> Hit | None:
+        hit = check(launch)
+        return hit if hit and for_wgmma(launch) == wgmma else None
+
+    return at_barrier if state == "barrier" else check
+
+
+# What fixing a wait takes away.
+
+# The instructions of a wait's own.
+_LOADS = ("inst_global_load", "inst_texture", "inst_async_copy")
+_TRIPS = ("inst_shared_load", "inst_shared_store", "inst_xu", "inst_shuffle")
+_OWN: Mapping[str, tuple[str, ...]] = {
+    **dict.fromkeys(("long_scoreboard", "lg_throttle"), _LOADS),
+    **dict.fromkeys(MIO, _TRIPS),
+    "barrier": ("inst_barrier",),
+    "membar": ("inst_membar",),
+    "branch_resolving": ("branches",),
+}
+# Family -> the states that at best go with one of it, and the units whose work goes too.
+_FAMILIES: Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
+    "loads": ((*MEMORY, *ISSUING), ("l1", ENTRY)),
+    "stores": ((*MEMORY, *ISSUING), ()),
+    "mio": ((*MIO, *ISSUING), ONCHIP),
+    "fetch": ((*FETCH, *ISSUING), ()),
+    "math": ((*MATH, *ISSUING), ()),
+    "chain": (ISSUING, ()),
+    # A barrier exposes the latencies before it: without it no wait is certain to stay.
+    "barrier": (tuple(NOTHING), ONCHIP),
+    "alone": (tuple(NOTHING), ()),  # only the busy units are certain to stay
+}
+_QUEUES = {"loads": ("lg_throttle",), "stores": ("lg_throttle",), "mio": MIO}
+
+
+def instruction_share(launch: Launch, *counts: str) -> float:
+    """Share of the executed instructions that are of these kinds."""
+    own = sum(launch.get(count, 0.0) for count in counts)
+    return min(1.0, own / max(launch.get("instructions", 0.0), 1.0))
+
+
+def _typical(state: str, family: str) -> Build:
+    units = dict.fromkeys(ONCHIP, FEWER_TRIPS) if family == "mio" else {}
+
+    def build(launch: Launch) -> Scenario:
+        """The wait, its queue, and its own instructions' issue; what stands behind it too."""
+        rest = 1 - instruction_share(launch, *_OWN.get(state, ()))
+        waits = dict.fromkeys(ISSUING, rest) | dict.fromkeys((state, *_QUEUES.get(family, ())), 0.0)
+        if state in MATH:
+            # Where it holds the scheduler or the pipe longer than the cycle of an issue, the warps that
+            # are ready stand behind it.
+            part = launch[f"stall_{state}"]
+            waits["not_selected"] = launch["stall_selected"] / (part + launch["stall_selected"])
+        if state == "branch_resolving":
+            waits["no_instruction"] = 0.0  # the fetch of what it jumps to
+        return Scenario(units, waits)
+
+    return build
+
+
+def _fix(row: State) -> Fix:
+    states, units = _FAMILIES[row.family]
+    best = Scenario(dict.fromkeys(units, 0.0), dict.fromkeys((row.state, *states), 0.0))
+    return Fix(
+        "wait",
+        "bound: what is left are the busy units and the waits of other families. expected: this wait, "
+        "its queue and its own instructions go, and barriers wait as much less",
+        lambda _: best,
+        _typical(row.state, row.family),
+    )
+
+
+def _rule(row: State) -> Rule:
+    """The rule of a state, with a launch that is in it and one that is not."""
+    mine, other = f"stall_{row.state}", "stall_barrier" if row.state == "wait" else "stall_wait"
+    fires = {mine: 0.6, other: 0.1, "stall_selected": 0.1, "issue_busy": 0.1}
+    clear = {mine: 0.02, other: 0.5, "stall_selected": 0.3, "issue_busy": 0.3}
+    if row.rule == "wgmma-wait":
+        clear = {**fires, "inst_warpgroup": 2e3, "inst_barrier": 3e3}
+        fires |= {"inst_warpgroup": 2e6, "inst_barrier": 500}
+    return Rule(
+        id=row.rule, title=row.title, meaning=row.meaning, advice=row.advice, check=_check(row),
+        fires=(fires,), clear=(clear,), explains=(row.state,), lines=(f"stall {row.state}",),
+        fix=_fix(row),
+    )  # fmt: skip
+
+
+RULES = tuple(map(_rule, STATES))
