@@ -88,7 +88,7 @@ def _csv(content: bytes, _: Path) -> None:
 
     import pandas as pd
 
-    from profkit.show.text.spreadsheet import csv_text, plain_cell
+    from profkit.show.text.escape import csv_text, plain_cell
 
     cells = content.decode("utf-8", "replace").replace("\0", "").replace("\r", "").split("|")
     text = csv_text(pd.DataFrame({"x": cells}))

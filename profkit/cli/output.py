@@ -130,7 +130,7 @@ def save_frame(frame: DataFrame, file: Path, *, as_csv: bool) -> None:
         ProfkitError: It cannot be written, or pyarrow is not installed.
     """
     from profkit.files import part_of
-    from profkit.show.text.spreadsheet import csv_text
+    from profkit.show.text.escape import csv_text
 
     with part_of(file) as part:
         if as_csv:

@@ -12,7 +12,7 @@ from profkit.evidence.claims.verify import GateResult
 from profkit.evidence.runs.runs import MissingEvidence
 from profkit.evidence.summary import decide_variant, summarize_variant
 from profkit.show.text.markup import to_markdown
-from profkit.show.views.summary import ladder_summary
+from profkit.show.views.claims import ladder_summary
 from tests.evidence.made import row, run, samples
 from tests.evidence.test_ladder import folder
 

@@ -97,7 +97,7 @@ def diagnose_reports(
     for file in files:
         save_frame(chosen.frame, file, as_csv=file == csv)
     if csv and str(csv) == "-":
-        from profkit.show.text.spreadsheet import csv_text
+        from profkit.show.text.escape import csv_text
 
         print(csv_text(chosen.frame), end="")
     elif json:

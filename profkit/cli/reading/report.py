@@ -193,7 +193,7 @@ def _summarize(request: _Asked, *, json: bool, markdown: bool) -> None:
     """Print decision, time, counters, what changed and gates, and leave with the status."""
     from profkit.evidence.runs.runs import Evidence
     from profkit.evidence.summary import summarize_variant
-    from profkit.show.views.summary import ladder_summary
+    from profkit.show.views.claims import ladder_summary
 
     one_form(json, markdown)
     evidence = sources.evidence_of(request.artifacts)

@@ -19,13 +19,12 @@ from profkit.reports.metrics.warps import MEANING
 from profkit.show.numbers import PIPES, pipe_word, shares
 from profkit.show.numbers import word as roof_word
 from profkit.show.page.memory import Fact, beside, levels, occupancy_facts
-from profkit.show.page.payload import VALUE, rounded
-from profkit.show.page.roofline import roofline_data, row_of
+from profkit.show.page.roofline import VALUE, roofline_data, rounded, row_of
 from profkit.show.text import figures
 from profkit.show.text.escape import escaped
 from profkit.show.text.names import middle, short
 from profkit.show.text.words import BOUNDS, at
-from profkit.show.views.diagnosis import place_of, spread, unasked_rules
+from profkit.show.views.diagnosis import launch_facts, place_of, spread, unasked_rules
 from profkit.show.views.document import finite_or_none
 
 LABEL, NAME, LONGEST = 36, 90, 2000  # characters of a name: in a chart, in the table, in full
@@ -157,19 +156,12 @@ def details(shown: PageRow) -> dict[str, Any]:
 
 
 def _facts(shown: PageRow) -> Iterator[tuple[str, str]]:
-    """Name and value of what identifies the launch."""
-    run, row = shown.run, shown.row
-    yield "time under ncu", figures.seconds(run.time)
-    if len(row.launches) > 1:
-        yield "launches", f"{spread(row)}: shortest, median, longest; here the median one"
-    yield "report", f"{run.report} launch {run.index}"
-    yield "grid", figures.dims(run.grid)
-    yield "block", figures.dims(run.block)
-    yield "device", run.device or "unknown"
-    yield "compute capability", run.cc or "unknown"
+    """Name and value of what identifies the launch, and of its clocks."""
+    yield from launch_facts(shown.row)
+    values = shown.run.values
     for name, label in (("sm_clock", "SM clock"), ("dram_clock", "DRAM clock")):
-        if isfinite(run.values.get(name, nan)):
-            yield label, figures.metric_text(name, run.values[name])
+        if isfinite(values.get(name, nan)):
+            yield label, figures.metric_text(name, values[name])
 
 
 def _finding(finding: Finding) -> dict[str, Any]:

@@ -6,6 +6,8 @@ Content-Security-Policy knows the hashes of its own scripts and style and forbid
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -36,7 +38,6 @@ from profkit.show.page.launch import (
     rule_names,
     words_of,
 )
-from profkit.show.page.payload import policy_hash, script_json
 from profkit.show.page.program import Launched, PageProgram, program_section
 from profkit.show.page.roofline import by_device
 from profkit.show.text import figures
@@ -176,7 +177,7 @@ def program_page(of: PageProgram) -> str:
         .render(
             title=f"Triage: {of.name}",
             program=program_section(of, 1, {}),
-            policy=f"default-src 'none'; style-src {policy_hash(style)}; base-uri 'none'",
+            policy=f"default-src 'none'; style-src {_policy_hash(style)}; base-uri 'none'",
             style=Markup(style),  # noqa: S704 - a file of ours
         )
     )
@@ -197,14 +198,14 @@ def _fill(content: Mapping[str, Any]) -> str:
     own = _script("".join((WEB / name).read_text("utf-8") for name in SCRIPTS))
     style = (WEB / "page.css").read_text("utf-8")
     policy = (
-        f"default-src 'none'; script-src {policy_hash(library)} {policy_hash(own)}; "
-        f"style-src {policy_hash(style)}; img-src data:; base-uri 'none'; form-action 'none'"
+        f"default-src 'none'; script-src {_policy_hash(library)} {_policy_hash(own)}; "
+        f"style-src {_policy_hash(style)}; img-src data:; base-uri 'none'; form-action 'none'"
     )
     return (
         _environment()
         .get_template("page.html")
         .render(
-            **{**content, "payload": Markup(script_json(content["payload"]))},  # noqa: S704 - no < in it
+            **{**content, "payload": Markup(_script_json(content["payload"]))},  # noqa: S704 - no < in it
             policy=policy,
             words_of_nvidia=IN_WORDS,
             style=Markup(style),  # noqa: S704 - the three are files of ours
@@ -224,6 +225,26 @@ def _script(text: str) -> str:
     if "</script" in text.lower() or "<!--" in text:
         raise ProfkitError("a script of the page would end itself", "this is a bug: report it")
     return text.replace("\r\n", "\n").replace("\r", "\n")
+
+
+def _policy_hash(text: str) -> str:
+    """What a Content-Security-Policy calls a script or a style sheet of a page's own."""
+    digest = hashlib.sha256(text.encode()).digest()
+    return f"'sha256-{base64.b64encode(digest).decode()}'"
+
+
+def _script_json(value: Any) -> str:
+    """A document for a script element: nothing in it can end the element or open a comment."""
+    text = json.dumps(_seen(value), allow_nan=False, separators=(",", ":"))
+    return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
+
+
+def _seen(value: Any) -> Any:
+    if isinstance(value, str):
+        return escaped(value)
+    if isinstance(value, Mapping):
+        return {str(key): _seen(item) for key, item in value.items()}
+    return [_seen(item) for item in value] if isinstance(value, list | tuple) else value
 
 
 def save_page(page: Page, path: str | Path) -> Path:

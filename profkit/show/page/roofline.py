@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import chain
 from math import isfinite
 from typing import Any
@@ -24,7 +24,6 @@ from profkit.show.numbers import (
     x_of,
     y_of,
 )
-from profkit.show.page.payload import by_columns, rounded
 from profkit.show.text import figures
 
 
@@ -118,3 +117,17 @@ def _point(
         "note": point.note
         + (" above its roof: an error of the measurement" if point.above else ""),
     }
+
+
+PIXEL, VALUE = 6, 9  # digits of what is drawn, and of what is compared: all 17 are half of a page
+
+
+def by_columns(rows: Sequence[Mapping[str, Any]]) -> dict[str, list[Any]]:
+    """Rows with the same keys, to be drawn: each key said once."""
+    keys = list(rows[0]) if rows else []
+    return {"keys": keys, "rows": [[rounded(row[key]) for key in keys] for row in rows]}
+
+
+def rounded(value: Any, digits: int = PIXEL) -> Any:
+    """A number in so many digits; anything else as it is."""
+    return float(f"{value:.{digits}g}") if isinstance(value, float) else value

@@ -1,4 +1,4 @@
-"""Claims, gates and the ledger  ->  blocks for people."""
+"""Claims, gates, the ledger and the summary of a variant  ->  blocks for people."""
 
 from __future__ import annotations
 
@@ -8,10 +8,12 @@ from profkit.evidence.claims.verify import GateResult, TriedClaim, Verified
 from profkit.evidence.ledger.calibration import Calibration, Score
 from profkit.evidence.ledger.ledger import Ledger
 from profkit.evidence.runs.runs import Run
+from profkit.evidence.summary import METRICS, Summary, SummaryColumn
 from profkit.model.scenario import Expectation
 from profkit.model.whatif import CounterChange
 from profkit.show.text import figures
 from profkit.show.text.blocks import Block, Grid, Heading, TextLine
+from profkit.show.views.comparison import changed_rules, factor, prediction_line
 
 
 def verified(files: Iterable[Verified]) -> Iterator[Block]:
@@ -131,3 +133,42 @@ def answers(
     yield TextLine(
         "time under ncu; the interval is how far off it was on programs that it was not fitted to"
     )
+
+
+_NAMES = {"l2_hit": "L2 hit rate", "dram_busy": "DRAM, of peak", "tensor_busy": "tensor, of peak",
+          "occupancy": "occupancy", "registers": "registers per thread",
+          "shared_block": "shared memory per block"}  # fmt: skip
+
+
+def ladder_summary(summary: Summary) -> Iterator[Block]:
+    """A variant for a pull request: decision, figures, what changed, gates."""
+    sides, variant = summary.sides, summary.sides[0]
+    yield Heading(f"{variant.name} at case {summary.case}")
+    yield TextLine(summary.because, summary.decision)
+    yield Grid(
+        ("", *(f">{s.name} ({s.role})" for s in sides)),
+        (
+            ("time per call", *map(_time_of, sides)),
+            (f"{variant.name} is faster by", *(factor(s.against) for s in sides)),
+            *(
+                (_NAMES[m], *(figures.metric_text(m, s.metrics.get(m)) for s in sides))
+                for m in METRICS
+            ),
+            ("bound: limiter", *(s.bound or figures.NOT_COLLECTED for s in sides)),
+        ),
+        bands=True,
+    )
+    if variant.because:
+        yield TextLine(variant.because, "verdict")
+    if change := summary.change:
+        yield from changed_rules(change.launches)
+        yield from map(prediction_line, change.promises)
+        yield from (TextLine(note, "note") for note in change.notes)
+    yield from map(gate_line, summary.gates)
+
+
+def _time_of(side: SummaryColumn) -> str:
+    if side.time is None:
+        return "not timed"
+    half = (side.time.high - side.time.low) / 2 / side.time.median
+    return f"{figures.seconds(side.time.median)} ± {100 * half:.1f} %"

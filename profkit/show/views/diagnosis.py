@@ -204,19 +204,31 @@ def diagnosis(
     )
 
 
-def _identity(row: Row, total: float) -> Iterator[str]:
+def launch_facts(row: Row) -> Iterator[tuple[str, str]]:
+    """Name and value of what identifies the launch that is shown, and of how often it ran."""
     run = row.shown
+    yield "time under ncu", figures.seconds(run.time)
+    if len(row.launches) > 1:
+        yield "launches, the median shown", f"{spread(row)} (shortest, median, longest)"
+    yield "report", f"{run.report} launch {run.index}"
+    yield "grid", figures.dims(run.grid)
+    yield "block", figures.dims(run.block)
+    yield "device", run.device or "unknown"
+    yield "compute capability", run.cc or "unknown"
+
+
+def _identity(row: Row, total: float) -> Iterator[str]:
+    run, facts = row.shown, dict(launch_facts(row))
     part = f"{_part(row, total)} of all" if row.times else "duration not collected"
     if len(row.launches) > 1:
-        yield f"{spread(row)} (shortest, median, longest), {part}; here the median one"
+        yield f"{facts['launches, the median shown']}, {part}; here the median one"
     else:
-        yield f"{figures.seconds(run.time)}, {part}" if row.times else part
+        yield f"{facts['time under ncu']}, {part}" if row.times else part
     named = " ".join(filter(None, (run.variant, run.case)))
-    yield f"{run.report} launch {run.index}" + (f", {named}" if named else "")
-    yield (
-        f"grid {figures.dims(run.grid)}, block {figures.dims(run.block)}, "
-        f"{run.device or 'device unknown'}, compute capability {run.cc or 'unknown'}"
-    )
+    yield facts["report"] + (f", {named}" if named else "")
+    device = run.device or "device unknown"
+    sizes = f"grid {facts['grid']}, block {facts['block']}"
+    yield f"{sizes}, {device}, compute capability {facts['compute capability']}"
     if resources := _resources(run):
         yield resources
 
