@@ -22,6 +22,7 @@ SMALL = {
     "gqa": ("S1-8to1-D64", "S17-8to1-D64-full", "S128-8to1-D64", "S17-8to1-D128"),
     "decode": ("S1-3to3-D64", "S17-8to1-D128", "S300-16to2-D64-page16", "S300-4to4-D128-page32",
                "S1000-6to2-D64-page64", "S70-page8", "S5000-8to1"),
+    "fp8": ("S1", "S17-causal", "S255-causal"),
     "layernorm": ("LN1x1-fp16", "LN3x7-bf16", "RMS65x768-bf16", "LN3x1000-fp16", "LN2x4104-fp16",
                   "LN2x16384-bf16", "LN33x4096-offset"),
 }  # fmt: skip
