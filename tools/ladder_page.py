@@ -33,6 +33,7 @@ sys.path[:0] = [str(Path(__file__).parents[1] / "analyses"), str(Path(__file__).
 from arithmetic import CASES  # noqa: E402
 from on_l4 import BUILT, built, section  # noqa: E402
 from other_ladders import other_problems  # noqa: E402
+from protocol_table import protocol_table  # noqa: E402
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -41,19 +42,21 @@ ROOT = Path(__file__).resolve().parents[1]
 KERNELS, ARTIFACTS = ROOT / "kernels", ROOT / "artifacts"
 PAGE, PICTURE, HEATMAP = (KERNELS / x for x in ("README.md", "ladder.png", "heatmap.png"))
 GRID = ARTIFACTS / "attention" / "grid.jsonl"
+PROTOCOLS = ARTIFACTS / "protocols.json"
 MAIN = "B"
 HEAD = """\
 # Kernels
 
 `attention/` is a ladder: one idea a file, each against the one it comes `after`. So are `decode/`,
-`gqa/`, `layernorm/` and `blocksparse/`, shorter ones, at the end of this page. `probes/` are kernels
-whose bottleneck is known by construction. `common/` is what they share, so that a diff of two rungs
-shows the idea and little else.
+`gqa/`, `layernorm/`, `blocksparse/` and `fp8/`, shorter ones, at the end of this page. `probes/` are
+kernels whose bottleneck is known by construction. `common/` is what they share, so that a diff of two
+rungs shows the idea and little else.
 
 This page is written by `make ladder` (`python tools/ladder_page.py`) from the records in
 `artifacts/` and the headers of the kernels; a test fails when it is not current. Measured on one
 {gpu}: medians of replayed CUDA graphs with a warm L2. SDPA is PyTorch's
-`scaled_dot_product_attention`, the best backend of the case. Above 1x is faster.
+`scaled_dot_product_attention`, the best backend of the case ({versions}).
+Above 1x is faster.
 
 ![The ladder at case B: time, step from the parent, SDPA backends](ladder.png)
 """
@@ -61,7 +64,9 @@ COLD = """\
 Warm: calls of the same kernel follow one another on the same arrays, as in every other table here. Cold:
 before each call another kernel reads twice the size of L2, so that nothing of the tensors is left there;
 its own time is taken off. Per case the rungs that come within a quarter of the fastest, warm or cold,
-against the fastest SDPA backend that took turns with them in one process."""
+against the fastest SDPA backend that took turns with them in one process. The goals for cold calls (2.0,
+2.2 and 1.7 over SDPA at A, B and V) are retired: six rungs were to reach them, and each says why it does
+not (`coldstart`, `straight`, `selfoverlap`, `l2ahead`, `lineseach`, `codeahead`)."""
 HEAT = """\
 ![Who is fastest at 160 shapes, and how far ahead of the fastest SDPA backend](heatmap.png)
 
@@ -102,9 +107,10 @@ def page() -> str:
     ladders = {c: build_ladder(found, c, anyway=True) for c in recorded(found, rungs)}
     first = next(r for r in found.readable(MAIN)[0] if r.record)
     gpu = first.record.gpu.name if first.record and first.record.gpu else None
-    parts = [HEAD.format(gpu=gpu)]
+    parts = [HEAD.format(gpu=gpu, versions=_versions(found))]
     parts += ["", f"## Case {MAIN}: {shape(MAIN)}", "", *main_table(ladders[MAIN], found, rungs)]
     parts += ["", "## Warm and cold", "", COLD, "", *temperatures(list(ladders), found, rungs)]
+    parts += ["", "## By other benchmarks' protocols", "", *protocol_table(PROTOCOLS, table)]
     parts += ["", "## What was to move, and did it", "", *promises(ladders, rungs)]
     for case, steps in ladders.items():
         if case != MAIN:
@@ -114,6 +120,16 @@ def page() -> str:
     parts += ["", "## Shapes between", "", HEAT]
     parts += other_problems(KERNELS, "attention", found, table, link)
     return "\n".join(parts).rstrip() + "\n"
+
+
+def _versions(found: Evidence) -> str:
+    """Which torch, driver and, where a record says it, cuDNN the references' records name."""
+    records = (found.load(variant, case).record for variant, case in found.names())
+    library = [r for r in records if r and r.reference and r.gpu]
+    torch = {f"torch {r.versions.torch}" for r in library if r.versions.torch}
+    cudnn = {f"cuDNN {r.versions.cudnn}" for r in library if r.versions.cudnn}
+    driver = {f"driver {r.gpu.driver}" for r in library if r.gpu and r.gpu.driver}
+    return ", ".join(sorted(torch) + sorted(cudnn) + sorted(driver))
 
 
 def ladder_headers(found: Evidence) -> dict[str, SourceFile]:
