@@ -23,7 +23,7 @@ from typing import Any
 from profkit.measure.bench import bench, subjects
 from profkit.measure.bench.bench import Subject
 from profkit.measure.build import build
-from profkit.measure.check.dtypes import held_as, tensor_of
+from profkit.measure.check.data import held_as, tensor_of
 from profkit.measure.cuda import device, library, state
 from profkit.measure.variants import variants
 from profkit.measure.variants.problem import Problem, load_problem
