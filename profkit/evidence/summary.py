@@ -8,14 +8,13 @@ from typing import Literal, TypedDict
 
 from profkit.errors import ProfkitError
 from profkit.evidence.claims.verify import GateResult
-from profkit.evidence.comparison.compare import RunComparison, compare_runs, how_taken
+from profkit.evidence.comparison.compare import RunComparison, compare_runs, compare_times
 from profkit.evidence.comparison.select import ChangeEntry
 from profkit.evidence.runs.runs import Evidence, Run
 from profkit.evidence.timing.samples import Interval, IntervalEntry
 from profkit.evidence.timing.stats import (
     TimeComparison,
     TimeEntry,
-    compare_samples,
     median_interval,
 )
 from profkit.records.store import as_document
@@ -160,8 +159,7 @@ def _references(evidence: Evidence, case: str) -> list[Run]:
 
 def _against(reference: Run, run: Run) -> TimeComparison | None:
     try:
-        taken = how_taken(reference.record, run.record)
-        return compare_samples(reference.samples, run.samples, taken=taken)
+        return compare_times(reference.timed, run.timed)
     except ProfkitError:
         return None
 

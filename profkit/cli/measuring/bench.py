@@ -88,6 +88,7 @@ def _time_twins(run: AaRun, folder: str, *, json: bool, quiet: bool) -> None:
     from profkit.evidence.history.noise import machine_noise
     from profkit.evidence.history.tables import HistoryTwin
     from profkit.measure.noise import run_twins
+    from profkit.records.store import plain
     from profkit.show.views.history import noise_blocks
 
     comparisons: list[HistoryTwin] = []
@@ -100,7 +101,7 @@ def _time_twins(run: AaRun, folder: str, *, json: bool, quiet: bool) -> None:
         History(folder).append(comparisons)
     note(f"{folder}: {len(comparisons)} A/A comparisons added", quiet=quiet)
     noise = machine_noise(comparisons)
-    document = {"schema": "profkit.noise/1", "machines": [x.to_json() for x in noise]}
+    document = {"schema": "profkit.noise/1", "machines": plain(noise)}
     print_blocks(noise_blocks(noise), document if json else None)
 
 

@@ -11,10 +11,10 @@ from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from profkit.errors import ProfkitError
-from profkit.evidence.comparison.compare import how_taken
+from profkit.evidence.comparison.compare import compare_times
 from profkit.evidence.runs.comparable import refusals_of
 from profkit.evidence.runs.runs import Evidence, MissingEvidence
-from profkit.evidence.timing.stats import Interval, TimeComparison, compare_samples
+from profkit.evidence.timing.stats import Interval, TimeComparison
 
 ClaimVerdict = Literal["holds", "fails", "undecided"]
 Number = float | int | str | None
@@ -62,7 +62,7 @@ def timed(evidence: Evidence, before: str, after: str) -> TimeComparison:
     if refused:
         why = "; ".join(r.sentence for r in refused)
         raise MissingEvidence(f"{before} and {after} are not compared: {why}")
-    return compare_samples(one.samples, other.samples, taken=how_taken(one.record, other.record))
+    return compare_times(one.timed, other.timed)
 
 
 def undecided(because: str, *collect: str, **numbers: Number) -> Answer:

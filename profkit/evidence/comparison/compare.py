@@ -112,8 +112,7 @@ def compare_runs(
     refusals = tuple(refusals_of(before, after))
     if any(not (anyway and r.code in WAIVABLE) for r in refusals):
         return RunComparison(before.name, after.name, refusals, compared=False)
-    between = between_processes(before.record, after.record, thresholds, spread_of)
-    time, time_note = _time(before, after, within, thresholds, between)
+    time, time_note = _time(before, after, within, thresholds, spread_of)
     pairs, unmatched = match(before, after)
     launches = tuple(
         launch_change(_named(b), _named(a), (before.verdict(b), after.verdict(a))) for b, a in pairs
@@ -125,7 +124,7 @@ def compare_runs(
         compared=True,
         time=time,
         time_note=time_note,
-        between_processes=between,
+        between_processes=between_processes(before.record, after.record, thresholds, spread_of),
         bad_samples=_bad(before, after, time),
         untimed=_untimed(before, after),
         launches=launches,
@@ -140,25 +139,22 @@ def compare_runs(
 
 
 def _time(
-    before: Run,
-    after: Run,
-    within: float,
-    thresholds: Thresholds,
-    between: BetweenProcesses | None,
+    before: Run, after: Run, within: float, thresholds: Thresholds, spread_of: SpreadOf
 ) -> tuple[TimeComparison | None, str]:
     try:
-        was, now = before.samples, after.samples
+        was, now = before.timed, after.timed
     except MissingEvidence as missing:
         return None, f"{missing.message}; a duration under ncu is no timing ({missing.hint})"
-    taken = how_taken(before.record, after.record)
     try:
-        time = compare_samples(was, now, within, taken, with_spread(thresholds, between))
-        if _taken_once(before, after):
-            sentence = "the same: one measurement stands on both sides"
-            time = replace(time, answer="same", reason="identical", sentence=sentence)
-        return time, f"warm L2, {taken}" + (f": {between.sentence}" if between else "")
+        time = compare_times(was, now, within, thresholds, spread_of)
     except ProfkitError as error:
         return None, error.message
+    if _taken_once(before, after):
+        sentence = "the same: one measurement stands on both sides"
+        time = replace(time, answer="same", reason="identical", sentence=sentence)
+    between = between_processes(was, now, thresholds, spread_of)
+    note = f"warm L2, {how_taken(was, now)}"
+    return time, f"{note}: {between.sentence}" if between else note
 
 
 def _bad(before: Run, after: Run, time: TimeComparison | None) -> bool:
@@ -203,9 +199,23 @@ def between_processes(
     return assumed if sigma is None else BetweenProcesses(sigma, measured=True)
 
 
-def with_spread(thresholds: Thresholds, between: BetweenProcesses | None) -> Thresholds:
-    """The numbers that decide, with what these two processes differ by."""
-    return replace(thresholds, process_spread=between.sigma) if between else thresholds
+def compare_times(
+    before: Record,
+    after: Record,
+    within: float = 0.01,
+    thresholds: Thresholds = THRESHOLDS,
+    spread_of: SpreadOf = nobody_measured,
+) -> TimeComparison:
+    """Whether AFTER is faster, by the warm samples of two records: the one place that says so.
+
+    A ladder, a gate, a claim and a summary differ in their thresholds, and in what they make of it.
+
+    Raises:
+        ProfkitError: As compare_samples.
+    """
+    between = between_processes(before, after, thresholds, spread_of)
+    known = replace(thresholds, process_spread=between.sigma) if between else thresholds
+    return compare_samples(before.warm, after.warm, within, how_taken(before, after), known)
 
 
 # --- launches ------------------------------------------------------------------------------------

@@ -10,20 +10,16 @@ from profkit.errors import ProfkitError
 from profkit.evidence.comparison.compare import (
     RunComparison,
     SpreadOf,
-    between_processes,
     compare_runs,
-    how_taken,
+    compare_times,
     nobody_measured,
-    with_spread,
 )
 from profkit.evidence.comparison.select import ChangeEntry
 from profkit.evidence.runs.runs import Evidence, Run
 from profkit.evidence.timing.samples import Interval, IntervalEntry, as_groups
 from profkit.evidence.timing.stats import (
-    THRESHOLDS,
     TimeComparison,
     TimeEntry,
-    compare_samples,
     median_interval,
 )
 from profkit.records.store import as_document
@@ -197,16 +193,10 @@ def _step(
         time=median_interval(run.samples) if timed else None,
         bound=verdict.label if verdict else "",
         change=compare_runs(parent, run, anyway, spread_of=spread_of) if parent else None,
-        references={r.variant: _against(r, run, spread_of) for r in references if timed},
+        references={
+            r.variant: compare_times(r.timed, run.timed, spread_of=spread_of)
+            for r in references
+            if timed
+        },
         note="" if parent or not after else f"its parent {after} is not among these runs",
-    )
-
-
-def _against(reference: Run, run: Run, spread_of: SpreadOf) -> TimeComparison:
-    between = between_processes(reference.record, run.record, THRESHOLDS, spread_of)
-    return compare_samples(
-        reference.samples,
-        run.samples,
-        taken=how_taken(reference.record, run.record),
-        thresholds=with_spread(THRESHOLDS, between),
     )

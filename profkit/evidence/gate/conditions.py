@@ -1,12 +1,21 @@
-"""How two records were made  ->  what differs in the method, and what in the machine."""
+"""How two records were made  ->  what differs in the method, and what in the machine.
+
+Library calls that both sides timed say what the machine did, where the code cannot have.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain
 
+from profkit.errors import ProfkitError
+from profkit.evidence.comparison.compare import SpreadOf, compare_times
+from profkit.evidence.gate.power import GATE
+from profkit.evidence.timing.stats import TimeComparison
+from profkit.records.artifacts import RunName
 from profkit.records.record import Record
 
+RunFound = Record | str  # the record; of a report without one, its hash
 # What holds clocks down from outside of the kernel; a power cap is what a hard-working kernel meets.
 _OUTSIDE = ("thermal", "hardware", "unknown")
 
@@ -59,3 +68,39 @@ def _held(record: Record) -> frozenset[str] | None:
         return None
     reasons = chain.from_iterable(asked)
     return frozenset(r for r in reasons if any(word in r for word in _OUTSIDE))
+
+
+def control_of(
+    base: Mapping[RunName, RunFound],
+    head: Mapping[RunName, RunFound],
+    spread_of: SpreadOf,
+    problems: list[ProfkitError],
+) -> dict[str, TimeComparison]:
+    """Case -> how the library calls that both sides timed compare: the most typical one.
+
+    Wrong results took no time worth knowing. `problems` takes calls whose samples are no times.
+    """
+    by_case: dict[str, list[TimeComparison]] = {}
+    for name, before in base.items():
+        after = head.get(name)
+        if not (isinstance(before, Record) and isinstance(after, Record)):
+            continue
+        if before.reference and after.reference and _same_library(before, after):
+            try:
+                time = compare_times(before, after, thresholds=GATE, spread_of=spread_of)
+                by_case.setdefault(name[1], []).append(time)
+            except ProfkitError as problem:
+                problems.append(ProfkitError(f"{'.'.join(name)}: {problem}", problem.hint))
+    return {case: _typical(found) for case, found in by_case.items()}
+
+
+def _same_library(before: Record, after: Record) -> bool:
+    if not (before.warm and after.warm) or before.session == after.session:
+        return False
+    if before.faults or after.faults:
+        return False
+    return (before.versions.torch, before.backend) == (after.versions.torch, after.backend)
+
+
+def _typical(found: Sequence[TimeComparison]) -> TimeComparison:
+    return sorted(found, key=lambda c: c.speedup.median)[len(found) // 2]

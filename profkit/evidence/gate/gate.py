@@ -14,8 +14,12 @@ from operator import eq
 
 from profkit.errors import ProfkitError
 from profkit.evidence.comparison.compare import SpreadOf, compare_runs, nobody_measured
-from profkit.evidence.gate.conditions import machine_differences, method_differences
-from profkit.evidence.gate.control import RunFound, control_of
+from profkit.evidence.gate.conditions import (
+    RunFound,
+    control_of,
+    machine_differences,
+    method_differences,
+)
 from profkit.evidence.gate.power import (
     GATE,
     samples_for,

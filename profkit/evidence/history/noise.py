@@ -129,43 +129,18 @@ class MachineNoise:
     pairs: int  # A/A comparisons inside a process
     rounds: int  # samples a side, the fewest
     within: float  # relative standard deviation of the ratio of the two medians inside a process
-    # of a median from process to process; None of fewer than three processes
-    between: Spread | None
-    told: int  # how many pairs compare called faster or slower
-    alarms: int  # how many of them a gate would have
-
-    def to_json(self) -> MachineEntry:
-        """Plain values."""
-        between = self.between
-        return {
-            "gpu": self.gpu, "gpu_uuid": self.gpu_uuid, "processes": self.processes,
-            "pairs": self.pairs, "rounds": self.rounds, "within": self.within,
-            "between": between.sigma if between else None,
-            "between_degrees": between.dof if between else None,
-            "compare_alarms": self.told, "gate_alarms": self.alarms,
-        }  # fmt: skip
-
-
-class MachineEntry(TypedDict):
-    """A MachineNoise as JSON."""
-
-    gpu: str
-    gpu_uuid: str
-    processes: int
-    pairs: int
-    rounds: int
-    within: float
+    # of a median from process to process, and of how many differences; None of fewer than three
     between: float | None
     between_degrees: int | None
-    compare_alarms: int
-    gate_alarms: int
+    compare_alarms: int  # how many pairs compare called faster or slower
+    gate_alarms: int  # how many of them a gate would have
 
 
 class NoiseDocument(TypedDict):
     """What `profkit bench --aa N --json` prints."""
 
     schema: Literal["profkit.noise/1"]
-    machines: list[MachineEntry]
+    machines: list[MachineNoise]
 
 
 def machine_noise(twins: Sequence[HistoryTwin]) -> list[MachineNoise]:
@@ -191,7 +166,8 @@ def _noise(
         len(twins),
         min(len(t.samples) for t in twins),
         sqrt(sum(r * r for r in ratios) / len(ratios)) if ratios else nan,
-        between,
+        between.sigma if between else None,
+        between.dof if between else None,
         len(told),
         sum(significant(c) for c in told),
     )

@@ -68,11 +68,16 @@ class Run:
         return Launch({str(k): v for k, v in self.row.items() if isinstance(v, float)})
 
     @property
-    def samples(self) -> tuple[float, ...]:
-        """Seconds per call with a warm L2, without a profiler, in the order taken."""
+    def timed(self) -> Record:
+        """The record, which has samples with a warm L2."""
         if self.record is None or not self.record.warm:
             raise MissingEvidence(f"no timing of {self.name}", self._command("bench"))
-        return self.record.warm
+        return self.record
+
+    @property
+    def samples(self) -> tuple[float, ...]:
+        """Seconds per call with a warm L2, without a profiler, in the order taken."""
+        return self.timed.warm
 
     def total(self, metric: str) -> float:
         """Sum of a metric over all launches of the run.

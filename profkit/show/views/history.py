@@ -68,9 +68,9 @@ def noise_blocks(machines: Sequence[MachineNoise]) -> Iterator[Block]:
 
 
 def _noise_row(machine: MachineNoise) -> tuple[str, ...]:
-    between = f"{machine.between.sigma:.2%}" if machine.between else "not known"
+    between = f"{machine.between:.2%}" if machine.between is not None else "not known"
     counts = machine.processes, machine.pairs, machine.rounds
-    alarms = machine.told, machine.alarms
+    alarms = machine.compare_alarms, machine.gate_alarms
     return (machine.gpu, *map(str, counts), f"{machine.within:.2%}", between, *map(str, alarms))
 
 
