@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from shlex import quote
 from typing import Any, Final, Literal, TypedDict
@@ -10,6 +11,7 @@ from profkit.errors import ProfkitError
 from profkit.files import read_json
 from profkit.program.counts import Count, Counts, function
 from profkit.program.savings.estimate import Saving
+from profkit.program.savings.scenario import ALL, EXPECT, HIGH, LOW, Change, Reach
 from profkit.program.step.groups import KernelGroup
 from profkit.program.triage import ProgramFinding, Triage
 
@@ -64,12 +66,38 @@ class FirstEntry(TypedDict):
     saves_ms: RangeEntry
 
 
+class ShareEntry(TypedDict):
+    """What a fix leaves of a kernel's time: 1 is all of it, more where one does the work of others."""
+
+    kernel: str
+    calls: int
+    left: RangeEntry
+
+
+class CallsEntry(TypedDict):
+    """Calls of the host that wait for nothing after a fix, and what is left of their time."""
+
+    calls: int
+    left: RangeEntry
+
+
+class ChangeEntry(TypedDict):
+    """What a fix does to the step as it was replayed; `merge`: of a launch's host time."""
+
+    scale: list[ShareEntry]
+    merge: list[ShareEntry]
+    stream: list[ShareEntry]
+    host: CallsEntry | None
+    launches: RangeEntry | None
+    pauses: RangeEntry | None
+
+
 # In the form for keys that are words of Python.
 ProgramFindingEntry = TypedDict(
     "ProgramFindingEntry",
     {
         "category": str, "say": str, "saves_ms": RangeEntry, "kernels": list[str], "try": str,
-        "where": str, "on_top_ms": float,
+        "where": str, "on_top_ms": float, "change": ChangeEntry | None,
     },
 )  # fmt: skip
 
@@ -145,7 +173,7 @@ def triage_document(of: Triage, counts: Counts | None = None) -> TriageDocument:
             "plain_ms": {"expect": _round(expect), "low": _round(low), "high": _round(high)},
         },
         "first": _first(of),
-        "findings": [_finding(row) for row in of.findings],
+        "findings": [_finding(of, row) for row in of.findings],
         "kernels": [_kernel(of, row, counted.get(row.id), counts) for row in of.groups],
         "ranks": [
             {"rank": r.rank, "ms": _ms(r.period), "computing_ms": _ms(r.computing),
@@ -176,12 +204,50 @@ def _saves(saving: Saving) -> RangeEntry:
     return {"expect": _round(saving.expect), "low": _round(saving.low), "high": _round(saving.high)}
 
 
-def _finding(row: ProgramFinding) -> ProgramFindingEntry:
+def _finding(of: Triage, row: ProgramFinding) -> ProgramFindingEntry:
     return {
         "category": row.category, "say": row.say, "saves_ms": _saves(row.saves),
         "kernels": list(row.kernels), "try": row.advice, "where": row.where,
-        "on_top_ms": _round(row.on_top),
+        "on_top_ms": _round(row.on_top), "change": _change(of, row.change) if row.change else None,
     }  # fmt: skip
+
+
+def _change(of: Triage, change: Change) -> ChangeEntry:
+    aside = {i: row.left for i, row in change.stream.items()}
+    calls = [of.hosts.usual.events[i] for i in change.host]
+    whole = sum(call.gap + call.busy for call in calls)
+    after = [
+        sum(call.gap * share.gap[n] + call.busy * share.busy[n]
+            for call, share in zip(calls, change.host.values(), strict=True))
+        for n in (LOW, EXPECT, HIGH)
+    ]  # fmt: skip
+    host = Reach(*(time / whole for time in after)) if whole else ALL
+    return {
+        "scale": _shares(of, change.scale), "merge": _shares(of, change.merge),
+        "stream": _shares(of, aside),
+        "host": {"calls": len(calls), "left": _left(host)} if calls else None,
+        "launches": _left(change.launches) if change.launches != ALL else None,
+        "pauses": _left(change.pauses) if change.pauses != ALL else None,
+    }  # fmt: skip
+
+
+def _shares(of: Triage, reaches: Mapping[int, Reach]) -> list[ShareEntry]:
+    """By kernel, each work's share weighted with its time."""
+    out: list[ShareEntry] = []
+    for group in of.groups:
+        own = [i for i in group.works if i in reaches]
+        if own:
+            times = [max(1, of.steps.typical.works[i].activity.duration) for i in own]
+            left = Reach(*(
+                sum(time * reaches[i][n] for i, time in zip(own, times, strict=True)) / sum(times)
+                for n in (LOW, EXPECT, HIGH)
+            ))  # fmt: skip
+            out.append({"kernel": group.id, "calls": len(own), "left": _left(left)})
+    return out
+
+
+def _left(reach: Reach) -> RangeEntry:
+    return {"expect": _round(reach.expect), "low": _round(reach.low), "high": _round(reach.high)}
 
 
 def _kernel(

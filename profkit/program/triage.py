@@ -12,6 +12,7 @@ from profkit.program.findings.case import Case, Draft
 from profkit.program.ranks import Ranks, compare_ranks
 from profkit.program.savings.estimate import SPREAD, Hosts, Saving, hosts
 from profkit.program.savings.replay import Model
+from profkit.program.savings.scenario import EXPECT, Change
 from profkit.program.step.attribution import Maker
 from profkit.program.step.groups import KernelGroup, group
 from profkit.program.step.idle import Split, split_period
@@ -48,6 +49,7 @@ class ProgramFinding:
     kernels: tuple[str, ...]
     advice: str
     where: str
+    change: Change | None = None  # what it does to the step; None where equal parts are all of it
 
 
 @dataclass(frozen=True)
@@ -172,14 +174,14 @@ def _ranked(case: Case, drafts: Sequence[Draft]) -> list[ProgramFinding]:
     out: list[ProgramFinding] = []
     model, shortest, left = case.hosts.usual, case.hosts.usual.period(), plain
     for draft, saving in _sure_first(_ordered(rows), lambda row: _shown(case, *row).low):
-        model = draft.change(model, "expect")
+        model = draft.change.apply(model, EXPECT)
         more = max(0.0, shortest - model.period()) / 1e6 if out else saving.expect
         shortest, on_top = min(shortest, model.period()), min(more, left)
         left -= on_top
         kernels = tuple(dict.fromkeys(names[i] for i in draft.works if i in names))
         out.append(ProgramFinding(
             draft.category, draft.say + _cut(case, draft, saving), _shown(case, draft, saving),
-            on_top, kernels, draft.advice, draft.where,
+            on_top, kernels, draft.advice, draft.where, draft.change,
         ))  # fmt: skip
     return out
 
@@ -221,7 +223,7 @@ def _cut(case: Case, draft: Draft, saving: Saving) -> str:
     """Says so where the works give back far more than the step saves, and what binds instead."""
     if not draft.covers:
         return ""
-    before, after = case.hosts.usual, draft.change(case.hosts.usual, "expect")
+    before, after = case.hosts.usual, draft.change.apply(case.hosts.usual, EXPECT)
     given = sum(a.duration - b.duration for a, b in zip(before.items, after.items, strict=True))
     if saving.expect * 1e6 >= 0.5 * given:
         return ""

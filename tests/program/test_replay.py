@@ -9,10 +9,16 @@ import pytest
 
 from profkit.program.readers import torch_trace
 from profkit.program.savings.replay import DEPTH, Model, model
+from profkit.program.savings.scenario import EXPECT, HIGH, LOW, Change, Reach
 from profkit.program.step.steps import find_steps
 from tests.program.made import GEMM, MUL, Program, plain_ms, ran
 
 Step = Callable[[Program], None]
+
+
+def scaled(of: Model, by: float) -> Model:
+    """The model with all of its work by a factor."""
+    return Change(dict.fromkeys(range(len(of.items)), Reach(by, by, by))).apply(of, EXPECT)
 
 
 def busy_gpu(p: Program) -> None:
@@ -55,7 +61,7 @@ def test_the_replay_takes_what_the_program_takes(step: Step, tmp_path: Path) -> 
 
 def test_a_faster_gpu_saves_nothing_where_the_host_binds(tmp_path: Path) -> None:
     of = _model(slow_host, tmp_path)
-    assert of.scaled(lambda _: 0.1).period() == pytest.approx(of.period(), rel=0.02)
+    assert scaled(of, 0.1).period() == pytest.approx(of.period(), rel=0.02)
 
 
 def test_a_faster_gpu_saves_down_to_where_the_host_binds(tmp_path: Path) -> None:
@@ -65,7 +71,7 @@ def test_a_faster_gpu_saves_down_to_where_the_host_binds(tmp_path: Path) -> None
 
     of = _model(step, tmp_path)
     # 20 launches of 14 us on the host: half of 560 us of kernels is where the host is next.
-    assert of.scaled(lambda _: 0.1).period() == pytest.approx(280_000, rel=0.03)
+    assert scaled(of, 0.1).period() == pytest.approx(280_000, rel=0.03)
 
 
 def test_a_wait_that_goes_saves_the_latency_after_it(tmp_path: Path) -> None:
@@ -84,7 +90,7 @@ def test_a_wait_that_goes_saves_the_latency_after_it(tmp_path: Path) -> None:
 def test_the_host_is_at_most_a_queue_ahead(tmp_path: Path) -> None:
     of = _model(slow_host, tmp_path)
     assert DEPTH == 1024
-    slowed = of.scaled(lambda _: 50.0)  # the GPU binds: the host's time does not add up
+    slowed = scaled(of, 50.0)  # the GPU binds: the host's time does not add up
     assert slowed.period() == pytest.approx(50 * 100_000, rel=0.02)
 
 
@@ -102,8 +108,8 @@ def test_a_launch_that_waits_for_room_is_no_slow_host(tmp_path: Path) -> None:
     full = model(process, find_steps(process).steps[100])
     assert full.period() == pytest.approx(4_000_000, rel=0.02)
     # The host needs 14 us a launch: a GPU of 20 binds, one of 2 does not.
-    assert full.scaled(lambda _: 0.1).period() == pytest.approx(400_000, rel=0.05)
-    assert full.scaled(lambda _: 0.01).period() == pytest.approx(280_000, rel=0.05)
+    assert scaled(full, 0.1).period() == pytest.approx(400_000, rel=0.05)
+    assert scaled(full, 0.01).period() == pytest.approx(280_000, rel=0.05)
 
 
 def test_a_queue_that_was_not_recorded_is_no_delay_of_its_own(tmp_path: Path) -> None:
@@ -113,3 +119,18 @@ def test_a_queue_that_was_not_recorded_is_no_delay_of_its_own(tmp_path: Path) ->
         busy_gpu(p)
 
     assert _model(backlog, tmp_path).period() / 1e6 == pytest.approx(plain_ms(busy_gpu), rel=0.03)
+
+
+def test_a_fix_is_data_that_can_be_compared_and_is_applied_where_it_helps_least_and_most(
+    tmp_path: Path,
+) -> None:
+    of = _model(looks, tmp_path)
+    half, none = Reach(1.0, 0.5, 0.0), Reach(0.0, 0.0, 0.0)
+    works = range(len(of.items))
+    change = Change(dict.fromkeys(works, half), merge={0: Reach(1.0, 0.1, 0.0)})
+    assert change == Change(dict.fromkeys(works, half), merge={0: Reach(1.0, 0.1, 0.0)})
+    assert change != Change(dict.fromkeys(works, none))
+    assert "merge={0: Reach(low=1.0, expect=0.1, high=0.0)}" in repr(change)
+    least, expect, most = (change.apply(of, level).period() for level in (LOW, EXPECT, HIGH))
+    assert least == of.period() > expect > most
+    assert Change().apply(of, HIGH) == of

@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from math import prod
 
-from profkit.program.savings.estimate import Change, Hosts
+from profkit.program.savings.estimate import Hosts
+from profkit.program.savings.scenario import Change
 from profkit.program.step.groups import KernelGroup
 from profkit.program.step.idle import Split
 from profkit.program.step.kinds import is_compiled

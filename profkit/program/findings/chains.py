@@ -18,7 +18,8 @@ from profkit.program.findings.case import (
     goes_back,
     of_optimizer,
 )
-from profkit.program.savings.replay import Model
+from profkit.program.findings.reach import REACH
+from profkit.program.savings.scenario import Change, Reach
 from profkit.program.step.idle import launch_place
 from profkit.program.step.kinds import is_compiled
 from profkit.program.step.steps import StepWork
@@ -36,23 +37,12 @@ def elementwise(case: Case, taken: frozenset[int]) -> Iterator[Draft]:
     runs = [run for run in _runs(case, taken) if _before(case, run) > 0]
     if not runs:
         return
-    fused = {run[0]: _after(case, run) for run in runs}
-    chosen = frozenset(i for run in runs for i in run)
+    chosen = [i for run in runs for i in run]
+    heads = {run[0]: _fused(case, run) for run in runs}
+    rest = [i for i in chosen if i not in heads]
+    # Each run as one kernel that reads its inputs and writes its result.
+    change = Change(heads, dict.fromkeys(rest, REACH["launch of a chain"]))
     worst = max(runs, key=lambda run: _before(case, run))
-
-    def one(model: Model, level: str) -> Model:
-        """Each run as one kernel that reads its inputs and writes its result."""
-        more = {"low": 1.8, "expect": 1.0, "high": 0.8}[level]
-        left = model.without(lambda i: i in chosen and i not in fused, merged=0.1)
-
-        def factor(i: int) -> float:
-            if i not in fused:
-                return 1.0
-            run = next(r for r in runs if r[0] == i)
-            whole = sum(model.items[j].duration for j in run)
-            return min(1.0, fused[i] * more) * whole / max(1.0, model.items[i].duration)
-
-        return left.scaled(factor)
 
     ops = [case.works[i].maker.op.removeprefix("aten::") for i in worst]
     named = ", ".join(dict.fromkeys(filter(None, ops)))
@@ -65,8 +55,15 @@ def elementwise(case: Case, taken: frozenset[int]) -> Iterator[Draft]:
         case.advice("torch.compile the function they are in, or write one kernel",
                     "write one kernel for each chain",
                     "jax.jit the function they are in, or write one kernel"),
-        launch_place(case.works[worst[0]]), tuple(sorted(chosen)), one,
+        launch_place(case.works[worst[0]]), tuple(sorted(chosen)), change,
     )  # fmt: skip
+
+
+def _fused(case: Case, run: Sequence[int]) -> Reach:
+    """The time of a run's one kernel, as a share of that of its first."""
+    times = [case.works[i].activity.duration for i in run]
+    after, whole = _after(case, run), sum(times) / max(1.0, times[0])
+    return Reach(*(min(1.0, after * more) * whole for more in (1.8, 1.0, 0.8)))
 
 
 def autocasts(case: Case, taken: frozenset[int]) -> Iterator[Draft]:
@@ -88,15 +85,12 @@ def autocasts(case: Case, taken: frozenset[int]) -> Iterator[Draft]:
     if not sums:
         return  # each is cast once: no cache helps
     first = max(0.0, 1 - len(sums) / max(1, len(back)))
-    stays = {"low": min(1.0, first + 0.3), "expect": first, "high": 0.0}
-    added = {"low": 0.8, "expect": 0.5, "high": 0.4}  # in half precision: half of the bytes
+    left = Reach(min(1.0, first + 0.3), first, 0.0)
     cast, summed = frozenset([*uses, *back]), frozenset(sums)
     works = tuple(sorted(cast | summed))
-
-    def kept(model: Model, level: str) -> Model:
-        return model.scaled(
-            lambda i: stays[level] if i in cast else added[level] if i in summed else 1.0
-        )
+    change = Change(
+        dict.fromkeys(summed, REACH["sums in half precision"]) | dict.fromkeys(cast, left)
+    )
 
     size, count = sizes.most_common(1)[0]
     largest = max(uses, key=lambda i: case.works[i].activity.duration)
@@ -106,7 +100,7 @@ def autocasts(case: Case, taken: frozenset[int]) -> Iterator[Draft]:
         f"({_dims((size,))}), {len(back)} put their gradients back, and {len(sums)} add those in "
         f"float32: {case.time(works):.3g} ms",
         "cast each tensor once: leave autocast's cache on, or keep weights in half precision",
-        launch_place(case.works[largest]), works, kept,
+        launch_place(case.works[largest]), works, change,
     )  # fmt: skip
 
 
@@ -120,16 +114,10 @@ def casts(case: Case, taken: frozenset[int]) -> Iterator[Draft]:
     works = [i for i in case.chosen(_is_cast) if i not in taken]
     if len(works) < 2 * LEAST_CHAIN:
         return
-    chosen = frozenset(works)
     sizes = Counter(case.works[i].maker.shapes for i in works)
-    # Of casts of one size all but one are of a tensor that was cast before, at best; at worst each is
-    # of a tensor of its own, and half of them are needed.
-    stays = {"low": 0.6, "expect": 0.12, "high": 0.0}
-
-    def kept(model: Model, level: str) -> Model:
-        left = model.without(lambda i: i in chosen and stays[level] == 0.0, merged=0.1)
-        return left.scaled(lambda i: stays[level] if i in chosen else 1.0)
-
+    change = Change(
+        dict.fromkeys(works, REACH["casts"]), dict.fromkeys(works, REACH["launch of a cast"])
+    )
     shape, count = sizes.most_common(1)[0]
     largest = max(works, key=lambda i: case.works[i].activity.duration)
     yield Draft(
@@ -137,7 +125,7 @@ def casts(case: Case, taken: frozenset[int]) -> Iterator[Draft]:
         f"{len(works)} kernels a step, {case.time(works):.3g} ms, only put tensors into another "
         f"type, {count} of them of one size ({_dims(shape)})",
         "keep them in the type that they are used in: autocast's cache on, weights in half precision",
-        launch_place(case.works[largest]), tuple(works), kept,
+        launch_place(case.works[largest]), tuple(works), change,
     )  # fmt: skip
 
 

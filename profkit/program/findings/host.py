@@ -5,17 +5,15 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 
 from profkit.program.findings.case import Case, Draft
-from profkit.program.savings.replay import Event, Model, ReplayItem
+from profkit.program.findings.reach import REACH
+from profkit.program.savings.scenario import ALL, CallShare, Change
 from profkit.program.step.attribution import line_of
 from profkit.program.step.idle import of_maker
 from profkit.program.timeline import HostSpan
 
-LONG = 500_000  # nanoseconds of host work before one call that no launching explains
 FEW_WAITS = 4  # a step: fewer may lie at its end, behind what a graph would hold
-LONG_SHARE = 0.05  # of the step: what is shorter is no pause
 MAKERS = 6  # works before a copy to the host that may have made the value
 MADE_OF = frozenset({"reduce", "elementwise", "set"})  # kinds of works that make such a value
 MANY_COPIES = 16  # small ones to the GPU a step: they are a batch in pieces, no stray scalar
@@ -26,11 +24,6 @@ SIZED = re.compile(r"aten::(nonzero|masked_select|_?unique\w*|repeat_interleave)
 SIZING = re.compile(r"(?i)nonzero|DeviceSelect|unique_by|NumUnique")  # kernels that count for them
 # Calls that no operator makes: the program asks for them itself.
 SYNCHRONIZES = frozenset({"cudaDeviceSynchronize", "cudaEventSynchronize", "cuCtxSynchronize"})
-GRAPH_LAG = 1_000.0  # nanoseconds between the kernels of a graph
-
-
-def _is_pause(gap: float, period: float) -> bool:
-    return gap > max(LONG, LONG_SHARE * period)
 
 
 def slow_launches(case: Case, taken: frozenset[int]) -> Iterator[Draft]:  # noqa: ARG001
@@ -41,10 +34,6 @@ def slow_launches(case: Case, taken: frozenset[int]) -> Iterator[Draft]:  # noqa
         return
     period = case.split.period
 
-    def captured(model: Model, level: str) -> Model:
-        """All launches in one, as a graph has them; pauses of the host stay."""
-        return launched_at_once(model, {"low": 0.35, "expect": 0.03, "high": 0.0}[level], period)
-
     mean = sum(w.activity.duration for w in case.works) / count / 1e3
     say = (f"the GPU has nothing to do for {idle / period:.0%} of the recorded step: {count:,} launches "
            f"of {mean:.3g} µs on average come more slowly than they run")  # fmt: skip
@@ -54,7 +43,7 @@ def slow_launches(case: Case, taken: frozenset[int]) -> Iterator[Draft]:  # noqa
         case.advice("capture the step in a CUDA graph, or torch.compile(mode='reduce-overhead')",
                     "capture the step in a CUDA graph",
                     "jax.jit the whole step, so that one call launches it"),
-        where, (), captured, covers=False, general=True, idle=True,
+        where, (), Change(launches=REACH["launches in a graph"]), covers=False, general=True, idle=True,
     )  # fmt: skip
 
 
@@ -64,7 +53,7 @@ def _paused(case: Case) -> int:
     starts = [*(call.start for call in step.calls), step.end]
     ends = [step.begin, *(call.end for call in step.calls)]
     pauses = [(low, high) for low, high in zip(ends, starts, strict=True)
-              if _is_pause(high - low, case.split.period)]  # fmt: skip
+              if high - low > case.hosts.usual.pause]  # fmt: skip
     turn = step.end - step.begin  # what lies behind the host's step is the pause of the next
     pauses += [(low + turn, high + turn) for low, high in pauses]
     gaps = [(low, high) for low, high, cause in case.split.gaps if cause == "host-launch"]
@@ -73,40 +62,13 @@ def _paused(case: Case) -> int:
     )
 
 
-def launched_at_once(model: Model, stays: float, period: int) -> Model:
-    """The model with a part of the host's time round its launches; pauses of its own stay.
-
-    Args:
-        model: Of the step.
-        stays: The part of the time that is left.
-        period: Of the recorded step, nanoseconds: what a pause is depends on it.
-    """
-    events = tuple(
-        e if _is_pause(e.gap, period) else e._replace(gap=e.gap * stays, busy=e.busy * stays)
-        for e in model.events
-    )
-    items = tuple(i._replace(lag=GRAPH_LAG) if i.lag > GRAPH_LAG else i for i in model.items)
-    tail = model.tail if _is_pause(model.tail, period) else model.tail * stays
-    return replace(model, events=events, items=items, tail=tail)
-
-
 def own_work(case: Case, taken: frozenset[int]) -> Iterator[Draft]:  # noqa: ARG001
     """The host does something long of its own while the GPU waits."""
-    period = case.split.period
     model = case.hosts.usual
-    gaps = [(e.gap, i) for i, e in enumerate(model.events) if _is_pause(e.gap, period)]
-    total = sum(gap for gap, _ in gaps) + (model.tail if _is_pause(model.tail, period) else 0)
+    gaps = [(e.gap, i) for i, e in enumerate(model.events) if e.gap > model.pause]
+    total = sum(gap for gap, _ in gaps) + (model.tail if model.tail > model.pause else 0)
     if not total:
         return
-
-    def elsewhere(model: Model, level: str) -> Model:
-        """The pauses gone: workers do it ahead; at worst a part of it stays."""
-        stays = {"low": 0.4, "expect": 0.05, "high": 0.0}[level]
-        events = tuple(
-            e._replace(gap=e.gap * stays) if _is_pause(e.gap, period) else e for e in model.events
-        )
-        tail = model.tail * stays if _is_pause(model.tail, period) else model.tail
-        return replace(model, events=events, tail=tail)
 
     calls = case.step.calls
     longest = max(gaps, default=(0.0, len(calls)))[1]
@@ -122,7 +84,7 @@ def own_work(case: Case, taken: frozenset[int]) -> Iterator[Draft]:  # noqa: ARG
         if "DataLoader" in inside
         else "do it ahead, in another thread or process while the GPU works, or on the GPU",
         inside or (f"before {before}" if before else "between steps"),
-        (), elsewhere, covers=False, idle=True,
+        (), Change(pauses=REACH["pauses done ahead"]), covers=False, idle=True,
     )  # fmt: skip
 
 
@@ -149,15 +111,7 @@ def allocations(case: Case, taken: frozenset[int]) -> Iterator[Draft]:  # noqa: 
     if time < 0.01 * case.split.period:
         return
 
-    def kept(model: Model, level: str) -> Model:
-        """Nothing is allocated: it is there from the step before."""
-        stays = {"low": 0.3, "expect": 0.0, "high": 0.0}[level]
-        events = tuple(
-            e._replace(awaits=-1, busy=e.busy * stays) if i in chosen else e
-            for i, e in enumerate(model.events)
-        )
-        return replace(model, events=events)
-
+    share = CallShare(busy=REACH["allocations kept"])  # it is there from the step before
     names = Counter(calls[i].name for i in chosen)
     first = min(chosen)
     yield Draft(
@@ -166,7 +120,8 @@ def allocations(case: Case, taken: frozenset[int]) -> Iterator[Draft]:  # noqa: 
         f"{time / 1e6:.3g} ms in which the host launches nothing",
         case.advice("keep buffers, and torch.cuda.empty_cache() out of the loop",
                     "keep buffers from step to step"),
-        of_maker(case.step, first) or "between steps", (), kept, covers=False, idle=True,
+        of_maker(case.step, first) or "between steps", (),
+        Change(host=dict.fromkeys(chosen, share)), covers=False, idle=True,
     )  # fmt: skip
 
 
@@ -180,30 +135,20 @@ def waits(case: Case, taken: frozenset[int]) -> Iterator[Draft]:  # noqa: ARG001
     idle = sum(row.time for row in case.split.idle if row.cause == "host-sync")
     if not held or idle < 0.005 * case.split.period:
         return
-    chosen = frozenset(held)
     looked = _looked_at(case, held)
     looped = _looped(case, looked)
     sized = 2 * sum(_for_size(case, i) for i in held) > len(held)
     own = [i for i in held if step.calls[i].name in SYNCHRONIZES and not step.makers[i].op]
     called = 2 * len(own) > len(held)
 
-    def unwaited(model: Model, level: str) -> Model:
-        """The host goes on; what it wanted to know comes later.
-
-        Where it waits for a size, fixed sizes take its place, which can be launched at once: what is
-        launched for each size is then one batch, at best. At best, too, nobody wants the value: then
-        what computes it goes. Values that a loop reads one after another are computed by one launch.
-        """
-        events = tuple(e._replace(awaits=-1) if i in chosen else e
-                       for i, e in enumerate(model.events))  # fmt: skip
-        left = replace(model, events=events)
-        gone = looked if level == "high" else looped
-        if gone:
-            left = left.without(gone.__contains__, merged=0.5 if level == "low" else 0.1)
-        if not sized or level == "low":
-            return left
-        return launched_at_once(left, {"expect": 0.1, "high": 0.0}[level], case.split.period)
-
+    # The host goes on; what it wanted to know comes later. Where it waits for a size, fixed sizes take
+    # its place, which can be launched at once: what is launched for each size is then one batch, at
+    # best. At best, too, nobody wants the value: then what computes it goes. Values that a loop reads
+    # one after another are computed by one launch.
+    merge = dict.fromkeys(looked, REACH["values not wanted"])
+    merge |= dict.fromkeys(looped, REACH["values read once"])
+    launches = REACH["sizes that are known"] if sized else ALL
+    change = Change(merge=merge, host=dict.fromkeys(held, CallShare()), launches=launches)
     names = Counter(step.makers[i].op or step.calls[i].name for i in held)
     places = Counter(filter(None, (step.makers[i].source or step.makers[i].range for i in held)))
     what = ", ".join(f"{name} ({n} x)" for name, n in names.most_common(2))
@@ -216,7 +161,7 @@ def waits(case: Case, taken: frozenset[int]) -> Iterator[Draft]:  # noqa: ARG001
         _instead(case, sized, called,
                  2 * sum(case.works[i].kind == "copy" for i in looped) > len(held)),
         places.most_common(1)[0][0] if places else names.most_common(1)[0][0],
-        (), unwaited, covers=False, idle=True, hinders=len(held) >= FEW_WAITS,
+        (), change, covers=False, idle=True, hinders=len(held) >= FEW_WAITS,
     )  # fmt: skip
 
 
@@ -298,17 +243,6 @@ def _at_the_end(case: Case, index: int) -> bool:
     return case.step.calls[index].end > case.step.end
 
 
-def releasing(events: tuple[Event, ...], copies: frozenset[int]) -> tuple[Event, ...]:
-    """Events that no longer wait for some items."""
-    return tuple(e._replace(awaits=-1) if e.awaits in copies else e for e in events)
-
-
-def aside(
-    items: tuple[ReplayItem, ...], chosen: frozenset[int], stream: int
-) -> tuple[ReplayItem, ...]:
-    """Items moved to a stream of their own, which nothing waits for."""
-    return tuple(
-        t._replace(stream=stream, after=-1, lag=0.0) if i in chosen
-        else t._replace(after=-1) if t.after in chosen else t
-        for i, t in enumerate(items)
-    )  # fmt: skip
+def awaiting(case: Case, copies: frozenset[int]) -> list[int]:
+    """The calls that wait for some works."""
+    return [i for i, e in enumerate(case.hosts.usual.events) if e.awaits in copies]

@@ -11,7 +11,8 @@ from itertools import accumulate, islice
 from math import prod
 
 from profkit.program.findings.case import Case, Draft, input_bytes, needed_bytes
-from profkit.program.savings.replay import Model
+from profkit.program.findings.reach import REACH
+from profkit.program.savings.scenario import Change, Reach
 from profkit.program.step.groups import KernelGroup
 from profkit.program.step.kinds import is_librarys
 from profkit.program.timeline import Activity
@@ -56,7 +57,7 @@ def contended_atomics(case: Case, taken: frozenset[int]) -> Iterator[Draft]:
             "sort or group the rows by target and sum each group, or multiply with who belongs "
             "where; private sums in shared memory",
             group.source or group.range or group.op or group.name, tuple(works),
-            _scaled(works, {"low": min(1.0, 3 * floor), "expect": floor, "high": floor / 2.5}),
+            _scaled(works, Reach(3 * floor, floor, floor / 2.5)),
         )  # fmt: skip
 
 
@@ -79,11 +80,11 @@ def small_grid(case: Case, taken: frozenset[int]) -> Iterator[Draft]:
         ideal = beside / count
         if ideal > IDLE:
             continue
-        stays = {"low": min(1.0, 2.5 * ideal + 0.1), "expect": ideal, "high": ideal * 0.6}
+        left = Reach(2.5 * ideal + 0.1, ideal, ideal * 0.6)
         if group.kind in BOUND_BY_BYTES and (need := _needed(case, works)):
             # Blocks that hold too few loads in flight are too few for more reasons than their number.
             least = need / sum(case.works[i].activity.duration for i in works)
-            stays.update(expect=min(ideal, 1.6 * least), high=min(ideal * 0.6, least))
+            left = left._replace(expect=min(ideal, 1.6 * least), high=min(ideal * 0.6, least))
         others = "" if beside < blocks + 1 else f" ({beside:.0f} with those beside it)"
         yield Draft(
             "kernel",
@@ -91,7 +92,7 @@ def small_grid(case: Case, taken: frozenset[int]) -> Iterator[Draft]:
             f"{group.time / 1e6:.3g} ms a step: most of the GPU is idle",
             "split its work into more blocks (rows, tiles, split-k)",
             group.source or group.range or group.op or group.name, tuple(works),
-            _scaled(works, stays),
+            _scaled(works, left),
         )  # fmt: skip
 
 
@@ -148,8 +149,7 @@ def sorts(case: Case, taken: frozenset[int]) -> Iterator[Draft]:
         f"{case.time(found):.3g} ms a step sort {' x '.join(map(str, work.maker.shapes[0]))} values, "
         "of which only the first are read on",
         "torch.topk", work.maker.source or work.maker.range or work.maker.op, tuple(found),
-        # One H200, 50 of 32,000 in bfloat16: topk took a quarter of the sort.
-        _scaled(found, {"low": 0.6, "expect": 0.3, "high": 0.1}),
+        _scaled(found, REACH["sort"]),
     )  # fmt: skip
 
 
@@ -165,11 +165,11 @@ def _is_cut(case: Case, index: int) -> bool:
 
 
 def _counted(group: KernelGroup, works: Sequence[int], gain: float) -> Draft:
-    stays = {"low": min(1.0, 2 / (1 + gain)), "expect": 1 / gain, "high": 0.8 / gain}
+    left = Reach(2 / (1 + gain), 1 / gain, 0.8 / gain)
     return Draft(
         "kernel", f"{_short(group)}, {group.time / 1e6:.3g} ms a step, could be {gain:.2g}x faster",
         "see its diagnosis", group.source or group.op or group.name, tuple(works),
-        _scaled(works, stays),
+        _scaled(works, left),
     )  # fmt: skip
 
 
@@ -184,7 +184,7 @@ def _against_bytes(case: Case, group: KernelGroup, works: Sequence[int]) -> Iter
         "of its operator need",
         "count it (profkit profile), or choose another layout or operator for it",
         group.source or group.range or group.op or group.name, tuple(works),
-        _scaled(works, {"low": 0.9, "expect": min(1.0, 1.6 / ratio), "high": 1.0 / ratio}),
+        _scaled(works, Reach(0.9, 1.6 / ratio, 1.0 / ratio)),
     )  # fmt: skip
 
 
@@ -213,13 +213,8 @@ def _needed(case: Case, works: Sequence[int], by_threads: bool = False) -> float
     return total / case.bandwidth * 1e9
 
 
-def _scaled(works: Sequence[int], stays: dict[str, float]):  # type: ignore[no-untyped-def]
-    own = frozenset(works)
-
-    def change(model: Model, level: str) -> Model:
-        return model.scaled(lambda i: stays[level] if i in own else 1.0)
-
-    return change
+def _scaled(works: Sequence[int], left: Reach) -> Change:
+    return Change(dict.fromkeys(works, left.times(1.0)))
 
 
 def _short(group: KernelGroup) -> str:

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from math import prod
 
 from profkit.program.findings.case import Case, Draft, goes_back
-from profkit.program.savings.replay import Model
+from profkit.program.findings.reach import REACH
+from profkit.program.savings.scenario import Change, Reach
 from profkit.program.step.idle import launch_place
 from profkit.program.step.kinds import is_vector_product, precision_of
 from profkit.program.step.steps import StepWork
 from profkit.records.gpus import levels
 
-HALVED = {"low": 0.65, "expect": 0.5, "high": 0.45}  # of what moves 8 bytes a value, moving 4
 _FP32_ATTENTION = re.compile(r"fmha_cutlass[FB]_f32_")
 FLOOR = 4_000.0  # nanoseconds: a small product is not bound by its pipe
 BETWEEN = {
@@ -32,11 +32,7 @@ BETWEEN = {
 WIDEST_HEAD = 512  # columns that a fused kernel takes
 HEADS = 4  # works beside a product that are looked at: two copies, and sets between them
 MERGES = {"aten::reshape", "aten::contiguous", "aten::clone", "aten::flatten"}
-REACH = 24  # works between the products on the two sides of a softmax
-# What the fused call takes of the products it replaces, which write and read the scores: on an H200
-# 0.34 forward and 0.47 backward where a causal mask leaves half of the work; twice that without one
-# is inferred, not seen.
-FUSED = {"low": 1.1, "expect": 0.6, "high": 0.33}
+WINDOW = 24  # works between the products on the two sides of a softmax
 
 
 def fp32_products(case: Case, taken: frozenset[int]) -> Iterator[Draft]:
@@ -53,20 +49,9 @@ def fp32_products(case: Case, taken: frozenset[int]) -> Iterator[Draft]:
     if not chosen:
         return
     gains = levels("tensor", cc)
-    by_level = dict(zip(("low", "expect", "high"), gains, strict=True))
-    # Fused attention has no TF32: its mend is half precision.
-    by_half = {"low": gains[1], "expect": 0.8 * gains[2], "high": 1.15 * gains[2]}
-
-    def on_tensor_cores(model: Model, level: str) -> Model:
-        def factor(i: int) -> float:
-            if i not in chosen:
-                return 1.0
-            long = max(model.items[i].duration, 1.0)
-            gain = max(1.0, by_half[level]) if i in fused else by_level[level]
-            return min(1.0, max(FLOOR, long / gain) / long)
-
-        return model.scaled(factor)
-
+    # Fused attention has no TF32: its fix is half precision.
+    by_half = (max(1.0, gains[1]), max(1.0, 0.8 * gains[2]), max(1.0, 1.15 * gains[2]))
+    scale = {i: _faster(case, i, by_half if i in fused else gains) for i in chosen}
     largest = case.works[max(chosen, key=lambda i: case.works[i].activity.duration)]
     time = case.time(sorted(chosen))
     yield Draft(
@@ -77,8 +62,14 @@ def fp32_products(case: Case, taken: frozenset[int]) -> Iterator[Draft]:
         else case.advice(
             "torch.set_float32_matmul_precision('high') for TF32, or autocast to bfloat16",
             "let them use TF32, or give them half precision, where their results may be so exact"),
-        launch_place(largest), tuple(sorted(chosen)), on_tensor_cores,
+        launch_place(largest), tuple(sorted(chosen)), Change(scale),
     )  # fmt: skip
+
+
+def _faster(case: Case, index: int, gains: Sequence[float]) -> Reach:
+    """What is left of a product whose pipe gets faster; a small one is not bound by it."""
+    long = max(case.works[index].activity.duration, 1.0)
+    return Reach(*(min(1.0, max(FLOOR, long / gain) / long) for gain in gains))
 
 
 def in_float64(case: Case, taken: frozenset[int]) -> Iterator[Draft]:
@@ -89,24 +80,9 @@ def in_float64(case: Case, taken: frozenset[int]) -> Iterator[Draft]:
     if not chosen:
         return
     gains = levels("double", cc)
-    by_level = dict(zip(("low", "expect", "high"), gains, strict=True))
-    rest = frozenset(chosen) - products
-    needed = not (case.torch or case.jax)  # float64 is no default elsewhere: somebody chose it
-
-    def halved(model: Model, level: str) -> Model:
-        if needed and level == "low":
-            return model
-
-        def factor(i: int) -> float:
-            if i in rest:
-                return HALVED[level]
-            if i not in products:
-                return 1.0
-            long = max(model.items[i].duration, 1.0)
-            return min(1.0, max(FLOOR, long / by_level[level]) / long)
-
-        return model.scaled(factor)
-
+    scale = {i: _faster(case, i, gains) if i in products else REACH["float64"] for i in chosen}
+    if not (case.torch or case.jax):  # float64 is no default elsewhere: somebody chose it
+        scale = {i: reach._replace(low=1.0) for i, reach in scale.items()}
     largest = case.works[max(chosen, key=lambda i: case.works[i].activity.duration)]
     yield Draft(
         "fp32-matmul" if products else "elementwise-chain",
@@ -115,7 +91,7 @@ def in_float64(case: Case, taken: frozenset[int]) -> Iterator[Draft]:
         case.advice("make it float32 where it comes in (numpy's arrays are float64)"
                     + (", and let products use TF32" if products else ""),
                     "compute in float32 what need not be so exact (preconditioners, inner iterations)"),
-        launch_place(largest), tuple(chosen), halved,
+        launch_place(largest), tuple(chosen), Change(scale),
     )  # fmt: skip
 
 
@@ -141,21 +117,21 @@ def attention(case: Case, taken: frozenset[int]) -> Iterator[Draft]:
         return
     chosen = frozenset(i for region in regions for i in region)
     products = [i for i in chosen if case.works[i].kind == "gemm"]
-
-    def fused(model: Model, level: str) -> Model:
-        """The rest of each region goes, its products take a part of their time."""
-        left = model.without(lambda i: i in chosen and i not in products, merged=0.1)
-        return left.scaled(lambda i: FUSED[level] if i in products else 1.0)
-
+    others = chosen.difference(products)
+    # The rest of each region goes, its products take a part of their time.
+    change = Change(
+        dict.fromkeys(products, REACH["attention"]),
+        dict.fromkeys(others, REACH["launch of a chain"]),
+    )
     softmax = [case.works[i] for i in sorted(chosen) if case.works[i].kind == "softmax"]
     first = softmax[0] if softmax else case.works[min(chosen)]
-    rest = case.time([i for i in sorted(chosen) if i not in products])
+    rest = case.time(sorted(others))
     yield Draft(
         "attention-unfused",
         f"attention is written out: {len(regions)} times products, mask and softmax through DRAM, "
         f"{case.time(sorted(chosen)):.3g} ms a step, {rest:.3g} ms of it round the products",
         "torch.nn.functional.scaled_dot_product_attention",
-        launch_place(first), tuple(sorted(chosen)), fused,
+        launch_place(first), tuple(sorted(chosen)), change,
     )  # fmt: skip
 
 
@@ -229,7 +205,7 @@ def _side(case: Case, at: int, way: int, used: set[int]) -> int | None:
     """
     last, left = None, 2 if goes_back(case.works[at]) else 1
     j = at + way
-    while left and 0 <= j < len(case.works) and abs(j - at) <= REACH and j not in used:
+    while left and 0 <= j < len(case.works) and abs(j - at) <= WINDOW and j not in used:
         kind = case.works[j].kind
         if kind == "gemm" and _of_scores(case, j, at):
             last, left = j, left - 1

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import replace
 
 from profkit.program.findings.case import Case, Draft, goes_back, is_strided
-from profkit.program.findings.host import SMALL_COPY, aside, releasing, uploads
-from profkit.program.savings.replay import Model
+from profkit.program.findings.host import SMALL_COPY, awaiting, uploads
+from profkit.program.findings.reach import REACH
+from profkit.program.savings.scenario import Aside, CallShare, Change
 from profkit.program.step.idle import launch_place
 from profkit.program.step.steps import StepWork
 from profkit.records.gpus import pinned_rate
@@ -29,23 +29,16 @@ def copies(case: Case, taken: frozenset[int]) -> Iterator[Draft]:
         return
     rate = _pinned_rate(case)
 
-    def overlapped(model: Model, level: str) -> Model:
-        """Pinned and on streams of their own, a step ahead; at worst only pinned."""
-        items = list(model.items)
-        for i in chosen:
-            activity = case.works[i].activity
-            fast = activity.bytes / rate * 1e9 * {"low": 1.6, "expect": 1.0, "high": 0.9}[level]
-            items[i] = items[i]._replace(duration=min(items[i].duration, fast))
-        events = releasing(model.events, chosen)
-        changed = replace(model, items=tuple(items), events=events)
-        if level == "low":
-            return changed
-        moved = changed.items
-        for direction, stream in OWN_STREAM.items():
-            own = frozenset(i for i in chosen if case.works[i].activity.direction == direction)
-            moved = aside(moved, own, stream)
-        return replace(changed, items=moved)
-
+    # Pinned and on streams of their own, a step ahead; at worst only pinned.
+    scale, stream = {}, {}
+    for i in chosen:
+        activity = case.works[i].activity
+        fast = activity.bytes / rate * 1e9 / max(1, activity.duration)
+        scale[i] = REACH["copy pinned"].times(fast)
+        if activity.direction in OWN_STREAM:
+            number = OWN_STREAM[activity.direction]
+            stream[i] = Aside(number, REACH["copy in its place"])
+    change = Change(scale, host=dict.fromkeys(awaiting(case, chosen), CallShare()), stream=stream)
     largest = case.works[max(chosen, key=lambda i: case.works[i].activity.duration)]
     total = sum(case.works[i].activity.bytes for i in chosen)
     time = case.time(sorted(chosen))
@@ -59,7 +52,7 @@ def copies(case: Case, taken: frozenset[int]) -> Iterator[Draft]:
         ("pin the host's memory, copy" if pageable else "copy")
         + case.advice(" with non_blocking=True", " asynchronously")
         + " on a stream of its own, a step ahead",
-        launch_place(largest), tuple(sorted(chosen)), overlapped,
+        launch_place(largest), tuple(sorted(chosen)), change,
     )  # fmt: skip
 
 
@@ -79,18 +72,11 @@ def small_copies(case: Case, taken: frozenset[int]) -> Iterator[Draft]:  # noqa:
         if maker.ordinal in ops or (call.waits and n - 1 in pieces)
     )  # fmt: skip
 
-    def packed(model: Model, level: str) -> Model:
-        """One copy in place of all; the host's work on each stays in part at worst."""
-        stays = {"low": 0.6, "expect": 0.05, "high": 0.0}[level]
-        events = tuple(
-            e._replace(awaits=-1, gap=e.gap * stays, busy=e.busy * stays)
-            if (n in around and n not in pieces) or e.awaits in chosen else e
-            for n, e in enumerate(model.events)
-        )  # fmt: skip
-        return replace(model, events=events).without(
-            lambda i: i in chosen and i != first, merged=stays
-        )
-
+    # One copy in place of all; the host's work on each stays in part at worst.
+    left = REACH["copies in one"]
+    freed = (around - pieces).union(awaiting(case, chosen))
+    host = dict.fromkeys(freed, CallShare(left, left))
+    change = Change(merge=dict.fromkeys(chosen - {first}, left), host=host)
     total = sum(case.works[i].activity.bytes for i in chosen)
     waited = len({e.awaits for e in case.hosts.usual.events} & chosen)
     yield Draft(
@@ -99,7 +85,7 @@ def small_copies(case: Case, taken: frozenset[int]) -> Iterator[Draft]:  # noqa:
         + (f", and the host waits for {waited} of them" if waited else ""),
         "put them into one pinned buffer on the host, and copy that "
         + case.advice("with non_blocking=True", "asynchronously"),
-        launch_place(case.works[first]), tuple(sorted(chosen)), packed, idle=True,
+        launch_place(case.works[first]), tuple(sorted(chosen)), change, idle=True,
     )  # fmt: skip
 
 
@@ -131,13 +117,10 @@ def collectives(case: Case, taken: frozenset[int]) -> Iterator[Draft]:
     learns = case.trains or any(w.kind == "optimizer" for w in case.works)
     reduces = all("gather" not in case.works[i].activity.name.lower() for i in together)
 
-    def beside(model: Model, level: str) -> Model:
-        """Beside what computes; at worst a good part stays exposed, or all where nothing learns."""
-        if level == "high":
-            return replace(model, items=aside(model.items, chosen, -5))
-        stays = {"low": 0.7 if learns else 1.0, "expect": 0.25}[level]
-        return model.scaled(lambda i: stays if i in chosen else 1.0)
-
+    # Beside what computes; at worst a good part stays exposed, or all where nothing learns.
+    left = REACH["collective beside learning" if learns else "collective"]
+    aside = Aside(-5, REACH["collective in its place"])
+    change = Change(dict.fromkeys(chosen, left), stream=dict.fromkeys(chosen, aside))
     largest = case.works[max(chosen, key=lambda i: case.works[i].activity.duration)]
     yield Draft(
         "collective",
@@ -147,7 +130,7 @@ def collectives(case: Case, taken: frozenset[int]) -> Iterator[Draft]:
          + case.advice(" (DistributedDataParallel does)", "") if learns and reduces
          else "start them before their result is needed, beside what does not need it")
         + ", and look whether one rank waits for another",
-        launch_place(largest), tuple(sorted(chosen)), beside,
+        launch_place(largest), tuple(sorted(chosen)), change,
     )  # fmt: skip
 
 
@@ -166,24 +149,9 @@ def layouts(case: Case, taken: frozenset[int]) -> Iterator[Draft]:
     # A product reads either order: the copy that it reads goes, and so does one of what it wrote.
     read = frozenset(i for i in chosen if _is_asked_for(case, i) and _meets(case, i))
     biases = _biases(case) if read else frozenset[int]()
-    stays = {"low": 0.45, "expect": 0.2, "high": 0.0}
-    beside = {"low": 0.6, "expect": 0.15, "high": 0.0}
-    copied = {"low": 1.0, "expect": 0.6, "high": 0.1}
-
-    def straight(model: Model, level: str) -> Model:
-        own = images.union(named)
-        return model.scaled(
-            lambda i: (
-                stays[level]
-                if i in own
-                else beside[level]
-                if i in read or i in biases
-                else copied[level]
-                if i in chosen
-                else 1.0
-            )
-        )
-
+    scale = dict.fromkeys(chosen, REACH["layout"])
+    scale |= dict.fromkeys(read | biases, REACH["layout of products"])
+    scale |= dict.fromkeys(images.union(named), REACH["layout of images"])
     largest = case.works[max(named or chosen, key=lambda i: case.works[i].activity.duration)]
     round_conv = convolved and (named or images)
     yield Draft(
@@ -193,7 +161,7 @@ def layouts(case: Case, taken: frozenset[int]) -> Iterator[Draft]:
         case.advice("keep tensors and model in memory_format=torch.channels_last",
                     "keep tensors in the order that the convolutions compute in") if round_conv
         else "choose shapes so that no permuted copy is needed, or let the next kernel read strided",
-        launch_place(largest), tuple(sorted(chosen)), straight,
+        launch_place(largest), tuple(sorted(chosen)), Change(scale),
     )  # fmt: skip
 
 
@@ -202,9 +170,6 @@ def joins(case: Case, taken: frozenset[int]) -> Iterator[Draft]:
     chosen = [i for i in case.chosen(lambda w: w.kind == "concat") if i not in taken]
     if not chosen:
         return
-    # At best every part is written where it belongs; at worst what makes it cannot.
-    stays = {"low": 0.8, "expect": 0.3, "high": 0.0}
-    own = frozenset(chosen)
     largest = case.works[max(chosen, key=lambda i: case.works[i].activity.duration)]
     yield Draft(
         "layout",
@@ -212,8 +177,7 @@ def joins(case: Case, taken: frozenset[int]) -> Iterator[Draft]:
         f"{case.time(chosen):.3g} ms, only put tensors together",
         "allocate the whole once and write each part into its place"
         + case.advice(" (a cache that grows: index_copy_)", ""),
-        launch_place(largest), tuple(chosen),
-        lambda model, level: model.scaled(lambda i: stays[level] if i in own else 1.0),
+        launch_place(largest), tuple(chosen), Change(dict.fromkeys(chosen, REACH["join"])),
     )  # fmt: skip
 
 

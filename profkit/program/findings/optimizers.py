@@ -15,7 +15,8 @@ from profkit.program.findings.case import (
     goes_back,
     of_optimizer,
 )
-from profkit.program.savings.replay import Model
+from profkit.program.findings.reach import REACH
+from profkit.program.savings.scenario import Change, Reach
 from profkit.program.step.idle import launch_place
 
 MANY = 16  # kernels one by one that are a loop over parameters
@@ -45,21 +46,16 @@ def optimizer(case: Case, taken: frozenset[int]) -> Iterator[Draft]:
     if len(single) < MANY and not (adam and len(foreach) >= 4):
         return
     works = sorted({*single, *foreach})
-    chosen = frozenset(works)
-    # Adam touches four tensors and writes three; done singly it does so in 18 to 20 accesses.
     outside = bool(named) and not {*named}.intersection(works)
     once = _in_one_pass(case, works) if outside else 0.7
-    ratio = {"low": 0.6, "expect": 0.4, "high": 0.3} if adam and not outside else {
-        "low": min(1.0, 1.5 * once), "expect": once, "high": 0.6 * once}  # fmt: skip
-
-    def fused(model: Model, level: str) -> Model:
-        """One kernel for many parameters: the time that bytes need, hardly any launches."""
-        stays = sum(max(0.0, model.items[i].duration - SHORT) for i in works) * ratio[level]
-        stays = max(stays, 2 * SHORT)
-        left = model.without(lambda i: i in chosen and i != works[0], merged=0.02)
-        only = left.items[works[0]].duration or 1.0
-        return left.scaled(lambda i: stays / only if i == works[0] else 1.0)
-
+    ratio = (
+        REACH["adam"] if adam and not outside else Reach(1.5 * once, once, 0.6 * once).times(1.0)
+    )
+    # One kernel for many parameters: the time that bytes need, hardly any launches.
+    times = [case.works[i].activity.duration for i in works]
+    need = sum(max(0.0, time - SHORT) for time in times)
+    only = Reach(*(max(need * share, 2 * SHORT) / (times[0] or 1.0) for share in ratio))
+    rest = dict.fromkeys(works[1:], REACH["launch of a parameter"])
     kind = "parameters one by one" if len(single) >= len(foreach) else "operations one by one"
     yield Draft(
         "optimizer",
@@ -69,7 +65,8 @@ def optimizer(case: Case, taken: frozenset[int]) -> Iterator[Draft]:
         "torch._foreach_* over the list of all (an average of weights: torch.optim.swa_utils; norms: "
         "torch.nn.utils.clip_grad_norm_)" if outside
         else "fused=True (torch.optim.Adam, AdamW, SGD)",
-        case.works[works[0]].maker.range or launch_place(case.works[works[0]]), tuple(works), fused,
+        case.works[works[0]].maker.range or launch_place(case.works[works[0]]), tuple(works),
+        Change({works[0]: only}, rest),
     )  # fmt: skip
 
 

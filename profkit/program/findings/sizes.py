@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from math import ceil, prod
 
 from profkit.program.findings.case import BYTES, Case, Draft
-from profkit.program.savings.replay import Model
+from profkit.program.findings.reach import REACH
+from profkit.program.savings.scenario import Change, Reach
 from profkit.program.step.idle import launch_place
 from profkit.program.timeline import Activity
 from profkit.records.gpus import of_generation
@@ -28,12 +29,6 @@ FILLED = 0.95  # what sizes that fit reach
 # Half-precision kernels of CUTLASS for rows that begin at no multiple of 16 bytes, 8 values.
 _UNALIGNED = re.compile(r"tensorop_\w*?b?f16\w*_(align[124])\b")
 LONG = 20_000  # nanoseconds: shorter products are bound by other things
-# What padding leaves of them, by whether there are newer units that they cannot use. An H200 took
-# a sixth for a vocabulary of 50,304 in place of 50,257; before 9.0 nothing was measured.
-PADDED = {
-    True: {"low": 0.6, "expect": 0.2, "high": 0.14},
-    False: {"low": 0.9, "expect": 0.5, "high": 0.3},
-}
 _PRODUCTS = {"aten::mm": 0, "aten::addmm": 1, "aten::bmm": 0, "aten::baddbmm": 1}
 
 
@@ -126,20 +121,11 @@ def tails(case: Case, taken: frozenset[int]) -> Iterator[Draft]:
             found[i] = product, cut
     if not found:
         return
-    least = {i: _least(case, product) for i, (product, _) in found.items()}
-
-    def fitted(model: Model, level: str) -> Model:
-        """Full tiles in full rounds; never faster than its bytes, or than the fastest products."""
-
-        def factor(i: int) -> float:
-            if i not in found:
-                return 1.0
-            product, cut = found[i]
-            best = max(cut.used / FILLED, least[i] / product.seconds)
-            return min(1.0, {"low": (1 + best) / 2, "expect": best, "high": cut.used}[level])
-
-        return model.scaled(factor)
-
+    # Full tiles in full rounds; never faster than its bytes, or than the fastest products.
+    scale = {}
+    for i, (product, cut) in found.items():
+        best = max(cut.used / FILLED, _least(case, product) / product.seconds)
+        scale[i] = Reach((1 + best) / 2, best, cut.used).times(1.0)
     worst = max(found, key=lambda i: found[i][0].seconds * (1 - found[i][1].used))
     product, cut = found[worst]
     yield Draft(
@@ -148,7 +134,7 @@ def tails(case: Case, taken: frozenset[int]) -> Iterator[Draft]:
         f"what their tiles hold: {product.rows} x {product.columns} is {cut.tiles} tiles of "
         f"{cut.tile[0]} x {cut.tile[1]}" + (f", {_rounds(cut, sms or 1)}" if cut.rounds else ""),
         "choose the size or the batch so that tiles fill whole rounds, or multiply several at once",
-        launch_place(case.works[worst]), tuple(sorted(found)), fitted,
+        launch_place(case.works[worst]), tuple(sorted(found)), Change(scale),
     )  # fmt: skip
 
 
@@ -184,15 +170,9 @@ def misfits(case: Case, taken: frozenset[int]) -> Iterator[Draft]:
     if not odd:
         return
 
-    def padded(model: Model, level: str) -> Model:
-        """The same products at the rate of those that fit; what is added to pad them is little."""
-        by = {"low": 0.55, "expect": 1.0, "high": 1.0 / REACHED}[level]
-
-        def factor(i: int) -> float:
-            return min(1.0, odd[i].rate / (by * reachable)) if i in odd else 1.0
-
-        return model.scaled(factor)
-
+    # The same products at the rate of those that fit; what is added to pad them is little.
+    by = (0.55, 1.0, 1.0 / REACHED)
+    scale = {i: Reach(*(min(1.0, p.rate / (b * reachable)) for b in by)) for i, p in odd.items()}
     worst = max(odd, key=lambda i: odd[i].seconds)
     sizes = sorted({n for p in odd.values() for n in p.misfits})
     fits = -(-sizes[-1] // 64) * 64
@@ -202,7 +182,7 @@ def misfits(case: Case, taken: frozenset[int]) -> Iterator[Draft]:
         f"({', '.join(map(str, sizes[-3:]))}) and reach {odd[worst].rate / 1e12:.3g} TFLOP/s where "
         f"others reach {reachable / 1e12:.3g}: {case.time(sorted(odd)):.3g} ms a step",
         f"pad the size to a multiple of 64 ({fits} for {sizes[-1]})",
-        launch_place(case.works[worst]), tuple(sorted(odd)), padded,
+        launch_place(case.works[worst]), tuple(sorted(odd)), Change(scale),
     )  # fmt: skip
 
 
@@ -214,7 +194,7 @@ def odd_by_name(case: Case, taken: frozenset[int]) -> Iterator[Draft]:
     if not odd:
         return
     newer = case.device is not None and case.device.cc is not None and case.device.cc >= (9, 0)
-    stays, own = PADDED[newer], frozenset(odd)
+    left = REACH["padding, newer" if newer else "padding, older"]
     worst = case.works[max(odd, key=lambda i: case.works[i].activity.duration)]
     aligned = _UNALIGNED.search(worst.activity.name)
     yield Draft(
@@ -222,8 +202,7 @@ def odd_by_name(case: Case, taken: frozenset[int]) -> Iterator[Draft]:
         f"{len(odd)} products run on kernels for sizes that no 16-byte load fits "
         f"({aligned[1] if aligned else ''}): {case.time(odd):.3g} ms a step",
         "pad the odd size (a vocabulary, say) to a multiple of 64",
-        launch_place(worst), tuple(odd),
-        lambda model, level: model.scaled(lambda i: stays[level] if i in own else 1.0),
+        launch_place(worst), tuple(odd), Change(dict.fromkeys(odd, left)),
     )  # fmt: skip
 
 

@@ -8,11 +8,11 @@ most; the saving's interval holds all of them.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from math import inf
 
 from profkit.program.savings.replay import Model, model
+from profkit.program.savings.scenario import EXPECT, HIGH, LOW, Change
 from profkit.program.step.steps import Step
 from profkit.program.timeline import Process, Timeline
 
@@ -52,10 +52,6 @@ class Saving:
         return Saving(min(self.expect, most), min(self.low, most), min(self.high, most))
 
 
-# A change takes a model and a level (low: it helps least, expect, high) and gives the model after.
-Change = Callable[[Model, str], Model]
-
-
 @dataclass(frozen=True)
 class Hosts:
     """The step's models with a host as fast as it may be without the recorder.
@@ -80,10 +76,10 @@ class Hosts:
 
     def saving(self, change: Change) -> Saving:
         """What a change saves of the step."""
-        expect = milliseconds_saved(self.usual, change(self.usual, "expect"))
+        expect = milliseconds_saved(self.usual, change.apply(self.usual, EXPECT))
         every = (self.usual, *self.others)
-        low = min(milliseconds_saved(m, change(m, "low")) for m in every)
-        high = max(milliseconds_saved(m, change(m, "high")) for m in every)
+        low = min(milliseconds_saved(m, change.apply(m, LOW)) for m in every)
+        high = max(milliseconds_saved(m, change.apply(m, HIGH)) for m in every)
         plain, expect = self.plain[0], min(expect, self.plain[0])
         low, high = min(low, expect) - SPREAD * plain, max(high, expect) + SPREAD * plain
         return Saving(expect, max(0.0, low), max(expect, min(high, plain)))

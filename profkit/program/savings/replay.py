@@ -10,9 +10,8 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import defaultdict, deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from collections.abc import Set as AbstractSet
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from statistics import median
 from typing import NamedTuple
@@ -20,6 +19,8 @@ from typing import NamedTuple
 from profkit.program.step.steps import Step
 from profkit.program.timeline import Call, Process
 
+LONG = 500_000  # nanoseconds of host work before one call that no launching explains
+LONG_SHARE = 0.05  # of the step: what is shorter is no pause
 DEPTH = 1024  # launches that a stream takes before the host has to wait
 NEAR = 5_000  # nanoseconds between the end of work and the return of the wait for it
 FEW_BESIDE = 32  # works of all streams that are looked at before one that waited, and after it
@@ -70,12 +71,14 @@ class Model:
         items: Work, in order of launch.
         tail: Nanoseconds of host work after the last call.
         latency: Nanoseconds from the beginning of a launch to its work on an idle stream.
+        pause: Nanoseconds from which on the host's own work between calls is no launching.
     """
 
     events: tuple[Event, ...]
     items: tuple[ReplayItem, ...]
     tail: float
     latency: float
+    pause: float
 
     def period(self) -> float:
         """Nanoseconds a step in the steady state."""
@@ -87,42 +90,6 @@ class Model:
         ends = _play(self, rounds)
         half = rounds // 2
         return (ends[-1] - ends[half - 1]) / (rounds - half)
-
-    def without(self, gone: Callable[[int], bool], merged: float = 0.0) -> Model:
-        """The model without some items; a call left with nothing to launch goes with its gap.
-
-        Args:
-            gone: Whether an item goes.
-            merged: The share of the gaps that stays, for what does their work instead.
-        """
-        lost = {i for i in range(len(self.items)) if gone(i)}
-        items = tuple(t._replace(duration=0.0, lag=0.0) if i in lost else t
-                      for i, t in enumerate(self.items))  # fmt: skip
-        return replace(
-            self, events=tuple(_launching(e, lost, merged) for e in self.events), items=items
-        )
-
-    def scaled(self, factor: Callable[[int], float]) -> Model:
-        """The model with every item's duration multiplied."""
-        return replace(
-            self, items=tuple(t._replace(duration=t.duration * factor(i))
-                              for i, t in enumerate(self.items))
-        )  # fmt: skip
-
-    def host(self, gaps: Sequence[float], tail: float) -> Model:
-        """The model with other gaps."""
-        events = tuple(e._replace(gap=g) for e, g in zip(self.events, gaps, strict=True))
-        return replace(self, events=events, tail=tail)
-
-
-def _launching(event: Event, lost: AbstractSet[int], merged: float) -> Event:
-    """A call without some of what it launches; with a share of its time where nothing is left."""
-    if lost.isdisjoint(event.items):
-        return event
-    left = tuple(i for i in event.items if i not in lost)
-    if left:
-        return event._replace(items=left)
-    return event._replace(gap=event.gap * merged, busy=event.busy * merged, items=left)
 
 
 def _play(model: Model, rounds: int) -> list[float]:
@@ -189,7 +156,8 @@ def model(process: Process, step: Step) -> Model:
         late = max(0, call.end - step.works[target].activity.end) if target >= 0 and not back else 0
         events.append(Event(gap, busy, tuple(own), target, back, late))
     items = _items(step, latency, busy_until)
-    return Model(tuple(events), items, max(0, step.end - last), latency)
+    pause = max(LONG, LONG_SHARE * step.period)
+    return Model(tuple(events), items, max(0, step.end - last), latency, pause)
 
 
 def _launch_times(
