@@ -10,6 +10,8 @@ import json
 from pathlib import Path
 from typing import Any
 
+from problems import on_l4
+
 from profkit.evidence.claims import Answer, claim, decide
 from profkit.evidence.runs.runs import Evidence, MissingEvidence
 from profkit.files import read_json
@@ -117,7 +119,7 @@ def decode_in_66(evidence: Evidence) -> Answer:
         f"{took:.1f} us; SDPA {_us(rows['sdpa'], 'ours'):.1f}, a copy of as many bytes {copy:.1f}: "
         f"{copy / took:.1%} of the copy's rate, DRAM {launch['dram_busy']:.0%} busy under ncu",
         us=took,
-    )
+    ).elsewhere(on_l4("decode", "16k-8"))
 
 
 @claim(who="header of earlymerge", needs=["earlymerge.16k-8"])

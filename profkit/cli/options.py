@@ -40,7 +40,7 @@ HistoryDir = Annotated[
 ]
 Case = Annotated[
     str | None,
-    typer.Option(metavar="CASE", help="Only this case.", autocompletion=complete.cases),
+    typer.Option("--case", metavar="CASE", help="Only this case.", autocompletion=complete.cases),
 ]
 Anyway = Annotated[
     bool, typer.Option("--anyway", help="Stale runs, other GPUs, clocks and ncu versions too.")
