@@ -9,6 +9,7 @@
    Exponentials on the FMA pipe as a square polynomial (2, 4, 6 of 16): 190.4, 190.6 and more after 189.5.
 
    after: lateraise      arch: 90a      case: 2k
+   moves: instructions~1x      moves-not: xu_busy>1.02x
    budget: regs=168 smem=162K spills=0 stack=0
 */
 #include "warpgroups.cuh"

@@ -107,7 +107,7 @@ def test_a_case_says_of_which_problem_a_reference_is(case: str, of: str) -> None
 
 
 def test_a_reference_of_several_problems_needs_a_case() -> None:
-    with pytest.raises(ProfkitError, match="problems: attention, decode, gqa"):
+    with pytest.raises(ProfkitError, match="problems: attention, decode, fp8, gqa"):
         choose_target(Places(KERNELS), ["sdpa"], False, [], False)
 
 
