@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from profkit.program.step.groups import KernelGroup
+from profkit.program.steps.groups import KernelGroup
 
 if TYPE_CHECKING:
     from profkit.diagnosis.launches import Judged

@@ -10,9 +10,9 @@ from typing import Any, Final, Literal, TypedDict
 from profkit.errors import ProfkitError
 from profkit.files import read_json
 from profkit.program.counts import Count, Counts, function
-from profkit.program.savings.estimate import Saving
-from profkit.program.savings.scenario import ALL, EXPECT, HIGH, LOW, Change, Reach
-from profkit.program.step.groups import KernelGroup
+from profkit.program.replay.estimate import Saving
+from profkit.program.replay.scenario import ALL, EXPECT, HIGH, LOW, Change, Reach
+from profkit.program.steps.groups import KernelGroup
 from profkit.program.triage import ProgramFinding, Triage
 
 SCHEMA: Final = "profkit.triage/1"

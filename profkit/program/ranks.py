@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 from itertools import chain
 
 from profkit.errors import ProfkitError
-from profkit.program.step.kinds import kind_of
-from profkit.program.step.steps import Steps, find_steps
+from profkit.program.steps.cut import Steps, find_steps
+from profkit.program.steps.kinds import kind_of
 from profkit.program.timeline import Process, Timeline
 
 ALIKE = 0.5  # of the kernels' time in the same kernels: less is another program

@@ -7,9 +7,9 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
+from profkit.program import readers as recordings
 from profkit.program.counts import Counts, read_counts
 from profkit.program.ranks import merged_timelines, only_ranks
-from profkit.program.readers import open as recordings
 from profkit.program.triage import Triage, triage_timeline
 
 REPORTS = ("counters.ncu-repz", "counters.ncu-rep")  # in a folder that profkit triage -o has kept

@@ -10,13 +10,13 @@ from profkit.errors import ProfkitError
 from profkit.program import findings as rules
 from profkit.program.findings.case import Case, Draft
 from profkit.program.ranks import Ranks, compare_ranks
-from profkit.program.savings.estimate import SPREAD, Hosts, Saving, hosts
-from profkit.program.savings.replay import Model
-from profkit.program.savings.scenario import EXPECT, Change
-from profkit.program.step.attribution import Maker
-from profkit.program.step.groups import KernelGroup, group
-from profkit.program.step.idle import Split, split_period
-from profkit.program.step.steps import Steps, find_steps
+from profkit.program.replay.estimate import SPREAD, Hosts, Saving, hosts
+from profkit.program.replay.play import Model
+from profkit.program.replay.scenario import EXPECT, Change
+from profkit.program.steps.attribution import Maker
+from profkit.program.steps.cut import Steps, find_steps
+from profkit.program.steps.groups import KernelGroup, group
+from profkit.program.steps.idle import Split, split_period
 from profkit.program.timeline import Process, Timeline
 
 LEAST = 0.02  # of the step: a finding that saves less is not worth a line

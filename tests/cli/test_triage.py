@@ -9,8 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from profkit.program.readers import store
-from profkit.program.readers.open import read_timeline
+from profkit.program.readers import read_timeline, store
 from tests.conftest import ROOT
 from tests.program.made import Program, ran
 

@@ -13,11 +13,11 @@ import pytest
 import profkit as pk
 from profkit.errors import ProfkitError
 from profkit.program import counts
+from profkit.program import readers as recordings
 from profkit.program.change import change
 from profkit.program.document import triage_document
 from profkit.program.findings import CATEGORIES
 from profkit.program.ranks import compare_ranks, merged_timelines, only_ranks
-from profkit.program.readers import open as recordings
 from profkit.program.recorded import judge_recordings
 from profkit.program.timeline import Timeline
 from profkit.program.triage import triage_timeline

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from profkit.errors import ProfkitError
+from profkit.program import readers as recordings
 from profkit.program.readers import chrome, store, torch_trace
-from profkit.program.readers import open as recordings
-from profkit.program.step.steps import find_steps
+from profkit.program.steps.cut import find_steps
 from profkit.program.triage import triage_timeline
 from tests.program.made import GEMM, MUL, Program, ran
 

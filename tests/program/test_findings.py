@@ -11,7 +11,7 @@ import pytest
 
 from profkit.program.findings import CATEGORIES, RULES, sizes
 from profkit.program.readers import torch_trace
-from profkit.program.savings.estimate import WATCHED
+from profkit.program.replay.estimate import WATCHED
 from profkit.program.timeline import Activity, Device
 from profkit.program.triage import Triage, triage_timeline
 from profkit.records import gpus

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from profkit.errors import ProfkitError
+from profkit.program import readers as recordings
 from profkit.program.readers import injected, store
-from profkit.program.readers import open as recordings
 from profkit.program.timeline import Process, Timeline
 from profkit.program.triage import triage_timeline
 from tests.conftest import ROOT

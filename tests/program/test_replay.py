@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from profkit.program.readers import torch_trace
-from profkit.program.savings.replay import DEPTH, Model, model
-from profkit.program.savings.scenario import EXPECT, HIGH, LOW, Change, Reach
-from profkit.program.step.steps import find_steps
+from profkit.program.replay.play import DEPTH, Model, model
+from profkit.program.replay.scenario import EXPECT, HIGH, LOW, Change, Reach
+from profkit.program.steps.cut import find_steps
 from tests.program.made import GEMM, MUL, Program, plain_ms, ran
 
 Step = Callable[[Program], None]

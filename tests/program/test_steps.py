@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from profkit.program.readers import open as recordings
-from profkit.program.step.idle import CAUSES, node, split_period
-from profkit.program.step.kinds import is_librarys, kind_of, precision_of
-from profkit.program.step.period import repeats
-from profkit.program.step.steps import find_steps
+from profkit.program import readers as recordings
+from profkit.program.steps.cut import find_steps
+from profkit.program.steps.idle import CAUSES, node, split_period
+from profkit.program.steps.kinds import is_librarys, kind_of, precision_of
+from profkit.program.steps.period import repeats
 from tests.program.made import GEMM, MUL, SOFTMAX, Program, plain_ms, ran
 
 LAYER = ["mm", "add", "norm", "mm", "gelu", "mm"]

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from profkit.program.document import triage_document
 from profkit.program.readers import torch_trace
-from profkit.program.step.kinds import kind_of, precision_of, readable
+from profkit.program.steps.kinds import kind_of, precision_of, readable
 from profkit.program.triage import triage_timeline
 from tests.program.made import EXP, GEMM, MUL, SGEMM, SOFTMAX, Program, ran
 

@@ -130,8 +130,8 @@ def _history(word: str) -> PageHistory:
 
 
 def _program(word: str) -> PageProgram:
+    from profkit.program import readers as recordings
     from profkit.program.document import read_document
-    from profkit.program.readers import open as recordings
     from profkit.program.triage import triage_timeline
     from profkit.show.page.program import PageProgram
 

@@ -4,7 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 
-from profkit.program.findings import chains, host, kernels, math, moves, optimizers, sizes
+from profkit.program.findings import (
+    attention,
+    chains,
+    host,
+    kernels,
+    moves,
+    optimizers,
+    precision,
+    sizes,
+)
 from profkit.program.findings.case import Case, Draft
 
 Rule = Callable[[Case, frozenset[int]], Iterator[Draft]]
@@ -18,9 +27,9 @@ RULES: Sequence[Rule] = (
     moves.small_copies,
     moves.collectives,
     optimizers.optimizer,
-    math.attention,
-    math.fp32_products,
-    math.in_float64,
+    attention.attention,
+    precision.fp32_products,
+    precision.in_float64,
     sizes.misfits,
     sizes.odd_by_name,
     sizes.tails,

@@ -11,6 +11,7 @@ from profkit.program.findings.case import (
     BYTES,
     MEMBERS,
     PASSED,
+    REACH,
     SHORT,
     Case,
     Draft,
@@ -18,11 +19,10 @@ from profkit.program.findings.case import (
     goes_back,
     of_optimizer,
 )
-from profkit.program.findings.reach import REACH
-from profkit.program.savings.scenario import Change, Reach
-from profkit.program.step.idle import launch_place
-from profkit.program.step.kinds import is_compiled
-from profkit.program.step.steps import StepWork
+from profkit.program.replay.scenario import Change, Reach
+from profkit.program.steps.cut import StepWork
+from profkit.program.steps.idle import launch_place
+from profkit.program.steps.kinds import is_compiled
 
 LEAST_CHAIN = 3
 NEW = 0.5  # of second operands: new tensors, the others results of the same run

@@ -6,11 +6,10 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
-from profkit.program.findings.case import Case, Draft
-from profkit.program.findings.reach import REACH
-from profkit.program.savings.scenario import ALL, CallShare, Change
-from profkit.program.step.attribution import line_of
-from profkit.program.step.idle import of_maker
+from profkit.program.findings.case import REACH, Case, Draft
+from profkit.program.replay.scenario import ALL, CallShare, Change
+from profkit.program.steps.attribution import line_of
+from profkit.program.steps.idle import of_maker
 from profkit.program.timeline import HostSpan
 
 FEW_WAITS = 4  # a step: fewer may lie at its end, behind what a graph would hold

@@ -10,11 +10,10 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import accumulate, islice
 from math import prod
 
-from profkit.program.findings.case import Case, Draft, input_bytes, needed_bytes
-from profkit.program.findings.reach import REACH
-from profkit.program.savings.scenario import Change, Reach
-from profkit.program.step.groups import KernelGroup
-from profkit.program.step.kinds import is_librarys
+from profkit.program.findings.case import REACH, Case, Draft, input_bytes, needed_bytes
+from profkit.program.replay.scenario import Change, Reach
+from profkit.program.steps.groups import KernelGroup
+from profkit.program.steps.kinds import is_librarys
 from profkit.program.timeline import Activity
 
 SORTS = frozenset({"aten::sort", "aten::argsort"})

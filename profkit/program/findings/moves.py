@@ -5,12 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from profkit.program.findings.case import Case, Draft, goes_back, is_strided
+from profkit.program.findings.case import REACH, Case, Draft, goes_back, is_strided
 from profkit.program.findings.host import SMALL_COPY, awaiting, uploads
-from profkit.program.findings.reach import REACH
-from profkit.program.savings.scenario import Aside, CallShare, Change
-from profkit.program.step.idle import launch_place
-from profkit.program.step.steps import StepWork
+from profkit.program.replay.scenario import Aside, CallShare, Change
+from profkit.program.steps.cut import StepWork
+from profkit.program.steps.idle import launch_place
 from profkit.records.gpus import pinned_rate
 
 OWN_STREAM = {"HtoD": -1, "DtoH": -2, "PtoP": -3, "": -4}

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 
 from profkit.program.findings.case import (
     MEMBERS,
+    REACH,
     SHORT,
     Case,
     Draft,
@@ -15,9 +16,8 @@ from profkit.program.findings.case import (
     goes_back,
     of_optimizer,
 )
-from profkit.program.findings.reach import REACH
-from profkit.program.savings.scenario import Change, Reach
-from profkit.program.step.idle import launch_place
+from profkit.program.replay.scenario import Change, Reach
+from profkit.program.steps.idle import launch_place
 
 MANY = 16  # kernels one by one that are a loop over parameters
 FORWARD = {"gemm", "conv", "attention", "norm", "softmax"}  # no loop over parameters has these

@@ -7,10 +7,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from math import ceil, prod
 
-from profkit.program.findings.case import BYTES, Case, Draft
-from profkit.program.findings.reach import REACH
-from profkit.program.savings.scenario import Change, Reach
-from profkit.program.step.idle import launch_place
+from profkit.program.findings.case import BYTES, REACH, Case, Draft
+from profkit.program.replay.scenario import Change, Reach
+from profkit.program.steps.idle import launch_place
 from profkit.program.timeline import Activity
 from profkit.records.gpus import of_generation
 

@@ -1,1 +1,45 @@
-"""A recording of any kind  ->  a Timeline. Adding a kind is one row of `open.KINDS`."""
+"""A recording of any kind  ->  a Timeline, by what the file is and not by what it is called."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from profkit.errors import ProfkitError
+from profkit.files import open_regular
+from profkit.program.timeline import Timeline
+
+
+def read_timeline(path: Path) -> Timeline:
+    """Read a recording of any kind.
+
+    Args:
+        path: A torch trace (.json, .json.gz), an export of Nsight Systems (.sqlite), or a folder
+            that profkit triage has kept.
+
+    Raises:
+        ProfkitError: It is none of them, or nothing in it can be judged.
+    """
+    from profkit.program.readers import nsys, store, torch_trace
+
+    if path.is_dir():
+        if not (path / store.HEAD).is_file():
+            raise ProfkitError(f"{path}: holds no {store.HEAD}", "name a .triage folder or a trace")
+        return store.read_store(path)
+    try:
+        with open_regular(path) as file:
+            head = file.read(16)
+    except FileNotFoundError as error:
+        raise ProfkitError(
+            f"{path}: no such file", "for a command: profkit triage -- COMMAND"
+        ) from error
+    except OSError as error:
+        raise ProfkitError(f"{path}: {error.strerror or error}") from error
+    if not head:
+        raise ProfkitError(f"{path}: is empty", "copy it again, or record again")
+    if head.startswith(b"SQLite format 3"):
+        return nsys.read_nsys(path)
+    if path.suffix == ".nsys-rep":
+        raise ProfkitError(
+            f"{path}: only its SQLite export can be read", f"nsys export --type sqlite {path}"
+        )
+    return torch_trace.read_torch_trace(path)

@@ -16,7 +16,7 @@ from functools import cached_property
 from statistics import median
 from typing import NamedTuple
 
-from profkit.program.step.steps import Step
+from profkit.program.steps.cut import Step
 from profkit.program.timeline import Call, Process
 
 LONG = 500_000  # nanoseconds of host work before one call that no launching explains

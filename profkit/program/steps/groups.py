@@ -6,7 +6,7 @@ from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from profkit.program.step.steps import StepWork
+from profkit.program.steps.cut import StepWork
 from profkit.program.timeline import Dims
 
 
@@ -17,7 +17,7 @@ class KernelGroup:
     Attributes:
         id: k1, k2 ... by time.
         name: Demangled.
-        kind: See profkit.program.step.kinds.
+        kind: See profkit.program.steps.kinds.
         grid: Blocks.
         block: Threads of a block.
         calls: Launches a step.

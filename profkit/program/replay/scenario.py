@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
-from profkit.program.savings.replay import Event, Model, ReplayItem
+from profkit.program.replay.play import Event, Model, ReplayItem
 
 LOW, EXPECT, HIGH = range(3)
 GRAPH_LAG = 1_000.0  # nanoseconds between the kernels of a graph

@@ -14,9 +14,9 @@ from itertools import pairwise
 from statistics import median
 
 from profkit.errors import ProfkitError
-from profkit.program.step.attribution import NOBODY, Maker, makers
-from profkit.program.step.kinds import kind_of, readable
-from profkit.program.step.period import repeats
+from profkit.program.steps.attribution import NOBODY, Maker, makers
+from profkit.program.steps.kinds import kind_of, readable
+from profkit.program.steps.period import repeats
 from profkit.program.timeline import Activity, Call, Process
 
 UNLAUNCHED = 0.02  # of the GPU's work: what less has no launch is not worth a word
@@ -29,7 +29,7 @@ class StepWork:
 
     Attributes:
         activity: What the GPU did.
-        kind: See profkit.program.step.kinds; copy (to or from the host, between GPUs), convert (within
+        kind: See profkit.program.steps.kinds; copy (to or from the host, between GPUs), convert (within
             the GPU) and set besides.
         call: Index of its call among the step's; -1 where no call was recorded.
         maker: Who made the call.

@@ -11,9 +11,9 @@ from bisect import bisect_left
 from dataclasses import dataclass, replace
 from math import inf
 
-from profkit.program.savings.replay import Model, model
-from profkit.program.savings.scenario import EXPECT, HIGH, LOW, Change
-from profkit.program.step.steps import Step
+from profkit.program.replay.play import Model, model
+from profkit.program.replay.scenario import EXPECT, HIGH, LOW, Change
+from profkit.program.steps.cut import Step
 from profkit.program.timeline import Process, Timeline
 
 # Of host time between calls that a trace records, the share that the profiler adds, the most it

@@ -11,7 +11,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from profkit.program.step.steps import Step, StepWork
+from profkit.program.steps.cut import Step, StepWork
 
 EPSILON = 2_000  # nanoseconds: a wait that returns so shortly before the GPU is idle emptied it
 AT_ONCE = (
