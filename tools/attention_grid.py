@@ -34,11 +34,10 @@ import numpy as np
 
 from profkit.measure.bench import bench, subjects
 from profkit.measure.bench.bench import Subject
-from profkit.measure.build import build
 from profkit.measure.cuda import device, library, state
-from profkit.measure.variants import variants
+from profkit.measure.cuda.library import Args
+from profkit.measure.variants import build, variants
 from profkit.measure.variants.problem import load_problem
-from profkit.measure.variants.variants import Args
 
 ROOT = Path(__file__).parents[1]
 FOLDER = ROOT / "kernels" / "attention"

@@ -26,9 +26,8 @@ KERNELS, BUILT = ROOT / "kernels", ROOT / "artifacts" / "l4.json"
 def built(case: str) -> dict[str, Any]:
     """What each launcher would start on an L4 at a case, by a build for sm_89."""
     from profkit.measure import occupancy
-    from profkit.measure.build import build, dry, toolchain
     from profkit.measure.occupancy import blocks_that_fit, waves
-    from profkit.measure.variants import variants
+    from profkit.measure.variants import build, dry, toolchain, variants
 
     known = variants.find_variants(KERNELS, "attention")
     made = build.compile_variants(known, ["89"], build.build_dir(KERNELS))

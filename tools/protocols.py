@@ -22,12 +22,11 @@ from typing import Any
 
 from profkit.measure.bench import bench, subjects
 from profkit.measure.bench.bench import Subject
-from profkit.measure.build import build
 from profkit.measure.check.data import held_as, tensor_of
 from profkit.measure.cuda import device, library, state
-from profkit.measure.variants import variants
+from profkit.measure.cuda.library import Args
+from profkit.measure.variants import build, variants
 from profkit.measure.variants.problem import Problem, load_problem
-from profkit.measure.variants.variants import Args
 
 ROOT = Path(__file__).parents[1]
 KERNELS = ROOT / "kernels"

@@ -30,7 +30,7 @@ from profkit.measure.check.check import CheckDocument
 from profkit.measure.doctor import DoctorDocument
 from profkit.measure.ladder import BuildDocument, ListDocument
 from profkit.measure.runs import BenchDocument
-from profkit.measure.scaffold.scaffold import NewDocument
+from profkit.measure.variants.scaffold import NewDocument
 from profkit.model.whatif import WhatifDocument
 from profkit.program.change import TriagesDocument
 from profkit.program.document import TriageDocument

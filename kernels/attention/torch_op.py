@@ -21,10 +21,9 @@ import torch
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.functional import scaled_dot_product_attention
 
-from profkit.measure.build import build
 from profkit.measure.cuda import library
-from profkit.measure.variants import variants
-from profkit.measure.variants.variants import Args
+from profkit.measure.cuda.library import Args
+from profkit.measure.variants import build, variants
 
 KERNELS = Path(__file__).resolve().parents[1]
 ARCH = (9, 0)  # the table was recorded on one of these, and the rungs in it are built for it

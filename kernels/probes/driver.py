@@ -19,7 +19,7 @@ import problem
 
 from profkit.measure.bench import bench, subjects
 from profkit.measure.cuda import device, library
-from profkit.measure.variants.variants import Args
+from profkit.measure.cuda.library import Args
 
 ROUNDS = 15, 15  # timed replays, main and twin in turn
 

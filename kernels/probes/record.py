@@ -26,13 +26,12 @@ from driver import Item, Task
 from profkit.errors import ProfkitError
 from profkit.files import locked, read_json, write_bytes, write_text
 from profkit.measure import process
-from profkit.measure.build import build, toolchain
-from profkit.measure.build.build import SUPPORT
-from profkit.measure.build.toolchain import Tool
 from profkit.measure.cuda import device, state
 from profkit.measure.profile import collect
 from profkit.measure.profile.collect import CollectOptions
-from profkit.measure.variants import variants
+from profkit.measure.variants import build, toolchain, variants
+from profkit.measure.variants.build import SUPPORT
+from profkit.measure.variants.toolchain import Tool
 
 SECTIONS = (
     "SpeedOfLight", "SpeedOfLight_RooflineChart", "ComputeWorkloadAnalysis",

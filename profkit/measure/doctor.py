@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import Literal, TypedDict
 
 from profkit.errors import ProfkitError
-from profkit.measure.build import toolchain
 from profkit.measure.cuda import device, state
 from profkit.measure.languages.language import known_languages
 from profkit.measure.profile import faults
+from profkit.measure.variants import toolchain
 
 PARAMETERS = Path("/proc/driver/nvidia/params")
 

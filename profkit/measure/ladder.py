@@ -10,13 +10,12 @@ from pathlib import Path
 from typing import Literal, TypedDict
 
 from profkit.errors import ProfkitError
-from profkit.measure.build import build, dry, toolchain
-from profkit.measure.build.build import Build
 from profkit.measure.cuda import device, state
 from profkit.measure.cuda.graph import GraphLaunch
 from profkit.measure.cuda.names import KernelResources, base_name
 from profkit.measure.targets import Places
-from profkit.measure.variants import variants
+from profkit.measure.variants import build, dry, toolchain, variants
+from profkit.measure.variants.build import Build
 from profkit.measure.variants.variants import Variant
 from profkit.records.artifacts import run_files
 from profkit.records.parts import RecordedSource

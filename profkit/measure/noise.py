@@ -14,9 +14,9 @@ from datetime import UTC, datetime
 from profkit.errors import ProfkitError
 from profkit.evidence.history.tables import HistoryTwin
 from profkit.measure.bench.bench import ROUNDS, Times
-from profkit.measure.build.build import Build
 from profkit.measure.cuda.device import Gpu
 from profkit.measure.targets import Target, build_target
+from profkit.measure.variants.build import Build
 from profkit.measure.workers.client import TIMEOUT, Reply, Setup, Worker
 from profkit.measure.workers.protocol import Prepare
 from profkit.measure.workers.session import entry_of

@@ -16,13 +16,13 @@ from pathlib import Path
 
 from profkit.errors import ProfkitError
 from profkit.files import write_text
-from profkit.measure.build import toolchain
 from profkit.measure.check import sanitize
 from profkit.measure.check.check import CaseCheck, Check
 from profkit.measure.profile import collect
 from profkit.measure.profile.faults import NoCounters
 from profkit.measure.runs import TargetRun, git_commit, plan_of, record_of, with_timing
 from profkit.measure.targets import Target, build_target
+from profkit.measure.variants import toolchain
 from profkit.measure.workers import session
 from profkit.measure.workers.crew import Crew
 from profkit.measure.workers.session import Job, Measurements, Progress

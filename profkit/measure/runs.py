@@ -12,8 +12,6 @@ from pathlib import Path
 from typing import Any, Literal, TypedDict
 
 from profkit.measure.bench.bench import timing
-from profkit.measure.build.build import Build
-from profkit.measure.build.toolchain import kept_json
 from profkit.measure.check import data
 from profkit.measure.check.check import Check
 from profkit.measure.cuda.device import Gpu
@@ -21,7 +19,9 @@ from profkit.measure.cuda.graph import GraphLaunch
 from profkit.measure.cuda.library import Plan
 from profkit.measure.occupancy import LIMITS, waves
 from profkit.measure.targets import Target
+from profkit.measure.variants.build import Build
 from profkit.measure.variants.problem import Problem
+from profkit.measure.variants.toolchain import kept_json
 from profkit.measure.workers.session import Measurements
 from profkit.records.json_fields import from_json
 from profkit.records.parts import BuiltKernel, Commit, LaunchShape, RecordedSource, Timing

@@ -8,10 +8,9 @@ from itertools import chain
 from pathlib import Path
 
 from profkit.errors import ProfkitError
-from profkit.measure.build import build
-from profkit.measure.build.build import Build
 from profkit.measure.cuda import device
-from profkit.measure.variants import problem, variants
+from profkit.measure.variants import build, problem, variants
+from profkit.measure.variants.build import Build
 from profkit.measure.variants.problem import Problem
 from profkit.measure.variants.variants import Variant
 

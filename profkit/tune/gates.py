@@ -12,12 +12,12 @@ from dataclasses import dataclass
 from math import ceil, prod
 from pathlib import Path
 
-from profkit.measure.build import dry
-from profkit.measure.build.build import Build
 from profkit.measure.check.check import Check
 from profkit.measure.cuda.graph import GraphLaunch
 from profkit.measure.cuda.names import base_name
 from profkit.measure.occupancy import CARDS, LIMITS, REGISTERS
+from profkit.measure.variants import dry
+from profkit.measure.variants.build import Build
 from profkit.measure.variants.problem import Problem
 from profkit.measure.variants.tunables import MOST_REGISTERS, InvalidConfig, block_limits
 

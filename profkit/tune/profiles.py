@@ -9,10 +9,10 @@ from pathlib import Path
 from profkit.diagnosis.rule import Finding
 from profkit.errors import ProfkitError, did_you_mean
 from profkit.measure import runs
-from profkit.measure.build import toolchain
 from profkit.measure.cuda.graph import GraphLaunch
 from profkit.measure.profile import collect
 from profkit.measure.runs import TargetRun
+from profkit.measure.variants import toolchain
 from profkit.measure.variants.tunables import Config
 from profkit.measure.workers.client import Worker
 from profkit.measure.workers.session import Measurements

@@ -12,10 +12,10 @@ from profkit.errors import ProfkitError
 from profkit.files import copy_file
 from profkit.measure import runs
 from profkit.measure.bench.bench import Times
-from profkit.measure.build import toolchain
-from profkit.measure.build.build import Build
 from profkit.measure.cuda import device
 from profkit.measure.runs import TargetRun
+from profkit.measure.variants import toolchain
+from profkit.measure.variants.build import Build
 from profkit.measure.workers.session import Measurements
 from profkit.records.header import Header
 from profkit.records.parts import RecordedReport

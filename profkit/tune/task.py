@@ -11,10 +11,10 @@ from functools import cached_property
 from pathlib import Path
 
 from profkit.errors import ProfkitError
-from profkit.measure.build import build, toolchain
-from profkit.measure.build.build import Build
 from profkit.measure.cuda import device
 from profkit.measure.targets import Target, build_target
+from profkit.measure.variants import build, toolchain
+from profkit.measure.variants.build import Build
 from profkit.measure.variants.problem import Problem
 from profkit.measure.variants.tunables import Config, InvalidConfig, Space
 from profkit.measure.variants.variants import Variant

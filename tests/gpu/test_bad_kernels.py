@@ -6,12 +6,11 @@ from pathlib import Path
 import pytest
 
 from profkit.measure import pipeline, targets
-from profkit.measure.build import build
 from profkit.measure.check import sanitize
 from profkit.measure.cuda import device
 from profkit.measure.runs import TargetRun, plan_of
 from profkit.measure.targets import Places
-from profkit.measure.variants import variants
+from profkit.measure.variants import build, variants
 
 pytestmark = pytest.mark.gpu
 TESTS = Path(__file__).parents[1]

@@ -5,8 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from profkit.measure.build import build
-from profkit.measure.variants import variants
+from profkit.measure.variants import build, variants
 
 BAD = {v.id: v for v in variants.find_variants(Path(__file__).parents[1], "bad_kernels")}
 

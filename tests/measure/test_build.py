@@ -7,12 +7,11 @@ from pathlib import Path
 import pytest
 
 from profkit.errors import ProfkitError
-from profkit.measure.build import build
 from profkit.measure.cuda import names
 from profkit.measure.cuda.names import base_name
 from profkit.measure.languages import cuda
 from profkit.measure.languages.language import CompileJob
-from profkit.measure.variants import variants
+from profkit.measure.variants import build, variants
 from profkit.measure.variants.variants import Variant
 from profkit.records.header import Header
 
@@ -110,7 +109,7 @@ def test_where_builds_go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
 
 def test_without_nvcc_it_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
-    monkeypatch.setattr("profkit.measure.build.toolchain.find_tool", lambda _: None)
+    monkeypatch.setattr("profkit.measure.variants.toolchain.find_tool", lambda _: None)
     with pytest.raises(ProfkitError, match="nvcc was not found"):
         build.compile_variants([], ["90"], tmp_path)
 

@@ -12,10 +12,10 @@ import pytest
 
 from profkit.errors import ProfkitError
 from profkit.measure import process
-from profkit.measure.build import toolchain
 from profkit.measure.profile import collect
 from profkit.measure.profile.collect import CollectOptions
 from profkit.measure.profile.faults import NoCounters
+from profkit.measure.variants import toolchain
 
 from .conftest import HERE, ROOT
 
@@ -141,7 +141,7 @@ def test_an_interrupt_leaves_nothing(
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(ROOT), *sys.path]))
     program = (
         "import signal, sys; from pathlib import Path\n"
-        "from profkit.measure.build import toolchain\n"
+        "from profkit.measure.variants import toolchain\n"
         "from profkit.measure.profile import collect\n"
         "def stop(*_): raise KeyboardInterrupt\n"
         "signal.signal(signal.SIGTERM, stop)\n"

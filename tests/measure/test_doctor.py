@@ -21,7 +21,7 @@ def test_on_a_machine_with_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     for cached in (device.gpu, device.open_gpu, device._initialised):
         cached.cache_clear()
     monkeypatch.setattr(device, "_driver", nothing)
-    monkeypatch.setattr("profkit.measure.build.toolchain.find_tool", lambda _: None)
+    monkeypatch.setattr("profkit.measure.variants.toolchain.find_tool", lambda _: None)
     monkeypatch.setattr(doctor, "PARAMETERS", tmp_path / "params")
     found = by_name()
     for name in ("GPU", "nvcc", "ninja", "ncu", "compute-sanitizer"):

@@ -8,9 +8,8 @@ from pathlib import Path
 import pytest
 
 from profkit.errors import ProfkitError
-from profkit.measure.build import build, dry, toolchain
 from profkit.measure.occupancy import blocks_that_fit, waves
-from profkit.measure.variants import variants
+from profkit.measure.variants import build, dry, toolchain, variants
 from profkit.records.header import Header
 
 ROOT = Path(__file__).parents[2]

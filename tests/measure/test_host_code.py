@@ -9,8 +9,8 @@ import pytest
 
 from profkit.measure.cuda import code_hash
 from profkit.measure.cuda.code_hash import host_hash
-from profkit.measure.languages.ahead.build import PLAYER
-from profkit.measure.languages.ahead.plan import (
+from profkit.measure.languages.ahead import PLAYER
+from profkit.measure.languages.plan import (
     CallPlan,
     CasePlan,
     KernelImage,

@@ -14,14 +14,13 @@ from hypothesis import strategies as st
 
 from profkit.errors import ProfkitError
 from profkit.measure import languages
-from profkit.measure.build import build
 from profkit.measure.languages import language as registry
-from profkit.measure.languages.ahead import plan
-from profkit.measure.languages.ahead.arrays import LaunchArgs, array_of, parameter_of
-from profkit.measure.languages.ahead.build import one_line_of
+from profkit.measure.languages import plan
+from profkit.measure.languages.ahead import one_line_of
+from profkit.measure.languages.arrays import LaunchArgs, array_of, parameter_of
 from profkit.measure.languages.python_source import without_prose
 from profkit.measure.languages.triton import LANGUAGE
-from profkit.measure.variants import variants
+from profkit.measure.variants import build, variants
 
 from .conftest import Machine
 from .test_verbs import profkit

@@ -10,9 +10,9 @@ from profkit.errors import ProfkitError
 from profkit.measure import ladder
 from profkit.measure.bench.bench import Times, timing
 from profkit.measure.bench.subjects import versions_of
-from profkit.measure.build.build import Build
 from profkit.measure.runs import TargetRun, record_of
 from profkit.measure.targets import Places, Target
+from profkit.measure.variants.build import Build
 from profkit.measure.variants.problem import load_problem
 from profkit.measure.variants.variants import Variant
 from profkit.measure.workers.session import Measurements

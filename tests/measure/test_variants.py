@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from profkit.errors import ProfkitError
+from profkit.measure.cuda.library import Args
 from profkit.measure.variants import variants
-from profkit.measure.variants.variants import Args
 
 ROOT = Path(__file__).parents[2]
 

@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from profkit.measure.build import build, dry
-from profkit.measure.variants import problem, variants
+from profkit.measure.variants import build, dry, problem, variants
 from profkit.tune import gates
 
 ROOT = Path(__file__).parents[2]

@@ -51,8 +51,8 @@ def capture_kernels(
     quiet: Quiet = False,
 ) -> None:
     """A running program's Triton kernels, each in a folder to work on."""
-    from profkit.measure.build import build
     from profkit.measure.capture import capture
+    from profkit.measure.variants import build
     from profkit.show.views import measured
 
     options = capture.CaptureOptions(

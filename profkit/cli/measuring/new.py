@@ -22,7 +22,7 @@ def new_folder(
     quiet: Quiet = False,
 ) -> None:
     """A folder to begin with: problem.py, one variant, a README. Needs no GPU."""
-    from profkit.measure.scaffold import scaffold
+    from profkit.measure.variants import scaffold
     from profkit.show.views import measured
 
     scaffolded = scaffold.new_problem(problem, language, kernels or Path("kernels"))

@@ -215,9 +215,9 @@ def _wrap(
     command: Sequence[str], output: Path | None, options: Any, *, json: bool, quiet: bool
 ) -> None:
     """Profile any command, then diagnose its report."""
-    from profkit.measure.build import toolchain
     from profkit.measure.profile import collect
     from profkit.measure.profile.words import LOG
+    from profkit.measure.variants import toolchain
 
     report = output or Path(f"{Path(command[0]).stem}.ncu-rep")
     if report.suffix != ".ncu-rep":

@@ -148,7 +148,7 @@ def _recordings(what: Sequence[str]) -> list[Path]:
 
 
 def _record(command: Sequence[str], timeout: float, quiet: bool) -> Timeline:
-    from profkit.measure.timeline import timeline as recorder
+    from profkit.measure.profile import timeline as recorder
     from profkit.program.readers import injected
 
     echo = None if quiet else sys.stderr.buffer
@@ -165,7 +165,7 @@ def _count(
     command: Sequence[str], answer: Triage, budget: float, report: Path, quiet: bool
 ) -> Counts:
     """Counters of the groups that matter; why there are none, where there are none."""
-    from profkit.measure.timeline import timeline as recorder
+    from profkit.measure.profile import timeline as recorder
     from profkit.program import counts
     from profkit.program.ranks import gpu_of
 

@@ -14,8 +14,8 @@ from profkit.measure.check import arena
 from profkit.measure.check.check import CaseCheck, judge_case, judge_values
 from profkit.measure.check.data import Data, tensor_of, values_of_tensor
 from profkit.measure.cuda import device, graph, library
+from profkit.measure.cuda.library import Args
 from profkit.measure.variants.problem import Problem
-from profkit.measure.variants.variants import Args
 
 
 def native(

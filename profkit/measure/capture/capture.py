@@ -14,12 +14,11 @@ from typing import BinaryIO, Literal, TypedDict
 from profkit.errors import ProfkitError
 from profkit.files import read_json, temporary_folder
 from profkit.measure import process
-from profkit.measure.build import build
 from profkit.measure.capture.folder import CASE, folder_name, write_problem
 from profkit.measure.cuda import device
 from profkit.measure.pipeline import measure_target, why_not
 from profkit.measure.targets import Target
-from profkit.measure.variants import problem, variants
+from profkit.measure.variants import build, problem, variants
 from profkit.measure.workers.session import Progress
 from profkit.records.store import JsonObject
 

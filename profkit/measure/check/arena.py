@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from profkit.measure.check.data import Data, held_as, values_of
 from profkit.measure.cuda import device
-from profkit.measure.variants.variants import Args
+from profkit.measure.cuda.library import Args
 
 if TYPE_CHECKING:
     import numpy as np

@@ -27,8 +27,8 @@ from profkit.measure.check.check import (
 )
 from profkit.measure.check.data import Data
 from profkit.measure.cuda import device, graph, library
+from profkit.measure.cuda.library import Args
 from profkit.measure.variants.problem import Problem
-from profkit.measure.variants.variants import Args
 
 HOLD = 200_000  # nanoseconds that the kernel ahead writes late: many times a launch
 _REPLAYS = 2  # the second one begins on what the first has left

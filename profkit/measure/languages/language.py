@@ -119,7 +119,7 @@ class Language(ABC):
 
         Of the i-th job this leaves in the folder: i.so; i.o, its host code; i.log, all that the
         compiler said, ptxas -v among it; i.json, its launches, where they are known ahead (see
-        ahead/plan.py). Without i.so, i.log says why.
+        plan.py). Without i.so, i.log says why.
 
         No number for `parallel` takes as many as there are cores.
         """

@@ -1,7 +1,7 @@
 """A kernel in a Python file  ->  its header and hashes, read as text; nothing in it is executed.
 
 The header is the module's docstring. One function, `launch`, starts the kernels: it is given the
-problem's inputs and outputs, in order, and last of all what ahead/arrays.py calls LaunchArgs.
+problem's inputs and outputs, in order, and last of all what arrays.py calls LaunchArgs.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ from pathlib import Path
 
 from profkit.errors import ProfkitError
 from profkit.files import read_text
-from profkit.measure.languages.ahead import build
-from profkit.measure.languages.ahead.arrays import LaunchArgs
-from profkit.measure.languages.ahead.plan import CallPlan, KernelStart
+from profkit.measure.languages import ahead
+from profkit.measure.languages.arrays import LaunchArgs
 from profkit.measure.languages.language import CompileJob, CompilerProgram, Language
+from profkit.measure.languages.plan import CallPlan, KernelStart
 from profkit.records import header
 from profkit.records.header import SPEAKS, Header
 
@@ -122,7 +122,7 @@ class PythonKernels(Language):
         """The package, or a C compiler for what starts its kernels."""
         if importlib.util.find_spec(self.package.partition(".")[0]) is None:
             return f"{self.name} is not installed: {self.install}"
-        if build.compiler() is None:
+        if ahead.compiler() is None:
             return "no C compiler (cc, gcc or clang) on PATH: install one, or say which with CC"
         return ""
 
@@ -151,7 +151,7 @@ class PythonKernels(Language):
     def surroundings(self, job: CompileJob) -> Sequence[str]:
         """The compiler, the cases that it compiles for, and how its kernels are started."""
         problem = _hash_of(job.problem / "problem.py")
-        return (self.compiler({}), problem, build.player_hash(), str(job.sms))
+        return (self.compiler({}), problem, ahead.player_hash(), str(job.sms))
 
     def compile(
         self,
@@ -163,7 +163,7 @@ class PythonKernels(Language):
         """Run each file's launch function in a process of its own, at every case of its problem."""
         with ThreadPoolExecutor(parallel or len(os.sched_getaffinity(0))) as pool:
             runs = [
-                pool.submit(build.compile_ahead, self, j, work / str(i)) for i, j in enumerate(jobs)
+                pool.submit(ahead.compile_ahead, self, j, work / str(i)) for i, j in enumerate(jobs)
             ]
             return {i: run.result() for i, run in enumerate(runs)}
 

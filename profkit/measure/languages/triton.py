@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from profkit.errors import ProfkitError
-from profkit.measure.languages.ahead.arrays import LaunchArgs, parameter_of
-from profkit.measure.languages.ahead.plan import (
+from profkit.measure.languages.arrays import LaunchArgs, parameter_of
+from profkit.measure.languages.plan import (
     CallPlan,
     KernelImage,
     KernelStart,

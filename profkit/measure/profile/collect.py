@@ -18,10 +18,10 @@ from pathlib import Path
 from profkit.errors import ProfkitError
 from profkit.files import move_file, temporary_folder
 from profkit.measure import process
-from profkit.measure.build.toolchain import Tool
 from profkit.measure.cuda.library import Plan
 from profkit.measure.cuda.names import base_name
 from profkit.measure.profile import faults, words
+from profkit.measure.variants.toolchain import Tool
 
 CLOCKS = "none"  # ncu's default locks them to base: durations would be of another machine
 TIMEOUT = 600.0  # seconds for one report; --timeout changes it

@@ -15,9 +15,8 @@ from pathlib import Path
 
 from profkit.errors import ProfkitError
 from profkit.measure.cuda import device, library
-from profkit.measure.cuda.library import Plan, read_plan
+from profkit.measure.cuda.library import Args, Plan, read_plan
 from profkit.measure.process import end_with_parent
-from profkit.measure.variants.variants import Args
 
 
 def launch_main(arguments: list[str]) -> int:

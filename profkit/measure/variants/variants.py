@@ -1,20 +1,17 @@
 """A folder of kernels  ->  variants in ladder order. There is no list anywhere.
 
 Folder = problem, file name = `<id>_<words>` and the suffix of its language (profkit/measure/languages),
-header = the rest. The C interface is
-kernels/common/variant.cuh; Args mirrors its struct.
+header = the rest.
 """
 
 from __future__ import annotations
 
-import ctypes
 import functools
 import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
 
 from profkit.errors import ProfkitError, did_you_mean
 from profkit.evidence.predictions.moves import parse_moves
@@ -27,55 +24,6 @@ from profkit.records import header
 from profkit.records.header import Budget, Header
 
 _ID = re.compile(r"[A-Za-z][A-Za-z0-9-]*")
-
-
-class Args(ctypes.Structure):
-    """ProfkitArgs of kernels/common/variant.cuh: what a variant's one C function is given.
-
-    Behind the struct that CUDA variants know lies room for more arrays, which the launchers of
-    other languages read too: a captured kernel has as many as it has.
-    """
-
-    _fields_ = (
-        ("input", ctypes.c_void_p * 4),
-        ("out", ctypes.c_void_p * 2),
-        ("size", ctypes.c_longlong * 6),
-        ("stride", ctypes.c_longlong * 6),
-        ("scale", ctypes.c_float),
-        ("causal", ctypes.c_int),
-        ("stream", ctypes.c_void_p),
-        ("more_input", ctypes.c_void_p * 28),
-        ("more_out", ctypes.c_void_p * 14),
-    )
-
-    def put_input(self, index: int, address: int) -> None:
-        """Say where an input is on the device; ProfkitError if there are too many."""
-        self._put(self.input, self.more_input, index, address)
-
-    def put_output(self, index: int, address: int) -> None:
-        """Say where an output is on the device; ProfkitError if there are too many."""
-        self._put(self.out, self.more_out, index, address)
-
-    def put_values(self, values: Mapping[str, Any], stream: int) -> None:
-        """Say the numbers."""
-        for i, n in enumerate(values.get("size", ())):
-            self.size[i] = n
-        for i, n in enumerate(values.get("stride", ())):
-            self.stride[i] = n
-        self.scale = float(values.get("scale", 1.0))
-        self.causal = int(values.get("causal", False))
-        self.stream = ctypes.c_void_p(stream)
-
-    def _put(self, few: Any, more: Any, index: int, address: int) -> None:
-        if index >= len(few) + len(more):
-            raise ProfkitError(
-                f"a problem has more than {len(few) + len(more)} arrays of a kind",
-                "pack several into one",
-            )
-        if index < len(few):
-            few[index] = address
-        else:
-            more[index - len(few)] = address
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,6 @@
 """A kernel file in Python and its problem  ->  the plan of its launches; the process that runs it.
 
-`python -m profkit.measure.workers.ahead REQUEST.json` is started by languages/ahead/build.py. The
+`python -m profkit.measure.workers.ahead REQUEST.json` is started by languages/ahead.py. The
 file's own code runs here and nowhere else, without a GPU and for as long as that allows.
 """
 
@@ -16,10 +16,10 @@ from types import ModuleType
 from typing import Any
 
 from profkit.errors import ProfkitError
-from profkit.measure.languages.ahead.arrays import DeviceArray, LaunchArgs, array_of
-from profkit.measure.languages.ahead.build import announce
-from profkit.measure.languages.ahead.plan import CallPlan, CasePlan
+from profkit.measure.languages.ahead import announce
+from profkit.measure.languages.arrays import DeviceArray, LaunchArgs, array_of
 from profkit.measure.languages.language import CompileJob, language_named
+from profkit.measure.languages.plan import CallPlan, CasePlan
 from profkit.measure.languages.python_source import LAUNCH, PythonKernels
 from profkit.measure.process import end_with_parent
 from profkit.measure.variants import problem

@@ -13,10 +13,10 @@ from pathlib import Path
 
 from profkit.errors import ProfkitError
 from profkit.measure.bench.bench import ROUNDS, Times
-from profkit.measure.build.build import Build
 from profkit.measure.check.check import CaseCheck, Check, merged_checks, summed_check
 from profkit.measure.cuda.device import Gpu
 from profkit.measure.cuda.graph import GraphLaunch
+from profkit.measure.variants.build import Build
 from profkit.measure.variants.problem import Problem
 from profkit.measure.workers import client
 from profkit.measure.workers.client import Reply, Setup, Worker, WorkerLost

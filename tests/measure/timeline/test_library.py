@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from profkit.errors import ProfkitError
-from profkit.measure.timeline import timeline
+from profkit.measure.profile import timeline
 
 
 def _there() -> bool:

@@ -13,14 +13,14 @@ from dataclasses import asdict
 from pathlib import Path
 
 from profkit.files import move_file, temporary_folder, write_text
-from profkit.measure.build.build import OBJECT, Build
-from profkit.measure.build.toolchain import kept_json
 from profkit.measure.cuda.graph import GraphLaunch
 from profkit.measure.cuda.names import KernelResources
-from profkit.measure.languages.ahead.plan import of_values
+from profkit.measure.languages.plan import of_values
 from profkit.measure.occupancy import CARDS, LIMITS, Card, blocks_that_fit
 from profkit.measure.process import run_command
 from profkit.measure.variants import problem
+from profkit.measure.variants.build import OBJECT, Build
+from profkit.measure.variants.toolchain import kept_json
 from profkit.records.store import JsonObject
 
 STUB = Path(__file__).with_name("dry.cpp")

@@ -73,7 +73,7 @@ class CallPlan:
     cases: list[CasePlan] = field(default_factory=list)
 
     def to_json(self) -> dict[str, Any]:
-        """What a launch is made of, for those who look without a GPU: see build/dry.py."""
+        """What a launch is made of, for those who look without a GPU: see variants/dry.py."""
         return {"cases": [{**_plain(c.values), "launches": self._launches(c)} for c in self.cases]}
 
     def _launches(self, case: CasePlan) -> list[dict[str, Any]]:

@@ -10,7 +10,7 @@ from math import prod
 from typing import Any
 
 from profkit.errors import ProfkitError
-from profkit.measure.languages.ahead.plan import Parameter, Scratch
+from profkit.measure.languages.plan import Parameter, Scratch
 
 _BYTES = {
     "bool": 1, "int8": 1, "uint8": 1, "int16": 2, "uint16": 2, "int32": 4, "uint32": 4, "int64": 8,

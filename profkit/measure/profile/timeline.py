@@ -20,9 +20,9 @@ from pathlib import Path
 from profkit.errors import ProfkitError
 from profkit.files import open_log, part_of
 from profkit.measure import process
-from profkit.measure.build import toolchain
-from profkit.measure.build.toolchain import Tool, need_tool
 from profkit.measure.profile import collect
+from profkit.measure.variants import toolchain
+from profkit.measure.variants.toolchain import Tool, need_tool
 
 SOURCE = Path(__file__).parent / "injection.cpp"
 FLAGS = ("-std=c++17", "-O2", "-shared", "-fPIC", "-fvisibility=hidden")

@@ -18,12 +18,12 @@ from pathlib import Path
 
 from profkit.errors import ProfkitError
 from profkit.files import move_file, temporary_folder, write_text
-from profkit.measure.build import toolchain
 from profkit.measure.cuda import device
 from profkit.measure.cuda.code_hash import host_hash, sass_hash
 from profkit.measure.cuda.names import KernelResources, base_name, parse_ptxas
 from profkit.measure.languages.language import CompileJob, CompilerProgram, Language
 from profkit.measure.occupancy import CARDS
+from profkit.measure.variants import toolchain
 from profkit.measure.variants.variants import Variant, problem_of
 from profkit.records.machine_code import MachineCode
 

@@ -1,1 +1,0 @@
-"""Variants  ->  shared libraries, their resources, and what their launchers would start."""

@@ -1,1 +1,0 @@
-"""A command  ->  its timeline, recorded by a small library that the driver loads into it."""
