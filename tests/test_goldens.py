@@ -38,3 +38,7 @@ def test_what_is_accepted_is_read_again(tmp_path: Path, monkeypatch: pytest.Monk
     goldens.write("group", {"b": "ü\n", "a": "x"})
     assert goldens.read("group") == {"a": "x", "b": "ü\n"}
     assert goldens.read("other") == {}
+
+
+def test_where_the_checkout_lies_is_no_difference() -> None:
+    assert goldens.normal(f'"{goldens.ROOT}/kernels/a.cu"') == '"kernels/a.cu"'

@@ -103,8 +103,8 @@ def differences(group: str, before: Documents, after: Documents, lines: int) -> 
 
 
 def normal(text: str) -> str:
-    """A text with floats of nine significant digits and without names of temporary folders."""
-    return _TEMPORARY.sub("TMP", _FLOAT.sub(_rounded, text))
+    """A text with floats of nine significant digits, without this checkout's and temporary folders."""
+    return _TEMPORARY.sub("TMP", _FLOAT.sub(_rounded, text.replace(f"{ROOT}/", "")))
 
 
 def _rounded(match: re.Match[str]) -> str:
