@@ -16,6 +16,7 @@ from profkit.errors import ProfkitError
 from profkit.evidence.history.tables import HistoryRun, run_row
 from profkit.files import temporary_folder
 from profkit.measure.variants import variants
+from profkit.records.parts import Commit
 from profkit.records.record import SCHEMA, parse_record
 
 KERNELS = "kernels"
@@ -25,6 +26,15 @@ _ENVIRONMENT = ("PROFKIT_COMMIT", "GITHUB_SHA", "CI_COMMIT_SHA")
 def commit_at_hand(environment: dict[str, str]) -> str | None:
     """The commit that a CI system says it works on; None without one."""
     return next((environment[name] for name in _ENVIRONMENT if environment.get(name)), None)
+
+
+def git_commit(folder: Path) -> Commit | None:
+    """The commit that a folder is at, and whether files differ from it; None without git."""
+    try:
+        head = _git(folder, "rev-parse", "HEAD").decode().strip()
+        return Commit(head, bool(_git(folder, "status", "--porcelain", "--", ".").strip()))
+    except (ProfkitError, OSError):
+        return None
 
 
 def commit_named(folder: Path, name: str) -> str:

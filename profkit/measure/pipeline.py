@@ -18,9 +18,10 @@ from profkit.errors import ProfkitError
 from profkit.files import write_text
 from profkit.measure.check import sanitize
 from profkit.measure.check.check import CaseCheck, Check
+from profkit.measure.commits import git_commit
 from profkit.measure.profile import collect
 from profkit.measure.profile.faults import NoCounters
-from profkit.measure.runs import TargetRun, git_commit, plan_of, record_of, with_timing
+from profkit.measure.runs import TargetRun, plan_of, record_of, with_timing
 from profkit.measure.targets import Target, build_target
 from profkit.measure.variants import toolchain
 from profkit.measure.workers import session
@@ -44,9 +45,7 @@ def measure_target(
     progress("build")
     builds, support = build_target(target)
     problem = target.problem
-    small = problem.checks if checks is None else checks
-    todo = [(c, s) for c in small for s in problem.module.SEEDS]
-    todo += [(c, 0) for c in target.cases if (c, 0) not in todo]
+    todo = problem.pairs(target.cases, checks)
     good = [b for b in builds if b.error is None]
     by_name = {b.variant.id: b for b in builds}
     if not good and not target.references:

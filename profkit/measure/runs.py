@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
@@ -24,7 +23,7 @@ from profkit.measure.variants.problem import Problem
 from profkit.measure.variants.toolchain import kept_json
 from profkit.measure.workers.session import Measurements
 from profkit.records.json_fields import from_json
-from profkit.records.parts import BuiltKernel, Commit, LaunchShape, RecordedSource, Timing
+from profkit.records.parts import BuiltKernel, LaunchShape, RecordedSource, Timing
 from profkit.records.record import Record, parse_record
 from profkit.records.store import JsonObject
 
@@ -170,22 +169,6 @@ def _backend(problem: Problem, launches: Sequence[GraphLaunch]) -> str | None:
     if not hasattr(problem.module, "backend_of") or not launches:
         return None
     return str(problem.module.backend_of([launch.kernel for launch in launches]))
-
-
-def git_commit(folder: Path) -> Commit | None:
-    """The commit that a folder is at, and whether files differ from it; None without git."""
-    start = ["git", "-C", str(folder)]
-    try:
-        head = _output([*start, "rev-parse", "HEAD"])
-        changed = _output([*start, "status", "--porcelain", "--", "."])
-    except (OSError, subprocess.SubprocessError):
-        return None
-    return Commit(head, bool(changed))
-
-
-def _output(command: Sequence[str]) -> str:
-    done = subprocess.run(command, capture_output=True, text=True, timeout=10, check=True)
-    return done.stdout.strip()
 
 
 _EXP = 16  # ex2 results per SM and clock, on every one of them

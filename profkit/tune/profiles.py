@@ -11,7 +11,6 @@ from profkit.errors import ProfkitError, did_you_mean
 from profkit.measure import runs
 from profkit.measure.cuda.graph import GraphLaunch
 from profkit.measure.profile import collect
-from profkit.measure.runs import TargetRun
 from profkit.measure.variants import toolchain
 from profkit.measure.variants.tunables import Config
 from profkit.measure.workers.client import Worker
@@ -57,14 +56,9 @@ class Profiler:
         return bool(max(changes) >= MOVED and min(changes) > -MOVED)
 
     def _collect(self, config: Config, launches: Sequence[GraphLaunch]) -> collect.Collected:
-        name = f"{self.task.variant.id}-tuned"
-        ready = self.task.built(config)
-        run = TargetRun(
-            self.task.target(ready.built.variant),
-            {name: ready.built},
-            self.task.support,
-            Measurements(gpu=self.worker.gpu, launches={(name, self.task.case): tuple(launches)}),
-        )
+        name = self.task.tuned
+        seen = {(name, self.task.case): tuple(launches)}
+        run = self.task.run(config, Measurements(gpu=self.worker.gpu, launches=seen))
         report = reports(self.task) / f"{self.task.name(config)}.{self.task.case}.ncu-rep"
         kernels = [launch.kernel for launch in launches]
         plan = runs.plan_of(run, name, self.task.case)

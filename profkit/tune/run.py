@@ -12,10 +12,9 @@ from profkit.errors import ProfkitError
 from profkit.files import copy_file
 from profkit.measure import runs
 from profkit.measure.bench.bench import Times
+from profkit.measure.commits import git_commit
 from profkit.measure.cuda import device
-from profkit.measure.runs import TargetRun
 from profkit.measure.variants import toolchain
-from profkit.measure.variants.build import Build
 from profkit.measure.workers.session import Measurements
 from profkit.records.header import Header
 from profkit.records.parts import RecordedReport
@@ -215,13 +214,10 @@ def _plain(task: Task, url: str) -> Study | None:
 def champion_record(result: SearchResult, folder: Path) -> Path:
     """Write the champion's <variant>-tuned.<case>.json, and its report beside it if there is one."""
     task, final = result.task, result.final
-    name, champion = f"{task.variant.id}-tuned", task.name(final.champion.config)
-    built: Build = task.built(final.champion.config).built
+    name, champion = task.tuned, task.name(final.champion.config)
     measured = final.measured
-    run = TargetRun(
-        task.target(built.variant),
-        {name: built},
-        task.support,
+    run = task.run(
+        final.champion.config,
         Measurements(
             gpu=measured.gpu,
             checks={name: replace(measured.checks[champion], variant=name)},
@@ -231,7 +227,7 @@ def champion_record(result: SearchResult, folder: Path) -> Path:
     )
     record = replace(
         runs.with_timing(runs.record_of(run, name, task.case), run),
-        git=runs.git_commit(task.problem.path.parent),
+        git=git_commit(task.problem.path.parent),
         # It changes the variant that was tuned, and predicts nothing.
         header=Header(task.variant.title, keys={"after": task.variant.id}),
         tune={

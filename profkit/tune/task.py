@@ -12,12 +12,14 @@ from pathlib import Path
 
 from profkit.errors import ProfkitError
 from profkit.measure.cuda import device
+from profkit.measure.runs import TargetRun
 from profkit.measure.targets import Target, build_target
 from profkit.measure.variants import build, toolchain
 from profkit.measure.variants.build import Build
 from profkit.measure.variants.problem import Problem
 from profkit.measure.variants.tunables import Config, InvalidConfig, Space
 from profkit.measure.variants.variants import Variant
+from profkit.measure.workers.session import Measurements
 from profkit.tune import gates
 from profkit.tune.result import TrialResult
 
@@ -91,14 +93,23 @@ class Task:
     def _refusal(self, config: Config) -> InvalidConfig | None:
         return self.space.refusal(config, self.arch, self.variant.budget)
 
+    @property
+    def tuned(self) -> str:
+        """What a configuration's record is called: v3-tuned."""
+        return f"{self.variant.id}-tuned"
+
+    def run(self, config: Config, measured: Measurements) -> TargetRun:
+        """A configuration as other verbs have a variant, under the name of `tuned`."""
+        built = self.built(config).built
+        return TargetRun(self.target(built.variant), {self.tuned: built}, self.support, measured)
+
     def name(self, config: Config) -> str:
         """What a configuration is called: v3-64-64-4-2."""
         return f"{self.variant.id}-{config.name}"
 
     def checks(self) -> tuple[tuple[str, int], ...]:
         """(case, seed) that every configuration must be right on."""
-        small = [(c, s) for c in self.problem.checks for s in self.problem.module.SEEDS]
-        return (*small, *([(self.case, 0)] if (self.case, 0) not in small else []))
+        return self.problem.pairs((self.case,))
 
     def built(self, config: Config) -> ReadyBuild:
         """A build, waited for."""

@@ -15,7 +15,7 @@ import pytest
 
 from profkit.errors import ProfkitError
 from profkit.measure.capture import capture
-from profkit.measure.capture.folder import folder_name, write_problem
+from profkit.measure.capture.capture import folder_name, write_problem
 from profkit.measure.capture.inject.profkit_capture_source import NotStandalone, standalone
 from profkit.measure.check import data
 from profkit.measure.variants import problem, variants

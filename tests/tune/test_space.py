@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from profkit.errors import ProfkitError
 from profkit.measure import occupancy
-from profkit.measure.variants import arithmetic, tunables, variants
+from profkit.measure.variants import tunables, variants
 from profkit.measure.variants.tunables import MOST_THREADS
 from profkit.records.header import Budget, Header
 
@@ -34,7 +34,7 @@ def space(**keys: str) -> tunables.Space:
     ],
 )
 def test_arithmetic(text: str, value: int) -> None:
-    assert arithmetic.read_expression(text, "x").value({"A": 8, "B": 3}) == value
+    assert tunables.read_expression(text, "x").value({"A": 8, "B": 3}) == value
 
 
 @pytest.mark.parametrize(
@@ -47,13 +47,13 @@ def test_arithmetic(text: str, value: int) -> None:
 )  # fmt: skip
 def test_nothing_else_is_arithmetic(text: str) -> None:
     with pytest.raises(ProfkitError, match="x: "):
-        arithmetic.read_expression(text, "x")
+        tunables.read_expression(text, "x")
 
 
 @given(st.text(max_size=40))
 def test_any_text_is_read_or_refused(text: str) -> None:
     try:
-        found = arithmetic.read_expression(text, "x")
+        found = tunables.read_expression(text, "x")
     except ProfkitError:
         return
     with contextlib.suppress(ZeroDivisionError):

@@ -56,13 +56,7 @@ def launcher(
         library.start_launcher(lib, args(stream))
 
     def eager(n: int, stream: int) -> tuple[float, float]:
-        start, stop = device.new_event(), device.new_event()
-        device.synchronize(stream)
-        device.record_event(start, stream)
-        host = tools.repeat(lib, args(stream), n)
-        device.record_event(stop, stream)
-        device.synchronize(stream)
-        return device.elapsed(start, stop) / n, host
+        return bench.eager_time(lambda: tools.repeat(lib, args(stream), n), n, stream)
 
     return _seen(Subject(name, call, bench.native_capture, eager))
 
@@ -109,7 +103,7 @@ def torch_call(name: str, once: Callable[[], Any]) -> tuple[Subject, Any]:
 
     def eager(n: int, stream: int) -> tuple[float, float]:
         with on(stream):
-            return bench.eager_time(lambda _: once(), n, stream)
+            return bench.eager_time(lambda: bench.host_time(once, n), n, stream)
 
     try:
         out = once()

@@ -69,13 +69,9 @@ def poison(arena: Arena) -> None:
 
 def args_on(arena: Arena, values: Mapping[str, Any], stream: int) -> Args:
     """ProfkitArgs for a launch on this arena."""
-    args = Args()
-    for i, (offset, _) in enumerate(arena.inputs):
-        args.put_input(i, arena.base + offset)
-    for i, (offset, _) in enumerate(arena.outputs):
-        args.put_output(i, arena.base + offset)
-    args.put_values(values, stream)
-    return args
+    places = arena.inputs, arena.outputs
+    inputs, outputs = ([arena.base + offset for offset, _ in kind] for kind in places)
+    return Args.filled(inputs, outputs, values, stream)
 
 
 def fetch(arena: Arena) -> Bytes:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -46,9 +45,7 @@ def sanitize(
     A small case: each tool slows it down tens of times. `timeout`: seconds for each.
     """
     with temporary_folder() as folder:
-        plan_file = folder / "plan.json"
-        replace(plan, profile=False).write(plan_file)
-        program = [sys.executable, "-m", "profkit.measure.profile.launch", str(plan_file)]
+        program = replace(plan, profile=False).program(folder)
         return [_run_tool(sanitizer, tool, program, timeout) for tool in tools]
 
 

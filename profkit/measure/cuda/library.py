@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import ctypes
 import json
-from collections.abc import Callable, Mapping
+import sys
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -32,34 +33,40 @@ class Args(ctypes.Structure):
         ("more_out", ctypes.c_void_p * 14),
     )
 
-    def put_input(self, index: int, address: int) -> None:
-        """Say where an input is on the device; ProfkitError if there are too many."""
-        self._put(self.input, self.more_input, index, address)
+    @classmethod
+    def filled(
+        cls,
+        inputs: Sequence[int],
+        outputs: Sequence[int],
+        values: Mapping[str, Any],
+        stream: int,
+    ) -> Args:
+        """Arrays by their addresses on the device, and the numbers of `values`.
 
-    def put_output(self, index: int, address: int) -> None:
-        """Say where an output is on the device; ProfkitError if there are too many."""
-        self._put(self.out, self.more_out, index, address)
+        Raises:
+            ProfkitError: There are more arrays than it has room for.
+        """
+        args = cls(stream=stream)
+        args._put(args.input, args.more_input, inputs)
+        args._put(args.out, args.more_out, outputs)
+        for name in ("size", "stride"):
+            for i, n in enumerate(values.get(name, ())):
+                getattr(args, name)[i] = n
+        args.scale = float(values.get("scale", 1.0))
+        args.causal = int(values.get("causal", False))
+        return args
 
-    def put_values(self, values: Mapping[str, Any], stream: int) -> None:
-        """Say the numbers."""
-        for i, n in enumerate(values.get("size", ())):
-            self.size[i] = n
-        for i, n in enumerate(values.get("stride", ())):
-            self.stride[i] = n
-        self.scale = float(values.get("scale", 1.0))
-        self.causal = int(values.get("causal", False))
-        self.stream = ctypes.c_void_p(stream)
-
-    def _put(self, few: Any, more: Any, index: int, address: int) -> None:
-        if index >= len(few) + len(more):
+    def _put(self, few: Any, more: Any, addresses: Sequence[int]) -> None:
+        if len(addresses) > len(few) + len(more):
             raise ProfkitError(
                 f"a problem has more than {len(few) + len(more)} arrays of a kind",
                 "pack several into one",
             )
-        if index < len(few):
-            few[index] = address
-        else:
-            more[index - len(few)] = address
+        for i, address in enumerate(addresses):
+            if i < len(few):
+                few[i] = address
+            else:
+                more[i - len(few)] = address
 
 
 def load_library(path: Path) -> ctypes.CDLL:
@@ -166,11 +173,13 @@ class Plan:
     # whether there is a profiler: then one call runs outside of its window first
     profile: bool = True
 
-    def write(self, path: Path) -> None:
-        """Write the plan for the program."""
+    def program(self, folder: Path) -> list[str]:
+        """The program that makes this call, told by a file that is written into the folder."""
+        path = folder / "plan.json"
         path.write_text(json.dumps(asdict(self)), encoding="utf-8")
+        return [sys.executable, "-m", "profkit.measure.profile.launch", str(path)]
 
 
 def read_plan(path: Path) -> Plan:
-    """The plan that `write` wrote."""
+    """The plan that `program` wrote."""
     return Plan(**json.loads(path.read_text(encoding="utf-8")))

@@ -8,7 +8,6 @@ each replay (ncu's default, stated), and source files travel inside the report.
 from __future__ import annotations
 
 import re
-import sys
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -79,9 +78,7 @@ def start_ncu(
         ProfkitError: Anything went wrong, also if another kernel was captured; no file is left.
     """
     with _workplace(report) as folder:
-        plan_file = folder / "plan.json"
-        plan.write(plan_file)
-        program = [sys.executable, "-m", "profkit.measure.profile.launch", str(plan_file)]
+        program = plan.program(folder)
         # Profiling starts where the program says so, never by the name of a kernel.
         limits = ["--profile-from-start", "off", "--target-processes", "application-only"]
         command = [*common(ncu, options), *limits]

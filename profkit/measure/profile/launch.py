@@ -51,16 +51,12 @@ def _profiled(call: Callable[[], None], plan: Plan) -> None:
 
 def _variant(plan: Plan) -> Callable[[], None]:
     device.open_gpu()
-    lib, args = library.load_library(Path(plan.library or "")), Args()
+    lib = library.load_library(Path(plan.library or ""))
     inputs = [_uploaded(Path(name)) for name in plan.inputs]
     outputs = [device.allocate(size) for size in plan.outputs]
     for out, start in plan.begins:
         device.copy(outputs[out], inputs[start], plan.outputs[out])
-    for i, address in enumerate(inputs):
-        args.put_input(i, address)
-    for i, address in enumerate(outputs):
-        args.put_output(i, address)
-    args.put_values(plan.values, device.new_stream())
+    args = Args.filled(inputs, outputs, plan.values, device.new_stream())
     return lambda: library.start_launcher(lib, args)
 
 

@@ -11,9 +11,10 @@ import ast
 import hashlib
 import importlib.util
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import product
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
@@ -86,6 +87,13 @@ class Problem:
                 did_you_mean(name, self.cases),
             )
         return known[name]
+
+    def pairs(
+        self, cases: Iterable[str], checks: Iterable[str] | None = None
+    ) -> tuple[tuple[str, int], ...]:
+        """(case, seed) to judge on: `checks` (None: all of CHECKS) at every seed, then `cases`."""
+        small = product(self.checks if checks is None else checks, self.module.SEEDS)
+        return tuple(dict.fromkeys((*small, *((case, 0) for case in cases))))
 
     def tolerance(self, case: str) -> tuple[float, float]:
         """(absolute, relative): acceptance is abs(out - ref) <= absolute + relative * abs(ref)."""
