@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from math import prod
 
 Dims = tuple[int, int, int]
 FARTHEST = 1 << 62  # nanoseconds from zero, 146 years: a clock ends there; and bytes of a tensor
@@ -34,9 +33,14 @@ ASYNC = (
 
 def tensor_sizes(shape: object) -> tuple[int, ...]:
     """A tensor's sizes; empty for a scalar, a list of tensors, and what no memory holds."""
-    if not isinstance(shape, list | tuple) or not all(type(n) is int and n >= 0 for n in shape):
+    if not shape or not isinstance(shape, list | tuple):
         return ()
-    return tuple(shape) if prod(max(n, 1) for n in shape) < FARTHEST else ()
+    product = 1
+    for size in shape:
+        if type(size) is not int or size < 0:
+            return ()
+        product *= size or 1
+    return tuple(shape) if product < FARTHEST else ()
 
 
 @dataclass(frozen=True, slots=True)

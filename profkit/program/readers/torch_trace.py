@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from functools import lru_cache
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -22,8 +24,9 @@ from profkit.program.timeline import (
 )
 
 MOST = 4_000_000  # records kept: a trace of minutes is cut there, and says so
+Shapes = tuple[tuple[int, ...], ...]
 TWICE = 0.01  # of launches and kernels that stand there twice: then spans do too
-Row = TypeVar("Row")
+Row = TypeVar("Row", Activity, Call, HostSpan)
 EVENTS_MOST = 2 * MOST  # looked at, also such as are of no use
 _CALLS = {"cuda_runtime", "cuda_driver"}
 # As PyTorch wrote them up to 1.11 (Kineto's output_json.cpp of then).
@@ -78,7 +81,11 @@ def read_torch_trace(path: Path) -> Timeline:
 
 def _once(rows: list[Row]) -> list[Row]:
     """Sorted rows without those that are the one before once more."""
-    return [row for i, row in enumerate(rows) if not i or row != rows[i - 1]]
+    out = rows[:1]
+    for before, row in pairwise(rows):
+        if row.start != before.start or row != before:  # equality makes two tuples of all fields
+            out.append(row)
+    return out
 
 
 class _Taken:
@@ -87,14 +94,10 @@ class _Taken:
     def __init__(self) -> None:
         self.activities: list[Activity] = []
         self.calls: dict[int, list[Call]] = {}
-        self.called = 0
         self.spans: list[HostSpan] = []
-        self.others: set[str] = set()
+        self.count = 0  # of all of them
         self.hip = False
-
-    @property
-    def count(self) -> int:
-        return len(self.activities) + self.called + len(self.spans)
+        self.shapes: dict[Shapes, Shapes] = {}  # each once: operators of one size are many
 
     def add(self, event: Mapping[str, Any]) -> None:
         """Keep an event if it is of use; a damaged one is left out."""
@@ -122,37 +125,42 @@ class _Taken:
             self.activities.append(_activity(_ACTIVITIES[kind], name, args, start, end))
         elif kind in _CALLS:
             self.hip |= name.startswith("hip")
-            self.called += 1
             self.calls.setdefault(_whole(event.get("pid")), []).append(
                 Call(name, start, end, _whole(event.get("tid")), _whole(args.get("correlation")))
             )
         elif kind in {"cpu_op", "user_annotation"}:
             step = name.startswith("ProfilerStep")
             label = "op" if kind == "cpu_op" else "step" if step else "range"
-            self.spans.append(_span(label, name, event, args, start, end))
-        elif kind == "python_function":
-            frame = _FRAME.match(name)
-            if frame and not _NOT_USERS.search(frame["file"]):
-                self.spans.append(HostSpan("python", name, start, end, _whole(event.get("tid"))))
+            inputs = self._inputs(args) if kind == "cpu_op" else ((), ())
+            self.spans.append(HostSpan(label, name, start, end, _whole(event.get("tid")), *inputs))
+        elif kind == "python_function" and _is_users(name):
+            self.spans.append(HostSpan("python", name, start, end, _whole(event.get("tid"))))
         else:
-            self.others.add(kind)
+            return
+        self.count += 1
+
+    def _inputs(self, args: Mapping[str, Any]) -> tuple[Shapes, tuple[str, ...]]:
+        """Sizes and types of an operator's inputs."""
+        listed, types = args.get("Input Dims", args.get("Input dims")), args.get("Input type")
+        shapes = tuple(map(tensor_sizes, listed)) if isinstance(listed, list) else ()
+        words = tuple(map(_text, types)) if isinstance(types, list) else ()
+        return self.shapes.setdefault(shapes, shapes), words
 
 
-def _span(
-    kind: str, name: str, event: Mapping[str, Any], args: dict[str, Any], start: int, end: int
-) -> HostSpan:
-    shapes = args.get("Input Dims", args.get("Input dims")) if kind == "op" else None
-    types = args.get("Input type") if kind == "op" else None
-    return HostSpan(
-        kind, name, start, end, _whole(event.get("tid")),
-        tuple(tensor_sizes(shape) for shape in shapes) if isinstance(shapes, list) else (),
-        tuple(_text(word) for word in types) if isinstance(types, list) else (),
-    )  # fmt: skip
+@lru_cache(maxsize=65536)
+def _is_users(frame: str) -> bool:
+    """Whether a Python frame is in the user's own code."""
+    parts = _FRAME.match(frame)
+    return parts is not None and not _NOT_USERS.search(parts["file"])
 
 
 def _text(value: object) -> str:
     """A name; half a pair of surrogates, which is no character, is escaped."""
-    text = str(value)
+    return _escaped(value if isinstance(value, str) else str(value))
+
+
+@lru_cache(maxsize=65536)  # and each name once: a trace says the same few a million times
+def _escaped(text: str) -> str:
     return text if text.isascii() else text.encode("utf-8", "backslashreplace").decode("utf-8")
 
 
