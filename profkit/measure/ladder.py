@@ -231,7 +231,6 @@ def compiled(places: Places, names: Sequence[str], archs: Sequence[str] | None) 
 
 
 def _present() -> str:
-    """The architecture of the GPU present."""
     try:
         return state.arch() or device.gpu().arch
     except ProfkitError as error:

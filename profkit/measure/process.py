@@ -47,6 +47,11 @@ class Done:
     seconds: float
 
 
+def cores() -> int:
+    """How many processors this process may use."""
+    return len(os.sched_getaffinity(0))
+
+
 def end_with_parent() -> None:
     """End this process when the one that started it is gone, however that ended.
 

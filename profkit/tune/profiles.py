@@ -99,7 +99,7 @@ def _firing(finding: Finding) -> FiringRule:
 
 def reports(task: Task) -> Path:
     """Where reports of trials go: beside the builds, not in the repository."""
-    return task.folder / "tune" / f"{task.problem.name}.{task.variant.id}.{task.case}"
+    return task.folder / "tune" / f"{task.problem.name}.{task.subject}"
 
 
 def known_metrics(task: Task) -> None:

@@ -135,7 +135,7 @@ def default_storage(task: Task) -> str:
     """A SQLite file beside the builds."""
     folder = task.folder / "tune"
     folder.mkdir(parents=True, exist_ok=True)
-    return f"sqlite:///{folder / f'{task.problem.name}.{task.variant.id}.{task.case}.db'}"
+    return f"sqlite:///{folder / f'{task.problem.name}.{task.subject}.db'}"
 
 
 def tune(
@@ -174,7 +174,7 @@ def tune(
 
 
 def _name(task: Task, plain: bool) -> str:
-    return f"{task.problem.name}/{task.variant.id}.{task.case}{PLAIN if plain else ''}"
+    return f"{task.problem.name}/{task.subject}{PLAIN if plain else ''}"
 
 
 def _opened(task: Task, url: str, resume: bool) -> Study:
@@ -203,7 +203,6 @@ def _opened(task: Task, url: str, resume: bool) -> Study:
 
 
 def _plain(task: Task, url: str) -> Study | None:
-    """The search without steering in the same storage."""
     name = _name(task, True)
     if not task.options.steer or name not in studies(url):
         return None

@@ -14,11 +14,12 @@ from concurrent.futures import Future
 from dataclasses import dataclass, field
 
 from profkit.errors import ProfkitError
+from profkit.measure.process import cores
 from profkit.measure.workers.client import Setup, Worker, WorkerClosed, WorkerLost
 from profkit.measure.workers.protocol import Prepare
 from profkit.tune.result import TrialResult
 from profkit.tune.study import Study, Trial
-from profkit.tune.task import ReadyBuild, Task, cores
+from profkit.tune.task import ReadyBuild, Task
 from profkit.tune.trial import Runner, SearchState
 
 AHEAD = 6  # builds in flight for one GPU: a build takes about four times as long as a trial
@@ -38,8 +39,6 @@ class SearchOutcome:
 
 @dataclass(frozen=True)
 class _Item:
-    """A trial on its way."""
-
     trial: Trial
     ready: Future[ReadyBuild]
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import threading
 from collections import Counter
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -12,6 +11,7 @@ from pathlib import Path
 
 from profkit.errors import ProfkitError
 from profkit.measure.cuda import device
+from profkit.measure.process import cores
 from profkit.measure.runs import TargetRun
 from profkit.measure.targets import Target, build_target
 from profkit.measure.variants import build, toolchain
@@ -148,11 +148,6 @@ def _build(task: Task, config: Config) -> ReadyBuild:
         return ReadyBuild(built, None)
     used = gates.kernels_used(built, task.problem, task.case, toolchain.need_tool("nvcc"))
     return ReadyBuild(built, None if used is None else tuple(used))
-
-
-def cores() -> int:
-    """How many processors this process may use."""
-    return len(os.sched_getaffinity(0))
 
 
 def subject_of(target: Target) -> tuple[Variant, str]:

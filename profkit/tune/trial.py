@@ -59,8 +59,6 @@ class TrialEnded(Exception):
 
 @dataclass
 class _Attempt:
-    """A trial while it is done."""
-
     trial: Trial
     build: ReadyBuild
     result: TrialResult  # what is known by now

@@ -119,7 +119,6 @@ def _piece(out: Array, ref: Array, atol: float, rtol: float) -> _Piece:
 
 
 def _index(at: int, shape: tuple[int, ...]) -> tuple[int, ...]:
-    """Where the element of this number is."""
     import numpy as np
 
     return tuple(int(i) for i in np.unravel_index(at, shape))

@@ -111,7 +111,6 @@ def sass_hash(library: Path) -> str | None:
 
 
 def _images(data: bytes) -> Iterator[int]:
-    """Offsets of the CUDA ELF images."""
     at = data.find(MAGIC, 1)
     while at >= 0:
         if data[at + 18 : at + 20] == struct.pack("<H", _EM_CUDA):
@@ -154,8 +153,6 @@ def host_hash(object_file: Path) -> str | None:
 
 @dataclass(frozen=True)
 class _HostCode:
-    """The sections of an object file."""
-
     sections: list[ElfSection]
 
     def parts(self) -> Iterator[tuple[object, ...]]:

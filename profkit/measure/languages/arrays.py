@@ -22,12 +22,7 @@ _OUT, _SCRATCH = 17, 33  # the first output's and the first scratch array's step
 
 
 class DeviceArray:
-    """An array of the problem, contiguous, as a launch function sees it.
-
-    Attributes:
-        dtype: float16, bfloat16, float32, int32 and so on.
-        shape: Its sizes.
-    """
+    """An array of the problem, contiguous, as a launch function sees it."""
 
     is_cuda = True
 
@@ -74,23 +69,13 @@ class DeviceArray:
 
 
 class LaunchArgs:
-    """What a launch function is given last.
-
-    Attributes:
-        size: The problem's sizes, as its `arguments` says them.
-        stride: Strides of the first input in elements.
-        scale: The one float that a problem may need.
-        causal: 0 or 1.
-        sms: How many SMs the GPU has.
-        arch: `90` for compute capability 9.0.
-    """
+    """What a launch function is given last: numbers of the problem's `arguments`, and the GPU."""
 
     def __init__(self, values: dict[str, Any], arch: str, sms: int) -> None:
-        """Those of one case."""
         self.size = tuple(values.get("size", ()))
-        self.stride = tuple(values.get("stride", ()))
+        self.stride = tuple(values.get("stride", ()))  # of the first input, in elements
         self.scale, self.causal = float(values.get("scale", 1.0)), int(values.get("causal", False))
-        self.arch, self.sms = arch, sms
+        self.arch, self.sms = arch, sms  # `90` for compute capability 9.0
         self.asked: list[Scratch] = []
 
     def scratch(self, shape: Sequence[int], dtype: str, zero: bool = False) -> DeviceArray:

@@ -12,7 +12,6 @@ import hashlib
 import importlib.metadata
 import importlib.util
 import io
-import os
 import re
 import tokenize
 import warnings
@@ -28,6 +27,7 @@ from profkit.measure.languages import ahead
 from profkit.measure.languages.arrays import LaunchArgs
 from profkit.measure.languages.language import CompileJob, CompilerProgram, Language
 from profkit.measure.languages.plan import CallPlan, KernelStart
+from profkit.measure.process import cores
 from profkit.records import header
 from profkit.records.header import SPEAKS, Header
 
@@ -49,14 +49,11 @@ def _has_launch(text: str) -> bool:
 
 
 class PythonKernels(Language):
-    """What every language embedded in Python shares.
+    """What every language embedded in Python shares."""
 
-    Attributes:
-        package: What its files import, and what has to be installed to compile them.
-        install: How to get it.
-    """
-
-    suffix, package, install, needs_sms = ".py", "", "", True
+    suffix, needs_sms = ".py", True
+    package: str  # what its files import, and what has to be installed to compile them
+    install: str  # how to get it
 
     @abstractmethod
     def environment(self, folder: Path) -> dict[str, str]:
@@ -161,7 +158,7 @@ class PythonKernels(Language):
         parallel: int | None,
     ) -> dict[int, float]:
         """Run each file's launch function in a process of its own, at every case of its problem."""
-        with ThreadPoolExecutor(parallel or len(os.sched_getaffinity(0))) as pool:
+        with ThreadPoolExecutor(parallel or cores()) as pool:
             runs = [
                 pool.submit(ahead.compile_ahead, self, j, work / str(i)) for i, j in enumerate(jobs)
             ]

@@ -61,7 +61,6 @@ def _variant(plan: Plan) -> Callable[[], None]:
 
 
 def _uploaded(path: Path) -> int:
-    """A file's bytes on the device."""
     size = path.stat().st_size
     pointer = device.allocate(size)
     with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY) as mapped:

@@ -75,7 +75,6 @@ class NcuWords:
         return not self._begun and self._line.startswith(_MARK)
 
     def _pass_on(self) -> None:
-        """The line so far is the program's."""
         if self._program and self._line and not self._is_ncus():
             self._program.write(self._line)
         self._begun, self._line = True, b""

@@ -177,7 +177,6 @@ def _load(plan: Build, folder: Path) -> Build | None:
 
 
 def _compile(plans: Sequence[Build], folder: Path, jobs: int | None) -> dict[str, Build]:
-    """Compile, language by language, all side by side."""
     languages = list(dict.fromkeys(p.variant.language for p in plans))
     groups = [[p for p in plans if p.variant.language is language] for language in languages]
     with ThreadPoolExecutor(len(groups)) as pool:
@@ -186,7 +185,6 @@ def _compile(plans: Sequence[Build], folder: Path, jobs: int | None) -> dict[str
 
 
 def _compile_group(plans: Sequence[Build], folder: Path, jobs: int | None) -> list[Build]:
-    """Compile what is written in one language."""
     language = plans[0].variant.language
     work = [_job(p.variant, p.arch, p.flags) for p in plans]
     with temporary_folder(folder) as place:

@@ -146,6 +146,17 @@ def _names(target: ast.expr) -> set[str]:
     return {node.id for node in ast.walk(target) if isinstance(node, ast.Name)}
 
 
+def import_file(path: Path, name: str) -> ModuleType:
+    """Import a file by its path, under a name of its own."""
+    spec = importlib.util.spec_from_file_location(name, path)
+    if spec is None or spec.loader is None:
+        raise ProfkitError(f"cannot import {path}")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module  # dataclasses look their module up
+    spec.loader.exec_module(module)
+    return module
+
+
 def load_problem(folder: Path) -> Problem:
     """Import <folder>/problem.py, by path: no package, no installation."""
     path = folder / "problem.py"
@@ -159,12 +170,7 @@ def load_problem(folder: Path) -> Problem:
         raise ProfkitError(f"cannot read {path}: {error.strerror}") from error
     digest = hashlib.sha256(content).hexdigest()
     name = f"_profkit_problem_{digest[:16]}"
-    spec = importlib.util.spec_from_file_location(name, path)
-    if spec is None or spec.loader is None:
-        raise ProfkitError(f"cannot import {path}")
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module  # dataclasses look their module up
-    spec.loader.exec_module(module)
+    module = import_file(path, name)
     missing = [n for n in REQUIRED if not hasattr(module, n)]
     if missing:
         raise ProfkitError(

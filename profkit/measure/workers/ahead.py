@@ -6,7 +6,6 @@ file's own code runs here and nowhere else, without a GPU and for as long as tha
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import sys
 import warnings
@@ -79,12 +78,7 @@ def planned(language: PythonKernels, job: CompileJob) -> CallPlan:
 
 def _module(job: CompileJob) -> ModuleType:
     """The file, imported, its tunables set."""
-    spec = importlib.util.spec_from_file_location(f"_profkit_{job.path.stem}", job.path)
-    if spec is None or spec.loader is None:
-        raise ProfkitError(f"cannot import {job.path}")
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module
-    spec.loader.exec_module(module)
+    module = problem.import_file(job.path, f"_profkit_{job.path.stem}")
     for name, text in job.defines.items():
         setattr(module, name, like(getattr(module, name), text))
     return module

@@ -28,15 +28,11 @@ FIRST_TIMEOUT = 180.0  # of what is done once: importing torch, computing fp64 r
 
 
 class WorkerLost(ProfkitError):
-    """The worker hung, crashed or lost its context; the next request starts another.
-
-    Attributes:
-        at: What it was doing.
-    """
+    """The worker hung, crashed or lost its context; the next request starts another."""
 
     def __init__(self, message: str, hint: str = "", at: Begun | None = None) -> None:
         super().__init__(message, hint)
-        self.at = at or Begun("start")
+        self.at = at or Begun("start")  # what it was doing
 
 
 class WorkerClosed(WorkerLost):

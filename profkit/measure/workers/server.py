@@ -152,7 +152,6 @@ class _Server:
             self.say(protocol.Refused(entry.name, case, f"{entry.name} cannot run here: {first}"))
 
     def _at(self, case: str, seed: int, grid: str | None) -> Data:
-        """Inputs and reference of a case."""
         key = case, seed, grid
         if key not in self.data:
             self.data[key] = data.prepare_data(self.problem, case, seed, self.folder, grid)

@@ -179,7 +179,6 @@ class _Session:
 
 
 def _measure_case(job: Job, worker: Worker, doing: _Session, case: str) -> None:
-    """Time everything that is correct at one case, in turns."""
     measured = doing.measured
     entries = [entry_of(build) for build in job.builds if _is_timed(build, measured, case)]
     entries += [Entry(name) for name in job.references if name not in measured.failed]
