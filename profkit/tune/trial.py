@@ -194,7 +194,7 @@ class Runner:
         while True:
             incumbent = self.incumbent()
             baseline = self.library(incumbent)
-            comparison, times = self._compare(candidate, baseline, calls, QUICK)
+            comparison, times = self.compare(candidate, baseline, calls, QUICK)
             value = round_ratio(times, name, reference) * unit
             self._note_quick(attempt, challenge(comparison, incumbent.number))
             attempt.note(
@@ -203,7 +203,7 @@ class Runner:
             self._promote(attempt, comparison, incumbent)
             if not attempt.result.promoted:
                 return value
-            confirmation, times = self._compare(candidate, baseline, calls, CONFIRM)
+            confirmation, times = self.compare(candidate, baseline, calls, CONFIRM)
             samples = fewest_samples(times)
             attempt.note(confirmed=challenge(confirmation, incumbent.number, samples))
             if confirmation.answer != "faster" or self._succeeds(attempt, incumbent):
@@ -235,7 +235,7 @@ class Runner:
         """A hundred samples of a finished trial against the incumbent."""
         calls, _ = self.reference(self.basis())
         libraries = self.library(trial), self.library(incumbent)
-        comparison, times = self._compare(*libraries, calls, CONFIRM)
+        comparison, times = self.compare(*libraries, calls, CONFIRM)
         return challenge(comparison, incumbent.number, fewest_samples(times))
 
     def incumbent(self) -> Trial:
@@ -280,17 +280,18 @@ class Runner:
     ) -> Reply:
         return self.worker.time(entries_of(subjects, self._grid), self.task.case, limits, cold)
 
-    def _compare(
+    def compare(
         self,
         candidate: Mapping[str, Path],
         baseline: Mapping[str, Path],
         calls: Mapping[str, Path | None],
         limits: tuple[int, int],
+        cold: bool = False,
     ) -> tuple[TimeComparison, dict[str, Times]]:
-        """The incumbent against the candidate, in turns with the reference."""
+        """Time the baseline against the candidate, in turns with the reference."""
         from profkit.evidence.timing.stats import compare_samples
 
-        times = self.time({**calls, **baseline, **candidate}, limits)
+        times = self.time({**calls, **baseline, **candidate}, limits, cold)
         (after,), (before,) = candidate, baseline
         warm = times[before].warm, times[after].warm
         return compare_samples(*warm, taken="interleaved"), times

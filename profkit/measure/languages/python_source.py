@@ -1,7 +1,7 @@
 """A kernel in a Python file  ->  its header and hashes, read as text; nothing in it is executed.
 
 The header is the module's docstring. One function, `launch`, starts the kernels: it is given the
-problem's inputs and outputs, in order, and last of all what arrays.py calls LaunchArgs.
+problem's inputs and outputs, in order, and last of all what plan.py calls LaunchArgs.
 """
 
 from __future__ import annotations
@@ -24,9 +24,8 @@ from pathlib import Path
 from profkit.errors import ProfkitError
 from profkit.files import read_text
 from profkit.measure.languages import ahead
-from profkit.measure.languages.arrays import LaunchArgs
 from profkit.measure.languages.language import CompileJob, CompilerProgram, Language
-from profkit.measure.languages.plan import CallPlan, KernelStart
+from profkit.measure.languages.plan import CallPlan, KernelStart, LaunchArgs
 from profkit.measure.process import cores
 from profkit.records import header
 from profkit.records.header import SPEAKS, Header

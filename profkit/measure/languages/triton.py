@@ -15,13 +15,14 @@ from pathlib import Path
 from typing import Any
 
 from profkit.errors import ProfkitError
-from profkit.measure.languages.arrays import LaunchArgs, parameter_of
 from profkit.measure.languages.plan import (
     CallPlan,
     KernelImage,
     KernelStart,
+    LaunchArgs,
     Parameter,
     Scratch,
+    parameter_of,
 )
 from profkit.measure.languages.python_source import PythonKernels
 from profkit.measure.occupancy import LIMITS

@@ -16,9 +16,8 @@ from typing import Any
 
 from profkit.errors import ProfkitError
 from profkit.measure.languages.ahead import announce
-from profkit.measure.languages.arrays import DeviceArray, LaunchArgs, array_of
 from profkit.measure.languages.language import CompileJob, language_named
-from profkit.measure.languages.plan import CallPlan, CasePlan
+from profkit.measure.languages.plan import CallPlan, CasePlan, DeviceArray, LaunchArgs, array_of
 from profkit.measure.languages.python_source import LAUNCH, PythonKernels
 from profkit.measure.process import end_with_parent
 from profkit.measure.variants import problem
