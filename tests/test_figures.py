@@ -29,8 +29,10 @@ FIGURE = re.compile(
 ELSEWHERE = {
     "README.md": {
         "38 of 44": "kernels/test_gains.py::test_pages_say_of_intervals",
-        "29 of 74": "kernels/test_verdicts.py::test_the_readme_has_the_score",
-        "1.5x": "kernels/test_verdicts.py::test_the_readme_has_the_score",
+    },
+    "verdict.md": {
+        "29 of 74": "kernels/test_verdicts.py::test_the_page_has_the_score",
+        "1.5x": "kernels/test_verdicts.py::test_the_page_has_the_score",
         "92 of 94": "kernels/test_thresholds.py::test_no_probe_hangs_on_its_own_number",
     },
     "gains.md": {"5 %": "kernels/test_gains.py::test_pages_say_of_intervals"},
@@ -53,8 +55,11 @@ def computed(page: str) -> set[str]:
     two = share(100 * THRESHOLDS.process_spread)
     here = {
         "README.md": {
-            "{} of {}".format(*COVERAGE), *re.findall(r"\d+ of \d+|\d+ %", blind), two,
-            f"{bias['planted_ms'] - bias['mended_ms']:.1f} ms", share(100 * SITTING),
+            "{} of {}".format(*COVERAGE),
+            f"{bias['planted_ms'] - bias['mended_ms']:.1f} ms",
+        },
+        "limits.md": {
+            *re.findall(r"\d+ of \d+|\d+ %", blind), two, share(100 * SITTING),
             share(100 * PROCESS_SPREAD),
         },
         "statistics.md": {two},

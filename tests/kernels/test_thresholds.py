@@ -90,8 +90,8 @@ def test_no_probe_hangs_on_its_own_number(probes, ranges):
     assert set(wrong) <= {"imbalance", "issue", "tensor-idle"}
     assert len(wrong) <= 0.05 * len(probes.launches)
     stay = len(probes.launches) - len(wrong)
-    readme = " ".join((ROOT / "README.md").read_text("utf-8").split())
-    assert f"{stay} of {len(probes.launches)} verdicts stay" in readme
+    page = " ".join((ROOT / "docs/why/verdict.md").read_text("utf-8").split())
+    assert f"{stay} of {len(probes.launches)} verdicts stay" in page
 
 
 def test_every_rule_fires_on_a_probe_and_is_clear_on_another(probes):
