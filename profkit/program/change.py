@@ -78,12 +78,7 @@ class TriagesDocument(TypedDict):
 
 
 def change(before: Mapping[str, Any], after: Mapping[str, Any]) -> ProgramChange:
-    """Compare two documents.
-
-    Args:
-        before: A "profkit.triage/1" document.
-        after: Another.
-    """
+    """Compare two "profkit.triage/1" documents."""
     times = [_plain(of) for of in (before, after)]
     saved = times[0] - times[1]
     left = {row["category"]: row["saves_ms"]["expect"] for row in after["findings"]}

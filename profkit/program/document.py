@@ -148,12 +148,7 @@ class TriageDocument(TypedDict):
 
 
 def triage_document(of: Triage, counts: Counts | None = None) -> TriageDocument:
-    """The document as plain lists and dicts.
-
-    Args:
-        of: The answer.
-        counts: Of the groups that were counted.
-    """
+    """The document as plain lists and dicts."""
     counted = counts.groups if counts else {}
     periods = of.steps.periods
     expect, low, high = of.hosts.plain

@@ -17,37 +17,24 @@ ALIKE = 0.5  # of the kernels' time in the same kernels: less is another program
 
 @dataclass(frozen=True)
 class Rank:
-    """One rank's step.
-
-    Attributes:
-        rank: Its number.
-        period: Nanoseconds of its typical step.
-        computing: Nanoseconds of kernels that are no collective.
-        collective: Nanoseconds in collectives.
-        waiting: The part of them that it spends waiting for others to come: what the same
-            collective takes longer here than on the rank where it is shortest.
-    """
+    """One rank's step."""
 
     rank: int
-    period: int
-    computing: int
-    collective: int
+    period: int  # nanoseconds of its typical step
+    computing: int  # nanoseconds of kernels that are no collective
+    collective: int  # nanoseconds in collectives
+    # the part of them that it spends waiting for others to come: what the same collective takes
+    # longer here than on the rank where it is shortest
     waiting: int
 
 
 @dataclass(frozen=True)
 class Ranks:
-    """All ranks of a program.
-
-    Attributes:
-        rows: By rank.
-        slowest: The rank that others wait for; None where none is.
-        longer: What it does longer than the others: (kernel, nanoseconds), the largest.
-        notes: Sentences.
-    """
+    """All ranks of a program."""
 
     rows: tuple[Rank, ...]
-    slowest: int | None
+    slowest: int | None  # the rank that others wait for; None where none is
+    # what it does longer than the others: (kernel, nanoseconds), the largest
     longer: tuple[str, int] | None
     notes: tuple[str, ...]
 

@@ -45,41 +45,23 @@ def tensor_sizes(shape: object) -> tuple[int, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Activity:
-    """One thing that a GPU did.
+    """One thing that a GPU did."""
 
-    Attributes:
-        kind: kernel, copy or set (a memset).
-        name: The kernel's demangled name; "Memcpy HtoD" and the like.
-        start: Nanoseconds.
-        end: Nanoseconds.
-        device: Which GPU.
-        stream: Which stream of it.
-        correlation: The call that caused it has the same.
-        grid: Blocks of a kernel; None where it was not recorded.
-        block: Threads of a block.
-        shared: Bytes of shared memory a block, static and dynamic.
-        registers: A thread's.
-        bytes: Of a copy or set.
-        direction: Of a copy: HtoD, DtoH, DtoD, PtoP or HtoH.
-        pageable: Whether the host's side of a copy is pageable memory.
-        graph: Whether a captured graph launched it.
-    """
-
-    kind: str
-    name: str
+    kind: str  # kernel, copy or set (a memset)
+    name: str  # the kernel's demangled name; "Memcpy HtoD" and the like
     start: int
     end: int
     device: int = 0
     stream: int = 0
-    correlation: int = 0
-    grid: Dims | None = None
-    block: Dims | None = None
-    shared: int = 0
-    registers: int = 0
-    bytes: int = 0
-    direction: str = ""
-    pageable: bool = False
-    graph: bool = False
+    correlation: int = 0  # the call that caused it has the same
+    grid: Dims | None = None  # blocks of a kernel; None where it was not recorded
+    block: Dims | None = None  # threads of a block
+    shared: int = 0  # bytes of shared memory a block, static and dynamic
+    registers: int = 0  # a thread's
+    bytes: int = 0  # of a copy or set
+    direction: str = ""  # of a copy: HtoD, DtoH, DtoD, PtoP or HtoH
+    pageable: bool = False  # whether the host's side of a copy is pageable memory
+    graph: bool = False  # whether a captured graph launched it
 
     @property
     def duration(self) -> int:
@@ -110,25 +92,16 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class HostSpan:
-    """Something on a host thread that has a name: an operator, a range, a step, a Python frame.
+    """Something on a host thread that has a name: an operator, a range, a step, a Python frame."""
 
-    Attributes:
-        kind: op, range, step or python.
-        name: aten::mm, an NVTX range, ProfilerStep#3, train.py(42): step.
-        start: Nanoseconds.
-        end: Nanoseconds.
-        thread: Whose.
-        shapes: Sizes of an operator's inputs; empty where they were not recorded.
-        types: Their types, in PyTorch's words.
-    """
-
-    kind: str
-    name: str
+    kind: str  # op, range, step or python
+    name: str  # aten::mm, an NVTX range, ProfilerStep#3, train.py(42): step
     start: int
     end: int
     thread: int
+    # sizes of an operator's inputs; empty where they were not recorded
     shapes: tuple[tuple[int, ...], ...] = ()
-    types: tuple[str, ...] = ()
+    types: tuple[str, ...] = ()  # their types, in PyTorch's words
 
 
 @dataclass(frozen=True)
@@ -142,39 +115,24 @@ class Device:
 
 @dataclass(frozen=True)
 class Process:
-    """One process of a program: a rank.
-
-    Attributes:
-        pid: Process id, as recorded.
-        rank: Of a distributed program; 0 for a single process.
-        device: Its GPU.
-        activities: What the GPU did, in order of start.
-        calls: What the host asked for, in order of start.
-        spans: Names on host threads, in order of start, outer before inner.
-    """
+    """One process of a program: a rank."""
 
     pid: int
-    rank: int
+    rank: int  # of a distributed program; 0 for a single process
     device: Device | None
-    activities: Sequence[Activity]
-    calls: Sequence[Call]
-    spans: Sequence[HostSpan]
+    activities: Sequence[Activity]  # what the GPU did, in order of start
+    calls: Sequence[Call]  # what the host asked for, in order of start
+    spans: Sequence[HostSpan]  # names on host threads, in order of start, outer before inner
 
 
 @dataclass(frozen=True)
 class Timeline:
-    """A program's processes.
+    """A program's processes."""
 
-    Attributes:
-        how: cupti, torch trace or nsys.
-        processes: One a rank.
-        command: What was run, where that is known.
-        notes: What the reader has to say: a cut file, records that were dropped.
-    """
-
-    how: str
+    how: str  # cupti, torch trace or nsys
     processes: Sequence[Process]
-    command: str = ""
+    command: str = ""  # what was run, where that is known
+    # what the reader has to say: a cut file, records that were dropped
     notes: tuple[str, ...] = field(default=())
 
     @property

@@ -30,23 +30,14 @@ Row = TypeVar("Row")
 
 @dataclass(frozen=True)
 class ProgramFinding:
-    """Something to do.
+    """Something to do."""
 
-    Attributes:
-        category: See profkit.program.findings.CATEGORIES.
-        say: What is wrong.
-        saves: Of the step without a recorder, if it alone is done.
-        on_top: The same after the findings before it: mends that share an obstacle do not add up.
-        kernels: Ids of the groups at fault.
-        advice: What people do.
-        where: The place.
-    """
-
-    category: str
+    category: str  # see profkit.program.findings.CATEGORIES
     say: str
-    saves: Saving
+    saves: Saving  # of the step without a recorder, if it alone is done
+    # the same after the findings before it: mends that share an obstacle do not add up
     on_top: float
-    kernels: tuple[str, ...]
+    kernels: tuple[str, ...]  # ids of the groups at fault
     advice: str
     where: str
     change: Change | None = None  # what it does to the step; None where equal parts are all of it
@@ -54,31 +45,19 @@ class ProgramFinding:
 
 @dataclass(frozen=True)
 class Triage:
-    """All that is said of a program.
-
-    Attributes:
-        timeline: Whose it is.
-        process: The process that is looked at.
-        steps: Its steps.
-        split: Where the typical step's time goes, as recorded.
-        hosts: The step without the recorder.
-        findings: What saves most, first; in front what saves something for sure.
-        groups: Kernels, longest first.
-        notes: What should be known beside it.
-        healthy: Why there is nothing to do; empty where there is.
-        ranks: What the ranks do differently; None for a single process.
-    """
+    """All that is said of a program."""
 
     timeline: Timeline
-    process: Process
+    process: Process  # the process that is looked at
     steps: Steps
-    split: Split
-    hosts: Hosts
+    split: Split  # where the typical step's time goes, as recorded
+    hosts: Hosts  # the step without the recorder
+    # what saves most, first; in front what saves something for sure
     findings: Sequence[ProgramFinding]
-    groups: Sequence[KernelGroup]
-    notes: tuple[str, ...]
-    healthy: str
-    ranks: Ranks | None = None
+    groups: Sequence[KernelGroup]  # kernels, longest first
+    notes: tuple[str, ...]  # what should be known beside it
+    healthy: str  # why there is nothing to do; empty where there is
+    ranks: Ranks | None = None  # what the ranks do differently; None for a single process
 
 
 def triage_timeline(

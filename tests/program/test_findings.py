@@ -936,25 +936,6 @@ def test_rows_that_are_taken_are_held_against_their_own_bytes(
     assert any("times what the bytes" in f.say for f in judged(step, tmp_path).findings) == named
 
 
-def test_two_copies_of_which_one_undoes_the_other_both_go(tmp_path: Path) -> None:
-    turned, back = [32, 512, 1024], [32, 1024, 512]
-
-    def step(p: Program, second: list[int]) -> None:
-        large(p, 2)
-        for _ in range(4):
-            p.launch(MUL, 100.0)
-            for size in (turned, second):
-                with p.op("aten::contiguous"), p.op("aten::copy_", [size, size]):
-                    p.launch(COPIED, 100.0)
-
-    undone, others = (
-        judged(lambda p, c=c: step(p, c), tmp_path).findings[0] for c in (back, turned)
-    )
-    assert undone.category == others.category == "layout"
-    assert undone.saves.expect == pytest.approx(0.68, rel=0.05)
-    assert others.saves.expect < 0.4
-
-
 def test_without_operators_a_loop_behind_a_fused_optimiser_is_told_by_its_place(
     tmp_path: Path,
 ) -> None:

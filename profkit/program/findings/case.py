@@ -86,26 +86,16 @@ REACH = {
 
 @dataclass(frozen=True)
 class Case:
-    """One program to be judged.
-
-    Attributes:
-        step: The typical step.
-        split: Where its time goes.
-        hosts: Its replays.
-        groups: Its kernels by name, grid and block.
-        device: Its GPU.
-        spans: Names on its host's threads, in order of start.
-        trains: Whether it goes backward.
-        gains: Expected speed-ups of groups that were counted, by id.
-    """
+    """One program to be judged."""
 
     step: Step
-    split: Split
-    hosts: Hosts
-    groups: Sequence[KernelGroup]
+    split: Split  # where its time goes
+    hosts: Hosts  # its replays
+    groups: Sequence[KernelGroup]  # its kernels by name, grid and block
     device: Device | None
-    spans: Sequence[HostSpan] = ()
-    trains: bool = False
+    spans: Sequence[HostSpan] = ()  # names on its host's threads, in order of start
+    trains: bool = False  # whether it goes backward
+    # expected speed-ups of groups that were counted, by id
     gains: Mapping[str, float] = field(default_factory=dict)
 
     @property
@@ -158,32 +148,21 @@ class Case:
 
 @dataclass(frozen=True)
 class Draft:
-    """What a rule has found, before its saving is known.
+    """What a rule has found, before its saving is known."""
 
-    Attributes:
-        category: One of the contract's.
-        say: What is wrong, with figures, in one sentence.
-        advice: What people do about it.
-        where: The place.
-        works: The works at fault.
-        change: What mending does to the step.
-        covers: Whether the works are explained by it, so that no other finding names them.
-        general: Mends whatever the cause (a captured graph): a special mend that saves about as
-            much is named first.
-        idle: Whether what it saves is idle time, which a recorder inflates.
-        hinders: Whether no graph can be captured while it is there.
-    """
-
-    category: str
-    say: str
+    category: str  # one of the contract's
+    say: str  # what is wrong, with figures, in one sentence
     advice: str
     where: str
     works: tuple[int, ...]
-    change: Change
+    change: Change  # what mending does to the step
+    # whether the works are explained by it, so that no other finding names them
     covers: bool = True
+    # mends whatever the cause (a captured graph): a special mend that saves about as much is named
+    # first
     general: bool = False
-    idle: bool = False
-    hinders: bool = False
+    idle: bool = False  # whether what it saves is idle time, which a recorder inflates
+    hinders: bool = False  # whether no graph can be captured while it is there
 
 
 def needed_bytes(work: StepWork) -> int:

@@ -212,10 +212,7 @@ def _before(case: Case, run: Sequence[int]) -> float:
 def _after(case: Case, run: Sequence[int], new: float = NEW) -> float:
     """The share of a run's time that one kernel in its place would take.
 
-    Args:
-        case: Whose run.
-        run: Its works.
-        new: The part of the second operands that are new tensors, the others results of the same run.
+    `new` is the part of the second operands that are new tensors, the others results of the same run.
     """
     forward = case.trains and not goes_back(case.works[run[0]])  # keeps a tensor for the way back
     parts = [_bytes_of(case.works[i]) for i in run]

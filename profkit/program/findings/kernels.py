@@ -195,10 +195,7 @@ def _is_native(group: KernelGroup) -> bool:
 def _needed(case: Case, works: Sequence[int], by_threads: bool = False) -> float:
     """Nanoseconds that the bytes of some works' operators need; 0 if they are not known.
 
-    Args:
-        case: Whose works.
-        works: Indices.
-        by_threads: Whether a result may be larger than all inputs: a value a thread, then.
+    `by_threads`: a result may be larger than all inputs, a value a thread.
     """
     total = 0
     for i in works:

@@ -193,7 +193,7 @@ def _is_asked_for(case: Case, index: int) -> bool:
 
 
 def _meets(case: Case, index: int) -> bool:
-    """Whether a product follows a copy, or made what it copies, or the next copy undoes it.
+    """Whether a product follows a copy, or made what it copies.
 
     Sets of memory do not count, nor what a product's own operator adds behind it: a bias.
     """
@@ -201,9 +201,7 @@ def _meets(case: Case, index: int) -> bool:
         at = index + way
         while 0 <= at < len(case.works) and case.works[at].kind == "set":
             at += way
-        if 0 <= at < len(case.works) and (
-            _is_of_product(case, at, way) or _undoes(case.works[at], case.works[index])
-        ):
+        if 0 <= at < len(case.works) and _is_of_product(case, at, way):
             return True
     return False
 
@@ -225,12 +223,6 @@ def _biases(case: Case) -> frozenset[int]:
         if w.kind == "elementwise" and w.maker.top.startswith("aten::conv")
         and _is_of_product(case, i, -1)
     )  # fmt: skip
-
-
-def _undoes(one: StepWork, other: StepWork) -> bool:
-    """Whether of two copies one puts the sizes back that the other has put into another order."""
-    first, second = (next(iter(w.maker.shapes), ()) for w in (one, other))
-    return is_strided(one) and first != second and sorted(first) == sorted(second)
 
 
 def _is_product(work: StepWork) -> bool:

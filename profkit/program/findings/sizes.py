@@ -33,23 +33,14 @@ _PRODUCTS = {"aten::mm": 0, "aten::addmm": 1, "aten::bmm": 0, "aten::baddbmm": 1
 
 @dataclass(frozen=True)
 class Product:
-    """One product of matrices.
+    """One product of matrices."""
 
-    Attributes:
-        rows: Of the left matrix.
-        inner: Columns of the left one, rows of the right one.
-        columns: Of the right matrix.
-        batch: How many such products.
-        size: Bytes of an element.
-        seconds: How long it took.
-    """
-
-    rows: int
-    inner: int
-    columns: int
-    batch: int
-    size: int
-    seconds: float
+    rows: int  # of the left matrix
+    inner: int  # columns of the left one, rows of the right one
+    columns: int  # of the right matrix
+    batch: int  # how many such products
+    size: int  # bytes of an element
+    seconds: float  # how long it took
 
     @property
     def operations(self) -> float:
@@ -70,19 +61,12 @@ class Product:
 
 @dataclass(frozen=True)
 class Tiling:
-    """How a product is cut into tiles, one a block.
+    """How a product is cut into tiles, one a block."""
 
-    Attributes:
-        tile: Rows and columns, in the kernel's own order.
-        tiles: How many.
-        rounds: Of one tile on each multiprocessor; 0 where several fit at once.
-        used: The part of all that the tiles of these rounds could hold that is the product.
-    """
-
-    tile: tuple[int, int]
-    tiles: int
-    rounds: int
-    used: float
+    tile: tuple[int, int]  # rows and columns, in the kernel's own order
+    tiles: int  # how many
+    rounds: int  # of one tile on each multiprocessor; 0 where several fit at once
+    used: float  # the part of all that the tiles of these rounds could hold that is the product
 
 
 def tiling(product: Product, activity: Activity, multiprocessors: int) -> Tiling | None:

@@ -35,17 +35,11 @@ NEAR_PLAIN = 0.03  # of a step: recorded and plain are the same
 
 @dataclass(frozen=True)
 class Saving:
-    """Milliseconds of the step.
+    """Milliseconds of the step."""
 
-    Attributes:
-        expect: Most likely.
-        low: With the slowest host and the least help that is thought possible.
-        high: With the other ends of both. How often truth is inside has not been counted.
-    """
-
-    expect: float
-    low: float
-    high: float
+    expect: float  # most likely
+    low: float  # with the slowest host and the least help that is thought possible
+    high: float  # with the other ends of both; how often truth is inside has not been counted
 
     def within(self, most: float) -> Saving:
         """The saving where no more than some milliseconds can be saved."""
@@ -54,19 +48,13 @@ class Saving:
 
 @dataclass(frozen=True)
 class Hosts:
-    """The step's models with a host as fast as it may be without the recorder.
+    """The step's models with a host as fast as it may be without the recorder."""
 
-    Attributes:
-        usual: What is thought most likely.
-        others: The ends of what is possible; the same as usual where recording costs nothing.
-        checked: Whether the usual one was fitted to a plain run.
-        most: Milliseconds of the step as it was recorded: recording makes none faster.
-    """
-
-    usual: Model
+    usual: Model  # what is thought most likely
+    # the ends of what is possible; the same as usual where recording costs nothing
     others: tuple[Model, ...]
-    checked: bool
-    most: float = inf
+    checked: bool  # whether the usual one was fitted to a plain run
+    most: float = inf  # milliseconds of the step as it was recorded: recording makes none faster
 
     @property
     def plain(self) -> tuple[float, float, float]:

@@ -43,42 +43,25 @@ class ReplayItem(NamedTuple):  # made by the million: a dataclass takes four tim
 
 
 class Event(NamedTuple):
-    """A call of the host.
+    """A call of the host."""
 
-    Attributes:
-        gap: Nanoseconds of the host's own work before it.
-        busy: Nanoseconds in the call that are no waiting.
-        items: What it launches, as indices.
-        awaits: The item it waits for; -1 for none.
-        back: How many steps before this one that item was launched.
-        late: Nanoseconds from the end of that item to the host's going on.
-    """
-
-    gap: float
-    busy: float
-    items: tuple[int, ...] = ()
-    awaits: int = -1
-    back: int = 0
-    late: float = 0.0
+    gap: float  # nanoseconds of the host's own work before it
+    busy: float  # nanoseconds in the call that are no waiting
+    items: tuple[int, ...] = ()  # what it launches, as indices
+    awaits: int = -1  # the item it waits for; -1 for none
+    back: int = 0  # how many steps before this one that item was launched
+    late: float = 0.0  # nanoseconds from the end of that item to the host's going on
 
 
 @dataclass(frozen=True)
 class Model:
-    """One step, to be played round after round.
+    """One step, to be played round after round."""
 
-    Attributes:
-        events: Calls in order.
-        items: Work, in order of launch.
-        tail: Nanoseconds of host work after the last call.
-        latency: Nanoseconds from the beginning of a launch to its work on an idle stream.
-        pause: Nanoseconds from which on the host's own work between calls is no launching.
-    """
-
-    events: tuple[Event, ...]
-    items: tuple[ReplayItem, ...]
-    tail: float
-    latency: float
-    pause: float
+    events: tuple[Event, ...]  # calls in order
+    items: tuple[ReplayItem, ...]  # work, in order of launch
+    tail: float  # nanoseconds of host work after the last call
+    latency: float  # nanoseconds from the beginning of a launch to its work on an idle stream
+    pause: float  # nanoseconds from which on the host's own work between calls is no launching
 
     def period(self) -> float:
         """Nanoseconds a step in the steady state."""
@@ -129,12 +112,7 @@ def _play(model: Model, rounds: int) -> list[float]:
 
 
 def model(process: Process, step: Step) -> Model:
-    """The model of a step as it was recorded.
-
-    Args:
-        process: For work that other steps launched.
-        step: The step.
-    """
+    """The model of a step as it was recorded; what other steps launched is the process's."""
     calls = step.calls
     launches: list[list[int]] = [[] for _ in calls]
     for i, work in enumerate(step.works):

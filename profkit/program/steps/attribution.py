@@ -16,25 +16,16 @@ _FRAME = re.compile(r"^(?P<file>.*\.py)\((?P<line>\d+)\): (?P<function>.*)$")
 
 @dataclass(frozen=True, slots=True)
 class Maker:
-    """Who made a call.
+    """Who made a call."""
 
-    Attributes:
-        op: The innermost operator: aten::addmm.
-        top: The outermost operator: aten::linear, or autograd's node in the backward pass.
-        range: The innermost range that the program names, NVTX or record_function.
-        source: "train.py:42" of the innermost frame of the user's own code.
-        shapes: Sizes of the inputs of the innermost operator that has any.
-        types: Their types.
-        ordinal: Which outermost operator of its thread it is: kernels of one share it.
-    """
-
-    op: str = ""
-    top: str = ""
-    range: str = ""
-    source: str = ""
+    op: str = ""  # the innermost operator: aten::addmm
+    top: str = ""  # the outermost operator: aten::linear, or autograd's node in the backward pass
+    range: str = ""  # the innermost range that the program names, NVTX or record_function
+    source: str = ""  # "train.py:42" of the innermost frame of the user's own code
+    # sizes of the inputs of the innermost operator that has any
     shapes: tuple[tuple[int, ...], ...] = ()
     types: tuple[str, ...] = ()
-    ordinal: int = -1
+    ordinal: int = -1  # which outermost operator of its thread it is: kernels of one share it
 
 
 NOBODY = Maker()

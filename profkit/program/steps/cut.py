@@ -25,61 +25,39 @@ ODD = 1.5  # a step that takes so many times the median is another kind of step,
 
 @dataclass(frozen=True, slots=True)
 class StepWork:
-    """An activity of a step, with who launched it.
+    """An activity of a step, with who launched it."""
 
-    Attributes:
-        activity: What the GPU did.
-        kind: See profkit.program.steps.kinds; copy (to or from the host, between GPUs), convert (within
-            the GPU) and set besides.
-        call: Index of its call among the step's; -1 where no call was recorded.
-        maker: Who made the call.
-    """
-
-    activity: Activity
+    activity: Activity  # what the GPU did
+    # see profkit.program.steps.kinds; copy (to or from the host, between GPUs), convert (within the
+    # GPU) and set besides
     kind: str
-    call: int
-    maker: Maker
+    call: int  # index of its call among the step's; -1 where no call was recorded
+    maker: Maker  # who made the call
 
 
 @dataclass(frozen=True)
 class Step:
-    """One step of one process.
+    """One step of one process."""
 
-    Attributes:
-        begin: Host time at which it begins, nanoseconds.
-        end: Host time at which the next one begins.
-        first: GPU time of its first activity on the busiest stream.
-        period: Nanoseconds from that to the next step's; its own span if it is last.
-        calls: What the host asked for.
-        makers: Who made each call.
-        works: What the GPU did, in order of launch.
-    """
-
-    begin: int
-    end: int
-    first: int
-    period: int
+    begin: int  # host time at which it begins, nanoseconds
+    end: int  # host time at which the next one begins
+    first: int  # GPU time of its first activity on the busiest stream
+    period: int  # nanoseconds from that to the next step's; its own span if it is last
     calls: Sequence[Call]
-    makers: Sequence[Maker]
-    works: Sequence[StepWork]
+    makers: Sequence[Maker]  # who made each call
+    works: Sequence[StepWork]  # what the GPU did, in order of launch
 
 
 @dataclass(frozen=True)
 class Steps:
-    """All steps, and which one is typical.
+    """All steps, and which one is typical."""
 
-    Attributes:
-        how: How they were found, as a sentence's end: "ProfilerStep", "range train_step".
-        steps: In order; those that warm up are left out.
-        chosen: Index of the one whose time is nearest to the median, the later of equals; its host
-            pauses before and after its calls as long as steps usually do.
-        notes: What is odd about them.
-    """
-
-    how: str
-    steps: Sequence[Step]
+    how: str  # how they were found, as a sentence's end: "ProfilerStep", "range train_step"
+    steps: Sequence[Step]  # in order; those that warm up are left out
+    # index of the one whose time is nearest to the median, the later of equals; its host pauses
+    # before and after its calls as long as steps usually do
     chosen: int
-    notes: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()  # what is odd about them
 
     @property
     def typical(self) -> Step:

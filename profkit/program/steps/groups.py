@@ -12,31 +12,17 @@ from profkit.program.timeline import Dims
 
 @dataclass(frozen=True)
 class KernelGroup:
-    """Launches of one kernel with one shape.
+    """Launches of one kernel with one shape."""
 
-    Attributes:
-        id: k1, k2 ... by time.
-        name: Demangled.
-        kind: See profkit.program.steps.kinds.
-        grid: Blocks.
-        block: Threads of a block.
-        calls: Launches a step.
-        time: Nanoseconds a step, all launches together.
-        works: Indices among the step's works.
-        op: The operator that launches most of them.
-        range: The range.
-        source: The line.
-    """
-
-    id: str
-    name: str
-    kind: str
+    id: str  # k1, k2 ... by time.
+    name: str  # demangled
+    kind: str  # see profkit.program.steps.kinds
     grid: Dims | None
     block: Dims | None
-    calls: int
-    time: int
-    works: tuple[int, ...]
-    op: str
+    calls: int  # launches a step
+    time: int  # nanoseconds a step, all launches together
+    works: tuple[int, ...]  # indices among the step's works
+    op: str  # the operator that launches most of them
     range: str
     source: str
 

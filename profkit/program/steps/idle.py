@@ -25,33 +25,22 @@ CAUSES = ("host-launch", "host-sync", "copy", "collective", "other")
 
 @dataclass(frozen=True)
 class Idle:
-    """Time in which nothing computes, by one cause.
+    """Time in which nothing computes, by one cause."""
 
-    Attributes:
-        cause: One of CAUSES.
-        time: Nanoseconds a step.
-        where: The place that has most of it: an operator, a range, a line; empty if unknown.
-    """
-
-    cause: str
-    time: int
-    where: str
+    cause: str  # one of CAUSES
+    time: int  # nanoseconds a step
+    where: str  # the place that has most of it: an operator, a range, a line; empty if unknown
 
 
 @dataclass(frozen=True)
 class Split:
-    """Where a step's time goes.
+    """Where a step's time goes."""
 
-    Attributes:
-        period: Nanoseconds of the step.
-        busy: Nanoseconds in which a kernel (no collective), a memset or a copy within the GPU runs.
-        idle: The rest, largest first.
-        gaps: The same in time: (start, end, cause), nanoseconds.
-    """
-
-    period: int
+    period: int  # nanoseconds of the step
+    # nanoseconds in which a kernel (no collective), a memset or a copy within the GPU runs
     busy: int
-    idle: tuple[Idle, ...]
+    idle: tuple[Idle, ...]  # the rest, largest first
+    # the same in time: (start, end, cause), nanoseconds
     gaps: tuple[tuple[int, int, str], ...] = ()
 
 
