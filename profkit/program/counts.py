@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from profkit.program.steps.groups import KernelGroup
 
@@ -19,36 +19,22 @@ NEVER = {"collective", "copy", "set"}  # a collective that is replayed alone wai
 
 @dataclass(frozen=True)
 class Count:
-    """What a counted group's diagnosis says.
-
-    Attributes:
-        bound: See profkit.diagnosis.
-        limiter: The same.
-        headroom: Speed-up left with the same work; None if unknown.
-        gain: Expected speed-up of mending its first finding; None if unknown.
-        because: One sentence.
-    """
+    """What a counted group's diagnosis says."""
 
     bound: str
     limiter: str | None
-    headroom: float | None = None
-    gain: float | None = None
+    headroom: float | None = None  # speed-up left with the same work; None if unknown
+    gain: float | None = None  # expected speed-up of mending its first finding; None if unknown
     because: str = ""
 
 
 @dataclass(frozen=True)
 class Counts:
-    """What counters say.
+    """What counters say."""
 
-    Attributes:
-        groups: By a group's id.
-        notes: Why others were not counted.
-        report: Where the report is kept; empty where it is not.
-    """
-
-    groups: Mapping[str, Count] = field(default_factory=dict)
-    notes: tuple[str, ...] = ()
-    report: str = ""
+    groups: Mapping[str, Count] = field(default_factory=dict)  # by a group's id
+    notes: tuple[str, ...] = ()  # why others were not counted
+    report: str = ""  # where the report is kept; empty where it is not
 
     @property
     def gains(self) -> dict[str, float]:
@@ -70,11 +56,7 @@ def wanted(groups: Sequence[KernelGroup]) -> list[KernelGroup]:
 
 
 def read_counts(report: Path, groups: Sequence[KernelGroup]) -> Counts:
-    """Judge the launches of a report and give each to its group.
-
-    Args:
-        report: Of ncu, one launch or a few of each group.
-        groups: Of the timeline.
+    """Judge the launches of a report, one or a few of each group, and give each to its group.
 
     Raises:
         ProfkitError: The report cannot be read.
@@ -108,28 +90,9 @@ def plain_name(name: str) -> str:
 def _count(run: Judged) -> Count:
     found = run.diagnosis
     top = run.top
-    return Count(
-        found.bound, found.limiter, _number(found, "headroom"),
-        expected_gain(top) if top else None, found.because,
-    )  # fmt: skip
-
-
-def expected_gain(finding: Any) -> float | None:
-    """The speed-up that mending a finding is expected to bring; None where nobody knows.
-
-    A diagnosis that knows what others got (`expect`) says so; a bare gain is a bound, and half of
-    what lies above 1 is taken.
-    """
-    expect = getattr(finding, "expect", None)
-    if expect is not None:
-        return _number(expect, "gain") if not isinstance(expect, int | float) else float(expect)
-    gain = getattr(finding, "gain", None)
-    return 1 + (gain - 1) / 2 if gain is not None else None
-
-
-def _number(of: Any, key: str) -> float | None:
-    value = of.get(key) if isinstance(of, Mapping) else getattr(of, key, None)
-    return float(value) if isinstance(value, int | float) else None
+    # What the model prices; nobody knows what a bare bound brings.
+    gain = top.expect.gain if top and top.expect else 1.0 if top and top.at_roof else None
+    return Count(found.bound, found.limiter, found.headroom, gain, found.because)
 
 
 def function(name: str) -> str:

@@ -199,3 +199,18 @@ def test_the_page_has_the_table_as_it_comes_today() -> None:
     table = programs.table()
     assert table in programs.PAGE.read_text("utf-8")
     assert "Blind: first in 27 of 29" in table
+
+
+def test_a_counted_kernel_at_the_hardware_limit_is_no_finding() -> None:
+    answer, counts = judge_recordings([DATA / "slow_rank.triage"])
+    at_limit = next(g for g in answer.groups if g.name.startswith("nvjet_sm90_tst_128x256"))
+    assert counts is not None
+    assert counts.gains[at_limit.id] == 1.0
+    assert not any("could be" in f.say and at_limit.id in f.kernels for f in answer.findings)
+
+
+def test_a_bound_that_nothing_prices_is_no_gain() -> None:
+    answer, counts = judge_recordings([DATA / "slow_rank.triage"])
+    short = next(g for g in answer.groups if g.grid == (1, 1, 1) and "vectorized" in g.name)
+    assert counts is not None
+    assert counts.groups[short.id].gain is None
