@@ -73,6 +73,27 @@ LATE = {
     "altair", "vl_convert", "jinja2", "duckdb",
 }  # fmt: skip
 LIMITS = {"file": 400, "function": 50, "arguments": 6, "folder": 20}
+# Of the whole: what it may have, and the goal of "one of each". Each is lowered when something goes;
+# raising one needs its line in DECISIONS.md.
+ROOMS = {
+    "cli": (4240, 2700),
+    "diagnosis": (3570, 2700),
+    "evidence": (5020, 3300),
+    "measure": (9570, 7000),
+    "model": (1530, 900),
+    "program": (5530, 4600),
+    "records": (1690, 1150),
+    "reports": (6390, 4400),
+    "show": (7380, 4700),
+    "tune": (2350, 1800),
+}
+WHOLE = {
+    "lines": (47800, 34500),
+    "modules": (319, 200),
+    "folders": (45, 26),
+    "comprehensions with two loops": (109, 0),
+    "fmt: skip": (262, 0),
+}
 
 
 @dataclass(frozen=True)
@@ -292,6 +313,25 @@ def test_budgets() -> None:
             if count > LIMITS["arguments"] and not is_verb:  # a verb's arguments are its flags
                 over.append(f"{where} has {count} arguments")
     assert not over
+
+
+def test_the_whole_has_budgets() -> None:
+    lines: Counter[str] = Counter()
+    for file in FILES:
+        lines[file.room] += len(file.lines)
+    kinds = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
+    has = {
+        "lines": lines.total(),
+        "modules": len(FILES),
+        "folders": len({file.path.parent for file in FILES}),
+        "comprehensions with two loops": len(
+            [n for _, n in _nodes(*FILES) if isinstance(n, kinds) and len(n.generators) > 1]
+        ),
+        "fmt: skip": sum(file.path.read_text("utf-8").count("# fmt: skip") for file in FILES),
+    }
+    has |= {room: lines[room] for room in ROOMS}
+    budgets = ROOMS | WHOLE
+    assert not {name: (n, budgets[name]) for name, n in has.items() if n > budgets[name][0]}
 
 
 def test_one_name_means_one_thing_in_its_room() -> None:
