@@ -161,7 +161,7 @@ def starting() -> Iterator[Figure]:
 
     small = min(committed(), key=lambda p: p.stat().st_size)
     help_, typer = best(20, python("-m", "profkit", "--help"), python("-c", "import typer"))
-    yield Figure("profkit --help / import typer", help_ / typer, 3)
+    yield Figure("profkit --help / import typer", help_ / typer, 1.6)
     one, imports = best(10, python("-m", "profkit", "diagnose", str(small)), python("-c", BASELINE))
     yield Figure(f"profkit diagnose {small.name} / its imports", one / imports, 1.5)
 

@@ -76,7 +76,7 @@ LIMITS = {"file": 400, "function": 50, "arguments": 6, "folder": 20}
 # Of the whole: what it may have, and the goal of "one of each". Each is lowered when something goes;
 # raising one needs its line in DECISIONS.md.
 ROOMS = {
-    "cli": (4240, 2700),
+    "cli": (4250, 2700),
     "diagnosis": (3570, 2700),
     "evidence": (5020, 3300),
     "measure": (9570, 7000),

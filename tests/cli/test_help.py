@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from profkit.cli.app import FOLDERS, app, commands, verb_folders
+from profkit.cli.app import FOLDERS, _summary, app, commands, verb_folders
 from profkit.diagnosis.rules import ALL
 from profkit.reports.metrics import CATALOGUE
 from tests.conftest import ROOT
@@ -24,6 +24,11 @@ def _words(example: str) -> list[str]:
 
 def test_every_verb_has_examples() -> None:
     assert [name for name, examples in EXAMPLES.items() if not examples] == []
+
+
+def test_the_list_of_verbs_says_what_their_own_help_begins_with() -> None:
+    said = {name: _summary(folder, name) for name, folder in verb_folders().items()}
+    assert said == {name: verb.get_short_help_str(80) for name, verb in COMMANDS.items()}
 
 
 def test_every_file_with_a_verb_is_one() -> None:
