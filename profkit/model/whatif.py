@@ -168,10 +168,10 @@ def _whatif(launch: Launch, changes: tuple[CounterChange, ...]) -> Expectation:
     after = changed(launch, changes)
     places = _places(launch, after)
     cost = _cycles(after, _resident(launch) * places) / _cycles(launch, _resident(launch))
-    full = _fullest(launch, launch)
     power = SHARPNESS
-    time = ((1 - full**power) * cost**power + _fullest(launch, after) ** power) ** (1 / power)
-    gain = 1 / time
+    full, filled = _fullest(launch, launch) ** power, _fullest(launch, after) ** power
+    waits = max(0.0, 1 - full)  # a unit past what launches on record reached leaves no time to wait
+    gain = ((waits + full) / (waits * cost**power + filled)) ** (1 / power)
     unit = OFFSET + abs(log(gain))
     low, high = (exp(log(gain) + end * unit) for end in SPREAD)
     return Expectation(gain, low, high)

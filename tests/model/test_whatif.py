@@ -79,6 +79,13 @@ def test_no_change_is_no_gain_and_more_work_is_slower():
     assert hope.low < hope.gain < hope.high
 
 
+def test_a_unit_past_what_others_reached_leaves_no_time_to_wait():
+    assert gain("instructions*1", shared_busy=1.2) == pytest.approx(1)
+    assert gain("instructions*4", shared_busy=1.2) == pytest.approx(1)
+    assert gain("instructions*0.5", shared_busy=1.2) == pytest.approx(1)
+    assert gain("shared_wavefronts*0.25", shared_busy=1.2) == pytest.approx(4)
+
+
 def test_more_blocks_fill_the_places_that_there_are():
     assert gain("blocks*4", shared_busy=0.05, issue_busy=0.05) == pytest.approx(3.9, abs=0.2)
     assert gain("blocks*40", shared_busy=0.05, issue_busy=0.05) == pytest.approx(
