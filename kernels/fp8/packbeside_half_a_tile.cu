@@ -5,6 +5,7 @@
 
    What came: 183.2 us at 2k after 180.5, a negative, and 346 at 4k (794 TFLOP/s). With V transposed beside the products it had gained 3 % (189.5 after 195.9 us in one
    process), for there P V ends later. XU 42.0 % busy: the wait in the middle costs what the packing gave.
+   What is promised below was put down afterwards.
 
    Exponentials on the FMA pipe as a square polynomial (2, 4, 6 of 16): 190.4, 190.6 and more after 189.5.
 

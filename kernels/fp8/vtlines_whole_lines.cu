@@ -7,7 +7,8 @@
    The tool's word on vtfirst: uncoalesced-access on transpose_v, expect 2.67x (1.81 to 3.39) of its 19.6 us.
 
    What came: transpose_v 12.7 us under ncu, 1.55x, and limited by its tail now; the whole call 188.3 us
-   after 198.0, 730 TFLOP/s. Promises are judged on attend, the longest launch, which stays what it was.
+   after 198.0, 730 TFLOP/s. Promises are judged on attend, the longest launch, which stays
+   what it was; they were put down afterwards.
 
    after: vtfirst      arch: 90a      case: 2k
    moves: instructions~1x l1_to_l2_bytes~1x
