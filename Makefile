@@ -1,7 +1,7 @@
 # make demo | test | fast | emulate | mutate | lint | speed | readme: each makes .venv first, from the lock. Needs Python 3.11+ only.
 # make fast: lint, types and every test that neither compiles nor reads all reports; make test runs them all.
 # make mutate: would the tests notice? 150 random changes of diagnosis, evidence and reports; about an hour.
-# make fuzz: random damage for ten minutes; what breaks is kept for the tests. make sbom: what it is made of (CycloneDX).
+# make fuzz: random damage for ten minutes; what breaks is kept for the tests.
 # make goldens: every committed input in every form, held against what was answered before; --accept writes them.
 # make readme: write the outputs in README.md and docs, the reference and the schemas anew, after rules or records changed.
 # make site: the documentation, in build/site/html: tutorial, how-to, reference, why, a card a probe. A few minutes.
@@ -28,7 +28,7 @@ PAGE   := case == "B" and variant in ["stage0", "stage1", "stage2", "stage2swizz
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help demo ladder ladder-build test tests fast emulate mutate fuzz goldens sbom lint format speed readme site lock clean
+.PHONY: help demo ladder ladder-build test tests fast emulate mutate fuzz goldens lint format speed readme site lock clean
 
 help:
 	@sed -n 's/^# make/make/p' $(MAKEFILE_LIST)
@@ -77,9 +77,6 @@ goldens: $(READY)
 
 fuzz: $(READY)
 	$(BIN)/python tools/fuzz.py --seconds 600
-
-sbom: $(READY)
-	$(BIN)/python tools/sbom.py -o profkit.cdx.json
 
 # Every kernel of the ladder on the CPU, at every schedule and case; make test takes a part of them.
 emulate: $(READY)

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from arithmetic import B, computed_l4
 
 from profkit.evidence.claims import Answer, at_least, claim, decide, timed
-from profkit.evidence.runs.runs import Evidence
+from profkit.evidence.runs import Evidence
 
 ROW = 128  # bytes of an un-padded row of 64 halves
 BANKS, WORD, CHUNK = 32, 4, 16

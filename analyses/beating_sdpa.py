@@ -12,8 +12,8 @@ from __future__ import annotations
 from arithmetic import B, computed_l4
 
 from profkit.evidence.claims import Answer, at_least, claim, decide, gate, timed
-from profkit.evidence.runs.runs import Evidence
-from profkit.evidence.timing.stats import Interval, TimeComparison
+from profkit.evidence.runs import Evidence
+from profkit.evidence.stats import Interval, TimeComparison
 
 ISSUE = "the target set for this kernel"
 BEYOND = "beyond the target"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from arithmetic import L4, B, computed_l4
 
 from profkit.evidence.claims import Answer, at_least, claim, decide, timed
-from profkit.evidence.runs.runs import Evidence
+from profkit.evidence.runs import Evidence
 
 # On an L4, us: what a block takes for 512 keys, by the run at L = 2048 (9 rounds of blocks, 4 x 512
 # keys each), and the time that was measured at L = 512.

@@ -11,7 +11,7 @@ from __future__ import annotations
 from problems import all_of, answered_at, compared, on_l4, problem_bytes, share_of_copy
 
 from profkit.evidence.claims import Answer, at_least, claim, decide, timed
-from profkit.evidence.runs.runs import Evidence
+from profkit.evidence.runs import Evidence
 
 WHO = "the target set for this problem"
 RUNGS = ("lanerow", "shared", "splitkv", "earlymerge")

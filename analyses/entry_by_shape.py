@@ -11,8 +11,8 @@ from pathlib import Path
 
 from profkit.errors import ProfkitError
 from profkit.evidence.claims import Answer, claim, decide
-from profkit.evidence.runs.runs import Evidence, MissingEvidence
-from profkit.evidence.timing.stats import Interval, compare_samples
+from profkit.evidence.runs import Evidence, MissingEvidence
+from profkit.evidence.stats import Interval, compare_samples
 from profkit.records.grid import GridCell, TimeGrid, read_grid
 
 HELD = Path(__file__).resolve().parents[1] / "artifacts" / "attention" / "held.jsonl"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from arithmetic import L4, WARP, B
 
 from profkit.evidence.claims import Answer, at_least, claim, decide, timed
-from profkit.evidence.runs.runs import Evidence
+from profkit.evidence.runs import Evidence
 
 NEAR_PEAK = 0.6
 

@@ -8,7 +8,7 @@ from math import log
 from arithmetic import B, computed_l4
 
 from profkit.evidence.claims import Answer, at_least, claim, decide, timed
-from profkit.evidence.runs.runs import Evidence
+from profkit.evidence.runs import Evidence
 
 # Each does one thing that the one before does not.
 STEPS = {

@@ -5,7 +5,7 @@ from __future__ import annotations
 from arithmetic import L4, B, V, computed_l4
 
 from profkit.evidence.claims import Answer, claim, decide
-from profkit.evidence.runs.runs import Evidence
+from profkit.evidence.runs import Evidence
 
 V2_TIME = 318.4e-6  # document 003, on an L4
 CLAIMED = 179.8e9  # bytes/s, documents 000 and 003

@@ -10,7 +10,7 @@ from __future__ import annotations
 from problems import all_of, answered_at, compared, fastest, on_l4, share_of_copy
 
 from profkit.evidence.claims import Answer, at_least, claim, decide, timed
-from profkit.evidence.runs.runs import Evidence
+from profkit.evidence.runs import Evidence
 
 WHO = "the target set for this problem"
 RUNGS = ("onepass", "ring", "warprow", "widerow", "tritonln")

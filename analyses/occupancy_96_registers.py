@@ -5,7 +5,7 @@ from __future__ import annotations
 from arithmetic import L4
 
 from profkit.evidence.claims import Answer, claim, decide
-from profkit.evidence.runs.runs import Evidence
+from profkit.evidence.runs import Evidence
 
 REGISTERS, SHARED, THREADS = 96, 37120, 128  # stage 2 on main, built for an L4
 

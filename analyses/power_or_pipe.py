@@ -13,7 +13,7 @@ from typing import Any
 from arithmetic import CASES, L4
 
 from profkit.evidence.claims import Answer, claim, decide
-from profkit.evidence.runs.runs import Evidence, MissingEvidence
+from profkit.evidence.runs import Evidence, MissingEvidence
 from profkit.files import read_json
 
 FILE = Path(__file__).resolve().parents[1] / "artifacts" / "attention" / "power.json"

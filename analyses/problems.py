@@ -10,7 +10,7 @@ from statistics import median
 from arithmetic import L4
 
 from profkit.evidence.claims import Answer, at_least, decide, timed
-from profkit.evidence.runs.runs import Evidence, MissingEvidence
+from profkit.evidence.runs import Evidence, MissingEvidence
 from profkit.measure.variants.problem import Problem, load_problem
 
 _KERNELS = Path(__file__).resolve().parents[1] / "kernels"

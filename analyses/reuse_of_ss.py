@@ -5,7 +5,7 @@ from __future__ import annotations
 from arithmetic import L4, RESERVED, B, computed_l4
 
 from profkit.evidence.claims import Answer, at_least, claim, decide, timed
-from profkit.evidence.runs.runs import Evidence
+from profkit.evidence.runs import Evidence
 
 STAGE2, STAGE3A, REGISTERS, THREADS = 37120, 35072, 80, 128  # the original's builds for an L4
 

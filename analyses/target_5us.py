@@ -5,8 +5,8 @@ from __future__ import annotations
 from arithmetic import L4, B
 
 from profkit.evidence.claims import Answer, claim, decide
-from profkit.evidence.runs.runs import Evidence
-from profkit.evidence.timing.stats import median_interval
+from profkit.evidence.runs import Evidence
+from profkit.evidence.stats import median_interval
 
 TARGET = 5e-6
 

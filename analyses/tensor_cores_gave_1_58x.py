@@ -5,7 +5,7 @@ from __future__ import annotations
 from arithmetic import L4, B, computed_l4
 
 from profkit.evidence.claims import Answer, at_least, claim, decide, timed
-from profkit.evidence.runs.runs import Evidence
+from profkit.evidence.runs import Evidence
 
 GAIN = 504.2 / 318.4  # V1 to V2 on an L4, document 003
 REPLACED = 0.20  # the share of V1's time that document 003 gives the matrix products

@@ -5,7 +5,7 @@ from __future__ import annotations
 from arithmetic import L4, L4_SPARSE, B, computed_l4
 
 from profkit.evidence.claims import Answer, claim, decide
-from profkit.evidence.runs.runs import Evidence
+from profkit.evidence.runs import Evidence
 
 V6A_TIME, V7A_TIME = 1177e-6, 1162e-6  # document 004, on an L4
 SATURATED = 0.6  # of peak: the least that anybody has called saturated (70 % in the original's own)

@@ -13,7 +13,7 @@ from profkit.evidence.claims import (
     timed,
     undecided,
 )
-from profkit.evidence.runs.runs import Evidence
+from profkit.evidence.runs import Evidence
 
 BASELINE, CANDIDATE = "v2.B", "v3.B"
 BOTH = [BASELINE, CANDIDATE]

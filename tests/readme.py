@@ -27,7 +27,7 @@ ROOT = Path(__file__).resolve().parents[1]
 README = ROOT / "README.md"
 PAGES = (README, *sorted((ROOT / "docs").rglob("*.md")))
 # Verbs that read stdin to its end, or start processes that outlive what this one catches.
-OF_ITS_OWN = {"mcp", "build"}
+OF_ITS_OWN = {"mcp", "check"}
 _FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.M | re.S)
 _OUTPUT = re.compile(
     r"(?P<head><!-- \$ (?P<asked>.+?) -->\n```text\n)(?P<body>.*?)(?=^```$)", re.M | re.S

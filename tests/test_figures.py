@@ -11,9 +11,9 @@ import re
 
 import pytest
 
-from profkit.evidence.gate.power import PROCESS_SPREAD
 from profkit.evidence.history.noise import SITTING
-from profkit.evidence.timing.samples import THRESHOLDS
+from profkit.evidence.power import PROCESS_SPREAD
+from profkit.evidence.samples import THRESHOLDS
 from profkit.model.estimate import COVERAGE
 from profkit.tune.trial import PROMOTE
 from tests import readme

@@ -336,9 +336,10 @@ def test_a_log_is_a_file_of_its_own(tmp_path: Path) -> None:
 # that files.part_of moves to its place.
 OWN = {
     "profkit/reports/container/", "profkit/reports/library.py", "profkit/measure/cuda/library.py",
-    "profkit/measure/languages/", "profkit/measure/capture/", "profkit/measure/workers/ahead.py",
+    "profkit/measure/languages/", "profkit/measure/capture.py", "profkit/measure/inject/",
+    "profkit/measure/workers/ahead.py",
     "profkit/program/readers/store.py", "profkit/cli/output.py", "profkit/show/plots/base.py",
-    "profkit/cli/signals.py", "profkit/cli/verb.py",
+    "profkit/cli/signals.py", "profkit/cli/options.py",
 }  # fmt: skip
 WRITES = re.compile(
     r"\.(write_bytes|savefig|to_parquet|to_csv)\((?!index=False\)$)|\w\.write_text\(|os\.(replace|rename)\(|"

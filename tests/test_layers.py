@@ -56,7 +56,7 @@ ONLY_IN = {
     "jinja2": ("profkit/show/page/page.py",),
     "typer": ("profkit/cli/",),
     "click": (),
-    "mcp": ("profkit/cli/serving/mcp.py",),
+    "mcp": ("profkit/cli/verbs/mcp.py",),
     "torch": ("profkit/measure/",),
     "optuna": ("profkit/tune/",),
     "sqlalchemy": ("profkit/tune/",),
@@ -76,23 +76,23 @@ LIMITS = {"file": 400, "function": 50, "arguments": 6, "folder": 20}
 # Of the whole: what it may have, and the goal of "one of each". Each is lowered when something goes;
 # raising one needs its line in DECISIONS.md.
 ROOMS = {
-    "cli": (4250, 2700),
+    "cli": (4140, 2700),
     "diagnosis": (3570, 2700),
-    "evidence": (5020, 3300),
-    "measure": (9570, 7000),
-    "model": (1530, 900),
+    "evidence": (4980, 3300),
+    "measure": (9422, 7000),
+    "model": (1500, 900),
     "program": (5530, 4600),
     "records": (1690, 1150),
     "reports": (6390, 4400),
-    "show": (7380, 4700),
-    "tune": (2350, 1800),
+    "show": (7296, 4700),
+    "tune": (2315, 1800),
 }
 WHOLE = {
-    "lines": (47800, 34500),
-    "modules": (319, 200),
-    "folders": (45, 26),
-    "comprehensions with two loops": (109, 0),
-    "fmt: skip": (262, 0),
+    "lines": (47365, 34500),
+    "modules": (282, 200),
+    "folders": (32, 26),
+    "comprehensions with two loops": (87, 0),
+    "fmt: skip": (245, 0),
 }
 
 

@@ -10,7 +10,7 @@
 
 All but the last two need a GPU and torch. Everything of a shape is timed in turns, in one process, in
 replayed graphs with a warm L2; what is not right there is not timed. A line is written as soon as a
-shape is done, and a file that is there already is gone on with: `profkit heatmap` draws it.
+shape is done, and a file that is there already is gone on with: `profkit roofline` draws it.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ from typing import Any
 
 import numpy as np
 
-from profkit.measure.bench import bench, subjects
-from profkit.measure.bench.bench import Subject
-from profkit.measure.cuda import device, library, state
+from profkit.measure.check import bench, subjects
+from profkit.measure.check.bench import Subject
+from profkit.measure.cuda import device, library
 from profkit.measure.cuda.library import Args
 from profkit.measure.variants import build, variants
 from profkit.measure.variants.problem import load_problem
@@ -95,7 +95,7 @@ class Machine:
         """What was used: the first line of a file."""
         import torch
 
-        identity = state.gpu_identity(self.gpu.pci)
+        identity = device.gpu_identity(self.gpu.pci)
         sources = {
             n: {"source": b.source, "sass": b.sass, "host": b.host} for n, b in self.builds.items()
         }

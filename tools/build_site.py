@@ -26,7 +26,7 @@ from nbclient import NotebookClient
 from sphinx.cmd.build import main as sphinx
 
 import profkit as pk
-from profkit.cli.app import FOLDERS, commands, verb_folders
+from profkit.cli.app import commands, grouped_verbs
 from profkit.diagnosis.pages import measured_pairs
 from profkit.diagnosis.rules import ALL, BY_ID
 from profkit.files import write_text
@@ -97,14 +97,11 @@ def verbs() -> Iterator[tuple[str, str]]:
     """The help of every verb, as the program prints it."""
     blocks: list[Block] = [Heading("Verbs", 0)]
     parsers = commands()
-    for folder, about in FOLDERS.items():
-        blocks.append(Heading(about))
-        for name, place in verb_folders().items():
-            if place == folder:
-                with parsers[name].make_context(
-                    name, ["--help"], resilient_parsing=True
-                ) as context:
-                    blocks += [Heading(name, 2), Code(parsers[name].get_help(context), "text")]
+    for group, listed in grouped_verbs().items():
+        blocks.append(Heading(group))
+        for name, _ in listed:
+            with parsers[name].make_context(name, ["--help"], resilient_parsing=True) as context:
+                blocks += [Heading(name, 2), Code(parsers[name].get_help(context), "text")]
     yield "verbs.md", to_markdown(blocks)
 
 

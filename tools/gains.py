@@ -24,11 +24,11 @@ from typing import Any
 import numpy as np
 
 from profkit import from_raw
-from profkit.cli.inputs.sources import evidence_of
+from profkit.cli.sources import evidence_of
 from profkit.diagnosis.engine import judge_launch
 from profkit.diagnosis.rules import BY_ID
-from profkit.evidence.ledger.calibration import edges_today, score_ledger
-from profkit.evidence.ledger.ledger import NAME, read_ledger
+from profkit.evidence.calibration import edges_today, score_ledger
+from profkit.evidence.ledger import NAME, read_ledger
 from profkit.model.estimate import OFFSET, SPREAD, Kind, expectation
 from profkit.reports.metrics import CATALOGUE
 

@@ -114,6 +114,8 @@ def _rounded(match: re.Match[str]) -> str:
 
 def _begin() -> None:
     os.chdir(ROOT)
+    # `list` says what is built: nothing, whatever tests have compiled in this checkout.
+    os.environ["PROFKIT_BUILD"] = "/nonexistent"
     sys.path.insert(0, str(ROOT))
 
 
@@ -325,9 +327,9 @@ def _ladder() -> list[Task]:
 def _recorded() -> list[Task]:
     analyses = sorted(str(p.relative_to(ROOT)) for p in (ROOT / "analyses").glob("*.py"))
     commands: list[tuple[str, ...]] = [("list",), ("list", "--json"), ("history",)]
-    commands += [("ledger",), ("ledger", "--json")]
+    commands += [("claims", "--ledger"), ("claims", "--ledger", "--json")]
     commands += [("history", "--case", case) for case in _cases()]
-    commands += [("verify", path, *flags) for path in analyses for flags in ([], ["--json"])]
+    commands += [("claims", path, *flags) for path in analyses for flags in ([], ["--json"])]
     return [("command", args) for args in commands]
 
 
@@ -342,9 +344,9 @@ def _explain() -> list[Task]:
 
 
 def _help() -> list[Task]:
-    from profkit.cli.app import verb_folders
+    from profkit.cli.app import verb_names
 
-    return [("command", ("--help",))] + [("command", (verb, "--help")) for verb in verb_folders()]
+    return [("command", ("--help",))] + [("command", (verb, "--help")) for verb in verb_names()]
 
 
 def _pages() -> list[Task]:

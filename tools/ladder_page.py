@@ -9,6 +9,7 @@ whether the page is current.
 
 from __future__ import annotations
 
+import ast
 import functools
 import hashlib
 import json
@@ -19,9 +20,12 @@ from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
-from profkit.cli.inputs.sources import headers
-from profkit.evidence.comparison.ladder import Ladder, Rung, build_ladder
-from profkit.evidence.runs.runs import Evidence, Run
+from profkit.cli.sources import headers
+from profkit.evidence.ladder import Ladder, Rung, build_ladder
+from profkit.evidence.runs import Evidence, Run
+from profkit.evidence.stats import TimeComparison
+from profkit.files import read_json
+from profkit.measure.variants.problem import is_complete, load_problem
 from profkit.records.current import SourceFile
 from profkit.records.store import json_safe
 from profkit.show.numbers import references_of
@@ -32,8 +36,6 @@ from profkit.show.text.markup import to_markdown
 sys.path[:0] = [str(Path(__file__).parents[1] / "analyses"), str(Path(__file__).parent)]
 from arithmetic import CASES  # noqa: E402
 from on_l4 import BUILT, built, section  # noqa: E402
-from other_ladders import other_problems  # noqa: E402
-from protocol_table import protocol_table  # noqa: E402
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -71,7 +73,16 @@ HEAT = """\
 ![Who is fastest at 160 shapes, and how far ahead of the fastest SDPA backend](heatmap.png)
 
 `torch.ops.profkit.attention` ([torch_op.py](attention/torch_op.py)) picks by shape from times like
-these: `profkit heatmap artifacts/attention/grid.jsonl` draws them."""
+these: `profkit roofline artifacts/attention/grid.jsonl` draws them."""
+PROTOCOL_TEXT = """\
+The same calls as four benchmarks time them, opponents beside them in one process, in microseconds:
+in replayed graphs with a warm L2 (ours, the median); single shots by the profiler after 256 MB were
+cleared (cudnn-frontend, the median of ten); events round each call after as much, for 10 ms after a
+second's rest (FlashAttention) and for 100 ms (Triton's `do_bench`), the means. Graphs hide the
+launch and cold caches; single shots and rests hide what power costs calls in a row; the sum of
+kernels' times hides the launch, and counts a kernel that waits beside another twice (decode).
+Events count the host where it is late. `profkit claims analyses/by_their_protocol.py` says what
+holds under all four."""
 NEAR = 1.25
 
 
@@ -110,7 +121,7 @@ def page() -> str:
     parts = [HEAD.format(gpu=gpu, versions=_versions(found))]
     parts += ["", f"## Case {MAIN}: {shape(MAIN)}", "", *main_table(ladders[MAIN], found, rungs)]
     parts += ["", "## Warm and cold", "", COLD, "", *temperatures(list(ladders), found, rungs)]
-    parts += ["", "## By other benchmarks' protocols", "", *protocol_table(PROTOCOLS, table)]
+    parts += ["", "## By other benchmarks' protocols", "", *protocols()]
     parts += ["", "## What was to move, and did it", "", *promises(ladders, rungs)]
     for case, steps in ladders.items():
         if case != MAIN:
@@ -118,7 +129,7 @@ def page() -> str:
     parts += ["", *section(CASES[MAIN], MAIN, order(ladders[MAIN], rungs))]
     parts += ["", "## What each rung teaches", *prose(ladders[MAIN], rungs)]
     parts += ["", "## Shapes between", "", HEAT]
-    parts += other_problems(KERNELS, "attention", found, table, link)
+    parts += other_problems(found)
     return "\n".join(parts).rstrip() + "\n"
 
 
@@ -186,11 +197,14 @@ def time_of(step: Rung, run: Run) -> str:
 
 def against(step: Rung) -> tuple[str, str]:
     """Speed-up over the parent and over the best reference."""
-    pair = (step.change.time if step.change else None, step.best)
-    return tuple(  # type: ignore[return-value]
-        "" if c is None else f"{'~' if c.answer == 'cannot tell' else ''}{c.speedup.median:.2f}x"
-        for c in pair
-    )
+    return factor(step.change.time if step.change else None), factor(step.best)
+
+
+def factor(found: TimeComparison | None) -> str:
+    """A speed-up; one that could be none has a tilde."""
+    if found is None:
+        return ""
+    return f"{'~' if found.answer == 'cannot tell' else ''}{found.speedup.median:.2f}x"
 
 
 def main_table(found: Ladder, known: Evidence, rungs: Mapping[str, SourceFile]) -> list[str]:
@@ -265,6 +279,64 @@ def promises(ladders: Mapping[str, Ladder], rungs: Mapping[str, SourceFile]) -> 
             answer = did[p.said] if p.kept else "broken" if p.kept is False else "unknown"
             rows.append((link(variant) + at if not i else "", p.rule, answer, p.because))
     return table(("rung", "counter or rule", "", "from its parent to it"), rows)
+
+
+def protocols() -> Iterator[str]:
+    """The same calls by four protocols, as tools/protocols.py wrote them."""
+    kept: dict[str, Any] = read_json(PROTOCOLS)
+    names = tuple(kept["rows"][0]["times"])
+    said = sorted({_session(session) for session in kept["sessions"]})
+    yield from (PROTOCOL_TEXT, "", f"On {'; '.join(said)}.", "")
+    rows, before = [], ""
+    for row in kept["rows"]:
+        name, kernel = row["name"], row["kernel"]
+        times = (f"{row['times'][p]['seconds'] * 1e6:.1f}" for p in names)
+        rows.append(
+            (
+                "" if name == before else name,
+                f"{kernel}{'' if row['mine'] else ' (theirs)'}",
+                *times,
+            )
+        )
+        before = name
+    yield from table(("call", "kernel", *(f">{p}" for p in names)), rows)
+
+
+def _session(session: dict[str, Any]) -> str:
+    """The GPU and the versions that decide."""
+    versions, gpu = session["versions"], session["gpu"]
+    return (
+        f"{gpu['name']} ({session['power_limit']:.0f} W, driver {gpu['driver']}), torch "
+        f"{versions['torch']} with CUDA {versions['cuda']} and cuDNN {versions['cudnn']}, Triton "
+        f"{versions['triton']}"
+    )
+
+
+def other_problems(known: Evidence) -> Iterator[str]:
+    """The problems beside attention, with the rungs of each at every recorded case."""
+    for folder in sorted(d for d in KERNELS.iterdir() if d.name != "attention" and is_complete(d)):
+        problem = load_problem(folder)
+        of_this = {k.partition("/")[2] for k in known.headers if k.startswith(f"{folder.name}/")}
+        said = ast.get_docstring(ast.parse(problem.path.read_text("utf-8"))) or ""
+        yield from ("", f"## The problem {folder.name}", "", said.splitlines()[0])
+        for case in problem.cases:
+            if of_this & {variant for variant, at in known.names() if at == case}:
+                yield from ("", f"### {folder.name} at {case}", "")
+                yield from other_table(build_ladder(known, case, anyway=True), known)
+
+
+def other_table(found: Ladder, known: Evidence) -> list[str]:
+    """Time, steps, every reference and verdict of a shorter ladder's rungs."""
+    references = sorted({name for step in found.steps for name in step.references})
+    rows = []
+    for step in found.steps:
+        run = known.load(step.variant, found.case)
+        key = next(k for k in known.headers if k.endswith(f"/{step.variant}"))
+        name = link(step.variant, step.depth, known.headers[key].file)
+        versus = (factor(step.references.get(r)) for r in references)
+        rows.append((name, time_of(step, run), against(step)[0], *versus, step.bound))
+    head = ("rung", ">time", ">vs parent", *(f">vs {r}" for r in references), "bound: limiter")
+    return table(head, rows)
 
 
 def prose(found: Ladder, rungs: Mapping[str, SourceFile]) -> Iterator[str]:

@@ -25,13 +25,13 @@ KERNELS, BUILT = ROOT / "kernels", ROOT / "artifacts" / "l4.json"
 
 def built(case: str) -> dict[str, Any]:
     """What each launcher would start on an L4 at a case, by a build for sm_89."""
-    from profkit.measure import occupancy
-    from profkit.measure.occupancy import blocks_that_fit, waves
+    from profkit.measure.cuda import resources
+    from profkit.measure.cuda.resources import blocks_that_fit, waves
     from profkit.measure.variants import build, dry, toolchain, variants
 
     known = variants.find_variants(KERNELS, "attention")
     made = build.compile_variants(known, ["89"], build.build_dir(KERNELS))
-    sms = occupancy.CARDS["89"].sms
+    sms = resources.CARDS["89"].sms
     nvcc = toolchain.tool("nvcc", build.build_dir(KERNELS))
     found: dict[str, Any] = {v.id: {"source": v.source_hash, "launches": None} for v in known}
     for one in made:

@@ -21,7 +21,7 @@ from typing import Any
 import pynvml
 from attention_grid import Machine, Stage, picks
 
-from profkit.measure.cuda import device, state
+from profkit.measure.cuda import device
 from profkit.records.parts import GpuState
 
 VARIANTS = ("latev", "qregisters")
@@ -41,7 +41,7 @@ class Sampler(threading.Thread):
     def run(self) -> None:
         """Look until told to end."""
         while not self.ended.is_set():
-            self.seen.append((time.monotonic(), state.read_state(self.pci)))
+            self.seen.append((time.monotonic(), device.read_state(self.pci)))
             self.ended.wait(_EVERY)
 
 

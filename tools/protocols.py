@@ -20,10 +20,10 @@ from pathlib import Path
 from statistics import mean, median
 from typing import Any
 
-from profkit.measure.bench import bench, subjects
-from profkit.measure.bench.bench import Subject
+from profkit.measure.check import bench, subjects
+from profkit.measure.check.bench import Subject
 from profkit.measure.check.data import held_as, tensor_of
-from profkit.measure.cuda import device, library, state
+from profkit.measure.cuda import device, library
 from profkit.measure.cuda.library import Args
 from profkit.measure.variants import build, variants
 from profkit.measure.variants.problem import Problem, load_problem
@@ -154,13 +154,13 @@ class Machine:
         """What was used."""
         import torch
 
-        identity = state.gpu_identity(self.gpu.pci)
+        identity = device.gpu_identity(self.gpu.pci)
         versions = {"torch": torch.__version__, "triton": __import__("triton").__version__}
         versions |= subjects.versions_of(torch.version.cuda, torch.backends.cudnn.version())
         gpu = asdict(replace(self.gpu, uuid=identity.uuid, driver=identity.driver))
         made = time.strftime("%Y-%m-%dT%H:%M:%S+00:00", time.gmtime())
         source = {n: {"source": b.source, "sass": b.sass} for n, b in self.builds.items()}
-        power = state.read_state(self.gpu.pci).power_limit
+        power = device.read_state(self.gpu.pci).power_limit
         return {"made": made, "gpu": gpu, "versions": versions, "power_limit": power,
                 "variants": source}  # fmt: skip
 
@@ -311,7 +311,7 @@ def compared(machine: Machine, asked: Comparison) -> list[dict[str, Any]]:
         times = {"ours": said(median, first.warm, first.after)}
         for protocol, (timed, told) in PROTOCOLS.items():
             samples = timed(lambda s=subject: s.call(torch.cuda.current_stream().cuda_stream))
-            times[protocol] = said(told, samples, state.read_state(machine.gpu.pci))
+            times[protocol] = said(told, samples, device.read_state(machine.gpu.pci))
         off = [((a.float() - b.float()).abs() / (atol + rtol * b.float().abs())).max().item()
                for a, b in zip(outputs_of(out), right, strict=True)]  # fmt: skip
         row = {"name": asked.name, "kernel": name, "mine": name in asked.ours, "off": max(off),

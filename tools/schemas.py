@@ -15,21 +15,21 @@ from typing import Any, get_args, get_type_hints
 
 import msgspec
 
-from profkit.evidence.claims.verify import ClaimsDocument
-from profkit.evidence.comparison.ladder import LaddersDocument
-from profkit.evidence.comparison.select import CompareDocument
-from profkit.evidence.gate.report import GateDocument
+from profkit.evidence.calibration import ScoresDocument
+from profkit.evidence.claims import ClaimsDocument
+from profkit.evidence.gate_report import GateDocument
 from profkit.evidence.history.noise import NoiseDocument
 from profkit.evidence.history.steps import ColumnsDocument, HistoryDocument, QueryDocument
 from profkit.evidence.history.stream import StreamedDocument
-from profkit.evidence.ledger.calibration import ScoresDocument
+from profkit.evidence.ladder import LaddersDocument
+from profkit.evidence.sides import CompareDocument
 from profkit.evidence.summary import SummaryDocument
 from profkit.files import write_text
-from profkit.measure.capture.capture import CaptureDocument
+from profkit.measure.capture import CaptureDocument
 from profkit.measure.check.check import CheckDocument
 from profkit.measure.doctor import DoctorDocument
 from profkit.measure.ladder import BuildDocument, ListDocument
-from profkit.measure.runs import BenchDocument
+from profkit.measure.targets import BenchDocument
 from profkit.measure.variants.scaffold import NewDocument
 from profkit.model.whatif import WhatifDocument
 from profkit.program.change import TriagesDocument

@@ -26,7 +26,7 @@ from driver import Item, Task
 from profkit.errors import ProfkitError
 from profkit.files import locked, read_json, write_bytes, write_text
 from profkit.measure import process
-from profkit.measure.cuda import device, state
+from profkit.measure.cuda import device
 from profkit.measure.profile import collect
 from profkit.measure.profile.collect import CollectOptions
 from profkit.measure.variants import build, toolchain, variants
@@ -148,7 +148,7 @@ def under_ncu(out: Path, first: int) -> Child:
 def this_gpu() -> str:
     """This machine's GPU, driver and clocks in one line."""
     gpu = device.gpu()
-    now, driver = state.read_state(gpu.pci).sm_clock, state.gpu_identity(gpu.pci).driver
+    now, driver = device.read_state(gpu.pci).sm_clock, device.gpu_identity(gpu.pci).driver
     clock = "unknown" if now is None else f"{now * 1e-6:.0f} MHz"
     return f"{gpu.name}, {driver or 'unknown'}, {clock}, {gpu.sm_clock * 1e-6:.0f} MHz"
 

@@ -1,4 +1,4 @@
-"""The command line. A verb is one file in reading/, judging/, measuring/ or serving/; see app.py."""
+"""The command line. A verb is one file in verbs/; see app.py."""
 
 from __future__ import annotations
 

@@ -2,8 +2,8 @@
 
 0: done. 1: the answer is bad (a check failed, a gate was not met, slower). 2: profkit could not do
 it, or not write the answer. 130: interrupted. 141: the reader of stdout went away. A mistake that
-the user can mend is two lines on stderr; a bug keeps its traceback. A verb is a file in one of the
-folders below, found by its name: there is no other list.
+the user can mend is two lines on stderr; a bug keeps its traceback. A verb is a file in verbs/, found
+by its name: there is no other list.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from profkit.cli.options import COULD_NOT
-from profkit.cli.output import say
+from profkit.cli.output import note, say
 from profkit.cli.signals import (
     INTERRUPTED,
     PIPE_CLOSED,
@@ -31,14 +31,28 @@ from profkit.cli.signals import (
 from profkit.errors import ProfkitError, did_you_mean
 from profkit.records.paths import SUFFIXES
 
-_FIRST_SENTENCE = re.compile(r'^def [a-z].*?^    """(.*?[.?])(?=\s|""")', re.M | re.S)
 _UNITS = {"M": 1 << 20, "G": 1 << 30}
-# Folder of verbs -> what they have in common, in the order of the help.
-FOLDERS = {
-    "reading": "Reports, of anything",
-    "judging": "Did it help, and is it true",
-    "measuring": "Variants, on a machine with a GPU",
-    "serving": "For programs",
+# What the help reads of a verb's file: the first sentence of its docstring, and its group.
+_FIRST_SENTENCE = re.compile(r'^def [a-z].*?^    """(.*?[.?])(?=\s|""")', re.M | re.S)
+_GROUP = re.compile(r'^    group="(.*)"', re.M)
+# The questions by which the help groups the verbs, in its order.
+GROUPS = (
+    "Understand a kernel",
+    "Understand a program",
+    "Did it help",
+    "Your own kernels",
+    "For agents and CI",
+)
+# A verb's name of before -> what runs instead: the verb, and a flag before what was typed. For this
+# version; the help does not list them.
+OLD = {
+    "build": ("check", "--build-only"),
+    "heatmap": ("roofline",),
+    "ledger": ("claims", "--ledger"),
+    "query": ("history", "--sql"),
+    "report VARIANT": ("compare", "--decide"),
+    "verify": ("claims",),
+    "whatif": ("diagnose", "--with", "header"),  # a --with of its own comes after it, and holds
 }
 
 
@@ -46,53 +60,63 @@ def _names_a_report(word: str) -> bool:
     return word.endswith(SUFFIXES) or os.sep in word or Path(word).is_dir()
 
 
-def verb_folders() -> dict[str, str]:
-    """Verb -> the folder that its file stands in; no verb is imported for it."""
-    here = Path(__file__).parent
-    return {
-        file.stem: folder
-        for folder in FOLDERS
-        for file in sorted((here / folder).glob("[a-z]*.py"))
-    }
+def _asks_of_a_variant(args: list[str]) -> bool:
+    """Whether it is a report of before that writes no page."""
+    page = any(word.startswith(("-o", "--output", "-h", "--help")) for word in args)
+    return args[:1] == ["report"] and len(args) > 1 and not page and not _names_a_report(args[1])
 
 
-def _summary(folder: str, verb: str) -> str:
-    """The first sentence of a verb's docstring; importing every verb for it takes half as long again."""
-    text = (Path(__file__).parent / folder / f"{verb}.py").read_text("utf-8")
-    found = _FIRST_SENTENCE.search(text)
-    return found[1] if found else ""
+def verb_names() -> list[str]:
+    """Every verb, none imported for it."""
+    return sorted(file.stem for file in (Path(__file__).parent / "verbs").glob("[a-z]*.py"))
+
+
+def grouped_verbs() -> dict[str, list[tuple[str, str]]]:
+    """Group -> each of its verbs with what it says of itself.
+
+    Read from the files: importing every verb for it takes half as long again.
+    """
+    groups: dict[str, list[tuple[str, str]]] = {group: [] for group in GROUPS}
+    for name in verb_names():
+        text = (Path(__file__).parent / "verbs" / f"{name}.py").read_text("utf-8")
+        said, group = _FIRST_SENTENCE.search(text), _GROUP.search(text)
+        groups[group[1] if group else GROUPS[-1]].append((name, said[1] if said else ""))
+    return groups
 
 
 class Verbs(TyperGroup):
     """The group of all verbs: where their errors become messages and exit statuses."""
 
     def list_commands(self, ctx: Any) -> list[str]:  # noqa: ARG002
-        """The verbs in the order of the help."""
-        return list(verb_folders())
+        """Every verb."""
+        return verb_names()
 
     def get_command(self, ctx: Any, name: str) -> Any:  # noqa: ARG002
         """The verb of this name, for which only its own file is imported; None without one."""
-        folder = verb_folders().get(name)
-        if folder is None:
+        if name not in verb_names():
             return None
-        return import_module(f"profkit.cli.{folder}.{name}").VERB.command(name)
+        return import_module(f"profkit.cli.verbs.{name}").VERB.command(name)
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """A verb and what follows it; a report where a verb should be means diagnose."""
-        if args and args[0] not in verb_folders() and _names_a_report(args[0]):
+        first = args[0] if args else "--"
+        old = "report VARIANT" if _asks_of_a_variant(args) else first
+        if now := OLD.get(old):
+            if not ctx.resilient_parsing:  # as it is while a shell asks how a line could go on
+                note(f"profkit {old} is now profkit {' '.join(now[:2])}", quiet=False)
+            args = [*now, *args[1:]]
+        elif first not in verb_names() and _names_a_report(first):
             args = ["diagnose", *args]
-        elif args and args[0] not in verb_folders() and not args[0].startswith("-"):
-            hint = did_you_mean(args[0], verb_folders(), "profkit --help lists them")
-            raise ProfkitError(f"{args[0]}: no such verb, and no report", hint)
+        elif first not in verb_names() and not first.startswith("-"):
+            hint = did_you_mean(first, verb_names(), "profkit --help lists them")
+            raise ProfkitError(f"{first}: no such verb, and no report", hint)
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:  # noqa: ARG002
-        """Write the verbs of each folder under what they have in common."""
-        verbs = verb_folders()
-        for folder, about in FOLDERS.items():
-            names = [name for name, place in verbs.items() if place == folder]
-            with formatter.section(about):
-                formatter.write_dl([(name, _summary(folder, name)) for name in names])
+        """Write the verbs of each group under its question."""
+        for group, verbs in grouped_verbs().items():
+            with formatter.section(group):
+                formatter.write_dl(verbs)
 
     def invoke(self, ctx: Any) -> Any:
         """Run a verb; see the module's first lines for what comes out of it."""

@@ -1,11 +1,14 @@
-"""Exit statuses and the flags that verbs share: each stands here once."""
+"""What a verb is made of: exit statuses, examples, and the flags that verbs share, each once."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperCommand
 
 from profkit.cli import complete
 
@@ -43,7 +46,8 @@ Case = Annotated[
     typer.Option("--case", metavar="CASE", help="Only this case.", autocompletion=complete.cases),
 ]
 Anyway = Annotated[
-    bool, typer.Option("--anyway", help="Stale runs, other GPUs, clocks and ncu versions too.")
+    bool,
+    typer.Option("--anyway", help="Across GPUs, clocks, ncu versions and cases too; stale runs."),
 ]
 
 # Variants to measure.
@@ -90,3 +94,47 @@ Picture = Annotated[
     typer.Option("--output", "-o", metavar="FILE", help="Draw it too: .png, .svg or .pdf."),
 ]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress and no notes on stderr.")]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Verb:
+    """What one file of the command line adds to it, under the file's name."""
+
+    # does it; its parameters are the verb's flags and its docstring is the help
+    run: Callable[..., None]
+    group: str  # of the help
+    examples: tuple[str, ...]  # command lines with which the help ends: each flag stands in one
+    bad: str = ""  # when the exit status is 1; empty for a verb that never judges
+
+    @property
+    def exits(self) -> Mapping[int, str]:
+        """Exit status -> when."""
+        judged = {BAD: self.bad} if self.bad else {}
+        return {DONE: "done", **judged, COULD_NOT: "profkit could not do it"}
+
+    def command(self, name: str) -> TyperCommand:
+        """The verb for the parser."""
+        single = typer.Typer(
+            add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False
+        )
+        single.command(name, cls=_Command)(self.run)
+        command = typer.main.get_command(single)
+        assert isinstance(command, _Command)  # noqa: S101 - a Typer of one command is that command
+        command.name, command.verb = name, self
+        command.context_settings = {"help_option_names": ["-h", "--help"]}
+        return command
+
+
+class _Command(TyperCommand):
+    """A command whose help ends with its exit statuses and examples."""
+
+    verb: Verb
+
+    def format_epilog(self, ctx: Any, formatter: Any) -> None:  # noqa: ARG002
+        """Write exit statuses and examples as they stand."""
+        exits = "; ".join(f"{code} {when}" for code, when in self.verb.exits.items())
+        with formatter.section("Exit status"):
+            formatter.write_text(exits)
+        with formatter.section("Examples"):
+            for line in self.verb.examples:
+                formatter.write(f"  {line}\n")

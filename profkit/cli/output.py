@@ -82,6 +82,12 @@ def one_form(json: bool, markdown: bool) -> None:
         raise ProfkitError("--json and --markdown are two answers", "give one of them")
 
 
+def refuse(flags: Mapping[str, object], why: str, hint: str) -> None:
+    """Raise a ProfkitError for flags that were given and do not belong to what was asked for."""
+    if misplaced := [flag for flag, value in flags.items() if value]:
+        raise ProfkitError(f"{', '.join(misplaced)}: {why}", hint)
+
+
 def print_json(document: Any) -> None:
     """Print one document; what is no number is null."""
     from json import dumps

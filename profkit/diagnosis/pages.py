@@ -82,6 +82,7 @@ def decides(rule: Rule) -> tuple[Decides, ...]:
 
 
 def _decides(function: Any, found: dict[str, Decides], done: set[int]) -> None:
+    function = getattr(function, "check", function)  # of a rule that another asks
     module = getattr(function, "__module__", "") or ""
     if (
         not isinstance(function, FunctionType)

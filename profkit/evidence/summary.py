@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from typing import Literal, TypedDict
 
 from profkit.errors import ProfkitError
-from profkit.evidence.claims.verify import GateResult
-from profkit.evidence.comparison.compare import RunComparison, compare_runs, compare_times
-from profkit.evidence.comparison.select import ChangeEntry
-from profkit.evidence.runs.runs import Evidence, Run
-from profkit.evidence.timing.samples import Interval, IntervalEntry
-from profkit.evidence.timing.stats import (
+from profkit.evidence.claims import GateResult
+from profkit.evidence.compare import RunComparison, compare_runs, compare_times
+from profkit.evidence.runs import Evidence, Run
+from profkit.evidence.samples import Interval, IntervalEntry
+from profkit.evidence.sides import ChangeEntry
+from profkit.evidence.stats import (
     TimeComparison,
     TimeEntry,
     median_interval,
@@ -54,7 +54,7 @@ class SummaryEntry(TypedDict):
 
 
 class SummaryDocument(TypedDict):
-    """What `profkit report VARIANT --json` prints: one variant against baseline and references."""
+    """What `profkit compare VARIANT --decide --json` prints: one variant against others."""
 
     schema: Literal["profkit.summary/1"]
     summaries: list[SummaryEntry]
@@ -87,7 +87,7 @@ class Summary:
     gates: tuple[GateResult, ...] = ()  # acceptance gates that were asked for
 
     def to_json(self) -> SummaryEntry:
-        """The document that `profkit report --json` prints for one case."""
+        """The document that `profkit compare --decide --json` prints for one case."""
         return as_document(SummaryEntry, self)
 
 

@@ -48,8 +48,8 @@ def commit_named(folder: Path, name: str) -> str:
     except ProfkitError:
         return name
     try:
-        return _git(folder, "rev-parse", "--verify", "--quiet", "--end-of-options",
-                    f"{name}^{{commit}}").decode().strip()  # fmt: skip
+        question = "rev-parse", "--verify", "--quiet", "--end-of-options", f"{name}^{{commit}}"
+        return _git(folder, *question).decode().strip()
     except ProfkitError as error:
         if re.fullmatch("[0-9a-f]{7,64}", name):
             return name
@@ -108,8 +108,8 @@ def code_at(folder: Path, commit: str) -> dict[str, tuple[str, str]]:
 
 def _changes(folder: Path) -> Iterator[tuple[str, str]]:
     """Commit and path of every JSON file that was added or changed, oldest first."""
-    log = _git(folder, "log", "--reverse", "--no-renames", "--diff-filter=AM", "--name-only",
-               "--format=commit %H", "--", "*.json").decode("utf-8", "replace")  # fmt: skip
+    options = "--reverse", "--no-renames", "--diff-filter=AM", "--name-only", "--format=commit %H"
+    log = _git(folder, "log", *options, "--", "*.json").decode("utf-8", "replace")
     commit = ""
     for line in log.splitlines():
         if line.startswith("commit "):

@@ -9,13 +9,14 @@ import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from importlib import metadata
+from itertools import chain
 from pathlib import Path
 from typing import Literal, TypedDict
 
 from profkit.errors import ProfkitError
-from profkit.measure.cuda import device, state
+from profkit.measure.cuda import device
 from profkit.measure.languages.language import known_languages
-from profkit.measure.profile import faults
+from profkit.measure.profile import words
 from profkit.measure.variants import toolchain
 
 PARAMETERS = Path("/proc/driver/nvidia/params")
@@ -44,7 +45,7 @@ def examine() -> list[Inspection]:
     questions: tuple[Callable[[], Iterator[Inspection]], ...] = (
         _gpu,
         lambda: _tool("nvcc", "building variants"),
-        _ninja,
+        lambda: _tool("ninja", "building"),
         _languages,
         _torch,
         lambda: _tool("ncu", "profile; timing works without it"),
@@ -52,7 +53,7 @@ def examine() -> list[Inspection]:
         _lock,
         lambda: _tool("compute-sanitizer", "check --sanitize"),
     )
-    return [finding for question in questions for finding in question()]
+    return list(chain.from_iterable(question() for question in questions))
 
 
 def _gpu() -> Iterator[Inspection]:
@@ -67,7 +68,7 @@ def _gpu() -> Iterator[Inspection]:
             "check, bench and profile need a machine with an NVIDIA GPU and its driver",
         )
         return
-    who, now = state.gpu_identity(gpu.pci), state.read_state(gpu.pci)
+    who, now = device.gpu_identity(gpu.pci), device.read_state(gpu.pci)
     yield Inspection("GPU", "ok", f"{gpu.name}, sm_{gpu.arch}, {gpu.sms} SMs")
     yield Inspection("driver", "ok", f"{who.driver or 'version unknown'}, for CUDA {gpu.cuda}")
     if who.driver is None:
@@ -92,19 +93,13 @@ def _tool(name: str, use: str) -> Iterator[Inspection]:
     except ProfkitError as error:
         yield Inspection(name, "missing", f"not found; needed for {use}", error.hint)
         return
-    version = toolchain.version(name, path)
-    if version is None:
+    version = None if name == "ninja" else toolchain.version(name, path)
+    if name == "ninja":  # any will do
+        yield Inspection(name, "ok", str(path))
+    elif version is None:
         yield Inspection(name, "warning", f"{path} does not say its version", "does it start?")
     else:
         yield Inspection(name, "ok", f"{version} at {path}")
-
-
-def _ninja() -> Iterator[Inspection]:
-    path = toolchain.find_tool("ninja")
-    if path is None:
-        yield Inspection("ninja", "missing", "not found; needed for building", "pip install ninja")
-    else:
-        yield Inspection("ninja", "ok", str(path))
 
 
 def _languages() -> Iterator[Inspection]:
@@ -146,7 +141,7 @@ def _counters() -> Iterator[Inspection]:
         yield Inspection("counters", "ok", "this user may read performance counters")
     else:
         yield Inspection(
-            "counters", "missing", "only root may read performance counters", faults.PERMISSION
+            "counters", "missing", "only root may read performance counters", words.PERMISSION
         )
 
 
@@ -165,7 +160,7 @@ def counters_allowed(parameters: Path) -> bool | None:
 def _lock() -> Iterator[Inspection]:
     lock = Path(tempfile.gettempdir()) / "nsight-compute-lock"
     if lock.exists() and not os.access(lock, os.W_OK):
-        yield Inspection("ncu lock", "missing", f"{lock} belongs to another user", faults.LOCK)
+        yield Inspection("ncu lock", "missing", f"{lock} belongs to another user", words.LOCK)
     elif lock.exists():
         yield Inspection("ncu lock", "ok", f"{lock} is there, and this user may take it")
     else:

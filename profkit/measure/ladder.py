@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Literal, TypedDict
 
 from profkit.errors import ProfkitError
-from profkit.measure.cuda import device, state
-from profkit.measure.cuda.graph import GraphLaunch
-from profkit.measure.cuda.names import KernelResources, base_name
+from profkit.measure.cuda import device
+from profkit.measure.cuda.library import GraphLaunch
+from profkit.measure.cuda.resources import KernelResources, base_name
 from profkit.measure.targets import Places
 from profkit.measure.variants import build, dry, toolchain, variants
 from profkit.measure.variants.build import Build
@@ -99,7 +99,7 @@ class BuildEntry(TypedDict):
 
 
 class BuildDocument(TypedDict):
-    """What `profkit build --json` prints."""
+    """What `profkit check --build-only --json` prints."""
 
     schema: Literal["profkit.build/1"]
     builds: list[BuildEntry]
@@ -232,7 +232,7 @@ def compiled(places: Places, names: Sequence[str], archs: Sequence[str] | None) 
 
 def _present() -> str:
     try:
-        return state.arch() or device.gpu().arch
+        return device.arch() or device.gpu().arch
     except ProfkitError as error:
         raise ProfkitError(
             "no --arch, and no GPU to take it from", "say for what to compile: --arch 90"
@@ -246,5 +246,5 @@ def _compiled(made: Build, launches: dict[str, list[GraphLaunch]] | None) -> Com
 
 def _largest(launches: Mapping[str, Sequence[GraphLaunch]] | None) -> dict[str, GraphLaunch]:
     """Kernel -> its launch with the most dynamic shared memory."""
-    every = [launch for rows in (launches or {}).values() for launch in rows]
+    every = itertools.chain.from_iterable((launches or {}).values())
     return {launch.kernel: launch for launch in sorted(every, key=lambda x: x.dynamic_smem)}

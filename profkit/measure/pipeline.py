@@ -1,38 +1,50 @@
 """Names of variants and cases  ->  checks, times, reports and records, one after another.
 
 The verbs check, bench and profile are these functions and a table each.
+
+On other hosts each case is profiled by a Dask worker that has a GPU; a worker of one GPU is
+`CUDA_VISIBLE_DEVICES=0 dask worker ADDRESS --nthreads 1 --resources GPU=1`. Kernels and artifacts lie
+on a disk that all hosts share. What is compared at a case stays on one GPU, so a case is one task; a
+worker that dies gives its case back to the scheduler.
+
+In an A/A run nothing differs between the two sides: what these differ by, and what a process differs
+by from the next, is what a comparison on this machine has to allow for. Both sides have their own
+memory, as two variants have.
 """
 
 from __future__ import annotations
 
-import json
 import os
+import socket
+import subprocess
+import sys
 import threading
-from collections.abc import Callable, Iterable
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass, replace
-from functools import partial
+from datetime import UTC, datetime
+from itertools import product
 from pathlib import Path
+from typing import Any
 
-from profkit.errors import ProfkitError
-from profkit.files import write_text
-from profkit.measure.check import sanitize
-from profkit.measure.check.check import CaseCheck, Check
+from profkit.errors import ProfkitError, needing
+from profkit.evidence.history.tables import HistoryTwin
+from profkit.measure.check.bench import ROUNDS, Times
 from profkit.measure.commits import git_commit
+from profkit.measure.cuda.device import Gpu
 from profkit.measure.profile import collect
-from profkit.measure.profile.faults import NoCounters
-from profkit.measure.runs import TargetRun, plan_of, record_of, with_timing
-from profkit.measure.targets import Target, build_target
+from profkit.measure.profile.words import NoCounters
+from profkit.measure.targets import Target, TargetRun, build_target, plan_of, record_of, with_timing
 from profkit.measure.variants import toolchain
+from profkit.measure.variants.build import Build
 from profkit.measure.workers import session
-from profkit.measure.workers.crew import Crew
-from profkit.measure.workers.session import Job, Measurements, Progress
+from profkit.measure.workers.client import TIMEOUT, Reply, Setup, Worker
+from profkit.measure.workers.protocol import Prepare
+from profkit.measure.workers.session import Crew, Job, Measurements, Progress, entry_of
 from profkit.records.artifacts import place_for
 from profkit.records.parts import NcuRun, RecordedReport
 from profkit.records.record import Record, write_record
 from profkit.records.store import digest
-
-_SANITIZERS = 6  # at once: each is mostly starting up, on a processor core of its own
 
 
 def measure_target(
@@ -108,7 +120,7 @@ def profile(
             finished(result)
 
     names = (*(v.id for v in target.variants), *target.references)
-    every = [(name, case) for name in names for case in target.cases]
+    every = list(product(names, target.cases))
     Crew(list(target.visible)).share(every, collect_one)
     return Profiling(tuple(results[at] for at in every), run.measured)
 
@@ -181,61 +193,126 @@ def _without(
     return replace(result, record=record, problem=why)
 
 
-def sanitized(run: TargetRun, progress: Progress) -> None:
-    """Run compute-sanitizer on a small ragged case of every variant, and add its verdicts.
+_RETRIES = 2
 
-    They are kept beside the build, so that the records of this very binary have them. A tool that
-    gives no verdict is a fault of that variant; the others go on.
+
+@dataclass(frozen=True)
+class HostResult:
+    """What came of one case."""
+
+    case: str
+    host: str  # where; "" where its workers were lost
+    status: int  # exit status of `profkit profile` there
+    errors: str
+
+
+def profile_on_hosts(
+    client: Any, words: Sequence[str], cases: Sequence[str], finished: Callable[[HostResult], None]
+) -> list[HostResult]:
+    """Run `profkit profile` once a case, wherever a GPU is free.
+
+    `words` is what `profkit profile` is told beside the case; `finished` gets each result at once.
+
+    Raises:
+        ProfkitError: No worker has a GPU to give.
     """
-    sanitizer = toolchain.need_tool("compute-sanitizer")
-    pool = ThreadPoolExecutor(_SANITIZERS)
-    try:
-        waiting = []
-        for name, built in run.builds.items():
-            check = run.measured.checks.get(name)
-            if check is None or built.library is None:
-                continue
-            plan = plan_of(run, name, _small_case(run, check))
-            run_tool = partial(sanitize.sanitize, sanitizer, plan)
-            tools = {tool: pool.submit(run_tool, [tool]) for tool in sanitize.TOOLS}
-            waiting.append((name, built.library, plan.case, tools))
-        for name, library, case, tools in waiting:
-            for tool, verdict in tools.items():
-                progress(f"{tool} {name} {case}")
-                check = run.measured.checks[name]
-                run.measured.checks[name] = _with_verdict(check, case, tool, verdict)
-            kept = run.measured.checks[name].sanitizer
-            write_text(library.with_name("sanitizer.json"), json.dumps(kept))
-    finally:
-        pool.shutdown(cancel_futures=True)  # after Ctrl-C: what has not begun never does
+    with needing("distributed", "measuring on other hosts"):
+        from distributed import as_completed
+    workers = client.scheduler_info(n_workers=-1)["workers"].values()
+    if not any(worker["resources"].get("GPU") for worker in workers):
+        raise ProfkitError(
+            "no worker of this scheduler has a GPU to give",
+            "CUDA_VISIBLE_DEVICES=0 dask worker ADDRESS --nthreads 1 --resources GPU=1",
+        )
+    options = {"resources": {"GPU": 1}, "pure": False, "retries": _RETRIES}
+    tasks = {client.submit(profile_case, tuple(words), case, **options): case for case in cases}
+    results: dict[str, HostResult] = {}
+    for task in as_completed(list(tasks)):
+        case, lost = tasks[task], task.exception()
+        why = f"its workers were lost ({type(lost).__name__})"
+        results[case] = task.result() if lost is None else HostResult(case, "", 2, why)
+        finished(results[case])
+    return [results[case] for case in cases]
 
 
-def _with_verdict(
-    check: Check, case: str, tool: str, running: Future[list[sanitize.SanitizerVerdict]]
-) -> Check:
-    """A check with one tool's verdict; what is not clean makes the variant wrong."""
-    try:
-        (result,) = running.result()
-        clean, verdict = result.clean, result.verdict
-    except ProfkitError as error:
-        clean, verdict = False, error.message
-    check = replace(check, sanitizer={**check.sanitizer, tool: verdict})
-    if clean:
-        return check
-    fault = CaseCheck(case, 0, "wrong", faults=(f"{tool}: {verdict}",))
-    return replace(check, status="wrong", cases=(*check.cases, fault))
+def profile_case(words: Sequence[str], case: str) -> HostResult:
+    """What a worker does: one case, in a process of its own on the worker's GPU."""
+    command = [sys.executable, "-m", "profkit", "profile", *words, "--case", case, "--quiet"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    return HostResult(case, socket.gethostname(), done.returncode, done.stderr.strip())
 
 
-def _small_case(run: TargetRun, check: Check) -> str:
-    """The check with the fewest operations above ten million that the variant supports.
+_AGAIN = "~again"  # no variant's id holds a ~
 
-    Large enough for several tiles and a ragged end, small enough for tools that slow a kernel down
-    a hundred times; the largest check of a problem whose checks are all smaller.
+
+@dataclass(frozen=True)
+class AaRun:
+    """What one process is asked for."""
+
+    target: Target
+    processes: int  # how many, one after another
+    rounds: int = ROUNDS[0]  # of each process
+
+
+def run_twins(run: AaRun, progress: Callable[[str], None]) -> Iterator[list[HistoryTwin]]:
+    """The A/A comparisons of each process as soon as it has ended.
+
+    Raises:
+        ProfkitError: A variant does not compile or is not right: its time is no noise.
     """
+    progress("build")
+    builds, support = build_target(run.target)
+    if broken := next((b for b in builds if b.error), None):
+        raise ProfkitError(f"{broken.variant.path} does not compile\n{broken.error}")
+    if not builds:
+        raise ProfkitError("an A/A run needs variants: references are not timed", "--variant ID")
     problem = run.target.problem
-    supported = [c.case for c in check.cases if c.status != "not supported"]
-    small = [c for c in supported if c in problem.checks]
-    known = small or [c for c in supported if c in problem.cases] or list(problem.checks)
-    work = {c: problem.module.operations(problem.case(c)) for c in known}
-    large = {c: n for c, n in work.items() if n >= 1e7}
-    return min(large, key=lambda c: large[c]) if large else max(work, key=lambda c: work[c])
+    checks = tuple((case, 0) for case in run.target.cases)
+    setup = Setup(problem.path.parent, run.target.folder, support, Prepare(checks))
+    for number in range(run.processes):
+        progress(f"process {number + 1} of {run.processes}")
+        with closing(Worker(setup, TIMEOUT)) as worker:
+            if not number:
+                _need_right(worker, builds, checks)
+            yield list(_of_a_process(worker, builds, run))
+
+
+def _need_right(worker: Worker, builds: list[Build], checks: tuple[tuple[str, int], ...]) -> None:
+    for built in builds:
+        name = built.variant.id
+        check = worker.judge(entry_of(built), checks).checks[name]
+        if check.status != "right":
+            why = check.faults[0] if check.faults else check.status
+            raise ProfkitError(f"{name} is {check.status}: {why}", "profkit check says more")
+
+
+def _of_a_process(worker: Worker, builds: list[Build], run: AaRun) -> Iterator[HistoryTwin]:
+    rounds = run.rounds, run.rounds
+    for case in run.target.cases:
+        entries = [*map(entry_of, builds), *(entry_of(b, _AGAIN) for b in builds)]
+        reply = worker.time(entries, case, rounds)
+        for built in builds:
+            if twin := _twin(built, reply, worker.gpu, run.target):
+                yield twin
+
+
+def _twin(built: Build, reply: Reply, gpu: Gpu | None, target: Target) -> HistoryTwin | None:
+    name = built.variant.id
+    sides: tuple[Times | None, ...] = reply.times.get(name), reply.times.get(name + _AGAIN)
+    first, again = sides
+    if first is None or again is None:
+        return None
+    return HistoryTwin(
+        session=first.session,
+        variant=name,
+        case=first.case,
+        problem=target.problem.name,
+        made=datetime.now(UTC).isoformat(timespec="seconds"),
+        sass=built.sass,
+        gpu=gpu.name if gpu else None,
+        gpu_uuid=gpu.uuid if gpu else None,
+        driver=gpu.driver if gpu else None,
+        samples=first.warm,
+        again=again.warm,
+        sm_clock=first.after.sm_clock,
+    )

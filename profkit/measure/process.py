@@ -92,8 +92,8 @@ def run_command(
     guard = _Guard()
     marked = {**(os.environ if env is None else env), _MARK: guard.mark}
     try:
-        process = start(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                        stderr=subprocess.STDOUT, env=marked)  # fmt: skip
+        pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
+        process = start(command, stdin=subprocess.DEVNULL, env=marked, **pipes)
     except ProfkitError:
         guard.dismiss()
         raise

@@ -1,18 +1,37 @@
-"""Options  ->  the problem, variants, references and cases that a verb works on, built."""
+"""Options  ->  the problem, variants, references and cases that a verb works on; what came of one.
+
+What was built and measured becomes a run record, and the plan of one call under a profiler.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
+from datetime import UTC, datetime
+from importlib.metadata import PackageNotFoundError, version
 from itertools import chain
+from math import isnan, prod
 from pathlib import Path
+from typing import Any, Literal, TypedDict
 
 from profkit.errors import ProfkitError
+from profkit.measure.check import data
+from profkit.measure.check.bench import timing
+from profkit.measure.check.check import Check
 from profkit.measure.cuda import device
+from profkit.measure.cuda.device import Gpu
+from profkit.measure.cuda.library import GraphLaunch, Plan
+from profkit.measure.cuda.resources import LIMITS, waves
 from profkit.measure.variants import build, problem, variants
 from profkit.measure.variants.build import Build
 from profkit.measure.variants.problem import Problem
+from profkit.measure.variants.toolchain import kept_json
 from profkit.measure.variants.variants import Variant
+from profkit.measure.workers.session import Measurements
+from profkit.records.json_fields import from_json
+from profkit.records.parts import BuiltKernel, LaunchShape, RecordedSource, Timing
+from profkit.records.record import Record, parse_record
+from profkit.records.store import JsonObject
 
 
 @dataclass(frozen=True)
@@ -152,3 +171,178 @@ def build_target(target: Target, arch: str | None = None) -> tuple[list[Build], 
     if library is None:
         raise ProfkitError(f"{build.SUPPORT} was not built")
     return builds, library
+
+
+@dataclass(frozen=True)
+class TargetRun:
+    """What a verb has built and measured so far."""
+
+    target: Target
+    builds: Mapping[str, Build]  # variant -> its build, also those that failed (see Build.error)
+    support: Path  # the library of support.cu
+    measured: Measurements  # what the workers said
+
+
+def plan_of(run: TargetRun, name: str, case: str) -> Plan:
+    """What profkit.measure.profile.launch is given for one call."""
+    target, built = run.target, run.builds.get(name)
+    problem = target.problem
+    grid = built.variant.header.inputs if built else None
+    at = data.prepare_data(problem, case, 0, target.folder, grid)
+    return Plan(
+        label=f"profkit:{name}:{case}",
+        support=str(run.support),
+        library=str(built.library) if built and built.library else None,
+        inputs=tuple(str(at.folder / f"in{i}") for i in range(len(at.shapes))),
+        outputs=tuple(at.output_bytes()),
+        begins=at.begins,
+        values=problem.module.arguments(problem.case(case)),
+        reference=None if built else name,
+        problem=str(problem.path.parent),
+        build=str(target.folder),
+        case=case,
+    )
+
+
+def record_of(run: TargetRun, name: str, case: str) -> Record:
+    """The run record of a variant at a case, without its timing and its report."""
+    problem, measured, built = run.target.problem, run.measured, run.builds.get(name)
+    launches, gpu = measured.launches.get((name, case), ()), measured.gpu_of(name, case)
+    times = measured.times.get((name, case))
+    document: JsonObject = {
+        "variant": name,
+        "problem": problem.name,
+        "case": case,
+        "made": datetime.now(UTC).isoformat(timespec="seconds"),
+        "launches": [asdict(launch) for launch in launches],
+        "check": _check(measured.checks.get(name), built),
+        "gpu": gpu.to_json() if gpu else {},
+        "versions": {"torch": _torch(), **(times.brought if times else {})},
+        "work": _work(problem, case, gpu),
+    }
+    record = replace(parse_record(document), shape=launch_shapes(launches, gpu.sms) if gpu else ())
+    if built is None:
+        return replace(record, backend=_backend(problem, launches))
+    file = f"{problem.name}/{built.variant.path.name}"
+    return replace(
+        record,
+        resources=tuple(from_json(BuiltKernel, asdict(kernel)) for kernel in built.kernels),
+        versions=replace(record.versions, nvcc=built.nvcc, compiler=built.compiler),
+        header=built.variant.header,
+        source=RecordedSource(
+            file=file,
+            sha256=built.source,
+            sass=built.sass,
+            host=built.host,
+            arch=built.arch,
+            flags=tuple(built.flags),
+        ),
+    )
+
+
+def _check(check: Check | None, built: Build | None) -> JsonObject | None:
+    """A verdict with what the sanitizer found in this very binary."""
+    if check is None:
+        return None
+    if built is not None and built.library is not None:
+        check = replace(check, sanitizer=kept_json(built.library.with_name("sanitizer.json")))
+    return check.to_json()
+
+
+def timing_of(run: TargetRun, name: str, case: str) -> JsonObject | None:
+    """Times with intervals; apart from record_of, because the statistics take a while to load."""
+    times = run.measured.times.get((name, case))
+    return timing(times) if times else None
+
+
+def with_timing(record: Record, run: TargetRun) -> Record:
+    """The record with its times."""
+    times = timing_of(run, record.variant, record.case)
+    return replace(record, timing=from_json(Timing, times) if times else None)
+
+
+class TimedRow(TypedDict):
+    """One variant or reference at a case; timing as a run record has it."""
+
+    name: str
+    backend: str | None
+    launches: list[GraphLaunch]
+    timing: dict[str, Any]
+
+
+class BenchDocument(TypedDict):
+    """What `profkit bench --json` prints: case -> what was timed, and on which GPU."""
+
+    schema: Literal["profkit.bench/1"]
+    gpu: dict[str, Any]
+    gpus: dict[str, Gpu]
+    cases: dict[str, list[TimedRow]]
+
+
+def timed_rows(run: TargetRun, case: str) -> list[JsonObject]:
+    """Everything that was timed at a case: name, backend of a reference, launches and timing."""
+    rows = []
+    for name in (*run.builds, *run.target.references):
+        timing = timing_of(run, name, case)
+        if timing is not None:
+            launches = run.measured.launches.get((name, case), ())
+            backend = _backend(run.target.problem, launches) if name not in run.builds else None
+            plain = [asdict(launch) for launch in launches]
+            rows.append({"name": name, "backend": backend, "launches": plain, "timing": timing})
+    return rows
+
+
+def _torch() -> str | None:
+    try:
+        return version("torch")
+    except PackageNotFoundError:
+        return None
+
+
+def _work(problem: Problem, case: str, gpu: Gpu | None) -> JsonObject:
+    module, shape = problem.module, problem.case(case)
+    return {
+        "operations": module.operations(shape),
+        "compulsory_bytes": module.compulsory_bytes(shape),
+        "exponentials": module.exponentials(shape) if hasattr(module, "exponentials") else None,
+        "floors": floors(problem, case, gpu) if gpu else {},
+    }
+
+
+def _backend(problem: Problem, launches: Sequence[GraphLaunch]) -> str | None:
+    """Which backend a reference really ran, read from its kernels' names."""
+    if not hasattr(problem.module, "backend_of") or not launches:
+        return None
+    return str(problem.module.backend_of([launch.kernel for launch in launches]))
+
+
+_EXP = 16  # ex2 results per SM and clock, on every one of them
+
+
+def floors(problem: Problem, case: str, gpu: Gpu) -> dict[str, float]:
+    """Seconds that each unit (tensor, dram, exp) needs for the work itself; without what is not known.
+
+    From data sheets, at the highest clock, for machines where counters may not be read: where there
+    is a report, its own ceilings count instead.
+    """
+    shape, clocks = problem.case(case), gpu.sms * gpu.sm_clock
+    seconds: dict[str, float] = {}
+    sm = LIMITS.get(gpu.arch.rstrip("af"))
+    if sm and sm.tensor and clocks:
+        seconds["tensor"] = problem.module.operations(shape) / (sm.tensor * clocks)
+    if gpu.dram_bandwidth:
+        seconds["dram"] = problem.module.compulsory_bytes(shape) / gpu.dram_bandwidth
+    if clocks and hasattr(problem.module, "exponentials"):
+        seconds["exp"] = problem.module.exponentials(shape) / (_EXP * clocks)
+    return seconds
+
+
+def launch_shapes(launches: Sequence[GraphLaunch], sms: int) -> tuple[LaunchShape, ...]:
+    """Blocks, waves and idle SMs of each launch, from what the driver says fits on an SM."""
+    shapes = []
+    for launch in launches:
+        blocks, filled = prod(launch.grid), waves(launch.grid, launch.blocks_per_sm, sms)
+        known = None if isnan(filled) else filled
+        idle = max(0, sms - blocks)
+        shapes.append(LaunchShape(launch.kernel, blocks, launch.blocks_per_sm, known, idle))
+    return tuple(shapes)

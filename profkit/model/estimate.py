@@ -124,7 +124,7 @@ def headroom(launch: Launch) -> float | None:
     if not launch.known(*NEEDED) or not loads(launch):
         return None
     full = fullest(launch, Scenario())
-    return 1 / full if full > 0 else None
+    return 1 / min(full, 1.0) if full > 0 else None
 
 
 def amdahl(part: float) -> float:

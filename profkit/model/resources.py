@@ -40,7 +40,7 @@ ALONE = 1.5  # ready warps say little of a half-used scheduler unless they outwe
 # Sectors at random places open a DRAM row for 64 bytes: 53 % of the pins' rate is what they get with
 # everything in flight (gather-dram, H200), whatever else is mended. DRAM fetching nearly two sectors
 # for each that missed tells them from streams.
-SCATTERED, PAIRED = 0.6, 1.8
+SCATTERED, PAIRED = 0.55, 1.8
 WORKING = ("selected", "not_selected")  # a warp in these states waits for no event
 
 
@@ -54,7 +54,7 @@ class Peak:
     reason: str
 
 
-# What holds each of these numbers, and how far each can move: python tools/thresholds.py.
+# What holds each of these numbers, and how far each can move: tests/kernels/test_thresholds.py.
 
 DRAM = Peak(
     0.75,
@@ -234,9 +234,14 @@ def next_limit(launch: Launch, *without: str) -> Limit | None:
     return min(others, key=lambda limit: limit.room, default=None)
 
 
+def scattered(launch: Launch) -> bool:
+    """Whether DRAM serves sectors at random places, which it cannot do at its full rate."""
+    return units.fetched(launch) >= PAIRED
+
+
 def _room(limiter: str, elapsed: float, launch: Launch) -> float:
-    scattered = limiter == "dram" and units.fetched(launch) >= PAIRED
-    return (SCATTERED if scattered else 1.0) / elapsed if elapsed > 0 else inf
+    most = SCATTERED if limiter == "dram" and scattered(launch) else 1.0
+    return most / elapsed if elapsed > 0 else inf
 
 
 def _queues(resource: Resource, launch: Launch) -> bool:

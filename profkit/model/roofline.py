@@ -37,19 +37,12 @@ _CLOCK = {"dram": "dram_clock", "l2": "l2_clock"}  # the others run at the SM cl
 
 @dataclass(frozen=True)
 class Ceiling:
-    """A roof of the machine.
-
-    Attributes:
-        name: A level (dram, l2, l1) or a precision (fp32, fp64, fp16, tensor_fp16, ...).
-        value: byte/s of a level, op/s of a precision (a fused multiply-add is two operations).
-        clock: The clock it holds at in Hz, NaN when the report does not say.
-        source: "report": the peak that ncu gives, at the measured clock; "device attributes":
-            worked out from what the driver says of the device.
-    """
+    """A roof of the machine: of a level (dram, l2, l1) or a precision (fp32, tensor_fp16, ...)."""
 
     name: str
-    value: float
-    clock: float
+    value: float  # byte/s of a level, op/s of a precision (a fused multiply-add is two operations)
+    clock: float  # that it holds at in Hz, NaN when the report does not say
+    # the peak that ncu gives, at the measured clock; or worked out from what the driver says
     source: Literal["report", "device attributes"]
 
     @property
@@ -61,11 +54,8 @@ class Ceiling:
 def ceilings(launch: Row) -> tuple[Ceiling, ...]:
     """The roofs: memory levels from the outside in, then precisions.
 
-    Args:
-        launch: A row of the frame; `cc` is read for the one ceiling that needs it.
-
-    Returns:
-        Those that the report has, and of the device attributes only those that it has not.
+    Those that the report has, and of the device attributes only those that it has not; `cc` is read
+    for the one ceiling that needs it.
     """
     row = collected_metrics(launch)
     roofs = []
@@ -92,30 +82,19 @@ def _from_attributes(name: str, row: Values, cc: object) -> Ceiling | None:
 
 @dataclass(frozen=True)
 class Point:
-    """Where a launch stands by the bytes of one level.
+    """Where a launch stands by the bytes of one level."""
 
-    Attributes:
-        level: dram, l2, l1; or "workload": the declared operations over the compulsory bytes.
-        family: The precision whose operations are counted; "" when no arithmetic ran.
-        intensity: Operations per byte; 0 for a launch without floating-point arithmetic.
-        rate: Operations per second.
-        moved: Bytes per second at the level.
-        attainable: The roof over this intensity in op/s; NaN when not known.
-        roof: Name of the ceiling that is this roof; "" when not known.
-        share: Rate over roof. Where no arithmetic ran it is the share of the level's bandwidth,
-            which is what the quotient tends to. NaN when not known.
-        note: Why the point is no position of the launch; "" for a good one.
-    """
-
-    level: Place
-    family: str
-    intensity: float
-    rate: float
-    moved: float
-    attainable: float
-    roof: str
+    level: Place  # "workload": the declared operations over the compulsory bytes
+    family: str  # the precision whose operations are counted; "" when no arithmetic ran
+    intensity: float  # operations per byte; 0 for a launch without floating-point arithmetic
+    rate: float  # operations per second
+    moved: float  # bytes per second at the level
+    attainable: float  # the roof over this intensity in op/s; NaN when not known
+    roof: str  # name of the ceiling that is this roof; "" when not known
+    # Rate over roof; where no arithmetic ran the share of the level's bandwidth, which is what the
+    # quotient tends to. NaN when not known.
     share: float
-    note: str = ""
+    note: str = ""  # why the point is no position of the launch; "" for a good one
 
     @property
     def above(self) -> bool:
@@ -146,17 +125,14 @@ def families(launch: Row) -> tuple[str, ...]:
 def points(
     launch: Row, operations: float | None = None, compulsory: float | None = None
 ) -> tuple[Point, ...]:
-    """The launch's points, DRAM first, in its dominant precision.
+    """The launch's points, DRAM first, in its dominant precision: one per level, then the workload's.
+
+    None where something was not collected: `missing` says what.
 
     Args:
-        launch: A row of the frame.
-        operations: Operations that the workload needs; `declared_operations` when None.
+        operations: That the workload needs; `declared_operations` when None.
         compulsory: Bytes that it cannot avoid (each input read once, each output written once);
             `declared_bytes` when None.
-
-    Returns:
-        Up to one point per level, then the workload's own; none where something was not
-        collected: `missing` says what.
     """
     row, roof = collected_metrics(launch), {c.name: c.value for c in ceilings(launch)}
     operations = row.get("declared_operations", nan) if operations is None else operations
@@ -200,24 +176,11 @@ def _no_position(row: Values, level: Level, compulsory: float) -> str:
     return ""
 
 
-def attainable(launch: Row, level: Level = "dram") -> float:
-    """The roof in op/s over the launch's intensity at a level; NaN when not known."""
-    return next((p.attainable for p in points(launch) if p.level == level), nan)
-
-
 def nearest_roof(launch: Row) -> tuple[str, float] | None:
     """The ceiling that the launch comes nearest to, and its share of it; None when not known."""
     levels = [p for p in points(launch) if p.level != "workload" and p.roof]
     best = max(levels, key=lambda p: p.share, default=None)
     return None if best is None else (best.roof, best.share)
-
-
-def roof_share(launch: Row, level: Level | None = None) -> float:
-    """Achieved over attainable at a level, or under the nearest roof; NaN when not known."""
-    if level is None:
-        nearest = nearest_roof(launch)
-        return nan if nearest is None else nearest[1]
-    return next((p.share for p in points(launch) if p.level == level), nan)
 
 
 def missing(launch: Row) -> tuple[Missing, ...]:

@@ -19,7 +19,7 @@ from math import inf, prod
 
 from profkit.model import units
 from profkit.model.launch import Launch, NotCollected
-from profkit.model.resources import PAIRED, RESOURCES, resource_use
+from profkit.model.resources import RESOURCES, SCATTERED, resource_use, scattered
 from profkit.reports.metrics.warps import STATES
 
 
@@ -64,7 +64,6 @@ REACH: Mapping[str, float] = {
     "xu": 0.97,
     "issue": 0.95,
 }
-SCATTERED = 0.55  # of DRAM when it fetches sectors in pairs from random places (gather-dram: 0.53)
 
 
 def loads(launch: Launch) -> dict[str, float]:
@@ -75,11 +74,6 @@ def loads(launch: Launch) -> dict[str, float]:
     with suppress(NotCollected):
         shares[LINKS] = units.links(launch)
     return shares
-
-
-def scattered(launch: Launch) -> bool:
-    """Whether DRAM serves sectors at random places, which it cannot do at its full rate."""
-    return units.fetched(launch) >= PAIRED
 
 
 def reach(unit: str, launch: Launch) -> float:
@@ -95,6 +89,7 @@ class Scenario:
     waits: Mapping[str, float] = field(default_factory=dict)  # state -> share of the time in it
     places: float = 1.0  # how many times more warps work at once (more blocks, higher occupancy)
     ends: float = 0.0  # share of the time that stays in any case: the launch's beginning and end
+    same_places: bool = False  # less is accessed as before, so DRAM gets no nearer to its full rate
 
 
 def joint(scenarios: Iterable[Scenario]) -> Scenario:
@@ -122,15 +117,31 @@ _BARRIER = "barrier"
 
 
 def modelled_gain(launch: Launch, scenario: Scenario) -> float:
-    """The speed-up that the model gives for a scenario, at least 1."""
-    before, after = fullest(launch, Scenario()), fullest(launch, scenario)
-    faster = latency(launch, scenario) * scenario.places
+    """The speed-up that the model gives for a fix, at least 1.
+
+    A unit past what launches on record reached counts as full, before and after: the fixes on record
+    came nearer to that than to its own share (factor error of the gain 1.45 against 1.46).
+    """
+    return max(1.0, modelled_speedup(launch, scenario, most=1.0))
+
+
+def modelled_speedup(launch: Launch, scenario: Scenario, most: float = inf) -> float:
+    """The speed-up that the model gives for a scenario; below 1 where more is done than before.
+
+    Args:
+        most: The largest share of its reach that a unit counts with.
+    """
+    before = min(fullest(launch, Scenario()), most)
+    after = min(fullest(launch, scenario), most)
+    faster = latency(launch, scenario)
     if faster == inf:  # no warp states: the waits go as the work of the fullest unit goes
-        faster = max(1.0, before / max(after, LEAST))
-    waiting = scenario.ends + (1 - scenario.ends) / max(faster, 1.0)
+        faster = max(before, LEAST) / max(after, LEAST)
+    waiting = scenario.ends + (1 - scenario.ends) / (faster * scenario.places)
     power = SHARPNESS
-    left = (1 - before**power) * waiting**power + after**power
-    return float(max(1.0, left ** (-1 / power)))
+    # A unit past what it is taken to reach leaves no time to wait.
+    waits = max(0.0, 1 - before**power)
+    left = (waits * waiting**power + after**power) / (waits + before**power)
+    return float(max(left, LEAST**power) ** (-1 / power))
 
 
 def limit(launch: Launch, scenario: Scenario) -> float:
@@ -154,9 +165,9 @@ def fullest(launch: Launch, scenario: Scenario) -> float:
     for unit, share in shares.items():
         stays = scenario.units.get(unit, 1.0)
         # Mended access patterns let DRAM run at its full rate.
-        most = reach(unit, launch) if stays == 1.0 else REACH[unit]
-        full = max(full, share * stays / most)
-    return min(full, 1.0)
+        same = stays == 1.0 or scenario.same_places
+        full = max(full, share * stays / (reach(unit, launch) if same else REACH[unit]))
+    return full
 
 
 def latency(launch: Launch, scenario: Scenario) -> float:

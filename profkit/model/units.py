@@ -126,7 +126,7 @@ def fetched(launch: Launch) -> float:
     return min(2.0, max(1.0, launch["dram_read"] / missed)) if missed > 0 else 1.0
 
 
-def _mostly_atomics(launch: Launch) -> bool:
+def mostly_atomics(launch: Launch) -> bool:
     """Whether atomics are at least half of what L2 looks up."""
     if not launch.known("l2_atomic_sectors", "l2_sectors"):
         return False
@@ -140,7 +140,7 @@ def links(launch: Launch) -> float:
 
 def l2(launch: Launch) -> float:
     """L2 stages without the fill; of those that atomics fill, only the links that bring them."""
-    if not _mostly_atomics(launch):
+    if not mostly_atomics(launch):
         return launch["l2_cache_busy"]
     return links(launch) if launch.known(*LINKS) else 0.0
 
@@ -148,7 +148,7 @@ def l2(launch: Launch) -> float:
 def atomics_busy(launch: Launch) -> float:
     """The L2 atomic unit, or a stage behind the links when atomics are most of its work."""
     busy = launch["l2_atomics_busy"]
-    if not _mostly_atomics(launch):
+    if not mostly_atomics(launch):
         return busy
     if not launch.known(*LINKS):
         return max(busy, launch["l2_cache_busy"])

@@ -19,6 +19,7 @@ class Gpu:
     fp32: int | None = None
     sm: tuple[int, int, int, int] | None = None
     tensor_ops: int | None = None
+    card: tuple[str, int, int] | None = None
     stream: float | None = None
     half: float | None = None
     pinned: float | None = None

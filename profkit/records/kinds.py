@@ -21,9 +21,9 @@ _KINDS = {
              "profkit triage {}"),
     "systems": ("a report of Nsight Systems, of which the export is read: profkit triage", "",
                 "nsys export --type sqlite {}"),
-    "grid": ("times by shape", "heatmap", "profkit heatmap {}"),
+    "grid": ("times by shape", "roofline", "profkit roofline {}"),
     "record": ("a run record", "compare gate history report", "profkit compare {} OTHER"),
-    "program": ("a Python program", "verify", "profkit triage -- python {}"),
+    "program": ("a Python program", "claims", "profkit triage -- python {}"),
     "empty": ("empty (0 bytes)", "", "copy it again, or record it again"),
 }  # fmt: skip
 _TRACE = re.compile(rb'"(?:traceEvents|deviceProperties|ph)"\s*:')
@@ -31,15 +31,16 @@ _TRACE = re.compile(rb'"(?:traceEvents|deviceProperties|ph)"\s*:')
 
 def wrong_verb(path: str | Path, verb: str) -> tuple[str, str] | None:
     """What a file is and the command for it; None where the verb reads it, or nobody knows it."""
-    kind = _kind(Path(path))
+    kind = kind_of(path)
     if kind is None or verb in _KINDS[kind][1].split():
         return None
     what, _, command = _KINDS[kind]
     return what, command.format(shlex.quote(str(path)))
 
 
-def _kind(path: Path) -> str | None:
-    """The kind of a file, by what is in it before what it is called."""
+def kind_of(path: str | Path) -> str | None:
+    """The kind of a file, by what is in it before what it is called; None where nobody knows it."""
+    path = Path(path)
     if path.is_dir():
         return "kept" if (path / "triage.json").is_file() else None
     try:

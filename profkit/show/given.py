@@ -13,8 +13,8 @@ from typing import Any
 import pandas as pd
 
 from profkit.errors import ProfkitError
-from profkit.evidence.comparison.select import named_runs
-from profkit.evidence.runs.runs import Evidence, Run
+from profkit.evidence.runs import Evidence, Run
+from profkit.evidence.sides import named_runs
 from profkit.records.paths import SUFFIXES, expand
 from profkit.reports import reader
 from profkit.show.text.names import short

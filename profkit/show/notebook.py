@@ -18,11 +18,11 @@ from profkit.diagnosis import launches
 from profkit.diagnosis.rule import Rule
 from profkit.diagnosis.rule import SourceShare as SourceLine
 from profkit.errors import ProfkitError
-from profkit.evidence.claims import verify
-from profkit.evidence.comparison import ladder as ladders
-from profkit.evidence.comparison import select as sides
+from profkit.evidence import ladder as ladders
+from profkit.evidence import sides
+from profkit.evidence.claims import Verified, verify_claim_files
 from profkit.evidence.history.noise import KnownSpreads
-from profkit.evidence.runs.runs import Evidence
+from profkit.evidence.runs import Evidence
 from profkit.model.launch import Launch
 from profkit.model.whatif import parse_changes
 from profkit.model.whatif import whatif_launch as cost_model
@@ -145,11 +145,11 @@ class ShownLadder(ToldInBlocks, ladders.Ladder):
         return changes.ladder_steps(self)
 
 
-class Claims(ToldInBlocks, tuple[verify.Verified, ...]):
+class Claims(ToldInBlocks, tuple[Verified, ...]):
     """Files of claims, each claim tried."""
 
     def blocks(self) -> Iterable[Block]:
-        """As `profkit verify` prints it."""
+        """As `profkit claims` prints it."""
         return judged.verified(self)
 
 
@@ -392,4 +392,4 @@ def claims(files: str | Path | Iterable[str | Path], artifacts: str | Path = "ar
         if not matched:
             raise ProfkitError(f"{pattern}: matches no file", "give files of claims: analyses/*.py")
         paths += matched
-    return Claims(verify.verify_claim_files(paths, Evidence(Path(artifacts))))
+    return Claims(verify_claim_files(paths, Evidence(Path(artifacts))))

@@ -8,31 +8,17 @@ refuse FlashAttention-2.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from math import ceil, prod
 from pathlib import Path
 
 from profkit.measure.check.check import Check
-from profkit.measure.cuda.graph import GraphLaunch
-from profkit.measure.cuda.names import base_name
-from profkit.measure.occupancy import CARDS, LIMITS, REGISTERS
+from profkit.measure.cuda.library import GraphLaunch
+from profkit.measure.cuda.resources import CARDS, LIMITS, REGISTERS, base_name
 from profkit.measure.variants import dry
 from profkit.measure.variants.build import Build
 from profkit.measure.variants.problem import Problem
 from profkit.measure.variants.tunables import MOST_REGISTERS, InvalidConfig, block_limits
-
-
-@dataclass(frozen=True)
-class Footprint:
-    """What the largest launch of a configuration takes of an SM."""
-
-    blocks: int
-    threads: int
-    regs: int
-    smem: int  # shared memory of a block, static and dynamic, bytes
-    blocks_per_sm: int
-    # share of an SM's warps that are resident; None where the SM is not known
-    occupancy: float | None
+from profkit.records.store import JsonObject
 
 
 def built(build: Build, used: Sequence[str] | None) -> InvalidConfig | None:
@@ -127,16 +113,16 @@ def machine_code_identity(build: Build) -> str | None:
     return None if build.sass is None and build.host is None else f"{build.sass}:{build.host}"
 
 
-def footprint(build: Build, launches: Sequence[GraphLaunch]) -> Footprint | None:
-    """What the largest launch takes of an SM; None if nothing is launched."""
+def footprint(build: Build, launches: Sequence[GraphLaunch]) -> JsonObject:
+    """What the largest launch takes of an SM, as a trial's result has it; empty without one."""
     if not launches:
-        return None
+        return {}
     largest = max(launches, key=lambda launch: prod(launch.grid))
-    return Footprint(
-        blocks=prod(largest.grid),
-        threads=prod(largest.block),
-        regs=largest.regs,
-        smem=largest.dynamic_smem + largest.static_smem,
-        blocks_per_sm=largest.blocks_per_sm,
-        occupancy=resident(build.arch, launches),
-    )
+    return {
+        "blocks": prod(largest.grid),
+        "threads": prod(largest.block),
+        "regs": largest.regs,
+        "smem": largest.dynamic_smem + largest.static_smem,
+        "blocks_per_sm": largest.blocks_per_sm,
+        "occupancy": resident(build.arch, launches),
+    }

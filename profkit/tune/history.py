@@ -68,8 +68,8 @@ def trials_frame(study: Study) -> DataFrame:
     import pandas as pd
 
     table = pd.DataFrame(trial_rows(study), columns=columns(study.space))
-    texts = {"source", "outcome", "reason", "kind", "promoted", "confirmed", "gpu", "bound",
-             "limiter", "code", "ended"}  # fmt: skip
+    texts = {"source", "outcome", "reason", "kind", "promoted", "confirmed"}
+    texts |= {"gpu", "bound", "limiter", "code", "ended"}
     for name in table.columns:
         if name in texts:
             table[name] = table[name].astype("string")

@@ -10,14 +10,14 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any, Self
 
-from profkit.measure.bench.bench import Times
+from profkit.measure.check.bench import Times
 from profkit.measure.check.check import Check
 from profkit.measure.cuda.device import Gpu
-from profkit.measure.cuda.graph import GraphLaunch
+from profkit.measure.cuda.library import GraphLaunch
 from profkit.records.store import JsonObject, json_safe
 
 if TYPE_CHECKING:
-    from profkit.evidence.timing.stats import TimeComparison
+    from profkit.evidence.stats import TimeComparison
 
 _KEPT_AS = {"reference_time": "anchor_time", "reference": "anchor"}  # as JSON has had it
 

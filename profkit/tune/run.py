@@ -13,12 +13,12 @@ from typing import Any, Literal, TypedDict
 
 from profkit.errors import ProfkitError
 from profkit.files import copy_file
-from profkit.measure import runs
-from profkit.measure.bench.bench import Times
+from profkit.measure import targets
+from profkit.measure.check.bench import Times
 from profkit.measure.check.check import Check
 from profkit.measure.commits import git_commit
 from profkit.measure.cuda import device
-from profkit.measure.cuda.graph import GraphLaunch
+from profkit.measure.cuda.library import GraphLaunch
 from profkit.measure.variants import toolchain
 from profkit.measure.workers.client import Worker, entries_of
 from profkit.measure.workers.session import Measurements
@@ -27,10 +27,9 @@ from profkit.records.parts import RecordedReport
 from profkit.records.record import write_record
 from profkit.records.store import JsonObject, digest, json_safe
 from profkit.tune import history
-from profkit.tune.profiles import known_metrics
 from profkit.tune.result import Basis, FinalMeasurement
 from profkit.tune.search import Search, SearchOutcome
-from profkit.tune.steer import directions
+from profkit.tune.steer import directions, known_metrics
 from profkit.tune.storage import studies
 from profkit.tune.study import Study, Trial
 from profkit.tune.task import Task
@@ -192,7 +191,7 @@ class SearchResult:
         study, final, options = self.study, self.final, self.task.options
         others = self.plain.trials() if self.plain else None
         measured = final.measured
-        document: JsonObject = json_safe({
+        document: JsonObject = {
             "schema": "profkit.tune/1",
             "variant": self.task.variant.id,
             "problem": self.task.problem.name,
@@ -222,8 +221,9 @@ class SearchResult:
             "importances": study.importances(),
             "steered": options.steer,
             "steering": history.steering(study.trials(), others) if options.steer else None,
-        })  # fmt: skip
-        return document
+        }
+        plain: JsonObject = json_safe(document)
+        return plain
 
     def _trial(self, trial: Trial) -> JsonObject:
         kept = {k: v for k, v in trial.result.to_json().items() if k != "launches"}
@@ -236,7 +236,7 @@ class SearchResult:
 
 
 def _brief(times: Times) -> JsonObject:
-    from profkit.evidence.timing.stats import median_interval
+    from profkit.evidence.stats import median_interval
 
     samples = {"warm": times.warm, "cold": times.cold}
     return {name: median_interval(list(s)).to_json() for name, s in samples.items() if s}
@@ -336,7 +336,7 @@ def champion_record(result: SearchResult, folder: Path) -> Path:
         ),
     )
     record = replace(
-        runs.with_timing(runs.record_of(run, name, task.case), run),
+        targets.with_timing(targets.record_of(run, name, task.case), run),
         git=git_commit(task.problem.path.parent),
         # It changes the variant that was tuned, and predicts nothing.
         header=Header(task.variant.title, keys={"after": task.variant.id}),

@@ -74,13 +74,9 @@ class Study:
             warnings.simplefilter("ignore")
             sampler = NearestSampler(self._nearest, self._dists, seed)
             pruner = optuna.pruners.MedianPruner(n_startup_trials=5, n_warmup_steps=0)
-            self._study = reached(
-                url,
-                lambda: optuna.create_study(
-                    storage=storage(url), study_name=name, load_if_exists=True,
-                    direction="minimize", sampler=sampler, pruner=pruner,
-                ),
-            )  # fmt: skip
+            how = {"direction": "minimize", "sampler": sampler, "pruner": pruner}
+            how |= {"study_name": name, "load_if_exists": True}
+            self._study = reached(url, lambda: optuna.create_study(storage=storage(url), **how))
 
     def trials(self) -> list[Trial]:
         """Everything in the storage, in order; proposals that wait are left out."""
@@ -296,10 +292,8 @@ class NearestSampler(optuna.samplers.TPESampler):  # type: ignore[misc]
         space: Mapping[str, Any],
         seed: int,
     ) -> None:
-        super().__init__(
-            n_startup_trials=STARTUP, multivariate=True, constant_liar=True, seed=seed,
-            warn_independent_sampling=False,
-        )  # fmt: skip
+        how = {"multivariate": True, "constant_liar": True, "warn_independent_sampling": False}
+        super().__init__(n_startup_trials=STARTUP, seed=seed, **how)
         self._nearest = nearest
         self._all = dict(space)
 

@@ -10,23 +10,23 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
 from profkit.errors import ProfkitError
-from profkit.measure.bench.bench import Times
+from profkit.measure.check.bench import Times
 from profkit.measure.check.check import Check
 from profkit.measure.workers.client import Reply, Worker, WorkerLost, entries_of
 from profkit.tune import gates
-from profkit.tune.profiles import Profiler
 from profkit.tune.result import Basis, Challenge, TrialDiagnosis, TrialResult, challenge
+from profkit.tune.steer import Profiler
 from profkit.tune.study import Study, Trial
 from profkit.tune.task import ReadyBuild, Task, built_result
 
 if TYPE_CHECKING:
-    from profkit.evidence.timing.stats import TimeComparison
+    from profkit.evidence.stats import TimeComparison
 
 LOOK, QUICK, CONFIRM = (10, 10), (40, 40), (100, 100)  # rounds: at first, and at most
 PROMOTE = 1.05  # speed-up over the incumbent from which a quick round is worth confirming
@@ -124,8 +124,7 @@ class Runner:
         if refusal := gates.checked(check, basis.supported if basis else None):
             outcome = "refused" if refusal.kind == "not supported" else refusal.kind
             raise TrialEnded(outcome, refusal.detail, refusal.kind)
-        footprint = gates.footprint(built, launches)
-        attempt.note(launches=launches, **(asdict(footprint) if footprint else {}))
+        attempt.note(launches=launches, **gates.footprint(built, launches))
         if refusal := gates.refuse_launches(built, launches, self.task.options.occupancy):
             raise TrialEnded("refused", refusal.detail, refusal.kind)
         if basis is None:
@@ -289,7 +288,7 @@ class Runner:
         cold: bool = False,
     ) -> tuple[TimeComparison, dict[str, Times]]:
         """Time the baseline against the candidate, in turns with the reference."""
-        from profkit.evidence.timing.stats import compare_samples
+        from profkit.evidence.stats import compare_samples
 
         times = self.time({**calls, **baseline, **candidate}, limits, cold)
         (after,), (before,) = candidate, baseline

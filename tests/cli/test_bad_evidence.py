@@ -109,7 +109,7 @@ def test_a_stale_run_is_no_evidence(run, checkout):
     assert run("compare", "stage1", "stage2", "--artifacts", folder, "--anyway").exit_code == 0
     table = run("compare", "--ladder", "--artifacts", folder)
     assert "stage2.B is stale" in table.stdout
-    assert run("report", "stage2", "--artifacts", folder).exit_code == 2
+    assert run("compare", "stage2", "--decide", "--artifacts", folder).exit_code == 2
 
 
 def test_a_claim_on_a_stale_run_says_so(run, checkout):
@@ -120,10 +120,10 @@ def test_a_claim_on_a_stale_run_says_so(run, checkout):
         "def timed(evidence):\n    '''It was timed.'''\n"
         "    return decide(bool(evidence.load('stage2', 'B').samples), 'samples')\n"
     )
-    assert run("verify", claims, "--artifacts", folder).stderr == ""
+    assert run("claims", claims, "--artifacts", folder).stderr == ""
     file = checkout / "kernels/p/stage2_x.cu"
     file.write_text(file.read_text() + "int z;\n")
-    found = run("verify", claims, "--artifacts", folder)
+    found = run("claims", claims, "--artifacts", folder)
     assert "stage2.B is stale" in found.stderr
     assert "holds: It was timed." in found.stdout
 
@@ -163,7 +163,7 @@ def test_a_damaged_record_stops_no_other(run, ladder, text):  # noqa: F811
     assert found.exit_code == 2
     assert "broken.B.json" in found.stderr
     assert "2.00x  faster" in found.stdout
-    kept = run("ledger", "--artifacts", ladder, "--update")
+    kept = run("claims", "--ledger", "--artifacts", ladder, "--update")
     assert kept.exit_code == 2
     assert "broken.B.json" in kept.stderr
 
@@ -175,7 +175,7 @@ def test_a_claim_that_raises_is_said_and_the_rest_goes_on(run, ladder, tmp_path)
         "@claim(who='x')\ndef raises(evidence):\n    '''It divides.'''\n    return 1 / 0\n"
         "@claim(who='x')\ndef holds(evidence):\n    '''It is so.'''\n    return decide(True, 'yes')\n"
     )
-    found = run("verify", claims, "--artifacts", ladder)
+    found = run("claims", claims, "--artifacts", ladder)
     assert found.exit_code == 2
     assert "ZeroDivisionError" in found.stdout
     assert "holds: It is so." in found.stdout

@@ -12,7 +12,7 @@ import pytest
 from rich.cells import cell_len
 
 from profkit.reports.metrics import CATALOGUE
-from tests.conftest import committed, kinds, report_of
+from tests.conftest import ROOT, committed, kinds, report_of
 
 from .conftest import REPORT
 
@@ -110,7 +110,7 @@ def test_each_lists_alike_launches_one_by_one(run) -> None:
 
 def test_markdown_is_a_table_with_folded_details(run, few) -> None:
     text = run("diagnose", "--markdown", "--top", "3", *few).stdout
-    assert "\n| # | kernel | time | share | bound |" in text
+    assert "\n| # | kernel | launch | time | share | bound |" in text
     assert text.count("<details") == text.count("</details>") == 3
 
 
@@ -151,7 +151,7 @@ def test_two_answers_at_once_are_refused(run) -> None:
 def test_lines_shows_where_warps_wait(run) -> None:
     scalar = REPORT.with_name("scalar.B.ncu-rep")
     shown = run("diagnose", scalar, "--lines", "3").stdout
-    assert "long_scoreboard 82.1 %   kernels.cu:25  ks[i / D][i % D] =" in shown
+    assert "long_scoreboard 82.1 % kernels.cu:25 ks[i / D][i % D] =" in " ".join(shown.split())
     assert "where: kernels.cu:25 (81.2 %, for LDG)" in shown
     assert "where: kernels.cu:25 (81.2 %, for LDG), kernels.cu:26 (17.5 %, for LDG)" in " ".join(
         run("diagnose", scalar).stdout.split()
@@ -173,3 +173,21 @@ def test_instructions_stand_in_where_there_is_no_source(run) -> None:
     assert len(lines) == 2
     assert {x["file"] for x in lines} == {None}
     assert all(x["text"] and 0 < x["share"] < 1 for x in lines)
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("stage2", "--with", "blocks*4", "--csv", "a.csv"), "--with is of one variant"),
+        (("stage1", "stage2", "--with", "blocks*4"), "--with is of one variant"),
+        (("never", "--with", "blocks*4"), "no run of never in artifacts"),
+        (("stage2", "--with", "blocs*4"), "no count that the cost model knows"),
+        (("never", "--with", "header"), "no kernel file of never"),
+        ((REPORT, "--case", "B"), "--case: of --with"),
+    ],
+)
+def test_a_question_with_other_counts_is_of_one_variant(run, monkeypatch, words, said) -> None:
+    monkeypatch.chdir(ROOT)
+    found = run("diagnose", *words)
+    assert (found.exit_code, found.stdout) == (2, "")
+    assert said in found.stderr

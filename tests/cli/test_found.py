@@ -8,8 +8,8 @@ import pytest
 
 import profkit as pk
 from profkit.errors import did_you_mean
-from profkit.evidence.comparison.compare import compare_runs
-from profkit.evidence.runs.runs import Run
+from profkit.evidence.compare import compare_runs
+from profkit.evidence.runs import Run
 from profkit.measure import doctor
 from profkit.show.page import memory
 from tests.conftest import ROOT
@@ -47,7 +47,7 @@ def test_a_file_that_is_not_there(run) -> None:
 def test_a_variant_and_a_case_that_are_not_there(run, monkeypatch) -> None:
     monkeypatch.chdir(ROOT)
     assert "did you mean stage2" in run("check", "--variant", "stage22").stderr
-    assert "did you mean stage2" in run("report", "stag2").stderr
+    assert "did you mean stage2" in run("compare", "stag2", "--decide").stderr
     verb = run("diagnos", "x.ncu-rep")
     assert verb.exit_code == 2
     assert "no such verb, and no report\n  did you mean diagnose" in verb.stderr
@@ -59,7 +59,7 @@ def test_a_variant_and_a_case_that_are_not_there(run, monkeypatch) -> None:
 
 @pytest.mark.parametrize("arch", ["banana", "sm90", "9.0", ",", "90,banana"])
 def test_an_architecture_that_is_none(run, arch: str) -> None:
-    made = run("build", "--variant", "stage2", "--arch", arch)
+    made = run("check", "--build-only", "--variant", "stage2", "--arch", arch)
     assert made.exit_code == 2
     assert "not an architecture" in made.stderr
     assert made.exception is None or isinstance(made.exception, SystemExit)
@@ -67,14 +67,14 @@ def test_an_architecture_that_is_none(run, arch: str) -> None:
 
 def test_no_arch_without_a_gpu_asks_for_one(run, monkeypatch) -> None:
     from profkit.errors import ProfkitError
-    from profkit.measure.cuda import device, state
+    from profkit.measure.cuda import device
 
     def none() -> None:
         raise ProfkitError("no NVIDIA driver", "find one")
 
     monkeypatch.setattr(device, "gpu", none)
-    monkeypatch.setattr(state, "arch", lambda: None)
-    made = run("build", "--variant", "stage2")
+    monkeypatch.setattr(device, "arch", lambda: None)
+    made = run("check", "--build-only", "--variant", "stage2")
     assert made.exit_code == 2
     assert "--arch 90" in made.stderr
     assert "find one" not in made.stderr
@@ -121,7 +121,7 @@ def test_a_kernel_without_a_launcher_does_not_build(run, tmp_path) -> None:
         "/* Mute. */\n__global__ void f(){}\n"
     )
     asked = ("--kernels", str(tmp_path / "own"), "--build-dir", str(tmp_path / "build"))
-    made = run("build", "--variant", "mute", "--arch", "90", *asked)
+    made = run("check", "--build-only", "--variant", "mute", "--arch", "90", *asked)
     assert made.exit_code == 2
     assert "no profkit_launch" in made.stderr
 
@@ -155,7 +155,7 @@ def test_a_roof_that_is_named_has_its_line_in_the_frame() -> None:
 def test_a_report_of_a_variant_shows_whole_columns_at_80(run, monkeypatch) -> None:
     monkeypatch.chdir(ROOT)
     monkeypatch.setenv("COLUMNS", "80")
-    shown = run("report", "stage2", "--case", "B").stdout
+    shown = run("compare", "stage2", "--decide", "--case", "B").stdout
     table = shown[shown.index("stage2 (variant)") : shown.index("verdict:")].splitlines()
     assert max(map(len, table)) <= 80
     assert "54.3 µs" in shown

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import shlex
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from profkit.cli.app import FOLDERS, _summary, app, commands, verb_folders
+from profkit.cli.app import GROUPS, app, commands, grouped_verbs, verb_names
 from profkit.diagnosis.rules import ALL
 from profkit.reports.metrics import CATALOGUE
 from tests.conftest import ROOT
@@ -27,16 +28,20 @@ def test_every_verb_has_examples() -> None:
 
 
 def test_the_list_of_verbs_says_what_their_own_help_begins_with() -> None:
-    said = {name: _summary(folder, name) for name, folder in verb_folders().items()}
+    said = dict(chain.from_iterable(grouped_verbs().values()))
     assert said == {name: verb.get_short_help_str(80) for name, verb in COMMANDS.items()}
+
+
+def test_the_list_of_verbs_has_each_in_its_group() -> None:
+    groups = {name: group for group, listed in grouped_verbs().items() for name, _ in listed}
+    assert groups == {name: command.verb.group for name, command in COMMANDS.items()}
+    assert set(groups.values()) == set(GROUPS)
 
 
 def test_every_file_with_a_verb_is_one() -> None:
     package = ROOT / "profkit" / "cli"
-    files = {p.stem: p.parent.name for p in package.glob("*/*.py") if "\nVERB = " in p.read_text()}
-    assert files == verb_folders(), "a folder of verbs stands in FOLDERS, and holds nothing else"
-    assert len(files) == len(list(verb_folders()))
-    assert set(files.values()) == set(FOLDERS)
+    files = [p.stem for p in sorted(package.rglob("*.py")) if "\nVERB = " in p.read_text()]
+    assert files == verb_names(), "a folder of verbs holds nothing else"
 
 
 @each_verb
@@ -82,8 +87,8 @@ CASES = {
         f"artifacts/{p.name}" for p in (ROOT / "artifacts").glob("copy.1G*")
     },
     "compare --fail-on sl": {"slower"},
-    "report stage2s": {"stage2swizzle"},
-    "report stage3b --against stage2s": {"stage2swizzle"},
+    "compare --decide stage2s": {"stage2swizzle"},
+    "compare stage3b --decide --against stage2s": {"stage2swizzle"},
     "compare a b --case A": {"A", "A-causal"},
     "check --variant stage2sw": {"stage2swizzle"},
     "check --kernels kernels --variant stage2sw": {"stage2swizzle"},

@@ -1,4 +1,4 @@
-"""compare, verify and ledger as a user types them."""
+"""compare, claims and ledger as a user types them."""
 
 from __future__ import annotations
 
@@ -176,7 +176,10 @@ def test_the_ladder(run, ladder):
         (("compare", "stage1", "stage2", "--fail-on", "worse"), "not known"),
         (("compare", "stage1", "stage2", "--json", "--markdown"), "two answers"),
         (("compare", "stage1", "stage2", "--case", "Z"), "no run of stage1 at case Z"),
-        (("ledger",), "--update"),
+        (("claims", "--ledger"), "--update"),
+        (("claims",), "no file of claims"),
+        (("claims", "a.py", "--update"), "--update: for the ledger"),
+        (("claims", "--ledger", "a", "b"), "one at a time"),
     ],
 )
 def test_mistakes_are_one_line_and_a_hint(run, ladder, args, said):
@@ -188,14 +191,14 @@ def test_mistakes_are_one_line_and_a_hint(run, ladder, args, said):
 
 def test_verify_the_analyses_without_records(run, tmp_path):
     files = sorted((ROOT / "analyses").glob("*.py"))
-    found = run("verify", *files, "--artifacts", tmp_path)
+    found = run("claims", *files, "--artifacts", tmp_path)
     assert found.exit_code == 1  # V3's gate is not met while nothing is recorded
     assert "would decide more: profkit profile --variant v3 --case B" in found.stdout
-    arithmetic = run("verify", ROOT / "analyses" / "target_5us.py", "--artifacts", tmp_path)
+    arithmetic = run("claims", ROOT / "analyses" / "target_5us.py", "--artifacts", tmp_path)
     assert arithmetic.exit_code == 0
     assert "fails: The kernel can run in less than 5 us on an L4." in arithmetic.stdout
     gate = ROOT / "analyses" / "v3_gate.py"
-    lost = run("verify", tmp_path / "none.py", gate, "--artifacts", tmp_path)
+    lost = run("claims", tmp_path / "none.py", gate, "--artifacts", tmp_path)
     assert lost.exit_code == 2
     assert "none.py: no such file" in lost.stderr
     assert "none.py" not in lost.stdout
@@ -206,12 +209,12 @@ def test_the_ledger_keeps_what_was_predicted(run, tmp_path):
     folder = tmp_path / "artifacts"
     folder.mkdir()
     (folder / "copy.1GiB.ncu-rep").write_bytes((REPORTS / "copy.1GiB.ncu-rep").read_bytes())
-    first = run("ledger", "--artifacts", folder, "--update")
+    first = run("claims", "--ledger", "--artifacts", folder, "--update")
     assert first.exit_code == 0
     assert re.search(r"[1-9] predictions and 0 outcomes added", first.stderr)
-    again = run("ledger", "--artifacts", folder, "--update")
+    again = run("claims", "--ledger", "--artifacts", folder, "--update")
     assert "0 predictions and 0 outcomes added" in again.stderr
-    document = json.loads(run("ledger", "--artifacts", folder, "--json").stdout)
+    document = json.loads(run("claims", "--ledger", "--artifacts", folder, "--json").stdout)
     assert document["scores"] == []
 
 
@@ -220,7 +223,7 @@ def test_the_ladder_and_the_ledger_are_drawn(run, ladder, tmp_path):
     found = run("compare", "--ladder", "--artifacts", ladder, "-o", picture)
     assert found.exit_code == 0, found.output
     assert picture.read_bytes().startswith(b"\x89PNG")
-    drawn = run("ledger", "--artifacts", REPORTS, "-o", tmp_path / "ledger.svg")
+    drawn = run("claims", "--ledger", "--artifacts", REPORTS, "-o", tmp_path / "ledger.svg")
     assert drawn.exit_code == 0
     assert (tmp_path / "ledger.svg").stat().st_size > 5000
     wrong = run("compare", "stage1", "stage2", "--artifacts", ladder, "-o", picture)

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from profkit.cli.inputs.agent import Answers, told_error
+from profkit.cli.agent import Answers, told_error
 from profkit.errors import ProfkitError
 from tests.conftest import ROOT
 
@@ -61,7 +61,7 @@ def test_a_link_in_a_folder_does_not_lead_out(tmp_path: Path) -> None:
 
 def test_the_server_has_six_tools_and_none_runs_a_command() -> None:
     pytest.importorskip("mcp", reason="pip install 'profkit[mcp]'")
-    from profkit.cli.serving.mcp import server_of
+    from profkit.cli.verbs.mcp import server_of
 
     server = server_of(ROOT)
     tools = asyncio.run(server.list_tools())
@@ -238,7 +238,7 @@ def test_answers_are_short_and_show_what_would_act(tmp_path: Path) -> None:
 def test_the_server_speaks_the_protocol_alone_on_stdout(tmp_path: Path) -> None:
     pytest.importorskip("mcp", reason="pip install 'profkit[mcp]'")
     code = (
-        "import os, sys; from profkit.cli.serving import mcp; mcp._own_stdout(); "
+        "import os, sys; from profkit.cli.verbs import mcp; mcp._own_stdout(); "
         "os.write(1, b'noise'); print('spoken', flush=True)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True, cwd=ROOT)

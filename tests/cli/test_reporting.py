@@ -90,18 +90,9 @@ def test_hostile_names_of_a_real_report_stay_text(
     assert "\x1b" not in html
 
 
-@pytest.mark.parametrize(
-    ("words", "said"),
-    [
-        (("stage2", "--title", "x", "--top", "3"), "--title, --top: for a page"),
-        ((REPORT, "-o", "page.html", "--json"), "--json: for one variant"),
-        ((REPORT,), "copy.1GiB.ncu-rep: a page of reports needs a place"),
-        (("stage1", "stage2"), "2 variants: one at a time"),
-    ],
-)
-def test_the_two_uses_do_not_mix(run: Callable, words: tuple[object, ...], said: str) -> None:
-    done = run("report", *words)
+def test_a_page_needs_a_place(run: Callable) -> None:
+    done = run("report", REPORT)
     assert done.exit_code == 2
-    assert said in done.stderr
+    assert "copy.1GiB.ncu-rep: a page of reports needs a place" in done.stderr
     assert len(done.stderr.splitlines()) == 2
     assert done.stdout == ""

@@ -10,8 +10,8 @@ from math import nan
 import pandas as pd
 import pytest
 
-from profkit.cli.inputs import select
-from profkit.cli.inputs.select import by_kernel, safe, where
+from profkit.cli import select
+from profkit.cli.select import by_kernel, safe, where
 from profkit.errors import ProfkitError
 
 FRAME = pd.DataFrame(

@@ -81,14 +81,18 @@ def commands(tmp_path_factory: pytest.TempPathFactory) -> list[list[str]]:
         ["triage", str(DATA / "optimizer_foreach.planted.json.gz"), "-o", before],
         ["triage", str(DATA / "optimizer_foreach.mended.json.gz"), "-o", after],
         ["compare", before, after],
-        ["ledger"],
+        ["claims", "--ledger"],
         ["history"],
-        ["query"],
-        ["query", "SELECT * FROM launches LIMIT 3"],
-        ["query", "SELECT variant, median, made FROM runs WHERE median IS NOT NULL LIMIT 9"],
+        ["history", "--sql"],
+        ["history", "--sql", "SELECT * FROM launches LIMIT 3"],
+        [
+            "history",
+            "--sql",
+            "SELECT variant, median, made FROM runs WHERE median IS NOT NULL LIMIT 9",
+        ],
         ["gate", "artifacts", str(head)],
-        ["whatif", "stage3b"],
-        ["report", "stage2.B"],
+        ["diagnose", "stage3b", "--with", "header"],
+        ["compare", "stage2.B", "--decide"],
     ]
 
 
@@ -117,7 +121,7 @@ def faults(table: dict[str, Any], width: int, command: list[str]) -> None:
     numbers = set(_NUMBER.findall(told))
     for i, title in enumerate(table["head"]):
         cells = [row[i] for row in table["rows"]]
-        if not {*cells} - {"", "-", "not counted"} and command[0] != "query":
+        if not {*cells} - {"", "-", "not counted"} and command[1:2] != ["--sql"]:
             assert title.strip(">") not in lines[0].split(), (command, title)
             continue
         for row, cell in enumerate(cells):

@@ -44,7 +44,7 @@ def test_kept_read_again_and_compared(run, tmp_path: Path) -> None:
     ledger = after / "ledger.jsonl"
     run("compare", str(before), str(after))  # a second time nothing is added
     assert len(ledger.read_text().splitlines()) == 2
-    kept = json.loads(run("ledger", "--ledger", str(ledger), "--json").stdout)
+    kept = json.loads(run("claims", "--ledger", str(ledger), "--json").stdout)
     (score,) = kept["scores"]
     promised, came = score["prediction"], score["outcome"]
     assert (promised["variant"], promised["rule"]) == ("before.triage", "triage:attention-unfused")
@@ -177,7 +177,7 @@ def test_counters_that_were_kept_are_read_again(run, tmp_path: Path) -> None:
 def test_without_permission_for_counters_the_timeline_is_the_answer(
     run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from profkit.cli.measuring import triage as verb
+    from profkit.cli.verbs import triage as verb
     from profkit.measure.profile import timeline as recorder
     from profkit.program.readers import injected
 

@@ -39,15 +39,18 @@ def files(tmp_path: Path) -> dict[str, Path]:
 COMMANDS = {
     "report": "profkit diagnose {}", "trace": "profkit triage {}",
     "plain trace": "profkit triage {}", "sqlite": "profkit triage {}",
-    "grid": "profkit heatmap {}", "record": "profkit compare {} OTHER",
+    "grid": "profkit roofline {}", "record": "profkit compare {} OTHER",
     "empty": "copy it again", "a.nsys-rep": "nsys export --type sqlite {}",
     "a.qdrep": "nsys export --type sqlite {}", "train.py": "profkit triage -- python {}",
 }  # fmt: skip
 READS = {
-    "diagnose": {"report"}, "roofline": {"report"}, "report": {"report"},
-    "triage": {"trace", "plain trace", "sqlite"}, "heatmap": {"grid"}, "verify": {"train.py"},
+    "diagnose": {"report"},
+    "roofline": {"report", "grid"},
+    "report": {"report"},
+    "triage": {"trace", "plain trace", "sqlite"},
+    "claims": {"train.py"},
     "compare": {"report", "record"},
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("verb", READS)

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from profkit.evidence.runs.runs import Run
+from profkit.evidence.runs import Run
 from profkit.records.header import KEYS, Header
 from profkit.records.parts import (
     BuiltKernel,

@@ -8,9 +8,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from profkit.evidence.claims.verify import verify_claim_files
-from profkit.evidence.runs.runs import Evidence, Run
-from profkit.evidence.timing.stats import Interval
+from profkit.evidence.claims import verify_claim_files
+from profkit.evidence.runs import Evidence, Run
+from profkit.evidence.stats import Interval
 from profkit.reports.metrics import CATALOGUE
 from tests.evidence.made import frame, record, row, samples
 

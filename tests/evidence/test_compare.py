@@ -9,10 +9,10 @@ import pytest
 
 from profkit.diagnosis.rule import Diagnosis, Finding
 from profkit.diagnosis.rules import BY_ID
-from profkit.evidence.comparison.compare import ResourceChange, compare_runs, how_taken, match
-from profkit.evidence.comparison.counters import Moved, finding_changes, launch_change, moved
-from profkit.evidence.comparison.select import change_json, pair
-from profkit.evidence.runs.runs import Run, verdict
+from profkit.evidence.compare import ResourceChange, compare_runs, how_taken, match
+from profkit.evidence.counters import Moved, finding_changes, launch_change, moved
+from profkit.evidence.runs import Run, verdict
+from profkit.evidence.sides import change_json, pair
 from profkit.records.parts import RecordedGpu, Resources
 from tests.evidence.made import frame, record, row, run, samples
 

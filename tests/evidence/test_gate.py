@@ -11,13 +11,13 @@ import numpy as np
 import pytest
 
 from profkit.errors import ProfkitError
-from profkit.evidence.comparison.compare import BetweenProcesses
-from profkit.evidence.gate.conditions import machine_differences, method_differences
-from profkit.evidence.gate.gate import GateSide, judge_gate
-from profkit.evidence.gate.power import GATE, GATE_ROUNDS, samples_for, significant, smallest_change
-from profkit.evidence.gate.report import GateReport
-from profkit.evidence.runs.runs import Evidence
-from profkit.evidence.timing.stats import compare_samples
+from profkit.evidence.compare import BetweenProcesses
+from profkit.evidence.gate import GateSide, judge_gate
+from profkit.evidence.gate_conditions import machine_differences, method_differences
+from profkit.evidence.gate_report import GateReport
+from profkit.evidence.power import GATE, GATE_ROUNDS, samples_for, significant, smallest_change
+from profkit.evidence.runs import Evidence
+from profkit.evidence.stats import compare_samples
 from profkit.records.current import SourceFile
 from profkit.records.header import Header
 from profkit.records.parts import (
@@ -511,13 +511,13 @@ def test_the_smallest_change_is_seen_as_often_as_it_says() -> None:
 
 
 def test_bench_takes_what_a_gate_needs() -> None:
-    from profkit.measure.bench.bench import ROUNDS
+    from profkit.measure.check.bench import ROUNDS
 
     assert ROUNDS[0] >= GATE_ROUNDS
 
 
 def test_noise_that_hangs_together_unshared_raises_no_alarm() -> None:
-    """AR(0.8) on each side of interleaved rounds: 0.5 % alarms before, tools/false_alarms.py."""
+    """AR(0.8) on each side of interleaved rounds: 0.5 % alarms before; see test_false_alarms.py."""
     rng = np.random.default_rng(3)
     alarms = 0
     for _ in range(200):
@@ -530,7 +530,7 @@ def test_noise_that_hangs_together_unshared_raises_no_alarm() -> None:
         thresholds = replace(GATE, resamples=200)
         time = compare_samples(*sides, taken="interleaved", thresholds=thresholds)
         alarms += significant(time) and time.answer in ("faster", "slower")
-    assert alarms <= 1, "tools/false_alarms.py counts 2 of 4,000"
+    assert alarms <= 1, "2 of 4,000 were counted"
 
 
 def test_more_samples_help_only_against_noise() -> None:

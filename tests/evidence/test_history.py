@@ -25,8 +25,8 @@ from profkit.evidence.history.tables import (
     run_row,
     table_columns,
 )
-from profkit.evidence.runs.runs import Evidence
-from profkit.evidence.timing.samples import Spread
+from profkit.evidence.runs import Evidence
+from profkit.evidence.samples import Spread
 from profkit.measure.commits import commit_at_hand, commit_named, committed_runs
 from profkit.records.parts import Commit
 from profkit.records.record import write_record

@@ -8,10 +8,10 @@ from dataclasses import replace
 import pytest
 
 from profkit.errors import ProfkitError
-from profkit.evidence.comparison.ladder import build_ladder, ladder_order
-from profkit.evidence.comparison.select import compare_sides, named_runs, pair
-from profkit.evidence.runs import runs as runs_module
-from profkit.evidence.runs.runs import Evidence, Run
+from profkit.evidence import runs as runs_module
+from profkit.evidence.ladder import build_ladder, ladder_order
+from profkit.evidence.runs import Evidence, Run
+from profkit.evidence.sides import compare_sides, named_runs, pair
 from tests.evidence.made import frame, row, run, samples
 
 
@@ -131,9 +131,7 @@ def test_compare_takes_runs_and_reports(tmp_path, monkeypatch):
     rows = [row("stage1"), row("stage2")]
     for one in rows:
         one["report"] = str(tmp_path / "both.ncu-rep")
-    monkeypatch.setattr(
-        "profkit.evidence.comparison.select.read_launches", lambda reports: frame(*rows)
-    )
+    monkeypatch.setattr("profkit.evidence.sides.read_launches", lambda reports: frame(*rows))
     report = tmp_path / "both.ncu-rep"
     report.write_bytes(b"")
     found = named_runs(report, Evidence(tmp_path))

@@ -13,9 +13,9 @@ import pytest
 
 from profkit.diagnosis.rules import ALL, BY_ID
 from profkit.errors import ProfkitError
-from profkit.evidence.ledger import calibration as books
-from profkit.evidence.ledger.calibration import calibration, edges_today, score_ledger
-from profkit.evidence.ledger.ledger import (
+from profkit.evidence import calibration as books
+from profkit.evidence.calibration import calibration, edges_today, score_ledger
+from profkit.evidence.ledger import (
     PACKAGE,
     Ledger,
     joint_prediction,
@@ -25,7 +25,7 @@ from profkit.evidence.ledger.ledger import (
     rule_version,
     update,
 )
-from profkit.evidence.runs.runs import Evidence, Run
+from profkit.evidence.runs import Evidence, Run
 from tests.conftest import ROOT
 from tests.evidence.made import frame, row, run, samples
 
@@ -280,7 +280,8 @@ def test_updates_at_once_double_nothing(tmp_path):
         for file in (ROOT / "artifacts/attention/B").glob(f"{name}.*"):
             (tmp_path / "attention/B").mkdir(parents=True, exist_ok=True)
             shutil.copy(file, tmp_path / "attention/B")
-    command = [sys.executable, "-m", "profkit", "ledger", "--update", "--artifacts", str(tmp_path)]
+    words = ("claims", "--ledger", "--update", "--artifacts", str(tmp_path))
+    command = [sys.executable, "-m", "profkit", *words]
     both = [subprocess.Popen(command, stdout=subprocess.DEVNULL, cwd=tmp_path) for _ in range(3)]
     assert [p.wait(120) for p in both] == [0, 0, 0]
     lines = (tmp_path / "ledger.jsonl").read_text().splitlines()

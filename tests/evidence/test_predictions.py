@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 
 from profkit.errors import ProfkitError
-from profkit.evidence.comparison.compare import compare_runs
-from profkit.evidence.predictions.moves import parse_moves
+from profkit.evidence.compare import compare_runs
+from profkit.evidence.predictions import parse_moves
 from profkit.records.current import SourceFile, apply
 from tests.evidence.made import header, record, row, run
 

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from profkit.errors import ProfkitError
-from profkit.evidence.runs.runs import Evidence, MissingEvidence
+from profkit.evidence.runs import Evidence, MissingEvidence
 from profkit.records.parts import Resources
 from profkit.records.record import SCHEMA, Record, parse_record, read_record
 

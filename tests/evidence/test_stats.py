@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from profkit.errors import ProfkitError
-from profkit.evidence.timing.samples import summarize_samples
-from profkit.evidence.timing.stats import (
+from profkit.evidence.samples import summarize_samples
+from profkit.evidence.stats import (
     THRESHOLDS,
     Interval,
     TimeComparison,

@@ -7,9 +7,8 @@ from dataclasses import replace
 
 import pytest
 
-from profkit.evidence.claims.claims import Claim, Gate
-from profkit.evidence.claims.verify import GateResult
-from profkit.evidence.runs.runs import MissingEvidence
+from profkit.evidence.claims import Claim, Gate, GateResult
+from profkit.evidence.runs import MissingEvidence
 from profkit.evidence.summary import decide_variant, summarize_variant
 from profkit.show.text.markup import to_markdown
 from profkit.show.views.claims import ladder_summary

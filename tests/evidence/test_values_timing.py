@@ -10,7 +10,7 @@ import pytest
 from scipy import stats
 
 from profkit.errors import ProfkitError
-from profkit.evidence.timing.samples import (
+from profkit.evidence.samples import (
     THRESHOLDS,
     Interval,
     Sample,
@@ -22,7 +22,7 @@ from profkit.evidence.timing.samples import (
     process_spread,
     summarize_samples,
 )
-from profkit.evidence.timing.stats import (
+from profkit.evidence.stats import (
     _decide,
     _difference,
     _p_value,

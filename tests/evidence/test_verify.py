@@ -9,9 +9,8 @@ from pathlib import Path
 import pytest
 
 from profkit.errors import ProfkitError
-from profkit.evidence.claims.claims import gate
-from profkit.evidence.claims.verify import claims_json, exit_status, verify_claim_files
-from profkit.evidence.runs.runs import Evidence
+from profkit.evidence.claims import claims_json, exit_status, gate, verify_claim_files
+from profkit.evidence.runs import Evidence
 
 HEAD = """\
 '''Is the kernel as fast as they say?'''

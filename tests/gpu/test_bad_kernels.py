@@ -5,11 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from profkit.measure import pipeline, targets
-from profkit.measure.check import sanitize
+from profkit.measure import pipeline, sanitize, targets
 from profkit.measure.cuda import device
-from profkit.measure.runs import TargetRun, plan_of
-from profkit.measure.targets import Places
+from profkit.measure.targets import Places, TargetRun, plan_of
 from profkit.measure.variants import build, variants
 
 pytestmark = pytest.mark.gpu
@@ -80,15 +78,13 @@ def test_a_launcher_that_asks_each_time_is_host_bound(target_run: TargetRun, nam
 @caught_by(*sanitize.TOOLS)
 def test_the_sanitizer_named_catches_it(target_run: TargetRun, name: str) -> None:
     tool = BAD[name].header.caught_by
-    (found,) = sanitize.sanitize(sanitizer(), plan_of(target_run, name, "S17"), [tool], timeout=60)
+    found = sanitize.sanitize(sanitizer(), plan_of(target_run, name, "S17"), tool, timeout=60)
     assert not found.clean, found
 
 
 @pytest.mark.parametrize("tool", sanitize.TOOLS)
 def test_the_right_kernel_is_clean(target_run: TargetRun, tool: str) -> None:
-    (found,) = sanitize.sanitize(
-        sanitizer(), plan_of(target_run, "right", "S17"), [tool], timeout=60
-    )
+    found = sanitize.sanitize(sanitizer(), plan_of(target_run, "right", "S17"), [tool], timeout=60)
     assert found.clean, found
 
 

@@ -11,10 +11,10 @@ from dataclasses import replace
 
 import pytest
 
-from profkit.cli.inputs.sources import headers
+from profkit.cli.sources import headers
 from profkit.diagnosis.rules import BY_ID
-from profkit.evidence.predictions.predictions import HeaderPrediction, header_predictions
-from profkit.evidence.runs.runs import Evidence, Run
+from profkit.evidence.predictions import HeaderPrediction, header_predictions
+from profkit.evidence.runs import Evidence, Run
 from profkit.measure.variants.problem import load_problem
 from tests.conftest import ROOT
 

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
-import sys
-
 import pytest
 
 from profkit.diagnosis.engine import judge_launch
@@ -12,6 +9,7 @@ from profkit.diagnosis.rules import BY_ID
 from profkit.diagnosis.verdict import decide_bound
 from profkit.model.launch import Launch
 from profkit.reports.metrics import CATALOGUE
+from tests.kernels import thresholds
 from tests.kernels.test_probes import NO_PROBE
 from tests.kernels.test_verdicts import ROOT
 
@@ -44,25 +42,14 @@ NEVER = {
 }
 
 
-def _thresholds():
-    spec = importlib.util.spec_from_file_location("thresholds", ROOT / "tools" / "thresholds.py")
-    module = importlib.util.module_from_spec(spec)
-    sys.modules["thresholds"] = module  # dataclasses look their module up
-    spec.loader.exec_module(module)
-    return module
-
-
-THRESHOLDS = _thresholds()
-
-
 @pytest.fixture(scope="module")
 def probes():
-    return THRESHOLDS.Probes()
+    return thresholds.Probes()
 
 
 @pytest.fixture(scope="module")
 def ranges(probes):
-    return THRESHOLDS.ranges(probes)
+    return thresholds.ranges(probes)
 
 
 def test_every_verdict_is_right_where_the_numbers_are(probes):
@@ -71,7 +58,7 @@ def test_every_verdict_is_right_where_the_numbers_are(probes):
 
 def test_moving_a_number_is_undone(probes, ranges):
     assert probes.wrong() == set()
-    assert {r.name: r.value for r in ranges} == {t.name: t.value for t in THRESHOLDS.thresholds()}
+    assert {r.name: r.value for r in ranges} == {t.name: t.value for t in thresholds.thresholds()}
 
 
 def test_every_number_lies_inside_its_range(ranges):
@@ -86,7 +73,7 @@ def test_every_number_is_held_or_says_why_not(ranges):
 
 def test_no_probe_hangs_on_its_own_number(probes, ranges):
     """All but a few: each of these is alone on its side of a number."""
-    wrong = THRESHOLDS.left_out(probes, ranges)
+    wrong = thresholds.left_out(probes, ranges)
     assert set(wrong) <= {"imbalance", "issue", "tensor-idle"}
     assert len(wrong) <= 0.05 * len(probes.launches)
     stay = len(probes.launches) - len(wrong)

@@ -2,8 +2,8 @@ from dataclasses import replace
 
 import pytest
 
-from profkit.measure.bench.bench import Times
-from profkit.measure.cuda.graph import GraphLaunch
+from profkit.measure.check.bench import Times
+from profkit.measure.cuda.library import GraphLaunch
 from profkit.records.parts import GpuState
 
 IDLE = GpuState()

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from profkit.errors import ProfkitError
-from profkit.measure.cuda import names
-from profkit.measure.cuda.names import base_name
+from profkit.measure.cuda import resources
+from profkit.measure.cuda.resources import base_name
 from profkit.measure.languages import cuda
 from profkit.measure.languages.language import CompileJob
 from profkit.measure.variants import build, variants
@@ -59,7 +59,7 @@ ptxas info    : Used 10 registers, used 0 barriers, 400 bytes cmem[0]
 
 
 def test_ptxas_output() -> None:
-    foo, bar = names.parse_ptxas(LOG)
+    foo, bar = resources.parse_ptxas(LOG)
     assert (foo.arch, foo.regs, foo.smem, foo.spills, foo.stack) == ("90a", 168, 24960, 28, 48)
     assert base_name(foo.mangled) == "foo"
     assert base_name(foo.name) == "foo"
@@ -84,7 +84,7 @@ def test_base_name(name: str, base: str) -> None:
 def test_check_budget() -> None:
     keys = {"budget": "regs=10 smem=1K spills=0 stack=0"}
     variant = Variant("v", "p", Path("v.cu"), Header("T", keys=keys))
-    kernel = names.KernelResources("k(int)", "k", "90", 11, 1000, 4, 0)
+    kernel = resources.KernelResources("k(int)", "k", "90", 11, 1000, 4, 0)
     built = build.Build(variant, "90", "", None, (kernel,))
     assert build.check_budget(built) == [
         "v.cu sm_90 k: regs=11, budget 10",

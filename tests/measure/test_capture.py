@@ -14,10 +14,10 @@ import numpy as np
 import pytest
 
 from profkit.errors import ProfkitError
-from profkit.measure.capture import capture
-from profkit.measure.capture.capture import folder_name, write_problem
-from profkit.measure.capture.inject.profkit_capture_source import NotStandalone, standalone
+from profkit.measure import capture
+from profkit.measure.capture import folder_name, write_problem
 from profkit.measure.check import data
+from profkit.measure.inject.profkit_capture_source import NotStandalone, standalone
 from profkit.measure.variants import problem, variants
 
 INJECT = Path(capture.__file__).with_name("inject")
@@ -117,7 +117,7 @@ def test_a_block_of_no_size_is_no_tunable(tmp_path: Path) -> None:
 
 def test_two_launches_differ_by_finite_values_only() -> None:
     torch = pytest.importorskip("torch")
-    from profkit.measure.capture.inject.profkit_capture_arrays import _apart
+    from profkit.measure.inject.profkit_capture_arrays import _apart
 
     nan, inf = float("nan"), float("inf")
     one = torch.tensor([1.0, inf, -inf, nan])

@@ -14,7 +14,7 @@ from profkit.errors import ProfkitError
 from profkit.measure import process
 from profkit.measure.profile import collect
 from profkit.measure.profile.collect import CollectOptions
-from profkit.measure.profile.faults import NoCounters
+from profkit.measure.profile.words import NoCounters
 from profkit.measure.variants import toolchain
 
 from .conftest import HERE, ROOT

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from profkit.errors import ProfkitError
-from profkit.measure.workers.crew import Crew, GivenBack
+from profkit.measure.workers.session import Crew, GivenBack
 from profkit.records.artifacts import run_files
 from profkit.records.record import read_record
 

@@ -4,7 +4,7 @@ import pytest
 
 from profkit.errors import ProfkitError
 from profkit.measure import doctor
-from profkit.measure.cuda import device, state
+from profkit.measure.cuda import device
 from profkit.records.parts import GpuState
 
 from .conftest import Machine
@@ -65,14 +65,14 @@ def test_a_lock_of_another_user_is_told(tmp_path: Path, monkeypatch: pytest.Monk
 
 
 def test_throttle_bits_in_words() -> None:
-    assert state.reasons(0) == ()
-    assert state.reasons(0x1 | 0x2) == ()
-    assert state.reasons(0x4 | 0x40) == ("software power cap", "hardware thermal slowdown")
-    assert state.reasons(1 << 20) == ("unknown reason 0x100000",)
+    assert device.reasons(0) == ()
+    assert device.reasons(0x1 | 0x2) == ()
+    assert device.reasons(0x4 | 0x40) == ("software power cap", "hardware thermal slowdown")
+    assert device.reasons(1 << 20) == ("unknown reason 0x100000",)
 
 
 def test_without_nvml_nothing_is_known_and_nothing_is_zero() -> None:
-    now = state.read_state("0000:00:00.0")
+    now = device.read_state("0000:00:00.0")
     if now == GpuState():
         assert now.sm_clock is None
         assert now.throttle is None

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from profkit.errors import ProfkitError
-from profkit.measure.occupancy import blocks_that_fit, waves
+from profkit.measure.cuda.resources import blocks_that_fit, waves
 from profkit.measure.variants import build, dry, toolchain, variants
 from profkit.records.header import Header
 

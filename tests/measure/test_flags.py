@@ -51,11 +51,11 @@ def test_a_compiler_of_the_header_is_not_run(machine: Machine, tmp_path: Path) -
     path.write_text(
         path.read_text().replace("/* evil_x.cu", f"/* evil\n\n   flags: -ccbin {tmp_path}/x\n", 1)
     )
-    done = profkit("build", "--variant", "evil", "--arch", "90")
+    done = profkit("check", "--build-only", "--variant", "evil", "--arch", "90")
     assert done.returncode == 2
     assert "evil_x.cu: 'flags: -ccbin" in done.stderr
     assert "Traceback" not in done.stderr
-    trusted = profkit("--trust", "build", "--variant", "evil", "--arch", "90")
+    trusted = profkit("--trust", "check", "--build-only", "--variant", "evil", "--arch", "90")
     assert trusted.returncode == 0, trusted.stderr
 
 
@@ -67,7 +67,7 @@ def test_listing_runs_nothing_of_a_folder(machine: Machine, tmp_path: Path) -> N
         assert profkit(*words).returncode == 0
     completing = {
         "_PROFKIT_COMPLETE": "complete_bash",
-        "COMP_WORDS": "profkit build --variant ",
+        "COMP_WORDS": "profkit check --variant ",
         "COMP_CWORD": "3",
     }
     subprocess.run(

@@ -9,7 +9,6 @@ import pytest
 
 from profkit.measure.cuda import code_hash
 from profkit.measure.cuda.code_hash import host_hash
-from profkit.measure.languages.ahead import PLAYER
 from profkit.measure.languages.plan import (
     CallPlan,
     CasePlan,
@@ -17,6 +16,7 @@ from profkit.measure.languages.plan import (
     KernelStart,
     Parameter,
 )
+from profkit.measure.languages.python_source import PLAYER
 
 NVCC = pytest.mark.skipif(shutil.which("nvcc") is None, reason="nvcc is not installed")
 HEADER = """\

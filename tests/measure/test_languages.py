@@ -16,15 +16,15 @@ from profkit.errors import ProfkitError
 from profkit.measure import languages
 from profkit.measure.languages import language as registry
 from profkit.measure.languages import plan
-from profkit.measure.languages.ahead import one_line_of
 from profkit.measure.languages.plan import LaunchArgs, array_of, parameter_of
-from profkit.measure.languages.python_source import without_prose
+from profkit.measure.languages.python_source import one_line_of, without_prose
 from profkit.measure.languages.triton import LANGUAGE
 from profkit.measure.variants import build, variants
 
 from .conftest import Machine
 from .test_verbs import profkit
 
+BUILD = ("check", "--build-only", "--arch", "90")
 TRITON = '''"""Doubled by Triton.
 
 Reads once, writes once.
@@ -119,7 +119,7 @@ def test_list_shows_what_cannot_be_compiled_here(
     if importlib.util.find_spec("triton") is None:
         assert rows["tri"]["missing"].startswith("Triton is not installed: pip install")
         assert "Triton is not installed" in profkit("list").stdout
-        said = json.loads(profkit("build", "--all", "--arch", "90", "--json", status=2).stdout)
+        said = json.loads(profkit(*BUILD, "--all", "--json", status=2).stdout)
         errors = {b["variant"]: b["error"] for b in said["builds"]}
         assert errors["one"] is None
         assert errors["tri"].startswith("Triton is not installed")
@@ -258,7 +258,7 @@ def test_all_verbs_take_a_variant_in_triton(faked: Machine) -> None:
     gpu = Path("/dev/nvidiactl").exists() or Path("/dev/dxg").exists()
     missing = "" if gpu else "no GPU here: it can be built, not checked or timed"
     assert {r["variant"]: r["missing"] for r in rows} == {"tri": missing, "cuda": ""}
-    built = json.loads(profkit("build", "--variant", "tri", "--arch", "90", "--json").stdout)
+    built = json.loads(profkit(*BUILD, "--variant", "tri", "--json").stdout)
     (made,) = built["builds"]
     assert (made["error"], made["kernels"][0]["regs"]) == (None, 24)
     assert made["kernels"][0]["name"] == "attention_scalar<B=128>"

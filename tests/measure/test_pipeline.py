@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from profkit.measure import pipeline, targets
-from profkit.measure.runs import TargetRun
+from profkit.measure.targets import TargetRun
 from profkit.measure.workers import session
 from profkit.records.store import digest
 from tests.measure.conftest import Machine
@@ -227,7 +227,7 @@ def test_a_wrong_variant_gets_no_time_and_no_report(machine: Machine, tmp_path: 
 def test_without_counters_it_still_answers(
     machine: Machine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    pytest.importorskip("profkit.evidence.timing.stats")
+    pytest.importorskip("profkit.evidence.stats")
     monkeypatch.setenv("FAKE_NCU", "permission")
     machine.write("v1_x.cu")
     machine.write("v2_x.cu")

@@ -8,10 +8,9 @@ import pytest
 
 from profkit.errors import ProfkitError
 from profkit.measure import ladder
-from profkit.measure.bench.bench import Times, timing
-from profkit.measure.bench.subjects import versions_of
-from profkit.measure.runs import TargetRun, record_of
-from profkit.measure.targets import Places, Target
+from profkit.measure.check.bench import Times, timing
+from profkit.measure.check.subjects import versions_of
+from profkit.measure.targets import Places, Target, TargetRun, record_of
 from profkit.measure.variants.build import Build
 from profkit.measure.variants.problem import load_problem
 from profkit.measure.variants.variants import Variant
@@ -59,7 +58,7 @@ def test_stale() -> None:
 
 
 def test_an_interval_that_stays_wide_says_why() -> None:
-    pytest.importorskip("profkit.evidence.timing.stats")
+    pytest.importorskip("profkit.evidence.stats")
     idle = GpuState()
     times = Times(
         *("v1", "B", (1e-5, 1.3e-5) * 20, (), 10, 1e-5, 2e-6, 2e-6, idle, idle),

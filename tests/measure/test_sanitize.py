@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 
 from profkit.errors import ProfkitError
-from profkit.measure.check import sanitize
+from profkit.measure import sanitize
 from profkit.measure.cuda.library import Plan
 
 CLEAN = "========= COMPUTE-SANITIZER\n========= ERROR SUMMARY: 0 errors\n"
@@ -64,6 +64,6 @@ def test_a_hang_is_stopped(tmp_path: Path) -> None:
     tool = tmp_path / "compute-sanitizer"
     tool.write_text("#!/bin/sh\nsleep 60\n")
     tool.chmod(0o755)
-    (found,) = sanitize.sanitize(tool, Plan("x", "y"), ["synccheck"], timeout=0.3)
+    found = sanitize.sanitize(tool, Plan("x", "y"), "synccheck", timeout=0.3)
     assert not found.clean
     assert "stopped after" in found.verdict

@@ -69,6 +69,9 @@ def test_a_new_cuda_problem_compiles(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "profkit"]
     subprocess.run([*command, "new", "x"], cwd=tmp_path, check=True, capture_output=True)
     done = subprocess.run(
-        [*command, "build", "--all", "--arch", "90"], cwd=tmp_path, check=True, capture_output=True
+        [*command, "check", "--build-only", "--all", "--arch", "90"],
+        cwd=tmp_path,
+        check=True,
+        capture_output=True,
     )
     assert b"scaled_sum" in done.stdout

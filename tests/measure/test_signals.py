@@ -44,7 +44,10 @@ def of_machine(machine: Machine) -> list[int]:
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGKILL])
 def test_a_check_ends_at_any_moment(machine: Machine, number: signal.Signals) -> None:
     machine.write("v1_x.cu", inside="usleep(20000);")  # the kernel, not who launches it
-    subprocess.run([sys.executable, "-m", "profkit", "build", "--all", "--arch", "90"], check=True)
+    subprocess.run(
+        [sys.executable, "-m", "profkit", "check", "--build-only", "--all", "--arch", "90"],
+        check=True,
+    )
     draw = random.Random(int(number))
     for _ in range(MOMENTS):
         command = [sys.executable, "-m", "profkit", "check", "--variant", "v1"]

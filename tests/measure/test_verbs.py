@@ -234,12 +234,15 @@ def test_an_id_of_another_problem_does_not_stand_in_the_way(machine: Machine) ->
         (other / name).write_text((machine.kernels / "doubling/v1_x.cu").read_text())
     profkit("check", "--variant", "v1", "--case", "B")
     assert "has no problem.py" in profkit("check", "--variant", "only", status=2).stderr
-    done = profkit("build", "--variant", "loose/v1", "--arch", "90")
+    done = profkit("check", "--build-only", "--variant", "loose/v1", "--arch", "90")
     assert "attention_scalar" in done.stdout
-    assert "two problems" in profkit("build", "--variant", "v1", "--arch", "90", status=2).stderr
+    assert (
+        "two problems"
+        in profkit("check", "--build-only", "--variant", "v1", "--arch", "90", status=2).stderr
+    )
 
 
 def test_build_holds_budgets(machine: Machine) -> None:
     machine.write("v1_x.cu", keys="budget: regs=16")
-    done = profkit("build", "--all", "--arch", "90", status=1)
+    done = profkit("check", "--build-only", "--all", "--arch", "90", status=1)
     assert "regs=32, budget 16" in done.stderr

@@ -1,6 +1,6 @@
 """The roofline: figures worked out by hand, and what must hold on any report."""
 
-from math import inf, isnan, nan
+from math import inf, nan
 
 import pytest
 from hypothesis import given
@@ -11,14 +11,12 @@ from profkit.model.roofline import (
     FAMILIES,
     LEVELS,
     TOLERANCE,
-    attainable,
     cache_resident,
     ceilings,
     families,
     missing,
     nearest_roof,
     points,
-    roof_share,
 )
 from profkit.reports.metrics import CATALOGUE
 
@@ -46,8 +44,6 @@ def test_a_point_per_level_by_hand():
     assert [placed[level].attainable for level in LEVELS] == [16e12, 16e12, 20e12]
     assert [placed[level].roof for level in LEVELS] == ["dram", "l2", "l1"]
     assert [placed[level].share for level in LEVELS] == [0.5, 0.5, 0.4]
-    assert attainable(FP32, "l2") == 16e12
-    assert roof_share(FP32, "dram") == 0.5
     assert nearest_roof(FP32) == ("dram", 0.5)
     assert missing(FP32) == ()
 
@@ -181,8 +177,6 @@ def test_the_ceiling_names_are_catalogue_metrics():
 def test_nothing_known_is_nothing_claimed():
     for empty in ({}, dict.fromkeys(CATALOGUE, nan), Launch(dict.fromkeys(CATALOGUE, nan))):
         assert (ceilings(empty), points(empty), nearest_roof(empty)) == ((), (), None)
-        assert isnan(roof_share(empty))
-        assert isnan(attainable(empty))
         assert len(missing(empty)) == 1
 
 
@@ -207,8 +201,9 @@ def test_on_the_recorded_reports(own_runs):
     assert name == "dram"
     assert 0.8 < share < 0.95
     assert families(row["copy"]) == ()
-    assert nearest_roof(row["matmul"])[0] == "tensor_fp16"
-    assert 0.85 < roof_share(row["matmul"]) < 0.97
+    roof, share = nearest_roof(row["matmul"])
+    assert roof == "tensor_fp16"
+    assert 0.85 < share < 0.97
     # 2 x 4096^3 operations, all of them on the tensor cores.
     dram = by_level(row["matmul"])["dram"]
     assert dram.rate * row["matmul"]["time"] == pytest.approx(2 * 4096**3)

@@ -360,7 +360,7 @@ def test_what_binds_next():
 
 def test_scattered_sectors_leave_dram_less_room():
     pairs = {"dram_busy": 0.5, "l2_read_hit": 0.0, "l2_read_bytes": 100.0}
-    for read, room in ((180.0, 1.2), (179.0, 2.0), (100.0, 2.0)):
+    for read, room in ((180.0, 1.1), (179.0, 2.0), (100.0, 2.0)):
         found = next_limit(Launch({**pairs, "dram_read": read}))
         assert found is not None
         assert found.room == pytest.approx(room)

@@ -88,7 +88,7 @@ def test_names_out_of_a_trace_cannot_act(tmp_path: Path) -> None:
     of = triage_document(triage_timeline(recordings.read_timeline(path)))
     assert "\x1b" not in _screen(of)
     markdown = to_markdown(triaged(of))
-    assert "<script>" not in markdown
+    assert "<script>" not in re.sub(r"``.*?``", "", markdown)  # a name is code, fenced twice
 
 
 def test_the_bar_is_as_long_as_the_step() -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from profkit.errors import ProfkitError
-from profkit.evidence.runs.runs import Evidence
+from profkit.evidence.runs import Evidence
 from profkit.records.artifacts import files_of, only_one, place_for, run_files
 from tests.conftest import ROOT
 

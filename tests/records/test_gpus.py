@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from profkit.measure.occupancy import LIMITS
+from profkit.measure.cuda.resources import LIMITS
 from profkit.records import gpus
 
 

@@ -8,7 +8,7 @@ from markdown_it import MarkdownIt
 
 from profkit.diagnosis.launches import HotLine, Row, judged_rows
 from profkit.show.text.markup import to_markdown
-from profkit.show.views.diagnosis import Asked, told
+from profkit.show.views.diagnosis import told
 
 from .conftest import HOSTILE, Made
 
@@ -17,7 +17,7 @@ OURS = {"table", "thead", "tbody", "tr", "th", "td", "code", "p", "ul", "li", "s
 
 
 def _rendered(table: list[Row]) -> str:
-    return to_markdown(told(table, Asked(table, full=True)))
+    return to_markdown(told(table, table, full=True))
 
 
 def _tags(source: str) -> dict[str, int]:
@@ -40,12 +40,12 @@ def test_nothing_of_a_report_becomes_markup(made: Made) -> None:
     assert tags["details"] == len(HOSTILE)
     # One row each in the table, and one for the head and for each hot line with its head.
     assert tags["tr"] == 1 + len(HOSTILE) * 3
-    assert tags["td"] == len(HOSTILE) * (7 + 4)
+    assert tags["td"] == len(HOSTILE) * (8 + 4)
 
 
 def test_the_table_has_the_verdict(made: Made) -> None:
     found = judged_rows([made("f", 3e-3), made("g", 1e-3)])
     assert _rendered(found).splitlines()[4] == (
-        "| 1 | `f`  a.ncu-rep #&#8203;0 | 3.00 ms | 75 % | memory: shared | shared-bank-conflicts "
+        "| 1 | `f` | a.ncu-rep #&#8203;0 | 3.00 ms | 75 % | memory: shared | shared-bank-conflicts "
         "| 8.00x (3.50 to 8.89) |"
     )

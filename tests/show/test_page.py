@@ -17,13 +17,13 @@ import pytest
 
 from profkit.diagnosis.launches import NvidiaRule, judged_rows
 from profkit.errors import ProfkitError
-from profkit.evidence.comparison import counters as changes
+from profkit.evidence import counters as changes
 from profkit.reports.figures import share
 from profkit.reports.frame import Part, ReportFile, Reports
 from profkit.show.page import page as pages
 from profkit.show.text.escape import escaped
+from profkit.show.views.brief import headline
 from profkit.show.views.document import diagnosis_document
-from profkit.show.views.headline import headline
 from tests.conftest import ROOT
 from tests.show.conftest import HOSTILE, Made
 

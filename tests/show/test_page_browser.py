@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from profkit.diagnosis.launches import Judged, judged, judged_rows
-from profkit.evidence.comparison.counters import launch_change
+from profkit.evidence.counters import launch_change
 from profkit.reports.frame import Reports
 from profkit.reports.metrics import CATALOGUE
 from profkit.reports.metrics.warps import MEANING
@@ -219,8 +219,8 @@ def test_keys(tab: Open, real: Path) -> None:
 
 def test_a_link_from_outside_opens_its_launch(tab: Open, real: Path) -> None:
     page = tab(real, "#launch-3")
-    assert page.locator("#launch-3[open] .because").is_visible()
-    assert not page.locator("#launch-2 .because").is_visible()
+    assert page.locator("#launch-3[open] .body > .said").is_visible()
+    assert not page.locator("#launch-2 .body > .said").is_visible()
 
 
 @pytest.mark.parametrize(("before", "after"), [(1, 2), (3, 2), (4, 1), (2, 2)])
@@ -344,11 +344,11 @@ def test_on_paper_stands_what_is_open(tab: Open, real: Path) -> None:
     page.emulate_media(media="print")
     assert page.locator(".answer").is_visible()
     assert page.locator("#launch-1 .chart svg").first.is_visible()
-    assert not page.locator("#launch-2 .because").is_visible()
+    assert not page.locator("#launch-2 .body > .said").is_visible()
     page.emulate_media(media="screen")
     page.click("#open-all")
     page.emulate_media(media="print")
-    assert page.locator("#launch-2 .because").is_visible()
+    assert page.locator("#launch-2 .body > .said").is_visible()
     assert not page.locator("#search").is_visible()
     assert page.pdf().startswith(b"%PDF")
 
@@ -381,7 +381,7 @@ def test_without_scripts_every_verdict_is_there(chromium: Any, real: Path) -> No
     page.goto(real.as_uri())
     assert page.locator("#overview tbody tr").count() == 4
     assert "Without JavaScript" in page.inner_text("main")
-    assert json.dumps(page.locator(".because").all_text_contents()).count("of peak") >= 1
+    assert json.dumps(page.locator(".body > .said").all_text_contents()).count("of peak") >= 1
     context.close()
 
 
@@ -392,7 +392,7 @@ def test_what_axe_would_call_serious_is_not_there(tab: Open, real: Path) -> None
     opened.set_viewport_size({"width": 390, "height": 800})
     opened.evaluate("document.querySelectorAll('details').forEach(d => { d.open = true; })")
     opened.wait_for_timeout(300)
-    looks = """[...document.querySelectorAll('.found h4 a')].map(
+    looks = """[...document.querySelectorAll('.found a')].map(
         a => getComputedStyle(a).textDecorationLine)"""
     assert set(opened.evaluate(looks)) == {"underline"}
     stuck = """[...document.querySelectorAll('.wide')].filter(

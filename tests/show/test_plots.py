@@ -17,8 +17,7 @@ from profkit.reports.metrics.warps import STATES
 from profkit.show import plots
 from profkit.show.numbers import PIPES, si, span, three
 from profkit.show.plots.bars import _LOOKS
-from profkit.show.plots.base import clip
-from profkit.show.plots.groups import alike_groups, names
+from profkit.show.plots.base import alike_groups, clip, names
 
 ALL = [plots.roofline, plots.stalls, plots.pipes, plots.occupancy]
 MACHINE = {

@@ -76,7 +76,7 @@ def test_the_verb_draws_a_file(
     path = tmp_path / "times.jsonl"
     path.write_text("\n".join(map(json.dumps, lines)))
     monkeypatch.setattr(
-        "sys.argv", ["profkit", "heatmap", str(path), "-o", str(tmp_path / "h.svg")]
+        "sys.argv", ["profkit", "roofline", str(path), "-o", str(tmp_path / "h.svg")]
     )
     with pytest.raises(SystemExit) as ended:
         main()
@@ -134,9 +134,7 @@ def test_the_verb_draws_shapes_beside_launches(
 ) -> None:
     report = str(ROOT / "artifacts" / "attention" / "A" / "champion.ncu-repz")
     grid, out = ROOT / "artifacts" / "attention" / "held.jsonl", tmp_path / "roof.svg"
-    monkeypatch.setattr(
-        "sys.argv", ["profkit", "roofline", report, "--grid", str(grid), "-o", str(out)]
-    )
+    monkeypatch.setattr("sys.argv", ["profkit", "roofline", report, str(grid), "-o", str(out)])
     with pytest.raises(SystemExit) as ended:
         main()
     assert not ended.value.code

@@ -10,11 +10,11 @@ import pytest
 from matplotlib.text import Annotation, Text
 
 from profkit.errors import ProfkitError
-from profkit.evidence.comparison.ladder import build_ladder
-from profkit.evidence.ledger.calibration import Score
-from profkit.evidence.ledger.ledger import Outcome, Prediction
+from profkit.evidence.calibration import Score
+from profkit.evidence.ladder import build_ladder
+from profkit.evidence.ledger import Outcome, Prediction
 from profkit.show import plots
-from profkit.show.page.ladder import chart
+from profkit.show.page.times import chart
 from tests.evidence.made import run, samples
 from tests.evidence.test_ladder import folder
 
@@ -133,7 +133,7 @@ def test_a_ledger_draws_what_was_tried_and_names_the_misses():
 def test_a_ledger_of_which_nothing_was_tried_is_refused():
     with pytest.raises(ProfkitError) as raised:
         plots.ledger([score("tail-effect", 2.0, 1.7, finding="stays")])
-    assert raised.value.hint == "profkit ledger --update"
+    assert raised.value.hint == "profkit claims --ledger --update"
 
 
 def test_names_from_elsewhere_are_drawn_as_they_stand(tmp_path):

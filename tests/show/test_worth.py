@@ -17,10 +17,9 @@ from profkit.model.scenario import Expectation
 from profkit.reports.reader import read_report
 from profkit.show.page.launch import PageRow, row_summary
 from profkit.show.text import figures
-from profkit.show.views.brief import brief_diagnosis
+from profkit.show.views.brief import brief_diagnosis, headline
 from profkit.show.views.diagnosis import diagnosis
 from profkit.show.views.document import diagnosis_document
-from profkit.show.views.headline import headline
 from tests.conftest import committed, others
 
 from .conftest import Made

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from profkit.errors import ProfkitError
-from profkit.measure import occupancy
+from profkit.measure.cuda import resources
 from profkit.measure.variants import tunables, variants
 from profkit.measure.variants.tunables import MOST_THREADS
 from profkit.records.header import Budget, Header
@@ -153,6 +153,6 @@ def test_every_variant_that_can_be_tuned_has_rules_metrics_and_defaults_that_exi
     for v in tunable:
         directions(v.space)
         assert {d.name for d in v.space.watch} <= set(CATALOGUE)
-        for arch in occupancy.LIMITS:
+        for arch in resources.LIMITS:
             if v.target(arch) and int(arch) >= 90:
                 assert v.space.refusal(v.space.default, arch, v.budget) is None

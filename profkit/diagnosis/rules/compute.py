@@ -26,7 +26,6 @@ MATRIX_OPERATIONS = Threshold(
 )
 LINE = Threshold(1.1, "gain from which divergence is worth a line")
 MATRIX = 0.125  # instructions left of a scalar product on tensor cores, and they are asynchronous
-_LEVELS = ("dram", "l2", "l1", "shared")
 # Work that goes with the instructions that ask for it; matrix products are the problem's own.
 _ASKED = (*ONCHIP, *(limiter for limiter in COMPUTE if limiter != "tensor"))
 
@@ -122,13 +121,6 @@ def _turns(launch: Launch) -> Hit | None:
 # What fixing it brings.
 
 
-def _all_lanes(launch: Launch) -> float:
-    """All lanes active, unless memory is full before."""
-    levels = [resource_use(BY_LIMITER[limiter], launch) for limiter in _LEVELS]
-    return min(_full(launch) / launch["threads_per_warp"],
-               1 / max((u.elapsed for u in levels if u and u.elapsed > 0), default=1 / 32))  # fmt: skip
-
-
 def _fused(launch: Launch) -> float:
     """At best every add finds a multiply: half of the unfused instructions go."""
     part = launch["inst_fp32"] / max(launch["instructions"], 1)
@@ -170,6 +162,7 @@ def _rule(*, limiter: str, title: str, meaning: str, advice: str, metric: str, w
     )
 
 
+_NOT_BYTES = tuple(set(EVERY) - {"dram", "l2", "l1", "shared"})
 _MATH = ("issue", "fp32", "fp64", "fp16", "int", "xu", "math_pipe_throttle", "wait")
 
 RULES = (
@@ -339,7 +332,8 @@ RULES = (
         check=_divergence,
         lines=("divergent-branches", "lost-lanes"),
         least=LINE,
-        fix=redundant(_all_lanes, *EVERY),
+        # All lanes active do the same in fewer instructions, and ask for the same bytes.
+        fix=redundant(lambda launch: _full(launch) / launch["threads_per_warp"], *_NOT_BYTES),
         less_work=True,
         fires=({"threads_per_warp": 4.0, "issue_busy": 0.8, "sm_active": 0.98},),
         clear=({"threads_per_warp": 31.9, "issue_busy": 0.8, "sm_active": 0.98},),

@@ -8,7 +8,7 @@ from __future__ import annotations
 from math import ceil, inf
 
 from profkit.diagnosis.rule import Hit, Rule
-from profkit.model.estimate import Fix, all_of_it, amdahl, capped
+from profkit.model.estimate import Fix, all_of_it
 from profkit.model.idleness import ENDS, ENDS_MOST, Idleness, idleness
 from profkit.model.launch import Launch, Threshold
 from profkit.model.resources import EVERY, next_limit
@@ -26,6 +26,9 @@ TAIL = Threshold(
 HIDDEN = Threshold(1.05, "busiest SM over average SM among blocks that all began together")
 ROUNDS = Threshold(
     0.5, "idlest over busiest SM: from here on they differ by a tile, not by a block's luck"
+)
+WAITED = Threshold(
+    1 / 11, "share of the time without any SM at work: a gain of 1.1, from which it is worth a line"
 )
 EMPTY_LAUNCH = Threshold(
     1e-6, "s: no launch is faster (1.03 us measured on an H200 in a replayed graph)"
@@ -86,8 +89,6 @@ def _tail(launch: Launch) -> Hit | None:
     waves, idle = launch["waves"], idleness(launch)
     if waves <= 1 or waves / ceil(waves) >= TAIL or idle.average <= 0:
         return None
-    if capped(launch, _last_wave(launch)) < 1 / TAIL:
-        return None  # short blocks, or blocks that run faster when alone: the tail was no loss
     last = waves - ceil(waves) + 1
     return Hit(
         f"{waves:.4g} waves: the last one fills {share(last)} of the machine, and {_average(idle)}",
@@ -137,7 +138,7 @@ def _imbalance(launch: Launch) -> Hit | None:
         return None  # idle SMs for want of blocks are another rule's
     if "waves" in launch:
         counted = "sm_active_max" in launch
-        if _tail(launch) is not None or (counted and _hidden(launch) is not None):
+        if _TAIL.ask(launch) or (counted and _hidden(launch)):
             return None
     queued = launch.get("waves", 2.0) > 1
     how = "blocks take different times" + (" or land unevenly" if queued else "")
@@ -165,7 +166,7 @@ def _no_work(launch: Launch) -> float:
 def _short(launch: Launch) -> Hit | None:
     launch.need("time")
     time, idle, part = launch["time"], idleness(launch), _no_work(launch)
-    if amdahl(part) < LINE:
+    if part < WAITED:
         return None
     looked = ("time", "sm_active", "sm_active_max")
     text = seconds(time)
@@ -220,6 +221,34 @@ def _shares(average: float, idlest: float, waves: float) -> dict[str, float]:
     }
 
 
+_TAIL = Rule(
+    id="tail-effect",
+    title="A last wave that is mostly empty",
+    meaning=(
+        "Blocks run in waves of as many as fit. When the grid is a little more than a multiple "
+        "of that, the last wave keeps a few SMs busy while the others wait for the end."
+    ),
+    advice=(
+        "Change the tile size so that the grid is just under a multiple of the machine, make "
+        "more blocks fit (see the occupancy limiters), or loop over tiles in a persistent "
+        "grid."
+    ),
+    check=_tail,
+    least=1 / TAIL,  # short blocks, or blocks that run faster when alone: the tail was no loss
+    shape="tail",
+    fix=Fix("shape", _GIVEN_BACK, times=_last_wave, own=all_of_it),
+    fires=(
+        {"waves": 1.06, "sm_active": 0.55, "grid_size": 140, "sm_count": 132},
+        {"waves": 2.1, "sm_active": 0.7, "sm_active_max": 0.99, "time": 1e-4},
+    ),
+    clear=(
+        {"waves": 8.4, "sm_active": 0.96, "grid_size": 8870, "sm_count": 132},
+        {"waves": 1.06, "sm_active": 0.93, "sm_active_max": 0.99, "time": 1e-4},
+        {"waves": 2.1, "sm_active": 0.55, "sm_active_max": 0.6, "time": 1e-5},
+    ),
+    explains=("tail",),
+)
+
 RULES = (
     Rule(
         id="grid-too-small",
@@ -268,32 +297,7 @@ RULES = (
         ),
         explains=("grid_too_small",),
     ),
-    Rule(
-        id="tail-effect",
-        title="A last wave that is mostly empty",
-        meaning=(
-            "Blocks run in waves of as many as fit. When the grid is a little more than a multiple "
-            "of that, the last wave keeps a few SMs busy while the others wait for the end."
-        ),
-        advice=(
-            "Change the tile size so that the grid is just under a multiple of the machine, make "
-            "more blocks fit (see the occupancy limiters), or loop over tiles in a persistent "
-            "grid."
-        ),
-        check=_tail,
-        shape="tail",
-        fix=Fix("shape", _GIVEN_BACK, times=_last_wave, own=all_of_it),
-        fires=(
-            {"waves": 1.06, "sm_active": 0.55, "grid_size": 140, "sm_count": 132},
-            {"waves": 2.1, "sm_active": 0.7, "sm_active_max": 0.99, "time": 1e-4},
-        ),
-        clear=(
-            {"waves": 8.4, "sm_active": 0.96, "grid_size": 8870, "sm_count": 132},
-            {"waves": 1.06, "sm_active": 0.93, "sm_active_max": 0.99, "time": 1e-4},
-            {"waves": 2.1, "sm_active": 0.55, "sm_active_max": 0.6, "time": 1e-5},
-        ),
-        explains=("tail",),
-    ),
+    _TAIL,
     Rule(
         id="workload-imbalance",
         title="Some SMs work much longer than others",

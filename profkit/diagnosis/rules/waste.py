@@ -198,7 +198,8 @@ def _fewer_atomics(launch: Launch, _: float | None) -> float | None:
     """A full unit needs fewer atomics; a hot address is a queue of its own, which no counter bounds."""
     if any(u.near for u in uses(launch)):
         return modelled_gain(launch, _FEWER_ATOMICS)
-    return min(HOT_ADDRESS, 1 / max(fullest(launch, _NO_ATOMICS), 1 / HOT_ADDRESS))
+    full = min(fullest(launch, _NO_ATOMICS), 1.0)
+    return min(HOT_ADDRESS, 1 / max(full, 1 / HOT_ADDRESS))
 
 
 EXPLAINS = ("dram", "l2", "l1", "long_scoreboard", "lg_throttle", "drain")

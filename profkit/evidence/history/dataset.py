@@ -38,7 +38,7 @@ from profkit.evidence.history.tables import (
     run_row,
     table_columns,
 )
-from profkit.evidence.runs.runs import Evidence
+from profkit.evidence.runs import Evidence
 from profkit.records.record import read_record
 from profkit.records.store import digest
 

@@ -16,11 +16,11 @@ from statistics import median
 from typing import Literal, TypedDict
 
 from profkit.errors import ProfkitError
-from profkit.evidence.gate.power import ALPHA, significant
 from profkit.evidence.history.dataset import History
 from profkit.evidence.history.tables import HistoryRun, HistoryTwin
-from profkit.evidence.timing.samples import THRESHOLDS, Spread, two_sided
-from profkit.evidence.timing.stats import compare_samples
+from profkit.evidence.power import ALPHA, significant
+from profkit.evidence.samples import THRESHOLDS, Spread, two_sided
+from profkit.evidence.stats import compare_samples
 
 _LEAST = 2  # degrees of freedom: one difference is no spread
 # Processes of one sitting share temperature, neighbours and driver: on an H200, 43 in two minutes

@@ -7,11 +7,11 @@ from dataclasses import dataclass, replace
 from math import isnan
 from typing import Any, Literal, TypedDict
 
-from profkit.evidence.gate.power import GATE, significant, smallest_change
 from profkit.evidence.history.noise import process_spreads, spread_for
 from profkit.evidence.history.tables import HistoryRun
-from profkit.evidence.timing.samples import Spread, Thresholds
-from profkit.evidence.timing.stats import Taken, TimeComparison, TimeEntry, compare_samples
+from profkit.evidence.power import GATE, significant, smallest_change
+from profkit.evidence.samples import Spread, Thresholds
+from profkit.evidence.stats import Taken, TimeComparison, TimeEntry, compare_samples
 from profkit.records.store import as_document
 
 StepAnswer = Literal[
@@ -45,14 +45,14 @@ class HistoryDocument(TypedDict):
 
 
 class ColumnsDocument(TypedDict):
-    """What `profkit query --json` without a question prints: the columns that there are."""
+    """What `profkit history --sql --json` without a question prints: the columns that there are."""
 
     schema: Literal["profkit.history/1"]
     columns: list[dict[str, str]]
 
 
 class QueryDocument(TypedDict):
-    """What `profkit query SQL --json` prints."""
+    """What `profkit history --sql QUESTION --json` prints."""
 
     schema: Literal["profkit.query/1"]
     rows: list[dict[str, Any]]

@@ -12,8 +12,8 @@ from math import isfinite
 from typing import TYPE_CHECKING, Any, Final, get_type_hints
 
 from profkit.errors import ProfkitError, needing
-from profkit.evidence.runs.runs import verdict
-from profkit.evidence.timing.stats import median_interval
+from profkit.evidence.runs import verdict
+from profkit.evidence.stats import median_interval
 from profkit.records.machine_code import MachineCode
 from profkit.records.record import Record
 

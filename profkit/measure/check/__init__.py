@@ -1,1 +1,1 @@
-"""A built variant  ->  is it right: values, guards, sanitizers."""
+"""A built variant on a GPU  ->  is it right, and how fast."""

@@ -11,20 +11,16 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field, replace
+from itertools import chain
 from typing import TYPE_CHECKING, Any, Literal, TypedDict
 
-from profkit.measure.check import arena
-from profkit.measure.check.arena import Arena
-from profkit.measure.check.data import Data
+from profkit.measure.check.data import POISON, Arena, Data, place_arena
 from profkit.measure.cuda import device, library
 from profkit.measure.variants.problem import Problem
 from profkit.records.store import JsonObject
 
 if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
-    Array = NDArray[np.generic]
+    from profkit.measure.check.data import Array, Bytes
 
 _PIECE = 1 << 18  # elements: 2 MB a temporary
 
@@ -157,7 +153,8 @@ class Check:
     @property
     def faults(self) -> list[str]:
         """Every fault with its case, one line each."""
-        return [f"{c.case} seed {c.seed}: {f}" for c in self.cases for f in c.faults]
+        lines = ([f"{c.case} seed {c.seed}: {f}" for f in c.faults] for c in self.cases)
+        return list(chain.from_iterable(lines))
 
     @property
     def correct_cases(self) -> tuple[str, ...]:
@@ -205,13 +202,13 @@ def check_case(call: Callable[[Arena], None], problem: Problem, data: Data) -> C
     Raises:
         CudaError: The context is lost; nothing more can run in this process.
     """
-    here = arena.place_arena(data)
+    here = place_arena(data)
     try:
         call(here)
         device.synchronize()
     except device.CudaError as error:
         return failure(data, error)
-    host = arena.fetch(here)
+    host = here.fetch()
     device.free(here.base)
     return judge_case(problem, here, host)
 
@@ -225,13 +222,13 @@ def failure(data: Data, error: device.CudaError) -> CaseCheck:
     return CaseCheck(data.case, data.seed, "failed", faults=(error.message,))
 
 
-def judge_case(problem: Problem, here: Arena, host: arena.Bytes) -> CaseCheck:
+def judge_case(problem: Problem, here: Arena, host: Bytes) -> CaseCheck:
     """Judge the outputs and guards of one finished launch."""
     count = range(len(here.outputs))
-    unwritten = [arena.unwritten(here, host, i) for i in count]
-    outs = [arena.output(here, host, i) for i in count]
+    unwritten = [here.unwritten(host, i) for i in count]
+    outs = [here.output(host, i) for i in count]
     judged = judge_values(problem, here.data, outs, unwritten)
-    out_of_bounds = arena.out_of_bounds_writes(here, host)
+    out_of_bounds = here.out_of_bounds_writes(host)
     if not out_of_bounds:
         return judged
     return replace(judged, status="wrong", faults=(*out_of_bounds, *judged.faults))
@@ -277,8 +274,8 @@ def check_stream(
     lib: ctypes.CDLL, problem: Problem, data: Data, tools: library.Support, stream: int
 ) -> CaseCheck:
     """Hold the stream and launch: nothing may be written, and the launcher must not wait."""
-    here = arena.place_arena(data)
-    args = arena.args_on(here, problem.module.arguments(problem.case(data.case)), stream)
+    here = place_arena(data)
+    args = here.args(problem, stream)
     device.synchronize()
     try:
         tools.spin(int(_SPIN * 1e9), stream)
@@ -286,12 +283,12 @@ def check_stream(
         library.start_launcher(lib, args)
         waited = time.perf_counter() - began
         time.sleep(_SPIN / 10)  # work on another stream would be done by now
-        early = arena.fetch(here)
+        early = here.fetch()
         spinning = time.perf_counter() - began < _SPIN
         device.synchronize()
     except device.CudaError as error:
         return failure(data, error)
-    judged = judge_case(problem, here, arena.fetch(here))
+    judged = judge_case(problem, here, here.fetch())
     faults = list(judged.faults)
     if waited > _SPIN / 2:
         faults.append(
@@ -303,7 +300,7 @@ def check_stream(
     return replace(judged, status="wrong" if faults else "right", faults=tuple(faults))
 
 
-def _written(here: Arena, host: arena.Bytes) -> bool:
+def _written(here: Arena, host: Bytes) -> bool:
     begun = {out for out, _ in here.data.begins}
     places = [place for i, place in enumerate(here.outputs) if i not in begun]
-    return any((host[o : o + s] != arena.POISON).any() for o, s in places)
+    return any((host[o : o + s] != POISON).any() for o, s in places)

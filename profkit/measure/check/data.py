@@ -1,4 +1,4 @@
-"""A problem's case and seed  ->  its inputs and fp64 reference on disk, computed once.
+"""A problem's case and seed  ->  inputs and fp64 reference, kept on disk; one launch of them on a GPU.
 
 Plain bytes, so that a child process can upload them without numpy. The reference is computed in
 fp64 and kept as fp32: its rounding (6e-8) is far below any tolerance of a half-precision output.
@@ -14,6 +14,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from profkit.files import write_bytes, write_text
+from profkit.measure.cuda import device
+from profkit.measure.cuda.library import Args
 from profkit.measure.variants.problem import Problem
 
 if TYPE_CHECKING:
@@ -21,6 +23,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     Array = NDArray[np.generic]
+    Bytes = NDArray[np.uint8]
 
 
 @dataclass(frozen=True)
@@ -133,3 +136,112 @@ def values_of_tensor(tensor: Any) -> Array:
 
     plain: Array = (tensor.float() if tensor.dtype == torch.bfloat16 else tensor).cpu().numpy()
     return plain
+
+
+GUARD = 4096
+POISON, FENCE = 0xFF, 0xA5
+_ALIGN = 256  # what cudaMalloc promises
+
+
+@dataclass(frozen=True)
+class Arena:
+    """One device allocation: guard, input, guard, input, guard, output, guard.
+
+    Outputs hold NaN before the launch (0xFF bytes are NaN in every float format), guards hold 0xA5.
+    One copy back shows what was written, what was not, and what should not have been.
+    """
+
+    base: int
+    size: int
+    data: Data
+    inputs: tuple[tuple[int, int], ...]  # (offset, bytes) of each input
+    outputs: tuple[tuple[int, int], ...]  # (offset, bytes) of each output
+
+    def fill(self, data: Data | None, address: int) -> None:
+        """Put at an address what stands here before a launch; without data, no inputs."""
+        import numpy as np
+
+        image = np.full(self.size, FENCE, np.uint8)
+        for offset, size in self.outputs:
+            image[offset : offset + size] = POISON
+        for i, (offset, size) in enumerate(self.inputs):
+            image[offset : offset + size] = as_bytes(data.inputs()[i]) if data else 0
+        for out, source in data.begins if data else ():
+            (offset, size), (start, _) = self.outputs[out], self.inputs[source]
+            image[offset : offset + size] = image[start : start + size]
+        device.upload(address, image.ctypes.data, self.size)
+
+    def args(self, problem: Problem, stream: int) -> Args:
+        """What a launch on these arrays is given."""
+        inputs = [self.base + offset for offset, _ in self.inputs]
+        outputs = [self.base + offset for offset, _ in self.outputs]
+        values = problem.module.arguments(problem.case(self.data.case))
+        return Args.filled(inputs, outputs, values, stream)
+
+    def fetch(self) -> Bytes:
+        """The whole allocation, copied back."""
+        import numpy as np
+
+        host = np.empty(self.size, np.uint8)
+        device.download(host.ctypes.data, self.base, self.size)
+        return host
+
+    def output(self, host: Bytes, index: int) -> Array:
+        """The values of one output out of a copy of the allocation."""
+        (shape, dtype), (offset, size) = self.data.outputs[index], self.outputs[index]
+        return values_of(host[offset : offset + size].view(held_as(dtype)).reshape(shape), dtype)
+
+    def unwritten(self, host: Bytes, index: int) -> int:
+        """How many elements of an output still hold every bit of the poison; 0 where none ever did."""
+        if any(out == index for out, _ in self.data.begins):
+            return 0
+        (_, dtype), (offset, size) = self.data.outputs[index], self.outputs[index]
+        words = host[offset : offset + size].reshape(-1, held_as(dtype).itemsize)
+        return int((words == POISON).all(axis=1).sum())
+
+    def out_of_bounds_writes(self, host: Bytes) -> list[str]:
+        """What a launch wrote that it should not have, one line each."""
+        lines = []
+        given = zip(self.inputs, self.data.inputs(), strict=True)
+        for i, ((offset, size), array) in enumerate(given):
+            changed = int((host[offset : offset + size] != as_bytes(array)).sum())
+            if changed:
+                lines.append(f"input {i} was overwritten: {changed} bytes changed")
+        ends = [(f"input {i}", o, s) for i, (o, s) in enumerate(self.inputs)]
+        ends += [(f"output {i}", o, s) for i, (o, s) in enumerate(self.outputs)]
+        start = 0
+        for before, after in zip([None, *ends], [*ends, None], strict=True):
+            stop = after[1] if after else self.size
+            touched = int((host[start:stop] != FENCE).sum())
+            if touched:
+                sides = [f"behind {before[0]}"] if before else []
+                sides += [f"before {after[0]}"] if after else []
+                lines.append(f"{touched} bytes written {' or '.join(sides)}, outside the arrays")
+            start = after[1] + after[2] if after else stop
+        return lines
+
+
+def layout(data: Data, base: int = 0) -> Arena:
+    """Where each array lies in an allocation that begins at `base`."""
+    at, places = GUARD, []
+    for shape, dtype in (*data.shapes, *data.outputs):
+        size = prod(shape) * held_as(dtype).itemsize
+        places.append((at, size))
+        at += (size + _ALIGN - 1) // _ALIGN * _ALIGN + GUARD
+    count = len(data.shapes)
+    return Arena(base, at, data, tuple(places[:count]), tuple(places[count:]))
+
+
+def place_arena(data: Data) -> Arena:
+    """Allocate and upload; guards and outputs are filled."""
+    arena = layout(data, device.allocate(layout(data).size))
+    arena.fill(data, arena.base)
+    return arena
+
+
+def as_bytes(array: Any) -> Bytes:
+    """An array's content."""
+    import numpy as np
+
+    flat: Bytes = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
+    return flat

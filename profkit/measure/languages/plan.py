@@ -15,6 +15,7 @@ from math import prod
 from typing import Any, Literal
 
 from profkit.errors import ProfkitError
+from profkit.measure.cuda.library import Numbers
 
 Shape3 = tuple[int, int, int]
 Where = Literal["value", "in", "out", "scratch"]
@@ -137,11 +138,12 @@ def of_values(document: Mapping[str, Any], values: Mapping[str, Any]) -> list[An
 
 def _plain(values: Mapping[str, Any]) -> dict[str, Any]:
     """size, stride, scale and causal as ProfkitArgs holds them; scale by its bits."""
+    numbers = Numbers.of(values)
     return {
-        "size": _padded(values.get("size", ())),
-        "stride": _padded(values.get("stride", ())),
-        "scale": bits_of(values.get("scale", 1.0)),
-        "causal": int(values.get("causal", False)),
+        "size": _padded(numbers.size),
+        "stride": _padded(numbers.stride),
+        "scale": bits_of(numbers.scale),
+        "causal": int(numbers.causal),
     }
 
 
@@ -173,10 +175,11 @@ def _case(case: CasePlan, first: tuple[int, int]) -> str:
 
 
 _BYTES = {
-    "bool": 1, "int8": 1, "uint8": 1, "int16": 2, "uint16": 2, "int32": 4, "uint32": 4, "int64": 8,
-    "uint64": 8, "float16": 2, "bfloat16": 2, "float32": 4, "float64": 8, "float8_e4m3fn": 1,
-    "float8_e5m2": 1,
-}  # fmt: skip
+    **dict.fromkeys(("bool", "int8", "uint8", "float8_e4m3fn", "float8_e5m2"), 1),
+    **dict.fromkeys(("int16", "uint16", "float16", "bfloat16"), 2),
+    **dict.fromkeys(("int32", "uint32", "float32"), 4),
+    **dict.fromkeys(("int64", "uint64", "float64"), 8),
+}
 _STEP = 1 << 40  # between two arrays: none is longer
 _OUT, _SCRATCH = 17, 33  # the first output's and the first scratch array's step
 
@@ -232,9 +235,9 @@ class LaunchArgs:
     """What a launch function is given last: numbers of the problem's `arguments`, and the GPU."""
 
     def __init__(self, values: dict[str, Any], arch: str, sms: int) -> None:
-        self.size = tuple(values.get("size", ()))
-        self.stride = tuple(values.get("stride", ()))  # of the first input, in elements
-        self.scale, self.causal = float(values.get("scale", 1.0)), int(values.get("causal", False))
+        numbers = Numbers.of(values)
+        self.size, self.stride = tuple(numbers.size), tuple(numbers.stride)
+        self.scale, self.causal = float(numbers.scale), int(numbers.causal)
         self.arch, self.sms = arch, sms  # `90` for compute capability 9.0
         self.asked: list[Scratch] = []
 

@@ -1,34 +1,47 @@
-"""A kernel in a Python file  ->  its header and hashes, read as text; nothing in it is executed.
+"""A kernel in a Python file  ->  its header and hashes, read as text, and its library.
 
 The header is the module's docstring. One function, `launch`, starts the kernels: it is given the
-problem's inputs and outputs, in order, and last of all what plan.py calls LaunchArgs.
+problem's inputs and outputs, in order, and last of all what plan.py calls LaunchArgs. It is run to
+compile, in a process of its own with a time limit (profkit.measure.workers.ahead), which leaves
+plan.h, plan.json and the kernels' machine code; a C compiler makes the library of these and player.c.
 """
 
 from __future__ import annotations
 
 import ast
 import contextlib
+import functools
 import hashlib
 import importlib.metadata
 import importlib.util
 import io
+import json
+import os
 import re
+import shutil
+import sys
+import time
 import tokenize
 import warnings
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict
 from itertools import chain
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from profkit.errors import ProfkitError
 from profkit.files import read_text
-from profkit.measure.languages import ahead
+from profkit.measure import process
 from profkit.measure.languages.language import CompileJob, CompilerProgram, Language
 from profkit.measure.languages.plan import CallPlan, KernelStart, LaunchArgs
 from profkit.measure.process import cores
 from profkit.records import header
 from profkit.records.header import SPEAKS, Header
+
+if TYPE_CHECKING:
+    pass
 
 LAUNCH = "launch"
 _NOT_KERNELS = {"problem.py", "conftest.py", "__init__.py"}
@@ -118,7 +131,7 @@ class PythonKernels(Language):
         """The package, or a C compiler for what starts its kernels."""
         if importlib.util.find_spec(self.package.partition(".")[0]) is None:
             return f"{self.name} is not installed: {self.install}"
-        if ahead.compiler() is None:
+        if c_compiler() is None:
             return "no C compiler (cc, gcc or clang) on PATH: install one, or say which with CC"
         return ""
 
@@ -147,7 +160,7 @@ class PythonKernels(Language):
     def surroundings(self, job: CompileJob) -> Sequence[str]:
         """The compiler, the cases that it compiles for, and how its kernels are started."""
         problem = _hash_of(job.problem / "problem.py")
-        return (self.compiler({}), problem, ahead.player_hash(), str(job.sms))
+        return (self.compiler({}), problem, player_hash(), str(job.sms))
 
     def compile(
         self,
@@ -158,9 +171,7 @@ class PythonKernels(Language):
     ) -> dict[int, float]:
         """Run each file's launch function in a process of its own, at every case of its problem."""
         with ThreadPoolExecutor(parallel or cores()) as pool:
-            runs = [
-                pool.submit(ahead.compile_ahead, self, j, work / str(i)) for i, j in enumerate(jobs)
-            ]
+            runs = [pool.submit(compile_ahead, self, j, work / str(i)) for i, j in enumerate(jobs)]
             return {i: run.result() for i, run in enumerate(runs)}
 
 
@@ -225,3 +236,92 @@ def _hash_of(path: Path) -> str:
         return hashlib.sha256(path.read_bytes()).hexdigest()
     except OSError:
         return ""
+
+
+WORKER = (sys.executable, "-m", "profkit.measure.workers.ahead")
+PLAYER = Path(__file__).with_name("player.c")
+_TIMEOUT = 300.0  # seconds for one file: every case of its problem is compiled
+_CASE = "at case "
+
+
+def c_compiler() -> str | None:
+    """The C compiler: $CC, or the first of cc, gcc and clang on PATH."""
+    names = [os.environ.get("CC") or "", "cc", "gcc", "clang"]
+    return next((path for name in names if name and (path := shutil.which(name))), None)
+
+
+@functools.cache
+def player_hash() -> str:
+    """Which player.c this is."""
+    return hashlib.sha256(PLAYER.read_bytes()).hexdigest()[:16]
+
+
+def time_limit() -> float:
+    """Seconds that compiling one file may take; PROFKIT_COMPILE_SECONDS changes it."""
+    text = os.environ.get("PROFKIT_COMPILE_SECONDS", "")
+    return float(text) if re.fullmatch(r"\d{1,6}", text) and int(text) else _TIMEOUT
+
+
+def compile_ahead(language: PythonKernels, job: CompileJob, stem: Path) -> float:
+    """Compile one file: <stem>.so, .o, .json and .log, as Language.compile leaves them; in seconds."""
+    began = time.monotonic()
+    error = language.missing() or _compiled(language, job, stem)
+    if error:
+        stem.with_suffix(".log").write_text(error, encoding="utf-8")
+    return time.monotonic() - began
+
+
+def _compiled(language: PythonKernels, job: CompileJob, stem: Path) -> str:
+    """What went wrong; empty if nothing did."""
+    folder = stem.with_suffix(".ahead")
+    folder.mkdir()
+    request = {**asdict(job), "path": str(job.path), "problem": str(job.problem)}
+    request_file = folder / "request.json"
+    request_file.write_text(json.dumps({**request, "language": language.name}), encoding="utf-8")
+    env = {**os.environ, **language.environment(folder)}
+    done = process.run_command([*WORKER, str(request_file)], time_limit(), env)
+    if done.status is None:
+        return (
+            f"{job.path.name} was still compiling after {time_limit():.0f} s and was stopped\n"
+            "PROFKIT_COMPILE_SECONDS=900 gives it longer; fewer specialisations take less: "
+            "do_not_specialize, fewer cases"
+        )
+    if done.status:
+        first_line = f"{one_line_of(done.output, job.path)} ({language.compiler({})})"
+        return first_line + _excerpt(done.output)
+    object_file, library = stem.with_suffix(".o"), stem.with_suffix(".so")
+    start = [c_compiler() or "cc", "-O2", "-fPIC"]
+    inside = f"-I{folder}", f"-Wa,-I{folder}"
+    built = process.run_command([*start, *inside, "-c", "-o", str(object_file), str(PLAYER)], 60)
+    if built.status == 0:
+        linking = ["-shared", "-o", str(library), str(object_file), "-ldl"]
+        built = process.run_command([*start, *linking], 60)
+    if built.status:
+        return f"{start[0]} could not compile the launcher of {job.path.name}\n{built.output}"
+    os.replace(folder / "plan.json", stem.with_suffix(".json"))
+    os.replace(folder / "ptxas.log", stem.with_suffix(".log"))
+    return ""
+
+
+def one_line_of(output: str, path: Path) -> str:
+    """One line out of a traceback: which line of the file, what, and at which case."""
+    lines = [line for line in output.splitlines() if line.strip()]
+    cases = [line.removeprefix(_CASE) for line in lines if line.startswith(_CASE)]
+    rows = re.findall(rf'File "{re.escape(str(path))}", line (\d+)', output)
+    inside = re.findall(r"CompilationError: at (\d+):\d+:", output)
+    where = f":{rows[-1]}" if rows else ""
+    kernel = f", line {inside[-1]} of the kernel that it starts" if inside else ""
+    what = lines[-1].strip() if lines else "its process ended without a word"
+    case = f" at case {cases[-1]}" if cases else ""
+    return f"{path.name}{where}{kernel}: {what[:300]}{case}"
+
+
+def _excerpt(output: str) -> str:
+    """The lines of the kernel that its compiler showed beside an error; empty if it showed none."""
+    _, mark, shown = output.rpartition("CompilationError: ")
+    return f"\n{shown.rstrip()[:2000]}" if mark else ""
+
+
+def announce(case: str) -> str:
+    """What the process says before it runs a case."""
+    return f"{_CASE}{case}\n"

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from profkit.errors import ProfkitError
+from profkit.measure.cuda.resources import LIMITS
 from profkit.measure.languages.plan import (
     CallPlan,
     KernelImage,
@@ -25,13 +26,14 @@ from profkit.measure.languages.plan import (
     parameter_of,
 )
 from profkit.measure.languages.python_source import PythonKernels
-from profkit.measure.occupancy import LIMITS
 
 # How a value lies in a kernel's parameters, by Triton's name of its type.
+_WHOLE = ((1, "b"), (8, "b"), (16, "h"), (32, "i"), (64, "q"))
 _PACKED = {
-    "i1": "<b", "i8": "<b", "i16": "<h", "i32": "<i", "i64": "<q", "u1": "<B", "u8": "<B",
-    "u16": "<H", "u32": "<I", "u64": "<Q", "fp16": "<e", "fp32": "<f", "f32": "<f", "fp64": "<d",
-}  # fmt: skip
+    **{f"i{bits}": f"<{code}" for bits, code in _WHOLE},
+    **{f"u{bits}": f"<{code.upper()}" for bits, code in _WHOLE},
+    **{"fp16": "<e", "fp32": "<f", "f32": "<f", "fp64": "<d"},
+}
 
 
 class Triton(PythonKernels):

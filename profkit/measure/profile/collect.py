@@ -12,14 +12,15 @@ import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from itertools import chain
 from pathlib import Path
 
 from profkit.errors import ProfkitError
 from profkit.files import move_file, temporary_folder
 from profkit.measure import process
 from profkit.measure.cuda.library import Plan
-from profkit.measure.cuda.names import base_name
-from profkit.measure.profile import faults, words
+from profkit.measure.cuda.resources import base_name
+from profkit.measure.profile import words
 from profkit.measure.variants.toolchain import Tool
 
 CLOCKS = "none"  # ncu's default locks them to base: durations would be of another machine
@@ -54,9 +55,8 @@ class Collected:
 
 def common(ncu: Tool, options: CollectOptions) -> list[str]:
     """The part of the command that every collection shares."""
-    selection = ["--set", options.set]
-    if options.sections:
-        selection = [word for section in options.sections for word in ("--section", section)]
+    sections = chain.from_iterable(("--section", section) for section in options.sections)
+    selection = [*sections] or ["--set", options.set]
     return [
         *(str(ncu.path), *selection, "--clock-control", CLOCKS),
         *("--cache-control", options.cache, "--import-source", "yes", "--nvtx"),
@@ -83,7 +83,7 @@ def start_ncu(
         limits = ["--profile-from-start", "off", "--target-processes", "application-only"]
         command = [*common(ncu, options), *limits]
         draft, done = _run(command, program, folder, options)
-        if ended := faults.program_failed(done.output):
+        if ended := words.program_failed(done.output):
             raise _program_failed(ended, done)
         kernels = kernels_in(draft)
         verify_captured(expected, kernels, plan.label)
@@ -114,7 +114,7 @@ def wrap(
         draft, done = _run(command, program, folder, options, echo)
         kernels = kernels_in(draft)
         kept = _keep(draft, report, [*command, *program], done, kernels)
-        return replace(kept, note=faults.program_failed(done.output) or "")
+        return replace(kept, note=words.program_failed(done.output) or "")
 
 
 def launch_filters(
@@ -172,10 +172,10 @@ def _run(
             "a kernel that hangs shows with profkit check; a long one needs --timeout, "
             "or --set basic, which replays it less often",
         )
-    known = faults.known_fault(done.output)
-    if known and (done.status or not draft.is_file() or isinstance(known, faults.NoCounters)):
+    known = words.known_fault(done.output)
+    if known and (done.status or not draft.is_file() or isinstance(known, words.NoCounters)):
         raise known
-    ended = faults.program_failed(done.output)
+    ended = words.program_failed(done.output)
     if done.status and not (ended and draft.is_file()):
         raise _program_failed(ended, done)
     if not draft.is_file() or draft.stat().st_size == 0:
@@ -201,10 +201,10 @@ def _none_matched(done: process.Done) -> ProfkitError:
 
 
 def _program_failed(ended: str | None, done: process.Done) -> ProfkitError:
-    words = faults.said_by_program(done.output)
+    said = words.said_by_program(done.output)
     return ProfkitError(
         f"the profiled program failed under ncu: {ended or f'ncu ended with {done.status}'}"
-        + (f": {words}" if words else ""),
+        + (f": {said}" if said else ""),
         "run it once without ncu; if it is right there, try --sanitize",
     )
 
@@ -213,7 +213,7 @@ def _preload() -> None:
     """Import what reads the report while ncu runs: it takes as long as a small report does."""
     import importlib
 
-    for name in ("profkit.reports.reader", "ncu_report", "profkit.evidence.timing.ranks"):
+    for name in ("profkit.reports.reader", "ncu_report", "profkit.evidence.ranks"):
         try:
             importlib.import_module(name)
         except (ImportError, ProfkitError):
@@ -232,7 +232,7 @@ def kernels_in(report: Path) -> list[str]:
     (file,) = read_back.files
     if file.status != "ok":
         raise ProfkitError(f"ncu wrote a report that is {file.status}: {file.message}", "again")
-    launches = [launch for part in read_back.parts for launch in part.launches()]
+    launches = list(chain.from_iterable(part.launches() for part in read_back.parts))
     if any(launch["status"] == "failed" for launch in launches):
         raise ProfkitError(
             "ncu gave up on a kernel: its launch is in the report without a duration",

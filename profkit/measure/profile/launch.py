@@ -71,8 +71,7 @@ def _uploaded(path: Path) -> int:
 
 
 def _reference(plan: Plan, name: str) -> Callable[[], None]:
-    from profkit.measure.bench import subjects
-    from profkit.measure.check import data
+    from profkit.measure.check import data, subjects
     from profkit.measure.variants import problem
 
     loaded = problem.load_problem(Path(plan.problem))

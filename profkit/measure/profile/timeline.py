@@ -25,6 +25,10 @@ from profkit.measure.variants import toolchain
 from profkit.measure.variants.toolchain import Tool, need_tool
 
 SOURCE = Path(__file__).parent / "injection.cpp"
+_LIBRARIES = (
+    *("lib/libcupti.so.13", "lib/libcupti.so.12", "extras/CUPTI/lib64/libcupti.so"),
+    *("lib64/libcupti.so", "lib/libcupti.so", "targets/x86_64-linux/lib/libcupti.so"),
+)
 FLAGS = ("-std=c++17", "-O2", "-shared", "-fPIC", "-fvisibility=hidden")
 _INSTALL = (
     "it comes with the CUDA toolkit (extras/CUPTI) and as the package nvidia-cuda-cupti; "
@@ -65,10 +69,8 @@ def build_injection(folder: Path | None = None) -> Path:
 
 def _compile(compiler: str, cupti: Cupti, target: Path) -> None:
     part = target.with_name(f".{target.name}.{os.getpid()}")
-    command = [
-        compiler, *FLAGS, str(SOURCE), f"-I{cupti.header}", f"-I{cupti.cuda}", str(cupti.library),
-        "-ldl", f"-Wl,-rpath,{cupti.library.parent}", "-o", str(part),
-    ]  # fmt: skip
+    command = [compiler, *FLAGS, str(SOURCE), f"-I{cupti.header}", f"-I{cupti.cuda}"]
+    command += [str(cupti.library), "-ldl", f"-Wl,-rpath,{cupti.library.parent}", "-o", str(part)]
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
         done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
@@ -96,13 +98,7 @@ def find_cupti() -> Cupti:
     places = list(_places())
     header = _first(places, ("include/cupti.h", "extras/CUPTI/include/cupti.h"))
     cuda = _first(places, ("include/cuda.h",))
-    library = _first(
-        places,
-        (
-            "lib/libcupti.so.13", "lib/libcupti.so.12", "extras/CUPTI/lib64/libcupti.so",
-            "lib64/libcupti.so", "lib/libcupti.so", "targets/x86_64-linux/lib/libcupti.so",
-        ),
-    )  # fmt: skip
+    library = _first(places, _LIBRARIES)
     if header is None or cuda is None or library is None:
         what = "cupti.h" if header is None else "cuda.h" if cuda is None else "libcupti.so"
         raise ProfkitError(f"{what} was not found: no timeline can be recorded", _INSTALL)
@@ -194,12 +190,10 @@ def count_kernels(
         ProfkitError: As profkit.measure.profile.collect.wrap: no permission for counters, time-out.
     """
     names = "|".join(sorted({SPECIAL.sub(r"\\\1", name) for name in kernels}))
-    filters = (
-        "--filter-mode", "per-launch-config", "--launch-skip", "1", "--launch-count", "1",
-        "--kernel-name-base", "function", "--kernel-name", f"regex:^({names})$",
-        *(("--devices", str(device)) if device is not None else ()),
-    )  # fmt: skip
-    options = collect.CollectOptions("full", "all", budget, filters)
+    once = "--filter-mode", "per-launch-config", "--launch-skip", "1", "--launch-count", "1"
+    named = "--kernel-name-base", "function", "--kernel-name", f"regex:^({names})$"
+    there = ("--devices", str(device)) if device is not None else ()
+    options = collect.CollectOptions("full", "all", budget, (*once, *named, *there))
     return collect.wrap(command, report, Tool(need_tool("ncu"), None), options, echo)
 
 

@@ -14,15 +14,15 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, replace
+from itertools import chain, product
 from pathlib import Path
 
 from profkit.errors import ProfkitError
 from profkit.files import move_file, temporary_folder, write_text
 from profkit.measure.cuda import device
 from profkit.measure.cuda.code_hash import host_hash, sass_hash
-from profkit.measure.cuda.names import KernelResources, base_name, parse_ptxas
+from profkit.measure.cuda.resources import CARDS, KernelResources, base_name, parse_ptxas
 from profkit.measure.languages.language import CompileJob, CompilerProgram, Language
-from profkit.measure.occupancy import CARDS
 from profkit.measure.variants import toolchain
 from profkit.measure.variants.variants import Variant, problem_of
 from profkit.records.machine_code import MachineCode
@@ -87,7 +87,7 @@ def compile_variants(
     number to ninja.
     """
     toolchain.tool("nvcc", folder)  # support.cu is built with every variant: without it, say so now
-    targets = [(v, v.target(arch)) for v in variants for arch in archs]
+    targets = [(v, v.target(arch)) for v, arch in product(variants, archs)]
     plans = [_plan(v, target, folder) for v, target in targets if target is not None]
     done = {p.key: b for p in plans if (b := _load(p, folder)) is not None}
     missing = {p.key: p for p in plans if p.key not in done}
@@ -181,7 +181,7 @@ def _compile(plans: Sequence[Build], folder: Path, jobs: int | None) -> dict[str
     groups = [[p for p in plans if p.variant.language is language] for language in languages]
     with ThreadPoolExecutor(len(groups)) as pool:
         done = pool.map(lambda group: _compile_group(group, folder, jobs), groups)
-        return {built.key: built for group in done for built in group}
+        return {built.key: built for built in chain.from_iterable(done)}
 
 
 def _compile_group(plans: Sequence[Build], folder: Path, jobs: int | None) -> list[Build]:

@@ -125,7 +125,7 @@ cudaError_t cudaPeekAtLastError(void) { return cudaSuccess; }
 const char* cudaGetErrorString(cudaError_t) { return ""; }
 const char* cudaGetErrorName(cudaError_t) { return ""; }
 
-// Blocks on an SM, by registers, threads and shared memory; profkit.measure.occupancy is the same.
+// Blocks on an SM, by registers, threads and shared memory; profkit.measure.cuda.resources is the same.
 cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(int* blocks, const void* f,
                                                                    int threads, size_t smem,
                                                                    unsigned) {

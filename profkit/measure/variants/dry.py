@@ -9,14 +9,14 @@ import functools
 import hashlib
 import json
 import subprocess
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 
 from profkit.files import move_file, temporary_folder, write_text
-from profkit.measure.cuda.graph import GraphLaunch
-from profkit.measure.cuda.names import KernelResources
+from profkit.measure.cuda.library import GraphLaunch, Numbers
+from profkit.measure.cuda.resources import CARDS, LIMITS, Card, KernelResources, blocks_that_fit
 from profkit.measure.languages.plan import of_values
-from profkit.measure.occupancy import CARDS, LIMITS, Card, blocks_that_fit
 from profkit.measure.process import run_command
 from profkit.measure.variants import problem
 from profkit.measure.variants.build import OBJECT, Build
@@ -79,15 +79,18 @@ def stub_object(folder: Path, nvcc: Path) -> Path | None:
 
     `launches` and `shapes` call it; called before, it compiles beside the variant.
     """
-    stub = folder / f"dry-{_stub_hash()}.o"
-    if not stub.is_file():
-        with temporary_folder(folder) as work:
-            out = work / "dry.o"
-            command = [str(nvcc), "-O1", "-std=c++17", "-c", "-o", str(out), str(STUB)]
-            if subprocess.run(command, capture_output=True, check=False).returncode:
+    return _made(folder / f"dry-{_stub_hash()}.o", [nvcc, "-O1", "-std=c++17", "-c", STUB])
+
+
+def _made(target: Path, command: Sequence[str | Path]) -> Path | None:
+    """What a compiler makes, kept; None if it does not."""
+    if not target.is_file():
+        with temporary_folder(target.parent) as folder:
+            made = folder / target.name
+            if subprocess.run([*command, "-o", made], capture_output=True, check=False).returncode:
                 return None
-            move_file(out, stub)
-    return stub
+            move_file(made, target)
+    return target
 
 
 def _launch(stored: JsonObject) -> GraphLaunch:
@@ -106,20 +109,11 @@ def _linked(place: Path, nvcc: Path) -> Path | None:
     if program.is_file():
         return program
     stub = stub_object(place.parents[1], nvcc)
-    if stub is None:
-        return None
-    with temporary_folder(place) as folder:
-        linked = folder / "dry"
-        inputs = [str(place / OBJECT), str(stub)]
-        command = [str(nvcc), "--cudart", "none", "-o", str(linked), *inputs]
-        if subprocess.run(command, capture_output=True, check=False).returncode:
-            return None
-        move_file(linked, program)
-    return program
+    return stub and _made(program, [nvcc, "--cudart", "none", place / OBJECT, stub])
 
 
 def _words(built: Build, values: JsonObject, machine: Card) -> list[str]:
-    limits = LIMITS[machine.arch]
+    limits, numbers = LIMITS[machine.arch], Numbers.of(values)
     answers = {
         "attribute16": machine.sms,
         "attribute38": machine.l2,
@@ -133,10 +127,11 @@ def _words(built: Build, values: JsonObject, machine: Card) -> list[str]:
         "blocks": limits.blocks,
         "warps": limits.warps,
         "reserved": limits.reserved,
-        "scale": values.get("scale", 1.0),
-        "causal": int(values.get("causal", False)),
+        "scale": numbers.scale,
+        "causal": int(numbers.causal),
     }
-    answers |= {f"{k}{i}": n for k in ("size", "stride") for i, n in enumerate(values.get(k, ()))}
+    answers |= {f"size{i}": n for i, n in enumerate(numbers.size)}
+    answers |= {f"stride{i}": n for i, n in enumerate(numbers.stride)}
     answers |= {f"regs:{k.mangled}": k.regs for k in built.kernels}
     answers |= {f"smem:{k.mangled}": k.smem for k in built.kernels}
     return [f"{k}={v}" for k, v in answers.items()]

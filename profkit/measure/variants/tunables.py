@@ -16,7 +16,7 @@ from math import prod
 from pathlib import Path
 
 from profkit.errors import ProfkitError
-from profkit.measure.occupancy import LIMITS, REGISTERS
+from profkit.measure.cuda.resources import LIMITS, REGISTERS
 from profkit.records import header
 from profkit.records.header import Budget, Header
 

@@ -11,10 +11,11 @@ import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from pathlib import Path
 
 from profkit.errors import ProfkitError, did_you_mean
-from profkit.evidence.predictions.moves import parse_moves
+from profkit.evidence.predictions import parse_moves
 from profkit.files import read_text
 from profkit.measure.languages.cuda import LANGUAGE as CUDA
 from profkit.measure.languages.language import Language, is_kernel, kernel_files, language_of
@@ -104,8 +105,8 @@ def kernels_dir(given: str | Path | None = None) -> Path:
 
 def find_variants(kernels: Path, problem: str | None = None) -> list[Variant]:
     """All variants under a folder of problems, in ladder order problem by problem."""
-    folders = _problems(kernels, problem)
-    return [v for d in folders for v in in_ladder_order(read_variant(p) for p in kernel_files(d))]
+    ladders = (map(read_variant, kernel_files(d)) for d in _problems(kernels, problem))
+    return list(chain.from_iterable(map(in_ladder_order, ladders)))
 
 
 @dataclass(frozen=True)

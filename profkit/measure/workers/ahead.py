@@ -15,10 +15,9 @@ from types import ModuleType
 from typing import Any
 
 from profkit.errors import ProfkitError
-from profkit.measure.languages.ahead import announce
 from profkit.measure.languages.language import CompileJob, language_named
 from profkit.measure.languages.plan import CallPlan, CasePlan, DeviceArray, LaunchArgs, array_of
-from profkit.measure.languages.python_source import LAUNCH, PythonKernels
+from profkit.measure.languages.python_source import LAUNCH, PythonKernels, announce
 from profkit.measure.process import end_with_parent
 from profkit.measure.variants import problem
 from profkit.measure.variants.problem import Problem

@@ -15,10 +15,10 @@ from pathlib import Path
 
 from profkit.errors import ProfkitError
 from profkit.measure import process
-from profkit.measure.bench.bench import ROUNDS, Times
+from profkit.measure.check.bench import ROUNDS, Times
 from profkit.measure.check.check import Check
 from profkit.measure.cuda.device import Gpu
-from profkit.measure.cuda.graph import GraphLaunch
+from profkit.measure.cuda.library import GraphLaunch
 from profkit.measure.workers import protocol
 from profkit.measure.workers.protocol import Begun, Entry
 

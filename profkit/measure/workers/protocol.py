@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import msgspec
 
-from profkit.measure.bench.bench import Times
+from profkit.measure.check.bench import Times
 from profkit.measure.check.check import Check
 from profkit.measure.cuda.device import Gpu
-from profkit.measure.cuda.graph import GraphLaunch
+from profkit.measure.cuda.library import GraphLaunch
 
 
 class WorkerMessage(msgspec.Struct, frozen=True, tag=True):

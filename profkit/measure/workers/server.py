@@ -17,12 +17,11 @@ from pathlib import Path
 from uuid import uuid4
 
 from profkit.errors import ProfkitError
-from profkit.measure.bench import bench, subjects
-from profkit.measure.bench.bench import Subject
-from profkit.measure.check import check, data, variant
+from profkit.measure.check import bench, check, data, subjects
+from profkit.measure.check.bench import Subject
 from profkit.measure.check.check import CaseCheck
 from profkit.measure.check.data import Data
-from profkit.measure.cuda import device, library, state
+from profkit.measure.cuda import device, library
 from profkit.measure.process import end_with_parent
 from profkit.measure.variants import problem
 from profkit.measure.workers import protocol
@@ -81,7 +80,7 @@ class _Server:
         self.libraries: dict[str, ctypes.CDLL] = {}
         self.subjects: dict[tuple[str, str], Subject] = {}
         self.data: dict[tuple[str, int, str | None], Data] = {}
-        identity = state.gpu_identity(gpu.pci)
+        identity = device.gpu_identity(gpu.pci)
         self.gpu = replace(gpu, uuid=identity.uuid, driver=identity.driver)
         say(protocol.Opened(self.gpu))
 
@@ -109,7 +108,7 @@ class _Server:
         self.say(Begun("check", entry.name))
         loaded = self._library(entry)
         work = [self._at(case, seed, entry.grid) for case, seed in request.checks]
-        judged = variant.check_variant(entry.name, loaded, self.problem, work, self.tools)
+        judged = subjects.check_variant(entry.name, loaded, self.problem, work, self.tools)
         self.say(protocol.Checked(judged))
         if judged.status == "right" and request.case in judged.correct_cases:
             self._list(self._subject(entry, request.case), request.case)

@@ -6,11 +6,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain, groupby
 from math import isfinite, nan
-from os.path import basename
 from typing import Any
 
 from profkit.diagnosis.launches import HotLine, Judged, Row
-from profkit.diagnosis.rule import Finding
 from profkit.diagnosis.rules import BY_ID
 from profkit.model.roofline import nearest_roof
 from profkit.reports.figures import share
@@ -18,13 +16,13 @@ from profkit.reports.metrics import CATALOGUE
 from profkit.reports.metrics.warps import MEANING
 from profkit.show.numbers import PIPES, pipe_word, shares
 from profkit.show.numbers import word as roof_word
-from profkit.show.page.memory import Fact, beside, levels, occupancy_facts
+from profkit.show.page.memory import beside, levels, occupancy_facts
 from profkit.show.page.roofline import VALUE, roofline_data, rounded, row_of
 from profkit.show.text import figures
 from profkit.show.text.escape import escaped
 from profkit.show.text.names import middle, short
-from profkit.show.text.words import BOUNDS, at
-from profkit.show.views.diagnosis import launch_facts, place_of, spread, unasked_rules
+from profkit.show.text.words import BOUNDS, device_of, in_report, named
+from profkit.show.views.diagnosis import finding_blocks, launch_blocks, place_of, spread
 from profkit.show.views.document import finite_or_none
 
 LABEL, NAME, LONGEST = 36, 90, 2000  # characters of a name: in a chart, in the table, in full
@@ -49,8 +47,7 @@ class PageRow:
     def label(self) -> str:
         """What charts call it: variant and case, or the kernel; the number tells equals apart."""
         run = self.run
-        named = " ".join(filter(None, (run.variant, run.case)))
-        return middle(escaped(named), LABEL) if named else short(run.kernel, LABEL)
+        return middle(escaped(named(run)), LABEL) or short(run.kernel, LABEL)
 
 
 def row_summary(shown: PageRow) -> dict[str, Any]:
@@ -61,7 +58,7 @@ def row_summary(shown: PageRow) -> dict[str, Any]:
         "number": shown.number,
         "label": shown.label,
         "kernel": short(run.kernel, NAME),
-        "report": f"{basename(run.report)} #{run.index}",
+        "report": in_report(run),
         "count": spread(row) if len(row.launches) > 1 else "",
         "time": figures.seconds(row.total) if row.times else "?",
         "time_s": finite_or_none(row.total if row.times else nan),
@@ -79,7 +76,7 @@ def row_summary(shown: PageRow) -> dict[str, Any]:
         "roof_of": finite_or_none(nearest[1] if nearest else None),
         "occupancy": figures.metric_text("occupancy", run.values.get("occupancy", nan)),
         "occupancy_of": finite_or_none(run.values.get("occupancy", nan)),
-        "device": run.device or "device unknown",
+        "device": device_of(run),
         "case": run.case or "",
     }
 
@@ -127,18 +124,14 @@ def words_of(several: Sequence[PageRow]) -> list[dict[str, str]]:
     ]
 
 
-def details(shown: PageRow) -> dict[str, Any]:
-    """The launch's own section."""
-    run, diagnosis = shown.run, shown.run.diagnosis
-    every = diagnosis.findings
+def details(shown: PageRow, total: float) -> dict[str, Any]:
+    """The launch's own section; `total` is the time of all launches in s."""
+    run = shown.run
     return {
         "full_name": middle(escaped(run.kernel), LONGEST) or "(no name)",
-        "because": diagnosis.because,
-        "facts": list(_facts(shown)),
-        "firing": [_finding(f) for f in every if f.status == "fires"],
-        "missing": [(m.section, m.why) for m in diagnosis.missing],
-        "unknown": unasked_rules(run),
-        "silent": [f.rule for f in every if f.status == "clear"],
+        "blocks": list(launch_blocks(shown.row, total)),
+        "findings": list(finding_blocks(run)),
+        "silent": [f.rule for f in run.diagnosis.findings if f.status == "clear"],
         "levels": levels(run.values),
         "beside": beside(run.values),
         "occupancy": occupancy_facts(run.values),
@@ -153,30 +146,6 @@ def details(shown: PageRow) -> dict[str, Any]:
         "stalls": _stalls(run),
         "pipes": _pipes(run),
     }  # fmt: skip
-
-
-def _facts(shown: PageRow) -> Iterator[tuple[str, str]]:
-    """Name and value of what identifies the launch, and of its clocks."""
-    yield from launch_facts(shown.row)
-    values = shown.run.values
-    for name, label in (("sm_clock", "SM clock"), ("dram_clock", "DRAM clock")):
-        if isfinite(values.get(name, nan)):
-            yield label, figures.metric_text(name, values[name])
-
-
-def _finding(finding: Finding) -> dict[str, Any]:
-    facts = [
-        Fact(name, text, f"{name}: {CATALOGUE[name].meaning}" if name in CATALOGUE else "")
-        for name, text in figures.evidence_texts(finding.evidence)
-    ]
-    return {
-        "rule": finding.rule,
-        "gain": figures.worth(finding),
-        "cause": finding.cause,
-        "evidence": [f for f in facts if f.text != figures.NOT_COLLECTED],
-        "advice": finding.advice,
-        "where": [at(x) for x in finding.where],
-    }
 
 
 def code_listing(lines: Sequence[HotLine]) -> Iterator[dict[str, Any]]:

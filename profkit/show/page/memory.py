@@ -89,6 +89,7 @@ def beside(values: Values) -> list[Fact]:
         ("global_store_sectors_per_request", "sectors per global store"),
         ("sysmem_sectors", "sectors from host memory"),
         ("declared_bytes", "compulsory bytes of the workload"),
+        ("dram_clock", "DRAM clock"),
     )
     return [fact(values, n, label) for n, label in labels if values.get(n, nan) > 0]
 
@@ -144,6 +145,7 @@ def occupancy_facts(values: Values) -> dict[str, Any]:
         ("registers", "registers per thread"),
         ("shared_block", "shared memory per block"),
         ("waves", "waves"),
+        ("sm_clock", "SM clock"),
     )
     return {
         "achieved": fact(values, "occupancy", "achieved"),

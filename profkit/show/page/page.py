@@ -21,12 +21,11 @@ from markupsafe import Markup
 
 from profkit.diagnosis.launches import LINES, Judged, judged_rows, with_lines
 from profkit.errors import ProfkitError
-from profkit.evidence.comparison import counters as changes
-from profkit.evidence.comparison.ladder import Ladder
+from profkit.evidence import counters as changes
+from profkit.evidence.ladder import Ladder
 from profkit.files import write_text
 from profkit.program.counts import plain_name
-from profkit.show.page import ladder as page_ladder
-from profkit.show.page.history import PageHistory, history_section
+from profkit.show.page import times
 from profkit.show.page.launch import (
     PageRow,
     bars,
@@ -43,11 +42,11 @@ from profkit.show.page.roofline import by_device
 from profkit.show.text import figures
 from profkit.show.text.escape import escaped
 from profkit.show.text.markup import page_html
+from profkit.show.views.brief import headline
 from profkit.show.views.diagnosis import ORDER
-from profkit.show.views.headline import headline
 
 if TYPE_CHECKING:
-    from profkit.evidence.runs.runs import Run
+    from profkit.evidence.runs import Run
     from profkit.reports.frame import Reports
     from profkit.show.text.blocks import Block
 
@@ -74,7 +73,7 @@ def render(
     title: str = TITLE,
     top: int | None = None,
     programs: Sequence[PageProgram] = (),
-    histories: Sequence[PageHistory] = (),
+    histories: Sequence[times.PageHistory] = (),
 ) -> Page:
     """The page.
 
@@ -93,14 +92,14 @@ def render(
     kept = [row.replaced(row.shown, run) for row, run in zip(kept, runs, strict=True)]
     parts = [row.total / total if total and row.times else nan for row in kept]
     shown = [PageRow(n, *both) for n, both in enumerate(zip(kept, parts, strict=True), 1)]
-    recorded, unreadable = page_ladder.runs_of(reports, {run.report for run in chosen})
+    recorded, unreadable = times.runs_of(reports, {run.report for run in chosen})
     ladders, without = _ladders(recorded)
     notes += [*unreadable, *without, *(p.message for x, _ in ladders for p in x.problems)]
     tables = [row_summary(s) for s in shown]
     content = {
         "title": title,
         "files": reports.files,
-        "rows": [(row, details(s)) for row, s in zip(tables, shown, strict=True)],
+        "rows": [(row, details(s, total)) for row, s in zip(tables, shown, strict=True)],
         "left_out": len(every) - len(kept),
         "count": sum(len(row.launches) for row in every),
         "total": figures.seconds(total),
@@ -108,12 +107,12 @@ def render(
         "bounds": Counter(row["bound"] for row in tables).most_common(),
         "devices": list(dict.fromkeys(row["device"] for row in tables)),
         "cases": list(dict.fromkeys(row["case"] for row in tables if row["case"])),
-        "ladders": [(of.case, page_ladder.chart(of), blocks) for of, blocks in ladders],
+        "ladders": [(of.case, times.chart(of), blocks) for of, blocks in ladders],
         "notes": notes,
         "answer": headline(kept + every[len(kept) :]),
         "bars": bars(shown, total),
         "programs": [program_section(of, n, _launched(shown)) for n, of in enumerate(programs, 1)],
-        "histories": [history_section(of, [s.run for s in shown]) for of in histories],
+        "histories": [times.history_section(of, [s.run for s in shown]) for of in histories],
         "words": words_of(shown),
         "payload": _payload(shown, [ladder for ladder, _ in ladders]),
     }
@@ -123,7 +122,7 @@ def render(
 def _ladders(recorded: list[Run]) -> tuple[list[tuple[Ladder, list[Block]]], list[str]]:
     """The ladders; where what judges times is not installed, a note in their stead."""
     try:
-        return page_ladder.ladders(recorded), []
+        return times.ladders(recorded), []
     except ProfkitError as error:
         return [], [f"no ladder: {error.message} ({error.hint})"]
 
@@ -150,7 +149,7 @@ def _lined(runs: Sequence[Judged]) -> tuple[list[Judged], list[str]]:
 
 def _payload(shown: Sequence[PageRow], ladders: Sequence[Ladder]) -> dict[str, Any]:
     """What the scripts read."""
-    timed = page_ladder.timed_ladder(ladders)
+    timed = times.timed_ladder(ladders)
     rules = rule_names(shown)
     return {
         "specs": json.loads((WEB / "charts.json").read_text("utf-8")),

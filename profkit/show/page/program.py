@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any
 
 from markupsafe import Markup
 
 from profkit.program.counts import plain_name
 from profkit.program.triage import Triage
-from profkit.show.page.history import legend
+from profkit.show.page.times import WIDTH, legend, picture
 from profkit.show.text.blocks import plain_words
 from profkit.show.text.escape import html
 from profkit.show.text.figures import seconds
@@ -26,7 +27,7 @@ from profkit.show.views.triage import (
     steps_line,
 )
 
-WIDTH, ROW, GAP = 1200, 22, 4
+ROW, GAP = 22, 4
 LABEL = 110  # pixels for the names of the rows
 NARROW = 0.4  # pixels: what is narrower, or as near to its like, is drawn as one
 KERNELS = 12
@@ -142,11 +143,11 @@ def timeline(of: Triage, places: Mapping[str, str] | None = None) -> Markup:
         bar = (low, LABEL + (done.end - begin) * scale, *look, (places or {}).get(done.name, ""))
         rows.setdefault(f"stream {done.stream}", []).append(bar)
     height = len(rows) * (ROW + GAP) + 20
-    parts = [part for n, (name, bars) in enumerate(rows.items()) for part in _row(n, name, bars)]
+    drawn = (_row(n, name, bars) for n, (name, bars) in enumerate(rows.items()))
+    parts = list(chain.from_iterable(drawn))
     end = seconds(of.split.period / 1e9)
     parts.append(f'<text x="{WIDTH}" y="{height - 4}" text-anchor="end">{end}</text>')
-    head = f'<svg viewBox="0 0 {WIDTH} {height}" role="group" aria-label="the step over streams">'
-    return Markup(f"{head}{''.join(parts)}</svg>")  # noqa: S704 - every text went through html()
+    return picture(height, "the step over streams", parts, role="group")
 
 
 def _row(number: int, name: str, bars: Sequence[Bar]) -> Iterator[str]:

@@ -25,6 +25,7 @@ from profkit.show.numbers import (
     y_of,
 )
 from profkit.show.text import figures
+from profkit.show.text.words import device_of
 
 
 def row_of(run: Judged) -> Row:
@@ -34,12 +35,10 @@ def row_of(run: Judged) -> Row:
 
 def by_device(launches: Sequence[tuple[int, str, Judged]]) -> list[dict[str, Any]]:
     """One roofline per device: ceilings of several devices do not belong in one picture."""
-    devices = dict.fromkeys(run.device or "device unknown" for _, _, run in launches)
-    rooflines = []
-    for device in devices:
-        on_device = [x for x in launches if (x[2].device or "device unknown") == device]
-        rooflines.append({"device": device, **roofline_data(on_device)})
-    return rooflines
+    devices: dict[str, list[tuple[int, str, Judged]]] = {}
+    for launch in launches:
+        devices.setdefault(device_of(launch[2]), []).append(launch)
+    return [{"device": name, **roofline_data(some)} for name, some in devices.items()]
 
 
 def roofline_data(launches: Sequence[tuple[int, str, Judged]]) -> dict[str, Any]:

@@ -18,12 +18,13 @@ from profkit.show.numbers import PIPES, pipe_word, shares
 from profkit.show.plots.base import (
     FAINT,
     INK,
+    AlikeLaunches,
     bare,
     canvas,
     drawn_groups,
     finished,
+    records,
 )
-from profkit.show.plots.groups import AlikeLaunches, records
 
 if TYPE_CHECKING:
     import pandas as pd

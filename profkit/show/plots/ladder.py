@@ -6,7 +6,7 @@ from matplotlib.axes import Axes
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
 from profkit.errors import ProfkitError
-from profkit.evidence.comparison.ladder import Ladder, Rung
+from profkit.evidence.ladder import Ladder, Rung
 from profkit.show.numbers import references_of
 from profkit.show.plots.bars import rows_axes
 from profkit.show.plots.base import FAINT, INK, clip, finished

@@ -10,7 +10,7 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
 from profkit.errors import ProfkitError
-from profkit.evidence.ledger.calibration import ALL, Score, calibration
+from profkit.evidence.calibration import ALL, Score, calibration
 from profkit.show.plots.base import (
     COLOURS,
     FAINT,
@@ -40,7 +40,7 @@ def ledger(scores: Sequence[Score], ax: Axes | None = None) -> Axes:
     tried = [s for s in scores if s.tried and not s.slower and s.prediction.gain is not None]
     if not tried:
         raise ProfkitError(
-            "no child variant has removed a predicted cause yet", "profkit ledger --update"
+            "no child variant has removed a predicted cause yet", "profkit claims --ledger --update"
         )
     ax = canvas(ax, 7.5)
     table = [c for c in calibration(tried) if c.rule != ALL]

@@ -10,8 +10,7 @@ from matplotlib.axes import Axes
 from profkit.model.units import collected_metrics
 from profkit.show.numbers import LIMITS, next_block
 from profkit.show.plots.bars import chosen, lacking, rows_axes
-from profkit.show.plots.base import FAINT, INK, finished
-from profkit.show.plots.groups import AlikeLaunches
+from profkit.show.plots.base import FAINT, INK, AlikeLaunches, finished
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -41,10 +41,11 @@ from profkit.show.plots.base import (
     clip,
     drawn_groups,
     figure_of,
+    one_device,
     plain_text,
+    records,
     titled_figure,
 )
-from profkit.show.plots.groups import one_device, records
 from profkit.show.plots.heatmap import shared_part
 from profkit.show.plots.labels import Boxes, Label, place_labels
 from profkit.show.plots.roofs import draw_roofs, set_frame

@@ -14,7 +14,7 @@ from profkit.show.text.names import short
 
 LONGEST = 44  # characters of a kernel's name where there is room
 
-Role = Literal["", "strong", "dim", "code", "note", "link", "name"]
+Role = Literal["", "strong", "dim", "code", "note", "link", "name", "rule", "metric"]
 
 
 @dataclass(frozen=True)
@@ -24,7 +24,7 @@ class TextSpan:
     text: str
     # how it is set: strong, dim, code (a name or a path), note (an emphasized word), link
     # (a heading of the same document, or an https address), name (of a kernel, whole: it is
-    # shortened to what fits)
+    # shortened to what fits), rule (its name), metric (its name and value)
     role: Role = ""
 
 
@@ -132,6 +132,7 @@ class Grid:
     wraps: int | None = None  # index of the column of sentences, which may take several lines
     indent: int = 2  # blanks before it on a terminal
     bands: bool = False  # columns that have no room stand below, beside the first one again
+    narrow: bool = False  # a pipe's width limits it too
     asked: bool = False  # the reader named the columns: each is shown, also where it says nothing
 
     def telling(self) -> list[int]:

@@ -73,8 +73,10 @@ def _words(words: Words, *, in_table: bool = False) -> str:
     """Words as Markdown prose."""
     forms: dict[str, Callable[[str], str]] = {
         "strong": lambda t: f"**{markdown(t)}**",
+        "rule": lambda t: f"**{markdown(t)}**",
         "note": lambda t: f"_{markdown(t)}_",
         "code": lambda t: code(t, in_table=in_table),
+        "name": lambda t: code(t, in_table=in_table),
         "link": lambda t: f"<{t}>" if _is_address(t) else f"[{markdown(t)}](#{t})",
     }
     pieces = [
@@ -120,10 +122,17 @@ def page_html(blocks: Iterable[Block]) -> str:
 def _of_page(block: Block) -> str:
     match block:
         case Heading():
-            return f"<h3>{_inline(block.text)}</h3>"
+            level = max(block.level + 1, 3)
+            return f"<h{level}>{_inline(block.text)}</h{level}>"
         case TextLine():
             mark = f'<b class="mark">{html(block.mark)}</b> ' if block.mark else ""
             return f'<p class="said indent-{block.indent}">{mark}{_inline(block.text)}</p>'
+        case ListItem():
+            return _page_item(block)
+        case Fold():
+            opened, title = " open" if block.shown else "", _inline(block.title)
+            inside = page_html(block.blocks)
+            return f'<details class="more"{opened}><summary>{title}</summary>{inside}</details>'
         case Grid():
             columns = block.telling()
             rows = ((block.head[i], [row[i] for row in block.rows]) for i in columns)
@@ -136,6 +145,13 @@ def _of_page(block: Block) -> str:
             table = f"<thead><tr>{top}</tr></thead><tbody>{body}</tbody>"
             return f'<div class="wide"><table class="plain">{table}</table></div>'
     return _html(block)
+
+
+def _page_item(item: ListItem) -> str:
+    if item.bullet == "?":
+        return f'<p class="note">{_inline(item.text)}</p>'
+    under = "".join(f'<p class="under">{_inline(words, page=True)}</p>' for words in item.under)
+    return f'<article class="found"><p>{_inline(item.text, page=True)}</p>{under}</article>'
 
 
 def _page_head(title: Words) -> str:
@@ -193,9 +209,9 @@ def _flow(block: Block) -> tuple[str, str]:
     return flow
 
 
-def _inline(words: Words) -> str:
-    """Words inside of an HTML element."""
-    tags = {"strong": "b", "note": "i", "code": "code"}
+def _inline(words: Words, *, page: bool = False) -> str:
+    """Words inside of an HTML element; on a page a rule leads to its words, a metric has a class."""
+    tags = {"strong": "b", "rule": "b", "note": "i", "code": "code", "name": "code"}
     out = ""
     for span in spans(words):
         tag = tags.get(span.role)
@@ -204,6 +220,10 @@ def _inline(words: Words) -> str:
             target = escaped if _is_address(span.text) else f"#{escaped}"
             out += f'<a href="{target}">{escaped}</a>'
             continue
+        if page and span.role == "rule":
+            escaped = f'<a href="#word-{escaped}">{escaped}</a>'
+        if page and span.role == "metric":
+            escaped = f'<span class="metric">{escaped}</span>'
         out += f"<{tag}>{escaped}</{tag}>" if tag else escaped
     return out
 

@@ -45,6 +45,8 @@ _STYLE = {
     "note": "italic",
     "link": "",
     "name": "",
+    "rule": "bold",
+    "metric": "dim",
     "": "",
 }
 
@@ -90,7 +92,7 @@ def _block(block: Block, on: Console, first: bool, indent: int) -> str:
 
 def _grid(grid: Grid, on: Console, indent: int) -> str:
     # In a pipe no window cuts: a table is as wide as it is, and grep finds whole words.
-    fits = on.is_terminal or grid.wraps is not None or grid.bands
+    fits = on.is_terminal or grid.wraps is not None or grid.bands or grid.narrow
     room = on if fits else console(width=_WIDEST)
     columns = [_column(grid, i) for i in grid.telling()]
     lines = table_lines(columns, room.width - indent, banded=grid.bands, trims=on.is_terminal)

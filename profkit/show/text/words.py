@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from os.path import basename
 
-from profkit.diagnosis.launches import LINES
+from profkit.diagnosis.launches import LINES, Judged
 from profkit.diagnosis.rule import Diagnosis, Finding, SourceShare
 from profkit.diagnosis.rules import waits
 from profkit.reports.figures import share
+from profkit.show.text.figures import worth
 
 WAITS = dict(sorted(waits.WAITS.items()))
 # What is full, by the unit's limiter.
@@ -58,6 +59,27 @@ def bound_by(diagnosis: Diagnosis) -> str:
         return f"is held back by {SHAPES.get(limiter, limiter)} ({limiter})"
     units = " and ".join(UNITS.get(part, part) for part in limiter.split("+"))
     return f"is bound by {units} ({limiter})"
+
+
+def named(run: Judged) -> str:
+    """The variant and the case that a launch is of; "" where it is of none."""
+    return " ".join(filter(None, (run.variant, run.case)))
+
+
+def in_report(run: Judged) -> str:
+    """A launch by the file that it is in: "my.ncu-rep #0"."""
+    return f"{basename(run.report)} #{run.index}"
+
+
+def device_of(run: Judged) -> str:
+    """What it ran on."""
+    return run.device or "device unknown"
+
+
+def finding_words(finding: Finding) -> str:
+    """A finding behind the name of its rule: what fixing it is worth, and the cause."""
+    expected = "" if finding.note else f" ({worth(finding)})"
+    return f"{expected}: {finding.cause}"
 
 
 def at(line: SourceShare) -> str:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from profkit.evidence.claims.verify import GateResult, TriedClaim, Verified
-from profkit.evidence.ledger.calibration import Calibration, Score
-from profkit.evidence.ledger.ledger import Ledger
-from profkit.evidence.runs.runs import Run
+from profkit.evidence.calibration import Calibration, Score
+from profkit.evidence.claims import GateResult, TriedClaim, Verified
+from profkit.evidence.ledger import Ledger
+from profkit.evidence.runs import Run
 from profkit.evidence.summary import METRICS, Summary, SummaryColumn
 from profkit.model.scenario import Expectation
 from profkit.model.whatif import CounterChange

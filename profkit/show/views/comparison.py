@@ -6,19 +6,21 @@ from collections.abc import Iterable, Iterator
 from itertools import chain
 from math import isfinite
 
-from profkit.evidence.comparison.compare import RunComparison
-from profkit.evidence.comparison.counters import FindingChange, LaunchChange, Moved
-from profkit.evidence.comparison.ladder import Ladder, Rung
-from profkit.evidence.comparison.select import Compared
-from profkit.evidence.predictions.predictions import HeaderPrediction
-from profkit.evidence.timing.samples import Interval
-from profkit.evidence.timing.stats import TimeComparison
+from profkit.evidence.compare import RunComparison
+from profkit.evidence.counters import FindingChange, LaunchChange, Moved
+from profkit.evidence.ladder import Ladder, Rung
+from profkit.evidence.predictions import HeaderPrediction
+from profkit.evidence.samples import Interval
+from profkit.evidence.sides import Compared
+from profkit.evidence.stats import TimeComparison
 from profkit.show.text import figures
-from profkit.show.text.blocks import Block, Grid, Heading, TextLine
+from profkit.show.text.blocks import Block, Grid, Heading, TextLine, plain_words
 from profkit.show.text.names import short
+from profkit.show.views.brief import cut_lines
 
 NAME = 60  # characters of a kernel name
 MOVED_SHOWN = 12  # metrics that moved; --json has them all
+BRIEF_METRICS = 3
 _KEPT = {True: "kept", False: "broken", None: "unknown"}
 
 
@@ -221,3 +223,28 @@ def factor(time: TimeComparison | None) -> str:
     if time is None:
         return ""
     return f"{'~' if time.answer == 'cannot tell' else ''}{time.speedup.median:.2f}x"
+
+
+def brief_comparison(sides: Compared) -> str:
+    """What became of the time, the findings and the counters that say why."""
+    return cut_lines([line for change in sides.changes for line in _brief_change(change)])
+
+
+def _brief_change(change: RunComparison) -> Iterator[str]:
+    name = f"{change.before} -> {change.after}"
+    if not change.compared:
+        yield f"{name}: not compared: {'; '.join(r.sentence for r in change.refusals)}"
+        return
+    sentence, answer = time_line(change)
+    yield f"{name}: {answer}: {sentence}"
+    for launch in change.launches:
+        yield from _brief_launch(launch)
+
+
+def _brief_launch(launch: LaunchChange) -> Iterator[str]:
+    yield f"bound: {arrow(*launch.bound)}"
+    for line in changed_rules([launch]):
+        yield f"{line.mark}: {plain_words(line.text)}"
+    for moved in leading(launch, BRIEF_METRICS):
+        sides = (figures.quantity(value, moved.unit) for value in (moved.before, moved.after))
+        yield f"{moved.metric}: {' -> '.join(sides)}"

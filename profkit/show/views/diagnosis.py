@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from math import isfinite, nan
 from os.path import basename
 
@@ -21,46 +20,47 @@ from profkit.show.text.blocks import (
     TextLine,
     TextSpan,
     Words,
-    plain_words,
 )
 from profkit.show.text.escape import escaped
-from profkit.show.text.names import middle, short
-from profkit.show.text.words import bound_by, listed, places_text
-from profkit.show.views.headline import headline, next_commands
+from profkit.show.text.names import middle
+from profkit.show.text.words import (
+    bound_by,
+    device_of,
+    finding_words,
+    in_report,
+    listed,
+    named,
+    places_text,
+)
+from profkit.show.views.brief import headline, next_commands
 
-NAME = 60  # characters of a kernel name where nothing else limits it
-LEAST = 12  # characters of a kernel name in a table, however narrow
+NAMED = 40  # characters of which launch it is
 LISTED = 12  # rows of the table when not all are asked for
 NVIDIA_SHOWN = 3  # rule results with the largest estimates; --json has them all
 SMALL_SET = 3  # sections from which on it is one line that says --set full
 _WITHOUT = "without --section "
 ORDER = "worst first: by the time that mending the top finding is expected to save"
-# Columns from which on the table has one line a row, has the finding's name, has the limiter.
-_ONE_LINE, _WITH_FINDING, _WITH_LIMITER = 120, 72, 48
 
 
-@dataclass(frozen=True)
-class Asked:
-    """What of the rows is shown, and for how wide a place."""
+def told(rows: Sequence[Row], detailed: Sequence[Row], *, full: bool = False) -> Iterator[Block]:
+    """Everything that `profkit diagnose` says of these rows, worst first.
 
-    detailed: Sequence[Row]  # the rows whose diagnosis follows the table: the first ones
-    full: bool = False  # every row stands in the table
-    width: int | None = None  # columns of a terminal; None where nothing limits them
-
-
-def told(rows: Sequence[Row], asked: Asked) -> Iterator[Block]:
-    """Everything that `profkit diagnose` says of these rows, worst first."""
+    Args:
+        rows: What the table lists.
+        detailed: The first of them, with their source lines: these follow the table one by one.
+        full: Every row stands in the table.
+    """
     total = sum(row.total for row in rows)
-    yield Paragraph(" ".join(headline([*asked.detailed, *rows[len(asked.detailed) :]])))
-    listed = rows if asked.full else rows[: max(LISTED, len(asked.detailed))]
-    yield overview(listed, total, asked.width)
+    yield Paragraph(" ".join(headline([*detailed, *rows[len(detailed) :]])))
+    listed = rows if full else rows[: max(LISTED, len(detailed))]
+    yield overview(listed, total)
     yield Paragraph(TextSpan(diagnosis_summary(listed, rows), "dim"))
     before = None
-    for number, row in enumerate(asked.detailed, 1):
-        yield diagnosis(row, number, total, asked.width, before)
+    for number, row in enumerate(detailed, 1):
+        yield diagnosis(row, number, total, before)
         before = row.shown
-    lined = any(f.where for row in asked.detailed for f in row.shown.diagnosis.findings)
-    commands = list(next_commands(rows, lined or any(r.shown.lines for r in asked.detailed)))
+    lined = any(f.where for row in detailed for f in row.shown.diagnosis.findings)
+    commands = list(next_commands(rows, lined or any(r.shown.lines for r in detailed)))
     if commands:
         yield Heading("Next", 2)
         yield from commands[:2]
@@ -75,84 +75,35 @@ def diagnosis_summary(listed: Sequence[Row], rows: Sequence[Row]) -> str:
     return f"{figures.counted(launches, 'launch', 'launches')}, {total}{hidden}; {ORDER}."
 
 
-def overview(rows: Sequence[Row], total: float, width: int | None) -> Grid:
-    """The table of rows: one line each where there is room, else two.
-
-    Args:
-        rows: Worst first.
-        total: Seconds that the shares of time refer to.
-        width: Columns that there are; None for as many as it takes.
-    """
-    columns = _columns(rows, total, width)
-    taken = sum(max(map(_longest, (head, *cells))) + 2 for head, cells in columns)
-    digits = len(str(len(rows)))
-    # However wide: the longest name makes blanks in every other row.
-    room = NAME if width is None else min(max(width - taken - digits - 3, LEAST), NAME)
-    stacked = width is not None and width < _ONE_LINE
-    kernels = [_kernel(row, room, stacked) for row in rows]
-    return Grid(
-        (">#", "kernel", *(head for head, _ in columns)),
-        tuple(
-            (str(number), kernel, *(cells[number - 1] for _, cells in columns))
-            for number, kernel in enumerate(kernels, 1)
-        ),
-        indent=0,
+def overview(rows: Sequence[Row], total: float) -> Grid:
+    """The table of rows, worst first; shares are of `total` seconds."""
+    head = (
+        ">#",
+        "kernel",
+        "launch",
+        ">time",
+        ">share",
+        "bound",
+        "top finding",
+        f">{figures.WORTH}",
     )
+    cells = (_cells(number, row, total) for number, row in enumerate(rows, 1))
+    return Grid(head, tuple(cells), indent=0, narrow=True)
 
 
-def _longest(cell: Words) -> int:
-    return max(map(len, plain_words(cell).split("\n")))
-
-
-def _columns(
-    rows: Sequence[Row], total: float, width: int | None
-) -> list[tuple[Words, Sequence[Words]]]:
-    """The columns behind the kernel's that fit: head and cells."""
-    times = [figures.seconds(row.total) if row.times else "?" for row in rows]
-    shares = [_part(row, total) if row.times else "" for row in rows]
-    runs = [row.shown for row in rows]
-    bounds = [figures.bound(run.diagnosis, run.status) for run in runs]
-    findings = [run.top.rule if run.top else "-" for run in runs]
-    worth = [figures.top(run.top) for run in runs]
-    if width is None or width >= _ONE_LINE:
-        return [(">time", times), (">share", shares), ("bound", bounds),
-                ("top finding", findings), (f">{figures.WORTH}", worth)]  # fmt: skip
-    over = [_stacked(first, second) for first, second in zip(times, shares, strict=True)]
-    words, limiters = zip(*(b.partition(": ")[::2] for b in bounds), strict=True)
-    if width < _WITH_LIMITER:
-        return [(_stacked("bound", figures.WORTH), [*map(_stacked, words, worth)])]
-    columns: list[tuple[Words, Sequence[Words]]] = [
-        (_stacked(">time", "share"), over),
-        (_stacked("bound", "limiter"), [*map(_stacked, words, limiters)]),
-    ]
-    if width < _WITH_FINDING:
-        return [*columns, (f">{figures.WORTH}", [text.partition(" (")[0] for text in worth])]
-    head = _stacked("top finding", figures.WORTH)
-    return [*columns, (head, [*map(_stacked, findings, worth)])]
-
-
-def _stacked(first: str, second: str) -> Words:
-    return (first, BREAK, second) if second else first
-
-
-def _kernel(row: Row, room: int, stacked: bool) -> Words:
-    """A kernel's name, and how often it ran or which launch it is."""
-    under = spread(row) if len(row.launches) > 1 else _named(row.shown)
-    if stacked:
-        beneath = middle(escaped(f"  {under}"), room)
-        return (TextSpan(short(row.shown.kernel, room), "code"), BREAK, TextSpan(beneath, "dim"))
-    left = max(room - len(under) - 2, LEAST)
+def _cells(number: int, row: Row, total: float) -> tuple[Words, ...]:
+    run = row.shown
+    launch = spread(row) if len(row.launches) > 1 else named(run) or in_report(run)
     return (
-        TextSpan(short(row.shown.kernel, left), "code"),
-        "  ",
-        TextSpan(middle(escaped(under), 40), "dim"),
+        str(number),
+        TextSpan(run.kernel, "name"),
+        TextSpan(middle(escaped(launch), NAMED), "dim"),
+        figures.seconds(row.total) if row.times else "?",
+        _part(row, total) if row.times else "",
+        figures.bound(run.diagnosis, run.status),
+        run.top.rule if run.top else "-",
+        figures.top(run.top),
     )
-
-
-def _named(run: Judged) -> str:
-    """Which launch it is: its variant and case, else its report."""
-    named = " ".join(filter(None, (run.variant, run.case)))
-    return named or f"{basename(run.report)} #{run.index}"
 
 
 def _part(row: Row, total: float) -> str:
@@ -172,63 +123,47 @@ def spread(row: Row) -> str:
     return f"{len(row.launches)}x {times} {noun}"
 
 
-def diagnosis(
-    row: Row, number: int, total: float, width: int | None = None, before: Judged | None = None
-) -> Fold:
-    """The verdict on a row's launch of median time."""
+def diagnosis(row: Row, number: int, total: float, before: Judged | None = None) -> Fold:
+    """The verdict on a row's launch of median time; `before` is the launch of the fold before."""
     run = row.shown
     judged = bound_by(run.diagnosis) if run.status == "ok" else run.status
-    room = NAME if width is None else max(width - len(judged) - 6, min(width - 6, NAME // 2))
-    name = short(run.kernel, max(room, LEAST))
     title = (
         TextSpan(f"{number}. ", "strong"),
-        TextSpan(name, "code"),
+        TextSpan(run.kernel, "name"),
         TextSpan(f" {judged}", "strong"),
     )
+    blocks = (
+        *launch_blocks(row, total),
+        *_findings(run, before, listing=bool(run.lines)),
+        *_nvidia(run.nvidia),
+        *_doubts(run),
+        *_lines(run.lines),
+    )
+    return Fold(title, blocks, shown=number == 1)
+
+
+def launch_blocks(row: Row, total: float) -> Iterator[Block]:
+    """Which launch is shown of a row, where and how large it ran, and the verdict on it."""
+    run = row.shown
     identity: list[str | TextSpan] = []
     for line in _identity(row, total):
         identity += [TextSpan(line, "dim"), BREAK]
-    return Fold(
-        title,
-        (
-            Paragraph(tuple(identity[:-1])),
-            TextLine(
-                f"{figures.bound(run.diagnosis, run.status)}, {run.diagnosis.because}", "verdict"
-            ),
-            *_findings(run, before),
-            *_nvidia(run.nvidia),
-            *_doubts(run),
-            *_lines(run.lines, width),
-        ),
-        shown=number == 1,
+    yield Paragraph(tuple(identity[:-1]))
+    yield TextLine(
+        f"{figures.bound(run.diagnosis, run.status)}, {run.diagnosis.because}", "verdict"
     )
 
 
-def launch_facts(row: Row) -> Iterator[tuple[str, str]]:
-    """Name and value of what identifies the launch that is shown, and of how often it ran."""
-    run = row.shown
-    yield "time under ncu", figures.seconds(run.time)
-    if len(row.launches) > 1:
-        yield "launches, the median shown", f"{spread(row)} (shortest, median, longest)"
-    yield "report", f"{run.report} launch {run.index}"
-    yield "grid", figures.dims(run.grid)
-    yield "block", figures.dims(run.block)
-    yield "device", run.device or "unknown"
-    yield "compute capability", run.cc or "unknown"
-
-
 def _identity(row: Row, total: float) -> Iterator[str]:
-    run, facts = row.shown, dict(launch_facts(row))
+    run = row.shown
     part = f"{_part(row, total)} of all" if row.times else "duration not collected"
     if len(row.launches) > 1:
-        yield f"{facts['launches, the median shown']}, {part}; here the median one"
+        yield f"{spread(row)} (shortest, median, longest), {part}; here the median one"
     else:
-        yield f"{facts['time under ncu']}, {part}" if row.times else part
-    named = " ".join(filter(None, (run.variant, run.case)))
-    yield facts["report"] + (f", {named}" if named else "")
-    device = run.device or "device unknown"
-    sizes = f"grid {facts['grid']}, block {facts['block']}"
-    yield f"{sizes}, {device}, compute capability {facts['compute capability']}"
+        yield f"{figures.seconds(run.time)}, {part}" if row.times else part
+    yield ", ".join(filter(None, (f"{run.report} launch {run.index}", named(run))))
+    sizes = f"grid {figures.dims(run.grid)}, block {figures.dims(run.block)}"
+    yield f"{sizes}, {device_of(run)}, compute capability {run.cc or 'unknown'}"
     if resources := _resources(run):
         yield resources
 
@@ -253,9 +188,14 @@ def _firing(run: Judged, *, doubts: bool) -> list[Finding]:
     return [f for f in firing if f.note == doubts]
 
 
-def _findings(run: Judged, before: Judged | None) -> Iterator[ListItem]:
+def finding_blocks(run: Judged) -> Iterator[Block]:
+    """What fires, what is not known, and what to doubt of the measurement."""
+    yield from _findings(run, None, listing=False)
+    yield from _doubts(run)
+
+
+def _findings(run: Judged, before: Judged | None, *, listing: bool) -> Iterator[ListItem]:
     """What fires, and what is not known: in full only where the launch before says other."""
-    listing = bool(run.lines)
     yield from (firing_item(f, listing=listing) for f in _firing(run, doubts=False))
     for missing in run.diagnosis.missing:
         section = f"collect {missing.section}: " if missing.section else ""
@@ -290,13 +230,14 @@ def _doubts(run: Judged) -> Iterator[Block]:
 
 def firing_item(finding: Finding, *, listing: bool = False) -> ListItem:
     """A finding that fires: what it is worth, why, the numbers, what to try and where."""
-    worth = "" if finding.note else f" ({figures.worth(finding)})"
     known = {name: value for name, value in finding.evidence.items() if value is not None}
-    numbers = ", ".join(f"{name} {text}" for name, text in figures.evidence_texts(known))
+    numbers = [f"{name} {text}" for name, text in figures.evidence_texts(known)]
+    commas = [", "] * (len(numbers) - 1) + [""]
+    metrics = (TextSpan(a + b, "metric") for a, b in zip(numbers, commas, strict=False))
     return ListItem(
-        (TextSpan(finding.rule, "strong"), f"{worth}: {finding.cause}"),
+        (TextSpan(finding.rule, "rule"), finding_words(finding)),
         (
-            *([TextSpan(numbers, "dim")] if numbers else []),
+            *([tuple(metrics)] if numbers else []),
             *([(TextSpan("try:", "note"), " ", finding.advice)] if finding.advice else []),
             *_where(finding, listing=listing),
         ),
@@ -343,32 +284,21 @@ def _nvidia(results: Sequence[NvidiaRule]) -> Iterator[ListItem]:
         yield ListItem((*text, f" {speedup}"))
 
 
-def _lines(lines: Sequence[HotLine], width: int | None) -> Iterator[Grid]:
-    """The hot lines as a table: the source takes what the others leave."""
-    if not lines:
-        return
-    stalls = [f"{x.stall} {figures.share(x.stall_share)}" if x.stall else "" for x in lines]
-    where = [middle(escaped(place_of(x)), 20) for x in lines]
-    taken = 7 + max(map(len, stalls)) + max(map(len, where)) + 6 + 3
-    room = NAME if width is None else max(width - taken, 8)
-    yield Grid(
-        (">samples", "stall", "line", ""),
-        tuple(
-            (
-                figures.share(x.share),
-                stall,
-                TextSpan(at, "code"),
-                TextSpan(_cut(x.text.strip(), room), "code"),
-            )
-            for x, stall, at in zip(lines, stalls, where, strict=True)
-        ),
-        indent=0,
+def _lines(lines: Sequence[HotLine]) -> Iterator[Grid]:
+    """The hot lines as a table."""
+    if lines:
+        yield Grid(
+            (">samples", "stall", "line", "source"), tuple(map(_line, lines)), wraps=3, indent=0
+        )
+
+
+def _line(line: HotLine) -> tuple[Words, ...]:
+    return (
+        figures.share(line.share),
+        f"{line.stall} {figures.share(line.stall_share)}" if line.stall else "",
+        TextSpan(middle(escaped(place_of(line)), 20), "code"),
+        TextSpan(line.text.strip(), "code"),
     )
-
-
-def _cut(text: str, room: int) -> str:
-    text = escaped(text)
-    return text if len(text) <= room else f"{text[: room - 1]}…"
 
 
 def place_of(line: HotLine) -> str:

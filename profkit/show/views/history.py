@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from math import isfinite, isnan
 from typing import TYPE_CHECKING, Any
 
-from profkit.evidence.gate.report import GateReport, GateSubject
+from profkit.evidence.gate_report import GateReport, GateSubject
 from profkit.evidence.history.noise import MachineNoise
 from profkit.evidence.history.steps import HistoryStep
 from profkit.show.text import figures

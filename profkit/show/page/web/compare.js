@@ -1,4 +1,4 @@
-// Two launches side by side. profkit/evidence/comparison/counters.py says what counts as moved; its thresholds
+// Two launches side by side. profkit/evidence/counters.py says what counts as moved; its thresholds
 // come with the page, and a test holds the two to one answer.
 
 /** How a value changed, or null when it did not: the row of the table and how far it moved. */

@@ -71,13 +71,13 @@ byId("close-all").addEventListener("click", () => launches().forEach((x) => { x.
 // What a metric means, where its name or its value is pointed at: said once in the data.
 const meaningOf = new Map(DATA.metrics.map((metric) => [metric.name, `${metric.name}: ${metric.meaning}`]));
 document.addEventListener("mouseover", ({ target }) => {
-  const place = target.closest?.(".evidence span, dt[data-meaning], .bars dt, .code td:nth-child(3)");
+  const place = target.closest?.(".metric, dt[data-meaning], .bars dt, .code td:nth-child(3)");
   if (!place || place.title) return;
   if (place.matches("td, .bars dt")) {
     place.title = DATA.meanings[place.matches("td") ? place.textContent.split(" ")[0] : place.textContent] ?? "";
     return;
   }
-  const name = place.dataset.meaning ?? place.firstChild.textContent.trim();
+  const name = place.dataset.meaning ?? place.textContent.split(" ")[0];
   if (meaningOf.has(name)) place.title = meaningOf.get(name);
 });
 

@@ -1,1 +1,0 @@
-"""Verbs that say whether it helped, and whether it is true."""

@@ -1,1 +1,0 @@
-"""Verbs that build, check, time, profile and search variants."""

@@ -1,1 +1,0 @@
-"""Verbs that answer programs instead of people."""

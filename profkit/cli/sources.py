@@ -1,0 +1,96 @@
+"""The kernels folder at hand  ->  what the variants' headers say, for the verbs that judge."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from profkit.cli.output import say
+from profkit.errors import ProfkitError
+
+if TYPE_CHECKING:
+    from profkit.evidence.runs import Evidence
+    from profkit.measure.variants.variants import Variant
+    from profkit.records.current import SourceFile
+
+
+def evidence_of(artifacts: Path) -> Evidence:
+    """A folder of artifacts; its runs say what the headers of the kernels beside it say today."""
+    from profkit.evidence.runs import Evidence
+
+    return Evidence(artifacts, headers=headers(artifacts))
+
+
+def refuse_other(path: str | Path, verb: str) -> None:
+    """Raise a ProfkitError that names the command for a file which this verb does not read."""
+    from profkit.records.kinds import wrong_verb
+
+    if other := wrong_verb(path, verb):
+        raise ProfkitError(f"{path}: is {other[0]}", other[1])
+
+
+def is_triage(path: str | Path) -> bool:
+    """Whether it is a whole program, as profkit triage -o keeps it."""
+    return (Path(path) / "triage.json").is_file()
+
+
+def stale(evidence: Evidence, needs: Collection[str]) -> list[ProfkitError]:
+    """Which runs ("variant.case") are of code that has changed since, as errors to say."""
+    from profkit.records.current import apply
+    from profkit.records.record import read_record
+
+    known, problems = headers(evidence.root), []
+    for need in sorted(needs) if known else ():
+        variant, _, case = need.partition(".")
+        try:
+            files = evidence.files(variant, case)
+            record = read_record(files.record) if files and files.record else None
+        except ProfkitError:
+            continue  # the claim says so itself
+        if record and apply(record, known)[1]:
+            again = f"profkit profile --variant {record.variant} --case {record.case}"
+            problems.append(ProfkitError(f"{need} is stale: its code has changed since", again))
+    return problems
+
+
+def files_beside(artifacts: Path) -> dict[str, SourceFile]:
+    """problem/variant -> its file in the kernels folder beside artifacts; none without one."""
+    from profkit.measure.variants.variants import find_variants
+
+    kernels = artifacts.resolve().parent / "kernels"
+    if not (kernels / "common" / "variant.cuh").is_file():
+        return {}
+    return _source_files(find_variants(kernels), kernels)
+
+
+def headers(artifacts: Path) -> dict[str, SourceFile]:
+    """problem/variant -> header; none where no kernels lie beside the artifacts.
+
+    Nor where they cannot be read, which is said on stderr.
+    """
+    from profkit.measure.variants.variants import find_variants, kernels_dir
+
+    try:
+        kernels = kernels_dir()
+    except ProfkitError:
+        return {}
+    if kernels.parent not in artifacts.resolve().parents:
+        return {}  # of somebody else's kernels, which may have the same names
+    try:
+        listed = find_variants(kernels)
+    except ProfkitError as error:
+        say(error)  # what the records say goes on
+        return {}
+    return _source_files(listed, kernels)
+
+
+def _source_files(listed: Iterable[Variant], kernels: Path) -> dict[str, SourceFile]:
+    from profkit.records.current import SourceFile
+
+    return {
+        f"{v.problem}/{v.id}": SourceFile(
+            v.header, v.source_hash, v.path.relative_to(kernels.resolve()).as_posix()
+        )
+        for v in listed
+    }

@@ -1,0 +1,71 @@
+"""Flags of the verbs that measure  ->  what they name; and what is wrong with what was measured."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from profkit.cli.options import BAD, COULD_NOT
+from profkit.cli.output import note, say, say_all, say_each
+from profkit.errors import ProfkitError
+
+if TYPE_CHECKING:
+    from profkit.measure.targets import Target, TargetRun
+    from profkit.measure.workers.session import Measurements
+
+
+def on_gpus(target: Target, gpus: str | None) -> Target:
+    """The target on the GPUs that --gpus names."""
+    from profkit.measure.cuda import device
+    from profkit.measure.workers.client import visible_devices
+
+    if gpus is None:
+        return target
+    return replace(target, visible=tuple(visible_devices(gpus, device.count_gpus())))
+
+
+def say_gpus(measured: Measurements, quiet: bool) -> None:
+    """Which case was timed on which of several GPUs at which clock, and which were left out."""
+    by_case: dict[str, str] = {}
+    for (name, case), gpu in measured.gpus.items():
+        times = measured.times.get((name, case))
+        clock = times.after.sm_clock if times else None
+        at = f" at {clock / 1e6:.0f} MHz" if clock else ""
+        by_case.setdefault(case, f"case {case} on {gpu.uuid or gpu.pci}{at}")
+    if len({gpu.pci for gpu in measured.gpus.values()}) > 1:
+        where = ", ".join(by_case.values())
+        note(f"timed on several GPUs, compare within a case: {where}", quiet=quiet)
+    for line in measured.lost:
+        note(line, quiet=quiet)
+
+
+def named_or_all(names: Sequence[str] | None, every: bool) -> Sequence[str]:
+    """The variants that were named; none with --all, which is the other answer."""
+    if bool(names) == every:
+        raise ProfkitError(
+            "which variants?" if not every else "--all and --variant are two answers",
+            "--variant ID (profkit list shows them), or --all",
+        )
+    return names or ()
+
+
+def leave_with_faults(run: TargetRun, checks: Sequence[dict[str, Any]]) -> None:
+    """Say what is wrong on stderr; the worst of it is the exit status."""
+    from profkit.show.views import measured
+
+    for check in checks:
+        say_each(map(ProfkitError, measured.faults(check)))
+    broken = [b for b in run.builds.values() if b.error]
+    for built in broken:
+        say_all(f"{built.variant.path} does not compile", built.error or "")
+    judged = {c["variant"] for c in checks}
+    lost = [n for n in run.measured.failed if n not in judged]
+    for name in lost:
+        say(ProfkitError(f"{name}: {run.measured.failed[name]}"))
+    if broken:
+        raise typer.Exit(COULD_NOT)
+    if any(c["status"] in ("wrong", "failed") for c in checks):
+        raise typer.Exit(BAD)

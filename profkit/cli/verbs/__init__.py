@@ -1,0 +1,1 @@
+"""A verb is one file here; its name is the file's. Nothing else lists them."""

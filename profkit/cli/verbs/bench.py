@@ -1,0 +1,117 @@
+"""Variants  ->  times, against every reference, in turns."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from profkit.cli import options
+from profkit.cli.output import note, print_blocks, print_json, spinner
+from profkit.cli.signals import stop_on_term
+from profkit.cli.targets import leave_with_faults, named_or_all, on_gpus, say_gpus
+from profkit.errors import ProfkitError
+from profkit.records.artifacts import HISTORY
+
+if TYPE_CHECKING:
+    from profkit.measure.pipeline import AaRun
+    from profkit.measure.targets import TargetRun
+    from profkit.records.store import JsonObject
+
+
+Twins = Annotated[
+    int | None,
+    typer.Option("--aa", min=1, metavar="N", help="A/A: each twice in turns, in N processes."),
+]
+
+
+def time_variants(
+    variant: options.Names = None,
+    every: options.Every = False,
+    case: options.Cases = None,
+    kernels: options.Kernels = None,
+    build_dir: options.BuildDir = None,
+    gpus: options.Gpus = None,
+    aa: Twins = None,
+    rounds: Annotated[int, typer.Option(min=6, help="Of each process of --aa.")] = 120,
+    history: Annotated[
+        str, typer.Option("--history", metavar="DIR", help="Where --aa keeps what it found.")
+    ] = HISTORY,
+    json: options.Json = False,
+    quiet: options.Quiet = False,
+) -> None:
+    """How fast, against every reference, in turns: L2 warm and cold."""
+    from profkit.measure import pipeline, targets
+    from profkit.measure.targets import timed_rows
+    from profkit.show.views import measured
+
+    target = targets.choose_target(
+        targets.Places(kernels, build_dir),
+        named_or_all(variant, every),
+        every,
+        case or (),
+        aa is None,
+    )
+    if aa is not None and gpus is not None:
+        raise ProfkitError("--aa is of one GPU", "choose it with CUDA_VISIBLE_DEVICES")
+    if aa is not None:
+        from profkit.measure.pipeline import AaRun
+
+        _time_twins(AaRun(target, aa, rounds), history, json=json, quiet=quiet)
+        return
+    target = on_gpus(target, gpus)
+    with spinner(quiet) as progress:
+        run = pipeline.measure_target(target, progress)
+    say_gpus(run.measured, quiet)
+    by_case = {c: timed_rows(run, c) for c in target.cases}
+    if json:
+        document = {"gpu": run.measured.gpu_json(), "gpus": _by_case(run), "cases": by_case}
+        print_json({"schema": "profkit.bench/1", **document})
+    else:
+        for name, rows in by_case.items():
+            if rows:
+                gpu = _by_case(run).get(name, {})
+                print_blocks(measured.timed_case(name, gpu, rows, target.references))
+    leave_with_faults(run, run.measured.checks_json())
+
+
+def _by_case(run: TargetRun) -> dict[str, JsonObject]:
+    """Case -> the GPU that it was timed on; everything of a case is on one."""
+    return {case: gpu.to_json() for (_, case), gpu in run.measured.gpus.items()}
+
+
+def _time_twins(run: AaRun, folder: str, *, json: bool, quiet: bool) -> None:
+    """Time identical code against itself, keep it in the history, and say what the noise is."""
+    from profkit.evidence.history.dataset import History
+    from profkit.evidence.history.noise import machine_noise
+    from profkit.evidence.history.tables import HistoryTwin
+    from profkit.measure.pipeline import run_twins
+    from profkit.records.store import plain
+    from profkit.show.views.history import noise_blocks
+
+    comparisons: list[HistoryTwin] = []
+    stop_on_term()
+    try:
+        with spinner(quiet) as progress:
+            for twins in run_twins(run, progress):
+                comparisons += twins
+    finally:  # what was measured before somebody stopped it is kept
+        History(folder).append(comparisons)
+    note(f"{folder}: {len(comparisons)} A/A comparisons added", quiet=quiet)
+    noise = machine_noise(comparisons)
+    document = {"schema": "profkit.noise/1", "machines": plain(noise)}
+    print_blocks(noise_blocks(noise), document if json else None)
+
+
+VERB = options.Verb(
+    run=time_variants,
+    group="Your own kernels",
+    bad="a variant is wrong",
+    examples=(
+        "profkit bench --variant stage2 --variant champion --case B",
+        "profkit bench --aa 20 --variant champion      # what processes differ by",
+        "profkit bench --aa 5 --rounds 60 --variant stage2 --history runs/history",
+        "profkit bench --all --case B --case C --gpus 2 # a case a GPU",
+        "profkit bench --all --kernels mine --build-dir build --json --quiet",
+    ),
+)

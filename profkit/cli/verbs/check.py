@@ -1,0 +1,152 @@
+"""Variants  ->  whether they are right, on every case; or only built, within their headers' budgets."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from itertools import chain
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from profkit.cli import options
+from profkit.cli.output import note, print_blocks, print_json, refuse, say_all, say_each, spinner
+from profkit.cli.targets import leave_with_faults, named_or_all, on_gpus, say_gpus
+from profkit.errors import ProfkitError
+
+if TYPE_CHECKING:
+    from profkit.measure.ladder import Refreshed
+    from profkit.measure.targets import Places
+
+_ONLY = "--build-only: "  # of flags that mean nothing without it
+
+Sanitize = Annotated[
+    bool, typer.Option("--sanitize", help="Run compute-sanitizer's four tools too.")
+]
+BuildOnly = Annotated[
+    bool, typer.Option("--build-only", help="Compile, hold to the header's budget. Needs no GPU.")
+]
+Archs = Annotated[
+    str | None,
+    typer.Option("--arch", metavar="LIST", help=f"{_ONLY}80,89,90; else the GPU present."),
+]
+Refresh = Annotated[
+    bool,
+    typer.Option(
+        "--refresh", help=f"{_ONLY}stale records of this very machine code are so no more."
+    ),
+]
+
+
+def check_variants(
+    variant: options.Names = None,
+    every: options.Every = False,
+    case: options.Cases = None,
+    sanitize: Sanitize = False,
+    build_only: BuildOnly = False,
+    arch: Archs = None,
+    refresh: Refresh = False,
+    kernels: options.Kernels = None,
+    build_dir: options.BuildDir = None,
+    artifacts: options.RecordsDir = None,
+    gpus: options.Gpus = None,
+    json: options.Json = False,
+    quiet: options.Quiet = False,
+) -> None:
+    """Is it right, on every case, and does it keep to its own memory."""
+    from profkit.measure import pipeline, targets
+    from profkit.measure.sanitize import sanitized
+    from profkit.show.views import measured
+
+    at = targets.Places(kernels, build_dir, artifacts)
+    names = named_or_all(variant, every)
+    if build_only:
+        running = {"--case": case, "--sanitize": sanitize, "--gpus": gpus}
+        refuse(running, "nothing runs with --build-only", "leave it out")
+        _leave_built(at, names, _archs(arch), refresh, json, quiet)
+    built = {"--arch": arch, "--refresh": refresh, "--artifacts": artifacts}
+    refuse(built, "of --build-only", "profkit check --build-only")
+    target = targets.choose_target(at, names, every, case or (), False)
+    if not case:
+        target = targets.every_case(target)
+    target = on_gpus(target, gpus)
+    with spinner(quiet) as progress:
+        run = pipeline.measure_target(target, progress, time=False)
+        if sanitize:
+            sanitized(run, progress)
+    say_gpus(run.measured, quiet)
+    checks = run.measured.checks_json()
+    if json:
+        print_json({"schema": "profkit.check/1", "checks": checks})
+    else:
+        print_blocks(measured.checks(checks))
+    leave_with_faults(run, checks)
+
+
+def _leave_built(
+    at: Places, names: Sequence[str], archs: Sequence[str], refresh: bool, json: bool, quiet: bool
+) -> None:
+    """Compile, and leave with what is over budget or does not compile as the exit status."""
+    from profkit.measure import ladder
+    from profkit.show.views import measured
+
+    with spinner(quiet) as progress:
+        progress("build")
+        builds = ladder.compiled(at, names, archs)
+    if not builds:
+        raise ProfkitError(
+            f"--arch {', '.join(archs)}: the headers of these variants rule it out",
+            "`arch:` in a header says what it is for; profkit list shows the variants",
+        )
+    if refresh:
+        _say_refreshed(ladder.refresh(at, builds), quiet)
+    if json:
+        print_json({"schema": "profkit.build/1", "builds": [b.to_json() for b in builds]})
+    else:
+        print_blocks(measured.builds_table(list(chain.from_iterable(b.rows() for b in builds))))
+    for compiled in builds:
+        say_each(map(ProfkitError, compiled.over_budget))
+        if compiled.error:
+            say_all(*compiled.error.split("\n", 1))
+    if any(b.error for b in builds):
+        raise typer.Exit(options.COULD_NOT)
+    raise typer.Exit(options.BAD if any(b.over_budget for b in builds) else options.DONE)
+
+
+def _say_refreshed(records: Refreshed, quiet: bool) -> None:
+    """Say which records follow today's source now, and which have to be measured."""
+    for path in records.written:
+        note(f"{path}: machine code that today's source still gives", quiet=quiet)
+    for path in records.unknown:
+        why = "the same kernels, but a launcher that changed or is not known"
+        note(f"{path}: {why}: profkit profile", quiet=quiet)
+
+
+def _archs(text: str | None) -> list[str]:
+    """Architectures as nvcc's numbers: 90, 90a; sm_90 and compute_90 are 90."""
+    if not text:
+        return []
+    words = [word.strip() for word in text.split(",") if word.strip()]
+    numbers = [re.fullmatch(r"(?:sm_|compute_)?(\d{2,3}[af]?)", word) for word in words]
+    bad = [word for word, number in zip(words, numbers, strict=True) if number is None]
+    if bad or not words:
+        raise ProfkitError(
+            f"--arch {', '.join(bad) or text}: not an architecture",
+            "compute capabilities without a point: --arch 80,89,90",
+        )
+    return [number[1] for number in numbers if number]
+
+
+VERB = options.Verb(
+    run=check_variants,
+    group="Your own kernels",
+    bad="a variant is wrong or over its budget, or a sanitizer found something",
+    examples=(
+        "profkit check --variant stage2 --sanitize     # compute-sanitizer's four tools too",
+        "profkit check --all --case B --kernels mine --build-dir build",
+        "profkit check --all --gpus 0,1",
+        "profkit check --variant stage2 --json --quiet",
+        "profkit check --build-only --variant stage2 --arch 80,89,90",
+        "profkit check --build-only --all --arch 90 --refresh --artifacts runs",
+    ),
+)

@@ -1,0 +1,131 @@
+"""Files of claims, or the ledger of predictions  ->  what holds of what was recorded."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from itertools import chain
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from profkit.cli import options, sources
+from profkit.cli.output import note, one_form, print_blocks, refuse, say_each, write_to
+from profkit.errors import ProfkitError
+
+if TYPE_CHECKING:
+    from profkit.evidence.calibration import ScoresDocument
+    from profkit.evidence.claims import ClaimsDocument
+    from profkit.show.text.blocks import Block
+
+
+def try_claims(
+    files: Annotated[
+        list[Path] | None,
+        typer.Argument(
+            metavar="FILES...", help="Your own Python files of claims; with --ledger, its file."
+        ),
+    ] = None,
+    artifacts: options.Artifacts = options.ARTIFACTS,
+    ledger: Annotated[
+        bool, typer.Option("--ledger", help="Gains that rules predicted, and how they came out.")
+    ] = False,
+    update: Annotated[
+        bool, typer.Option("--update", help="First append what the artifacts say anew (--ledger).")
+    ] = False,
+    output: options.Picture = None,
+    json: options.Json = False,
+    markdown: options.Markdown = False,
+    quiet: options.Quiet = False,
+) -> None:
+    """Claims, gates and predicted gains, tried on what was recorded."""
+    one_form(json, markdown)
+    blocks: Iterable[Block]
+    document: ClaimsDocument | ScoresDocument
+    if ledger:
+        if files and len(files) > 1:
+            raise ProfkitError(f"{len(files)} ledgers: one at a time", f"--ledger {files[0]}")
+        path = files[0] if files else artifacts / "ledger.jsonl"
+        status = _update(path, artifacts, quiet) if update else options.DONE
+        blocks, document = _scored(path, artifacts, output)
+    else:
+        refuse({"--update": update, "-o": output}, "for the ledger", "profkit claims --ledger")
+        if not files:
+            raise ProfkitError("no file of claims", "profkit claims analyses/*.py, or --ledger")
+        blocks, document, status = _tried(files, artifacts, quiet)
+    print_blocks(blocks, document if json else None, markdown)
+    raise typer.Exit(status)
+
+
+def _tried(
+    files: Sequence[Path], artifacts: Path, quiet: bool
+) -> tuple[Iterable[Block], ClaimsDocument, int]:
+    """The claims of files, which runs of theirs are stale said on stderr; and the exit status."""
+    from profkit.evidence import claims as trying
+    from profkit.evidence.runs import Evidence
+    from profkit.show.views.claims import verified
+
+    for file in files:
+        sources.refuse_other(file, "claims")
+    evidence = Evidence(artifacts)
+    results = trying.verify_claim_files(files, evidence)
+    if not quiet:
+        tried = chain.from_iterable(file.claims for file in results)
+        needs = set(chain.from_iterable(claim.claim.needs for claim in tried))
+        say_each(sources.stale(evidence, needs))
+    lost = [file for file in results if not file.path.exists()]
+    say_each(ProfkitError(f"{file.path}: {file.error}", "name a file of claims") for file in lost)
+    told = [file for file in results if file not in lost]
+    blocks = verified(told) if told else ()
+    return blocks, trying.claims_json(results), trying.exit_status(results)
+
+
+def _update(path: Path, artifacts: Path, quiet: bool) -> int:
+    """Append what the artifacts say anew to the ledger; the exit status."""
+    from profkit.evidence import ledger
+
+    new = ledger.update(sources.evidence_of(artifacts), path)
+    added = f"{len(new.predictions)} predictions and {len(new.outcomes)} outcomes added"
+    note(f"{path}: {added}", quiet=quiet)
+    say_each(new.problems, quiet=quiet)
+    return options.COULD_NOT if new.problems else options.DONE
+
+
+def _scored(
+    path: Path, artifacts: Path, output: Path | None
+) -> tuple[Iterable[Block], ScoresDocument]:
+    """How what the ledger predicts came out, drawn where that is asked for."""
+    from profkit.evidence import calibration, ledger
+    from profkit.records.store import plain
+    from profkit.show.views.claims import ledger_table
+
+    kept = ledger.read_ledger(path)
+    edges = calibration.edges_today(sources.evidence_of(artifacts))
+    scores = calibration.score_ledger(kept, edges or None)
+    if output:
+        from profkit.show import plots
+
+        plots.save(plots.ledger(scores), write_to(output))
+    table = calibration.calibration(scores)
+    document: ScoresDocument = {
+        "schema": "profkit.scores/1",
+        "scores": plain(scores),
+        "calibration": plain(table),
+        "damaged": list(kept.damaged),
+    }
+    return ledger_table(kept, scores, table), document
+
+
+VERB = options.Verb(
+    run=try_claims,
+    group="Did it help",
+    bad="a claim fails or a gate is not met",
+    examples=(
+        "profkit claims analyses/*.py",
+        "profkit claims mine.py --artifacts runs --markdown",
+        "profkit claims mine.py --json --quiet",
+        "profkit claims --ledger                       # gains that rules predicted",
+        "profkit claims --ledger --update --quiet      # after a profile",
+        "profkit claims --ledger other.jsonl --markdown --output ledger.svg",
+    ),
+)

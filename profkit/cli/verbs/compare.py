@@ -1,0 +1,379 @@
+"""Two runs, or a ladder of them  ->  what changed, and whether it is real."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import chain
+from pathlib import Path
+from shlex import quote
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from profkit.cli import complete, options, sources
+from profkit.cli.output import (
+    note,
+    one_form,
+    print_blocks,
+    print_plain,
+    refuse,
+    say,
+    say_each,
+    write_to,
+)
+from profkit.errors import ProfkitError, did_you_mean
+from profkit.records.artifacts import HISTORY
+
+if TYPE_CHECKING:
+    from profkit.evidence.claims import GateResult
+    from profkit.evidence.compare import RunComparison, SpreadOf
+    from profkit.evidence.ladder import Ladder, LaddersDocument
+    from profkit.evidence.runs import Evidence
+    from profkit.evidence.sides import Compared
+    from profkit.evidence.summary import SummaryDocument
+    from profkit.program.change import ProgramChange
+
+FAIL_ON = ("slower", "finding", "resource")
+_STATUS = {
+    "keep": options.DONE,
+    "no gain proven": options.DONE,
+    "reject": options.BAD,
+    "undecided": options.COULD_NOT,
+}
+Before = Annotated[
+    str | None,
+    typer.Argument(
+        help="A variant, run record, report or folder of them.", autocompletion=complete.sides
+    ),
+]
+After = Annotated[
+    str | None, typer.Argument(help="The same, changed.", autocompletion=complete.sides)
+]
+FailOn = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="WHAT",
+        help=f"Exit 1 on any of: {', '.join(FAIL_ON)}.",
+        autocompletion=complete.one_of(*FAIL_ON),
+    ),
+]
+
+IsLadder = Annotated[bool, typer.Option("--ladder", help="All variants, each against its parent.")]
+Decide = Annotated[
+    bool,
+    typer.Option("--decide", help="One variant against what its header changes: keep it or not?"),
+]
+Against = Annotated[
+    str | None,
+    typer.Option(
+        metavar="ID", help="--decide: against this one instead.", autocompletion=complete.recorded
+    ),
+]
+Gates = Annotated[
+    list[Path] | None,
+    typer.Option(metavar="FILE", help="--decide: acceptance gates too: your own file of claims."),
+]
+AllMoved = Annotated[bool, typer.Option("--all", help="Every metric that moved.")]
+
+
+def judge_change(
+    before: Before = None,
+    after: After = None,
+    case: options.Case = None,
+    ladder: IsLadder = False,
+    decide: Decide = False,
+    against: Against = None,
+    gate: Gates = None,
+    artifacts: options.Artifacts = options.ARTIFACTS,
+    anyway: options.Anyway = False,
+    fail_on: FailOn = None,
+    every: AllMoved = False,
+    history: options.HistoryDir = HISTORY,
+    output: options.Picture = None,
+    brief: options.Brief = False,
+    json: options.Json = False,
+    markdown: options.Markdown = False,
+    quiet: options.Quiet = False,
+) -> None:
+    """What changed from BEFORE to AFTER, and whether it is real."""
+    from profkit.evidence.history.noise import KnownSpreads
+    from profkit.evidence.sides import compare_sides
+
+    one_form(json, markdown)
+    fail_if = _fail_if(fail_on or [])
+    if decide:
+        others = {"--ladder": ladder, "--fail-on": fail_on, "--all": every, "-o": output}
+        refuse({**others, "--brief": brief}, "not with --decide", "profkit compare ID --decide")
+        if not before or after:
+            raise ProfkitError("--decide takes one variant", "the other one is --against ID")
+        request = _Asked(before, against, case, gate or (), artifacts, anyway)
+        raise typer.Exit(_decide(request, json, markdown))
+    refuse({"--against": against, "--gate": gate}, "of --decide", "profkit compare ID --decide")
+    known = KnownSpreads(history)
+    if ladder:
+        if before or after:
+            raise ProfkitError("--ladder takes no BEFORE and AFTER", "profkit compare --ladder")
+        ladders = _ladders(artifacts, case, anyway, known, output)
+        _print_ladders(ladders, brief=brief, json=json, markdown=markdown)
+        raise typer.Exit(_ladders_status(ladders, fail_if, known.problems, quiet))
+    before, after = _two(before, after, output)
+    if sources.is_triage(before) and sources.is_triage(after):
+        _compare_triages(Path(before), Path(after), fail_if, json=json, markdown=markdown)
+    sides = compare_sides(before, after, case, sources.evidence_of(artifacts), anyway, known)
+    say_each([*sides.problems, *known.problems], quiet=quiet)
+    _print_sides(sides, brief, every, json=json, markdown=markdown)
+    worst = status(closing(sides.changes, fail_if), quiet=quiet)
+    raise typer.Exit(max(worst, options.COULD_NOT if sides.problems else 0))
+
+
+def _print_sides(sides: Compared, brief: bool, every: bool, *, json: bool, markdown: bool) -> None:
+    from profkit.show.views import comparison as changes
+
+    if brief and not json:
+        from profkit.show.views.comparison import brief_comparison
+
+        print_plain(brief_comparison(sides))
+        return
+    blocks = changes.compared_runs(sides, 10_000 if every else changes.MOVED_SHOWN)
+    print_blocks(blocks, sides.to_json() if json else None, markdown)
+
+
+@dataclass(frozen=True)
+class _Asked:
+    """What was asked of one variant: the flags of --decide by their names."""
+
+    variant: str
+    against: str | None
+    case: str | None
+    gate: Sequence[Path]
+    artifacts: Path
+    anyway: bool
+
+
+def _decide(request: _Asked, json: bool, markdown: bool) -> int:
+    """Print decision, time, counters, what changed and gates; the exit status."""
+    from profkit.evidence.runs import Evidence
+    from profkit.evidence.summary import summarize_variant
+    from profkit.show.views.claims import ladder_summary
+
+    if "/" in request.variant or Path(request.variant).exists():
+        raise ProfkitError(f"{request.variant}: --decide takes a variant", "stage2 or stage2.B")
+    evidence = sources.evidence_of(request.artifacts)
+    name, cases = _cases(evidence, request.variant, request.case)
+    gates = _gates(request.gate, Evidence(request.artifacts) if request.anyway else evidence)
+    summaries = [
+        summarize_variant(evidence, name, c, request.against, gates, request.anyway) for c in cases
+    ]
+    document: SummaryDocument = {
+        "schema": "profkit.summary/1",
+        "summaries": [s.to_json() for s in summaries],
+    }
+    blocks = chain.from_iterable(map(ladder_summary, summaries))
+    print_blocks(blocks, document if json else None, markdown)
+    return max(_STATUS[s.decision] for s in summaries)
+
+
+def _cases(evidence: Evidence, variant: str, case: str | None) -> tuple[str, list[str]]:
+    """The variant's id and the cases at which it was recorded."""
+    name, _, own = variant.partition(".")
+    if own or case:
+        return name, [own or case or ""]
+    cases = [c for v, c in evidence.names() if v == name]
+    if not cases:
+        known = sorted({v for v, _ in evidence.names()})
+        again = f"profkit profile --variant {name}"
+        hint = did_you_mean(name, known, "profkit list shows what is recorded") if known else again
+        raise ProfkitError(f"no run of {name} in {evidence.root}", hint)
+    return name, cases
+
+
+def _gates(files: Sequence[Path], evidence: Evidence) -> list[GateResult]:
+    from profkit.evidence.claims import verify_claim_files
+
+    results = verify_claim_files(files, evidence)
+    for file in results:
+        if file.error or not file.gates:
+            raise ProfkitError(
+                f"--gate {file.path}: {file.error or 'has no gate'}", "gate(name, [claims])"
+            )
+    return list(chain.from_iterable(file.gates for file in results))
+
+
+def _refuse_other(before: str, after: str) -> None:
+    """Raise a ProfkitError for a file that another verb reads; of traces, how they are compared."""
+    from profkit.records.kinds import wrong_verb
+
+    others = ((side, wrong_verb(side, "compare")) for side in (before, after))
+    for side, (what, hint) in ((side, other) for side, other in others if other):
+        if hint == f"profkit triage {quote(side)}":
+            kept = {"before.triage": before, "after.triage": after}
+            folders = [quote(s) if sources.is_triage(s) else name for name, s in kept.items()]
+            first = [f"profkit triage {quote(s)} -o {name}" for name, s in kept.items()
+                     if not sources.is_triage(s)]  # fmt: skip
+            raise ProfkitError(f"{side}: is {what}",
+                               "; ".join([*first, f"profkit compare {' '.join(folders)}"]))  # fmt: skip
+        raise ProfkitError(f"{side}: is {what}", hint)
+
+
+def _two(before: str | None, after: str | None, output: Path | None) -> tuple[str, str]:
+    """The two sides, where there are two that can be compared."""
+    if output:
+        raise ProfkitError("-o draws a ladder", "profkit compare --ladder --case B -o ladder.png")
+    if not (before and after):
+        raise ProfkitError("two runs are needed", "profkit compare stage1 stage2, or --ladder")
+    _refuse_other(before, after)
+    return before, after
+
+
+def _print_ladders(ladders: list[Ladder], *, brief: bool, json: bool, markdown: bool) -> None:
+    from profkit.show.views import comparison as changes
+
+    document: LaddersDocument = {
+        "schema": "profkit.ladders/1",
+        "ladders": [x.to_json() for x in ladders],
+    }
+    tables = changes.ladder_table if brief else changes.ladder_steps
+    print_blocks(chain.from_iterable(map(tables, ladders)), document if json else None, markdown)
+
+
+def _compare_triages(
+    before: Path, after: Path, fail_if: set[str], *, json: bool, markdown: bool
+) -> None:
+    """What became of each promise of a program's triage; ends the verb."""
+    from profkit.program.change import change
+    from profkit.program.document import read_document
+    from profkit.show.views.triage import compared_triages
+
+    comparison = change(read_document(before), read_document(after))
+    content = comparison.to_json()
+    _remember(before, after, comparison)
+    print_blocks(compared_triages(content), content if json else None, markdown)
+    slower = "slower" in fail_if and comparison.answer == "slower"
+    raise typer.Exit(options.BAD if slower or ("finding" in fail_if and comparison.new) else 0)
+
+
+def _remember(before: Path, after: Path, comparison: ProgramChange) -> None:
+    """Keep the promises and what came of them in a ledger inside of AFTER."""
+    from profkit.cli.promises import entries
+    from profkit.evidence.ledger import NAME, add
+
+    try:
+        add(after / NAME, entries(before, after, comparison))
+    except ProfkitError as error:  # what was compared is told all the same
+        say(error)
+
+
+def _fail_if(fail_on: list[str]) -> set[str]:
+    """What --fail-on names, each flag one word or several with commas."""
+    words = set(chain.from_iterable(flag.split(",") for flag in fail_on))
+    if unknown := words - set(FAIL_ON):
+        raise ProfkitError(f"--fail-on {', '.join(sorted(unknown))}: not known",
+                           f"one of {', '.join(FAIL_ON)}")  # fmt: skip
+    return words
+
+
+def closing(changes: Iterable[RunComparison], fail_if: set[str]) -> list[tuple[int, str]]:
+    """Each exit status other than 0 that a change asks for, with its reason.
+
+    2 when something could not be compared, 1 when AFTER is bad as asked. An AFTER that is wrong is
+    bad, whether asked or not. What neither side timed is named with 0 where it is unchanged, or
+    where something else was timed. Where nothing was, or one side lost its time, a gate on it has
+    not been tried: 2. Samples that are no times are nothing to compare.
+    """
+    every = list(changes)
+    tried = any(change.time or change.untimed == "unchanged" for change in every)
+    return [reason for change in every for reason in _closing(change, fail_if, tried)]
+
+
+def _closing(change: RunComparison, fail_if: set[str], tried: bool) -> Iterator[tuple[int, str]]:
+    if not change.compared:
+        faults = [r for r in change.refusals if r.code in ("wrong", "sanitizer")]
+        bad = any(r.sentence.startswith(change.after) for r in faults)
+        why = "; ".join(r.sentence for r in change.refusals)
+        yield (options.BAD if bad else options.COULD_NOT), f"{change.after}: {why}"
+    elif change.bad_samples:
+        why = change.time.sentence if change.time else change.time_note
+        yield options.COULD_NOT, f"{change.after}: {why}"
+    else:
+        if "slower" in fail_if and change.untimed:
+            harmless = change.untimed == "unchanged" or (change.untimed == "both sides" and tried)
+            yield (
+                (options.DONE if harmless else options.COULD_NOT),
+                f"{change.after}: {change.time_note}",
+            )
+        yield from ((options.BAD, f"{change.after}: {what}") for what in _bad(change, fail_if))
+
+
+def _bad(change: RunComparison, fail_if: set[str]) -> Iterator[str]:
+    """What of that which was asked for is worse."""
+    if "slower" in fail_if and change.time is not None and change.time.answer == "slower":
+        yield change.time.sentence
+    findings = chain.from_iterable(launch.findings for launch in change.launches)
+    new = [finding.rule for finding in findings if finding.what == "new"]
+    if "finding" in fail_if and new:
+        yield f"new finding {', '.join(dict.fromkeys(new))}"
+    worse = [r.name for r in change.resources if r.worse]
+    if "resource" in fail_if and worse:
+        yield f"more {', '.join(worse)}"
+
+
+def status(reasons: Iterable[tuple[int, str]], *, quiet: bool) -> int:
+    """The exit status, each reason for it said on stderr, and what has no time to judge."""
+    worst = 0
+    for code, reason in reasons:
+        worst = max(worst, code)
+        note(f"exit status {code}: {reason}" if code else f"not judged: {reason}", quiet=quiet)
+    return worst
+
+
+def _ladders(
+    artifacts: Path, case: str | None, anyway: bool, spread_of: SpreadOf, output: Path | None
+) -> list[Ladder]:
+    """The ladder of each case that was recorded; one of them drawn where that is asked for."""
+    from profkit.evidence.ladder import build_ladder
+
+    evidence = sources.evidence_of(artifacts)
+    cases = [case] if case else evidence.recorded_cases()
+    if not cases:
+        raise ProfkitError(f"no run record in {artifacts}", "profkit profile --all")
+    if output and len(cases) > 1:
+        raise ProfkitError(f"one picture of {len(cases)} cases", f"--case {cases[0]} -o {output}")
+    ladders = [build_ladder(evidence, c, anyway, spread_of) for c in cases]
+    if output:
+        from profkit.show import plots
+
+        plots.save(plots.ladder(ladders[0]), write_to(output))
+    return ladders
+
+
+def _ladders_status(
+    ladders: Iterable[Ladder], fail_if: set[str], unread: list[ProfkitError], quiet: bool
+) -> int:
+    problems = [p for x in ladders for p in x.problems]
+    say_each([*problems, *unread], quiet=quiet)
+    rungs = chain.from_iterable(ladder.steps for ladder in ladders)
+    steps = [rung.change for rung in rungs if rung.change]
+    worst = status(closing(steps, fail_if), quiet=quiet) if fail_if else 0
+    return max(worst, options.COULD_NOT if problems else 0)
+
+
+VERB = options.Verb(
+    run=judge_change,
+    group="Did it help",
+    bad="AFTER is wrong, as bad as --fail-on names, or rejected (--decide)",
+    examples=(
+        "profkit compare stage1 stage2 --case B",
+        "profkit compare old.ncu-rep new.ncu-rep --all # every metric that moved",
+        "profkit compare base/artifacts artifacts --fail-on slower --markdown --quiet",
+        "profkit compare base/artifacts artifacts --history runs/history",
+        "profkit compare --ladder --artifacts runs --json",
+        "profkit compare --ladder --case B -o ladder.png",
+        "profkit compare --ladder --case B --brief     # the table alone",
+        "profkit compare h100/ h200/ --anyway          # across GPUs: only to look",
+        "profkit compare before.triage after.triage    # whole programs",
+        "profkit compare stage2.B --decide --markdown  # keep it? for a pull request",
+        "profkit compare stage2 --decide --against stage1 --case B --gate gates.py --json",
+        "profkit compare stage2 --decide --artifacts h100 --anyway",
+    ),
+)

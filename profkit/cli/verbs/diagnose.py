@@ -1,0 +1,287 @@
+"""Reports  ->  what each kernel waits for."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from profkit.cli import options, sources
+from profkit.cli.launches import choose_launches, expand_patterns, read_patterns
+from profkit.cli.output import (
+    note,
+    one_form,
+    print_blocks,
+    print_json,
+    print_json_rows,
+    print_plain,
+    progress,
+    refuse,
+    save_frame,
+    say_each,
+    write_to,
+)
+from profkit.cli.signals import stop_on_term
+from profkit.errors import ProfkitError
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
+
+    from profkit.diagnosis.launches import Judged
+    from profkit.evidence.runs import Evidence, Run
+    from profkit.model.whatif import CounterChange, WhatifDocument
+    from profkit.reports.reader import ReportFile
+
+DETAILS = 3
+_LEFT = "it has a row in the table reports; profkit history --sql 'SELECT * FROM reports' shows all"
+Csv = Annotated[
+    Path | None, typer.Option(metavar="FILE", help="Write the frame as CSV; - is stdout.")
+]
+Parquet = Annotated[Path | None, typer.Option(metavar="FILE", help="Write the frame as Parquet.")]
+Lines = Annotated[
+    int | None,
+    typer.Option(
+        min=0,
+        metavar="N",
+        help="N source lines of each finding, and the N hottest of each launch; 0: none. "
+        "Left out, 3 of each finding.",
+        show_default=False,
+    ),
+]
+Details = Annotated[
+    int | None,
+    typer.Option(
+        "--top", min=1, metavar="N", help=f"The N worst rows in detail; {DETAILS} if left out."
+    ),
+]
+Every = Annotated[bool, typer.Option("--all", help="Every row, in the table and in detail.")]
+Each = Annotated[bool, typer.Option("--each", help="Launches of one kernel one by one.")]
+
+
+On = Annotated[
+    str | None,
+    typer.Option(metavar="ADDRESS", help="Read on a Dask cluster: tcp://host:8786, its scheduler."),
+]
+Into = Annotated[
+    str | None,
+    typer.Option(
+        "--history", metavar="DIR", help="Show nothing: stream any number into a history's tables."
+    ),
+]
+HEADER = "header"
+With = Annotated[
+    str | None,
+    typer.Option(
+        "--with",
+        metavar="CHANGES",
+        help="How much faster a recorded variant would be with other counts: "
+        f"'inst_exp/32, blocks*4'; {HEADER}: what its header says moves.",
+    ),
+]
+Case = Annotated[str | None, typer.Option("--case", metavar="CASE", help="--with: only this case.")]
+
+
+def diagnose_reports(
+    reports: options.Paths,
+    json: options.Json = False,
+    markdown: options.Markdown = False,
+    csv: Csv = None,
+    parquet: Parquet = None,
+    top: Details = None,
+    kernel: options.Kernel = None,
+    where: options.Where = None,
+    lines: Lines = None,
+    every: Every = False,
+    each: Each = False,
+    brief: options.Brief = False,
+    on: On = None,
+    history: Into = None,
+    changes: With = None,
+    case: Case = None,
+    artifacts: options.Artifacts = options.ARTIFACTS,
+    quiet: options.Quiet = False,
+) -> None:
+    """What each kernel waits for, and what mending that could gain."""
+    one_form(json, markdown)
+    of_reports = (csv, parquet, top, kernel, where, lines, every, each, brief, on, history)
+    if changes is not None:
+        if any(value not in (None, False) for value in of_reports) or len(reports) > 1:
+            raise ProfkitError("--with is of one variant", "leave out what chooses launches")
+        _ask_whatif(reports[0], changes, case, artifacts, json, markdown)
+        return
+    elsewhere = {"--case": case, "--artifacts": artifacts != options.ARTIFACTS}
+    refuse(elsewhere, "of --with", "profkit diagnose VARIANT --with CHANGES")
+    if history:
+        if csv or parquet or markdown or brief or kernel or where:
+            raise ProfkitError("--history keeps every launch and shows none", "leave out the rest")
+        raise typer.Exit(_keep(reports, history, on, json, quiet))
+    files = [write_to(f, reports) for f in (csv, parquet) if f and str(f) != "-"]
+    read, complete = read_patterns(reports, quiet=quiet, client=_client(on))
+    chosen = choose_launches(read, kernel, where)
+    for file in files:
+        save_frame(chosen.frame, file, as_csv=file == csv)
+    if csv and str(csv) == "-":
+        _print_csv(chosen.frame)
+    elif json:
+        _show_document(read.files, chosen.launches, top, lines)
+    elif not files:
+        form = "brief" if brief else "markdown" if markdown else "text"
+        _print_rows(chosen.launches, top, lines, form, every, each)
+    if not complete or not any(run.status == "ok" for run in chosen.launches):
+        raise typer.Exit(options.COULD_NOT)
+
+
+def _print_csv(frame: DataFrame) -> None:
+    from profkit.show.text.escape import csv_text
+
+    print(csv_text(frame), end="")
+
+
+def _client(on: str | None) -> Any:
+    """The cluster that --on names; None reads here."""
+    if on is None:
+        return None
+    from profkit.reports.cluster import cluster_client
+
+    return cluster_client(on)
+
+
+def _keep(reports: Sequence[str], history: str, on: str | None, as_json: bool, quiet: bool) -> int:
+    """Diagnose reports into a history, a few in memory at a time; the exit status."""
+    from profkit.evidence.history.dataset import History
+    from profkit.evidence.history.stream import stream_reports
+
+    paths, complete = expand_patterns(reports)
+    stop_on_term()
+    with progress("reading", quiet=quiet) as step:
+        done = stream_reports(
+            paths, History(history), _client(on), lambda n: step(n, len(paths)) if step else None
+        )
+    unread = (ProfkitError(f"{f.path}: {f.status}: {f.message}", _LEFT) for f in done.not_ok)
+    say_each(unread, quiet=quiet)
+    note(f"{history}: {done.reports} reports and {done.launches} launches added, "
+         f"{done.known} known already, {len(done.not_ok)} not read whole", quiet=quiet)  # fmt: skip
+    if as_json:
+        print_json({"schema": "profkit.streamed/1", "reports": done.reports, "known": done.known,
+                    "launches": done.launches, "not_ok": [f.path for f in done.not_ok]})  # fmt: skip
+    return 0 if complete and not done.not_ok else options.COULD_NOT
+
+
+def _show_document(
+    files: Sequence[ReportFile], launches: list[Judged], top: int | None, lines: int | None
+) -> None:
+    from profkit.diagnosis.launches import judged_rows, with_lines
+    from profkit.show.views.document import diagnosis_document, launch_entry
+
+    if top is not None:
+        worst = {id(run) for row in judged_rows(launches)[:top] for run in row.launches}
+        launches = [run for run in launches if id(run) in worst]
+    if lines != 0:
+        launches = with_lines(launches, lines, lines or 0)
+    document = diagnosis_document(files, ())
+    print_json_rows(document, "launches", map(launch_entry, launches))
+
+
+def _print_rows(
+    launches: list[Judged], top: int | None, lines: int | None, form: str, every: bool, each: bool
+) -> None:
+    """The answer, the table, and the first rows in detail."""
+    from profkit.diagnosis.launches import judged_rows, with_lines
+    from profkit.show.views.diagnosis import told
+
+    table = judged_rows(launches, every=each)
+    detailed = table if every else table[: top or DETAILS]
+    if not table:
+        return
+    if lines != 0:
+        lined = with_lines([row.shown for row in detailed], lines, lines or 0)
+        detailed = [row.replaced(row.shown, run) for row, run in zip(detailed, lined, strict=True)]
+    if form == "brief":
+        from profkit.show.views.brief import brief_diagnosis
+
+        print_plain(brief_diagnosis([*detailed, *table[len(detailed) :]]))
+        return
+    print_blocks(told(table, detailed, full=every), as_markdown=form == "markdown")
+
+
+def _ask_whatif(
+    variant: str, changes: str, case: str | None, artifacts: Path, json: bool, markdown: bool
+) -> None:
+    """How much faster a variant would be if these counts changed, before that is written."""
+    from profkit.model.whatif import parse_changes, whatif_launch
+    from profkit.records.store import plain
+    from profkit.show.views.claims import answers
+
+    evidence = sources.evidence_of(artifacts)
+    if changes == HEADER:
+        variant, counts = _header_moves(evidence, artifacts, variant)
+    else:
+        counts = parse_changes(changes)
+    runs = _recorded(evidence, variant, case)
+    estimates = [(run, whatif_launch(run.launch, counts)) for run in runs]
+    document: WhatifDocument = {
+        "schema": "profkit.whatif/1",
+        "variant": variant,
+        "changes": plain(counts),
+        "answers": [
+            {"case": run.case, "time_s": run.row["time"], "expect": plain(expect)}
+            for run, expect in estimates
+        ],
+    }
+    print_blocks(answers(variant, counts, estimates), document if json else None, markdown)
+
+
+def _recorded(evidence: Evidence, variant: str, case: str | None) -> list[Run]:
+    cases = [c for v, c in evidence.names() if v == variant and case in (None, c)]
+    if not cases:
+        at = f" at case {case}" if case else ""
+        raise ProfkitError(
+            f"no run of {variant}{at} in {evidence.root}", f"profkit profile --variant {variant}"
+        )
+    return [evidence.load(variant, at) for at in cases]
+
+
+def _header_moves(
+    evidence: Evidence, artifacts: Path, variant: str
+) -> tuple[str, tuple[CounterChange, ...]]:
+    """The parent of a variant and what its header says will move, as changes of the parent."""
+    from profkit.evidence.predictions import parse_moves
+    from profkit.model.whatif import COUNTS, CounterChange
+
+    files = {name.rpartition("/")[2]: file for name, file in sources.headers(artifacts).items()}
+    if variant not in files:
+        known = [v for v, _ in evidence.names() if v == variant]
+        why = "say what changes: --with" if known else "profkit list names the variants"
+        raise ProfkitError(f"no kernel file of {variant} beside {artifacts}", why)
+    header = files[variant].header
+    moves = parse_moves(" ".join(header.moves), variant)
+    changes = tuple(CounterChange(m.metric, "*", m.factor) for m in moves if m.metric in COUNTS)
+    if header.after is None or not changes:
+        raise ProfkitError(
+            f"{variant}: its header has no parent, or moves no count that the model knows",
+            "say what changes: --with 'shared_wavefronts*0.25'",
+        )
+    return header.after, changes
+
+
+VERB = options.Verb(
+    run=diagnose_reports,
+    group="Understand a kernel",
+    examples=(
+        "profkit diagnose my.ncu-rep --lines 5         # five source lines of each finding",
+        "profkit diagnose runs/ --top 3 --quiet        # the three worst of a folder",
+        "profkit diagnose runs/ --kernel flash --each  # launches one by one",
+        "profkit diagnose runs/ --all                  # every row in detail",
+        "profkit diagnose runs/ --where 'bound == \"memory\"' --json",
+        "profkit diagnose runs/ --markdown             # for a pull request",
+        "profkit diagnose raw.csv                      # what ncu --csv --page raw printed",
+        "profkit diagnose runs/ --brief                # for an agent: 500 tokens at most",
+        "profkit diagnose runs/ --history history       # 10,000 reports, a few in memory",
+        "profkit diagnose runs/ --on tcp://host:8786    # on a Dask cluster",
+        "profkit diagnose runs/ --csv runs.csv --parquet runs.parquet",
+        'profkit diagnose stage2 --with "shared_wavefronts*0.25, inst_exp/32" --case B',
+        "profkit diagnose stage3b --with header --artifacts artifacts  # what it says moves",
+    ),
+)

@@ -1,0 +1,88 @@
+"""Two folders of records  ->  may this go in: nothing slower, nothing wrong, nothing untried."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from profkit.cli import options, sources
+from profkit.cli.output import one_form, print_blocks, say, say_each
+from profkit.errors import ProfkitError
+from profkit.records.artifacts import HISTORY
+
+if TYPE_CHECKING:
+    from profkit.evidence.compare import SpreadOf
+    from profkit.evidence.gate_report import GateReport
+
+_SKIP = 125  # git bisect run: this commit cannot be tested
+Folder = Annotated[Path, typer.Argument(help="The artifacts of the branch that this goes into.")]
+Proposed = Annotated[Path, typer.Argument(help="The artifacts of what is proposed.")]
+
+
+def run_gate(
+    base: Folder,
+    head: Proposed = Path("artifacts"),
+    case: options.Case = None,
+    strict: Annotated[
+        bool, typer.Option("--strict", help="Exit 2 where nothing can be told, too.")
+    ] = False,
+    history: options.HistoryDir = HISTORY,
+    bisect: Annotated[
+        bool, typer.Option("--bisect", help="Exit 125, not 2: git bisect skips the commit.")
+    ] = False,
+    json: options.Json = False,
+    markdown: options.Markdown = False,
+    quiet: options.Quiet = False,
+) -> None:
+    """Did anything that changed get slower or wrong from BASE to HEAD?
+
+    Unchanged machine code is never judged by time. Of the rest: the smallest change that would
+    have been seen, and whether a difference is the code's, the method's, the machine's or noise.
+    """
+    from profkit.evidence.history.noise import KnownSpreads
+    from profkit.evidence.power import ALPHA
+    from profkit.show.views.history import gate_blocks
+
+    one_form(json, markdown)
+    try:
+        for folder in (base, head):
+            if not folder.is_dir():
+                raise ProfkitError(f"{folder}: no such folder", "git worktree add base origin/main")
+        known = KnownSpreads(history, ALPHA).read()
+        report = _judged((base, head), known, case, strict)
+    except ProfkitError as error:
+        if not bisect:
+            raise
+        say(error)
+        raise typer.Exit(_SKIP) from error
+    print_blocks(gate_blocks(report), report.to_json() if json else None, markdown)
+    left = _SKIP if bisect and report.status == options.COULD_NOT else report.status
+    reasons = (ProfkitError(f"exit status {left}: {reason}") for reason in report.reasons)
+    say_each([*known.problems, *reasons], quiet=quiet)
+    raise typer.Exit(left)
+
+
+def _judged(
+    folders: tuple[Path, Path], spread_of: SpreadOf, case: str | None, strict: bool
+) -> GateReport:
+    from profkit.evidence.gate import GateSide, judge_gate
+    from profkit.evidence.runs import Evidence
+
+    base, head = (GateSide(Evidence(x), sources.files_beside(x)) for x in folders)
+    return judge_gate(base, head, case, strict, spread_of)
+
+
+VERB = options.Verb(
+    run=run_gate,
+    group="For agents and CI",
+    bad="something is slower or wrong",
+    examples=(
+        "profkit gate base/artifacts artifacts --case B",
+        "profkit gate base/artifacts --markdown        # for the job summary",
+        "profkit gate old/artifacts --strict --quiet --json",
+        "profkit gate ../good/artifacts --bisect        # git bisect run profkit gate ...",
+        "profkit gate base/artifacts --history runs/history",
+    ),
+)

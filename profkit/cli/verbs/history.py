@@ -1,0 +1,169 @@
+"""Everything that was ever measured  ->  what changed when, by which commit, and was it real."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from profkit.cli import options, sources
+from profkit.cli.output import note, one_form, print_blocks, refuse, say_each, write_to
+from profkit.errors import ProfkitError
+from profkit.records.artifacts import HISTORY
+
+if TYPE_CHECKING:
+    from profkit.evidence.history.dataset import History
+    from profkit.evidence.history.steps import (
+        ColumnsDocument,
+        HistoryDocument,
+        HistoryStep,
+        QueryDocument,
+    )
+    from profkit.show.text.blocks import Block
+
+    Document = HistoryDocument | ColumnsDocument | QueryDocument
+
+Subject = Annotated[
+    str | None, typer.Argument(help="A variant, or stage2.B; without it, all. Or a question.")
+]
+Add = Annotated[bool, typer.Option("--add", help="First add the artifacts: records and diagnoses.")]
+Log = Annotated[
+    bool, typer.Option("--log", help="First add every record in the artifacts' git log.")
+]
+Commit = Annotated[
+    str | None,
+    typer.Option(metavar="HASH", help="Of the code, for records that do not say (--add)."),
+]
+Sql = Annotated[
+    bool,
+    typer.Option("--sql", help="SUBJECT is a question to DuckDB; without one, the tables."),
+]
+
+
+def show_history(
+    subject: Subject = None,
+    case: options.Case = None,
+    history: options.HistoryDir = HISTORY,
+    artifacts: options.Artifacts = options.ARTIFACTS,
+    add: Add = False,
+    log: Log = False,
+    commit: Commit = None,
+    sql: Sql = False,
+    output: options.Picture = None,
+    json: options.Json = False,
+    markdown: options.Markdown = False,
+    quiet: options.Quiet = False,
+) -> None:
+    """What changed when, by which commit, and was it real.
+
+    Each run stands against the one before it on the same GPU, at one false alarm in a thousand.
+    """
+    from profkit.evidence.history.dataset import History
+
+    one_form(json, markdown)
+    kept = History(history)
+    if sql:
+        others = {"--case": case, "--add": add, "--log": log, "--commit": commit, "-o": output}
+        refuse(others, "not of a question in SQL", "leave it out, or --sql")
+        blocks, document, problems = _asked(kept, subject)
+        empty = False
+    else:
+        problems = list(_from_log(kept, artifacts, quiet) if log else ())
+        problems += _from_artifacts(kept, artifacts, commit, quiet) if add else ()
+        name, _, at = (subject or "").partition(".")
+        steps, unreadable = read_steps(kept, name, at or case or "")
+        problems += unreadable
+        blocks, document = _told(steps, output)
+        empty = not steps
+    print_blocks(blocks, document if json else None, markdown)
+    say_each(problems, quiet=quiet)
+    if problems or empty:
+        raise typer.Exit(options.COULD_NOT)
+
+
+def _told(steps: Sequence[HistoryStep], output: Path | None) -> tuple[Iterable[Block], Document]:
+    """The steps, drawn where that is asked for."""
+    from profkit.show.views.history import history_blocks
+
+    if output:
+        from profkit.show import plots
+
+        plots.save(plots.history_steps(steps), write_to(output))
+    document: HistoryDocument = {
+        "schema": "profkit.history/1",
+        "steps": [s.to_json() for s in steps],
+    }
+    return history_blocks(steps), document
+
+
+def _asked(
+    kept: History, question: str | None
+) -> tuple[Iterable[Block], Document, list[ProfkitError]]:
+    """The answer to a question in SQL, and what could not be read; without one, the tables."""
+    from profkit.evidence.history.dataset import query
+    from profkit.evidence.history.tables import SCHEMA, schema_rows
+    from profkit.show.views.history import answer_blocks, rows_of, schema_blocks
+
+    if question is None:
+        columns = schema_rows()
+        return schema_blocks(SCHEMA, columns), {"schema": SCHEMA, "columns": columns}, []
+    frame, problems = query(kept, question)
+    answer: QueryDocument = {"schema": "profkit.query/1", "rows": rows_of(frame)}
+    return answer_blocks(frame), answer, problems
+
+
+def read_steps(
+    kept: History, variant: str = "", case: str = ""
+) -> tuple[list[HistoryStep], list[ProfkitError]]:
+    """The steps of a variant at a case ("": of all), and what cannot be read of the history."""
+    from profkit.evidence.history.noise import process_spreads
+    from profkit.evidence.history.steps import steps
+
+    runs, bad_runs = kept.runs()
+    twins, bad_twins = kept.twins()
+    chosen = [r for r in runs if variant in ("", r.variant) and case in ("", r.case)]
+    return steps(chosen, process_spreads(runs, twins)), bad_runs + bad_twins
+
+
+def _from_log(kept: History, artifacts: Path, quiet: bool) -> Iterable[ProfkitError]:
+    """Add every record in the git log; what could not be read."""
+    from profkit.measure.commits import committed_runs
+
+    runs, problems = committed_runs(artifacts)
+    new = kept.unknown(runs)
+    kept.append(new)
+    note(f"{kept.root}: {len(new)} of {len(runs)} committed records added", quiet=quiet)
+    return problems
+
+
+def _from_artifacts(
+    kept: History, artifacts: Path, commit: str | None, quiet: bool
+) -> Iterable[ProfkitError]:
+    """Add the records and reports of a folder; what could not be read."""
+    from profkit.evidence.history.dataset import add_artifacts
+    from profkit.measure.commits import commit_at_hand, commit_named
+
+    named = commit_named(artifacts, commit) if commit else commit_at_hand(dict(os.environ))
+    origin = "option" if commit else "environment"
+    added = add_artifacts(kept, sources.evidence_of(artifacts), named, origin)
+    note(f"{kept.root}: {added.runs} runs and {added.launches} launches added", quiet=quiet)
+    return added.problems
+
+
+VERB = options.Verb(
+    run=show_history,
+    group="Did it help",
+    examples=(
+        "profkit history --add                         # after a profile",
+        "profkit history --log --artifacts artifacts   # every record ever committed",
+        "profkit history champion --case B",
+        "profkit history stage2 --case B -o history.png # steps, intervals, machines",
+        "profkit history --add --commit HEAD~2 --quiet --json",
+        "profkit history --history runs/history --markdown",
+        "profkit history --sql                         # the tables and their columns",
+        "profkit history --sql 'SELECT variant, min(median) FROM runs GROUP BY variant'",
+    ),
+)

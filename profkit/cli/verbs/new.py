@@ -1,0 +1,45 @@
+"""A name  ->  a problem's folder to begin with."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from profkit.cli import options
+from profkit.cli.output import note, print_blocks, print_json
+
+
+def new_folder(
+    problem: Annotated[str, typer.Argument(metavar="PROBLEM", help="Its name: row-sum.")],
+    language: Annotated[
+        str, typer.Option("--language", metavar="NAME", help="Of its first variant: cuda, triton.")
+    ] = "cuda",
+    kernels: options.Kernels = None,
+    json: options.Json = False,
+    quiet: options.Quiet = False,
+) -> None:
+    """A folder to begin with: problem.py, one variant, a README. Needs no GPU."""
+    from profkit.measure.variants import scaffold
+    from profkit.show.views import measured
+
+    scaffolded = scaffold.new_problem(problem, language, kernels or Path("kernels"))
+    if json:
+        paths = [str(path) for path in scaffolded.files]
+        print_json({"schema": "profkit.new/1", "folder": str(scaffolded.folder), "files": paths})
+        return
+    print_blocks(measured.written(scaffolded.folder, scaffolded.files))
+    place = f" --kernels {kernels}" if kernels else ""
+    note(f"next: profkit check --variant {problem}/{scaffolded.variant}{place}", quiet=quiet)
+
+
+VERB = options.Verb(
+    run=new_folder,
+    group="Your own kernels",
+    examples=(
+        "profkit new row-sum",
+        "profkit new layernorm --language triton --kernels mine",
+        "profkit new decode --json --quiet",
+    ),
+)

@@ -1,0 +1,238 @@
+"""A variant, or any command  ->  profile: checked, timed, collected, diagnosed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from profkit.cli import options
+from profkit.cli.complete import one_of
+from profkit.cli.output import (
+    note,
+    print_blocks,
+    print_json,
+    say,
+    say_all,
+    say_each,
+    spinner,
+    write_to,
+)
+from profkit.cli.signals import stop_on_term
+from profkit.cli.targets import named_or_all, on_gpus, say_gpus
+from profkit.cli.verbs.diagnose import diagnose_reports
+from profkit.cli.watching import shown
+from profkit.errors import ProfkitError
+
+if TYPE_CHECKING:
+    from profkit.measure.pipeline import Profiled
+    from profkit.measure.targets import Places, Target
+
+Set = Annotated[
+    str,
+    typer.Option(
+        "--set",
+        metavar="SET",
+        help="ncu's section set.",
+        autocompletion=one_of("full", "detailed", "basic", "roofline"),
+    ),
+]
+CacheControl = Annotated[
+    str,
+    typer.Option(
+        "--cache-control",
+        metavar="WHEN",
+        help="all: caches flushed before each replay; none.",
+        autocompletion=one_of("all", "none"),
+    ),
+]
+Nvtx = Annotated[
+    str | None, typer.Option(metavar="RANGE", help="Of COMMAND: only inside this NVTX range.")
+]
+
+
+OfCommand = Annotated[
+    str | None,
+    typer.Option("--kernel", metavar="REGEX", help="Of COMMAND: kernels of this name."),
+]
+Output = Annotated[
+    Path | None, typer.Option("--output", "-o", help="Of COMMAND: where the report goes.")
+]
+On = Annotated[
+    str | None,
+    typer.Option(metavar="ADDRESS", help="Each case on a GPU of a Dask cluster: tcp://host:8786."),
+]
+
+
+def profile_variants(
+    command: Annotated[
+        list[str] | None, typer.Argument(metavar="[-- COMMAND...]", help="Any command at all.")
+    ] = None,
+    variant: options.Names = None,
+    every: options.Every = False,
+    case: options.Cases = None,
+    kernel: OfCommand = None,
+    skip: Annotated[int, typer.Option(min=0, help="Leave out so many launches.")] = 0,
+    count: Annotated[int | None, typer.Option(min=1, help="Profile so many launches.")] = None,
+    nvtx: Nvtx = None,
+    set_: Set = "full",
+    cache: CacheControl = "all",
+    timeout: Annotated[float, typer.Option(min=1, help="Seconds for one run of ncu.")] = 600.0,
+    output: Output = None,
+    kernels: options.Kernels = None,
+    build_dir: options.BuildDir = None,
+    artifacts: options.RecordsDir = None,
+    gpus: options.Gpus = None,
+    on: On = None,
+    json: options.Json = False,
+    quiet: options.Quiet = False,
+) -> None:
+    """Why: check, time, ncu round exactly one call, diagnosis."""
+    from profkit.measure import pipeline, targets
+    from profkit.measure.profile import collect
+
+    filters = collect.launch_filters(kernel, skip, count, nvtx)
+    settings = collect.CollectOptions(set_, cache, timeout, filters if command else ())
+    if command:
+        if variant or every:
+            raise ProfkitError("a COMMAND and --variant are two things", "give one of them")
+        _wrap(command, output, settings, json=json, quiet=quiet)
+        return
+    if filters:
+        raise ProfkitError(
+            "--kernel, --nvtx, --skip and --count choose launches of a COMMAND",
+            "profile ... -- COMMAND",
+        )
+    at = targets.Places(kernels, build_dir, artifacts)
+    target = targets.choose_target(at, named_or_all(variant, every), every, case or (), False)
+    if on:
+        how = ["--set", set_, "--cache-control", cache, "--timeout", str(timeout)]
+        _profile_on(on, target, at, how, gpus)
+    target = on_gpus(target, gpus)
+    with spinner(quiet) as progress:
+        runs = pipeline.profile(target, at.artifacts_dir(), settings, progress, _reporter(progress))
+    say_gpus(runs.measured, quiet)
+    _remember(runs.results, at.artifacts_dir(), quiet)
+    _show(runs.results, json=json, quiet=quiet)
+
+
+def _profile_on(
+    address: str, target: Target, at: Places, how: Sequence[str], gpus: str | None
+) -> None:
+    """Profile each case wherever a GPU is free, into the shared artifacts; ends the verb."""
+    from profkit.measure.pipeline import HostResult, profile_on_hosts
+    from profkit.reports.cluster import cluster_client
+
+    if gpus is not None:
+        raise ProfkitError(
+            "--on and --gpus are two answers", "workers of the cluster have a GPU each"
+        )
+    named = [word for v in (*(v.id for v in target.variants), *target.references)
+             for word in ("--variant", v)]  # fmt: skip
+    places = {"--kernels": at.kernels_dir(), "--build-dir": at.build_dir(),
+              "--artifacts": at.artifacts_dir()}  # fmt: skip
+    shared = [word for flag, path in places.items() for word in (flag, str(path.resolve()))]
+
+    def finished(result: HostResult) -> None:
+        say_all(f"case {result.case} on {result.host or 'no host'}: exit status {result.status}",
+                result.errors)  # fmt: skip
+
+    client = cluster_client(address)
+    results = profile_on_hosts(client, [*named, *shared, *how], target.cases, finished)
+    raise typer.Exit(max(result.status for result in results))
+
+
+def _remember(results: Sequence[Profiled], artifacts: Path, quiet: bool) -> None:
+    """Write what the rules predict, and what came of earlier predictions, into the ledger."""
+    measured = [(r.name, r.case) for r in results if r.report]
+    if not measured:
+        return
+    from profkit.cli import sources
+    from profkit.evidence import ledger
+
+    try:
+        new = ledger.update(sources.evidence_of(artifacts), only=measured)
+    except ProfkitError as error:  # the report is there all the same
+        say(error)
+        return
+    say_each(new.problems, quiet=quiet)
+
+
+def _reporter(progress: Callable[[str], None]) -> Callable[[Profiled], None]:
+    """Says what could not be done as soon as it is known."""
+
+    def finished(result: Profiled) -> None:
+        progress("")
+        if result.problem:
+            first, _, rest = result.problem.message.partition("\n")
+            say_all(f"{result.name} {result.case}: {first}", rest or result.problem.hint)
+
+    return finished
+
+
+def _show(results: Sequence[Profiled], *, json: bool, quiet: bool) -> None:
+    """The diagnosis of every report; without one, what is known without counters."""
+    from profkit.show.views import measured
+
+    reports = [str(r.report) for r in results if r.report]
+    if json:
+        runs = [
+            {**r.record.to_json(), "problem_message": r.problem and r.problem.message}
+            for r in results
+        ]
+        print_json({"schema": "profkit.profile/1", "runs": runs})
+    else:
+        if reports:
+            diagnose_reports(reports, quiet=quiet)
+        for result in results:
+            if not result.report and result.record.timing:
+                print_blocks(
+                    measured.without_counters(f"{result.name} {result.case}", result.record)
+                )
+    faulty = [r for r in results if r.wrong]
+    if any(r.problem for r in results if r not in faulty):
+        raise typer.Exit(options.COULD_NOT)
+    if faulty:
+        raise typer.Exit(options.BAD)
+
+
+def _wrap(
+    command: Sequence[str], output: Path | None, settings: Any, *, json: bool, quiet: bool
+) -> None:
+    """Profile any command, then diagnose its report."""
+    from profkit.measure.profile import collect
+    from profkit.measure.profile.words import LOG
+    from profkit.measure.variants import toolchain
+
+    report = output or Path(f"{Path(command[0]).stem}.ncu-rep")
+    if report.suffix != ".ncu-rep":
+        raise ProfkitError(f"-o {report}: a report ends in .ncu-rep")
+    if report.exists() and output is None:
+        raise ProfkitError(f"{report} is there already", "say -o NAME.ncu-rep, also to replace it")
+    ncu = toolchain.Tool(toolchain.need_tool("ncu"), None)
+    stop_on_term()
+    with shown(write_to(report.with_suffix(LOG)), quiet) as words:
+        done = collect.wrap(command, report, ncu, settings, words)
+    if done.note:
+        say(ProfkitError(f"{command[0]} failed after its kernels were profiled: {done.note}"))
+    note(f"{report}: {len(done.kernels)} launches, {done.seconds:.1f} s", quiet=quiet)
+    diagnose_reports([str(report)], json=json, quiet=quiet)
+
+
+VERB = options.Verb(
+    run=profile_variants,
+    group="Your own kernels",
+    bad="a variant is wrong",
+    examples=(
+        "profkit profile --variant stage2 --case B",
+        "profkit profile --all --case B --gpus all      # who is free takes it",
+        "profkit profile --all --case A --case B --on tcp://host:8786",
+        "profkit profile --all --kernels mine --build-dir build --artifacts runs",
+        "profkit profile --variant stage2 --set basic --cache-control none --json -q",
+        "profkit profile --kernel softmax -o run.ncu-rep -- python train.py",
+        "profkit profile --skip 10 --count 3 --timeout 1800 -- ./train",
+        "profkit profile --nvtx backward --count 5 -- python train.py",
+    ),
+)

@@ -1,0 +1,115 @@
+"""Reports, programs, a history  ->  one page for somebody else."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from profkit.cli import options, sources
+from profkit.cli.launches import choose_launches, read_patterns
+from profkit.cli.output import note, say_each, write_to
+from profkit.errors import ProfkitError
+
+if TYPE_CHECKING:
+    from profkit.show.page.page import Page
+    from profkit.show.page.program import PageProgram
+    from profkit.show.page.times import PageHistory
+
+ROWS = 50  # on a page; about 40 kB each
+What = Annotated[
+    list[str],
+    typer.Argument(
+        metavar="REPORTS...",
+        help="Reports, folders and globs; what triage -o keeps; a history.",
+    ),
+]
+Output = Annotated[
+    Path | None,
+    typer.Option("--output", "-o", metavar="FILE", help="The page: one HTML file."),
+]
+Title = Annotated[str | None, typer.Option(metavar="TEXT", help="The page's heading.")]
+
+
+def write_report(
+    what: What,
+    output: Output = None,
+    title: Title = None,
+    kernel: options.Kernel = None,
+    where: options.Where = None,
+    top: options.Top = None,
+    quiet: options.Quiet = False,
+) -> None:
+    """A page of reports in one file, for somebody without profkit.
+
+    It needs no network; a whole program and a history can stand on it too.
+    """
+    if output is None:
+        raise ProfkitError(f"{what[0]}: a page of reports needs a place", "-o page.html")
+    from profkit.reports.reader import Reports
+    from profkit.show.page import page as pages
+
+    folders = [word for word in what if sources.is_triage(word) or _is_history(word)]
+    patterns = [word for word in what if word not in folders]
+    write_to(output, patterns)
+    programs = [_program(word) for word in folders if sources.is_triage(word)]
+    histories = [_history(word) for word in folders if not sources.is_triage(word)]
+    reports, complete = read_patterns(patterns, quiet=quiet) if patterns else (Reports(()), True)
+    chosen = choose_launches(reports, kernel, where).launches
+    page = pages.render(reports, chosen, title or pages.TITLE, top or ROWS, programs, histories)
+    _save(page, output, quiet)
+    if not complete or not (folders or any(run.status == "ok" for run in chosen)):
+        raise typer.Exit(options.COULD_NOT)
+
+
+def _is_history(word: str) -> bool:
+    """Whether it is a history, as profkit history keeps it."""
+    return any(Path(word).glob("runs/*.parquet"))
+
+
+def _history(word: str) -> PageHistory:
+    from profkit.cli.verbs.history import read_steps
+    from profkit.evidence.history.dataset import History
+    from profkit.show.page.times import PageHistory
+
+    steps, problems = read_steps(History(word))
+    say_each(problems)
+    return PageHistory(word, tuple(steps))
+
+
+def _program(word: str) -> PageProgram:
+    from profkit.program import readers as recordings
+    from profkit.program.document import read_document
+    from profkit.program.triage import triage_timeline
+    from profkit.show.page.program import PageProgram
+
+    return PageProgram(
+        word, triage_timeline(recordings.read_timeline(Path(word))), read_document(Path(word))
+    )
+
+
+def _save(page: Page, output: Path, quiet: bool) -> None:
+    from profkit.show.page import page as pages
+
+    pages.save_page(page, output)
+    if quiet:
+        return
+    say_each(ProfkitError(line) for line in page.notes)
+    left = f"; {page.left_out} more with --top {page.launches + page.left_out}"
+    size = len(page.html.encode()) / 1e6
+    more = left if page.left_out else ""
+    note(f"{output}: {page.launches} rows, {size:.1f} MB{more}", quiet=quiet)
+
+
+VERB = options.Verb(
+    run=write_report,
+    group="Understand a kernel",
+    examples=(
+        "profkit report runs/ -o page.html             # one page, to open, send and print",
+        "profkit report *.ncu-rep -o page.html --title 'Attention' --top 20 --quiet",
+        "profkit report runs/ artifacts/history -o page.html  # with all that was measured",
+        "profkit report runs/ --output page.html --kernel flash --where 'time > 1e-5'",
+        "profkit report step.triage step.triage/counters.ncu-rep -o step.html",
+    ),
+)

@@ -1,0 +1,77 @@
+"""Reports  ->  their launches under the ceilings of the machine; times by shape  ->  who is fastest."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from profkit.cli import options
+from profkit.cli.launches import choose_launches, read_patterns
+from profkit.cli.output import note, write_to
+from profkit.errors import ProfkitError
+
+
+def draw_roofline(
+    reports: Annotated[
+        list[str],
+        typer.Argument(
+            help="Reports, folders and globs; and a file of times by shape (profkit.grid/1).",
+            metavar="REPORTS...",
+        ),
+    ],
+    output: Annotated[
+        Path | None,
+        typer.Option(
+            "--output",
+            "-o",
+            metavar="FILE",
+            help="The picture: .png, .svg or .pdf; roofline.png or heatmap.png if left out.",
+        ),
+    ] = None,
+    kernel: options.Kernel = None,
+    where: options.Where = None,
+    quiet: options.Quiet = False,
+) -> None:
+    """Every launch under the ceilings of its machine, as a picture.
+
+    Times by shape stand beside launches; alone they show who is fastest where, and how far ahead.
+    """
+    from profkit.records.grid import read_grid
+    from profkit.records.kinds import kind_of
+    from profkit.show import plots
+
+    grids = [Path(word) for word in reports if kind_of(word) == "grid"]
+    patterns = [word for word in reports if Path(word) not in grids]
+    if len(grids) > 1:
+        raise ProfkitError(f"{len(grids)} files of times by shape", "draw one at a time")
+    output = write_to(output or Path("roofline.png" if patterns else "heatmap.png"), reports)
+    shapes = read_grid(grids[0]) if grids else None
+    if shapes and not patterns:
+        plots.save(plots.heatmap(shapes), output)
+        note(f"{output}: {len(shapes.cells)} shapes", quiet=quiet)
+        return
+    read, complete = read_patterns(patterns, quiet=quiet)
+    chosen = choose_launches(read, kernel, where)
+    devices = sorted({run.device for run in chosen.launches if run.device})
+    if len(devices) > 1:
+        raise ProfkitError(f"launches of {len(devices)} devices: {', '.join(devices)}",
+                           f"draw one at a time: --where 'device == \"{devices[0]}\"'")  # fmt: skip
+    plots.save(plots.roofline(chosen.frame, grid=shapes), output)
+    beside = f" and {len(shapes.cells)} shapes" if shapes else ""
+    note(f"{output}: {len(chosen.frame)} launches{beside}", quiet=quiet)
+    if not complete:
+        raise typer.Exit(options.COULD_NOT)
+
+
+VERB = options.Verb(
+    run=draw_roofline,
+    group="Understand a kernel",
+    examples=(
+        "profkit roofline runs/ --output roof.svg",
+        "profkit roofline runs/ --kernel gemm --where 'time > 1e-5' --quiet",
+        "profkit roofline runs/ artifacts/attention/held.jsonl -o shapes.png",
+        "profkit roofline times.jsonl -o heat.svg      # who is fastest at which shape",
+    ),
+)

@@ -1,0 +1,243 @@
+"""A program, or a recording of it  ->  where its step goes, and what to do about it first."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import replace
+from pathlib import Path
+from tempfile import gettempdir
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from profkit.cli import options
+from profkit.cli.output import note, one_form, print_blocks, say, spinner
+from profkit.cli.sources import is_triage, refuse_other
+from profkit.cli.watching import shown
+from profkit.errors import ProfkitError
+from profkit.files import (
+    cannot_write,
+    check_output,
+    make_folder,
+    move_folder,
+    temporary_folder,
+    write_bytes,
+    write_text,
+)
+
+if TYPE_CHECKING:
+    from profkit.program.counts import Counts
+    from profkit.program.document import TriageDocument
+    from profkit.program.timeline import Timeline
+    from profkit.program.triage import Triage
+
+Ranks = Annotated[
+    str, typer.Option(metavar="all|N,...", help="Of a distributed program: which ranks.")
+]
+Range = Annotated[
+    str, typer.Option("--range", metavar="NAME", help="The NVTX range that is a step.")
+]
+StepMs = Annotated[
+    float | None,
+    typer.Option("--step-ms", min=0.0, metavar="MS", help="A step's time without profiler."),
+]
+Page = Annotated[Path | None, typer.Option(metavar="FILE", help="Write it as an HTML page too.")]
+INSTEAD = {
+    ".html": "--page {}", ".htm": "--page {}", ".json": "--json > {}", ".md": "--markdown > {}",
+}  # fmt: skip
+RECORDINGS = {".json", ".gz", ".sqlite", ".triage", ".nsys-rep"}
+
+
+def triage_program(
+    what: Annotated[
+        list[str],
+        typer.Argument(metavar="RECORDING or -- COMMAND...", help="A trace, or what to run."),
+    ],
+    range_: Range = "",
+    step_ms: StepMs = None,
+    ranks: Ranks = "all",
+    budget: Annotated[
+        float, typer.Option(min=0, metavar="S", help="Seconds for counters; 0 takes none.")
+    ] = 180.0,
+    timeout: Annotated[
+        float, typer.Option(min=1, metavar="S", help="Seconds for the run that is watched.")
+    ] = 600.0,
+    output: Annotated[
+        Path | None,
+        typer.Option("--output", "-o", metavar="DIR", help="Keep timeline and answer there."),
+    ] = None,
+    page: Page = None,
+    json: options.Json = False,
+    markdown: options.Markdown = False,
+    quiet: options.Quiet = False,
+) -> None:
+    """Where a whole program's step goes, and what to do first."""
+    from profkit.program.document import triage_document
+    from profkit.program.ranks import only_ranks
+    from profkit.program.recorded import judge_recordings
+    from profkit.program.triage import triage_timeline
+
+    one_form(json, markdown)
+    _may_write(output, page, what)
+    recordings = _recordings(what)
+    with _place(output, quiet) as folder:
+        if recordings:
+            answer, counts = judge_recordings(recordings, ranks, range_, step_ms)
+        else:
+            timeline = only_ranks(_record(what, timeout, quiet), ranks)
+            answer, counts = triage_timeline(timeline, range_, step_ms), None
+        if budget and not recordings:
+            counts = _count(what, answer, budget, folder / "counters.ncu-rep", quiet)
+            answer = triage_timeline(answer.timeline, range_, step_ms, counts.gains)
+        counts = _report_kept(counts, folder, output)
+        content = triage_document(answer, counts)
+        if output:
+            _keep(answer, content, folder)
+    if page:
+        _write_page(answer, content, page)
+    from profkit.show.views.triage import triaged
+
+    print_blocks(triaged(content), content if json else None, markdown)
+
+
+@contextmanager
+def _place(output: Path | None, quiet: bool) -> Iterator[Path]:
+    """A folder that becomes the output, whole, when the block ends well; gone where none is wanted."""
+    if output:
+        make_folder(output.parent)
+    with ExitStack() as stack:
+        try:
+            place = stack.enter_context(temporary_folder(output.parent if output else None))
+        except OSError as error:
+            raise cannot_write(output.parent if output else gettempdir(), error) from error
+        folder = place / "triage"
+        folder.mkdir()
+        yield folder
+        if output:
+            move_folder(folder, output)
+            note(f"{output}: kept", quiet=quiet)
+
+
+def _may_write(output: Path | None, page: Path | None, what: Sequence[str]) -> None:
+    """Raise a ProfkitError where something else would be overwritten, or nothing could be."""
+    if page:
+        check_output(page, what)
+    if output and output.suffix.lower() in INSTEAD:
+        raise ProfkitError(
+            f"-o {output}: keeps a folder, no file of that kind",
+            f"for the file: {INSTEAD[output.suffix.lower()].format(output)}; for the folder: -o "
+            f"{output.with_suffix('.triage')}",
+        )
+    if output and output.exists() and not is_triage(output):
+        raise ProfkitError(f"-o {output}: is there already", "name a folder that is not there")
+
+
+def _recordings(what: Sequence[str]) -> list[Path]:
+    """The recordings that are named; none where it is a command."""
+    paths = [Path(word) for word in what]
+    known = [p for p in paths if p.suffix in RECORDINGS or p.is_dir()]
+    recorded = len(known) == len(paths)
+    for path in paths if recorded else paths[:1]:
+        if recorded or not os.access(path, os.X_OK):  # what may be run is a command
+            refuse_other(path, "triage")
+    return paths if recorded else []
+
+
+def _record(command: Sequence[str], timeout: float, quiet: bool) -> Timeline:
+    from profkit.measure.profile import timeline as recorder
+    from profkit.program.readers import injected
+
+    echo = None if quiet else sys.stderr.buffer
+    with temporary_folder() as folder, spinner(quiet) as progress:
+        progress("timeline")
+        done = recorder.record_timeline(command, folder, timeout, echo)
+        timeline = injected.read_injected(folder)
+    notes = (*timeline.notes, done.note) if done.note else timeline.notes
+    note(f"timeline: {done.seconds:.1f} s", quiet=quiet)
+    return replace(timeline, command=" ".join(command), notes=notes)
+
+
+def _count(
+    command: Sequence[str], answer: Triage, budget: float, report: Path, quiet: bool
+) -> Counts:
+    """Counters of the groups that matter; why there are none, where there are none."""
+    from profkit.measure.profile import timeline as recorder
+    from profkit.program import counts
+    from profkit.program.ranks import gpu_of
+
+    groups = answer.groups
+    device = gpu_of(answer.process) if len(answer.timeline.processes) > 1 else None
+    names = [counts.function(g.name) for g in counts.wanted(groups)]
+    if not names:
+        return counts.Counts(notes=("no kernel to count",))
+    try:
+        with shown(report.with_suffix(".log"), quiet, program=False) as words:
+            done = recorder.count_kernels(command, names, report, budget, words, device)
+            note(f"counters: {len(done.kernels)} launches, {done.seconds:.1f} s", quiet=quiet)
+            counted = _on_one_rank(counts.read_counts(report, groups), answer, device)
+        recorder.packed_report(report)
+        return counted
+    except ProfkitError as error:  # the timeline is an answer too
+        say(error)
+        return counts.Counts(notes=(f"nothing was counted: {error.message}",))
+
+
+def _on_one_rank(counts: Counts, answer: Triage, device: int | None) -> Counts:
+    """Says so where kernels of one rank were counted while the others waited."""
+    if device is None:
+        return counts
+    text = (f"counters are rank {answer.process.rank}'s (GPU {device}); the other ranks waited in "
+            "their collectives, which were not replayed; NCCL's watchdog allows 10 minutes")  # fmt: skip
+    return replace(counts, notes=(*counts.notes, text))
+
+
+def _report_kept(counts: Counts | None, folder: Path, output: Path | None) -> Counts | None:
+    """The counters with the place where their report will be: beside the answer, or where it was."""
+    if counts is None or not counts.report:
+        return counts
+    from profkit.program.recorded import kept_report
+
+    read = Path(counts.report)
+    if output is None:
+        return counts if read.parent != folder else replace(counts, report="")
+    if read.parent != folder:
+        write_bytes(folder / read.name, read.read_bytes())
+    report = kept_report(folder)
+    return replace(counts, report=str(output / report.name) if report else "")
+
+
+def _write_page(answer: Triage, content: TriageDocument, file: Path) -> None:
+    from profkit.show.page.page import program_page
+    from profkit.show.page.program import PageProgram
+
+    name = content["program"]["command"] or content["program"]["how"]
+    write_text(file, program_page(PageProgram(name, answer, content)))
+
+
+def _keep(answer: Triage, content: TriageDocument, folder: Path) -> None:
+    from json import dumps
+
+    from profkit.program.document import NAME
+    from profkit.program.readers import store
+
+    store.write(answer.timeline, folder)
+    write_text(folder / NAME, dumps(content, indent=1, allow_nan=False))
+
+
+VERB = options.Verb(
+    run=triage_program,
+    group="Understand a program",
+    examples=(
+        "profkit triage -- python train.py             # watched, then counted",
+        "profkit triage -o step.triage --budget 60 --timeout 300 -- python train.py",
+        "profkit triage trace.json.gz                  # of torch.profiler, no GPU needed",
+        "profkit triage trace.json.gz --step-ms 16.5   # what a plain run takes",
+        "profkit triage run.sqlite --range train_step --json --quiet    # of nsys",
+        "profkit triage rank0.json.gz rank1.json.gz --markdown    # a trace a rank",
+        "profkit triage --ranks all -- torchrun --nproc-per-node 2 train.py",
+        "profkit triage trace.json.gz --page step.html # with the step's timeline",
+    ),
+)

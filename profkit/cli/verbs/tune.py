@@ -1,0 +1,179 @@
+"""A variant with tunables  ->  tune: search, decide, write down."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from profkit.cli import complete, options
+from profkit.cli.output import print_blocks, print_json, save_frame, say, say_each, spinner
+from profkit.cli.signals import stop_on_term
+from profkit.errors import ProfkitError, install_extra
+
+if TYPE_CHECKING:
+    from profkit.tune.run import SearchResult
+
+
+Id = Annotated[
+    str,
+    typer.Option("--variant", metavar="ID", help="What to tune.", autocompletion=complete.variants),
+]
+Case = Annotated[
+    str | None,
+    typer.Option(
+        "--case", metavar="CASE", help="The case to tune for.", autocompletion=complete.cases
+    ),
+]
+Trials = Annotated[
+    int, typer.Option("--trials", min=1, help="Distinct configurations, the defaults included.")
+]
+Time = Annotated[float | None, typer.Option("--time", help="Seconds after which no trial begins.")]
+Seed = Annotated[int, typer.Option("--seed", min=0, help="Of the sampler.")]
+Resume = Annotated[
+    bool, typer.Option("--resume", help="Go on with a search that was stopped or killed.")
+]
+Storage = Annotated[
+    str | None,
+    typer.Option("--storage", metavar="URL", help="A database; else SQLite beside the builds."),
+]
+NoSteer = Annotated[bool, typer.Option("--no-steer", help="Plain TPE: diagnoses propose nothing.")]
+NoProfile = Annotated[
+    bool, typer.Option("--no-profile", help="No ncu: promoted trials are timed only.")
+]
+Occupancy = Annotated[
+    float | None,
+    typer.Option("--min-occupancy", min=0, max=1, help="Refuse below this share of warps."),
+]
+Timeout = Annotated[
+    float, typer.Option("--timeout", min=1, help="Seconds without a word: it hangs.")
+]
+Output = Annotated[
+    Path | None,
+    typer.Option("--output", "-o", metavar="DIR", help="Else artifacts/tune/<variant>.<case>."),
+]
+
+
+def tune_variant(
+    variant: Id,
+    case: Case = None,
+    trials: Trials = 60,
+    time: Time = None,
+    seed: Seed = 0,
+    resume: Resume = False,
+    storage: Storage = None,
+    gpus: options.Gpus = None,
+    no_steer: NoSteer = False,
+    no_profile: NoProfile = False,
+    min_occupancy: Occupancy = None,
+    timeout: Timeout = 30.0,
+    output: Output = None,
+    kernels: options.Kernels = None,
+    build_dir: options.BuildDir = None,
+    artifacts: options.RecordsDir = None,
+    json: options.Json = False,
+    quiet: options.Quiet = False,
+) -> None:
+    """Search the tunables that a header declares."""
+    from profkit.tune import need_optuna
+
+    need_optuna()
+    from profkit.measure import targets
+    from profkit.measure.cuda import device
+    from profkit.measure.workers.client import visible_devices
+    from profkit.tune import run
+    from profkit.tune.task import SearchOptions, subject_of, task_of
+
+    at = targets.Places(kernels, build_dir, artifacts)
+    target = targets.choose_target(at, [variant], False, [case] if case else (), False)
+    subject_of(target)  # said also where there is no GPU
+    visible = visible_devices(gpus, device.count_gpus())
+    search = SearchOptions(trials, time, seed, not no_steer, min_occupancy, timeout, not no_profile)
+    stop_on_term()
+    with spinner(quiet) as progress:
+        progress("build")
+        task = task_of(target, search)
+        try:
+            url = storage or run.default_storage(task)
+            result = run.tune(task, url, resume, visible, progress)
+        except KeyboardInterrupt:
+            say(ProfkitError("stopped; no trial is lost", "go on: the same command and --resume"))
+            raise
+        finally:
+            task.builder.stop()
+        progress("writing")
+        written = _write(result, output or at.artifacts_dir() / "tune" / task.subject)
+    _show(result, written, json=json, quiet=quiet)
+
+
+def _write(result: SearchResult, folder: Path) -> dict[str, Any]:
+    """Everything that a search leaves: record, history, plots, summary."""
+    from profkit.files import write_text
+    from profkit.show import plots
+    from profkit.show.views import search as tuned
+    from profkit.tune import history, run
+
+    folder.mkdir(parents=True, exist_ok=True)
+    summary, frame = result.to_json(), history.trials_frame(result.study)
+    others = history.trials_frame(result.plain) if result.plain else None
+    run.champion_record(result, folder)
+    kept = _history(frame, folder)
+    pictures: dict[str, Callable[[], Any]] = {
+        "history.png": lambda: plots.search_history(frame, others),
+        "importance.png": lambda: plots.search_importance(summary["importances"]),
+        "parallel.png": lambda: plots.search_parallel(frame, list(result.task.space.macros)),
+        "resources.png": lambda: plots.search_resources(frame),
+    }
+    drawn = []
+    for name, draw in pictures.items():
+        try:
+            picture = draw()
+        except ProfkitError:  # too few trials to draw
+            (folder / name).unlink(missing_ok=True)
+        else:
+            plots.save(picture, folder / name)
+            drawn.append(name)
+    write_text(folder / "profile_summary.md", tuned.search_summary(summary, frame, drawn))
+    return {**summary, "output": str(folder), "history": str(kept)}
+
+
+def _history(frame: Any, folder: Path) -> Path:
+    """The history as Parquet; as CSV where pyarrow is not installed."""
+    from importlib.util import find_spec
+
+    as_csv = find_spec("pyarrow") is None
+    if as_csv:
+        say(ProfkitError("no pyarrow: the history is a CSV file", install_extra("pyarrow")))
+    file = folder / ("history.csv" if as_csv else "history.parquet")
+    save_frame(frame, file, as_csv=as_csv)
+    return file
+
+
+def _show(result: SearchResult, summary: dict[str, Any], *, json: bool, quiet: bool) -> None:
+    """The end of the search for people, or all of it for programs."""
+    from profkit.show.views import search as tuned
+
+    if json:
+        print_json(summary)
+        return
+    print_blocks(tuned.ended(summary))
+    lost = (ProfkitError(line, "the others went on") for line in result.outcome.lost)
+    say_each(lost, quiet=quiet)
+    print(f"written to {summary['output']}")
+
+
+VERB = options.Verb(
+    run=tune_variant,
+    group="Your own kernels",
+    examples=(
+        "profkit tune --variant v3 --case B",
+        "profkit tune --variant v3 --case B --resume   # after Ctrl-C, a crash or a kill",
+        "profkit tune --variant v3 --trials 200 --time 600 --seed 1 --gpus all --quiet",
+        "profkit tune --variant v3 --storage sqlite:///a.db --no-steer --no-profile",
+        "profkit tune --variant v3 --storage journal:///nfs/v3.log   # several hosts",
+        "profkit tune --variant v3 --min-occupancy 0.5 --timeout 60 -o found --json",
+        "profkit tune --variant mine --kernels mine --build-dir build --artifacts runs",
+    ),
+)

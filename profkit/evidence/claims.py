@@ -1,0 +1,342 @@
+"""Sentences that somebody said  ->  holds, fails or undecided on what was recorded.
+
+A claim is a function in a plain file of the user's own; nothing is ever read as code from a report
+or a record. Evidence that is missing makes a claim undecided and says what to collect; a claim that
+raises is reported and the others go on. A file of claims is written with these names:
+
+    from profkit.evidence.claims import Answer, at_least, claim, decide, gate, timed, undecided
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+import traceback
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from types import ModuleType
+from typing import Literal, TypedDict
+
+from profkit.errors import ProfkitError
+from profkit.evidence.compare import compare_times
+from profkit.evidence.conditions import refusals_of
+from profkit.evidence.runs import Evidence, MissingEvidence
+from profkit.evidence.stats import Interval, TimeComparison
+from profkit.model.launch import NotCollected
+from profkit.records.store import as_document
+
+ClaimVerdict = Literal["holds", "fails", "undecided"]
+Number = float | int | str | None
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What a claim comes to."""
+
+    verdict: ClaimVerdict
+    because: str  # one sentence with the figures that decide
+    # name -> value: a catalogue metric under its short name (SI), or any other under a name
+    # that carries its unit
+    numbers: Mapping[str, Number] = field(default_factory=dict)
+    collect: tuple[str, ...] = ()  # what to run when undecided, one command each
+    # what was calculated, not measured (what another GPU would do), one line each
+    computed: tuple[str, ...] = ()
+
+    def elsewhere(self, *lines: str) -> Answer:
+        """The same answer with lines that were computed rather than measured."""
+        return replace(self, computed=self.computed + lines)
+
+
+def decide(true: bool | None, because: str, **numbers: Number) -> Answer:
+    """Holds if `true`, fails if not, undecided if None (an interval that has the bound in it)."""
+    verdict: ClaimVerdict = "undecided" if true is None else "holds" if true else "fails"
+    return Answer(verdict, because, numbers)
+
+
+def at_least(value: Interval, bound: float) -> bool | None:
+    """Whether a value is at least this: None when its interval has the bound in it."""
+    if value.low >= bound:
+        return True
+    return False if value.high < bound else None
+
+
+def timed(evidence: Evidence, before: str, after: str) -> TimeComparison:
+    """How the times of two runs ("variant.case") compare.
+
+    Raises:
+        MissingEvidence: They were not timed or must not be compared; a claim becomes undecided.
+    """
+    one, other = (evidence.load(*name.split(".", 1)) for name in (before, after))
+    refused = refusals_of(one, other)
+    if refused:
+        why = "; ".join(r.sentence for r in refused)
+        raise MissingEvidence(f"{before} and {after} are not compared: {why}")
+    return compare_times(one.timed, other.timed)
+
+
+def undecided(because: str, *collect: str, **numbers: Number) -> Answer:
+    """Not decidable from what was collected; `collect` are the commands that would."""
+    return Answer("undecided", because, numbers, collect)
+
+
+@dataclass(frozen=True)
+class Claim:
+    """One sentence and how to try it."""
+
+    name: str
+    sentence: str  # the first paragraph of its docstring: the sentence as it was meant
+    who: str
+    # the runs that it looks at, as "variant.case"; a missing one makes it undecided before it
+    # starts, so that everything missing is said at once
+    needs: tuple[str, ...]
+    check: Callable[[Evidence], Answer]
+
+    def __call__(self, evidence: Evidence) -> Answer:
+        """Try the claim on this evidence."""
+        return self.check(evidence)
+
+
+@dataclass(frozen=True)
+class Gate:
+    """Claims that must all hold."""
+
+    name: str  # what is let through
+    claims: tuple[Claim, ...]  # all have to hold; undecided is not through
+    # false for a gate that is only reported (one that nothing could ever meet)
+    binding: bool = True
+
+
+def claim(who: str, needs: Sequence[str] = ()) -> Callable[[Callable[[Evidence], Answer]], Claim]:
+    """Make a claim of a function: its docstring is the sentence.
+
+    `who`: who said it and where ("status document of 14 October"). `needs`: runs that it looks at,
+    as "variant.case".
+    """
+
+    def decorate(check: Callable[[Evidence], Answer]) -> Claim:
+        name = getattr(check, "__name__", "claim")
+        paragraph = (check.__doc__ or "").strip().split("\n\n")[0]
+        if not paragraph:
+            raise ProfkitError(
+                f"the claim {name} has no docstring", "its docstring is the sentence that is tried"
+            )
+        return Claim(name, " ".join(paragraph.split()), who, tuple(needs), check)
+
+    return decorate
+
+
+def gate(name: str, claims: Sequence[Claim], binding: bool = True) -> Gate:
+    """An acceptance gate: see Gate."""
+    if not claims:
+        raise ProfkitError(f"the gate {name!r} has no claims", "a gate that asks nothing is open")
+    return Gate(name, tuple(claims), binding)
+
+
+# --- trying them ----------------------------------------------------------------------------------
+
+ClaimOutcome = Literal["holds", "fails", "undecided", "errored"]
+
+
+@dataclass(frozen=True)
+class TriedClaim:
+    """A claim and its outcome; `error` says what went wrong when it errored."""
+
+    claim: Claim
+    outcome: ClaimOutcome
+    answer: Answer | None = None
+    error: str = ""
+
+    @property
+    def sources(self) -> tuple[object, ...]:
+        """Where a document finds what it says of it."""
+        return self.answer or Answer("undecided", self.error), self.claim
+
+
+@dataclass(frozen=True)
+class GateResult:
+    """A gate, whether it is met, and the names of the claims that do not hold."""
+
+    gate: Gate
+    met: bool
+    failing: tuple[str, ...]
+
+    @property
+    def sources(self) -> tuple[object, ...]:
+        """Where a document finds what it says of it."""
+        return (self.gate,)
+
+
+@dataclass(frozen=True)
+class Verified:
+    """One file of claims; `error` says why it could not be loaded, if it could not."""
+
+    path: Path
+    title: str
+    claims: tuple[TriedClaim, ...] = ()
+    gates: tuple[GateResult, ...] = ()
+    error: str = ""
+
+
+def verify_claim_files(paths: Iterable[str | Path], evidence: Evidence) -> tuple[Verified, ...]:
+    """Load files of claims and try each claim in each.
+
+    `paths`: Python files. They are run: they are your own. `evidence`: the records and reports that
+    the claims look at.
+
+    Returns:
+        One entry per file, in order; a file without claims has none.
+    """
+    return tuple(_verify_file(Path(path), evidence) for path in paths)
+
+
+def exit_status(results: Iterable[Verified]) -> int:
+    """2 when a file or claim could not be tried, 1 when a binding gate is not met, else 0."""
+    files = list(results)
+    if any(f.error or any(j.outcome == "errored" for j in f.claims) for f in files):
+        return 2
+    return 1 if any(g.gate.binding and not g.met for f in files for g in f.gates) else 0
+
+
+def _verify_file(path: Path, evidence: Evidence) -> Verified:
+    if not path.is_file():
+        return Verified(path, path.stem, error="no such file")
+    with _importable(path.parent.resolve()):
+        try:
+            module = _load(path)
+        except ProfkitError as error:
+            return Verified(path, path.stem, error=f"{error.message} {error.hint}".strip())
+        except (Exception, SystemExit) as error:  # noqa: BLE001 - the user's file may do anything
+            return Verified(path, path.stem, error=_last_line(error, path))
+        return _try_all(path, module, evidence)
+
+
+def _try_all(path: Path, module: ModuleType, evidence: Evidence) -> Verified:
+    title = (module.__doc__ or path.stem).strip().splitlines()[0]
+    members = vars(module).values()
+    gates = [g for g in members if isinstance(g, Gate)]
+    own = [c for c in members if isinstance(c, Claim) and c.check.__module__ == module.__name__]
+    claims = dict.fromkeys(own + [c for g in gates for c in g.claims])
+    judged = {c: _judge(c, evidence, path) for c in claims}
+    return Verified(
+        path, title, tuple(judged.values()), tuple(_gate_result(g, judged) for g in gates)
+    )
+
+
+def _load(path: Path) -> ModuleType:
+    """Run a file as a module of its own."""
+    spec = importlib.util.spec_from_file_location(f"profkit_claims_{path.stem}", path)
+    if spec is None or spec.loader is None:
+        raise ProfkitError(f"{path}: not a Python file", "claims are functions in .py files")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module  # dataclasses look their module up by name
+    spec.loader.exec_module(module)
+    return module
+
+
+@contextmanager
+def _importable(folder: Path) -> Iterator[None]:
+    """A file's neighbours can be imported, as from a script; another folder's of that name too."""
+    before = set(sys.modules)
+    sys.path.insert(0, str(folder))
+    try:
+        yield
+    finally:
+        sys.path.remove(str(folder))
+        for name in set(sys.modules) - before:
+            file = getattr(sys.modules[name], "__file__", None)
+            if file and Path(file).parent == folder:
+                del sys.modules[name]
+
+
+def _judge(claim: Claim, evidence: Evidence, path: Path) -> TriedClaim:
+    error = ""
+    answer: Answer | None = None
+    try:
+        missing = [m for need in claim.needs if (m := evidence.missing(need))]
+        if missing:
+            because = "; ".join(m.message for m in missing)
+            answer = undecided(because, *(m.hint for m in missing))
+        else:
+            answer = claim(evidence)
+    except NotCollected as absent:
+        answer = _not_collected(absent.metric)
+    except MissingEvidence as absent:
+        answer = undecided(absent.message, *filter(None, [absent.hint]))
+    except ProfkitError as mistake:
+        error = f"{mistake.message} {mistake.hint}".strip()
+    except (Exception, SystemExit) as mistake:  # noqa: BLE001 - the user's claim may do anything
+        error = _last_line(mistake, path)
+    if isinstance(answer, Answer):
+        return TriedClaim(claim, answer.verdict, answer)
+    return TriedClaim(claim, "errored", error=error or f"returned {answer!r}; return decide(...)")
+
+
+def _not_collected(metric: str) -> Answer:
+    from profkit.reports.metrics import CATALOGUE
+
+    known = CATALOGUE.get(metric)
+    if known is None:
+        return undecided(f"no metric is called {metric}", "profkit explain --list")
+    section = f"profkit profile --section {known.section}" if known.section else ""
+    return undecided(f"{metric} was not collected", *filter(None, [section]))
+
+
+def _gate_result(gate: Gate, judged: Mapping[Claim, TriedClaim]) -> GateResult:
+    failing = tuple(c.name for c in gate.claims if judged[c].outcome != "holds")
+    return GateResult(gate, not failing, failing)
+
+
+def _last_line(error: BaseException, path: Path) -> str:
+    """`file:line: Type: message`, of the last frame that is in the user's file."""
+    frames = [f for f in traceback.extract_tb(error.__traceback__) if f.filename == str(path)]
+    where = f"line {frames[-1].lineno}: " if frames else ""
+    return f"{where}{type(error).__name__}: {error}"
+
+
+class ClaimEntry(TypedDict):
+    """One claim with its answer."""
+
+    name: str
+    sentence: str
+    who: str
+    outcome: str
+    because: str
+    numbers: dict[str, Number]
+    collect: list[str]
+    computed: list[str]
+
+
+class ClaimGateEntry(TypedDict):
+    """A gate over claims."""
+
+    name: str
+    met: bool
+    binding: bool
+    failing: list[str]
+
+
+class ClaimFileEntry(TypedDict):
+    """One file of claims; error says why it could not be loaded."""
+
+    path: str
+    title: str
+    error: str | None
+    claims: list[ClaimEntry]
+    gates: list[ClaimGateEntry]
+
+
+class ClaimsDocument(TypedDict):
+    """What `profkit claims --json` prints: each claim with its answer."""
+
+    schema: Literal["profkit.claims/1"]
+    files: list[ClaimFileEntry]
+
+
+def claims_json(results: Iterable[Verified]) -> ClaimsDocument:
+    """The document that `profkit claims --json` prints."""
+    return {
+        "schema": "profkit.claims/1",
+        "files": [as_document(ClaimFileEntry, result) for result in results],
+    }

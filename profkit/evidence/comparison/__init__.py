@@ -1,1 +1,0 @@
-"""Runs  ->  what changed from one to the next, and whether it is real."""

@@ -1,1 +1,0 @@
-"""Two folders of artifacts  ->  what moved between them, whether it is real, and why."""

@@ -1,1 +1,0 @@
-"""Predictions and outcomes over time  ->  how well each rule's gains hold."""

@@ -1,1 +1,0 @@
-"""What a header or a rule predicted  ->  kept, broken or not decidable."""

@@ -1,1 +1,0 @@
-"""A folder of artifacts  ->  runs: a record and its launches; which may be compared."""

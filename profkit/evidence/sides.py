@@ -1,0 +1,254 @@
+"""What the user named (variants, records, reports, folders)  ->  the runs to compare, in pairs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal, TypedDict
+
+from profkit.errors import ProfkitError, did_you_mean
+from profkit.evidence.compare import (
+    BetweenProcesses,
+    RunComparison,
+    SpreadOf,
+    compare_runs,
+    nobody_measured,
+)
+from profkit.evidence.conditions import Incomparable
+from profkit.evidence.predictions import HeaderPrediction
+from profkit.evidence.runs import Evidence, Run, read_launches
+from profkit.evidence.stats import TimeEntry
+from profkit.records.artifacts import files_of
+from profkit.records.paths import SUFFIXES
+from profkit.records.record import read_record
+from profkit.records.store import as_document
+
+Comparand = str | Path | Run
+
+
+class BothSides(TypedDict):
+    """Words of either side."""
+
+    before: str
+    after: str
+
+
+class BothTimes(TypedDict):
+    """Seconds of either side."""
+
+    before: float | None
+    after: float | None
+
+
+class MovedEntry(TypedDict):
+    """A metric that differs: in percentage points where it is a share, else by a factor."""
+
+    metric: str
+    unit: str
+    before: float
+    after: float
+    points: float | None
+    factor: float | None
+
+
+class SideFinding(TypedDict):
+    """What a rule says of one side."""
+
+    status: str
+    cause: str
+    gain: float | None
+
+
+class FindingChangeEntry(TypedDict):
+    """What became of one rule."""
+
+    rule: str
+    what: str
+    before: SideFinding
+    after: SideFinding
+
+
+class LaunchChangeEntry(TypedDict):
+    """One launch before and after."""
+
+    kernel: BothSides
+    bound: BothSides
+    profiled_time_s: BothTimes
+    moved: list[MovedEntry]
+    only_before: list[str]
+    only_after: list[str]
+    findings: list[FindingChangeEntry]
+
+
+class ResourceEntry(TypedDict):
+    """A resource that differs."""
+
+    name: str
+    unit: str
+    before: float | None
+    after: float | None
+    worse: bool
+
+
+class ChangeEntry(TypedDict):
+    """One run against another; null where not known."""
+
+    before: str
+    after: str
+    compared: bool
+    refusals: list[Incomparable]
+    time: TimeEntry | None
+    time_note: str
+    between_processes: BetweenProcesses | None
+    launches: list[LaunchChangeEntry]
+    unmatched: list[str]
+    resources: list[ResourceEntry]
+    promises: list[HeaderPrediction]
+    notes: list[str]
+
+
+class CompareDocument(TypedDict):
+    """What `profkit compare BEFORE AFTER --json` prints."""
+
+    schema: Literal["profkit.compare/1"]
+    changes: list[ChangeEntry]
+    alone: list[str]
+    problems: list[str]
+
+
+@dataclass(frozen=True)
+class Compared:
+    """Everything that two sides have in common, compared."""
+
+    changes: tuple[RunComparison, ...]  # one per pair of runs
+    alone: tuple[str, ...] = ()  # runs that only one side has
+    problems: tuple[ProfkitError, ...] = ()  # what in a folder cannot be read
+
+    def to_json(self) -> CompareDocument:
+        """The document that `profkit compare --json` prints."""
+        return as_document(CompareDocument, self)
+
+
+def compare_sides(
+    before: Comparand,
+    after: Comparand,
+    case: str | None = None,
+    artifacts: str | Path | Evidence = "artifacts",
+    anyway: bool = False,
+    spread_of: SpreadOf = nobody_measured,
+) -> Compared:
+    """Compare two variants, records, reports or folders of artifacts.
+
+    `before`: a variant's id ("stage1", "stage1.B"), a run record, a report, a folder, or a Run.
+    `artifacts`: where variants' records and reports are: a folder, or what was read of it.
+    `anyway`: compare across GPUs, clocks, ncu versions and cases all the same. `spread_of`: what
+    the processes of a GPU differ by, where that was measured.
+
+    Raises:
+        ProfkitError: A side cannot be found or read, or the two have nothing in common.
+    """
+    evidence = artifacts if isinstance(artifacts, Evidence) else Evidence(Path(artifacts))
+    problems: list[ProfkitError] = []
+    sides = [named_runs(side, evidence, case, problems) for side in (before, after)]
+    pairs, alone = pair(sides[0], sides[1])
+    if not pairs:
+        have = ["; ".join(run.name for run in side) for side in sides]
+        raise ProfkitError(
+            f"nothing in common to compare: {have[0]} and {have[1]}",
+            "record both at one case: profkit profile --variant ... --case ...",
+        )
+    changes = tuple(compare_runs(b, a, anyway, spread_of=spread_of) for b, a in pairs)
+    return Compared(changes, alone, tuple(problems))
+
+
+def named_runs(
+    side: Comparand,
+    evidence: Evidence,
+    case: str | None = None,
+    problems: list[ProfkitError] | None = None,
+) -> list[Run]:
+    """The runs that one side names; never an empty list.
+
+    `side`: a variant's id, a run record, a report, a folder, or a Run. `problems`: takes what in a
+    folder cannot be read; without it, that is raised.
+    """
+    if isinstance(side, Run):
+        return [side]
+    path = Path(side)
+    if path.is_dir():
+        runs, wrong = Evidence(path).readable(case)
+        if wrong and (problems is None or not runs):
+            raise wrong[0]
+        if problems is not None:
+            problems += wrong
+    elif path.is_file():
+        runs = [run for run in _of_file(path) if case in (None, run.case)]
+    else:
+        runs = _of_variant(str(side), evidence, case)
+    if not runs:
+        at = f" at case {case}" if case else ""
+        raise ProfkitError(f"{side}: no run{at}", "profkit list shows what was recorded")
+    return runs
+
+
+def _of_variant(name: str, evidence: Evidence, case: str | None) -> list[Run]:
+    variant, _, own = name.partition(".")
+    case = own or case
+    if "/" in name or name.endswith((".json", *SUFFIXES)):
+        raise ProfkitError(f"{name}: no such file", "give a variant, a run record or a report")
+    if case:
+        return [evidence.load(variant, case)]
+    cases = [c for v, c in evidence.names() if v == variant]
+    if not cases:
+        known = sorted({v for v, _ in evidence.names()})
+        again = f"profkit profile --variant {variant}"
+        hint = (
+            did_you_mean(variant, known, "profkit list shows what is recorded") if known else again
+        )
+        raise ProfkitError(f"no run of {variant} in {evidence.root}", hint)
+    return [evidence.load(variant, c) for c in cases]
+
+
+def _of_file(path: Path) -> list[Run]:
+    """The runs in one record (with the report beside it) or in one report."""
+    if path.suffix == ".json":
+        record = read_record(path)
+        report = files_of(path.with_suffix("")).report
+        launches = read_launches([report] if report else [])
+        return [Run(record.variant, record.case, record, launches, report)]
+    beside = path.with_suffix(".json")
+    if beside.is_file():
+        return _of_file(beside)
+    frame = read_launches([path])
+    marks = {(v, c) for v, c in zip(frame["variant"], frame["case"], strict=True)}
+    if len(marks) < 2:
+        variant, case = next(iter(marks), (None, None))
+        return [Run(variant or path.stem, case, None, frame, path)]
+    return [
+        Run(v or path.stem, c, None, frame[(frame["variant"] == v) & (frame["case"] == c)], path)
+        for v, c in sorted((m for m in marks if m[0]), key=str)
+    ]
+
+
+def pair(before: list[Run], after: list[Run]) -> tuple[list[tuple[Run, Run]], tuple[str, ...]]:
+    """Runs that belong together, and the names of those left alone.
+
+    One run a side is a pair whatever it is called; several are paired by case and, where a side
+    has several variants, by variant as well.
+    """
+    if len(before) == len(after) == 1:
+        return [(before[0], after[0])], ()
+    by_variant = any(len({run.variant for run in side}) > 1 for side in (before, after))
+
+    def key(run: Run) -> tuple[str | None, ...]:
+        return (run.variant, run.case) if by_variant else (run.case,)
+
+    partner = {key(run): run for run in after}
+    pairs = [(run, partner[key(run)]) for run in before if key(run) in partner]
+    paired = {id(run) for two in pairs for run in two}
+    return pairs, tuple(run.name for run in (*before, *after) if id(run) not in paired)
+
+
+def change_json(change: RunComparison) -> ChangeEntry:
+    """One comparison as plain values: SI, shares as fractions, null where not known."""
+    return as_document(ChangeEntry, change)

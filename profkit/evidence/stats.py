@@ -1,0 +1,296 @@
+"""Timing samples of two kernels  ->  faster, slower, same or cannot tell, and why.
+
+A comparison only puts two intervals together, and each has its own sample's faults in it
+(samples.py), so nothing can be significant in one place and doubtful in another.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from math import exp, hypot, isnan, log, nan, sqrt
+from typing import Literal, TypedDict
+
+import numpy as np
+
+from profkit.errors import ProfkitError
+from profkit.evidence.samples import (
+    THRESHOLDS,
+    TIMES,
+    Array,
+    Interval,
+    IntervalEntry,
+    Sample,
+    SampleFault,
+    Samples,
+    Spread,
+    Thresholds,
+    as_groups,
+    process_spread,
+    summarize_samples,
+    two_sided,
+)
+from profkit.records.store import as_document
+
+__all__ = [
+    "THRESHOLDS",
+    "Interval",
+    "Reason",
+    "Samples",
+    "Thresholds",
+    "TimeAnswer",
+    "TimeComparison",
+    "compare_samples",
+    "hedges_g",
+    "median_interval",
+]
+
+TimeAnswer = Literal["faster", "slower", "same", "cannot tell"]
+Reason = SampleFault | Literal["difference", "within", "wide", "identical"]
+Taken = Literal["interleaved", "one process", "apart"]
+
+
+class TimeEntry(TypedDict):
+    """A TimeComparison as JSON; null where not known."""
+
+    answer: str
+    reason: str
+    sentence: str
+    speedup: IntervalEntry
+    hedges_g: float | None
+    p_value: float | None
+    before: IntervalEntry
+    after: IntervalEntry
+    within: float
+    effective: float | None
+
+
+@dataclass(frozen=True)
+class TimeComparison:
+    """Whether AFTER is faster than BEFORE."""
+
+    answer: TimeAnswer  # faster, slower, same (within the tolerance) or cannot tell
+    # code of what decided: difference, within, too-few, constant, drift, autocorrelated,
+    # processes or wide
+    reason: Reason
+    sentence: str  # the same with its figures, for people
+    speedup: Interval  # median(before) / median(after) with its interval; 1.8 is 1.8 times faster
+    # standardised difference of the means (positive: faster), corrected for small samples;
+    # NaN when there is no spread to measure it in
+    hedges_g: float
+    # two-sided, from the speed-up's interval, so that it carries everything that widened it;
+    # NaN when there is no interval
+    p_value: float
+    before: Interval  # median of BEFORE in its unit
+    after: Interval  # median of AFTER in its unit
+    within: float  # the tolerance that was asked for
+    # how many independent samples a side, or rounds, the interval rests on: a level beyond
+    # its own has to allow for as few
+    effective: float = nan
+
+    def to_json(self) -> TimeEntry:
+        """Plain values; null where not known."""
+        return as_document(TimeEntry, self)
+
+
+def median_interval(samples: Samples, level: float = 0.95, seed: int = 0) -> Interval:
+    """The median of timing samples with a bootstrap interval.
+
+    `samples`: in the order in which they were taken; or one such list per process, and then the
+    interval is that of the mean of the processes' medians. `seed`: of the bootstrap; the same
+    samples and seed give the same interval.
+
+    Returns:
+        The interval in the samples' unit. Fewer than six samples, or samples that are all equal,
+        have a median and no interval (NaN ends).
+
+    Raises:
+        ProfkitError: A sample is not a finite number, or there is none.
+    """
+    groups = as_groups(samples, "the samples")
+    thresholds = replace(THRESHOLDS, level=level, seed=seed)
+    return summarize_samples(groups, thresholds, process_spread(groups)).interval
+
+
+def compare_samples(
+    before: Samples,
+    after: Samples,
+    within: float = 0.01,
+    taken: Taken = "one process",
+    thresholds: Thresholds = THRESHOLDS,
+) -> TimeComparison:
+    """Whether `after` is faster than `before`, from timing samples of each.
+
+    `before`: times in any unit, in the order taken; or one list per process. `after`: times in the
+    same unit, likewise. `within`: speed-ups whose whole interval is inside 1 +- within are "same".
+    `taken`: "interleaved": before[i] and after[i] side by side, so that the ratio of each round is
+    judged and a drift that both share cancels; "one process"; or "apart": each side in a process of
+    its own.
+
+    Raises:
+        ProfkitError: A sample is no time (a finite positive number), there is none, or interleaved
+            samples differ in number.
+    """
+    if not 0 <= within < 1:  # NaN is neither
+        raise ProfkitError(
+            f"within {within:.3g}: not a tolerance" if abs(within) < 1e9 else "within: too large",
+            "give a share of the time, 0.01 for one percent",
+        )
+    groups = as_groups(before, "BEFORE", positive=True), as_groups(after, "AFTER", positive=True)
+    logs = [[np.log(g) for g in side] for side in groups]
+    spread = process_spread(*logs)
+    if spread is None and taken == "apart":
+        spread = Spread(thresholds.process_spread)
+    sides = [summarize_samples(side, thresholds, spread) for side in logs]
+    ratio = _ratio(logs, sides, taken, spread, thresholds)
+    speedup = _exp(ratio.interval)
+    answer, reason = _decide(speedup, ratio, within)
+    return TimeComparison(
+        answer=answer,
+        reason=reason,
+        sentence=_sentence(answer, reason, speedup, within, groups),
+        speedup=speedup,
+        hedges_g=hedges_g(np.concatenate(groups[0]), np.concatenate(groups[1])),
+        p_value=_p_value(ratio.interval),
+        before=_exp(sides[0].interval),
+        after=_exp(sides[1].interval),
+        within=within,
+        effective=ratio.effective,
+    )
+
+
+def hedges_g(before: Array, after: Array) -> float:
+    """(mean before - mean after) over the pooled standard deviation, corrected for bias."""
+    dof = before.size + after.size - 2
+    if dof < 1:
+        return nan
+    sigma = sqrt(sum(float(((x - x.mean()) ** 2).sum()) for x in (before, after)) / dof)
+    if sigma == 0:
+        return nan
+    return float(before.mean() - after.mean()) / sigma * (1 - 3 / (4 * dof - 1))
+
+
+def _rounds(before: list[Array], after: list[Array]) -> list[Array]:
+    """The log ratio of each round of interleaved samples, process by process."""
+    if [g.size for g in before] != [g.size for g in after]:
+        counts = [sum(g.size for g in side) for side in (before, after)]
+        raise ProfkitError(
+            f"interleaved samples differ in number: {counts[0]} before, {counts[1]} after",
+            "a round is missing: measure again, or compare them as not interleaved",
+        )
+    return [b - a for b, a in zip(before, after, strict=True)]
+
+
+def _ratio(
+    logs: list[list[Array]],
+    sides: list[Sample],
+    taken: Taken,
+    spread: Spread | None,
+    thresholds: Thresholds,
+) -> Sample:
+    """The log of the speed-up, with what so few samples cannot show."""
+    fewest = min(sum(g.size for g in side) for side in logs)
+    if taken == "interleaved":
+        rounds = _rounds(*logs)
+        ratio = summarize_samples(rounds, thresholds, process_spread(rounds))
+    else:
+        ratio = _difference(sides[0], sides[1])
+        if fewest < thresholds.alone and (spread is None or spread.dof is None):
+            ratio = _widened(ratio, sqrt(2) * thresholds.alone_spread)
+    if fewest < thresholds.enough:
+        ratio = _widened(ratio, factor=thresholds.enough / fewest)
+    return ratio
+
+
+def _difference(before: Sample, after: Sample) -> Sample:
+    """The interval of before - after from the interval of each.
+
+    Half-widths add in quadrature, each from the side that it bounds, so that skew is kept
+    (Zou and Donner, "Construction of confidence limits about effect measures", 2008).
+    """
+    b, a = before.interval, after.interval
+    centre = b.median - a.median
+    low = centre - hypot(b.median - b.low, a.high - a.median)
+    high = centre + hypot(b.high - b.median, a.median - a.low)
+    faults = tuple(dict.fromkeys(before.faults + after.faults))
+    interval = Interval(centre, low, high, b.level)
+    effective = min(before.effective, after.effective)
+    return Sample(interval, faults, before.unusable or after.unusable, effective)
+
+
+def _widened(ratio: Sample, sigma: float = 0.0, factor: float = 1.0) -> Sample:
+    """An interval with what so few samples cannot show: a standard deviation, or a factor."""
+    if ratio.unusable:
+        return ratio
+    x = ratio.interval
+    half = two_sided(x.level) * sigma
+    low = x.median - hypot(factor * (x.median - x.low), half)
+    high = x.median + hypot(factor * (x.high - x.median), half)
+    return replace(ratio, interval=replace(x, low=low, high=high), faults=(*ratio.faults, "unseen"))
+
+
+def _exp(x: Interval) -> Interval:
+    """The interval of a logarithm; without ends where it reaches past what any two times differ by."""
+    if max(abs(x.low), abs(x.high)) > log(TIMES[1] / TIMES[0]):
+        return Interval(exp(x.median), nan, nan, x.level)
+    return Interval(exp(x.median), exp(x.low), exp(x.high), x.level)
+
+
+def _decide(speedup: Interval, ratio: Sample, within: float) -> tuple[TimeAnswer, Reason]:
+    if ratio.unusable:
+        return "cannot tell", ratio.unusable
+    if speedup.low >= 1 / (1 + within) and speedup.high <= 1 + within:
+        return "same", "within"
+    if speedup.low > 1:
+        return "faster", "difference"
+    if speedup.high < 1:
+        return "slower", "difference"
+    return "cannot tell", ratio.faults[0] if ratio.faults else "wide"
+
+
+def _p_value(ratio: Interval) -> float:
+    """Two-sided p of no difference: below 1 - level exactly where the interval leaves out 0."""
+    from profkit.evidence.ranks import normal_below
+
+    if isnan(ratio.low):
+        return nan
+    half = ratio.median - ratio.low if ratio.median > 0 else ratio.high - ratio.median
+    sigma = half / two_sided(ratio.level)
+    return 2 * normal_below(-abs(ratio.median) / sigma)
+
+
+_WHY_NOT: dict[Reason, str] = {
+    "too-few": "too few samples ({n}) for an interval: take at least 6, better 40",
+    "constant": "every sample of one side is the same: the timer's step hides the spread, "
+    "time more calls in each sample",
+    "drift": "the samples drift while they are taken: warm up longer, or interleave the two sides",
+    "autocorrelated": "neighbouring samples hang together, so that {n} are worth far fewer: "
+    "take more, with pauses, or interleave the two sides",
+    "levels": "the times change between levels while they are taken (clock states?): "
+    "interleave the two sides, or take more samples than {n}",
+    "unseen": "{n} samples cannot show whether clocks changed between the sides: interleave them, "
+    "or take at least 120 of each",
+    "processes": "the difference is inside what one process differs from the next: "
+    "measure both sides in one process, or several processes of each",
+    "wide": "the noise is larger than the difference: take more samples than {n}",
+}
+
+
+def _sentence(
+    answer: TimeAnswer,
+    reason: Reason,
+    speedup: Interval,
+    within: float,
+    groups: tuple[list[Array], list[Array]],
+) -> str:
+    if answer == "slower":
+        low, high = 1 / speedup.high, 1 / speedup.low
+        return f"{1 / speedup.median:.3g}x slower ({low:.3f} to {high:.3f})"
+    ratio = f"{speedup.median:.3g}x"
+    if not isnan(speedup.low):
+        ratio += f" ({speedup.low:.3f} to {speedup.high:.3f})"
+    if answer == "faster":
+        return f"{speedup.median:.3g}x faster ({speedup.low:.3f} to {speedup.high:.3f})"
+    if answer == "same":
+        return f"the same within {within * 100:g} %: {ratio}"
+    n = " and ".join(str(sum(g.size for g in side)) for side in groups)
+    return f"{ratio}, but {_WHY_NOT[reason].format(n=n)}"

@@ -1,1 +1,0 @@
-"""Timing samples  ->  medians, intervals, and faster, slower, same or cannot tell."""

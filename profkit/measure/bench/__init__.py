@@ -1,1 +1,0 @@
-"""Callables on a GPU  ->  timing samples."""

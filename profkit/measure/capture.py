@@ -1,0 +1,316 @@
+"""A command  ->  launches of its Triton kernels, each a problem with a variant, checked and timed."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from math import isfinite
+from pathlib import Path
+from statistics import median
+from typing import Any, BinaryIO, Literal, TypedDict
+
+from profkit.errors import ProfkitError
+from profkit.files import read_json, temporary_folder, write_text
+from profkit.measure import process
+from profkit.measure.cuda import device
+from profkit.measure.pipeline import measure_target, why_not
+from profkit.measure.targets import Target
+from profkit.measure.variants import build, problem, variants
+from profkit.measure.workers.session import Progress
+from profkit.records.store import JsonObject
+
+CASE, VARIANT = "captured", "captured"
+_INJECTED = Path(__file__).with_name("inject")
+# Units in the last place of what an output is stored in: two of them, and of its own spread.
+_EPSILON = {"float16": 2**-10, "bfloat16": 2**-7, "float32": 2**-22, "float64": 2**-22}
+_KEPT = ("kernel", "grid", "options", "inputs", "outputs", "seconds", "bit_equal", "notes")
+_RENAMED = {"num_warps": "WARPS", "num_stages": "STAGES"}
+_AROUND = {"num_warps": (1, 16), "num_stages": (1, 5)}
+
+
+def write_problem(left: Path, place: Path, program: str, launches: int) -> Path:
+    """Make a problem of what the hook left; the file of its variant.
+
+    `left` is the folder that the hook left of one launch; `place` must not be there.
+    """
+    about = read_json(left / "capture.json")
+    place.mkdir(parents=True)
+    for array in sorted(left.glob("*.bin")):
+        shutil.move(array, place / array.name)
+    shutil.copy(_INJECTED / "captured_problem.py", place / "problem.py")
+    document = {**_tolerance(about), **{key: about[key] for key in _KEPT}}
+    write_text(place / "captured.json", json.dumps(document, indent=1) + "\n")
+    path = place / f"{VARIANT}_{_word(about['kernel'])}.py"
+    write_text(path, variant_text(about, program, launches))
+    return path
+
+
+def folder_name(kernel: str, taken: set[str]) -> str:
+    """A folder's name that no other has."""
+    stem = _word(kernel)
+    names = (stem if n == 1 else f"{stem}-{n}" for n in range(1, len(taken) + 2))
+    return next(name for name in names if name not in taken)
+
+
+def variant_text(about: Mapping[str, Any], program: str, launches: int) -> str:
+    """The variant's file: header, tunables, the functions as the program has them, launch."""
+    tunables = _tunables(about)
+    tune = " ".join(f"{name}={','.join(map(str, values))}" for name, values in tunables.items())
+    times = "once" if launches == 1 else f"{launches} times"
+    prose = (
+        f'"""{about["kernel"]} as a program launched it.\n\n'
+        f"Captured by profkit from `{_plain(program)}`, which launched it {times}.\n"
+        f"The function stands in {_plain(about['file']) or 'a file of the program'}.\n"
+        + (f"\ntune: {tune}\n" if tune else "")
+        + '"""\n'
+    )
+    constants = "\n".join(f"{name} = {values[0]}" for name, values in tunables.items())
+    parts = [prose + about["imports"], constants, about["definitions"], _launch(about, tunables)]
+    return "\n\n\n".join(part for part in parts if part) + "\n"
+
+
+def _launch(about: Mapping[str, Any], tunables: Mapping[str, Any]) -> str:
+    arrays = [f"in{i}" for i in range(len(about["inputs"]))]
+    arrays += [f"out{i}" for i in range(len(about["outputs"]))]
+    locals_, arguments = [], []
+    for parameter in about["parameters"]:
+        name = parameter["name"]
+        if "array" in parameter:
+            arguments.append(parameter["array"])
+        elif name in tunables:
+            arguments.append(name)
+        elif isinstance(parameter.get("value"), int) and about["grid_text"]:
+            locals_.append(f"    {name} = {parameter['value']!r}\n")
+            arguments.append(name)
+        else:
+            arguments.append(parameter.get("code", repr(parameter.get("value"))))
+    options = [f"{k}={_RENAMED.get(k, repr(v))}" for k, v in about["options"].items()]
+    grid = about["grid_text"] or repr(tuple(about["grid"]))
+    return (
+        f"def launch({', '.join(arrays)}, args):\n"
+        '    """As the program launched it."""\n'
+        f"{''.join(locals_)}"
+        f"    grid = {grid}\n"
+        f"    {about['kernel']}[grid](\n        {', '.join([*arguments, *options])},\n    )"
+    )
+
+
+def _tunables(about: Mapping[str, Any]) -> dict[str, list[int]]:
+    """Name -> values, the program's own first: blocks where the grid follows them, warps, stages."""
+    values = {p["name"]: p.get("value") for p in about["parameters"]}
+    values_of: dict[str, list[int]] = {}
+    for name in about["tunable"] if about["grid_text"] else ():
+        size = values[name]
+        if isinstance(size, int) and size > 0:
+            values_of[name] = [size, *(n for n in (size // 2, size * 2) if n >= 1)]
+    for option, (least, most) in _AROUND.items():
+        if isinstance(about["options"].get(option), int):
+            n = about["options"][option]
+            near = (n // 2, n * 2) if option == "num_warps" else (n - 1, n + 1)
+            values_of[_RENAMED[option]] = [n, *(x for x in near if least <= x <= most)]
+    return values_of
+
+
+def _tolerance(about: Mapping[str, Any]) -> JsonObject:
+    """What another version of the kernel may differ by; the captured one is bit-equal or nearly."""
+    worst = max((_EPSILON.get(a["dtype"], 0.0) for a in about["outputs"]), default=0.0)
+    spreads = [float(a.get("std") or 0.0) for a in about["outputs"]]
+    spread = max((s for s in spreads if isfinite(s)), default=0.0)
+    return {
+        "rtol": max(2 * worst, 1e-6),
+        "atol": max(2 * worst * spread, 4 * about["spread"], 1e-7),
+    }
+
+
+def _word(text: str) -> str:
+    return re.sub(r"\W+", "-", text)[:80].strip("-") or "kernel"
+
+
+def _plain(text: str) -> str:
+    """Text that a docstring can hold: it comes from the program."""
+    return re.sub(r'[^\x20-\x7e]|\\|"""', "?", text)[:200]
+
+
+_EVERY = 1_000_000
+
+
+@dataclass(frozen=True)
+class CaptureOptions:
+    """What to capture."""
+
+    kernel: str = "."
+    skip: int = 0  # how many matching kernels to leave out
+    count: int | None = 1  # how many to capture; None takes every one
+    values: bool = False  # whether inputs keep their very values; else those of whole numbers only
+    limit: int = 512 << 20  # the most bytes of arrays that one launch may have
+    timeout: float | None = None
+
+
+@dataclass(frozen=True)
+class CapturedKernel:
+    """One kernel of the program, with the arrays that it was launched on. Seconds."""
+
+    kernel: str
+    launches: int  # how often it was launched like this
+    file: Path | None = None
+    why_not: str = ""
+    in_program: float | None = None  # time of a launch in the program, in a CUDA graph of its own
+    here: float | None = None  # the variant's, timed the same way
+    equal: str = ""  # `bit-equal`, `within tolerance` or `wrong`; empty if it was not checked
+    notes: tuple[str, ...] = ()  # what else there is to know
+
+    @property
+    def ratio(self) -> float | None:
+        """The variant's time over the program's."""
+        if self.here is None or not self.in_program:
+            return None
+        return self.here / self.in_program
+
+    def to_json(self) -> CapturedEntry:
+        """Plain values; null where not known."""
+        return {
+            "kernel": self.kernel,
+            "launches": self.launches,
+            "file": str(self.file) if self.file else None,
+            "why_not": self.why_not or None,
+            "in_program_s": self.in_program,
+            "here_s": self.here,
+            "ratio": self.ratio,
+            "equal": self.equal or None,
+            "notes": list(self.notes),
+        }
+
+
+class CapturedEntry(TypedDict):
+    """A CapturedKernel as JSON; null where not known."""
+
+    kernel: str
+    launches: int
+    file: str | None
+    why_not: str | None
+    in_program_s: float | None
+    here_s: float | None
+    ratio: float | None
+    equal: str | None
+    notes: list[str]
+
+
+class CaptureDocument(TypedDict):
+    """What `profkit capture --json` prints."""
+
+    schema: Literal["profkit.capture/1"]
+    kernels: list[CapturedEntry]
+
+
+def capture_program(
+    command: Sequence[str], place: Path, options: CaptureOptions, echo: BinaryIO | None = None
+) -> list[CapturedKernel]:
+    """Run a program to its end and capture launches on the way.
+
+    Raises:
+        ProfkitError: The program launched no Triton kernel that a hook could see.
+    """
+    try:
+        re.compile(options.kernel)
+    except re.error as error:
+        raise ProfkitError(
+            f"--kernel {options.kernel}: {error}", "give a regular expression"
+        ) from error
+    place.mkdir(parents=True, exist_ok=True)
+    with temporary_folder(place) as folder:
+        done = process.run_command(command, options.timeout, _environment(folder, options), echo)
+        seen = _seen(folder)
+        if not seen:
+            raise ProfkitError(_ended(command, done), _HINT)
+        return [_kept(folder, place, row, " ".join(command)) for row in seen]
+
+
+_HINT = (
+    "a kernel is captured where a Python program launches it through Triton or torch.compile; "
+    "profkit profile -- COMMAND looks at any kernel"
+)
+
+
+def _ended(command: Sequence[str], done: process.Done) -> str:
+    if done.status is None:
+        return f"{command[0]} was stopped at --timeout before it launched a Triton kernel"
+    words = (done.output.strip().splitlines() or [""])[-1][:200]
+    how = f"ended with {done.status}: {words}" if done.status else "launched no Triton kernel"
+    return f"{command[0]} {how}"
+
+
+def _environment(folder: Path, options: CaptureOptions) -> dict[str, str]:
+    count = _EVERY if options.count is None else options.count
+    request = {**asdict(options), "folder": str(folder), "count": count}
+    del request["timeout"]  # not the hook's business
+    request_file = folder / "request.json"
+    request_file.write_text(json.dumps(request), encoding="utf-8")
+    paths = [str(_INJECTED), *filter(None, [os.environ.get("PYTHONPATH")])]
+    own = {"PYTHONPATH": os.pathsep.join(paths), "PROFKIT_CAPTURE": str(request_file)}
+    return {**os.environ, **own}
+
+
+def _seen(folder: Path) -> list[JsonObject]:
+    """What the hooks of all the program's processes saw, the most launched first."""
+    rows: list[JsonObject] = []
+    for left in sorted(folder.glob("seen-*.json")):
+        document = read_json(left)
+        rows += document["launches"]
+        if document["trouble"]:
+            rows.append(
+                {"kernel": "?", "launches": 0, "folder": None, "why_not": document["trouble"]}
+            )
+    return sorted(rows, key=lambda row: -row["launches"])
+
+
+def _kept(folder: Path, place: Path, row: JsonObject, program: str) -> CapturedKernel:
+    kernel = CapturedKernel(row["kernel"], row["launches"], why_not=row["why_not"] or "")
+    if row["folder"] is None:
+        return kernel
+    left = folder / row["folder"]
+    about = read_json(left / "capture.json")
+    name = folder_name(row["kernel"], {p.name for p in place.iterdir()})
+    file = write_problem(left, place / name, program, row["launches"])
+    notes = (*about["notes"], *([] if about["bit_equal"] else ["it is not the same each time"]))
+    return replace(kernel, file=file, in_program=about["seconds"], notes=notes)
+
+
+def tried(
+    kernels: Sequence[CapturedKernel], folder: Path, progress: Progress
+) -> list[CapturedKernel]:
+    """Check and time what was captured."""
+    progress("build")
+    files = [k.file for k in kernels if k.file]
+    arch = device.gpu().arch
+    build.compile_variants(
+        [variants.read_variant(f) for f in files], [arch], folder
+    )  # side by side; later they are there
+    results = []
+    for kernel in kernels:
+        results.append(tried_kernel(kernel, folder, progress) if kernel.file else kernel)
+    return results
+
+
+def tried_kernel(kernel: CapturedKernel, folder: Path, progress: Progress) -> CapturedKernel:
+    """The same with its verdict and its time here; the folder is that of builds."""
+    assert kernel.file is not None  # noqa: S101 - the caller looked
+    variant = variants.read_variant(kernel.file)
+    loaded = problem.load_problem(variants.problem_of(kernel.file))
+    target = Target(loaded, (variant,), (), (CASE,), folder)
+    try:
+        run = measure_target(target, lambda text: progress(f"{kernel.kernel}: {text}"), checks=())
+    except ProfkitError as error:  # the others go on
+        return replace(kernel, notes=(*kernel.notes, error.message.splitlines()[0]))
+    check = run.measured.checks.get(variant.id)
+    times = run.measured.times.get((variant.id, CASE))
+    failed = why_not(run, variant.id, CASE)
+    notes = (*kernel.notes, *([failed.message.splitlines()[0]] if failed else []))
+    equal = ""
+    if check is not None:
+        right = "bit-equal" if check.max_abs == 0 else "within tolerance"
+        equal = right if check.status == "right" else check.status
+    return replace(kernel, equal=equal, here=median(times.warm) if times else None, notes=notes)

@@ -1,1 +1,0 @@
-"""A running program's kernel launch  ->  a problem and a variant in a folder of the user's own."""

@@ -1,0 +1,159 @@
+"""What a compiler says of kernels  ->  names that compare, resources, how many blocks fit on an SM.
+
+What a GPU has is in profkit/records/gpus.toml. Nothing is measured: this answers without a GPU and
+without counter permission.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from math import ceil, prod
+from pathlib import Path
+
+from profkit.errors import ProfkitError
+from profkit.records.gpus import table
+
+
+def base_name(name: str) -> str:
+    """The function's own name, of a demangled or mangled one: no namespaces, no arguments."""
+    if m := re.match(r"_ZN?((?:\d+\w+)+)", name):
+        rest, last = m[1], ""
+        while n := re.match(r"(\d+)", rest):
+            end = n.end() + int(n[1])
+            last, rest = rest[n.end() : end], rest[end:]
+        return last
+    depth, plain = 0, []
+    for c in (
+        name.removeprefix("void ").replace("(anonymous namespace)", "_").replace("<unnamed>", "_")
+    ):
+        depth += c in "<("
+        if not depth:
+            plain.append(c)
+        depth -= c in ">)"
+    return "".join(plain).rsplit("::", 1)[-1].strip().rsplit(" ", 1)[-1]
+
+
+def demangle(names: Iterable[str]) -> Mapping[str, str]:
+    """Mangled  ->  demangled names; a name stays as it is where there is no demangler."""
+    mangled = list(names)
+    filt = shutil.which("c++filt") or shutil.which("cu++filt")
+    if not mangled or filt is None:
+        return {m: m for m in mangled}
+    done = subprocess.run(
+        [Path(filt)], input="\n".join(mangled), capture_output=True, text=True, check=False
+    )
+    plain = done.stdout.splitlines()
+    if len(plain) != len(mangled):
+        return {m: m for m in mangled}
+    return dict(zip(mangled, plain, strict=True))
+
+
+_ENTRY = re.compile(r"Compiling entry function '([^']+)' for 'sm_(\w+)'")
+_FRAME = re.compile(r"(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+) bytes spill loads")
+_USED = re.compile(r"Used (\d+) registers(.*)")
+_SMEM = re.compile(r"(\d+) bytes smem")
+
+
+@dataclass(frozen=True)
+class KernelResources:
+    """What ptxas gave one kernel function."""
+
+    name: str  # demangled, as reports show it
+    mangled: str  # as the object file has it
+    arch: str
+    regs: int  # registers per thread
+    smem: int  # static shared memory per block, bytes
+    spills: int  # spill stores and loads together, bytes, called functions included
+    stack: int  # stack frame per thread, bytes
+
+
+def parse_ptxas(log: str) -> list[KernelResources]:
+    """Read the resources of every kernel function out of nvcc's output."""
+    entry: tuple[str, str] | None = None
+    spills = stack = 0
+    rows: list[tuple[str, str, int, int, int, int]] = []
+    for line in log.splitlines():
+        if m := _ENTRY.search(line):
+            entry, spills, stack = (m[1], m[2]), 0, 0
+        elif m := _FRAME.search(line):
+            stack += int(m[1])
+            spills += int(m[2]) + int(m[3])
+        elif (m := _USED.search(line)) and entry:
+            smem = _SMEM.search(m[2])
+            rows.append((*entry, int(m[1]), int(smem[1]) if smem else 0, spills, stack))
+            entry = None
+    plain = demangle(row[0] for row in rows)
+    return [KernelResources(plain[row[0]], *row) for row in rows]
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What one SM has. Shared memory in bytes; registers are allocated by warp."""
+
+    warps: int
+    blocks: int
+    smem: int  # shared memory of an SM
+    reserved: int  # shared memory that the system takes of every block
+    tensor: int | None = None  # dense fp16 operations a clock, a multiply-add is two
+
+
+@dataclass(frozen=True)
+class Card:
+    """A GPU as far as a launcher can ask for it."""
+
+    arch: str
+    sms: int
+    l2: int  # bytes
+
+
+_GPUS = {"{}{}".format(*cc): row for cc, row in table().items()}
+LIMITS = {arch: Limits(*row.sm, row.tensor_ops) for arch, row in _GPUS.items() if row.sm}
+# The card that is meant where none of an architecture is there; only its shape is used.
+CARDS = {
+    arch: Card(arch, row.card[1], row.card[2] << 20) for arch, row in _GPUS.items() if row.card
+}
+REGISTERS = 64 * 1024  # of an SM
+_REGISTER_UNIT = 256  # registers are given to a warp in units of 256
+_WARP_UNIT = 4  # warps are spread over the four schedulers of an SM
+_SMEM_UNIT = 128
+
+
+@dataclass(frozen=True)
+class Occupancy:
+    """How many blocks of a kernel are resident on an SM."""
+
+    blocks: int  # blocks per SM; 0 if not even one fits
+    limiter: str  # what is used up first: registers, shared, warps or blocks
+    fraction: float  # resident warps over the most that an SM holds
+
+
+def blocks_that_fit(arch: str, regs: int, threads: int, smem: int) -> Occupancy:
+    """Count the blocks that fit.
+
+    `smem`: shared memory per block, static and dynamic, bytes.
+    """
+    limits = LIMITS.get(arch.rstrip("af"))
+    if limits is None:
+        raise ProfkitError(f"the limits of sm_{arch} are not known", f"known: {', '.join(LIMITS)}")
+    warps = ceil(threads / 32)
+    per_warp = ceil(max(regs, 1) * 32 / _REGISTER_UNIT) * _REGISTER_UNIT
+    register_warps = REGISTERS // per_warp // _WARP_UNIT * _WARP_UNIT
+    per_block = ceil((smem + limits.reserved) / _SMEM_UNIT) * _SMEM_UNIT
+    fits = {
+        "warps": limits.warps // warps,
+        "registers": register_warps // warps,
+        "shared": limits.smem // per_block if per_block else limits.blocks,
+        "blocks": limits.blocks,
+    }
+    limiter = min(fits, key=lambda k: fits[k])
+    return Occupancy(fits[limiter], limiter, fits[limiter] * warps / limits.warps)
+
+
+def waves(grid: tuple[int, int, int], blocks_per_sm: int, sms: int) -> float:
+    """How many times the machine is filled; NaN if no block fits."""
+    slots = blocks_per_sm * sms
+    return prod(grid) / slots if slots else float("nan")

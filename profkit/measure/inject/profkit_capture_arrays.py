@@ -1,0 +1,276 @@
+"""Tensors that a kernel is given  ->  copies of what it can reach, and what a launch made of them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+_REPLAYS, _PER_GRAPH = 9, 20
+_DRAWN = ("float16", "bfloat16", "float32", "float64")  # what else there is is kept: indices, masks
+
+
+@dataclass
+class Reach:
+    """What a kernel can reach through one pointer: the tensor's elements and what lies between."""
+
+    name: str  # the kernel's parameter; the first one of those that were given this memory
+    tensor: Any
+    flat: Any  # the same memory as one axis
+    before: Any  # a copy from before the launch
+    after: Any = None  # a copy from after it; the same object where nothing was written
+    works_in_place: bool = False
+    others: list[str] = field(default_factory=list)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Every parameter that was given this memory: x and out of a kernel that is called in place."""
+        return (self.name, *self.others)
+
+    @property
+    def written(self) -> bool:
+        """Whether the launch changed it."""
+        return self.after is not self.before
+
+    def about(self) -> dict[str, Any]:
+        """Format, sizes and statistics: of an input as it was given, of an output as it was made."""
+        own = self.after if self.written and not self.works_in_place else self.before
+        return self._about(own)
+
+    def made(self) -> dict[str, Any]:
+        """The same of what the launch left."""
+        return self._about(self.after)
+
+    def _about(self, flat: Any) -> dict[str, Any]:
+        tensor = self.tensor
+        known: dict[str, Any] = {
+            "name": self.name,
+            "dtype": str(flat.dtype).removeprefix("torch."),
+            "length": flat.numel(),
+            "bytes": flat.numel() * flat.element_size(),
+            "shape": list(tensor.shape),
+            "stride": list(tensor.stride()),
+        }
+        if flat.is_floating_point() and flat.numel():
+            wide = flat.float()
+            finite = wide[wide.isfinite()]
+            if finite.numel():
+                spread = float(finite.std()) if finite.numel() > 1 else 0.0
+                known |= {"mean": float(finite.mean()), "std": spread}
+                known |= {"min": float(finite.min()), "max": float(finite.max())}
+                known["finite"] = finite.numel() == flat.numel() and math.isfinite(spread)
+        return known
+
+
+class CannotCapture(Exception):
+    """Why this launch is left out; the others go on."""
+
+
+@dataclass
+class CaptureOutcome:
+    """What a launch made, tried again on copies."""
+
+    arrays: list[Reach]
+    # of one launch of the program's own kernel, among many in a CUDA graph; None if it could not be
+    # timed
+    seconds: float | None = None
+    bit_equal: bool = True  # whether a second launch on the same inputs gave the same bits
+    spread: float = 0.0  # if not, the largest difference
+    notes: list[str] = field(default_factory=list)
+
+
+def reach_of(named: Sequence[tuple[str, Any]], limit: int) -> list[Reach]:
+    """Copies of all that a kernel can reach.
+
+    Raises:
+        CannotCapture: They are too large, or one that is written may be another's memory too.
+    """
+    import torch
+
+    flats = []
+    for name, tensor in named:
+        span = 1 + sum((n - 1) * abs(s) for n, s in zip(tensor.shape, tensor.stride(), strict=True))
+        span = span if tensor.numel() else 0
+        plain = tensor.detach() if hasattr(tensor, "detach") else tensor
+        flats.append((name, tensor, torch.as_strided(plain, (span,), (1,), plain.storage_offset())))
+    size = sum(f.numel() * f.element_size() for *_, f in flats)
+    if size > limit:
+        raise CannotCapture(f"its arrays have {size / 1e6:,.0f} MB, more than --limit")
+    free, _ = torch.cuda.mem_get_info()
+    if 6 * size > free:
+        raise CannotCapture(
+            f"its arrays have {size / 1e6:,.0f} MB, too much for copies on this GPU"
+        )
+    arrays: dict[Any, Reach] = {}
+    for name, tensor, flat in flats:
+        place = (flat.data_ptr(), flat.dtype, flat.numel()) if flat.numel() else name
+        if place in arrays:
+            arrays[place].others.append(name)
+        else:
+            arrays[place] = Reach(name, tensor, flat, flat.clone())
+    return list(arrays.values())
+
+
+def look_again(arrays: Sequence[Reach]) -> None:
+    """Which arrays a launch has changed.
+
+    Raises:
+        CannotCapture: One that was written shares memory with another.
+    """
+    for one in arrays:
+        one.after = one.before if _same(one.flat, one.before) else one.flat.clone()
+    for one in (a for a in arrays if a.written):
+        for other in arrays:
+            if other is not one and _overlap(one.flat, other.flat):
+                raise CannotCapture(f"{one.name} is written and shares memory with {other.name}")
+
+
+def again(arrays: Sequence[Reach], launch: Callable[[dict[str, Any]], None]) -> CaptureOutcome:
+    """Launch on copies: what does it need of what it overwrites, is it the same each time."""
+    import torch
+
+    outcome = CaptureOutcome(list(arrays))
+    if not any(a.written for a in arrays):
+        raise CannotCapture("it changed nothing: what it writes was there before")
+    copies = _copies(arrays, poisoned=True)
+    launch(_by_parameter(arrays, copies))
+    torch.cuda.synchronize()
+    for array in (a for a in arrays if a.written):
+        array.works_in_place = not _same(copies[array.name], array.after)
+    copies = _copies(arrays, poisoned=False)
+    launch(_by_parameter(arrays, copies))
+    torch.cuda.synchronize()
+    for array in arrays:
+        if not _same(copies[array.name], array.after):
+            outcome.bit_equal = False
+            apart = _apart(copies[array.name], array.after)
+            if apart is None:
+                raise CannotCapture(f"{array.name} is finite in one launch, not in another")
+            outcome.spread = max(outcome.spread, apart)
+    return outcome
+
+
+def on_drawn(
+    outcome: CaptureOutcome,
+    launch: Callable[[dict[str, Any]], None],
+    drawn: Callable[[dict[str, Any], int], Any],
+) -> dict[int, Any] | None:
+    """Launch on inputs that are drawn, and keep those outputs instead.
+
+    `drawn`: (about an array, its number) -> it, as numpy has it.
+    None where those are not finite: of no use then.
+    """
+    import torch
+
+    tensors: dict[str, Any] = {}
+    kept: dict[int, Any] = {}
+    for i, array in enumerate(inputs_of(outcome.arrays)):
+        tensors[array.name] = array.before
+        about = array.about()
+        if about.get("finite") and about["dtype"] in _DRAWN:
+            values = torch.from_numpy(drawn(about, i)).to(array.before.device)
+            tensors[array.name] = values.view(array.before.dtype)
+            kept[i] = tensors[array.name]
+    for array in outcome.arrays:
+        if array.name not in tensors:
+            tensors[array.name] = _poisoned(array.before)
+    copies = {name: tensor.clone() for name, tensor in tensors.items()}
+    launch(_by_parameter(outcome.arrays, copies))
+    torch.cuda.synchronize()
+    written = [a for a in outcome.arrays if a.written]
+    for array in written:
+        output = copies[array.name]
+        if output.is_floating_point() and not bool(output.isfinite().all()):
+            return None
+    for array in written:
+        array.after = copies[array.name]
+    return kept
+
+
+def inputs_of(arrays: Sequence[Reach]) -> list[Reach]:
+    """What is given to the kernel: what it reads, then what it works on in place."""
+    read = [a for a in arrays if not a.written]
+    return [*read, *(a for a in arrays if a.written and a.works_in_place)]
+
+
+def seconds_of(arrays: Sequence[Reach], launch: Callable[[dict[str, Any]], None]) -> float:
+    """Time of one launch: the program's own kernel, many times in a CUDA graph, on copies."""
+    import torch
+
+    copies = _by_parameter(arrays, _copies(arrays, poisoned=False))
+    side = torch.cuda.Stream()
+    side.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(side):
+        launch(copies)
+    torch.cuda.synchronize()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph, stream=side, capture_error_mode="thread_local"):
+        for _ in range(_PER_GRAPH):
+            launch(copies)
+    times = []
+    for _ in range(_REPLAYS):
+        start, stop = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+        graph.replay()
+        start.record()
+        graph.replay()
+        stop.record()
+        torch.cuda.synchronize()
+        times.append(start.elapsed_time(stop) / 1e3 / _PER_GRAPH)
+    return float(median(times))
+
+
+def store(tensor: Any, path: Path) -> None:
+    """A tensor's bytes, in a file."""
+    import torch
+
+    path.write_bytes(tensor.contiguous().view(torch.uint8).cpu().numpy().tobytes())
+
+
+def _copies(arrays: Sequence[Reach], *, poisoned: bool) -> dict[str, Any]:
+    return {
+        a.name: _poisoned(a.before) if poisoned and a.written else a.before.clone() for a in arrays
+    }
+
+
+def _by_parameter(arrays: Sequence[Reach], copies: dict[str, Any]) -> dict[str, Any]:
+    """Parameters that were given one memory get one copy."""
+    named: dict[str, Any] = {}
+    for array in arrays:
+        named |= dict.fromkeys(array.names, copies[array.name])
+    return named
+
+
+def _poisoned(tensor: Any) -> Any:
+    import torch
+
+    made = torch.empty_like(tensor)
+    made.view(torch.uint8).fill_(0xFF)
+    return made
+
+
+def _apart(one: Any, other: Any) -> float | None:
+    """The largest difference of finite values; None where others are not of one kind."""
+    import torch
+
+    sides = [side.double() for side in (one, other)]
+    for kind in (torch.isposinf, torch.isneginf, torch.isnan):
+        if not torch.equal(*map(kind, sides)):
+            return None
+    finite = sides[0].isfinite()
+    largest = (sides[0] - sides[1])[finite].abs()
+    return float(largest.max()) if largest.numel() else 0.0
+
+
+def _same(one: Any, other: Any) -> bool:
+    import torch
+
+    return bool(torch.equal(one.view(torch.uint8), other.view(torch.uint8)))
+
+
+def _overlap(one: Any, other: Any) -> bool:
+    first = one.data_ptr(), one.data_ptr() + one.numel() * one.element_size()
+    second = other.data_ptr(), other.data_ptr() + other.numel() * other.element_size()
+    return bool(first[0] < second[1] and second[0] < first[1])

@@ -1,0 +1,148 @@
+"""Built variants and a case  ->  the verdicts of compute-sanitizer's tools, kept beside the build."""
+
+from __future__ import annotations
+
+import json
+import re
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from profkit.errors import ProfkitError
+from profkit.files import temporary_folder, write_text
+from profkit.measure import process
+from profkit.measure.check.check import CaseCheck, Check
+from profkit.measure.cuda.library import Plan
+from profkit.measure.targets import TargetRun, plan_of
+from profkit.measure.variants import toolchain
+from profkit.measure.workers.session import Progress
+
+TOOLS = ("memcheck", "racecheck", "initcheck", "synccheck")
+_FOUND = 86  # an exit status that nothing else uses
+_SUMMARY = re.compile(
+    r"ERROR SUMMARY: (?P<errors>\d+) error"
+    r"|RACECHECK SUMMARY: (?P<hazards>\d+) hazards? displayed \((?P<races>\d+) errors?, "
+    r"(?P<warnings>\d+) warnings?\)"
+)
+_DETAIL = re.compile(
+    r"^=========\s+((?:Invalid|Error|Race|Warning|Uninitialized|Barrier).*)$", re.M
+)
+_PLACE = re.compile(r"^=========\s+at (.*)$", re.M)
+
+
+@dataclass(frozen=True)
+class SanitizerVerdict:
+    """What one tool said."""
+
+    tool: str
+    clean: bool
+    verdict: str  # `clean`, or how many errors, the first of them and where
+
+
+def sanitize(sanitizer: Path, plan: Plan, tool: str, timeout: float = 300.0) -> SanitizerVerdict:
+    """Run a plan (see profkit.measure.profile.launch) under one tool.
+
+    A small case: a tool slows it down tens of times. `timeout`: seconds.
+    """
+    options = ["--tool", tool, "--error-exitcode", str(_FOUND), "--show-backtrace", "no"]
+    with temporary_folder() as folder:
+        program = replace(plan, profile=False).program(folder)
+        done = process.run_command([sanitizer, *options, *program], timeout)
+    if done.status is None:
+        return SanitizerVerdict(tool, False, f"stopped after {timeout:.0f} s")
+    return read_sanitizer(tool, done.status, done.output)
+
+
+def read_sanitizer(tool: str, status: int, output: str) -> SanitizerVerdict:
+    """What a tool's exit status and output say.
+
+    Raises:
+        ProfkitError: The tool did not do its work: no summary, or the program failed by itself.
+    """
+    summaries = list(_SUMMARY.finditer(output))
+    if not summaries:
+        words = (output.strip().splitlines() or [f"exit status {status}"])[-1]
+        raise ProfkitError(
+            f"compute-sanitizer --tool {tool} gave no verdict: {words[:200]}",
+            "is it of the CUDA version of the driver? profkit doctor lists both",
+        )
+    last = summaries[-1]
+    errors = int(last["errors"] or last["races"] or 0)
+    warnings = int(last["warnings"] or 0)
+    if not errors and not warnings and status == 0:
+        return SanitizerVerdict(tool, True, "clean")
+    if not errors and not warnings:
+        raise ProfkitError(
+            f"the variant failed under compute-sanitizer --tool {tool} (exit status {status})",
+            _tail(output),
+        )
+    detail, place = _DETAIL.search(output), _PLACE.search(output)
+    first = detail[1].strip() if detail else ""
+    where = f" at {place[1].strip()}" if place else ""
+    counted = f"{errors} errors" + (f", {warnings} warnings" if warnings else "")
+    return SanitizerVerdict(tool, False, f"{counted}: {first}{where}"[:300])
+
+
+def _tail(output: str) -> str:
+    own = [s for s in output.splitlines() if s.strip() and not s.startswith("=====")]
+    return own[-1][:200] if own else ""
+
+
+_AT_ONCE = 6  # each is mostly starting up, on a processor core of its own
+
+
+def sanitized(run: TargetRun, progress: Progress) -> None:
+    """Run compute-sanitizer on a small ragged case of every variant, and add its verdicts.
+
+    They are kept beside the build, so that the records of this very binary have them. A tool that
+    gives no verdict is a fault of that variant; the others go on.
+    """
+    sanitizer = toolchain.need_tool("compute-sanitizer")
+    pool = ThreadPoolExecutor(_AT_ONCE)
+    try:
+        waiting = []
+        for name, built in run.builds.items():
+            check = run.measured.checks.get(name)
+            if check is None or built.library is None:
+                continue
+            plan = plan_of(run, name, _small_case(run, check))
+            tools = {tool: pool.submit(sanitize, sanitizer, plan, tool) for tool in TOOLS}
+            waiting.append((name, built.library, plan.case, tools))
+        for name, library, case, tools in waiting:
+            for tool, verdict in tools.items():
+                progress(f"{tool} {name} {case}")
+                check = run.measured.checks[name]
+                run.measured.checks[name] = _with_verdict(check, case, tool, verdict)
+            kept = run.measured.checks[name].sanitizer
+            write_text(library.with_name("sanitizer.json"), json.dumps(kept))
+    finally:
+        pool.shutdown(cancel_futures=True)  # after Ctrl-C: what has not begun never does
+
+
+def _with_verdict(check: Check, case: str, tool: str, running: Future[SanitizerVerdict]) -> Check:
+    """A check with one tool's verdict; what is not clean makes the variant wrong."""
+    try:
+        result = running.result()
+        clean, verdict = result.clean, result.verdict
+    except ProfkitError as error:
+        clean, verdict = False, error.message
+    check = replace(check, sanitizer={**check.sanitizer, tool: verdict})
+    if clean:
+        return check
+    fault = CaseCheck(case, 0, "wrong", faults=(f"{tool}: {verdict}",))
+    return replace(check, status="wrong", cases=(*check.cases, fault))
+
+
+def _small_case(run: TargetRun, check: Check) -> str:
+    """The check with the fewest operations above ten million that the variant supports.
+
+    Large enough for several tiles and a ragged end, small enough for tools that slow a kernel down
+    a hundred times; the largest check of a problem whose checks are all smaller.
+    """
+    problem = run.target.problem
+    supported = [c.case for c in check.cases if c.status != "not supported"]
+    small = [c for c in supported if c in problem.checks]
+    known = small or [c for c in supported if c in problem.cases] or list(problem.checks)
+    work = {c: problem.module.operations(problem.case(c)) for c in known}
+    large = {c: n for c, n in work.items() if n >= 1e7}
+    return min(large, key=lambda c: large[c]) if large else max(work, key=lambda c: work[c])

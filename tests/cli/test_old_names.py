@@ -1,0 +1,74 @@
+"""A verb's name of before still runs, as what took its place, and says so in one line."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from profkit.cli.app import OLD, verb_names
+from tests.conftest import ROOT
+
+GRID = "artifacts/attention/held.jsonl"
+# What was typed -> what it is now. OUT is a picture, its picture is compared too.
+SAME = {
+    "build --variant stage2 --arch banana": "check --build-only --variant stage2 --arch banana",
+    "ledger --ledger artifacts/ledger.jsonl --json": "claims --ledger artifacts/ledger.jsonl --json",
+    "ledger -o OUT --markdown": "claims --ledger -o OUT --markdown",
+    "query 'SELECT 1 AS n' --json": "history --sql 'SELECT 1 AS n' --json",
+    "query": "history --sql",
+    "query --json": "history --sql --json",
+    "report stage2.B": "compare stage2.B --decide",
+    "report stag2 --json": "compare stag2 --decide --json",
+    "whatif stage3b": "diagnose stage3b --with header",
+    "whatif stage2 --with blocks*4 --case B --json": "diagnose stage2 --with blocks*4 --case B --json",
+    "heatmap artifacts/attention/held.jsonl -o OUT": "roofline artifacts/attention/held.jsonl -o OUT",
+    "verify analyses/target_5us.py --quiet": "claims analyses/target_5us.py --quiet",
+    "verify none.py": "claims none.py",
+}
+
+
+@pytest.mark.parametrize("before", SAME)
+def test_it_runs_as_the_new_verb_and_warns_in_one_line(
+    run: Callable[..., Any], before: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(ROOT)
+    out = str(tmp_path / "out.svg")
+    old, new = (
+        run(*(out if word == "OUT" else word for word in shlex.split(line)))
+        for line in (before, SAME[before])
+    )
+    warning, *rest = old.stderr.splitlines()
+    name = before.split(maxsplit=1)[0].replace("report", "report VARIANT")
+    assert warning == f"profkit {name} is now profkit {' '.join(OLD[name][:2])}"
+    assert rest == new.stderr.splitlines()
+    assert (old.stdout, old.exit_code) == (new.stdout, new.exit_code)
+    assert Path(out).exists() is ("OUT" in before)
+
+
+def test_each_has_an_example_and_none_is_listed(run: Callable[..., Any]) -> None:
+    assert {line.split()[0] for line in SAME} == {old.split()[0] for old in OLD}
+    assert not set(OLD) & set(verb_names())
+    listed = {line.split()[0] for line in run("--help").stdout.splitlines() if line[:2] == "  "}
+    assert not set(OLD) & listed
+
+
+@pytest.mark.parametrize("name", [old for old in OLD if " " not in old])
+def test_its_help_is_that_of_the_new_verb(run: Callable[..., Any], name: str) -> None:
+    shown = run(name, "--help")
+    assert shown.stdout == run(OLD[name][0], "--help").stdout
+    assert len(shown.stderr.splitlines()) == 1
+
+
+def test_a_heatmap_is_called_as_before_where_no_name_is_given(
+    run: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert run("heatmap", ROOT / GRID, "-q").exit_code == 0
+    assert [file.name for file in tmp_path.iterdir()] == ["heatmap.png"]
+    two = run("roofline", ROOT / GRID, ROOT / "artifacts" / "attention" / "grid.jsonl")
+    assert two.exit_code == 2
+    assert "2 files of times by shape" in two.stderr
