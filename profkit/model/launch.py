@@ -64,7 +64,7 @@ class Threshold(float):
 
     reason: str
 
-    def __new__(cls, value: float, reason: str) -> Threshold:  # noqa: D102
+    def __new__(cls, value: float, reason: str) -> Threshold:
         number = super().__new__(cls, value)
         number.reason = reason
         return number

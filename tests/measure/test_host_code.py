@@ -16,7 +16,7 @@ from profkit.measure.languages.plan import (
     KernelStart,
     Parameter,
 )
-from profkit.measure.languages.python_source import PLAYER
+from profkit.measure.languages.triton import PLAYER
 
 NVCC = pytest.mark.skipif(shutil.which("nvcc") is None, reason="nvcc is not installed")
 HEADER = """\

@@ -17,8 +17,8 @@ from profkit.measure import languages
 from profkit.measure.languages import language as registry
 from profkit.measure.languages import plan
 from profkit.measure.languages.plan import LaunchArgs, array_of, parameter_of
-from profkit.measure.languages.python_source import one_line_of, without_prose
-from profkit.measure.languages.triton import LANGUAGE
+from profkit.measure.languages.python_source import without_prose
+from profkit.measure.languages.triton import LANGUAGE, one_line_of
 from profkit.measure.variants import build, variants
 
 from .conftest import Machine
@@ -133,37 +133,29 @@ from profkit.measure.languages.language import Language
 from profkit.records.header import parse_header
 
 
-class Toy(Language):
-    name, suffix = "Toy", ".toy"
-
-    def header(self, text, name):
-        return parse_header(text, name)
-
-    def code_hash(self, path, keys):
-        return hashlib.sha256(path.read_bytes()).hexdigest()
-
-    def text_hash(self, path):
-        return self.code_hash(path, {})
-
-    def flags(self, header, defines):
-        return ()
-
-    def check_flags(self, header, name):
-        pass
-
-    def compiler(self, programs):
-        return "gcc"
-
-    def compile(self, jobs, work, programs, parallel):
-        for i, job in enumerate(jobs):
-            for out, how in ((f"{i}.o", "-c"), (f"{i}.so", "-shared")):
-                command = ["gcc", "-x", "c", "-fPIC", how, "-o", work / out, job.path]
-                done = subprocess.run(command, capture_output=True, text=True)
-                (work / f"{i}.log").write_text(done.stderr)
-        return {}
+def text_hash(path):
+    return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
-LANGUAGE = Toy()
+def compile(jobs, work, programs, parallel):
+    for i, job in enumerate(jobs):
+        for out, how in ((f"{i}.o", "-c"), (f"{i}.so", "-shared")):
+            command = ["gcc", "-x", "c", "-fPIC", how, "-o", work / out, job.path]
+            done = subprocess.run(command, capture_output=True, text=True)
+            (work / f"{i}.log").write_text(done.stderr)
+    return {}
+
+
+LANGUAGE = Language(
+    name="Toy",
+    suffix=".toy",
+    header=parse_header,
+    code_hash=lambda path, keys: text_hash(path),
+    text_hash=text_hash,
+    flags=lambda header, defines: (),
+    compiler=lambda programs: "gcc",
+    compile=compile,
+)
 '''
 
 

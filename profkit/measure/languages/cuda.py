@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from profkit.errors import ProfkitError
-from profkit.measure.languages.language import CompileJob, CompilerProgram, Language
+from profkit.measure.languages.language import CompileJob, Language, Programs
 from profkit.records import source_hash
 from profkit.records.header import Header, parse_header
 
@@ -27,58 +27,28 @@ _FLAGS = (
 )
 
 
-class Cuda(Language):
-    """CUDA C++ as nvcc compiles it."""
-
-    name, suffix, programs = "CUDA", ".cu", ("nvcc", "ninja")
-
-    def header(self, text: str, name: str) -> Header:
-        """The leading comment."""
-        return parse_header(text, name)
-
-    def code_hash(self, path: Path, keys: Mapping[str, str]) -> str:
-        """The tokens of the file and of what it includes."""
-        return source_hash.code_hash(path, keys)
-
-    def text_hash(self, path: Path) -> str:
-        """The file and what it includes."""
-        return source_hash.text_hash(path)
-
-    def flags(self, header: Header, defines: Mapping[str, str]) -> tuple[str, ...]:
-        """Those of the header, then a -D for each tunable."""
-        return (*header.flags, *(f"-D{k}={v}" for k, v in sorted(defines.items())))
-
-    def check_flags(self, header: Header, name: str) -> None:
-        """Nvcc has flags that run programs."""
-        check_flags(header.flags, name)
-
-    def own_flags(self, arch: str) -> tuple[str, ...]:
-        """Line tables, resources, machine code of one architecture."""
-        return (*_FLAGS, f"-gencode=arch=compute_{arch},code=sm_{arch}")
-
-    def surroundings(self, _job: CompileJob) -> Sequence[str]:
-        """Nvcc reads flags from the environment too."""
-        return [os.environ.get(k, "") for k in ("NVCC_PREPEND_FLAGS", "NVCC_APPEND_FLAGS")]
-
-    def compile(
-        self,
-        jobs: Sequence[CompileJob],
-        work: Path,
-        programs: Mapping[str, CompilerProgram],
-        parallel: int | None,
-    ) -> dict[int, float]:
-        """Run nvcc on each file, under ninja."""
-        (work / "build.ninja").write_text(ninja_file(jobs, programs["nvcc"].path), encoding="utf-8")
-        limit = ["-j", str(parallel)] if parallel else []
-        command = [str(programs["ninja"].path), "-C", str(work), "-k", "0", *limit]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
-        if not any(work.glob("*.log")):
-            raise ProfkitError(f"ninja could not start: {(done.stdout + done.stderr).strip()}")
-        times = _seconds(work / ".ninja_log")
-        return {i: times.get(f"{i}.so", 0.0) for i in range(len(jobs))}
+def _own_flags(arch: str) -> tuple[str, ...]:
+    """Line tables, resources, machine code of one architecture."""
+    return (*_FLAGS, f"-gencode=arch=compute_{arch},code=sm_{arch}")
 
 
-LANGUAGE = Cuda()
+def _flags(header: Header, defines: Mapping[str, str]) -> tuple[str, ...]:
+    """Those of the header, then a -D for each tunable."""
+    return (*header.flags, *(f"-D{k}={v}" for k, v in sorted(defines.items())))
+
+
+def _compile(
+    jobs: Sequence[CompileJob], work: Path, programs: Programs, parallel: int | None
+) -> dict[int, float]:
+    """Run nvcc on each file, under ninja."""
+    (work / "build.ninja").write_text(ninja_file(jobs, programs["nvcc"].path), encoding="utf-8")
+    limit = ["-j", str(parallel)] if parallel else []
+    command = [str(programs["ninja"].path), "-C", str(work), "-k", "0", *limit]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if not any(work.glob("*.log")):
+        raise ProfkitError(f"ninja could not start: {(done.stdout + done.stderr).strip()}")
+    times = _seconds(work / ".ninja_log")
+    return {i: times.get(f"{i}.so", 0.0) for i in range(len(jobs))}
 
 
 def _seconds(log: Path) -> dict[str, float]:
@@ -110,7 +80,7 @@ def ninja_file(jobs: Sequence[CompileJob], nvcc: Path) -> str:
 TRUST = "PROFKIT_TRUST"
 _PTXAS = r"-O[0-3]|-v|--?warn-[\w-]+|-dlcm=\w+|-dscm=\w+|--?allow-expensive-optimizations(=\w+)?"
 # A whole word of nvcc's, its value after = or in the same word.
-_WORDS = re.compile(
+_SINGLE = re.compile(
     r"-O[0-3]|-G|--device-debug|-g|-lineinfo|--generate-line-info|-w|-res-usage|--resource-usage"
     r"|-[DU]\w+(=[\w.+\-*/()<>,:]*)?"
     r"|--?maxrregcount=\d+|--?std=[\w+]+"
@@ -146,7 +116,7 @@ def check_flags(flags: Sequence[str], file: str) -> None:
             value = next(words, "")
             if not _PAIRS[word].fullmatch(value):
                 raise _refused(f"{word} {value}".strip(), file)
-        elif not _WORDS.fullmatch(word):
+        elif not _SINGLE.fullmatch(word):
             raise _refused(word, file)
 
 
@@ -155,3 +125,19 @@ def _refused(flag: str, file: str) -> ProfkitError:
         f"{file}: 'flags: {flag}' is none of the flags that only change code",
         "an nvcc option can run any program; if you trust this folder: profkit --trust ...",
     )
+
+
+LANGUAGE = Language(
+    name="CUDA",
+    suffix=".cu",
+    programs=("nvcc", "ninja"),
+    header=parse_header,
+    code_hash=source_hash.code_hash,
+    text_hash=source_hash.text_hash,
+    flags=_flags,
+    check_flags=lambda header, name: check_flags(header.flags, name),
+    own_flags=_own_flags,
+    # nvcc reads flags from the environment too
+    surroundings=lambda _: [os.environ.get(f"NVCC_{k}_FLAGS", "") for k in ("PREPEND", "APPEND")],
+    compile=_compile,
+)

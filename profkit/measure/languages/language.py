@@ -9,8 +9,7 @@ from __future__ import annotations
 import functools
 import importlib
 import pkgutil
-from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -42,87 +41,50 @@ class CompilerProgram:
     version: str | None
 
 
-class Language(ABC):
+Programs = Mapping[str, CompilerProgram]
+
+
+def _first_program(programs: Programs) -> str:
+    (name, program), *_ = programs.items()
+    return f"{name} {program.version or '?'}"
+
+
+@dataclass(frozen=True, eq=False)
+class Language:
     """One language. A file of it is named `<id>_<words>` and its suffix."""
 
     name: str  # as people say it
     suffix: str  # of its files
+    # (text, file's name): its header; nothing in the file is executed. ProfkitError: it has none, or
+    # the file cannot be one of this language
+    header: Callable[[str, str], Header]
+    # sha256 of the code: comments, layout and those keys of the header left out that only speak of it
+    code_hash: Callable[[Path, Mapping[str, str]], str]
+    text_hash: Callable[[Path], str]  # of the file, and what it includes, to the letter
+    # (jobs, folder, programs, parallel): compile side by side; job -> seconds, as far as known. Of the
+    # i-th job this leaves in the folder: i.so; i.o, its host code; i.log, all that the compiler said,
+    # ptxas -v among it; i.json, its launches, where they are known ahead (see plan.py). Without i.so,
+    # i.log says why. No number for `parallel` takes as many as there are cores.
+    compile: Callable[[Sequence[CompileJob], Path, Programs, int | None], dict[int, float]]
+    # what the header and the tunables add to a compiler's flags
+    flags: Callable[[Header, Mapping[str, str]], tuple[str, ...]]
+    # (header, file's name): ProfkitError where flags of a header could do more than change code
+    check_flags: Callable[[Header, str], None] = lambda _header, _name: None
+    own_flags: Callable[[str], tuple[str, ...]] = (
+        lambda _arch: ()
+    )  # every file's, of an architecture
     programs: tuple[str, ...] = ()  # what compiling it starts: names that toolchain.tool knows
     needs_sms: bool = False  # whether what is compiled depends on how many SMs the GPU has
-
-    def owns(self, _path: Path, _text: str) -> bool:
-        """Whether a file with the suffix is a kernel of this language."""
-        return True
-
-    def stands_at(self, _path: Path, _text: str) -> bool:
-        """Whether such a file, found in a folder and named by nobody, is meant as a kernel."""
-        return True
-
-    @abstractmethod
-    def header(self, text: str, name: str) -> Header:
-        """Read a file's header; nothing in the file is executed.
-
-        Raises:
-            ProfkitError: It has none, or the file cannot be one of this language.
-        """
-
-    @abstractmethod
-    def code_hash(self, path: Path, keys: Mapping[str, str]) -> str:
-        """sha256 of the code: comments, layout and keys that only speak of it left out."""
-
-    @abstractmethod
-    def text_hash(self, path: Path) -> str:
-        """sha256 of the file, and what it includes, to the letter."""
-
-    def missing(self) -> str:
-        """What this machine lacks to compile it, and how to get it, in one line; empty: nothing."""
-        return ""
-
-    def lacking(self) -> str:
-        """What this machine lacks to compile and run it, in one line, without opening anything."""
-        return self.missing()
-
-    @abstractmethod
-    def flags(self, header: Header, defines: Mapping[str, str]) -> tuple[str, ...]:
-        """What the header and the tunables add to a compiler's flags."""
-
-    @abstractmethod
-    def check_flags(self, header: Header, name: str) -> None:
-        """Refuse flags of a header that could do more than change code.
-
-        Raises:
-            ProfkitError: There is such a flag.
-        """
-
-    def own_flags(self, _arch: str) -> tuple[str, ...]:
-        """What every file of this language is compiled with."""
-        return ()
-
-    def compiler(self, programs: Mapping[str, CompilerProgram]) -> str:
-        """The compiler and its version, for the record."""
-        (name, program), *_ = programs.items()
-        return f"{name} {program.version or '?'}"
-
-    def surroundings(self, _job: CompileJob) -> Sequence[str]:
-        """What else decides what comes out: versions, other files, the environment."""
-        return ()
-
-    @abstractmethod
-    def compile(
-        self,
-        jobs: Sequence[CompileJob],
-        work: Path,
-        programs: Mapping[str, CompilerProgram],
-        parallel: int | None,
-    ) -> dict[int, float]:
-        """Compile side by side; job -> seconds that it took, as far as that is known.
-
-        Of the i-th job this leaves in the folder: i.so; i.o, its host code; i.log, all that the
-        compiler said, ptxas -v among it; i.json, its launches, where they are known ahead (see
-        plan.py). Without i.so, i.log says why.
-
-        No number for `parallel` takes as many as there are cores.
-        """
+    # whether a file with the suffix is a kernel of this language; None: the suffix says it all
+    owns: Callable[[Path, str], bool] | None = None
+    # whether one that is found in a folder and named by nobody is meant as a kernel
+    is_meant: Callable[[Path, str], bool] = lambda _path, _text: True
+    # what this machine lacks to compile it, and how to get it, in one line; empty: nothing
+    missing: Callable[[], str] = lambda: ""
+    lacking: Callable[[], str] = lambda: ""  # the same, to compile it and run it
+    compiler: Callable[[Programs], str] = _first_program  # and its version, for the record
+    # what else decides what comes out: versions, other files, the environment
+    surroundings: Callable[[CompileJob], Sequence[str]] = lambda _job: ()
 
 
 @functools.cache
@@ -133,22 +95,17 @@ def known_languages() -> tuple[Language, ...]:
     return tuple(m.LANGUAGE for m in modules if hasattr(m, "LANGUAGE"))
 
 
-def language_named(name: str) -> Language:
-    """The language of this name."""
-    return next(language for language in known_languages() if language.name == name)
-
-
 def language_of(path: Path, text: str) -> Language | None:
     """The language that a file is written in; None if it is no kernel of any."""
     fitting = (known for known in known_languages() if known.suffix == path.suffix)
-    return next((language for language in fitting if language.owns(path, text)), None)
+    return next((known for known in fitting if not known.owns or known.owns(path, text)), None)
 
 
 def is_kernel(path: Path) -> bool:
     """Whether a file is a kernel of any language, or would be if it could be read."""
     fitting = [known for known in known_languages() if known.suffix == path.suffix]
-    if any(type(known).owns is Language.owns for known in fitting):
-        return True  # the suffix says it all: what is no readable file is an error of its reader
+    if any(known.owns is None for known in fitting):
+        return True  # what is no readable file is an error of its reader
     if not fitting or not path.is_file():
         return False
     try:
@@ -156,7 +113,7 @@ def is_kernel(path: Path) -> bool:
     except (OSError, UnicodeDecodeError, ProfkitError):
         return False
     language = language_of(path, text)
-    return language is not None and language.stands_at(path, text)
+    return language is not None and language.is_meant(path, text)
 
 
 def kernel_files(place: Path) -> list[Path]:

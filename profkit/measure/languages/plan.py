@@ -25,8 +25,6 @@ SIZES = 6  # of ProfkitArgs: how many sizes, and how many strides
 
 @dataclass(frozen=True)
 class KernelImage:
-    """A compiled kernel."""
-
     name: str  # what it is called in tables: its function, and what it is specialised for
     symbol: str  # its name in the machine code
     cubin: bytes
@@ -97,12 +95,13 @@ class CallPlan:
 
     def to_c(self) -> str:
         """The tables that player.c includes; image i lies beside them as image<i>.cubin."""
+        images = [f'{{image{i}, "{image.symbol}"}}' for i, image in enumerate(self.images)]
         parameters: list[str] = []
         starts: list[str] = []
         scratch: list[str] = []
         cases: list[str] = []
         for case in self.cases:
-            first = len(starts), len(scratch)
+            cases.append(_case(case, len(starts), len(scratch)))
             for start in case.starts:
                 starts.append(_start(start, len(parameters)))
                 parameters += [
@@ -110,18 +109,16 @@ class CallPlan:
                     for p in start.parameters
                 ]
             scratch += [f"{{{s.size}ull, {int(s.zero)}}}" for s in case.scratch]
-            cases.append(_case(case, first))
         tables = {
+            "Image IMAGES": images,
             "Parameter PARAMETERS": parameters,
             "Start STARTS": starts,
             "Memory SCRATCH": scratch,
             "Case CASES": cases,
         }
         lines = [f'IMAGE({i}, "image{i}.cubin")' for i in range(len(self.images))]
-        rows = [f'{{image{i}, "{image.symbol}"}}' for i, image in enumerate(self.images)]
-        tables = {"Image IMAGES": rows, **tables}
         lines += [f"static const {k}[] = {{{', '.join(v) or '{0}'}}};" for k, v in tables.items()]
-        lines.append(f"enum {{CASE_COUNT = {len(cases)}, IMAGE_COUNT = {max(1, len(rows))}}};")
+        lines.append(f"enum {{CASE_COUNT = {len(cases)}, IMAGE_COUNT = {max(1, len(images))}}};")
         digest = hashlib.sha256("\n".join(lines).encode()).hexdigest()[:16]
         return "\n".join([*lines, f"#define PLAN_ID 0x{digest}ull", ""])
 
@@ -139,10 +136,11 @@ def of_values(document: Mapping[str, Any], values: Mapping[str, Any]) -> list[An
 def _plain(values: Mapping[str, Any]) -> dict[str, Any]:
     """size, stride, scale and causal as ProfkitArgs holds them; scale by its bits."""
     numbers = Numbers.of(values)
+    (scale,) = struct.unpack("<I", struct.pack("<f", numbers.scale))
     return {
         "size": _padded(numbers.size),
         "stride": _padded(numbers.stride),
-        "scale": bits_of(numbers.scale),
+        "scale": int(scale),
         "causal": int(numbers.causal),
     }
 
@@ -151,25 +149,19 @@ def _padded(numbers: Sequence[int]) -> list[int]:
     return [*map(int, numbers), *(0,) * (SIZES - len(numbers))]
 
 
-def bits_of(value: float) -> int:
-    """The bits of a float of four bytes."""
-    (bits,) = struct.unpack("<I", struct.pack("<f", value))
-    return int(bits)
-
-
-def _start(start: KernelStart, first: int) -> str:
+def _start(start: KernelStart, first_parameter: int) -> str:
     grid, block = (", ".join(map(str, shape)) for shape in (start.grid, start.block))
     rest = start.cluster, int(start.cooperative), int(start.dependent)
-    numbers = start.dynamic_smem, *rest, first, len(start.parameters)
+    numbers = start.dynamic_smem, *rest, first_parameter, len(start.parameters)
     return f"{{{start.image}, {{{grid}}}, {{{block}}}, {', '.join(map(str, numbers))}}}"
 
 
-def _case(case: CasePlan, first: tuple[int, int]) -> str:
-    arguments = _plain(case.values)
-    size, stride = (", ".join(f"{n}ll" for n in arguments[k]) for k in ("size", "stride"))
-    counts = first[0], len(case.starts), first[1], len(case.scratch)
+def _case(case: CasePlan, first_start: int, first_scratch: int) -> str:
+    plain = _plain(case.values)
+    size, stride = (", ".join(f"{n}ll" for n in plain[k]) for k in ("size", "stride"))
+    counts = first_start, len(case.starts), first_scratch, len(case.scratch)
     return (
-        f"{{{{{size}}}, {{{stride}}}, {arguments['scale']}u, {arguments['causal']}, "
+        f"{{{{{size}}}, {{{stride}}}, {plain['scale']}u, {plain['causal']}, "
         f"{', '.join(map(str, counts))}}}"
     )
 
@@ -181,7 +173,7 @@ _BYTES = {
     **dict.fromkeys(("int64", "uint64", "float64"), 8),
 }
 _STEP = 1 << 40  # between two arrays: none is longer
-_OUT, _SCRATCH = 17, 33  # the first output's and the first scratch array's step
+_IN, _OUT, _SCRATCH = 1, 17, 33  # the step of the first array of each kind
 
 
 class DeviceArray:
@@ -190,11 +182,6 @@ class DeviceArray:
     is_cuda = True
 
     def __init__(self, dtype: str, shape: Sequence[int], address: int) -> None:
-        """An array.
-
-        Raises:
-            ProfkitError: There is no such type.
-        """
         if dtype not in _BYTES:
             raise ProfkitError(
                 f"an array of {dtype}: no such type", f"there are: {', '.join(_BYTES)}"
@@ -206,28 +193,22 @@ class DeviceArray:
         return self._address
 
     def element_size(self) -> int:
-        """Bytes of an element."""
         return _BYTES[self.dtype]
 
     def numel(self) -> int:
-        """How many elements."""
         return prod(self.shape)
 
     def dim(self) -> int:
-        """How many dimensions."""
         return len(self.shape)
 
     def size(self, axis: int | None = None) -> Any:
-        """The size of an axis, or all."""
         return self.shape if axis is None else self.shape[axis]
 
     def stride(self, axis: int | None = None) -> Any:
-        """The stride of an axis in elements, or all."""
         strides = tuple(prod(self.shape[i + 1 :]) for i in range(len(self.shape)))
         return strides if axis is None else strides[axis]
 
     def is_contiguous(self) -> bool:
-        """Always."""
         return True
 
 
@@ -253,24 +234,18 @@ class LaunchArgs:
 
 def array_of(output: bool, index: int, dtype: str, shape: Sequence[int]) -> DeviceArray:
     """The problem's input or output of this number."""
-    return DeviceArray(dtype, shape, ((_OUT if output else 1) + index) * _STEP)
+    return DeviceArray(dtype, shape, ((_OUT if output else _IN) + index) * _STEP)
 
 
 def parameter_of(address: int) -> Parameter:
-    """What a pointer that a launch function gave a kernel points into.
-
-    Raises:
-        ProfkitError: Into nothing that the function was given.
-    """
+    """What a pointer that a launch function gave a kernel points into."""
     step, offset = divmod(address, _STEP)
     if address == 0:
         return Parameter("value")
-    if step >= _SCRATCH:
-        return Parameter("scratch", step - _SCRATCH, offset)
-    if step >= _OUT:
-        return Parameter("out", step - _OUT, offset)
-    if step >= 1:
-        return Parameter("in", step - 1, offset)
+    firsts: tuple[tuple[Where, int], ...] = ("scratch", _SCRATCH), ("out", _OUT), ("in", _IN)
+    for where, first in firsts:
+        if step >= first:
+            return Parameter(where, step - first, offset)
     raise ProfkitError(
         "a kernel is given a pointer to other memory than the problem's arrays",
         "memory of its own comes from args.scratch(shape, dtype)",

@@ -1,21 +1,39 @@
 """Triton: a Python file whose launch function starts functions that `triton.jit` compiles.
 
-Compiled without a GPU: while a launch function runs, Triton has a driver (DriverBase, the interface
-of its own back ends) that knows the target, takes the machine code and starts nothing.
+Compiled without a GPU, in a process of its own with a time limit (profkit.measure.workers.ahead):
+while a launch function runs there, Triton has a driver (DriverBase, the interface of its own back
+ends) that knows the target, takes the machine code and starts nothing. What was to be started is left
+as plan.h, plan.json and the kernels' machine code; a C compiler makes the library of these and
+player.c.
 """
 
 from __future__ import annotations
 
 import contextlib
+import functools
+import hashlib
+import importlib.metadata
+import importlib.util
 import io
+import json
+import os
+import re
+import shutil
 import struct
-from collections.abc import Iterator, Mapping
+import sys
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict
 from itertools import chain
 from pathlib import Path
 from typing import Any
 
 from profkit.errors import ProfkitError
+from profkit.measure import process
 from profkit.measure.cuda.resources import LIMITS
+from profkit.measure.languages import python_source
+from profkit.measure.languages.language import CompileJob, Language, Programs
 from profkit.measure.languages.plan import (
     CallPlan,
     KernelImage,
@@ -25,8 +43,12 @@ from profkit.measure.languages.plan import (
     Scratch,
     parameter_of,
 )
-from profkit.measure.languages.python_source import PythonKernels
 
+PLAYER = Path(__file__).with_name("player.c")
+CASE = "at case "  # the compiling process begins a line with it before it runs a case
+_WORKER = (sys.executable, "-m", "profkit.measure.workers.ahead")
+_TIMEOUT = 300.0  # seconds for one file: every case of its problem is compiled
+_GPU_FILES = ("/dev/nvidiactl", "/dev/dxg")  # of Linux, and of Linux under Windows
 # How a value lies in a kernel's parameters, by Triton's name of its type.
 _WHOLE = ((1, "b"), (8, "b"), (16, "h"), (32, "i"), (64, "q"))
 _PACKED = {
@@ -36,50 +58,154 @@ _PACKED = {
 }
 
 
-class Triton(PythonKernels):
-    """Triton 3."""
-
-    name, package = "Triton", "triton"
-    install = "pip install triton (torch brings it too)"
-
-    def environment(self, folder: Path) -> dict[str, str]:
-        """A cache of this build's own, and what ptxas says of each kernel."""
-        return {"TRITON_CACHE_DIR": str(folder / "cache"), "TRITON_DUMP_PTXAS_LOG": "1"}
-
-    @contextlib.contextmanager
-    def recording(self, plan: CallPlan, args: LaunchArgs) -> Iterator[list[KernelStart]]:
-        """Write down what is started inside."""
-        from triton.runtime import driver
-
-        starts: list[KernelStart] = []
-        printed = io.StringIO()
-        driver.set_active(_shared_driver(plan, args, starts, printed))
-        with contextlib.redirect_stdout(printed):
-            yield starts
+def _missing() -> str:
+    if importlib.util.find_spec("triton") is None:
+        return "Triton is not installed: pip install triton (torch brings it too)"
+    if _c_compiler() is None:
+        return "no C compiler (cc, gcc or clang) on PATH: install one, or say which with CC"
+    return ""
 
 
-LANGUAGE = Triton()
-_DRIVERS: dict[int, _Ahead] = {}
+def _lacking() -> str:
+    here = any(Path(place).exists() for place in _GPU_FILES)
+    return _missing() or ("" if here else "no GPU here: it can be built, not checked or timed")
 
 
-def _shared_driver(
-    plan: CallPlan, args: LaunchArgs, starts: list[Any], printed: io.StringIO
-) -> Any:
-    """The driver of this plan, at another case: what Triton has compiled stays compiled."""
-    driver = _DRIVERS.setdefault(id(plan), _Ahead(plan, args.arch))
-    driver.args, driver.starts, driver.said = args, starts, printed
-    return driver
+def _c_compiler() -> str | None:
+    """The C compiler: $CC, or the first of cc, gcc and clang on PATH."""
+    names = [os.environ.get("CC") or "", "cc", "gcc", "clang"]
+    return next((path for name in names if name and (path := shutil.which(name))), None)
 
 
-class _Ahead:
-    """A GPU that is not there, as Triton asks one: its DriverBase, of which it needs these."""
+def _version(_: Programs | None = None) -> str:
+    try:
+        return f"Triton {importlib.metadata.version('triton')}"
+    except importlib.metadata.PackageNotFoundError:
+        return "Triton ?"
+
+
+def _surroundings(job: CompileJob) -> Sequence[str]:
+    """The compiler, the cases that it compiles for, and how its kernels are started."""
+    try:
+        problem = hashlib.sha256((job.problem / "problem.py").read_bytes()).hexdigest()
+    except OSError:
+        problem = ""
+    return (_version(), problem, _player_hash(), str(job.sms))
+
+
+@functools.cache
+def _player_hash() -> str:
+    return hashlib.sha256(PLAYER.read_bytes()).hexdigest()[:16]
+
+
+def _compile(
+    jobs: Sequence[CompileJob], work: Path, _: Programs, parallel: int | None
+) -> dict[int, float]:
+    """Run each file's launch function in a process of its own, at every case of its problem."""
+    with ThreadPoolExecutor(parallel or process.cores()) as pool:
+        runs = [pool.submit(_compile_job, job, work / str(i)) for i, job in enumerate(jobs)]
+        return {i: run.result() for i, run in enumerate(runs)}
+
+
+def _compile_job(job: CompileJob, stem: Path) -> float:
+    """Leave <stem>.so, .o, .json and .log; in seconds."""
+    began = time.monotonic()
+    if error := _missing() or _failed(job, stem):
+        stem.with_suffix(".log").write_text(error, encoding="utf-8")
+    return time.monotonic() - began
+
+
+def _failed(job: CompileJob, stem: Path) -> str:
+    """Compile; what went wrong, empty if nothing did."""
+    folder = stem.with_suffix(".ahead")
+    folder.mkdir()
+    request = {**asdict(job), "path": str(job.path), "problem": str(job.problem)}
+    request_file = folder / "request.json"
+    request_file.write_text(json.dumps(request), encoding="utf-8")
+    text = os.environ.get("PROFKIT_COMPILE_SECONDS", "")
+    limit = float(text) if re.fullmatch(r"\d{1,6}", text) and int(text) else _TIMEOUT
+    # A cache of this build's own, and what ptxas says of each kernel.
+    own = {"TRITON_CACHE_DIR": str(folder / "cache"), "TRITON_DUMP_PTXAS_LOG": "1"}
+    done = process.run_command([*_WORKER, str(request_file)], limit, {**os.environ, **own})
+    if done.status is None:
+        return (
+            f"{job.path.name} was still compiling after {limit:.0f} s and was stopped\n"
+            "PROFKIT_COMPILE_SECONDS=900 gives it longer; fewer specialisations take less: "
+            "do_not_specialize, fewer cases"
+        )
+    if done.status:
+        # The lines of the kernel that its compiler showed beside an error.
+        _, mark, excerpt = done.output.rpartition("CompilationError: ")
+        more = f"\n{excerpt.rstrip()[:2000]}" if mark else ""
+        return f"{one_line_of(done.output, job.path)} ({_version()}){more}"
+    object_file, library = stem.with_suffix(".o"), stem.with_suffix(".so")
+    start = [_c_compiler() or "cc", "-O2", "-fPIC"]
+    inside = f"-I{folder}", f"-Wa,-I{folder}"
+    built = process.run_command([*start, *inside, "-c", "-o", str(object_file), str(PLAYER)], 60)
+    if built.status == 0:
+        linking = ["-shared", "-o", str(library), str(object_file), "-ldl"]
+        built = process.run_command([*start, *linking], 60)
+    if built.status:
+        return f"{start[0]} could not compile the launcher of {job.path.name}\n{built.output}"
+    os.replace(folder / "plan.json", stem.with_suffix(".json"))
+    os.replace(folder / "ptxas.log", stem.with_suffix(".log"))
+    return ""
+
+
+def one_line_of(output: str, path: Path) -> str:
+    """One line out of a traceback: which line of the file, what, and at which case."""
+    lines = [line for line in output.splitlines() if line.strip()]
+    cases = [line.removeprefix(CASE) for line in lines if line.startswith(CASE)]
+    rows = re.findall(rf'File "{re.escape(str(path))}", line (\d+)', output)
+    inside = re.findall(r"CompilationError: at (\d+):\d+:", output)
+    where = f":{rows[-1]}" if rows else ""
+    kernel = f", line {inside[-1]} of the kernel that it starts" if inside else ""
+    what = lines[-1].strip() if lines else "its process ended without a word"
+    case = f" at case {cases[-1]}" if cases else ""
+    return f"{path.name}{where}{kernel}: {what[:300]}{case}"
+
+
+LANGUAGE = Language(
+    name="Triton",
+    suffix=".py",
+    needs_sms=True,
+    owns=lambda path, text: python_source.imports_package(path, text, "triton"),
+    is_meant=python_source.is_meant,
+    header=python_source.read_header,
+    code_hash=python_source.code_hash,
+    text_hash=python_source.text_hash,
+    # the tunables as they are set in the module
+    flags=lambda _, defines: tuple(f"{k}={v}" for k, v in sorted(defines.items())),
+    missing=_missing,
+    lacking=_lacking,
+    compiler=_version,
+    surroundings=_surroundings,
+    compile=_compile,
+)
+
+
+class Recorder:
+    """A GPU that is not there, as Triton asks one: its DriverBase, of which it needs these.
+
+    One for all cases of a plan: what Triton has compiled stays compiled.
+    """
 
     def __init__(self, plan: CallPlan, arch: str) -> None:
         self.plan, self.arch, self.utils = plan, arch.rstrip("af"), self
         self.args: LaunchArgs
         self.starts: list[KernelStart] = []
-        self.said = io.StringIO()
+        self.printed = io.StringIO()
         self.latest: _Launcher
+
+    @contextlib.contextmanager
+    def recording(self, args: LaunchArgs) -> Iterator[list[KernelStart]]:
+        """Compile what is started inside, and write it down instead of starting it."""
+        from triton.runtime import driver
+
+        self.args, self.starts, self.printed = args, [], io.StringIO()
+        driver.set_active(self)
+        with contextlib.redirect_stdout(self.printed):
+            yield self.starts
 
     @classmethod
     def is_active(cls) -> bool:
@@ -124,9 +250,9 @@ class _Ahead:
 
     def load_binary(self, _name: str, cubin: bytes, *_: Any) -> tuple[int, int, int, int, int]:
         # Called right after launcher_cls, for the same kernel.
-        self.latest.loaded(cubin, self.said.getvalue())
-        self.said.seek(0)
-        self.said.truncate()
+        self.latest.loaded(cubin, self.printed.getvalue())
+        self.printed.seek(0)
+        self.printed.truncate()
         return 1, 1, 0, 0, 1024  # handles that nobody uses; registers, spills, threads
 
 

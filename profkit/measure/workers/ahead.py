@@ -1,6 +1,6 @@
 """A kernel file in Python and its problem  ->  the plan of its launches; the process that runs it.
 
-`python -m profkit.measure.workers.ahead REQUEST.json` is started by languages/ahead.py. The
+`python -m profkit.measure.workers.ahead REQUEST.json` is started by languages/triton.py. The
 file's own code runs here and nowhere else, without a GPU and for as long as that allows.
 """
 
@@ -9,20 +9,18 @@ from __future__ import annotations
 import json
 import sys
 import warnings
-from collections.abc import Mapping
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 from profkit.errors import ProfkitError
-from profkit.measure.languages.language import CompileJob, language_named
+from profkit.measure.languages.language import CompileJob
 from profkit.measure.languages.plan import CallPlan, CasePlan, DeviceArray, LaunchArgs, array_of
-from profkit.measure.languages.python_source import LAUNCH, PythonKernels, announce
+from profkit.measure.languages.python_source import LAUNCH
+from profkit.measure.languages.triton import CASE, Recorder
 from profkit.measure.process import end_with_parent
 from profkit.measure.variants import problem
 from profkit.measure.variants.problem import Problem
-
-Types = list[tuple[tuple[int, ...], str]]
 
 
 def serve_ahead(arguments: list[str]) -> int:
@@ -30,23 +28,28 @@ def serve_ahead(arguments: list[str]) -> int:
     end_with_parent()
     request_file = Path(arguments[0])
     request = json.loads(request_file.read_text(encoding="utf-8"))
-    language = language_named(request.pop("language"))
     path, folder = Path(request.pop("path")), Path(request.pop("problem"))
-    job = CompileJob(path=path, problem=folder, **request)
-    if not isinstance(language, PythonKernels):
-        raise TypeError(f"{language.name} is not compiled by running it")
     warnings.simplefilter("ignore")
     try:
-        plan = planned(language, job)
+        plan = planned(CompileJob(path=path, problem=folder, **request))
     except ProfkitError as error:
         hint = f"; {error.hint}" if error.hint else ""
         sys.stderr.write(f"{error.message}{hint}\n")
         return 2
-    _leave(plan, request_file.parent)
+    place = request_file.parent
+    for i, image in enumerate(plan.images):
+        (place / f"image{i}.cubin").write_bytes(image.cubin)
+    written = {
+        "plan.h": plan.to_c(),
+        "plan.json": json.dumps(plan.to_json()),
+        "ptxas.log": "".join(image.log for image in plan.images),
+    }
+    for name, text in written.items():
+        (place / name).write_text(text, encoding="utf-8")
     return 0
 
 
-def planned(language: PythonKernels, job: CompileJob) -> CallPlan:
+def planned(job: CompileJob) -> CallPlan:
     """Run a file's launch function at every case of its problem."""
     if not problem.is_complete(job.problem):
         raise ProfkitError(
@@ -55,15 +58,15 @@ def planned(language: PythonKernels, job: CompileJob) -> CallPlan:
         )
     loaded, plan = problem.load_problem(job.problem), CallPlan()
     launch = getattr(_module(job), LAUNCH)
-    dtypes = _dtypes(loaded, job.grid)
+    recorder, dtypes = Recorder(plan, job.arch), _dtypes(loaded, job.grid)
     for name, case in {**loaded.cases, **loaded.checks}.items():
-        sys.stderr.write(announce(name))
+        sys.stderr.write(f"{CASE}{name}\n")
         values = dict(loaded.module.arguments(case))
         args = LaunchArgs(values, job.arch, job.sms)
         inputs = _inputs(loaded, case, dtypes)
         outputs = [array_of(True, i, d, s) for i, (s, d) in enumerate(loaded.module.outputs(case))]
         try:
-            with language.recording(plan, args) as starts:
+            with recorder.recording(args) as starts:
                 launch(*inputs, *outputs, args)
         except NotImplementedError:  # as CUDA variants say cudaErrorNotSupported
             plan.cases.append(CasePlan(values))
@@ -105,23 +108,10 @@ def _dtypes(loaded: Problem, grid: str | None) -> list[str] | None:
 def _inputs(loaded: Problem, case: Any, dtypes: list[str] | None) -> list[DeviceArray]:
     """The inputs of a case; without the problem's `input_types`, each of one axis of unknown length."""
     if dtypes is None:
-        types: Types = [(tuple(s), str(d)) for s, d in loaded.module.input_types(case)]
+        types = [(tuple(s), str(d)) for s, d in loaded.module.input_types(case)]
     else:
         types = [((0,), d) for d in dtypes]
     return [array_of(False, i, dtype, shape) for i, (shape, dtype) in enumerate(types)]
-
-
-def _leave(plan: CallPlan, folder: Path) -> None:
-    for i, image in enumerate(plan.images):
-        (folder / f"image{i}.cubin").write_bytes(image.cubin)
-    log = "".join(image.log for image in plan.images)
-    written: Mapping[str, str] = {
-        "plan.h": plan.to_c(),
-        "plan.json": json.dumps(plan.to_json()),
-        "ptxas.log": log,
-    }
-    for name, text in written.items():
-        (folder / name).write_text(text, encoding="utf-8")
 
 
 if __name__ == "__main__":
