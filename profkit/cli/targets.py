@@ -6,7 +6,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from profkit.cli.options import BAD, COULD_NOT, DONE
+import typer
+
+from profkit.cli.options import BAD, COULD_NOT
 from profkit.cli.output import note, say, say_all, say_each
 from profkit.errors import ProfkitError
 
@@ -50,19 +52,20 @@ def named_or_all(names: Sequence[str] | None, every: bool) -> Sequence[str]:
     return names or ()
 
 
-def say_faults(run: TargetRun, checks: Sequence[dict[str, Any]]) -> int:
+def leave_with_faults(run: TargetRun, checks: Sequence[dict[str, Any]]) -> None:
     """Say what is wrong on stderr; the worst of it is the exit status."""
     from profkit.show.views import measured
 
     for check in checks:
         say_each(map(ProfkitError, measured.faults(check)))
-    broken = [b for b in run.builds.values() if b.error]
-    for built in broken:
-        say_all(f"{built.variant.path} does not compile", built.error or "")
+    broken = [b.failure for b in run.builds.values() if b.failure]
+    for failure in broken:
+        say_all(*failure.message.split("\n", 1))
     judged = {c["variant"] for c in checks}
     lost = [n for n in run.measured.failed if n not in judged]
     for name in lost:
         say(ProfkitError(f"{name}: {run.measured.failed[name]}"))
     if broken:
-        return COULD_NOT
-    return BAD if any(c["status"] in ("wrong", "failed") for c in checks) else DONE
+        raise typer.Exit(COULD_NOT)
+    if any(c["status"] in ("wrong", "failed") for c in checks):
+        raise typer.Exit(BAD)

@@ -20,65 +20,7 @@ from profkit.measure.variants.variants import Variant
 from profkit.records.artifacts import run_files
 from profkit.records.parts import RecordedSource
 from profkit.records.record import Record, amend_record, read_record
-from profkit.records.store import JsonObject
-
-
-@dataclass(frozen=True)
-class Compiled:
-    """One build and what its launcher would start."""
-
-    build: Build
-    # case -> launches; None where that is not known
-    launches: Mapping[str, Sequence[GraphLaunch]] | None
-    over_budget: tuple[str, ...]  # what it takes over its header's budget
-
-    @property
-    def error(self) -> str | None:
-        """What nvcc said, if it does not compile."""
-        if self.build.error is None:
-            return None
-        return f"{self.build.variant.path} does not compile\n{self.build.error}"
-
-    def rows(self) -> list[JsonObject]:
-        """One per kernel function, for a table."""
-        largest = _largest(self.launches)
-        return [self._row(kernel, largest.get(kernel.name)) for kernel in self.build.kernels]
-
-    def _row(self, kernel: KernelResources, launch: GraphLaunch | None) -> JsonObject:
-        fits = {
-            "dynamic": launch.dynamic_smem if launch else None,
-            "blocks_per_sm": launch.blocks_per_sm if launch else None,
-        }
-        return {**asdict(kernel), **self._shared(), **fits, "kernel": base_name(kernel.name)}
-
-    def _shared(self) -> JsonObject:
-        made = self.build
-        return {"variant": made.variant.id, "arch": made.arch, "seconds": made.seconds}
-
-    def to_json(self) -> JsonObject:
-        """The same as one value."""
-        made, starts = self.build, None
-        if self.launches is not None:
-            starts = {case: [asdict(x) for x in rows] for case, rows in self.launches.items()}
-        return {
-            **self._shared(),
-            "kernels": [asdict(k) for k in made.kernels],
-            "launches": starts,
-            "flags": made.flags,
-            "warnings": made.warnings,
-            "source": made.source,
-            "sass": made.sass,
-            "host": made.host,
-            "error": made.error,
-            "over_budget": self.over_budget,
-        }
-
-
-class ListDocument(TypedDict):
-    """What `profkit list --json` prints."""
-
-    schema: Literal["profkit.list/1"]
-    variants: list[ListedVariant]
+from profkit.records.store import JsonObject, as_document
 
 
 class BuildEntry(TypedDict):
@@ -96,6 +38,46 @@ class BuildEntry(TypedDict):
     host: str | None
     error: str | None
     over_budget: list[str]
+
+
+@dataclass(frozen=True)
+class Compiled:
+    """One build and what its launcher would start."""
+
+    build: Build
+    # case -> launches; None where that is not known
+    launches: Mapping[str, Sequence[GraphLaunch]] | None
+    over_budget: tuple[str, ...]  # what it takes over its header's budget
+
+    @property
+    def variant(self) -> str:
+        return self.build.variant.id
+
+    def rows(self) -> list[JsonObject]:
+        """Return one row per kernel function, for a table."""
+        largest = _largest(self.launches)
+        return [self._row(kernel, largest.get(kernel.name)) for kernel in self.build.kernels]
+
+    def _row(self, kernel: KernelResources, launch: GraphLaunch | None) -> JsonObject:
+        return {
+            **asdict(kernel),
+            "kernel": base_name(kernel.name),
+            "variant": self.variant,
+            "arch": self.build.arch,
+            "seconds": self.build.seconds,
+            "dynamic": launch.dynamic_smem if launch else None,
+            "blocks_per_sm": launch.blocks_per_sm if launch else None,
+        }
+
+    def to_json(self) -> BuildEntry:
+        return as_document(BuildEntry, self, self.build)
+
+
+class ListDocument(TypedDict):
+    """What `profkit list --json` prints."""
+
+    schema: Literal["profkit.list/1"]
+    variants: list[ListedVariant]
 
 
 class BuildDocument(TypedDict):
@@ -122,24 +104,23 @@ class ListedVariant:
 def listing(
     places: Places, problem: str | None = None
 ) -> tuple[list[ListedVariant], tuple[ProfkitError, ...]]:
-    """Every variant in ladder order, problem by problem; and what cannot be read."""
+    """Return every variant in ladder order, problem by problem; and what cannot be read."""
     records = _records(places.artifacts_dir())
-    rungs = variants.survey(places.kernels_dir(), problem)
-    rows = [_listed(variant, places, records.get(variant.id, ())) for variant in rungs.variants]
-    return rows, rungs.problems
-
-
-def _listed(variant: Variant, places: Places, records: Iterable[tuple[Path, str]]) -> ListedVariant:
-    return ListedVariant(
-        variant=variant.id,
-        problem=variant.problem,
-        after=variant.after,
-        title=variant.title,
-        file=str(variant.path),
-        built=build.is_built(variant, places.build_dir()),
-        recorded=_recorded(variant, records),
-        missing=variant.language.lacking(),
-    )
+    found = variants.survey(places.kernels_dir(), problem)
+    rows = [
+        ListedVariant(
+            variant=variant.id,
+            problem=variant.problem,
+            after=variant.after,
+            title=variant.title,
+            file=str(variant.path),
+            built=build.is_built(variant, places.build_dir()),
+            recorded=_recorded(variant, records.get(variant.id, ())),
+            missing=variant.language.lacking(),
+        )
+        for variant in found.variants
+    ]
+    return rows, found.problems
 
 
 def _recorded(variant: Variant, records: Iterable[tuple[Path, str]]) -> dict[str, str]:
@@ -166,8 +147,6 @@ def _records(artifacts: Path) -> dict[str, list[tuple[Path, str]]]:
 
 @dataclass(frozen=True)
 class Refreshed:
-    """What became of records of the kernels that were just built."""
-
     written: tuple[Path, ...]
     # stale ones of the same kernels, whose launcher is another or is not known
     unknown: tuple[Path, ...]
@@ -194,7 +173,7 @@ def refresh(places: Places, made: Sequence[Compiled]) -> Refreshed:
         same = today.get(f"{record.variant} {source.arch} {source.sass}")
         if same is None:
             continue
-        if not record.machine_code.same_as(build.machine_code(same)):
+        if not record.machine_code.same_as(same.machine_code):
             unknown += [path] if record.stale(same.source) else []
             continue
         followed = _followed(record, source, same)
@@ -227,7 +206,7 @@ def compiled(places: Places, names: Sequence[str], archs: Sequence[str] | None) 
         made = build.compile_variants(chosen, archs, folder)
         stub.result()
         shapes = pool.map(lambda b: dry.dry_shapes(b, kernels / b.variant.problem, nvcc), made)
-        return [_compiled(b, shape) for b, shape in zip(made, shapes, strict=True)]
+        return [_held_to_budget(b, shape) for b, shape in zip(made, shapes, strict=True)]
 
 
 def _present() -> str:
@@ -239,7 +218,7 @@ def _present() -> str:
         ) from error
 
 
-def _compiled(made: Build, launches: dict[str, list[GraphLaunch]] | None) -> Compiled:
+def _held_to_budget(made: Build, launches: dict[str, list[GraphLaunch]] | None) -> Compiled:
     dynamic = {kernel: x.dynamic_smem for kernel, x in _largest(launches).items()}
     return Compiled(made, launches, tuple(build.check_budget(made, dynamic)))
 

@@ -29,20 +29,18 @@ from typing import Any
 
 from profkit.errors import ProfkitError, needing
 from profkit.evidence.history.tables import HistoryTwin
-from profkit.measure.check.bench import ROUNDS, Times
 from profkit.measure.commits import git_commit
-from profkit.measure.cuda.device import Gpu
 from profkit.measure.profile import collect
 from profkit.measure.profile.words import NoCounters
 from profkit.measure.targets import Target, TargetRun, build_target, plan_of, record_of, with_timing
 from profkit.measure.variants import toolchain
 from profkit.measure.variants.build import Build
 from profkit.measure.workers import session
-from profkit.measure.workers.client import TIMEOUT, Reply, Setup, Worker
+from profkit.measure.workers.client import TIMEOUT, Setup, Worker
 from profkit.measure.workers.protocol import Prepare
 from profkit.measure.workers.session import Crew, Job, Measurements, Progress, entry_of
 from profkit.records.artifacts import place_for
-from profkit.records.parts import NcuRun, RecordedReport
+from profkit.records.parts import Commit, NcuRun, RecordedReport
 from profkit.records.record import Record, write_record
 from profkit.records.store import digest
 
@@ -68,8 +66,6 @@ def measure_target(
 
 @dataclass(frozen=True)
 class Profiled:
-    """What profiling one variant at one case came to."""
-
     name: str  # variant or reference
     case: str
     record: Record
@@ -101,35 +97,31 @@ def profile(
     except ProfkitError as error:
         ncu = error
     run = measure_target(target, progress)
-    commit = git_commit(target.problem.path.parent)
-    counting = _Counting(run, artifacts, options, ncu)
+    profiler = _Profiler(run, artifacts, options, ncu, git_commit(target.problem.path.parent))
     results: dict[tuple[str, str], Profiled] = {}
     reporting = threading.Lock()
 
-    def collect_one(visible: str | None, at: tuple[str, str], _: bool) -> None:
+    def profile_one(visible: str | None, at: tuple[str, str], _: bool) -> None:
         name, case = at
-        record = replace(record_of(run, name, case), git=commit)
-        check = run.measured.checks.get(name)
-        faulty = check is not None and check.status in ("wrong", "failed")
-        result = Profiled(name, case, record, None, why_not(run, name, case), wrong=faulty)
+        result = profiler.checked(name, case)
         if result.problem is None:
             progress(f"ncu {name} {case}")
-            result = counting.collect(result, visible)
+            result = profiler.profiled(result, visible)
         with reporting:
             results[at] = result
             finished(result)
 
     names = (*(v.id for v in target.variants), *target.references)
     every = list(product(names, target.cases))
-    Crew(list(target.visible)).share(every, collect_one)
+    Crew(list(target.visible)).share(every, profile_one)
     return Profiling(tuple(results[at] for at in every), run.measured)
 
 
 def why_not(run: TargetRun, name: str, case: str) -> ProfkitError | None:
-    """Why a variant gets no time and no verdict; None if it does."""
+    """Return why a variant gets no time and no verdict; None if it does."""
     built, measured = run.builds.get(name), run.measured
     if built is not None and built.error is not None:
-        return ProfkitError(f"{built.variant.path} does not compile\n{built.error}")
+        return built.failure
     check = measured.checks.get(name)
     if check and check.status in ("wrong", "failed"):
         return ProfkitError(f"{name} is {check.status}: {check.faults[0] if check.faults else ''}")
@@ -141,56 +133,65 @@ def why_not(run: TargetRun, name: str, case: str) -> ProfkitError | None:
 
 
 @dataclass
-class _Counting:
+class _Profiler:
     """Reports of what was measured, from every GPU at once: ncu itself lets one in at a time."""
 
     run: TargetRun
     artifacts: Path
     options: collect.CollectOptions
-    ncu: toolchain.Tool | ProfkitError
+    ncu: toolchain.Tool | ProfkitError  # an error: why there are no reports
+    commit: Commit | None
 
-    def collect(self, result: Profiled, visible: str | None) -> Profiled:
-        """Run ncu round one call, and write the record; without ncu or counters, the record alone."""
-        run, ncu = self.run, self.ncu
-        place = run.target.problem.name, result.name, result.case
-        report, path = place_for(self.artifacts, *place)
-        if isinstance(ncu, ProfkitError):
-            return _without(run, result, ncu, self.artifacts)
-        plan = plan_of(run, result.name, result.case)
-        kernels = [launch.kernel for launch in run.measured.launches[result.name, result.case]]
-        if not kernels:  # a call that only copies: ncu would find nothing
-            return _without(run, result, None, self.artifacts)
-        options = self.options
-        if visible is not None:
-            options = replace(options, env={**os.environ, "CUDA_VISIBLE_DEVICES": visible})
-        try:
-            collected = collect.start_ncu(plan, kernels, report, ncu, options)
-        except NoCounters as error:
-            self.ncu = error  # the answer is the same for every variant
-            return _without(run, result, error, self.artifacts)
-        except ProfkitError as error:
-            return replace(result, problem=error)
-        timed = with_timing(result.record, run)
-        how = collected.command, collected.seconds, collect.CLOCKS, options.cache, options.set
-        record = replace(
-            timed,
-            versions=replace(timed.versions, ncu=ncu.version),
-            ncu=NcuRun(*how, visible=visible),
-            report=RecordedReport(report.name, digest(report), len(collected.kernels)),
-        )
-        write_record(path, record)
-        return replace(result, record=record, report=report, ncu_seconds=collected.seconds)
+    def checked(self, name: str, case: str) -> Profiled:
+        record = replace(record_of(self.run, name, case), git=self.commit)
+        check = self.run.measured.checks.get(name)
+        wrong = check is not None and check.status in ("wrong", "failed")
+        return Profiled(name, case, record, None, why_not(self.run, name, case), wrong=wrong)
 
+    def profiled(self, result: Profiled, visible: str | None) -> Profiled:
+        """Run ncu round one call, and write the record.
 
-def _without(
-    run: TargetRun, result: Profiled, why: ProfkitError | None, artifacts: Path
-) -> Profiled:
-    """A record without a report; where an older report stands, its record stays with it."""
-    report, path = place_for(artifacts, run.target.problem.name, result.name, result.case)
-    record = with_timing(result.record, run)
-    if not report.exists():
-        write_record(path, record)
-    return replace(result, record=record, problem=why)
+        Without ncu or counters it is a record without a report; where an older report stands, its
+        record stays with it.
+        """
+        at = result.name, result.case
+        report, path = place_for(self.artifacts, self.run.target.problem.name, *at)
+        kernels = [launch.kernel for launch in self.run.measured.launches[at]]
+        record = with_timing(result.record, self.run)
+        if (
+            not isinstance(self.ncu, ProfkitError) and kernels
+        ):  # ncu finds nothing in a call that copies
+            options, version = self.options, self.ncu.version
+            if visible is not None:
+                options = replace(options, env={**os.environ, "CUDA_VISIBLE_DEVICES": visible})
+            plan = plan_of(self.run, *at)
+            try:
+                collected = collect.start_ncu(plan, kernels, report, self.ncu, options)
+            except NoCounters as error:
+                self.ncu = error  # the answer is the same for every variant
+            except ProfkitError as error:
+                return replace(result, problem=error)
+            else:
+                how = (
+                    collected.command,
+                    collected.seconds,
+                    collect.CLOCKS,
+                    options.cache,
+                    options.set,
+                )
+                record = replace(
+                    record,
+                    versions=replace(record.versions, ncu=version),
+                    ncu=NcuRun(*how, visible=visible),
+                    report=RecordedReport(report.name, digest(report), len(collected.kernels)),
+                )
+                write_record(path, record)
+                took = collected.seconds
+                return replace(result, record=record, report=report, ncu_seconds=took)
+        if not report.exists():
+            write_record(path, record)
+        problem = self.ncu if isinstance(self.ncu, ProfkitError) else None
+        return replace(result, record=record, problem=problem)
 
 
 _RETRIES = 2
@@ -198,8 +199,6 @@ _RETRIES = 2
 
 @dataclass(frozen=True)
 class HostResult:
-    """What came of one case."""
-
     case: str
     host: str  # where; "" where its workers were lost
     status: int  # exit status of `profkit profile` there
@@ -245,36 +244,28 @@ def profile_case(words: Sequence[str], case: str) -> HostResult:
 _AGAIN = "~again"  # no variant's id holds a ~
 
 
-@dataclass(frozen=True)
-class AaRun:
-    """What one process is asked for."""
-
-    target: Target
-    processes: int  # how many, one after another
-    rounds: int = ROUNDS[0]  # of each process
-
-
-def run_twins(run: AaRun, progress: Callable[[str], None]) -> Iterator[list[HistoryTwin]]:
-    """The A/A comparisons of each process as soon as it has ended.
+def run_twins(
+    target: Target, processes: int, rounds: int, progress: Progress
+) -> Iterator[list[HistoryTwin]]:
+    """Yield the A/A comparisons of each process, one after another, as soon as it has ended.
 
     Raises:
         ProfkitError: A variant does not compile or is not right: its time is no noise.
     """
     progress("build")
-    builds, support = build_target(run.target)
-    if broken := next((b for b in builds if b.error), None):
-        raise ProfkitError(f"{broken.variant.path} does not compile\n{broken.error}")
+    builds, support = build_target(target)
+    if failure := next((b.failure for b in builds if b.failure), None):
+        raise failure
     if not builds:
         raise ProfkitError("an A/A run needs variants: references are not timed", "--variant ID")
-    problem = run.target.problem
-    checks = tuple((case, 0) for case in run.target.cases)
-    setup = Setup(problem.path.parent, run.target.folder, support, Prepare(checks))
-    for number in range(run.processes):
-        progress(f"process {number + 1} of {run.processes}")
+    checks = tuple((case, 0) for case in target.cases)
+    setup = Setup(target.problem.path.parent, target.folder, support, Prepare(checks))
+    for number in range(processes):
+        progress(f"process {number + 1} of {processes}")
         with closing(Worker(setup, TIMEOUT)) as worker:
             if not number:
                 _need_right(worker, builds, checks)
-            yield list(_of_a_process(worker, builds, run))
+            yield list(_of_a_process(worker, builds, target, rounds))
 
 
 def _need_right(worker: Worker, builds: list[Build], checks: tuple[tuple[str, int], ...]) -> None:
@@ -286,33 +277,28 @@ def _need_right(worker: Worker, builds: list[Build], checks: tuple[tuple[str, in
             raise ProfkitError(f"{name} is {check.status}: {why}", "profkit check says more")
 
 
-def _of_a_process(worker: Worker, builds: list[Build], run: AaRun) -> Iterator[HistoryTwin]:
-    rounds = run.rounds, run.rounds
-    for case in run.target.cases:
+def _of_a_process(
+    worker: Worker, builds: list[Build], target: Target, rounds: int
+) -> Iterator[HistoryTwin]:
+    for case in target.cases:
         entries = [*map(entry_of, builds), *(entry_of(b, _AGAIN) for b in builds)]
-        reply = worker.time(entries, case, rounds)
+        times, gpu = worker.time(entries, case, (rounds, rounds)).times, worker.gpu
         for built in builds:
-            if twin := _twin(built, reply, worker.gpu, run.target):
-                yield twin
-
-
-def _twin(built: Build, reply: Reply, gpu: Gpu | None, target: Target) -> HistoryTwin | None:
-    name = built.variant.id
-    sides: tuple[Times | None, ...] = reply.times.get(name), reply.times.get(name + _AGAIN)
-    first, again = sides
-    if first is None or again is None:
-        return None
-    return HistoryTwin(
-        session=first.session,
-        variant=name,
-        case=first.case,
-        problem=target.problem.name,
-        made=datetime.now(UTC).isoformat(timespec="seconds"),
-        sass=built.sass,
-        gpu=gpu.name if gpu else None,
-        gpu_uuid=gpu.uuid if gpu else None,
-        driver=gpu.driver if gpu else None,
-        samples=first.warm,
-        again=again.warm,
-        sm_clock=first.after.sm_clock,
-    )
+            name = built.variant.id
+            first, again = times.get(name), times.get(name + _AGAIN)
+            if first is None or again is None:
+                continue
+            yield HistoryTwin(
+                session=first.session,
+                variant=name,
+                case=case,
+                problem=target.problem.name,
+                made=datetime.now(UTC).isoformat(timespec="seconds"),
+                sass=built.sass,
+                gpu=gpu.name if gpu else None,
+                gpu_uuid=gpu.uuid if gpu else None,
+                driver=gpu.driver if gpu else None,
+                samples=first.warm,
+                again=again.warm,
+                sm_clock=first.after.sm_clock,
+            )

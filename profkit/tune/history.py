@@ -75,7 +75,7 @@ def trials_frame(study: Study) -> DataFrame:
             table[name] = table[name].astype("string")
         elif name == "became_incumbent":
             table[name] = table[name].fillna(False).astype(bool)
-        elif name not in study.space.values or study.space.is_number(name):
+        elif name not in study.space.values or name in study.space.numeric:
             table[name] = pd.to_numeric(table[name], errors="coerce")
     return table
 

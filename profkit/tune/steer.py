@@ -64,7 +64,7 @@ def directions(space: Space) -> dict[str, list[Direction]]:
             )
         by_rule.setdefault(direction.rule, []).append(direction)
     for direction in ALWAYS:
-        if direction.rule not in by_rule and direction.name in (space.quantities or {}):
+        if direction.rule not in by_rule and direction.name in space.quantities:
             by_rule[direction.rule] = [direction]
     return by_rule
 

@@ -66,7 +66,7 @@ class Study:
         self._lock = threading.RLock()
         self._live: dict[int, optuna.Trial] = {}
         self._free: list[Config] = []
-        self._ordered = {m: space.ordered(m) for m in space.macros}
+        self._ordered = space.ordered
         self._dists = {m: IntDistribution(0, len(v) - 1) for m, v in self._ordered.items()}
         self._random = random.Random(seed)  # noqa: S311 - chooses tiles, keeps no secret
         logging.getLogger("optuna").setLevel(logging.ERROR)

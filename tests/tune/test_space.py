@@ -68,8 +68,8 @@ def test_a_space_is_its_choices_the_defaults_first() -> None:
     assert s.default.name == "64-2-a"
     assert s.every()[0] == s.default
     assert len(s.every()) == 12
-    assert s.ordered("M") == ("16", "32", "64")
-    assert s.ordered("KIND") == ("a", "b")
+    assert s.ordered["M"] == ("16", "32", "64")
+    assert s.ordered["KIND"] == ("a", "b")
     small = s.config({"M": "16", "W": "2", "KIND": "b"})
     assert small.ranks == (0, 1, 1)
     assert s.at(small.ranks) == small

@@ -4,21 +4,23 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated
 
+import typer
+
 from profkit.cli import options
 from profkit.cli.output import note, print_blocks, print_json, spinner
 from profkit.cli.signals import stop_on_term
-from profkit.cli.targets import named_or_all, on_gpus, say_faults, say_gpus
+from profkit.cli.targets import leave_with_faults, named_or_all, on_gpus, say_gpus
 from profkit.errors import ProfkitError
 from profkit.records.artifacts import HISTORY
 
 if TYPE_CHECKING:
-    from profkit.measure.pipeline import AaRun
-    from profkit.measure.targets import TargetRun
+    from profkit.measure.targets import Target, TargetRun
     from profkit.records.store import JsonObject
 
 
 Twins = Annotated[
-    int | None, options.flag("--aa N", "A/A: each twice in turns, in N processes.", min=1)
+    int | None,
+    typer.Option("--aa", min=1, metavar="N", help="A/A: each twice in turns, in N processes."),
 ]
 
 
@@ -30,13 +32,13 @@ def time_variants(
     build_dir: options.BuildDir = None,
     gpus: options.Gpus = None,
     aa: Twins = None,
-    rounds: Annotated[int, options.flag("", "Of each process of --aa.", min=6)] = 120,
+    rounds: Annotated[int, typer.Option(min=6, help="Of each process of --aa.")] = 120,
     history: Annotated[
-        str, options.flag("--history DIR", "Where --aa keeps what it found.")
+        str, typer.Option("--history", metavar="DIR", help="Where --aa keeps what it found.")
     ] = HISTORY,
     json: options.Json = False,
     quiet: options.Quiet = False,
-) -> int:
+) -> None:
     """How fast, against every reference, in turns: L2 warm and cold."""
     from profkit.measure import pipeline, targets
     from profkit.measure.targets import timed_rows
@@ -52,10 +54,8 @@ def time_variants(
     if aa is not None and gpus is not None:
         raise ProfkitError("--aa is of one GPU", "choose it with CUDA_VISIBLE_DEVICES")
     if aa is not None:
-        from profkit.measure.pipeline import AaRun
-
-        _time_twins(AaRun(target, aa, rounds), history, json=json, quiet=quiet)
-        return options.DONE
+        _time_twins(target, aa, rounds, history, json=json, quiet=quiet)
+        return
     target = on_gpus(target, gpus)
     with spinner(quiet) as progress:
         run = pipeline.measure_target(target, progress)
@@ -69,7 +69,7 @@ def time_variants(
             if rows:
                 gpu = _by_case(run).get(name, {})
                 print_blocks(measured.timed_case(name, gpu, rows, target.references))
-    return say_faults(run, run.measured.checks_json())
+    leave_with_faults(run, run.measured.checks_json())
 
 
 def _by_case(run: TargetRun) -> dict[str, JsonObject]:
@@ -77,7 +77,9 @@ def _by_case(run: TargetRun) -> dict[str, JsonObject]:
     return {case: gpu.to_json() for (_, case), gpu in run.measured.gpus.items()}
 
 
-def _time_twins(run: AaRun, folder: str, *, json: bool, quiet: bool) -> None:
+def _time_twins(
+    target: Target, processes: int, rounds: int, folder: str, *, json: bool, quiet: bool
+) -> None:
     """Time identical code against itself, keep it in the history, and say what the noise is."""
     from profkit.evidence.history.dataset import History
     from profkit.evidence.history.noise import machine_noise
@@ -90,7 +92,7 @@ def _time_twins(run: AaRun, folder: str, *, json: bool, quiet: bool) -> None:
     stop_on_term()
     try:
         with spinner(quiet) as progress:
-            for twins in run_twins(run, progress):
+            for twins in run_twins(target, processes, rounds, progress):
                 comparisons += twins
     finally:  # what was measured before somebody stopped it is kept
         History(folder).append(comparisons)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import typer
+
 from profkit.cli import options
-from profkit.cli.output import print_blocks
+from profkit.cli.output import print_blocks, print_json
 
 
-def examine_machine(json: options.Json = False) -> int:
+def examine_machine(json: options.Json = False) -> None:
     """What is there to measure with, and what to do about what is not."""
     from dataclasses import asdict
 
@@ -14,10 +16,12 @@ def examine_machine(json: options.Json = False) -> int:
     from profkit.show.views import measured
 
     findings = [asdict(f) for f in examiner.examine()]
-    document = {"schema": "profkit.doctor/1", "findings": findings}
-    print_blocks(measured.examined(findings), document if json else None)
-    missing = any(finding["status"] == "missing" for finding in findings)
-    return options.BAD if missing else options.DONE
+    if json:
+        print_json({"schema": "profkit.doctor/1", "findings": findings})
+    else:
+        print_blocks(measured.examined(findings))
+    if any(finding["status"] == "missing" for finding in findings):
+        raise typer.Exit(options.BAD)
 
 
 VERB = options.Verb(

@@ -4,20 +4,24 @@ from __future__ import annotations
 
 from typing import Annotated
 
+import typer
+
 from profkit.cli import complete, options
 
 
 def explain_name(
     name: Annotated[
         str | None,
-        options.argument(
-            "RULE-or-METRIC", "All of them when left out.", autocompletion=complete.pages
+        typer.Argument(
+            metavar="RULE-or-METRIC",
+            help="All of them when left out.",
+            autocompletion=complete.pages,
         ),
     ] = None,
     markdown: Annotated[
-        bool, options.flag("--markdown", "As Markdown; without a name the whole reference.")
+        bool, typer.Option("--markdown", help="As Markdown; without a name the whole reference.")
     ] = False,
-) -> int:
+) -> None:
     """What a rule, a metric or a word of the verdict means."""
     from profkit.cli.output import print_blocks
     from profkit.show.views import explain as pages
@@ -28,7 +32,6 @@ def explain_name(
         print(pages.reference_document(), end="")
     else:
         print_blocks(pages.index())
-    return options.DONE
 
 
 VERB = options.Verb(

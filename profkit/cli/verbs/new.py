@@ -5,19 +5,21 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
+import typer
+
 from profkit.cli import options
 from profkit.cli.output import note, print_blocks, print_json
 
 
 def new_folder(
-    problem: Annotated[str, options.argument("PROBLEM", "Its name: row-sum.")],
+    problem: Annotated[str, typer.Argument(metavar="PROBLEM", help="Its name: row-sum.")],
     language: Annotated[
-        str, options.flag("--language NAME", "Of its first variant: cuda, triton.")
+        str, typer.Option("--language", metavar="NAME", help="Of its first variant: cuda, triton.")
     ] = "cuda",
     kernels: options.Kernels = None,
     json: options.Json = False,
     quiet: options.Quiet = False,
-) -> int:
+) -> None:
     """A folder to begin with: problem.py, one variant, a README. Needs no GPU."""
     from profkit.measure.variants import scaffold
     from profkit.show.views import measured
@@ -26,11 +28,10 @@ def new_folder(
     if json:
         paths = [str(path) for path in scaffolded.files]
         print_json({"schema": "profkit.new/1", "folder": str(scaffolded.folder), "files": paths})
-        return options.DONE
+        return
     print_blocks(measured.written(scaffolded.folder, scaffolded.files))
     place = f" --kernels {kernels}" if kernels else ""
     note(f"next: profkit check --variant {problem}/{scaffolded.variant}{place}", quiet=quiet)
-    return options.DONE
 
 
 VERB = options.Verb(

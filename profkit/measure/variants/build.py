@@ -16,6 +16,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, replace
 from itertools import chain, product
 from pathlib import Path
+from typing import Any
 
 from profkit.errors import ProfkitError
 from profkit.files import move_file, temporary_folder, write_text
@@ -31,13 +32,12 @@ from profkit.records.machine_code import MachineCode
 SUPPORT = Path(__file__).resolve().parents[1] / "cuda" / "support.cu"
 NO_LAUNCH = 'no profkit_launch: define extern "C" int profkit_launch(const ProfkitArgs*)'
 OBJECT = "variant.o"  # beside the library
+_WARNING = re.compile(r"\bwarning\b", re.IGNORECASE)
 _FORMAT = 4  # part of every key: raise it when what is stored changes
 
 
 @dataclass(frozen=True)
 class Build:
-    """One variant compiled for one architecture."""
-
     variant: Variant
     arch: str  # `90`, `90a`
     key: str  # hash of the text of source and headers, flags, compiler and architecture
@@ -55,11 +55,17 @@ class Build:
     error: str | None = None  # what the compiler said, whole, if it did not compile
     seconds: float = 0.0  # how long the compiler took; 0 if nothing had to be done
 
+    @property
+    def machine_code(self) -> MachineCode:
+        """What it runs, as far as that is known without starting it."""
+        return MachineCode(frozenset({self.source}), self.flags, self.sass, self.host, ())
 
-def machine_code(built: Build) -> MachineCode:
-    """What it runs, as far as that is known without starting it."""
-    sources = frozenset({built.source})
-    return MachineCode(sources, tuple(built.flags), built.sass, built.host, ())
+    @property
+    def failure(self) -> ProfkitError | None:
+        """Everything that the compiler said, if it does not compile."""
+        if self.error is None:
+            return None
+        return ProfkitError(f"{self.variant.path} does not compile\n{self.error}")
 
 
 def build_dir(kernels: Path, given: str | Path | None = None) -> Path:
@@ -121,10 +127,16 @@ def _plan(variant: Variant, arch: str, folder: Path) -> Build:
     used = [(str(p.path), p.version) for p in programs.values()]
     key = [_FORMAT, str(variant.path), text, flags, used, list(around)]
     digest = hashlib.sha256(json.dumps(key).encode()).hexdigest()
-    plan = Build(variant, arch, digest, None, text=text, flags=flags)
-    nvcc = programs["nvcc"].version if "nvcc" in programs else None
-    return replace(
-        plan, source=variant.source_hash, nvcc=nvcc, compiler=language.compiler(programs)
+    return Build(
+        variant,
+        arch,
+        digest,
+        library=None,
+        text=text,
+        source=variant.source_hash,
+        flags=flags,
+        nvcc=programs["nvcc"].version if "nvcc" in programs else None,
+        compiler=language.compiler(programs),
     )
 
 
@@ -167,13 +179,20 @@ def _load(plan: Build, folder: Path) -> Build | None:
         kept = json.loads((place / "build.json").read_text())
         if kept["key"] != plan.key or library.stat().st_size != kept["bytes"]:
             return None
-        kernels = tuple(KernelResources(**k) for k in kept["kernels"])
-        warnings = tuple(kept["warnings"])
-        host = host_hash(library.with_name(OBJECT))  # not kept: older builds have none
-        hashes = {"sass": kept["sass"], "host": host}
-        return replace(plan, library=library, kernels=kernels, warnings=warnings, **hashes)
+        return _stored(plan, library, kept)
     except (OSError, ValueError, KeyError, TypeError):
         return None
+
+
+def _stored(plan: Build, library: Path, kept: Mapping[str, Any]) -> Build:
+    return replace(
+        plan,
+        library=library,
+        kernels=tuple(KernelResources(**k) for k in kept["kernels"]),
+        sass=kept["sass"],
+        host=host_hash(library.with_name(OBJECT)),  # not kept: older builds have none
+        warnings=tuple(kept["warnings"]),
+    )
 
 
 def _compile(plans: Sequence[Build], folder: Path, jobs: int | None) -> dict[str, Build]:
@@ -201,24 +220,15 @@ def _take(plan: Build, stem: Path, folder: Path) -> Build:
         return replace(plan, error=output.strip())
     if plan.variant.path != SUPPORT and b"profkit_launch" not in compiled.read_bytes():
         return replace(plan, error=NO_LAUNCH)
-    kernels = tuple(parse_ptxas(output))
-    built = replace(
-        plan,
-        kernels=kernels,
-        sass=_with_resources(sass_hash(compiled), kernels),
-        host=host_hash(stem.with_suffix(".o")),
-        warnings=tuple(
-            s.strip() for s in output.splitlines() if re.search(r"\bwarning\b", s, re.I)
-        ),
-    )
+    kernels = parse_ptxas(output)
     place = _place(plan, folder)
     place.mkdir(parents=True, exist_ok=True)
     kept = {
         "key": plan.key,
         "bytes": compiled.stat().st_size,
         "kernels": [asdict(k) for k in kernels],
-        "sass": built.sass,
-        "warnings": built.warnings,
+        "sass": _with_resources(sass_hash(compiled), kernels),
+        "warnings": [s.strip() for s in output.splitlines() if _WARNING.search(s)],
         "flags": plan.flags,
         "text": plan.text,
     }
@@ -228,10 +238,10 @@ def _take(plan: Build, stem: Path, folder: Path) -> Build:
     move_file(compiled, place / "variant.so")
     write_text(place / "compiler.log", output)
     write_text(place / "build.json", json.dumps(kept, indent=1))
-    return replace(built, library=place / "variant.so")
+    return _stored(plan, place / "variant.so", kept)
 
 
-def _with_resources(code: str | None, kernels: tuple[KernelResources, ...]) -> str | None:
+def _with_resources(code: str | None, kernels: Sequence[KernelResources]) -> str | None:
     """The hash of the machine code together with what each kernel takes of an SM."""
     if code is None:
         return None

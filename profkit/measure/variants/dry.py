@@ -10,8 +10,9 @@ import hashlib
 import json
 import subprocess
 from collections.abc import Sequence
-from dataclasses import asdict
 from pathlib import Path
+
+import msgspec
 
 from profkit.files import move_file, temporary_folder, write_text
 from profkit.measure.cuda.library import GraphLaunch, Numbers
@@ -67,11 +68,9 @@ def dry_shapes(built: Build, folder: Path, nvcc: Path) -> dict[str, list[GraphLa
         values = {name: loaded.module.arguments(case) for name, case in loaded.cases.items()}
         by_case = {name: dry_launches(built, v, machine, nvcc) for name, v in values.items()}
         known = None not in by_case.values()
-        plain = {n: [asdict(x) for x in rows or ()] for n, rows in by_case.items()}
-        kept = {"key": key, "shapes": plain if known else None}
+        kept = {"key": key, "shapes": msgspec.to_builtins(by_case) if known else None}
         write_text(memory, json.dumps(kept))
-    stored = kept["shapes"]
-    return stored and {n: [_launch(x) for x in rows] for n, rows in stored.items()}
+    return msgspec.convert(kept["shapes"], dict[str, list[GraphLaunch]] | None)
 
 
 def stub_object(folder: Path, nvcc: Path) -> Path | None:
@@ -91,11 +90,6 @@ def _made(target: Path, command: Sequence[str | Path]) -> Path | None:
                 return None
             move_file(made, target)
     return target
-
-
-def _launch(stored: JsonObject) -> GraphLaunch:
-    values: JsonObject = {k: tuple(v) if isinstance(v, list) else v for k, v in stored.items()}
-    return GraphLaunch(**values)
 
 
 @functools.cache
@@ -147,8 +141,7 @@ def _planned(ahead: Path, values: JsonObject, built: Build) -> list[GraphLaunch]
 
 
 def _of_row(row: JsonObject, kernel: KernelResources, arch: str) -> GraphLaunch:
-    (gx, gy, gz), (x, y, z) = row["grid"], row["block"]
-    dynamic = row["dynamic_smem"]
+    (gx, gy, gz), (x, y, z), dynamic = row["grid"], row["block"], row["dynamic_smem"]
     fits = blocks_that_fit(arch, kernel.regs, x * y * z, kernel.smem + dynamic)
     shape = (gx, gy, gz), (x, y, z)
     return GraphLaunch(kernel.name, *shape, dynamic, kernel.smem, kernel.regs, fits.blocks)

@@ -75,7 +75,6 @@ class Problem:
 
     @property
     def references(self) -> tuple[str, ...]:
-        """Names of the library calls to compare with."""
         return tuple(getattr(self.module, "REFERENCES", ()))
 
     def case(self, name: str) -> Case:
@@ -107,7 +106,6 @@ class Problem:
         return dict(self.module.begins(case)) if hasattr(self.module, "begins") else {}
 
     def reference_call(self, name: str, case: str, tensors: Sequence[Any]) -> Callable[[], Any]:
-        """A function that calls a library once on these tensors."""
         made: Callable[[], Any] = self.module.reference_call(name, self.case(case), tensors)
         return made
 

@@ -20,8 +20,6 @@ _HEADERS = (_HERE / "variant.cuh", Path(__file__).parents[3] / "kernels/common/v
 
 @dataclass(frozen=True)
 class NewProblem:
-    """What was written."""
-
     folder: Path
     files: tuple[Path, ...]  # all files, those of the folder first
     variant: str = "first"
@@ -44,11 +42,6 @@ class NewDocument(TypedDict):
 
 
 def new_problem(name: str, language: str, kernels: Path) -> NewProblem:
-    """Write a problem's folder.
-
-    Raises:
-        ProfkitError: The name is none, the language is not known, or the folder is there.
-    """
     if not _NAME.fullmatch(name) or name == "common":
         raise ProfkitError(
             f"{name}: a problem's name is a folder's", "small letters, digits, - and _: row-sum"

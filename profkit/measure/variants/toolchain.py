@@ -86,7 +86,6 @@ def tool(name: str, cache: Path) -> Tool:
 
 
 def version(name: str, path: Path) -> str | None:
-    """What a tool says its version is; None if it does not start or says nothing known."""
     try:
         done = subprocess.run(
             [path, "--version"], capture_output=True, text=True, timeout=60, check=False

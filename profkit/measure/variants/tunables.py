@@ -7,11 +7,11 @@ told apart by arithmetic, before anything is built.
 from __future__ import annotations
 
 import ast
-import functools
 import operator
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import cached_property
 from math import prod
 from pathlib import Path
 
@@ -33,6 +33,7 @@ _OPERATORS: dict[type[ast.AST], Callable[[int, int], int]] = {
     ast.Gt: operator.gt,
     ast.GtE: operator.ge,
 }
+_ALLOWED = (ast.Name, ast.Load, ast.UnaryOp, ast.USub, ast.BinOp, *_OPERATORS)
 _LONGEST = 200  # characters: no tile size needs more, and nesting stays shallow
 _GRAMMAR = "write whole numbers, names, + - * // % and parentheses, for example 32 * WARPS"
 
@@ -46,20 +47,17 @@ class Expression:
     is_condition: bool  # whether it compares
     _tree: ast.expr
 
-    def value(self, given: Mapping[str, int]) -> int:
-        """What it comes to; a condition gives 0 or 1.
+    def value(self, numbers: Mapping[str, int]) -> int:
+        """Evaluate it; a condition gives 0 or 1.
 
         Raises:
             ZeroDivisionError: Something is divided by zero.
         """
-        return _value(self._tree, given)
+        return _value(self._tree, numbers)
 
 
 def read_expression(text: str, where: str) -> Expression:
-    """Read an expression.
-
-    `where` names its place in an error: "v3_x.cu: 'where:'".
-    """
+    """Read an expression; `where` names its place in an error: "v3_x.cu: 'where:'"."""
     if not text.isascii():  # Python reads º as o: a name that nobody wrote
         raise ProfkitError(f"{where}: {text[:60]!r} is not plain ASCII", _GRAMMAR)
     try:
@@ -68,61 +66,47 @@ def read_expression(text: str, where: str) -> Expression:
         raise ProfkitError(f"{where}: cannot read {text[:60]!r}", _GRAMMAR) from error
     if len(text) > _LONGEST:
         raise ProfkitError(f"{where}: longer than {_LONGEST} characters", "say it in two")
-    names: set[str] = set()
-    compares = isinstance(tree, ast.Compare)
-    sides = [tree.left, *tree.comparators] if isinstance(tree, ast.Compare) else [tree]
-    known = not isinstance(tree, ast.Compare) or all(type(o) in _OPERATORS for o in tree.ops)
-    if not known or not all(_allowed(side, names) for side in sides):
+    compares = isinstance(tree, ast.Compare)  # one comparison may stand at the top
+    nodes = [node for node in ast.walk(tree) if node is not tree or not compares]
+    if not all(
+        type(n.value) is int if isinstance(n, ast.Constant) else isinstance(n, _ALLOWED)
+        for n in nodes
+    ):
         raise ProfkitError(f"{where}: {text[:60]!r} is not of the grammar", _GRAMMAR)
-    return Expression(text.strip(), frozenset(names), compares, tree)
+    names = frozenset(node.id for node in nodes if isinstance(node, ast.Name))
+    return Expression(text.strip(), names, compares, tree)
 
 
-def _allowed(node: ast.expr, names: set[str]) -> bool:
-    match node:
-        case ast.Constant(value=int(number)) if not isinstance(number, bool):
-            return True
-        case ast.Name(id=name):
-            names.add(name)
-            return True
-        case ast.UnaryOp(op=ast.USub(), operand=inner):
-            return _allowed(inner, names)
-        case ast.BinOp(left=left, op=op, right=right):
-            return type(op) in _OPERATORS and _allowed(left, names) and _allowed(right, names)
-    return False
-
-
-def _value(node: ast.expr, given: Mapping[str, int]) -> int:
+def _value(node: ast.expr, numbers: Mapping[str, int]) -> int:
     match node:
         case ast.Constant(value=int(number)):
             return number
         case ast.Name(id=name):
-            return given[name]
+            return numbers[name]
         case ast.UnaryOp(operand=inner):
-            return -_value(inner, given)
+            return -_value(inner, numbers)
         case ast.BinOp(left=left, op=op, right=right):
-            return _OPERATORS[type(op)](_value(left, given), _value(right, given))
+            return _OPERATORS[type(op)](_value(left, numbers), _value(right, numbers))
         case ast.Compare(left=first, ops=ops, comparators=rest):
-            sides = [_value(side, given) for side in (first, *rest)]
+            sides = [_value(side, numbers) for side in (first, *rest)]
             pairs = zip(ops, sides, sides[1:], strict=False)
             return int(all(_OPERATORS[type(op)](a, b) for op, a, b in pairs))
-    raise AssertionError(ast.dump(node))  # read() let nothing else through
+    raise AssertionError(ast.dump(node))  # read_expression let nothing else through
 
 
 MOST = 100_000  # configurations: a space is written down whole
 MOST_THREADS, MOST_REGISTERS = 1024, 255  # of a block, of a thread: every architecture's limits
+_WHOLE = re.compile(r"-?\d{1,9}")
 _DIRECTION = re.compile(r"([\w-]+)([+-])")
 
 
 @dataclass(frozen=True, order=True)
 class Config:
-    """One choice: a value for every macro."""
-
     values: tuple[tuple[str, str], ...]  # (macro, value), in the order of the header
     ranks: tuple[int, ...]  # where each value stands among its macro's, from small to large
 
     @property
     def named(self) -> dict[str, str]:
-        """Macro -> value."""
         return dict(self.values)
 
     @property
@@ -132,14 +116,11 @@ class Config:
 
     @property
     def name(self) -> str:
-        """The values, fit for a file's name: 64-4."""
         return "-".join(re.sub(r"\W", "_", value) for _, value in self.values)
 
 
 @dataclass(frozen=True)
 class InvalidConfig:
-    """Why a configuration cannot be."""
-
     kind: str  # what refusals are counted by
     detail: str  # the same with its figures
 
@@ -155,62 +136,57 @@ class Direction:
 
 @dataclass(frozen=True)
 class Space:
-    """What a header says about tuning."""
-
     file: str  # the file's name, for messages
     values: Mapping[str, tuple[str, ...]]  # macro -> its values, the default first
     conditions: tuple[Expression, ...] = ()  # all must hold
     # what a block takes; `threads`, `smem` (bytes) and `regs` are held to limits
-    quantities: Mapping[str, Expression] | None = None
+    quantities: Mapping[str, Expression] = field(default_factory=dict)
     # which way a rule that fires asks a macro or a quantity to go
     steer: tuple[Direction, ...] = ()
     watch: tuple[Direction, ...] = ()  # metrics that a better choice moves
 
     @property
     def macros(self) -> tuple[str, ...]:
-        """The macros, in order."""
         return tuple(self.values)
 
     @property
     def default(self) -> Config:
-        """The hand-written choice."""
+        """Return the hand-written choice."""
         return self.config({macro: values[0] for macro, values in self.values.items()})
 
     def config(self, named: Mapping[str, str]) -> Config:
-        """The configuration of these values, one per macro.
+        """Return the configuration of these values, one per macro.
 
         Raises:
             KeyError: A macro has no value.
             ValueError: A value is none of its macro's.
         """
-        ranks = tuple(self.ordered(macro).index(named[macro]) for macro in self.values)
+        ranks = tuple(self.ordered[macro].index(named[macro]) for macro in self.values)
         return Config(tuple((macro, named[macro]) for macro in self.values), ranks)
 
     def at(self, ranks: Sequence[int]) -> Config:
-        """The configuration whose values stand at these ranks."""
         pairs = zip(self.values, ranks, strict=True)
-        return self.config({macro: self.ordered(macro)[rank] for macro, rank in pairs})
+        return self.config({macro: self.ordered[macro][rank] for macro, rank in pairs})
 
     def every(self) -> list[Config]:
-        """All choices, also those that cannot be; the default first."""
+        """Return all choices, also those that cannot be; the default first."""
         return [self.config(choice) for choice in header.combinations(self.values)]
 
-    def is_number(self, macro: str) -> bool:
-        """Whether all values of a macro are whole numbers."""
-        return _whole(self.values[macro])
+    @cached_property
+    def numeric(self) -> set[str]:
+        """The macros whose values are all whole numbers."""
+        return {m for m, v in self.values.items() if all(_WHOLE.fullmatch(x) for x in v)}
 
-    def ordered(self, macro: str) -> tuple[str, ...]:
-        """A macro's values from small to large; as declared where they are no numbers."""
-        return self._order[macro]
-
-    @functools.cached_property
-    def _order(self) -> dict[str, tuple[str, ...]]:
-        return {macro: _ascending(values) for macro, values in self.values.items()}
+    @cached_property
+    def ordered(self) -> dict[str, tuple[str, ...]]:
+        """Macro -> its values from small to large; as declared where they are no numbers."""
+        numeric = self.numeric
+        return {m: tuple(sorted(v, key=int)) if m in numeric else v for m, v in self.values.items()}
 
     def numbers(self, config: Config) -> dict[str, int]:
-        """Macros that are numbers, and quantities."""
-        known = {macro: int(v) for macro, v in config.values if _whole(self.values[macro])}
-        for name, expression in (self.quantities or {}).items():
+        """Return the macros that are numbers, and the quantities."""
+        known = {macro: int(v) for macro, v in config.values if macro in self.numeric}
+        for name, expression in self.quantities.items():
             known[name] = self._value(expression, known)
         return known
 
@@ -243,7 +219,7 @@ class Space:
 
 
 def block_limits(arch: str, budget: Budget) -> dict[str, tuple[int, str]]:
-    """What a block may take: name -> (most, what a refusal is counted as)."""
+    """Return the most that a block may take: name -> (most, what a refusal is counted as)."""
     most_of = {
         "threads": (MOST_THREADS, "threads of a block"),
         "regs": (MOST_REGISTERS, "registers of a thread"),
@@ -259,7 +235,7 @@ def block_limits(arch: str, budget: Budget) -> dict[str, tuple[int, str]]:
 
 
 def read_space(head: Header, path: Path) -> Space:
-    """What the keys of a header say, every name in them known."""
+    """Return what the keys of a header say, every name in them known."""
     file = path.name
     values = header.read_tunables(head.tune, file)
     for macro, options in values.items():
@@ -267,7 +243,7 @@ def read_space(head: Header, path: Path) -> Space:
             raise ProfkitError(f"{file}: 'tune:' gives {macro} a value twice", "name each once")
     if prod(map(len, values.values())) > MOST:
         raise ProfkitError(f"{file}: 'tune:' has more than {MOST} choices", "declare fewer values")
-    known = {m for m, v in values.items() if _whole(v)}
+    known = set(Space(file, values).numeric)
     quantities: dict[str, Expression] = {}
     for word in head.takes:
         name, equals, text = word.partition("=")
@@ -279,8 +255,13 @@ def read_space(head: Header, path: Path) -> Space:
         known.add(name)
     texts = [t for t in head.where.split(",") if t.strip()]
     conditions = tuple(_expression(t, f"{file}: 'where:'", known, condition=True) for t in texts)
-    steer = tuple(_steer(word, file, known) for word in head.steer)
-    watch = tuple(_direction("", word, file, "watch") for word in head.watch)
+    steer = tuple(_direction(word, file, "steer") for word in head.steer)
+    if unknown := next((d.name for d in steer if d.name not in known), None):
+        raise ProfkitError(
+            f"{file}: 'steer:' names {unknown}, which 'tune:' and 'takes:' do not have",
+            f"there are: {', '.join(sorted(known)) or 'none'}",
+        )
+    watch = tuple(_direction(f"={word}", file, "watch") for word in head.watch)
     return Space(file, values, conditions, quantities, steer, watch)
 
 
@@ -297,27 +278,9 @@ def _expression(text: str, where: str, known: set[str], *, condition: bool) -> E
     return expression
 
 
-def _steer(word: str, file: str, known: set[str]) -> Direction:
+def _direction(word: str, file: str, key: str) -> Direction:
     rule, _, text = word.partition("=")
-    direction = _direction(rule, text, file, "steer")
-    if direction.name not in known:
-        raise ProfkitError(
-            f"{file}: 'steer:' names {direction.name}, which 'tune:' and 'takes:' do not have",
-            f"there are: {', '.join(sorted(known)) or 'none'}",
-        )
-    return direction
-
-
-def _direction(rule: str, text: str, file: str, key: str) -> Direction:
     match = _DIRECTION.fullmatch(text)
     if not match:
         raise ProfkitError(f"{file}: cannot read '{text}' in '{key}:'", header.KEYS[key])
     return Direction(rule, match[1], 1 if match[2] == "+" else -1)
-
-
-def _ascending(values: tuple[str, ...]) -> tuple[str, ...]:
-    return tuple(sorted(values, key=int)) if _whole(values) else values
-
-
-def _whole(values: tuple[str, ...]) -> bool:
-    return all(re.fullmatch(r"-?\d{1,9}", v) for v in values)

@@ -11,7 +11,6 @@ import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import chain
 from pathlib import Path
 
 from profkit.errors import ProfkitError, did_you_mean
@@ -41,12 +40,10 @@ class Variant:
 
     @property
     def title(self) -> str:
-        """First line of the header."""
         return self.header.title
 
     @property
     def after(self) -> str | None:
-        """The id of the variant that this one changes."""
         return self.header.after
 
     @property
@@ -56,7 +53,6 @@ class Variant:
 
     @property
     def budget(self) -> Budget:
-        """What ptxas may use at most."""
         return header.read_budget(self.header.budget, self.path.name)
 
     @functools.cached_property
@@ -104,9 +100,15 @@ def kernels_dir(given: str | Path | None = None) -> Path:
 
 
 def find_variants(kernels: Path, problem: str | None = None) -> list[Variant]:
-    """All variants under a folder of problems, in ladder order problem by problem."""
-    ladders = (map(read_variant, kernel_files(d)) for d in _problems(kernels, problem))
-    return list(chain.from_iterable(map(in_ladder_order, ladders)))
+    """Return all variants under a folder of problems, in ladder order problem by problem.
+
+    Raises:
+        ProfkitError: There is no such problem, or a header is wrong.
+    """
+    found = survey(kernels, problem)
+    if found.problems:
+        raise found.problems[0]
+    return list(found.variants)
 
 
 @dataclass(frozen=True)
@@ -118,7 +120,7 @@ class Survey:
 
 
 def survey(kernels: Path, problem: str | None = None) -> Survey:
-    """Like find, but a header that is wrong stops none of the others.
+    """Return all that can be read: a header that is wrong stops none of the others.
 
     Raises:
         ProfkitError: There is no such problem.
@@ -180,7 +182,6 @@ def problem_of(path: Path) -> Path:
 
 
 def read_variant(path: Path) -> Variant:
-    """One kernel's file  ->  Variant."""
     try:
         text = read_text(path)
     except (OSError, UnicodeDecodeError) as error:
@@ -249,7 +250,6 @@ def _no_circle(by_id: Mapping[str, Variant]) -> None:
 
 
 def select(variants: Iterable[Variant], name: str) -> Variant:
-    """The variant called `stage2` or `attention/stage2`."""
     known = list(variants)
     matching = [v for v in known if name in (v.id, f"{v.problem}/{v.id}")]
     if len(matching) == 1:

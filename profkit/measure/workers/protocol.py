@@ -6,8 +6,6 @@ holds is the dataclass that the worker made: nothing is a dict on either side of
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import msgspec
 
 from profkit.measure.check.bench import Times
@@ -71,6 +69,8 @@ Request = Open | Prepare | Judge | Measure
 
 
 class Opened(WorkerMessage, frozen=True):
+    """The GPU that the worker holds."""
+
     gpu: Gpu
 
 
@@ -86,16 +86,22 @@ class Begun(WorkerMessage, frozen=True):
 
 
 class Checked(WorkerMessage, frozen=True):
-    check: Check  # of a variant, or of a reference at one case
+    """The verdict on a variant, or on a reference at one case."""
+
+    check: Check
 
 
 class Listed(WorkerMessage, frozen=True):
+    """The kernel launches of one call."""
+
     name: str
     case: str
-    launches: tuple[GraphLaunch, ...]  # of one call
+    launches: tuple[GraphLaunch, ...]
 
 
 class Timed(WorkerMessage, frozen=True):
+    """The samples of one entry."""
+
     times: Times
 
 
@@ -120,10 +126,20 @@ class Ready(WorkerMessage, frozen=True):
 
 
 Event = Opened | Begun | Checked | Listed | Timed | Refused | Failed | Ready
-read_request: Callable[[bytes], Request] = msgspec.json.Decoder(Request).decode  # of one line
-read_event: Callable[[bytes], Event] = msgspec.json.Decoder(Event).decode
 
 
 def encode(message: Request | Event) -> bytes:
     """One line, with its end."""
     return msgspec.json.encode(message) + b"\n"
+
+
+def read_request(line: bytes) -> Request:
+    """A line as the request that it is."""
+    request: Request = msgspec.json.decode(line, type=Request)
+    return request
+
+
+def read_event(line: bytes) -> Event:
+    """A line as the event that it is."""
+    event: Event = msgspec.json.decode(line, type=Event)
+    return event
