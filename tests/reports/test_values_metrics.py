@@ -7,21 +7,7 @@ from math import inf, isnan, nan
 import pytest
 
 from profkit.reports.metrics import OPCODES, evaluate
-from profkit.reports.metrics.derive import (
-    Metric,
-    any_largest,
-    any_total,
-    direct_metric,
-    div,
-    excess,
-    largest,
-    opcodes,
-    product,
-    ratio_of,
-    raw_metric,
-    scale,
-    total,
-)
+from profkit.reports.metrics.derive import Metric, metrics, read_from, scale
 
 
 def of(source, values, unit="op"):
@@ -52,56 +38,82 @@ T, P = "gpu__time_duration.sum", "x.pct"  # 1e-9 and 0.01
 
 
 @pytest.mark.parametrize(
-    ("source", "values", "result", "text"),
+    ("text", "values", "result"),
     [
-        (raw_metric("a"), {"a": 3.0}, 3.0, "a"),
-        (raw_metric(P), {P: 50.0}, 0.5, P),
-        (total("a", "b"), {"a": 3.0, "b": 4.0}, 7.0, "a + b"),
-        (total("a", "b", factor=32), {"a": 3.0, "b": 4.0}, 224.0, "32 * (a + b)"),
-        (total("a", "b", factor=2), {"a": 3.0, "b": 4.0}, 14.0, "2 * (a + b)"),
-        (total("a", P), {"a": 3.0, P: 50.0}, 3.5, "a + x.pct"),
-        (total("a", "b"), {"a": 3.0}, nan, None),
-        (largest("a", "b"), {"a": 3.0, "b": 4.0}, 4.0, "max(a, b)"),
-        (largest("a", P), {"a": 0.3, P: 50.0}, 0.5, None),
-        (largest("a", "b"), {"a": 3.0}, 3.0, None),
-        (largest("a", "b"), {"b": 3.0}, nan, None),
-        (any_largest("a", P), {P: 50.0}, 0.5, None),
-        (any_largest("a", P), {"a": 0.7, P: 50.0}, 0.7, None),
-        (any_largest("a", "b"), {}, nan, None),
-        (any_total("a", "b"), {"b": 3.0}, 3.0, None),
-        (any_total("a", "b"), {"a": 1.0, "b": 3.0}, 4.0, None),
-        (any_total("a", "b"), {}, nan, None),
-        (product("a", "b"), {"a": 3.0, "b": 4.0}, 12.0, "a * b"),
-        (product("a", factor=2), {"a": 3.0}, 6.0, "2 * a"),
-        (product("a", P, factor=8), {"a": 3.0, P: 50.0}, 12.0, "8 * a * x.pct"),
-        (ratio_of("a", "b"), {"a": 3.0, "b": 4.0}, 0.75, "(a) / (b)"),
-        (ratio_of("a", "b"), {"a": 3.0, "b": 0.5}, 6.0, None),
-        (ratio_of(("a", "b"), ("c", "d")), {"a": 1.0, "b": 2.0, "c": 3.0, "d": 9.0}, 0.25,
-         "(a + b) / (c + d)"),
-        (ratio_of(P, P), {P: 8.0}, 1.0, None),
-        (ratio_of("a", "b"), {"a": 3.0, "b": 0.0}, nan, None),
-        (ratio_of("a", "b"), {"a": 3.0, "b": -1.0}, nan, None),
-        (ratio_of("a", "b"), {"a": 0.0, "b": 1.0}, 0.0, None),
-        (excess("a", "i"), {"a": 8.0, "i": 2.0}, 0.75, "1 - i / a"),
-        (excess("a", "i"), {"a": 1.0, "i": 1.0}, 0.0, None),
-        (excess("a", "i"), {"a": 0.5, "i": 0.0}, 1.0, None),
-        (excess("a", "i"), {"a": 0.0, "i": 0.0}, 0.0, None),
+        ("a", {"a": 3.0}, 3.0),
+        (P, {P: 50.0}, 0.5),
+        ("a + b", {"a": 3.0, "b": 4.0}, 7.0),
+        ("32 * (a + b)", {"a": 3.0, "b": 4.0}, 224.0),
+        ("2 * (a + b)", {"a": 3.0, "b": 4.0}, 14.0),
+        ("a + x.pct", {"a": 3.0, P: 50.0}, 3.5),
+        ("a + b", {"a": 3.0}, nan),
+        ("a - b", {"a": 3.0, "b": 4.0}, -1.0),
+        ("max(a, b)", {"a": 3.0, "b": 4.0}, 4.0),
+        ("max(a, x.pct)", {"a": 0.3, P: 50.0}, 0.5),
+        ("max(a, b)", {"a": 3.0}, nan),
+        ("min(a, b, c)", {"a": 3.0, "b": 2.0, "c": 4.0}, 2.0),
+        ("max of those collected: a, x.pct", {P: 50.0}, 0.5),
+        ("max of those collected: a, x.pct", {"a": 0.7, P: 50.0}, 0.7),
+        ("max of those collected: a, b", {}, nan),
+        ("sum of those collected: a, b", {"b": 3.0}, 3.0),
+        ("sum of those collected: a, b", {"a": 1.0, "b": 3.0}, 4.0),
+        ("sum of those collected: a, b", {}, nan),
+        ("a * b", {"a": 3.0, "b": 4.0}, 12.0),
+        ("0.25 * a", {"a": 3.0}, 0.75),
+        ("8 * a * x.pct", {"a": 3.0, P: 50.0}, 12.0),
+        ("a / b", {"a": 3.0, "b": 4.0}, 0.75),
+        ("a / b", {"a": 3.0, "b": 0.5}, 6.0),
+        ("(a + b) / (c + d)", {"a": 1.0, "b": 2.0, "c": 3.0, "d": 9.0}, 0.25),
+        ("x.pct / x.pct", {P: 8.0}, 1.0),
+        ("a / b", {"a": 3.0, "b": 0.0}, nan),
+        ("a / b", {"a": 3.0, "b": -1.0}, nan),
+        ("a / b", {"a": 3.0, "b": inf}, 0.0),
+        ("a / b", {"a": 0.0, "b": 1.0}, 0.0),
+        ("1 - i / a else 0", {"a": 8.0, "i": 2.0}, 0.75),
+        ("1 - i / a else 0", {"a": 1.0, "i": 1.0}, 0.0),
+        ("1 - i / a else 0", {"a": 0.5, "i": 0.0}, 1.0),
+        ("1 - i / a else 0", {"a": 0.0, "i": 0.0}, 0.0),
+        ("1 - i / a else 0", {"a": 0.0}, nan),
+        ("1 - i / a else 0", {"a": nan, "i": 1.0}, nan),
+        ("a / (a + b) else 1", {"a": 0.0, "b": 0.0}, 1.0),
     ],
-)  # fmt: skip
-def test_every_kind_of_source(source, values, result, text):
+)
+def test_every_kind_of_source(text, values, result):
+    source = read_from(text)
     assert of(source, values) == pytest.approx(result, nan_ok=True)
-    assert text is None or source.text == text
+    assert source.text == text
+
+
+@pytest.mark.parametrize("text", ["f(a, b)", "a ** b", "a if b else c", "a, b", "a; b"])
+def test_a_source_that_is_no_formula_is_refused(text):
+    with pytest.raises((ValueError, KeyError, SyntaxError)):
+        read_from(text)
+
+
+def test_ncus_halved_shares_are_doubled_on_the_gpus_where_it_halves_them():
+    share, count = ".avg.pct_of_peak_sustained_elapsed", ".sum"
+    unit, cc = "l1tex__data_pipe_lsu_wavefronts", "device__attribute_compute_capability_"
+    turing, ampere = (
+        {cc + "major": major, cc + "minor": minor} for major, minor in ((7, 5), (8, 0))
+    )
+    source = read_from(unit + share)
+    assert source.text == f"{unit}{share}; {unit} twice on 7.5"
+    assert of(source, turing | {unit + share: 40.0}) == pytest.approx(0.8)
+    assert of(source, ampere | {unit + share: 40.0}) == pytest.approx(0.4)
+    assert of(source, {unit + share: 40.0}) == pytest.approx(0.4)
+    assert of(read_from(unit + count), turing | {unit + count: 40.0}) == 40.0
 
 
 def test_a_metric_of_ncus_own_is_read_under_the_first_name_that_is_there():
-    metric = direct_metric("m", "share", "", "", P, "y.pct", since="2024.1")
+    (metric,) = metrics(f"[Part since 2024.1]\nm | share | What it is\n  {P}\n  y.pct")
     assert [metric.of(raw) for raw in ({P: 50.0, "y.pct": 20.0}, {"y.pct": 20.0})] == [0.5, 0.2]
     assert isnan(metric.of({"z": 1.0}))
-    assert (metric.since, [s.names for s in metric.sources]) == ("2024.1", [(P,), ("y.pct",)])
+    assert (metric.section, metric.since) == ("Part", "2024.1")
+    assert [s.names for s in metric.sources] == [(P,), ("y.pct",)]
 
 
 def test_the_first_source_that_is_all_there_decides():
-    metric = Metric("m", "count", "", "", (total("a", "b"), raw_metric("c")))
+    metric = Metric("m", "count", "", "", (read_from("a + b"), read_from("c")))
     assert metric.of({"a": 1.0, "b": 2.0, "c": 9.0}) == 3.0
     assert metric.of({"a": 1.0, "c": 9.0}) == 9.0
     assert metric.of({"a": nan, "b": 2.0, "c": 9.0}) == 9.0
@@ -113,15 +125,8 @@ def test_the_first_source_that_is_all_there_decides():
     ("unit", "value"), [("count", 0.0), ("byte", 0.0), ("share", 0.0), ("op", -2.0), ("s", -2.0)]
 )
 def test_less_than_nothing_is_nothing_where_something_is_counted(unit, value):
-    assert of(raw_metric("a"), {"a": -2.0}, unit) == value
-    assert of(raw_metric("a"), {"a": 0.5}, unit) == 0.5
-
-
-@pytest.mark.parametrize(
-    ("a", "b", "result"), [(1, 4, 0.25), (1, 0, nan), (1, -1, nan), (1, inf, nan)]
-)
-def test_a_quotient_of_what_is_there(a, b, result):
-    assert div(a, b) == pytest.approx(result, nan_ok=True)
+    assert of(read_from("a"), {"a": -2.0}, unit) == value
+    assert of(read_from("a"), {"a": 0.5}, unit) == 0.5
 
 
 def test_opcodes_are_whole_words_before_their_modifiers():
@@ -130,11 +135,10 @@ def test_opcodes_are_whole_words_before_their_modifiers():
         f"{OPCODES}[LDGSTS.E]": 4.0, f"{OPCODES}[STG]": 8.0, f"{OPCODES}[LDG": 16.0,
         "x" * len(OPCODES) + "[LDG]": 32.0,
     }  # fmt: skip
-    assert of(opcodes("LDG"), counted) == 3.0
-    assert of(opcodes("LDG", "STG"), counted) == 11.0
-    assert of(opcodes("NOP"), counted) == 0.0
-    assert isnan(of(opcodes("LDG"), {f"{OPCODES}[LDG]": 1.0}))
-    assert opcodes("LDG", "STG").text == f"{OPCODES} of LDG, STG"
+    assert of(read_from(f"{OPCODES} of LDG"), counted) == 3.0
+    assert of(read_from(f"{OPCODES} of LDG, STG"), counted) == 11.0
+    assert of(read_from(f"{OPCODES} of NOP"), counted) == 0.0
+    assert isnan(of(read_from(f"{OPCODES} of LDG"), {f"{OPCODES}[LDG]": 1.0}))
 
 
 # --- catalogue entries: raw values -> short name, SI value

@@ -1,38 +1,54 @@
-"""Raw ncu values  ->  one SI value: what a catalogue entry is made of.
+"""Raw ncu values  ->  one SI value: what a catalogue entry is made of, and how it is written.
 
-A source is a raw name or a small function of raw names. Raw values keep ncu's own units (%, ns);
-`scale` is where they become fractions and seconds, and nowhere else does a unit change.
+A file of the catalogue is a text. A section of ncu stands in brackets; below it a metric is a line
+"name | unit | meaning", and below that, indented, are its sources, the best first:
+
+    [SpeedOfLight]
+    dram_busy | share | DRAM throughput of peak, elapsed
+      gpu__dram_throughput.avg.pct_of_peak_sustained_elapsed
+
+A source is raw names of ncu in arithmetic (+ - * / max min), all of which must be there, and it is
+shown to people as it is written. Where a denominator is not positive it has no value, or the one
+behind "else". "max of those collected: a, b" and "sum of those collected: a, b" take what there is,
+"sass__inst_executed_per_opcode of LDL, STL" counts instructions. A backslash goes on in the next line.
+
+Raw values keep ncu's own units (%, ns); they become fractions and seconds here and nowhere else.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import ast
+import operator
+import re
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from math import inf, isfinite, nan
+from math import isfinite, nan
 
 Raw = Mapping[str, float]
+Value = Callable[[Raw], float]
 Unit = str  # "s", "Hz", "share" (0-1), "byte", "byte/s", "op", "op/s", "count", "cycle", ...
 
 OPCODES = "sass__inst_executed_per_opcode"
 SECTOR = 32  # bytes: the unit of every L1, L2 and DRAM transfer since Maxwell
+# Stages of L1TEX that ncu gives as shares of twice what they can do, and the compute capabilities
+# where it does: there l1tex__throughput, which takes them in, is double where they bind (T4: 99.9 and
+# 50.0 %; V100, RTX 3070, 4090, 5060: the links, 1.99 to 2.01 times), and they never pass 50.0 %.
+_HALVED = {
+    "l1tex__data_pipe_lsu_wavefronts": {(7, 5)},
+    "l1tex__m_l1tex2xbar_req_cycles_active": {(7, 0), (7, 5), (8, 6), (8, 9), (12, 0)},
+}
+_CC = tuple(f"device__attribute_compute_capability_{part}" for part in ("major", "minor"))
 
 
 @dataclass(frozen=True)
 class Source:
-    """One way to get a metric.
+    """One way to get a metric."""
 
-    Attributes:
-        names: Raw names it reads; all must be there, or the next source is tried.
-        value: SI value from the raw ones.
-        text: How `profkit explain` shows it.
-        optional: Raw names it reads when they are there.
-    """
-
-    names: tuple[str, ...]
-    value: Callable[[Raw], float]
-    text: str
-    optional: tuple[str, ...] = ()
+    names: tuple[str, ...]  # raw names it reads; all must be there, or the next source is tried
+    value: Value  # from the raw values to SI
+    text: str  # how `profkit explain` shows it
+    optional: tuple[str, ...] = ()  # raw names it reads when they are there
 
     @cached_property
     def needs(self) -> frozenset[str]:
@@ -42,27 +58,18 @@ class Source:
 
 @dataclass(frozen=True)
 class Metric:
-    """One entry of the catalogue.
+    """One entry of the catalogue."""
 
-    Attributes:
-        name: Short name: the frame's column.
-        unit: SI unit, or "share" for a fraction (1.0 is 100 %).
-        meaning: What it is, in Nsight Compute's words.
-        section: The smallest ncu section that collects it ("" when every report has it).
-        sources: Tried in order; the first whose raw names are all there decides. All of them mean
-            the same with the same denominator.
-        since: First ncu that counts it ("2024.1"); "" where every one since 2020 does.
-    """
-
-    name: str
-    unit: Unit
-    meaning: str
-    section: str
+    name: str  # the frame's column
+    unit: Unit  # in SI, or "share" for a fraction (1.0 is 100 %)
+    meaning: str  # in Nsight Compute's words
+    section: str  # the smallest ncu section that collects it; "" when every report has it
+    # The first whose raw names are all there decides; all mean the same with the same denominator.
     sources: tuple[Source, ...]
-    since: str = ""
+    since: str = ""  # first ncu that counts it ("2024.1"); "" where every one since 2020 does
 
     def of(self, raw: Raw) -> float:
-        """The metric's value for one launch; NaN when it was not collected."""
+        """Return the metric's value for one launch; NaN when it was not collected."""
         for source in self.sources:
             if source.needs <= raw.keys():
                 value = source.value(raw)
@@ -72,8 +79,142 @@ class Metric:
         return nan
 
 
+def metrics(text: str, *computed: Source) -> tuple[Metric, ...]:
+    """Return the metrics of a text of the catalogue; `computed` are sources that it names by theirs."""
+    known = {source.text: source for source in computed}
+    section = since = ""
+    found = []
+    for entry in re.split(r"\n(?=\S)", text):
+        head, *lines = (" ".join(line.split()) for line in entry.strip().splitlines() or [""])
+        if head.startswith("["):
+            section, _, since = head.strip("[]").partition(" since ")
+        elif head and not head.startswith("#"):
+            name, unit, meaning = head.split(" | ")
+            sources = tuple(known.get(line) or read_from(line) for line in lines)
+            found.append(Metric(name, unit, meaning, section, sources, since))
+    return tuple(found)
+
+
+def read_from(text: str) -> Source:
+    """Return the source that a line of the catalogue describes."""
+    choice, several, names = text.partition(" of those collected: ")
+    if several:
+        return collected(max if choice == "max" else sum, names.split(", "), text)
+    counter, of, opcodes = text.partition(" of ")
+    if of:
+        return Source((counter,), _executed(set(opcodes.split(", "))), text)
+    if " " not in text:  # a raw name, as most are: it needs no parser
+        return _source((text,), _si_value(text), text)
+    formula, _, otherwise = text.partition(" else ")
+    names_read: dict[str, None] = {}
+    value = _compiled(ast.parse(formula, mode="eval").body, names_read)
+    without = float(otherwise or nan)
+
+    def value_or_else(raw: Raw) -> float:
+        try:
+            return value(raw)
+        except ZeroDivisionError:
+            return without
+
+    return _source(tuple(names_read), value_or_else if "/" in formula else value, text)
+
+
+def collected(
+    choose: Callable[[Iterable[float]], float], names: Iterable[str], text: str
+) -> Source:
+    """Return the source that is the sum or the largest of the raw metrics that are there."""
+    values = {name: _si_value(name) for name in names}
+
+    def value(raw: Raw) -> float:
+        present = [read(raw) for name, read in values.items() if name in raw]
+        return choose(present) if present else nan
+
+    return _source((), value, text, tuple(values))
+
+
+def _source(
+    names: tuple[str, ...], value: Value, text: str, optional: tuple[str, ...] = ()
+) -> Source:
+    """Return a source, with what is to say of raw names that are doubled in it."""
+    read = {_halved_unit(name) for name in (*names, *optional)}
+    units = [unit for unit in _HALVED if unit in read]
+    versions = [", ".join(f"{a}.{b}" for a, b in sorted(_HALVED[unit])) for unit in units]
+    for unit, halved_on in zip(units, versions, strict=True):
+        text += f"; {unit} twice on {halved_on}"
+    return Source(names, value, text, (*optional, *(_CC if units else ())))
+
+
+def _executed(opcodes: set[str]) -> Value:
+    """Return what counts warp instructions whose opcode (up to its first dot) is one of these."""
+    start = len(OPCODES) + 1
+    return lambda raw: sum(
+        v
+        for k, v in raw.items()
+        if k[-1] == "]" and k[start:-1].split(".", 1)[0] in opcodes and k.startswith(OPCODES)
+    )
+
+
+_OPERATORS: dict[type[ast.operator], Callable[[float, float], float]] = {
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
+}
+
+
+def _compiled(node: ast.expr, names: dict[str, None]) -> Value:
+    """Return the value of a formula; `names` gets the raw names in it."""
+    match node:
+        case ast.Constant(value=int() | float() as number):
+            return lambda _: number
+        case ast.Name() | ast.Attribute():
+            name = _dotted(node)
+            names[name] = None
+            return _si_value(name)
+        case ast.BinOp(left=left, op=ast.Div(), right=right):
+            top, bottom = _compiled(left, names), _compiled(right, names)
+            return lambda raw: _divided(top(raw), bottom(raw))
+        case ast.BinOp(left=left, op=op, right=right):
+            a, b, does = _compiled(left, names), _compiled(right, names), _OPERATORS[type(op)]
+            return lambda raw: does(a(raw), b(raw))
+        case ast.Call(func=ast.Name(id="max" | "min" as word), args=args):
+            parts = [_compiled(arg, names) for arg in args]
+            choose = max if word == "max" else min
+            return lambda raw: choose(part(raw) for part in parts)
+    raise ValueError(f"no formula: {ast.unparse(node)}")
+
+
+def _dotted(node: ast.expr) -> str:
+    match node:
+        case ast.Attribute(value=value, attr=last):
+            return f"{_dotted(value)}.{last}"
+        case ast.Name(id=name):
+            return name
+    raise ValueError(f"no name: {ast.unparse(node)}")
+
+
+def _divided(top: float, bottom: float) -> float:
+    if bottom <= 0:
+        raise ZeroDivisionError
+    return top / bottom
+
+
+def _si_value(name: str) -> Value:
+    """Return how a raw metric is read in SI; doubled where ncu halves it."""
+    factor, halved_on = scale(name), _HALVED.get(_halved_unit(name), ())
+    if not halved_on:
+        return lambda raw: raw[name] * factor
+    return lambda raw: (
+        raw[name] * factor * (2 if tuple(raw.get(part) for part in _CC) in halved_on else 1)
+    )
+
+
+def _halved_unit(name: str) -> str:
+    is_share = "pct_of_peak" in name
+    return next((unit for unit in _HALVED if is_share and name.startswith(unit)), "")
+
+
 def scale(name: str) -> float:
-    """Factor from the unit that ncu stores for this name to SI (ncu's units never change here)."""
+    """Return the factor from the unit that ncu stores for a raw name (it never changes) to SI."""
     if "pct_of_peak" in name or name.endswith(("_pct", ".pct")):
         return 0.01
     if name.startswith("gpu__time_duration"):
@@ -83,115 +224,3 @@ def scale(name: str) -> float:
     if name == "device__attribute_clock_rate":
         return 1e3
     return 1.0
-
-
-def raw_metric(name: str) -> Source:
-    """The raw metric itself, in SI."""
-    k = scale(name)
-    return Source((name,), lambda r: r[name] * k, name)
-
-
-def direct_metric(
-    name: str, unit: Unit, meaning: str, section: str, *names: str, since: str = ""
-) -> Metric:
-    """A metric that ncu has itself, under the first of these raw names that a report has."""
-    return Metric(name, unit, meaning, section, tuple(map(raw_metric, names)), since)
-
-
-def total(*names: str, factor: float = 1.0) -> Source:
-    """Sum of raw metrics that all have to be there."""
-    ks = [(n, scale(n) * factor) for n in names]
-    body = " + ".join(names)
-    return Source(
-        names,
-        lambda r: sum(r[n] * k for n, k in ks),
-        body if factor == 1 else f"{factor:g} * ({body})",
-    )
-
-
-def largest(*names: str) -> Source:
-    """Largest of the raw metrics that are there; at least the first has to be."""
-    ks = [(n, scale(n)) for n in names]
-    return Source(
-        names[:1],
-        lambda r: max(r[n] * k for n, k in ks if n in r),
-        "max(" + ", ".join(names) + ")",
-        names[1:],
-    )
-
-
-def any_largest(*names: str) -> Source:
-    """Largest of the raw metrics that are there, NaN when none is."""
-    return Source(
-        (),
-        lambda r: max((r[n] * scale(n) for n in names if n in r), default=nan),
-        "max of those collected: " + ", ".join(names),
-        names,
-    )
-
-
-def any_total(*names: str) -> Source:
-    """Sum of the raw metrics that are there, NaN when none is."""
-    return Source(
-        (),
-        lambda r: sum(present) if (present := [r[n] for n in names if n in r]) else nan,
-        "sum of those collected: " + ", ".join(names),
-        names,
-    )
-
-
-def product(*names: str, factor: float = 1.0) -> Source:
-    """Product of raw metrics."""
-
-    def value(r: Raw) -> float:
-        out = factor
-        for name in names:
-            out *= r[name] * scale(name)
-        return out
-
-    text = " * ".join(names)
-    return Source(names, value, text if factor == 1 else f"{factor:g} * {text}")
-
-
-def ratio_of(top: str | tuple[str, ...], bottom: str | tuple[str, ...]) -> Source:
-    """Sum over sum; NaN when the denominator is not positive."""
-    tops, bottoms = _names(top), _names(bottom)
-
-    def value(r: Raw) -> float:
-        below = sum(r[n] * scale(n) for n in bottoms)
-        return sum(r[n] * scale(n) for n in tops) / below if below > 0 else nan
-
-    return Source(tops + bottoms, value, f"({' + '.join(tops)}) / ({' + '.join(bottoms)})")
-
-
-def excess(actual: str, ideal: str) -> Source:
-    """Share of the actual count that the ideal one would not have needed; 0 for no accesses."""
-
-    def value(r: Raw) -> float:
-        return 1 - r[ideal] / r[actual] if r[actual] > 0 else 0.0
-
-    return Source((actual, ideal), value, f"1 - {ideal} / {actual}")
-
-
-def opcodes(*prefixes: str) -> Source:
-    """Warp instructions executed whose SASS opcode (up to its first dot) is one of these."""
-    known = set(prefixes)
-    start = len(OPCODES) + 1
-
-    def value(r: Raw) -> float:
-        return sum(
-            v
-            for k, v in r.items()
-            if k[-1] == "]" and k[start:-1].split(".", 1)[0] in known and k.startswith(OPCODES)
-        )
-
-    return Source((OPCODES,), value, f"{OPCODES} of {', '.join(prefixes)}")
-
-
-def div(a: float, b: float) -> float:
-    """A / b, NaN when b is not positive."""
-    return a / b if b > 0 and b != inf else nan
-
-
-def _names(names: str | tuple[str, ...]) -> tuple[str, ...]:
-    return (names,) if isinstance(names, str) else names

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from profkit.reports.metrics.derive import Metric, Raw, Source, any_total, direct_metric
+from math import nan
+
+from profkit.reports.metrics.derive import Metric, Raw, Source, metrics
 
 # Nsight Compute's warp states, by the word of the per-issue ratio, which is our limiter's.
 MEANING = {
@@ -44,67 +46,41 @@ FEWEST = 100
 def _share(name: str, all_of: tuple[str, ...], text: str, fewest: float = 0) -> Source:
     def value(r: Raw) -> float:
         whole = sum(max(r[n], 0.0) for n in all_of if n in r)
-        return max(r[name], 0.0) / whole if whole > 0 and whole >= fewest else float("nan")
+        return max(r[name], 0.0) / whole if whole > 0 and whole >= fewest else nan
 
     return Source((name,), value, text, all_of)
 
 
-METRICS = (
-    *(
-        Metric(
-            f"stall_{state}",
-            "share",
-            f"Share of a resident warp's time in this state: {MEANING[state]}",
-            "WarpStateStats",
-            (
-                _share(
-                    _RATIO.format(state),
-                    _RATIOS,
-                    f"{_RATIO.format(state)} over the sum of all states",
-                ),
-                _share(
-                    _SAMPLES.format(sample),
-                    _SAMPLED,
-                    f"{_SAMPLES.format(sample)} over all samples, of which {FEWEST} are needed",
-                    FEWEST,
-                ),
-            ),
-        )
-        for state, sample in STATES.items()
-    ),
+_STALLS = tuple(
     Metric(
-        "warp_samples",
-        "count",
-        "Samples of warp states",
-        "SourceCounters",
-        (any_total(*_SAMPLED),),
-    ),
-    direct_metric(
-        "warp_latency",
-        "cycle",
-        "Cycles between two issues of one warp",
+        f"stall_{state}",
+        "share",
+        f"Share of a resident warp's time in this state: {MEANING[state]}",
         "WarpStateStats",
-        "smsp__average_warp_latency_per_inst_issued.ratio",
-    ),
-    direct_metric(
-        "warps_per_scheduler",
-        "count",
-        "Warps resident per scheduler and active cycle",
-        "SchedulerStats",
-        "smsp__warps_active.avg.per_cycle_active",
-    ),
-    direct_metric(
-        "eligible_warps",
-        "count",
-        "Warps ready to issue per scheduler and active cycle",
-        "SchedulerStats",
-        "smsp__warps_eligible.avg.per_cycle_active",
-    ),
-    direct_metric(
-        "issue_rate",
-        "count",
-        "Warps issued per scheduler and active cycle",
-        "SchedulerStats",
-        "smsp__issue_active.avg.per_cycle_active",
-    ),
+        (
+            _share(ratio, _RATIOS, f"{ratio} over the sum of all states"),
+            _share(
+                sampled,
+                _SAMPLED,
+                f"{sampled} over all samples, of which {FEWEST} are needed",
+                FEWEST,
+            ),
+        ),
+    )
+    for (sampled, state), ratio in zip(SAMPLES.items(), _RATIOS, strict=True)
 )
+METRICS = _STALLS + metrics(f"""
+[SourceCounters]
+warp_samples | count | Samples of warp states
+  sum of those collected: {", ".join(SAMPLES)}
+[WarpStateStats]
+warp_latency | cycle | Cycles between two issues of one warp
+  smsp__average_warp_latency_per_inst_issued.ratio
+[SchedulerStats]
+warps_per_scheduler | count | Warps resident per scheduler and active cycle
+  smsp__warps_active.avg.per_cycle_active
+eligible_warps | count | Warps ready to issue per scheduler and active cycle
+  smsp__warps_eligible.avg.per_cycle_active
+issue_rate | count | Warps issued per scheduler and active cycle
+  smsp__issue_active.avg.per_cycle_active
+""")
