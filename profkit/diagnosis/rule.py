@@ -153,6 +153,12 @@ class Rule:
         return None if worth.gain is not None and worth.gain < self.least else (hit, worth)
 
 
+def examples(*launches: str) -> tuple[dict[str, float], ...]:
+    """Return launches of which a rule's `fires` or `clear` consists: "grid_size=32 sm_count=132"."""
+    pairs = ([pair.split("=") for pair in launch.split()] for launch in launches)
+    return tuple({name: float(value) for name, value in launch} for launch in pairs)
+
+
 @dataclass(frozen=True)
 class NearBorder:
     """A verdict that a little more or less would have turned."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from math import ceil
 
-from profkit.diagnosis.rule import Hit, Rule
+from profkit.diagnosis.rule import Hit, Rule, examples
 from profkit.diagnosis.rules.memory import redundant
 from profkit.diagnosis.rules.occupancy import HIDES
 from profkit.diagnosis.rules.waits import stalled
@@ -87,26 +87,22 @@ RULES = (
     Rule(
         id="partial-warps",
         title="The block is no multiple of 32 threads",
-        meaning=(
-            "Threads are issued in warps of 32 of one block. What is missing to a multiple of 32 "
-            "idles in every instruction of its last warp, and holds its registers all the same."
-        ),
-        advice=(
-            "A block size that is a multiple of 32, 128 to 256 to begin with; several small "
-            "problems in one block."
-        ),
+        meaning="Threads are issued in warps of 32 of one block. What is missing to a multiple of "
+        "32 idles in every instruction of its last warp, and holds its registers all the same.",
+        advice="A block size that is a multiple of 32, 128 to 256 to begin with; several small "
+        "problems in one block.",
         check=_partial,
         # Full warps do the same with fewer instructions, and ask for the same bytes.
         fix=redundant(lambda launch: WARP / full_warps(launch), *COMPUTE),
-        fires=(
-            {"block_size": 10, "dram_busy": 0.1},
-            {"block_size": 33, "dram_busy": 0.1},
-            {"block_size": 1, "dram_busy": 0.53},
+        fires=examples(
+            "block_size=10 dram_busy=0.1",
+            "block_size=33 dram_busy=0.1",
+            "block_size=1 dram_busy=0.53",
         ),
-        clear=(
-            {"block_size": 128, "dram_busy": 0.1},
-            {"block_size": 32, "dram_busy": 0.1},
-            {"block_size": 1000, "dram_busy": 0.1},
+        clear=examples(
+            "block_size=128 dram_busy=0.1",
+            "block_size=32 dram_busy=0.1",
+            "block_size=1000 dram_busy=0.1",
         ),
         explains=(
             *COMPUTE,
@@ -120,15 +116,11 @@ RULES = (
     Rule(
         id="short-blocks",
         title="Places for blocks stay empty",
-        meaning=(
-            "More warps would fit on an SM than are there on average, though blocks are waiting: "
-            "they end sooner than new ones are placed, or a few slow warps hold the place of a "
-            "whole block."
-        ),
-        advice=(
-            "More work per block (a grid-stride loop, more elements per thread), so that it lives "
-            "longer than it takes to begin and end."
-        ),
+        meaning="More warps would fit on an SM than are there on average, though blocks are "
+        "waiting: they end sooner than new ones are placed, or a few slow warps hold the place of "
+        "a whole block.",
+        advice="More work per block (a grid-stride loop, more elements per thread), so that it "
+        "lives longer than it takes to begin and end.",
         check=_short,
         fix=Fix(
             "places",
@@ -136,15 +128,15 @@ RULES = (
             times=_all_places,
             own=all_of_it,
         ),
-        fires=(
-            {"occupancy": 0.45, "occupancy_limit": 1.0, "waves": 400.0, "issue_busy": 0.3},
-            {"occupancy": 0.2, "occupancy_limit": 0.5, "waves": 2.0, "issue_busy": 0.3},
+        fires=examples(
+            "occupancy=0.45 occupancy_limit=1.0 waves=400.0 issue_busy=0.3",
+            "occupancy=0.2 occupancy_limit=0.5 waves=2.0 issue_busy=0.3",
         ),
-        clear=(
-            {"occupancy": 0.75, "occupancy_limit": 1.0, "waves": 400.0, "issue_busy": 0.3},
-            {"occupancy": 0.45, "occupancy_limit": 0.5, "waves": 400.0, "issue_busy": 0.3},
-            {"occupancy": 0.45, "occupancy_limit": 1.0, "waves": 1.5, "issue_busy": 0.3},
-            {"occupancy": 0.45, "occupancy_limit": 1.0, "waves": 400.0, "issue_busy": 0.9},
+        clear=examples(
+            "occupancy=0.75 occupancy_limit=1.0 waves=400.0 issue_busy=0.3",
+            "occupancy=0.45 occupancy_limit=0.5 waves=400.0 issue_busy=0.3",
+            "occupancy=0.45 occupancy_limit=1.0 waves=1.5 issue_busy=0.3",
+            "occupancy=0.45 occupancy_limit=1.0 waves=400.0 issue_busy=0.9",
         ),
         explains=HIDES,
     ),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from profkit.diagnosis.rule import Hit, Rule
+from profkit.diagnosis.rule import Hit, Rule, examples
 from profkit.model.launch import Launch, Threshold
 from profkit.reports.figures import share
 
@@ -35,24 +35,20 @@ RULES = (
     Rule(
         id="debug-build",
         title="Compiled without optimisation",
-        meaning=(
-            "nvcc -G (--device-debug) turns the compiler's optimisation off: every variable is "
-            "moved about, addresses stay generic, nothing is unrolled or fused. What the counters "
-            "say of such a build says nothing of the kernel."
-        ),
-        advice=(
-            "Compile without -G (CMake: Release; -lineinfo keeps the source lines) and measure "
-            "again before anything else: 10 to 200 times faster has been seen."
-        ),
+        meaning="nvcc -G (--device-debug) turns the compiler's optimisation off: every variable "
+        "is moved about, addresses stay generic, nothing is unrolled or fused. What the counters "
+        "say of such a build says nothing of the kernel.",
+        advice="Compile without -G (CMake: Release; -lineinfo keeps the source lines) and measure "
+        "again before anything else: 10 to 200 times faster has been seen.",
         check=_debug,
-        fires=(
-            {"inst_mov": 4.4e6, "inst_generic": 2.3e5, "instructions": 1e7},
-            {"inst_mov": 2.6e6, "inst_generic": 1.1e5, "instructions": 1e7},
+        fires=examples(
+            "inst_mov=4.4e6 inst_generic=2.3e5 instructions=1e7",
+            "inst_mov=2.6e6 inst_generic=1.1e5 instructions=1e7",
         ),
-        clear=(
-            {"inst_mov": 4e5, "inst_generic": 0, "instructions": 1e7},
-            {"inst_mov": 4.4e6, "inst_generic": 0, "instructions": 1e7},
-            {"inst_mov": 5e4, "inst_generic": 3.4e6, "instructions": 1e7},
+        clear=examples(
+            "inst_mov=4e5 inst_generic=0 instructions=1e7",
+            "inst_mov=4.4e6 inst_generic=0 instructions=1e7",
+            "inst_mov=5e4 inst_generic=3.4e6 instructions=1e7",
         ),
         leads=True,
     ),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from profkit.diagnosis.rule import Hit, Rule
+from profkit.diagnosis.rule import Hit, Rule, examples
 from profkit.model.launch import Launch, Threshold
 from profkit.reports import figures
 from profkit.reports.figures import share
@@ -84,58 +84,38 @@ RULES = (
     Rule(
         id="operations-mismatch",
         title="Counted operations are not the workload's",
-        meaning=(
-            "The problem says how many operations it needs. Far more means redundant or padded "
-            "work; far fewer means that this launch is not the whole workload."
-        ),
+        meaning="The problem says how many operations it needs. Far more means redundant or "
+        "padded work; far fewer means that this launch is not the whole workload.",
         advice="Look for masked tiles computed in full, recomputation, or other launches.",
         check=_operations,
-        fires=({"declared_operations": 1e9, "tensor_ops": 2e9, "fp32_rate": 0.0, "time": 1e-5},),
-        clear=({"declared_operations": 1e9, "tensor_ops": 1.05e9, "fp32_rate": 0.0, "time": 1e-5},),
+        fires=examples("declared_operations=1e9 tensor_ops=2e9 fp32_rate=0.0 time=1e-5"),
+        clear=examples("declared_operations=1e9 tensor_ops=1.05e9 fp32_rate=0.0 time=1e-5"),
     ),
     Rule(
         id="clocks-unsteady",
         title="The clocks were not the machine's best",
-        meaning=(
-            "Durations scale with the clock. ncu's default locks the SM clock to its base; a hot "
-            "or power-limited GPU lowers it by itself."
-        ),
-        advice=(
-            "Compare durations only within one report; profile with --clock-control none and warm "
-            "up for times that hold outside."
-        ),
+        meaning="Durations scale with the clock. ncu's default locks the SM clock to its base; a "
+        "hot or power-limited GPU lowers it by itself.",
+        advice="Compare durations only within one report; profile with --clock-control none and "
+        "warm up for times that hold outside.",
         note=True,
         check=_clocks,
-        fires=(
-            {
-                "sm_clock": 0.8e9,
-                "sm_clock_max": 2.04e9,
-                "dram_clock": 6.2e9,
-                "dram_clock_max": 6.25e9,
-                "time": 1e-4,
-            },
+        fires=examples(
+            "sm_clock=0.8e9 sm_clock_max=2.04e9 dram_clock=6.2e9 dram_clock_max=6.25e9 time=1e-4",
         ),
-        clear=(
-            {
-                "sm_clock": 1.97e9,
-                "sm_clock_max": 1.98e9,
-                "dram_clock": 3.2e9,
-                "dram_clock_max": 3.2e9,
-                "time": 1e-4,
-            },
+        clear=examples(
+            "sm_clock=1.97e9 sm_clock_max=1.98e9 dram_clock=3.2e9 dram_clock_max=3.2e9 time=1e-4",
         ),
     ),
     Rule(
         id="replay-unsteady",
         title="The passes disagree",
-        meaning=(
-            "ncu runs a launch once per group of counters and combines them. When a share leaves "
-            "its range, the runs differed: short launches, data-dependent work, contention."
-        ),
+        meaning="ncu runs a launch once per group of counters and combines them. When a share "
+        "leaves its range, the runs differed: short launches, data-dependent work, contention.",
         advice="Measure a longer launch; use fewer metrics (fewer passes); fix random seeds.",
         note=True,
         check=_replay,
-        fires=({"time": 4e-6, "l2_hit": 1.08, "replay_passes": 38},),
-        clear=({"time": 4e-4, "l2_hit": 0.93, "replay_passes": 38},),
+        fires=examples("time=4e-6 l2_hit=1.08 replay_passes=38"),
+        clear=examples("time=4e-4 l2_hit=0.93 replay_passes=38"),
     ),
 )

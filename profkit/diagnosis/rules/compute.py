@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from profkit.diagnosis.rule import Hit, Rule
+from profkit.diagnosis.rule import Hit, Rule, examples
 from profkit.diagnosis.rules.blocks import full_warps
 from profkit.diagnosis.rules.memory import FEWER, RELIEVED, full, redundant, relieved
 from profkit.diagnosis.rules.waits import instruction_share
@@ -169,10 +169,8 @@ RULES = (
     _rule(
         limiter="tensor",
         title="Tensor cores near their peak",
-        meaning=(
-            "The tensor pipe is busy most of the time: the matrix product is as fast as this data "
-            "type and instruction allow."
-        ),
+        meaning="The tensor pipe is busy most of the time: the matrix product is as fast as this "
+        "data type and instruction allow.",
         advice="A narrower type, sparsity, or fewer operations; from mma.sync to wgmma on 9.0.",
         metric="tensor_busy",
         what="Tensor pipe",
@@ -188,10 +186,8 @@ RULES = (
     _rule(
         limiter="fp64",
         title="FP64 pipe near its peak",
-        meaning=(
-            "FP64 arithmetic is issued whenever the pipe can take it. Consumer GPUs have 1/64 of "
-            "the FP32 rate: literals without an f are a common cause."
-        ),
+        meaning="FP64 arithmetic is issued whenever the pipe can take it. Consumer GPUs have 1/64 "
+        "of the FP32 rate: literals without an f are a common cause.",
         advice="FP32 where the precision allows, FP64 tensor cores where there are any.",
         metric="fp64_busy",
         what="FP64 pipe",
@@ -207,56 +203,42 @@ RULES = (
     _rule(
         limiter="int",
         title="Integer work near the pipe's peak",
-        meaning=(
-            "Integer, logic and compare instructions (ALU) or integer multiply-adds (the heavy "
-            "half of FMA) are issued whenever their pipe can take them."
-        ),
-        advice=(
-            "Hoist address arithmetic, use 32-bit indices, replace division by shifts or magic "
-            "multiplication, unroll."
-        ),
+        meaning="Integer, logic and compare instructions (ALU) or integer multiply-adds (the "
+        "heavy half of FMA) are issued whenever their pipe can take them.",
+        advice="Hoist address arithmetic, use 32-bit indices, replace division by shifts or magic "
+        "multiplication, unroll.",
         metric="alu_busy",
         what="Integer pipe",
     ),
     _rule(
         limiter="xu",
         title="XU pipe near its peak",
-        meaning=(
-            "exp, log, sin, reciprocal and int-float conversions run at 16 lanes a cycle and SM, "
-            "an eighth of the FMA rate."
-        ),
-        advice=(
-            "Fewer special functions: one ex2 per value, polynomial on the FMA pipe for a part of "
-            "them, approximations, no conversions in the loop."
-        ),
+        meaning="exp, log, sin, reciprocal and int-float conversions run at 16 lanes a cycle and "
+        "SM, an eighth of the FMA rate.",
+        advice="Fewer special functions: one ex2 per value, polynomial on the FMA pipe for a part "
+        "of them, approximations, no conversions in the loop.",
         metric="xu_busy",
         what="XU pipe",
     ),
     Rule(
         id="issue-slots",
         title="Issue slots near their peak",
-        meaning=(
-            "A scheduler issues one instruction a cycle. It is full though no single pipe is: the "
-            "kernel has too many instructions."
-        ),
-        advice=(
-            "Fewer instructions: wider accesses, packed arithmetic, unrolling, hoisted addresses, "
-            "TMA instead of per-thread copies."
-        ),
+        meaning="A scheduler issues one instruction a cycle. It is full though no single pipe is: "
+        "the kernel has too many instructions.",
+        advice="Fewer instructions: wider accesses, packed arithmetic, unrolling, hoisted "
+        "addresses, TMA instead of per-thread copies.",
         check=full("issue", "Issue slots", "issue_busy", "ipc", "instructions"),
         lines=("instructions",),
         fix=_fewer("issue", FEWER),
-        fires=({"issue_busy": 0.95, "sm_active": 0.98},),
-        clear=({"issue_busy": 0.3, "sm_active": 0.98},),
+        fires=examples("issue_busy=0.95 sm_active=0.98"),
+        clear=examples("issue_busy=0.3 sm_active=0.98"),
         explains=("issue",),
     ),
     Rule(
         id="tensor-idle",
         title="Matrix work off the tensor cores",
-        meaning=(
-            "The tensor cores do a half-precision matrix product 8 to 16 times faster than the FMA "
-            "pipe, and no matrix instruction ran."
-        ),
+        meaning="The tensor cores do a half-precision matrix product 8 to 16 times faster than "
+        "the FMA pipe, and no matrix instruction ran.",
         advice="mma.sync, wgmma, WMMA or a library for the matrix products.",
         check=_tensor_idle,
         lines=("instructions fma",),
@@ -266,23 +248,11 @@ RULES = (
             "no bound. expected: an eighth of the scalar instructions of the product stays",
             typical=_on_tensor_cores,
         ),
-        fires=(
-            {
-                "inst_matrix": 0,
-                "inst_half": 6e6,
-                "instructions": 1e7,
-                "inst_shared_load": 6e5,
-                "inst_ffma": 0,
-            },
+        fires=examples(
+            "inst_matrix=0 inst_half=6e6 instructions=1e7 inst_shared_load=6e5 inst_ffma=0",
         ),
-        clear=(
-            {
-                "inst_matrix": 1.5e6,
-                "inst_half": 0,
-                "instructions": 7e7,
-                "inst_shared_load": 1e4,
-                "inst_ffma": 0,
-            },
+        clear=examples(
+            "inst_matrix=1.5e6 inst_half=0 instructions=7e7 inst_shared_load=1e4 inst_ffma=0",
         ),
         explains=("fp16", "fp32", "issue"),
     ),
@@ -290,88 +260,60 @@ RULES = (
         id="non-fused-math",
         title="Adds and multiplies that could be fused",
         meaning="A fused multiply-add does both in one instruction; separate ones take two.",
-        advice=(
-            "Write a * b + c so that the compiler may contract it, fold scales into FMAs, check "
-            "-fmad and __fmul_rn."
-        ),
+        advice="Write a * b + c so that the compiler may contract it, fold scales into FMAs, "
+        "check -fmad and __fmul_rn.",
         check=_unfused,
         lines=("instructions unfused",),
         fix=redundant(_fused, *EVERY),
         less_work=True,
-        fires=(
-            {
-                "fp32_fused": 0.0,
-                "inst_fp32": 8e6,
-                "instructions": 1e7,
-                "fma_busy": 0.9,
-                "issue_busy": 0.9,
-            },
-        ),
-        clear=(
-            {
-                "fp32_fused": 1.0,
-                "inst_fp32": 8e6,
-                "instructions": 1e7,
-                "fma_busy": 0.9,
-                "issue_busy": 0.9,
-            },
-        ),
+        fires=examples("fp32_fused=0.0 inst_fp32=8e6 instructions=1e7 fma_busy=0.9 issue_busy=0.9"),
+        clear=examples("fp32_fused=1.0 inst_fp32=8e6 instructions=1e7 fma_busy=0.9 issue_busy=0.9"),
         explains=("fp32", "issue", "math_pipe_throttle"),
     ),
     Rule(
         id="thread-divergence",
         title="Few threads of a warp are active",
-        meaning=(
-            "Threads of a warp that take different ways run one way after the other; an "
-            "instruction with 4 active threads costs as much as one with 32."
-        ),
-        advice=(
-            "Sort or regroup the work so that a warp takes one way; select instead of branching; "
-            "give idle lanes other elements."
-        ),
+        meaning="Threads of a warp that take different ways run one way after the other; an "
+        "instruction with 4 active threads costs as much as one with 32.",
+        advice="Sort or regroup the work so that a warp takes one way; select instead of "
+        "branching; give idle lanes other elements.",
         check=_divergence,
         lines=("divergent-branches", "lost-lanes"),
         least=LINE,
         # All lanes active do the same in fewer instructions, and ask for the same bytes.
         fix=redundant(lambda launch: _full(launch) / launch["threads_per_warp"], *_NOT_BYTES),
         less_work=True,
-        fires=({"threads_per_warp": 4.0, "issue_busy": 0.8, "sm_active": 0.98},),
-        clear=({"threads_per_warp": 31.9, "issue_busy": 0.8, "sm_active": 0.98},),
+        fires=examples("threads_per_warp=4.0 issue_busy=0.8 sm_active=0.98"),
+        clear=examples("threads_per_warp=31.9 issue_busy=0.8 sm_active=0.98"),
         explains=(*_MATH, "branch_resolving", "long_scoreboard", "l1"),
     ),
     Rule(
         id="redundant-exp",
         title="Exponentials computed more than once",
-        meaning=(
-            "The problem says how many exponentials it needs; the launch executed several times "
-            "that, for example every lane of a warp the same row."
-        ),
+        meaning="The problem says how many exponentials it needs; the launch executed several "
+        "times that, for example every lane of a warp the same row.",
         advice="Spread a row over the lanes of a warp and combine with shuffles.",
         check=_redundant,
         lines=("instructions exponential",),
         fix=redundant(_again, *COMPUTE),  # work done again is done on every pipe again
         less_work=True,
-        fires=({"declared_exps": 2.1e6, "inst_exp": 2.1e6, "xu_busy": 0.3},),
-        clear=({"declared_exps": 2.1e6, "inst_exp": 7e4, "xu_busy": 0.3},),
+        fires=examples("declared_exps=2.1e6 inst_exp=2.1e6 xu_busy=0.3"),
+        clear=examples("declared_exps=2.1e6 inst_exp=7e4 xu_busy=0.3"),
         explains=("xu", "issue", "short_scoreboard", "wait"),
     ),
     Rule(
         id="tensor-xu-serial",
         title="Tensor cores and exponentials take turns",
-        meaning=(
-            "Softmax between two matrix products: when each warp computes, exponentiates and "
-            "computes again, tensor and XU pipe idle in turn although neither is full."
-        ),
-        advice=(
-            "Two warpgroups in opposite phase (ping-pong), or the exponentials of one block "
-            "overlapping the products of the next; part of the exponentials as polynomials on the "
-            "FMA pipe."
-        ),
+        meaning="Softmax between two matrix products: when each warp computes, exponentiates and "
+        "computes again, tensor and XU pipe idle in turn although neither is full.",
+        advice="Two warpgroups in opposite phase (ping-pong), or the exponentials of one block "
+        "overlapping the products of the next; part of the exponentials as polynomials on the FMA "
+        "pipe.",
         check=_turns,
         lines=("stalls",),
         fix=redundant(_at_once, "tensor", "xu"),
-        fires=({"tensor_busy": 0.47, "xu_busy": 0.49, "inst_matrix": 1.5e6},),
-        clear=({"tensor_busy": 0.90, "xu_busy": 0.02, "inst_matrix": 1.5e6},),
+        fires=examples("tensor_busy=0.47 xu_busy=0.49 inst_matrix=1.5e6"),
+        clear=examples("tensor_busy=0.90 xu_busy=0.02 inst_matrix=1.5e6"),
         explains=("wait", "barrier", "math_pipe_throttle", "gmma", "short_scoreboard"),
     ),
 )

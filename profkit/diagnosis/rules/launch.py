@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from math import ceil, inf
 
-from profkit.diagnosis.rule import Hit, Rule
+from profkit.diagnosis.rule import Hit, Rule, examples
 from profkit.model.estimate import Fix, all_of_it
 from profkit.model.idleness import ENDS, ENDS_MOST, Idleness, idleness
 from profkit.model.launch import Launch, Threshold
@@ -224,27 +224,22 @@ def _shares(average: float, idlest: float, waves: float) -> dict[str, float]:
 _TAIL = Rule(
     id="tail-effect",
     title="A last wave that is mostly empty",
-    meaning=(
-        "Blocks run in waves of as many as fit. When the grid is a little more than a multiple "
-        "of that, the last wave keeps a few SMs busy while the others wait for the end."
-    ),
-    advice=(
-        "Change the tile size so that the grid is just under a multiple of the machine, make "
-        "more blocks fit (see the occupancy limiters), or loop over tiles in a persistent "
-        "grid."
-    ),
+    meaning="Blocks run in waves of as many as fit. When the grid is a little more than a "
+    "multiple of that, the last wave keeps a few SMs busy while the others wait for the end.",
+    advice="Change the tile size so that the grid is just under a multiple of the machine, make "
+    "more blocks fit (see the occupancy limiters), or loop over tiles in a persistent grid.",
     check=_tail,
     least=1 / TAIL,  # short blocks, or blocks that run faster when alone: the tail was no loss
     shape="tail",
     fix=Fix("shape", _GIVEN_BACK, times=_last_wave, own=all_of_it),
-    fires=(
-        {"waves": 1.06, "sm_active": 0.55, "grid_size": 140, "sm_count": 132},
-        {"waves": 2.1, "sm_active": 0.7, "sm_active_max": 0.99, "time": 1e-4},
+    fires=examples(
+        "waves=1.06 sm_active=0.55 grid_size=140 sm_count=132",
+        "waves=2.1 sm_active=0.7 sm_active_max=0.99 time=1e-4",
     ),
-    clear=(
-        {"waves": 8.4, "sm_active": 0.96, "grid_size": 8870, "sm_count": 132},
-        {"waves": 1.06, "sm_active": 0.93, "sm_active_max": 0.99, "time": 1e-4},
-        {"waves": 2.1, "sm_active": 0.55, "sm_active_max": 0.6, "time": 1e-5},
+    clear=examples(
+        "waves=8.4 sm_active=0.96 grid_size=8870 sm_count=132",
+        "waves=1.06 sm_active=0.93 sm_active_max=0.99 time=1e-4",
+        "waves=2.1 sm_active=0.55 sm_active_max=0.6 time=1e-5",
     ),
     explains=("tail",),
 )
@@ -253,14 +248,10 @@ RULES = (
     Rule(
         id="grid-too-small",
         title="Fewer blocks than the machine has places",
-        meaning=(
-            "A block runs on one SM. With fewer blocks than SMs, or fewer warps than schedulers, "
-            "part of the machine has no work however fast each block is."
-        ),
-        advice=(
-            "Split the work over more blocks: smaller tiles, split along another dimension "
-            "(split-K, keys across blocks), several problems in one launch."
-        ),
+        meaning="A block runs on one SM. With fewer blocks than SMs, or fewer warps than "
+        "schedulers, part of the machine has no work however fast each block is.",
+        advice="Split the work over more blocks: smaller tiles, split along another dimension "
+        "(split-K, keys across blocks), several problems in one launch.",
         check=_grid,
         shape="grid_too_small",
         costs=lambda launch: _empty(launch, _fill(launch)),
@@ -271,29 +262,17 @@ RULES = (
             lambda launch: _filled(launch, EMPTY_LAUNCH),
             lambda launch: _filled(launch, SHARE_OF_ENDS),
         ),
-        fires=(
-            {"grid_size": 32, "sm_count": 132, "block_size": 384, "waves": 0.24, "sm_active": 0.2},
-            {"grid_size": 108, "sm_count": 132, "block_size": 256, "waves": 0.16, "sm_active": 0.8},
+        fires=examples(
+            "grid_size=32 sm_count=132 block_size=384 waves=0.24 sm_active=0.2",
+            "grid_size=108 sm_count=132 block_size=256 waves=0.16 sm_active=0.8",
             # One warp a block leaves three schedulers of four without any.
-            {"grid_size": 132, "sm_count": 132, "block_size": 32, "waves": 0.03, "sm_active": 0.95},
+            "grid_size=132 sm_count=132 block_size=32 waves=0.03 sm_active=0.95",
         ),
-        clear=(
-            {
-                "grid_size": 4096,
-                "sm_count": 132,
-                "block_size": 128,
-                "waves": 3.9,
-                "sm_active": 0.95,
-            },
-            {
-                "grid_size": 132,
-                "sm_count": 132,
-                "block_size": 128,
-                "waves": 0.06,
-                "sm_active": 0.95,
-            },
+        clear=examples(
+            "grid_size=4096 sm_count=132 block_size=128 waves=3.9 sm_active=0.95",
+            "grid_size=132 sm_count=132 block_size=128 waves=0.06 sm_active=0.95",
             # Every SM but four has a block, though each has room for six.
-            {"grid_size": 128, "sm_count": 132, "block_size": 256, "waves": 0.16, "sm_active": 0.9},
+            "grid_size=128 sm_count=132 block_size=256 waves=0.16 sm_active=0.9",
         ),
         explains=("grid_too_small",),
     ),
@@ -301,14 +280,10 @@ RULES = (
     Rule(
         id="workload-imbalance",
         title="Some SMs work much longer than others",
-        meaning=(
-            "All SMs got blocks, but some finished long before the last one: the launch lasts as "
-            "long as the busiest SM."
-        ),
-        advice=(
-            "Give blocks equal work, launch the longest first, split the long ones, or hand out "
-            "tiles from an atomic counter."
-        ),
+        meaning="All SMs got blocks, but some finished long before the last one: the launch lasts "
+        "as long as the busiest SM.",
+        advice="Give blocks equal work, launch the longest first, split the long ones, or hand "
+        "out tiles from an atomic counter.",
         check=_imbalance,
         shape="imbalance",
         fix=_EVEN,
@@ -329,15 +304,11 @@ RULES = (
     Rule(
         id="hidden-tail",
         title="A last round that only some SMs work in",
-        meaning=(
-            "The blocks all fit at once, so no wave is half empty; but they loop over tiles, or "
-            "some SMs have one block more than others. In the last round the SMs without a tile "
-            "wait for the others."
-        ),
-        advice=(
-            "Choose tiles so that they are a multiple of the blocks, split those of the last round "
-            "(split-K, stream-K), or hand out smaller ones from an atomic counter."
-        ),
+        meaning="The blocks all fit at once, so no wave is half empty; but they loop over tiles, "
+        "or some SMs have one block more than others. In the last round the SMs without a tile "
+        "wait for the others.",
+        advice="Choose tiles so that they are a multiple of the blocks, split those of the last "
+        "round (split-K, stream-K), or hand out smaller ones from an atomic counter.",
         check=_hidden,
         fix=_EVEN,
         fires=(
@@ -356,26 +327,22 @@ RULES = (
     Rule(
         id="short-kernel",
         title="The launch costs more than the work",
-        meaning=(
-            "A launch takes 1 to 4 µs before the first and after the last instruction. A kernel of "
-            "that length measures the launch, not the code."
-        ),
-        advice=(
-            "Fuse it with its neighbours, give it more work per launch, or put the launches into a "
-            "CUDA graph."
-        ),
+        meaning="A launch takes 1 to 4 µs before the first and after the last instruction. A "
+        "kernel of that length measures the launch, not the code.",
+        advice="Fuse it with its neighbours, give it more work per launch, or put the launches "
+        "into a CUDA graph.",
         check=_short,
         shape="too_short",
         fix=Fix(times=_without_ends, without=EVERY),
-        fires=(
-            {"time": 2.1e-6, "sm_active_max": 0.3},
-            {"time": 8e-6, "sm_active_max": 0.7},
-            {"time": 4e-6, "sm_active": 0.4},
+        fires=examples(
+            "time=2.1e-6 sm_active_max=0.3",
+            "time=8e-6 sm_active_max=0.7",
+            "time=4e-6 sm_active=0.4",
         ),
-        clear=(
-            {"time": 150e-6, "sm_active_max": 0.98},
-            {"time": 8e-6, "sm_active_max": 0.95},
-            {"time": 150e-6, "sm_active": 0.4},
+        clear=examples(
+            "time=150e-6 sm_active_max=0.98",
+            "time=8e-6 sm_active_max=0.95",
+            "time=150e-6 sm_active=0.4",
         ),
         explains=("too_short",),
     ),

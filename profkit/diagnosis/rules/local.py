@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from profkit.diagnosis.rule import Hit, Rule
+from profkit.diagnosis.rule import Hit, Rule, examples
 from profkit.diagnosis.rules.memory import redundant
 from profkit.diagnosis.rules.waits import stalled
 from profkit.diagnosis.rules.waste import EXPLAINS, SECTORS
@@ -58,73 +58,43 @@ RULES = (
     Rule(
         id="register-spills",
         title="The compiler spills registers",
-        meaning=(
-            "A kernel that needs more registers than it may have keeps the rest in local memory, "
-            "which is global memory cached in L1."
-        ),
-        advice=(
-            "Raise the register limit (launch bounds, -maxrregcount), shorten live ranges, split "
-            "the kernel, or spill to shared memory."
-        ),
+        meaning="A kernel that needs more registers than it may have keeps the rest in local "
+        "memory, which is global memory cached in L1.",
+        advice="Raise the register limit (launch bounds, -maxrregcount), shorten live ranges, "
+        "split the kernel, or spill to shared memory.",
         check=_spills,
         lines=("instructions local", "local-sectors"),
         fix=redundant(lambda launch: _without(launch, _spilled(launch)), *SECTORS, "issue"),
         less_work=True,
-        fires=(
-            {
-                "spill_instructions": 2e6,
-                "instructions": 1e7,
-                "local_share": 0.8,
-                "stall_selected": 0.1,
-                "stall_long_scoreboard": 0.6,
-            },
+        fires=examples(
+            "spill_instructions=2e6 instructions=1e7 local_share=0.8 stall_selected=0.1 "
+            "stall_long_scoreboard=0.6",
         ),
-        clear=(
-            {
-                "spill_instructions": 0,
-                "instructions": 1e7,
-                "local_share": 0.0,
-                "stall_selected": 0.1,
-                "stall_long_scoreboard": 0.6,
-            },
+        clear=examples(
+            "spill_instructions=0 instructions=1e7 local_share=0.0 stall_selected=0.1 "
+            "stall_long_scoreboard=0.6",
         ),
         explains=EXPLAINS,
     ),
     Rule(
         id="local-memory",
         title="Arrays live in local memory",
-        meaning=(
-            "An array indexed at run time cannot live in registers. Each thread's copy goes to "
-            "local memory: global memory cached in L1."
-        ),
-        advice=(
-            "Index with compile-time constants (unrolled loops), or keep the array in shared "
-            "memory."
-        ),
+        meaning="An array indexed at run time cannot live in registers. Each thread's copy goes "
+        "to local memory: global memory cached in L1.",
+        advice="Index with compile-time constants (unrolled loops), or keep the array in shared "
+        "memory.",
         check=_local,
         lines=("instructions local", "local-sectors"),
         # Finding an element's place is integer work that goes with the array.
         fix=redundant(lambda launch: _without(launch, _indexed(launch)), *SECTORS, "issue", "int"),
         less_work=True,
-        fires=(
-            {
-                "local_instructions": 2e6,
-                "instructions": 1e7,
-                "local_share": 0.9,
-                "stall_selected": 0.1,
-                "stall_long_scoreboard": 0.6,
-                "spill_instructions": 0,
-            },
+        fires=examples(
+            "local_instructions=2e6 instructions=1e7 local_share=0.9 stall_selected=0.1 "
+            "stall_long_scoreboard=0.6 spill_instructions=0",
         ),
-        clear=(
-            {
-                "local_instructions": 0,
-                "instructions": 1e7,
-                "local_share": 0.0,
-                "stall_selected": 0.1,
-                "stall_long_scoreboard": 0.6,
-                "spill_instructions": 0,
-            },
+        clear=examples(
+            "local_instructions=0 instructions=1e7 local_share=0.0 stall_selected=0.1 "
+            "stall_long_scoreboard=0.6 spill_instructions=0",
         ),
         explains=EXPLAINS,
     ),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from math import inf
 
-from profkit.diagnosis.rule import Hit, Rule
+from profkit.diagnosis.rule import Hit, Rule, examples
 from profkit.model.estimate import Fix, where_full
 from profkit.model.launch import Launch, Threshold
 from profkit.model.resources import BY_LIMITER, next_limit, resource_use
@@ -103,134 +103,100 @@ RULES = (
     Rule(
         id="dram-bandwidth",
         title="DRAM near its peak",
-        meaning=(
-            "The pins to device memory are busy most of the time, or the loads queue for them: "
-            "more warps or more instructions in flight bring nothing."
-        ),
-        advice=(
-            "Move fewer bytes: fuse kernels, keep tiles in shared memory or L2, use narrower "
-            "types, remove excess sectors."
-        ),
+        meaning="The pins to device memory are busy most of the time, or the loads queue for "
+        "them: more warps or more instructions in flight bring nothing.",
+        advice="Move fewer bytes: fuse kernels, keep tiles in shared memory or L2, use narrower "
+        "types, remove excess sectors.",
         check=full("dram", "DRAM", "dram_busy", "dram_rate", "dram_bytes", "dram_read"),
         lines=LINES,
         fix=relieved("dram", FEWER, "l2"),
         own_work=True,
-        fires=({"dram_busy": 0.85, "sm_active": 0.95, "l2_cache_busy": 0.5},),
-        clear=({"dram_busy": 0.2, "sm_active": 0.95, "l2_cache_busy": 0.5},),
+        fires=examples("dram_busy=0.85 sm_active=0.95 l2_cache_busy=0.5"),
+        clear=examples("dram_busy=0.2 sm_active=0.95 l2_cache_busy=0.5"),
         explains=("dram",),
     ),
     Rule(
         id="l2-bandwidth",
         title="L2 near its peak",
         meaning="The L2 slices or the crossbar to the SMs are busy most of the time.",
-        advice=(
-            "Reuse data in shared memory and registers (larger tiles), share it within a cluster, "
-            "coalesce accesses."
-        ),
+        advice="Reuse data in shared memory and registers (larger tiles), share it within a "
+        "cluster, coalesce accesses.",
         check=full("l2", "L2", "l2_cache_busy", "l2_hit", "l2_bytes"),
         lines=LINES,
         fix=relieved("l2", RELIEVED, LINKS),
-        fires=({"l2_cache_busy": 0.9, "sm_active": 0.95},),
-        clear=({"l2_cache_busy": 0.3, "sm_active": 0.95},),
+        fires=examples("l2_cache_busy=0.9 sm_active=0.95"),
+        clear=examples("l2_cache_busy=0.3 sm_active=0.95"),
         explains=("l2",),
     ),
     Rule(
         id="l1-bandwidth",
         title="L1TEX near its peak",
-        meaning=(
-            "The stages of L1TEX that local and global accesses go through are busy most of the "
-            "time."
-        ),
-        advice=(
-            "Fewer, wider accesses: 16 bytes per thread, coalesced; keep reused values in "
-            "registers."
-        ),
+        meaning="The stages of L1TEX that local and global accesses go through are busy most of "
+        "the time.",
+        advice="Fewer, wider accesses: 16 bytes per thread, coalesced; keep reused values in "
+        "registers.",
         check=full("l1", "L1TEX", "l1_busy", "lsu_in_busy", "lsu_data_busy", "l1_hit"),
         lines=("l1-requests", "wavefronts"),
         fix=relieved("l1", RELIEVED, "shared", ENTRY, "issue"),
-        fires=({"l1_busy": 0.97, "sm_active": 0.98},),
-        clear=({"l1_busy": 0.3, "sm_active": 0.98},),
+        fires=examples("l1_busy=0.97 sm_active=0.98"),
+        clear=examples("l1_busy=0.3 sm_active=0.98"),
         explains=("l1",),
     ),
     Rule(
         id="shared-bandwidth",
         title="Shared memory near its peak",
-        meaning=(
-            "Shared memory delivers one wavefront of 128 bytes per SM and cycle, and it does so "
-            "most of the time."
-        ),
-        advice=(
-            "Keep fragments in registers, read 16 bytes per thread or with ldmatrix, let tensor "
-            "cores read shared memory themselves (wgmma)."
-        ),
+        meaning="Shared memory delivers one wavefront of 128 bytes per SM and cycle, and it does "
+        "so most of the time.",
+        advice="Keep fragments in registers, read 16 bytes per thread or with ldmatrix, let "
+        "tensor cores read shared memory themselves (wgmma).",
         check=full("shared", "Shared memory", "shared_busy", "shared_wavefronts"),
         lines=("wavefronts", "stalls shared"),
         fix=relieved("shared", RELIEVED, "l1", ENTRY, "issue"),
-        fires=({"shared_busy": 0.95, "sm_active": 0.98},),
-        clear=({"shared_busy": 0.2, "sm_active": 0.98},),
+        fires=examples("shared_busy=0.95 sm_active=0.98"),
+        clear=examples("shared_busy=0.2 sm_active=0.98"),
         explains=("shared",),
     ),
     Rule(
         id="texture-bandwidth",
         title="Texture unit near its peak",
-        meaning=(
-            "The texture stages deliver a fixed number of samples per cycle, and they do so most "
-            "of the time."
-        ),
+        meaning="The texture stages deliver a fixed number of samples per cycle, and they do so "
+        "most of the time.",
         advice="Use plain loads where no filtering is needed; fetch wider texels.",
         check=full("texture", "Texture stages", "texture_busy"),
         lines=("instructions texture",),
         fix=relieved("texture", 0.1, "l1", "issue"),
-        fires=({"texture_busy": 0.95, "sm_active": 0.98},),
-        clear=({"texture_busy": 0.0, "sm_active": 0.98},),
+        fires=examples("texture_busy=0.95 sm_active=0.98"),
+        clear=examples("texture_busy=0.0 sm_active=0.98"),
         explains=("texture",),
     ),
     Rule(
         id="low-l2-hit",
         title="L2 misses while DRAM is near its peak",
         meaning="Data that was in L2 went out before it was used again, so DRAM serves it twice.",
-        advice=(
-            "Order the blocks so that neighbours in time share data (rasterise tiles), shrink the "
-            "working set, mark streams evict-first, keep what is reused with an access-policy "
-            "window."
-        ),
+        advice="Order the blocks so that neighbours in time share data (rasterise tiles), shrink "
+        "the working set, mark streams evict-first, keep what is reused with an access-policy "
+        "window.",
         check=_low_hit,
         lines=LINES,
         fix=redundant(_refetched, "dram", "l2"),
         less_work=True,
-        fires=(
-            {
-                "l2_hit": 0.3,
-                "dram_busy": 0.85,
-                "dram_bytes": 3e9,
-                "declared_bytes": 1e9,
-                "sm_active": 0.95,
-            },
+        fires=examples(
+            "l2_hit=0.3 dram_busy=0.85 dram_bytes=3e9 declared_bytes=1e9 sm_active=0.95",
         ),
-        clear=(
-            {
-                "l2_hit": 0.5,
-                "dram_busy": 0.85,
-                "dram_bytes": 1e9,
-                "declared_bytes": 1e9,
-                "sm_active": 0.95,
-            },
+        clear=examples(
+            "l2_hit=0.5 dram_busy=0.85 dram_bytes=1e9 declared_bytes=1e9 sm_active=0.95",
         ),
     ),
     Rule(
         id="cache-resident",
         title="The data was in L2",
-        meaning=(
-            "DRAM moved far less than the launch used: the data was in L2 from before or is used "
-            "many times. Bandwidth and roofline position are L2's, not DRAM's."
-        ),
-        advice=(
-            "Nothing to mend: read the L2 point of the roofline; to measure from DRAM, flush the "
-            "caches (ncu --cache-control all)."
-        ),
+        meaning="DRAM moved far less than the launch used: the data was in L2 from before or is "
+        "used many times. Bandwidth and roofline position are L2's, not DRAM's.",
+        advice="Nothing to mend: read the L2 point of the roofline; to measure from DRAM, flush "
+        "the caches (ncu --cache-control all).",
         note=True,
         check=_resident,
-        fires=({"dram_bytes": 1e7, "declared_bytes": 2e9},),
-        clear=({"dram_bytes": 2.1e9, "declared_bytes": 2e9},),
+        fires=examples("dram_bytes=1e7 declared_bytes=2e9"),
+        clear=examples("dram_bytes=2.1e9 declared_bytes=2e9"),
     ),
 )

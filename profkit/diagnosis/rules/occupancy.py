@@ -96,20 +96,16 @@ RULES = (
         metric="limit_registers",
         what="registers",
         step="registers_step",
-        advice=(
-            "Launch bounds or -maxrregcount down to the step, smaller tiles per thread; or more "
-            "independent work per warp instead."
-        ),
+        advice="Launch bounds or -maxrregcount down to the step, smaller tiles per thread; or "
+        "more independent work per warp instead.",
     ),
     _occupancy_rule(
         name="occupancy-shared",
         metric="limit_shared",
         what="shared memory",
         step="shared_step",
-        advice=(
-            "Smaller tiles or fewer stages down to the step, scratch reused; or more warps in the "
-            "block."
-        ),
+        advice="Smaller tiles or fewer stages down to the step, scratch reused; or more warps in "
+        "the block.",
     ),
     _occupancy_rule(
         name="occupancy-blocks",

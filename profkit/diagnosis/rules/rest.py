@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from math import inf
 
-from profkit.diagnosis.rule import Hit, Rule
+from profkit.diagnosis.rule import Hit, Rule, examples
 from profkit.model.estimate import Fix
 from profkit.model.launch import Launch
 from profkit.model.resources import next_limit, uses
@@ -34,31 +34,22 @@ RULES = (
     Rule(
         id="nothing-stands-out",
         title="Nothing is full and nothing else is known",
-        meaning=(
-            "The launch fills the machine, no unit is near its peak and no other rule fires: most "
-            "often because warp states, access patterns or opcodes were not collected (ncu's basic "
-            "set has none of them)."
-        ),
-        advice=(
-            "Profile again with ncu --set full (or --section WarpStateStats --section "
-            "SourceCounters --section MemoryWorkloadAnalysis_Tables); until then: more loads in "
-            "flight per warp, and fewer bytes through the busiest unit."
-        ),
+        meaning="The launch fills the machine, no unit is near its peak and no other rule fires: "
+        "most often because warp states, access patterns or opcodes were not collected (ncu's "
+        "basic set has none of them).",
+        advice="Profile again with ncu --set full (or --section WarpStateStats --section "
+        "SourceCounters --section MemoryWorkloadAnalysis_Tables); until then: more loads in flight "
+        "per warp, and fewer bytes through the busiest unit.",
         check=_nothing,
         otherwise=True,
         fix=Fix(times=_room),
-        fires=(
-            {"issue_busy": 0.13, "dram_busy": 0.44, "sm_active": 0.98, "waves": 482.0},
-            {"dram_busy": 0.52},
+        fires=examples(
+            "issue_busy=0.13 dram_busy=0.44 sm_active=0.98 waves=482.0",
+            "dram_busy=0.52",
         ),
-        clear=(
-            {"issue_busy": 0.13, "dram_busy": 0.84, "sm_active": 0.98, "waves": 482.0},
-            {
-                "issue_busy": 0.1,
-                "dram_busy": 0.1,
-                "stall_selected": 0.1,
-                "stall_long_scoreboard": 0.8,
-            },
+        clear=examples(
+            "issue_busy=0.13 dram_busy=0.84 sm_active=0.98 waves=482.0",
+            "issue_busy=0.1 dram_busy=0.1 stall_selected=0.1 stall_long_scoreboard=0.8",
         ),
     ),
 )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from profkit.diagnosis.rule import Hit, Rule
+from profkit.diagnosis.rule import Hit, Rule, examples
 from profkit.diagnosis.rules.memory import RELIEVED, full, relieved
 from profkit.diagnosis.rules.waits import stalled
 from profkit.model.coalescing import coalesced, sector_waste
@@ -208,14 +208,11 @@ RULES = (
     Rule(
         id="uncoalesced-access",
         title="Global accesses fetch sectors they do not use",
-        meaning=(
-            "L1TEX, L2 and DRAM move whole sectors of 32 bytes. A warp whose threads spread over "
-            "more sectors than their data fills moves bytes that nobody asked for, at every level."
-        ),
-        advice=(
-            "Let neighbouring threads access neighbouring addresses: transpose through shared "
-            "memory, structure of arrays, 16-byte vector accesses per thread."
-        ),
+        meaning="L1TEX, L2 and DRAM move whole sectors of 32 bytes. A warp whose threads spread "
+        "over more sectors than their data fills moves bytes that nobody asked for, at every "
+        "level.",
+        advice="Let neighbouring threads access neighbouring addresses: transpose through shared "
+        "memory, structure of arrays, 16-byte vector accesses per thread.",
         check=_uncoalesced,
         lines=("excess-sectors",),
         least=LINE,
@@ -227,21 +224,17 @@ RULES = (
             _coalesced_best,
             _coalesced_typical,
         ),
-        fires=({"excess_sectors": 0.875, "dram_busy": 0.85, "l1_busy": 0.4, "sm_active": 0.95},),
-        clear=({"excess_sectors": 0.0, "dram_busy": 0.85, "l1_busy": 0.4, "sm_active": 0.95},),
+        fires=examples("excess_sectors=0.875 dram_busy=0.85 l1_busy=0.4 sm_active=0.95"),
+        clear=examples("excess_sectors=0.0 dram_busy=0.85 l1_busy=0.4 sm_active=0.95"),
         explains=EXPLAINS,
     ),
     Rule(
         id="shared-bank-conflicts",
         title="Shared-memory accesses conflict",
-        meaning=(
-            "Shared memory has 32 banks of 4 bytes. Accesses of one warp to different words of one "
-            "bank take one wavefront each."
-        ),
-        advice=(
-            "Pad rows by one access width, swizzle 16-byte chunks with the row, or use ldmatrix on "
-            "a conflict-free layout."
-        ),
+        meaning="Shared memory has 32 banks of 4 bytes. Accesses of one warp to different words "
+        "of one bank take one wavefront each.",
+        advice="Pad rows by one access width, swizzle 16-byte chunks with the row, or use "
+        "ldmatrix on a conflict-free layout.",
         check=_conflicts,
         lines=("excess-wavefronts",),
         least=LINE,
@@ -252,21 +245,17 @@ RULES = (
             _conflicts_best,
             _conflicts_typical,
         ),
-        fires=({"excess_shared_wavefronts": 0.875, "shared_busy": 0.9, "sm_active": 0.95},),
-        clear=({"excess_shared_wavefronts": 0.02, "shared_busy": 0.9, "sm_active": 0.95},),
+        fires=examples("excess_shared_wavefronts=0.875 shared_busy=0.9 sm_active=0.95"),
+        clear=examples("excess_shared_wavefronts=0.02 shared_busy=0.9 sm_active=0.95"),
         explains=("shared", "l1", "short_scoreboard", "mio_throttle", "barrier"),
     ),
     Rule(
         id="atomics-contention",
         title="Atomics queue",
-        meaning=(
-            "An L2 slice handles one atomic sector a cycle, and all atomics on one address go to "
-            "one slice: the rest of the machine idles while every average reads a few per cent."
-        ),
-        advice=(
-            "Reduce in registers and shared memory first, one atomic per warp or block; spread the "
-            "counters and add them up at the end."
-        ),
+        meaning="An L2 slice handles one atomic sector a cycle, and all atomics on one address go "
+        "to one slice: the rest of the machine idles while every average reads a few per cent.",
+        advice="Reduce in registers and shared memory first, one atomic per warp or block; spread "
+        "the counters and add them up at the end.",
         check=_atomics,
         lines=("instructions atomics",),
         fix=Fix(
@@ -275,50 +264,29 @@ RULES = (
             f"{HOT_ADDRESS:g}x, the geometric mean of those on record, up to the next unit",
             own=_fewer_atomics,
         ),
-        fires=(
-            {
-                "l2_atomic_sectors": 1e6,
-                "l2_sectors": 1.1e6,
-                "cycles": 1e6,
-                "l2_busy": 0.02,
-                "l2_atomics_busy": 0.01,
-                "stall_selected": 0.01,
-                "stall_lg_throttle": 0.9,
-                "shared_atomics": 0,
-                "instructions": 1e7,
-            },
+        fires=examples(
+            "l2_atomic_sectors=1e6 l2_sectors=1.1e6 cycles=1e6 l2_busy=0.02 l2_atomics_busy=0.01 "
+            "stall_selected=0.01 stall_lg_throttle=0.9 shared_atomics=0 instructions=1e7",
         ),
-        clear=(
-            {
-                "l2_atomic_sectors": 1156,
-                "l2_sectors": 9.5e6,
-                "cycles": 2.7e5,
-                "l2_busy": 0.14,
-                "l2_atomics_busy": 0.0,
-                "stall_selected": 0.2,
-                "stall_long_scoreboard": 0.4,
-                "shared_atomics": 0,
-                "instructions": 7e7,
-            },
+        clear=examples(
+            "l2_atomic_sectors=1156 l2_sectors=9.5e6 cycles=2.7e5 l2_busy=0.14 "
+            "l2_atomics_busy=0.0 stall_selected=0.2 stall_long_scoreboard=0.4 shared_atomics=0 "
+            "instructions=7e7",
         ),
         explains=("atomics", "shared", *EXPLAINS, "short_scoreboard", "mio_throttle", "membar"),
     ),
     Rule(
         id="constant-divergence",
         title="Threads of a warp read different constants",
-        meaning=(
-            "The constant cache serves one address a cycle: a warp that reads 32 different words "
-            "of constant memory takes 32 turns."
-        ),
-        advice=(
-            "Index constants uniformly over the warp; put tables that threads index differently "
-            "into shared or global memory."
-        ),
+        meaning="The constant cache serves one address a cycle: a warp that reads 32 different "
+        "words of constant memory takes 32 turns.",
+        advice="Index constants uniformly over the warp; put tables that threads index "
+        "differently into shared or global memory.",
         check=full("constant", "Indexed constant cache", "constant_busy"),
         lines=("instructions constant",),
         fix=relieved("constant", 1 / 32),
-        fires=({"constant_busy": 0.9, "sm_active": 0.95},),
-        clear=({"constant_busy": 0.05, "sm_active": 0.95},),
+        fires=examples("constant_busy=0.9 sm_active=0.95"),
+        clear=examples("constant_busy=0.05 sm_active=0.95"),
         explains=("constant",),
     ),
 )
