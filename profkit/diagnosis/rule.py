@@ -54,9 +54,7 @@ class Finding:
     cause: str  # one line with the figures that decide
     # An upper bound on the speed-up (1.8: at most 1.8 times faster), None where none can be given.
     gain: float | None = None
-    evidence: Mapping[str, float | None] = field(
-        default_factory=dict
-    )  # what the rule looked at, SI
+    evidence: Mapping[str, float | None] = field(default_factory=dict)  # what it looked at, SI
     # The lines with most of its cause, at most three unless more were asked for; empty when not
     # known, or when no line is the cause.
     where: tuple[SourceShare, ...] = ()
@@ -77,66 +75,42 @@ class Finding:
 
 @dataclass(frozen=True)
 class Hit:
-    """A rule that fires.
+    """A rule that fires."""
 
-    Attributes:
-        cause: One line with the figures that decide.
-        gain: The bound on the speed-up of a rule of your own; of profkit's rules the model prices.
-        looked: Short names of the metrics it looked at.
-        advice: What to do about just this; "" for the rule's own advice.
-    """
-
-    cause: str
-    gain: float | None = None
-    looked: tuple[str, ...] = ()
-    advice: str = ""
+    cause: str  # one line with the figures that decide
+    gain: float | None = None  # the bound of a rule of your own; of profkit's the model prices
+    looked: tuple[str, ...] = ()  # short names of the metrics it looked at
+    advice: str = ""  # what to do about just this; "" for the rule's own advice
 
 
 @dataclass(frozen=True, kw_only=True)
 class Rule:
-    """One rule: what it asks, what it says, and the examples that are its tests and its page.
+    """One rule: what it asks, what it says, and the examples that are its tests and its page."""
 
-    Attributes:
-        id: Kebab-case, unique.
-        title: One line for tables.
-        meaning: What is happening in the hardware and how the rule sees it.
-        advice: What people do about it.
-        check: The question; see the module's first lines.
-        fires: Launches (metrics only) on which it must fire, the plainest one first.
-        clear: Launches on which it must be clear, the one most like the first of `fires` first.
-        explains: Limiters that this cause can stand behind: it is named before the plain one.
-        note: It says something of the measurement, no cause: told apart, and after all causes.
-        leads: Its cause comes before every other, whatever the verdict.
-        otherwise: Asked only where no other rule fires.
-        lines: The counters that choose its lines (profkit.reports.counters), the best first; the
-            first that the report has and that is not zero does. None: it happens at no line.
-        fix: What fixing it takes away; None: its Hit's gain is the bound.
-        least: The bound on the speed-up below which it is not worth a line.
-        less_work: It is work that need not be done: with it a full unit is not at its roof.
-        own_work: Its unit does the problem's own work: bytes that must cross, operations that must be
-            done. The others (caches, issue slots) are asked for more or less by how it is written.
-        shape: The limiter that it is as a launch's shape.
-        costs: How much slower that shape is, if that is not its bound.
-    """
-
-    id: str
-    title: str
-    meaning: str
-    advice: str
-    check: Callable[[Launch], Hit | None]
+    id: str  # kebab-case, unique
+    title: str  # one line for tables
+    meaning: str  # what happens in the hardware, and how the rule sees it
+    advice: str  # what people do about it
+    check: Callable[[Launch], Hit | None]  # the question; see the module's first lines
+    # Launches (metrics only) on which it must fire, the plainest one first; and on which it must be
+    # clear, the one most like the first of `fires` first.
     fires: tuple[Mapping[str, float], ...]
     clear: tuple[Mapping[str, float], ...]
-    explains: tuple[str, ...] = ()
-    note: bool = False
-    leads: bool = False
-    otherwise: bool = False
+    explains: tuple[str, ...] = ()  # limiters that it can be behind: named before the plain one
+    note: bool = False  # says something of the measurement: named apart, and after all causes
+    leads: bool = False  # its cause comes before every other, whatever the verdict
+    otherwise: bool = False  # asked only where no other rule fires
+    # The counters that choose its lines (profkit.reports.counters), the best first; the first that
+    # the report has and that is not zero does. Empty: it happens at no line.
     lines: tuple[str, ...] = ()
-    fix: Fix | None = None
-    least: float = 1.0
-    less_work: bool = False
+    fix: Fix | None = None  # what fixing it takes away; None: its Hit's gain is the bound
+    least: float = 1.0  # the bound on the speed-up below which it is not worth a line
+    less_work: bool = False  # work that need not be done: with it a full unit is not at its roof
+    # Its unit does the problem's own work: bytes that must cross, operations that must be done. The
+    # others (caches, issue slots) are asked for more or less by how it is written.
     own_work: bool = False
-    shape: str = ""
-    costs: Callable[[Launch], float] | None = None
+    shape: str = ""  # the limiter that it is as a launch's shape
+    costs: Callable[[Launch], float] | None = None  # how much slower that is, if not its bound
 
     def __post_init__(self) -> None:
         for name in ("fires", "clear"):
@@ -145,7 +119,7 @@ class Rule:
                 raise ProfkitError(f"rule {self.id}: {name} is a single mapping", hint)
 
     def ask(self, launch: Launch) -> tuple[Hit, Estimate] | None:
-        """What it says and what that is worth; None where it is clear, or not worth a line."""
+        """Return what it says and what that is worth; None where it is clear, or not worth a line."""
         hit = self.check(launch)
         if hit is None:
             return None
@@ -175,8 +149,8 @@ class Diagnosis:
     bound: Bound
     limiter: str | None  # which level, pipe, stall or shape; None when unknown
     because: str  # one sentence with the two numbers that decide
-    findings: tuple[Finding, ...]  # firing ones first, worst first; then unknown; then clear
-    missing: tuple[Missing, ...]  # what to collect for a better answer
+    findings: tuple[Finding, ...] = ()  # firing ones first, worst first; then unknown; then clear
+    missing: tuple[Missing, ...] = ()  # what to collect for a better answer
     near_border: NearBorder | None = None
     # The time over the time at which the unit that binds is at what it can reach, doing the same
     # work. None when not collected.
@@ -185,11 +159,10 @@ class Diagnosis:
     @property
     def top(self) -> Finding | None:
         """The finding that leads: the verdict's cause; None when nothing fires but notes."""
-        fires = (f for f in self.findings if f.status == "fires" and not f.note)
-        return next(fires, None)
+        return next((f for f in self.findings if f.status == "fires" and not f.note), None)
 
     def saves(self, time: float) -> float:
-        """Seconds of a launch of this duration that its leading finding is expected to save.
+        """Return the seconds of a launch of this duration that fixing its leading finding should save.
 
         0 at a roof; NaN when the duration is not known or that finding has no expectation: what
         another finding promises is not said of this one.

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
-from profkit.diagnosis.rule import Bound, NearBorder
+from profkit.diagnosis.rule import Bound, Diagnosis, NearBorder
 from profkit.diagnosis.rules import ALL, BY_ID
 from profkit.diagnosis.rules.waits import meaning, stall_shares
 from profkit.model.idleness import idleness
@@ -32,28 +32,17 @@ HALVINGS = 6  # of that margin, until the border is known to a twentieth of a pe
 
 
 @dataclass(frozen=True)
-class Verdict:
-    """bound, limiter, why, what to collect for a better answer, and the bound that it nearly was."""
-
-    bound: Bound
-    limiter: str | None
-    because: str
-    missing: tuple[Missing, ...] = ()
-    near_border: NearBorder | None = None
-
-
-@dataclass(frozen=True)
 class _Facts:
     """What decides: how full each resource is, and what the launch's shape costs."""
 
     usages: tuple[Use, ...]
-    shape: Verdict | None
+    shape: Diagnosis | None
     worth: float
 
 
-def decide_bound(launch: Launch) -> Verdict:
-    """The verdict on a launch that ncu could measure."""
-    facts = _facts(launch)
+def decide_bound(launch: Launch) -> Diagnosis:
+    """Return the verdict on a launch that ncu could measure, without findings."""
+    facts = _Facts(tuple(uses(launch)), *_shape(launch))
     verdict = _choose(facts, launch)
     border = _border(verdict, facts, launch)
     if border is None:
@@ -62,24 +51,18 @@ def decide_bound(launch: Launch) -> Verdict:
     return replace(verdict, because=because, near_border=border)
 
 
-def _facts(launch: Launch) -> _Facts:
-    shape, worth = _shape(launch)
-    return _Facts(tuple(uses(launch)), shape, worth)
-
-
-def _choose(facts: _Facts, launch: Launch) -> Verdict:
+def _choose(facts: _Facts, launch: Launch) -> Diagnosis:
     near = [u for u in facts.usages if u.near]
     sure = any(u.share >= u.resource.peak.sure for u in near)
     if facts.shape and facts.worth >= WORTH and not sure:
         return facts.shape
     if near:
         return _full(near)
-    hot = None
     with suppress(NotCollected):
         hot = BY_ID["atomics-contention"].check(launch)
-    if hot and launch.get("l2_atomic_sectors", 0) > 0:
-        # One hot slice: every average reads near zero while all warps stand in its queue.
-        return Verdict("memory", "atomics", hot.cause)
+        if hot and launch.get("l2_atomic_sectors", 0) > 0:
+            # One hot slice: every average reads near zero while all warps are in its queue.
+            return Diagnosis("memory", "atomics", hot.cause)
     if not _enough(launch):
         return _partial(launch, facts.usages)
     return _latency(launch, facts.usages)
@@ -92,17 +75,17 @@ def _enough(launch: Launch) -> bool:
     )
 
 
-def _partial(launch: Launch, usages: Sequence[Use]) -> Verdict:
+def _partial(launch: Launch, usages: Sequence[Use]) -> Diagnosis:
     """A bound from a few throughputs, or none; what else to collect for a sure one."""
     lack = (Missing("SpeedOfLight", "throughput of SM, L1, L2 and DRAM decide the bound"),)
     halves: tuple[tuple[Bound, str], ...] = (("memory", "memory_busy"), ("compute", "sm_busy"))
     for bound, whole in halves:
         if launch.get(whole, 0.0) >= BUSY:
             text = f"{bound} throughput at {share(launch[whole])} of peak; its units were not collected"
-            return Verdict(bound, None, text, lack)
+            return Diagnosis(bound, None, text, missing=lack)
     if not usages:
         text = "no throughput was collected, so nothing says how busy the machine was"
-        return Verdict("unknown", None, text, lack)
+        return Diagnosis("unknown", None, text, missing=lack)
     latency = _latency(launch, usages)
     return replace(
         latency,
@@ -111,7 +94,7 @@ def _partial(launch: Launch, usages: Sequence[Use]) -> Verdict:
     )
 
 
-def _shape(launch: Launch) -> tuple[Verdict | None, float]:
+def _shape(launch: Launch) -> tuple[Diagnosis | None, float]:
     """The verdict that the shape is the cause, and what a launch of ideal shape would gain."""
     gains, causes = {}, {}
     for rule in ALL:
@@ -127,10 +110,10 @@ def _shape(launch: Launch) -> tuple[Verdict | None, float]:
     full = 1 / after.room if after else 0.0
     whole = 1 / max(launch["sm_active"], full, 0.001) if "sm_active" in launch else 1.0
     first = max(gains, key=lambda limiter: gains[limiter])  # of the causes, the one that costs most
-    return Verdict("launch", first, causes[first]), max(whole, *gains.values())
+    return Diagnosis("launch", first, causes[first]), max(whole, *gains.values())
 
 
-def _full(near: list[Use]) -> Verdict:
+def _full(near: list[Use]) -> Diagnosis:
     first = near[0]
     # Issue slots are full of the instructions that fill the pipe: the pipe is the cause.
     if first.resource.limiter == "issue":
@@ -146,43 +129,32 @@ def _full(near: list[Use]) -> Verdict:
     text = f"{first.resource.limiter} at {share(first.elapsed)} of peak"
     if others:
         second = others[0]
-        return Verdict(
-            "balanced",
-            f"{first.resource.limiter}+{second.resource.limiter}",
-            f"{text} and {second.resource.limiter} at {share(second.elapsed)}: both near what they "
-            "reach",
+        text += (
+            f" and {second.resource.limiter} at {share(second.elapsed)}: both near what they reach"
         )
+        return Diagnosis("balanced", f"{first.resource.limiter}+{second.resource.limiter}", text)
     rest = [u for u in near if u is not first and u.resource.group == first.resource.group]
     more = f"; {rest[0].resource.limiter} at {share(rest[0].elapsed)}" if rest else ""
-    return Verdict(first.resource.group, first.resource.limiter, text + more)
+    return Diagnosis(first.resource.group, first.resource.limiter, text + more)
 
 
-def _latency(launch: Launch, usages: Sequence[Use]) -> Verdict:
+def _latency(launch: Launch, usages: Sequence[Use]) -> Diagnosis:
     busiest = sorted(usages, key=lambda u: -u.elapsed)[:2]
     full = " and ".join(f"{u.resource.limiter} {share(u.elapsed)}" for u in busiest)
+    text = f"nothing is near its peak (busiest: {full})"
     try:
-        waiting = stall_shares(launch)
+        state, part = next(iter(stall_shares(launch).items()))
     except NotCollected:
         few = launch.get("warp_samples", FEWEST)
         why = "warp states say what the warps wait for"
         if few < FEWEST:
             why += f"; {few:.0f} samples of them say nothing"
-        return Verdict(
-            "latency",
-            None,
-            f"nothing is near its peak (busiest: {full})",
-            (Missing("WarpStateStats", why),),
-        )
-    state, part = next(iter(waiting.items()))
-    return Verdict(
-        "latency",
-        state,
-        f"nothing is near its peak (busiest: {full}), and the warps spend {share(part)} of their "
-        f"time {meaning(state, launch)}",
-    )
+        return Diagnosis("latency", None, text, missing=(Missing("WarpStateStats", why),))
+    text += f", and the warps spend {share(part)} of their time {meaning(state, launch)}"
+    return Diagnosis("latency", state, text)
 
 
-def _border(verdict: Verdict, facts: _Facts, launch: Launch) -> NearBorder | None:
+def _border(verdict: Diagnosis, facts: _Facts, launch: Launch) -> NearBorder | None:
     """The bound on the other side of a border that one figure is within 3 % of."""
     if verdict.bound == "unknown":
         return None
