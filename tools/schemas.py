@@ -61,7 +61,7 @@ def every() -> dict[str, dict[str, Any]]:
 def _schema(name: str, types: Iterable[Any], about: str = "") -> dict[str, Any]:
     refs, parts = msgspec.json.schema_components(types, schema_hook=_hook)
     about = about or " ".join(parts[ref["$ref"].rpartition("/")[2]]["description"] for ref in refs)
-    if "Record" in parts:  # how it is written: profkit.records.json_fields
+    if "Record" in parts:  # how it is written: profkit.records.store
         del parts["Record"]["properties"]["path"]
         parts["Header"] = {"type": ["object", "null"]}
     either = refs[0] if len(refs) == 1 else {"anyOf": list(refs)}

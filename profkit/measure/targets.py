@@ -28,10 +28,9 @@ from profkit.measure.variants.problem import Problem
 from profkit.measure.variants.toolchain import kept_json
 from profkit.measure.variants.variants import Variant
 from profkit.measure.workers.session import Measurements
-from profkit.records.json_fields import from_json
 from profkit.records.parts import BuiltKernel, LaunchShape, RecordedSource, Timing
 from profkit.records.record import Record, parse_record
-from profkit.records.store import JsonObject
+from profkit.records.store import JsonObject, from_json
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from profkit.records.json_fields import ABSENT, EMPTY
+from profkit.records.store import ABSENT, EMPTY
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,6 @@ from typing import Any, Literal, TypedDict
 from profkit.errors import ProfkitError
 from profkit.files import read_json, write_text
 from profkit.records.header import Header
-from profkit.records.json_fields import ABSENT, amended, as_json, from_json
 from profkit.records.machine_code import MachineCode
 from profkit.records.parts import (
     BuiltKernel,
@@ -35,6 +34,7 @@ from profkit.records.parts import (
     Timing,
     Versions,
 )
+from profkit.records.store import ABSENT, amended, from_json, json_safe
 
 SCHEMA = "profkit.run/1"
 
@@ -180,7 +180,7 @@ class Record:
 
     def to_json(self) -> dict[str, Any]:
         """The JSON document."""
-        return {"schema": SCHEMA, **as_json(self)}
+        return {"schema": SCHEMA, **json_safe(self)}
 
 
 class ProfileDocument(TypedDict):

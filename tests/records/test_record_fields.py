@@ -10,8 +10,8 @@ import pytest
 
 from profkit.records.artifacts import run_files
 from profkit.records.header import KEYS, SPEAKS, Header, parse_header
-from profkit.records.json_fields import ABSENT, as_json, from_json
 from profkit.records.record import SCHEMA, Record, amend_record, read_record
+from profkit.records.store import ABSENT, from_json, json_safe
 from tests.conftest import ROOT
 
 RECORDED = [files.record for several in run_files(ROOT / "artifacts").values() for files in several]
@@ -83,8 +83,8 @@ class Outer:
 
 def test_a_class_is_its_own_reader_and_writer() -> None:
     outer = Outer("a", 3, False, Inner(1.5, ("x",)), (Inner(2),), (1.0, 2.0), {"b": 1.0}, "r")
-    assert from_json(Outer, json.loads(json.dumps(as_json(outer)))) == outer
-    assert "rare" not in as_json(replace(outer, rare=None))
+    assert from_json(Outer, json.loads(json.dumps(json_safe(outer)))) == outer
+    assert "rare" not in json_safe(replace(outer, rare=None))
 
 
 @pytest.mark.parametrize(
@@ -106,7 +106,7 @@ def test_samples_that_are_no_numbers_are_counted() -> None:
     samples = from_json(Outer, {"samples": [1.0, None, "x", 2.0]}).samples
     assert [s for s in samples if s == s] == [1.0, 2.0]
     assert len(samples) == 4
-    assert as_json(Outer(samples=(nan,)))["samples"] == [None]
+    assert json_safe(Outer(samples=(nan,)))["samples"] == [None]
 
 
 @pytest.mark.parametrize("key", sorted(KEYS))
