@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from profkit.records.current import SourceFile
+from profkit.records.record import SourceFile
 from profkit.show.text import figures
 from profkit.show.text.blocks import Grid
 from profkit.show.text.markup import to_markdown

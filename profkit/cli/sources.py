@@ -12,7 +12,7 @@ from profkit.errors import ProfkitError
 if TYPE_CHECKING:
     from profkit.evidence.runs import Evidence
     from profkit.measure.variants.variants import Variant
-    from profkit.records.current import SourceFile
+    from profkit.records.record import SourceFile
 
 
 def evidence_of(artifacts: Path) -> Evidence:
@@ -37,8 +37,7 @@ def is_triage(path: str | Path) -> bool:
 
 def stale(evidence: Evidence, needs: Collection[str]) -> list[ProfkitError]:
     """Which runs ("variant.case") are of code that has changed since, as errors to say."""
-    from profkit.records.current import apply
-    from profkit.records.record import read_record
+    from profkit.records.record import read_record, with_todays_header
 
     known, problems = headers(evidence.root), []
     for need in sorted(needs) if known else ():
@@ -48,7 +47,7 @@ def stale(evidence: Evidence, needs: Collection[str]) -> list[ProfkitError]:
             record = read_record(files.record) if files and files.record else None
         except ProfkitError:
             continue  # the claim says so itself
-        if record and apply(record, known)[1]:
+        if record and with_todays_header(record, known)[1]:
             again = f"profkit profile --variant {record.variant} --case {record.case}"
             problems.append(ProfkitError(f"{need} is stale: its code has changed since", again))
     return problems
@@ -86,7 +85,7 @@ def headers(artifacts: Path) -> dict[str, SourceFile]:
 
 
 def _source_files(listed: Iterable[Variant], kernels: Path) -> dict[str, SourceFile]:
-    from profkit.records.current import SourceFile
+    from profkit.records.record import SourceFile
 
     return {
         f"{v.problem}/{v.id}": SourceFile(

@@ -30,8 +30,7 @@ from profkit.evidence.power import (
 from profkit.evidence.runs import Evidence, Run
 from profkit.evidence.stats import TimeComparison
 from profkit.records.artifacts import RunName
-from profkit.records.current import SourceFile
-from profkit.records.record import Record, read_record
+from profkit.records.record import Record, SourceFile, read_record
 from profkit.records.store import digest
 
 SEES = 0.02  # what "the same" means: a change of so much would have been seen

@@ -16,8 +16,7 @@ from profkit.diagnosis.rule import Diagnosis
 from profkit.errors import ProfkitError
 from profkit.model.launch import Launch
 from profkit.records.artifacts import RunFiles, RunName, is_word, only_one, run_files
-from profkit.records.current import SourceFile, apply
-from profkit.records.record import Record, read_record
+from profkit.records.record import Record, SourceFile, read_record, with_todays_header
 from profkit.reports.frame import without_attrs
 
 if TYPE_CHECKING:
@@ -170,7 +169,7 @@ class Evidence:
             try:
                 files = self.files(*name)
                 if files and files.record:
-                    records.append(apply(read_record(files.record), self.headers)[0])
+                    records.append(with_todays_header(read_record(files.record), self.headers)[0])
             except ProfkitError as problem:
                 problems.append(problem)
         return records, problems
@@ -222,7 +221,7 @@ class Evidence:
             )
         record, stale = None, False
         if files.record:
-            record, stale = apply(read_record(files.record), self.headers)
+            record, stale = with_todays_header(read_record(files.record), self.headers)
         launches = read_launches([files.report] if files.report else [])
         return Run(variant, case, record, launches, files.report, stale)
 

@@ -1,9 +1,9 @@
 """<variant>.json, a run record (profkit.run/1)  <->  Record: one reader and one writer.
 
 What was done to one variant, or one library call, at one case: which source, was it right, how
-fast without a profiler, and under which conditions. It stands beside the report and says what the
-report cannot. A field more is one line here, or in
-parts. What a record does not say is None, never 0.
+fast without a profiler, and under which conditions. It is beside the report and says what the
+report cannot. A field more is one line here, or in parts.py. What a record does not say is None,
+never 0.
 """
 
 from __future__ import annotations
@@ -18,7 +18,6 @@ from typing import Any, Literal, TypedDict
 from profkit.errors import ProfkitError
 from profkit.files import read_json, write_text
 from profkit.records.header import Header
-from profkit.records.machine_code import MachineCode
 from profkit.records.parts import (
     BuiltKernel,
     CaseWork,
@@ -37,6 +36,36 @@ from profkit.records.parts import (
 from profkit.records.store import ABSENT, amended, from_json, json_safe
 
 SCHEMA = "profkit.run/1"
+
+
+@dataclass(frozen=True)
+class MachineCode:
+    """The code of one measurement at one case, as hashes.
+
+    Equal kernels are not enough to have run the same: a launcher that hands them another number, or
+    starts them over another grid, is other code with the same SASS. So its own code has to be known
+    to be the same: by its source, or by its hash. The source is asked first, because two versions of
+    a host compiler make two hashes of one source.
+    """
+
+    sources: frozenset[str]  # hashes of its source: today's, and the one that it was measured with
+    flags: tuple[str, ...]  # what the compiler was given
+    sass: str | None  # hash of the kernels' machine code; None: not known
+    host: str | None  # hash of the launcher's; None: not known
+    launches: tuple[str, ...]  # what was started, a line each; empty: not known
+
+    def same_as(self, other: MachineCode) -> bool:
+        """Return whether both are known to have run the same instructions on the same numbers.
+
+        Not known is not the same: then times have to tell.
+        """
+        if self.sass is None or self.sass != other.sass:
+            return False
+        if self.launches and other.launches and self.launches != other.launches:
+            return False
+        if self.sources & other.sources and self.flags == other.flags:
+            return True
+        return self.host is not None and self.host == other.host
 
 
 @dataclass(frozen=True)
@@ -104,12 +133,11 @@ class Record:
         """
         if self.check is None:
             return None
-        said = {self.check.status, *(c.status for c in self.check.cases)}
-        if any(_CORRECT.get(s or "") is False for s in said) or any(
-            c.faults for c in self.check.cases
-        ):
+        cases = self.check.cases
+        said = {self.check.status, *(case.status for case in cases)}
+        if not said.isdisjoint(("wrong", "failed")) or any(case.faults for case in cases):
             return False
-        return _CORRECT.get(self.check.status or "")
+        return True if self.check.status == "right" else None  # "not supported" is neither
 
     @property
     def faults(self) -> tuple[str, ...]:
@@ -175,11 +203,10 @@ class Record:
         )
 
     def stale(self, source_hash: str) -> bool:
-        """Whether the source has changed since the record was made."""
+        """Return whether the source has changed since the record was made."""
         return self.source_hash != source_hash
 
     def to_json(self) -> dict[str, Any]:
-        """The JSON document."""
         return {"schema": SCHEMA, **json_safe(self)}
 
 
@@ -190,12 +217,8 @@ class ProfileDocument(TypedDict):
     runs: list[Record]
 
 
-# "not supported" is neither: nothing came out that could be right or wrong.
-_CORRECT = {"right": True, "wrong": False, "failed": False}
-
-
 def most_of(values: Iterable[float | None]) -> float | None:
-    """The largest of what is known; None where nothing is."""
+    """Return the largest of what is known; None where nothing is."""
     return max((float(v) for v in values if v is not None), default=None)
 
 
@@ -222,7 +245,7 @@ def read_record(path: str | Path) -> Record:
 
 
 def parse_record(document: Mapping[str, Any], path: Path = Path()) -> Record:
-    """A Record of the JSON document; what is absent or of another kind is not known.
+    """Return a Record of the JSON document; what is absent or of another kind is not known.
 
     Raises:
         ProfkitError: It does not say of which variant and case it is.
@@ -233,7 +256,7 @@ def parse_record(document: Mapping[str, Any], path: Path = Path()) -> Record:
 
 
 def record_beside(report: str | Path) -> Record | None:
-    """The run record of the same name beside a report; None without one that can be read."""
+    """Return the run record of the same name beside a report; None without one that can be read."""
     path = Path(report)
     try:
         return read_record(path.parent / f"{path.stem}.json")
@@ -242,13 +265,13 @@ def record_beside(report: str | Path) -> Record | None:
 
 
 def recorded_sha256(record: Record | None) -> str | None:
-    """The report's sha256 as a run record says it, None when it says none."""
+    """Return the report's sha256 as a run record says it, None when it says none."""
     sha256 = record.report.sha256 if record and record.report else None
     return sha256 if sha256 and re.fullmatch("[0-9a-f]{64}", sha256) else None
 
 
 def declared(record: Record | None, launches: int) -> dict[str, float]:
-    """What the workload needs by its problem.py, as catalogue metrics.
+    """Return what the workload needs by its problem.py, as catalogue metrics.
 
     Only where one launch is the whole workload: of several, none answers for all of it.
     """
@@ -277,3 +300,26 @@ def amend_record(record: Record) -> None:
     before = read_record(record.path)
     document = amended(read_json(record.path), before.to_json(), record.to_json())
     write_text(record.path, json.dumps(document, indent=1) + "\n")
+
+
+@dataclass(frozen=True)
+class SourceFile:
+    """One variant's file as it is today."""
+
+    header: Header  # what its header says
+    sha256: str  # hash of the code under it, as in the record
+    file: str = ""  # problem/name.cu
+
+
+def with_todays_header(record: Record, files: Mapping[str, SourceFile]) -> tuple[Record, bool]:
+    """Return the record with what its file (of problem/variant) says today, and whether it is stale.
+
+    A record keeps what the header said when it was made. Prose and predictions are corrected after
+    the counters have spoken, and then what the file says counts; with other code, the run is stale.
+    """
+    today = files.get(f"{record.problem}/{record.variant}")
+    if today is None or record.source_hash is None:
+        return record, False
+    if record.stale(today.sha256):
+        return record, True
+    return replace(record, header=today.header), False

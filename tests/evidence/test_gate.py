@@ -18,7 +18,6 @@ from profkit.evidence.gate_report import GateReport
 from profkit.evidence.power import GATE, GATE_ROUNDS, samples_for, significant, smallest_change
 from profkit.evidence.runs import Evidence
 from profkit.evidence.stats import compare_samples
-from profkit.records.current import SourceFile
 from profkit.records.header import Header
 from profkit.records.parts import (
     CheckedCase,
@@ -32,7 +31,7 @@ from profkit.records.parts import (
     Timing,
     Versions,
 )
-from profkit.records.record import Record, write_record
+from profkit.records.record import Record, SourceFile, write_record
 
 LAUNCH = RecordedLaunch("k", (132, 1, 1), (128, 1, 1), 0, 0, 64, 4)
 

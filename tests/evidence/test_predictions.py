@@ -9,7 +9,7 @@ import pytest
 from profkit.errors import ProfkitError
 from profkit.evidence.compare import compare_runs
 from profkit.evidence.predictions import parse_moves
-from profkit.records.current import SourceFile, apply
+from profkit.records.record import SourceFile, with_todays_header
 from tests.evidence.made import header, record, row, run
 
 
@@ -90,14 +90,14 @@ def test_what_the_file_says_today_counts_while_its_code_is_the_same():
     made = record("stage2", problem="p", after="stage1", fixes=("barrier-wait",))
     today = header("Mended", after="stage1", fixes_not=("barrier-wait",))
     file = SourceFile(today, made.source_hash)
-    said, stale = apply(made, {"p/stage2": file})
+    said, stale = with_todays_header(made, {"p/stage2": file})
     assert (said.header, stale) == (today, False)
     assert (said.header.fixes, said.header.fixes_not) == ((), ("barrier-wait",))
-    said, stale = apply(made, {"p/stage2": replace(file, sha256="other")})
+    said, stale = with_todays_header(made, {"p/stage2": replace(file, sha256="other")})
     assert (said, stale) == (made, True)
-    assert apply(made, {}) == (made, False)
+    assert with_todays_header(made, {}) == (made, False)
     library = record("sdpa", problem="p", source=None)
-    assert apply(library, {"p/sdpa": file}) == (library, False)
+    assert with_todays_header(library, {"p/sdpa": file}) == (library, False)
 
 
 def test_a_stale_run_is_refused_until_waived():

@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, get_type_hints
 from profkit.errors import ProfkitError, needing
 from profkit.evidence.runs import verdict
 from profkit.evidence.stats import median_interval
-from profkit.records.machine_code import MachineCode
-from profkit.records.record import Record
+from profkit.records.record import MachineCode, Record
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -26,7 +26,7 @@ from profkit.measure.cuda.resources import CARDS, KernelResources, base_name, pa
 from profkit.measure.languages.language import CompileJob, CompilerProgram, Language
 from profkit.measure.variants import toolchain
 from profkit.measure.variants.variants import Variant, problem_of
-from profkit.records.machine_code import MachineCode
+from profkit.records.record import MachineCode
 
 # What is built beside the variants: calls that workers need, and no launcher.
 SUPPORT = Path(__file__).resolve().parents[1] / "cuda" / "support.cu"
