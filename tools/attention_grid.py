@@ -84,7 +84,7 @@ class Machine:
         self.libraries = {
             n: library.load_library(Path(str(b.library))) for n, b in self.builds.items()
         }
-        self.tools = library.support(Path(str(tools.library)), self.gpu)
+        self.tools = library.Support(Path(str(tools.library)), self.gpu)
         self.problem = load_problem(FOLDER).module
 
     def case(self, shape: Any) -> Any:
@@ -95,11 +95,10 @@ class Machine:
         """What was used: the first line of a file."""
         import torch
 
-        identity = device.gpu_identity(self.gpu.pci)
         sources = {
             n: {"source": b.source, "sass": b.sass, "host": b.host} for n, b in self.builds.items()
         }
-        gpu = asdict(replace(self.gpu, uuid=identity.uuid, driver=identity.driver))
+        gpu = asdict(device.identified(self.gpu))
         made = time.strftime("%Y-%m-%dT%H:%M:%S+00:00", time.gmtime())
         return {"schema": "profkit.grid/1", "made": made, "gpu": gpu, "against": list(against),
                 "versions": {"torch": torch.__version__}, "variants": sources}  # fmt: skip

@@ -15,7 +15,7 @@ import json
 import sys
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from statistics import mean, median
 from typing import Any
@@ -148,16 +148,15 @@ class Machine:
         built = build.compile_variants(chosen, [self.gpu.arch], folder)
         *made, tools = [build.need_build(b) for b in built]
         self.builds = {b.variant.id: b for b in made}
-        self.tools = library.support(Path(str(tools.library)), self.gpu)
+        self.tools = library.Support(Path(str(tools.library)), self.gpu)
 
     def session(self) -> dict[str, Any]:
         """What was used."""
         import torch
 
-        identity = device.gpu_identity(self.gpu.pci)
         versions = {"torch": torch.__version__, "triton": __import__("triton").__version__}
         versions |= subjects.versions_of(torch.version.cuda, torch.backends.cudnn.version())
-        gpu = asdict(replace(self.gpu, uuid=identity.uuid, driver=identity.driver))
+        gpu = asdict(device.identified(self.gpu))
         made = time.strftime("%Y-%m-%dT%H:%M:%S+00:00", time.gmtime())
         source = {n: {"source": b.source, "sass": b.sass} for n, b in self.builds.items()}
         power = device.read_state(self.gpu.pci).power_limit

@@ -58,7 +58,7 @@ def examine() -> list[Inspection]:
 
 def _gpu() -> Iterator[Inspection]:
     try:
-        gpu = device.gpu()
+        gpu = device.identified(device.gpu())
     except ProfkitError as error:
         yield Inspection(
             "GPU",
@@ -68,10 +68,10 @@ def _gpu() -> Iterator[Inspection]:
             "check, bench and profile need a machine with an NVIDIA GPU and its driver",
         )
         return
-    who, now = device.gpu_identity(gpu.pci), device.read_state(gpu.pci)
+    now = device.read_state(gpu.pci)
     yield Inspection("GPU", "ok", f"{gpu.name}, sm_{gpu.arch}, {gpu.sms} SMs")
-    yield Inspection("driver", "ok", f"{who.driver or 'version unknown'}, for CUDA {gpu.cuda}")
-    if who.driver is None:
+    yield Inspection("driver", "ok", f"{gpu.driver or 'version unknown'}, for CUDA {gpu.cuda}")
+    if gpu.driver is None:
         yield Inspection(
             "NVML",
             "warning",

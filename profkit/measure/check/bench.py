@@ -41,8 +41,6 @@ _HOST_RATIO, _HOST_SHARE, _HOST_LAUNCHES = 1.1, 0.8, 1.5
 
 @dataclass(frozen=True)
 class Subject:
-    """Something to time."""
-
     name: str  # a variant's id or a reference's name
     call: Callable[[int], None]  # enqueue it once, on the stream given
     # (body, stream): a function that replays what body enqueues
@@ -88,13 +86,8 @@ class Times:
             and self.host > _HOST_LAUNCHES * self.bare * max(1, len(self.launches))
         )
 
-    def to_json(self) -> JsonObject:
-        """Plain values; null where not known."""
-        return {**asdict(self), "host_bound": self.host_bound}
-
 
 def native_capture(body: Callable[[], None], stream: int) -> Callable[[], None]:
-    """Capture with the driver's own calls."""
     graph = instantiate(capture(stream, body))
     return lambda: replay(graph, stream)
 
@@ -286,7 +279,7 @@ def timing(times: Times) -> JsonObject:
     none = [k for k, width in widths.items() if width is None]
     why = "; ".join(short + [f"{k}: no interval, {_unusable(samples[k])}" for k in none])
     kept = ("session", "per_sample", "eager", "host", "bare", "host_bound", "before", "after")
-    plain = times.to_json()
+    plain = {**asdict(times), "host_bound": times.host_bound}
     return {"method": METHOD, "l2": medians, "why_wide": why, **{k: plain[k] for k in kept}}
 
 

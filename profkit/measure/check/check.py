@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field, replace
 from itertools import chain
-from typing import TYPE_CHECKING, Any, Literal, TypedDict
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypedDict
 
 from profkit.measure.check.data import POISON, Arena, Data, place_arena
 from profkit.measure.cuda import device, library
@@ -29,66 +29,70 @@ _PIECE = 1 << 18  # elements: 2 MB a temporary
 class Accuracy:
     """How an output compares with its reference."""
 
-    ok: bool  # abs(out - ref) <= atol + rtol * abs(ref) everywhere; NaN and infinity fail
-    max_abs: float  # largest absolute error of the finite elements
-    max_rel: float  # largest error relative to the reference, where that is not below atol
-    bias: float  # mean signed error of the finite elements
+    wrong: int = 0  # elements outside: not abs(out - ref) <= atol + rtol * abs(ref)
+    nans: int = 0  # how many are NaN or infinite: they are outside
+    max_abs: float = 0.0  # largest absolute error of the finite elements
+    max_rel: float = 0.0  # largest error relative to the reference, where that is not below atol
+    bias: float = 0.0  # mean signed error of the finite elements
     # index of the element that is furthest outside, or nearest to it; NaN is furthest
-    worst: tuple[int, ...]
-    worst_finite: tuple[int, ...]  # the same among the finite elements
-    wrong: int  # how many elements are outside
-    nans: int  # how many are NaN or infinite
+    worst: tuple[int, ...] = ()
+    worst_finite: tuple[int, ...] = ()  # the same among the finite elements
+
+    @property
+    def ok(self) -> bool:
+        return self.wrong == 0
 
 
 def judge_output(out: Array, ref: Array, atol: float, rtol: float) -> Accuracy:
     """Compare an output with its reference, element by element, in fp64."""
+    import numpy as np
+
     if out.shape != ref.shape:
         raise ValueError(f"shapes differ: {out.shape} and {ref.shape}")
     if out.size == 0:
-        return Accuracy(True, 0.0, 0.0, 0.0, (), (), 0, 0)
+        return Accuracy()
     # In pieces that stay in a cache, several at once: numpy lets threads run beside each other.
     flat, flat_ref = out.reshape(-1), ref.reshape(-1)
-    starts = range(0, out.size, _PIECE)
+
+    def piece(start: int) -> _Piece:
+        part = slice(start, start + _PIECE)
+        return _piece(flat[part], flat_ref[part], start, atol, rtol)
+
     with ThreadPoolExecutor() as pool:
-        pieces = list(
-            pool.map(
-                lambda i: _piece(flat[i : i + _PIECE], flat_ref[i : i + _PIECE], atol, rtol), starts
-            )
-        )
+        pieces = list(pool.map(piece, range(0, out.size, _PIECE)))
     finite = sum(p.finite for p in pieces)
     worst, worst_finite = (
-        max(range(len(pieces)), key=lambda i: values[i])
-        for values in ([p.over for p in pieces], [p.over_finite for p in pieces])
+        tuple(int(i) for i in np.unravel_index(-max(places)[1], out.shape))
+        for places in ([p.worst for p in pieces], [p.worst_finite for p in pieces])
     )
-    wrong = sum(p.wrong for p in pieces)
     return Accuracy(
-        ok=wrong == 0,
+        wrong=sum(p.wrong for p in pieces),
+        nans=int(out.size - finite),
         max_abs=max(p.max_abs for p in pieces),
         max_rel=max(p.max_rel for p in pieces),
         bias=sum(p.error for p in pieces) / finite if finite else 0.0,
-        worst=_index(starts[worst] + pieces[worst].worst, out.shape),
-        worst_finite=_index(starts[worst_finite] + pieces[worst_finite].worst_finite, out.shape),
-        wrong=wrong,
-        nans=int(out.size - finite),
+        worst=worst,
+        worst_finite=worst_finite,
     )
 
 
-@dataclass(frozen=True)
-class _Piece:
-    """A part of an output: sums and extremes; `over` is an error over what is tolerated there."""
+class _Piece(NamedTuple):
+    """A part of an output: sums and extremes.
+
+    `worst`: the largest error over what is tolerated there, and minus its index, so that the first of
+    equals is the largest.
+    """
 
     finite: int
     wrong: int
     error: float
     max_abs: float
     max_rel: float
-    over: float
-    worst: int
-    over_finite: float
-    worst_finite: int
+    worst: tuple[float, int]
+    worst_finite: tuple[float, int]
 
 
-def _piece(out: Array, ref: Array, atol: float, rtol: float) -> _Piece:
+def _piece(out: Array, ref: Array, start: int, atol: float, rtol: float) -> _Piece:
     import numpy as np
 
     expected = ref.astype(np.float64)
@@ -99,25 +103,17 @@ def _piece(out: Array, ref: Array, atol: float, rtol: float) -> _Piece:
     with np.errstate(invalid="ignore"):  # 0 / 0: exactly right at no tolerance
         over = np.nan_to_num(off / (atol + rtol * size), nan=0.0, posinf=np.inf)
     large = finite & (size >= max(atol, np.finfo(np.float64).tiny))
-    known = np.where(finite, over, -1.0)
-    worst, worst_finite = int(np.argmax(over)), int(np.argmax(known))
+    largest = [
+        (float(x.max()), -start - int(x.argmax())) for x in (over, np.where(finite, over, -1))
+    ]
     return _Piece(
-        finite=int(finite.sum()),
-        wrong=int((over > 1).sum()),
-        error=float(error[finite].sum()),
-        max_abs=float(off[finite].max(initial=0.0)),
-        max_rel=float((off[large] / size[large]).max(initial=0.0)),
-        over=float(over[worst]),
-        worst=worst,
-        over_finite=float(known[worst_finite]),
-        worst_finite=worst_finite,
+        int(finite.sum()),
+        int((over > 1).sum()),
+        float(error[finite].sum()),
+        float(off[finite].max(initial=0.0)),
+        float((off[large] / size[large]).max(initial=0.0)),
+        *largest,
     )
-
-
-def _index(at: int, shape: tuple[int, ...]) -> tuple[int, ...]:
-    import numpy as np
-
-    return tuple(int(i) for i in np.unravel_index(at, shape))
 
 
 Status = Literal["right", "wrong", "not supported", "failed"]
@@ -167,7 +163,6 @@ class Check:
         return max((c.max_abs for c in self.cases if c.max_abs is not None), default=None)
 
     def to_json(self) -> JsonObject:
-        """Plain values; null where not known."""
         return asdict(self)
 
 

@@ -49,7 +49,6 @@ class Data:
         return [_map(self.folder / f"ref{i}", s[0], "float32") for i, s in enumerate(self.outputs)]
 
     def output_bytes(self) -> list[int]:
-        """Size of each output in bytes."""
         return [prod(shape) * held_as(dtype).itemsize for shape, dtype in self.outputs]
 
 
@@ -113,7 +112,6 @@ def held_as(dtype: str) -> np.dtype[Any]:
 
 
 def values_of(array: Array, dtype: str) -> Array:
-    """What the bits stand for: bfloat16 as fp32, which holds each value; others as they are."""
     import numpy as np
 
     if dtype != BFLOAT16:
@@ -122,7 +120,6 @@ def values_of(array: Array, dtype: str) -> Array:
 
 
 def tensor_of(array: Array, dtype: str) -> Any:
-    """The array as a torch tensor of this type, on the CPU."""
     import numpy as np
     import torch
 
@@ -131,7 +128,6 @@ def tensor_of(array: Array, dtype: str) -> Any:
 
 
 def values_of_tensor(tensor: Any) -> Array:
-    """A tensor's values, on the CPU."""
     import torch
 
     plain: Array = (tensor.float() if tensor.dtype == torch.bfloat16 else tensor).cpu().numpy()
@@ -179,7 +175,6 @@ class Arena:
         return Args.filled(inputs, outputs, values, stream)
 
     def fetch(self) -> Bytes:
-        """The whole allocation, copied back."""
         import numpy as np
 
         host = np.empty(self.size, np.uint8)
@@ -187,7 +182,6 @@ class Arena:
         return host
 
     def output(self, host: Bytes, index: int) -> Array:
-        """The values of one output out of a copy of the allocation."""
         (shape, dtype), (offset, size) = self.data.outputs[index], self.outputs[index]
         return values_of(host[offset : offset + size].view(held_as(dtype)).reshape(shape), dtype)
 
@@ -240,7 +234,6 @@ def place_arena(data: Data) -> Arena:
 
 
 def as_bytes(array: Any) -> Bytes:
-    """An array's content."""
     import numpy as np
 
     flat: Bytes = np.ascontiguousarray(array).reshape(-1).view(np.uint8)

@@ -41,8 +41,6 @@ _ADVICE = "in a row of launches, its inputs written by the kernel ahead"
 
 @dataclass(frozen=True)
 class _Launch:
-    """One launch of the row: the image that is put before it, and where its result is kept."""
-
     data: Data
     image: int
     kept: int
@@ -259,7 +257,6 @@ class ReferenceUnavailable(Exception):
 
 
 def to_torch(data: Data) -> list[Any]:
-    """The inputs of a case as tensors on the GPU."""
     arrays = zip(data.inputs(), data.shapes, strict=True)
     return [tensor_of(array, dtype).cuda() for array, (_, dtype) in arrays]
 

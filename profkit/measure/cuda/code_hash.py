@@ -29,8 +29,6 @@ _RESERVED = 0xFF00  # section numbers from here on are no sections
 
 @dataclass(frozen=True)
 class ElfSection:
-    """One section."""
-
     name: str  # of it: `.text`
     kind: int
     flags: int

@@ -10,7 +10,7 @@ import contextlib
 import ctypes
 import functools
 from ctypes import byref, c_char_p, c_float, c_int, c_size_t, c_ulonglong, c_void_p
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from profkit.errors import ProfkitError
@@ -58,7 +58,6 @@ class Gpu:
     driver: str | None = None  # the driver's version, likewise
 
     def to_json(self) -> JsonObject:
-        """Plain values; null where not known."""
         return asdict(self)
 
 
@@ -74,7 +73,6 @@ def _driver() -> ctypes.CDLL:
 
 
 def error_name(code: int) -> str:
-    """CUDA's name for an error code."""
     if code in _RUNTIME:
         return _RUNTIME[code]
     name = c_char_p()
@@ -101,7 +99,6 @@ def _initialised() -> None:
 
 
 def count_gpus() -> int:
-    """How many GPUs CUDA shows to this process."""
     _initialised()
     number = c_int()
     call("cuDeviceGetCount", byref(number))
@@ -151,29 +148,24 @@ def open_gpu(index: int = 0) -> Gpu:
 
 
 def allocate(size: int) -> int:
-    """Device memory of `size` bytes; freed with the process."""
     pointer = c_ulonglong()
     call("cuMemAlloc_v2", byref(pointer), c_size_t(max(size, 1)))
     return pointer.value
 
 
 def free(pointer: int) -> None:
-    """Give device memory back."""
     call("cuMemFree_v2", c_ulonglong(pointer))
 
 
 def upload(pointer: int, address: int, size: int) -> None:
-    """Copy `size` bytes from a host address to the device."""
     call("cuMemcpyHtoD_v2", c_ulonglong(pointer), c_void_p(address), c_size_t(size))
 
 
 def download(address: int, pointer: int, size: int) -> None:
-    """Copy `size` bytes from the device to a host address."""
     call("cuMemcpyDtoH_v2", c_void_p(address), c_ulonglong(pointer), c_size_t(size))
 
 
 def copy(to: int, source: int, size: int) -> None:
-    """Copy `size` bytes from one place on the device to another."""
     call("cuMemcpyDtoD_v2", c_ulonglong(to), c_ulonglong(source), c_size_t(size))
 
 
@@ -206,7 +198,6 @@ def new_event() -> int:
 
 
 def record_event(event: int, stream: int) -> None:
-    """Mark this point of the stream."""
     call("cuEventRecord", c_void_p(event), c_void_p(stream))
 
 
@@ -236,14 +227,6 @@ THROTTLE = {
     0x0000000000000100: "display clocks setting",
 }
 _HARMLESS = 0x1 | 0x2
-
-
-@dataclass(frozen=True)
-class Identity:
-    """Which GPU and driver; None where NVML does not say."""
-
-    uuid: str | None = None
-    driver: str | None = None
 
 
 def _handle(pci: str | None) -> tuple[Any, Any] | None:
@@ -311,14 +294,15 @@ def reasons(bits: int) -> tuple[str, ...]:
     return (*known, f"unknown reason {unknown:#x}") if unknown else known
 
 
-def gpu_identity(pci: str | None = None) -> Identity:
-    """Which GPU, and which driver."""
-    opened = _handle(pci)
+def identified(gpu: Gpu) -> Gpu:
+    """Return the GPU with its UUID and the driver's version; None where NVML does not say."""
+    opened = _handle(gpu.pci)
     if opened is None:
-        return Identity()
+        return gpu
     nvml, handle = opened
     answers = _asked(nvml, "nvmlDeviceGetUUID", handle), _asked(nvml, "nvmlSystemGetDriverVersion")
-    return Identity(*(a.decode() if isinstance(a, bytes) else a for a in answers))
+    uuid, driver = (a.decode() if isinstance(a, bytes) else a for a in answers)
+    return replace(gpu, uuid=uuid, driver=driver)
 
 
 def _asked(nvml: Any, question: str, *of: Any) -> Any:

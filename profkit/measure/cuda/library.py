@@ -10,7 +10,7 @@ import ctypes
 import json
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from ctypes import byref, c_char_p, c_int, c_size_t, c_uint, c_ulonglong, c_void_p
+from ctypes import byref, c_char_p, c_int, c_longlong, c_size_t, c_uint, c_ulonglong, c_void_p
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -65,8 +65,6 @@ def replay(executable: int, stream: int) -> None:
 
 
 class _KernelNode(ctypes.Structure):
-    """CUDA_KERNEL_NODE_PARAMS_v2."""
-
     _fields_ = (
         ("func", c_void_p),
         ("grid", c_uint * 3),
@@ -144,15 +142,15 @@ class Args(ctypes.Structure):
     """
 
     _fields_ = (
-        ("input", ctypes.c_void_p * 4),
-        ("out", ctypes.c_void_p * 2),
-        ("size", ctypes.c_longlong * 6),
-        ("stride", ctypes.c_longlong * 6),
+        ("input", c_void_p * 4),
+        ("out", c_void_p * 2),
+        ("size", c_longlong * 6),
+        ("stride", c_longlong * 6),
         ("scale", ctypes.c_float),
-        ("causal", ctypes.c_int),
-        ("stream", ctypes.c_void_p),
-        ("more_input", ctypes.c_void_p * 28),
-        ("more_out", ctypes.c_void_p * 14),
+        ("causal", c_int),
+        ("stream", c_void_p),
+        ("more_input", c_void_p * 28),
+        ("more_out", c_void_p * 14),
     )
 
     @classmethod
@@ -193,7 +191,6 @@ class Args(ctypes.Structure):
 
 
 def load_library(path: Path) -> ctypes.CDLL:
-    """Load a variant's library."""
     try:
         library = ctypes.CDLL(str(path))
         library.profkit_launch.argtypes = [ctypes.POINTER(Args)]
@@ -208,72 +205,59 @@ def load_library(path: Path) -> ctypes.CDLL:
     return library
 
 
+def _ok(code: int, what: str) -> None:
+    if code:
+        raise device.CudaError(code, what)
+
+
 def start_launcher(library: ctypes.CDLL, args: Args) -> None:
     """Start the work; raises CudaError with what the launcher returned."""
-    code = library.profkit_launch(ctypes.byref(args))
-    if code:
-        raise device.CudaError(code, "profkit_launch")
+    _ok(library.profkit_launch(byref(args)), "profkit_launch")
 
 
-@dataclass(frozen=True)
 class Support:
-    """support.cu, loaded."""
+    """support.cu, loaded. Without a GPU nothing is allocated, and `flush` must not be used."""
 
-    spin: Callable[[int, int], None]  # (nanoseconds, stream): keep the stream busy
-    flush: Callable[[int], None]  # (stream): read a buffer larger than L2
-    # (to, from, bytes, nanoseconds, stream): copy late, having let the next kernel begin
-    put: Callable[[int, int, int, int, int], None]
-    # (library, args, n): seconds of host time per call
-    repeat: Callable[[ctypes.CDLL, Args, int], float]
-    # (n, stream): seconds of host time per start of an empty kernel
-    bare: Callable[[int, int], float]
-    push: Callable[[str], None]  # (text): open an NVTX range
-    pop: Callable[[], None]  # close it
+    def __init__(self, path: Path, gpu: device.Gpu | None = None) -> None:
+        self._lib = ctypes.CDLL(str(path))
+        self._lib.profkit_repeat.restype = self._lib.profkit_bare.restype = c_longlong
+        self._blocks, self._size = (4 * gpu.sms, 2 * gpu.l2) if gpu else (0, 0)
+        self._buffer = device.allocate(self._size) if gpu else 0
+        if gpu:
+            device.fill(self._buffer, 0, self._size)
+        self.pop: Callable[[], None] = self._lib.profkit_range_pop  # close an NVTX range
 
+    def push(self, text: str) -> None:
+        """Open an NVTX range."""
+        self._lib.profkit_range_push(text.encode())
 
-def support(path: Path, gpu: device.Gpu | None = None) -> Support:
-    """Load support.cu's library; without a gpu nothing is allocated, and flush must not be used."""
-    lib = ctypes.CDLL(str(path))
-    lib.profkit_repeat.restype = lib.profkit_bare.restype = ctypes.c_longlong
-    size = 2 * gpu.l2 if gpu else 0
-    buffer = device.allocate(size) if gpu else 0
-    if gpu:
-        device.fill(buffer, 0, size)
+    def spin(self, nanoseconds: int, stream: int) -> None:
+        """Keep the stream busy."""
+        _ok(self._lib.profkit_spin(c_longlong(nanoseconds), c_void_p(stream)), "spin")
 
-    def ok(code: int, what: str) -> None:
-        if code:
-            raise device.CudaError(code, what)
+    def flush(self, stream: int) -> None:
+        """Read a buffer larger than L2."""
+        sizes = c_void_p(self._buffer), c_size_t(self._size), c_int(self._blocks)
+        _ok(self._lib.profkit_flush(*sizes, c_void_p(stream)), "flush")
 
-    def spin(nanoseconds: int, stream: int) -> None:
-        ok(lib.profkit_spin(ctypes.c_longlong(nanoseconds), ctypes.c_void_p(stream)), "spin")
+    def put(self, to: int, source: int, size: int, nanoseconds: int, stream: int) -> None:
+        """Copy bytes late, having let the next kernel begin."""
+        places = c_void_p(to), c_void_p(source), c_size_t(size)
+        _ok(self._lib.profkit_put(*places, c_longlong(nanoseconds), c_void_p(stream)), "put")
 
-    def flush(stream: int) -> None:
-        blocks = 4 * gpu.sms if gpu else 0
-        sizes = ctypes.c_void_p(buffer), ctypes.c_size_t(size), ctypes.c_int(blocks)
-        ok(lib.profkit_flush(*sizes, ctypes.c_void_p(stream)), "flush")
-
-    def put(to: int, source: int, size: int, nanoseconds: int, stream: int) -> None:
-        places = ctypes.c_void_p(to), ctypes.c_void_p(source), ctypes.c_size_t(size)
-        hold = ctypes.c_longlong(nanoseconds)
-        ok(lib.profkit_put(*places, hold, ctypes.c_void_p(stream)), "put")
-
-    def repeat(library: ctypes.CDLL, args: Args, n: int) -> float:
-        error = ctypes.c_int()
-        function = ctypes.cast(library.profkit_launch, ctypes.c_void_p)
-        took = lib.profkit_repeat(function, ctypes.byref(args), n, ctypes.byref(error))
-        ok(error.value, "profkit_launch")
+    def repeat(self, library: ctypes.CDLL, args: Args, n: int) -> float:
+        """Return the host's seconds per call of a launcher."""
+        error, function = c_int(), ctypes.cast(library.profkit_launch, c_void_p)
+        took = self._lib.profkit_repeat(function, byref(args), n, byref(error))
+        _ok(error.value, "profkit_launch")
         return float(took) / n * 1e-9
 
-    def bare(n: int, stream: int) -> float:
-        error = ctypes.c_int()
-        took = lib.profkit_bare(n, ctypes.c_void_p(stream), ctypes.byref(error))
-        ok(error.value, "an empty kernel")
+    def bare(self, n: int, stream: int) -> float:
+        """Return the host's seconds per start of an empty kernel."""
+        error = c_int()
+        took = self._lib.profkit_bare(n, c_void_p(stream), byref(error))
+        _ok(error.value, "an empty kernel")
         return float(took) / n * 1e-9
-
-    def push(text: str) -> None:
-        lib.profkit_range_push(text.encode())
-
-    return Support(spin, flush, put, repeat, bare, push, lib.profkit_range_pop)
 
 
 @dataclass(frozen=True)
@@ -304,5 +288,4 @@ class Plan:
 
 
 def read_plan(path: Path) -> Plan:
-    """The plan that `program` wrote."""
     return Plan(**json.loads(path.read_text(encoding="utf-8")))

@@ -38,7 +38,7 @@ def launch_main(arguments: list[str]) -> int:
 
 def _profiled(call: Callable[[], None], plan: Plan) -> None:
     """Call once outside the profiled window and once inside, in an NVTX range."""
-    tools = library.support(Path(plan.support))
+    tools = library.Support(Path(plan.support))
     call()
     device.synchronize()
     device.call("cuProfilerStart")

@@ -75,13 +75,12 @@ class _Server:
         self.problem = problem.load_problem(Path(request.problem))
         self.folder = Path(request.build)
         gpu = device.open_gpu()
-        self.tools = library.support(Path(request.support), gpu)
+        self.tools = library.Support(Path(request.support), gpu)
         self.session = uuid4().hex  # of this process: what is timed in turns has one
         self.libraries: dict[str, ctypes.CDLL] = {}
         self.subjects: dict[tuple[str, str], Subject] = {}
         self.data: dict[tuple[str, int, str | None], Data] = {}
-        identity = device.gpu_identity(gpu.pci)
-        self.gpu = replace(gpu, uuid=identity.uuid, driver=identity.driver)
+        self.gpu = device.identified(gpu)
         say(protocol.Opened(self.gpu))
 
     def answer(self, request: protocol.Prepare | protocol.Judge | protocol.Measure) -> None:
