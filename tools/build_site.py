@@ -30,9 +30,10 @@ from profkit.cli.app import commands, grouped_verbs
 from profkit.diagnosis.pages import measured_pairs
 from profkit.diagnosis.rules import ALL, BY_ID
 from profkit.files import write_text
+from profkit.reports import figures
 from profkit.reports.metrics import CATALOGUE, FAMILIES
 from profkit.show.plots.base import figure_of
-from profkit.show.text import figures, words
+from profkit.show.text import words
 from profkit.show.text.blocks import Block, Code, Grid, Heading, Paragraph, TextLine, TextSpan
 from profkit.show.text.escape import html, markdown
 from profkit.show.text.markup import to_markdown

@@ -28,8 +28,8 @@ from profkit.files import read_json
 from profkit.measure.variants.problem import is_complete, load_problem
 from profkit.records.record import SourceFile
 from profkit.records.store import json_safe
+from profkit.reports import figures
 from profkit.show.numbers import references_of
-from profkit.show.text import figures
 from profkit.show.text.blocks import Grid
 from profkit.show.text.markup import to_markdown
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from profkit.records.record import SourceFile
-from profkit.show.text import figures
+from profkit.reports import figures
 from profkit.show.text.blocks import Grid
 from profkit.show.text.markup import to_markdown
 

@@ -53,7 +53,7 @@ class Answers:
         from profkit.diagnosis.launches import judged, judged_rows, with_lines
         from profkit.records.store import json_safe
         from profkit.reports.reader import read_some
-        from profkit.show.views.brief import FINDINGS, ROWS, brief_diagnosis
+        from profkit.show.views.diagnosis import FINDINGS, ROWS, brief_diagnosis
         from profkit.show.views.document import diagnosis_document
 
         read = read_some(self.inside(reports))

@@ -26,11 +26,11 @@ from profkit.evidence.runs import Evidence
 from profkit.model.launch import Launch
 from profkit.model.whatif import parse_changes
 from profkit.model.whatif import whatif_launch as cost_model
-from profkit.reports import raw_counters, reader
+from profkit.reports import figures, raw_counters, reader
 from profkit.reports.frame import frame_rows
 from profkit.reports.metrics import CATALOGUE
 from profkit.show.given import Given, given_launches, given_reports, given_run
-from profkit.show.text import figures
+from profkit.show.text import words
 from profkit.show.text.blocks import Block, Grid, TextLine
 from profkit.show.text.markup import to_html
 from profkit.show.text.names import short
@@ -47,7 +47,7 @@ LEADING = ("variant", "case", "kernel", "grid", "block", "bound", "limiter", "ru
            "issue_busy", "tensor_busy", "shared_busy", "l2_busy", "dram_busy")  # fmt: skip
 # Columns of findings that are no metric of the catalogue.
 _SHOWN_AS: Mapping[str, Callable[[float], str]] = {
-    "gain": figures.gain,
+    "gain": words.gain,
     **dict.fromkeys(("expect", "expect_low", "expect_high", "headroom"), figures.speedup),
     "saves": figures.seconds,
 }
@@ -95,7 +95,7 @@ def _cell(name: str, value: Any) -> str:
     if name in _SHOWN_AS:
         return _SHOWN_AS[name](value)
     if isinstance(value, Mapping):
-        return ", ".join(f"{key} {text}" for key, text in figures.evidence_texts(value))
+        return words.metrics(value)
     if isinstance(value, tuple):
         return _of_tuple(value)
     if value is None or value is pd.NA:
@@ -111,7 +111,7 @@ def _of_tuple(value: tuple[Any, ...]) -> str:
     if value and all(isinstance(item, SourceLine) for item in value):
         return ", ".join(f"{item.file}:{item.line} {item.stall}" for item in value[:3])
     if len(value) == 3 and all(isinstance(item, int) for item in value):
-        return figures.dims(value)
+        return words.dims(value)
     return ", ".join(map(str, value))
 
 

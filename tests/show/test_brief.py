@@ -6,7 +6,8 @@ import pytest
 
 from profkit.diagnosis.launches import Judged, judged, judged_rows, with_lines
 from profkit.reports.reader import read_report
-from profkit.show.views.brief import LONGEST, brief_diagnosis
+from profkit.show.text.words import BRIEF
+from profkit.show.views.diagnosis import brief_diagnosis
 from tests.conftest import ROOT
 
 from .conftest import HOSTILE, Made
@@ -41,7 +42,7 @@ def test_a_probe_s_brief_names_cause_and_line(probes: dict[str, Judged], probe: 
     run = probes[probe]
     text = brief_diagnosis(judged_rows([run]))
     assert f"Run: profkit explain {PROBES[probe]}\n" in f"{text}\n"
-    assert len(text) <= LONGEST
+    assert len(text) <= BRIEF
     if run.diagnosis.bound != "launch":
         assert ".cu" in text
 
@@ -49,7 +50,7 @@ def test_a_probe_s_brief_names_cause_and_line(probes: dict[str, Judged], probe: 
 def test_the_brief_of_many_rows_is_cut_to_its_size(made: Made) -> None:
     table = judged_rows([made(f"{name}_{i}") for i, name in enumerate(HOSTILE * 3)])
     text = brief_diagnosis(table)
-    assert len(text) <= LONGEST
+    assert len(text) <= BRIEF
     assert f"{len(table) - 3} more kernels" in text
     assert brief_diagnosis([]) == ""
 

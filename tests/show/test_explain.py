@@ -8,7 +8,7 @@ from profkit.diagnosis.engine import judge_launch
 from profkit.diagnosis.rules import ALL
 from profkit.errors import ProfkitError
 from profkit.reports.metrics import CATALOGUE
-from profkit.show.text import figures, words
+from profkit.show.text import words
 from profkit.show.text.blocks import Code, plain_words
 from profkit.show.text.escape import markdown
 from profkit.show.text.terminal import console, to_text
@@ -34,7 +34,7 @@ def test_a_rule_shows_its_example_with_the_gain() -> None:
     for rule in ALL:
         said = next(f for f in judge_launch(rule.fires[0]).findings if f.rule == rule.id)
         shown = explain(rule.id).parts["An example that fires"][0]
-        assert shown == f"{said.cause} ({figures.worth(said)})", "what diagnose says of it"
+        assert shown == f"{said.cause} ({words.worth(said)})", "what diagnose says of it"
     assert any(plain_words(text).startswith("grid_size: (count)") for text in parts["Looks at"])
 
 

@@ -8,8 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from profkit.reports import figures
 from profkit.reports.metrics import CATALOGUE
-from profkit.show.text import figures
+from profkit.show.text import words
 
 
 @pytest.mark.parametrize(
@@ -50,13 +51,13 @@ def test_the_text_is_the_value_to_three_figures(value: float, unit: str) -> None
 
 
 def test_a_gain_is_a_bound() -> None:
-    assert figures.gain(1.853) == "at most 1.85x"
-    assert figures.gain(None) == "gain unknown"
+    assert words.gain(1.853) == "at most 1.85x"
+    assert words.gain(None) == "gain unknown"
     assert figures.speedup(22.0) == "22.0x"
 
 
 def test_dims_leave_trailing_ones_out() -> None:
-    assert figures.dims((64, 1, 1)) == "64"
-    assert figures.dims((64, 1, 2)) == "64 x 1 x 2"
-    assert figures.dims((1, 1, 1)) == "1"
-    assert figures.dims(None) == "unknown"
+    assert words.dims((64, 1, 1)) == "64"
+    assert words.dims((64, 1, 2)) == "64 x 1 x 2"
+    assert words.dims((1, 1, 1)) == "1"
+    assert words.dims(None) == "unknown"

@@ -44,7 +44,18 @@ class Seen(HTMLParser):
         self.text += data + "\n"
 
 
-OURS = {"div", "table", "thead", "tbody", "tr", "th", "td", "b", *(f"h{n}" for n in range(1, 7))}
+OURS = {
+    "div",
+    "p",
+    "table",
+    "thead",
+    "tbody",
+    "tr",
+    "th",
+    "td",
+    "b",
+    *(f"h{n}" for n in range(1, 7)),
+}
 
 
 @pytest.fixture(scope="module")

@@ -17,13 +17,13 @@ import pytest
 
 from profkit.diagnosis.launches import Judged, judged, judged_rows
 from profkit.evidence.counters import launch_change
+from profkit.reports.figures import quantity
 from profkit.reports.frame import Reports
 from profkit.reports.metrics import CATALOGUE
 from profkit.reports.metrics.warps import MEANING
 from profkit.reports.reader import read_report
 from profkit.show.page import page as pages
 from profkit.show.text.escape import escaped
-from profkit.show.text.figures import quantity
 from profkit.show.views.comparison import _finding, _moved
 from profkit.show.views.document import diagnosis_document
 from tests.conftest import ROOT

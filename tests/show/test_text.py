@@ -17,8 +17,7 @@ from profkit.diagnosis.rules.waits import WAITS
 from profkit.model.resources import RESOURCES
 from profkit.show.text import words
 from profkit.show.text.terminal import to_text
-from profkit.show.views.brief import headline, next_commands
-from profkit.show.views.diagnosis import told
+from profkit.show.views.diagnosis import headline, next_commands, told
 
 from .conftest import HOSTILE, Made
 

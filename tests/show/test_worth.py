@@ -14,11 +14,11 @@ from profkit.diagnosis.launches import Judged, Row, judged, judged_rows
 from profkit.diagnosis.rule import Diagnosis, Finding
 from profkit.diagnosis.rules import ALL
 from profkit.model.scenario import Expectation
+from profkit.reports import figures
 from profkit.reports.reader import read_report
 from profkit.show.page.launch import PageRow, row_summary
-from profkit.show.text import figures
-from profkit.show.views.brief import brief_diagnosis, headline
-from profkit.show.views.diagnosis import diagnosis
+from profkit.show.text import words
+from profkit.show.views.diagnosis import brief_diagnosis, diagnosis, headline
 from profkit.show.views.document import diagnosis_document
 from tests.conftest import committed, others
 
@@ -132,7 +132,7 @@ def test_without_a_duration_nothing_is_said_to_take_or_save_one(made: Made) -> N
     (row,) = judged_rows([made(time=nan)])
     text = " ".join(headline([row]))
     assert not {"takes", "about"} & set(text.split())
-    assert f"expect {figures.expect(row.shown.top.expect)}" in text  # type: ignore[union-attr]
+    assert f"expect {words.expect(row.shown.top.expect)}" in text  # type: ignore[union-attr]
 
 
 def test_a_grid_whose_units_nobody_counted_has_a_bound_and_no_expectation() -> None:
@@ -163,7 +163,7 @@ def test_what_a_block_takes_is_said_in_whole_clauses(made: Made) -> None:
 
 @pytest.mark.parametrize("name", ["sm_active_max", "l2_hit", "occupancy"])
 def test_no_share_of_a_whole_is_written_as_more_than_all_of_it(name: str) -> None:
-    assert figures.metric_text(name, 1.024) == "100 %"
-    assert figures.metric_text(name, 0.999) == "99.9 %"
-    assert figures.metric_text(name, 1.08) == "108 %"  # more than rounding: replay-unsteady says it
-    assert figures.metric_text("waves", 1.024) == "1.02"
+    assert words.metric(name, 1.024) == "100 %"
+    assert words.metric(name, 0.999) == "99.9 %"
+    assert words.metric(name, 1.08) == "108 %"  # more than rounding: replay-unsteady says it
+    assert words.metric("waves", 1.024) == "1.02"

@@ -199,7 +199,7 @@ def _print_rows(
         lined = with_lines([row.shown for row in detailed], lines, lines or 0)
         detailed = [row.replaced(row.shown, run) for row, run in zip(detailed, lined, strict=True)]
     if form == "brief":
-        from profkit.show.views.brief import brief_diagnosis
+        from profkit.show.views.diagnosis import brief_diagnosis
 
         print_plain(brief_diagnosis([*detailed, *table[len(detailed) :]]))
         return

@@ -11,6 +11,7 @@ from typing import Any
 from profkit.diagnosis.launches import HotLine, Judged, Row
 from profkit.diagnosis.rules import BY_ID
 from profkit.model.roofline import nearest_roof
+from profkit.reports import figures
 from profkit.reports.figures import share
 from profkit.reports.metrics import CATALOGUE
 from profkit.reports.metrics.warps import MEANING
@@ -18,7 +19,7 @@ from profkit.show.numbers import PIPES, pipe_word, shares
 from profkit.show.numbers import word as roof_word
 from profkit.show.page.memory import beside, levels, occupancy_facts
 from profkit.show.page.roofline import VALUE, roofline_data, rounded, row_of
-from profkit.show.text import figures
+from profkit.show.text import words
 from profkit.show.text.escape import escaped
 from profkit.show.text.names import middle, short
 from profkit.show.text.words import BOUNDS, device_of, in_report, named
@@ -68,13 +69,13 @@ def row_summary(shown: PageRow) -> dict[str, Any]:
         "limiter": run.diagnosis.limiter or "",
         "finding": run.top.rule if run.top else "",
         "cause": run.top.cause if run.top else "",
-        "gain": figures.top(run.top) or _without_gain(run),
+        "gain": words.top(run.top) or _without_gain(run),
         "saved": f"saves {figures.seconds(row.saved)}" if row.saved > 0 else "",
         "saved_of": row.saved,
         "gain_of": finite_or_none(run.top.worth if run.top else None),
         "roof": f"{share(nearest[1])} of {roof_word(nearest[0])}" if nearest else "",
         "roof_of": finite_or_none(nearest[1] if nearest else None),
-        "occupancy": figures.metric_text("occupancy", run.values.get("occupancy", nan)),
+        "occupancy": words.metric("occupancy", run.values.get("occupancy", nan)),
         "occupancy_of": finite_or_none(run.values.get("occupancy", nan)),
         "device": device_of(run),
         "case": run.case or "",
@@ -97,7 +98,7 @@ def bars(several: Sequence[PageRow], total: float) -> list[dict[str, Any]]:
         if width <= 0:
             continue
         saved = f", about {figures.seconds(row.saved)} to save" if row.saved > 0 else ""
-        label = figures.bound(run.diagnosis, run.status)
+        label = words.label(run)
         out.append({
             "to": f"launch-{shown.number}", "x": round(x, 2), "width": round(width, 2),
             "saved": round(width * row.saved / row.total, 2),
@@ -221,7 +222,7 @@ def data(shown: PageRow, rules: Sequence[str]) -> dict[str, Any]:
         "bound": " ".join(filter(None, (run.diagnosis.bound, run.diagnosis.limiter))),
         "values": [rounded(value, VALUE) for value in values],
         "texts": [
-            "" if value is None else figures.metric_text(name, value)
+            "" if value is None else words.metric(name, value)
             for name, value in zip(CATALOGUE, values, strict=True)
         ],
         "findings": {

@@ -10,10 +10,11 @@ from dataclasses import dataclass
 from math import isfinite, nan
 from typing import Any
 
+from profkit.reports import figures
 from profkit.reports.metrics import CATALOGUE
 from profkit.reports.metrics.derive import SECTOR
 from profkit.show.numbers import LIMITS, next_block
-from profkit.show.text import figures
+from profkit.show.text import words
 
 Values = Mapping[str, float]
 
@@ -43,7 +44,7 @@ def fact(values: Values, name: str, label: str) -> Fact:
     """A metric of the catalogue under a label."""
     value, metric = values.get(name, nan), CATALOGUE[name]
     shown = value if metric.unit == "share" and isfinite(value) else None
-    return Fact(label, figures.metric_text(name, value), f"{name}: {metric.meaning}", shown)
+    return Fact(label, words.metric(name, value), f"{name}: {metric.meaning}", shown)
 
 
 def levels(values: Values) -> list[Level]:
@@ -152,7 +153,7 @@ def occupancy_facts(values: Values) -> dict[str, Any]:
         "theoretical": fact(values, "occupancy_limit", "theoretical"),
         "facts": [fact(values, n, label) for n, label in shown],
         "limiters": [
-            Limiter(name.removeprefix("limit_"), figures.metric_text(name, n), n == least,
+            Limiter(name.removeprefix("limit_"), words.metric(name, n), n == least,
                     _needs(name, row))
             for name, n in blocks.items()
         ],
@@ -165,5 +166,5 @@ def _needs(limiter: str, row: dict[str, float]) -> str:
     if limiter == "limit_registers" and row.get("registers_step", 0) > 0:
         return f"{row['registers_step']:.0f} registers per thread less"
     if limiter == "limit_shared" and row.get("shared_step", 0) > 0:
-        return f"{figures.metric_text('shared_step', row['shared_step'])} per block less"
+        return f"{words.metric('shared_step', row['shared_step'])} per block less"
     return ""

@@ -25,6 +25,7 @@ from profkit.evidence import counters as changes
 from profkit.evidence.ladder import Ladder
 from profkit.files import write_text
 from profkit.program.counts import plain_name
+from profkit.reports import figures
 from profkit.show.page import times
 from profkit.show.page.launch import (
     PageRow,
@@ -39,11 +40,9 @@ from profkit.show.page.launch import (
 )
 from profkit.show.page.program import Launched, PageProgram, program_section
 from profkit.show.page.roofline import by_device
-from profkit.show.text import figures
 from profkit.show.text.escape import escaped
 from profkit.show.text.markup import page_html
-from profkit.show.views.brief import headline
-from profkit.show.views.diagnosis import ORDER
+from profkit.show.views.diagnosis import ORDER, headline
 
 if TYPE_CHECKING:
     from profkit.evidence.runs import Run

@@ -11,10 +11,10 @@ from markupsafe import Markup
 
 from profkit.program.counts import plain_name
 from profkit.program.triage import Triage
+from profkit.reports.figures import seconds
 from profkit.show.page.times import WIDTH, legend, picture
 from profkit.show.text.blocks import plain_words
 from profkit.show.text.escape import html
-from profkit.show.text.figures import seconds
 from profkit.show.text.names import short
 from profkit.show.views.triage import (
     COMPUTING,

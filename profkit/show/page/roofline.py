@@ -9,6 +9,7 @@ from typing import Any
 
 from profkit.diagnosis.launches import Judged
 from profkit.model import roofline as model
+from profkit.reports import figures
 from profkit.reports.figures import share
 from profkit.show.numbers import (
     WORDS,
@@ -24,7 +25,6 @@ from profkit.show.numbers import (
     x_of,
     y_of,
 )
-from profkit.show.text import figures
 from profkit.show.text.words import device_of
 
 

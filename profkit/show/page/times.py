@@ -22,9 +22,9 @@ from profkit.evidence.ladder import Ladder, Rung, of_runs
 from profkit.evidence.runs import Run
 from profkit.evidence.samples import Interval
 from profkit.records.record import read_record
+from profkit.reports import figures
 from profkit.reports.frame import without_attrs
 from profkit.show.numbers import HistoryPoint, history_points
-from profkit.show.text import figures
 from profkit.show.text.blocks import Block
 from profkit.show.text.escape import html
 from profkit.show.views import comparison as changes

@@ -10,6 +10,7 @@ from matplotlib.ticker import FuncFormatter, NullFormatter
 
 from profkit.errors import ProfkitError
 from profkit.evidence.history.steps import HistoryStep
+from profkit.reports import figures
 from profkit.show.numbers import HistoryPoint, history_points
 from profkit.show.plots.base import (
     COLOURS,
@@ -20,7 +21,6 @@ from profkit.show.plots.base import (
     clip,
     finished,
 )
-from profkit.show.text import figures
 
 _MOST = 8  # subjects of one picture
 

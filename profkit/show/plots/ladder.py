@@ -7,10 +7,10 @@ from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
 from profkit.errors import ProfkitError
 from profkit.evidence.ladder import Ladder, Rung
+from profkit.reports import figures
 from profkit.show.numbers import references_of
 from profkit.show.plots.bars import rows_axes
 from profkit.show.plots.base import FAINT, INK, clip, finished
-from profkit.show.text import figures
 from profkit.show.views.comparison import factor
 
 _LOOKS = {"faster": "#009E73", "slower": "#D55E00"}

@@ -11,6 +11,7 @@ from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
 from profkit.errors import ProfkitError
 from profkit.evidence.calibration import ALL, Score, calibration
+from profkit.reports import figures
 from profkit.show.plots.base import (
     COLOURS,
     FAINT,
@@ -20,7 +21,6 @@ from profkit.show.plots.base import (
     clip,
     finished,
 )
-from profkit.show.text import figures
 
 _MARKS = "osD^v<>Ph*"
 _NAMED = 12  # misses with a name, the farthest first

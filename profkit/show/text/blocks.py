@@ -7,13 +7,14 @@ never before.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Any, Literal, TypeVar
 
 from profkit.show.text.names import short
 
 LONGEST = 44  # characters of a kernel's name where there is room
-
+T = TypeVar("T")
 Role = Literal["", "strong", "dim", "code", "note", "link", "name", "rule", "metric"]
 
 
@@ -30,39 +31,21 @@ class TextSpan:
 
 BREAK = TextSpan("\n")  # the next line of the same cell
 Words = str | TextSpan | tuple[str | TextSpan, ...]
+Columns = Mapping[str, Callable[[T], Words]]  # title -> what a row has in this column
 
 
 def spans(words: Words) -> tuple[TextSpan, ...]:
-    """Words as pieces, the names of kernels as long as they are where there is room."""
+    """Return words as pieces, the names of kernels as long as they are where there is room."""
     pieces = words if isinstance(words, tuple) else (words,)
+    texts = (TextSpan(piece) if isinstance(piece, str) else piece for piece in pieces)
     return tuple(
-        TextSpan(piece)
-        if isinstance(piece, str)
-        else replace(piece, text=short(piece.text, LONGEST))
-        if piece.role == "name"
-        else piece
-        for piece in pieces
+        replace(span, text=short(span.text, LONGEST)) if span.role == "name" else span
+        for span in texts
     )
 
 
-def whole_name(words: Words) -> str | None:
-    """The name of a kernel that the words are, whole; None for any other words."""
-    return words.text if isinstance(words, TextSpan) and words.role == "name" else None
-
-
-def is_right(title: Words) -> bool:
-    """Whether the column of this title is aligned to the right."""
-    return plain_words(title).startswith(">")
-
-
-def titled_block(title: Words) -> Words:
-    """A column's title without its mark."""
-    first, *rest = spans(title)
-    return (TextSpan(first.text.removeprefix(">"), first.role), *rest)
-
-
 def plain_words(words: Words) -> str:
-    """Words without how they are set."""
+    """Return words without how they are set."""
     return "".join(span.text for span in spans(words))
 
 
@@ -127,7 +110,7 @@ class Image:
 class Grid:
     """A table."""
 
-    head: tuple[Words, ...]  # column titles; one that begins with > is aligned to the right
+    head: tuple[str, ...]  # column titles; one that begins with > is aligned to the right
     rows: tuple[tuple[Words, ...], ...]
     wraps: int | None = None  # index of the column of sentences, which may take several lines
     indent: int = 2  # blanks before it on a terminal
@@ -136,12 +119,23 @@ class Grid:
     asked: bool = False  # the reader named the columns: each is shown, also where it says nothing
 
     def telling(self) -> list[int]:
-        """The columns that say something of some row."""
+        """Return the columns that say something of some row."""
         columns = list(range(len(self.head)))
         if self.asked:
             return columns
         told = [i for i in columns if any(plain_words(r[i]) not in _NOTHING for r in self.rows)]
         return told or columns
+
+
+def grid(rows: Iterable[T], columns: Columns[T], **layout: Any) -> Grid:
+    """Return the table of `rows`: of each column the title, and what it says of a row."""
+    cells = (tuple(cell(row) for cell in columns.values()) for row in rows)
+    return Grid(tuple(columns), tuple(cells), **layout)
+
+
+def is_right(title: str) -> bool:
+    """Return whether the column of this title is aligned to the right."""
+    return title.startswith(">")
 
 
 @dataclass(frozen=True)
@@ -157,18 +151,17 @@ Block = Heading | TextLine | Paragraph | ListItem | Command | Code | Image | Gri
 
 
 def colour(text: str) -> str:
-    """The colour of a word that judges, "" for any other: "faster", "memory: shared"."""
+    """Return the colour of a word that judges, "" for any other: "faster", "memory: shared"."""
     return _COLOUR.get(text) or _COLOUR.get(text.partition(":")[0].partition("\n")[0], "")
 
 
 _NOTHING = {"", "-", "not counted"}  # all that some column holds
 _COLOUR = {
-    "faster": "green", "holds": "green", "gone": "green", "kept": "green", "met": "green",
-    "slower": "red", "fails": "red", "new": "red", "broken": "red", "errored": "bold red",
-    "not met": "red", "cannot tell": "yellow", "undecided": "yellow", "unknown": "yellow",
-    "not compared": "bold yellow", "same": "cyan",
-    "right": "green", "ok": "green", "wrong": "red", "failed": "red", "missing": "red",
-    "warning": "yellow", "stale": "yellow", "keep": "green", "fall back": "yellow",
-    "memory": "cyan", "compute": "green", "latency": "yellow", "launch": "red",
+    **dict.fromkeys(("faster", "holds", "gone", "kept", "met", "right", "ok", "keep"), "green"),
+    **dict.fromkeys(("slower", "fails", "new", "broken", "not met", "wrong", "failed"), "red"),
+    **dict.fromkeys(("cannot tell", "undecided", "unknown", "warning", "stale"), "yellow"),
+    **{"missing": "red", "errored": "bold red", "same": "cyan"},
+    **{"fall back": "yellow", "not compared": "bold yellow"},
+    **{"memory": "cyan", "compute": "green", "latency": "yellow", "launch": "red"},
     "balanced": "blue",
-}  # fmt: skip
+}

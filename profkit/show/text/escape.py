@@ -16,31 +16,17 @@ if TYPE_CHECKING:
 # Controls (ESC, newlines, C1), formats (right-to-left overrides, zero-width), lone surrogates,
 # line and paragraph separators: all that a terminal or an editor obeys instead of showing.
 _ACTS = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
-_NAMED = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
 _MARKDOWN = re.compile(r"([\\`*_\[\]|~^$])")
 _AUTOLINK = re.compile(r"(?i)(?<=http):(?=//)|(?<=https):(?=//)|(?<=ftp):(?=//)|(?<=www)\.")
-_REFERENCE = re.compile(
-    r"(?<!&)[@#](?=\w)"
-)  # a mention or an issue: looked for in the rendered text
+_REFERENCE = re.compile(r"(?<!&)[@#](?=\w)")  # a mention or an issue, in the rendered text
 
 
 def escaped(text: str) -> str:
     """The text with every character that acts instead of being seen written as an escape."""
     if text.isascii() and text.isprintable():
         return text
-    return "".join(_seen(c) if unicodedata.category(c) in _ACTS else c for c in text)
-
-
-def _seen(char: str) -> str:
-    code = ord(char)
-    if char in _NAMED:
-        return _NAMED[char]
-    return (
-        f"\\x{code:02x}"
-        if code < 0x100
-        else f"\\u{code:04x}"
-        if code < 0x10000
-        else (f"\\U{code:08x}")
+    return "".join(
+        c.encode("unicode_escape").decode() if unicodedata.category(c) in _ACTS else c for c in text
     )
 
 
@@ -77,9 +63,11 @@ _BEGINS = ("=", "+", "-", "@", "\t", "\r", "'")
 
 def csv_text(frame: DataFrame) -> str:
     """A frame as CSV, without its index, in which no text acts; numbers are left alone."""
+    from pandas.api.types import is_bool_dtype, is_numeric_dtype
+
     plain = frame.copy()
     for name in plain.columns:
-        if not _is_number(plain, name):
+        if not (is_numeric_dtype(plain[name]) or is_bool_dtype(plain[name])):
             plain[name] = plain[name].map(quoted_cell, na_action="ignore")
     plain.columns = [quoted_cell(name) for name in plain.columns]
     text: str = plain.to_csv(index=False)
@@ -94,9 +82,3 @@ def quoted_cell(value: object) -> object:
 def plain_cell(value: object) -> object:
     """What quoted_cell was given."""
     return value[1:] if isinstance(value, str) and value.startswith("'") else value
-
-
-def _is_number(frame: DataFrame, name: str) -> bool:
-    from pandas.api.types import is_bool_dtype, is_numeric_dtype
-
-    return is_numeric_dtype(frame[name]) or is_bool_dtype(frame[name])

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import chain
 
 from profkit.show.text.blocks import (
     Block,
@@ -21,11 +23,12 @@ from profkit.show.text.blocks import (
     is_right,
     plain_words,
     spans,
-    titled_block,
 )
 from profkit.show.text.escape import code, escaped, html, markdown
 
 _INDENT = "&nbsp;&nbsp;"  # plain blanks at the start of a cell are dropped by every renderer
+_MARKS = {"strong": "**", "rule": "**", "note": "_"}
+_TAGS = {"strong": "b", "rule": "b", "note": "i", "code": "code", "name": "code"}
 _READABLE = {"yellow": "darkorange", "cyan": "teal"}  # of these on white and on black
 
 
@@ -36,217 +39,175 @@ def to_markdown(blocks: Iterable[Block]) -> str:
 
 
 def _markdown(block: Block) -> Iterator[str]:
-    if isinstance(block, Heading):
-        yield from ("", f"{'#' * (block.level + 1)} {_words(block.text)}", "")
-    elif isinstance(block, TextLine):
-        mark = f"**{markdown(block.mark)}**: " if block.mark else ""
-        yield f"{'  ' * block.indent}- {mark}{_words(block.text)}"
-    elif isinstance(block, Paragraph):
-        yield from ("", _words(block.text), "")
-    elif isinstance(block, ListItem):
-        yield f"- {_words(block.text)}"
-        yield from (f"  <br>{_words(under)}" for under in block.under)
-    elif isinstance(block, Command):
-        yield f"- {code(block.line)}" + (f" ({markdown(block.about)})" if block.about else "")
-    elif isinstance(block, Code):
-        longest = max(map(len, re.findall("`+", block.text)), default=0)
-        fence = "`" * max(3, longest + 1)
-        yield from (
-            "",
-            f"{fence}{block.language}",
-            *map(escaped, block.text.splitlines()),
-            fence,
-            "",
-        )
-    elif isinstance(block, Image):
-        yield f"![{markdown(block.path.rpartition('.')[0])}]({block.path})"
-    elif isinstance(block, Fold):
-        opened = " open" if block.shown else ""
-        yield from ("", f"<details{opened}><summary>{_inline(block.title)}</summary>", "")
-        yield from (line for inner in block.blocks for line in _markdown(inner))
-        yield from ("", "</details>", "")
-    else:
-        yield from ("", *_table(block), "")
+    match block:
+        case Heading():
+            yield from ("", f"{'#' * (block.level + 1)} {_words(block.text)}", "")
+        case TextLine():
+            mark = f"**{markdown(block.mark)}**: " if block.mark else ""
+            yield f"{'  ' * block.indent}- {mark}{_words(block.text)}"
+        case Paragraph():
+            yield from ("", _words(block.text), "")
+        case ListItem():
+            yield f"- {_words(block.text)}"
+            yield from (f"  <br>{_words(under)}" for under in block.under)
+        case Command():
+            yield f"- {code(block.line)}" + (f" ({markdown(block.about)})" if block.about else "")
+        case Code():
+            longest = max(map(len, re.findall("`+", block.text)), default=0)
+            fence = "`" * max(3, longest + 1)
+            lines = map(escaped, block.text.splitlines())
+            yield from ("", f"{fence}{block.language}", *lines, fence, "")
+        case Image():
+            yield f"![{markdown(block.path.rpartition('.')[0])}]({block.path})"
+        case Fold():
+            opened, title = " open" if block.shown else "", _NOTEBOOK.words(block.title)
+            yield from ("", f"<details{opened}><summary>{title}</summary>", "")
+            for inner in block.blocks:
+                yield from _markdown(inner)
+            yield from ("", "</details>", "")
+        case Grid():
+            yield from ("", *_table(block), "")
 
 
 def _words(words: Words, *, in_table: bool = False) -> str:
-    """Words as Markdown prose."""
-    forms: dict[str, Callable[[str], str]] = {
-        "strong": lambda t: f"**{markdown(t)}**",
-        "rule": lambda t: f"**{markdown(t)}**",
-        "note": lambda t: f"_{markdown(t)}_",
-        "code": lambda t: code(t, in_table=in_table),
-        "name": lambda t: code(t, in_table=in_table),
-        "link": lambda t: f"<{t}>" if _is_address(t) else f"[{markdown(t)}](#{t})",
-    }
-    pieces = [
-        "<br>"
-        if span.text == "\n"
-        else forms.get(span.role, markdown)(span.text)
-        if span.text
-        else ""
-        for span in spans(words)
-    ]
-    return "".join(pieces)
+    """Return words as Markdown prose."""
+    out = ""
+    for text, role in ((span.text, span.role) for span in spans(words) if span.text):
+        if text == "\n":
+            out += "<br>"
+        elif role in ("code", "name"):
+            out += code(text, in_table=in_table)
+        elif role == "link":
+            out += f"<{text}>" if _is_address(text) else f"[{markdown(text)}](#{text})"
+        else:
+            mark = _MARKS.get(role, "")
+            out += f"{mark}{markdown(text)}{mark}"
+    return out
 
 
 def _is_address(text: str) -> bool:
-    """Whether a link leads out; what could end it, or act, is no address."""
+    """Return whether a link leads out; what could end it, or act, is no address."""
     return bool(re.fullmatch(r"https://[\w./#?=&%-]+", text))
 
 
 def _table(grid: Grid) -> Sequence[str]:
-    head = [_words(titled_block(title), in_table=True) for title in grid.head]
+    head = [_words(title.removeprefix(">"), in_table=True) for title in grid.head]
     sides = ["--:" if is_right(title) else "---" for title in grid.head]
     rows = [[_cell(cell) for cell in row] for row in grid.rows]
     return [f"| {' | '.join(cells)} |" for cells in (head, sides, *rows)]
 
 
 def _cell(cell: Words) -> str:
-    """A cell; a ladder's blanks before a name stay to be seen."""
+    """Return a cell; a ladder's blanks before a name stay to be seen."""
     raw = plain_words(cell)
     depth = len(raw) - len(raw.lstrip(" "))
     return _INDENT * (depth // 2) + _words(cell, in_table=True).lstrip(" ")
 
 
 def to_html(blocks: Iterable[Block]) -> str:
-    """Blocks as one HTML element for a notebook, in the colours of its theme."""
-    return f'<div style="overflow-x:auto">{"".join(map(_html, blocks))}</div>'
+    """Return blocks as one HTML element for a notebook, in the colours of its theme."""
+    return f'<div style="overflow-x:auto">{_NOTEBOOK.blocks(blocks)}</div>'
 
 
 def page_html(blocks: Iterable[Block]) -> str:
-    """Blocks in the classes of a page, whose policy allows no inline style."""
-    return "".join(map(_of_page, blocks))
+    """Return blocks in the classes of a page, whose policy allows no inline style."""
+    return _Html(page=True).blocks(blocks)
 
 
-def _of_page(block: Block) -> str:
-    match block:
-        case Heading():
-            level = max(block.level + 1, 3)
-            return f"<h{level}>{_inline(block.text)}</h{level}>"
-        case TextLine():
-            mark = f'<b class="mark">{html(block.mark)}</b> ' if block.mark else ""
-            return f'<p class="said indent-{block.indent}">{mark}{_inline(block.text)}</p>'
-        case ListItem():
-            return _page_item(block)
-        case Fold():
-            opened, title = " open" if block.shown else "", _inline(block.title)
-            inside = page_html(block.blocks)
-            return f'<details class="more"{opened}><summary>{title}</summary>{inside}</details>'
-        case Grid():
-            columns = block.telling()
-            rows = ((block.head[i], [row[i] for row in block.rows]) for i in columns)
-            heads, cells = zip(*rows, strict=True)
-            body = "".join(
-                f"<tr>{''.join(map(_page_cell, row, heads, columns))}</tr>"
-                for row in zip(*cells, strict=True)
-            )
-            top = "".join(map(_page_head, heads))
-            table = f"<thead><tr>{top}</tr></thead><tbody>{body}</tbody>"
-            return f'<div class="wide"><table class="plain">{table}</table></div>'
-    return _html(block)
+@dataclass(frozen=True)
+class _Html:
+    """Blocks as HTML: with classes for a page, with styles for a notebook."""
 
+    page: bool
 
-def _page_item(item: ListItem) -> str:
-    if item.bullet == "?":
-        return f'<p class="note">{_inline(item.text)}</p>'
-    under = "".join(f'<p class="under">{_inline(words, page=True)}</p>' for words in item.under)
-    return f'<article class="found"><p>{_inline(item.text, page=True)}</p>{under}</article>'
+    def _look(self, classes: str, rules: str = "", judged: str = "") -> str:
+        """Return an element's attributes; `judged` is a word that has a colour."""
+        if self.page:
+            return f' class="{classes}"' if classes else ""
+        named = colour(judged).removeprefix("bold ")
+        named = f"color:{_READABLE.get(named, named)}" if named else ""
+        rules = ";".join(filter(None, (rules, named)))
+        return f' style="{rules}"' if rules else ""
 
+    def blocks(self, blocks: Iterable[Block]) -> str:
+        return "".join(chain.from_iterable(map(self._block, blocks)))
 
-def _page_head(title: Words) -> str:
-    right = ' class="n"' if is_right(title) else ""
-    text = _inline(titled_block(title))
-    # A corner without words is no heading.
-    return f'<th scope="col"{right}>{text}</th>' if text else "<td></td>"
+    def _block(self, block: Block) -> Iterator[str]:
+        match block:
+            case Heading():
+                level = max(block.level + 1, 3) if self.page else min(block.level + 3, 6)
+                yield f"<h{level}>{self.words(block.text)}</h{level}>"
+            case TextLine():
+                yield f"<p{self._look(f'said indent-{block.indent}', f'margin:0 {2 * block.indent}em')}>"
+                if block.mark:
+                    mark = html(block.mark) + ("" if self.page else ":")
+                    yield f"<b{self._look('mark', judged=block.mark)}>{mark}</b> "
+                yield f"{self.words(block.text)}</p>"
+            case Paragraph():
+                yield f"<p>{self.words(block.text)}</p>"
+            case ListItem() if block.bullet == "?":
+                yield f"<p{self._look('note')}>{self.words(block.text)}</p>"
+            case ListItem():
+                yield f"<article{self._look('found')}><p>{self.words(block.text)}</p>"
+                for under in block.under:
+                    yield f"<p{self._look('under', 'margin:0 1em')}>{self.words(under)}</p>"
+                yield "</article>"
+            case Command():
+                yield f"<div><code>{html(block.line)}</code> {html(block.about)}</div>"
+            case Code():
+                lines = "\n".join(map(html, block.text.splitlines()))
+                yield f"<pre><code>{lines}</code></pre>"
+            case Image():
+                yield f"<div>{html(block.path)}</div>"
+            case Fold():
+                opened = " open" if block.shown else ""
+                summary = f"<summary>{self.words(block.title)}</summary>"
+                inside = self.blocks(block.blocks)
+                yield f"<details{self._look('more')}{opened}>{summary}{inside}</details>"
+            case Grid():
+                yield self._table(block)
 
+    def _table(self, grid: Grid) -> str:
+        columns = grid.telling()
+        top = "".join(self._head(grid.head[i]) for i in columns)
+        rows = ("".join(self._cell(row[i], grid.head[i], i) for i in columns) for row in grid.rows)
+        body = "".join(f"<tr>{cells}</tr>" for cells in rows)
+        table = f"<thead><tr>{top}</tr></thead><tbody>{body}</tbody>"
+        return f"<div{self._look('wide')}><table{self._look('plain')}>{table}</table></div>"
 
-def _page_cell(cell: Words, title: Words, column: int) -> str:
-    raw = plain_words(cell)
-    inner = raw.lstrip(" ")
-    classes = ["n"] if is_right(title) else []
-    if column == 0:
-        classes.append(f"depth-{min((len(raw) - len(inner)) // 2, 8)}")
-    if inner in ("faster", "slower"):
-        classes.append(f"is-{inner}")
-    return f'<td class="{" ".join(classes)}">{_inline(cell)}</td>'
-
-
-def _html(block: Block) -> str:
-    inline, tag = _flow(block)
-    if isinstance(block, Grid):
-        return _html_table(block)
-    if isinstance(block, Fold):
-        opened = " open" if block.shown else ""
-        inside = "".join(map(_html, block.blocks))
-        return f"<details{opened}><summary>{inline}</summary>{inside}</details>"
-    return f"<{tag}>{inline}</{tag.partition(' ')[0]}>"
-
-
-def _flow(block: Block) -> tuple[str, str]:
-    """What stands in an element, and the element with its style."""
-    match block:
-        case Heading():
-            flow = _inline(block.text), f"h{max(2, min(block.level + 3, 6))}"
-        case TextLine():
-            mark = f"<b{_style(block.mark)}>{html(block.mark)}:</b> " if block.mark else ""
-            flow = f"{mark}{_inline(block.text)}", f'div style="margin-left:{2 * block.indent}em"'
-        case ListItem():
-            under = "".join(f"<br>{_inline(words)}" for words in block.under)
-            flow = f"{_inline(block.text)}{under}", 'div style="margin-left:1em"'
-        case Command():
-            flow = f"<code>{html(block.line)}</code> {html(block.about)}", "div"
-        case Code():
-            flow = "<code>" + "\n".join(map(html, block.text.splitlines())) + "</code>", "pre"
-        case Paragraph():
-            flow = _inline(block.text), "p"
-        case Fold():
-            flow = _inline(block.title), "details"
-        case Image():
-            flow = html(block.path), "div"
-        case Grid():
-            flow = "", "table"
-    return flow
-
-
-def _inline(words: Words, *, page: bool = False) -> str:
-    """Words inside of an HTML element; on a page a rule leads to its words, a metric has a class."""
-    tags = {"strong": "b", "rule": "b", "note": "i", "code": "code", "name": "code"}
-    out = ""
-    for span in spans(words):
-        tag = tags.get(span.role)
-        escaped = "<br>" if span.text == "\n" else html(span.text)
-        if span.role == "link":
-            target = escaped if _is_address(span.text) else f"#{escaped}"
-            out += f'<a href="{target}">{escaped}</a>'
-            continue
-        if page and span.role == "rule":
-            escaped = f'<a href="#word-{escaped}">{escaped}</a>'
-        if page and span.role == "metric":
-            escaped = f'<span class="metric">{escaped}</span>'
-        out += f"<{tag}>{escaped}</{tag}>" if tag else escaped
-    return out
-
-
-def _html_table(grid: Grid) -> str:
-    head = _row("th", [titled_block(title) for title in grid.head], grid.head)
-    rows = "".join(_row("td", row, grid.head) for row in grid.rows)
-    return f"<table><thead>{head}</thead><tbody>{rows}</tbody></table>"
-
-
-def _row(tag: str, texts: Sequence[Words], head: Sequence[Words]) -> str:
-    cells = []
-    for words, title in zip(texts, head, strict=True):
-        # A ladder is indented with blanks, which HTML would swallow; a number keeps its unit.
+    def _head(self, title: str) -> str:
+        text = self.words(title.removeprefix(">"))
+        if not text:  # a corner without words is no heading
+            return "<td></td>"
+        scope = ' scope="col"' if self.page else ""
         right = is_right(title)
+        look = self._look("n" * right, f"text-align:{'right' if right else 'left'}")
+        return f"<th{scope}{look}>{text}</th>"
+
+    def _cell(self, cell: Words, title: str, column: int) -> str:
+        raw, right = plain_words(cell), is_right(title)
+        inner = raw.lstrip(" ")
+        depth = f"depth-{min((len(raw) - len(inner)) // 2, 8)}" if column == 0 else ""
+        answer = f"is-{inner}" if inner in ("faster", "slower") else ""
+        classes = " ".join(filter(None, ("n" * right, depth, answer)))
+        # A ladder is indented with blanks, which HTML would swallow; a number keeps its unit.
         rules = "right;white-space:nowrap" if right else "left;white-space:pre-wrap"
-        style = _style(plain_words(words), f"text-align:{rules}")
-        cells.append(f"<{tag}{style}>{_inline(words)}</{tag}>")
-    return f"<tr>{''.join(cells)}</tr>"
+        return f"<td{self._look(classes, f'text-align:{rules}', raw)}>{self.words(cell)}</td>"
+
+    def words(self, words: Words) -> str:
+        """Return words inside of an element; on a page a rule leads to its words."""
+        out = ""
+        for span in spans(words):
+            text = "<br>" if span.text == "\n" else html(span.text)
+            if span.role == "link":
+                text = f'<a href="{"" if _is_address(span.text) else "#"}{text}">{text}</a>'
+            elif self.page and span.role == "rule":
+                text = f'<a href="#word-{text}">{text}</a>'
+            elif self.page and span.role == "metric":
+                text = f'<span class="metric">{text}</span>'
+            tag = _TAGS.get(span.role)
+            out += f"<{tag}>{text}</{tag}>" if tag else text
+        return out
 
 
-def _style(judged: str, more: str = "") -> str:
-    named = colour(judged).removeprefix("bold ")
-    named = _READABLE.get(named, named)
-    rules = ";".join(filter(None, (more, f"color:{named}" if named else "")))
-    return f' style="{rules}"' if rules else ""
+_NOTEBOOK = _Html(page=False)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from copy import copy
 
 from rich.console import Console, RenderableType
 from rich.padding import Padding
@@ -22,13 +23,12 @@ from profkit.show.text.blocks import (
     ListItem,
     Paragraph,
     TextLine,
+    TextSpan,
     Words,
     colour,
     is_right,
     plain_words,
     spans,
-    titled_block,
-    whole_name,
 )
 from profkit.show.text.escape import escaped
 from profkit.show.text.table import TableColumn, table_lines
@@ -38,17 +38,7 @@ _WIDEST = 1000  # columns of a table in a pipe
 _KEPT = "\ufdd0"
 _TRAILING = re.compile(r" +$", re.MULTILINE)  # rich fills every line up to the width
 _READABLE = 110  # columns of a sentence: the eye loses longer lines
-_STYLE = {
-    "strong": "bold",
-    "dim": "dim",
-    "code": "",
-    "note": "italic",
-    "link": "",
-    "name": "",
-    "rule": "bold",
-    "metric": "dim",
-    "": "",
-}
+_STYLE = {"strong": "bold", "dim": "dim", "note": "italic", "rule": "bold", "metric": "dim"}
 
 
 def console(*, width: int | None = None, stderr: bool = False) -> Console:
@@ -68,25 +58,39 @@ def to_text(blocks: Iterable[Block], on: Console) -> str:
 
 
 def _block(block: Block, on: Console, first: bool, indent: int) -> str:
+    wrapped = _narrow(on)
     match block:
         case Grid():
             shown = _grid(block, on, indent + block.indent)
         case Fold():
             head = Text("" if first else "\n").append(terminal_text(block.title))
             inside = (_block(b, on, first=True, indent=indent + 3) for b in block.blocks)
-            shown = _printed(on, _pad(head, indent)) + "".join(inside)
+            shown = _printed(on, head, indent) + "".join(inside)
         case Heading():
             gap = Text("" if first or block.level >= 3 else "\n")
             style = "bold" if block.level < 3 else "italic"
-            shown = _printed(on, _pad(gap.append(terminal_text(block.text, style)), indent))
+            shown = _printed(on, gap.append(terminal_text(block.text, style)), indent)
         case Command():
             shown = _command(block, on, indent + 2)
         case Code():
             shown = "".join(_whole(line, indent + 2) for line in block.text.splitlines())
-        case Paragraph() if _leads_out(block):
+        case TextLine():
+            line = Text(f"{block.mark}: " if block.mark else "", colour(block.mark) or "bold")
+            line.append(terminal_text(block.text, "not bold default"))
+            shown = _printed(wrapped, line, (indent or 2) + 2 * block.indent)
+        case ListItem():
+            item = Table.grid(padding=(0, 1, 0, 0))
+            item.add_row(block.bullet, terminal_text(block.text))
+            for under in block.under:
+                item.add_row("", terminal_text(under))
+            shown = _printed(wrapped, item, indent)
+        case Image():
+            shown = _printed(wrapped, Text(f"see {escaped(block.path)}"), indent)
+        case Paragraph() if all(span.role == "link" for span in spans(block.text)):
+            # Nothing but an address, which stays on one line, however long.
             shown = _whole(plain_words(block.text), indent + 2 * block.indent)
-        case _:
-            shown = _printed(_narrow(on), _pad(*_sentence(block, indent)))
+        case Paragraph():
+            shown = _printed(wrapped, terminal_text(block.text), indent + 2 * block.indent)
     return shown
 
 
@@ -96,14 +100,14 @@ def _grid(grid: Grid, on: Console, indent: int) -> str:
     room = on if fits else console(width=_WIDEST)
     columns = [_column(grid, i) for i in grid.telling()]
     lines = table_lines(columns, room.width - indent, banded=grid.bands, trims=on.is_terminal)
-    return "".join(_printed(room, _pad(line, indent)) for line in lines)
+    return "".join(_printed(room, line, indent) for line in lines)
 
 
 def _column(grid: Grid, i: int) -> TableColumn:
     title, cells = grid.head[i], [row[i] for row in grid.rows]
-    names = [name for cell in cells if (name := whole_name(cell)) is not None]
+    names = [x.text for x in cells if isinstance(x, TextSpan) and x.role == "name"]
     return TableColumn(
-        terminal_text(titled_block(title)),
+        terminal_text(title.removeprefix(">")),
         [terminal_text(cell, colour(plain_words(cell))) for cell in cells],
         right=is_right(title),
         names=names if names and len(names) == len(cells) else None,
@@ -116,11 +120,6 @@ def _whole(line: str, indent: int) -> str:
     return f"{' ' * indent}{escaped(line)}".rstrip() + "\n"
 
 
-def _leads_out(block: Paragraph) -> bool:
-    """Whether it is nothing but an address, which stays on one line, however long."""
-    return all(span.role == "link" for span in spans(block.text))
-
-
 def _command(command: Command, on: Console, indent: int) -> str:
     """A command on one line, however long: whoever copies it gets it whole."""
     line, about = Text(" " * indent + escaped(command.line), "bold"), f"# {escaped(command.about)}"
@@ -131,48 +130,24 @@ def _command(command: Command, on: Console, indent: int) -> str:
     return captured.get()
 
 
-def _sentence(
-    block: TextLine | Paragraph | ListItem | Image, indent: int
-) -> tuple[RenderableType, int]:
-    """What is wrapped, and the blanks before it."""
-    if isinstance(block, TextLine):
-        line = Text(f"{block.mark}: " if block.mark else "", colour(block.mark) or "bold")
-        line.append(terminal_text(block.text, "not bold default"))
-        return line, indent + (2 + 2 * block.indent if not indent else 2 * block.indent)
-    if isinstance(block, ListItem):
-        grid = Table.grid(padding=(0, 1, 0, 0))
-        grid.add_row(block.bullet, terminal_text(block.text))
-        for under in block.under:
-            grid.add_row("", terminal_text(under))
-        return grid, indent
-    if isinstance(block, Image):
-        return Text(f"see {escaped(block.path)}"), indent
-    return terminal_text(block.text), indent + 2 * block.indent
-
-
 def terminal_text(words: Words, style: str = "") -> Text:
     """Words for rich, every character that acts written as an escape; line breaks stay."""
     out = Text(style=style)
     for span in spans(words):
         text = "\n" if span.text == "\n" else unbroken(escaped(span.text), _KEPT)
-        out.append(text, _STYLE[span.role] or None)
+        out.append(text, _STYLE.get(span.role))
     return out
-
-
-def _pad(what: RenderableType, by: int) -> Padding:
-    return Padding(what, (0, 0, 0, by))
 
 
 def _narrow(on: Console) -> Console:
     if on.width <= _READABLE:
         return on
-    return Console(
-        width=_READABLE, markup=False, emoji=False, highlight=False, no_color=on.no_color,
-        force_terminal=on.is_terminal, color_system=on.color_system,  # type: ignore[arg-type]
-    )  # fmt: skip
+    narrow = copy(on)
+    narrow.width = _READABLE
+    return narrow
 
 
-def _printed(on: Console, what: RenderableType) -> str:
+def _printed(on: Console, what: RenderableType, indent: int) -> str:
     with on.capture() as captured:
-        on.print(what)
+        on.print(Padding(what, (0, 0, 0, indent)))
     return captured.get().replace(_KEPT, " ")

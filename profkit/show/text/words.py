@@ -1,15 +1,20 @@
-"""A word of the verdict (ncu's own), or a source line  ->  plain words: "data from shared memory"."""
+"""The verdict (in ncu's words), a finding, a metric, a source line  ->  plain words and figures."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Mapping, Sequence
+from math import isfinite
 from os.path import basename
 
 from profkit.diagnosis.launches import LINES, Judged
 from profkit.diagnosis.rule import Diagnosis, Finding, SourceShare
 from profkit.diagnosis.rules import waits
-from profkit.reports.figures import share
-from profkit.show.text.figures import worth
+from profkit.model.scenario import Expectation
+from profkit.reports.figures import OUT_OF_RANGE, figures, quantity, share, speedup
+from profkit.reports.metrics import CATALOGUE
+
+BRIEF = 2000  # characters of a brief: 500 tokens of English with numbers
+_FACT = 460  # characters of one of its lines
 
 WAITS = dict(sorted(waits.WAITS.items()))
 # What is full, by the unit's limiter.
@@ -47,7 +52,7 @@ BOUNDS = {
 
 
 def bound_by(diagnosis: Diagnosis) -> str:
-    """The verdict as the rest of a sentence that begins with the kernel's name."""
+    """Return the verdict as the rest of a sentence that begins with the kernel's name."""
     limiter = diagnosis.limiter
     if limiter is None:
         if diagnosis.bound == "latency":
@@ -61,44 +66,110 @@ def bound_by(diagnosis: Diagnosis) -> str:
     return f"is bound by {units} ({limiter})"
 
 
+def label(run: Judged) -> str:
+    """Return the verdict in two words: "memory: shared", "unknown"; or that a launch failed."""
+    return run.diagnosis.label if run.status == "ok" else run.status
+
+
 def named(run: Judged) -> str:
-    """The variant and the case that a launch is of; "" where it is of none."""
+    """Return the variant and the case that a launch is of; "" where it is of none."""
     return " ".join(filter(None, (run.variant, run.case)))
 
 
 def in_report(run: Judged) -> str:
-    """A launch by the file that it is in: "my.ncu-rep #0"."""
+    """Return a launch by the file that it is in: "my.ncu-rep #0"."""
     return f"{basename(run.report)} #{run.index}"
 
 
 def device_of(run: Judged) -> str:
-    """What it ran on."""
+    """Return what it ran on."""
     return run.device or "device unknown"
 
 
+def dims(of: tuple[int, int, int] | None) -> str:
+    """Return a grid or block without trailing ones: 16 x 4 x 16."""
+    if of is None:
+        return "unknown"
+    sizes = list(of)
+    while len(sizes) > 1 and sizes[-1] == 1:
+        sizes.pop()
+    return " x ".join(f"{n:,}" for n in sizes)
+
+
+def metric(name: str, value: float | None) -> str:
+    """Return a metric's value with the unit that the catalogue gives it.
+
+    A share a little above 1, of one thing over another counted in two passes, is all of it.
+    """
+    unit = CATALOGUE[name].unit if name in CATALOGUE else "count"
+    whole = unit == "share" and value is not None and 1 < value <= OUT_OF_RANGE
+    return quantity(1.0 if whole else value, unit)
+
+
+def metrics(values: Mapping[str, float | None]) -> str:
+    """Return metrics with their values in one line."""
+    return ", ".join(f"{name} {metric(name, value)}" for name, value in values.items())
+
+
+def gain(factor: float | None) -> str:
+    """Return a finding's gain, which is a bound and no promise: "at most 1.85x"."""
+    known = factor is not None and isfinite(factor)
+    return f"at most {speedup(factor)}" if known else "gain unknown"
+
+
+def expect(expectation: Expectation) -> str:
+    """Return what to expect of a fix, with the 80 % interval: 1.85x (1.4 to 2.2)."""
+    low, high = figures(expectation.low), figures(expectation.high)
+    return f"{speedup(expectation.gain)} ({low} to {high})"
+
+
+def worth(finding: Finding) -> str:
+    """Return what a fix is worth: "expect 1.85x (1.4 to 2.2), at most 3.1x", "at its roof"."""
+    if finding.at_roof:
+        return "at its roof"
+    if finding.expect is None:
+        return gain(finding.gain)
+    bound = gain(finding.gain) if finding.gain is not None else "no bound known"
+    return f"expect {expect(finding.expect)}, {bound}"
+
+
+def top(finding: Finding | None) -> str:
+    """Return the same in a table: "1.85x (1.4 to 2.2)"; "" for no finding."""
+    if finding is None:
+        return ""
+    return expect(finding.expect) if finding.expect else worth(finding)
+
+
 def finding_words(finding: Finding) -> str:
-    """A finding behind the name of its rule: what fixing it is worth, and the cause."""
+    """Return a finding behind the name of its rule: what fixing it is worth, and the cause."""
     expected = "" if finding.note else f" ({worth(finding)})"
     return f"{expected}: {finding.cause}"
 
 
-def at(line: SourceShare) -> str:
-    """A line and its part: "stage.cu:41 (63 %, for LDG at stage.cu:38)"."""
-    source = line.waits_for
-    where = f"{basename(line.file)}:{line.line}"
-    if source is None:
-        return f"{where} ({share(line.share)})"
-    if (source.file, source.line) == (line.file, line.line):
-        return f"{where} ({share(line.share)}, for {source.opcode})"
-    return f"{where} ({share(line.share)}, for {source.opcode} at {basename(source.file)}:{source.line})"
+def place(line: SourceShare) -> str:
+    """Return a line and its part: "stage.cu:41 (63 %, for LDG at stage.cu:38)"."""
+    source, why = line.waits_for, ""
+    if source is not None:
+        why = f", for {source.opcode}"
+        if (source.file, source.line) != (line.file, line.line):
+            why += f" at {basename(source.file)}:{source.line}"
+    return f"{basename(line.file)}:{line.line} ({share(line.share)}{why})"
 
 
-def places_text(finding: Finding) -> str:
-    """The first few lines where a finding happens, in one line."""
-    return ", ".join(at(line) for line in finding.where[:LINES])
+def places(finding: Finding) -> str:
+    """Return the first few lines where a finding happens, in one line."""
+    return ", ".join(map(place, finding.where[:LINES]))
 
 
-def listed(finding: Finding) -> Iterator[tuple[str, str]]:
-    """Every line of a finding: where it is and its part, and its text ("" when not known)."""
-    for line in finding.where:
-        yield at(line), line.source or ""
+def cut_lines(lines: Sequence[str]) -> str:
+    """Return the lines that fit a brief, the long ones shortened; what is left out is counted."""
+    kept: list[str] = []
+    room = BRIEF - 30
+    for line in lines:
+        text = line if len(line) <= _FACT else f"{line[: _FACT - 1]}…"
+        room -= len(text) + 1
+        if room < 0:
+            break
+        kept.append(text)
+    more = [f"({len(lines) - len(kept)} more lines)"] if len(kept) < len(lines) else []
+    return "\n".join([*kept, *more])

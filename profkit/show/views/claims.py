@@ -11,7 +11,8 @@ from profkit.evidence.runs import Run
 from profkit.evidence.summary import METRICS, Summary, SummaryColumn
 from profkit.model.scenario import Expectation
 from profkit.model.whatif import CounterChange
-from profkit.show.text import figures
+from profkit.reports import figures
+from profkit.show.text import words
 from profkit.show.text.blocks import Block, Grid, Heading, TextLine
 from profkit.show.views.comparison import changed_rules, factor, prediction_line
 
@@ -98,7 +99,7 @@ def _score(score: Score) -> tuple[str, ...]:
     expect, low, high = prediction.expect, prediction.low, prediction.high
     expected = "-"
     if expect is not None and low is not None and high is not None:
-        expected = figures.expect(Expectation(expect, low, high))
+        expected = words.expect(Expectation(expect, low, high))
     verdict = "slower" if score.slower else _VERDICTS[score.held is False, score.inside is False]
     return (
         prediction.variant, prediction.case, prediction.rule,
@@ -125,7 +126,7 @@ def answers(
     yield Grid(
         ("case", ">time now", ">expected", ">time then"),
         tuple(
-            (str(run.case), figures.seconds(run.row["time"]), figures.expect(expect),
+            (str(run.case), figures.seconds(run.row["time"]), words.expect(expect),
              figures.seconds(run.row["time"] / expect.gain))
             for run, expect in estimates
         ),
@@ -150,10 +151,7 @@ def ladder_summary(summary: Summary) -> Iterator[Block]:
         (
             ("time per call", *map(_time_of, sides)),
             (f"{variant.name} is faster by", *(factor(s.against) for s in sides)),
-            *(
-                (_NAMES[m], *(figures.metric_text(m, s.metrics.get(m)) for s in sides))
-                for m in METRICS
-            ),
+            *((_NAMES[m], *(words.metric(m, s.metrics.get(m)) for s in sides)) for m in METRICS),
             ("bound: limiter", *(s.bound or figures.NOT_COLLECTED for s in sides)),
         ),
         bands=True,

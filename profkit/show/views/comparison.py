@@ -13,10 +13,10 @@ from profkit.evidence.predictions import HeaderPrediction
 from profkit.evidence.samples import Interval
 from profkit.evidence.sides import Compared
 from profkit.evidence.stats import TimeComparison
-from profkit.show.text import figures
+from profkit.reports import figures
 from profkit.show.text.blocks import Block, Grid, Heading, TextLine, plain_words
 from profkit.show.text.names import short
-from profkit.show.views.brief import cut_lines
+from profkit.show.text.words import cut_lines
 
 NAME = 60  # characters of a kernel name
 MOVED_SHOWN = 12  # metrics that moved; --json has them all

@@ -1,17 +1,28 @@
-"""Judged launches  ->  blocks: the answer in three sentences, a table, the first rows in detail."""
+"""Judged launches  ->  blocks: the answer in three sentences, a table, the first rows in detail.
+
+And the same as a brief for an agent: cause, place, number and next step in at most 500 tokens of
+plain text, one fact a line, nothing drawn.
+"""
 
 from __future__ import annotations
 
+import re
+import shlex
 from collections.abc import Iterator, Sequence
+from itertools import islice
 from math import isfinite, nan
 from os.path import basename
 
 from profkit.diagnosis.launches import HotLine, Judged, NvidiaRule, Row
 from profkit.diagnosis.rule import Finding
-from profkit.show.text import figures
+from profkit.records.paths import FULL
+from profkit.reports import figures
+from profkit.show.text import words
 from profkit.show.text.blocks import (
     BREAK,
     Block,
+    Columns,
+    Command,
     Fold,
     Grid,
     Heading,
@@ -20,41 +31,32 @@ from profkit.show.text.blocks import (
     TextLine,
     TextSpan,
     Words,
+    grid,
 )
 from profkit.show.text.escape import escaped
-from profkit.show.text.names import middle
-from profkit.show.text.words import (
-    bound_by,
-    device_of,
-    finding_words,
-    in_report,
-    listed,
-    named,
-    places_text,
-)
-from profkit.show.views.brief import headline, next_commands
+from profkit.show.text.names import middle, short
 
+NAME = 48  # characters of a kernel name in a sentence
 NAMED = 40  # characters of which launch it is
 LISTED = 12  # rows of the table when not all are asked for
 NVIDIA_SHOWN = 3  # rule results with the largest estimates; --json has them all
 SMALL_SET = 3  # sections from which on it is one line that says --set full
-_WITHOUT = "without --section "
+ROWS, FINDINGS = 3, 3  # of a brief
 ORDER = "worst first: by the time that mending the top finding is expected to save"
+_WITHOUT = "without --section "
 
 
 def told(rows: Sequence[Row], detailed: Sequence[Row], *, full: bool = False) -> Iterator[Block]:
-    """Everything that `profkit diagnose` says of these rows, worst first.
+    """Yield everything that `profkit diagnose` says of these rows, worst first.
 
-    Args:
-        rows: What the table lists.
-        detailed: The first of them, with their source lines: these follow the table one by one.
-        full: Every row stands in the table.
+    `detailed` are the first of them, with their source lines, which follow the table one by one;
+    `full` lists every row in the table.
     """
     total = sum(row.total for row in rows)
     yield Paragraph(" ".join(headline([*detailed, *rows[len(detailed) :]])))
     listed = rows if full else rows[: max(LISTED, len(detailed))]
-    yield overview(listed, total)
-    yield Paragraph(TextSpan(diagnosis_summary(listed, rows), "dim"))
+    yield _overview(listed, total)
+    yield Paragraph(TextSpan(_summary(listed, rows), "dim"))
     before = None
     for number, row in enumerate(detailed, 1):
         yield diagnosis(row, number, total, before)
@@ -66,8 +68,101 @@ def told(rows: Sequence[Row], detailed: Sequence[Row], *, full: bool = False) ->
         yield from commands[:2]
 
 
-def diagnosis_summary(listed: Sequence[Row], rows: Sequence[Row]) -> str:
-    """How much was read, what is listed of it, and what the order means."""
+# The answer in three sentences.
+
+
+def headline(rows: Sequence[Row]) -> list[str]:
+    """Return what it is, where, what it is worth and what is next: at most three sentences."""
+    if not rows:
+        return []
+    row = rows[0]
+    run, top = row.shown, row.shown.top
+    name = short(run.kernel, NAME)
+    if run.status != "ok":
+        return [f"{name} was not measured: {run.diagnosis.because}.", f"Next: {FULL}"]
+    where = ""
+    if top and top.where:  # the line that has most of it
+        line = top.where[0]
+        where = f"; {basename(line.file)}:{line.line} has {figures.share(line.share)} of it"
+    cause = top.cause if top else run.diagnosis.because
+    what = f"{name} {words.bound_by(run.diagnosis)}: {cause}{where}."
+    if top:
+        sentence = re.match(r".*?[.;](?=\s|$)", top.advice)
+        advice = (sentence.group() if sentence else top.advice).rstrip(".;")
+        return [what, _worth(row, rows, top), f"Next: {advice}."]
+    if _is_lacking(run):
+        return [what, f"Next: collect what is missing, {FULL}"]
+    return [what, "No rule finds a cause that could be mended: only less work helps."]
+
+
+def _worth(row: Row, rows: Sequence[Row], top: Finding) -> str:
+    if not row.times:
+        return f"Mending that: {words.worth(top)}."
+    time = figures.seconds(row.total)
+    of_all = f" of {figures.seconds(sum(r.total for r in rows))} in all" if len(rows) > 1 else ""
+    if row.saved <= 0:
+        return f"It takes {time}{of_all}; {words.worth(top)}."
+    saved = figures.seconds(row.saved)
+    return f"Mending that: {words.worth(top)}; about {saved}{of_all or f' of {time}'}."
+
+
+def _is_lacking(run: Judged) -> bool:
+    return run.diagnosis.bound == "unknown" or bool(run.diagnosis.missing)
+
+
+def next_commands(rows: Sequence[Row], lines: bool) -> Iterator[Command]:
+    """Yield the commands that lead on from the first row; `lines` are shown already, or not."""
+    if not rows:
+        return
+    run = rows[0].shown
+    if run.status != "ok" or _is_lacking(run):
+        yield Command(FULL, "makes the report that says more")
+    if run.top:
+        yield Command(f"profkit explain {run.top.rule}", "why, and what people do about it")
+    report = shlex.quote(escaped(str(run.report)))
+    if lines:
+        yield Command(f"profkit report {report} -o page.html", "a page to send")
+        return
+    kernel = re.match(r"\w+", short(run.kernel, NAME))
+    only = f" --kernel {kernel.group()}" if kernel and len(rows) > 1 else ""
+    yield Command(f"profkit diagnose {report}{only} --lines 5", "the source lines that wait")
+
+
+def brief_diagnosis(rows: Sequence[Row], onward: Sequence[str] | None = None) -> str:
+    """Return the first row's answer, its further findings, and the rows behind it in a line each.
+
+    The first rows have their source lines; `onward` is what to go on with, a line each (None takes
+    commands of a shell).
+    """
+    if not rows:
+        return ""
+    out = headline(rows)
+    further = [
+        f for f in rows[0].shown.diagnosis.findings[1:] if f.status == "fires" and not f.note
+    ]
+    out += [f"Also: {_in_brief(finding)}" for finding in further[: FINDINGS - 1]]
+    for number, row in enumerate(rows[1:ROWS], 2):
+        run, name = row.shown, short(row.shown.kernel, 40)
+        what = f"; {_in_brief(run.top)}" if run.top else ""
+        out.append(f"{number}. {name}, {figures.seconds(row.total)}, {words.label(run)}{what}")
+    if len(rows) > ROWS:
+        rest = figures.seconds(sum(row.total for row in rows[ROWS:]))
+        out.append(f"{len(rows) - ROWS} more kernels: {rest}")
+    if onward is None:
+        onward = [f"Run: {command.line}" for command in islice(next_commands(rows, lines=True), 2)]
+    return words.cut_lines([*out, *onward])
+
+
+def _in_brief(finding: Finding) -> str:
+    where = f"; at {words.places(finding)}" if finding.where else ""
+    return f"{finding.rule}{words.finding_words(finding)}{where}"
+
+
+# The table.
+
+
+def _summary(listed: Sequence[Row], rows: Sequence[Row]) -> str:
+    """Return how much was read, what is listed of it, and what the order means."""
     launches = sum(len(row.launches) for row in rows)
     timed = any(row.times for row in rows)
     total = f"{figures.seconds(sum(row.total for row in rows))} in all" if timed else "no durations"
@@ -75,45 +170,36 @@ def diagnosis_summary(listed: Sequence[Row], rows: Sequence[Row]) -> str:
     return f"{figures.counted(launches, 'launch', 'launches')}, {total}{hidden}; {ORDER}."
 
 
-def overview(rows: Sequence[Row], total: float) -> Grid:
-    """The table of rows, worst first; shares are of `total` seconds."""
-    head = (
-        ">#",
-        "kernel",
-        "launch",
-        ">time",
-        ">share",
-        "bound",
-        "top finding",
-        f">{figures.WORTH}",
-    )
-    cells = (_cells(number, row, total) for number, row in enumerate(rows, 1))
-    return Grid(head, tuple(cells), indent=0, narrow=True)
+def _overview(rows: Sequence[Row], total: float) -> Grid:
+    """Return the table of rows, worst first; shares are of `total` seconds."""
+    head = (">#", "kernel", "launch", ">time", ">share", "bound", "top finding", ">expected")
+    cells = tuple(_cells(number, row, total) for number, row in enumerate(rows, 1))
+    return Grid(head, cells, indent=0, narrow=True)
 
 
 def _cells(number: int, row: Row, total: float) -> tuple[Words, ...]:
     run = row.shown
-    launch = spread(row) if len(row.launches) > 1 else named(run) or in_report(run)
+    launch = spread(row) if len(row.launches) > 1 else words.named(run) or words.in_report(run)
     return (
         str(number),
         TextSpan(run.kernel, "name"),
         TextSpan(middle(escaped(launch), NAMED), "dim"),
         figures.seconds(row.total) if row.times else "?",
         _part(row, total) if row.times else "",
-        figures.bound(run.diagnosis, run.status),
+        words.label(run),
         run.top.rule if run.top else "-",
-        figures.top(run.top),
+        words.top(run.top),
     )
 
 
 def _part(row: Row, total: float) -> str:
-    """A row's share of all time."""
+    """Return a row's share of all time."""
     part = row.total / total if total else 0.0
     return "<0.1 %" if 0 < part < 0.0005 else figures.share(part)
 
 
 def spread(row: Row) -> str:
-    """How often and how long: "105x 17.2-17.4-17.8 µs" (shortest, median, longest)."""
+    """Return how often and how long: "105x 17.2-17.4-17.8 µs" (shortest, median, longest)."""
     if not row.times:
         return f"{len(row.launches)}x"
     mid = row.shown.time
@@ -123,10 +209,13 @@ def spread(row: Row) -> str:
     return f"{len(row.launches)}x {times} {noun}"
 
 
+# One launch.
+
+
 def diagnosis(row: Row, number: int, total: float, before: Judged | None = None) -> Fold:
-    """The verdict on a row's launch of median time; `before` is the launch of the fold before."""
+    """Return the verdict on a row's launch of median time; `before` is that of the fold before."""
     run = row.shown
-    judged = bound_by(run.diagnosis) if run.status == "ok" else run.status
+    judged = words.bound_by(run.diagnosis) if run.status == "ok" else run.status
     title = (
         TextSpan(f"{number}. ", "strong"),
         TextSpan(run.kernel, "name"),
@@ -137,21 +226,18 @@ def diagnosis(row: Row, number: int, total: float, before: Judged | None = None)
         *_findings(run, before, listing=bool(run.lines)),
         *_nvidia(run.nvidia),
         *_doubts(run),
-        *_lines(run.lines),
+        *([_hot_lines(run.lines)] if run.lines else []),
     )
     return Fold(title, blocks, shown=number == 1)
 
 
 def launch_blocks(row: Row, total: float) -> Iterator[Block]:
-    """Which launch is shown of a row, where and how large it ran, and the verdict on it."""
-    run = row.shown
+    """Yield which launch is shown of a row, where and how large it ran, and the verdict on it."""
     identity: list[str | TextSpan] = []
     for line in _identity(row, total):
         identity += [TextSpan(line, "dim"), BREAK]
     yield Paragraph(tuple(identity[:-1]))
-    yield TextLine(
-        f"{figures.bound(run.diagnosis, run.status)}, {run.diagnosis.because}", "verdict"
-    )
+    yield TextLine(f"{words.label(row.shown)}, {row.shown.diagnosis.because}", "verdict")
 
 
 def _identity(row: Row, total: float) -> Iterator[str]:
@@ -161,146 +247,120 @@ def _identity(row: Row, total: float) -> Iterator[str]:
         yield f"{spread(row)} (shortest, median, longest), {part}; here the median one"
     else:
         yield f"{figures.seconds(run.time)}, {part}" if row.times else part
-    yield ", ".join(filter(None, (f"{run.report} launch {run.index}", named(run))))
-    sizes = f"grid {figures.dims(run.grid)}, block {figures.dims(run.block)}"
-    yield f"{sizes}, {device_of(run)}, compute capability {run.cc or 'unknown'}"
+    yield ", ".join(filter(None, (f"{run.report} launch {run.index}", words.named(run))))
+    sizes = f"grid {words.dims(run.grid)}, block {words.dims(run.block)}"
+    yield f"{sizes}, {words.device_of(run)}, compute capability {run.cc or 'unknown'}"
     if resources := _resources(run):
         yield resources
 
 
 def _resources(run: Judged) -> str:
-    """What a block takes and how full that lets an SM be, as far as it was collected."""
+    """Return what a block takes and how full that lets an SM be, as far as it was collected."""
     counted = isfinite(run.values.get("occupancy", nan))
-    forms = (
-        ("registers", ", {} registers per thread"),
-        ("shared_block", ", {} shared memory per block"),
-        ("occupancy", ", occupancy {}"),
-        ("occupancy_limit", " of at most {}" if counted else ", occupancy at most {}"),
-    )
-    known = {m: v for m, _ in forms if isfinite(v := run.values.get(m, nan))}
-    texts = (form.format(figures.metric_text(m, known[m])) for m, form in forms if m in known)
+    forms = {
+        "registers": ", {} registers per thread",
+        "shared_block": ", {} shared memory per block",
+        "occupancy": ", occupancy {}",
+        "occupancy_limit": " of at most {}" if counted else ", occupancy at most {}",
+    }
+    known = {name: v for name in forms if isfinite(v := run.values.get(name, nan))}
+    texts = (forms[name].format(words.metric(name, value)) for name, value in known.items())
     return "".join(texts).removeprefix(", ")
 
 
-def _firing(run: Judged, *, doubts: bool) -> list[Finding]:
-    """The findings that fire: of the kernel, or those that doubt the measurement."""
-    firing = [f for f in run.diagnosis.findings if f.status == "fires"]
-    return [f for f in firing if f.note == doubts]
-
-
 def finding_blocks(run: Judged) -> Iterator[Block]:
-    """What fires, what is not known, and what to doubt of the measurement."""
+    """Yield what fires, what is not known, and what to doubt of the measurement."""
     yield from _findings(run, None, listing=False)
     yield from _doubts(run)
 
 
 def _findings(run: Judged, before: Judged | None, *, listing: bool) -> Iterator[ListItem]:
-    """What fires, and what is not known: in full only where the launch before says other."""
-    yield from (firing_item(f, listing=listing) for f in _firing(run, doubts=False))
+    """Yield what fires, and what is not known: in full only where the launch before says other."""
+    for finding in run.diagnosis.findings:
+        if finding.status == "fires" and not finding.note:
+            yield _fires(finding, listing=listing)
     for missing in run.diagnosis.missing:
         section = f"collect {missing.section}: " if missing.section else ""
         yield ListItem(f"{section}{missing.why}", bullet="?")
-    needs = _by_set(unasked_rules(run))
-    if before and len(needs) > 1 and unasked_rules(before) == unasked_rules(run):
-        count = sum(map(len, needs.values()))
+    unknown = _unknown_rules(run)
+    if before and len(unknown) > 1 and _unknown_rules(before) == unknown:
+        count = sum(map(len, unknown.values()))
         yield ListItem(f"not known, as of the launch before: {count} rules", bullet="?")
         return
-    for need, rules in needs.items():
-        yield ListItem((f"not known {need}: ", TextSpan(", ".join(rules), "dim")), bullet="?")
+    for why, rules in unknown.items():
+        yield ListItem((f"not known {why}: ", TextSpan(", ".join(rules), "dim")), bullet="?")
 
 
-def _by_set(needs: dict[str, list[str]]) -> dict[str, list[str]]:
-    """The same with one clause for sections where so many are missing that the set was small."""
-    sections = {need: rules for need, rules in needs.items() if need.startswith(_WITHOUT)}
+def _unknown_rules(run: Judged) -> dict[str, list[str]]:
+    """Return the rules that could not be asked, by a clause that says why: "without --section X".
+
+    Where many sections are missing the set was small, and one clause says so of all of them.
+    """
+    rules: dict[str, list[str]] = {}
+    for finding in run.diagnosis.findings:
+        if finding.status != "unknown":
+            continue
+        if finding.advice.startswith("--section"):
+            why = f"{_WITHOUT}{finding.advice.removeprefix('--section ')}"
+        elif finding.advice == "profkit profile":
+            why = "without the run record of profkit profile"
+        else:
+            why = f"as {finding.cause.partition(': ')[2]}"
+        rules.setdefault(why, []).append(finding.rule)
+    sections = [why for why in rules if why.startswith(_WITHOUT)]
     if len(sections) < SMALL_SET:
-        return needs
-    named = ", ".join(need.removeprefix(_WITHOUT) for need in sections)
-    clause = f"without --set full ({named})"
-    rest = {need: rules for need, rules in needs.items() if need not in sections}
-    return {clause: [rule for rules in sections.values() for rule in rules], **rest}
+        return rules
+    clause = f"without --set full ({', '.join(why.removeprefix(_WITHOUT) for why in sections)})"
+    return {clause: [rule for why in sections for rule in rules.pop(why)], **rules}
 
 
 def _doubts(run: Judged) -> Iterator[Block]:
-    """What to doubt of the measurement, apart from what the kernel does."""
-    doubts = _firing(run, doubts=True)
+    """Yield what to doubt of the measurement, apart from what the kernel does."""
+    doubts = [f for f in run.diagnosis.findings if f.status == "fires" and f.note]
     if doubts:
         yield Heading("About the measurement", 3)
-        yield from map(firing_item, doubts)
+        yield from map(_fires, doubts)
 
 
-def firing_item(finding: Finding, *, listing: bool = False) -> ListItem:
-    """A finding that fires: what it is worth, why, the numbers, what to try and where."""
+def _fires(finding: Finding, *, listing: bool = False) -> ListItem:
+    """Return a finding that fires: what it is worth, why, the numbers, what to try and where."""
+    under: list[Words] = []
     known = {name: value for name, value in finding.evidence.items() if value is not None}
-    numbers = [f"{name} {text}" for name, text in figures.evidence_texts(known)]
-    commas = [", "] * (len(numbers) - 1) + [""]
-    metrics = (TextSpan(a + b, "metric") for a, b in zip(numbers, commas, strict=False))
-    return ListItem(
-        (TextSpan(finding.rule, "rule"), finding_words(finding)),
-        (
-            *([tuple(metrics)] if numbers else []),
-            *([(TextSpan("try:", "note"), " ", finding.advice)] if finding.advice else []),
-            *_where(finding, listing=listing),
-        ),
-    )
-
-
-def _where(finding: Finding, *, listing: bool) -> Iterator[Words]:
-    mark = TextSpan("where:", "note")
+    if known:
+        metrics = [f"{name} {words.metric(name, value)}, " for name, value in known.items()]
+        metrics[-1] = metrics[-1].removesuffix(", ")
+        under.append(tuple(TextSpan(text, "metric") for text in metrics))
+    if finding.advice:
+        under.append((TextSpan("try:", "note"), " ", finding.advice))
+    where = TextSpan("where:", "note")
     if finding.where and listing:
-        for line, source in listed(finding):
-            yield (mark, f" {line}  ", TextSpan(source, "code"))
+        for line in finding.where:
+            under.append((where, f" {words.place(line)}  ", TextSpan(line.source or "", "code")))
     elif finding.where:
-        yield (mark, f" {places_text(finding)}")
-
-
-def unasked_rules(run: Judged) -> dict[str, list[str]]:
-    """Rules that could not be asked, by a clause that says why: "without --section LaunchStats"."""
-    needs: dict[str, list[str]] = {}
-    for finding in run.diagnosis.findings:
-        if finding.status == "unknown":
-            needs.setdefault(_why(finding), []).append(finding.rule)
-    return needs
-
-
-def _why(finding: Finding) -> str:
-    if finding.advice.startswith("--section"):
-        return f"{_WITHOUT}{finding.advice.removeprefix('--section ')}"
-    if finding.advice == "profkit profile":
-        return "without the run record of profkit profile"
-    return f"as {finding.cause.partition(': ')[2]}"
-
-
-def leading_nvidia(results: Sequence[NvidiaRule]) -> list[NvidiaRule]:
-    """The results of NVIDIA's rules that carry an estimate, the largest few first."""
-    estimated = [r for r in results if r.speedup]
-    return sorted(estimated, key=lambda r: -(r.speedup or 0))[:NVIDIA_SHOWN]
+        under.append((where, f" {words.places(finding)}"))
+    return ListItem((TextSpan(finding.rule, "rule"), words.finding_words(finding)), tuple(under))
 
 
 def _nvidia(results: Sequence[NvidiaRule]) -> Iterator[ListItem]:
-    for result in leading_nvidia(results):
+    """Yield the results of NVIDIA's rules that carry an estimate, the largest few first."""
+    estimated = sorted((r for r in results if r.speedup), key=lambda r: -(r.speedup or 0))
+    for result in estimated[:NVIDIA_SHOWN]:
         part = " of a part of it" if result.scope == "local" else ""
-        speedup = f"(Est. Speedup {figures.share(result.speedup or 0)}{part})"
+        speedup = f" (Est. Speedup {figures.share(result.speedup or 0)}{part})"
         text = ("NVIDIA's ", TextSpan(result.rule, "code"), ": ", TextSpan(result.title, "code"))
-        yield ListItem((*text, f" {speedup}"))
+        yield ListItem((*text, speedup))
 
 
-def _lines(lines: Sequence[HotLine]) -> Iterator[Grid]:
-    """The hot lines as a table."""
-    if lines:
-        yield Grid(
-            (">samples", "stall", "line", "source"), tuple(map(_line, lines)), wraps=3, indent=0
-        )
-
-
-def _line(line: HotLine) -> tuple[Words, ...]:
-    return (
-        figures.share(line.share),
-        f"{line.stall} {figures.share(line.stall_share)}" if line.stall else "",
-        TextSpan(middle(escaped(place_of(line)), 20), "code"),
-        TextSpan(line.text.strip(), "code"),
-    )
+def _hot_lines(lines: Sequence[HotLine]) -> Grid:
+    columns: Columns[HotLine] = {
+        ">samples": lambda line: figures.share(line.share),
+        "stall": lambda line: f"{line.stall} {figures.share(line.stall_share)}" * bool(line.stall),
+        "line": lambda line: TextSpan(middle(escaped(place_of(line)), 20), "code"),
+        "source": lambda line: TextSpan(line.text.strip(), "code"),
+    }
+    return grid(lines, columns, wraps=3, indent=0)
 
 
 def place_of(line: HotLine) -> str:
-    """Where a hot line is: "attention.cu:41", or that it is an instruction."""
+    """Return where a hot line is: "attention.cu:41", or that it is an instruction."""
     return f"{basename(line.file)}:{line.line}" if line.file else "SASS"

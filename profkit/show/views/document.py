@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from math import isfinite
-from typing import Final, Literal, TypedDict
+from typing import Any, Final, Literal, TypedDict, cast
 
 from profkit.diagnosis.launches import HotLine, Judged, NvidiaRule
 from profkit.diagnosis.rule import Finding, SourceShare
@@ -32,11 +32,17 @@ class NearBorderEntry(TypedDict):
 FindingEntry = TypedDict(
     "FindingEntry",
     {
-        "rule": str, "status": str, "cause": str, "gain": float | None,
-        "expect": Expectation | None, "evidence": dict[str, float | None],
-        "where": tuple[SourceShare, ...], "try": str, "note": bool,
+        "rule": str,
+        "status": str,
+        "cause": str,
+        "gain": float | None,
+        "expect": Expectation | None,
+        "evidence": dict[str, float | None],
+        "where": tuple[SourceShare, ...],
+        "try": str,
+        "note": bool,
     },
-)  # fmt: skip
+)
 
 
 class LaunchEntry(TypedDict):
@@ -77,58 +83,37 @@ class DiagnosisDocument(TypedDict):
 def diagnosis_document(
     files: Iterable[ReportFile], launches: Sequence[Judged]
 ) -> DiagnosisDocument:
-    """The document as plain lists and dicts, in a fixed order of keys."""
+    """Return the document as plain lists and dicts, in a fixed order of keys."""
     return {
         "schema": SCHEMA,
-        "reports": [plain(file) for file in files],
+        "reports": plain(list(files)),
         "launches": [launch_entry(run) for run in launches],
     }
 
 
 def launch_entry(run: Judged) -> LaunchEntry:
-    """One launch of the document. Of metrics it has those that were collected."""
-    diagnosis = run.diagnosis
-    border = diagnosis.near_border
-    return {
-        "report": run.report,
-        "index": run.index,
-        "kernel": run.kernel,
-        "device": run.device,
-        "cc": run.cc,
-        "grid": list(run.grid) if run.grid else None,
-        "block": list(run.block) if run.block else None,
-        "variant": run.variant,
-        "case": run.case,
-        "status": run.status,
+    """Return one launch of the document. Of metrics it has those that were collected."""
+    diagnosis, border = run.diagnosis, run.diagnosis.near_border
+    values = vars(run) | vars(diagnosis)
+    values |= {
         "time_s": finite_or_none(run.time),
-        "bound": diagnosis.bound,
-        "limiter": diagnosis.limiter,
-        "because": diagnosis.because,
         "near_border": {"other": border.other, "margin": border.margin} if border else None,
         "headroom": finite_or_none(diagnosis.headroom),
         "saves_s": finite_or_none(diagnosis.saves(run.time)),
         "metrics": _collected(run.values),
-        "findings": [_finding(f) for f in diagnosis.findings],
-        "missing": plain(diagnosis.missing),
-        "ncu_rules": plain(
-            tuple(replace(r, speedup=finite_or_none(r.speedup)) for r in run.nvidia)
-        ),
-        "lines": plain(run.lines),
+        "findings": [_finding(finding) for finding in diagnosis.findings],
+        "ncu_rules": [replace(r, speedup=finite_or_none(r.speedup)) for r in run.nvidia],
     }
+    return plain(cast("LaunchEntry", {key: values[key] for key in LaunchEntry.__annotations__}))
 
 
-def _finding(finding: Finding) -> FindingEntry:
-    return {
-        "rule": finding.rule,
-        "status": finding.status,
-        "cause": finding.cause,
+def _finding(finding: Finding) -> dict[str, Any]:
+    values = vars(finding) | {
         "gain": finite_or_none(finding.gain),
-        "expect": plain(finding.expect),
         "evidence": _collected(finding.evidence),
-        "where": plain(finding.where),
         "try": finding.advice,
-        "note": finding.note,
     }
+    return {key: values[key] for key in FindingEntry.__annotations__}
 
 
 def _collected(values: Mapping[str, float | None]) -> dict[str, float | None]:
@@ -136,5 +121,5 @@ def _collected(values: Mapping[str, float | None]) -> dict[str, float | None]:
 
 
 def finite_or_none(value: float | None) -> float | None:
-    """A value that JSON has a form for: None instead of NaN and infinity."""
+    """Return a value that JSON has a form for: None instead of NaN and infinity."""
     return value if value is not None and isfinite(value) else None

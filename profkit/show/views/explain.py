@@ -30,8 +30,9 @@ from profkit.errors import ProfkitError
 from profkit.model.estimate import COVERAGE, SPREAD, expectation
 from profkit.model.resources import BY_LIMITER, RESOURCES
 from profkit.records.paths import FULL
+from profkit.reports import figures
 from profkit.reports.metrics import CATALOGUE, FAMILIES, Metric
-from profkit.show.text import figures, words
+from profkit.show.text import words
 from profkit.show.text.blocks import (
     Block,
     Code,
@@ -145,10 +146,10 @@ def _rule(rule: Rule) -> Explanation:
         "What decides": (*map(_threshold, decides(rule)), *page.thresholds),
         "False alarms": page.false_alarms,
         "An example that fires": (
-            f"{finding.cause} ({figures.worth(finding)})",
-            _example(rule.fires[0]),
+            f"{finding.cause} ({words.worth(finding)})",
+            words.metrics(rule.fires[0]),
         ),
-        "An example that does not": (_example(rule.clear[0]),),
+        "An example that does not": (words.metrics(rule.clear[0]),),
         "Looks at": tuple(_about(CATALOGUE[name]) for name in looked if name in CATALOGUE),
         "To collect": (_command(CATALOGUE[n].section for n in looked if n in CATALOGUE),),
     }
@@ -227,7 +228,7 @@ def _metric(metric: Metric) -> Explanation:
 
 
 def _value(metric: Metric, value: float) -> str:
-    return figures.metric_text(metric.name, value)
+    return words.metric(metric.name, value)
 
 
 _UNITS = {"share": "share: 0 to 1, where 1 is 100 %", "s": "s: seconds",
@@ -308,10 +309,6 @@ def _bound(word: str) -> Explanation:
 
 def _with(name: str, text: str) -> Words:
     return TextSpan(name, "code"), f": {text}"
-
-
-def _example(values: Mapping[str, float]) -> str:
-    return ", ".join(f"{name} {text}" for name, text in figures.evidence_texts(values))
 
 
 def _about(metric: Metric) -> Words:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from profkit.evidence.gate_report import GateReport, GateSubject
 from profkit.evidence.history.noise import MachineNoise
 from profkit.evidence.history.steps import HistoryStep
-from profkit.show.text import figures
+from profkit.reports import figures
 from profkit.show.text.blocks import Block, Grid, Heading, TextLine
 
 if TYPE_CHECKING:

@@ -11,108 +11,107 @@ from statistics import median
 from typing import Any
 
 from profkit.records.record import Record
-from profkit.show.text import figures
-from profkit.show.text.blocks import Block, Grid, Heading, TextLine, TextSpan
+from profkit.reports import figures
+from profkit.show.text.blocks import Block, Columns, Grid, Heading, TextLine, TextSpan, grid
+
+Entry = Mapping[str, Any]
 
 
-def variants_table(rows: Iterable[Mapping[str, Any]]) -> Iterator[Block]:
-    """Variants in ladder order, problem by problem: what is built, what is recorded."""
-    problems: dict[str, list[Mapping[str, Any]]] = {}
+def variants_table(rows: Iterable[Entry]) -> Iterator[Block]:
+    """Yield variants in ladder order, problem by problem: what is built, what is recorded."""
+    problems: dict[str, list[Entry]] = {}
     for row in rows:
         problems.setdefault(row["problem"], []).append(row)
+    columns: Columns[Entry] = {
+        "variant": lambda row: row["variant"],
+        "after": lambda row: row["after"] or "",
+        "built": lambda row: "yes" if row["built"] else "no",
+        "recorded": _recorded,
+        "title": lambda row: row["title"],
+    }
     for problem, variants in problems.items():
         yield Heading(problem)
-        yield Grid(
-            ("variant", "after", "built", "recorded", "title"),
-            tuple(
-                (row["variant"], row["after"] or "", "yes" if row["built"] else "no",
-                 ", ".join(c if state == "ok" else f"{c} ({state})"
-                           for c, state in row["recorded"].items()),
-                 row["title"])
-                for row in variants
-            ),
-            wraps=4,
-        )  # fmt: skip
-        lacking = [(row["variant"], row["missing"]) for row in variants if row.get("missing")]
-        for why in dict.fromkeys(reason for _, reason in lacking):
-            names = ", ".join(variant for variant, reason in lacking if reason == why)
-            yield TextLine((TextSpan(f"{names}: {why}", "dim"),))
+        yield grid(variants, columns, wraps=4)
+        lacking: dict[str, list[str]] = {}
+        for row in variants:
+            if why := row.get("missing"):
+                lacking.setdefault(why, []).append(row["variant"])
+        for why, names in lacking.items():
+            yield TextLine(TextSpan(f"{', '.join(names)}: {why}", "dim"))
+
+
+def _recorded(row: Entry) -> str:
+    cases = row["recorded"].items()
+    return ", ".join(case if state == "ok" else f"{case} ({state})" for case, state in cases)
 
 
 def written(folder: Path, files: Sequence[Path]) -> Iterator[Block]:
-    """What stands in a new folder."""
-    yield TextLine((TextSpan(str(folder), "strong"),))
+    """Yield the files of a new folder."""
+    yield TextLine(TextSpan(str(folder), "strong"))
     for path in files:
-        yield TextLine((TextSpan(str(path), "code"),), indent=2)
+        yield TextLine(TextSpan(str(path), "code"), indent=2)
 
 
-def captured(rows: Sequence[Mapping[str, Any]]) -> Iterator[Block]:
-    """What was captured of a program: each kernel, whether it is the same here, and as fast."""
+def captured(rows: Sequence[Entry]) -> Iterator[Block]:
+    """Yield the kernels captured of a program: whether each is the same here, and as fast."""
     with_file = [row for row in rows if row["file"]]
     if with_file:
-        yield Grid(
-            ("kernel", ">launches", "equal", ">in program", ">here", ">ratio"),
-            tuple(
-                (TextSpan(row["kernel"], "name"), str(row["launches"]), row["equal"] or "not tried",
-                 _duration(row["in_program_s"]), _duration(row["here_s"]),
-                 "" if row["ratio"] is None else f"{row['ratio']:.2f}")
-                for row in with_file
-            ),
-        )  # fmt: skip
-    left_out = [row for row in rows if not row["file"] and row["why_not"]]
-    for row in left_out:
-        yield TextLine(
-            (f"{row['kernel']}, {row['launches']} launches, left out: {row['why_not']}",)
-        )
+        columns: Columns[Entry] = {
+            "kernel": lambda row: TextSpan(row["kernel"], "name"),
+            ">launches": lambda row: str(row["launches"]),
+            "equal": lambda row: row["equal"] or "not tried",
+            ">in program": lambda row: _duration(row["in_program_s"]),
+            ">here": lambda row: _duration(row["here_s"]),
+            ">ratio": lambda row: "" if row["ratio"] is None else f"{row['ratio']:.2f}",
+        }
+        yield grid(with_file, columns)
+    for row in rows:
+        if not row["file"] and row["why_not"]:
+            why = f"left out: {row['why_not']}"
+            yield TextLine(f"{row['kernel']}, {row['launches']} launches, {why}")
     for row in with_file:
         for remark in row["notes"]:
-            yield TextLine((TextSpan(f"{row['kernel']}: {remark}", "dim"),))
+            yield TextLine(TextSpan(f"{row['kernel']}: {remark}", "dim"))
     launches, kept = (sum(row["launches"] for row in some) for some in (rows, with_file))
     share = f" ({figures.share(kept / launches)})" if launches else ""
-    yield TextLine(
-        (f"{len(with_file)} of {len(rows)} kernels, {kept} of {launches} launches{share}",)
-    )
+    yield TextLine(f"{len(with_file)} of {len(rows)} kernels, {kept} of {launches} launches{share}")
 
 
 def _duration(seconds: float | None) -> str:
     return "" if seconds is None else figures.seconds(seconds)
 
 
-def examined(rows: Sequence[Mapping[str, Any]]) -> Iterator[Block]:
-    """What doctor found: name, status, detail, advice."""
-    yield Grid(
-        ("what", "status", "found"),
-        tuple((row["name"], row["status"], row["detail"]) for row in rows),
-        wraps=2,
-    )
+def examined(rows: Sequence[Entry]) -> Iterator[Block]:
+    """Yield what doctor found: name, status, detail, advice."""
+    cells = tuple((row["name"], row["status"], row["detail"]) for row in rows)
+    yield Grid(("what", "status", "found"), cells, wraps=2)
     yield from (TextLine(row["advice"], row["name"]) for row in rows if row["advice"])
 
 
-def builds_table(rows: Iterable[Mapping[str, Any]]) -> Iterator[Block]:
-    """What each kernel takes of an SM."""
-    names = {"regs": "regs", "smem": "static", "dynamic": "dynamic", "blocks_per_sm": "per SM",
-             "spills": "spills", "stack": "stack"}  # fmt: skip
-    yield Grid(
-        ("variant", "sm", "kernel", *(f">{head}" for head in names.values()), ">took"),
-        tuple(
-            (row["variant"], str(row["arch"]), TextSpan(row["kernel"], "name"),
-             *("?" if row[name] is None else str(row[name]) for name in names),
-             figures.seconds(row["seconds"]) if row["seconds"] else "-")
-            for row in rows
-        ),
-    )  # fmt: skip
+def builds_table(rows: Iterable[Entry]) -> Iterator[Block]:
+    """Yield what each kernel takes of an SM."""
+    counts = ("regs", "smem", "dynamic", "blocks_per_sm", "spills", "stack")
+    titles = (">regs", ">static", ">dynamic", ">per SM", ">spills", ">stack")
+    cells = [
+        (
+            row["variant"],
+            str(row["arch"]),
+            TextSpan(row["kernel"], "name"),
+            *("?" if row[key] is None else str(row[key]) for key in counts),
+            figures.seconds(row["seconds"]) if row["seconds"] else "-",
+        )
+        for row in rows
+    ]
+    yield Grid(("variant", "sm", "kernel", *titles, ">took"), tuple(cells))
 
 
-def checks(rows: Iterable[Mapping[str, Any]]) -> Iterator[Block]:
-    """Verdicts on variants: each a check.Check as JSON, every fault below its variant."""
-    yield Grid(
-        ("variant", "status", "cases", ">max error", ">tolerance", "sanitizer"),
-        tuple(_checked(row) for row in rows),
-        wraps=5,
-    )
+def checks(rows: Iterable[Entry]) -> Iterator[Block]:
+    """Yield verdicts on variants, each a check.Check as JSON."""
+    head = ("variant", "status", "cases", ">max error", ">tolerance", "sanitizer")
+    yield Grid(head, tuple(_checked(row) for row in rows), wraps=5)
 
 
-def _checked(row: Mapping[str, Any]) -> tuple[str, ...]:
+def _checked(row: Entry) -> tuple[str, ...]:
     done = [case for case in row["cases"] if case["status"] != "not supported"]
     worst = max((case.get("max_abs") or 0.0 for case in done), default=None)
     left = len(row["cases"]) - len(done)
@@ -126,32 +125,23 @@ def _checked(row: Mapping[str, Any]) -> tuple[str, ...]:
     )
 
 
-def faults(check: Mapping[str, Any], most: int = 5) -> list[str]:
-    """The first faults of a check, one line each, and how many more there are."""
-    lines = [
-        f"{check['variant']} {c['case']} seed {c['seed']}: {fault}"
-        for c in check["cases"]
-        for fault in c["faults"]
-    ]
+def faults(check: Entry, most: int = 5) -> list[str]:
+    """Return the first faults of a check, one line each, and how many more there are."""
+    lines = []
+    for case in check["cases"]:
+        where = f"{check['variant']} {case['case']} seed {case['seed']}"
+        lines += [f"{where}: {fault}" for fault in case["faults"]]
     more = [f"{check['variant']}: and {len(lines) - most} more"] if len(lines) > most else []
     return [*lines[:most], *more]
 
 
 def timed_case(
-    name: str, gpu: Mapping[str, Any], rows: Sequence[Mapping[str, Any]], references: Sequence[str]
+    name: str, gpu: Entry, rows: Sequence[Entry], references: Sequence[str]
 ) -> Iterator[Block]:
-    """Times at one case under what they were taken on."""
+    """Yield times at one case, fastest first, against the fastest reference, with conditions."""
     yield Heading(f"{name}: {conditions(gpu, rows[0]['timing'])}")
-    yield from times_table(rows, references)
-
-
-def times_table(rows: Sequence[Mapping[str, Any]], references: Sequence[str]) -> Iterator[Block]:
-    """Times at one case, fastest first, against the fastest reference, and what to say of them."""
-    best = min(
-        (r["timing"]["l2"]["warm"]["median"] for r in rows if r["name"] in references),
-        default=None,
-    )
-    ranked = sorted(rows, key=lambda r: r["timing"]["l2"]["warm"]["median"])
+    ranked = sorted(rows, key=_warm)
+    best = next((_warm(row) for row in ranked if row["name"] in references), None)
     yield Grid(
         ("variant", ">warm L2", ">±", ">cold L2", ">±", ">x best reference", ">one call"),
         tuple(_timed(row, best) for row in ranked),
@@ -159,68 +149,72 @@ def times_table(rows: Sequence[Mapping[str, Any]], references: Sequence[str]) ->
     yield from (TextLine(text, "note") for text in _notes(rows, references))
 
 
-def _timed(row: Mapping[str, Any], best: float | None) -> tuple[str, ...]:
-    timing, warm = row["timing"], row["timing"]["l2"]["warm"]
+def _warm(row: Entry) -> float:
+    time: float = row["timing"]["l2"]["warm"]["median"]
+    return time
+
+
+def _timed(row: Entry, best: float | None) -> tuple[str, ...]:
+    timing = row["timing"]
     backend = f" ({row['backend']})" if row.get("backend") else ""
     return (
         f"{row['name']}{backend}",
-        *_median(warm),
+        *_median(timing["l2"]["warm"]),
         *_median(timing["l2"]["cold"]),
-        figures.speedup(best / warm["median"]) if best else "",
+        figures.speedup(best / _warm(row)) if best else "",
         figures.seconds(timing["eager"]),
     )
 
 
-def _notes(rows: Sequence[Mapping[str, Any]], references: Sequence[str]) -> list[str]:
-    """What has to be said beside the times: host-bound launchers, wide intervals, held clocks.
+def _notes(rows: Sequence[Entry], references: Sequence[str]) -> Iterator[str]:
+    """Yield what to know beside the times: host-bound launchers, wide intervals, held clocks.
 
     References are called from Python, so they are named together: outside of a graph, the GPU
     waits for the caller, and the ratios are those of the kernels alone.
     """
-    notes = []
     called = [r["name"] for r in rows if r["timing"]["host_bound"] and r["name"] in references]
     if called:
-        notes.append(
+        yield (
             f"host-bound in plain calls, not in a graph: {', '.join(called)} "
             "(one call waits for Python and torch)"
         )
+    throttles: set[str] = set()
     for row in rows:
         timing = row["timing"]
+        throttles.update(timing["after"]["throttle"] or ())
         if timing["host_bound"] and row["name"] not in references:
             host = figures.seconds(timing["host"])
-            notes.append(f"{row['name']} is host-bound: its launcher takes {host} a call")
+            yield f"{row['name']} is host-bound: its launcher takes {host} a call"
         if timing["why_wide"]:
-            notes.append(f"{row['name']}: {timing['why_wide']}")
-    throttles = {w for row in rows for w in row["timing"]["after"]["throttle"] or ()}
+            yield f"{row['name']}: {timing['why_wide']}"
     if throttles:
-        notes.append(f"clocks held down by {', '.join(sorted(throttles))}")
-    return notes
+        yield f"clocks held down by {', '.join(sorted(throttles))}"
 
 
-def _median(interval: Mapping[str, Any] | None) -> tuple[str, str]:
-    """A median and its relative half-width."""
+def _median(interval: Entry | None) -> tuple[str, str]:
+    """Return a median and its relative half-width."""
     if not interval:
         return "", ""
     width = figures.share(interval["width"]) if interval["width"] is not None else "?"
     return figures.seconds(interval["median"]), width
 
 
-def conditions(gpu: Mapping[str, Any], timing: Mapping[str, Any]) -> str:
-    """One line: on what, and how the clocks stood before and after."""
+def conditions(gpu: Entry, timing: Entry) -> str:
+    """Return on what was timed, and the clocks, power and temperature before and after."""
     parts = [f"{gpu.get('name')}, driver {gpu.get('driver') or 'unknown'}"]
+    units = {"sm_clock": (1e-6, "MHz"), "power": (1, "W"), "temperature": (1, "°C")}
     for when in ("before", "after"):
-        state = timing[when]
         known = [
-            f"{state['sm_clock'] * 1e-6:.0f} MHz" if state["sm_clock"] is not None else None,
-            f"{state['power']:.0f} W" if state["power"] is not None else None,
-            f"{state['temperature']:.0f} °C" if state["temperature"] is not None else None,
+            f"{timing[when][key] * scale:.0f} {unit}"
+            for key, (scale, unit) in units.items()
+            if timing[when][key] is not None
         ]
-        parts.append(f"{when}: {', '.join(filter(None, known)) or 'not known'}")
+        parts.append(f"{when}: {', '.join(known) or 'not known'}")
     return "; ".join(parts)
 
 
 def without_counters(name: str, record: Record) -> Iterator[Block]:
-    """What a record says of a launch without a report: floors, blocks, waves."""
+    """Yield what a record says of a launch without a report: floors, blocks, waves."""
     yield Heading(f"{name}, without counters")
     took, floors = median(record.warm) if record.warm else None, record.work.floors
     if took and floors:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from math import isnan
 from typing import TYPE_CHECKING, Any
 
-from profkit.show.text import figures
+from profkit.reports import figures
 from profkit.show.text.blocks import (
     Block,
     Grid,

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from profkit.reports.figures import figures
 from profkit.show.text.blocks import Block, Grid, Heading, TextLine, TextSpan, Words
-from profkit.show.text.figures import figures
 from profkit.show.text.names import short
 
 FIRST = 3  # findings shown; --json has all
