@@ -95,7 +95,7 @@ def _cell(name: str, value: Any) -> str:
     if name in _SHOWN_AS:
         return _SHOWN_AS[name](value)
     if isinstance(value, Mapping):
-        return words.metrics(value)
+        return words.metric_values(value)
     if isinstance(value, tuple):
         return _of_tuple(value)
     if value is None or value is pd.NA:

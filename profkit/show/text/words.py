@@ -106,7 +106,7 @@ def metric(name: str, value: float | None) -> str:
     return quantity(1.0 if whole else value, unit)
 
 
-def metrics(values: Mapping[str, float | None]) -> str:
+def metric_values(values: Mapping[str, float | None]) -> str:
     """Return metrics with their values in one line."""
     return ", ".join(f"{name} {metric(name, value)}" for name, value in values.items())
 

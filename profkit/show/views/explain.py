@@ -147,9 +147,9 @@ def _rule(rule: Rule) -> Explanation:
         "False alarms": page.false_alarms,
         "An example that fires": (
             f"{finding.cause} ({words.worth(finding)})",
-            words.metrics(rule.fires[0]),
+            words.metric_values(rule.fires[0]),
         ),
-        "An example that does not": (words.metrics(rule.clear[0]),),
+        "An example that does not": (words.metric_values(rule.clear[0]),),
         "Looks at": tuple(_about(CATALOGUE[name]) for name in looked if name in CATALOGUE),
         "To collect": (_command(CATALOGUE[n].section for n in looked if n in CATALOGUE),),
     }
