@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from difflib import get_close_matches
 from itertools import product
-from typing import Any, Generic, TypeVar, overload
+from typing import Any, Generic, Literal, TypeVar, overload
 
 from profkit.errors import ProfkitError
 
@@ -32,27 +32,19 @@ class Budget:
     stack: int | None = None  # bytes of stack frame per thread
 
 
+# Whether a key decides what is compiled or run, and so counts as code in the source's hash; or only
+# speaks of the kernel, and then whether a run record keeps it.
+Use = Literal["code", "prose", "recorded"]
+
+
 class Key(Generic[T]):
-    """One key of a header: what it means, how its value is read, and whether it decides the code.
+    """One key of a header: what it means, how its text is read ("" where there is none), its use.
 
     A key more is one line in Header: its name there, with `-` for `_`, is what a file says.
     """
 
-    def __init__(
-        self,
-        meaning: str,
-        read: Callable[[str], T],
-        *,
-        speaks: bool = False,
-        recorded: bool = False,
-    ) -> None:
-        """A key.
-
-        `read`: the value from what the file says; "" where it says nothing. `speaks`: it only
-        speaks of the kernel; the others decide what is compiled or run, and count as code in the
-        source's hash.
-        """
-        self.meaning, self.read, self.speaks, self.recorded = meaning, read, speaks, recorded
+    def __init__(self, meaning: str, read: Callable[[str], T], use: Use = "code") -> None:
+        self.meaning, self.read, self.use = meaning, read, use
         self.name = ""
 
     def __set_name__(self, owner: type, name: str) -> None:
@@ -90,51 +82,38 @@ class Header:
     # as written. Each known one is an attribute too, read: fixes-not is `fixes_not`
     keys: Mapping[str, str] = field(default_factory=dict)
 
-    after = Key("the variant that this one changes, by id", _first, speaks=True, recorded=True)
-    fixes = Key(
-        "rules that fire for `after` and are clear for this one", words, speaks=True, recorded=True
-    )
+    after = Key("the variant that this one changes, by id", _first, "recorded")
+    fixes = Key("rules that fire for `after` and are clear for this one", words, "recorded")
     fixes_not = Key(
-        "rules that this variant was meant to clear and provably does not",
-        words,
-        speaks=True,
-        recorded=True,
+        "rules that this variant was meant to clear and provably does not", words, "recorded"
     )
     moves = Key(
         "what the counters will do against `after`: stall_barrier<0.5x inst_matrix>2x",
         words,
-        speaks=True,
-        recorded=True,
+        "recorded",
     )
-    moves_not = Key("what they were to do and provably do not", words, speaks=True, recorded=True)
-    case = Key(
-        "the case that fixes and moves speak of; without it, every case",
-        _text,
-        speaks=True,
-        recorded=True,
-    )
+    moves_not = Key("what they were to do and provably do not", words, "recorded")
+    case = Key("the case that fixes and moves speak of; without it, every case", _text, "recorded")
     flags = Key("further nvcc flags", str.split)
     arch = Key("80+ (that or newer), 90a (exactly that), or a list: 80,89", _text)
-    tune = Key("tunable macros and their values: BLOCK_M=16,32,64 STAGES=2,3", str, speaks=True)
-    where = Key(
-        "what tunables must satisfy: BLOCK_M % (16 * WARPS) == 0, STAGES > 1", str, speaks=True
-    )
+    tune = Key("tunable macros and their values: BLOCK_M=16,32,64 STAGES=2,3", str, "prose")
+    where = Key("what tunables must satisfy: BLOCK_M % (16 * WARPS) == 0, STAGES > 1", str, "prose")
     takes = Key(
         "what a block takes: threads=32*WARPS smem=256*BLOCK_M (bytes), or any other name",
         str.split,
-        speaks=True,
+        "prose",
     )
     steer = Key(
         "which way a rule asks a tunable to go: grid-too-small=BLOCK_M- barrier-wait=WARPS-",
         str.split,
-        speaks=True,
+        "prose",
     )
     watch = Key(
         "metrics that a better choice of tunables moves, and which way: stall_barrier- sm_active+",
         str.split,
-        speaks=True,
+        "prose",
     )
-    budget = Key("what ptxas may use at most: regs=128 smem=64K spills=0 stack=0", str, speaks=True)
+    budget = Key("what ptxas may use at most: regs=128 smem=64K spills=0 stack=0", str, "prose")
     inputs = Key("the grid that the inputs lie on, for formats narrower than fp16: e4m3", _text)
     twin = Key(
         "what differs from it in one thing only: a variant, or `yes` for -DPROFKIT_TWIN", _text
@@ -142,35 +121,34 @@ class Header:
     output = Key(
         "what a kernel without a reference must give: finite, or as its twin: same, close", _text
     )
-    also = Key("rules that must fire on it beside its cause", words, speaks=True)
+    also = Key("rules that must fire on it beside its cause", words, "prose")
     tolerance = Key("how close a kernel and its twin must be, in norm", _text)
-    relieves = Key("what the twin does instead", _text, speaks=True)
-    bound = Key(
-        "what this kernel is bound by, where that is known by construction", _text, speaks=True
-    )
-    limiter = Key("the limiter that goes with the bound", _text, speaks=True)
-    cause = Key("the rule that must be named first on it", _text, speaks=True)
+    relieves = Key("what the twin does instead", _text, "prose")
+    bound = Key("what this kernel is bound by, where that is known by construction", _text, "prose")
+    limiter = Key("the limiter that goes with the bound", _text, "prose")
+    cause = Key("the rule that must be named first on it", _text, "prose")
     declares = Key(
         "what the workload needs, as metric=number: declared_bytes=1073741824", str.split
     )
     caught_by = Key(
-        "the check that must catch it, for kernels that are wrong on purpose", _text, speaks=True
+        "the check that must catch it, for kernels that are wrong on purpose", _text, "prose"
     )
 
     def to_record(self) -> dict[str, Any] | None:
-        """What a run record keeps of it: the title and each recorded key; None of no header."""
+        """Return what a run record keeps of it: the title and each recorded key; None of no header."""
         if self == Header():
             return None
-        recorded = {key.name: getattr(self, name) for name, key in _KEYS.items() if key.recorded}
+        kept = ((name, key) for name, key in _KEYS.items() if key.use == "recorded")
+        recorded = {key.name: getattr(self, name) for name, key in kept}
         lists = {name: list(v) if isinstance(v, tuple) else v for name, v in recorded.items()}
         return {"title": self.title, **lists}
 
     @staticmethod
     def of_record(recorded: Mapping[str, Any]) -> Header:
-        """A header from what a run record keeps; what is of another kind is not there."""
+        """Return a header from what a run record keeps; what is of another kind is not there."""
         keys = {}
         for key in _KEYS.values():
-            value = recorded.get(key.name) if key.recorded else None
+            value = recorded.get(key.name) if key.use == "recorded" else None
             if isinstance(value, list):
                 value = " ".join(word for word in value if isinstance(word, str))
             if isinstance(value, str) and value:
@@ -181,7 +159,7 @@ class Header:
 
 _KEYS: dict[str, Key[Any]] = {n: k for n, k in vars(Header).items() if isinstance(k, Key)}
 KEYS: dict[str, str] = {key.name: key.meaning for key in _KEYS.values()}
-SPEAKS = frozenset(key.name for key in _KEYS.values() if key.speaks)
+SPEAKS = frozenset(key.name for key in _KEYS.values() if key.use != "code")
 
 
 LONGEST = 64 << 10  # characters that a header may have: the longest seen has 3,000
@@ -227,29 +205,23 @@ def _comment_lines(match: re.Match[str]) -> list[str]:
 
 
 def _pairs(line: str, name: str) -> list[tuple[str, str]]:
-    """The (key, value) pairs of one line; none if the line is free text."""
+    """Return the (key, value) pairs of one line; none if the line is free text."""
     first = _KEY.match(line)
     if not first:
         return []
-    if first[1] not in KEYS:
-        near = get_close_matches(first[1], KEYS, n=1, cutoff=0.75)
-        if not near:
-            return []
-        raise ProfkitError(
-            f"{name}: unknown key '{first[1]}:' in the header",
-            f"did you mean '{near[0]}:' ({KEYS[near[0]]})?",
-        )
-    starts = [first]
-    for match in _KEY.finditer(line, first.end()):
+    starts: list[re.Match[str]] = []
+    for match in _KEY.finditer(line):
         gap = len(line[: match.start()]) - len(line[: match.start()].rstrip())
         near = get_close_matches(match[1], KEYS, n=1, cutoff=0.75)
         if match[1] in KEYS:
             starts.append(match)
-        elif near and gap >= 2:  # two blanks part pairs; one blank is inside a value
+        elif near and (not starts or gap >= 2):  # two blanks part pairs; one is inside a value
             raise ProfkitError(
                 f"{name}: unknown key '{match[1]}:' in the header",
                 f"did you mean '{near[0]}:' ({KEYS[near[0]]})?",
             )
+        elif not starts:
+            return []
     ends = [*(s.start() for s in starts[1:]), len(line)]
     return [(s[1], line[s.end() : end].strip()) for s, end in zip(starts, ends, strict=True)]
 
