@@ -13,8 +13,7 @@ import typer
 from profkit.cli.options import COULD_NOT
 from profkit.cli.output import progress, say
 from profkit.errors import ProfkitError
-from profkit.records.kinds import wrong_verb
-from profkit.records.paths import FULL, SUFFIXES
+from profkit.records.paths import FULL, SUFFIXES, wrong_verb
 
 if TYPE_CHECKING:
     from pandas import DataFrame

@@ -24,7 +24,7 @@ def evidence_of(artifacts: Path) -> Evidence:
 
 def refuse_other(path: str | Path, verb: str) -> None:
     """Raise a ProfkitError that names the command for a file which this verb does not read."""
-    from profkit.records.kinds import wrong_verb
+    from profkit.records.paths import wrong_verb
 
     if other := wrong_verb(path, verb):
         raise ProfkitError(f"{path}: is {other[0]}", other[1])

@@ -12,12 +12,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from profkit.errors import ProfkitError
-from profkit.records.paths import SUFFIXES
+from profkit.records.paths import MARK, SUFFIXES
 
 RunName = tuple[str, str]  # variant and case
 HISTORY = "artifacts/history"  # the tables of all that was measured, where nobody names others
 _WORD = re.compile(r"[A-Za-z0-9][\w-]*")
-MARK = b'"profkit.run/'
 
 
 @dataclass(frozen=True)
@@ -30,40 +29,35 @@ class RunFiles:
 
 
 def is_word(name: str) -> bool:
-    """Whether a variant or a case can be called so."""
+    """Return whether a variant or a case can be called so."""
     return _WORD.fullmatch(name) is not None
 
 
 def files_of(stem: Path) -> RunFiles:
-    """What lies there: a record, a report, both or neither."""
+    """Return what is there: a record, a report, both or neither."""
     record = stem.with_name(f"{stem.name}.json")
     reports = (stem.with_name(stem.name + suffix) for suffix in SUFFIXES)
-    return RunFiles(
-        stem, record if record.is_file() else None, next((r for r in reports if r.is_file()), None)
-    )
+    report = next((r for r in reports if r.is_file()), None)
+    return RunFiles(stem, record if record.is_file() else None, report)
 
 
 def run_files(root: Path) -> dict[RunName, tuple[RunFiles, ...]]:
-    """Everything recorded in a folder, by variant and case.
+    """Return everything recorded in a folder, by variant and case, sorted by name.
 
-    Returns:
-        Sorted by name; more than one entry where two folders hold a run of one name.
+    A name has more than one entry where two folders hold a run of it.
     """
     stems: dict[RunName, set[Path]] = {}
     for path, depth in _candidates(root):
         name = _name(path, depth)
         if name is not None:
             stems.setdefault(name, set()).add(path.with_suffix(""))
-    return {
-        name: tuple(files_of(stem) for stem in sorted(paths))
-        for name, paths in sorted(stems.items())
-    }
+    return {name: tuple(map(files_of, sorted(paths))) for name, paths in sorted(stems.items())}
 
 
 def place_for(root: Path, problem: str, variant: str, case: str) -> tuple[Path, Path]:
-    """Where the report and the record of a run are to be written.
+    """Return where the report and the record of a run are to be written.
 
-    Where the run stands already, there again; else `<problem>/<case>/<variant>.*`.
+    Where the run is already, there again; else `<problem>/<case>/<variant>.*`.
 
     Raises:
         ProfkitError: Two folders hold a run of this name.
@@ -78,7 +72,7 @@ def place_for(root: Path, problem: str, variant: str, case: str) -> tuple[Path, 
 
 
 def only_one(files: tuple[RunFiles, ...], name: RunName) -> RunFiles:
-    """The files of a run.
+    """Return the files of a run.
 
     Raises:
         ProfkitError: Two folders hold a run of this name, and which is meant is not known.
@@ -93,7 +87,7 @@ def only_one(files: tuple[RunFiles, ...], name: RunName) -> RunFiles:
 
 
 def _candidates(root: Path) -> Iterator[tuple[Path, int]]:
-    """Records and reports in the folder and two below it, with how deep they lie."""
+    """Yield records and reports in the folder and two below it, with how deep they are."""
     for depth, pattern in enumerate(("*.*", "*/*.*", "*/*/*.*")):
         for path in root.glob(pattern):
             if path.suffix in (".json", *SUFFIXES):
@@ -101,7 +95,7 @@ def _candidates(root: Path) -> Iterator[tuple[Path, int]]:
 
 
 def _name(path: Path, depth: int) -> RunName | None:
-    """Variant and case of a file, None where it is not a run's."""
+    """Return variant and case of a file, None where it is not a run's."""
     variant, dot, case = path.stem.rpartition(".")
     if not dot:
         variant, case = path.stem, path.resolve().parent.name
@@ -113,7 +107,7 @@ def _name(path: Path, depth: int) -> RunName | None:
 
 
 def _has_record(path: Path) -> bool:
-    """Whether the file beside it says that it is a run record: other JSON lies about, too."""
+    """Return whether the file beside it says that it is a run record: there is other JSON, too."""
     try:
         with path.with_suffix(".json").open("rb") as file:
             return MARK in file.read(200)

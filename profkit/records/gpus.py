@@ -30,25 +30,24 @@ class Gpu:
 
 @cache
 def table() -> dict[Capability, Gpu]:
-    """Every row, the oldest first."""
+    """Return every row, the oldest first."""
     text = Path(__file__).with_name("gpus.toml").read_text("utf-8")
     rows = {}
     for name, row in tomllib.loads(text).items():
         major, _, minor = name.partition(".")
-        columns: dict[str, Any] = {
-            key: tuple(v) if isinstance(v, list) else v for key, v in row.items()
-        }
+        columns: dict[str, Any] = {}
+        columns |= {key: tuple(v) if isinstance(v, list) else v for key, v in row.items()}
         rows[int(major), int(minor)] = Gpu(**columns)
     return dict(sorted(rows.items()))
 
 
 def exactly(cc: object) -> Gpu | None:
-    """The row of a compute capability as a report names it, such as 9.0."""
+    """Return the row of a compute capability as a report names it, such as 9.0."""
     return next((row for known, row in table().items() if "{}.{}".format(*known) == cc), None)
 
 
 def of_generation(cc: Capability | None) -> Gpu | None:
-    """The row of the nearest compute capability of the same generation that is no newer."""
+    """Return the row of the nearest compute capability of the same generation that is no newer."""
     older = [known for known in table() if cc and known[0] == cc[0] and known <= cc]
     return table()[max(older)] if older else None
 
@@ -59,7 +58,7 @@ def _by_capability(column: str) -> dict[Capability, Any]:
 
 
 def levels(column: str, cc: Capability | None) -> Levels:
-    """What the nearest GPU that is no newer gains; where there is none, what holds on every GPU."""
+    """Return what the nearest GPU that is no newer gains; without one, what holds on every GPU."""
     rows = _by_capability(column)
     if older := [known for known in rows if cc and known <= cc]:
         return cast("Levels", rows[max(older)])

@@ -18,10 +18,11 @@ from dataclasses import dataclass, field
 from math import inf, isfinite, nan
 from pathlib import Path
 from statistics import median
-from typing import Any
+from typing import Any, TypeGuard
 
 from profkit.errors import ProfkitError
 from profkit.files import read_text
+from profkit.records.store import JsonObject
 
 SCHEMA = "profkit.grid/1"
 _AXES = 2
@@ -51,7 +52,7 @@ class GridCell:
         return list(self.at.values())[1]
 
     def fastest(self, names: frozenset[str], *, without: bool = False) -> tuple[str, float]:
-        """The fastest of these names, or of all others, and its median; ("", inf) if none was timed."""
+        """Return the fastest of these names, or of all others, and its median; ("", inf) of none."""
         every = {**self.looked, **{n: median(x) for n, x in self.warm.items() if x}}
         chosen = {n: x for n, x in every.items() if (n in names) != without}
         name = min(chosen, key=lambda n: chosen[n], default="")
@@ -83,18 +84,13 @@ def read_grid(path: Path) -> TimeGrid:
         raise ProfkitError(
             f"{path} is no file of {SCHEMA}", f'its first line has to say "schema": "{SCHEMA}"'
         )
-    gpu, against = head.get("gpu"), head.get("against")
-    name = gpu.get("name") if isinstance(gpu, dict) else None
-    return TimeGrid(
-        name if isinstance(name, str) else None,
-        frozenset(x for x in against if isinstance(x, str))
-        if isinstance(against, list)
-        else frozenset(),
-        tuple(_cell(path, number, document) for number, document in enumerate(rest, 2)),
-    )
+    name, against = _object(head, "gpu").get("name"), head.get("against")
+    names = [x for x in against if isinstance(x, str)] if isinstance(against, list) else ()
+    cells = tuple(_cell(path, number, document) for number, document in enumerate(rest, 2))
+    return TimeGrid(name if isinstance(name, str) else None, frozenset(names), cells)
 
 
-def _documents(path: Path, lines: list[str]) -> Iterator[dict[str, Any]]:
+def _documents(path: Path, lines: list[str]) -> Iterator[JsonObject]:
     for number, line in enumerate(lines, 1):
         try:
             document = json.loads(line)
@@ -105,28 +101,30 @@ def _documents(path: Path, lines: list[str]) -> Iterator[dict[str, Any]]:
         yield document
 
 
-def _cell(path: Path, number: int, document: dict[str, Any]) -> GridCell:
-    at, warm = document.get("at"), document.get("warm")
-    if not isinstance(at, dict) or not isinstance(warm, dict) or len(at) < _AXES:
+def _object(document: JsonObject, key: str) -> JsonObject:
+    """Return the object of this key; an empty one where there is none."""
+    held = document.get(key)
+    return held if isinstance(held, dict) else {}
+
+
+def _cell(path: Path, number: int, document: JsonObject) -> GridCell:
+    at, warm = _object(document, "at"), document.get("warm")
+    if not isinstance(warm, dict) or len(at) < _AXES:
         raise ProfkitError(
             f"{path}, line {number}: no cell of a grid",
             'it needs "at" with two axes or more, and "warm" with samples by name',
         )
-    samples = {
-        n: tuple(s for s in x if _is_positive(s)) for n, x in warm.items() if isinstance(x, list)
-    }
-    places = {n: x if isinstance(x, int | float) else str(x) for n, x in at.items()}
-    ran = document.get("ran")
-    chosen = {n: str(x) for n, x in ran.items()} if isinstance(ran, dict) else {}
-    seen = document.get("looked")
-    looked = {n: x for n, x in seen.items() if _is_positive(x)} if isinstance(seen, dict) else {}
-    operations, moved = (_positive(document.get(x)) for x in ("operations", "bytes"))
-    return GridCell(places, samples, chosen, looked, operations, moved)
+    lists = {n: x for n, x in warm.items() if isinstance(x, list)}
+    operations, moved = (document.get(x) for x in ("operations", "bytes"))
+    return GridCell(
+        at={n: x if isinstance(x, int | float) else str(x) for n, x in at.items()},
+        warm={n: tuple(s for s in x if _is_positive(s)) for n, x in lists.items()},
+        ran={n: str(x) for n, x in _object(document, "ran").items()},
+        looked={n: x for n, x in _object(document, "looked").items() if _is_positive(x)},
+        operations=float(operations) if _is_positive(operations) else nan,
+        moved=float(moved) if _is_positive(moved) else nan,
+    )
 
 
-def _is_positive(value: Any) -> bool:
+def _is_positive(value: Any) -> TypeGuard[float]:
     return isinstance(value, int | float) and isfinite(value) and value > 0
-
-
-def _positive(value: Any) -> float:
-    return float(value) if _is_positive(value) else nan

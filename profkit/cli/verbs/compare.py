@@ -202,7 +202,7 @@ def _gates(files: Sequence[Path], evidence: Evidence) -> list[GateResult]:
 
 def _refuse_other(before: str, after: str) -> None:
     """Raise a ProfkitError for a file that another verb reads; of traces, how they are compared."""
-    from profkit.records.kinds import wrong_verb
+    from profkit.records.paths import wrong_verb
 
     others = ((side, wrong_verb(side, "compare")) for side in (before, after))
     for side, (what, hint) in ((side, other) for side, other in others if other):

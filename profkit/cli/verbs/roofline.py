@@ -39,7 +39,7 @@ def draw_roofline(
     Times by shape stand beside launches; alone they show who is fastest where, and how far ahead.
     """
     from profkit.records.grid import read_grid
-    from profkit.records.kinds import kind_of
+    from profkit.records.paths import kind_of
     from profkit.show import plots
 
     grids = [Path(word) for word in reports if kind_of(word) == "grid"]
