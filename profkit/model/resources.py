@@ -52,6 +52,7 @@ class Peak:
     likely: float  # share at which it is near if warps queue for it
     queued: float  # share of the warps' time in the states of its queue that counts as a queue
     reason: str
+    group: Group = "memory"
 
 
 # What holds each of these numbers, and how far each can move: tests/kernels/test_thresholds.py.
@@ -85,6 +86,7 @@ PIPE = Peak(
     "Independent instructions fill a pipe to 95 % and more. Warps that are throttled a little "
     "while it idles 40 % of the time ran into each other; from a seventh of their time on it is "
     "the pipe.",
+    "compute",
 )
 ISSUE = Peak(
     0.70,
@@ -94,6 +96,7 @@ ISSUE = Peak(
     "they are always some where there are many warps. Warps that depend on each other (barriers, "
     "tree loops) leave a scheduler empty now and then: kernels at 70 % became faster by as much "
     "as they had fewer instructions, whatever they waited for besides.",
+    "compute",
 )
 
 
@@ -102,11 +105,19 @@ class Resource:
     """A unit that can be the bottleneck."""
 
     limiter: str  # the verdict's word
-    group: Group
     rule: str  # names it when nothing more special explains it
     busy: Callable[[Launch], float]  # share of its peak, of elapsed cycles; raises NotCollected
     peak: Peak
+    # The largest share of its peak that any launch on record holds over its whole time (probes and
+    # ladder on an H200, published streams elsewhere). Refresh and read-write turns take the rest of
+    # DRAM, uneven hashing that of L2; pipes lose only ramp and end.
+    reach: float
     queue: tuple[str, ...]  # warp states that a full unit causes
+    work: tuple[str, ...]  # counts whose sum its work goes by
+
+    @property
+    def group(self) -> Group:
+        return self.peak.group
 
 
 @dataclass(frozen=True)
@@ -119,37 +130,50 @@ class Use:
     near: bool
 
     def scaled(self, factor: float, launch: Launch) -> Use:
-        """The same with a share of peak that many times as large: would it be near?"""
+        """Return the same with a share of peak that many times as large: would it be near?"""
         part = self.share * factor
         return replace(self, share=part, near=_near(self.resource, part, launch))
 
 
-_LOADS = ("long_scoreboard", "lg_throttle", "drain")
+def _row(
+    names: str,
+    busy: Callable[[Launch], float] | str,
+    peak: Peak,
+    reach: float,
+    queue: str,
+    work: str,
+) -> Resource:
+    """Return a resource: `busy` may be a metric, the other texts are words."""
+    limiter, rule = names.split()
+    part = units.by_metric(busy) if isinstance(busy, str) else busy
+    return Resource(limiter, rule, part, peak, reach, tuple(queue.split()), tuple(work.split()))
 
+
+_LOADS = "long_scoreboard lg_throttle drain"
+_SHARED, _CONSTANTS = "mio_throttle short_scoreboard", "short_scoreboard mio_throttle"
+_TEXTURES, _MATH = "tex_throttle long_scoreboard", "math_pipe_throttle"
+_READY = f"not_selected {_MATH} dispatch_stall"
+_L1 = (
+    "global_load_sectors global_store_sectors shared_wavefronts local_load_sectors "
+    "local_store_sectors"
+)
 RESOURCES: tuple[Resource, ...] = (
-    Resource("dram", "memory", "dram-bandwidth", units.dram, DRAM, _LOADS),
-    Resource("l2", "memory", "l2-bandwidth", units.l2, L2, _LOADS),
-    Resource("l1", "memory", "l1-bandwidth", units.l1, L1TEX, ("lg_throttle",)),
-    Resource("shared", "memory", "shared-bandwidth", units.shared, L1TEX,
-             ("mio_throttle", "short_scoreboard")),
-    Resource("texture", "memory", "texture-bandwidth", units.by_metric("texture_busy"), L1TEX,
-             ("tex_throttle", "long_scoreboard")),
-    Resource("constant", "memory", "constant-divergence", units.by_metric("constant_busy"), L1TEX,
-             ("short_scoreboard", "mio_throttle")),
-    Resource("atomics", "memory", "atomics-contention", units.atomics_busy, L2, _LOADS),
-    Resource("tensor", "compute", "tensor-pipe", units.tensor, PIPE,
-             ("math_pipe_throttle", "gmma")),
-    Resource("fp32", "compute", "fp32-pipe", units.fp32_busy, PIPE, ("math_pipe_throttle",)),
+    _row("dram dram-bandwidth", units.dram, DRAM, 0.92, _LOADS, "dram_bytes"),
+    _row("l2 l2-bandwidth", units.l2, L2, 0.85, _LOADS, "l2_bytes"),
+    _row("l1 l1-bandwidth", units.l1, L1TEX, 0.97, "lg_throttle", _L1),
+    _row("shared shared-bandwidth", units.shared, L1TEX, 0.97, _SHARED, "shared_wavefronts"),
+    _row("texture texture-bandwidth", "texture_busy", L1TEX, 0.98, _TEXTURES, "inst_texture"),
+    _row("constant constant-divergence", "constant_busy", L1TEX, 0.95, _CONSTANTS, "instructions"),
+    _row("atomics atomics-contention", units.atomics_busy, L2, 0.95, _LOADS, "l2_atomic_sectors"),
+    _row("tensor tensor-pipe", units.tensor, PIPE, 0.95, f"{_MATH} gmma", "inst_matrix"),
+    _row("fp32 fp32-pipe", units.fp32_busy, PIPE, 0.97, _MATH, "inst_fp32"),
     # Small GPUs queue FP64 with textures.
-    Resource("fp64", "compute", "fp64-pipe", units.by_metric("fp64_busy"), PIPE,
-             ("math_pipe_throttle", "tex_throttle")),
-    Resource("fp16", "compute", "fp16-pipe", units.fp16, PIPE, ("math_pipe_throttle",)),
-    Resource("int", "compute", "int-pipe", units.integer, PIPE, ("math_pipe_throttle",)),
-    Resource("xu", "compute", "xu-pipe", units.by_metric("xu_busy"), PIPE,
-             ("math_pipe_throttle", "mio_throttle", "short_scoreboard")),
-    Resource("issue", "compute", "issue-slots", units.by_metric("issue_busy"), ISSUE,
-             ("not_selected", "math_pipe_throttle", "dispatch_stall")),
-)  # fmt: skip
+    _row("fp64 fp64-pipe", "fp64_busy", PIPE, 0.97, f"{_MATH} tex_throttle", "inst_fp64"),
+    _row("fp16 fp16-pipe", units.fp16, PIPE, 0.95, _MATH, "inst_half"),
+    _row("int int-pipe", units.integer, PIPE, 0.95, _MATH, "instructions"),
+    _row("xu xu-pipe", "xu_busy", PIPE, 0.97, f"{_MATH} {_SHARED}", "inst_xu"),
+    _row("issue issue-slots", "issue_busy", ISSUE, 0.95, _READY, "instructions"),
+)
 BY_LIMITER = {resource.limiter: resource for resource in RESOURCES}
 EVERY = tuple(BY_LIMITER)
 COMPUTE = tuple(r.limiter for r in RESOURCES if r.group == "compute")
@@ -250,7 +274,7 @@ def _queues(resource: Resource, launch: Launch) -> bool:
     waiting = sum(launch[f"stall_{s}"] for s in states if s in resource.queue)
     if waiting < resource.peak.queued:
         return False
-    if resource.queue == _LOADS:
+    if resource.queue == BY_LIMITER["dram"].queue:
         return _loads_queue(resource, launch)
     others = [launch[f"stall_{s}"] for s in states if s not in (*resource.queue, *WORKING)]
     if resource.limiter == "issue" and launch["issue_busy"] < READY:

@@ -43,27 +43,7 @@ MATH = ("math_pipe_throttle", "dispatch_stall")
 ISSUING = ("selected", "not_selected", "wait")  # what every instruction costs by itself
 NOTHING = dict.fromkeys(STATES, 0.0)  # no state is certain to stay
 
-# The largest share of its peak that any launch on record holds over its whole time (probes and
-# ladder on an H200, published streams elsewhere). Refresh and read-write turns take the rest of DRAM,
-# uneven hashing that of L2; pipes lose only ramp and end.
-REACH: Mapping[str, float] = {
-    "dram": 0.92,
-    "l2": 0.85,
-    LINKS: 0.90,
-    "l1": 0.97,
-    "shared": 0.97,
-    ENTRY: 0.97,
-    "texture": 0.98,
-    "constant": 0.95,
-    "atomics": 0.95,
-    "tensor": 0.95,
-    "fp32": 0.97,
-    "fp64": 0.97,
-    "fp16": 0.95,
-    "int": 0.95,
-    "xu": 0.97,
-    "issue": 0.95,
-}
+REACH: Mapping[str, float] = {r.limiter: r.reach for r in RESOURCES} | {LINKS: 0.90, ENTRY: 0.97}
 
 
 def loads(launch: Launch) -> dict[str, float]:

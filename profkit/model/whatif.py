@@ -17,6 +17,7 @@ from typing import Literal, TypedDict
 
 from profkit.errors import ProfkitError
 from profkit.model.launch import Launch, NotCollected
+from profkit.model.resources import RESOURCES
 from profkit.model.scenario import (
     ENTRY,
     LINKS,
@@ -37,15 +38,10 @@ SPREAD = (-0.98, 0.83)
 OFFSET = 0.1
 # What each unit's work is counted by.
 _WORK: Mapping[str, tuple[str, ...]] = {
-    "dram": ("dram_bytes",), "l2": ("l2_bytes",), LINKS: ("l2_read_bytes", "l2_write_bytes"),
-    "l1": ("global_load_sectors", "global_store_sectors", "shared_wavefronts", "local_load_sectors",
-           "local_store_sectors"),
-    "shared": ("shared_wavefronts",),
+    **{resource.limiter: resource.work for resource in RESOURCES},
+    LINKS: ("l2_read_bytes", "l2_write_bytes"),
     ENTRY: ("inst_global_load", "inst_global_store", "inst_shared_load", "inst_shared_store"),
-    "issue": ("instructions",), "int": ("instructions",), "constant": ("instructions",),
-    "fp32": ("inst_fp32",), "fp64": ("inst_fp64",), "fp16": ("inst_half",), "xu": ("inst_xu",),
-    "tensor": ("inst_matrix",), "atomics": ("l2_atomic_sectors",), "texture": ("inst_texture",),
-}  # fmt: skip
+}
 _LOADS = ("inst_global_load", "inst_texture", "inst_async_copy")
 _SECTORS = (
     "global_load_sectors",
