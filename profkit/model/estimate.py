@@ -14,14 +14,13 @@ from math import exp, inf, log, prod
 from typing import Literal
 
 from profkit.model.launch import Launch, NotCollected
-from profkit.model.resources import next_limit, uses
+from profkit.model.resources import loads, next_limit, uses
 from profkit.model.scenario import (
     Expectation,
     Scenario,
     fullest,
     joint,
     limit,
-    loads,
     modelled_gain,
 )
 

@@ -8,7 +8,7 @@ queue the launch is waiting for latency, not for throughput.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from math import inf
@@ -177,6 +177,8 @@ RESOURCES: tuple[Resource, ...] = (
 BY_LIMITER = {resource.limiter: resource for resource in RESOURCES}
 EVERY = tuple(BY_LIMITER)
 COMPUTE = tuple(r.limiter for r in RESOURCES if r.group == "compute")
+ENTRY, LINKS = "entry", "links"  # of L1TEX, and between it and L2: no limiter is called so
+REACH: Mapping[str, float] = {r.limiter: r.reach for r in RESOURCES} | {LINKS: 0.90, ENTRY: 0.97}
 
 
 def at_work(launch: Launch) -> float:
@@ -239,28 +241,42 @@ class Limit:
         return f"next is {self.limiter} at {share(self.elapsed)}"
 
 
+def loads(launch: Launch) -> dict[str, float]:
+    """Return the share of its peak that each unit was at, of elapsed cycles; only what was collected."""
+    shares = {r.limiter: u.elapsed for r in RESOURCES if (u := resource_use(r, launch)) is not None}
+    if "lsu_in_busy" in launch:
+        shares[ENTRY] = launch["lsu_in_busy"]
+    with suppress(NotCollected):
+        shares[LINKS] = units.links(launch)
+    return shares
+
+
 def next_limit(launch: Launch, *without: str) -> Limit | None:
-    """The busiest resource other than those: what binds when they no longer do.
+    """Return the busiest resource other than those: what binds when they no longer do.
 
     Without DRAM, L2 is only its links to the SMs: its other stages are busy filling from DRAM.
     """
-    others = [
-        Limit(r.limiter, found.elapsed, _room(r.limiter, found.elapsed, launch))
-        for r in RESOURCES
-        if r.limiter not in without
-        and not (r.limiter == "l2" and "dram" in without)
-        and (found := resource_use(r, launch)) is not None
+    shares = loads(launch)
+    links = shares.pop(LINKS, None)
+    if "dram" in without:
+        shares.pop("l2", None)
+        shares |= {} if links is None else {"l2": links}
+    limits = [
+        Limit(unit, part, _room(unit, part, launch))
+        for unit, part in shares.items()
+        if unit not in (*without, ENTRY)
     ]
-    if "dram" in without and "l2" not in without:
-        with suppress(NotCollected):
-            links = units.links(launch)
-            others.append(Limit("l2", links, _room("l2", links, launch)))
-    return min(others, key=lambda limit: limit.room, default=None)
+    return min(limits, key=lambda limit: limit.room, default=None)
 
 
 def scattered(launch: Launch) -> bool:
-    """Whether DRAM serves sectors at random places, which it cannot do at its full rate."""
+    """Return whether DRAM serves sectors at random places, which it cannot do at its full rate."""
     return units.fetched(launch) >= PAIRED
+
+
+def reach(unit: str, launch: Launch) -> float:
+    """Return the share of its peak that a unit can get to in a launch with this access pattern."""
+    return SCATTERED if unit == "dram" and scattered(launch) else REACH[unit]
 
 
 def _room(limiter: str, elapsed: float, launch: Launch) -> float:

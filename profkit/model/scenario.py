@@ -13,13 +13,11 @@ servers in turn do: smooth, and never below either.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from contextlib import suppress
 from dataclasses import dataclass, field
 from math import inf, prod
 
-from profkit.model import units
-from profkit.model.launch import Launch, NotCollected
-from profkit.model.resources import RESOURCES, SCATTERED, resource_use, scattered
+from profkit.model.launch import Launch
+from profkit.model.resources import ENTRY, REACH, loads, reach, scattered
 from profkit.reports.metrics.warps import STATES
 
 
@@ -32,7 +30,6 @@ class Expectation:
     high: float  # and at most this; how often it was on code left out: COVERAGE of estimate.py
 
 
-ENTRY, LINKS = "entry", "links"
 ONCHIP = ("l1", "shared", ENTRY)  # what a load or store goes through inside the SM
 
 # States that come and go together: the instructions of a family stand in one queue.
@@ -43,22 +40,9 @@ MATH = ("math_pipe_throttle", "dispatch_stall")
 ISSUING = ("selected", "not_selected", "wait")  # what every instruction costs by itself
 NOTHING = dict.fromkeys(STATES, 0.0)  # no state is certain to stay
 
-REACH: Mapping[str, float] = {r.limiter: r.reach for r in RESOURCES} | {LINKS: 0.90, ENTRY: 0.97}
-
-
-def loads(launch: Launch) -> dict[str, float]:
-    """Share of its peak that each unit was at, of elapsed cycles; only what was collected."""
-    shares = {r.limiter: u.elapsed for r in RESOURCES if (u := resource_use(r, launch)) is not None}
-    if "lsu_in_busy" in launch:
-        shares[ENTRY] = launch["lsu_in_busy"]
-    with suppress(NotCollected):
-        shares[LINKS] = units.links(launch)
-    return shares
-
-
-def reach(unit: str, launch: Launch) -> float:
-    """The share of its peak that a unit can get to in a launch with this access pattern."""
-    return SCATTERED if unit == "dram" and scattered(launch) else REACH[unit]
+# Instructions that a warp waits for in long_scoreboard, and in the states of MIO.
+LOADS = ("inst_global_load", "inst_texture", "inst_async_copy")
+TRIPS = ("inst_shared_load", "inst_shared_store", "inst_xu", "inst_shuffle")
 
 
 @dataclass(frozen=True)

@@ -17,15 +17,14 @@ from typing import Literal, TypedDict
 
 from profkit.errors import ProfkitError
 from profkit.model.launch import Launch, NotCollected
-from profkit.model.resources import RESOURCES
+from profkit.model.resources import ENTRY, LINKS, RESOURCES, loads
 from profkit.model.scenario import (
-    ENTRY,
-    LINKS,
+    LOADS,
     MEMORY,
     MIO,
+    TRIPS,
     Expectation,
     Scenario,
-    loads,
     modelled_speedup,
 )
 from profkit.model.units import mostly_atomics
@@ -42,40 +41,34 @@ _WORK: Mapping[str, tuple[str, ...]] = {
     LINKS: ("l2_read_bytes", "l2_write_bytes"),
     ENTRY: ("inst_global_load", "inst_global_store", "inst_shared_load", "inst_shared_store"),
 }
-_LOADS = ("inst_global_load", "inst_texture", "inst_async_copy")
-_SECTORS = (
-    "global_load_sectors",
-    "global_store_sectors",
-    "local_load_sectors",
-    "local_store_sectors",
+_SECTORS = tuple(
+    "global_load_sectors global_store_sectors local_load_sectors local_store_sectors".split()
 )
-_TRIPS = ("inst_shared_load", "inst_shared_store", "inst_xu", "inst_shuffle")
 # What warps wait for in each state: its time goes as the geometric mean of these sums; in a state that
 # is not here, as the instructions.
 _EVENTS: Mapping[str, tuple[tuple[str, ...], ...]] = {
-    **dict.fromkeys(("long_scoreboard", "lg_throttle"), (_LOADS, _SECTORS)),
-    **dict.fromkeys(MIO, (_TRIPS, ("shared_wavefronts",))),
+    **dict.fromkeys(("long_scoreboard", "lg_throttle"), (LOADS, _SECTORS)),
+    **dict.fromkeys(MIO, (TRIPS, ("shared_wavefronts",))),
     "drain": (("global_store_sectors",),),
     "barrier": (("inst_barrier",),),
     "branch_resolving": (("branches",),),
 }
-# A change of the first changes the others: by as much (+), or by the same factor (x).
-_CARRIES: tuple[tuple[str, str, str], ...] = (
-    ("inst_exp", "+", "inst_xu"),
-    ("inst_ffma", "+", "inst_fp32"),
-    *((kind, "+", "instructions") for kind in (
-        "inst_xu", "inst_fp32", "inst_fp64", "inst_half", "inst_imad", "inst_matrix", "inst_shuffle",
-        "inst_global_load", "inst_global_store", "inst_shared_load", "inst_shared_store",
-        "inst_async_copy", "inst_barrier", "inst_atomic")),
-    ("inst_shared_load", "x", "shared_wavefronts"),
-    ("inst_global_load", "x", "global_load_sectors"),
-    ("inst_global_store", "x", "global_store_sectors"),
-)  # fmt: skip
+# Kinds of instructions whose number is a part of `instructions`, those in it of other kinds, and
+# accesses with what goes by the same factor.
+_KINDS = (
+    "inst_xu inst_fp32 inst_fp64 inst_half inst_imad inst_matrix inst_shuffle inst_global_load "
+    "inst_global_store inst_shared_load inst_shared_store inst_async_copy inst_barrier inst_atomic"
+).split()
+_PARTS = {"inst_exp": "inst_xu", "inst_ffma": "inst_fp32", **dict.fromkeys(_KINDS, "instructions")}
+_ACCESSES = {
+    "inst_shared_load": "shared_wavefronts",
+    "inst_global_load": "global_load_sectors",
+    "inst_global_store": "global_store_sectors",
+}
 _ALIASES = {"inst_mufu": "inst_exp", "blocks": "grid_size", "warps": "warps_per_sm"}
 COUNTS = frozenset(
-    {*chain.from_iterable(_WORK.values()), *chain.from_iterable(chain(*_EVENTS.values()))}
-    | {kind for kind, _, _ in _CARRIES}
-    | {"grid_size", "warps_per_sm"}
+    {"grid_size", "warps_per_sm", *_PARTS, *_ACCESSES, *chain.from_iterable(_WORK.values())}
+    | {*chain.from_iterable(chain(*_EVENTS.values()))}
 )
 _CHANGE = re.compile(r"([a-z][a-z0-9_]*)\s*([*/=])\s*(\d+(?:\.\d+)?(?:e[+-]?\d+)?)", re.IGNORECASE)
 
@@ -106,7 +99,6 @@ class CounterChange:
     value: float
 
     def of(self, before: float) -> float:
-        """The count after it."""
         if self.op == "=":
             return self.value
         return before * self.value if self.op == "*" else before / self.value
@@ -136,21 +128,18 @@ def _change(part: str) -> CounterChange:
     if metric not in COUNTS:
         near = get_close_matches(name, sorted(COUNTS | set(_ALIASES)), 3, 0.5)
         known = " or ".join(near) or ", ".join(sorted(_ALIASES))
-        raise ProfkitError(
-            f"'{name}' is no count that the cost model knows", f"did you mean {known}?"
-        )
+        message = f"'{name}' is no count that the cost model knows"
+        raise ProfkitError(message, f"did you mean {known}?")
     if op == "/" and value == 0:
         raise ProfkitError(f"'{part}' divides by zero", _HOW)
     return CounterChange(metric, op, value)
 
 
 def whatif_launch(launch: Launch, changes: Iterable[CounterChange]) -> Expectation:
-    """The speed-up when these counts change and every other stays; below 1 it is slower.
+    """Return the speed-up when these counts change and every other stays; below 1 it is slower.
 
-    Args:
-        launch: The launch as it is.
-        changes: What becomes of its counts. A kind of instruction takes the total with it, and
-            accesses their sectors and wavefronts, unless those are given too.
+    A kind of instruction takes the total with it, and accesses their sectors and wavefronts, unless
+    those change too.
 
     Raises:
         ProfkitError: A count or what the model needs was not collected.
@@ -159,10 +148,8 @@ def whatif_launch(launch: Launch, changes: Iterable[CounterChange]) -> Expectati
         return _whatif(launch, tuple(changes))
     except NotCollected as absent:
         section = CATALOGUE[absent.metric].section or "every report"
-        raise ProfkitError(
-            f"{absent.metric} was not collected, and the cost model needs it",
-            f"--section {section}",
-        ) from absent
+        message = f"{absent.metric} was not collected, and the cost model needs it"
+        raise ProfkitError(message, f"--section {section}") from absent
 
 
 def _whatif(launch: Launch, changes: tuple[CounterChange, ...]) -> Expectation:
@@ -194,13 +181,12 @@ def changed(launch: Launch, changes: Iterable[CounterChange]) -> Launch:
     for change in changes:
         values[change.metric] = change.of(launch[change.metric])
         given.add(change.metric)
-    for cause, how, effect in _CARRIES:
-        if effect in given or cause not in launch or effect not in launch:
-            continue
-        if how == "+":
-            values[effect] = max(values[effect] + values[cause] - launch[cause], 0.0)
-        elif launch[cause] > 0:
-            values[effect] *= values[cause] / launch[cause]
+    for kind, whole in _PARTS.items():
+        if whole not in given and kind in launch and whole in launch:
+            values[whole] = max(values[whole] + values[kind] - launch[kind], 0.0)
+    for access, moved in _ACCESSES.items():
+        if moved not in given and moved in launch and launch.get(access, 0.0) > 0:
+            values[moved] *= values[access] / launch[access]
     return Launch(values)
 
 

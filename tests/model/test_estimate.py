@@ -9,15 +9,13 @@ from profkit.diagnosis.rule import Hit, Rule
 from profkit.diagnosis.rules import ALL, BY_ID
 from profkit.model.estimate import SPREAD, Estimate, Fix, estimate, expectation, headroom
 from profkit.model.launch import Launch
-from profkit.model.resources import RESOURCES
+from profkit.model.resources import REACH, RESOURCES, loads
 from profkit.model.scenario import (
-    REACH,
     Scenario,
     fullest,
     joint,
     latency,
     limit,
-    loads,
     modelled_gain,
 )
 

@@ -8,8 +8,8 @@ from math import inf
 from profkit.diagnosis.rule import Hit, Rule, examples
 from profkit.model.estimate import Fix, where_full
 from profkit.model.launch import Launch, Threshold
-from profkit.model.resources import BY_LIMITER, next_limit, resource_use
-from profkit.model.scenario import ENTRY, LINKS, NOTHING, Scenario
+from profkit.model.resources import BY_LIMITER, ENTRY, LINKS, next_limit, resource_use
+from profkit.model.scenario import NOTHING, Scenario
 from profkit.model.units import cache_resident
 from profkit.reports.figures import share
 

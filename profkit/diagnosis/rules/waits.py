@@ -12,16 +12,17 @@ from typing import NamedTuple
 from profkit.diagnosis.rule import Hit, Rule
 from profkit.model.estimate import Build, Fix
 from profkit.model.launch import Launch, Threshold
-from profkit.model.resources import uses
+from profkit.model.resources import ENTRY, uses
 from profkit.model.scenario import (
-    ENTRY,
     FETCH,
     ISSUING,
+    LOADS,
     MATH,
     MEMORY,
     MIO,
     NOTHING,
     ONCHIP,
+    TRIPS,
     Scenario,
 )
 from profkit.reports.figures import share
@@ -249,11 +250,9 @@ def _check(row: State) -> Callable[[Launch], Hit | None]:
 # What fixing a wait takes away.
 
 # The instructions of a wait's own.
-_LOADS = ("inst_global_load", "inst_texture", "inst_async_copy")
-_TRIPS = ("inst_shared_load", "inst_shared_store", "inst_xu", "inst_shuffle")
 _OWN: Mapping[str, tuple[str, ...]] = {
-    **dict.fromkeys(("long_scoreboard", "lg_throttle"), _LOADS),
-    **dict.fromkeys(MIO, _TRIPS),
+    **dict.fromkeys(("long_scoreboard", "lg_throttle"), LOADS),
+    **dict.fromkeys(MIO, TRIPS),
     "barrier": ("inst_barrier",),
     "membar": ("inst_membar",),
     "branch_resolving": ("branches",),

@@ -10,20 +10,20 @@ from profkit.model.estimate import Fix
 from profkit.model.launch import Launch, Threshold
 from profkit.model.resources import (
     BY_LIMITER,
+    LINKS,
     QUEUED_LOAD_CYCLES,
     load_wait,
+    loads,
     resource_use,
     uses,
 )
 from profkit.model.scenario import (
-    LINKS,
     MEMORY,
     MIO,
     NOTHING,
     ONCHIP,
     Scenario,
     fullest,
-    loads,
     modelled_gain,
 )
 from profkit.reports.figures import share
