@@ -8,7 +8,7 @@ launch; a metric that was not collected raises NotCollected, which the engine tu
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import nan
 from typing import Literal
 
@@ -92,6 +92,7 @@ class Rule:
     meaning: str  # what happens in the hardware, and how the rule sees it
     advice: str  # what people do about it
     check: Callable[[Launch], Hit | None]  # the question; see the module's first lines
+    looks: str = ""  # short names of the metrics that it looks at, where its Hit names none
     # Launches (metrics only) on which it must fire, the plainest one first; and on which it must be
     # clear, the one most like the first of `fires` first.
     fires: tuple[Mapping[str, float], ...]
@@ -123,6 +124,8 @@ class Rule:
         hit = self.check(launch)
         if hit is None:
             return None
+        if not hit.looked:
+            hit = replace(hit, looked=tuple(self.looks.split()))
         worth = estimate(launch, self.fix) if self.fix else Estimate(hit.gain, None)
         return None if worth.gain is not None and worth.gain < self.least else (hit, worth)
 

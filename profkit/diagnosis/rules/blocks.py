@@ -40,8 +40,7 @@ def _partial(launch: Launch) -> Hit | None:
         return None
     return Hit(
         f"{size:.0f} threads a block take {lanes / WARP:.0f} warps of {WARP}: {share(idle)} of the "
-        "lanes never have a thread",
-        looked=("block_size", "threads_per_warp", "grid_size"),
+        "lanes never have a thread"
     )
 
 
@@ -64,13 +63,12 @@ def _short(launch: Launch) -> Hit | None:
         return None
     life = _life(launch)
     text = f"occupancy is {share(achieved)}, where {share(limit)} would fit"
-    looked = ("occupancy", "occupancy_limit", "waves", "block_size", "sm_active")
     if life is not None and life >= SHORT_LIFE:
         text += f": blocks live {seconds(life)}, and a place stays taken until their last warp ends"
-        return Hit(text, None, looked, _UNEVEN)
+        return Hit(text, advice=_UNEVEN)
     lives = "" if life is None else f" of {seconds(life)}"
     text += f": lives{lives} are too short to fill places as fast as they empty"
-    return Hit(text, looked=looked)
+    return Hit(text)
 
 
 def _all_places(launch: Launch) -> float:
@@ -92,6 +90,7 @@ RULES = (
         advice="A block size that is a multiple of 32, 128 to 256 to begin with; several small "
         "problems in one block.",
         check=_partial,
+        looks="block_size threads_per_warp grid_size",
         # Full warps do the same with fewer instructions, and ask for the same bytes.
         fix=redundant(lambda launch: WARP / full_warps(launch), *COMPUTE),
         fires=examples(
@@ -122,6 +121,7 @@ RULES = (
         advice="More work per block (a grid-stride loop, more elements per thread), so that it "
         "lives longer than it takes to begin and end.",
         check=_short,
+        looks="occupancy occupancy_limit waves block_size sm_active",
         fix=Fix(
             "places",
             "bound and expected: the places that stand empty filled",

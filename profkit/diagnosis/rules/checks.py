@@ -20,17 +20,14 @@ MISMATCH = Threshold(1.1, "counted over declared operations: padding and tails s
 def _operations(launch: Launch) -> Hit | None:
     declared, counted = launch["declared_operations"], launch["tensor_ops"]
     scalar = launch["fp32_rate"] * launch["time"]
-    looked = ("declared_operations", "tensor_ops", "fp32_rate", "time")
     if counted > 0 and counted / declared > MISMATCH:
         return Hit(
-            f"{counted / declared:.3g} times the declared operations ran on the tensor cores",
-            looked=looked,
+            f"{counted / declared:.3g} times the declared operations ran on the tensor cores"
         )
     if counted + scalar < declared / MISMATCH:
         return Hit(
             f"only {share((counted + scalar) / declared)} of the declared operations were counted: "
-            "another launch does the rest, or the declaration is wrong",
-            looked=looked,
+            "another launch does the rest, or the declaration is wrong"
         )
     return None
 
@@ -45,8 +42,7 @@ def _clocks(launch: Launch) -> Hit | None:
     slow = f"SM clock {launch['sm_clock'] / 1e9:.3g} of {launch['sm_clock_max'] / 1e9:.3g} GHz"
     return Hit(
         f"{slow} ({share(sm)}): ncu locks it to base by default, or power and heat lowered it; "
-        "peaks here are those of the measured clock",
-        looked=("sm_clock", "sm_clock_max", "dram_clock", "dram_clock_max"),
+        "peaks here are those of the measured clock"
     )
 
 
@@ -68,15 +64,7 @@ def _replay(launch: Launch) -> Hit | None:
         return None
     return Hit(
         f"out of range: {', '.join(bad)}; ncu's {launch.get('replay_passes', 1):.0f} passes did not "
-        "see the same run",
-        looked=(
-            "l2_hit",
-            "l1_hit",
-            "occupancy",
-            "occupancy_limit",
-            "sm_active_max",
-            "replay_passes",
-        ),
+        "see the same run"
     )
 
 
@@ -88,6 +76,7 @@ RULES = (
         "padded work; far fewer means that this launch is not the whole workload.",
         advice="Look for masked tiles computed in full, recomputation, or other launches.",
         check=_operations,
+        looks="declared_operations tensor_ops fp32_rate time",
         fires=examples("declared_operations=1e9 tensor_ops=2e9 fp32_rate=0.0 time=1e-5"),
         clear=examples("declared_operations=1e9 tensor_ops=1.05e9 fp32_rate=0.0 time=1e-5"),
     ),
@@ -100,6 +89,7 @@ RULES = (
         "warm up for times that hold outside.",
         note=True,
         check=_clocks,
+        looks="sm_clock sm_clock_max dram_clock dram_clock_max",
         fires=examples(
             "sm_clock=0.8e9 sm_clock_max=2.04e9 dram_clock=6.2e9 dram_clock_max=6.25e9 time=1e-4",
         ),
@@ -115,6 +105,7 @@ RULES = (
         advice="Measure a longer launch; use fewer metrics (fewer passes); fix random seeds.",
         note=True,
         check=_replay,
+        looks="l2_hit l1_hit occupancy occupancy_limit sm_active_max replay_passes",
         fires=examples("time=4e-6 l2_hit=1.08 replay_passes=38"),
         clear=examples("time=4e-4 l2_hit=0.93 replay_passes=38"),
     ),

@@ -52,10 +52,7 @@ def _divergence(launch: Launch) -> Hit | None:
     threads = launch["threads_per_warp"]
     if threads >= DIVERGED or threads >= BLOCKS_OWN * _full(launch):
         return None  # lanes that never had a thread are another rule's
-    return Hit(
-        f"{threads:.3g} of 32 threads are active per instruction",
-        looked=("threads_per_warp", "threads_per_warp_predicated", "branch_uniform"),
-    )
+    return Hit(f"{threads:.3g} of 32 threads are active per instruction")
 
 
 def _unfused(launch: Launch) -> Hit | None:
@@ -67,31 +64,27 @@ def _unfused(launch: Launch) -> Hit | None:
         return None
     return Hit(
         f"{share(1 - fused)} of the FP32 instructions are single adds and multiplies "
-        f"({share(part)} of all instructions are FP32)",
-        looked=("fp32_fused", "inst_fp32", "instructions", "fma_busy", "issue_busy"),
+        f"({share(part)} of all instructions are FP32)"
     )
 
 
 def _tensor_idle(launch: Launch) -> Hit | None:
     if launch["inst_matrix"] > 0:
         return None
-    looked = ("inst_matrix", "inst_half", "inst_ffma", "tensor_busy", "declared_operations")
     instructions = max(launch["instructions"], 1)
     half = launch["inst_half"] / instructions
     operands = launch["inst_shared_load"] / instructions
     if half >= MATRIX_OPERATIONS and operands >= FROM_SHARED:
         return Hit(
             f"{share(half)} of the instructions are half-precision arithmetic on tiles in shared "
-            "memory, none is a matrix instruction",
-            looked=looked,
+            "memory, none is a matrix instruction"
         )
     if "declared_operations" in launch and launch["inst_ffma"] / instructions >= MATRIX_OPERATIONS:
         done = 64 * launch["inst_ffma"] / launch["declared_operations"]
         if done >= 0.5:
             return Hit(
                 f"scalar FMAs do {share(min(done, 1.0))} of the declared operations, no matrix "
-                "instruction any",
-                looked=looked,
+                "instruction any"
             )
     return None
 
@@ -100,10 +93,7 @@ def _redundant(launch: Launch) -> Hit | None:
     again = _again(launch)
     if again < 2:
         return None
-    return Hit(
-        f"{again:.3g} exponentials are computed where one is useful",
-        looked=("inst_exp", "declared_exps", "xu_busy"),
-    )
+    return Hit(f"{again:.3g} exponentials are computed where one is useful")
 
 
 def _turns(launch: Launch) -> Hit | None:
@@ -113,8 +103,7 @@ def _turns(launch: Launch) -> Hit | None:
         return None
     return Hit(
         f"the tensor pipe works {share(tensor.elapsed)} and the XU pipe (exp) {share(xu)} of the "
-        f"time, {share(xu + tensor.elapsed)} in sum: they take turns",
-        looked=("tensor_busy", "xu_busy", "inst_exp", "inst_matrix"),
+        f"time, {share(xu + tensor.elapsed)} in sum: they take turns"
     )
 
 
@@ -241,6 +230,7 @@ RULES = (
         "the FMA pipe, and no matrix instruction ran.",
         advice="mma.sync, wgmma, WMMA or a library for the matrix products.",
         check=_tensor_idle,
+        looks="inst_matrix inst_half inst_ffma tensor_busy declared_operations",
         lines=("instructions fma",),
         less_work=True,
         fix=Fix(
@@ -263,6 +253,7 @@ RULES = (
         advice="Write a * b + c so that the compiler may contract it, fold scales into FMAs, "
         "check -fmad and __fmul_rn.",
         check=_unfused,
+        looks="fp32_fused inst_fp32 instructions fma_busy issue_busy",
         lines=("instructions unfused",),
         fix=redundant(_fused, *EVERY),
         less_work=True,
@@ -278,6 +269,7 @@ RULES = (
         advice="Sort or regroup the work so that a warp takes one way; select instead of "
         "branching; give idle lanes other elements.",
         check=_divergence,
+        looks="threads_per_warp threads_per_warp_predicated branch_uniform",
         lines=("divergent-branches", "lost-lanes"),
         least=LINE,
         # All lanes active do the same in fewer instructions, and ask for the same bytes.
@@ -294,6 +286,7 @@ RULES = (
         "times that, for example every lane of a warp the same row.",
         advice="Spread a row over the lanes of a warp and combine with shuffles.",
         check=_redundant,
+        looks="inst_exp declared_exps xu_busy",
         lines=("instructions exponential",),
         fix=redundant(_again, *COMPUTE),  # work done again is done on every pipe again
         less_work=True,
@@ -310,6 +303,7 @@ RULES = (
         "overlapping the products of the next; part of the exponentials as polynomials on the FMA "
         "pipe.",
         check=_turns,
+        looks="tensor_busy xu_busy inst_exp inst_matrix",
         lines=("stalls",),
         fix=redundant(_at_once, "tensor", "xu"),
         fires=examples("tensor_busy=0.47 xu_busy=0.49 inst_matrix=1.5e6"),

@@ -49,8 +49,7 @@ def _grid(launch: Launch) -> Hit | None:
     what = f"{counted(blocks, 'block')} for {counted(sms, 'SM')}"
     if fill < blocks / sms:
         what = f"{what}, {counted(warps, 'warp')} each for {SCHEDULERS} schedulers"
-    looked = ("grid_size", "sm_count", "block_size", "waves", "sm_active", "sm_active_max")
-    return Hit(f"{what}: {share(1 - fill)} of them have nothing to do", looked=looked)
+    return Hit(f"{what}: {share(1 - fill)} of them have nothing to do")
 
 
 def _fill(launch: Launch) -> float:
@@ -91,8 +90,7 @@ def _tail(launch: Launch) -> Hit | None:
         return None
     last = waves - ceil(waves) + 1
     return Hit(
-        f"{waves:.4g} waves: the last one fills {share(last)} of the machine, and {_average(idle)}",
-        looked=("waves", "grid_size", "blocks_per_sm", "sm_active", "sm_active_max"),
+        f"{waves:.4g} waves: the last one fills {share(last)} of the machine, and {_average(idle)}"
     )
 
 
@@ -114,21 +112,18 @@ def _hidden(launch: Launch) -> Hit | None:
     idlest = launch.get("sm_active_min", idle.average)
     if idlest < ROUNDS * idle.busiest:
         return None  # one SM works much longer than the rest: a block, not a round of tiles
-    looked = ("sm_active", "sm_active_max", "sm_active_min", "waves", "grid_size", "sm_count")
     if (each := blocks / sms) != int(each):
         return Hit(
             f"{each:.3g} blocks per SM: some SMs have {ceil(each)}, others {int(each)}, and "
             f"{_average(idle)}",
-            None,
-            looked,
-            "A number of blocks that is a multiple of the SMs: another tile size, or a persistent "
-            "grid that hands out tiles.",
+            advice="A number of blocks that is a multiple of the SMs: another tile size, or a "
+            "persistent grid that hands out tiles.",
         )
     text = f"all blocks are on the SMs from the start, yet {_average(idle)}"
     if idle.busiest > idlest:
         late = (idle.average - idlest) / (idle.busiest - idlest)
         text += f": work as of a last round on {share(late)} of the SMs"
-    return Hit(text, looked=looked)
+    return Hit(text)
 
 
 def _imbalance(launch: Launch) -> Hit | None:
@@ -142,12 +137,7 @@ def _imbalance(launch: Launch) -> Hit | None:
             return None
     queued = launch.get("waves", 2.0) > 1
     how = "blocks take different times" + (" or land unevenly" if queued else "")
-    return Hit(
-        f"{_average(idle)}: {how}",
-        None,
-        ("sm_active", "sm_active_max", "sm_active_min", "waves"),
-        "" if queued else _ALL_AT_ONCE,
-    )
+    return Hit(f"{_average(idle)}: {how}", advice="" if queued else _ALL_AT_ONCE)
 
 
 # Where all blocks begin together no order helps.
@@ -168,13 +158,12 @@ def _short(launch: Launch) -> Hit | None:
     time, idle, part = launch["time"], idleness(launch), _no_work(launch)
     if part < WAITED:
         return None
-    looked = ("time", "sm_active", "sm_active_max")
     text = seconds(time)
     if idle.assumed:
         ends = f"about {seconds(part * time)} of it begin and end the launch"
-        return Hit(f"{text}: {ends} (assumed: the busiest SM was not counted)", looked=looked)
+        return Hit(f"{text}: {ends} (assumed: the busiest SM was not counted)")
     text += f", and even the busiest SM works only {share(idle.busiest)} of that"
-    return Hit(f"{text}: the launch itself is the cost", looked=looked)
+    return Hit(f"{text}: the launch itself is the cost")
 
 
 # What fixing it brings.
@@ -229,6 +218,7 @@ _TAIL = Rule(
     advice="Change the tile size so that the grid is just under a multiple of the machine, make "
     "more blocks fit (see the occupancy limiters), or loop over tiles in a persistent grid.",
     check=_tail,
+    looks="waves grid_size blocks_per_sm sm_active sm_active_max",
     least=1 / TAIL,  # short blocks, or blocks that run faster when alone: the tail was no loss
     shape="tail",
     fix=Fix("shape", _GIVEN_BACK, times=_last_wave, own=all_of_it),
@@ -253,6 +243,7 @@ RULES = (
         advice="Split the work over more blocks: smaller tiles, split along another dimension "
         "(split-K, keys across blocks), several problems in one launch.",
         check=_grid,
+        looks="grid_size sm_count block_size waves sm_active sm_active_max",
         shape="grid_too_small",
         costs=lambda launch: _empty(launch, _fill(launch)),
         fix=Fix(
@@ -285,6 +276,7 @@ RULES = (
         advice="Give blocks equal work, launch the longest first, split the long ones, or hand "
         "out tiles from an atomic counter.",
         check=_imbalance,
+        looks="sm_active sm_active_max sm_active_min waves",
         shape="imbalance",
         fix=_EVEN,
         fires=(
@@ -310,6 +302,7 @@ RULES = (
         advice="Choose tiles so that they are a multiple of the blocks, split those of the last "
         "round (split-K, stream-K), or hand out smaller ones from an atomic counter.",
         check=_hidden,
+        looks="sm_active sm_active_max sm_active_min waves grid_size sm_count",
         fix=_EVEN,
         fires=(
             _shares(0.85, 0.79, waves=1.0),
@@ -332,6 +325,7 @@ RULES = (
         advice="Fuse it with its neighbours, give it more work per launch, or put the launches "
         "into a CUDA graph.",
         check=_short,
+        looks="time sm_active sm_active_max",
         shape="too_short",
         fix=Fix(times=_without_ends, without=EVERY),
         fires=examples(

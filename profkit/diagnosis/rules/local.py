@@ -33,8 +33,7 @@ def _spills(launch: Launch) -> Hit | None:
     if part < LOCAL:
         return None
     launch.need("stall_selected")
-    looked = ("spill_instructions", "instructions", "local_share", "registers")
-    return Hit(f"{share(part)} of the instructions spill or reload registers", looked=looked)
+    return Hit(f"{share(part)} of the instructions spill or reload registers")
 
 
 def _indexed(launch: Launch) -> float:
@@ -49,8 +48,7 @@ def _local(launch: Launch) -> Hit | None:
     launch.need("stall_selected")
     return Hit(
         f"{share(part)} of the instructions access local memory: arrays indexed at run time, or "
-        "spills",
-        looked=("local_instructions", "instructions", "local_share", "local_bytes"),
+        "spills"
     )
 
 
@@ -63,6 +61,7 @@ RULES = (
         advice="Raise the register limit (launch bounds, -maxrregcount), shorten live ranges, "
         "split the kernel, or spill to shared memory.",
         check=_spills,
+        looks="spill_instructions instructions local_share registers",
         lines=("instructions local", "local-sectors"),
         fix=redundant(lambda launch: _without(launch, _spilled(launch)), *SECTORS, "issue"),
         less_work=True,
@@ -84,6 +83,7 @@ RULES = (
         advice="Index with compile-time constants (unrolled loops), or keep the array in shared "
         "memory.",
         check=_local,
+        looks="local_instructions instructions local_share local_bytes",
         lines=("instructions local", "local-sectors"),
         # Finding an element's place is integer work that goes with the array.
         fix=redundant(lambda launch: _without(launch, _indexed(launch)), *SECTORS, "issue", "int"),

@@ -80,10 +80,7 @@ def _low_hit(launch: Launch) -> Hit | None:
     found = resource_use(BY_LIMITER["dram"], launch)
     if found is None or not found.near or again < REFETCHED:
         return None
-    return Hit(
-        f"L2 hits {share(hit)}; DRAM moves {again:.3g} times the compulsory bytes",
-        looked=("l2_hit", "dram_bytes", "declared_bytes", "l2_size"),
-    )
+    return Hit(f"L2 hits {share(hit)}; DRAM moves {again:.3g} times the compulsory bytes")
 
 
 def _resident(launch: Launch) -> Hit | None:
@@ -93,10 +90,7 @@ def _resident(launch: Launch) -> Hit | None:
     why = cache_resident(launch)
     if not why:
         return None
-    return Hit(
-        f"{why}: the DRAM intensity is not this launch's position",
-        looked=("dram_bytes", "declared_bytes", "l2_hit", "threads"),
-    )
+    return Hit(f"{why}: the DRAM intensity is not this launch's position")
 
 
 RULES = (
@@ -177,6 +171,7 @@ RULES = (
         "the working set, mark streams evict-first, keep what is reused with an access-policy "
         "window.",
         check=_low_hit,
+        looks="l2_hit dram_bytes declared_bytes l2_size",
         lines=LINES,
         fix=redundant(_refetched, "dram", "l2"),
         less_work=True,
@@ -196,6 +191,7 @@ RULES = (
         "the caches (ncu --cache-control all).",
         note=True,
         check=_resident,
+        looks="dram_bytes declared_bytes l2_hit threads",
         fires=examples("dram_bytes=1e7 declared_bytes=2e9"),
         clear=examples("dram_bytes=2.1e9 declared_bytes=2e9"),
     ),

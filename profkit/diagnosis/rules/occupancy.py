@@ -52,11 +52,7 @@ def _occupancy(metric: str, what: str, step: str | None) -> Callable[[Launch], H
         if step and step in launch:
             unit = "registers per thread" if "reg" in step else "bytes of shared memory per block"
             text += f"; {launch[step]:.0f} {unit} less admit one more"
-        looked = (metric, "occupancy_limit", "occupancy", "issue_busy_active", "issue_busy")
-        return Hit(
-            f"{text}; schedulers have no ready warp {share(waiting)} of the time",
-            looked=(*looked, step or metric),
-        )
+        return Hit(f"{text}; schedulers have no ready warp {share(waiting)} of the time")
 
     return check
 
@@ -77,6 +73,7 @@ def _occupancy_rule(*, name: str, metric: str, what: str, step: str | None, advi
         f"{what} leave so few warps per SM that often none is ready.",
         advice=advice,
         check=_occupancy(metric, what.capitalize(), step),
+        looks=f"{metric} occupancy_limit occupancy issue_busy_active issue_busy {step or metric}",
         fires=({**_FEW, metric: 2},),
         clear=({**_FEW, metric: 2, "occupancy_limit": 0.94},),
         explains=HIDES,

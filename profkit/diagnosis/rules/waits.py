@@ -235,10 +235,8 @@ def _check(row: State) -> Callable[[Launch], Hit | None]:
         leads = part > 0 and next(iter(found)) == state
         if (part < STALLED and not leads) or _queues(state, launch):
             return None
-        looked = (f"stall_{state}", "warp_latency", "warps_per_scheduler", "issue_busy",
-                  *(("inst_warpgroup", "inst_barrier") if wgmma else ()))  # fmt: skip
         doing = _WGMMA if wgmma else MEANING[state]
-        return Hit(f"{share(part)} of the warps' time goes to {doing}", looked=looked)
+        return Hit(f"{share(part)} of the warps' time goes to {doing}")
 
     def at_barrier(launch: Launch) -> Hit | None:
         hit = check(launch)
@@ -314,14 +312,24 @@ def _rule(row: State) -> Rule:
     mine, other = f"stall_{row.state}", "stall_barrier" if row.state == "wait" else "stall_wait"
     fires = {mine: 0.6, other: 0.1, "stall_selected": 0.1, "issue_busy": 0.1}
     clear = {mine: 0.02, other: 0.5, "stall_selected": 0.3, "issue_busy": 0.3}
+    looks = f"{mine} warp_latency warps_per_scheduler issue_busy"
     if row.rule == "wgmma-wait":
+        looks += " inst_warpgroup inst_barrier"
         clear = {**fires, "inst_warpgroup": 2e3, "inst_barrier": 3e3}
         fires |= {"inst_warpgroup": 2e6, "inst_barrier": 500}
     return Rule(
-        id=row.rule, title=row.title, meaning=row.meaning, advice=row.advice, check=_check(row),
-        fires=(fires,), clear=(clear,), explains=(row.state,), lines=(f"stall {row.state}",),
+        id=row.rule,
+        title=row.title,
+        meaning=row.meaning,
+        advice=row.advice,
+        check=_check(row),
+        looks=looks,
+        fires=(fires,),
+        clear=(clear,),
+        explains=(row.state,),
+        lines=(f"stall {row.state}",),
         fix=_fix(row),
-    )  # fmt: skip
+    )
 
 
 RULES = tuple(map(_rule, STATES))

@@ -63,9 +63,7 @@ def _uncoalesced(launch: Launch) -> Hit | None:
         binds = max(near, key=lambda u: u.elapsed)
         if after.get(binds.resource.limiter, 0.0) > SEES * binds.elapsed:
             return None  # the level that binds does not see this waste: the cache before it does
-    looked = ("excess_sectors", "global_load_sectors_per_request", "global_store_sectors_per_request",
-              "l2_sectors_per_request", "dram_busy", "l2_cache_busy", "l1_busy")  # fmt: skip
-    return Hit(text, looked=looked)
+    return Hit(text)
 
 
 def _near(launch: Launch, *limiters: str) -> bool:
@@ -112,12 +110,8 @@ def _conflicts(launch: Launch) -> Hit | None:
     waste = _excess(launch)
     if waste < WASTE:
         return None
-    return Hit(
-        f"{share(waste)} of the shared-memory wavefronts are bank conflicts "
-        f"({1 / (1 - conflicts(launch)):.2g} wavefronts where 1 would do)",
-        looked=("excess_shared_wavefronts", "shared_ld_conflicts", "shared_st_conflicts",
-                "shared_busy"),
-    )  # fmt: skip
+    return Hit(f"{share(waste)} of the shared-memory wavefronts are bank conflicts "
+        f"({1 / (1 - conflicts(launch)):.2g} wavefronts where 1 would do)")  # fmt: skip
 
 
 def _conflict_free(launch: Launch) -> dict[str, float]:
@@ -161,19 +155,17 @@ _BEHIND = ("long_scoreboard", "lg_throttle", "drain", "membar", "mio_throttle", 
 
 
 def _atomics(launch: Launch) -> Hit | None:
-    looked = ("l2_atomics_busy", "l2_busy_max", "l2_atomic_sectors", "shared_atomics", "cycles")
     found = resource_use(BY_LIMITER["atomics"], launch)
     link = resource_use(BY_LIMITER["l2"], launch)
     if found is not None and found.near and (link is None or found.elapsed >= link.elapsed):
-        return Hit(f"L2 atomic units at {share(found.elapsed)} of their peak", looked=looked)
+        return Hit(f"L2 atomic units at {share(found.elapsed)} of their peak")
     sectors = launch["l2_atomic_sectors"]
     if launch.present("stall_") and stalled(launch, *_BEHIND) < WAITING:
         return None  # without warp states a hot slice alone must do
     if sectors >= ATOMIC * max(launch["l2_sectors"], 1) and _one_slice(launch, sectors):
         return Hit(
             f"{sectors:.3g} atomic sectors at {sectors / launch['cycles']:.2f} a cycle while L2 is at "
-            f"{share(launch['l2_busy'])}: they queue for a few addresses",
-            looked=looked,
+            f"{share(launch['l2_busy'])}: they queue for a few addresses"
         )
     shared = launch["shared_atomics"]
     if (
@@ -182,8 +174,7 @@ def _atomics(launch: Launch) -> Hit | None:
     ):
         return Hit(
             f"{shared:.3g} shared-memory atomics, {share(shared / launch['instructions'])} of all "
-            "instructions, and the warps wait for them",
-            looked=looked,
+            "instructions, and the warps wait for them"
         )
     return None
 
@@ -214,6 +205,8 @@ RULES = (
         advice="Let neighbouring threads access neighbouring addresses: transpose through shared "
         "memory, structure of arrays, 16-byte vector accesses per thread.",
         check=_uncoalesced,
+        looks="excess_sectors global_load_sectors_per_request global_store_sectors_per_request "
+        "l2_sectors_per_request dram_busy l2_cache_busy l1_busy",
         lines=("excess-sectors",),
         least=LINE,
         less_work=True,
@@ -236,6 +229,7 @@ RULES = (
         advice="Pad rows by one access width, swizzle 16-byte chunks with the row, or use "
         "ldmatrix on a conflict-free layout.",
         check=_conflicts,
+        looks="excess_shared_wavefronts shared_ld_conflicts shared_st_conflicts shared_busy",
         lines=("excess-wavefronts",),
         least=LINE,
         fix=Fix(
@@ -257,6 +251,7 @@ RULES = (
         advice="Reduce in registers and shared memory first, one atomic per warp or block; spread "
         "the counters and add them up at the end.",
         check=_atomics,
+        looks="l2_atomics_busy l2_busy_max l2_atomic_sectors shared_atomics cycles",
         lines=("instructions atomics",),
         fix=Fix(
             "atomics",
