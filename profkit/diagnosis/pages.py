@@ -1,4 +1,4 @@
-"""What stands of a rule in rules/pages/<id>.md and measured.json  ->  WrittenPage.
+"""What is said of a rule in rules/pages/<id>.md and measured.json  ->  WrittenPage.
 
 A page holds what cannot be worked out of the rule: what happens in the hardware, the smallest code that
 does it and that does not, where the rule is wrong, and where NVIDIA writes of it. measured.json is
@@ -39,9 +39,8 @@ class WrittenPage:
 
     hardware: str  # what happens, three sentences
     official: str  # address of NVIDIA's page on the subject
-    before: Snippet | None = (
-        None  # the smallest code that has a rule's cause; None for words, metrics
-    )
+    # The smallest code that has a rule's cause; None for words, metrics.
+    before: Snippet | None = None
     after: Snippet | None = None  # the same without it
     false_alarms: tuple[str, ...] = ()  # when it is said, or seems to be, and nothing need be done
     thresholds: tuple[str, ...] = ()  # what decides and is no Threshold, each with its reason
@@ -75,7 +74,7 @@ class Decides:
 
 
 def decides(rule: Rule) -> tuple[Decides, ...]:
-    """The thresholds that a rule's question names, in the functions of the rules' own files."""
+    """Return the thresholds that a rule's question names, in the functions of the rules' own files."""
     found: dict[str, Decides] = {}
     _decides(rule.check, found, set())
     return tuple(found.values())
@@ -83,18 +82,15 @@ def decides(rule: Rule) -> tuple[Decides, ...]:
 
 def _decides(function: Any, found: dict[str, Decides], done: set[int]) -> None:
     function = getattr(function, "check", function)  # of a rule that another asks
-    module = getattr(function, "__module__", "") or ""
-    if (
-        not isinstance(function, FunctionType)
-        or id(function) in done
-        or not module.startswith(_RULES)
-    ):
+    ours = isinstance(function, FunctionType) and function.__module__.startswith(_RULES)
+    if not ours or id(function) in done:
         return
     done.add(id(function))
     for cell in function.__closure__ or ():
-        if isinstance(cell.cell_contents, str) and cell.cell_contents in BY_LIMITER:
-            found.setdefault(cell.cell_contents, near_its_peak(cell.cell_contents))
-        _decides(cell.cell_contents, found, done)
+        inside = cell.cell_contents
+        if isinstance(inside, str) and inside in BY_LIMITER:
+            found.setdefault(inside, near_its_peak(inside))
+        _decides(inside, found, done)
     for name in function.__code__.co_names:
         used = function.__globals__.get(name)
         if isinstance(used, Threshold):
@@ -103,7 +99,7 @@ def _decides(function: Any, found: dict[str, Decides], done: set[int]) -> None:
 
 
 def near_its_peak(limiter: str) -> Decides:
-    """From where on a unit is near its peak."""
+    """Return from where on a unit is near its peak."""
     peak, queue = BY_LIMITER[limiter].peak, ", ".join(BY_LIMITER[limiter].queue)
     value = (
         f"near its peak from {100 * peak.sure:.0f} % of it on; from {100 * peak.likely:.0f} % on "
@@ -113,7 +109,7 @@ def near_its_peak(limiter: str) -> Decides:
 
 
 def rule_page(rule: str) -> WrittenPage:
-    """The page of a rule.
+    """Return the page of a rule.
 
     Raises:
         ProfkitError: There is none, or a part of it is missing.
@@ -125,12 +121,12 @@ def rule_page(rule: str) -> WrittenPage:
 
 
 def word_page(word: str) -> WrittenPage:
-    """The page of a bound: memory, latency, unknown."""
+    """Return the page of a bound: memory, latency, unknown."""
     return _written(f"words/{word}.md")
 
 
 def family_page(family: str) -> WrittenPage:
-    """The page of a file of the metrics catalogue: memory, warps."""
+    """Return the page of a file of the metrics catalogue: memory, warps."""
     return _written(f"metrics/{family}.md")
 
 
@@ -162,21 +158,20 @@ def _snippet(text: str) -> Snippet | None:
 
 @cache
 def _measured() -> dict[str, Any]:
-    measured: dict[str, Any] = json.loads((FOLDER / "measured.json").read_text("utf-8"))
-    return measured
+    return dict(json.loads((FOLDER / "measured.json").read_text("utf-8")))
 
 
 def measured_on() -> str:
-    """The GPU that the pairs were measured on."""
+    """Return the GPU that the pairs were measured on."""
     return str(_measured()["gpu"])
 
 
 def measured_pairs(rule: str) -> tuple[MeasuredPair, ...]:
-    """The probes that a rule must name first and that have a twin, the largest gain first."""
+    """Return the probes that a rule must name first and that have a twin, the largest gain first."""
     return tuple(MeasuredPair(**pair) for pair in _measured()["rules"].get(rule, ()))
 
 
 def seen(metric: str) -> ProbeRange | None:
-    """Where a metric goes on the probes; None where none of them has it."""
+    """Return where a metric goes on the probes; None where none of them has it."""
     ends = _measured()["metrics"].get(metric)
     return ends and ProbeRange(*((str(name), float(value)) for name, value in ends))
