@@ -52,24 +52,14 @@ __all__ = [
 ]  # fmt: skip
 
 _WHERE = {
-    "Hit": "profkit.diagnosis.rule",
-    "Launch": "profkit.diagnosis.rule",
+    **dict.fromkeys(("Hit", "Rule"), "profkit.diagnosis.rule"),
+    "Launch": "profkit.model.launch",
     "ProfkitError": "profkit.errors",
-    "Rule": "profkit.diagnosis.rule",
-    "claims": "profkit.show.notebook",
-    "compare": "profkit.show.notebook",
-    "diagnose": "profkit.show.notebook",
     "explain": "profkit.show.views.explain",
-    "from_raw": "profkit.show.notebook",
     "history": "profkit.evidence.history.named",
-    "ladder": "profkit.show.notebook",
-    "lines": "profkit.show.notebook",
-    "load": "profkit.show.notebook",
-    "raw": "profkit.show.notebook",
-    "report": "profkit.show.notebook",
     "triage": "profkit.program.frames",
-    "whatif": "profkit.show.notebook",
 }
+_MODULE = "profkit.show.notebook"  # of every other name
 
 
 def __getattr__(name: str) -> Any:
@@ -79,11 +69,11 @@ def __getattr__(name: str) -> Any:
         from importlib.metadata import version
 
         return version("profkit")
-    if name == "verify":  # the verb's name for the same
+    if name == "verify":  # what claims was called
         name = "claims"
-    if name not in _WHERE:
+    if name not in __all__:
         raise AttributeError(f"module 'profkit' has no attribute {name!r}")
-    return getattr(import_module(_WHERE[name]), name)
+    return getattr(import_module(_WHERE.get(name, _MODULE)), name)
 
 
 def __dir__() -> list[str]:

@@ -144,30 +144,19 @@ def part_of(path: str | Path) -> Iterator[Path]:
     Raises:
         ProfkitError: It cannot be written; an OSError of the block is one of these.
     """
-    try:
-        target = _target(Path(path))
-        through = _is_through(target)
-        folder = Path(tempfile.gettempdir()) if through else target.parent
+    with _writing(path) as target:
+        folder = Path(tempfile.gettempdir()) if _is_through(target) else target.parent
         folder.mkdir(parents=True, exist_ok=True)
-        if not through and target.exists() and not os.access(target, os.W_OK):
-            raise PermissionError(errno.EACCES, "may not be written")  # a rename would not ask
+        _check_access(target)
         _sweep_parts(folder)
         part, handle = _new_part(folder, target)
         try:
             yield part
-            os.fsync(handle)
-            if through:
-                _copy_through(part, target)
-            else:
-                _keep_mode(target, handle)
-                os.replace(part, target)
-                _sync_folder(folder)
+            _replace(target, part, handle)
         finally:
             with contextlib.suppress(OSError):  # moved; or the disk is as it is: the error counts
                 part.unlink()
             os.close(handle)
-    except OSError as error:
-        raise cannot_write(path, error) from error
 
 
 def write_bytes(path: str | Path, content: bytes) -> None:
@@ -216,10 +205,8 @@ def make_folder(path: str | Path) -> None:
     Raises:
         ProfkitError: There can be none.
     """
-    try:
-        _target(Path(path)).mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise cannot_write(path, error) from error
+    with _writing(path) as target:
+        target.mkdir(parents=True, exist_ok=True)
 
 
 def move_file(made: str | Path, path: str | Path) -> None:
@@ -228,21 +215,11 @@ def move_file(made: str | Path, path: str | Path) -> None:
     Raises:
         ProfkitError: It cannot be written there; the file that was made stays.
     """
-    target = _target(Path(path))
-    try:
-        if _is_through(target):
-            _copy_through(Path(made), target)
+    with _writing(path) as target, open_regular(made) as file:
+        _check_access(target)
+        _replace(target, Path(made), file.fileno())
+        with contextlib.suppress(FileNotFoundError):  # moved
             os.unlink(made)
-            return
-        if target.exists() and not os.access(target, os.W_OK):
-            raise PermissionError(errno.EACCES, "may not be written")
-        with open_regular(made) as file:
-            os.fsync(file.fileno())
-            _keep_mode(target, file.fileno())
-        os.replace(made, target)
-        _sync_folder(target.parent)
-    except OSError as error:
-        raise cannot_write(path, error) from error
 
 
 def move_folder(made: str | Path, path: str | Path) -> None:
@@ -251,21 +228,16 @@ def move_folder(made: str | Path, path: str | Path) -> None:
     Raises:
         ProfkitError: It cannot be written there; what was there stays.
     """
-    target = _target(Path(path))
-    try:
+    with _writing(path) as target:
         for entry in filter(Path.is_file, Path(made).rglob("*")):
             with open_regular(entry) as file:
                 os.fsync(file.fileno())
+        old = Path(made).with_name(f"{Path(made).name}.old")
         if target.exists():
-            old = Path(made).with_name(f"{Path(made).name}.old")
             os.rename(target, old)
-            os.rename(made, target)
-            shutil.rmtree(old, ignore_errors=True)
-        else:
-            os.rename(made, target)
+        os.rename(made, target)
+        shutil.rmtree(old, ignore_errors=True)
         _sync_folder(target.parent)
-    except OSError as error:
-        raise cannot_write(path, error) from error
 
 
 @contextlib.contextmanager
@@ -277,12 +249,10 @@ def locked(path: str | Path) -> Iterator[None]:
     Raises:
         ProfkitError: There can be no such folder.
     """
-    folder = _target(Path(path)).absolute().parent
-    try:
+    with _writing(path) as target:
+        folder = target.absolute().parent
         folder.mkdir(parents=True, exist_ok=True)
         handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    except OSError as error:
-        raise cannot_write(path, error) from error
     try:
         fcntl.flock(handle, fcntl.LOCK_EX)
         yield
@@ -290,8 +260,17 @@ def locked(path: str | Path) -> Iterator[None]:
         os.close(handle)
 
 
+@contextlib.contextmanager
+def _writing(path: str | Path) -> Iterator[Path]:
+    """What is really to be written; an OSError of the block says that it cannot be."""
+    try:
+        yield _target(Path(path))
+    except OSError as error:
+        raise cannot_write(path, error) from error
+
+
 def cannot_write(path: str | Path, error: OSError) -> ProfkitError:
-    """What a user is told of a file that could not be written."""
+    """Return what a user is told of a file that could not be written."""
     why = error.strerror or str(error)
     return ProfkitError(f"{path}: cannot be written: {why}", "make room, or name another place")
 
@@ -322,9 +301,21 @@ def _new_part(folder: Path, target: Path) -> tuple[Path, int]:
     return part, handle
 
 
-def _keep_mode(target: Path, handle: int) -> None:
+def _check_access(target: Path) -> None:
+    if not _is_through(target) and target.exists() and not os.access(target, os.W_OK):
+        raise PermissionError(errno.EACCES, "may not be written")  # a rename would not ask
+
+
+def _replace(target: Path, made: Path, handle: int) -> None:
+    """Move a file, open as `handle`, in the place of another; or write it into a device or a pipe."""
+    os.fsync(handle)
+    if _is_through(target):
+        _copy_through(made, target)
+        return
     with contextlib.suppress(FileNotFoundError):
         os.fchmod(handle, stat.S_IMODE(target.stat().st_mode))
+    os.replace(made, target)
+    _sync_folder(target.parent)
 
 
 def _copy_through(part: Path, target: Path) -> None:

@@ -75,43 +75,68 @@ class Finding:
 
 @dataclass(frozen=True)
 class Hit:
-    """A rule that fires."""
+    """A rule that fires.
 
-    cause: str  # one line with the figures that decide
-    gain: float | None = None  # the bound of a rule of your own; of profkit's the model prices
-    looked: tuple[str, ...] = ()  # short names of the metrics it looked at
-    advice: str = ""  # what to do about just this; "" for the rule's own advice
+    Attributes:
+        cause: One line with the figures that decide.
+        gain: The bound on the speed-up of a rule of your own; of profkit's rules the model prices.
+        looked: Short names of the metrics it looked at; empty for what its rule `looks` at.
+        advice: What to do about just this; "" for the rule's own advice.
+    """
+
+    cause: str
+    gain: float | None = None
+    looked: tuple[str, ...] = ()
+    advice: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Rule:
-    """One rule: what it asks, what it says, and the examples that are its tests and its page."""
+    """One rule: what it asks, what it says, and the examples that are its tests and its page.
 
-    id: str  # kebab-case, unique
-    title: str  # one line for tables
-    meaning: str  # what happens in the hardware, and how the rule sees it
-    advice: str  # what people do about it
-    check: Callable[[Launch], Hit | None]  # the question; see the module's first lines
-    looks: str = ""  # short names of the metrics that it looks at, where its Hit names none
-    # Launches (metrics only) on which it must fire, the plainest one first; and on which it must be
-    # clear, the one most like the first of `fires` first.
+    Attributes:
+        id: Kebab-case, unique.
+        title: One line for tables.
+        meaning: What happens in the hardware, and how the rule sees it.
+        advice: What people do about it.
+        check: The question; see the module's first lines.
+        fires: Launches (metrics only) on which it must fire, the plainest one first.
+        clear: Launches on which it must be clear, the one most like the first of `fires` first.
+        looks: Short names of the metrics that it looks at, as words.
+        explains: Limiters that it can be the cause of: it is named before the plain one.
+        note: It says something of the measurement: named apart, and after all causes.
+        leads: Its cause comes before every other, whatever the verdict.
+        otherwise: Asked only where no other rule fires.
+        lines: The counters that choose its lines (profkit.reports.counters), the best first; the
+            first that the report has and that is not zero does. Empty: it happens at no line.
+        fix: What fixing it takes away; None: its Hit's gain is the bound.
+        least: The bound on the speed-up below which it is not worth a line.
+        less_work: It is work that need not be done: with it a full unit is not at its roof.
+        own_work: Its unit does the problem's own work: bytes that must cross, operations that must
+            be done. The others (caches, issue slots) are asked for more or less by how it is written.
+        shape: The limiter that it is as a launch's shape.
+        costs: How much slower that shape is, if that is not its bound.
+    """
+
+    id: str
+    title: str
+    meaning: str
+    advice: str
+    check: Callable[[Launch], Hit | None]
     fires: tuple[Mapping[str, float], ...]
     clear: tuple[Mapping[str, float], ...]
-    explains: tuple[str, ...] = ()  # limiters that it can be behind: named before the plain one
-    note: bool = False  # says something of the measurement: named apart, and after all causes
-    leads: bool = False  # its cause comes before every other, whatever the verdict
-    otherwise: bool = False  # asked only where no other rule fires
-    # The counters that choose its lines (profkit.reports.counters), the best first; the first that
-    # the report has and that is not zero does. Empty: it happens at no line.
+    looks: str = ""
+    explains: tuple[str, ...] = ()
+    note: bool = False
+    leads: bool = False
+    otherwise: bool = False
     lines: tuple[str, ...] = ()
-    fix: Fix | None = None  # what fixing it takes away; None: its Hit's gain is the bound
-    least: float = 1.0  # the bound on the speed-up below which it is not worth a line
-    less_work: bool = False  # work that need not be done: with it a full unit is not at its roof
-    # Its unit does the problem's own work: bytes that must cross, operations that must be done. The
-    # others (caches, issue slots) are asked for more or less by how it is written.
+    fix: Fix | None = None
+    least: float = 1.0
+    less_work: bool = False
     own_work: bool = False
-    shape: str = ""  # the limiter that it is as a launch's shape
-    costs: Callable[[Launch], float] | None = None  # how much slower that is, if not its bound
+    shape: str = ""
+    costs: Callable[[Launch], float] | None = None
 
     def __post_init__(self) -> None:
         for name in ("fires", "clear"):
