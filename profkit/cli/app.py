@@ -18,7 +18,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-from profkit.cli.options import COULD_NOT
+from profkit.cli.options import COULD_NOT, flag
 from profkit.cli.output import note, say
 from profkit.cli.signals import (
     INTERRUPTED,
@@ -171,11 +171,10 @@ def _profkit(
         typer.Option("--version", callback=_version, is_eager=True, help="Print it and leave."),
     ] = False,
     trust: Annotated[
-        bool, typer.Option("--trust", help="Kernels of this folder may give nvcc any flag.")
+        bool, flag("--trust", "Kernels of this folder may give nvcc any flag.")
     ] = False,
     max_memory: Annotated[
-        str | None,
-        typer.Option("--max-memory", metavar="SIZE", help="Of each process: 4G, 800M."),
+        str | None, flag("--max-memory SIZE", "Of each process: 4G, 800M.")
     ] = None,
 ) -> None:
     """What is this CUDA kernel waiting for, how do you know, and did my change fix it?"""

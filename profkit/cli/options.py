@@ -15,93 +15,78 @@ from profkit.cli import complete
 DONE, BAD, COULD_NOT = 0, 1, 2
 ARTIFACTS = Path("artifacts")  # where the verbs that judge look
 
+
+def flag(spec: str, text: str, **more: Any) -> Any:
+    """An option of a verb: "--output -o FILE" is its names and what stands for its value."""
+    words = spec.split()
+    metavar = words.pop() if words and not words[-1].startswith("-") else None
+    return typer.Option(*words, metavar=metavar, help=text, **more)
+
+
+def argument(metavar: str, text: str, **more: Any) -> Any:
+    """What a verb is given without a name; "" is called as its parameter is."""
+    return typer.Argument(metavar=metavar or None, help=text, **more)
+
+
 # Reports, and which launches of them.
 Paths = Annotated[
     list[str],
-    typer.Argument(
-        help="Reports (.ncu-rep, or a .csv by ncu), folders (recursively) and globs.",
-        metavar="REPORTS...",
+    argument(
+        "REPORTS...", "Reports (.ncu-rep, or a .csv by ncu), folders (recursively) and globs."
     ),
 ]
 Kernel = Annotated[
-    str | None,
-    typer.Option(metavar="REGEX", help="Only launches whose kernel name matches this anywhere."),
+    str | None, flag("REGEX", "Only launches whose kernel name matches this anywhere.")
 ]
 Where = Annotated[
-    str | None,
-    typer.Option(metavar="EXPR", help="Only launches for which this holds: 'bound == \"memory\"'."),
+    str | None, flag("EXPR", "Only launches for which this holds: 'bound == \"memory\"'.")
 ]
-Top = Annotated[int | None, typer.Option(min=1, metavar="N", help="The N worst rows only.")]
+Top = Annotated[int | None, flag("N", "The N worst rows only.", min=1)]
 
 # Runs, and which of them.
-Artifacts = Annotated[
-    Path, typer.Option(metavar="DIR", help="Where records and reports of variants are.")
-]
-HistoryDir = Annotated[
-    str,
-    typer.Option("--history", metavar="DIR", help="The history: a folder of tables, or a URL."),
-]
-Case = Annotated[
-    str | None,
-    typer.Option("--case", metavar="CASE", help="Only this case.", autocompletion=complete.cases),
-]
+Artifacts = Annotated[Path, flag("DIR", "Where records and reports of variants are.")]
+HistoryDir = Annotated[str, flag("--history DIR", "The history: a folder of tables, or a URL.")]
+Case = Annotated[str | None, flag("--case CASE", "Only this case.", autocompletion=complete.cases)]
 Anyway = Annotated[
-    bool,
-    typer.Option("--anyway", help="Across GPUs, clocks, ncu versions and cases too; stale runs."),
+    bool, flag("--anyway", "Across GPUs, clocks, ncu versions and cases too; stale runs.")
 ]
 
 # Variants to measure.
 Names = Annotated[
     list[str] | None,
-    typer.Option(
-        "--variant",
-        metavar="ID",
-        help="A variant or a reference; may be repeated.",
+    flag(
+        "--variant ID",
+        "A variant or a reference; may be repeated.",
         autocompletion=complete.variants,
     ),
 ]
-Every = Annotated[bool, typer.Option("--all", help="The whole ladder.")]
+Every = Annotated[bool, flag("--all", "The whole ladder.")]
 Cases = Annotated[
-    list[str] | None,
-    typer.Option("--case", metavar="CASE", help="May be repeated.", autocompletion=complete.cases),
+    list[str] | None, flag("--case CASE", "May be repeated.", autocompletion=complete.cases)
 ]
 Kernels = Annotated[
-    Path | None,
-    typer.Option("--kernels", metavar="DIR", help="The folder of problems.", show_default=False),
+    Path | None, flag("--kernels DIR", "The folder of problems.", show_default=False)
 ]
 Gpus = Annotated[
-    str | None,
-    typer.Option("--gpus", metavar="WHICH", help="all, how many, or a list: 0,1. One if left out."),
+    str | None, flag("--gpus WHICH", "all, how many, or a list: 0,1. One if left out.")
 ]
-BuildDir = Annotated[
-    Path | None, typer.Option("--build-dir", metavar="DIR", help="Where libraries are kept.")
-]
-RecordsDir = Annotated[
-    Path | None, typer.Option("--artifacts", metavar="DIR", help="Where reports and records go.")
-]
+BuildDir = Annotated[Path | None, flag("--build-dir DIR", "Where libraries are kept.")]
+RecordsDir = Annotated[Path | None, flag("--artifacts DIR", "Where reports and records go.")]
 
 # How the answer is given.
-Brief = Annotated[
-    bool,
-    typer.Option("--brief", help="At most 500 tokens: cause, place, number, next step."),
-]
-Json = Annotated[bool, typer.Option("--json", help="One JSON document on stdout.")]
-Markdown = Annotated[
-    bool, typer.Option("--markdown", help="Markdown, for pull requests and job summaries.")
-]
-Picture = Annotated[
-    Path | None,
-    typer.Option("--output", "-o", metavar="FILE", help="Draw it too: .png, .svg or .pdf."),
-]
-Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress and no notes on stderr.")]
+Brief = Annotated[bool, flag("--brief", "At most 500 tokens: cause, place, number, next step.")]
+Json = Annotated[bool, flag("--json", "One JSON document on stdout.")]
+Markdown = Annotated[bool, flag("--markdown", "Markdown, for pull requests and job summaries.")]
+Picture = Annotated[Path | None, flag("--output -o FILE", "Draw it too: .png, .svg or .pdf.")]
+Quiet = Annotated[bool, flag("--quiet -q", "No progress and no notes on stderr.")]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Verb:
     """What one file of the command line adds to it, under the file's name."""
 
-    # does it; its parameters are the verb's flags and its docstring is the help
-    run: Callable[..., None]
+    # Does it and returns the exit status; its parameters are the flags, its docstring the help.
+    run: Callable[..., int]
     group: str  # of the help
     examples: tuple[str, ...]  # command lines with which the help ends: each flag stands in one
     bad: str = ""  # when the exit status is 1; empty for a verb that never judges
@@ -129,6 +114,10 @@ class _Command(TyperCommand):
     """A command whose help ends with its exit statuses and examples."""
 
     verb: Verb
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run the verb; what it returns is the exit status."""
+        raise typer.Exit(super().invoke(ctx))
 
     def format_epilog(self, ctx: Any, formatter: Any) -> None:  # noqa: ARG002
         """Write exit statuses and examples as they stand."""

@@ -6,9 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-import typer
-
-from profkit.cli.options import BAD, COULD_NOT
+from profkit.cli.options import BAD, COULD_NOT, DONE
 from profkit.cli.output import note, say, say_all, say_each
 from profkit.errors import ProfkitError
 
@@ -52,7 +50,7 @@ def named_or_all(names: Sequence[str] | None, every: bool) -> Sequence[str]:
     return names or ()
 
 
-def leave_with_faults(run: TargetRun, checks: Sequence[dict[str, Any]]) -> None:
+def say_faults(run: TargetRun, checks: Sequence[dict[str, Any]]) -> int:
     """Say what is wrong on stderr; the worst of it is the exit status."""
     from profkit.show.views import measured
 
@@ -66,6 +64,5 @@ def leave_with_faults(run: TargetRun, checks: Sequence[dict[str, Any]]) -> None:
     for name in lost:
         say(ProfkitError(f"{name}: {run.measured.failed[name]}"))
     if broken:
-        raise typer.Exit(COULD_NOT)
-    if any(c["status"] in ("wrong", "failed") for c in checks):
-        raise typer.Exit(BAD)
+        return COULD_NOT
+    return BAD if any(c["status"] in ("wrong", "failed") for c in checks) else DONE

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from profkit.cli import options
 from profkit.cli.output import note, print_blocks, print_json, spinner
 from profkit.cli.signals import stop_on_term
-from profkit.cli.targets import leave_with_faults, named_or_all, on_gpus, say_gpus
+from profkit.cli.targets import named_or_all, on_gpus, say_faults, say_gpus
 from profkit.errors import ProfkitError
 from profkit.records.artifacts import HISTORY
 
@@ -19,8 +17,7 @@ if TYPE_CHECKING:
 
 
 Twins = Annotated[
-    int | None,
-    typer.Option("--aa", min=1, metavar="N", help="A/A: each twice in turns, in N processes."),
+    int | None, options.flag("--aa N", "A/A: each twice in turns, in N processes.", min=1)
 ]
 
 
@@ -32,13 +29,13 @@ def time_variants(
     build_dir: options.BuildDir = None,
     gpus: options.Gpus = None,
     aa: Twins = None,
-    rounds: Annotated[int, typer.Option(min=6, help="Of each process of --aa.")] = 120,
+    rounds: Annotated[int, options.flag("", "Of each process of --aa.", min=6)] = 120,
     history: Annotated[
-        str, typer.Option("--history", metavar="DIR", help="Where --aa keeps what it found.")
+        str, options.flag("--history DIR", "Where --aa keeps what it found.")
     ] = HISTORY,
     json: options.Json = False,
     quiet: options.Quiet = False,
-) -> None:
+) -> int:
     """How fast, against every reference, in turns: L2 warm and cold."""
     from profkit.measure import pipeline, targets
     from profkit.measure.targets import timed_rows
@@ -55,7 +52,7 @@ def time_variants(
         raise ProfkitError("--aa is of one GPU", "choose it with CUDA_VISIBLE_DEVICES")
     if aa is not None:
         _time_twins(target, aa, rounds, history, json=json, quiet=quiet)
-        return
+        return options.DONE
     target = on_gpus(target, gpus)
     with spinner(quiet) as progress:
         run = pipeline.measure_target(target, progress)
@@ -69,7 +66,7 @@ def time_variants(
             if rows:
                 gpu = _by_case(run).get(name, {})
                 print_blocks(measured.timed_case(name, gpu, rows, target.references))
-    leave_with_faults(run, run.measured.checks_json())
+    return say_faults(run, run.measured.checks_json())
 
 
 def _by_case(run: TargetRun) -> dict[str, JsonObject]:

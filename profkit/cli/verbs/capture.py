@@ -6,10 +6,8 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from profkit.cli import options
-from profkit.cli.output import note, print_blocks, print_json, say, spinner
+from profkit.cli.output import note, print_blocks, say, spinner
 from profkit.cli.signals import stop_on_term
 from profkit.errors import ProfkitError
 
@@ -21,34 +19,33 @@ if TYPE_CHECKING:
 
 def capture_kernels(
     command: Annotated[
-        list[str], typer.Argument(metavar="-- COMMAND...", help="A Python program, as you run it.")
+        list[str], options.argument("-- COMMAND...", "A Python program, as you run it.")
     ],
     kernel: Annotated[
-        str, typer.Option(metavar="REGEX", help="Kernels of this name.", show_default=False)
+        str, options.flag("REGEX", "Kernels of this name.", show_default=False)
     ] = ".",
-    skip: Annotated[int, typer.Option(min=0, help="Leave out so many of them.")] = 0,
-    count: Annotated[int, typer.Option(min=1, help="Capture so many of them.")] = 1,
-    every: Annotated[bool, typer.Option("--all", help="Capture each of them.")] = False,
+    skip: Annotated[int, options.flag("", "Leave out so many of them.", min=0)] = 0,
+    count: Annotated[int, options.flag("", "Capture so many of them.", min=1)] = 1,
+    every: Annotated[bool, options.flag("--all", "Capture each of them.")] = False,
     values: Annotated[
-        bool, typer.Option("--values", help="Keep the very inputs, not their statistics.")
+        bool, options.flag("--values", "Keep the very inputs, not their statistics.")
     ] = False,
     limit: Annotated[
-        float, typer.Option(min=0, metavar="MB", help="The most that a launch's arrays may have.")
+        float, options.flag("MB", "The most that a launch's arrays may have.", min=0)
     ] = 512.0,
     untried_only: Annotated[
-        bool, typer.Option("--no-try", help="Write the folders; check and time nothing.")
+        bool, options.flag("--no-try", "Write the folders; check and time nothing.")
     ] = False,
     timeout: Annotated[
-        float | None,
-        typer.Option(min=1, metavar="S", help="Stop it then, and keep what was captured."),
+        float | None, options.flag("S", "Stop it then, and keep what was captured.", min=1)
     ] = None,
-    output: Annotated[
-        Path, typer.Option("--output", "-o", metavar="DIR", help="The folder of problems.")
-    ] = Path("captured"),
+    output: Annotated[Path, options.flag("--output -o DIR", "The folder of problems.")] = Path(
+        "captured"
+    ),
     build_dir: options.BuildDir = None,
     json: options.Json = False,
     quiet: options.Quiet = False,
-) -> None:
+) -> int:
     """A running program's Triton kernels, each in a folder to work on."""
     from profkit.measure import capture
     from profkit.measure.variants import build
@@ -64,14 +61,12 @@ def capture_kernels(
         with spinner(quiet) as progress:
             kernels = capture.tried(kernels, build.build_dir(output.resolve(), build_dir), progress)
     rows = [k.to_json() for k in kernels]
-    if json:
-        print_json({"schema": "profkit.capture/1", "kernels": rows})
-    else:
-        print_blocks(measured.captured(rows))
-    _leave(kernels, output, quiet)
+    document = {"schema": "profkit.capture/1", "kernels": rows}
+    print_blocks(measured.captured(rows), document if json else None)
+    return _say_next(kernels, output, quiet)
 
 
-def _leave(kernels: Sequence[CapturedKernel], output: Path, quiet: bool) -> None:
+def _say_next(kernels: Sequence[CapturedKernel], output: Path, quiet: bool) -> int:
     """Say what to do next; the exit status is the worst of the kernels'."""
     files = [k.file for k in kernels if k.file]
     if not files:
@@ -81,12 +76,11 @@ def _leave(kernels: Sequence[CapturedKernel], output: Path, quiet: bool) -> None
     note(f"{output}: profkit bench --kernels {output} --variant {first}", quiet=quiet)
     captured = [k for k in kernels if k.file]
     if any(k.equal in ("wrong", "failed") for k in captured):
-        raise typer.Exit(options.BAD)
+        return options.BAD
     untried = [k for k in captured if k.notes and not k.equal]
     for kernel in untried:
         say(ProfkitError(f"{kernel.kernel}: {kernel.notes[-1]}"))
-    if untried:
-        raise typer.Exit(options.COULD_NOT)
+    return options.COULD_NOT if untried else options.DONE
 
 
 VERB = options.Verb(

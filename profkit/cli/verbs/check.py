@@ -7,11 +7,9 @@ from collections.abc import Sequence
 from itertools import chain
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from profkit.cli import options
-from profkit.cli.output import note, print_blocks, print_json, refuse, say_all, say_each, spinner
-from profkit.cli.targets import leave_with_faults, named_or_all, on_gpus, say_gpus
+from profkit.cli.output import note, print_blocks, refuse, say_all, say_each, spinner
+from profkit.cli.targets import named_or_all, on_gpus, say_faults, say_gpus
 from profkit.errors import ProfkitError
 
 if TYPE_CHECKING:
@@ -20,21 +18,16 @@ if TYPE_CHECKING:
 
 _ONLY = "--build-only: "  # of flags that mean nothing without it
 
-Sanitize = Annotated[
-    bool, typer.Option("--sanitize", help="Run compute-sanitizer's four tools too.")
-]
+Sanitize = Annotated[bool, options.flag("--sanitize", "Run compute-sanitizer's four tools too.")]
 BuildOnly = Annotated[
-    bool, typer.Option("--build-only", help="Compile, hold to the header's budget. Needs no GPU.")
+    bool, options.flag("--build-only", "Compile, hold to the header's budget. Needs no GPU.")
 ]
 Archs = Annotated[
-    str | None,
-    typer.Option("--arch", metavar="LIST", help=f"{_ONLY}80,89,90; else the GPU present."),
+    str | None, options.flag("--arch LIST", f"{_ONLY}80,89,90; else the GPU present.")
 ]
 Refresh = Annotated[
     bool,
-    typer.Option(
-        "--refresh", help=f"{_ONLY}stale records of this very machine code are so no more."
-    ),
+    options.flag("--refresh", f"{_ONLY}stale records of this very machine code are so no more."),
 ]
 
 
@@ -52,7 +45,7 @@ def check_variants(
     gpus: options.Gpus = None,
     json: options.Json = False,
     quiet: options.Quiet = False,
-) -> None:
+) -> int:
     """Is it right, on every case, and does it keep to its own memory."""
     from profkit.measure import pipeline, targets
     from profkit.measure.sanitize import sanitized
@@ -63,7 +56,7 @@ def check_variants(
     if build_only:
         running = {"--case": case, "--sanitize": sanitize, "--gpus": gpus}
         refuse(running, "nothing runs with --build-only", "leave it out")
-        _leave_built(at, names, _archs(arch), refresh, json, quiet)
+        return _build_only(at, names, _archs(arch), refresh, json, quiet)
     built = {"--arch": arch, "--refresh": refresh, "--artifacts": artifacts}
     refuse(built, "of --build-only", "profkit check --build-only")
     target = targets.choose_target(at, names, every, case or (), False)
@@ -76,17 +69,15 @@ def check_variants(
             sanitized(run, progress)
     say_gpus(run.measured, quiet)
     checks = run.measured.checks_json()
-    if json:
-        print_json({"schema": "profkit.check/1", "checks": checks})
-    else:
-        print_blocks(measured.checks(checks))
-    leave_with_faults(run, checks)
+    document = {"schema": "profkit.check/1", "checks": checks}
+    print_blocks(measured.checks(checks), document if json else None)
+    return say_faults(run, checks)
 
 
-def _leave_built(
+def _build_only(
     at: Places, names: Sequence[str], archs: Sequence[str], refresh: bool, json: bool, quiet: bool
-) -> None:
-    """Compile, and leave with what is over budget or does not compile as the exit status."""
+) -> int:
+    """Compile, and say what is over budget or does not compile; the exit status."""
     from profkit.measure import ladder
     from profkit.show.views import measured
 
@@ -100,17 +91,16 @@ def _leave_built(
         )
     if refresh:
         _say_refreshed(ladder.refresh(at, builds), quiet)
-    if json:
-        print_json({"schema": "profkit.build/1", "builds": [b.to_json() for b in builds]})
-    else:
-        print_blocks(measured.builds_table(list(chain.from_iterable(b.rows() for b in builds))))
+    document = {"schema": "profkit.build/1", "builds": [b.to_json() for b in builds]}
+    rows = list(chain.from_iterable(b.rows() for b in builds))
+    print_blocks(measured.builds_table(rows), document if json else None)
     for compiled in builds:
         say_each(map(ProfkitError, compiled.over_budget))
         if failure := compiled.build.failure:
             say_all(*failure.message.split("\n", 1))
     if any(compiled.build.error for compiled in builds):
-        raise typer.Exit(options.COULD_NOT)
-    raise typer.Exit(options.BAD if any(b.over_budget for b in builds) else options.DONE)
+        return options.COULD_NOT
+    return options.BAD if any(b.over_budget for b in builds) else options.DONE
 
 
 def _say_refreshed(records: Refreshed, quiet: bool) -> None:

@@ -7,8 +7,6 @@ from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from profkit.cli import options, sources
 from profkit.cli.output import note, one_form, print_blocks, refuse, say_each, write_to
 from profkit.errors import ProfkitError
@@ -22,22 +20,20 @@ if TYPE_CHECKING:
 def try_claims(
     files: Annotated[
         list[Path] | None,
-        typer.Argument(
-            metavar="FILES...", help="Your own Python files of claims; with --ledger, its file."
-        ),
+        options.argument("FILES...", "Your own Python files of claims; with --ledger, its file."),
     ] = None,
     artifacts: options.Artifacts = options.ARTIFACTS,
     ledger: Annotated[
-        bool, typer.Option("--ledger", help="Gains that rules predicted, and how they came out.")
+        bool, options.flag("--ledger", "Gains that rules predicted, and how they came out.")
     ] = False,
     update: Annotated[
-        bool, typer.Option("--update", help="First append what the artifacts say anew (--ledger).")
+        bool, options.flag("--update", "First append what the artifacts say anew (--ledger).")
     ] = False,
     output: options.Picture = None,
     json: options.Json = False,
     markdown: options.Markdown = False,
     quiet: options.Quiet = False,
-) -> None:
+) -> int:
     """Claims, gates and predicted gains, tried on what was recorded."""
     one_form(json, markdown)
     blocks: Iterable[Block]
@@ -54,7 +50,7 @@ def try_claims(
             raise ProfkitError("no file of claims", "profkit claims analyses/*.py, or --ledger")
         blocks, document, status = _tried(files, artifacts, quiet)
     print_blocks(blocks, document if json else None, markdown)
-    raise typer.Exit(status)
+    return status
 
 
 def _tried(

@@ -9,8 +9,6 @@ from pathlib import Path
 from shlex import quote
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from profkit.cli import complete, options, sources
 from profkit.cli.output import (
     note,
@@ -43,38 +41,33 @@ _STATUS = {
 }
 Before = Annotated[
     str | None,
-    typer.Argument(
-        help="A variant, run record, report or folder of them.", autocompletion=complete.sides
+    options.argument(
+        "", "A variant, run record, report or folder of them.", autocompletion=complete.sides
     ),
 ]
 After = Annotated[
-    str | None, typer.Argument(help="The same, changed.", autocompletion=complete.sides)
+    str | None, options.argument("", "The same, changed.", autocompletion=complete.sides)
 ]
 FailOn = Annotated[
     list[str] | None,
-    typer.Option(
-        metavar="WHAT",
-        help=f"Exit 1 on any of: {', '.join(FAIL_ON)}.",
-        autocompletion=complete.one_of(*FAIL_ON),
+    options.flag(
+        "WHAT", f"Exit 1 on any of: {', '.join(FAIL_ON)}.", autocompletion=complete.one_of(*FAIL_ON)
     ),
 ]
 
-IsLadder = Annotated[bool, typer.Option("--ladder", help="All variants, each against its parent.")]
+IsLadder = Annotated[bool, options.flag("--ladder", "All variants, each against its parent.")]
 Decide = Annotated[
-    bool,
-    typer.Option("--decide", help="One variant against what its header changes: keep it or not?"),
+    bool, options.flag("--decide", "One variant against what its header changes: keep it or not?")
 ]
 Against = Annotated[
     str | None,
-    typer.Option(
-        metavar="ID", help="--decide: against this one instead.", autocompletion=complete.recorded
-    ),
+    options.flag("ID", "--decide: against this one instead.", autocompletion=complete.recorded),
 ]
 Gates = Annotated[
     list[Path] | None,
-    typer.Option(metavar="FILE", help="--decide: acceptance gates too: your own file of claims."),
+    options.flag("FILE", "--decide: acceptance gates too: your own file of claims."),
 ]
-AllMoved = Annotated[bool, typer.Option("--all", help="Every metric that moved.")]
+AllMoved = Annotated[bool, options.flag("--all", "Every metric that moved.")]
 
 
 def judge_change(
@@ -95,7 +88,7 @@ def judge_change(
     json: options.Json = False,
     markdown: options.Markdown = False,
     quiet: options.Quiet = False,
-) -> None:
+) -> int:
     """What changed from BEFORE to AFTER, and whether it is real."""
     from profkit.evidence.history.noise import KnownSpreads
     from profkit.evidence.sides import compare_sides
@@ -108,7 +101,7 @@ def judge_change(
         if not before or after:
             raise ProfkitError("--decide takes one variant", "the other one is --against ID")
         request = _Asked(before, against, case, gate or (), artifacts, anyway)
-        raise typer.Exit(_decide(request, json, markdown))
+        return _decide(request, json, markdown)
     refuse({"--against": against, "--gate": gate}, "of --decide", "profkit compare ID --decide")
     known = KnownSpreads(history)
     if ladder:
@@ -116,15 +109,15 @@ def judge_change(
             raise ProfkitError("--ladder takes no BEFORE and AFTER", "profkit compare --ladder")
         ladders = _ladders(artifacts, case, anyway, known, output)
         _print_ladders(ladders, brief=brief, json=json, markdown=markdown)
-        raise typer.Exit(_ladders_status(ladders, fail_if, known.problems, quiet))
+        return _ladders_status(ladders, fail_if, known.problems, quiet)
     before, after = _two(before, after, output)
     if sources.is_triage(before) and sources.is_triage(after):
-        _compare_triages(Path(before), Path(after), fail_if, json=json, markdown=markdown)
+        return _compare_triages(Path(before), Path(after), fail_if, json=json, markdown=markdown)
     sides = compare_sides(before, after, case, sources.evidence_of(artifacts), anyway, known)
     say_each([*sides.problems, *known.problems], quiet=quiet)
     _print_sides(sides, brief, every, json=json, markdown=markdown)
     worst = status(closing(sides.changes, fail_if), quiet=quiet)
-    raise typer.Exit(max(worst, options.COULD_NOT if sides.problems else 0))
+    return max(worst, options.COULD_NOT if sides.problems else 0)
 
 
 def _print_sides(sides: Compared, brief: bool, every: bool, *, json: bool, markdown: bool) -> None:
@@ -239,8 +232,8 @@ def _print_ladders(ladders: list[Ladder], *, brief: bool, json: bool, markdown: 
 
 def _compare_triages(
     before: Path, after: Path, fail_if: set[str], *, json: bool, markdown: bool
-) -> None:
-    """What became of each promise of a program's triage; ends the verb."""
+) -> int:
+    """Print what became of each promise of a program's triage; the exit status."""
     from profkit.program.change import change
     from profkit.program.document import read_document
     from profkit.show.views.triage import compared_triages
@@ -250,7 +243,7 @@ def _compare_triages(
     _remember(before, after, comparison)
     print_blocks(compared_triages(content), content if json else None, markdown)
     slower = "slower" in fail_if and comparison.answer == "slower"
-    raise typer.Exit(options.BAD if slower or ("finding" in fail_if and comparison.new) else 0)
+    return options.BAD if slower or ("finding" in fail_if and comparison.new) else options.DONE
 
 
 def _remember(before: Path, after: Path, comparison: ProgramChange) -> None:

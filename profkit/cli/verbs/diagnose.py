@@ -6,8 +6,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
 from profkit.cli import options, sources
 from profkit.cli.launches import choose_launches, expand_patterns, read_patterns
 from profkit.cli.output import (
@@ -36,51 +34,43 @@ if TYPE_CHECKING:
 
 DETAILS = 3
 _LEFT = "it has a row in the table reports; profkit history --sql 'SELECT * FROM reports' shows all"
-Csv = Annotated[
-    Path | None, typer.Option(metavar="FILE", help="Write the frame as CSV; - is stdout.")
-]
-Parquet = Annotated[Path | None, typer.Option(metavar="FILE", help="Write the frame as Parquet.")]
+Csv = Annotated[Path | None, options.flag("FILE", "Write the frame as CSV; - is stdout.")]
+Parquet = Annotated[Path | None, options.flag("FILE", "Write the frame as Parquet.")]
 Lines = Annotated[
     int | None,
-    typer.Option(
-        min=0,
-        metavar="N",
-        help="N source lines of each finding, and the N hottest of each launch; 0: none. "
+    options.flag(
+        "N",
+        "N source lines of each finding, and the N hottest of each launch; 0: none. "
         "Left out, 3 of each finding.",
+        min=0,
         show_default=False,
     ),
 ]
 Details = Annotated[
     int | None,
-    typer.Option(
-        "--top", min=1, metavar="N", help=f"The N worst rows in detail; {DETAILS} if left out."
-    ),
+    options.flag("--top N", f"The N worst rows in detail; {DETAILS} if left out.", min=1),
 ]
-Every = Annotated[bool, typer.Option("--all", help="Every row, in the table and in detail.")]
-Each = Annotated[bool, typer.Option("--each", help="Launches of one kernel one by one.")]
+Every = Annotated[bool, options.flag("--all", "Every row, in the table and in detail.")]
+Each = Annotated[bool, options.flag("--each", "Launches of one kernel one by one.")]
 
 
 On = Annotated[
-    str | None,
-    typer.Option(metavar="ADDRESS", help="Read on a Dask cluster: tcp://host:8786, its scheduler."),
+    str | None, options.flag("ADDRESS", "Read on a Dask cluster: tcp://host:8786, its scheduler.")
 ]
 Into = Annotated[
     str | None,
-    typer.Option(
-        "--history", metavar="DIR", help="Show nothing: stream any number into a history's tables."
-    ),
+    options.flag("--history DIR", "Show nothing: stream any number into a history's tables."),
 ]
 HEADER = "header"
 With = Annotated[
     str | None,
-    typer.Option(
-        "--with",
-        metavar="CHANGES",
-        help="How much faster a recorded variant would be with other counts: "
+    options.flag(
+        "--with CHANGES",
+        "How much faster a recorded variant would be with other counts: "
         f"'inst_exp/32, blocks*4'; {HEADER}: what its header says moves.",
     ),
 ]
-Case = Annotated[str | None, typer.Option("--case", metavar="CASE", help="--with: only this case.")]
+Case = Annotated[str | None, options.flag("--case CASE", "--with: only this case.")]
 
 
 def diagnose_reports(
@@ -102,7 +92,7 @@ def diagnose_reports(
     case: Case = None,
     artifacts: options.Artifacts = options.ARTIFACTS,
     quiet: options.Quiet = False,
-) -> None:
+) -> int:
     """What each kernel waits for, and what mending that could gain."""
     one_form(json, markdown)
     of_reports = (csv, parquet, top, kernel, where, lines, every, each, brief, on, history)
@@ -110,13 +100,13 @@ def diagnose_reports(
         if any(value not in (None, False) for value in of_reports) or len(reports) > 1:
             raise ProfkitError("--with is of one variant", "leave out what chooses launches")
         _ask_whatif(reports[0], changes, case, artifacts, json, markdown)
-        return
+        return options.DONE
     elsewhere = {"--case": case, "--artifacts": artifacts != options.ARTIFACTS}
     refuse(elsewhere, "of --with", "profkit diagnose VARIANT --with CHANGES")
     if history:
         if csv or parquet or markdown or brief or kernel or where:
             raise ProfkitError("--history keeps every launch and shows none", "leave out the rest")
-        raise typer.Exit(_keep(reports, history, on, json, quiet))
+        return _keep(reports, history, on, json, quiet)
     files = [write_to(f, reports) for f in (csv, parquet) if f and str(f) != "-"]
     read, complete = read_patterns(reports, quiet=quiet, client=_client(on))
     chosen = choose_launches(read, kernel, where)
@@ -129,8 +119,8 @@ def diagnose_reports(
     elif not files:
         form = "brief" if brief else "markdown" if markdown else "text"
         _print_rows(chosen.launches, top, lines, form, every, each)
-    if not complete or not any(run.status == "ok" for run in chosen.launches):
-        raise typer.Exit(options.COULD_NOT)
+    good = complete and any(run.status == "ok" for run in chosen.launches)
+    return options.DONE if good else options.COULD_NOT
 
 
 def _print_csv(frame: DataFrame) -> None:

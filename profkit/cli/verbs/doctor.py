@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import typer
-
 from profkit.cli import options
-from profkit.cli.output import print_blocks, print_json
+from profkit.cli.output import print_blocks
 
 
-def examine_machine(json: options.Json = False) -> None:
+def examine_machine(json: options.Json = False) -> int:
     """What is there to measure with, and what to do about what is not."""
     from dataclasses import asdict
 
@@ -16,12 +14,10 @@ def examine_machine(json: options.Json = False) -> None:
     from profkit.show.views import measured
 
     findings = [asdict(f) for f in examiner.examine()]
-    if json:
-        print_json({"schema": "profkit.doctor/1", "findings": findings})
-    else:
-        print_blocks(measured.examined(findings))
-    if any(finding["status"] == "missing" for finding in findings):
-        raise typer.Exit(options.BAD)
+    document = {"schema": "profkit.doctor/1", "findings": findings}
+    print_blocks(measured.examined(findings), document if json else None)
+    missing = any(finding["status"] == "missing" for finding in findings)
+    return options.BAD if missing else options.DONE
 
 
 VERB = options.Verb(

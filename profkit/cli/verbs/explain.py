@@ -4,24 +4,20 @@ from __future__ import annotations
 
 from typing import Annotated
 
-import typer
-
 from profkit.cli import complete, options
 
 
 def explain_name(
     name: Annotated[
         str | None,
-        typer.Argument(
-            metavar="RULE-or-METRIC",
-            help="All of them when left out.",
-            autocompletion=complete.pages,
+        options.argument(
+            "RULE-or-METRIC", "All of them when left out.", autocompletion=complete.pages
         ),
     ] = None,
     markdown: Annotated[
-        bool, typer.Option("--markdown", help="As Markdown; without a name the whole reference.")
+        bool, options.flag("--markdown", "As Markdown; without a name the whole reference.")
     ] = False,
-) -> None:
+) -> int:
     """What a rule, a metric or a word of the verdict means."""
     from profkit.cli.output import print_blocks
     from profkit.show.views import explain as pages
@@ -32,6 +28,7 @@ def explain_name(
         print(pages.reference_document(), end="")
     else:
         print_blocks(pages.index())
+    return options.DONE
 
 
 VERB = options.Verb(

@@ -5,8 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from profkit.cli import options, sources
 from profkit.cli.output import one_form, print_blocks, say, say_each
 from profkit.errors import ProfkitError
@@ -17,8 +15,8 @@ if TYPE_CHECKING:
     from profkit.evidence.gate_report import GateReport
 
 _SKIP = 125  # git bisect run: this commit cannot be tested
-Folder = Annotated[Path, typer.Argument(help="The artifacts of the branch that this goes into.")]
-Proposed = Annotated[Path, typer.Argument(help="The artifacts of what is proposed.")]
+Folder = Annotated[Path, options.argument("", "The artifacts of the branch that this goes into.")]
+Proposed = Annotated[Path, options.argument("", "The artifacts of what is proposed.")]
 
 
 def run_gate(
@@ -26,16 +24,16 @@ def run_gate(
     head: Proposed = Path("artifacts"),
     case: options.Case = None,
     strict: Annotated[
-        bool, typer.Option("--strict", help="Exit 2 where nothing can be told, too.")
+        bool, options.flag("--strict", "Exit 2 where nothing can be told, too.")
     ] = False,
     history: options.HistoryDir = HISTORY,
     bisect: Annotated[
-        bool, typer.Option("--bisect", help="Exit 125, not 2: git bisect skips the commit.")
+        bool, options.flag("--bisect", "Exit 125, not 2: git bisect skips the commit.")
     ] = False,
     json: options.Json = False,
     markdown: options.Markdown = False,
     quiet: options.Quiet = False,
-) -> None:
+) -> int:
     """Did anything that changed get slower or wrong from BASE to HEAD?
 
     Unchanged machine code is never judged by time. Of the rest: the smallest change that would
@@ -56,12 +54,12 @@ def run_gate(
         if not bisect:
             raise
         say(error)
-        raise typer.Exit(_SKIP) from error
+        return _SKIP
     print_blocks(gate_blocks(report), report.to_json() if json else None, markdown)
     left = _SKIP if bisect and report.status == options.COULD_NOT else report.status
     reasons = (ProfkitError(f"exit status {left}: {reason}") for reason in report.reasons)
     say_each([*known.problems, *reasons], quiet=quiet)
-    raise typer.Exit(left)
+    return left
 
 
 def _judged(

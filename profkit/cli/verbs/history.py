@@ -7,8 +7,6 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from profkit.cli import options, sources
 from profkit.cli.output import note, one_form, print_blocks, refuse, say_each, write_to
 from profkit.errors import ProfkitError
@@ -27,19 +25,15 @@ if TYPE_CHECKING:
     Document = HistoryDocument | ColumnsDocument | QueryDocument
 
 Subject = Annotated[
-    str | None, typer.Argument(help="A variant, or stage2.B; without it, all. Or a question.")
+    str | None, options.argument("", "A variant, or stage2.B; without it, all. Or a question.")
 ]
-Add = Annotated[bool, typer.Option("--add", help="First add the artifacts: records and diagnoses.")]
-Log = Annotated[
-    bool, typer.Option("--log", help="First add every record in the artifacts' git log.")
-]
+Add = Annotated[bool, options.flag("--add", "First add the artifacts: records and diagnoses.")]
+Log = Annotated[bool, options.flag("--log", "First add every record in the artifacts' git log.")]
 Commit = Annotated[
-    str | None,
-    typer.Option(metavar="HASH", help="Of the code, for records that do not say (--add)."),
+    str | None, options.flag("HASH", "Of the code, for records that do not say (--add).")
 ]
 Sql = Annotated[
-    bool,
-    typer.Option("--sql", help="SUBJECT is a question to DuckDB; without one, the tables."),
+    bool, options.flag("--sql", "SUBJECT is a question to DuckDB; without one, the tables.")
 ]
 
 
@@ -56,7 +50,7 @@ def show_history(
     json: options.Json = False,
     markdown: options.Markdown = False,
     quiet: options.Quiet = False,
-) -> None:
+) -> int:
     """What changed when, by which commit, and was it real.
 
     Each run stands against the one before it on the same GPU, at one false alarm in a thousand.
@@ -80,8 +74,7 @@ def show_history(
         empty = not steps
     print_blocks(blocks, document if json else None, markdown)
     say_each(problems, quiet=quiet)
-    if problems or empty:
-        raise typer.Exit(options.COULD_NOT)
+    return options.COULD_NOT if problems or empty else options.DONE
 
 
 def _told(steps: Sequence[HistoryStep], output: Path | None) -> tuple[Iterable[Block], Document]:

@@ -5,34 +5,29 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import Annotated
 
-import typer
-
 from profkit.cli import options
-from profkit.cli.output import print_blocks, print_json, say_each
+from profkit.cli.output import print_blocks, say_each
 
 
 def list_variants(
     problem: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Only this one: a folder of --kernels.")
+        str | None, options.flag("NAME", "Only this one: a folder of --kernels.")
     ] = None,
     kernels: options.Kernels = None,
     build_dir: options.BuildDir = None,
     artifacts: options.RecordsDir = None,
     json: options.Json = False,
-) -> None:
+) -> int:
     """The variants in ladder order: built, recorded, stale."""
     from profkit.measure import ladder, targets
     from profkit.show.views import measured
 
     listed, problems = ladder.listing(targets.Places(kernels, build_dir, artifacts), problem)
     rows = [asdict(variant) for variant in listed]
-    if json:
-        print_json({"schema": "profkit.list/1", "variants": rows})
-    else:
-        print_blocks(measured.variants_table(rows))
+    document = {"schema": "profkit.list/1", "variants": rows}
+    print_blocks(measured.variants_table(rows), document if json else None)
     say_each(problems)
-    if problems:
-        raise typer.Exit(options.COULD_NOT)
+    return options.COULD_NOT if problems else options.DONE
 
 
 VERB = options.Verb(

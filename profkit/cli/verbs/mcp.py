@@ -9,8 +9,6 @@ from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
 from profkit.cli import options
 from profkit.cli.agent import Answers, Told, told_error
 from profkit.cli.signals import INTERRUPTED
@@ -24,13 +22,10 @@ ABOUT = (
     "a rule means; lines says where; compare says whether a change helped; triage says what to do "
     "first about a whole program that was recorded."
 )
-Folder = Annotated[
-    Path,
-    typer.Option("--root", metavar="DIR", help="Only what lies in here can be read."),
-]
+Folder = Annotated[Path, options.flag("--root DIR", "Only what lies in here can be read.")]
 
 
-def serve_agents(root: Folder = Path()) -> None:
+def serve_agents(root: Folder = Path()) -> int:
     """Answer an agent over MCP, of reports in one folder."""
     for name in ("FORCE_COLOR", "TTY_COMPATIBLE"):
         os.environ.pop(name, None)  # whatever the agent's terminal can, an answer is plain text
@@ -46,6 +41,7 @@ def serve_agents(root: Folder = Path()) -> None:
         server.run("stdio")
     except KeyboardInterrupt:
         os._exit(INTERRUPTED)  # a thread of the library waits for a line of stdin, for ever
+    return options.DONE
 
 
 def _own_stdout() -> None:

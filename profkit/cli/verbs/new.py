@@ -5,21 +5,19 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
 from profkit.cli import options
 from profkit.cli.output import note, print_blocks, print_json
 
 
 def new_folder(
-    problem: Annotated[str, typer.Argument(metavar="PROBLEM", help="Its name: row-sum.")],
+    problem: Annotated[str, options.argument("PROBLEM", "Its name: row-sum.")],
     language: Annotated[
-        str, typer.Option("--language", metavar="NAME", help="Of its first variant: cuda, triton.")
+        str, options.flag("--language NAME", "Of its first variant: cuda, triton.")
     ] = "cuda",
     kernels: options.Kernels = None,
     json: options.Json = False,
     quiet: options.Quiet = False,
-) -> None:
+) -> int:
     """A folder to begin with: problem.py, one variant, a README. Needs no GPU."""
     from profkit.measure.variants import scaffold
     from profkit.show.views import measured
@@ -28,10 +26,11 @@ def new_folder(
     if json:
         paths = [str(path) for path in scaffolded.files]
         print_json({"schema": "profkit.new/1", "folder": str(scaffolded.folder), "files": paths})
-        return
+        return options.DONE
     print_blocks(measured.written(scaffolded.folder, scaffolded.files))
     place = f" --kernels {kernels}" if kernels else ""
     note(f"next: profkit check --variant {problem}/{scaffolded.variant}{place}", quiet=quiet)
+    return options.DONE
 
 
 VERB = options.Verb(

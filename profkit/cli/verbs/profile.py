@@ -6,8 +6,6 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
 from profkit.cli import options
 from profkit.cli.complete import one_of
 from profkit.cli.output import (
@@ -32,54 +30,46 @@ if TYPE_CHECKING:
 
 Set = Annotated[
     str,
-    typer.Option(
-        "--set",
-        metavar="SET",
-        help="ncu's section set.",
+    options.flag(
+        "--set SET",
+        "ncu's section set.",
         autocompletion=one_of("full", "detailed", "basic", "roofline"),
     ),
 ]
 CacheControl = Annotated[
     str,
-    typer.Option(
-        "--cache-control",
-        metavar="WHEN",
-        help="all: caches flushed before each replay; none.",
+    options.flag(
+        "--cache-control WHEN",
+        "all: caches flushed before each replay; none.",
         autocompletion=one_of("all", "none"),
     ),
 ]
-Nvtx = Annotated[
-    str | None, typer.Option(metavar="RANGE", help="Of COMMAND: only inside this NVTX range.")
-]
+Nvtx = Annotated[str | None, options.flag("RANGE", "Of COMMAND: only inside this NVTX range.")]
 
 
 OfCommand = Annotated[
-    str | None,
-    typer.Option("--kernel", metavar="REGEX", help="Of COMMAND: kernels of this name."),
+    str | None, options.flag("--kernel REGEX", "Of COMMAND: kernels of this name.")
 ]
-Output = Annotated[
-    Path | None, typer.Option("--output", "-o", help="Of COMMAND: where the report goes.")
-]
+Output = Annotated[Path | None, options.flag("--output -o", "Of COMMAND: where the report goes.")]
 On = Annotated[
-    str | None,
-    typer.Option(metavar="ADDRESS", help="Each case on a GPU of a Dask cluster: tcp://host:8786."),
+    str | None, options.flag("ADDRESS", "Each case on a GPU of a Dask cluster: tcp://host:8786.")
 ]
 
 
 def profile_variants(
     command: Annotated[
-        list[str] | None, typer.Argument(metavar="[-- COMMAND...]", help="Any command at all.")
+        list[str] | None, options.argument("[-- COMMAND...]", "Any command at all.")
     ] = None,
     variant: options.Names = None,
     every: options.Every = False,
     case: options.Cases = None,
     kernel: OfCommand = None,
-    skip: Annotated[int, typer.Option(min=0, help="Leave out so many launches.")] = 0,
-    count: Annotated[int | None, typer.Option(min=1, help="Profile so many launches.")] = None,
+    skip: Annotated[int, options.flag("", "Leave out so many launches.", min=0)] = 0,
+    count: Annotated[int | None, options.flag("", "Profile so many launches.", min=1)] = None,
     nvtx: Nvtx = None,
     set_: Set = "full",
     cache: CacheControl = "all",
-    timeout: Annotated[float, typer.Option(min=1, help="Seconds for one run of ncu.")] = 600.0,
+    timeout: Annotated[float, options.flag("", "Seconds for one run of ncu.", min=1)] = 600.0,
     output: Output = None,
     kernels: options.Kernels = None,
     build_dir: options.BuildDir = None,
@@ -88,7 +78,7 @@ def profile_variants(
     on: On = None,
     json: options.Json = False,
     quiet: options.Quiet = False,
-) -> None:
+) -> int:
     """Why: check, time, ncu round exactly one call, diagnosis."""
     from profkit.measure import pipeline, targets
     from profkit.measure.profile import collect
@@ -98,8 +88,7 @@ def profile_variants(
     if command:
         if variant or every:
             raise ProfkitError("a COMMAND and --variant are two things", "give one of them")
-        _wrap(command, output, settings, json=json, quiet=quiet)
-        return
+        return _wrap(command, output, settings, json=json, quiet=quiet)
     if filters:
         raise ProfkitError(
             "--kernel, --nvtx, --skip and --count choose launches of a COMMAND",
@@ -109,19 +98,19 @@ def profile_variants(
     target = targets.choose_target(at, named_or_all(variant, every), every, case or (), False)
     if on:
         how = ["--set", set_, "--cache-control", cache, "--timeout", str(timeout)]
-        _profile_on(on, target, at, how, gpus)
+        return _profile_on(on, target, at, how, gpus)
     target = on_gpus(target, gpus)
     with spinner(quiet) as progress:
         runs = pipeline.profile(target, at.artifacts_dir(), settings, progress, _reporter(progress))
     say_gpus(runs.measured, quiet)
     _remember(runs.results, at.artifacts_dir(), quiet)
-    _show(runs.results, json=json, quiet=quiet)
+    return _show(runs.results, json=json, quiet=quiet)
 
 
 def _profile_on(
     address: str, target: Target, at: Places, how: Sequence[str], gpus: str | None
-) -> None:
-    """Profile each case wherever a GPU is free, into the shared artifacts; ends the verb."""
+) -> int:
+    """Profile each case wherever a GPU is free, into the shared artifacts; the exit status."""
     from profkit.measure.pipeline import HostResult, profile_on_hosts
     from profkit.reports.cluster import cluster_client
 
@@ -141,7 +130,7 @@ def _profile_on(
 
     client = cluster_client(address)
     results = profile_on_hosts(client, [*named, *shared, *how], target.cases, finished)
-    raise typer.Exit(max(result.status for result in results))
+    return max(result.status for result in results)
 
 
 def _remember(results: Sequence[Profiled], artifacts: Path, quiet: bool) -> None:
@@ -172,11 +161,11 @@ def _reporter(progress: Callable[[str], None]) -> Callable[[Profiled], None]:
     return finished
 
 
-def _show(results: Sequence[Profiled], *, json: bool, quiet: bool) -> None:
-    """The diagnosis of every report; without one, what is known without counters."""
+def _show(results: Sequence[Profiled], *, json: bool, quiet: bool) -> int:
+    """Print the diagnosis of every report, or what is known without counters; the exit status."""
     from profkit.show.views import measured
 
-    reports = [str(r.report) for r in results if r.report]
+    reports, unread = [str(r.report) for r in results if r.report], options.DONE
     if json:
         runs = [
             {**r.record.to_json(), "problem_message": r.problem and r.problem.message}
@@ -185,22 +174,21 @@ def _show(results: Sequence[Profiled], *, json: bool, quiet: bool) -> None:
         print_json({"schema": "profkit.profile/1", "runs": runs})
     else:
         if reports:
-            diagnose_reports(reports, quiet=quiet)
+            unread = diagnose_reports(reports, quiet=quiet)
         for result in results:
             if not result.report and result.record.timing:
                 print_blocks(
                     measured.without_counters(f"{result.name} {result.case}", result.record)
                 )
     faulty = [r for r in results if r.wrong]
-    if any(r.problem for r in results if r not in faulty):
-        raise typer.Exit(options.COULD_NOT)
-    if faulty:
-        raise typer.Exit(options.BAD)
+    if unread or any(r.problem for r in results if r not in faulty):
+        return options.COULD_NOT
+    return options.BAD if faulty else options.DONE
 
 
 def _wrap(
     command: Sequence[str], output: Path | None, settings: Any, *, json: bool, quiet: bool
-) -> None:
+) -> int:
     """Profile any command, then diagnose its report."""
     from profkit.measure.profile import collect
     from profkit.measure.profile.words import LOG
@@ -218,7 +206,7 @@ def _wrap(
     if done.note:
         say(ProfkitError(f"{command[0]} failed after its kernels were profiled: {done.note}"))
     note(f"{report}: {len(done.kernels)} launches, {done.seconds:.1f} s", quiet=quiet)
-    diagnose_reports([str(report)], json=json, quiet=quiet)
+    return diagnose_reports([str(report)], json=json, quiet=quiet)
 
 
 VERB = options.Verb(

@@ -5,8 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from profkit.cli import options, sources
 from profkit.cli.launches import choose_launches, read_patterns
 from profkit.cli.output import note, say_each, write_to
@@ -20,16 +18,10 @@ if TYPE_CHECKING:
 ROWS = 50  # on a page; about 40 kB each
 What = Annotated[
     list[str],
-    typer.Argument(
-        metavar="REPORTS...",
-        help="Reports, folders and globs; what triage -o keeps; a history.",
-    ),
+    options.argument("REPORTS...", "Reports, folders and globs; what triage -o keeps; a history."),
 ]
-Output = Annotated[
-    Path | None,
-    typer.Option("--output", "-o", metavar="FILE", help="The page: one HTML file."),
-]
-Title = Annotated[str | None, typer.Option(metavar="TEXT", help="The page's heading.")]
+Output = Annotated[Path | None, options.flag("--output -o FILE", "The page: one HTML file.")]
+Title = Annotated[str | None, options.flag("TEXT", "The page's heading.")]
 
 
 def write_report(
@@ -40,7 +32,7 @@ def write_report(
     where: options.Where = None,
     top: options.Top = None,
     quiet: options.Quiet = False,
-) -> None:
+) -> int:
     """A page of reports in one file, for somebody without profkit.
 
     It needs no network; a whole program and a history can stand on it too.
@@ -59,8 +51,8 @@ def write_report(
     chosen = choose_launches(reports, kernel, where).launches
     page = pages.render(reports, chosen, title or pages.TITLE, top or ROWS, programs, histories)
     _save(page, output, quiet)
-    if not complete or not (folders or any(run.status == "ok" for run in chosen)):
-        raise typer.Exit(options.COULD_NOT)
+    good = complete and (folders or any(run.status == "ok" for run in chosen))
+    return options.DONE if good else options.COULD_NOT
 
 
 def _is_history(word: str) -> bool:

@@ -5,8 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
 from profkit.cli import options
 from profkit.cli.launches import choose_launches, read_patterns
 from profkit.cli.output import note, write_to
@@ -16,24 +14,22 @@ from profkit.errors import ProfkitError
 def draw_roofline(
     reports: Annotated[
         list[str],
-        typer.Argument(
-            help="Reports, folders and globs; and a file of times by shape (profkit.grid/1).",
-            metavar="REPORTS...",
+        options.argument(
+            "REPORTS...",
+            "Reports, folders and globs; and a file of times by shape (profkit.grid/1).",
         ),
     ],
     output: Annotated[
         Path | None,
-        typer.Option(
-            "--output",
-            "-o",
-            metavar="FILE",
-            help="The picture: .png, .svg or .pdf; roofline.png or heatmap.png if left out.",
+        options.flag(
+            "--output -o FILE",
+            "The picture: .png, .svg or .pdf; roofline.png or heatmap.png if left out.",
         ),
     ] = None,
     kernel: options.Kernel = None,
     where: options.Where = None,
     quiet: options.Quiet = False,
-) -> None:
+) -> int:
     """Every launch under the ceilings of its machine, as a picture.
 
     Times by shape stand beside launches; alone they show who is fastest where, and how far ahead.
@@ -51,7 +47,7 @@ def draw_roofline(
     if shapes and not patterns:
         plots.save(plots.heatmap(shapes), output)
         note(f"{output}: {len(shapes.cells)} shapes", quiet=quiet)
-        return
+        return options.DONE
     read, complete = read_patterns(patterns, quiet=quiet)
     chosen = choose_launches(read, kernel, where)
     devices = sorted({run.device for run in chosen.launches if run.device})
@@ -61,8 +57,7 @@ def draw_roofline(
     plots.save(plots.roofline(chosen.frame, grid=shapes), output)
     beside = f" and {len(shapes.cells)} shapes" if shapes else ""
     note(f"{output}: {len(chosen.frame)} launches{beside}", quiet=quiet)
-    if not complete:
-        raise typer.Exit(options.COULD_NOT)
+    return options.DONE if complete else options.COULD_NOT
 
 
 VERB = options.Verb(

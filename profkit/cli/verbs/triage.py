@@ -11,8 +11,6 @@ from pathlib import Path
 from tempfile import gettempdir
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from profkit.cli import options
 from profkit.cli.output import note, one_form, print_blocks, say, spinner
 from profkit.cli.sources import is_triage, refuse_other
@@ -34,17 +32,12 @@ if TYPE_CHECKING:
     from profkit.program.timeline import Timeline
     from profkit.program.triage import Triage
 
-Ranks = Annotated[
-    str, typer.Option(metavar="all|N,...", help="Of a distributed program: which ranks.")
-]
-Range = Annotated[
-    str, typer.Option("--range", metavar="NAME", help="The NVTX range that is a step.")
-]
+Ranks = Annotated[str, options.flag("all|N,...", "Of a distributed program: which ranks.")]
+Range = Annotated[str, options.flag("--range NAME", "The NVTX range that is a step.")]
 StepMs = Annotated[
-    float | None,
-    typer.Option("--step-ms", min=0.0, metavar="MS", help="A step's time without profiler."),
+    float | None, options.flag("--step-ms MS", "A step's time without profiler.", min=0.0)
 ]
-Page = Annotated[Path | None, typer.Option(metavar="FILE", help="Write it as an HTML page too.")]
+Page = Annotated[Path | None, options.flag("FILE", "Write it as an HTML page too.")]
 INSTEAD = {
     ".html": "--page {}", ".htm": "--page {}", ".json": "--json > {}", ".md": "--markdown > {}",
 }  # fmt: skip
@@ -53,27 +46,25 @@ RECORDINGS = {".json", ".gz", ".sqlite", ".triage", ".nsys-rep"}
 
 def triage_program(
     what: Annotated[
-        list[str],
-        typer.Argument(metavar="RECORDING or -- COMMAND...", help="A trace, or what to run."),
+        list[str], options.argument("RECORDING or -- COMMAND...", "A trace, or what to run.")
     ],
     range_: Range = "",
     step_ms: StepMs = None,
     ranks: Ranks = "all",
     budget: Annotated[
-        float, typer.Option(min=0, metavar="S", help="Seconds for counters; 0 takes none.")
+        float, options.flag("S", "Seconds for counters; 0 takes none.", min=0)
     ] = 180.0,
     timeout: Annotated[
-        float, typer.Option(min=1, metavar="S", help="Seconds for the run that is watched.")
+        float, options.flag("S", "Seconds for the run that is watched.", min=1)
     ] = 600.0,
     output: Annotated[
-        Path | None,
-        typer.Option("--output", "-o", metavar="DIR", help="Keep timeline and answer there."),
+        Path | None, options.flag("--output -o DIR", "Keep timeline and answer there.")
     ] = None,
     page: Page = None,
     json: options.Json = False,
     markdown: options.Markdown = False,
     quiet: options.Quiet = False,
-) -> None:
+) -> int:
     """Where a whole program's step goes, and what to do first."""
     from profkit.program.document import triage_document
     from profkit.program.ranks import only_ranks
@@ -101,6 +92,7 @@ def triage_program(
     from profkit.show.views.triage import triaged
 
     print_blocks(triaged(content), content if json else None, markdown)
+    return options.DONE
 
 
 @contextmanager

@@ -6,10 +6,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
 from profkit.cli import complete, options
-from profkit.cli.output import print_blocks, print_json, save_frame, say, say_each, spinner
+from profkit.cli.output import print_blocks, save_frame, say, say_each, spinner
 from profkit.cli.signals import stop_on_term
 from profkit.errors import ProfkitError, install_extra
 
@@ -17,42 +15,29 @@ if TYPE_CHECKING:
     from profkit.tune.run import SearchResult
 
 
-Id = Annotated[
-    str,
-    typer.Option("--variant", metavar="ID", help="What to tune.", autocompletion=complete.variants),
-]
+Id = Annotated[str, options.flag("--variant ID", "What to tune.", autocompletion=complete.variants)]
 Case = Annotated[
-    str | None,
-    typer.Option(
-        "--case", metavar="CASE", help="The case to tune for.", autocompletion=complete.cases
-    ),
+    str | None, options.flag("--case CASE", "The case to tune for.", autocompletion=complete.cases)
 ]
 Trials = Annotated[
-    int, typer.Option("--trials", min=1, help="Distinct configurations, the defaults included.")
+    int, options.flag("--trials", "Distinct configurations, the defaults included.", min=1)
 ]
-Time = Annotated[float | None, typer.Option("--time", help="Seconds after which no trial begins.")]
-Seed = Annotated[int, typer.Option("--seed", min=0, help="Of the sampler.")]
+Time = Annotated[float | None, options.flag("--time", "Seconds after which no trial begins.")]
+Seed = Annotated[int, options.flag("--seed", "Of the sampler.", min=0)]
 Resume = Annotated[
-    bool, typer.Option("--resume", help="Go on with a search that was stopped or killed.")
+    bool, options.flag("--resume", "Go on with a search that was stopped or killed.")
 ]
 Storage = Annotated[
-    str | None,
-    typer.Option("--storage", metavar="URL", help="A database; else SQLite beside the builds."),
+    str | None, options.flag("--storage URL", "A database; else SQLite beside the builds.")
 ]
-NoSteer = Annotated[bool, typer.Option("--no-steer", help="Plain TPE: diagnoses propose nothing.")]
-NoProfile = Annotated[
-    bool, typer.Option("--no-profile", help="No ncu: promoted trials are timed only.")
-]
+NoSteer = Annotated[bool, options.flag("--no-steer", "Plain TPE: diagnoses propose nothing.")]
+NoProfile = Annotated[bool, options.flag("--no-profile", "No ncu: promoted trials are timed only.")]
 Occupancy = Annotated[
-    float | None,
-    typer.Option("--min-occupancy", min=0, max=1, help="Refuse below this share of warps."),
+    float | None, options.flag("--min-occupancy", "Refuse below this share of warps.", min=0, max=1)
 ]
-Timeout = Annotated[
-    float, typer.Option("--timeout", min=1, help="Seconds without a word: it hangs.")
-]
+Timeout = Annotated[float, options.flag("--timeout", "Seconds without a word: it hangs.", min=1)]
 Output = Annotated[
-    Path | None,
-    typer.Option("--output", "-o", metavar="DIR", help="Else artifacts/tune/<variant>.<case>."),
+    Path | None, options.flag("--output -o DIR", "Else artifacts/tune/<variant>.<case>.")
 ]
 
 
@@ -75,7 +60,7 @@ def tune_variant(
     artifacts: options.RecordsDir = None,
     json: options.Json = False,
     quiet: options.Quiet = False,
-) -> None:
+) -> int:
     """Search the tunables that a header declares."""
     from profkit.tune import need_optuna
 
@@ -105,7 +90,7 @@ def tune_variant(
             task.builder.stop()
         progress("writing")
         written = _write(result, output or at.artifacts_dir() / "tune" / task.subject)
-    _show(result, written, json=json, quiet=quiet)
+    return _show(result, written, json=json, quiet=quiet)
 
 
 def _write(result: SearchResult, folder: Path) -> dict[str, Any]:
@@ -151,17 +136,16 @@ def _history(frame: Any, folder: Path) -> Path:
     return file
 
 
-def _show(result: SearchResult, summary: dict[str, Any], *, json: bool, quiet: bool) -> None:
+def _show(result: SearchResult, summary: dict[str, Any], *, json: bool, quiet: bool) -> int:
     """The end of the search for people, or all of it for programs."""
     from profkit.show.views import search as tuned
 
-    if json:
-        print_json(summary)
-        return
-    print_blocks(tuned.ended(summary))
-    lost = (ProfkitError(line, "the others went on") for line in result.outcome.lost)
-    say_each(lost, quiet=quiet)
-    print(f"written to {summary['output']}")
+    print_blocks(tuned.ended(summary), summary if json else None)
+    if not json:
+        lost = (ProfkitError(line, "the others went on") for line in result.outcome.lost)
+        say_each(lost, quiet=quiet)
+        print(f"written to {summary['output']}")
+    return options.DONE
 
 
 VERB = options.Verb(

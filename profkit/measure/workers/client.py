@@ -22,7 +22,7 @@ from profkit.measure.cuda.library import GraphLaunch
 from profkit.measure.workers import protocol
 from profkit.measure.workers.protocol import Begun, Entry
 
-COMMAND: tuple[str, ...] = (sys.executable, "-m", "profkit.measure.workers.server")
+COMMAND = (sys.executable, "-m", "profkit.measure.workers.server")
 TIMEOUT = 120.0  # seconds without a word: no check of one variant takes that long
 FIRST_TIMEOUT = 180.0  # of what is done once: importing torch, computing fp64 references
 
@@ -38,6 +38,9 @@ class WorkerLost(ProfkitError):
 class WorkerClosed(WorkerLost):
     """The worker was closed from outside: nobody is to blame."""
 
+    def __init__(self) -> None:
+        super().__init__("the measurement was stopped")
+
 
 @dataclass(frozen=True)
 class Setup:
@@ -51,12 +54,12 @@ class Setup:
 
 @dataclass
 class Reply:
-    """What came back for one request."""
+    """What came back for one request: variant or reference -> ..."""
 
-    checks: dict[str, Check] = field(default_factory=dict)  # variant or reference -> its verdict
+    checks: dict[str, Check] = field(default_factory=dict)
     launches: dict[str, tuple[GraphLaunch, ...]] = field(default_factory=dict)
     times: dict[str, Times] = field(default_factory=dict)
-    refused: dict[str, str] = field(default_factory=dict)  # name -> why it cannot run at this case
+    refused: dict[str, str] = field(default_factory=dict)  # why it cannot run at this case
 
 
 class Worker:
@@ -68,18 +71,16 @@ class Worker:
         timeout: float = TIMEOUT,
         visible: str | None = None,
         progress: Callable[[str], None] = lambda _: None,
-        command: Sequence[str | Path] | None = None,
     ) -> None:
         """Nothing is started yet.
 
         Seconds without a word after which a process is stopped: `timeout`. `visible` is its
-        CUDA_VISIBLE_DEVICES; None leaves that as it is. No command takes COMMAND.
+        CUDA_VISIBLE_DEVICES; None leaves that as it is.
         """
         self.setup, self.timeout, self.visible = setup, timeout, visible
         self.gpu: Gpu | None = None
         self.restarts = -1
         self._progress = progress
-        self._command = command or COMMAND
         self._process: subprocess.Popen[bytes] | None = None
         self._lines: queue.Queue[bytes | None] = queue.Queue()
         self._log = tempfile.TemporaryFile()  # noqa: SIM115 - lives as long as the worker
@@ -98,7 +99,7 @@ class Worker:
     def start(self) -> None:
         """Start the process and let it prepare inputs, if it is not there."""
         if self._closed:
-            raise WorkerClosed("the measurement was stopped")
+            raise WorkerClosed
         if self._process is not None and self._process.poll() is None:
             return
         self._end()
@@ -106,16 +107,15 @@ class Worker:
         self._log.truncate()
         self._lines = queue.Queue()
         pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": self._log}
-        self._process = process.start(self._command, env=self.env, **pipes)
+        self._process = process.start(COMMAND, env=self.env, **pipes)
         reading = self._process, self._lines
         threading.Thread(target=_read, args=reading, daemon=True).start()
         self.restarts += 1
-        setup = self.setup
-        places = str(setup.problem), str(setup.build), str(setup.support)
+        places = (str(p) for p in (self.setup.problem, self.setup.build, self.setup.support))
         first = max(FIRST_TIMEOUT, self.timeout)
         try:
             self._ask(protocol.Open(*places), first)
-            self._ask(setup.prepare, first)
+            self._ask(self.setup.prepare, first)
         except ProfkitError:
             self._end()
             raise
@@ -128,7 +128,6 @@ class Worker:
         return self._ask(protocol.Judge(entry, tuple(checks), case), self.timeout)
 
     def list_launches(self, entries: Sequence[Entry], case: str) -> Reply:
-        """The launches of entries at a case, without timing them."""
         self.start()
         return self._ask(protocol.Measure(tuple(entries), case), self.timeout)
 
@@ -139,10 +138,7 @@ class Worker:
         rounds: tuple[int, int] = ROUNDS,
         cold: bool = False,
     ) -> Reply:
-        """Time entries in turns.
-
-        `rounds`: how many at first, and at most.
-        """
+        """Time entries in turns; `rounds`: how many at first, and at most."""
         self.start()
         return self._ask(protocol.Measure(tuple(entries), case, cold, rounds), self.timeout)
 
@@ -164,22 +160,14 @@ class Worker:
     def _ask(self, request: protocol.Request, timeout: float) -> Reply:
         worker = self._process
         if worker is None or worker.stdin is None:
-            raise WorkerClosed("the measurement was stopped")
+            raise WorkerClosed
         with contextlib.suppress(OSError, ValueError):  # it is gone: the end of its output says so
             worker.stdin.write(protocol.encode(request))
             worker.stdin.flush()
         reply, at = Reply(), Begun("start")
         failed: ProfkitError | None = None
         while True:
-            try:
-                line = self._lines.get(timeout=timeout)
-            except queue.Empty:
-                self._end()
-                message = f"it hung: nothing came back for {timeout:.0f} s ({at})"
-                raise WorkerLost(message, at=at) from None
-            if line is None:
-                raise self._gone(at)
-            match protocol.read_event(line):
+            match self._event(timeout, at):
                 case protocol.Ready():
                     if failed:
                         raise failed
@@ -191,32 +179,36 @@ class Worker:
                         self._end()
                         raise WorkerLost(f"{message} ({at})", hint, at)
                     failed = ProfkitError(message, hint)
-                case event:
-                    self._take(event, reply)
+                case protocol.Opened(gpu):
+                    self.gpu = gpu
+                case protocol.Checked(check):
+                    reply.checks[check.variant] = check
+                case protocol.Listed(name, _, launches):
+                    reply.launches[name] = launches
+                case protocol.Timed(times):
+                    reply.times[times.name] = times
+                case protocol.Refused(name, _, message):
+                    reply.refused[name] = message
 
-    def _take(self, event: protocol.Event, reply: Reply) -> None:
-        match event:
-            case protocol.Opened(gpu):
-                self.gpu = gpu
-            case protocol.Checked(check):
-                reply.checks[check.variant] = check
-            case protocol.Listed(name, _, launches):
-                reply.launches[name] = launches
-            case protocol.Timed(times):
-                reply.times[times.name] = times
-            case protocol.Refused(name, _, message):
-                reply.refused[name] = message
-
-    def _gone(self, at: Begun) -> ProfkitError:
+    def _event(self, timeout: float, at: Begun) -> protocol.Event:
+        """What the worker says next; it was last `at` this."""
+        try:
+            line = self._lines.get(timeout=timeout)
+        except queue.Empty:
+            self._end()
+            message = f"it hung: nothing came back for {timeout:.0f} s ({at})"
+            raise WorkerLost(message, at=at) from None
+        if line is not None:
+            return protocol.read_event(line)
         if self._closed:
-            return WorkerClosed("the measurement was stopped")
+            raise WorkerClosed
         self._end()
         self._log.seek(0)
         text = self._log.read()[-process.KEEP :].decode("utf-8", "replace").strip()
         if "Traceback (most recent call last)" in text:
             raise RuntimeError(f"the measuring process failed ({at}):\n{text}")
         last = text.splitlines()[-1:]
-        return WorkerLost(f"the process crashed ({at}): {last[0] if last else 'silent'}", at=at)
+        raise WorkerLost(f"the process crashed ({at}): {last[0] if last else 'silent'}", at=at)
 
 
 def _read(worker: subprocess.Popen[bytes], lines: queue.Queue[bytes | None]) -> None:
@@ -237,9 +229,6 @@ def visible_devices(wanted: str | None, count: int) -> Sequence[str | None]:
     """What CUDA_VISIBLE_DEVICES each worker gets.
 
     `wanted` is --gpus: `all`, a number, or a list of indices (0,1); None takes one. CUDA shows `count`.
-
-    Raises:
-        ProfkitError: It names none, one twice, or one that is not there.
     """
     if wanted is None or wanted == "1":
         return [None]

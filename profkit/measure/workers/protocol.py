@@ -6,6 +6,8 @@ holds is the dataclass that the worker made: nothing is a dict on either side of
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import msgspec
 
 from profkit.measure.check.bench import Times
@@ -69,8 +71,6 @@ Request = Open | Prepare | Judge | Measure
 
 
 class Opened(WorkerMessage, frozen=True):
-    """The GPU that the worker holds."""
-
     gpu: Gpu
 
 
@@ -86,22 +86,16 @@ class Begun(WorkerMessage, frozen=True):
 
 
 class Checked(WorkerMessage, frozen=True):
-    """The verdict on a variant, or on a reference at one case."""
-
-    check: Check
+    check: Check  # of a variant, or of a reference at one case
 
 
 class Listed(WorkerMessage, frozen=True):
-    """The kernel launches of one call."""
-
     name: str
     case: str
-    launches: tuple[GraphLaunch, ...]
+    launches: tuple[GraphLaunch, ...]  # of one call
 
 
 class Timed(WorkerMessage, frozen=True):
-    """The samples of one entry."""
-
     times: Times
 
 
@@ -126,20 +120,10 @@ class Ready(WorkerMessage, frozen=True):
 
 
 Event = Opened | Begun | Checked | Listed | Timed | Refused | Failed | Ready
+read_request: Callable[[bytes], Request] = msgspec.json.Decoder(Request).decode  # of one line
+read_event: Callable[[bytes], Event] = msgspec.json.Decoder(Event).decode
 
 
 def encode(message: Request | Event) -> bytes:
     """One line, with its end."""
     return msgspec.json.encode(message) + b"\n"
-
-
-def read_request(line: bytes) -> Request:
-    """A line as the request that it is."""
-    request: Request = msgspec.json.decode(line, type=Request)
-    return request
-
-
-def read_event(line: bytes) -> Event:
-    """A line as the event that it is."""
-    event: Event = msgspec.json.decode(line, type=Event)
-    return event

@@ -40,10 +40,15 @@ def serve_jobs() -> int:
     for line in sys.stdin.buffer:
         request = protocol.read_request(line)
         try:
-            if isinstance(request, protocol.Open):
-                server = _Server(request, say)
-            elif server is not None:
-                server.answer(request)
+            match request:
+                case protocol.Open():
+                    server = _Server(request, say)
+                case protocol.Prepare() if server:
+                    server.prepare(request)
+                case protocol.Judge() if server:
+                    server.judge(request)
+                case protocol.Measure() if server:
+                    server.measure(request)
         except device.CudaError as error:
             lost = error.code in device.STICKY
             say(protocol.Failed(error.message, error.hint, lost))
@@ -83,17 +88,7 @@ class _Server:
         self.gpu = device.identified(gpu)
         say(protocol.Opened(self.gpu))
 
-    def answer(self, request: protocol.Prepare | protocol.Judge | protocol.Measure) -> None:
-        """Do what a request asks for."""
-        match request:
-            case protocol.Prepare():
-                self._prepare(request)
-            case protocol.Judge():
-                self._judge(request)
-            case protocol.Measure():
-                self._measure(request)
-
-    def _prepare(self, request: protocol.Prepare) -> None:
+    def prepare(self, request: protocol.Prepare) -> None:
         for case, seed in request.checks:
             self.say(Begun("inputs and reference", case=case))
             self._at(case, seed, request.grid)
@@ -102,7 +97,7 @@ class _Server:
             with contextlib.suppress(*_UNAVAILABLE):
                 self._subject(Entry(request.reference, grid=request.grid), request.case)
 
-    def _judge(self, request: protocol.Judge) -> None:
+    def judge(self, request: protocol.Judge) -> None:
         entry = request.entry
         self.say(Begun("check", entry.name))
         loaded = self._library(entry)
@@ -110,15 +105,16 @@ class _Server:
         judged = subjects.check_variant(entry.name, loaded, self.problem, work, self.tools)
         self.say(protocol.Checked(judged))
         if judged.status == "right" and request.case in judged.correct_cases:
-            self._list(self._subject(entry, request.case), request.case)
+            launches = self._subject(entry, request.case).launches
+            self.say(protocol.Listed(entry.name, request.case, launches))
 
-    def _measure(self, request: protocol.Measure) -> None:
+    def measure(self, request: protocol.Measure) -> None:
         loaded = []
         for entry in request.entries:
             with self._refused(entry, request.case):
                 loaded.append(self._subject(entry, request.case))
         for subject in loaded:
-            self._list(subject, request.case)
+            self.say(protocol.Listed(subject.name, request.case, subject.launches))
         if not loaded or request.rounds is None:
             return
         self.say(Begun("bench", case=request.case))
@@ -132,9 +128,6 @@ class _Server:
                 self.say(protocol.Checked(check.summed_check(subject.name, self.problem, [judged])))
             else:
                 self.say(protocol.Timed(replace(times, session=self.session)))
-
-    def _list(self, subject: Subject, case: str) -> None:
-        self.say(protocol.Listed(subject.name, case, subject.launches))
 
     @contextlib.contextmanager
     def _refused(self, entry: Entry, case: str) -> Iterator[None]:

@@ -24,13 +24,13 @@ from profkit.measure.cuda.device import Gpu
 from profkit.measure.cuda.library import GraphLaunch
 from profkit.measure.variants.build import Build
 from profkit.measure.variants.problem import Problem
-from profkit.measure.workers import client
-from profkit.measure.workers.client import Reply, Setup, Worker, WorkerLost
+from profkit.measure.workers.client import TIMEOUT, Setup, Worker, WorkerLost
 from profkit.measure.workers.protocol import Entry, Prepare
 from profkit.records.store import JsonObject
 
 ItemT = TypeVar("ItemT")
 MemberT = TypeVar("MemberT")
+Progress = Callable[[str], None]
 
 
 class GivenBack(ProfkitError):
@@ -50,10 +50,7 @@ class Crew(Generic[MemberT]):
 
         In their order: do(member, item, last); `last`: nobody is left who has not tried it.
         GivenBack leaves an item to another member; any other ProfkitError ends the member as well,
-        anything else ends all when what runs has ended.
-
-        Raises:
-            ProfkitError: No member is left, as the last one said it.
+        and is raised if it was the last one; anything else ends all when what runs has ended.
         """
         if len(self.members) == 1:
             for item in items:
@@ -73,9 +70,11 @@ class Crew(Generic[MemberT]):
             ended.put((member, item, tried, error))
 
         while len(free) < len(self.members) or (waiting and not broken):
-            for member, item, tried in () if broken else self._pairs(free, waiting):
-                # Daemons: after Ctrl-C nobody waits for them.
-                threading.Thread(target=run, args=(member, item, tried), daemon=True).start()
+            for member in () if broken else tuple(free):
+                if handed := self._next(member, waiting):
+                    free.remove(member)
+                    # Daemons: after Ctrl-C nobody waits for them.
+                    threading.Thread(target=run, args=(member, *handed), daemon=True).start()
             member, item, tried, error = ended.get()
             if isinstance(error, GivenBack):
                 waiting.append((item, [*tried, member]))
@@ -91,25 +90,18 @@ class Crew(Generic[MemberT]):
         if broken:
             raise broken
 
-    def _pairs(
-        self, free: list[MemberT], waiting: deque[tuple[ItemT, list[MemberT]]]
-    ) -> list[tuple[MemberT, ItemT, list[MemberT]]]:
-        """Take from both who is to do what next."""
-        pairs = []
-        for member in tuple(free):
-            for handed in tuple(waiting):
-                item, tried = handed
-                if all(m in tried for m in self.members):
-                    tried.clear()  # the others were lost meanwhile
-                if member not in tried:
-                    free.remove(member)
-                    waiting.remove(handed)
-                    pairs.append((member, item, tried))
-                    break
-        return pairs
-
-
-TIMEOUT = client.TIMEOUT  # seconds without a word
+    def _next(
+        self, member: MemberT, waiting: deque[tuple[ItemT, list[MemberT]]]
+    ) -> tuple[ItemT, list[MemberT]] | None:
+        """Take out the first item that a member has not tried."""
+        for handed in tuple(waiting):
+            _, tried = handed
+            if all(m in tried for m in self.members):
+                tried.clear()  # the others were lost meanwhile
+            if member not in tried:
+                waiting.remove(handed)
+                return handed
+        return None
 
 
 @dataclass(frozen=True)
@@ -122,9 +114,8 @@ class Job:
     builds: Sequence[Build]
     references: Sequence[str] = ()
     checks: Sequence[tuple[str, int]] = ()  # (case, seed) that every variant is judged on
-    bench: Sequence[str] = ()
+    bench: Sequence[str] = ()  # cases
     time: bool = True  # whether to time; else the launches of each case are listed only
-    cold: bool = True
 
 
 @dataclass
@@ -147,15 +138,11 @@ class Measurements:
         return self.gpus.get((name, case), self.gpu)
 
     def checks_json(self) -> list[JsonObject]:
-        """The verdicts, as verbs print them."""
         return [check.to_json() for check in self.checks.values()]
 
     def gpu_json(self) -> JsonObject:
         """The GPU, as verbs and records have it; empty before a worker has opened it."""
         return self.gpu.to_json() if self.gpu else {}
-
-
-Progress = Callable[[str], None]
 
 
 def run_job(
@@ -170,33 +157,26 @@ def run_job(
 
     `visible`: CUDA_VISIBLE_DEVICES of each worker; None leaves it as it is.
     """
-    prepare = Prepare(tuple(job.checks))
-    setup = Setup(job.problem.path.parent, job.folder, job.support, prepare)
+    setup = Setup(job.problem.path.parent, job.folder, job.support, Prepare(tuple(job.checks)))
     workers = [Worker(setup, TIMEOUT, v, progress) for v in visible]
-    crew = Crew(list(workers))
-    doing = _Session(job, Measurements(), threading.Lock())
+    crew, session = Crew(list(workers)), _Session(job)
+    measured = session.measured
     try:
         if not job.builds:
-            doing.open(workers[0])
-        crew.share(job.builds, doing.check)
-        crew.share(job.bench, doing.measure)
+            session.open(workers[0])
+        crew.share(job.builds, session.check)
+        crew.share(job.bench, session.measure)
     finally:
         for worker in workers:
             worker.close()
-    for worker, why in crew.lost:
-        doing.measured.lost.append(f"{_place(worker)} was left out: {why.message}")
+    measured.lost += [f"{_gpu_name(w)} was left out: {why.message}" for w, why in crew.lost]
     # Several GPUs end in any order; what is said of a job is not to depend on it.
-    ranks = {name: at for at, name in enumerate((*_names(job.builds), *job.references))}
-    checks = doing.measured.checks
-    doing.measured.checks = {name: checks[name] for name in sorted(checks, key=ranks.__getitem__)}
-    return doing.measured
+    order = (*(build.variant.id for build in job.builds), *job.references)
+    measured.checks = {n: measured.checks[n] for n in order if n in measured.checks}
+    return measured
 
 
-def _names(builds: Sequence[Build]) -> list[str]:
-    return [build.variant.id for build in builds]
-
-
-def _place(worker: Worker) -> str:
+def _gpu_name(worker: Worker) -> str:
     """A worker's GPU, as messages name it."""
     return worker.gpu.pci if worker.gpu else f"GPU {worker.visible}"
 
@@ -206,8 +186,8 @@ class _Session:
     """A job on its way, shared by the threads of the GPUs."""
 
     job: Job
-    measured: Measurements
-    lock: threading.Lock
+    measured: Measurements = field(default_factory=Measurements)
+    lock: threading.Lock = field(default_factory=threading.Lock)
 
     def open(self, worker: Worker) -> None:
         """Start a worker's process, if it is not there."""
@@ -215,106 +195,80 @@ class _Session:
         with self.lock:
             self.measured.gpu = self.measured.gpu or worker.gpu
 
-    def given_back(self, worker: Worker, lost: WorkerLost, what: str) -> GivenBack:
-        """An item that another GPU tries, and the line that says so."""
-        with self.lock:
-            self.measured.lost.append(
-                f"{what} was given to another GPU: at {_place(worker)} {lost.message}"
-            )
-        return GivenBack(lost.message, lost.hint)
-
     def check(self, worker: Worker, build: Build, last: bool) -> None:
-        """Judge one variant; one that takes a worker with it is tried on one GPU more.
-
-        Raises:
-            GivenBack: The worker was lost, and another GPU may say whose fault it was.
-            ProfkitError: This GPU is of no use.
-        """
+        """Judge one variant; one that takes a worker with it is tried on one GPU more."""
         name = build.variant.id
         try:
             self.open(worker)
             reply = worker.judge(entry_of(build), self.job.checks)
         except WorkerLost as lost:
-            if lost.at.name == name and not last:
-                raise self.given_back(worker, lost, name) from lost
-            with self.lock:
-                _blame(self.job, self.measured, lost)
+            self._blame(worker, lost, "" if last or lost.at.name != name else name)
             return
         with self.lock:
             self.measured.checks[name] = reply.checks[name]
 
     def measure(self, worker: Worker, case: str, last: bool) -> None:
-        """Time everything that is correct at one case, in turns; what takes the worker with it not.
-
-        Raises:
-            GivenBack: The worker was lost, and another GPU may say whose fault it was.
-            ProfkitError: This GPU is of no use.
-        """
+        """Time everything that is correct at one case, in turns; what takes the worker with it not."""
         while True:
             try:
                 self.open(worker)
-                _measure_case(self.job, worker, self, case)
+                return self._measure(worker, case)
             except WorkerLost as lost:
-                if lost.at.name and not last:
-                    raise self.given_back(worker, lost, f"case {case}") from lost
-                with self.lock:
-                    _blame(self.job, self.measured, lost)
-            else:
-                return
+                self._blame(worker, lost, "" if last or not lost.at.name else f"case {case}")
 
+    def _blame(self, worker: Worker, lost: WorkerLost, tried_elsewhere: str) -> None:
+        """The variant that the worker was at has failed, if no other GPU is to say whose fault it was.
 
-def _measure_case(job: Job, worker: Worker, doing: _Session, case: str) -> None:
-    measured = doing.measured
-    entries = [entry_of(build) for build in job.builds if _is_timed(build, measured, case)]
-    entries += [Entry(name) for name in job.references if name not in measured.failed]
-    if not entries:
-        return
-    if job.time:
-        reply = worker.time(entries, case, ROUNDS, job.cold)
-    else:
-        reply = worker.list_launches(entries, case)
-    with doing.lock:
-        _keep(measured, reply, case)
-        if worker.gpu:
-            measured.gpus |= {(entry.name, case): worker.gpu for entry in entries}
+        Raises:
+            GivenBack: The item that is named is tried elsewhere.
+            ProfkitError: The worker was at none, or at one that had failed already.
+        """
+        name, measured = lost.at.name, self.measured
+        with self.lock:
+            if tried_elsewhere:
+                measured.lost.append(
+                    f"{tried_elsewhere} was given to another GPU: at {_gpu_name(worker)} {lost.message}"
+                )
+                raise GivenBack(lost.message, lost.hint) from lost
+            why = lost.message + (f"; {lost.hint}" if lost.hint else "")
+            if name in measured.failed or not name:
+                raise ProfkitError(f"measuring stopped: {why}", "run it again on fewer variants")
+            measured.failed[name] = why
+            check = measured.checks.get(name)
+            if check is None or check.status == "right":
+                fault = CaseCheck("?", 0, "failed", faults=(why,))
+                measured.checks[name] = summed_check(name, self.job.problem, [fault])
 
+    def _measure(self, worker: Worker, case: str) -> None:
+        job, measured = self.job, self.measured
+        entries = [entry_of(build) for build in job.builds if self._is_timed(build, case)]
+        entries += [Entry(name) for name in job.references if name not in measured.failed]
+        if not entries:
+            return
+        if job.time:
+            reply = worker.time(entries, case, ROUNDS, cold=True)
+        else:
+            reply = worker.list_launches(entries, case)
+        with self.lock:
+            for name, check in reply.checks.items():  # a reference is judged case by case
+                before = measured.checks.get(name)
+                measured.checks[name] = merged_checks(before, check) if before else check
+            measured.launches |= {(name, case): row for name, row in reply.launches.items()}
+            measured.times |= {(name, case): times for name, times in reply.times.items()}
+            measured.failed |= reply.refused
+            if worker.gpu:
+                measured.gpus |= {(entry.name, case): worker.gpu for entry in entries}
 
-def _is_timed(build: Build, measured: Measurements, case: str) -> bool:
-    """Only what is correct is timed, and what has not taken a worker with it."""
-    name = build.variant.id
-    check = measured.checks.get(name)
-    if check is None or name in measured.failed:
-        return False
-    return check.status == "right" and case in check.correct_cases
+    def _is_timed(self, build: Build, case: str) -> bool:
+        """Only what is correct is timed, and what has not taken a worker with it."""
+        name = build.variant.id
+        check = self.measured.checks.get(name)
+        if check is None or name in self.measured.failed:
+            return False
+        return check.status == "right" and case in check.correct_cases
 
 
 def entry_of(build: Build, again: str = "") -> Entry:
     """A build as the protocol has it; `again` ends the name of one that is timed twice."""
     library = str(build.library) if build.library else None
     return Entry(build.variant.id + again, library, build.variant.header.inputs)
-
-
-def _keep(measured: Measurements, reply: Reply, case: str) -> None:
-    for name, check in reply.checks.items():
-        # A reference is judged case by case.
-        before = measured.checks.get(name)
-        measured.checks[name] = merged_checks(before, check) if before else check
-    measured.launches |= {(name, case): launches for name, launches in reply.launches.items()}
-    measured.times |= {(name, case): times for name, times in reply.times.items()}
-    measured.failed |= reply.refused
-
-
-def _blame(job: Job, measured: Measurements, lost: WorkerLost) -> None:
-    """The variant that the worker was at has failed.
-
-    Raises:
-        ProfkitError: It was at none, or that one had failed already.
-    """
-    name, why = lost.at.name, lost.message + (f"; {lost.hint}" if lost.hint else "")
-    if name in measured.failed or not name:
-        raise ProfkitError(f"measuring stopped: {why}", "run it again on fewer variants")
-    measured.failed[name] = why
-    check = measured.checks.get(name)
-    if check is None or check.status == "right":
-        fault = CaseCheck("?", 0, "failed", faults=(why,))
-        measured.checks[name] = summed_check(name, job.problem, [fault])
