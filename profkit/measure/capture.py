@@ -7,7 +7,7 @@ import os
 import re
 import shutil
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from math import isfinite
 from pathlib import Path
 from statistics import median
@@ -18,8 +18,10 @@ from profkit.files import read_json, temporary_folder, write_text
 from profkit.measure import process
 from profkit.measure.cuda import device
 from profkit.measure.pipeline import measure_target, why_not
+from profkit.measure.profile.collect import check_regex
 from profkit.measure.targets import Target
 from profkit.measure.variants import build, problem, variants
+from profkit.measure.variants.variants import Variant
 from profkit.measure.workers.session import Progress
 from profkit.records.store import JsonObject
 
@@ -33,10 +35,7 @@ _AROUND = {"num_warps": (1, 16), "num_stages": (1, 5)}
 
 
 def write_problem(left: Path, place: Path, program: str, launches: int) -> Path:
-    """Make a problem of what the hook left; the file of its variant.
-
-    `left` is the folder that the hook left of one launch; `place` must not be there.
-    """
+    """Make a problem of the folder `left` by the hook, in one that is not there; its variant's file."""
     about = read_json(left / "capture.json")
     place.mkdir(parents=True)
     for array in sorted(left.glob("*.bin")):
@@ -140,8 +139,6 @@ _EVERY = 1_000_000
 
 @dataclass(frozen=True)
 class CaptureOptions:
-    """What to capture."""
-
     kernel: str = "."
     skip: int = 0  # how many matching kernels to leave out
     count: int | None = 1  # how many to capture; None takes every one
@@ -150,53 +147,18 @@ class CaptureOptions:
     timeout: float | None = None
 
 
-@dataclass(frozen=True)
-class CapturedKernel:
-    """One kernel of the program, with the arrays that it was launched on. Seconds."""
+class CapturedEntry(TypedDict):
+    """One kernel of the program, with the arrays that it was launched on; null where not known."""
 
     kernel: str
     launches: int  # how often it was launched like this
-    file: Path | None = None
-    why_not: str = ""
-    in_program: float | None = None  # time of a launch in the program, in a CUDA graph of its own
-    here: float | None = None  # the variant's, timed the same way
-    equal: str = ""  # `bit-equal`, `within tolerance` or `wrong`; empty if it was not checked
-    notes: tuple[str, ...] = ()  # what else there is to know
-
-    @property
-    def ratio(self) -> float | None:
-        """The variant's time over the program's."""
-        if self.here is None or not self.in_program:
-            return None
-        return self.here / self.in_program
-
-    def to_json(self) -> CapturedEntry:
-        """Plain values; null where not known."""
-        return {
-            "kernel": self.kernel,
-            "launches": self.launches,
-            "file": str(self.file) if self.file else None,
-            "why_not": self.why_not or None,
-            "in_program_s": self.in_program,
-            "here_s": self.here,
-            "ratio": self.ratio,
-            "equal": self.equal or None,
-            "notes": list(self.notes),
-        }
-
-
-class CapturedEntry(TypedDict):
-    """A CapturedKernel as JSON; null where not known."""
-
-    kernel: str
-    launches: int
     file: str | None
     why_not: str | None
-    in_program_s: float | None
-    here_s: float | None
-    ratio: float | None
-    equal: str | None
-    notes: list[str]
+    in_program_s: float | None  # time of a launch in the program, in a CUDA graph of its own
+    here_s: float | None  # the variant's, timed the same way
+    ratio: float | None  # the variant's time over the program's
+    equal: str | None  # `bit-equal`, `within tolerance`, `wrong` ...; null if it was not checked
+    notes: list[str]  # what else there is to know
 
 
 class CaptureDocument(TypedDict):
@@ -206,20 +168,37 @@ class CaptureDocument(TypedDict):
     kernels: list[CapturedEntry]
 
 
+def captured_kernel(
+    kernel: str,
+    launches: int,
+    file: Path | None = None,
+    why_not: str | None = None,
+    seconds: float | None = None,
+    notes: Sequence[str] = (),
+) -> CapturedEntry:
+    """One that was not tried yet."""
+    return {
+        "kernel": kernel,
+        "launches": launches,
+        "file": str(file) if file else None,
+        "why_not": why_not,
+        "in_program_s": seconds,
+        "here_s": None,
+        "ratio": None,
+        "equal": None,
+        "notes": [*notes],
+    }
+
+
 def capture_program(
     command: Sequence[str], place: Path, options: CaptureOptions, echo: BinaryIO | None = None
-) -> list[CapturedKernel]:
+) -> list[CapturedEntry]:
     """Run a program to its end and capture launches on the way.
 
     Raises:
         ProfkitError: The program launched no Triton kernel that a hook could see.
     """
-    try:
-        re.compile(options.kernel)
-    except re.error as error:
-        raise ProfkitError(
-            f"--kernel {options.kernel}: {error}", "give a regular expression"
-        ) from error
+    check_regex(options.kernel)
     place.mkdir(parents=True, exist_ok=True)
     with temporary_folder(place) as folder:
         done = process.run_command(command, options.timeout, _environment(folder, options), echo)
@@ -260,57 +239,55 @@ def _seen(folder: Path) -> list[JsonObject]:
     for left in sorted(folder.glob("seen-*.json")):
         document = read_json(left)
         rows += document["launches"]
-        if document["trouble"]:
-            rows.append(
-                {"kernel": "?", "launches": 0, "folder": None, "why_not": document["trouble"]}
-            )
+        if why := document["trouble"]:
+            rows.append({"kernel": "?", "launches": 0, "folder": None, "why_not": why})
     return sorted(rows, key=lambda row: -row["launches"])
 
 
-def _kept(folder: Path, place: Path, row: JsonObject, program: str) -> CapturedKernel:
-    kernel = CapturedKernel(row["kernel"], row["launches"], why_not=row["why_not"] or "")
+def _kept(folder: Path, place: Path, row: JsonObject, program: str) -> CapturedEntry:
+    name, launches = row["kernel"], row["launches"]
     if row["folder"] is None:
-        return kernel
+        return captured_kernel(name, launches, why_not=row["why_not"] or None)
     left = folder / row["folder"]
     about = read_json(left / "capture.json")
-    name = folder_name(row["kernel"], {p.name for p in place.iterdir()})
-    file = write_problem(left, place / name, program, row["launches"])
-    notes = (*about["notes"], *([] if about["bit_equal"] else ["it is not the same each time"]))
-    return replace(kernel, file=file, in_program=about["seconds"], notes=notes)
+    own = place / folder_name(name, {p.name for p in place.iterdir()})
+    file = write_problem(left, own, program, launches)
+    notes = [*about["notes"], *([] if about["bit_equal"] else ["it is not the same each time"])]
+    return captured_kernel(name, launches, file, None, about["seconds"], notes)
 
 
 def tried(
-    kernels: Sequence[CapturedKernel], folder: Path, progress: Progress
-) -> list[CapturedKernel]:
-    """Check and time what was captured."""
+    kernels: Sequence[CapturedEntry], folder: Path, progress: Progress
+) -> list[CapturedEntry]:
+    """The same with their verdicts and their times here; the folder is that of builds."""
     progress("build")
-    files = [k.file for k in kernels if k.file]
+    files = {k["file"]: variants.read_variant(Path(k["file"])) for k in kernels if k["file"]}
     arch = device.gpu().arch
-    build.compile_variants(
-        [variants.read_variant(f) for f in files], [arch], folder
-    )  # side by side; later they are there
-    results = []
-    for kernel in kernels:
-        results.append(tried_kernel(kernel, folder, progress) if kernel.file else kernel)
-    return results
+    build.compile_variants(files.values(), [arch], folder)  # side by side; later they are there
+    return [_tried(k, files[k["file"]], folder, progress) if k["file"] else k for k in kernels]
 
 
-def tried_kernel(kernel: CapturedKernel, folder: Path, progress: Progress) -> CapturedKernel:
-    """The same with its verdict and its time here; the folder is that of builds."""
-    assert kernel.file is not None  # noqa: S101 - the caller looked
-    variant = variants.read_variant(kernel.file)
-    loaded = problem.load_problem(variants.problem_of(kernel.file))
-    target = Target(loaded, (variant,), (), (CASE,), folder)
+def _tried(
+    kernel: CapturedEntry, variant: Variant, folder: Path, progress: Progress
+) -> CapturedEntry:
+    loaded = problem.load_problem(variants.problem_of(variant.path))
+    target, name = Target(loaded, (variant,), (), (CASE,), folder), kernel["kernel"]
     try:
-        run = measure_target(target, lambda text: progress(f"{kernel.kernel}: {text}"), checks=())
+        run = measure_target(target, lambda text: progress(f"{name}: {text}"), checks=())
     except ProfkitError as error:  # the others go on
-        return replace(kernel, notes=(*kernel.notes, error.message.splitlines()[0]))
+        return {**kernel, "notes": [*kernel["notes"], error.message.splitlines()[0]]}
     check = run.measured.checks.get(variant.id)
     times = run.measured.times.get((variant.id, CASE))
     failed = why_not(run, variant.id, CASE)
-    notes = (*kernel.notes, *([failed.message.splitlines()[0]] if failed else []))
-    equal = ""
+    here, before = median(times.warm) if times else None, kernel["in_program_s"]
+    equal = None
     if check is not None:
         right = "bit-equal" if check.max_abs == 0 else "within tolerance"
         equal = right if check.status == "right" else check.status
-    return replace(kernel, equal=equal, here=median(times.warm) if times else None, notes=notes)
+    return {
+        **kernel,
+        "here_s": here,
+        "ratio": here / before if here is not None and before else None,
+        "equal": equal,
+        "notes": [*kernel["notes"], *([failed.message.splitlines()[0]] if failed else [])],
+    }

@@ -38,11 +38,7 @@ def git_commit(folder: Path) -> Commit | None:
 
 
 def commit_named(folder: Path, name: str) -> str:
-    """The hash of what somebody calls a commit: a hash, a tag, HEAD~2; as it is without a repository.
-
-    Raises:
-        ProfkitError: Neither a commit of the folder's repository nor a hash of another one.
-    """
+    """The hash of what somebody calls a commit: a hash, a tag, HEAD~2; as it is without a repository."""
     try:
         _git(folder, "rev-parse", "--git-dir")
     except ProfkitError:
@@ -63,9 +59,6 @@ def committed_runs(folder: Path) -> tuple[list[HistoryRun], list[ProfkitError]]:
     Of a record that does not say which code was measured, the commit is that of the code with the
     record's source hash, as the kernels were when the record was brought in; where they were others
     by then, the commit that brought it in, the nearest that is known.
-
-    Raises:
-        ProfkitError: The folder is in no git repository, or git is not installed.
     """
     runs: dict[str, HistoryRun] = {}
     problems = []

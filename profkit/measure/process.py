@@ -30,17 +30,13 @@ _WATCH = 0.5  # seconds between two looks at the parent
 class Sink(Protocol):
     """Where a command's output is copied to as it comes."""
 
-    def write(self, content: bytes, /) -> object:
-        """Take a piece of it."""
+    def write(self, content: bytes, /) -> object: ...
 
-    def flush(self) -> object:
-        """Let others see it."""
+    def flush(self) -> object: ...
 
 
 @dataclass(frozen=True)
 class Done:
-    """How a command ended."""
-
     # exit status; negative is the signal that ended it; None if it was stopped here
     status: int | None
     output: str  # the end of what it printed, stdout and stderr together
@@ -84,10 +80,7 @@ def run_command(
     env: Mapping[str, str] | None = None,
     echo: Sink | None = None,
 ) -> Done:
-    """Run a command to its end.
-
-    It is stopped after `timeout` seconds; its output is copied to `echo` as it comes.
-    """
+    """Run a command, at most `timeout` seconds; its output is copied to `echo` as it comes."""
     began = time.monotonic()
     guard = _Guard()
     marked = {**(os.environ if env is None else env), _MARK: guard.mark}
@@ -126,17 +119,11 @@ class _Guard:
         self.mark = secrets.token_hex(8)
         self._process: subprocess.Popen[bytes] | None = None
         command = ["/bin/sh", "-c", _GUARD, "guard", f"{_MARK}={self.mark}"]
-        with contextlib.suppress(OSError):  # no /bin/sh: then nobody watches
-            self._process = subprocess.Popen(
-                command,
-                stdin=subprocess.PIPE,
-                stdout=subprocess.DEVNULL,
-                stderr=subprocess.DEVNULL,
-                start_new_session=True,
-            )
+        quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+        with contextlib.suppress(ProfkitError):  # no /bin/sh: then nobody watches
+            self._process = start(command, stdin=subprocess.PIPE, **quiet)
 
     def watch(self, session: int) -> None:
-        """Begin to watch over a session."""
         self._tell(b"%d\n" % session)
 
     def dismiss(self) -> None:
@@ -147,10 +134,10 @@ class _Guard:
                 self._process.stdin.close()
             self._process.wait()
 
-    def _tell(self, words: bytes) -> None:
+    def _tell(self, line: bytes) -> None:
         if self._process and self._process.stdin:
             with contextlib.suppress(OSError):
-                self._process.stdin.write(words)
+                self._process.stdin.write(line)
                 self._process.stdin.flush()
 
 
@@ -201,36 +188,34 @@ def end_session(process: subprocess.Popen[bytes]) -> None:
         process.wait(_GRACE)
 
 
-def _signal(
-    process: subprocess.Popen[bytes], number: signal.Signals, elsewhere: Set[int] = frozenset()
-) -> bool:
+def _signal(process: subprocess.Popen[bytes], number: signal.Signals, elsewhere: Set[int]) -> bool:
     """Send a signal to all that is left of a session, and elsewhere; whether anything was."""
     process.poll()  # a zombie leader is not something left
-    left = {
-        pid for pid in _members(process.pid) if pid != process.pid or process.returncode is None
-    }
-    left |= {pid for pid in elsewhere if _is_alive(pid) and pid != process.pid}
+    # getsid is a system call; only of a member the file is read, which costs ten times that.
+    left = {p for p in (*_pids(), *elsewhere) if p in elsewhere or _session(p) == process.pid}
+    left = {p for p in left if _is_alive(p)}
+    if process.returncode is not None:
+        left.discard(process.pid)
     for pid in left:
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.kill(pid, number)
     return bool(left)
 
 
-def _members(session: int) -> list[int]:
-    """Processes of a session, without zombies."""
-    members = []
-    for pid in (int(name) for name in os.listdir("/proc") if name.isdigit()):
-        with contextlib.suppress(OSError, IndexError):
-            # getsid is a system call; only of a member the file is read, which costs ten times that.
-            if os.getsid(pid) == session and _state(pid) != "Z":
-                members.append(pid)
-    return members
+def _pids() -> list[int]:
+    return [int(name) for name in os.listdir("/proc") if name.isdigit()]
+
+
+def _session(pid: int) -> int | None:
+    with contextlib.suppress(OSError):
+        return os.getsid(pid)
+    return None
 
 
 def _descendants(pid: int) -> set[int]:
     """Children of a process, and theirs, whatever session they are in."""
     children: dict[int, list[int]] = {}
-    for child in (int(name) for name in os.listdir("/proc") if name.isdigit()):
+    for child in _pids():
         with contextlib.suppress(OSError, IndexError, ValueError):
             children.setdefault(int(_status(child)[1]), []).append(child)
     descendants: set[int] = set()
@@ -243,14 +228,10 @@ def _descendants(pid: int) -> set[int]:
 
 
 def _is_alive(pid: int) -> bool:
+    """Whether it is there, and no zombie."""
     with contextlib.suppress(OSError, IndexError):
-        return _state(pid) != "Z"
+        return _status(pid)[0] != "Z"
     return False
-
-
-def _state(pid: int) -> str:
-    """R, S, Z, ... of a process."""
-    return _status(pid)[0]
 
 
 def _status(pid: int) -> list[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 from profkit.errors import ProfkitError
@@ -30,17 +30,11 @@ _DETAIL = re.compile(
 _PLACE = re.compile(r"^=========\s+at (.*)$", re.M)
 
 
-@dataclass(frozen=True)
-class SanitizerVerdict:
-    """What one tool said."""
-
-    tool: str
-    clean: bool
-    verdict: str  # `clean`, or how many errors, the first of them and where
+CLEAN = "clean"
 
 
-def sanitize(sanitizer: Path, plan: Plan, tool: str, timeout: float = 300.0) -> SanitizerVerdict:
-    """Run a plan (see profkit.measure.profile.launch) under one tool.
+def sanitize(sanitizer: Path, plan: Plan, tool: str, timeout: float = 300.0) -> str:
+    """Run a plan (see profkit.measure.profile.launch) under one tool; its verdict.
 
     A small case: a tool slows it down tens of times. `timeout`: seconds.
     """
@@ -49,12 +43,12 @@ def sanitize(sanitizer: Path, plan: Plan, tool: str, timeout: float = 300.0) -> 
         program = replace(plan, profile=False).program(folder)
         done = process.run_command([sanitizer, *options, *program], timeout)
     if done.status is None:
-        return SanitizerVerdict(tool, False, f"stopped after {timeout:.0f} s")
+        return f"stopped after {timeout:.0f} s"
     return read_sanitizer(tool, done.status, done.output)
 
 
-def read_sanitizer(tool: str, status: int, output: str) -> SanitizerVerdict:
-    """What a tool's exit status and output say.
+def read_sanitizer(tool: str, status: int, output: str) -> str:
+    """CLEAN, or how many errors a tool's output says, the first of them and where.
 
     Raises:
         ProfkitError: The tool did not do its work: no summary, or the program failed by itself.
@@ -69,23 +63,19 @@ def read_sanitizer(tool: str, status: int, output: str) -> SanitizerVerdict:
     last = summaries[-1]
     errors = int(last["errors"] or last["races"] or 0)
     warnings = int(last["warnings"] or 0)
-    if not errors and not warnings and status == 0:
-        return SanitizerVerdict(tool, True, "clean")
     if not errors and not warnings:
+        if status == 0:
+            return CLEAN
+        own = [s for s in output.splitlines() if s.strip() and not s.startswith("=====")]
         raise ProfkitError(
             f"the variant failed under compute-sanitizer --tool {tool} (exit status {status})",
-            _tail(output),
+            own[-1][:200] if own else "",
         )
     detail, place = _DETAIL.search(output), _PLACE.search(output)
     first = detail[1].strip() if detail else ""
     where = f" at {place[1].strip()}" if place else ""
     counted = f"{errors} errors" + (f", {warnings} warnings" if warnings else "")
-    return SanitizerVerdict(tool, False, f"{counted}: {first}{where}"[:300])
-
-
-def _tail(output: str) -> str:
-    own = [s for s in output.splitlines() if s.strip() and not s.startswith("=====")]
-    return own[-1][:200] if own else ""
+    return f"{counted}: {first}{where}"[:300]
 
 
 _AT_ONCE = 6  # each is mostly starting up, on a processor core of its own
@@ -119,15 +109,14 @@ def sanitized(run: TargetRun, progress: Progress) -> None:
         pool.shutdown(cancel_futures=True)  # after Ctrl-C: what has not begun never does
 
 
-def _with_verdict(check: Check, case: str, tool: str, running: Future[SanitizerVerdict]) -> Check:
+def _with_verdict(check: Check, case: str, tool: str, running: Future[str]) -> Check:
     """A check with one tool's verdict; what is not clean makes the variant wrong."""
     try:
-        result = running.result()
-        clean, verdict = result.clean, result.verdict
+        verdict = running.result()
     except ProfkitError as error:
-        clean, verdict = False, error.message
+        verdict = error.message
     check = replace(check, sanitizer={**check.sanitizer, tool: verdict})
-    if clean:
+    if verdict == CLEAN:
         return check
     fault = CaseCheck(case, 0, "wrong", faults=(f"{tool}: {verdict}",))
     return replace(check, status="wrong", cases=(*check.cases, fault))

@@ -17,7 +17,6 @@ from typing import Any, Literal, TypedDict
 from profkit.errors import ProfkitError
 from profkit.measure.check import data
 from profkit.measure.check.bench import timing
-from profkit.measure.check.check import Check
 from profkit.measure.cuda import device
 from profkit.measure.cuda.device import Gpu
 from profkit.measure.cuda.library import GraphLaunch, Plan
@@ -55,11 +54,9 @@ class Places:
     artifacts: Path | None = None  # --artifacts
 
     def kernels_dir(self) -> Path:
-        """The folder of problems."""
         return variants.kernels_dir(self.kernels)
 
     def build_dir(self) -> Path:
-        """The build folder."""
         return build.build_dir(self.kernels_dir(), self.build)
 
     def artifacts_dir(self) -> Path:
@@ -73,86 +70,42 @@ def choose_target(
     """Find what the options name.
 
     With `every`, the whole ladder of each problem that has the cases, and its references; without cases,
-    the problem's first.
+    the problem's first. References alone are of the problems that have the cases.
     """
-    catalogue = _catalogue(places.kernels_dir())
-    picked = _every(catalogue, cases) if every else _named(catalogue, names, cases)
-    problem = _only_problem(catalogue, picked)
-    chosen_cases = tuple(cases) or tuple(problem.cases)[:1]
-    for case in chosen_cases:
-        problem.case(case)
-    named = tuple(r for r in problem.references if r in picked.references)
-    calls = problem.references if references else named
-    once = {v.path: v for v in picked.variants}
-    return Target(problem, tuple(once.values()), calls, chosen_cases, places.build_dir())
-
-
-@dataclass(frozen=True)
-class _Catalogue:
-    """What there is to choose from: all variants, and the problems that can be run."""
-
-    variants: tuple[Variant, ...]
-    problems: Mapping[str, Problem]
-
-    @property
-    def runnable(self) -> list[Variant]:
-        """The variants of problems that can be run; the others can only be built."""
-        return [v for v in self.variants if v.problem in self.problems]
-
-
-@dataclass(frozen=True)
-class _Picked:
-    """What options name: variants, references, and the problems that these are of."""
-
-    variants: Sequence[Variant]
-    references: Sequence[str]
-    problems: frozenset[str]
-
-
-def _catalogue(kernels: Path) -> _Catalogue:
+    kernels = places.kernels_dir()
     folders = [d for d in sorted(kernels.iterdir()) if problem.is_complete(d)]
-    return _Catalogue(
-        tuple(variants.find_variants(kernels)), {d.name: problem.load_problem(d) for d in folders}
-    )
-
-
-def _every(catalogue: _Catalogue, cases: Sequence[str]) -> _Picked:
-    """The whole ladder of every problem that has the cases, and its references."""
-    fitting = [p for p in catalogue.problems.values() if all(c in p.cases for c in cases)]
-    names = frozenset(p.name for p in fitting)
-    chosen = [v for v in catalogue.runnable if v.problem in names]
-    return _Picked(chosen, list(chain.from_iterable(p.references for p in fitting)), names)
-
-
-def _named(catalogue: _Catalogue, names: Sequence[str], cases: Sequence[str]) -> _Picked:
-    """Variants and references by name; references alone are of the problems that have the cases."""
-    problems = catalogue.problems.values()
-    references = [n for n in names if any(n in p.references for p in problems)]
-    chosen = [_select(n, catalogue) for n in names if n not in references]
-    fitting = [p for p in problems if all(c in p.cases for c in cases)]
-    of_references = (p.name for p in fitting if set(references) & set(p.references))
-    return _Picked(
-        chosen, references, frozenset(v.problem for v in chosen) or frozenset(of_references)
-    )
-
-
-def _only_problem(catalogue: _Catalogue, picked: _Picked) -> Problem:
-    if len(picked.problems) != 1:
-        listed = ", ".join(sorted(picked.problems)) or "none"
+    known, problems = variants.find_variants(kernels), list(map(problem.load_problem, folders))
+    with_cases = [p for p in problems if all(c in p.cases for c in cases)]
+    runnable = [v for v in known if v.problem in {p.name for p in problems}]
+    if every:
+        calls = set(chain.from_iterable(p.references for p in with_cases))
+        of = {p.name for p in with_cases}
+        chosen = [v for v in runnable if v.problem in of]
+    else:
+        calls = set(names) & set(chain.from_iterable(p.references for p in problems))
+        chosen = [_select(n, known, runnable) for n in names if n not in calls]
+        of = {v.problem for v in chosen}
+        of = of or {p.name for p in with_cases if calls & set(p.references)}
+    if len(of) != 1:
         raise ProfkitError(
-            f"these variants are of {len(picked.problems)} problems: {listed}",
+            f"these variants are of {len(of)} problems: {', '.join(sorted(of)) or 'none'}",
             "name variants of one problem with --variant, or a --case that only one has",
         )
-    (name,) = picked.problems
-    return catalogue.problems[name]
+    (target_problem,) = (p for p in problems if p.name in of)
+    chosen_cases = tuple(cases) or tuple(target_problem.cases)[:1]
+    for case in chosen_cases:
+        target_problem.case(case)
+    called = tuple(r for r in target_problem.references if references or r in calls)
+    once = {v.path: v for v in chosen}
+    return Target(target_problem, tuple(once.values()), called, chosen_cases, places.build_dir())
 
 
-def _select(name: str, catalogue: _Catalogue) -> Variant:
+def _select(name: str, known: Sequence[Variant], runnable: Sequence[Variant]) -> Variant:
     """A variant that can be run; one without a problem can only be built."""
-    if any(name in (v.id, f"{v.problem}/{v.id}") for v in catalogue.runnable):
-        return variants.select(catalogue.runnable, name)
+    if any(name in (v.id, f"{v.problem}/{v.id}") for v in runnable):
+        return variants.select(runnable, name)
     # Says what is missing.
-    problem.load_problem(variants.problem_of(variants.select(catalogue.variants, name).path))
+    problem.load_problem(variants.problem_of(variants.select(known, name).path))
     raise ProfkitError(f"--variant {name}: no such variant")
 
 
@@ -174,8 +127,6 @@ def build_target(target: Target, arch: str | None = None) -> tuple[list[Build], 
 
 @dataclass(frozen=True)
 class TargetRun:
-    """What a verb has built and measured so far."""
-
     target: Target
     builds: Mapping[str, Build]  # variant -> its build, also those that failed (see Build.error)
     support: Path  # the library of support.cu
@@ -207,14 +158,16 @@ def record_of(run: TargetRun, name: str, case: str) -> Record:
     """The run record of a variant at a case, without its timing and its report."""
     problem, measured, built = run.target.problem, run.measured, run.builds.get(name)
     launches, gpu = measured.launches.get((name, case), ()), measured.gpu_of(name, case)
-    times = measured.times.get((name, case))
+    times, check = measured.times.get((name, case)), measured.checks.get(name)
+    if check and built and built.library:  # with what the sanitizer found in this very binary
+        check = replace(check, sanitizer=kept_json(built.library.with_name("sanitizer.json")))
     document: JsonObject = {
         "variant": name,
         "problem": problem.name,
         "case": case,
         "made": datetime.now(UTC).isoformat(timespec="seconds"),
         "launches": [asdict(launch) for launch in launches],
-        "check": _check(measured.checks.get(name), built),
+        "check": check.to_json() if check else None,
         "gpu": gpu.to_json() if gpu else {},
         "versions": {"torch": _torch(), **(times.brought if times else {})},
         "work": _work(problem, case, gpu),
@@ -222,14 +175,13 @@ def record_of(run: TargetRun, name: str, case: str) -> Record:
     record = replace(parse_record(document), shape=launch_shapes(launches, gpu.sms) if gpu else ())
     if built is None:
         return replace(record, backend=_backend(problem, launches))
-    file = f"{problem.name}/{built.variant.path.name}"
     return replace(
         record,
         resources=tuple(from_json(BuiltKernel, asdict(kernel)) for kernel in built.kernels),
         versions=replace(record.versions, nvcc=built.nvcc, compiler=built.compiler),
         header=built.variant.header,
         source=RecordedSource(
-            file=file,
+            file=f"{problem.name}/{built.variant.path.name}",
             sha256=built.source,
             sass=built.sass,
             host=built.host,
@@ -239,15 +191,6 @@ def record_of(run: TargetRun, name: str, case: str) -> Record:
     )
 
 
-def _check(check: Check | None, built: Build | None) -> JsonObject | None:
-    """A verdict with what the sanitizer found in this very binary."""
-    if check is None:
-        return None
-    if built is not None and built.library is not None:
-        check = replace(check, sanitizer=kept_json(built.library.with_name("sanitizer.json")))
-    return check.to_json()
-
-
 def timing_of(run: TargetRun, name: str, case: str) -> JsonObject | None:
     """Times with intervals; apart from record_of, because the statistics take a while to load."""
     times = run.measured.times.get((name, case))
@@ -255,7 +198,6 @@ def timing_of(run: TargetRun, name: str, case: str) -> JsonObject | None:
 
 
 def with_timing(record: Record, run: TargetRun) -> Record:
-    """The record with its times."""
     times = timing_of(run, record.variant, record.case)
     return replace(record, timing=from_json(Timing, times) if times else None)
 
@@ -282,12 +224,11 @@ def timed_rows(run: TargetRun, case: str) -> list[JsonObject]:
     """Everything that was timed at a case: name, backend of a reference, launches and timing."""
     rows = []
     for name in (*run.builds, *run.target.references):
-        timing = timing_of(run, name, case)
-        if timing is not None:
+        if timed := timing_of(run, name, case):
             launches = run.measured.launches.get((name, case), ())
             backend = _backend(run.target.problem, launches) if name not in run.builds else None
             plain = [asdict(launch) for launch in launches]
-            rows.append({"name": name, "backend": backend, "launches": plain, "timing": timing})
+            rows.append({"name": name, "backend": backend, "launches": plain, "timing": timed})
     return rows
 
 

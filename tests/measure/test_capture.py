@@ -132,7 +132,7 @@ def test_two_parameters_of_one_memory_are_one_array(monkeypatch: pytest.MonkeyPa
     torch = pytest.importorskip("torch")
     monkeypatch.syspath_prepend(str(INJECT))
     import profkit_capture_arrays as arrays
-    import profkit_capture_launch as launch
+    import profkit_capture_hook as hook
 
     monkeypatch.setattr(torch.cuda, "mem_get_info", lambda: (1 << 30, 1 << 30))
     monkeypatch.setattr(torch.cuda, "synchronize", lambda: None)
@@ -150,9 +150,8 @@ def test_two_parameters_of_one_memory_are_one_array(monkeypatch: pytest.MonkeyPa
     assert [(a.written, a.works_in_place) for a in reach] == [(True, True), (False, False)]
     assert arrays.on_drawn(outcome, add, lambda about, i: np.full(8, i, np.float32)) is not None
     assert reach[0].after.tolist() == [1.0] * 8, "y is drawn as 0 and x, behind it, as 1"
-    assert [launch._parameter(name, None, outcome)["array"] for name in ("x", "y", "out")] == [
-        "out0", "in0", "out0",
-    ]  # fmt: skip
+    named = hook.array_names(arrays.inputs_of(reach), reach[:1])
+    assert [named[name] for name in ("x", "y", "out")] == ["out0", "in0", "out0"]
     apart = arrays.reach_of([("x", x[:6]), ("y", y), ("out", x[2:])], limit=1 << 20)
     add({"x": x[:6], "y": y[:6], "out": x[2:]})
     with pytest.raises(arrays.CannotCapture, match="shares memory"):
@@ -306,11 +305,14 @@ def test_the_table_counts_launches_and_says_what_is_left_out() -> None:
     from profkit.show.views import measured
 
     kernels = [
-        capture.CapturedKernel("add", 9, Path("x"), "", 2e-6, 2.1e-6, "bit-equal", ("a note",)),
-        capture.CapturedKernel("mul", 1, None, "it is [red]too large"),
-        capture.CapturedKernel("sub", 0),
+        {
+            **capture.captured_kernel("add", 9, Path("x"), seconds=2e-6, notes=["a note"]),
+            **{"here_s": 2.1e-6, "ratio": 1.05, "equal": "bit-equal"},
+        },
+        capture.captured_kernel("mul", 1, why_not="it is [red]too large"),
+        capture.captured_kernel("sub", 0),
     ]
-    text = to_text(measured.captured([k.to_json() for k in kernels]), console(width=100))
+    text = to_text(measured.captured(kernels), console(width=100))
     assert "1.05" in text
     assert "mul, 1 launches, left out: it is [red]too large" in text
     assert "add: a note" in text

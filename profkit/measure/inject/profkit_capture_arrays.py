@@ -37,32 +37,29 @@ class Reach:
 
     def about(self) -> dict[str, Any]:
         """Format, sizes and statistics: of an input as it was given, of an output as it was made."""
-        own = self.after if self.written and not self.works_in_place else self.before
-        return self._about(own)
+        made = self.written and not self.works_in_place
+        return about_of(self.name, self.tensor, self.after if made else self.before)
 
-    def made(self) -> dict[str, Any]:
-        """The same of what the launch left."""
-        return self._about(self.after)
 
-    def _about(self, flat: Any) -> dict[str, Any]:
-        tensor = self.tensor
-        known: dict[str, Any] = {
-            "name": self.name,
-            "dtype": str(flat.dtype).removeprefix("torch."),
-            "length": flat.numel(),
-            "bytes": flat.numel() * flat.element_size(),
-            "shape": list(tensor.shape),
-            "stride": list(tensor.stride()),
-        }
-        if flat.is_floating_point() and flat.numel():
-            wide = flat.float()
-            finite = wide[wide.isfinite()]
-            if finite.numel():
-                spread = float(finite.std()) if finite.numel() > 1 else 0.0
-                known |= {"mean": float(finite.mean()), "std": spread}
-                known |= {"min": float(finite.min()), "max": float(finite.max())}
-                known["finite"] = finite.numel() == flat.numel() and math.isfinite(spread)
-        return known
+def about_of(name: str, tensor: Any, flat: Any) -> dict[str, Any]:
+    """Format, sizes and statistics of what lies where a tensor does."""
+    known: dict[str, Any] = {
+        "name": name,
+        "dtype": str(flat.dtype).removeprefix("torch."),
+        "length": flat.numel(),
+        "bytes": flat.numel() * flat.element_size(),
+        "shape": list(tensor.shape),
+        "stride": list(tensor.stride()),
+    }
+    if flat.is_floating_point() and flat.numel():
+        wide = flat.float()
+        finite = wide[wide.isfinite()]
+        if finite.numel():
+            spread = float(finite.std()) if finite.numel() > 1 else 0.0
+            known |= {"mean": float(finite.mean()), "std": spread}
+            known |= {"min": float(finite.min()), "max": float(finite.max())}
+            known["finite"] = finite.numel() == flat.numel() and math.isfinite(spread)
+    return known
 
 
 class CannotCapture(Exception):
@@ -74,8 +71,7 @@ class CaptureOutcome:
     """What a launch made, tried again on copies."""
 
     arrays: list[Reach]
-    # of one launch of the program's own kernel, among many in a CUDA graph; None if it could not be
-    # timed
+    # of one launch of the program's own kernel, among many in a CUDA graph; None: it was not timed
     seconds: float | None = None
     bit_equal: bool = True  # whether a second launch on the same inputs gave the same bits
     spread: float = 0.0  # if not, the largest difference
@@ -83,11 +79,7 @@ class CaptureOutcome:
 
 
 def reach_of(named: Sequence[tuple[str, Any]], limit: int) -> list[Reach]:
-    """Copies of all that a kernel can reach.
-
-    Raises:
-        CannotCapture: They are too large, or one that is written may be another's memory too.
-    """
+    """Copies of all that a kernel can reach; CannotCapture: they are too large."""
     import torch
 
     flats = []
@@ -115,11 +107,7 @@ def reach_of(named: Sequence[tuple[str, Any]], limit: int) -> list[Reach]:
 
 
 def look_again(arrays: Sequence[Reach]) -> None:
-    """Which arrays a launch has changed.
-
-    Raises:
-        CannotCapture: One that was written shares memory with another.
-    """
+    """Which arrays a launch has changed; CannotCapture: one of these shares memory with another."""
     for one in arrays:
         one.after = one.before if _same(one.flat, one.before) else one.flat.clone()
     for one in (a for a in arrays if a.written):
@@ -135,12 +123,12 @@ def again(arrays: Sequence[Reach], launch: Callable[[dict[str, Any]], None]) -> 
     outcome = CaptureOutcome(list(arrays))
     if not any(a.written for a in arrays):
         raise CannotCapture("it changed nothing: what it writes was there before")
-    copies = _copies(arrays, poisoned=True)
+    copies = {a.name: _poisoned(a.before) if a.written else a.before.clone() for a in arrays}
     launch(_by_parameter(arrays, copies))
     torch.cuda.synchronize()
     for array in (a for a in arrays if a.written):
         array.works_in_place = not _same(copies[array.name], array.after)
-    copies = _copies(arrays, poisoned=False)
+    copies = {a.name: a.before.clone() for a in arrays}
     launch(_by_parameter(arrays, copies))
     torch.cuda.synchronize()
     for array in arrays:
@@ -158,10 +146,9 @@ def on_drawn(
     launch: Callable[[dict[str, Any]], None],
     drawn: Callable[[dict[str, Any], int], Any],
 ) -> dict[int, Any] | None:
-    """Launch on inputs that are drawn, and keep those outputs instead.
+    """Launch on inputs that are drawn, and keep those outputs instead; None where they are not finite.
 
     `drawn`: (about an array, its number) -> it, as numpy has it.
-    None where those are not finite: of no use then.
     """
     import torch
 
@@ -181,12 +168,11 @@ def on_drawn(
     launch(_by_parameter(outcome.arrays, copies))
     torch.cuda.synchronize()
     written = [a for a in outcome.arrays if a.written]
-    for array in written:
-        output = copies[array.name]
-        if output.is_floating_point() and not bool(output.isfinite().all()):
-            return None
-    for array in written:
-        array.after = copies[array.name]
+    results = [copies[a.name] for a in written]
+    if any(r.is_floating_point() and not bool(r.isfinite().all()) for r in results):
+        return None
+    for array, result in zip(written, results, strict=True):
+        array.after = result
     return kept
 
 
@@ -200,7 +186,7 @@ def seconds_of(arrays: Sequence[Reach], launch: Callable[[dict[str, Any]], None]
     """Time of one launch: the program's own kernel, many times in a CUDA graph, on copies."""
     import torch
 
-    copies = _by_parameter(arrays, _copies(arrays, poisoned=False))
+    copies = _by_parameter(arrays, {a.name: a.before.clone() for a in arrays})
     side = torch.cuda.Stream()
     side.wait_stream(torch.cuda.current_stream())
     with torch.cuda.stream(side):
@@ -223,16 +209,9 @@ def seconds_of(arrays: Sequence[Reach], launch: Callable[[dict[str, Any]], None]
 
 
 def store(tensor: Any, path: Path) -> None:
-    """A tensor's bytes, in a file."""
     import torch
 
     path.write_bytes(tensor.contiguous().view(torch.uint8).cpu().numpy().tobytes())
-
-
-def _copies(arrays: Sequence[Reach], *, poisoned: bool) -> dict[str, Any]:
-    return {
-        a.name: _poisoned(a.before) if poisoned and a.written else a.before.clone() for a in arrays
-    }
 
 
 def _by_parameter(arrays: Sequence[Reach], copies: dict[str, Any]) -> dict[str, Any]:

@@ -22,9 +22,7 @@ from types import ModuleType
 from typing import Any
 
 import profkit_capture_arrays as arrays
-import profkit_capture_launch as launch
 import profkit_capture_source as source
-from profkit_capture_launch import Seen, Start
 
 # What code of ours may raise on a launch that it does not understand.
 _TROUBLE = (
@@ -32,6 +30,44 @@ _TROUBLE = (
     *(RuntimeError, SyntaxError, TypeError, ValueError),
 )
 _RECORDED = "it was only ever launched while a CUDA graph was recorded: run it once without graphs"
+
+
+@dataclass
+class Start:
+    """One launch of one kernel function."""
+
+    kernel: Any
+    given: dict[str, Any]  # parameter -> argument, in order
+    options: dict[str, Any]  # num_warps, num_stages and so on
+    grid: tuple[int, ...]
+    grid_text: str  # the grid as an expression of the parameters, where it is known; else empty
+    # parameter -> another tensor: launch once more on the current stream
+    launch: Callable[[dict[str, Any]], None]
+    file: str = ""  # where the function stands
+
+
+@dataclass
+class Seen:
+    """A launch that is about to be."""
+
+    name: str
+    given: dict[str, Any]  # parameter -> argument, as far as it is known before
+    start: Callable[[], Start]  # what is known once it was launched
+
+    def key(self) -> str:
+        """What tells it from other launches of the function."""
+        return repr((self.name, [_kind(v) for v in self.given.values()]))
+
+
+def _kind(value: Any) -> Any:
+    """What makes two launches of a function alike: arrays of one shape; numbers may differ."""
+    if hasattr(value, "data_ptr"):
+        return str(value.dtype), tuple(value.shape), tuple(value.stride())
+    return type(value).__name__ if isinstance(value, int | float) else repr(value)
+
+
+def _tensors(given: dict[str, Any]) -> list[tuple[str, Any]]:
+    return [(k, v) for k, v in given.items() if hasattr(v, "data_ptr")]
 
 
 @dataclass
@@ -104,7 +140,7 @@ class Session:
     def _capture(self, seen: Seen, key: str, once: Callable[[], Any]) -> None:
         place = self.folder / f"{os.getpid()}-{self.matched}"
         try:
-            reached = arrays.reach_of(seen.tensors(), self.limit)
+            reached = arrays.reach_of(_tensors(seen.given), self.limit)
         except (arrays.CannotCapture, RuntimeError) as error:
             self.left_out[key] = str(error).splitlines()[0][:200]
             return
@@ -139,7 +175,7 @@ class Session:
                 outcome.notes.append(
                     "its outputs are not finite on inputs of the same statistics: the values are kept"
                 )
-        launch.write_launch(start, outcome, place, drawn)
+        write_launch(start, outcome, place, drawn)
 
     def leave(self) -> None:
         """Write what was seen."""
@@ -158,6 +194,51 @@ class Session:
             part = path.with_suffix(".part")
             part.write_text(json.dumps(whole), encoding="utf-8")
             os.replace(part, path)
+
+
+def write_launch(start: Start, outcome: arrays.CaptureOutcome, place: Path, drawn: Any) -> None:
+    """Leave a folder: the arrays of a launch, its source, and how it was started."""
+    unaligned = [k for k, v in _tensors(start.given) if v.data_ptr() % 16]
+    imports, definitions = source.standalone(start.kernel, unaligned)
+    place.mkdir()
+    inputs = arrays.inputs_of(outcome.arrays)
+    outputs = [a for a in outcome.arrays if a.written]
+    for i, array in enumerate(inputs):
+        if drawn is None or i not in drawn:
+            arrays.store(array.before, place / f"in{i}.bin")
+    for i, array in enumerate(outputs):
+        arrays.store(array.after, place / f"out{i}.bin")
+    begins = [inputs.index(a) if a.works_in_place else None for a in outputs]
+    made = [arrays.about_of(a.name, a.tensor, a.after) for a in outputs]
+    named = array_names(inputs, outputs)
+    about = {
+        "kernel": str(start.kernel.fn.__name__),
+        "file": start.file,
+        "inputs": [a.about() for a in inputs],
+        "outputs": [{**m, "begins": b} for m, b in zip(made, begins, strict=True)],
+        "grid": start.grid,
+        "grid_text": start.grid_text,
+        "options": {k: v for k, v in start.options.items() if isinstance(v, int | float | str)},
+        "parameters": [source.parameter(k, v, named) for k, v in start.given.items()],
+        "tunable": [k for k, v in start.given.items() if source.is_tunable(k, v)],
+        "imports": imports,
+        "definitions": definitions,
+        "seconds": outcome.seconds,
+        "bit_equal": outcome.bit_equal,
+        "spread": outcome.spread,
+        "values": drawn is None,
+        "notes": outcome.notes,
+    }
+    (place / "capture.json").write_text(json.dumps(about), encoding="utf-8")
+
+
+def array_names(inputs: Sequence[arrays.Reach], outputs: Sequence[arrays.Reach]) -> dict[str, str]:
+    """Parameter -> the array that the variant is given in its place; what is both is an output."""
+    named: dict[str, str] = {}
+    for kind, several in (("in", inputs), ("out", outputs)):
+        for i, array in enumerate(several):
+            named |= dict.fromkeys(array.names, f"{kind}{i}")
+    return named
 
 
 def install() -> None:

@@ -121,3 +121,24 @@ def _names(source: str) -> set[str]:
         inner += scope.get_children()
         names |= {s.get_name() for s in scope.get_symbols() if s.is_global()}
     return names
+
+
+def is_tunable(name: str, value: Any) -> bool:
+    """Whether an argument is a block size: a power of two by its name."""
+    if not re.fullmatch(r"[A-Z][A-Z0-9_]*BLOCK[A-Z0-9_]*|BLOCK[A-Z0-9_]*", name):
+        return False
+    return isinstance(value, int) and value > 1 and value & (value - 1) == 0
+
+
+def parameter(name: str, value: Any, named: dict[str, str]) -> dict[str, Any]:
+    """How the launch function of the variant says an argument; `named`: parameter -> its array."""
+    if name in named:
+        return {"name": name, "array": named[name]}
+    if value is None or isinstance(value, bool | int | float | str):
+        return {"name": name, "value": value}
+    if type(value).__name__ == "dtype" and hasattr(value, "primitive_bitwidth"):
+        return {"name": name, "code": f"tl.{_DTYPES.get(str(value), str(value))}"}
+    raise NotStandalone(f"its argument {name} is a {type(value).__name__}")
+
+
+_DTYPES = {"fp16": "float16", "bf16": "bfloat16", "fp32": "float32", "fp64": "float64"}

@@ -30,8 +30,6 @@ NAMED = 40  # kernels named where none matched
 
 @dataclass(frozen=True)
 class CollectOptions:
-    """What to collect."""
-
     set: str = "full"  # ncu's --set
     # ncu's --cache-control: all flushes before every replay, none leaves caches warm
     cache: str = "all"
@@ -44,8 +42,6 @@ class CollectOptions:
 
 @dataclass(frozen=True)
 class Collected:
-    """A report that was asked for."""
-
     path: Path
     command: tuple[str, ...]
     seconds: float  # how long ncu ran
@@ -70,12 +66,9 @@ def start_ncu(
     ncu: Tool,
     options: CollectOptions,
 ) -> Collected:
-    """Profile exactly one call of a variant or a reference.
+    """Profile exactly one call of a variant or a reference, which launches the `expected` kernels.
 
-    `expected`: names of the kernels that one call launches.
-
-    Raises:
-        ProfkitError: Anything went wrong, also if another kernel was captured; no file is left.
+    Whatever goes wrong, no file is left; another kernel in the report is an error too.
     """
     with _workplace(report) as folder:
         program = plan.program(folder)
@@ -126,19 +119,23 @@ def launch_filters(
     template arguments are what tells one elementwise kernel from another. None takes every kernel, and
     every launch for `count`; with `nvtx`, only inside of this range.
     """
+    filters: list[str] = []
     if kernel is not None:
-        try:
-            re.compile(kernel)
-        except re.error as error:
-            raise ProfkitError(
-                f"--kernel {kernel}: {error}", "give a regular expression"
-            ) from error
-    base = ["--kernel-name-base", "demangled"]
-    pattern = words.any_case(kernel) if kernel is not None else ""
-    named = [*base, "--kernel-name", f"regex:{pattern}"] if kernel is not None else []
-    skipped = ["--launch-skip", str(skip)] if skip else []
-    counted = ["--launch-count", str(count)] if count is not None else []
-    return (*named, *skipped, *counted, *(words.nvtx_filters(nvtx) if nvtx else ()))
+        check_regex(kernel)
+        regex = f"regex:{words.any_case(kernel)}"
+        filters += ["--kernel-name-base", "demangled", "--kernel-name", regex]
+    if skip:
+        filters += ["--launch-skip", str(skip)]
+    if count is not None:
+        filters += ["--launch-count", str(count)]
+    return (*filters, *(words.nvtx_filters(nvtx) if nvtx else ()))
+
+
+def check_regex(kernel: str) -> None:
+    try:
+        re.compile(kernel)
+    except re.error as error:
+        raise ProfkitError(f"--kernel {kernel}: {error}", "give a regular expression") from error
 
 
 @contextmanager
@@ -221,11 +218,7 @@ def _preload() -> None:
 
 
 def kernels_in(report: Path) -> list[str]:
-    """Names of the kernels in a report, in order.
-
-    Raises:
-        ProfkitError: The file is damaged, or a launch in it failed.
-    """
+    """Names of the kernels in a report, in order; an error if it is damaged or a launch failed."""
     from profkit.reports.reader import read_report
 
     read_back = read_report([report])
@@ -238,7 +231,7 @@ def kernels_in(report: Path) -> list[str]:
             "ncu gave up on a kernel: its launch is in the report without a duration",
             "collect less with --set basic; profkit check --sanitize shows errors in the kernel",
         )
-    return [str(start_ncu["kernel"]) for start_ncu in launches]
+    return [str(launch["kernel"]) for launch in launches]
 
 
 def _keep(

@@ -38,10 +38,8 @@ _INSTALL = (
 
 @dataclass(frozen=True)
 class Cupti:
-    """Where CUPTI is: the folders of its header, of cuda.h, and the library itself."""
-
-    header: Path
-    cuda: Path
+    header: Path  # the folder of cupti.h
+    cuda: Path  # the folder of cuda.h
     library: Path
 
 
@@ -49,9 +47,6 @@ def build_injection(folder: Path | None = None) -> Path:
     """The library, compiled if this machine has none of this source and CUPTI.
 
     It is kept in the folder, or in the user's cache.
-
-    Raises:
-        ProfkitError: There is no CUPTI or no C++ compiler, or it does not compile.
     """
     cupti = find_cupti()
     compiler = shutil.which("g++") or shutil.which("clang++")
@@ -91,9 +86,6 @@ def find_cupti() -> Cupti:
 
     A program that brings its own CUPTI (torch does) must not meet a second one; libraries of one
     major version have one name, and the loader takes the one that is there already.
-
-    Raises:
-        ProfkitError: Its header or its library is nowhere.
     """
     places = list(_places())
     header = _first(places, ("include/cupti.h", "extras/CUPTI/include/cupti.h"))
@@ -129,10 +121,6 @@ TIMEOUT = 600.0  # seconds; --timeout changes it
 
 @dataclass(frozen=True)
 class Recorded:
-    """A command that was watched."""
-
-    # with a file of each kind for each process; profkit.program.readers.injected reads it
-    folder: Path
     seconds: float  # how long it ran
     note: str  # how it ended, if not well
 
@@ -145,14 +133,13 @@ def record_timeline(
 ) -> Recorded:
     """Run a command with the injection library in each of its processes that starts CUDA.
 
-    The folder is empty. After `timeout` seconds it is stopped; what it did until then is kept.
-
-    Raises:
-        ProfkitError: It cannot be started, or there is no CUPTI.
+    The folder, empty, gets a file of each kind for each process (profkit.program.readers.injected
+    reads them). After `timeout` seconds it is stopped; what it did until then is kept.
     """
     injection = build_injection()
     env = {**os.environ, "CUDA_INJECTION64_PATH": str(injection), "PROFKIT_TIMELINE": str(folder)}
     done = process.run_command(command, timeout, env, echo)
+    note = ""
     if done.status is None:
         note = f"{command[0]} was stopped after {timeout:.0f} s: its timeline ends there"
     elif done.status:
@@ -163,13 +150,11 @@ def record_timeline(
                 f"{command[0]} ended with status {done.status} before any kernel: {last}",
                 "run it once without profkit triage",
             )
-    else:
-        note = ""
-    return Recorded(folder, done.seconds, note)
+    return Recorded(done.seconds, note)
 
 
 BUDGET = 180.0  # seconds; --budget changes it
-SPECIAL = re.compile(r"([.^$*+?()\[\]{}|\\/])")
+_SPECIAL = re.compile(r"([.^$*+?()\[\]{}|\\/])")
 
 
 def count_kernels(
@@ -185,11 +170,8 @@ def count_kernels(
     `kernels`: names of functions without template arguments; others run without a replay. `device`: the
     one GPU whose kernels are replayed, None takes all; ranks on others go on, and wait in their
     collectives for the one that is replayed.
-
-    Raises:
-        ProfkitError: As profkit.measure.profile.collect.wrap: no permission for counters, time-out.
     """
-    names = "|".join(sorted({SPECIAL.sub(r"\\\1", name) for name in kernels}))
+    names = "|".join(sorted({_SPECIAL.sub(r"\\\1", name) for name in kernels}))
     once = "--filter-mode", "per-launch-config", "--launch-skip", "1", "--launch-count", "1"
     named = "--kernel-name-base", "function", "--kernel-name", f"regex:^({names})$"
     there = ("--devices", str(device)) if device is not None else ()
@@ -198,10 +180,7 @@ def count_kernels(
 
 
 def packed_report(report: Path) -> Path:
-    """The report as .ncu-repz in its place: machine code that launches share is in it each time.
-
-    The .ncu-rep goes.
-    """
+    """Compress a report to .ncu-repz: machine code that launches share is in it each time."""
     import zstandard
 
     target = report.with_suffix(".ncu-repz")

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 
 from profkit.errors import ProfkitError
@@ -23,15 +22,6 @@ class NoCounters(ProfkitError):
     """This user may not read performance counters: timing works, ncu does not."""
 
 
-@dataclass(frozen=True)
-class Fault:
-    """One way in which a run of ncu fails."""
-
-    pattern: str
-    message: str
-    hint: str
-
-
 PERMISSION = (
     "run as root, or let every user read counters: "
     'echo "options nvidia NVreg_RestrictProfilingToAdminUsers=0" > /etc/modprobe.d/nvidia-prof.conf'
@@ -41,20 +31,20 @@ LOCK = (
     "another ncu is running, or one of another user left its lock: wait for it, delete the file, "
     "or set TMPDIR to a folder of your own"
 )
-_FAULTS = (
-    Fault(r"ERR_NVGPUCTRPERM", "this user may not read the GPU's performance counters", PERMISSION),
-    Fault(
+_FAULTS = (  # (pattern, message, hint)
+    (r"ERR_NVGPUCTRPERM", "this user may not read the GPU's performance counters", PERMISSION),
+    (
         r"nsight-compute-lock|Failed to (?:open|create|acquire).*lock",
         "ncu cannot get its lock file (nsight-compute-lock in the folder for temporary files)",
         LOCK,
     ),
-    Fault(
+    (
         r"No space left on device|Failed to (?:save|write|export|create) (?:the )?(?:report|file)"
         r"|Failed to open.*ncu-rep",
         "ncu could not write its report",
         "make room on the disk, or choose another folder with --artifacts",
     ),
-    Fault(
+    (
         r"driver is not compatible|InsufficientDriver|driver version is (?:insufficient|too old)"
         r"|not supported by this version|UnsupportedGpu|No supported GPU|LibraryNotLoaded"
         r"|Unsupported driver|DriverNotSupported",
@@ -62,22 +52,22 @@ _FAULTS = (
         "install the Nsight Compute of the CUDA version that nvidia-smi shows; "
         "profkit doctor lists both versions",
     ),
-    Fault(
+    (
         r"resource was unavailable|DriverResourceUnavailable",
         "another tool holds the GPU's profiling hardware",
         "stop other profilers (ncu, nsys, DCGM: dcgmi profile --pause) and run it again",
     ),
-    Fault(
+    (
         r"CUDA_ERROR_OUT_OF_MEMORY|[Oo]ut of memory|std::bad_alloc|MemoryError",
         "out of memory under ncu, which keeps a copy of what a kernel overwrites",
         "choose a smaller case, or free the GPU: nvidia-smi lists who uses it",
     ),
-    Fault(
+    (
         r"unrecogni[sz]ed option|unknown option|the argument .* is invalid",
         "this ncu does not know an option that profkit gives it",
         "install Nsight Compute 2022.1 or newer",
     ),
-    Fault(
+    (
         r"Failed to prepare kernel|Failed to profile|Unknown Error on device",
         "ncu gave up on a kernel",
         "run profkit check --sanitize: an error inside the kernel shows there; "
@@ -88,20 +78,15 @@ _FAULTS = (
 
 def known_fault(output: str) -> ProfkitError | None:
     """The first known fault in ncu's output."""
-    for fault in _FAULTS:
-        if match := re.search(fault.pattern, output):
-            kind = NoCounters if fault.hint is PERMISSION else ProfkitError
-            return kind(f"{fault.message}: {_line(output, match.start())}", fault.hint)
+    for pattern, message, hint in _FAULTS:
+        if match := re.search(pattern, output):
+            start = output.rfind("\n", 0, match.start()) + 1
+            line, *_ = output[start:].split("\n", 1)
+            line = re.sub(r"^==\w+==\s*", "", line.strip())
+            line = line if len(line) <= 200 else line[:197] + "..."
+            kind = NoCounters if hint is PERMISSION else ProfkitError
+            return kind(f"{message}: {line}", hint)
     return None
-
-
-def _line(output: str, at: int) -> str:
-    """The line of the output that holds a position, cut to a sensible length."""
-    start = output.rfind("\n", 0, at) + 1
-    end = output.find("\n", at)
-    line = output[start : end if end >= 0 else None].strip()
-    line = re.sub(r"^==\w+==\s*", "", line)
-    return line if len(line) <= 200 else line[:197] + "..."
 
 
 def program_failed(output: str) -> str | None:
@@ -148,20 +133,17 @@ class NcuWords:
             ) from error
 
     def write(self, content: bytes) -> int:
-        """Take what came next."""
         self._file.write(content)
         for part in content.splitlines(keepends=True):
             self._take(part)
         return len(content)
 
     def flush(self) -> None:
-        """Everything so far is in the log."""
         self._file.flush()
         if self._program:
             self._program.flush()
 
     def close(self) -> None:
-        """Nothing more will come."""
         self._pass_on()
         self._file.close()
 
@@ -169,7 +151,7 @@ class NcuWords:
         self._line = (self._line + part)[-_PENDING:]
         ends = part.endswith((b"\n", b"\r"))
         if self._is_ncus():
-            self._look()
+            self._report_progress()
         elif ends or not _MARK.startswith(self._line[:2]):
             self._pass_on()
         if ends:
@@ -183,7 +165,7 @@ class NcuWords:
             self._program.write(self._line)
         self._begun, self._line = True, b""
 
-    def _look(self) -> None:
+    def _report_progress(self) -> None:
         line = _KERNEL.match(self._line)
         if line is None or self._progress is None or int(line["n"]) == self._seen:
             return
@@ -204,26 +186,20 @@ def any_case(pattern: str) -> str:
     """A regular expression that matches letters of either case, for an engine without that flag."""
     out, at, inside = [], 0, False
     while at < len(pattern):
-        c = pattern[at]
+        rest, c = pattern[at:], pattern[at]
         if c == "\\":
-            out.append(pattern[at : at + 2])
-            at += 2
-            continue
-        if inside and (m := re.match(r"\[:\w+:\]", pattern[at:])):
-            out.append(m[0])
-            at += m.end()
-            continue
-        if inside and (m := re.match(r"([a-zA-Z])-([a-zA-Z])", pattern[at:])):
-            out.append(m[0].lower() + m[0].upper() if m[1].islower() == m[2].islower() else m[0])
-            at += 3
-            continue
-        if c == "[" and not inside:
-            inside = True
-        elif c == "]":
-            inside = False
-        both = c.lower() + c.upper() if c.isascii() and c.isalpha() else c
-        out.append(both if inside or both == c else f"[{both}]")
-        at += 1
+            taken = both = rest[:2]
+        elif inside and (m := re.match(r"\[:\w+:\]", rest)):
+            taken = both = m[0]
+        elif inside and (m := re.match(r"([a-zA-Z])-([a-zA-Z])", rest)):
+            taken = m[0]
+            both = taken.lower() + taken.upper() if m[1].islower() == m[2].islower() else taken
+        else:
+            inside = c != "]" and (inside or c == "[")
+            taken, both = c, c.lower() + c.upper() if c.isascii() and c.isalpha() else c
+            both = both if inside or both == c else f"[{both}]"
+        out.append(both)
+        at += len(taken)
     return "".join(out)
 
 
