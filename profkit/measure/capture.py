@@ -49,7 +49,6 @@ def write_problem(left: Path, place: Path, program: str, launches: int) -> Path:
 
 
 def folder_name(kernel: str, taken: set[str]) -> str:
-    """A folder's name that no other has."""
     stem = _word(kernel)
     names = (stem if n == 1 else f"{stem}-{n}" for n in range(1, len(taken) + 2))
     return next(name for name in names if name not in taken)

@@ -44,7 +44,6 @@ class Done:
 
 
 def cores() -> int:
-    """How many processors this process may use."""
     return len(os.sched_getaffinity(0))
 
 

@@ -27,14 +27,14 @@ from profkit.measure.variants.problem import Problem
 from profkit.measure.variants.toolchain import kept_json
 from profkit.measure.variants.variants import Variant
 from profkit.measure.workers.session import Measurements
-from profkit.records.parts import BuiltKernel, LaunchShape, RecordedSource, Timing
+from profkit.records.parts import LaunchShape, Timing
 from profkit.records.record import Record, parse_record
 from profkit.records.store import JsonObject, from_json
 
 
 @dataclass(frozen=True)
 class Target:
-    """What a verb is asked to work on: variants and references of one problem."""
+    """Variants and references of one problem."""
 
     problem: Problem
     variants: tuple[Variant, ...]  # in ladder order
@@ -157,8 +157,9 @@ def plan_of(run: TargetRun, name: str, case: str) -> Plan:
 def record_of(run: TargetRun, name: str, case: str) -> Record:
     """The run record of a variant at a case, without its timing and its report."""
     problem, measured, built = run.target.problem, run.measured, run.builds.get(name)
-    launches, gpu = measured.launches.get((name, case), ()), measured.gpu_of(name, case)
-    times, check = measured.times.get((name, case)), measured.checks.get(name)
+    module, shape = problem.module, problem.case(case)
+    launches, times = measured.launches.get((name, case), ()), measured.times.get((name, case))
+    gpu, check = measured.gpus.get((name, case), measured.gpu), measured.checks.get(name)
     if check and built and built.library:  # with what the sanitizer found in this very binary
         check = replace(check, sanitizer=kept_json(built.library.with_name("sanitizer.json")))
     document: JsonObject = {
@@ -170,25 +171,25 @@ def record_of(run: TargetRun, name: str, case: str) -> Record:
         "check": check.to_json() if check else None,
         "gpu": gpu.to_json() if gpu else {},
         "versions": {"torch": _torch(), **(times.brought if times else {})},
-        "work": _work(problem, case, gpu),
+        "work": {
+            "operations": module.operations(shape),
+            "compulsory_bytes": module.compulsory_bytes(shape),
+            "exponentials": module.exponentials(shape) if hasattr(module, "exponentials") else None,
+            "floors": floors(problem, case, gpu) if gpu else {},
+        },
     }
+    if built:
+        document["resources"] = [asdict(kernel) for kernel in built.kernels]
+        document["versions"] |= {"nvcc": built.nvcc, "compiler": built.compiler}
+        document["source"] = {
+            "file": f"{problem.name}/{built.variant.path.name}",
+            "sha256": built.source,
+            **{key: getattr(built, key) for key in ("sass", "host", "arch", "flags")},
+        }
     record = replace(parse_record(document), shape=launch_shapes(launches, gpu.sms) if gpu else ())
-    if built is None:
-        return replace(record, backend=_backend(problem, launches))
-    return replace(
-        record,
-        resources=tuple(from_json(BuiltKernel, asdict(kernel)) for kernel in built.kernels),
-        versions=replace(record.versions, nvcc=built.nvcc, compiler=built.compiler),
-        header=built.variant.header,
-        source=RecordedSource(
-            file=f"{problem.name}/{built.variant.path.name}",
-            sha256=built.source,
-            sass=built.sass,
-            host=built.host,
-            arch=built.arch,
-            flags=tuple(built.flags),
-        ),
-    )
+    if built:
+        return replace(record, header=built.variant.header)
+    return replace(record, backend=_backend(problem, launches))
 
 
 def timing_of(run: TargetRun, name: str, case: str) -> JsonObject | None:
@@ -239,16 +240,6 @@ def _torch() -> str | None:
         return None
 
 
-def _work(problem: Problem, case: str, gpu: Gpu | None) -> JsonObject:
-    module, shape = problem.module, problem.case(case)
-    return {
-        "operations": module.operations(shape),
-        "compulsory_bytes": module.compulsory_bytes(shape),
-        "exponentials": module.exponentials(shape) if hasattr(module, "exponentials") else None,
-        "floors": floors(problem, case, gpu) if gpu else {},
-    }
-
-
 def _backend(problem: Problem, launches: Sequence[GraphLaunch]) -> str | None:
     """Which backend a reference really ran, read from its kernels' names."""
     if not hasattr(problem.module, "backend_of") or not launches:
@@ -265,15 +256,15 @@ def floors(problem: Problem, case: str, gpu: Gpu) -> dict[str, float]:
     From data sheets, at the highest clock, for machines where counters may not be read: where there
     is a report, its own ceilings count instead.
     """
-    shape, clocks = problem.case(case), gpu.sms * gpu.sm_clock
+    module, shape, clocks = problem.module, problem.case(case), gpu.sms * gpu.sm_clock
     seconds: dict[str, float] = {}
     sm = LIMITS.get(gpu.arch.rstrip("af"))
     if sm and sm.tensor and clocks:
-        seconds["tensor"] = problem.module.operations(shape) / (sm.tensor * clocks)
+        seconds["tensor"] = module.operations(shape) / (sm.tensor * clocks)
     if gpu.dram_bandwidth:
-        seconds["dram"] = problem.module.compulsory_bytes(shape) / gpu.dram_bandwidth
-    if clocks and hasattr(problem.module, "exponentials"):
-        seconds["exp"] = problem.module.exponentials(shape) / (_EXP * clocks)
+        seconds["dram"] = module.compulsory_bytes(shape) / gpu.dram_bandwidth
+    if clocks and hasattr(module, "exponentials"):
+        seconds["exp"] = module.exponentials(shape) / (_EXP * clocks)
     return seconds
 
 

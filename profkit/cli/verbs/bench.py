@@ -59,7 +59,8 @@ def time_variants(
     say_gpus(run.measured, quiet)
     by_case = {c: timed_rows(run, c) for c in target.cases}
     if json:
-        document = {"gpu": run.measured.gpu_json(), "gpus": _by_case(run), "cases": by_case}
+        own = run.measured.gpu
+        document = {"gpu": own.to_json() if own else {}, "gpus": _by_case(run), "cases": by_case}
         print_json({"schema": "profkit.bench/1", **document})
     else:
         for name, rows in by_case.items():

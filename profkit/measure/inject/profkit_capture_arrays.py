@@ -118,19 +118,15 @@ def look_again(arrays: Sequence[Reach]) -> None:
 
 def again(arrays: Sequence[Reach], launch: Callable[[dict[str, Any]], None]) -> CaptureOutcome:
     """Launch on copies: what does it need of what it overwrites, is it the same each time."""
-    import torch
-
     outcome = CaptureOutcome(list(arrays))
     if not any(a.written for a in arrays):
         raise CannotCapture("it changed nothing: what it writes was there before")
     copies = {a.name: _poisoned(a.before) if a.written else a.before.clone() for a in arrays}
-    launch(_by_parameter(arrays, copies))
-    torch.cuda.synchronize()
+    _run(arrays, copies, launch)
     for array in (a for a in arrays if a.written):
         array.works_in_place = not _same(copies[array.name], array.after)
     copies = {a.name: a.before.clone() for a in arrays}
-    launch(_by_parameter(arrays, copies))
-    torch.cuda.synchronize()
+    _run(arrays, copies, launch)
     for array in arrays:
         if not _same(copies[array.name], array.after):
             outcome.bit_equal = False
@@ -165,8 +161,7 @@ def on_drawn(
         if array.name not in tensors:
             tensors[array.name] = _poisoned(array.before)
     copies = {name: tensor.clone() for name, tensor in tensors.items()}
-    launch(_by_parameter(outcome.arrays, copies))
-    torch.cuda.synchronize()
+    _run(outcome.arrays, copies, launch)
     written = [a for a in outcome.arrays if a.written]
     results = [copies[a.name] for a in written]
     if any(r.is_floating_point() and not bool(r.isfinite().all()) for r in results):
@@ -212,6 +207,15 @@ def store(tensor: Any, path: Path) -> None:
     import torch
 
     path.write_bytes(tensor.contiguous().view(torch.uint8).cpu().numpy().tobytes())
+
+
+def _run(
+    arrays: Sequence[Reach], copies: dict[str, Any], launch: Callable[[dict[str, Any]], None]
+) -> None:
+    import torch
+
+    launch(_by_parameter(arrays, copies))
+    torch.cuda.synchronize()
 
 
 def _by_parameter(arrays: Sequence[Reach], copies: dict[str, Any]) -> dict[str, Any]:

@@ -72,8 +72,6 @@ def _tensors(given: dict[str, Any]) -> list[tuple[str, Any]]:
 
 @dataclass
 class Session:
-    """What was asked for, and what was seen so far."""
-
     folder: Path
     kernel: re.Pattern[str]
     skip: int
@@ -128,7 +126,8 @@ class Session:
             if recording:
                 self.left_out.setdefault(key, _RECORDED)
                 return
-            if not self.kernel.search(seen.name) or self._is_known(key):
+            known = key in self.captured or self.left_out.get(key, _RECORDED) != _RECORDED
+            if known or not self.kernel.search(seen.name):
                 return
             self.matched += 1
             if self.matched <= self.skip or len(self.captured) >= self.count:
@@ -153,10 +152,6 @@ class Session:
         except _TROUBLE as error:
             self.left_out[key] = f"{type(error).__name__}: {str(error).splitlines()[0][:200]}"
 
-    def _is_known(self, key: str) -> bool:
-        why = self.left_out.get(key, "")
-        return key in self.captured or (bool(why) and why != _RECORDED)
-
     def _write(self, start: Start, reached: list[arrays.Reach], place: Path) -> None:
         """Launch it again on copies, and write everything down."""
         import torch
@@ -178,7 +173,6 @@ class Session:
         write_launch(start, outcome, place, drawn)
 
     def leave(self) -> None:
-        """Write what was seen."""
         rows = [
             {
                 "kernel": self.names[key],

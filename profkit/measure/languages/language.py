@@ -21,8 +21,6 @@ from profkit.records.header import Header
 
 @dataclass(frozen=True)
 class CompileJob:
-    """One file to compile."""
-
     path: Path
     problem: Path  # the folder of its problem.py
     arch: str

@@ -33,8 +33,6 @@ class KernelImage:
 
 @dataclass(frozen=True)
 class Parameter:
-    """One parameter of a kernel."""
-
     where: Where  # an array of the problem, of the call's own memory, or a plain value
     index: int = 0
     value: int = 0  # offset into the array in bytes; or the bits of the value

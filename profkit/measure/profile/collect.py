@@ -50,7 +50,6 @@ class Collected:
 
 
 def common(ncu: Tool, options: CollectOptions) -> list[str]:
-    """The part of the command that every collection shares."""
     sections = chain.from_iterable(("--section", section) for section in options.sections)
     selection = [*sections] or ["--set", options.set]
     return [
@@ -101,7 +100,6 @@ def wrap(
     options: CollectOptions,
     echo: process.Sink | None = None,
 ) -> Collected:
-    """Profile any command."""
     with _workplace(report) as folder:
         command = [*common(ncu, options), *options.filters]
         draft, done = _run(command, program, folder, options, echo)
@@ -198,10 +196,10 @@ def _none_matched(done: process.Done) -> ProfkitError:
 
 
 def _program_failed(ended: str | None, done: process.Done) -> ProfkitError:
-    said = words.said_by_program(done.output)
+    own = [s for s in done.output.splitlines() if s.strip() and not s.startswith("==")]
     return ProfkitError(
         f"the profiled program failed under ncu: {ended or f'ncu ended with {done.status}'}"
-        + (f": {said}" if said else ""),
+        + (f": {own[-1].strip()[:200]}" if own else ""),
         "run it once without ncu; if it is right there, try --sanitize",
     )
 

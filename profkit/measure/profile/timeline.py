@@ -11,7 +11,6 @@ import importlib.util
 import os
 import re
 import shutil
-import subprocess
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import product, starmap
@@ -63,22 +62,15 @@ def build_injection(folder: Path | None = None) -> Path:
 
 
 def _compile(compiler: str, cupti: Cupti, target: Path) -> None:
-    part = target.with_name(f".{target.name}.{os.getpid()}")
     command = [compiler, *FLAGS, str(SOURCE), f"-I{cupti.header}", f"-I{cupti.cuda}"]
-    command += [str(cupti.library), "-ldl", f"-Wl,-rpath,{cupti.library.parent}", "-o", str(part)]
-    try:
-        target.parent.mkdir(parents=True, exist_ok=True)
-        done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
-        if done.returncode:
-            last = next(iter(done.stderr.strip().splitlines()), "")
-            raise ProfkitError(f"the timeline's library does not compile: {last}", _INSTALL)
-        part.replace(target)
-    except OSError as error:
-        raise ProfkitError(f"{target.parent}: cannot be written: {error.strerror}") from error
-    except subprocess.TimeoutExpired as error:
-        raise ProfkitError("the timeline's library took five minutes to compile") from error
-    finally:
-        part.unlink(missing_ok=True)
+    command += [str(cupti.library), "-ldl", f"-Wl,-rpath,{cupti.library.parent}", "-o"]
+    with part_of(target) as part:
+        done = process.run_command([*command, part], timeout=300)
+        if done.status is None:
+            raise ProfkitError("the timeline's library took five minutes to compile")
+        if done.status:
+            first, *_ = done.output.strip().splitlines() or [""]
+            raise ProfkitError(f"the timeline's library does not compile: {first}", _INSTALL)
 
 
 def find_cupti() -> Cupti:

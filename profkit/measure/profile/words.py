@@ -77,7 +77,6 @@ _FAULTS = (  # (pattern, message, hint)
 
 
 def known_fault(output: str) -> ProfkitError | None:
-    """The first known fault in ncu's output."""
     for pattern, message, hint in _FAULTS:
         if match := re.search(pattern, output):
             start = output.rfind("\n", 0, match.start()) + 1
@@ -96,12 +95,6 @@ def program_failed(output: str) -> str | None:
     if m := re.search(r"The application terminated with(?: signal)? ?\(?(\w+)\)?", output):
         return f"it was ended by signal {m[1]}"
     return None
-
-
-def said_by_program(output: str) -> str:
-    """The last line that the profiled program itself printed."""
-    own = [s for s in output.splitlines() if s.strip() and not s.startswith("==")]
-    return own[-1].strip()[:200] if own else ""
 
 
 LOG = ".ncu.log"  # beside the report run.ncu-rep; run.log may be the user's own

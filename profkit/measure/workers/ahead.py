@@ -9,18 +9,21 @@ from __future__ import annotations
 import json
 import sys
 import warnings
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 from profkit.errors import ProfkitError
 from profkit.measure.languages.language import CompileJob
-from profkit.measure.languages.plan import CallPlan, CasePlan, DeviceArray, LaunchArgs, array_of
+from profkit.measure.languages.plan import CallPlan, CasePlan, LaunchArgs, array_of
 from profkit.measure.languages.python_source import LAUNCH
 from profkit.measure.languages.triton import CASE, Recorder
 from profkit.measure.process import end_with_parent
 from profkit.measure.variants import problem
 from profkit.measure.variants.problem import Problem
+
+Types = Sequence[tuple[Sequence[int], Any]]
 
 
 def serve_ahead(arguments: list[str]) -> int:
@@ -58,12 +61,12 @@ def planned(job: CompileJob) -> CallPlan:
         )
     loaded, plan = problem.load_problem(job.problem), CallPlan()
     launch = getattr(_module(job), LAUNCH)
-    recorder, dtypes = Recorder(plan, job.arch), _dtypes(loaded, job.grid)
+    recorder, types_of = Recorder(plan, job.arch), _types_of(loaded, job.grid)
     for name, case in {**loaded.cases, **loaded.checks}.items():
         sys.stderr.write(f"{CASE}{name}\n")
         values = dict(loaded.module.arguments(case))
         args = LaunchArgs(values, job.arch, job.sms)
-        inputs = _inputs(loaded, case, dtypes)
+        inputs = [array_of(False, i, str(d), s) for i, (s, d) in enumerate(types_of(case))]
         outputs = [array_of(True, i, d, s) for i, (s, d) in enumerate(loaded.module.outputs(case))]
         try:
             with recorder.recording(args) as starts:
@@ -88,30 +91,25 @@ def _module(job: CompileJob) -> ModuleType:
 def like(default: Any, text: str) -> Any:
     """A tunable's value out of a header, of the kind that the file's own default is."""
     kind = type(getattr(default, "value", default))
+    value: Any = kind(text) if kind in (int, float, str) else text
     if kind is bool:
-        value: Any = text in ("1", "True", "true")
-    else:
-        value = kind(text) if kind in (int, float, str) else text
+        value = text in ("1", "True", "true")
     # tl.constexpr and its like wrap a value
     return type(default)(value) if hasattr(default, "value") else value
 
 
-def _dtypes(loaded: Problem, grid: str | None) -> list[str] | None:
-    """The types of the inputs, from the smallest of them; None where the problem says them."""
+def _types_of(loaded: Problem, grid: str | None) -> Callable[[Any], Types]:
+    """Case -> (shape, dtype) of each input.
+
+    Without the problem's `input_types`, the types are those of the smallest case, and each has one
+    axis of unknown length.
+    """
     if hasattr(loaded.module, "input_types"):
-        return None
-    known = {**loaded.cases, **loaded.checks}
-    small = min(known.values(), key=loaded.module.operations)
-    return [str(a.dtype) for a in loaded.module.inputs(small, 0, grid)]
-
-
-def _inputs(loaded: Problem, case: Any, dtypes: list[str] | None) -> list[DeviceArray]:
-    """The inputs of a case; without the problem's `input_types`, each of one axis of unknown length."""
-    if dtypes is None:
-        types = [(tuple(s), str(d)) for s, d in loaded.module.input_types(case)]
-    else:
-        types = [((0,), d) for d in dtypes]
-    return [array_of(False, i, dtype, shape) for i, (shape, dtype) in enumerate(types)]
+        declared: Callable[[Any], Types] = loaded.module.input_types
+        return declared
+    small = min({**loaded.cases, **loaded.checks}.values(), key=loaded.module.operations)
+    types: Types = [((0,), str(a.dtype)) for a in loaded.module.inputs(small, 0, grid)]
+    return lambda _: types
 
 
 if __name__ == "__main__":

@@ -74,7 +74,7 @@ class Worker:
     ) -> None:
         """Nothing is started yet.
 
-        Seconds without a word after which a process is stopped: `timeout`. `visible` is its
+        `timeout`: seconds without a word after which a process is stopped. `visible`: its
         CUDA_VISIBLE_DEVICES; None leaves that as it is.
         """
         self.setup, self.timeout, self.visible = setup, timeout, visible
@@ -88,7 +88,6 @@ class Worker:
 
     @property
     def env(self) -> dict[str, str]:
-        """What to start programs for this GPU with."""
         # The reference runs many blocks side by side: a BLAS with threads of its own per block
         # makes it twenty times slower.
         own = {"OPENBLAS_NUM_THREADS": "1"}
@@ -127,18 +126,14 @@ class Worker:
         self.start()
         return self._ask(protocol.Judge(entry, tuple(checks), case), self.timeout)
 
-    def list_launches(self, entries: Sequence[Entry], case: str) -> Reply:
-        self.start()
-        return self._ask(protocol.Measure(tuple(entries), case), self.timeout)
-
     def time(
         self,
         entries: Sequence[Entry],
         case: str,
-        rounds: tuple[int, int] = ROUNDS,
+        rounds: tuple[int, int] | None = ROUNDS,
         cold: bool = False,
     ) -> Reply:
-        """Time entries in turns; `rounds`: how many at first, and at most."""
+        """Time entries in turns; `rounds`: how many at first, and at most; None lists launches only."""
         self.start()
         return self._ask(protocol.Measure(tuple(entries), case, cold, rounds), self.timeout)
 
@@ -183,11 +178,11 @@ class Worker:
                     self.gpu = gpu
                 case protocol.Checked(check):
                     reply.checks[check.variant] = check
-                case protocol.Listed(name, _, launches):
+                case protocol.Listed(name, launches):
                     reply.launches[name] = launches
                 case protocol.Timed(times):
                     reply.times[times.name] = times
-                case protocol.Refused(name, _, message):
+                case protocol.Refused(name, message):
                     reply.refused[name] = message
 
     def _event(self, timeout: float, at: Begun) -> protocol.Event:

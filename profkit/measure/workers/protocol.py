@@ -91,7 +91,6 @@ class Checked(WorkerMessage, frozen=True):
 
 class Listed(WorkerMessage, frozen=True):
     name: str
-    case: str
     launches: tuple[GraphLaunch, ...]  # of one call
 
 
@@ -103,7 +102,6 @@ class Refused(WorkerMessage, frozen=True):
     """An entry that cannot run at a case; the others go on."""
 
     name: str
-    case: str
     message: str
 
 

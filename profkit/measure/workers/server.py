@@ -33,7 +33,6 @@ _UNAVAILABLE = (subjects.ReferenceUnavailable, ImportError)
 
 
 def serve_jobs() -> int:
-    """Answer requests until there are none."""
     end_with_parent()
     say = _events()
     server: _Server | None = None
@@ -82,9 +81,7 @@ class _Server:
         gpu = device.open_gpu()
         self.tools = library.Support(Path(request.support), gpu)
         self.session = uuid4().hex  # of this process: what is timed in turns has one
-        self.libraries: dict[str, ctypes.CDLL] = {}
         self.subjects: dict[tuple[str, str], Subject] = {}
-        self.data: dict[tuple[str, int, str | None], Data] = {}
         self.gpu = device.identified(gpu)
         say(protocol.Opened(self.gpu))
 
@@ -106,15 +103,15 @@ class _Server:
         self.say(protocol.Checked(judged))
         if judged.status == "right" and request.case in judged.correct_cases:
             launches = self._subject(entry, request.case).launches
-            self.say(protocol.Listed(entry.name, request.case, launches))
+            self.say(protocol.Listed(entry.name, launches))
 
     def measure(self, request: protocol.Measure) -> None:
         loaded = []
         for entry in request.entries:
-            with self._refused(entry, request.case):
+            with self._refused(entry):
                 loaded.append(self._subject(entry, request.case))
         for subject in loaded:
-            self.say(protocol.Listed(subject.name, request.case, subject.launches))
+            self.say(protocol.Listed(subject.name, subject.launches))
         if not loaded or request.rounds is None:
             return
         self.say(Begun("bench", case=request.case))
@@ -130,30 +127,25 @@ class _Server:
                 self.say(protocol.Timed(replace(times, session=self.session)))
 
     @contextlib.contextmanager
-    def _refused(self, entry: Entry, case: str) -> Iterator[None]:
+    def _refused(self, entry: Entry) -> Iterator[None]:
         """Say what cannot run at a case; what loses the context ends the worker."""
         try:
             yield
         except device.CudaError as error:
             if error.code in device.STICKY:
                 raise
-            self.say(protocol.Refused(entry.name, case, error.message))
+            self.say(protocol.Refused(entry.name, error.message))
         except _UNAVAILABLE as error:
             first = (str(error).splitlines() or ["?"])[0]
-            self.say(protocol.Refused(entry.name, case, f"{entry.name} cannot run here: {first}"))
+            self.say(protocol.Refused(entry.name, f"{entry.name} cannot run here: {first}"))
 
     def _at(self, case: str, seed: int, grid: str | None) -> Data:
-        key = case, seed, grid
-        if key not in self.data:
-            self.data[key] = data.prepare_data(self.problem, case, seed, self.folder, grid)
-        return self.data[key]
+        return data.prepare_data(self.problem, case, seed, self.folder, grid)
 
     def _library(self, entry: Entry) -> ctypes.CDLL:
         if entry.library is None:
             raise ProfkitError(f"{entry.name} is no variant: only variants are checked")
-        if entry.library not in self.libraries:
-            self.libraries[entry.library] = library.load_library(Path(entry.library))
-        return self.libraries[entry.library]
+        return library.load_library(Path(entry.library))  # loaded once: it stays in the process
 
     def _subject(self, entry: Entry, case: str) -> Subject:
         """An entry, ready to be timed; the values of a reference are judged on the way."""

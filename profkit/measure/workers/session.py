@@ -39,9 +39,7 @@ class GivenBack(ProfkitError):
 
 @dataclass
 class Crew(Generic[MemberT]):
-    """Those who do items, one a GPU."""
-
-    members: list[MemberT]
+    members: list[MemberT]  # one a GPU
     # those that failed, with why; they get nothing more
     lost: list[tuple[MemberT, ProfkitError]] = field(default_factory=list)
 
@@ -106,8 +104,6 @@ class Crew(Generic[MemberT]):
 
 @dataclass(frozen=True)
 class Job:
-    """What to measure."""
-
     problem: Problem
     folder: Path  # the build folder
     support: Path  # the build of support.cu
@@ -133,16 +129,8 @@ class Measurements:
     # what became of GPUs and workers that failed on the way
     lost: list[str] = field(default_factory=list)
 
-    def gpu_of(self, name: str, case: str) -> Gpu | None:
-        """The GPU that a variant ran on at a case; None before a worker has opened one."""
-        return self.gpus.get((name, case), self.gpu)
-
     def checks_json(self) -> list[JsonObject]:
         return [check.to_json() for check in self.checks.values()]
-
-    def gpu_json(self) -> JsonObject:
-        """The GPU, as verbs and records have it; empty before a worker has opened it."""
-        return self.gpu.to_json() if self.gpu else {}
 
 
 def run_job(
@@ -177,7 +165,6 @@ def run_job(
 
 
 def _gpu_name(worker: Worker) -> str:
-    """A worker's GPU, as messages name it."""
     return worker.gpu.pci if worker.gpu else f"GPU {worker.visible}"
 
 
@@ -245,10 +232,7 @@ class _Session:
         entries += [Entry(name) for name in job.references if name not in measured.failed]
         if not entries:
             return
-        if job.time:
-            reply = worker.time(entries, case, ROUNDS, cold=True)
-        else:
-            reply = worker.list_launches(entries, case)
+        reply = worker.time(entries, case, ROUNDS if job.time else None, cold=job.time)
         with self.lock:
             for name, check in reply.checks.items():  # a reference is judged case by case
                 before = measured.checks.get(name)
