@@ -22,10 +22,7 @@ class NotStandalone(Exception):
 
 
 def standalone(kernel: Any, unaligned: list[str]) -> tuple[str, str]:
-    """The file's (imports, definitions).
-
-    `unaligned`: parameters whose addresses are no multiples of 16.
-    """
+    """The file's (imports, definitions); `unaligned`: parameters at no multiple of 16 bytes."""
     imports: dict[str, None] = {"import triton": None, "import triton.language as tl": None}
     bodies: dict[str, str] = {}
     _take(kernel, imports, bodies)
@@ -50,16 +47,11 @@ def _take(kernel: Any, imports: dict[str, None], bodies: dict[str, str]) -> None
         return
     source = _source_of(kernel)
     bodies[name] = ""  # a function that uses itself ends here
-    before = {k: v for k, v in bodies.items() if k != name}
     space = function.__globals__
-    for used in sorted(_names(source)):
-        if used in ("tl", "triton") or used not in space:
-            continue
-        _take_name(used, space[used], imports, bodies)
-    later = {k: v for k, v in bodies.items() if k not in before and k != name}
-    for key in (name, *later):
-        bodies.pop(key)
-    bodies.update(later)  # what is used comes first
+    for used in sorted(_names(source) - {"tl", "triton"}):
+        if used in space:
+            _take_name(used, space[used], imports, bodies)
+    del bodies[name]  # what is used comes first
     bodies[name] = f"@triton.jit\n{source}"
 
 

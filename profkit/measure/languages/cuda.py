@@ -11,13 +11,13 @@ import os
 import re
 import shlex
 import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from profkit.errors import ProfkitError
 from profkit.measure.languages.language import CompileJob, Language, Programs
 from profkit.records import source_hash
-from profkit.records.header import Header, parse_header
+from profkit.records.header import parse_header
 
 # -lineinfo: reports show source lines. --no-compress: the machine code can be hashed.
 # The CUDA runtime is linked statically, so a library loads beside any other runtime (torch's).
@@ -25,16 +25,6 @@ _FLAGS = (
     *("-O3", "-std=c++17", "-lineinfo", "-Xcompiler", "-fPIC"),
     *("-Xptxas", "-v", "--no-compress"),
 )
-
-
-def _own_flags(arch: str) -> tuple[str, ...]:
-    """Line tables, resources, machine code of one architecture."""
-    return (*_FLAGS, f"-gencode=arch=compute_{arch},code=sm_{arch}")
-
-
-def _flags(header: Header, defines: Mapping[str, str]) -> tuple[str, ...]:
-    """Those of the header, then a -D for each tunable."""
-    return (*header.flags, *(f"-D{k}={v}" for k, v in sorted(defines.items())))
 
 
 def _compile(
@@ -103,11 +93,7 @@ _PAIRS = {
 
 
 def check_flags(flags: Sequence[str], file: str) -> None:
-    """Let pass what only changes code.
-
-    Raises:
-        ProfkitError: One of them may do more, and nobody said that this folder is trusted.
-    """
+    """Refuse what may do more than change code, where nobody said that this folder is trusted."""
     if os.environ.get(TRUST) == "1":
         return
     words = iter(flags)
@@ -134,9 +120,10 @@ LANGUAGE = Language(
     header=parse_header,
     code_hash=source_hash.code_hash,
     text_hash=source_hash.text_hash,
-    flags=_flags,
+    # those of the header, then a -D for each tunable
+    flags=lambda head, defines: (*head.flags, *(f"-D{k}={v}" for k, v in sorted(defines.items()))),
     check_flags=lambda header, name: check_flags(header.flags, name),
-    own_flags=_own_flags,
+    own_flags=lambda arch: (*_FLAGS, f"-gencode=arch=compute_{arch},code=sm_{arch}"),
     # nvcc reads flags from the environment too
     surroundings=lambda _: [os.environ.get(f"NVCC_{k}_FLAGS", "") for k in ("PREPEND", "APPEND")],
     compile=_compile,

@@ -10,7 +10,6 @@ player.c.
 from __future__ import annotations
 
 import contextlib
-import functools
 import hashlib
 import importlib.metadata
 import importlib.util
@@ -90,12 +89,8 @@ def _surroundings(job: CompileJob) -> Sequence[str]:
         problem = hashlib.sha256((job.problem / "problem.py").read_bytes()).hexdigest()
     except OSError:
         problem = ""
-    return (_version(), problem, _player_hash(), str(job.sms))
-
-
-@functools.cache
-def _player_hash() -> str:
-    return hashlib.sha256(PLAYER.read_bytes()).hexdigest()[:16]
+    player = hashlib.sha256(PLAYER.read_bytes()).hexdigest()[:16]
+    return (_version(), problem, player, str(job.sms))
 
 
 def _compile(
@@ -281,13 +276,17 @@ class _Launcher:
             return  # nothing to start, as Triton's own launcher has it
         cluster = getattr(meta, "num_ctas", 1)
         parameters: list[Parameter] = []
+        scratch = self.driver.args.asked
         for argument, kind in zip(arguments, self.types.values(), strict=True):
             parameters += _packed(argument, kind)
         # Two pointers that Triton adds to every kernel: memory for descriptors, and for profiles.
         for name in ("global_scratch_size", "profile_scratch_size"):
             size = getattr(meta, name, None)
-            if size is not None:
-                parameters.append(self._own_memory(size * grid[0] * grid[1] * grid[2] * cluster))
+            if size:
+                parameters.append(Parameter("scratch", len(scratch)))
+                scratch.append(Scratch(size * grid[0] * grid[1] * grid[2] * cluster))
+            elif size is not None:
+                parameters.append(Parameter("value"))
         start = KernelStart(
             image=self.number,
             grid=grid,
@@ -299,12 +298,6 @@ class _Launcher:
             dependent=bool(getattr(meta, "launch_pdl", False)),
         )
         self.driver.starts.append(start)
-
-    def _own_memory(self, size: int) -> Parameter:
-        if not size:
-            return Parameter("value")
-        self.driver.args.asked.append(Scratch(size))
-        return Parameter("scratch", len(self.driver.args.asked) - 1)
 
 
 def _shown(source: Any, metadata: Any) -> str:

@@ -25,28 +25,20 @@ def launch_main(arguments: list[str]) -> int:
     plan = read_plan(Path(arguments[0]))
     try:
         call = _variant(plan) if plan.reference is None else _reference(plan, plan.reference)
-        if plan.profile:
-            _profiled(call, plan)
-        else:
+        tools = library.Support(Path(plan.support)) if plan.profile else None
+        call()
+        device.synchronize()
+        if tools:  # that call was outside of the profiled window: this one is inside
+            device.call("cuProfilerStart")
+            tools.push(plan.label)
             call()
             device.synchronize()
+            tools.pop()
+            device.call("cuProfilerStop")
     except ProfkitError as error:
         sys.stderr.write(f"profkit: {error.message}\n")
         return 2
     return 0
-
-
-def _profiled(call: Callable[[], None], plan: Plan) -> None:
-    """Call once outside the profiled window and once inside, in an NVTX range."""
-    tools = library.Support(Path(plan.support))
-    call()
-    device.synchronize()
-    device.call("cuProfilerStart")
-    tools.push(plan.label)
-    call()
-    device.synchronize()
-    tools.pop()
-    device.call("cuProfilerStop")
 
 
 def _variant(plan: Plan) -> Callable[[], None]:
