@@ -167,36 +167,23 @@ class CaptureDocument(TypedDict):
     kernels: list[CapturedEntry]
 
 
-def captured_kernel(
-    kernel: str,
-    launches: int,
-    file: Path | None = None,
-    why_not: str | None = None,
-    seconds: float | None = None,
-    notes: Sequence[str] = (),
-) -> CapturedEntry:
-    """One that was not tried yet."""
-    return {
-        "kernel": kernel,
-        "launches": launches,
-        "file": str(file) if file else None,
-        "why_not": why_not,
-        "in_program_s": seconds,
-        "here_s": None,
-        "ratio": None,
-        "equal": None,
-        "notes": [*notes],
-    }
+UNTRIED: CapturedEntry = {
+    "kernel": "?",
+    "launches": 0,
+    "file": None,
+    "why_not": None,
+    "in_program_s": None,
+    "here_s": None,
+    "ratio": None,
+    "equal": None,
+    "notes": [],
+}
 
 
 def capture_program(
     command: Sequence[str], place: Path, options: CaptureOptions, echo: BinaryIO | None = None
 ) -> list[CapturedEntry]:
-    """Run a program to its end and capture launches on the way.
-
-    Raises:
-        ProfkitError: The program launched no Triton kernel that a hook could see.
-    """
+    """Run a program to its end and capture launches on the way; an error if a hook saw none."""
     check_regex(options.kernel)
     place.mkdir(parents=True, exist_ok=True)
     with temporary_folder(place) as folder:
@@ -245,14 +232,15 @@ def _seen(folder: Path) -> list[JsonObject]:
 
 def _kept(folder: Path, place: Path, row: JsonObject, program: str) -> CapturedEntry:
     name, launches = row["kernel"], row["launches"]
+    kernel: CapturedEntry = {**UNTRIED, "kernel": name, "launches": launches}
     if row["folder"] is None:
-        return captured_kernel(name, launches, why_not=row["why_not"] or None)
+        return {**kernel, "why_not": row["why_not"] or None}
     left = folder / row["folder"]
     about = read_json(left / "capture.json")
-    own = place / folder_name(name, {p.name for p in place.iterdir()})
-    file = write_problem(left, own, program, launches)
+    new = place / folder_name(name, {p.name for p in place.iterdir()})
+    file = str(write_problem(left, new, program, launches))
     notes = [*about["notes"], *([] if about["bit_equal"] else ["it is not the same each time"])]
-    return captured_kernel(name, launches, file, None, about["seconds"], notes)
+    return {**kernel, "file": file, "in_program_s": about["seconds"], "notes": notes}
 
 
 def tried(

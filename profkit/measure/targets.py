@@ -109,11 +109,6 @@ def _select(name: str, known: Sequence[Variant], runnable: Sequence[Variant]) ->
     raise ProfkitError(f"--variant {name}: no such variant")
 
 
-def every_case(target: Target) -> Target:
-    """The same at every case that the problem has."""
-    return replace(target, cases=tuple(target.problem.cases))
-
-
 def build_target(target: Target, arch: str | None = None) -> tuple[list[Build], Path]:
     """Build the variants and support.cu for the GPU present; (builds, support library)."""
     arch = arch or device.gpu().arch

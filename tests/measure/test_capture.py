@@ -305,14 +305,12 @@ def test_the_table_counts_launches_and_says_what_is_left_out() -> None:
     from profkit.show.views import measured
 
     kernels = [
-        {
-            **capture.captured_kernel("add", 9, Path("x"), seconds=2e-6, notes=["a note"]),
-            **{"here_s": 2.1e-6, "ratio": 1.05, "equal": "bit-equal"},
-        },
-        capture.captured_kernel("mul", 1, why_not="it is [red]too large"),
-        capture.captured_kernel("sub", 0),
+        {"kernel": "add", "launches": 9, "file": "x", "in_program_s": 2e-6, "here_s": 2.1e-6}
+        | {"ratio": 1.05, "equal": "bit-equal", "notes": ["a note"]},
+        {"kernel": "mul", "launches": 1, "why_not": "it is [red]too large"},
+        {"kernel": "sub"},
     ]
-    text = to_text(measured.captured(kernels), console(width=100))
+    text = to_text(measured.captured([{**capture.UNTRIED, **k} for k in kernels]), console(width=100))
     assert "1.05" in text
     assert "mul, 1 launches, left out: it is [red]too large" in text
     assert "add: a note" in text

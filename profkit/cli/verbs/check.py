@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import chain
 from typing import TYPE_CHECKING, Annotated
 
@@ -61,7 +62,7 @@ def check_variants(
     refuse(built, "of --build-only", "profkit check --build-only")
     target = targets.choose_target(at, names, every, case or (), False)
     if not case:
-        target = targets.every_case(target)
+        target = replace(target, cases=tuple(target.problem.cases))
     target = on_gpus(target, gpus)
     with spinner(quiet) as progress:
         run = pipeline.measure_target(target, progress, time=False)
