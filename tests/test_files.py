@@ -337,7 +337,7 @@ def test_a_log_is_a_file_of_its_own(tmp_path: Path) -> None:
 OWN = {
     "profkit/reports/container/", "profkit/reports/library.py", "profkit/measure/cuda/library.py",
     "profkit/measure/languages/", "profkit/measure/capture.py", "profkit/measure/inject/",
-    "profkit/measure/workers/ahead.py",
+    "profkit/measure/aot.py",
     "profkit/program/readers/store.py", "profkit/cli/output.py", "profkit/show/plots/base.py",
     "profkit/cli/signals.py", "profkit/cli/options.py",
 }  # fmt: skip

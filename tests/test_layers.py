@@ -250,7 +250,7 @@ def test_only_collect_starts_ncu() -> None:
         for file, node in _nodes(*FILES, *BESIDE)
         if isinstance(node, ast.List) and node.elts and _constant(node.elts[0]) in tools
     }
-    assert not {where for where in started if "profile/collect.py" not in where}
+    assert not {where for where in started if "measure/collect.py" not in where}
 
 
 def test_probes_touch_the_gpu_through_measure() -> None:

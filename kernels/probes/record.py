@@ -25,10 +25,9 @@ from driver import Item, Task
 
 from profkit.errors import ProfkitError
 from profkit.files import locked, read_json, write_bytes, write_text
-from profkit.measure import process
+from profkit.measure import collect, process
+from profkit.measure.collect import CollectOptions
 from profkit.measure.cuda import device
-from profkit.measure.profile import collect
-from profkit.measure.profile.collect import CollectOptions
 from profkit.measure.variants import build, toolchain, variants
 from profkit.measure.variants.build import SUPPORT
 from profkit.measure.variants.toolchain import Tool

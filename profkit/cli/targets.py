@@ -11,14 +11,14 @@ from profkit.cli.output import note, say, say_all, say_each
 from profkit.errors import ProfkitError
 
 if TYPE_CHECKING:
+    from profkit.measure.session import Measurements
     from profkit.measure.targets import Target, TargetRun
-    from profkit.measure.workers.session import Measurements
 
 
 def on_gpus(target: Target, gpus: str | None) -> Target:
     """The target on the GPUs that --gpus names."""
     from profkit.measure.cuda import device
-    from profkit.measure.workers.client import visible_devices
+    from profkit.measure.worker import visible_devices
 
     if gpus is None:
         return target

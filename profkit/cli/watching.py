@@ -14,7 +14,7 @@ from profkit.errors import ProfkitError
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from profkit.measure.profile.words import NcuWords
+    from profkit.measure.ncu_output import NcuWords
 
 
 @contextmanager
@@ -26,7 +26,7 @@ def shown(log: Path, quiet: bool, program: bool = True) -> Iterator[NcuWords]:
         quiet: The user asked for silence.
         program: Whether the program's own words are passed on.
     """
-    from profkit.measure.profile.words import NcuWords
+    from profkit.measure.ncu_output import NcuWords
 
     aloud = program and not quiet
     if quiet or not sys.stderr.isatty():

@@ -16,13 +16,13 @@ from typing import Any, BinaryIO, Literal, TypedDict
 from profkit.errors import ProfkitError
 from profkit.files import read_json, temporary_folder, write_text
 from profkit.measure import process
+from profkit.measure.collect import check_regex
 from profkit.measure.cuda import device
 from profkit.measure.pipeline import measure_target, why_not
-from profkit.measure.profile.collect import check_regex
+from profkit.measure.session import Progress
 from profkit.measure.targets import Target
 from profkit.measure.variants import build, problem, variants
 from profkit.measure.variants.variants import Variant
-from profkit.measure.workers.session import Progress
 from profkit.records.store import JsonObject
 
 CASE, VARIANT = "captured", "captured"

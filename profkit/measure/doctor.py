@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Literal, TypedDict
 
 from profkit.errors import ProfkitError
+from profkit.measure import ncu_output
 from profkit.measure.cuda import device
 from profkit.measure.languages.language import known_languages
-from profkit.measure.profile import words
 from profkit.measure.variants import toolchain
 
 PARAMETERS = Path("/proc/driver/nvidia/params")
@@ -141,7 +141,7 @@ def _counters() -> Iterator[Inspection]:
         yield Inspection("counters", "ok", "this user may read performance counters")
     else:
         yield Inspection(
-            "counters", "missing", "only root may read performance counters", words.PERMISSION
+            "counters", "missing", "only root may read performance counters", ncu_output.PERMISSION
         )
 
 
@@ -160,7 +160,7 @@ def counters_allowed(parameters: Path) -> bool | None:
 def _lock() -> Iterator[Inspection]:
     lock = Path(tempfile.gettempdir()) / "nsight-compute-lock"
     if lock.exists() and not os.access(lock, os.W_OK):
-        yield Inspection("ncu lock", "missing", f"{lock} belongs to another user", words.LOCK)
+        yield Inspection("ncu lock", "missing", f"{lock} belongs to another user", ncu_output.LOCK)
     elif lock.exists():
         yield Inspection("ncu lock", "ok", f"{lock} is there, and this user may take it")
     else:

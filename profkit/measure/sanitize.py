@@ -13,9 +13,9 @@ from profkit.files import temporary_folder, write_text
 from profkit.measure import process
 from profkit.measure.check.check import CaseCheck, Check
 from profkit.measure.cuda.library import Plan
+from profkit.measure.session import Progress
 from profkit.measure.targets import TargetRun, plan_of
 from profkit.measure.variants import toolchain
-from profkit.measure.workers.session import Progress
 
 TOOLS = ("memcheck", "racecheck", "initcheck", "synccheck")
 _FOUND = 86  # an exit status that nothing else uses
@@ -34,7 +34,7 @@ CLEAN = "clean"
 
 
 def sanitize(sanitizer: Path, plan: Plan, tool: str, timeout: float = 300.0) -> str:
-    """Run a plan (see profkit.measure.profile.launch) under one tool; its verdict.
+    """Run a plan (see profkit.measure.launch) under one tool; its verdict.
 
     A small case: a tool slows it down tens of times. `timeout`: seconds.
     """

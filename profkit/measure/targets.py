@@ -26,7 +26,7 @@ from profkit.measure.variants.build import Build
 from profkit.measure.variants.problem import Problem
 from profkit.measure.variants.toolchain import kept_json
 from profkit.measure.variants.variants import Variant
-from profkit.measure.workers.session import Measurements
+from profkit.measure.session import Measurements
 from profkit.records.parts import LaunchShape, Timing
 from profkit.records.record import Record, parse_record
 from profkit.records.store import JsonObject, from_json
@@ -129,7 +129,7 @@ class TargetRun:
 
 
 def plan_of(run: TargetRun, name: str, case: str) -> Plan:
-    """What profkit.measure.profile.launch is given for one call."""
+    """What profkit.measure.launch is given for one call."""
     target, built = run.target, run.builds.get(name)
     problem = target.problem
     grid = built.variant.header.inputs if built else None

@@ -19,9 +19,9 @@ from profkit.measure.check.check import Check
 from profkit.measure.commits import git_commit
 from profkit.measure.cuda import device
 from profkit.measure.cuda.library import GraphLaunch
+from profkit.measure.session import Measurements
 from profkit.measure.variants import toolchain
-from profkit.measure.workers.client import Worker, entries_of
-from profkit.measure.workers.session import Measurements
+from profkit.measure.worker import Worker, entries_of
 from profkit.records.header import Header
 from profkit.records.parts import RecordedReport
 from profkit.records.record import write_record

@@ -15,8 +15,8 @@ from dataclasses import dataclass, field
 
 from profkit.errors import ProfkitError
 from profkit.measure.process import cores
-from profkit.measure.workers.client import Setup, Worker, WorkerClosed, WorkerLost
-from profkit.measure.workers.protocol import Prepare
+from profkit.measure.protocol import Prepare
+from profkit.measure.worker import Setup, Worker, WorkerClosed, WorkerLost
 from profkit.tune.result import TrialResult
 from profkit.tune.study import Study, Trial
 from profkit.tune.task import ReadyBuild, Task

@@ -14,13 +14,12 @@ from pathlib import Path
 
 from profkit.diagnosis.rule import Finding
 from profkit.errors import ProfkitError, did_you_mean
-from profkit.measure import targets
+from profkit.measure import collect, targets
 from profkit.measure.cuda.library import GraphLaunch
-from profkit.measure.profile import collect
+from profkit.measure.session import Measurements
 from profkit.measure.variants import toolchain
 from profkit.measure.variants.tunables import Config, Direction, Space
-from profkit.measure.workers.client import Worker
-from profkit.measure.workers.session import Measurements
+from profkit.measure.worker import Worker
 from profkit.records.record import write_record
 from profkit.records.store import json_safe
 from profkit.tune.result import FiringRule, TrialDiagnosis

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from profkit.errors import ProfkitError
 from profkit.measure.check.bench import Times
 from profkit.measure.check.check import Check
-from profkit.measure.workers.client import Reply, Worker, WorkerLost, entries_of
+from profkit.measure.worker import Reply, Worker, WorkerLost, entries_of
 from profkit.tune import gates
 from profkit.tune.result import Basis, Challenge, TrialDiagnosis, TrialResult, challenge
 from profkit.tune.steer import Profiler

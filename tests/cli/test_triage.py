@@ -178,7 +178,7 @@ def test_without_permission_for_counters_the_timeline_is_the_answer(
     run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from profkit.cli.verbs import triage as verb
-    from profkit.measure.profile import timeline as recorder
+    from profkit.measure import timeline as recorder
     from profkit.program.readers import injected
 
     timeline = injected.read_injected(DATA / "strided.timeline")

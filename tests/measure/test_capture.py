@@ -310,7 +310,9 @@ def test_the_table_counts_launches_and_says_what_is_left_out() -> None:
         {"kernel": "mul", "launches": 1, "why_not": "it is [red]too large"},
         {"kernel": "sub"},
     ]
-    text = to_text(measured.captured([{**capture.UNTRIED, **k} for k in kernels]), console(width=100))
+    text = to_text(
+        measured.captured([{**capture.UNTRIED, **k} for k in kernels]), console(width=100)
+    )
     assert "1.05" in text
     assert "mul, 1 launches, left out: it is [red]too large" in text
     assert "add: a note" in text

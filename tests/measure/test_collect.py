@@ -11,10 +11,9 @@ from pathlib import Path
 import pytest
 
 from profkit.errors import ProfkitError
-from profkit.measure import process
-from profkit.measure.profile import collect
-from profkit.measure.profile.collect import CollectOptions
-from profkit.measure.profile.words import NoCounters
+from profkit.measure import collect, process
+from profkit.measure.collect import CollectOptions
+from profkit.measure.ncu_output import NoCounters
 from profkit.measure.variants import toolchain
 
 from .conftest import HERE, ROOT
@@ -142,7 +141,7 @@ def test_an_interrupt_leaves_nothing(
     program = (
         "import signal, sys; from pathlib import Path\n"
         "from profkit.measure.variants import toolchain\n"
-        "from profkit.measure.profile import collect\n"
+        "from profkit.measure import collect\n"
         "def stop(*_): raise KeyboardInterrupt\n"
         "signal.signal(signal.SIGTERM, stop)\n"
         f"ncu = toolchain.Tool(Path({str(NCU.path)!r}), None)\n"

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from profkit.errors import ProfkitError
-from profkit.measure.workers.session import Crew, GivenBack
+from profkit.measure.session import GivenBack, GpuPool
 from profkit.records.artifacts import run_files
 from profkit.records.record import read_record
 
@@ -30,7 +30,7 @@ def test_who_is_free_takes_the_next() -> None:
         if len(done["fast"]) == 9:
             fast_has_nine.set()
 
-    Crew(["slow", "fast"]).share(range(12), do)
+    GpuPool(["slow", "fast"]).share(range(12), do)
     assert sorted(done["slow"] + done["fast"]) == list(range(12))
     assert len(done["fast"]) > 2 * len(done["slow"]) > 0
 
@@ -46,12 +46,12 @@ def test_a_member_that_fails_gives_its_item_back() -> None:
         assert fallen.wait(60)
         done.append((who, item))
 
-    crew = Crew(["broken", "good"])
-    crew.share(range(5), do)
+    pool = GpuPool(["broken", "good"])
+    pool.share(range(5), do)
     assert sorted(done) == [("good", i) for i in range(5)]
-    assert [(who, error.message) for who, error in crew.lost] == [("broken", "fell off the bus")]
+    assert [(who, error.message) for who, error in pool.lost] == [("broken", "fell off the bus")]
     with pytest.raises(ProfkitError, match="none left"):
-        crew.share([1], lambda *_: (_ for _ in ()).throw(ProfkitError("none left")))
+        pool.share([1], lambda *_: (_ for _ in ()).throw(ProfkitError("none left")))
 
 
 def test_what_one_could_not_another_tries_and_the_last_decides() -> None:
@@ -63,12 +63,12 @@ def test_what_one_could_not_another_tries_and_the_last_decides() -> None:
         if item == 0 and not last:
             raise GivenBack("perhaps it was me")
 
-    crew = Crew([1, 2, 3])
-    crew.share(range(4), do)
+    pool = GpuPool([1, 2, 3])
+    pool.share(range(4), do)
     mine = [(who, last) for who, item, last in tried if item == 0]
     assert sorted(who for who, _ in mine) == [1, 2, 3], "each once"
     assert [last for _, last in mine] == [False, False, True]
-    assert crew.lost == []
+    assert pool.lost == []
 
 
 def test_what_was_given_back_is_tried_again_when_nobody_else_is_left() -> None:
@@ -85,8 +85,8 @@ def test_what_was_given_back_is_tried_again_when_nobody_else_is_left() -> None:
             raise GivenBack("perhaps it was me")
         done.append((who, item, last))
 
-    crew = Crew(["good", "broken"])
-    sharing = threading.Thread(target=crew.share, args=(range(3), do), daemon=True)
+    pool = GpuPool(["good", "broken"])
+    sharing = threading.Thread(target=pool.share, args=(range(3), do), daemon=True)
     sharing.start()
     sharing.join(60)
     assert not sharing.is_alive()
@@ -102,7 +102,7 @@ def test_a_bug_in_a_thread_is_raised_where_the_items_came_from() -> None:
         raise KeyError(item)
 
     with pytest.raises(KeyError):
-        Crew([1, 2]).share(range(3), do)
+        GpuPool([1, 2]).share(range(3), do)
     assert began.is_set()
 
 

@@ -7,9 +7,8 @@ from typing import Any
 
 import pytest
 
-from profkit.measure import pipeline, targets
+from profkit.measure import pipeline, session, targets
 from profkit.measure.targets import TargetRun
-from profkit.measure.workers import session
 from profkit.records.store import digest
 from tests.measure.conftest import Machine
 
@@ -148,7 +147,7 @@ def test_a_variant_that_does_not_compile_is_left_out(machine: Machine) -> None:
 
 
 def profile(machine: Machine, *names: str, **options: object) -> list[pipeline.Profiled]:
-    from profkit.measure.profile import collect
+    from profkit.measure import collect
 
     target = targets.choose_target(targets.Places(machine.kernels), names, False, ("B",), False)
     return pipeline.profile(

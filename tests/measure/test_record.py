@@ -10,11 +10,11 @@ from profkit.errors import ProfkitError
 from profkit.measure import ladder
 from profkit.measure.check.bench import Times, timing
 from profkit.measure.check.subjects import versions_of
+from profkit.measure.session import Measurements
 from profkit.measure.targets import Places, Target, TargetRun, record_of
 from profkit.measure.variants.build import Build
 from profkit.measure.variants.problem import load_problem
 from profkit.measure.variants.variants import Variant
-from profkit.measure.workers.session import Measurements
 from profkit.records.header import Header
 from profkit.records.parts import GpuState, RecordedSource, TimedSide, TimedSides, Timing
 from profkit.records.record import Record, read_record, write_record

@@ -80,8 +80,7 @@ def profile_variants(
     quiet: options.Quiet = False,
 ) -> int:
     """Why: check, time, ncu round exactly one call, diagnosis."""
-    from profkit.measure import pipeline, targets
-    from profkit.measure.profile import collect
+    from profkit.measure import collect, pipeline, targets
 
     filters = collect.launch_filters(kernel, skip, count, nvtx)
     settings = collect.CollectOptions(set_, cache, timeout, filters if command else ())
@@ -190,8 +189,8 @@ def _wrap(
     command: Sequence[str], output: Path | None, settings: Any, *, json: bool, quiet: bool
 ) -> int:
     """Profile any command, then diagnose its report."""
-    from profkit.measure.profile import collect
-    from profkit.measure.profile.words import LOG
+    from profkit.measure import collect
+    from profkit.measure.ncu_output import LOG
     from profkit.measure.variants import toolchain
 
     report = output or Path(f"{Path(command[0]).stem}.ncu-rep")

@@ -139,7 +139,7 @@ def _recordings(what: Sequence[str]) -> list[Path]:
 
 
 def _record(command: Sequence[str], timeout: float, quiet: bool) -> Timeline:
-    from profkit.measure.profile import timeline as recorder
+    from profkit.measure import timeline as recorder
     from profkit.program.readers import injected
 
     echo = None if quiet else sys.stderr.buffer
@@ -156,7 +156,7 @@ def _count(
     command: Sequence[str], answer: Triage, budget: float, report: Path, quiet: bool
 ) -> Counts:
     """Counters of the groups that matter; why there are none, where there are none."""
-    from profkit.measure.profile import timeline as recorder
+    from profkit.measure import timeline as recorder
     from profkit.program import counts
     from profkit.program.ranks import gpu_of
 

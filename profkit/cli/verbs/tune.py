@@ -67,7 +67,7 @@ def tune_variant(
     need_optuna()
     from profkit.measure import targets
     from profkit.measure.cuda import device
-    from profkit.measure.workers.client import visible_devices
+    from profkit.measure.worker import visible_devices
     from profkit.tune import run
     from profkit.tune.task import SearchOptions, subject_of, task_of
 

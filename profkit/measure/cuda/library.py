@@ -284,7 +284,7 @@ class Plan:
         """The program that makes this call, told by a file that is written into the folder."""
         path = folder / "plan.json"
         path.write_text(json.dumps(asdict(self)), encoding="utf-8")
-        return [sys.executable, "-m", "profkit.measure.profile.launch", str(path)]
+        return [sys.executable, "-m", "profkit.measure.launch", str(path)]
 
 
 def read_plan(path: Path) -> Plan:

@@ -1,6 +1,6 @@
 """Triton: a Python file whose launch function starts functions that `triton.jit` compiles.
 
-Compiled without a GPU, in a process of its own with a time limit (profkit.measure.workers.ahead):
+Compiled without a GPU, in a process of its own with a time limit (profkit.measure.aot):
 while a launch function runs there, Triton has a driver (DriverBase, the interface of its own back
 ends) that knows the target, takes the machine code and starts nothing. What was to be started is left
 as plan.h, plan.json and the kernels' machine code; a C compiler makes the library of these and
@@ -45,7 +45,7 @@ from profkit.measure.languages.plan import (
 
 PLAYER = Path(__file__).with_name("player.c")
 CASE = "at case "  # the compiling process begins a line with it before it runs a case
-_WORKER = (sys.executable, "-m", "profkit.measure.workers.ahead")
+_WORKER = (sys.executable, "-m", "profkit.measure.aot")
 _TIMEOUT = 300.0  # seconds for one file: every case of its problem is compiled
 _GPU_FILES = ("/dev/nvidiactl", "/dev/dxg")  # of Linux, and of Linux under Windows
 # How a value lies in a kernel's parameters, by Triton's name of its type.

@@ -1,6 +1,6 @@
 """Requests on stdin  ->  events on stdout; the process that holds one GPU.
 
-`python -m profkit.measure.workers.server` is started by client.py and lives through many requests:
+`python -m profkit.measure.server` is started by worker.py and lives through many requests:
 libraries, inputs and references stay loaded. A kernel that hangs or loses the context takes this
 process with it and nothing else. torch is imported only if a reference is asked for.
 """
@@ -17,15 +17,15 @@ from pathlib import Path
 from uuid import uuid4
 
 from profkit.errors import ProfkitError
+from profkit.measure import protocol
 from profkit.measure.check import bench, check, data, subjects
 from profkit.measure.check.bench import Subject
 from profkit.measure.check.check import CaseCheck
 from profkit.measure.check.data import Data
 from profkit.measure.cuda import device, library
 from profkit.measure.process import end_with_parent
+from profkit.measure.protocol import Begun, Entry
 from profkit.measure.variants import problem
-from profkit.measure.workers import protocol
-from profkit.measure.workers.protocol import Begun, Entry
 
 Say = Callable[[protocol.Event], None]
 LOST = 3  # exit status: the CUDA context is gone

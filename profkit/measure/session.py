@@ -22,10 +22,10 @@ from profkit.measure.check.bench import ROUNDS, Times
 from profkit.measure.check.check import CaseCheck, Check, merged_checks, summed_check
 from profkit.measure.cuda.device import Gpu
 from profkit.measure.cuda.library import GraphLaunch
+from profkit.measure.protocol import Entry, Prepare
 from profkit.measure.variants.build import Build
 from profkit.measure.variants.problem import Problem
-from profkit.measure.workers.client import TIMEOUT, Setup, Worker, WorkerLost
-from profkit.measure.workers.protocol import Entry, Prepare
+from profkit.measure.worker import TIMEOUT, Setup, Worker, WorkerLost
 from profkit.records.store import JsonObject
 
 ItemT = TypeVar("ItemT")
@@ -38,7 +38,7 @@ class GivenBack(ProfkitError):
 
 
 @dataclass
-class Crew(Generic[MemberT]):
+class GpuPool(Generic[MemberT]):
     members: list[MemberT]  # one a GPU
     # those that failed, with why; they get nothing more
     lost: list[tuple[MemberT, ProfkitError]] = field(default_factory=list)
@@ -147,17 +147,17 @@ def run_job(
     """
     setup = Setup(job.problem.path.parent, job.folder, job.support, Prepare(tuple(job.checks)))
     workers = [Worker(setup, TIMEOUT, v, progress) for v in visible]
-    crew, session = Crew(list(workers)), _Session(job)
+    pool, session = GpuPool(list(workers)), _Session(job)
     measured = session.measured
     try:
         if not job.builds:
             session.open(workers[0])
-        crew.share(job.builds, session.check)
-        crew.share(job.bench, session.measure)
+        pool.share(job.builds, session.check)
+        pool.share(job.bench, session.measure)
     finally:
         for worker in workers:
             worker.close()
-    measured.lost += [f"{_gpu_name(w)} was left out: {why.message}" for w, why in crew.lost]
+    measured.lost += [f"{_gpu_name(w)} was left out: {why.message}" for w, why in pool.lost]
     # Several GPUs end in any order; what is said of a job is not to depend on it.
     order = (*(build.variant.id for build in job.builds), *job.references)
     measured.checks = {n: measured.checks[n] for n in order if n in measured.checks}

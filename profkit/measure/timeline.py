@@ -18,8 +18,7 @@ from pathlib import Path
 
 from profkit.errors import ProfkitError
 from profkit.files import open_log, part_of
-from profkit.measure import process
-from profkit.measure.profile import collect
+from profkit.measure import collect, process
 from profkit.measure.variants import toolchain
 from profkit.measure.variants.toolchain import Tool, need_tool
 

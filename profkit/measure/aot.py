@@ -1,6 +1,6 @@
 """A kernel file in Python and its problem  ->  the plan of its launches; the process that runs it.
 
-`python -m profkit.measure.workers.ahead REQUEST.json` is started by languages/triton.py. The
+`python -m profkit.measure.aot REQUEST.json` is started by languages/triton.py. The
 file's own code runs here and nowhere else, without a GPU and for as long as that allows.
 """
 

@@ -17,10 +17,9 @@ from pathlib import Path
 
 from profkit.errors import ProfkitError
 from profkit.files import move_file, temporary_folder
-from profkit.measure import process
+from profkit.measure import ncu_output, process
 from profkit.measure.cuda.library import Plan
 from profkit.measure.cuda.resources import base_name
-from profkit.measure.profile import words
 from profkit.measure.variants.toolchain import Tool
 
 CLOCKS = "none"  # ncu's default locks them to base: durations would be of another machine
@@ -75,7 +74,7 @@ def start_ncu(
         limits = ["--profile-from-start", "off", "--target-processes", "application-only"]
         command = [*common(ncu, options), *limits]
         draft, done = _run(command, program, folder, options)
-        if ended := words.program_failed(done.output):
+        if ended := ncu_output.program_failed(done.output):
             raise _program_failed(ended, done)
         kernels = kernels_in(draft)
         verify_captured(expected, kernels, plan.label)
@@ -105,7 +104,7 @@ def wrap(
         draft, done = _run(command, program, folder, options, echo)
         kernels = kernels_in(draft)
         kept = _keep(draft, report, [*command, *program], done, kernels)
-        return replace(kept, note=words.program_failed(done.output) or "")
+        return replace(kept, note=ncu_output.program_failed(done.output) or "")
 
 
 def launch_filters(
@@ -120,13 +119,13 @@ def launch_filters(
     filters: list[str] = []
     if kernel is not None:
         check_regex(kernel)
-        regex = f"regex:{words.any_case(kernel)}"
+        regex = f"regex:{ncu_output.any_case(kernel)}"
         filters += ["--kernel-name-base", "demangled", "--kernel-name", regex]
     if skip:
         filters += ["--launch-skip", str(skip)]
     if count is not None:
         filters += ["--launch-count", str(count)]
-    return (*filters, *(words.nvtx_filters(nvtx) if nvtx else ()))
+    return (*filters, *(ncu_output.nvtx_filters(nvtx) if nvtx else ()))
 
 
 def check_regex(kernel: str) -> None:
@@ -167,10 +166,10 @@ def _run(
             "a kernel that hangs shows with profkit check; a long one needs --timeout, "
             "or --set basic, which replays it less often",
         )
-    known = words.known_fault(done.output)
-    if known and (done.status or not draft.is_file() or isinstance(known, words.NoCounters)):
+    known = ncu_output.known_fault(done.output)
+    if known and (done.status or not draft.is_file() or isinstance(known, ncu_output.NoCounters)):
         raise known
-    ended = words.program_failed(done.output)
+    ended = ncu_output.program_failed(done.output)
     if done.status and not (ended and draft.is_file()):
         raise _program_failed(ended, done)
     if not draft.is_file() or draft.stat().st_size == 0:
@@ -185,7 +184,7 @@ def _none_matched(done: process.Done) -> ProfkitError:
             "ncu follows the processes that it starts, not those of a server, a container or a "
             "scheduler; is it the command that works on the GPU?",
         )
-    names = words.available(done.output)
+    names = ncu_output.available(done.output)
     listed = f"there are: {', '.join(names[:NAMED])}" if names else ""
     more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
     return ProfkitError(

@@ -1,6 +1,6 @@
 """A plan  ->  exactly one call of one variant under a profiler or sanitizer.
 
-`python -m profkit.measure.profile.launch PLAN.json` is what ncu and compute-sanitizer are given. It
+`python -m profkit.measure.launch PLAN.json` is what ncu and compute-sanitizer are given. It
 needs neither numpy nor torch for a variant and starts in a tenth of a second; for a library reference it
 imports torch. One call runs before the profiled window, because the first one loads modules.
 """

@@ -14,15 +14,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from profkit.errors import ProfkitError
-from profkit.measure import process
+from profkit.measure import process, protocol
 from profkit.measure.check.bench import ROUNDS, Times
 from profkit.measure.check.check import Check
 from profkit.measure.cuda.device import Gpu
 from profkit.measure.cuda.library import GraphLaunch
-from profkit.measure.workers import protocol
-from profkit.measure.workers.protocol import Begun, Entry
+from profkit.measure.protocol import Begun, Entry
 
-COMMAND = (sys.executable, "-m", "profkit.measure.workers.server")
+COMMAND = (sys.executable, "-m", "profkit.measure.server")
 TIMEOUT = 120.0  # seconds without a word: no check of one variant takes that long
 FIRST_TIMEOUT = 180.0  # of what is done once: importing torch, computing fp64 references
 

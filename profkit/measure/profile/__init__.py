@@ -1,1 +1,0 @@
-"""A program  ->  one report. The only room that starts ncu."""

@@ -1,1 +1,0 @@
-"""Requests  ->  processes that hold a GPU and may hang or crash."""
