@@ -31,17 +31,8 @@ from typing import Any
 from profkit.errors import ProfkitError
 from profkit.measure import process
 from profkit.measure.cuda.resources import LIMITS
-from profkit.measure.languages import python_source
+from profkit.measure.languages import plan, python_source
 from profkit.measure.languages.language import CompileJob, Language, Programs
-from profkit.measure.languages.plan import (
-    CallPlan,
-    KernelImage,
-    KernelStart,
-    LaunchArgs,
-    Parameter,
-    Scratch,
-    parameter_of,
-)
 
 PLAYER = Path(__file__).with_name("player.c")
 CASE = "at case "  # the compiling process begins a line with it before it runs a case
@@ -185,15 +176,15 @@ class Recorder:
     One for all cases of a plan: what Triton has compiled stays compiled.
     """
 
-    def __init__(self, plan: CallPlan, arch: str) -> None:
-        self.plan, self.arch, self.utils = plan, arch.rstrip("af"), self
-        self.args: LaunchArgs
-        self.starts: list[KernelStart] = []
+    def __init__(self, call: plan.CallPlan, arch: str) -> None:
+        self.images, self.arch, self.utils = call.images, arch.rstrip("af"), self
+        self.args: plan.LaunchArgs
+        self.starts: list[plan.KernelStart] = []
         self.printed = io.StringIO()
         self.latest: _Launcher
 
     @contextlib.contextmanager
-    def recording(self, args: LaunchArgs) -> Iterator[list[KernelStart]]:
+    def recording(self, args: plan.LaunchArgs) -> Iterator[list[plan.KernelStart]]:
         """Compile what is started inside, and write it down instead of starting it."""
         from triton.runtime import driver
 
@@ -264,9 +255,9 @@ class _Launcher:
         """The kernel's machine code, and what ptxas said of it, under the name that tables show."""
         entry = f"entry function '{self.metadata.name}'"
         log = printed.replace(entry, f"entry function '{self.name}'")
-        images = self.driver.plan.images
+        images = self.driver.images
         self.number = len(images)
-        images.append(KernelImage(self.name, self.metadata.name, cubin, log))
+        images.append(plan.KernelImage(self.name, self.metadata.name, cubin, log))
 
     def __call__(self, *given: Any) -> None:
         """Grid x, y, z, stream, function, packed metadata, launch metadata, hooks, arguments."""
@@ -275,7 +266,7 @@ class _Launcher:
         if any(n < 1 for n in grid):
             return  # nothing to start, as Triton's own launcher has it
         cluster = getattr(meta, "num_ctas", 1)
-        parameters: list[Parameter] = []
+        parameters: list[plan.Parameter] = []
         scratch = self.driver.args.asked
         for argument, kind in zip(arguments, self.types.values(), strict=True):
             parameters += _packed(argument, kind)
@@ -283,11 +274,11 @@ class _Launcher:
         for name in ("global_scratch_size", "profile_scratch_size"):
             size = getattr(meta, name, None)
             if size:
-                parameters.append(Parameter("scratch", len(scratch)))
-                scratch.append(Scratch(size * grid[0] * grid[1] * grid[2] * cluster))
+                parameters.append(plan.Parameter("scratch", len(scratch)))
+                scratch.append(plan.Scratch(size * grid[0] * grid[1] * grid[2] * cluster))
             elif size is not None:
-                parameters.append(Parameter("value"))
-        start = KernelStart(
+                parameters.append(plan.Parameter("value"))
+        start = plan.KernelStart(
             image=self.number,
             grid=grid,
             block=(32 * meta.num_warps, 1, 1),
@@ -313,14 +304,14 @@ def _shown(source: Any, metadata: Any) -> str:
     return f"{metadata.name}<{', '.join(known)}>"
 
 
-def _packed(argument: Any, kind: Any) -> list[Parameter]:
+def _packed(argument: Any, kind: Any) -> list[plan.Parameter]:
     """An argument as kernel parameters; a constant is none."""
     if isinstance(kind, tuple):
         return list(chain.from_iterable(map(_packed, argument, kind)))
     if kind == "constexpr":
         return []
     if kind.startswith("*"):
-        return [parameter_of(argument if isinstance(argument, int) else argument.data_ptr())]
+        return [plan.parameter_of(argument if isinstance(argument, int) else argument.data_ptr())]
     if kind not in _PACKED:
         raise ProfkitError(
             f"a kernel parameter of type {kind} is not known here",
@@ -328,4 +319,4 @@ def _packed(argument: Any, kind: Any) -> list[Parameter]:
             "tl.make_tensor_descriptor",
         )
     bits = struct.pack(_PACKED[kind], argument)
-    return [Parameter("value", 0, int.from_bytes(bits, "little"))]
+    return [plan.Parameter("value", 0, int.from_bytes(bits, "little"))]
