@@ -76,7 +76,7 @@ def planned(job: CompileJob) -> CallPlan:
             continue
         if not starts:
             raise ProfkitError(f"{LAUNCH} started no kernel", "kernel[grid](...) starts one")
-        plan.cases.append(CasePlan(values, tuple(starts), tuple(args.asked)))
+        plan.cases.append(CasePlan(values, tuple(starts), tuple(args.requested)))
     return plan
 
 

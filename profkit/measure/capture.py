@@ -34,16 +34,16 @@ _RENAMED = {"num_warps": "WARPS", "num_stages": "STAGES"}
 _AROUND = {"num_warps": (1, 16), "num_stages": (1, 5)}
 
 
-def write_problem(left: Path, place: Path, program: str, launches: int) -> Path:
+def write_problem(left: Path, folder: Path, program: str, launches: int) -> Path:
     """Make a problem of the folder `left` by the hook, in one that is not there; its variant's file."""
     about = read_json(left / "capture.json")
-    place.mkdir(parents=True)
+    folder.mkdir(parents=True)
     for array in sorted(left.glob("*.bin")):
-        shutil.move(array, place / array.name)
-    shutil.copy(_INJECTED / "captured_problem.py", place / "problem.py")
+        shutil.move(array, folder / array.name)
+    shutil.copy(_INJECTED / "captured_problem.py", folder / "problem.py")
     document = {**_tolerance(about), **{key: about[key] for key in _KEPT}}
-    write_text(place / "captured.json", json.dumps(document, indent=1) + "\n")
-    path = place / f"{VARIANT}_{_word(about['kernel'])}.py"
+    write_text(folder / "captured.json", json.dumps(document, indent=1) + "\n")
+    path = folder / f"{VARIANT}_{_word(about['kernel'])}.py"
     write_text(path, variant_text(about, program, launches))
     return path
 
@@ -181,17 +181,17 @@ UNTRIED: CapturedEntry = {
 
 
 def capture_program(
-    command: Sequence[str], place: Path, options: CaptureOptions, echo: BinaryIO | None = None
+    command: Sequence[str], output: Path, options: CaptureOptions, echo: BinaryIO | None = None
 ) -> list[CapturedEntry]:
     """Run a program to its end and capture launches on the way; an error if a hook saw none."""
     check_regex(options.kernel)
-    place.mkdir(parents=True, exist_ok=True)
-    with temporary_folder(place) as folder:
+    output.mkdir(parents=True, exist_ok=True)
+    with temporary_folder(output) as folder:
         done = process.run_command(command, options.timeout, _environment(folder, options), echo)
         seen = _seen(folder)
         if not seen:
             raise ProfkitError(_ended(command, done), _HINT)
-        return [_kept(folder, place, row, " ".join(command)) for row in seen]
+        return [_written(folder, output, row, " ".join(command)) for row in seen]
 
 
 _HINT = (
@@ -230,14 +230,14 @@ def _seen(folder: Path) -> list[JsonObject]:
     return sorted(rows, key=lambda row: -row["launches"])
 
 
-def _kept(folder: Path, place: Path, row: JsonObject, program: str) -> CapturedEntry:
+def _written(folder: Path, output: Path, row: JsonObject, program: str) -> CapturedEntry:
     name, launches = row["kernel"], row["launches"]
     kernel: CapturedEntry = {**UNTRIED, "kernel": name, "launches": launches}
     if row["folder"] is None:
         return {**kernel, "why_not": row["why_not"] or None}
     left = folder / row["folder"]
     about = read_json(left / "capture.json")
-    new = place / folder_name(name, {p.name for p in place.iterdir()})
+    new = output / folder_name(name, {p.name for p in output.iterdir()})
     file = str(write_problem(left, new, program, launches))
     notes = [*about["notes"], *([] if about["bit_equal"] else ["it is not the same each time"])]
     return {**kernel, "file": file, "in_program_s": about["seconds"], "notes": notes}

@@ -137,7 +137,7 @@ def check_regex(kernel: str) -> None:
 
 @contextmanager
 def _workplace(report: Path) -> Iterator[Path]:
-    """A folder beside the report, on the same disk, gone afterwards."""
+    """A folder next to the report, on the same disk, gone afterwards."""
     try:
         report.parent.mkdir(parents=True, exist_ok=True)
         with temporary_folder(report.parent) as folder:
@@ -234,7 +234,7 @@ def kernels_in(report: Path) -> list[str]:
 def _keep(
     draft: Path, report: Path, command: Sequence[str], done: process.Done, kernels: Sequence[str]
 ) -> Collected:
-    """Move a whole report to its place. The record beside the old one no longer fits: it goes."""
+    """Move a whole report to its place. The record next to the old one no longer fits: it goes."""
     report.with_suffix(".json").unlink(missing_ok=True)
     move_file(draft, report)
     return Collected(report, tuple(command), done.seconds, tuple(kernels))

@@ -97,7 +97,7 @@ def program_failed(output: str) -> str | None:
     return None
 
 
-LOG = ".ncu.log"  # beside the report run.ncu-rep; run.log may be the user's own
+LOG = ".ncu.log"  # next to the report run.ncu-rep; run.log may be the user's own
 _MARK = b"=="  # what a line of ncu begins with
 _KERNEL = re.compile(rb'^==PROF== Profiling "(?P<name>.*)" - (?P<n>\d+)(?: \(\d+/(?P<of>\d+)\))?:')
 _AVAILABLE = re.compile(r"^(?:==\w+==)?\s*\d+\.\s+(?P<name>\S.*)$")

@@ -1,4 +1,4 @@
-"""Built variants and a case  ->  the verdicts of compute-sanitizer's tools, kept beside the build."""
+"""Built variants and a case  ->  the verdicts of compute-sanitizer's tools, kept next to the build."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ _AT_ONCE = 6  # each is mostly starting up, on a processor core of its own
 def sanitized(run: TargetRun, progress: Progress) -> None:
     """Run compute-sanitizer on a small ragged case of every variant, and add its verdicts.
 
-    They are kept beside the build, so that the records of this very binary have them. A tool that
+    They are kept next to the build, so that the records of this very binary have them. A tool that
     gives no verdict is a fault of that variant; the others go on.
     """
     sanitizer = toolchain.need_tool("compute-sanitizer")

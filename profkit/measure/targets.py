@@ -60,7 +60,7 @@ class Places:
         return build.build_dir(self.kernels_dir(), self.build)
 
     def artifacts_dir(self) -> Path:
-        """Where reports and records go: beside kernels/."""
+        """Where reports and records go: next to kernels/."""
         return self.artifacts or self.kernels_dir().parent / "artifacts"
 
 

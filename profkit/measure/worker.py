@@ -43,7 +43,7 @@ class WorkerClosed(WorkerLost):
 
 @dataclass(frozen=True)
 class Setup:
-    """What every worker process is told first."""
+    """What every worker process gets first."""
 
     problem: Path
     build: Path

@@ -192,7 +192,7 @@ def test_arrays_are_told_by_their_addresses() -> None:
     assert parameter_of(x.data_ptr() + 64) == plan.Parameter("in", 1, 64)
     assert parameter_of(y.data_ptr()) == plan.Parameter("out", 0, 0)
     assert parameter_of(more.data_ptr()) == plan.Parameter("scratch", 0, 0)
-    assert args.asked == [plan.Scratch(64, True)]
+    assert args.requested == [plan.Scratch(64, True)]
     with pytest.raises(ProfkitError, match="other memory"):
         parameter_of(4096)
     with pytest.raises(ProfkitError, match="no such type"):

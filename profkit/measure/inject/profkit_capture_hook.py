@@ -37,13 +37,13 @@ class Start:
     """One launch of one kernel function."""
 
     kernel: Any
-    given: dict[str, Any]  # parameter -> argument, in order
+    arguments: dict[str, Any]  # parameter -> argument, in order
     options: dict[str, Any]  # num_warps, num_stages and so on
     grid: tuple[int, ...]
     grid_text: str  # the grid as an expression of the parameters, where it is known; else empty
     # parameter -> another tensor: launch once more on the current stream
     launch: Callable[[dict[str, Any]], None]
-    file: str = ""  # where the function stands
+    file: str = ""  # where the function is
 
 
 @dataclass
@@ -51,12 +51,12 @@ class Seen:
     """A launch that is about to be."""
 
     name: str
-    given: dict[str, Any]  # parameter -> argument, as far as it is known before
+    arguments: dict[str, Any]  # parameter -> argument, as far as it is known before
     start: Callable[[], Start]  # what is known once it was launched
 
     def key(self) -> str:
         """What tells it from other launches of the function."""
-        return repr((self.name, [_kind(v) for v in self.given.values()]))
+        return repr((self.name, [_kind(v) for v in self.arguments.values()]))
 
 
 def _kind(value: Any) -> Any:
@@ -66,8 +66,8 @@ def _kind(value: Any) -> Any:
     return type(value).__name__ if isinstance(value, int | float) else repr(value)
 
 
-def _tensors(given: dict[str, Any]) -> list[tuple[str, Any]]:
-    return [(k, v) for k, v in given.items() if hasattr(v, "data_ptr")]
+def _tensors(arguments: dict[str, Any]) -> list[tuple[str, Any]]:
+    return [(k, v) for k, v in arguments.items() if hasattr(v, "data_ptr")]
 
 
 @dataclass
@@ -139,7 +139,7 @@ class Session:
     def _capture(self, seen: Seen, key: str, once: Callable[[], Any]) -> None:
         place = self.folder / f"{os.getpid()}-{self.matched}"
         try:
-            reached = arrays.reach_of(_tensors(seen.given), self.limit)
+            reached = arrays.reach_of(_tensors(seen.arguments), self.limit)
         except (arrays.CannotCapture, RuntimeError) as error:
             self.left_out[key] = str(error).splitlines()[0][:200]
             return
@@ -192,7 +192,7 @@ class Session:
 
 def write_launch(start: Start, outcome: arrays.CaptureOutcome, place: Path, drawn: Any) -> None:
     """Leave a folder: the arrays of a launch, its source, and how it was started."""
-    unaligned = [k for k, v in _tensors(start.given) if v.data_ptr() % 16]
+    unaligned = [k for k, v in _tensors(start.arguments) if v.data_ptr() % 16]
     imports, definitions = source.standalone(start.kernel, unaligned)
     place.mkdir()
     inputs = arrays.inputs_of(outcome.arrays)
@@ -213,8 +213,8 @@ def write_launch(start: Start, outcome: arrays.CaptureOutcome, place: Path, draw
         "grid": start.grid,
         "grid_text": start.grid_text,
         "options": {k: v for k, v in start.options.items() if isinstance(v, int | float | str)},
-        "parameters": [source.parameter(k, v, named) for k, v in start.given.items()],
-        "tunable": [k for k, v in start.given.items() if source.is_tunable(k, v)],
+        "parameters": [source.parameter(k, v, named) for k, v in start.arguments.items()],
+        "tunable": [k for k, v in start.arguments.items() if source.is_tunable(k, v)],
         "imports": imports,
         "definitions": definitions,
         "seconds": outcome.seconds,
@@ -227,7 +227,7 @@ def write_launch(start: Start, outcome: arrays.CaptureOutcome, place: Path, draw
 
 
 def array_names(inputs: Sequence[arrays.Reach], outputs: Sequence[arrays.Reach]) -> dict[str, str]:
-    """Parameter -> the array that the variant is given in its place; what is both is an output."""
+    """Parameter -> the array that the variant gets in its place; what is both is an output."""
     named: dict[str, str] = {}
     for kind, several in (("in", inputs), ("out", outputs)):
         for i, array in enumerate(several):
@@ -303,19 +303,19 @@ def _wrap_jit(module: ModuleType, session: Session) -> None:
         except TypeError:
             return same()  # Triton says what is wrong
         bound.apply_defaults()
-        given = dict(bound.arguments)
+        arguments = dict(bound.arguments)
 
         def start() -> Start:
-            counts = tuple(grid(given) if callable(grid) else grid)
+            counts = tuple(grid(arguments) if callable(grid) else grid)
 
             def launch(others: dict[str, Any]) -> None:
-                plain(self, grid=counts, warmup=False, **{**given, **others}, **options)
+                plain(self, grid=counts, warmup=False, **{**arguments, **others}, **options)
 
             blocks = (*map(int, counts), 1, 1)[:3]
             file = self.fn.__code__.co_filename
-            return Start(self, given, options, blocks, "", launch, file)
+            return Start(self, arguments, options, blocks, "", launch, file)
 
-        return session.watch(Seen(self.fn.__name__, given, start), same)
+        return session.watch(Seen(self.fn.__name__, arguments, start), same)
 
     module.JITFunction.run = run
 
@@ -333,12 +333,12 @@ def _wrap_inductor(module: ModuleType, session: Session) -> None:
             return same()
 
         names = _passed(module, self)
-        given = dict(zip(names, args, strict=False))
+        arguments = dict(zip(names, args, strict=False))
 
         def start() -> Start:
             return _inductor_start(module, self, args, plain)
 
-        return session.watch(Seen(self.fn.__name__, given, start), same)
+        return session.watch(Seen(self.fn.__name__, arguments, start), same)
 
     module.CachingAutotuner.run = run
     for name in ("benchmark_all_configs", "coordinate_descent_tuning"):
@@ -358,18 +358,18 @@ def _inductor_start(module: Any, tuner: Any, args: Sequence[Any], plain: Any) ->
     (launcher,) = tuner.launchers
     config, meta = launcher.config, tuner.inductor_meta
     kernel = tuner.fn if tuner.fn.fn is not None else tuner._reload_kernel().fn
-    # Where a grid is an argument too, it stands behind the function's own.
+    # Where a grid is an argument too, it comes after the function's own.
     names = [*_passed(module, tuner), *meta.get("extra_launcher_args", ())]
-    given = dict(zip(names, args, strict=False))
+    arguments = dict(zip(names, args, strict=False))
     compiled = tuner._create_compile_meta(config)
-    known = {**compiled["constants"], **config.kwargs, **given}
+    known = {**compiled["constants"], **config.kwargs, **arguments}
     whole = {n: known.get(n) for n in kernel.arg_names}
     counts = module.GridExpr.from_meta(meta, config).eval_slow(dict(known))
     options = tuner._create_compile_options(config, compiled)
 
     def launch(others: dict[str, Any]) -> None:
         current = torch.cuda.current_stream().cuda_stream
-        plain(tuner, *({**given, **others}[n] for n in names[: len(args)]), stream=current)
+        plain(tuner, *({**arguments, **others}[n] for n in names[: len(args)]), stream=current)
 
     blocks = tuple(int(n) for n in counts)
     text = _grid_text(module, meta, config.kwargs)

@@ -1,7 +1,7 @@
 """What a launch function started at each case  ->  tables for player.c, and the same as JSON.
 
 In place of arrays it is given addresses with a type, and no memory: an address says which array it is
-of, so that a pointer handed to a kernel can be told again.
+of, so that a pointer handed to a kernel can be recognised.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ class CallPlan:
         ]
 
     def to_c(self) -> str:
-        """The tables that player.c includes; image i lies beside them as image<i>.cubin."""
+        """The tables that player.c includes; image i lies next to them as image<i>.cubin."""
         images = [f'{{image{i}, "{image.symbol}"}}' for i, image in enumerate(self.images)]
         parameters: list[str] = []
         starts: list[str] = []
@@ -218,15 +218,15 @@ class LaunchArgs:
         self.size, self.stride = tuple(numbers.size), tuple(numbers.stride)
         self.scale, self.causal = float(numbers.scale), int(numbers.causal)
         self.arch, self.sms = arch, sms  # `90` for compute capability 9.0
-        self.asked: list[Scratch] = []
+        self.requested: list[Scratch] = []
 
     def scratch(self, shape: Sequence[int], dtype: str, zero: bool = False) -> DeviceArray:
         """Device memory for the length of this call, for what one kernel leaves to the next.
 
         Not zeroed unless asked for.
         """
-        array = DeviceArray(dtype, shape, (_SCRATCH + len(self.asked)) * _STEP)
-        self.asked.append(Scratch(array.numel() * array.element_size(), zero))
+        array = DeviceArray(dtype, shape, (_SCRATCH + len(self.requested)) * _STEP)
+        self.requested.append(Scratch(array.numel() * array.element_size(), zero))
         return array
 
 

@@ -120,7 +120,7 @@ def _failed(job: CompileJob, stem: Path) -> str:
             "do_not_specialize, fewer cases"
         )
     if done.status:
-        # The lines of the kernel that its compiler showed beside an error.
+        # The lines of the kernel that its compiler showed with an error.
         _, mark, excerpt = done.output.rpartition("CompilationError: ")
         more = f"\n{excerpt.rstrip()[:2000]}" if mark else ""
         return f"{one_line_of(done.output, job.path)} ({_version()}){more}"
@@ -259,15 +259,15 @@ class _Launcher:
         self.number = len(images)
         images.append(plan.KernelImage(self.name, self.metadata.name, cubin, log))
 
-    def __call__(self, *given: Any) -> None:
+    def __call__(self, *args: Any) -> None:
         """Grid x, y, z, stream, function, packed metadata, launch metadata, hooks, arguments."""
-        grid, meta = given[:3], self.metadata
-        arguments = given[len(given) - len(self.types) :]
+        grid, meta = args[:3], self.metadata
+        arguments = args[len(args) - len(self.types) :]
         if any(n < 1 for n in grid):
             return  # nothing to start, as Triton's own launcher has it
         cluster = getattr(meta, "num_ctas", 1)
         parameters: list[plan.Parameter] = []
-        scratch = self.driver.args.asked
+        scratch = self.driver.args.requested
         for argument, kind in zip(arguments, self.types.values(), strict=True):
             parameters += _packed(argument, kind)
         # Two pointers that Triton adds to every kernel: memory for descriptors, and for profiles.
