@@ -29,16 +29,15 @@ from typing import Any
 
 from profkit.errors import ProfkitError, needing
 from profkit.evidence.history.tables import HistoryTwin
+from profkit.measure import collect, session
 from profkit.measure.commits import git_commit
-from profkit.measure import collect
 from profkit.measure.ncu_output import NoCounters
+from profkit.measure.protocol import Prepare
+from profkit.measure.session import GpuPool, Job, Measurements, Progress, entry_of
 from profkit.measure.targets import Target, TargetRun, build_target, plan_of, record_of, with_timing
 from profkit.measure.variants import toolchain
 from profkit.measure.variants.build import Build
-from profkit.measure import session
 from profkit.measure.worker import TIMEOUT, Setup, Worker
-from profkit.measure.protocol import Prepare
-from profkit.measure.session import GpuPool, Job, Measurements, Progress, entry_of
 from profkit.records.artifacts import place_for
 from profkit.records.parts import Commit, NcuRun, RecordedReport
 from profkit.records.record import Record, write_record

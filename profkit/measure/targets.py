@@ -21,12 +21,12 @@ from profkit.measure.cuda import device
 from profkit.measure.cuda.device import Gpu
 from profkit.measure.cuda.library import GraphLaunch, Plan
 from profkit.measure.cuda.resources import LIMITS, waves
+from profkit.measure.session import Measurements
 from profkit.measure.variants import build, problem, variants
 from profkit.measure.variants.build import Build
 from profkit.measure.variants.problem import Problem
 from profkit.measure.variants.toolchain import kept_json
 from profkit.measure.variants.variants import Variant
-from profkit.measure.session import Measurements
 from profkit.records.parts import LaunchShape, Timing
 from profkit.records.record import Record, parse_record
 from profkit.records.store import JsonObject, from_json
