@@ -11,8 +11,7 @@ from profkit.cli.output import note, say, say_all, say_each
 from profkit.errors import ProfkitError
 
 if TYPE_CHECKING:
-    from profkit.measure.session import Measurements
-    from profkit.measure.targets import Target, TargetRun
+    from profkit.measure.targets import Measurements, Target, TargetRun
 
 
 def on_gpus(target: Target, gpus: str | None) -> Target:

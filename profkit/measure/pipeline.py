@@ -29,11 +29,11 @@ from typing import Any
 
 from profkit.errors import ProfkitError, needing
 from profkit.evidence.history.tables import HistoryTwin
-from profkit.measure import collect, session
+from profkit.measure import collect, targets
 from profkit.measure.commits import git_commit
 from profkit.measure.ncu_output import NoCounters
 from profkit.measure.protocol import Prepare
-from profkit.measure.session import GpuPool, Job, Measurements, Progress, entry_of
+from profkit.measure.session import GpuPool, Progress, entry_of, measure_run
 from profkit.measure.targets import Target, TargetRun, build_target, plan_of, record_of, with_timing
 from profkit.measure.variants import toolchain
 from profkit.measure.variants.build import Build
@@ -53,14 +53,10 @@ def measure_target(
     """
     progress("build")
     builds, support = build_target(target)
-    problem = target.problem
-    todo = problem.pairs(target.cases, checks)
-    good = [b for b in builds if b.error is None]
-    by_name = {b.variant.id: b for b in builds}
-    if not good and not target.references:
-        return TargetRun(target, by_name, support, Measurements())
-    job = Job(problem, target.folder, support, good, target.references, todo, target.cases, time)
-    return TargetRun(target, by_name, support, session.run_job(job, progress, target.visible))
+    run = TargetRun(target, {b.variant.id: b for b in builds}, support)
+    if target.references or any(b.error is None for b in builds):
+        measure_run(run, target.problem.pairs(target.cases, checks), progress, time)
+    return run
 
 
 @dataclass(frozen=True)
@@ -79,7 +75,7 @@ class Profiling:
     """What profiling came to."""
 
     results: tuple[Profiled, ...]
-    measured: Measurements  # the times before ncu, and on which GPUs they were taken
+    measured: targets.Measurements  # the times before ncu, and on which GPUs they were taken
 
 
 def profile(

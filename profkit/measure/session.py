@@ -13,20 +13,16 @@ import threading
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from queue import SimpleQueue
 from typing import Generic, TypeVar
 
 from profkit.errors import ProfkitError
-from profkit.measure.check.bench import ROUNDS, Times
-from profkit.measure.check.check import CaseCheck, Check, merged_checks, summed_check
-from profkit.measure.cuda.device import Gpu
-from profkit.measure.cuda.library import GraphLaunch
+from profkit.measure.check.bench import ROUNDS
+from profkit.measure.check.check import CaseCheck, merged_checks, summed_check
 from profkit.measure.protocol import Entry, Prepare
+from profkit.measure.targets import TargetRun
 from profkit.measure.variants.build import Build
-from profkit.measure.variants.problem import Problem
 from profkit.measure.worker import TIMEOUT, Setup, Worker, WorkerLost
-from profkit.records.store import JsonObject
 
 ItemT = TypeVar("ItemT")
 MemberT = TypeVar("MemberT")
@@ -102,66 +98,32 @@ class GpuPool(Generic[MemberT]):
         return None
 
 
-@dataclass(frozen=True)
-class Job:
-    problem: Problem
-    folder: Path  # the build folder
-    support: Path  # the build of support.cu
-    builds: Sequence[Build]
-    references: Sequence[str] = ()
-    checks: Sequence[tuple[str, int]] = ()  # (case, seed) that every variant is judged on
-    bench: Sequence[str] = ()  # cases
-    time: bool = True  # whether to time; else the launches of each case are listed only
-
-
-@dataclass
-class Measurements:
-    """What workers said."""
-
-    gpu: Gpu | None = None  # the GPU; None before a worker has opened it
-    checks: dict[str, Check] = field(default_factory=dict)  # name -> its verdict
-    times: dict[tuple[str, str], Times] = field(default_factory=dict)  # (name, case) -> samples
-    # (name, case) -> kernel launches of one call
-    launches: dict[tuple[str, str], tuple[GraphLaunch, ...]] = field(default_factory=dict)
-    failed: dict[str, str] = field(default_factory=dict)  # name -> why it has no times
-    # (name, case) -> the GPU that launched it there; all of one case are on one
-    gpus: dict[tuple[str, str], Gpu] = field(default_factory=dict)
-    # what became of GPUs and workers that failed on the way
-    lost: list[str] = field(default_factory=list)
-
-    def checks_json(self) -> list[JsonObject]:
-        return [check.to_json() for check in self.checks.values()]
-
-
-def run_job(
-    job: Job,
-    progress: Progress = lambda _: None,
-    visible: Sequence[str | None] = (None,),
-) -> Measurements:
-    """Do a job, in as many workers as it takes.
+def measure_run(
+    run: TargetRun, checks: Sequence[tuple[str, int]], progress: Progress, time: bool = True
+) -> None:
+    """Judge what was built on (case, seed) pairs, then time it, in as many workers as it takes.
 
     Each GPU takes the next variant to check as soon as it is free, and then the next case to time:
-    all that is compared at a case takes turns on one GPU.
-
-    `visible`: CUDA_VISIBLE_DEVICES of each worker; None leaves it as it is.
+    all that is compared at a case takes turns on one GPU. Without `time` the launches of each case are
+    listed only.
     """
-    setup = Setup(job.problem.path.parent, job.folder, job.support, Prepare(tuple(job.checks)))
-    workers = [Worker(setup, TIMEOUT, v, progress) for v in visible]
-    pool, session = GpuPool(list(workers)), _Session(job)
-    measured = session.measured
+    target, measured = run.target, run.measured
+    setup = Setup(target.problem.path.parent, target.folder, run.support, Prepare(tuple(checks)))
+    workers = [Worker(setup, TIMEOUT, v, progress) for v in target.visible]
+    builds = [build for build in run.builds.values() if build.error is None]
+    pool, session = GpuPool(list(workers)), _Session(run, builds, checks, time)
     try:
-        if not job.builds:
+        if not builds:
             session.open(workers[0])
-        pool.share(job.builds, session.check)
-        pool.share(job.bench, session.measure)
+        pool.share(builds, session.check)
+        pool.share(target.cases, session.measure)
     finally:
         for worker in workers:
             worker.close()
     measured.lost += [f"{_gpu_name(w)} was left out: {why.message}" for w, why in pool.lost]
-    # Several GPUs end in any order; what is said of a job is not to depend on it.
-    order = (*(build.variant.id for build in job.builds), *job.references)
+    # Several GPUs end in any order; what is said of a run is not to depend on it.
+    order = (*run.builds, *target.references)
     measured.checks = {n: measured.checks[n] for n in order if n in measured.checks}
-    return measured
 
 
 def _gpu_name(worker: Worker) -> str:
@@ -170,29 +132,31 @@ def _gpu_name(worker: Worker) -> str:
 
 @dataclass
 class _Session:
-    """A job on its way, shared by the threads of the GPUs."""
+    """A run on its way, shared by the threads of the GPUs."""
 
-    job: Job
-    measured: Measurements = field(default_factory=Measurements)
+    run: TargetRun
+    builds: Sequence[Build]  # those that compile
+    checks: Sequence[tuple[str, int]]
+    time: bool
     lock: threading.Lock = field(default_factory=threading.Lock)
 
     def open(self, worker: Worker) -> None:
         """Start a worker's process, if it is not there."""
         worker.start()
         with self.lock:
-            self.measured.gpu = self.measured.gpu or worker.gpu
+            self.run.measured.gpu = self.run.measured.gpu or worker.gpu
 
     def check(self, worker: Worker, build: Build, last: bool) -> None:
         """Judge one variant; one that takes a worker with it is tried on one GPU more."""
         name = build.variant.id
         try:
             self.open(worker)
-            reply = worker.judge(entry_of(build), self.job.checks)
+            reply = worker.judge(entry_of(build), self.checks)
         except WorkerLost as lost:
             self._blame(worker, lost, "" if last or lost.at.name != name else name)
             return
         with self.lock:
-            self.measured.checks[name] = reply.checks[name]
+            self.run.measured.checks[name] = reply.checks[name]
 
     def measure(self, worker: Worker, case: str, last: bool) -> None:
         """Time everything that is correct at one case, in turns; what takes the worker with it not."""
@@ -210,7 +174,7 @@ class _Session:
             GivenBack: The item that is named is tried elsewhere.
             ProfkitError: The worker was at none, or at one that had failed already.
         """
-        name, measured = lost.at.name, self.measured
+        name, measured = lost.at.name, self.run.measured
         with self.lock:
             if tried_elsewhere:
                 measured.lost.append(
@@ -224,15 +188,17 @@ class _Session:
             check = measured.checks.get(name)
             if check is None or check.status == "right":
                 fault = CaseCheck("?", 0, "failed", faults=(why,))
-                measured.checks[name] = summed_check(name, self.job.problem, [fault])
+                measured.checks[name] = summed_check(name, self.run.target.problem, [fault])
 
     def _measure(self, worker: Worker, case: str) -> None:
-        job, measured = self.job, self.measured
-        entries = [entry_of(build) for build in job.builds if self._is_timed(build, case)]
-        entries += [Entry(name) for name in job.references if name not in measured.failed]
+        measured = self.run.measured
+        entries = [entry_of(build) for build in self.builds if self._is_timed(build, case)]
+        entries += [
+            Entry(name) for name in self.run.target.references if name not in measured.failed
+        ]
         if not entries:
             return
-        reply = worker.time(entries, case, ROUNDS if job.time else None, cold=job.time)
+        reply = worker.time(entries, case, ROUNDS if self.time else None, cold=self.time)
         with self.lock:
             for name, check in reply.checks.items():  # a reference is judged case by case
                 before = measured.checks.get(name)
@@ -246,8 +212,8 @@ class _Session:
     def _is_timed(self, build: Build, case: str) -> bool:
         """Only what is correct is timed, and what has not taken a worker with it."""
         name = build.variant.id
-        check = self.measured.checks.get(name)
-        if check is None or name in self.measured.failed:
+        check = self.run.measured.checks.get(name)
+        if check is None or name in self.run.measured.failed:
             return False
         return check.status == "right" and case in check.correct_cases
 

@@ -6,7 +6,7 @@ What was built and measured becomes a run record, and the plan of one call under
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 from itertools import chain
@@ -16,12 +16,12 @@ from typing import Any, Literal, TypedDict
 
 from profkit.errors import ProfkitError
 from profkit.measure.check import data
-from profkit.measure.check.bench import timing
+from profkit.measure.check.bench import Times, timing
+from profkit.measure.check.check import Check
 from profkit.measure.cuda import device
 from profkit.measure.cuda.device import Gpu
 from profkit.measure.cuda.library import GraphLaunch, Plan
 from profkit.measure.cuda.resources import LIMITS, waves
-from profkit.measure.session import Measurements
 from profkit.measure.variants import build, problem, variants
 from profkit.measure.variants.build import Build
 from profkit.measure.variants.problem import Problem
@@ -120,12 +120,31 @@ def build_target(target: Target, arch: str | None = None) -> tuple[list[Build], 
     return builds, library
 
 
+@dataclass
+class Measurements:
+    """What workers said."""
+
+    gpu: Gpu | None = None  # the GPU; None before a worker has opened it
+    checks: dict[str, Check] = field(default_factory=dict)  # name -> its verdict
+    times: dict[tuple[str, str], Times] = field(default_factory=dict)  # (name, case) -> samples
+    # (name, case) -> kernel launches of one call
+    launches: dict[tuple[str, str], tuple[GraphLaunch, ...]] = field(default_factory=dict)
+    failed: dict[str, str] = field(default_factory=dict)  # name -> why it has no times
+    # (name, case) -> the GPU that launched it there; all of one case are on one
+    gpus: dict[tuple[str, str], Gpu] = field(default_factory=dict)
+    # what became of GPUs and workers that failed on the way
+    lost: list[str] = field(default_factory=list)
+
+    def checks_json(self) -> list[JsonObject]:
+        return [check.to_json() for check in self.checks.values()]
+
+
 @dataclass(frozen=True)
 class TargetRun:
     target: Target
     builds: Mapping[str, Build]  # variant -> its build, also those that failed (see Build.error)
     support: Path  # the library of support.cu
-    measured: Measurements  # what the workers said
+    measured: Measurements = field(default_factory=Measurements)
 
 
 def plan_of(run: TargetRun, name: str, case: str) -> Plan:

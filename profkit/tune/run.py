@@ -19,7 +19,7 @@ from profkit.measure.check.check import Check
 from profkit.measure.commits import git_commit
 from profkit.measure.cuda import device
 from profkit.measure.cuda.library import GraphLaunch
-from profkit.measure.session import Measurements
+from profkit.measure.targets import Measurements
 from profkit.measure.variants import toolchain
 from profkit.measure.worker import Worker, entries_of
 from profkit.records.header import Header

@@ -16,7 +16,7 @@ from profkit.diagnosis.rule import Finding
 from profkit.errors import ProfkitError, did_you_mean
 from profkit.measure import collect, targets
 from profkit.measure.cuda.library import GraphLaunch
-from profkit.measure.session import Measurements
+from profkit.measure.targets import Measurements
 from profkit.measure.variants import toolchain
 from profkit.measure.variants.tunables import Config, Direction, Space
 from profkit.measure.worker import Worker

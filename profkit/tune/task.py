@@ -12,8 +12,7 @@ from pathlib import Path
 from profkit.errors import ProfkitError
 from profkit.measure.cuda import device
 from profkit.measure.process import cores
-from profkit.measure.session import Measurements
-from profkit.measure.targets import Target, TargetRun, build_target
+from profkit.measure.targets import Measurements, Target, TargetRun, build_target
 from profkit.measure.variants import build, toolchain
 from profkit.measure.variants.build import Build
 from profkit.measure.variants.problem import Problem

@@ -1,7 +1,6 @@
 """The whole line on a stand-in machine: build, check, time, collect, record."""
 
 import json
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -197,13 +196,13 @@ def test_a_call_without_a_kernel_has_a_time_and_no_report(
     machine: Machine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A call that only copies, as the reference copy does: no graph node of it is a kernel."""
-    run_job = session.run_job
+    measure_run = session.measure_run
 
-    def without_kernels(*args: Any) -> Any:
-        done = run_job(*args)
-        return replace(done, launches=dict.fromkeys(done.launches, ()))
+    def without_kernels(run: TargetRun, *args: Any) -> None:
+        measure_run(run, *args)
+        run.measured.launches = dict.fromkeys(run.measured.launches, ())
 
-    monkeypatch.setattr(session, "run_job", without_kernels)
+    monkeypatch.setattr(pipeline, "measure_run", without_kernels)
     machine.write("copies_x.cu")
     (result,) = profile(machine, "copies")
     assert (result.problem, result.report) == (None, None)

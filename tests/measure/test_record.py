@@ -10,8 +10,7 @@ from profkit.errors import ProfkitError
 from profkit.measure import ladder
 from profkit.measure.check.bench import Times, timing
 from profkit.measure.check.subjects import versions_of
-from profkit.measure.session import Measurements
-from profkit.measure.targets import Places, Target, TargetRun, record_of
+from profkit.measure.targets import Measurements, Places, Target, TargetRun, record_of
 from profkit.measure.variants.build import Build
 from profkit.measure.variants.problem import load_problem
 from profkit.measure.variants.variants import Variant
