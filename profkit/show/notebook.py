@@ -32,19 +32,19 @@ from profkit.reports.metrics import CATALOGUE
 from profkit.show.given import Given, given_launches, given_reports, given_run
 from profkit.show.text import words
 from profkit.show.text.blocks import Block, Grid, TextLine
-from profkit.show.text.markup import to_html
+from profkit.show.text.markup import ShowsItself, to_html
 from profkit.show.text.names import short
-from profkit.show.text.terminal import console, to_text
 from profkit.show.views import claims as judged
 from profkit.show.views import comparison as changes
 
-WIDTH = 100  # of a terminal that prints one of these
 KERNEL = 48  # characters of a kernel name in a table
 LONGEST = 400  # characters of any other cell
 COLUMNS = 12  # a wider frame shows the leading ones only: no screen is 220 columns wide
-LEADING = ("variant", "case", "kernel", "grid", "block", "bound", "limiter", "rule", "status",
-           "expect", "gain", "cause", "where", "try", "time", "waves", "registers", "occupancy",
-           "issue_busy", "tensor_busy", "shared_busy", "l2_busy", "dram_busy")  # fmt: skip
+LEADING = (
+    *("variant", "case", "kernel", "grid", "block", "bound", "limiter", "rule", "status", "expect"),
+    *("gain", "cause", "where", "try", "time", "waves", "registers", "occupancy", "issue_busy"),
+    *("tensor_busy", "shared_busy", "l2_busy", "dram_busy"),
+)
 # Columns of findings that are no metric of the catalogue.
 _SHOWN_AS: Mapping[str, Callable[[float], str]] = {
     "gain": words.gain,
@@ -66,7 +66,7 @@ class Frame(pd.DataFrame):
 
 
 def _frame(frame: pd.DataFrame) -> Iterator[Block]:
-    """The columns that fit and the first rows, and how much there is in all."""
+    """Yield the columns that fit and the first rows, and how much there is in all."""
     display = pd.options.display
     most = display.max_rows or len(frame)
     names = [str(name) for name in frame.columns]
@@ -91,66 +91,42 @@ def _frame(frame: pd.DataFrame) -> Iterator[Block]:
 
 
 def _cell(name: str, value: Any) -> str:
-    """A value as people read it: metrics with their unit, evidence and places as text."""
+    """Return a value as people read it: metrics with their unit, evidence and places as text."""
     if name in _SHOWN_AS:
-        return _SHOWN_AS[name](value)
-    if isinstance(value, Mapping):
-        return words.metric_values(value)
-    if isinstance(value, tuple):
-        return _of_tuple(value)
-    if value is None or value is pd.NA:
-        return ""
-    if isinstance(value, float):
-        unit = CATALOGUE[name].unit if name in CATALOGUE else "count"
-        return figures.quantity(value, unit)
-    text = str(value)
-    return short(text, KERNEL) if name == "kernel" else text[:LONGEST]
+        text = _SHOWN_AS[name](value)
+    elif isinstance(value, Mapping):
+        text = words.metric_values(value)
+    elif isinstance(value, tuple) and len(value) == 3 and all(isinstance(n, int) for n in value):
+        text = words.dims(value)
+    elif isinstance(value, tuple) and value and isinstance(value[0], SourceLine):
+        text = ", ".join(f"{line.file}:{line.line} {line.stall}" for line in value[:3])
+    elif isinstance(value, tuple):
+        text = ", ".join(map(str, value))
+    elif isinstance(value, float):
+        text = figures.quantity(value, CATALOGUE[name].unit if name in CATALOGUE else "count")
+    elif name == "kernel":
+        text = short(str(value), KERNEL)
+    else:
+        text = "" if value is None or value is pd.NA else str(value)[:LONGEST]
+    return text
 
 
-def _of_tuple(value: tuple[Any, ...]) -> str:
-    if value and all(isinstance(item, SourceLine) for item in value):
-        return ", ".join(f"{item.file}:{item.line} {item.stall}" for item in value[:3])
-    if len(value) == 3 and all(isinstance(item, int) for item in value):
-        return words.dims(value)
-    return ", ".join(map(str, value))
+class Comparison(ShowsItself, sides.Compared):
+    """What two sides have in common, compared; shown as `profkit compare` prints it."""
+
+    blocks = changes.compared_runs
 
 
-class ToldInBlocks:
-    """Something that is told in blocks: text where it is printed, HTML in a notebook."""
-
-    def blocks(self) -> Iterable[Block]:
-        """What there is to say."""
-        raise NotImplementedError
-
-    def __repr__(self) -> str:
-        return to_text(self.blocks(), console(width=WIDTH)).rstrip("\n")
-
-    def _repr_html_(self) -> str:
-        return to_html(self.blocks())
-
-
-class Comparison(ToldInBlocks, sides.Compared):
-    """What two sides have in common, compared."""
-
-    def blocks(self) -> Iterable[Block]:
-        """As `profkit compare` prints it."""
-        return changes.compared_runs(self)
-
-
-class ShownLadder(ToldInBlocks, ladders.Ladder):
+class ShownLadder(ShowsItself, ladders.Ladder):
     """Every variant of a case against its parent and the references."""
 
-    def blocks(self) -> Iterable[Block]:
-        """As `profkit compare --ladder` prints it."""
-        return changes.ladder_steps(self)
+    blocks = changes.ladder_steps
 
 
-class Claims(ToldInBlocks, tuple[Verified, ...]):
+class Claims(ShowsItself, tuple[Verified, ...]):
     """Files of claims, each claim tried."""
 
-    def blocks(self) -> Iterable[Block]:
-        """As `profkit claims` prints it."""
-        return judged.verified(self)
+    blocks = judged.verified
 
 
 def _as(kind: type[T], plain: Any) -> T:
@@ -158,11 +134,9 @@ def _as(kind: type[T], plain: Any) -> T:
 
 
 def load(patterns: str | Path | Iterable[str | Path], client: Any = None) -> Frame:
-    """Read reports into one row per launch.
+    """Read reports (files, folders, patterns) into one row per launch.
 
-    Args:
-        patterns: Files, folders (recursively) and patterns.
-        client: A dask.distributed.Client whose workers read the files; None reads them here.
+    A dask.distributed.Client reads them in its workers; None reads them here.
 
     Returns:
         A DataFrame: report, launch, kernel, device, cc, grid, block, variant, case, status, and one
@@ -179,15 +153,12 @@ def load(patterns: str | Path | Iterable[str | Path], client: Any = None) -> Fra
 
 
 def from_raw(rows: Iterable[Mapping[str, Any]]) -> Frame:
-    """Counters under Nsight Compute's names, from anywhere, as the frame that `load` gives.
+    """Return counters under Nsight Compute's names, from anywhere, as the frame that `load` gives.
 
     Args:
         rows: One mapping a launch: Nsight Compute's names to values in the units that it stores (%,
             ns, bytes), instances as "name[key]"; the demangled kernel under "kernel", and under
             "variant" and "case" what it is called. None and NaN mean not collected.
-
-    Returns:
-        Launches x columns as in `load`, in the order of the rows, all metrics in SI.
 
     Raises:
         ProfkitError: A row is no mapping, a counter is no number, or no row has a counter.
@@ -196,10 +167,10 @@ def from_raw(rows: Iterable[Mapping[str, Any]]) -> Frame:
 
 
 def whatif(runs: Given, changes: str, artifacts: str | Path = "artifacts") -> Frame:
-    """What each launch would gain if these counts changed, by the cost model.
+    """Return what each launch would gain if counts changed, by the cost model.
 
     Args:
-        runs: Launches: a report's path, a pattern, a list, a frame, a row, or a variant's name.
+        runs: Launches, as `diagnose` takes them.
         changes: For example "inst_exp/32, shared_wavefronts*0.25, blocks*4".
         artifacts: Where variants' records and reports are.
 
@@ -223,7 +194,7 @@ def whatif(runs: Given, changes: str, artifacts: str | Path = "artifacts") -> Fr
 
 
 def diagnose(runs: Given, rules: Sequence[Rule] = (), artifacts: str | Path = "artifacts") -> Frame:
-    """Every finding of every launch.
+    """Return every finding of every launch.
 
     Args:
         runs: Launches: a report's path, a pattern, a folder, a list, a frame from `load`, a row of one
@@ -248,11 +219,7 @@ def diagnose(runs: Given, rules: Sequence[Rule] = (), artifacts: str | Path = "a
 
 
 def raw(runs: Given, artifacts: str | Path = "artifacts") -> Frame:
-    """Every scalar metric under Nsight Compute's own name and in its own unit.
-
-    Args:
-        runs: Launches, as `diagnose` takes them; they must be in reports.
-        artifacts: Where variants' records and reports are.
+    """Return every scalar metric of launches in reports, under ncu's own name and in its own unit.
 
     Returns:
         Launches x raw names; numbers as float, texts as str, NaN where a launch has no value. The index
@@ -262,23 +229,20 @@ def raw(runs: Given, artifacts: str | Path = "artifacts") -> Frame:
         ProfkitError: A file cannot be read at all, or the launches are in none.
     """
     files, chosen = given_reports(runs, artifacts)
-    frames = {file: reader.raw_frame(file) for file in files}
-    if len(files) == 1 and not chosen:
-        return Frame(frames[files[0]])
-    kept = {
-        file: frame[[not chosen or (file, int(n)) in chosen for n in frame.index]]
-        for file, frame in frames.items()
-    }
+    kept = {file: reader.raw_frame(file) for file in files}
+    if chosen:
+        for file, frame in kept.items():
+            kept[file] = frame[[(file, int(n)) in chosen for n in frame.index]]
     return Frame(kept[files[0]] if len(files) == 1 else pd.concat(kept, names=["report", "launch"]))
 
 
 def lines(
     report: Given, launch: int | None = None, count: int = 10, artifacts: str | Path = "artifacts"
 ) -> Frame:
-    """Where the findings of launches happen, and what is waited for there.
+    """Return where the findings of launches in reports happen, and what is waited for there.
 
     Args:
-        report: Launches, as `diagnose` takes them; they must be in reports.
+        report: Launches, as `diagnose` takes them.
         launch: Index of the one launch that is meant; the first one of a single file when None.
         count: At most so many lines a finding.
         artifacts: Where variants' records and reports are.
@@ -299,7 +263,7 @@ def lines(
     places = sorted(chosen) or [(file, launch or 0) for file in files]
     frames = {place: launches.launch_lines(*place, count) for place in places}
     if len(frames) == 1:
-        return Frame(next(iter(frames.values())))
+        return Frame(frames[places[0]])
     return Frame(pd.concat(frames, names=["report", "launch"]).reset_index(["report", "launch"]))
 
 
@@ -309,16 +273,7 @@ def report(
     title: str = "",
     artifacts: str | Path = "artifacts",
 ) -> Path:
-    """Write the page of some launches: one HTML file that needs nothing else.
-
-    Args:
-        runs: Launches, as `diagnose` takes them; they must be in reports.
-        file: Where it goes.
-        title: Its heading; profkit's own when empty.
-        artifacts: Where variants' records and reports are.
-
-    Returns:
-        The file.
+    """Write the page of launches in reports, and return it: one HTML file that needs nothing else.
 
     Raises:
         ProfkitError: Nothing can be read, or the file cannot be written.
@@ -338,15 +293,11 @@ def compare(
     artifacts: str | Path = "artifacts",
     anyway: bool = False,
 ) -> Comparison:
-    """What changed, and whether it is real.
+    """Return what changed from one side to the other, and whether it is real.
 
-    Args:
-        before: A variant's name ("stage1", "stage1.B"), a run record, a report, a folder; or a frame or
-            a row of one, so that two kernels of one report can be compared.
-        after: Likewise.
-        case: Only this case.
-        artifacts: Where variants' records and reports are.
-        anyway: Compare across GPUs, clocks, ncu versions and cases all the same.
+    A side is a variant's name ("stage1", "stage1.B"), a run record, a report, a folder; or a frame or a
+    row of one, so that two kernels of one report can be compared. `anyway` compares across GPUs,
+    clocks, ncu versions and cases all the same.
 
     Returns:
         The answer (faster, slower, same, cannot tell) with its interval where both were timed; findings
@@ -360,12 +311,9 @@ def compare(
 
 
 def ladder(case: str, artifacts: str | Path = "artifacts", anyway: bool = False) -> ShownLadder:
-    """Every recorded variant of a case against its parent and every reference.
+    """Return every recorded variant of a case against its parent and every reference.
 
-    Args:
-        case: Id of the case.
-        artifacts: Where variants' records and reports are.
-        anyway: Compare across GPUs, clocks and ncu versions all the same.
+    `anyway` compares across GPUs, clocks and ncu versions all the same.
 
     Raises:
         ProfkitError: Nothing is recorded at this case.
@@ -377,9 +325,7 @@ def ladder(case: str, artifacts: str | Path = "artifacts", anyway: bool = False)
 def claims(files: str | Path | Iterable[str | Path], artifacts: str | Path = "artifacts") -> Claims:
     """Try the claims and acceptance gates in files: holds, fails, undecided or errored.
 
-    Args:
-        files: Python files of claims, or patterns. They are run: they are your own.
-        artifacts: The records and reports that the claims look at.
+    The files, or patterns of them, are Python and are run: they are your own.
 
     Raises:
         ProfkitError: The artifacts are not there, or a pattern matches nothing.

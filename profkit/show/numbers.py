@@ -7,12 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import chain
+from itertools import chain, product
 from math import floor, isnan, log10, nan
 from typing import TYPE_CHECKING, Any
 
 from profkit.model import roofline as model
 from profkit.model.launch import Missing
+from profkit.reports.figures import figures
 from profkit.reports.metrics import CATALOGUE
 from profkit.reports.metrics.occupancy import METRICS as OCCUPANCY_METRICS
 from profkit.reports.metrics.pipes import METRICS as PIPE_METRICS
@@ -29,7 +30,7 @@ _SMALL, _LARGE = ("", "m", "µ", "n"), ("", "k", "M", "G", "T", "P")
 
 
 def si(value: float, unit: str, top: str = "P") -> str:
-    """Three figures and a unit: 4.81e12, "B/s" -> "4.81 TB/s"; "?" when not known."""
+    """Return three figures and a unit: 4.81e12, "B/s" -> "4.81 TB/s"; "?" when not known."""
     if isnan(value):
         return f"? {unit}"
     if value == 0:
@@ -41,15 +42,12 @@ def si(value: float, unit: str, top: str = "P") -> str:
 
 
 def three(value: float) -> str:
-    """Three significant figures, no exponent below a million: 0.0283, 4.81, 1070."""
-    if value == 0 or isnan(value):
-        return "0" if value == 0 else "?"
-    digits = max(0, 2 - floor(log10(abs(value) * (1 + 5e-4))))
-    return f"{value:.{digits}f}"
+    """Return three significant figures without commas: 0.0283, 4.81, 1070."""
+    return "?" if isnan(value) else figures(value).replace(",", "")
 
 
 def span(low: float, high: float, unit: str, top: str = "P") -> str:
-    """A range with one unit, or one value when the ends differ by less than 2 %."""
+    """Return a range with one unit, or one value when the ends differ by less than 2 %."""
     if not high > 1.02 * low:
         return si(high, unit, top)
     text = si(high, unit, top)
@@ -75,37 +73,34 @@ class Roof:
 
     @property
     def text(self) -> str:
-        """What is written on it."""
         per = "B/s" if self.name in model.LEVELS else unit(self.name)
         return f"{word(self.name)} {span(self.low, self.high, per, 'T')}"
 
 
 def word(name: str) -> str:
-    """A ceiling's name in a picture."""
+    """Return a ceiling's name in a picture."""
     if name in WORDS:
         return WORDS[name]
     return " ".join("tensor" if w == "tensor" else w.upper() for w in name.split("_"))
 
 
 def unit(family: str) -> str:
-    """What a precision's rate is counted in."""
     return "op/s" if family.endswith("int8") else "FLOP/s"
 
 
 def lack_text(lack: Missing) -> str:
-    """Why a launch has no point, and which section of ncu's has what it needs."""
+    """Return why a launch has no point, and which section of ncu's has what it needs."""
     return f"{lack.why} (ncu --section {lack.section})" if lack.section else lack.why
 
 
 def ceilings_of(rows: Sequence[Row], points: Sequence[model.Point]) -> list[Roof]:
-    """The ceilings to draw: every level, FP32, and the precisions in which arithmetic ran."""
+    """Return the ceilings to draw: every level, FP32, and the precisions in which arithmetic ran."""
     used = {"fp32", *model.LEVELS, *(p.family for p in points)}
-    every = [c for c in chain.from_iterable(map(model.ceilings, rows)) if c.name in used]
+    every = list(chain.from_iterable(map(model.ceilings, rows)))
     roofs = []
     for name in (*model.LEVELS, *model.FAMILIES):
-        named = [c for c in every if c.name == name]
-        named = [c for c in named if c.source == "report"] or named
-        if named:
+        named = [c for c in every if c.name == name and name in used]
+        if named := [c for c in named if c.source == "report"] or named:
             values = [c.value for c in named]
             device = named[0].source != "report"
             roofs.append(Roof(name, min(values), max(values), max(c.clock for c in named), device))
@@ -115,28 +110,23 @@ def ceilings_of(rows: Sequence[Row], points: Sequence[model.Point]) -> list[Roof
 def axis_limits(
     roofs: Sequence[Roof], launches: Sequence[Sequence[model.Point]]
 ) -> tuple[float, float, float, float]:
-    """Left, right, bottom and top of the frame that holds roofs and positions."""
-    slope = min((r.high for r in roofs if r.name in model.LEVELS), default=1e12)
-    peaks = [r.high for r in roofs if r.name not in model.LEVELS] or [10 * slope]
-    real = [p for p in chain.from_iterable(map(_placing, launches)) if p.intensity > 0]
-    steepest = max((r.high for r in roofs if r.name in model.LEVELS), default=slope)
-    ridges = [peak / rise for peak in peaks for rise in (slope, steepest)]
-    xs = [p.intensity for p in real] + ridges
+    """Return left, right, bottom and top of the frame that holds roofs and positions."""
+    slopes = [r.high for r in roofs if r.name in model.LEVELS] or [1e12]
+    peaks = [r.high for r in roofs if r.name not in model.LEVELS] or [10 * min(slopes)]
+    # A launch is held by its positions; by its other points where it has none.
+    positions = ([p for p in points if not p.note] or points for points in launches)
+    xs = [p.intensity for p in chain.from_iterable(positions) if p.intensity > 0]
+    xs += [peak / slope for peak, slope in product(peaks, (min(slopes), max(slopes)))]
     wide = max(5.0, (1e3 * min(xs) / max(xs)) ** 0.5)  # at least three decades
-    left, right = max(min(xs) / wide, _LEFT), min(max(xs) * wide, _RIGHT)
-    right = max(right, 10 * left)
-    drawn = [y_of(p, left) for points in launches for p in visible_points(points, left, right)]
-    ys = [y for y in drawn if y > 0] + [left * slope] + peaks
+    left = max(min(xs) / wide, _LEFT)
+    right = max(min(max(xs) * wide, _RIGHT), 10 * left)
+    drawn = chain.from_iterable(visible_points(points, left, right) for points in launches)
+    ys = [y for y in (y_of(p, left) for p in drawn) if y > 0] + [left * min(slopes)] + peaks
     return left, right, min(ys) / 3, max(ys) * 4
 
 
-def _placing(points: Sequence[model.Point]) -> Sequence[model.Point]:
-    """The points that the frame has to hold: the positions; the others of a launch without any."""
-    return [p for p in points if not p.note] or points
-
-
 def visible_points(points: Sequence[model.Point], left: float, right: float) -> list[model.Point]:
-    """The points to draw: those in the frame, and at an edge one that is all there is beyond it."""
+    """Return the points in the frame, and at an edge one that is all there is beyond it."""
     inside = [p for p in points if left <= p.intensity <= right]
     before = [p for p in points if p.intensity < left and not p.note]
     best = max(before, key=lambda p: p.share, default=None)
@@ -145,12 +135,12 @@ def visible_points(points: Sequence[model.Point], left: float, right: float) -> 
 
 
 def x_of(point: model.Point, left: float, right: float) -> float:
-    """Intensity, or just inside of the edge that it lies beyond."""
+    """Return the intensity, or just inside of the edge that it lies beyond."""
     return min(max(point.intensity, left * 1.12), right / 1.12)
 
 
 def y_of(point: model.Point, left: float) -> float:
-    """Height; left of the frame it slides along its diagonal, so the gap to the roof stays."""
+    """Return the height; left of the frame it slides along its diagonal: the gap to the roof stays."""
     return point.rate if point.intensity >= left else point.moved * left * 1.12
 
 
@@ -165,12 +155,11 @@ _PIPE_WORDS = {"tensor": "tensor", "uniform": "uniform", "issue": "issue slots"}
 
 
 def pipe_word(pipe: str) -> str:
-    """A pipe's name in a picture."""
     return _PIPE_WORDS.get(pipe, pipe.upper())
 
 
 def shares(row: Mapping[str, float], pipe: str) -> tuple[float, float]:
-    """Elapsed and active share, NaN where not collected."""
+    """Return elapsed and active share, NaN where not collected."""
     return row.get(f"{pipe}_busy", nan), row.get(f"{pipe}_busy_active", nan)
 
 
@@ -179,7 +168,7 @@ _STEPS = {"limit_registers": "registers_step", "limit_shared": "shared_step"}
 
 
 def next_block(row: dict[str, float], blocks: dict[str, float], least: float) -> str:
-    """What the deciding limiters have to give for one more block; a dash when one cannot.
+    """Return what the deciding limiters have to give for one more block; a dash when one cannot.
 
     Shared memory without a step needs none: the driver only configured as much of it as the other
     limiters let it use.
@@ -200,8 +189,10 @@ _ALIKE = 1.02  # references nearer than this share a line
 
 
 def references_of(timed: Sequence[Rung]) -> dict[str, float]:
-    """Names -> median; those that are as good as one stand together."""
-    times = {n: c.before.median for s in timed for n, c in s.references.items()}
+    """Return names -> median; those that are as good as one stand together."""
+    times: dict[str, float] = {}
+    for step in timed:
+        times |= {name: time.before.median for name, time in step.references.items()}
     references: dict[str, float] = {}
     for name, time in sorted(times.items(), key=lambda pair: pair[1]):
         last = next(reversed(references), None)
@@ -237,39 +228,31 @@ class HistoryPoint:
 
     @property
     def told(self) -> str:
-        """All of it as one line."""
         words = (self.made, self.commit, self.machine, self.answer, self.factor)
         return ", ".join(filter(None, words))
 
 
 def history_points(steps: Sequence[HistoryStep]) -> dict[str, list[HistoryPoint]]:
-    """Subject -> its timed runs, oldest first."""
+    """Return subject -> its timed runs, oldest first."""
     machines: dict[str, str] = {}
-    counts: dict[str, int] = {}
-    for step in steps:
-        run = step.run
-        name, key = run.gpu or "unknown GPU", run.gpu_uuid or run.gpu or ""
-        if key not in machines:
-            counts[name] = counts.get(name, 0) + 1
-            machines[key] = f"{name} {counts[name]}"
     points: dict[str, list[HistoryPoint]] = {}
-    for step in steps:
-        run = step.run
+    for run, step in ((step.run, step) for step in steps):
+        name, key = run.gpu or "unknown GPU", run.gpu_uuid or run.gpu or ""
+        alike = sum(other.rpartition(" ")[0] == name for other in machines.values())
+        machine = machines.setdefault(key, f"{name} {alike + 1}")
         if run.median is None:
             continue
         timed = points.setdefault(run.subject, [])
-        factor = f"{step.time.speedup.median:.3g}x" if step.time and step.answer in REAL else ""
-        timed.append(
-            HistoryPoint(
-                len(timed),
-                run.median,
-                run.low if run.low is not None else run.median,
-                run.high if run.high is not None else run.median,
-                machines[run.gpu_uuid or run.gpu or ""],
-                step.answer,
-                (run.commit or "")[:8],
-                (run.made or "")[:10],
-                factor,
-            )
+        point = HistoryPoint(
+            len(timed),
+            run.median,
+            run.median if run.low is None else run.low,
+            run.median if run.high is None else run.high,
+            machine,
+            step.answer,
+            (run.commit or "")[:8],
+            (run.made or "")[:10],
+            f"{step.time.speedup.median:.3g}x" if step.time and step.answer in REAL else "",
         )
+        timed.append(point)
     return points

@@ -119,7 +119,6 @@ class Grid:
     asked: bool = False  # the reader named the columns: each is shown, also where it says nothing
 
     def telling(self) -> list[int]:
-        """Return the columns that say something of some row."""
         columns = list(range(len(self.head)))
         if self.asked:
             return columns
@@ -134,7 +133,6 @@ def grid(rows: Iterable[T], columns: Columns[T], **layout: Any) -> Grid:
 
 
 def is_right(title: str) -> bool:
-    """Return whether the column of this title is aligned to the right."""
     return title.startswith(">")
 
 

@@ -22,7 +22,7 @@ _REFERENCE = re.compile(r"(?<!&)[@#](?=\w)")  # a mention or an issue, in the re
 
 
 def escaped(text: str) -> str:
-    """The text with every character that acts instead of being seen written as an escape."""
+    """Return the text with every character that acts instead of being seen written as an escape."""
     if text.isascii() and text.isprintable():
         return text
     return "".join(
@@ -31,7 +31,7 @@ def escaped(text: str) -> str:
 
 
 def markdown(text: str) -> str:
-    """The text as Markdown prose that renders as itself: no markup, HTML, link or mention."""
+    """Return the text as Markdown prose that renders as itself: no markup, HTML, link or mention."""
     from html import escape  # with its table of entities, which few verbs need
 
     text = escape(escaped(text), quote=False)
@@ -40,7 +40,7 @@ def markdown(text: str) -> str:
 
 
 def code(text: str, *, in_table: bool = False) -> str:
-    """The text as a Markdown code span, fenced with more backticks than it has in a row."""
+    """Return the text as a Markdown code span, fenced with more backticks than it has in a row."""
     text = escaped(text) or " "
     fence = "`" * (max((len(run) for run in re.findall("`+", text)), default=0) + 1)
     pad = " " if text.startswith("`") or text.endswith("`") else ""
@@ -49,7 +49,7 @@ def code(text: str, *, in_table: bool = False) -> str:
 
 
 def html(text: str) -> str:
-    """The text for HTML, inside of elements and of quoted attributes."""
+    """Return the text for HTML, inside of elements and of quoted attributes."""
     from html import escape
 
     return escape(escaped(text), quote=True)
@@ -62,7 +62,7 @@ _BEGINS = ("=", "+", "-", "@", "\t", "\r", "'")
 
 
 def csv_text(frame: DataFrame) -> str:
-    """A frame as CSV, without its index, in which no text acts; numbers are left alone."""
+    """Return a frame as CSV, without its index, in which no text acts; numbers are left alone."""
     from pandas.api.types import is_bool_dtype, is_numeric_dtype
 
     plain = frame.copy()
@@ -75,10 +75,9 @@ def csv_text(frame: DataFrame) -> str:
 
 
 def quoted_cell(value: object) -> object:
-    """A text that no spreadsheet takes for a formula; anything else as it is."""
+    """Return a text that no spreadsheet takes for a formula; anything else as it is."""
     return f"'{value}" if isinstance(value, str) and value.startswith(_BEGINS) else value
 
 
 def plain_cell(value: object) -> object:
-    """What quoted_cell was given."""
     return value[1:] if isinstance(value, str) and value.startswith("'") else value

@@ -33,8 +33,8 @@ _READABLE = {"yellow": "darkorange", "cyan": "teal"}  # of these on white and on
 
 
 def to_markdown(blocks: Iterable[Block]) -> str:
-    """Blocks as Markdown for a pull request or a job summary."""
-    lines = "\n".join(line for block in blocks for line in _markdown(block))
+    """Return blocks as Markdown for a pull request or a job summary."""
+    lines = "\n".join(chain.from_iterable(map(_markdown, blocks)))
     return re.sub(r"\n{3,}", "\n\n", lines).strip("\n") + "\n"
 
 
@@ -70,7 +70,6 @@ def _markdown(block: Block) -> Iterator[str]:
 
 
 def _words(words: Words, *, in_table: bool = False) -> str:
-    """Return words as Markdown prose."""
     out = ""
     for text, role in ((span.text, span.role) for span in spans(words) if span.text):
         if text == "\n":
@@ -211,3 +210,21 @@ class _Html:
 
 
 _NOTEBOOK = _Html(page=False)
+
+
+class ShowsItself:
+    """Something that is said in blocks: text where it is printed, HTML in a notebook."""
+
+    WIDTH = 100  # of a terminal that prints it
+
+    def blocks(self) -> Iterable[Block]:
+        """Return what there is to say."""
+        raise NotImplementedError
+
+    def __repr__(self) -> str:
+        from profkit.show.text.terminal import console, to_text
+
+        return to_text(self.blocks(), console(width=self.WIDTH)).rstrip("\n")
+
+    def _repr_html_(self) -> str:
+        return to_html(self.blocks())

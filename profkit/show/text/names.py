@@ -25,7 +25,7 @@ _LONGEST = 20_000  # beyond that a name is not C++ any more
 
 
 def short(name: str, width: int) -> str:
-    """A kernel name in at most `width` characters, safe to show."""
+    """Return a kernel name in at most `width` characters, safe to show."""
     plain = _LAMBDA.sub("lambda", name[:_LONGEST])
     function = _without_parameters(_CAST.sub("", _UNNAMED.sub("", plain)))
     qualified, arguments = _base_and_arguments(escaped(function))
@@ -49,7 +49,7 @@ def short(name: str, width: int) -> str:
 
 
 def _depths(text: str) -> Iterator[tuple[int, str, int]]:
-    """Index, character and how many brackets are open before it."""
+    """Yield index, character and how many brackets are open before it."""
     depth = 0
     for i, char in enumerate(text):
         if char in _CLOSE and text[i - 1 : i] != "-":  # "->" closes nothing
@@ -60,7 +60,7 @@ def _depths(text: str) -> Iterator[tuple[int, str, int]]:
 
 
 def _without_parameters(name: str) -> str:
-    """`void f<int>(float *)` as `f<int>`; a name of another shape as it is."""
+    """Return `void f<int>(float *)` as `f<int>`; a name of another shape as it is."""
     cut = next((i for i, c, depth in _depths(name) if c == "(" and depth == 0 and i > 0), None)
     function = name if cut is None else name[:cut]
     blank = max((i for i, c, depth in _depths(function) if c == " " and depth == 0), default=-1)
@@ -83,7 +83,7 @@ def _split(text: str, mark: str) -> list[str]:
 
 
 def _word(argument: str) -> str:
-    """The name of a template argument: `Traits<64, 128>` is Traits, `f(int)::lambda` is f."""
+    """Return the name of a template argument: `Traits<64, 128>` is Traits, `f(int)::lambda` is f."""
     outer = "".join(c for _, c, depth in _depths(argument) if depth == 0 and c not in "<>()[]{}")
     parts = [p for p in re.split(r"::| ", outer) if p and p not in {"lambda", "const", "*", "&"}]
     return parts[-1] if parts else outer
@@ -127,7 +127,7 @@ def _join(words: list[str], kept: set[int]) -> str:
 
 
 def middle(text: str, width: int) -> str:
-    """Start and end of a text, an ellipsis where the middle was."""
+    """Return start and end of a text, an ellipsis where the middle was."""
     if len(text) <= width:
         return text
     if width < 3:

@@ -12,7 +12,7 @@ from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from itertools import product, zip_longest
+from itertools import chain, product, zip_longest
 
 from rich.console import Console
 from rich.text import Text
@@ -39,11 +39,10 @@ class TableColumn:
 
     @cached_property
     def whole(self) -> int:
-        """Its width where nothing has to give way."""
         return max(map(_width, (self.title, *self.cells)))
 
     def least(self, lines: int, most: int) -> int:
-        """The width in which no cell takes more than so many lines."""
+        """Return the width in which no cell takes more than so many lines."""
         cells = [] if self.names else self.cells
         need = _narrowest(self.title, lines)
         for cell in cells:
@@ -54,7 +53,6 @@ class TableColumn:
         return need if self.right else min(need, most)
 
     def shown(self, width: int) -> Iterator[list[Text]]:
-        """The lines of each cell at this width."""
         for number, cell in enumerate(self.cells):
             name = self.names[number] if self.names else ""
             fits = not name or _width(cell) <= width
@@ -72,7 +70,6 @@ class _Storey:
 
     @property
     def left(self) -> int:
-        """The room that no column has yet."""
         return self.room - sum(self.widths) - GAP * (len(self.widths) - 1)
 
     def spread(self) -> None:
@@ -83,16 +80,14 @@ class _Storey:
 
     @cached_property
     def cells(self) -> list[list[list[Text]]]:
-        """Of each column the lines of each cell."""
         return [list(c.shown(w)) for c, w in zip(self.columns, self.widths, strict=True)]
 
     @cached_property
     def height(self) -> int:
-        """Lines of its tallest row."""
-        return max((len(lines) for of in self.cells for lines in of), default=1)
+        return max(map(len, chain.from_iterable(self.cells)), default=1)
 
     def heads(self) -> Iterator[Text]:
-        """The titles, each standing on the first row."""
+        """Yield the titles, each standing on the first row."""
         heads = [_lines(c.title, w) for c, w in zip(self.columns, self.widths, strict=True)]
         deep = max(map(len, heads))
         for line in self.beside([[Text()] * (deep - len(head)) + head for head in heads]):
@@ -100,7 +95,6 @@ class _Storey:
             yield line
 
     def beside(self, cells: Sequence[list[Text]]) -> Iterator[Text]:
-        """The lines of cells that stand beside each other."""
         for parts in zip_longest(*cells, fillvalue=Text()):
             line = Text(" " * self.indent)
             for part, column, width in zip(parts, self.columns, self.widths, strict=True):
@@ -114,13 +108,10 @@ class _Storey:
 def table_lines(
     columns: Sequence[TableColumn], width: int, *, banded: bool = False, trims: bool = True
 ) -> list[Text]:
-    """The lines of a table in so many columns of a terminal.
+    """Return the lines of a table in a terminal of this width.
 
-    Args:
-        columns: Of the same number of rows.
-        width: What there is.
-        banded: What has no room stands in a further table, never on further lines of a row.
-        trims: Sentences end with an ellipsis where a row would be too tall.
+    `banded`: what has no room stands in a further table, never on further lines of a row. `trims`:
+    sentences end with an ellipsis where a row would be too tall.
     """
     indents = min(columns[0].whole + GAP, width * 2 // 5), _UNDER
     storeys = min(
@@ -133,11 +124,11 @@ def table_lines(
         bands = [_storeys([key, *s.columns], width, 1, 0) for s in _storeys(others, beside, 1, 0)]
     else:
         bands = [storeys]
-    return [line for band in bands for line in _drawn(band, trims=trims)]
+    return list(chain.from_iterable(_drawn(band, trims=trims) for band in bands))
 
 
 def _storeys(columns: Sequence[TableColumn], width: int, lines: int, indent: int) -> list[_Storey]:
-    """Columns on as many lines as they need, as words are."""
+    """Return columns on as many lines as they need, as words are."""
     out = [_Storey(0, width)]
     for column in columns:
         need = column.least(lines, out[-1].room)
@@ -173,7 +164,7 @@ def _trim(storeys: Sequence[_Storey], cells: Sequence[list[list[Text]]]) -> None
 
 
 def _first(lines: list[Text], most: int, width: int) -> list[Text]:
-    """As many lines of a cell as there may be; what is left out is whole words."""
+    """Return as many lines of a cell as there may be; what is left out is whole words."""
     if len(lines) <= most:
         return lines
     last = lines[most - 1].copy()
@@ -194,7 +185,7 @@ def _lines(text: Text, width: int) -> list[Text]:
 
 
 def _narrowest(text: Text, lines: int) -> int:
-    """The width in which a text takes no more than so many lines, no word cut."""
+    """Return the width in which a text takes no more than so many lines, no word cut."""
     widest = _width(text)
     if lines == 1 or not text.plain.strip():
         return widest

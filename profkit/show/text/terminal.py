@@ -42,12 +42,12 @@ _STYLE = {"strong": "bold", "dim": "dim", "note": "italic", "rule": "bold", "met
 
 
 def console(*, width: int | None = None, stderr: bool = False) -> Console:
-    """A console that obeys NO_COLOR and takes nothing in a text for markup."""
+    """Return a console that obeys NO_COLOR and takes nothing in a text for markup."""
     return Console(width=width, stderr=stderr, markup=False, emoji=False, highlight=False)
 
 
 def to_text(blocks: Iterable[Block], on: Console) -> str:
-    """Blocks as text; nothing is printed."""
+    """Return blocks as text; nothing is printed."""
     out, before = "", None
     for block in blocks:
         # A paragraph stands by itself; a line belongs to what is around it.
@@ -116,12 +116,12 @@ def _column(grid: Grid, i: int) -> TableColumn:
 
 
 def _whole(line: str, indent: int) -> str:
-    """A line as it stands, however long: whoever copies it gets it whole."""
+    """Return a line as it stands, however long: whoever copies it gets it whole."""
     return f"{' ' * indent}{escaped(line)}".rstrip() + "\n"
 
 
 def _command(command: Command, on: Console, indent: int) -> str:
-    """A command on one line, however long: whoever copies it gets it whole."""
+    """Return a command on one line, however long: whoever copies it gets it whole."""
     line, about = Text(" " * indent + escaped(command.line), "bold"), f"# {escaped(command.about)}"
     if command.about and len(line) + len(about) + 2 <= on.width:
         line.append(f"  {about}", "not bold dim")
@@ -131,7 +131,7 @@ def _command(command: Command, on: Console, indent: int) -> str:
 
 
 def terminal_text(words: Words, style: str = "") -> Text:
-    """Words for rich, every character that acts written as an escape; line breaks stay."""
+    """Return words for rich, every character that acts written as an escape; line breaks stay."""
     out = Text(style=style)
     for span in spans(words):
         text = "\n" if span.text == "\n" else unbroken(escaped(span.text), _KEPT)

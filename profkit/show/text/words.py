@@ -41,6 +41,12 @@ SHAPES = {
     "tail": "a last wave of blocks that fills few SMs",
     "too_short": "the launch itself, which takes as long as the work",
 }
+# What each limiter says of a launch.
+LIMITERS = {
+    **{unit: f"what is full is {text}" for unit, text in UNITS.items()},
+    **{state: f"the warps wait for {text}" for state, text in WAITS.items()},
+    **{shape: f"what holds the launch back is {text}" for shape, text in SHAPES.items()},
+}
 BOUNDS = {
     "memory": "a unit of the memory system is near what it can reach",
     "compute": "a pipe or the issue slots are near what they can reach",
@@ -72,7 +78,6 @@ def label(run: Judged) -> str:
 
 
 def named(run: Judged) -> str:
-    """Return the variant and the case that a launch is of; "" where it is of none."""
     return " ".join(filter(None, (run.variant, run.case)))
 
 
@@ -82,7 +87,6 @@ def in_report(run: Judged) -> str:
 
 
 def device_of(run: Judged) -> str:
-    """Return what it ran on."""
     return run.device or "device unknown"
 
 
@@ -107,7 +111,6 @@ def metric(name: str, value: float | None) -> str:
 
 
 def metric_values(values: Mapping[str, float | None]) -> str:
-    """Return metrics with their values in one line."""
     return ", ".join(f"{name} {metric(name, value)}" for name, value in values.items())
 
 

@@ -8,17 +8,17 @@ from profkit.evidence.calibration import Calibration, Score
 from profkit.evidence.claims import GateResult, TriedClaim, Verified
 from profkit.evidence.ledger import Ledger
 from profkit.evidence.runs import Run
-from profkit.evidence.summary import METRICS, Summary, SummaryColumn
+from profkit.evidence.summary import Summary, SummaryColumn
 from profkit.model.scenario import Expectation
 from profkit.model.whatif import CounterChange
 from profkit.reports import figures
 from profkit.show.text import words
-from profkit.show.text.blocks import Block, Grid, Heading, TextLine
+from profkit.show.text.blocks import Block, Columns, Grid, Heading, TextLine, grid
 from profkit.show.views.comparison import changed_rules, factor, prediction_line
 
 
 def verified(files: Iterable[Verified]) -> Iterator[Block]:
-    """Every file with its claims, what decides them, and its gates."""
+    """Yield every file with its claims, what decides them, and its gates."""
     counted: dict[str, int] = {}
     collect: dict[str, None] = {}
     for file in files:
@@ -41,7 +41,7 @@ def verified(files: Iterable[Verified]) -> Iterator[Block]:
 
 
 def gate_line(result: GateResult) -> TextLine:
-    """An acceptance gate: met or not, and what does not hold."""
+    """Return an acceptance gate: met or not, and what does not hold."""
     binding = "" if result.gate.binding else " (told, not asked)"
     failing = f": not holding are {', '.join(result.failing)}" if result.failing else ""
     return TextLine(
@@ -60,26 +60,33 @@ def _claim(judged: TriedClaim) -> Iterator[Block]:
 def ledger_table(
     kept: Ledger, scores: Sequence[Score], table: Sequence[Calibration]
 ) -> Iterator[Block]:
-    """Predicted against measured, and how each rule's gains came out."""
+    """Yield predicted against measured, and how each rule's gains came out."""
     yield Heading("Predicted against measured")
     tried = [score for score in scores if score.tried]
-    yield Grid(
-        ("variant", "case", "rule", ">at most", ">expected", "child", ">measured", ""),
-        tuple(_score(score) for score in tried),
-    )
+    of_scores: Columns[Score] = {
+        "variant": lambda score: score.prediction.variant,
+        "case": lambda score: score.prediction.case,
+        "rule": lambda score: score.prediction.rule,
+        ">at most": lambda score: figures.speedup(score.prediction.gain) or "-",
+        ">expected": _expected,
+        "child": lambda score: score.outcome.child,
+        ">measured": lambda score: f"{score.outcome.speedup:.2f}x",
+        "": _came_out,
+    }
+    yield grid(tried, of_scores)
     if not tried:
         yield TextLine("no child variant has removed a predicted cause yet")
     yield Heading("Per rule, where a child meant to remove the cause and did")
-    yield Grid(
-        ("rule", ">tried", ">bound held", ">within 1.5x", ">in interval", ">factor", ">slower"),
-        tuple(
-            (c.rule, str(c.tried), f"{c.bounded} of {c.bounds}", f"{c.near} of {c.expected}",
-             f"{c.inside} of {c.expected}",
-             figures.figures(c.factor) if c.factor is not None else "-", str(c.slower))
-            for c in table
-            if c.tried or c.slower
-        ),
-    )  # fmt: skip
+    of_rules: Columns[Calibration] = {
+        "rule": lambda c: c.rule,
+        ">tried": lambda c: str(c.tried),
+        ">bound held": lambda c: f"{c.bounded} of {c.bounds}",
+        ">within 1.5x": lambda c: f"{c.near} of {c.expected}",
+        ">in interval": lambda c: f"{c.inside} of {c.expected}",
+        ">factor": lambda c: figures.figures(c.factor) if c.factor is not None else "-",
+        ">slower": lambda c: str(c.slower),
+    }
+    yield grid((c for c in table if c.tried or c.slower), of_rules)
     yield TextLine(
         "factor: of what was gained, exp(mean |ln((expected - 1) / (measured - 1))|); slower: the "
         "cause went and something else went wrong, not counted in the others"
@@ -94,55 +101,50 @@ def ledger_table(
         yield TextLine(f"lines that are no entry and were left alone: {lines}", "note")
 
 
-def _score(score: Score) -> tuple[str, ...]:
-    prediction, outcome = score.prediction, score.outcome
-    expect, low, high = prediction.expect, prediction.low, prediction.high
-    expected = "-"
-    if expect is not None and low is not None and high is not None:
-        expected = words.expect(Expectation(expect, low, high))
-    verdict = "slower" if score.slower else _VERDICTS[score.held is False, score.inside is False]
-    return (
-        prediction.variant, prediction.case, prediction.rule,
-        figures.speedup(prediction.gain) or "-", expected, outcome.child,
-        f"{outcome.speedup:.2f}x", verdict,
-    )  # fmt: skip
+def _expected(score: Score) -> str:
+    expect, low, high = (getattr(score.prediction, name) for name in ("expect", "low", "high"))
+    known = expect is not None and low is not None and high is not None
+    return words.expect(Expectation(expect, low, high)) if known else "-"
 
 
-# (passed its bound, outside its interval) -> how a prediction came out.
-_VERDICTS = {
-    (False, False): "as expected",
-    (False, True): "within the bound",
-    (True, True): "above",
-    (True, False): "above",
-}
+def _came_out(score: Score) -> str:
+    if score.slower:
+        return "slower"
+    if score.held is False:
+        return "above"
+    return "within the bound" if score.inside is False else "as expected"
 
 
 def answers(
     variant: str, changes: Iterable[CounterChange], estimates: Sequence[tuple[Run, Expectation]]
 ) -> Iterator[Block]:
-    """One row per case: its time now, and what to expect of the changes."""
+    """Yield one row per case: its time now, and what to expect of the changes."""
     condition = ", ".join(f"{c.metric} {c.op} {c.value:g}" for c in changes)
     yield Heading(f"{variant}, if {condition}")
-    yield Grid(
-        ("case", ">time now", ">expected", ">time then"),
-        tuple(
-            (str(run.case), figures.seconds(run.row["time"]), words.expect(expect),
-             figures.seconds(run.row["time"] / expect.gain))
-            for run, expect in estimates
-        ),
-    )  # fmt: skip
+    columns: Columns[tuple[Run, Expectation]] = {
+        "case": lambda of: str(of[0].case),
+        ">time now": lambda of: figures.seconds(of[0].row["time"]),
+        ">expected": lambda of: words.expect(of[1]),
+        ">time then": lambda of: figures.seconds(of[0].row["time"] / of[1].gain),
+    }
+    yield grid(estimates, columns)
     yield TextLine(
         "time under ncu; the interval is how far off it was on programs that it was not fitted to"
     )
 
 
-_NAMES = {"l2_hit": "L2 hit rate", "dram_busy": "DRAM, of peak", "tensor_busy": "tensor, of peak",
-          "occupancy": "occupancy", "registers": "registers per thread",
-          "shared_block": "shared memory per block"}  # fmt: skip
+_NAMES = {
+    "l2_hit": "L2 hit rate",
+    "dram_busy": "DRAM, of peak",
+    "tensor_busy": "tensor, of peak",
+    "occupancy": "occupancy",
+    "registers": "registers per thread",
+    "shared_block": "shared memory per block",
+}
 
 
 def ladder_summary(summary: Summary) -> Iterator[Block]:
-    """A variant for a pull request: decision, figures, what changed, gates."""
+    """Yield a variant for a pull request: decision, figures, what changed, gates."""
     sides, variant = summary.sides, summary.sides[0]
     yield Heading(f"{variant.name} at case {summary.case}")
     yield TextLine(summary.because, summary.decision)
@@ -151,7 +153,7 @@ def ladder_summary(summary: Summary) -> Iterator[Block]:
         (
             ("time per call", *map(_time_of, sides)),
             (f"{variant.name} is faster by", *(factor(s.against) for s in sides)),
-            *((_NAMES[m], *(words.metric(m, s.metrics.get(m)) for s in sides)) for m in METRICS),
+            *((_NAMES[m], *(words.metric(m, s.metrics.get(m)) for s in sides)) for m in _NAMES),
             ("bound: limiter", *(s.bound or figures.NOT_COLLECTED for s in sides)),
         ),
         bands=True,

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from itertools import chain
 from math import isfinite
 
-from profkit.evidence.compare import RunComparison
+from profkit.evidence.compare import ResourceChange, RunComparison
 from profkit.evidence.counters import FindingChange, LaunchChange, Moved
 from profkit.evidence.ladder import Ladder, Rung
 from profkit.evidence.predictions import HeaderPrediction
@@ -14,7 +14,7 @@ from profkit.evidence.samples import Interval
 from profkit.evidence.sides import Compared
 from profkit.evidence.stats import TimeComparison
 from profkit.reports import figures
-from profkit.show.text.blocks import Block, Grid, Heading, TextLine, plain_words
+from profkit.show.text.blocks import Block, Columns, Grid, Heading, TextLine, grid, plain_words
 from profkit.show.text.names import short
 from profkit.show.text.words import cut_lines
 
@@ -25,7 +25,7 @@ _KEPT = {True: "kept", False: "broken", None: "unknown"}
 
 
 def compared_runs(sides: Compared, shown: int = MOVED_SHOWN) -> Iterator[Block]:
-    """Every pair of runs; `shown` metrics at most for each launch."""
+    """Yield every pair of runs; `shown` metrics at most for each launch."""
     for change in sides.changes:
         yield Heading(f"{change.before} -> {change.after}")
         yield from _change(change, shown)
@@ -47,14 +47,13 @@ def _change(change: RunComparison, shown: int) -> Iterator[Block]:
         yield from _launch(launch, shown)
     if change.resources:
         yield Heading("Resources", 3)
-        yield Grid(
-            ("resource", ">before", ">after", ""),
-            tuple(
-                (r.name, figures.quantity(r.before, r.unit), figures.quantity(r.after, r.unit),
-                 "worse" if r.worse else "")
-                for r in change.resources
-            ),
-        )  # fmt: skip
+        columns: Columns[ResourceChange] = {
+            "resource": lambda r: r.name,
+            ">before": lambda r: figures.quantity(r.before, r.unit),
+            ">after": lambda r: figures.quantity(r.after, r.unit),
+            "": lambda r: "worse" if r.worse else "",
+        }
+        yield grid(change.resources, columns)
     if change.unmatched:
         names = ", ".join(short(name, NAME) for name in change.unmatched)
         yield TextLine(f"launches without a partner: {names}")
@@ -62,13 +61,12 @@ def _change(change: RunComparison, shown: int) -> Iterator[Block]:
 
 
 def prediction_line(prediction: HeaderPrediction) -> TextLine:
-    """What a header predicted, and whether it was kept."""
     text = f"{prediction.because} ({prediction.said}: {prediction.rule})"
     return TextLine(text, _KEPT[prediction.kept])
 
 
 def changed_rules(launches: Iterable[LaunchChange], indent: int = 0) -> Iterator[TextLine]:
-    """The rules that fire no more, and those that fire anew, a line each."""
+    """Yield the rules that fire no more, and those that fire anew, a line each."""
     findings = list(chain.from_iterable(launch.findings for launch in launches))
     for what in ("gone", "new"):
         rules = [f.rule for f in findings if f.what == what]
@@ -77,7 +75,7 @@ def changed_rules(launches: Iterable[LaunchChange], indent: int = 0) -> Iterator
 
 
 def time_line(change: RunComparison) -> tuple[str, str]:
-    """The verdict on time as a sentence and its mark."""
+    """Return the verdict on time as a sentence and its mark."""
     time = change.time
     if time is None:
         return change.time_note, "cannot tell"
@@ -91,31 +89,23 @@ def time_line(change: RunComparison) -> tuple[str, str]:
     return f"{time.sentence}; {', '.join(filter(None, more))}", time.answer
 
 
-def arrow(before: str, after: str) -> str:
-    """What became of a text: "a -> b"; alone where it stayed."""
+def _arrow(before: str, after: str) -> str:
+    """Return what became of a text: "a -> b"; alone where it stayed."""
     return before if before == after else f"{before} -> {after}"
 
 
 def _launch(launch: LaunchChange, shown: int) -> Iterator[Block]:
-    yield TextLine(arrow(*(short(name, NAME) for name in launch.kernel)), "kernel")
-    yield TextLine(arrow(*launch.bound), "bound")
-    times = [figures.seconds(t) for t in launch.profiled_time]
-    yield TextLine(
-        f"{times[0]} -> {times[1]} (one launch at ncu's clocks: no verdict)", "under ncu"
-    )
-    differ = [f for f in launch.findings if f.what != "stays"]
-    if differ:
+    yield TextLine(_arrow(*(short(name, NAME) for name in launch.kernel)), "kernel")
+    yield TextLine(_arrow(*launch.bound), "bound")
+    times = " -> ".join(map(figures.seconds, launch.profiled_time))
+    yield TextLine(f"{times} (one launch at ncu's clocks: no verdict)", "under ncu")
+    if differ := [f for f in launch.findings if f.what != "stays"]:
         yield Heading("Findings", 3)
-        yield Grid(
-            ("", "rule", ">gain before", ">gain after", "cause"),
-            tuple(_finding(f) for f in differ),
-            wraps=4,
-        )
-    stay = [f.rule for f in launch.findings if f.what == "stays"]
-    if stay:
+        head = ("", "rule", ">gain before", ">gain after", "cause")
+        yield Grid(head, tuple(map(_finding, differ)), wraps=4)
+    if stay := [f.rule for f in launch.findings if f.what == "stays"]:
         yield TextLine(", ".join(stay), "as before")
-    rows = leading(launch, shown)
-    if rows:
+    if rows := _leading(launch, shown):
         yield Heading(f"Metrics that moved ({len(rows)} of {len(launch.moved)})", 3)
         yield Grid(("metric", ">before", ">after", ">change"), tuple(map(_moved, rows)))
     for names, side in ((launch.only_before, "BEFORE"), (launch.only_after, "AFTER")):
@@ -131,8 +121,8 @@ def _finding(change: FindingChange) -> tuple[str, ...]:
     return change.what, change.rule, *(g or "-" for g in gains), cause
 
 
-def leading(launch: LaunchChange, shown: int) -> list[Moved]:
-    """The metrics to show: time, what the changed findings looked at, then what moved farthest."""
+def _leading(launch: LaunchChange, shown: int) -> list[Moved]:
+    """Return the metrics to show: what the changed findings looked at, then what moved farthest."""
     changed = [finding for finding in launch.findings if finding.what != "stays"]
     sides = chain.from_iterable((finding.before, finding.after) for finding in changed)
     looked = {name: i for i, name in enumerate(chain.from_iterable(s.evidence for s in sides))}
@@ -152,49 +142,45 @@ def _moved(metric: Moved) -> tuple[str, ...]:
 
 
 def ladder_table(ladder: Ladder) -> Iterator[Block]:
-    """Each step against its parent."""
     yield Heading(f"Case {ladder.case}: each step against its parent")
-    yield Grid(
-        ("variant", ">time", ">95 %", ">vs parent", "", "bound"),
-        tuple(_step(step) for step in ladder.steps),
-    )
-
-
-def ladder_steps(ladder: Ladder) -> Iterator[Block]:
-    """The ablation table: each step against its parent, then against every reference."""
-    yield from ladder_table(ladder)
-    names = list(dict.fromkeys(name for step in ladder.steps for name in step.references))
-    if names:
-        yield Heading(f"Case {ladder.case}: against the references")
-        yield Grid(
-            ("variant", *(f">{name}" for name in names)),
-            tuple(
-                (_indented(step), *(factor(step.references.get(name)) for name in names))
-                for step in ladder.steps
-            ),
-        )
-    yield TextLine("1.50x is one and a half times as fast; ~ where the samples cannot tell", "note")
-    yield Heading(f"Case {ladder.case}: what each step did")
-    for step in ladder.steps:
-        yield from _did(step)
+    columns: Columns[Rung] = {
+        "variant": _indented,
+        ">time": lambda step: figures.seconds(step.time.median) if step.time else "not timed",
+        ">95 %": lambda step: half_width(step.time) if step.time else "",
+        ">vs parent": lambda step: factor(step.change.time if step.change else None),
+        "": _answer,
+        "bound": lambda step: step.bound,
+    }
+    yield grid(ladder.steps, columns)
 
 
 def _indented(step: Rung) -> str:
     return "  " * step.depth + step.variant
 
 
-def _step(step: Rung) -> tuple[str, ...]:
-    time = step.change.time if step.change else None
-    median = step.time.median if step.time else None
-    refused = "not compared" if step.change and not step.change.compared else ""
-    return (
-        _indented(step),
-        figures.seconds(median) if median is not None else "not timed",
-        half_width(step.time) if step.time else "",
-        factor(time),
-        time.answer if time else refused,
-        step.bound,
-    )
+def _answer(step: Rung) -> str:
+    if step.change is None:
+        return ""
+    if step.change.time:
+        return step.change.time.answer
+    return "" if step.change.compared else "not compared"
+
+
+def ladder_steps(ladder: Ladder) -> Iterator[Block]:
+    """Yield the ablation table: each step against its parent, then against every reference."""
+    yield from ladder_table(ladder)
+    names = list(dict.fromkeys(chain.from_iterable(step.references for step in ladder.steps)))
+    if names:
+        yield Heading(f"Case {ladder.case}: against the references")
+        rows = [
+            (_indented(step), *(factor(step.references.get(name)) for name in names))
+            for step in ladder.steps
+        ]
+        yield Grid(("variant", *(f">{name}" for name in names)), tuple(rows))
+    yield TextLine("1.50x is one and a half times as fast; ~ where the samples cannot tell", "note")
+    yield Heading(f"Case {ladder.case}: what each step did")
+    for step in ladder.steps:
+        yield from _did(step)
 
 
 def _did(step: Rung) -> Iterator[Block]:
@@ -213,24 +199,24 @@ def _did(step: Rung) -> Iterator[Block]:
 
 
 def half_width(time: Interval) -> str:
-    """How well a median is known: "± 0.25 %"; "" where its interval is not."""
+    """Return how well a median is known: "± 0.25 %"; "" where its interval is not."""
     half = (time.high - time.low) / 2 / time.median
     return f"± {100 * half:.2g} %" if isfinite(half) else ""
 
 
 def factor(time: TimeComparison | None) -> str:
-    """A speed-up: 1.84x, with ~ before it where nothing can be told."""
+    """Return a speed-up: 1.84x, with ~ before it where nothing can be told."""
     if time is None:
         return ""
     return f"{'~' if time.answer == 'cannot tell' else ''}{time.speedup.median:.2f}x"
 
 
 def brief_comparison(sides: Compared) -> str:
-    """What became of the time, the findings and the counters that say why."""
-    return cut_lines([line for change in sides.changes for line in _brief_change(change)])
+    """Return what became of the time, the findings and the counters that say why."""
+    return cut_lines(list(chain.from_iterable(map(_in_brief, sides.changes))))
 
 
-def _brief_change(change: RunComparison) -> Iterator[str]:
+def _in_brief(change: RunComparison) -> Iterator[str]:
     name = f"{change.before} -> {change.after}"
     if not change.compared:
         yield f"{name}: not compared: {'; '.join(r.sentence for r in change.refusals)}"
@@ -238,13 +224,9 @@ def _brief_change(change: RunComparison) -> Iterator[str]:
     sentence, answer = time_line(change)
     yield f"{name}: {answer}: {sentence}"
     for launch in change.launches:
-        yield from _brief_launch(launch)
-
-
-def _brief_launch(launch: LaunchChange) -> Iterator[str]:
-    yield f"bound: {arrow(*launch.bound)}"
-    for line in changed_rules([launch]):
-        yield f"{line.mark}: {plain_words(line.text)}"
-    for moved in leading(launch, BRIEF_METRICS):
-        sides = (figures.quantity(value, moved.unit) for value in (moved.before, moved.after))
-        yield f"{moved.metric}: {' -> '.join(sides)}"
+        yield f"bound: {_arrow(*launch.bound)}"
+        for line in changed_rules([launch]):
+            yield f"{line.mark}: {plain_words(line.text)}"
+        for moved in _leading(launch, BRIEF_METRICS):
+            sides = (figures.quantity(value, moved.unit) for value in (moved.before, moved.after))
+            yield f"{moved.metric}: {' -> '.join(sides)}"

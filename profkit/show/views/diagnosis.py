@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Iterator, Sequence
-from itertools import islice
+from itertools import chain, islice
 from math import isfinite, nan
 from os.path import basename
 
@@ -61,8 +61,9 @@ def told(rows: Sequence[Row], detailed: Sequence[Row], *, full: bool = False) ->
     for number, row in enumerate(detailed, 1):
         yield diagnosis(row, number, total, before)
         before = row.shown
-    lined = any(f.where for row in detailed for f in row.shown.diagnosis.findings)
-    commands = list(next_commands(rows, lined or any(r.shown.lines for r in detailed)))
+    runs = [row.shown for row in detailed]
+    lined = any(run.lines or any(f.where for f in run.diagnosis.findings) for run in runs)
+    commands = list(next_commands(rows, lined))
     if commands:
         yield Heading("Next", 2)
         yield from commands[:2]
@@ -193,7 +194,6 @@ def _cells(number: int, row: Row, total: float) -> tuple[Words, ...]:
 
 
 def _part(row: Row, total: float) -> str:
-    """Return a row's share of all time."""
     part = row.total / total if total else 0.0
     return "<0.1 %" if 0 < part < 0.0005 else figures.share(part)
 
@@ -311,7 +311,7 @@ def _unknown_rules(run: Judged) -> dict[str, list[str]]:
     if len(sections) < SMALL_SET:
         return rules
     clause = f"without --set full ({', '.join(why.removeprefix(_WITHOUT) for why in sections)})"
-    return {clause: [rule for why in sections for rule in rules.pop(why)], **rules}
+    return {clause: list(chain.from_iterable(map(rules.pop, sections))), **rules}
 
 
 def _doubts(run: Judged) -> Iterator[Block]:

@@ -46,7 +46,6 @@ def _recorded(row: Entry) -> str:
 
 
 def written(folder: Path, files: Sequence[Path]) -> Iterator[Block]:
-    """Yield the files of a new folder."""
     yield TextLine(TextSpan(str(folder), "strong"))
     for path in files:
         yield TextLine(TextSpan(str(path), "code"), indent=2)
@@ -82,14 +81,12 @@ def _duration(seconds: float | None) -> str:
 
 
 def examined(rows: Sequence[Entry]) -> Iterator[Block]:
-    """Yield what doctor found: name, status, detail, advice."""
     cells = tuple((row["name"], row["status"], row["detail"]) for row in rows)
     yield Grid(("what", "status", "found"), cells, wraps=2)
     yield from (TextLine(row["advice"], row["name"]) for row in rows if row["advice"])
 
 
 def builds_table(rows: Iterable[Entry]) -> Iterator[Block]:
-    """Yield what each kernel takes of an SM."""
     counts = ("regs", "smem", "dynamic", "blocks_per_sm", "spills", "stack")
     titles = (">regs", ">static", ">dynamic", ">per SM", ">spills", ">stack")
     cells = [
@@ -192,7 +189,6 @@ def _notes(rows: Sequence[Entry], references: Sequence[str]) -> Iterator[str]:
 
 
 def _median(interval: Entry | None) -> tuple[str, str]:
-    """Return a median and its relative half-width."""
     if not interval:
         return "", ""
     width = figures.share(interval["width"]) if interval["width"] is not None else "?"

@@ -9,19 +9,21 @@ from typing import TYPE_CHECKING, Any
 from profkit.reports import figures
 from profkit.show.text.blocks import (
     Block,
+    Columns,
     Grid,
     Heading,
     Image,
     Paragraph,
     TextLine,
     TextSpan,
-    Words,
+    grid,
 )
 from profkit.show.text.markup import to_markdown
 
 if TYPE_CHECKING:
     import pandas as pd
 
+Search = Mapping[str, Any]  # the document
 _ENDED = {
     "done": "all of them",
     "exhausted": "nothing was left to try",
@@ -29,27 +31,20 @@ _ENDED = {
 }
 
 
-def ended(search: Mapping[str, Any]) -> Iterator[Block]:
-    """What a user wants to know first."""
-    name = f"{search['variant']} {search['case']} on {search['gpu'].get('name', '?')}"
-    yield Heading(name)
+def ended(search: Search) -> Iterator[Block]:
+    yield Heading(f"{search['variant']} {search['case']} on {search['gpu'].get('name', '?')}")
     yield _decision(search)
     yield _times(search)
     yield TextLine(_counted(search))
     yield from (TextLine(text, "refused", indent=1) for text in _refusals(search))
-    yield from (TextLine(text, "steering") for text in _worth(search))
+    yield from (TextLine(text, "steering") for text in _steering(search))
 
 
-def search_summary(
-    search: Mapping[str, Any], history: pd.DataFrame, pictures: Sequence[str]
-) -> str:
-    """profile_summary.md."""
+def search_summary(search: Search, history: pd.DataFrame, pictures: Sequence[str]) -> str:
     return to_markdown(_summary(search, history, pictures))
 
 
-def _summary(
-    search: Mapping[str, Any], history: pd.DataFrame, pictures: Sequence[str]
-) -> Iterator[Block]:
+def _summary(search: Search, history: pd.DataFrame, pictures: Sequence[str]) -> Iterator[Block]:
     yield Heading(f"Search of {search['variant']} at {search['case']}", 0)
     yield _decision(search)
     yield _times(search)
@@ -57,32 +52,28 @@ def _summary(
     yield Paragraph(f"{_counted(search)} GPU: {gpu}. Seed {search['seed']}.")
     yield Heading("The champion")
     yield from _champion(search)
-    refusals = list(_refusals(search))
-    if refusals:
+    if refusals := list(_refusals(search)):
         yield Heading("Refused")
         yield from map(TextLine, refusals)
     yield Heading("How it got there")
     yield _path(history)
-    worth = list(_worth(search))
-    if worth:
+    if steering := list(_steering(search)):
         yield Heading("What steering was worth")
-        yield from map(TextLine, worth)
+        yield from map(TextLine, steering)
     if search["importances"]:
         ranked = sorted(search["importances"].items(), key=lambda item: -item[1])
         yield Heading("What mattered")
         yield Paragraph("Importance for being among the fastest:")
-        yield Grid(
-            ("tunable", ">importance"),
-            tuple((TextSpan(macro, "code"), figures.share(part)) for macro, part in ranked),
-        )
+        rows = tuple((TextSpan(macro, "code"), figures.share(part)) for macro, part in ranked)
+        yield Grid(("tunable", ">importance"), rows)
     yield from map(Image, pictures)
 
 
-def _decision(search: Mapping[str, Any]) -> TextLine:
+def _decision(search: Search) -> TextLine:
     return TextLine(search["because"], "keep" if search["keep"] else "fall back")
 
 
-def _counted(search: Mapping[str, Any]) -> str:
+def _counted(search: Search) -> str:
     outcomes = ", ".join(f"{n} {what}" for what, n in search["outcomes"].items())
     return (
         f"{search['distinct']} distinct trials ({outcomes}) in {figures.seconds(search['seconds'])}; "
@@ -90,27 +81,40 @@ def _counted(search: Mapping[str, Any]) -> str:
     )
 
 
-def _refusals(search: Mapping[str, Any]) -> Iterator[str]:
-    """Why configurations were refused, with counts."""
-    before = search["refused_by_arithmetic"]
-    if before:
-        yield f"by arithmetic, before building: {sum(before.values())} ({_reasons(before)})"
-    if search["refused"]:
-        after = search["refused"]
-        yield f"after building: {sum(after.values())} ({_reasons(after)})"
+def _refusals(search: Search) -> Iterator[str]:
+    """Yield why configurations were refused, with counts."""
+    keys = {
+        "refused_by_arithmetic": "by arithmetic, before building",
+        "refused": "after building",
+    }
+    for key, when in keys.items():
+        ranked = sorted(search[key].items(), key=lambda item: -item[1])
+        if ranked:
+            reasons = "; ".join(f"{what}: {n}" for what, n in ranked)
+            yield f"{when}: {sum(search[key].values())} ({reasons})"
 
 
-def _reasons(counts: Mapping[str, int]) -> str:
-    ranked = sorted(counts.items(), key=lambda item: -item[1])
-    return "; ".join(f"{what}: {n}" for what, n in ranked)
+def _times(search: Search) -> Grid:
+    """Return time and flags of champion, defaults and the reference."""
+    champion, default = search["champion"], search["default"]
+    rows = [("defaults", default["name"], default["config"])]
+    if champion["number"] != default["number"]:
+        rows.insert(0, ("champion", champion["name"], champion["config"]))
+    if search["anchor"]:
+        rows.append((search["anchor"], search["anchor"], {}))
+    columns: Columns[tuple[str, str, Mapping[str, str]]] = {
+        "": lambda row: row[0],
+        "warm L2, median (95 %)": lambda row: _time(search["times"].get(row[1], {}).get("warm")),
+        "flags": lambda row: TextSpan(_flags(row[2]), "code") if row[2] else "",
+    }
+    return grid(rows, columns)
 
 
 def _flags(config: Mapping[str, str]) -> str:
     return " ".join(f"-D{macro}={value}" for macro, value in config.items())
 
 
-def _time(times: Mapping[str, Any], name: str) -> str:
-    warm = times.get(name, {}).get("warm")
+def _time(warm: Mapping[str, Any] | None) -> str:
     if not warm:
         return "?"
     text = figures.seconds(warm["median"])
@@ -119,81 +123,58 @@ def _time(times: Mapping[str, Any], name: str) -> str:
     return f"{text} ({figures.seconds(warm['low'])} to {figures.seconds(warm['high'])})"
 
 
-def _times(search: Mapping[str, Any]) -> Grid:
-    """Champion, defaults and the reference: time and flags."""
-    champion, default = search["champion"], search["default"]
-    names = {"champion": champion["name"], "defaults": default["name"]}
-    if champion["number"] == default["number"]:
-        del names["champion"]
-    if search["anchor"]:
-        names[search["anchor"]] = search["anchor"]
-    configs = {"champion": champion["config"], "defaults": default["config"]}
-    return Grid(
-        ("", "warm L2, median (95 %)", "flags"),
-        tuple(
-            (role, _time(search["times"], name), _flagged(configs.get(role)))
-            for role, name in names.items()
-        ),
-    )
-
-
-def _flagged(config: Mapping[str, str] | None) -> Words:
-    return TextSpan(_flags(config), "code") if config else ""
-
-
-def _champion(search: Mapping[str, Any]) -> Iterator[Block]:
+def _champion(search: Search) -> Iterator[Block]:
     comparison, champion = search["comparison"], search["champion"]
     if champion["number"] == search["default"]["number"]:
         yield Paragraph("The defaults: nothing was confirmed faster.")
         return
-    g, p = comparison["hedges_g"], comparison["p_value"]
+    g, p = (
+        "not known" if value is None else f"{value:.2g}"
+        for value in (comparison["hedges_g"], comparison["p_value"])
+    )
     yield Paragraph(
         f"Trial {champion['number']}, proposed by {champion['source']}. "
-        f"{comparison['sentence']}; Hedges' g {_number(g)}, p {_number(p)}."
+        f"{comparison['sentence']}; Hedges' g {g}, p {p}."
     )
     for role in ("default", "champion"):
-        verdict = search[role]["said"].get("verdict")
-        if verdict:
+        if verdict := search[role]["said"].get("verdict"):
             yield TextLine(f"{_label(verdict)}, {verdict['because']}", role)
 
 
-def _label(verdict: Mapping[str, Any]) -> str:
+def _label(verdict: Mapping[Any, Any]) -> str:
     words = (verdict[key] for key in ("bound", "limiter"))
     return ": ".join(word for word in words if isinstance(word, str) and word)
 
 
-def _number(value: float | None) -> str:
-    return "not known" if value is None else f"{value:.2g}"
-
-
 def _path(history: pd.DataFrame) -> Block:
-    """The incumbents, one after the other."""
     steps = history[history["became_incumbent"] | (history["source"] == "default")]
     if steps.empty:
         return Paragraph("No incumbent.")
-    return Grid(
-        (">trial", "proposed by", ">time", "against the incumbent before", "verdict"),
-        tuple(_step(row) for row in steps.to_dict("records")),
-    )
+    columns: Columns[Mapping[Any, Any]] = {
+        ">trial": lambda row: str(row["number"]),
+        "proposed by": lambda row: str(row["source"]),
+        ">time": lambda row: figures.seconds(float(row["value"])),
+        "against the incumbent before": _confirmed,
+        "verdict": _label,
+    }
+    return grid(steps.to_dict("records"), columns)
 
 
-def _step(row: Mapping[Any, Any]) -> tuple[str, ...]:
+def _confirmed(row: Mapping[Any, Any]) -> str:
     low, high = row["confirmed_low"], row["confirmed_high"]
-    gain = "" if isnan(low) else f"{row['confirmed_speedup']:.3f}x ({low:.3f} to {high:.3f})"
-    time = figures.seconds(float(row["value"]))
-    return str(row["number"]), str(row["source"]), time, gain, _label(row)
+    return "" if isnan(low) else f"{row['confirmed_speedup']:.3f}x ({low:.3f} to {high:.3f})"
 
 
-def _worth(search: Mapping[str, Any]) -> Iterator[str]:
-    """What the proposals of diagnoses came to, also where that is nothing."""
+def _steering(search: Search) -> Iterator[str]:
+    """Yield what the proposals of diagnoses came to, also where that is nothing."""
     worth = search["steering"]
     if not worth:
         return
     rules = ", ".join(f"{n} by {rule}" for rule, n in worth["by_rule"].items())
+    by_rule = f" ({rules})" if rules else ""
     yield (
-        f"{worth['proposed']} proposals"
-        + (f" ({rules})" if rules else "")
-        + f", {worth['measured']} measured, {worth['incumbents']} became the incumbent"
+        f"{worth['proposed']} proposals{by_rule}, {worth['measured']} measured, "
+        f"{worth['incumbents']} became the incumbent"
     )
     if "ratio" not in worth:
         yield "against plain TPE: not known; run the same search with --no-steer"
