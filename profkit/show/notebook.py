@@ -79,13 +79,11 @@ def _frame(frame: pd.DataFrame) -> Iterator[Block]:
     right = [pd.api.types.is_numeric_dtype(dtype) for dtype in frame.dtypes]
     # Row numbers say nothing; names of groups, or of metrics in a transposed frame, do.
     index = frame.index.name is not None or not pd.api.types.is_integer_dtype(frame.index.dtype)
-    yield Grid(
-        (*([str(frame.index.name or "")] * index), *(f"{'>' * right[i]}{names[i]}" for i in shown)),
-        tuple(
-            (*([_cell("", label)] * index), *(_cell(names[i], row[i]) for i in shown))
-            for label, row in zip(rows.index, rows.itertuples(index=False, name=None), strict=True)
-        ),
-    )
+    head = [f"{'>' * right[i]}{names[i]}" for i in shown]
+    cells = []
+    for label, row in zip(rows.index, rows.itertuples(index=False, name=None), strict=True):
+        cells.append((*[_cell("", label)] * index, *(_cell(names[i], row[i]) for i in shown)))
+    yield Grid((*[str(frame.index.name or "")] * index, *head), tuple(cells), asked=True)
     columns = f"{len(shown)} of {figures.counted(frame.shape[1], 'column')}"
     yield TextLine(f"{len(rows)} of {figures.counted(len(frame), 'row')}, {columns}")
 
