@@ -12,8 +12,7 @@ import re
 import pytest
 
 from profkit.evidence.history.noise import SITTING
-from profkit.evidence.power import PROCESS_SPREAD
-from profkit.evidence.samples import THRESHOLDS
+from profkit.evidence.stats import PROCESS_SPREAD, THRESHOLDS
 from profkit.model.estimate import COVERAGE
 from profkit.tune.trial import PROMOTE
 from tests import readme

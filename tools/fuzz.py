@@ -68,7 +68,7 @@ def _header(content: bytes, folder: Path) -> None:
 def _where(content: bytes, _: Path) -> None:
     import pandas as pd
 
-    from profkit.cli.select import where
+    from profkit.cli.launches import matching_rows as where
 
     frame = pd.DataFrame({"kernel": ["a", "b"], "bound": ["memory", "x"], "time": [1e-5, float("nan")],
                           "cc": ["9.0", "8.0"]})  # fmt: skip

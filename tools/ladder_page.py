@@ -21,6 +21,7 @@ from statistics import median
 from typing import TYPE_CHECKING, Any
 
 from profkit.cli.sources import headers
+from profkit.evidence.compare import Policy
 from profkit.evidence.ladder import Ladder, Rung, build_ladder
 from profkit.evidence.runs import Evidence, Run
 from profkit.evidence.stats import TimeComparison
@@ -115,7 +116,7 @@ def page() -> str:
     """All of kernels/README.md."""
     found = evidence()
     rungs = ladder_headers(found)
-    ladders = {c: build_ladder(found, c, anyway=True) for c in recorded(found, rungs)}
+    ladders = {c: build_ladder(found, c, Policy(anyway=True)) for c in recorded(found, rungs)}
     first = next(r for r in found.readable(MAIN)[0] if r.record)
     gpu = first.record.gpu.name if first.record and first.record.gpu else None
     parts = [HEAD.format(gpu=gpu, versions=_versions(found))]
@@ -322,7 +323,7 @@ def other_problems(known: Evidence) -> Iterator[str]:
         for case in problem.cases:
             if of_this & {variant for variant, at in known.names() if at == case}:
                 yield from ("", f"### {folder.name} at {case}", "")
-                yield from other_table(build_ladder(known, case, anyway=True), known)
+                yield from other_table(build_ladder(known, case, Policy(anyway=True)), known)
 
 
 def other_table(found: Ladder, known: Evidence) -> list[str]:
@@ -361,7 +362,7 @@ def plain(text: str) -> str:
 
 def shown() -> Any:
     """Everything that the picture shows."""
-    steps = build_ladder(evidence(), MAIN, anyway=True).steps
+    steps = build_ladder(evidence(), MAIN, Policy(anyway=True)).steps
     rows = []
     for step in steps:
         time = step.time and (step.time.median, step.time.low, step.time.high)
@@ -389,7 +390,11 @@ def draw(made_of: Any) -> None:
     """The picture, with what it was made of inside."""
     from profkit.show import plots
 
-    _draw(plots.ladder(build_ladder(evidence(), MAIN, anyway=True)), PICTURE, json.dumps(made_of))
+    _draw(
+        plots.ladder(build_ladder(evidence(), MAIN, Policy(anyway=True))),
+        PICTURE,
+        json.dumps(made_of),
+    )
 
 
 def grid_digest() -> str:

@@ -17,13 +17,12 @@ import msgspec
 
 from profkit.evidence.calibration import ScoresDocument
 from profkit.evidence.claims import ClaimsDocument
-from profkit.evidence.gate_report import GateDocument
+from profkit.evidence.gate import GateDocument
 from profkit.evidence.history.noise import NoiseDocument
 from profkit.evidence.history.steps import ColumnsDocument, HistoryDocument, QueryDocument
 from profkit.evidence.history.stream import StreamedDocument
-from profkit.evidence.ladder import LaddersDocument
+from profkit.evidence.ladder import LaddersDocument, SummaryDocument
 from profkit.evidence.sides import CompareDocument
-from profkit.evidence.summary import SummaryDocument
 from profkit.files import write_text
 from profkit.measure.capture import CaptureDocument
 from profkit.measure.check.check import CheckDocument

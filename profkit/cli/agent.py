@@ -88,7 +88,7 @@ class Answers:
 
         sides = self._side(before), self._side(after)
         evidence = sources.evidence_of(self._path("artifacts"))
-        compared = compare_sides(*sides, case or None, evidence, False)
+        compared = compare_sides(*sides, case or None, evidence)
         return _told(brief_comparison(compared), compared.to_json())
 
     def triage(self, recording: str) -> Told:

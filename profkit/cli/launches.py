@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import ast
+import re
+import signal
+import threading
+import warnings
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from pathlib import Path
@@ -20,6 +26,19 @@ if TYPE_CHECKING:
 
     from profkit.diagnosis.launches import Judged
     from profkit.reports.reader import ReportFile, Reports
+
+
+# Comparisons, and, or, not, arithmetic (** could run for ever), `in`, columns and constants. No
+# calls, attributes, subscripts or @names: what is left can read the frame and nothing else.
+_LOGIC = (ast.BoolOp, ast.And, ast.Or, ast.UnaryOp, ast.Not, ast.Invert, ast.BitAnd, ast.BitOr)
+_ARITHMETIC = (ast.Add, ast.Sub, ast.Mult, ast.Div)
+_COMPARISONS = (ast.Eq, ast.NotEq, ast.Lt, ast.LtE, ast.Gt, ast.GtE, ast.In, ast.NotIn)
+_VALUES = (ast.Name, ast.Load, ast.Constant, ast.List, ast.Tuple, ast.USub, ast.UAdd)
+_ALLOWED = (ast.Expression, ast.BinOp, ast.Compare, *_LOGIC, *_ARITHMETIC, *_COMPARISONS, *_VALUES)
+PATTERN_TIME = 2.0  # seconds that all names together may take: a million take one
+_RARE = (RuntimeError, ArithmeticError, MemoryError)  # of an expression that pandas cannot work out
+LONGEST = 2000  # characters: nobody types more, and the parser nests no deeper
+EXAMPLE = "for example: --where 'bound == \"memory\" and time > 1e-5'"
 
 
 @dataclass(frozen=True)
@@ -51,17 +70,19 @@ def read_patterns(
     Returns:
         The reports, and whether every one of them was read whole.
     """
+    from profkit.reports.frame import COLUMNS
     from profkit.reports.reader import read_report as read_files
 
     paths, complete = expand_patterns(patterns)
     with progress("reading", quiet=quiet) as step:
         reports = read_files(paths, progress=step, client=client)
-    given_up = _given_up(reports)
+    at = COLUMNS.index("status")
+    status = {part.file.path: {row[at] for row in part.identity} for part in reports.parts}
     for file in reports.files:
         if file.status != "ok":
             say(ProfkitError(f"{file.path}: {file.status}: {file.message}", _mend(file)))
             complete = False
-        elif file.path in given_up:
+        elif status.get(file.path) == {"failed"}:
             say(ProfkitError(f"{file.path}: ncu gave up on every launch in it", _FAILED))
     return reports, complete
 
@@ -105,15 +126,6 @@ _MEND = {
 }
 
 
-def _given_up(reports: Reports) -> set[str]:
-    """The reports in which no launch was measured."""
-    from profkit.reports.frame import COLUMNS
-
-    at = COLUMNS.index("status")
-    status = {part.file.path: {row[at] for row in part.identity} for part in reports.parts}
-    return {path for path, of in status.items() if of == {"failed"}}
-
-
 def choose_launches(reports: Reports, kernel: str | None, where: str | None) -> Chosen:
     """Judge every launch and keep those that were asked for."""
     from profkit.diagnosis.launches import judged
@@ -121,26 +133,124 @@ def choose_launches(reports: Reports, kernel: str | None, where: str | None) -> 
     launches = judged(reports)
     chosen = Chosen(reports, launches, list(range(len(launches))))
     if kernel is not None:
-        from profkit.cli.select import by_kernel
-
         matches = by_kernel([run.kernel for run in launches], kernel)
         chosen = replace(chosen, kept=[i for i in chosen.kept if matches[i]])
     if where is not None:
-        from profkit.cli.select import where as matching
-
-        kept = matching(chosen.frame, where).index
-        chosen = replace(chosen, kept=[int(i) for i in kept])
+        chosen = replace(chosen, kept=[int(i) for i in matching_rows(chosen.frame, where).index])
     if launches and not chosen.kept:
-        filters = " and ".join(
-            f"--{flag} {text}" for flag, text in (("kernel", kernel), ("where", where)) if text
-        )
-        raise ProfkitError(f"no launch matches {filters}", _names(launches))
+        from profkit.show.text.names import short
+
+        flags = {"--kernel": kernel, "--where": where}
+        filters = " and ".join(f"{flag} {text}" for flag, text in flags.items() if text)
+        names = list(dict.fromkeys(short(run.kernel, 40) for run in launches))
+        more = f" and {len(names) - 5} more" if len(names) > 5 else ""
+        hint = f"there are: {', '.join(names[:5])}{more}"
+        raise ProfkitError(f"no launch matches {filters}", hint)
     return chosen
 
 
-def _names(launches: Sequence[Judged]) -> str:
-    from profkit.show.text.names import short
+def by_kernel(names: Sequence[str], pattern: str) -> list[bool]:
+    """Which kernel names match a regular expression anywhere, in either case.
 
-    names = dict.fromkeys(short(run.kernel, 40) for run in launches)
-    more = f" and {len(names) - 5} more" if len(names) > 5 else ""
-    return f"there are: {', '.join(list(names)[:5])}{more}"
+    Raises:
+        ProfkitError: The expression is not one.
+    """
+    try:
+        expression = re.compile(pattern, re.IGNORECASE)
+    except re.error as error:
+        raise ProfkitError(f"--kernel {pattern}: {error}", "it is a regular expression") from error
+    except (RecursionError, OverflowError) as error:
+        raise ProfkitError("--kernel: too deep an expression", "write a shorter one") from error
+    with within(PATTERN_TIME, f"--kernel {pattern}"):
+        matched = {name: bool(expression.search(name)) for name in dict.fromkeys(names)}
+    return [matched[name] for name in names]
+
+
+@contextmanager
+def within(seconds: float, what: str) -> Iterator[None]:
+    """Stop a block that takes longer: some expressions try every way to match before they give up.
+
+    Python's own engine looks at signals while it matches. Outside of the main thread there are
+    none, and no limit.
+
+    Raises:
+        ProfkitError: Time is up.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def stop(*_: object) -> None:
+        raise ProfkitError(
+            f"{what}: gave no answer within {seconds:g} s",
+            "an expression with (x+)+ in it tries every way to match: write x+",
+        )
+
+    before = signal.signal(signal.SIGALRM, stop)
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+
+
+def matching_rows(frame: DataFrame, expression: str) -> DataFrame:
+    """The launches for which an expression over the columns holds.
+
+    Raises:
+        ProfkitError: The expression cannot be read, does more than compare, names no column or
+            compares what cannot be compared.
+    """
+    from pandas.api.types import is_bool_dtype, is_numeric_dtype
+
+    texts = {str(c) for c in frame.columns if not is_numeric_dtype(frame[c])}
+    safe(expression, [str(c) for c in frame.columns], texts)
+    try:
+        # The python engine: numexpr, where it is installed, would evaluate the text by itself.
+        with warnings.catch_warnings(action="ignore"):
+            chosen: Any = frame.eval(expression.strip(), engine="python")
+        if not is_bool_dtype(getattr(chosen, "dtype", object)) or len(chosen) != len(frame):
+            raise ValueError("it is no comparison")
+        matching: DataFrame = frame[chosen]
+    except (LookupError, TypeError, ValueError, SyntaxError, *_RARE) as error:
+        why = str(error) or type(error).__name__
+        raise ProfkitError(f"--where {expression}: {why}", EXAMPLE) from error
+    return matching
+
+
+def safe(expression: str, columns: Collection[str], texts: Collection[str] = ()) -> None:
+    """Raise a ProfkitError for an expression that does more than compare columns."""
+    if len(expression) > LONGEST:
+        raise ProfkitError(f"--where: {len(expression)} characters are too many", EXAMPLE)
+    try:
+        with warnings.catch_warnings(action="ignore"):  # "9or 1" is spelled badly, and that is all
+            tree = ast.parse(expression.strip(), mode="eval")
+    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+        raise ProfkitError(f"--where {expression}: not an expression", EXAMPLE) from error
+    for node in ast.walk(tree):
+        if not isinstance(node, _ALLOWED):
+            what = type(node).__name__.lower()
+            raise ProfkitError(
+                f"--where {expression}: {what} is not allowed, only comparisons of columns",
+                EXAMPLE,
+            )
+        if isinstance(node, ast.BinOp) and isinstance(node.op, _ARITHMETIC):
+            for leaf in (node.left, node.right):
+                if _is_text(leaf, texts):
+                    raise ProfkitError(f"--where {expression}: arithmetic with text", EXAMPLE)
+        if isinstance(node, ast.Name) and node.id not in columns:
+            near = get_close_matches(node.id, columns, 1)
+            hint = f"did you mean {near[0]}?" if near else "profkit explain lists the columns"
+            raise ProfkitError(f"--where {expression}: there is no column {node.id}", hint)
+    if not any(isinstance(node, ast.Compare) for node in ast.walk(tree)):
+        raise ProfkitError(f"--where {expression}: compares nothing", EXAMPLE)
+
+
+def _is_text(node: ast.expr, texts: Collection[str]) -> bool:
+    """Whether an operand is a text or a list, whichever its length."""
+    if isinstance(node, ast.Constant):
+        return isinstance(node.value, str | bytes)
+    return isinstance(node, ast.List | ast.Tuple) or (
+        isinstance(node, ast.Name) and node.id in texts
+    )

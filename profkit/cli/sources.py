@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,7 +11,6 @@ from profkit.errors import ProfkitError
 
 if TYPE_CHECKING:
     from profkit.evidence.runs import Evidence
-    from profkit.measure.variants.variants import Variant
     from profkit.records.record import SourceFile
 
 
@@ -35,32 +34,27 @@ def is_triage(path: str | Path) -> bool:
     return (Path(path) / "triage.json").is_file()
 
 
-def stale(evidence: Evidence, needs: Collection[str]) -> list[ProfkitError]:
+def stale(artifacts: Path, needs: Collection[str]) -> list[ProfkitError]:
     """Which runs ("variant.case") are of code that has changed since, as errors to say."""
-    from profkit.records.record import read_record, with_todays_header
+    from profkit.evidence.runs import record_again
 
-    known, problems = headers(evidence.root), []
-    for need in sorted(needs) if known else ():
+    evidence, problems = evidence_of(artifacts), []
+    for need in sorted(needs) if evidence.headers else ():
         variant, _, case = need.partition(".")
         try:
-            files = evidence.files(variant, case)
-            record = read_record(files.record) if files and files.record else None
+            run = evidence.recorded(variant, case)
         except ProfkitError:
             continue  # the claim says so itself
-        if record and with_todays_header(record, known)[1]:
-            again = f"profkit profile --variant {record.variant} --case {record.case}"
-            problems.append(ProfkitError(f"{need} is stale: its code has changed since", again))
+        if run.stale:
+            why = f"{need} is stale: its code has changed since"
+            problems.append(ProfkitError(why, record_again(variant, case)))
     return problems
 
 
 def files_beside(artifacts: Path) -> dict[str, SourceFile]:
     """problem/variant -> its file in the kernels folder beside artifacts; none without one."""
-    from profkit.measure.variants.variants import find_variants
-
     kernels = artifacts.resolve().parent / "kernels"
-    if not (kernels / "common" / "variant.cuh").is_file():
-        return {}
-    return _source_files(find_variants(kernels), kernels)
+    return _files(kernels) if (kernels / "common" / "variant.cuh").is_file() else {}
 
 
 def headers(artifacts: Path) -> dict[str, SourceFile]:
@@ -68,7 +62,7 @@ def headers(artifacts: Path) -> dict[str, SourceFile]:
 
     Nor where they cannot be read, which is said on stderr.
     """
-    from profkit.measure.variants.variants import find_variants, kernels_dir
+    from profkit.measure.variants.variants import kernels_dir
 
     try:
         kernels = kernels_dir()
@@ -77,19 +71,18 @@ def headers(artifacts: Path) -> dict[str, SourceFile]:
     if kernels.parent not in artifacts.resolve().parents:
         return {}  # of somebody else's kernels, which may have the same names
     try:
-        listed = find_variants(kernels)
+        return _files(kernels)
     except ProfkitError as error:
         say(error)  # what the records say goes on
         return {}
-    return _source_files(listed, kernels)
 
 
-def _source_files(listed: Iterable[Variant], kernels: Path) -> dict[str, SourceFile]:
+def _files(kernels: Path) -> dict[str, SourceFile]:
+    from profkit.measure.variants.variants import find_variants
     from profkit.records.record import SourceFile
 
-    return {
-        f"{v.problem}/{v.id}": SourceFile(
-            v.header, v.source_hash, v.path.relative_to(kernels.resolve()).as_posix()
-        )
-        for v in listed
-    }
+    found = {}
+    for v in find_variants(kernels):
+        file = v.path.relative_to(kernels.resolve()).as_posix()
+        found[f"{v.problem}/{v.id}"] = SourceFile(v.header, v.source_hash, file)
+    return found

@@ -8,7 +8,7 @@ from math import exp, log
 from statistics import median
 from typing import Literal, TypedDict
 
-from profkit.evidence.ledger import PROGRAM, Ledger, Outcome, Prediction
+from profkit.evidence.ledger import PROGRAM, Ledger, Outcome, Prediction, meant_rules
 from profkit.evidence.runs import Evidence
 
 HOLDS = 1.05  # a bound that the measured speed-up passes by less still held: timing's own spread
@@ -78,14 +78,9 @@ class Calibration:
 
 def edges_today(evidence: Evidence) -> Edges:
     """What the headers of today say of every recorded variant: its parent, and what it fixes."""
-    names = evidence.names()
-    records, _ = evidence.records({case for _, case in names})
-    edges = {}
-    for record in records:
-        header = record.header
-        fixes = header.fixes if header.case in (None, record.case) else ()
-        edges[record.variant, record.case] = (header.after, frozenset(fixes))
-    return edges
+    runs, _ = evidence.readable(counters=False)
+    records = filter(None, (run.record for run in runs))
+    return {(r.variant, r.case): (r.header.after, frozenset(meant_rules(r))) for r in records}
 
 
 class ScoresDocument(TypedDict):

@@ -15,6 +15,7 @@ import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from pathlib import Path
 from types import ModuleType
 from typing import Literal, TypedDict
@@ -141,12 +142,12 @@ ClaimOutcome = Literal["holds", "fails", "undecided", "errored"]
 
 @dataclass(frozen=True)
 class TriedClaim:
-    """A claim and its outcome; `error` says what went wrong when it errored."""
+    """A claim and its outcome."""
 
     claim: Claim
     outcome: ClaimOutcome
     answer: Answer | None = None
-    error: str = ""
+    error: str = ""  # what went wrong when it errored
 
     @property
     def sources(self) -> tuple[object, ...]:
@@ -158,14 +159,10 @@ class TriedClaim:
 class GateResult:
     """A gate, whether it is met, and the names of the claims that do not hold."""
 
-    gate: Gate
+    name: str
     met: bool
+    binding: bool
     failing: tuple[str, ...]
-
-    @property
-    def sources(self) -> tuple[object, ...]:
-        """Where a document finds what it says of it."""
-        return (self.gate,)
 
 
 @dataclass(frozen=True)
@@ -194,9 +191,11 @@ def verify_claim_files(paths: Iterable[str | Path], evidence: Evidence) -> tuple
 def exit_status(results: Iterable[Verified]) -> int:
     """2 when a file or claim could not be tried, 1 when a binding gate is not met, else 0."""
     files = list(results)
-    if any(f.error or any(j.outcome == "errored" for j in f.claims) for f in files):
+    tried = chain.from_iterable(file.claims for file in files)
+    if any(file.error for file in files) or any(one.outcome == "errored" for one in tried):
         return 2
-    return 1 if any(g.gate.binding and not g.met for f in files for g in f.gates) else 0
+    gates = chain.from_iterable(file.gates for file in files)
+    return 1 if any(gate.binding and not gate.met for gate in gates) else 0
 
 
 def _verify_file(path: Path, evidence: Evidence) -> Verified:
@@ -217,11 +216,10 @@ def _try_all(path: Path, module: ModuleType, evidence: Evidence) -> Verified:
     members = vars(module).values()
     gates = [g for g in members if isinstance(g, Gate)]
     own = [c for c in members if isinstance(c, Claim) and c.check.__module__ == module.__name__]
-    claims = dict.fromkeys(own + [c for g in gates for c in g.claims])
+    claims = dict.fromkeys([*own, *chain.from_iterable(g.claims for g in gates)])
     judged = {c: _judge(c, evidence, path) for c in claims}
-    return Verified(
-        path, title, tuple(judged.values()), tuple(_gate_result(g, judged) for g in gates)
-    )
+    results = tuple(_gate_result(g, judged) for g in gates)
+    return Verified(path, title, tuple(judged.values()), results)
 
 
 def _load(path: Path) -> ModuleType:
@@ -285,7 +283,7 @@ def _not_collected(metric: str) -> Answer:
 
 def _gate_result(gate: Gate, judged: Mapping[Claim, TriedClaim]) -> GateResult:
     failing = tuple(c.name for c in gate.claims if judged[c].outcome != "holds")
-    return GateResult(gate, not failing, failing)
+    return GateResult(gate.name, not failing, gate.binding, failing)
 
 
 def _last_line(error: BaseException, path: Path) -> str:
@@ -308,15 +306,6 @@ class ClaimEntry(TypedDict):
     computed: list[str]
 
 
-class ClaimGateEntry(TypedDict):
-    """A gate over claims."""
-
-    name: str
-    met: bool
-    binding: bool
-    failing: list[str]
-
-
 class ClaimFileEntry(TypedDict):
     """One file of claims; error says why it could not be loaded."""
 
@@ -324,7 +313,7 @@ class ClaimFileEntry(TypedDict):
     title: str
     error: str | None
     claims: list[ClaimEntry]
-    gates: list[ClaimGateEntry]
+    gates: list[GateResult]
 
 
 class ClaimsDocument(TypedDict):

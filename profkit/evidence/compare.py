@@ -6,35 +6,58 @@ Time is judged from samples taken without a profiler; counters explain it and ne
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from itertools import chain
 from math import isnan
+from operator import eq
 from typing import Any, Literal
 
 from profkit.errors import ProfkitError
-from profkit.evidence.conditions import WAIVABLE, Incomparable, clock_of, refusals_of
+from profkit.evidence.conditions import WAIVABLE, Incomparable, gpu_uuid, notes_of, refusals_of
 from profkit.evidence.counters import LaunchChange, launch_change
 from profkit.evidence.predictions import HeaderPrediction, header_predictions
-from profkit.evidence.runs import MissingEvidence, Run
+from profkit.evidence.runs import MissingEvidence, Row, Run
 from profkit.evidence.stats import (
+    ALPHA,
+    GATE,
     THRESHOLDS,
     Taken,
     Thresholds,
+    TimeAnswer,
     TimeComparison,
     compare_samples,
+    significant,
 )
 from profkit.records.record import Record
 from profkit.records.store import digest
-from profkit.reports.figures import seconds
 
-SAME_CLOCK = 0.03  # clocks nearer than this are not worth a word
 Untimed = Literal["", "one side", "both sides", "unchanged"]
 SpreadOf = Callable[[str], float | None]  # a GPU (uuid) -> what its processes differ by, measured
 
 
 def nobody_measured(_: str) -> None:
     """What processes differ by on a GPU that has no history."""
+
+
+@dataclass(frozen=True)
+class Policy:
+    """What it takes to call two times different, and to compare two runs at all."""
+
+    thresholds: Thresholds = THRESHOLDS
+    alpha: float | None = None  # false alarms in all comparisons; None: as the interval's level is
+    spread_of: SpreadOf = nobody_measured
+    anyway: bool = False  # compare across GPUs, clocks, ncu versions and cases all the same
+
+    def answer(self, time: TimeComparison) -> TimeAnswer:
+        """Return a comparison's answer where it holds at this level too."""
+        if time.answer == "same" or self.alpha is None or significant(time, self.alpha):
+            return time.answer
+        return "cannot tell"
+
+
+COMPARE = Policy()
+STRICT = Policy(GATE, ALPHA)  # of what nobody looks at again: a gate, a history
 
 
 @dataclass(frozen=True)
@@ -53,21 +76,13 @@ class BetweenProcesses:
 
 @dataclass(frozen=True)
 class ResourceChange:
-    """A resource that differs: name, unit, and its value on each side (None: not known)."""
+    """A resource that differs: its value on each side, None where it is not known."""
 
     name: str
     unit: str
     before: float | None
     after: float | None
-
-    @property
-    def worse(self) -> bool:
-        """Whether more is used, or fewer blocks fit."""
-        if self.before is None or self.after is None:
-            return False
-        return (
-            self.after < self.before if self.name in _MORE_IS_BETTER else self.after > self.before
-        )
+    worse: bool  # whether more is used, or fewer blocks fit
 
 
 @dataclass(frozen=True)
@@ -95,28 +110,14 @@ class RunComparison:
     notes: tuple[str, ...] = ()  # what else to know: not checked, no sanitizer, no report
 
 
-def compare_runs(
-    before: Run,
-    after: Run,
-    anyway: bool = False,
-    within: float = 0.01,
-    thresholds: Thresholds = THRESHOLDS,
-    spread_of: SpreadOf = nobody_measured,
-) -> RunComparison:
-    """Compare two runs.
-
-    `anyway`: compare across GPUs, clocks, ncu versions and cases all the same. `within`: speed-ups
-    inside 1 +- within are "same". `spread_of`: what the processes of a GPU differ by, where that
-    was measured.
-    """
+def compare_runs(before: Run, after: Run, policy: Policy = COMPARE) -> RunComparison:
+    """Compare two runs."""
     refusals = tuple(refusals_of(before, after))
-    if any(not (anyway and r.code in WAIVABLE) for r in refusals):
+    if any(not (policy.anyway and r.code in WAIVABLE) for r in refusals):
         return RunComparison(before.name, after.name, refusals, compared=False)
-    time, time_note = _time(before, after, within, thresholds, spread_of)
+    time, time_note = _time(before, after, policy)
     pairs, unmatched = match(before, after)
-    launches = tuple(
-        launch_change(_named(b), _named(a), (before.verdict(b), after.verdict(a))) for b, a in pairs
-    )
+    once = ["both sides are one measurement: nothing was recorded anew"]
     return RunComparison(
         before.name,
         after.name,
@@ -124,37 +125,48 @@ def compare_runs(
         compared=True,
         time=time,
         time_note=time_note,
-        between_processes=between_processes(before.record, after.record, thresholds, spread_of),
+        between_processes=between_processes(before.record, after.record, policy),
         bad_samples=_bad(before, after, time),
         untimed=_untimed(before, after),
-        launches=launches,
+        launches=tuple(
+            launch_change(b, a, (before.verdict(b), after.verdict(a))) for b, a in pairs
+        ),
         unmatched=unmatched,
         resources=_resources(before, after),
         promises=header_predictions(before, after),
-        notes=_notes(before, after),
+        notes=(
+            *(once if taken_once(before.record, after.record) else ()),
+            *notes_of(before, after),
+        ),
     )
 
 
 # --- time ----------------------------------------------------------------------------------------
 
 
-def _time(
-    before: Run, after: Run, within: float, thresholds: Thresholds, spread_of: SpreadOf
-) -> tuple[TimeComparison | None, str]:
+def _time(before: Run, after: Run, policy: Policy) -> tuple[TimeComparison | None, str]:
     try:
         was, now = before.timed, after.timed
     except MissingEvidence as missing:
         return None, f"{missing.message}; a duration under ncu is no timing ({missing.hint})"
     try:
-        time = compare_times(was, now, within, thresholds, spread_of)
+        time = compare_times(was, now, policy)
     except ProfkitError as error:
         return None, error.message
-    if _taken_once(before, after):
+    if taken_once(was, now):
         sentence = "the same: one measurement stands on both sides"
         time = replace(time, answer="same", reason="identical", sentence=sentence)
-    between = between_processes(was, now, thresholds, spread_of)
+    between = between_processes(was, now, policy)
     note = f"warm L2, {how_taken(was, now)}"
     return time, f"{note}: {between.sentence}" if between else note
+
+
+def taken_once(before: Record | None, after: Record | None) -> bool:
+    """Whether both hold the very same timing samples of the same session; NaN is no sample."""
+    if before is None or after is None or not before.warm or before.session != after.session:
+        return False
+    same = len(before.warm) == len(after.warm)
+    return same and all(map(eq, before.warm, after.warm))
 
 
 def _bad(before: Run, after: Run, time: TimeComparison | None) -> bool:
@@ -166,12 +178,15 @@ def _untimed(before: Run, after: Run) -> Untimed:
     timed = [bool(run.record and run.record.warm) for run in (before, after)]
     if any(timed):
         return "" if all(timed) else "one side"
+    return "unchanged" if unchanged(before, after) else "both sides"
+
+
+def unchanged(before: Run, after: Run) -> bool:
+    """Whether both ran one machine code; without records, whether both are one report."""
     if before.record and after.record:
-        same = before.record.machine_code.same_as(after.record.machine_code)
-    else:
-        reports = [digest(run.report) if run.report else "" for run in (before, after)]
-        same = reports[0] == reports[1] != ""
-    return "unchanged" if same else "both sides"
+        return before.record.machine_code.same_as(after.record.machine_code)
+    reports = [digest(run.report) if run.report else "" for run in (before, after)]
+    return reports[0] == reports[1] != ""
 
 
 def how_taken(before: Record | None, after: Record | None) -> Taken:
@@ -184,7 +199,7 @@ def how_taken(before: Record | None, after: Record | None) -> Taken:
 
 
 def between_processes(
-    before: Record | None, after: Record | None, thresholds: Thresholds, spread_of: SpreadOf
+    before: Record | None, after: Record | None, policy: Policy
 ) -> BetweenProcesses | None:
     """What two runs' processes are taken to differ by; None where both were timed in one.
 
@@ -192,38 +207,29 @@ def between_processes(
     """
     if how_taken(before, after) != "apart":
         return None
-    gpus = {r.gpu.uuid if r and r.gpu else None for r in (before, after)}
-    uuid = gpus.pop() if len(gpus) == 1 else None
-    sigma = spread_of(uuid) if uuid else None
-    assumed = BetweenProcesses(thresholds.process_spread, measured=False)
+    uuid, other = gpu_uuid(before), gpu_uuid(after)
+    sigma = policy.spread_of(uuid) if uuid and uuid == other else None
+    assumed = BetweenProcesses(policy.thresholds.process_spread, measured=False)
     return assumed if sigma is None else BetweenProcesses(sigma, measured=True)
 
 
-def compare_times(
-    before: Record,
-    after: Record,
-    within: float = 0.01,
-    thresholds: Thresholds = THRESHOLDS,
-    spread_of: SpreadOf = nobody_measured,
-) -> TimeComparison:
+def compare_times(before: Record, after: Record, policy: Policy = COMPARE) -> TimeComparison:
     """Whether AFTER is faster, by the warm samples of two records: the one place that says so.
-
-    A ladder, a gate, a claim and a summary differ in their thresholds, and in what they make of it.
 
     Raises:
         ProfkitError: As compare_samples.
     """
-    between = between_processes(before, after, thresholds, spread_of)
-    known = replace(thresholds, process_spread=between.sigma) if between else thresholds
-    return compare_samples(before.warm, after.warm, within, how_taken(before, after), known)
+    between, known = between_processes(before, after, policy), policy.thresholds
+    if between:
+        known = replace(known, process_spread=between.sigma)
+    taken = how_taken(before, after)
+    return compare_samples(before.warm, after.warm, taken=taken, thresholds=known)
 
 
 # --- launches ------------------------------------------------------------------------------------
 
-FrameRow = dict[Hashable, Any]
 
-
-def match(before: Run, after: Run) -> tuple[list[tuple[FrameRow, FrameRow]], tuple[str, ...]]:
+def match(before: Run, after: Run) -> tuple[list[tuple[Row, Row]], tuple[str, ...]]:
     """Pairs of launches, and the kernels left over.
 
     Launches of two variants belong together in order when there are as many; otherwise by NVTX
@@ -231,7 +237,7 @@ def match(before: Run, after: Run) -> tuple[list[tuple[FrameRow, FrameRow]], tup
     longest launches belong together, and so do two reports of one launch each.
     """
     usable = [run.rows for run in (before, after)]
-    marked = all(r["variant"] is not None for side in usable for r in side)
+    marked = all(row["variant"] is not None for row in chain.from_iterable(usable))
     if marked and len(usable[0]) == len(usable[1]):
         return list(zip(*usable, strict=True)), ()
     keyed = [_keyed(side) for side in usable]
@@ -240,18 +246,18 @@ def match(before: Run, after: Run) -> tuple[list[tuple[FrameRow, FrameRow]], tup
     alone = all(len(side) == 1 for side in usable)
     if not pairs and all(usable) and (marked or alone):
         pairs = [(max(usable[0], key=_time_of), max(usable[1], key=_time_of))]
-    paired = {id(row) for two in pairs for row in two}
+    paired = set(map(id, chain.from_iterable(pairs)))
     left = [row for row in chain.from_iterable(usable) if id(row) not in paired]
     return pairs, tuple(str(row["kernel"]) for row in left)
 
 
-def _time_of(row: FrameRow) -> float:
+def _time_of(row: Row) -> float:
     return 0.0 if isnan(row["time"]) else float(row["time"])
 
 
-def _keyed(rows: list[FrameRow]) -> dict[tuple[Any, ...], FrameRow]:
+def _keyed(rows: list[Row]) -> dict[tuple[Any, ...], Row]:
     seen: Counter[tuple[Any, ...]] = Counter()
-    keyed: dict[tuple[Any, ...], FrameRow] = {}
+    keyed: dict[tuple[Any, ...], Row] = {}
     for row in rows:
         # The mark carries the variant, which differs by intention; the kernel's name does not.
         nvtx = None if row["variant"] is not None else row["nvtx"]
@@ -259,10 +265,6 @@ def _keyed(rows: list[FrameRow]) -> dict[tuple[Any, ...], FrameRow]:
         keyed[(*key, seen[key])] = row
         seen[key] += 1
     return keyed
-
-
-def _named(row: FrameRow) -> Mapping[str, Any]:
-    return {str(k): v for k, v in row.items()}
 
 
 # --- what it cost --------------------------------------------------------------------------------
@@ -278,11 +280,19 @@ _FROM_FRAME = {
 
 
 def _resources(before: Run, after: Run) -> tuple[ResourceChange, ...]:
-    changes = [
-        ResourceChange(name, unit, _resource(before, name), _resource(after, name))
-        for name, unit in (*_FROM_FRAME.items(), ("spills", "byte"), ("stack", "byte"))
-    ]
-    return tuple(r for r in changes if r.before != r.after)
+    changes = []
+    for name, unit in (*_FROM_FRAME.items(), ("spills", "byte"), ("stack", "byte")):
+        was, now = _resource(before, name), _resource(after, name)
+        if was != now:
+            changes.append(ResourceChange(name, unit, was, now, is_worse(name, was, now)))
+    return tuple(changes)
+
+
+def is_worse(name: str, before: float | None, after: float | None) -> bool:
+    """Whether more of a resource is used, or fewer blocks fit; of what is not known, no."""
+    if before is None or after is None:
+        return False
+    return after < before if name in _MORE_IS_BETTER else after > before
 
 
 def _resource(run: Run, name: str) -> float | None:
@@ -292,56 +302,3 @@ def _resource(run: Run, name: str) -> float | None:
         return float(value)
     counted = run.column(name) if name in _FROM_FRAME else None
     return counted if isinstance(counted, float) and not isnan(counted) else None
-
-
-def _taken_once(before: Run, after: Run) -> bool:
-    """Whether both sides hold the very same timing samples of the same session."""
-    was, now = before.record, after.record
-    if was is None or now is None or not was.warm:
-        return False
-    return (was.session, was.warm) == (now.session, now.warm)
-
-
-def _two_gpus(before: Record | None, after: Record | None) -> list[str]:
-    """Where two runs are of two GPUs of one name: not refused, and said."""
-    if before is None or after is None:
-        return []
-    uuids = [r.gpu.uuid if r.gpu else None for r in (before, after)]
-    if all(uuids) and uuids[0] != uuids[1]:
-        return [f"timed on two GPUs of one name: {uuids[0]} and {uuids[1]}"]
-    seen = [r.ncu.visible if r.ncu else None for r in (before, after)]
-    if seen[0] != seen[1]:
-        words = [x if x is not None else "the first" for x in seen]
-        return [f"counted on two GPUs of one host: {words[0]} and {words[1]}"]
-    return []
-
-
-def _notes(before: Run, after: Run) -> tuple[str, ...]:
-    notes: list[str] = []
-    if _taken_once(before, after):
-        notes.append("both sides are one measurement: nothing was recorded anew")
-    for run in (before, after):
-        if run.record is None:
-            notes.append(f"{run.name} has no run record: right or wrong is not known")
-        elif run.record.correct is None:
-            notes.append(f"{run.name} was not checked: profkit check --variant {run.variant}")
-        if run.usable.empty:
-            why = "no report" if run.launches.empty else "no launch that ncu could finish"
-            notes.append(f"{run.name} has {why}: no counters")
-    names = [set(run.usable["kernel"]) for run in (before, after)]
-    if all(names) and not names[0] & names[1] and before.record is None and after.record is None:
-        notes.append("no kernel has the same name on both sides: these may be different kernels")
-    counts = len(before.usable), len(after.usable)
-    if counts[0] != counts[1] and all(counts):
-        sums = [seconds(float(run.usable["time"].sum())) for run in (before, after)]
-        notes.append(
-            f"{counts[0]} and {counts[1]} launches, together {sums[0]} and {sums[1]} under ncu"
-        )
-    notes += _two_gpus(before.record, after.record)
-    was, now = clock_of(before), clock_of(after)
-    if was and now and abs(was - now) > SAME_CLOCK * max(was, now):
-        notes.append(
-            f"the SM ran at {was / 1e6:.0f} and {now / 1e6:.0f} MHz under ncu: shares of peak "
-            "compare, durations under ncu do not"
-        )
-    return tuple(notes)

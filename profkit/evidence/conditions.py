@@ -1,17 +1,20 @@
-"""Two runs  ->  why they must not be compared: comparisons that would mislead are refused.
+"""How two runs were made  ->  why they must not be compared, and what of method and machine differs.
 
-A kernel that is wrong, one binary under two names, two GPUs, clocks, ncu versions or cases.
+Refused is what would mislead: a kernel that is wrong, one binary under two names, two GPUs, clocks,
+ncu versions or cases.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import chain
 from math import isnan
 from typing import Any, Literal
 
-from profkit.evidence.runs import Run
+from profkit.evidence.runs import Run, record_again
 from profkit.records.record import Record
+from profkit.reports.figures import seconds
 
 Refused = Literal["wrong", "sanitizer", "same-binary", "device", "clocks", "ncu", "case", "stale"]
 # Refusals that --anyway sets aside; the others would compare something that is not there.
@@ -19,6 +22,9 @@ WAIVABLE: frozenset[Refused] = frozenset({"device", "clocks", "ncu", "case", "st
 # Free clocks follow the power that a kernel draws: on one H200 a copy ran at 1.98 GHz and a matrix
 # product at 1.54, 1.29x apart. Farther apart, one of the two was locked or throttled.
 CLOCKS = 1.35
+SAME_CLOCK = 0.03  # clocks nearer than this are not worth a word
+# What holds clocks down from outside of the kernel; a power cap is what a hard-working kernel meets.
+_OUTSIDE = ("thermal", "hardware", "unknown")
 
 
 @dataclass(frozen=True)
@@ -38,24 +44,21 @@ def refusals_of(before: Run, after: Run) -> list[Incomparable]:
             error = "" if record.max_abs is None else f" (largest error {record.max_abs:.3g})"
             reasons.append(Incomparable("wrong", f"{run.name} gives wrong results{error}"))
         if record and record.sanitizer_errors:
-            reasons.append(
-                Incomparable(
-                    "sanitizer", f"{run.name}: {', '.join(record.sanitizer_errors)} found errors"
-                )
-            )
+            said = f"{run.name}: {', '.join(record.sanitizer_errors)} found errors"
+            reasons.append(Incomparable("sanitizer", said))
         if run.stale:
-            again = f"profkit profile --variant {run.variant} --case {run.case}"
-            reasons.append(
-                Incomparable("stale", f"{run.name} is stale, its code has changed since: {again}")
-            )
+            again = record_again(run.variant, run.case)
+            said = f"{run.name} is stale, its code has changed since: {again}"
+            reasons.append(Incomparable("stale", said))
     if before.record and after.record:
         reasons += _same_binary(before.record, after.record)
     if before.case != after.case:
         reasons.append(Incomparable("case", f"two cases: {before.case} and {after.case}"))
     for code, what, get in _CONDITIONS:
-        was, now = get(before), get(after)
-        if was is not None and now is not None and was != now and not _near(was, now):
-            reasons.append(Incomparable(code, f"{what} differ: {_show(was)} and {_show(now)}"))
+        sides = _differing(get, before, after)
+        if sides and not _near(*sides):
+            was, now = map(_show, sides)
+            reasons.append(Incomparable(code, f"{what} differ: {was} and {now}"))
     return reasons
 
 
@@ -64,14 +67,15 @@ def _same_binary(before: Record, after: Record) -> list[Incomparable]:
         return []
     if (before.variant, before.source_hash) == (after.variant, after.source_hash):
         return []  # one variant measured twice, on purpose
-    sass = (before.sass or "")[:12]
-    return [
-        Incomparable(
-            "same-binary",
-            f"{before.variant} and {after.variant} are the same binary (SASS {sass}): "
-            "not a comparison, the change never reached the GPU",
-        )
-    ]
+    names = f"{before.variant} and {after.variant} are the same binary"
+    why = "not a comparison, the change never reached the GPU"
+    return [Incomparable("same-binary", f"{names} (SASS {(before.sass or '')[:12]}): {why}")]
+
+
+def _differing(get: Callable[[Any], Any], before: Any, after: Any) -> tuple[Any, Any] | None:
+    """What both sides say of a condition, where it is two things; None elsewhere."""
+    was, now = get(before), get(after)
+    return None if was is None or now is None or was == now else (was, now)
 
 
 def _near(one: Any, other: Any) -> bool:
@@ -96,13 +100,102 @@ def clock_of(run: Run) -> float | None:
     return run.record.sm_clock if run.record else None
 
 
-def _clock_control(run: Run) -> Any:
-    return run.record.clock_control if run.record else None
-
-
 _CONDITIONS: tuple[tuple[Refused, str, Callable[[Run], Any]], ...] = (
     ("device", "GPUs", _device),
     ("clocks", "SM clocks", clock_of),
-    ("clocks", "clock controls", _clock_control),
+    ("clocks", "clock controls", lambda run: run.record.clock_control if run.record else None),
     ("ncu", "Nsight Compute versions", lambda run: run.column("ncu_version")),
 )
+
+
+# --- of times alone: method and machine ----------------------------------------------------------
+
+
+def method_differences(before: Record, after: Record) -> list[str]:
+    """Why the times of two records are not of one kind: two timers, or a cold L2 and a warm one."""
+    found = []
+    if methods := _differing(lambda r: (r.timing and r.timing.method) or None, before, after):
+        found.append("BASE was timed by {}, HEAD by {}".format(*methods))
+    states = [{word for word in ("warm", "cold") if getattr(r, word)} for r in (before, after)]
+    if all(states) and not states[0] & states[1]:
+        found.append(f"BASE was timed with a {min(states[0])} L2, HEAD with a {min(states[1])} one")
+    return found
+
+
+def machine_differences(before: Record, after: Record) -> list[str]:
+    """What of the machine differs between two records of one kind of GPU."""
+    if before.session is not None and before.session == after.session:
+        return []
+    gpu = (after.gpu and after.gpu.name) or "GPU"
+    each = ((_differing(get, before, after), text) for get, text in _MACHINE)
+    return [text.format(*sides, gpu=gpu) for sides, text in each if sides]
+
+
+def gpu_uuid(record: Record | None) -> str | None:
+    """Which GPU a record was timed on; None where it is not known."""
+    return (record.gpu.uuid or None) if record and record.gpu else None
+
+
+def _held(record: Record) -> str | None:
+    """What held the clocks down from outside; None where the GPU was not asked."""
+    states = (record.timing.before, record.timing.after) if record.timing else ()
+    asked = [s.throttle for s in states if s and s.throttle is not None]
+    reasons = {r for r in chain.from_iterable(asked) if any(word in r for word in _OUTSIDE)}
+    return (", ".join(sorted(reasons)) or "nothing") if asked else None
+
+
+def _power_limit(record: Record) -> float | None:
+    return record.timing.after.power_limit if record.timing and record.timing.after else None
+
+
+_MACHINE: tuple[tuple[Callable[[Record], Any], str], ...] = (
+    (gpu_uuid, "another {gpu} ({} and {})"),
+    (lambda r: (r.gpu and r.gpu.driver) or None, "driver {} and {}"),
+    (_power_limit, "a power limit of {:.0f} and {:.0f} W"),
+    (_held, "clocks held down by {} and by {}"),
+)
+
+
+# --- what is no reason to refuse, and worth a word ------------------------------------------------
+
+
+def notes_of(before: Run, after: Run) -> list[str]:
+    """What else to know of two runs: not checked, no report, other kernels, GPUs or clocks."""
+    notes: list[str] = []
+    for run in (before, after):
+        if run.record is None:
+            notes.append(f"{run.name} has no run record: right or wrong is not known")
+        elif run.record.correct is None:
+            notes.append(f"{run.name} was not checked: profkit check --variant {run.variant}")
+        if run.usable.empty:
+            why = "no report" if run.launches.empty else "no launch that ncu could finish"
+            notes.append(f"{run.name} has {why}: no counters")
+    names = [set(run.usable["kernel"]) for run in (before, after)]
+    if all(names) and not names[0] & names[1] and before.record is None and after.record is None:
+        notes.append("no kernel has the same name on both sides: these may be different kernels")
+    counts = len(before.usable), len(after.usable)
+    if counts[0] != counts[1] and all(counts):
+        sums = [seconds(float(run.usable["time"].sum())) for run in (before, after)]
+        notes.append(
+            f"{counts[0]} and {counts[1]} launches, together {sums[0]} and {sums[1]} under ncu"
+        )
+    if before.record and after.record:
+        notes += _two_gpus(before.record, after.record)
+    was, now = clock_of(before), clock_of(after)
+    if was and now and abs(was - now) > SAME_CLOCK * max(was, now):
+        notes.append(
+            f"the SM ran at {was / 1e6:.0f} and {now / 1e6:.0f} MHz under ncu: shares of peak "
+            "compare, durations under ncu do not"
+        )
+    return notes
+
+
+def _two_gpus(before: Record, after: Record) -> list[str]:
+    """Where two runs are of two GPUs of one name: not refused, and said."""
+    if uuids := _differing(gpu_uuid, before, after):
+        return ["timed on two GPUs of one name: {} and {}".format(*uuids)]
+    seen = [r.ncu.visible if r.ncu else None for r in (before, after)]
+    if seen[0] == seen[1]:
+        return []
+    words = [x if x is not None else "the first" for x in seen]
+    return [f"counted on two GPUs of one host: {words[0]} and {words[1]}"]

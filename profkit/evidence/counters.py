@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from math import inf, isnan, log
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from profkit.diagnosis.rule import Diagnosis, Finding
 from profkit.reports.metrics import CATALOGUE
@@ -18,9 +18,9 @@ from profkit.reports.metrics import CATALOGUE
 POINTS = 0.01
 RELATIVE = 0.02
 GAIN = 0.1  # a finding whose gain differs by less than a tenth has not changed
-# Facts about the device or about ncu, not about the kernel.
-NOT_THE_KERNEL = ("peak_", "sm_count", "sm_clock_max", "dram_clock_max", "l2_size", "max_warps",
-                   "replay_passes", "limit_blocks", "limit_warps")  # fmt: skip
+# How the names of facts about the device or about ncu begin, which are not about the kernel.
+_DEVICE = ("peak_", "sm_count", "sm_clock_max", "dram_clock_max", "l2_size", "max_warps")
+NOT_THE_KERNEL = (*_DEVICE, "replay_passes", "limit_blocks", "limit_warps")
 
 
 @dataclass(frozen=True)
@@ -31,16 +31,8 @@ class Moved:
     unit: str  # its unit; "share" is a fraction of 1
     before: float
     after: float
-
-    @property
-    def points(self) -> float | None:
-        """The difference in percentage points, None for what is not a share."""
-        return 100 * (self.after - self.before) if self.unit == "share" else None
-
-    @property
-    def factor(self) -> float:
-        """The value after over the one before; infinite when it was 0."""
-        return self.after / self.before if self.before else inf
+    points: float | None  # the difference in percentage points, None for what is not a share
+    factor: float  # the value after over the one before; infinite when it was 0
 
     @property
     def weight(self) -> float:
@@ -55,14 +47,23 @@ class Moved:
         return min(round(abs(log(self.factor) / log(2)), 6), 4.0) if known else 4.0
 
 
+# gone (fired, is clear), new (fires, was clear), changed (fires on both, its gain differs), unknown
+# (it fires on one side and was not decidable on the other), or stays; in the order of documents.
+Became = Literal["gone", "new", "changed", "unknown", "stays"]
+
+
+def moved_by(metric: str, unit: str, before: float, after: float) -> Moved:
+    """Return how far a metric moved."""
+    points = 100 * (after - before) if unit == "share" else None
+    return Moved(metric, unit, before, after, points, after / before if before else inf)
+
+
 @dataclass(frozen=True)
 class FindingChange:
     """What became of one rule."""
 
     rule: str
-    # gone (fired, is clear), new (fires, was clear), changed (fires on both, its gain
-    # differs), stays, or unknown (it fires on one side and was not decidable on the other)
-    what: Literal["gone", "new", "changed", "stays", "unknown"]
+    what: Became
     before: Finding
     after: Finding
 
@@ -85,11 +86,11 @@ class LaunchChange:
 def launch_change(
     before: Mapping[str, Any], after: Mapping[str, Any], verdicts: tuple[Diagnosis, Diagnosis]
 ) -> LaunchChange:
-    """What changed from one launch to another."""
+    """Return what changed from one launch to another."""
     one_sided = [m for m in CATALOGUE if isnan(_value(before, m)) != isnan(_value(after, m))]
     return LaunchChange(
         kernel=(str(before["kernel"]), str(after["kernel"])),
-        bound=(_bound(verdicts[0]), _bound(verdicts[1])),
+        bound=(verdicts[0].label, verdicts[1].label),
         profiled_time=(_value(before, "time"), _value(after, "time")),
         moved=moved(before, after),
         only_before=tuple(m for m in one_sided if isnan(_value(after, m))),
@@ -101,7 +102,7 @@ def launch_change(
 def moved(before: Mapping[str, Any], after: Mapping[str, Any]) -> tuple[Moved, ...]:
     """Every catalogue metric that both have and that differs, farthest first."""
     found = [
-        Moved(m.name, m.unit, b, a)
+        moved_by(m.name, m.unit, b, a)
         for m in CATALOGUE.values()
         if not m.name.startswith(NOT_THE_KERNEL)
         and not isnan(b := _value(before, m.name))
@@ -119,13 +120,11 @@ def finding_changes(before: Diagnosis, after: Diagnosis) -> tuple[FindingChange,
         for rule in was
         if rule in now and "fires" in (was[rule].status, now[rule].status)
     ]
-    order = ["gone", "new", "changed", "unknown", "stays"]
+    order = get_args(Became)
     return tuple(sorted(found, key=lambda f: (order.index(f.what), -_gain(f.before, f.after))))
 
 
-def _became(
-    before: Finding, after: Finding
-) -> Literal["gone", "new", "changed", "stays", "unknown"]:
+def _became(before: Finding, after: Finding) -> Became:
     if "unknown" in (before.status, after.status):
         return "unknown"
     if after.status == "clear":
@@ -141,10 +140,6 @@ def _became(
 
 def _gain(*findings: Finding) -> float:
     return max((f.gain or 1.0 for f in findings if f.status == "fires"), default=1.0)
-
-
-def _bound(diagnosis: Diagnosis) -> str:
-    return diagnosis.label
 
 
 def _value(row: Mapping[str, Any], metric: str) -> float:

@@ -7,269 +7,344 @@ while on every pull request. What did change is judged at one false alarm in a t
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from math import isnan
-from operator import eq
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from itertools import chain
+from math import isnan, nan
+from typing import Literal, TypedDict
 
 from profkit.errors import ProfkitError
-from profkit.evidence.compare import SpreadOf, compare_runs, nobody_measured
-from profkit.evidence.gate_conditions import (
-    RunFound,
-    control_of,
-    machine_differences,
-    method_differences,
+from profkit.evidence.compare import (
+    STRICT,
+    BetweenProcesses,
+    Policy,
+    RunComparison,
+    SpreadOf,
+    compare_runs,
+    compare_times,
+    nobody_measured,
+    taken_once,
+    unchanged,
 )
-from profkit.evidence.gate_report import Cause, GateAnswer, GateReport, GateSubject
-from profkit.evidence.power import (
-    GATE,
+from profkit.evidence.conditions import machine_differences, method_differences
+from profkit.evidence.runs import Evidence, Run, record_again
+from profkit.evidence.stats import (
+    ALPHA,
+    POWER,
+    TimeComparison,
     samples_for,
     significant,
     smallest_change,
 )
-from profkit.evidence.runs import Evidence, Run
-from profkit.evidence.stats import TimeComparison
 from profkit.records.artifacts import RunName
-from profkit.records.record import Record, SourceFile, read_record
-from profkit.records.store import digest
+from profkit.records.record import Record
+from profkit.records.store import as_document
 
 SEES = 0.02  # what "the same" means: a change of so much would have been seen
 _METHOD, _MACHINE = {"ncu", "case"}, {"device", "clocks"}
 _SHOWN = 3  # counters that moved, named in a reason
+GateAnswer = Literal[
+    "slower", "wrong", "faster", "same", "cannot tell", "no time", "stale", "new", "gone"
+]
+Cause = Literal["code", "method", "machine", "noise"]
 
 
 @dataclass(frozen=True)
-class GateSide:
-    """One side of a gate."""
+class GateSubject:
+    """One variant at one case, before and after; null where not known."""
 
-    evidence: Evidence  # its folder of artifacts
-    # problem/variant -> its file; empty where no kernels lie beside the artifacts
-    sources: Mapping[str, SourceFile] = field(default_factory=dict)
+    name: str
+    # what became of it; "wrong" where HEAD's values or accesses are, "no time" where it was
+    # not timed, "stale" where its code changed since it was measured
+    answer: GateAnswer
+    because: str
+    cause: Cause | None  # where a difference comes from
+    time: TimeComparison | None  # the comparison; None where none was made
+    # the smallest relative change that would have been seen; NaN where none was made
+    smallest_change: float
+    # how many samples a side would see a change of SEES; None where that is not known
+    samples_needed: int | None
+    # what the processes were taken to differ by, where times were compared
+    between_processes: BetweenProcesses | None
 
-    def code(self, record: Record) -> str | None:
-        """Hash of the variant's code as it is today; as it was measured, where no file is there."""
-        file = self.sources.get(f"{record.problem}/{record.variant}")
-        return file.sha256 if file and record.source else record.source_hash
+
+class GateDocument(TypedDict):
+    """What `profkit gate --json` prints."""
+
+    schema: Literal["profkit.gate/1"]
+    status: int
+    summary: str
+    reasons: list[str]
+    alpha: float
+    power: float
+    subjects: list[GateSubject]
+
+
+@dataclass(frozen=True)
+class GateReport:
+    """What a gate says of two folders."""
+
+    subjects: tuple[GateSubject, ...]  # every variant at every case of either side
+    problems: tuple[ProfkitError, ...] = ()  # records that cannot be read
+    strict: bool = False  # whether "cannot tell" closes the gate too
+    alpha: float = ALPHA
+    power: float = POWER
+
+    @property
+    def summary(self) -> str:
+        """`0 slower, 1 faster, 34 the same, 2 cannot tell, 1 without a time`."""
+        counts = Counter(s.answer for s in self.subjects)
+        always = ("slower", "faster", "same", "cannot tell")
+        kinds = [k for k in _ORDER if counts[k] or k in always]
+        return ", ".join(f"{counts[kind]} {_WORDS.get(kind, kind)}" for kind in kinds)
+
+    @property
+    def assumed(self) -> BetweenProcesses | None:
+        """What processes were taken to differ by where that was never measured; None elsewhere."""
+        found = [s.between_processes for s in self.subjects]
+        return next((b for b in found if b and not b.measured), None)
+
+    @property
+    def closing(self) -> dict[int, list[GateSubject]]:
+        """Exit status -> the subjects that ask for it."""
+        untried = {"no time", "stale"} | ({"cannot tell"} if self.strict else set())
+        bad = [s for s in self.subjects if s.answer in ("wrong", "slower")]
+        return {
+            1: sorted(bad, key=lambda s: s.answer != "wrong"),
+            2: [s for s in self.subjects if s.answer in untried],
+        }
+
+    @property
+    def status(self) -> int:
+        """1 slower or wrong; 2 something that changed could not be judged; 0 otherwise."""
+        if self.closing[1]:
+            return 1
+        return 2 if self.closing[2] or self.problems else 0
+
+    @property
+    def reasons(self) -> list[str]:
+        """Every reason for a status other than 0."""
+        closing = chain.from_iterable(self.closing.values())
+        return [*(f"{s.name}: {s.because}" for s in closing), *(p.message for p in self.problems)]
+
+    def to_json(self) -> GateDocument:
+        """The document that `profkit gate --json` prints."""
+        return as_document(GateDocument, self)
+
+
+# Answers in the order of the summary, and how it calls those that it calls otherwise.
+_ORDER: tuple[GateAnswer, ...] = (
+    *("wrong", "slower", "faster", "same", "cannot tell", "no time", "stale", "new", "gone"),
+)
+_WORDS = {"same": "the same", "no time": "without a time"}
+
+
+@dataclass(frozen=True)
+class _Subject:
+    """One variant at one case on both sides; None where a side does not have it."""
+
+    name: RunName
+    before: Run | None
+    after: Run | None
+
+    @property
+    def again(self) -> str:
+        """The command that measures it."""
+        return record_again(*self.name)
+
+    def said(self, answer: GateAnswer, because: str, cause: Cause | None = None) -> GateSubject:
+        """What a gate says of it, without a time."""
+        return GateSubject(".".join(self.name), answer, because, cause, None, nan, None, None)
 
 
 def judge_gate(
-    base: GateSide,
-    head: GateSide,
+    base: Evidence,
+    head: Evidence,
     case: str | None = None,
     strict: bool = False,
     spread_of: SpreadOf = nobody_measured,
 ) -> GateReport:
-    """What moved from one folder of artifacts to another.
+    """Return what moved from one folder of artifacts to another.
 
-    `strict`: whether "cannot tell" closes the gate too. `spread_of`: what the processes of a GPU
-    differ by, where that was measured.
+    `base`, `head`: with what the kernels beside them say today. `strict`: whether "cannot tell" closes
+    the gate too. `spread_of`: what the processes of a GPU differ by, where that was measured.
 
     Raises:
         ProfkitError: A side has no runs at all.
     """
     problems: list[ProfkitError] = []
-    sides = [_records(side.evidence, case, problems) for side in (base, head)]
-    for side, records in zip((base, head), sides, strict=True):
-        if not records and not problems:
+    sides = [_runs(side, case, problems) for side in (base, head)]
+    for side, runs in zip((base, head), sides, strict=True):
+        if not runs and not problems:
             at = f" at case {case}" if case else ""
-            raise ProfkitError(f"{side.evidence.root}: no run{at}", "profkit profile --all")
-    control = control_of(sides[0], sides[1], spread_of, problems)
+            raise ProfkitError(f"{side.root}: no run{at}", "profkit profile --all")
+    policy = replace(STRICT, spread_of=spread_of)
+    control = _control(sides[0], sides[1], policy, problems)
     renamed = _renamed(sides[0], sides[1])
     subjects = []
-    for name in sorted({*sides[0], *sides[1]}):
-        before, after = sides[0].get(renamed.get(name, name)), sides[1].get(name)
-        if name in renamed.values():
-            continue
-        if asked_first := _stale(name, (base, head), (before, after)) or _wrong(
-            name, before, after
-        ):
+    for name in sorted({*sides[0], *sides[1]} - {*renamed.values()}):
+        of = _Subject(name, sides[0].get(renamed.get(name, name)), sides[1].get(name))
+        if asked_first := _stale(of, base, head) or _wrong(of):
             subjects.append(asked_first)
-        elif _is_control(before, after):
-            continue
+        elif all(run.record and run.record.reference for run in (of.before, of.after) if run):
+            continue  # a library call is not judged: it shows what the machine did
         elif name in renamed:
-            subjects.append(_renamed_subject(name, renamed[name]))
-        elif before is None or after is None:
-            subjects.append(_one_sided(name, before is None))
+            because = f"the machine code of {renamed[name][0]} under another name"
+            subjects.append(of.said("same", because))
+        elif of.before is None or of.after is None:
+            answer: GateAnswer = "new" if of.before is None else "gone"
+            has = "HEAD" if of.before is None else "BASE"
+            subjects.append(of.said(answer, f"only {has} has it"))
         else:
-            subjects.append(_subject(name, (base, head), (before, after), control, spread_of))
+            subjects.append(_both(of, of.before, of.after, control.get(name[1]), policy))
     return GateReport(tuple(subjects), tuple(problems), strict)
 
 
-def _records(
-    evidence: Evidence, case: str | None, problems: list[ProfkitError]
-) -> dict[RunName, RunFound]:
-    """Every run of a side, without its report."""
-    found: dict[RunName, RunFound] = {}
-    for name in evidence.names():
-        if case not in (None, name[1]):
-            continue
-        try:
-            files = evidence.files(*name)
-            if files and files.record:
-                found[name] = read_record(files.record)
-            elif files and files.report:
-                found[name] = digest(files.report)
-        except ProfkitError as problem:
-            problems.append(problem)
-    return found
+def _runs(evidence: Evidence, case: str | None, problems: list[ProfkitError]) -> dict[RunName, Run]:
+    """Every run of a side; its report is read where its time is judged."""
+    found, wrong = evidence.readable(lambda n: case in (None, n[1]), counters=False)
+    problems += wrong
+    return {(run.variant, str(run.case)): replace(run, stale=False) for run in found}
 
 
-def _is_control(*found: RunFound | None) -> bool:
-    """Library calls are not judged: their code is not ours. They show what the machine did."""
-    return all(isinstance(f, Record) and f.reference for f in found if f is not None)
-
-
-def _renamed(
-    base: Mapping[RunName, RunFound], head: Mapping[RunName, RunFound]
-) -> dict[RunName, RunName]:
+def _renamed(base: Mapping[RunName, Run], head: Mapping[RunName, Run]) -> dict[RunName, RunName]:
     """Name in the head -> name in the base, of one machine code at one case."""
-    gone = {n: r for n, r in base.items() if n not in head and isinstance(r, Record)}
-    new = {n: r for n, r in head.items() if n not in base and isinstance(r, Record)}
+    gone = [n for n, run in base.items() if n not in head and run.record]
     pairs: dict[RunName, RunName] = {}
-    for name, after in new.items():
-        old = [
-            n
-            for n, r in gone.items()
-            if n[1] == name[1] and r.machine_code.same_as(after.machine_code)
-        ]
-        if len(old) == 1:
-            pairs[name] = old[0]
+    for name, after in head.items():
+        if name not in base and after.record:
+            alike = [n for n in gone if n[1] == name[1] and unchanged(base[n], after)]
+            if len(alike) == 1:
+                pairs[name] = alike[0]
     return pairs
 
 
-def _stale(
-    name: RunName, sides: tuple[GateSide, GateSide], found: tuple[RunFound | None, RunFound | None]
-) -> GateSubject | None:
+def _control(
+    base: Mapping[RunName, Run],
+    head: Mapping[RunName, Run],
+    policy: Policy,
+    problems: list[ProfkitError],
+) -> dict[str, TimeComparison]:
+    """Case -> how the library calls that both sides timed compare: the most typical one.
+
+    They say what the machine did, where the code cannot have; wrong results took no time worth
+    knowing. `problems` takes calls whose samples are no times.
+    """
+    by_case: dict[str, list[TimeComparison]] = {}
+    for name, run in base.items():
+        before, after = run.record, head[name].record if name in head else None
+        if before and after and _same_library(before, after):
+            try:
+                time = compare_times(before, after, policy)
+                by_case.setdefault(name[1], []).append(time)
+            except ProfkitError as problem:
+                problems.append(ProfkitError(f"{'.'.join(name)}: {problem}", problem.hint))
+    ordered = {c: sorted(found, key=lambda t: t.speedup.median) for c, found in by_case.items()}
+    return {case: found[len(found) // 2] for case, found in ordered.items()}
+
+
+def _same_library(before: Record, after: Record) -> bool:
+    both = (before, after)
+    if not all(r.reference and r.warm and not r.faults for r in both):
+        return False
+    if before.session == after.session:
+        return False
+    return (before.versions.torch, before.backend) == (after.versions.torch, after.backend)
+
+
+def _stale(of: _Subject, base: Evidence, head: Evidence) -> GateSubject | None:
     """A subject whose code moved on since HEAD measured it: nothing in its record is of today's."""
-    before, after = found
-    if not (isinstance(before, Record) and isinstance(after, Record)):
+    before, after = (run.record if run else None for run in (of.before, of.after))
+    if before is None or after is None:
         return None
-    if not code_moved_on(sides, before, after):
+    if _code(head, after) in (after.source_hash, _code(base, before)):
         return None
-    because = f"its code has changed since it was measured: {_again(name)}"
-    return GateSubject(".".join(name), "stale", because)
+    return of.said("stale", f"its code has changed since it was measured: {of.again}")
 
 
-def _again(name: RunName) -> str:
-    return f"profkit profile --variant {name[0]} --case {name[1]}"
+def _code(side: Evidence, record: Record) -> str | None:
+    """Hash of the variant's code as it is today; as it was measured, where no file is there."""
+    file = side.headers.get(f"{record.problem}/{record.variant}")
+    return file.sha256 if file and record.source else record.source_hash
 
 
-def _wrong(name: RunName, before: RunFound | None, after: RunFound | None) -> GateSubject | None:
+def _wrong(of: _Subject) -> GateSubject | None:
     """A subject that HEAD's record calls wrong: new or old, timed or not, a library call too."""
-    if not isinstance(after, Record) or not after.faults:
+    before, after = (run.record if run else None for run in (of.before, of.after))
+    if after is None or not after.faults:
         return None
-    label, said = ".".join(name), f"HEAD: {', '.join(after.faults)}"
-    if not (isinstance(before, Record) and before.machine_code.same_as(after.machine_code)):
-        return GateSubject(label, "wrong", said, "" if after.reference else "code")
+    said = f"HEAD: {', '.join(after.faults)}"
+    if before is None or not before.machine_code.same_as(after.machine_code):
+        return of.said("wrong", said, None if after.reference else "code")
     was = "was measured right" if before.correct else "was not checked"
     was = f"was wrong too ({', '.join(before.faults)})" if before.faults else was
-    return GateSubject(
-        label, "wrong", f"{said}: the same code was measured wrong; in BASE it {was}"
-    )
+    return of.said("wrong", f"{said}: the same code was measured wrong; in BASE it {was}")
 
 
-def _renamed_subject(name: RunName, old: RunName) -> GateSubject:
-    because = f"the machine code of {old[0]} under another name"
-    return GateSubject(".".join(name), "same", because)
-
-
-def _one_sided(name: RunName, new: bool) -> GateSubject:
-    answer: GateAnswer = "new" if new else "gone"
-    return GateSubject(".".join(name), answer, f"only {'HEAD' if new else 'BASE'} has it")
-
-
-def _subject(
-    name: RunName,
-    sides: tuple[GateSide, GateSide],
-    found: tuple[RunFound, RunFound],
-    control: Mapping[str, TimeComparison],
-    spread_of: SpreadOf,
+def _both(
+    of: _Subject, before: Run, after: Run, control: TimeComparison | None, policy: Policy
 ) -> GateSubject:
-    label = ".".join(name)
-    before, after = found
-    if isinstance(before, str) or isinstance(after, str):
-        return _report_alone(label, before == after)
-    if unchanged := _unchanged(before, after):
-        return GateSubject(label, "same", unchanged)
-    if untimed := _untimed(label, before, after, _again(name)):
-        return untimed
-    runs = [side.evidence.load(*name) for side in sides]
-    return _judged(label, runs[0], runs[1], control.get(name[1]), spread_of)
+    """A subject that both sides have, under one name."""
+    if before.record is None or after.record is None:
+        if before.record is after.record and unchanged(before, after):
+            return of.said("same", "the same report")
+        because = "a report without a run record has no time: profkit profile writes both"
+        return of.said("no time", because)
+    if unchanged(before, after):
+        code = (after.record.sass or "")[:12]
+        return of.said("same", f"the machine code is unchanged (SASS {code})")
+    if taken_once(before.record, after.record):
+        return of.said("same", "nothing was recorded anew")
+    return _untimed(of, before.record, after.record) or _judged(of, before, after, control, policy)
 
 
-def _untimed(label: str, before: Record, after: Record, again: str) -> GateSubject | None:
+def _untimed(of: _Subject, before: Record, after: Record) -> GateSubject | None:
     """Why two times are not compared: of two kinds, or one is not there; None where they are."""
     if differ := method_differences(before, after):
-        return GateSubject(label, "cannot tell", f"{'; '.join(differ)}: {again}", "method")
+        return of.said("cannot tell", f"{'; '.join(differ)}: {of.again}", "method")
     if before.warm and after.warm:
         return None
     side = "HEAD" if before.warm else "BASE"
     how = "timed with a cold L2 only" if before.cold and after.cold else "not timed"
-    return GateSubject(label, "no time", f"{side} was {how}: {again}")
-
-
-def _report_alone(label: str, same: bool) -> GateSubject:
-    if same:
-        return GateSubject(label, "same", "the same report")
-    because = "a report without a run record has no time: profkit profile writes both"
-    return GateSubject(label, "no time", because)
-
-
-def code_moved_on(sides: tuple[GateSide, GateSide], before: Record, after: Record) -> bool:
-    """Whether the code differs between the sides and AFTER was measured before that."""
-    code = sides[1].code(after)
-    return code not in (after.source_hash, sides[0].code(before))
-
-
-def _unchanged(before: Record, after: Record) -> str:
-    """Why the time of two records is not looked at; "" where it is."""
-    if before.machine_code.same_as(after.machine_code):
-        return f"the machine code is unchanged (SASS {(after.sass or '')[:12]})"
-    once = after.warm and before.session == after.session and _equal(before.warm, after.warm)
-    return "nothing was recorded anew" if once else ""
-
-
-def _equal(before: Sequence[float], after: Sequence[float]) -> bool:
-    """Whether these are the same numbers; NaN is none."""
-    return len(before) == len(after) and all(map(eq, before, after))
+    return of.said("no time", f"{side} was {how}: {of.again}")
 
 
 def _judged(
-    name: str, before: Run, after: Run, control: TimeComparison | None, spread_of: SpreadOf
+    of: _Subject, before: Run, after: Run, control: TimeComparison | None, policy: Policy
 ) -> GateSubject:
     """A subject whose code changed and that has a time on both sides."""
-    change = compare_runs(before, after, thresholds=GATE, spread_of=spread_of)
+    change = compare_runs(before, after, policy)
     if {r.code for r in change.refusals} == {"ncu"}:  # counters do not compare, times do
-        waived = compare_runs(before, after, anyway=True, thresholds=GATE, spread_of=spread_of)
+        waived = compare_runs(before, after, replace(policy, anyway=True))
         change = replace(waived, launches=())
-    if not change.compared or change.time is None:
+    time, codes = change.time, {r.code for r in change.refusals}
+    if not change.compared or time is None:
         because = "; ".join(r.sentence for r in change.refusals) or change.time_note
-        codes = {r.code for r in change.refusals}
-        cause: Cause = "machine" if codes & _MACHINE else "method" if codes & _METHOD else ""
         if change.compared:
-            return GateSubject(name, "no time", because, "method", change=change)
-        return GateSubject(name, "cannot tell", because, cause, change=change)
-    time = change.time
+            return of.said("no time", because, "method")
+        cause: Cause | None = "machine" if codes & _MACHINE else None
+        return of.said("cannot tell", because, cause or ("method" if codes & _METHOD else None))
     smallest = smallest_change(time)
-    fewest = min(len(run.samples) for run in (before, after))
+    fewest = min(len(before.samples), len(after.samples))
     more = samples_for(SEES, smallest, fewest, time.reason)
-    found = GateSubject(
-        name,
-        "cannot tell",
-        "",
+    answer: GateAnswer = policy.answer(time)
+    because, cause = time.sentence, "noise"
+    if answer in ("faster", "slower"):
+        because, cause = f"{time.sentence}{_moved(change)}", "code"
+        if machine := _machine(time, control, before.timed, after.timed):
+            answer, because, cause = "cannot tell", machine, "machine"
+    elif answer == "cannot tell" and smallest <= SEES:
+        answer, because = "same", f"a change of {smallest:.1%} would have been seen"
+    elif answer == "cannot tell":
+        because = _why_not(time, smallest, more)
+    return replace(
+        of.said(answer, because, cause),
         time=time,
         smallest_change=smallest,
         samples_needed=more,
-        change=change,
+        between_processes=change.between_processes,
     )
-    if time.answer == "same":
-        return replace(found, answer="same", because=time.sentence, cause="noise")
-    if significant(time):
-        return _moved(found, time, control, _machine(before, after))
-    if smallest <= SEES:
-        because = f"a change of {smallest:.1%} would have been seen"
-        return replace(found, answer="same", because=because, cause="noise")
-    return replace(found, because=_why_not(time, smallest, more), cause="noise")
 
 
 def _why_not(time: TimeComparison, smallest: float, more: int | None) -> str:
@@ -282,36 +357,22 @@ def _why_not(time: TimeComparison, smallest: float, more: int | None) -> str:
     return f"{seen}; {SEES:.0%} takes {more} samples of each"
 
 
-def _moved(
-    found: GateSubject,
-    time: TimeComparison,
-    control: TimeComparison | None,
-    machine: list[str],
-) -> GateSubject:
-    """A difference that is real: the machine's, where the references moved with it, or the code's.
+def _machine(
+    time: TimeComparison, control: TimeComparison | None, before: Record, after: Record
+) -> str:
+    """Why a difference that is real is the machine's: the references moved with it; "" elsewhere.
 
     Without references, of two machines nobody can say whose it is.
     """
-    if control is None and machine:
-        because = (
-            f"{time.sentence}, on {', '.join(machine)}: only references timed in the same turns "
-            "tell the machine from the code (profkit profile --all)"
-        )
-        return replace(found, because=because, cause="machine")
-    if control is not None and significant(control) and _together(time, control):
-        because = (
-            f"{time.sentence}, and so were the references measured beside it "
-            f"({1 / control.speedup.median:.3g}x their time): the machine, not the code"
-        )
-        return replace(found, because=because, cause="machine")
-    answer: GateAnswer = "slower" if time.speedup.median < 1 else "faster"
-    return replace(found, answer=answer, because=f"{time.sentence}{_with(found)}", cause="code")
-
-
-def _machine(before: Run, after: Run) -> list[str]:
-    if before.record is None or after.record is None:
-        return []
-    return machine_differences(before.record, after.record)
+    if control is not None:
+        if not (significant(control) and _together(time, control)):
+            return ""
+        factor = f"{1 / control.speedup.median:.3g}x their time"
+        also = f"so were the references measured beside it ({factor})"
+        return f"{time.sentence}, and {also}: the machine, not the code"
+    machine = ", ".join(machine_differences(before, after))
+    tell = "only references timed in the same turns tell the machine from the code"
+    return f"{time.sentence}, on {machine}: {tell} (profkit profile --all)" if machine else ""
 
 
 def _together(time: TimeComparison, control: TimeComparison) -> bool:
@@ -321,10 +382,7 @@ def _together(time: TimeComparison, control: TimeComparison) -> bool:
     return ratio * low <= 1 <= ratio * high or abs(ratio - 1) <= SEES / 2
 
 
-def _with(found: GateSubject) -> str:
+def _moved(change: RunComparison) -> str:
     """The counters that moved farthest with it."""
-    launches = found.change.launches if found.change else ()
-    moved = [
-        f"{m.metric} {m.factor:.2g}x" for launch in launches[:1] for m in launch.moved[:_SHOWN]
-    ]
-    return f"; {', '.join(moved)}" if moved else ""
+    moved = change.launches[0].moved[:_SHOWN] if change.launches else ()
+    return f"; {', '.join(f'{m.metric} {m.factor:.2g}x' for m in moved)}" if moved else ""

@@ -1,28 +1,28 @@
-"""Runs of one case  ->  the ablation table: each step against its parent and every reference."""
+"""Runs of one case  ->  the ablation table, or one variant as a pull request has to tell of it.
+
+The table has each variant against its parent and every reference; the summary one variant, its
+baseline, the references, and whether to keep it.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from math import isnan
 from typing import Literal, TypedDict
 
 from profkit.errors import ProfkitError
-from profkit.evidence.compare import (
-    RunComparison,
-    SpreadOf,
-    compare_runs,
-    compare_times,
-    nobody_measured,
-)
+from profkit.evidence.claims import GateResult
+from profkit.evidence.compare import COMPARE, Policy, RunComparison, compare_runs, compare_times
 from profkit.evidence.runs import Evidence, Run
-from profkit.evidence.samples import Interval, IntervalEntry, as_groups
+from profkit.evidence.samples import Interval, as_groups
 from profkit.evidence.sides import ChangeEntry
-from profkit.evidence.stats import (
-    TimeComparison,
-    TimeEntry,
-    median_interval,
-)
+from profkit.evidence.stats import TimeComparison, median_interval
 from profkit.records.store import as_document
+
+Decision = Literal["keep", "reject", "no gain proven", "undecided"]
+Role = Literal["variant", "baseline", "reference"]
+METRICS = ("l2_hit", "dram_busy", "tensor_busy", "occupancy", "registers", "shared_block")
 
 
 class RungEntry(TypedDict):
@@ -32,10 +32,10 @@ class RungEntry(TypedDict):
     title: str
     parent: str | None
     depth: int
-    time_s: IntervalEntry | None
+    time_s: Interval | None
     bound: str | None
     change: ChangeEntry | None
-    references: dict[str, TimeEntry]
+    references: dict[str, TimeComparison]
     note: str | None
 
 
@@ -92,39 +92,33 @@ class Ladder:
         return as_document(LadderEntry, self)
 
 
-def build_ladder(
-    evidence: Evidence, case: str, anyway: bool = False, spread_of: SpreadOf = nobody_measured
-) -> Ladder:
-    """The ablation table of everything recorded at one case.
+def build_ladder(evidence: Evidence, case: str, policy: Policy = COMPARE) -> Ladder:
+    """Return the ablation table of everything recorded at one case.
 
     Raises:
         ProfkitError: Nothing was recorded at this case.
     """
-    runs, problems = evidence.readable(case)
+    runs, problems = evidence.readable(lambda name: name[1] == case)
     if not problems and not any(run.record and not run.record.reference for run in runs):
         cases = sorted({c for _, c in evidence.names()})
         hint = f"recorded cases: {', '.join(cases)}" if cases else "profkit profile --all"
         raise ProfkitError(f"no run record at case {case} in {evidence.root}", hint)
-    return of_runs(runs, case, anyway, problems, spread_of)
+    return of_runs(runs, case, policy, problems)
 
 
 def of_runs(
     runs: Sequence[Run],
     case: str,
-    anyway: bool = False,
+    policy: Policy = COMPARE,
     unreadable: Iterable[ProfkitError] = (),
-    spread_of: SpreadOf = nobody_measured,
 ) -> Ladder:
-    """The same of runs that are there already; those without a record have no place in it."""
+    """Return the same of runs that are there already; those without a record have no place in it."""
     problems = list(unreadable)
     recorded = {run.variant: run for run in runs if run.record and not run.record.reference}
     bad = {run.variant: fault for run in runs if (fault := _bad_samples(run))}
     problems += bad.values()
     recorded |= {v: _untimed(recorded[v]) for v in bad if v in recorded}
-    references = [
-        r for r in runs
-        if r.record and r.record.reference and r.record.warm and r.variant not in bad
-    ]  # fmt: skip
+    references = [run for run in timed_references(runs) if run.variant not in bad]
     order, lost = ladder_order({v: r.record.header.after for v, r in recorded.items() if r.record})
     if lost:
         problems.append(
@@ -133,8 +127,13 @@ def of_runs(
                 "one of these headers has to name a variant outside the circle, or none",
             )
         )
-    steps = tuple(_step(recorded, references, place, anyway, spread_of) for place in order)
+    steps = tuple(_step(recorded, references, place, policy) for place in order)
     return Ladder(case, steps, tuple(problems))
+
+
+def timed_references(runs: Iterable[Run]) -> list[Run]:
+    """The library calls that were timed."""
+    return [r for r in runs if r.record and r.record.reference and r.record.warm]
 
 
 def _bad_samples(run: Run) -> ProfkitError | None:
@@ -171,11 +170,7 @@ def ladder_order(parents: Mapping[str, str | None]) -> tuple[list[tuple[str, int
 
 
 def _step(
-    runs: Mapping[str, Run],
-    references: Iterable[Run],
-    place: tuple[str, int],
-    anyway: bool,
-    spread_of: SpreadOf,
+    runs: Mapping[str, Run], references: Iterable[Run], place: tuple[str, int], policy: Policy
 ) -> Rung:
     variant, depth = place
     run = runs[variant]
@@ -190,13 +185,165 @@ def _step(
         title=record.header.title if record else "",
         parent=after,
         depth=depth,
-        time=median_interval(run.samples) if timed else None,
+        time=_time(run) if timed else None,
         bound=verdict.label if verdict else "",
-        change=compare_runs(parent, run, anyway, spread_of=spread_of) if parent else None,
+        change=compare_runs(parent, run, policy) if parent else None,
         references={
-            r.variant: compare_times(r.timed, run.timed, spread_of=spread_of)
-            for r in references
-            if timed
+            r.variant: compare_times(r.timed, run.timed, policy) for r in references if timed
         },
         note="" if parent or not after else f"its parent {after} is not among these runs",
     )
+
+
+class SideEntry(TypedDict):
+    """One column of the summary; null where not known."""
+
+    name: str
+    role: str
+    time_s: Interval | None
+    against: TimeComparison | None
+    metrics: dict[str, float]
+    bound: str | None
+
+
+class GateEntry(TypedDict):
+    """An acceptance gate, and the claims that do not hold."""
+
+    name: str
+    met: bool
+    failing: list[str]
+
+
+class SummaryEntry(TypedDict):
+    """A variant at one case."""
+
+    case: str
+    decision: str
+    because: str
+    sides: list[SideEntry]
+    change: ChangeEntry | None
+    gates: list[GateEntry]
+
+
+class SummaryDocument(TypedDict):
+    """What `profkit compare VARIANT --decide --json` prints: one variant against others."""
+
+    schema: Literal["profkit.summary/1"]
+    summaries: list[SummaryEntry]
+
+
+@dataclass(frozen=True)
+class SummaryColumn:
+    """One column of the summary."""
+
+    name: str  # variant or reference
+    role: Role
+    time: Interval | None  # median with a warm L2, None without timing
+    # the variant's speed-up over this one; None for the variant itself
+    against: TimeComparison | None
+    metrics: dict[str, float]  # of METRICS, those that were collected, on its longest launch
+    bound: str = ""  # "bound: limiter", "" without counters
+    because: str = ""  # the verdict's sentence
+
+
+@dataclass(frozen=True)
+class Summary:
+    """A variant at one case."""
+
+    case: str
+    # the variant, its baseline, then the references, fastest first
+    sides: tuple[SummaryColumn, ...]
+    change: RunComparison | None  # against the baseline; None for a variant that changes nothing
+    decision: Decision  # keep, reject, no gain proven or undecided
+    because: str
+    gates: tuple[GateResult, ...] = ()  # acceptance gates that were asked for
+
+    def to_json(self) -> SummaryEntry:
+        """The document that `profkit compare --decide --json` prints for one case."""
+        return as_document(SummaryEntry, self)
+
+
+def summarize_variant(
+    evidence: Evidence,
+    variant: str,
+    case: str,
+    against: str | None = None,
+    gates: Sequence[GateResult] = (),
+    policy: Policy = COMPARE,
+) -> Summary:
+    """What a variant came to at a case.
+
+    `against`: the baseline; what its header says it changes when None. `gates`: acceptance gates
+    that were tried.
+
+    Raises:
+        MissingEvidence: The variant or its baseline was not recorded at this case.
+    """
+    run = evidence.load(variant, case)
+    name = against or (run.record.header.after if run.record else None)
+    baseline = evidence.load(name, case) if name else None
+    change = compare_runs(baseline, run, policy) if baseline else None
+    sides = [_column(run, "variant", None)]
+    if baseline is not None:
+        sides.append(_column(baseline, "baseline", change.time if change else None))
+    runs, _ = evidence.readable(lambda name: name[1] == case)
+    references = [_column(r, "reference", _against(r, run)) for r in timed_references(runs)]
+    references.sort(key=lambda s: s.time.median if s.time else 0.0)
+    decision, because = decide_variant(run, change, gates)
+    return Summary(case, (*sides, *references), change, decision, because, tuple(gates))
+
+
+def decide_variant(
+    run: Run, change: RunComparison | None, gates: Sequence[GateResult] = ()
+) -> tuple[Decision, str]:
+    """Whether to keep a variant, and why: right first, then the gates, then time."""
+    fault = _fault(run, gates)
+    if fault:
+        return "reject", fault
+    if change is None:
+        return "undecided", "it changes no other variant: name a baseline with --against"
+    if not change.compared or change.time is None:
+        return "undecided", "; ".join(r.sentence for r in change.refusals) or change.time_note
+    measured = f"against {change.before} {change.time.sentence}"
+    if change.time.answer == "faster" and (run.record is None or run.record.correct is None):
+        return "undecided", f"{measured}, but it was not checked"
+    decisions: dict[str, Decision] = {"faster": "keep", "slower": "reject"}
+    decision = decisions.get(change.time.answer, "no gain proven")
+    return decision, f"right, and {measured}" if decision == "keep" else measured
+
+
+def _fault(run: Run, gates: Sequence[GateResult]) -> str:
+    """What rules a variant out whatever its time; "" if nothing does."""
+    record = run.record
+    if record and record.correct is False:
+        return f"{run.name} gives wrong results"
+    if record and record.sanitizer_errors:
+        return f"{', '.join(record.sanitizer_errors)} found errors"
+    closed = [g for g in gates if g.binding and not g.met]
+    failing = "; ".join(f"{g.name}: {', '.join(g.failing)}" for g in closed)
+    return f"gate not met: {failing}" if closed else ""
+
+
+def _against(reference: Run, run: Run) -> TimeComparison | None:
+    try:
+        return compare_times(reference.timed, run.timed)
+    except ProfkitError:
+        return None
+
+
+def _time(run: Run) -> Interval | None:
+    """The median with a warm L2; None where it was not timed, or where samples are no times."""
+    try:
+        return median_interval(run.samples)
+    except ProfkitError:
+        return None
+
+
+def _column(run: Run, role: Role, against: TimeComparison | None) -> SummaryColumn:
+    if run.usable.empty:
+        return SummaryColumn(run.variant, role, _time(run), against, {})
+    values = {m: float(run.column(m)) for m in METRICS}
+    collected = {m: v for m, v in values.items() if not isnan(v)}
+    found = run.diagnosis()
+    words = found.label, found.because
+    return SummaryColumn(run.variant, role, _time(run), against, collected, *words)

@@ -10,9 +10,10 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import asdict, dataclass
 from functools import cache
+from itertools import chain
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -22,6 +23,7 @@ from profkit.evidence.compare import compare_runs
 from profkit.evidence.runs import Evidence, Run
 from profkit.files import cannot_write, locked, read_bytes, write_bytes
 from profkit.model.estimate import Estimate, estimate
+from profkit.records.record import Record
 from profkit.records.store import digest
 
 SCHEMA = "profkit.ledger/1"
@@ -89,7 +91,7 @@ def joint_prediction(parent: Run, child: Run) -> Prediction | None:
     """What fixing at once all that the child means to fix is worth; None for one or none."""
     from profkit.diagnosis.rules import BY_ID
 
-    meant = _meant(child)
+    meant = meant_rules(child.record)
     findings = [f for f in _firing(parent) if f.rule in meant]
     if len(findings) < 2:
         return None
@@ -105,7 +107,7 @@ def rule_version(rule: str, package: Path = PACKAGE) -> str:
 
 @cache
 def _code(package: Path) -> str:
-    files = [p for room in ("diagnosis", "model") for p in (package / room).rglob("*.py")]
+    files = chain.from_iterable((package / room).rglob("*.py") for room in ("diagnosis", "model"))
     return hashlib.sha256(b"".join(p.read_bytes() for p in sorted(files))).hexdigest()
 
 
@@ -120,23 +122,22 @@ def _firing(run: Run) -> list[Finding]:
     return [f for f in run.diagnosis().findings if f.status == "fires"]
 
 
-def _meant(child: Run) -> tuple[str, ...]:
-    """The rules that the child's header says it fixes, at its case."""
-    header = child.record.header if child.record else None
-    return header.fixes if header and header.case in (None, child.case) else ()
+def meant_rules(child: Record | None) -> tuple[str, ...]:
+    """The rules that a child's header says it fixes, at its case."""
+    if child is None or child.header.case not in (None, child.case):
+        return ()
+    return child.header.fixes
 
 
 def _prediction(run: Run, sha256: str, findings: Sequence[Finding], worth: Estimate) -> Prediction:
     names = sorted(f.rule for f in findings)
-    versions = [rule_version(name) for name in names]
-    joined = "".join(versions).encode()
-    hope = worth.expect
-    return Prediction(
-        sha256, run.variant, str(run.case), "+".join(names),
-        versions[0] if len(names) == 1 else hashlib.sha256(joined).hexdigest()[:12],
-        worth.gain, "; ".join(f.cause for f in findings),
-        *((hope.gain, hope.low, hope.high) if hope else (None, None, None)),
-    )  # fmt: skip
+    version, *more = [rule_version(name) for name in names]
+    if more:
+        version = hashlib.sha256("".join([version, *more]).encode()).hexdigest()[:12]
+    cause, hope = "; ".join(f.cause for f in findings), worth.expect
+    whose = sha256, run.variant, str(run.case), "+".join(names), version
+    interval = (hope.gain, hope.low, hope.high) if hope else (None, None, None)
+    return Prediction(*whose, worth.gain, cause, *interval)
 
 
 def outcomes_of(parent: Run, child: Run) -> list[Outcome]:
@@ -149,27 +150,20 @@ def outcomes_of(parent: Run, child: Run) -> list[Outcome]:
     if comparison.time is None or not comparison.launches:
         return []
     sha256 = digest(child.report)
-    became = {f.rule: f.what for launch in comparison.launches for f in launch.findings}
-    wanted = joint.rule if joint else None
-    speedup = comparison.time.speedup.to_json()
-    return [
-        Outcome(
-            p.report, p.rule, p.version, child.variant, sha256,
-            _became(p.rule, became), p.rule == (wanted or p.rule) and _is_meant(p.rule, child),
-            comparison.time.answer, comparison.time.speedup.median, speedup["low"], speedup["high"],
-        )
-        for p in predicted
-    ]  # fmt: skip
-
-
-def _became(rules: str, became: Mapping[str, str]) -> str:
-    """What became of a finding, or of several: gone when all are, else of the first that is not."""
-    each = [became.get(rule, "unknown") for rule in rules.split("+")]
-    return next((what for what in each if what != "gone"), "gone")
-
-
-def _is_meant(rules: str, child: Run) -> bool:
-    return set(rules.split("+")) <= set(_meant(child))
+    findings = chain.from_iterable(launch.findings for launch in comparison.launches)
+    became = {f.rule: f.what for f in findings}
+    time, speedup = comparison.time, comparison.time.speedup.to_json()
+    measured = time.answer, time.speedup.median, speedup["low"], speedup["high"]
+    meant, wanted = {*meant_rules(child.record)}, joint.rule if joint else None
+    came = []
+    for p in predicted:
+        rules = p.rule.split("+")
+        # gone when all are, else what became of the first that is not
+        what = next((b for b in (became.get(r, "unknown") for r in rules) if b != "gone"), "gone")
+        is_meant = p.rule == (wanted or p.rule) and meant.issuperset(rules)
+        whose = p.report, p.rule, p.version, child.variant, sha256
+        came.append(Outcome(*whose, what, is_meant, *measured))
+    return came
 
 
 def update(
@@ -184,17 +178,20 @@ def update(
     Returns:
         Only what was appended, and what could not be read: that stops nothing.
     """
-    file = path or evidence.root / NAME
     readable, problems = _runs(evidence, only)
     runs = {(run.variant, str(run.case)): run for run in readable}
-    measured = runs if only is None else {name: runs[name] for name in only if name in runs}
-    predicted = [p for run in measured.values() for p in predictions_of(run)]
+    measured = [name for name in (runs if only is None else only) if name in runs]
+    predicted: list[Prediction] = []
+    for name in measured:
+        predicted += predictions_of(runs[name])
     came: list[Outcome] = []
-    for parent, child in _steps(runs):
-        if {(run.variant, str(run.case)) for run in (parent, child)} & set(measured):
-            came += outcomes_of(parent, child)
-            predicted += filter(None, [joint_prediction(parent, child)])
-    return add(file, Ledger(tuple(predicted), tuple(came), problems=tuple(problems)))
+    for (variant, case), child in runs.items():
+        parent = ((child.record.header.after or "") if child.record else "", case)
+        if parent in runs and {parent, (variant, case)} & set(measured):
+            came += outcomes_of(runs[parent], child)
+            predicted += filter(None, [joint_prediction(runs[parent], child)])
+    new = Ledger(tuple(predicted), tuple(came), problems=tuple(problems))
+    return add(path or evidence.root / NAME, new)
 
 
 def add(file: Path, entries: Ledger) -> Ledger:
@@ -208,22 +205,19 @@ def add(file: Path, entries: Ledger) -> Ledger:
     """
     with locked(file):  # two updates at once: the second sees what the first has written
         known = read_ledger(file) if file.exists() else Ledger()
-        new = Ledger(
-            _unknown(entries.predictions, known.predictions),
-            _unknown(entries.outcomes, known.outcomes),
-            problems=entries.problems,
-        )
-        _append(file, new)
-    return new
+        predictions = _unknown(entries.predictions, known.predictions)
+        outcomes = _unknown(entries.outcomes, known.outcomes)
+        _append(file, [("prediction", p) for p in predictions] + [("outcome", o) for o in outcomes])
+    return Ledger(predictions, outcomes, problems=entries.problems)
 
 
 def _unknown(entries: Iterable[_Entry], known: Iterable[_Entry]) -> tuple[_Entry, ...]:
     """The entries that a ledger does not have, each once."""
-    known_keys = {_key(entry) for entry in known}
+    seen = {_key(entry) for entry in known}
     fresh: dict[tuple[Any, ...], _Entry] = {}
     for entry in entries:
         fresh.setdefault(_key(entry), entry)
-    return tuple(entry for key, entry in fresh.items() if key not in known_keys)
+    return tuple(entry for key, entry in fresh.items() if key not in seen)
 
 
 def _runs(
@@ -236,28 +230,13 @@ def _runs(
     """
     if only is None:
         return evidence.readable()
-    runs, problems = [], []
     cases = {case for _, case in only}
-    records, _ = evidence.records(cases)
+    known, _ = evidence.readable(lambda name: name[1] in cases, counters=False)
     wanted = set(only)
-    wanted |= {
-        (r.header.after, r.case) for r in records if (r.variant, r.case) in only and r.header.after
-    }
-    wanted |= {(r.variant, r.case) for r in records if (r.header.after, r.case) in only}
-    for name in sorted(wanted & set(evidence.names())):
-        try:
-            runs.append(evidence.load(*name))
-        except ProfkitError as problem:
-            problems.append(problem)
-    return runs, problems
-
-
-def _steps(runs: Mapping[Name, Run]) -> Iterator[tuple[Run, Run]]:
-    """Parent and child at one case."""
-    for (_, case), child in runs.items():
-        parent = runs.get((child.record.header.after or "", case)) if child.record else None
-        if parent:
-            yield parent, child
+    for record in filter(None, (run.record for run in known)):
+        pair = {(record.variant, record.case), (record.header.after or "", record.case)}
+        wanted |= pair if pair & set(only) else set()
+    return evidence.readable(lambda name: name in wanted)
 
 
 def read_ledger(path: Path) -> Ledger:
@@ -275,7 +254,10 @@ def read_ledger(path: Path) -> Ledger:
     for number, line in enumerate(lines, 1):
         try:
             entry = json.loads(line)
-            kind, fields = entry["kind"], {k: v for k, v in entry.items() if k not in _FRAME}
+            kind, fields = (
+                entry["kind"],
+                {k: entry[k] for k in entry if k not in ("schema", "kind")},
+            )
             if kind == "prediction":
                 predictions.append(Prediction(**fields))
             elif kind == "outcome":
@@ -287,9 +269,6 @@ def read_ledger(path: Path) -> Ledger:
     return Ledger(tuple(predictions), tuple(outcomes), tuple(damaged))
 
 
-_FRAME = ("schema", "kind")
-
-
 def _key(entry: Prediction | Outcome) -> tuple[Any, ...]:
     """What makes an entry a new one: not the timing's digits, which differ with the seed."""
     if isinstance(entry, Prediction):
@@ -297,19 +276,15 @@ def _key(entry: Prediction | Outcome) -> tuple[Any, ...]:
     return entry.report, entry.rule, entry.version, entry.child, entry.child_report
 
 
-def _append(path: Path, new: Ledger) -> None:
-    lines = [_line("prediction", asdict(p)) for p in new.predictions]
-    lines += [_line("outcome", asdict(o)) for o in new.outcomes]
-    if not lines:
+def _append(path: Path, new: Sequence[tuple[str, Prediction | Outcome]]) -> None:
+    if not new:
         return
+    plain = ({"schema": SCHEMA, "kind": kind, **asdict(entry)} for kind, entry in new)
+    text = "".join(json.dumps(entry, allow_nan=False) + "\n" for entry in plain)
     try:
         old = read_bytes(path, _MOST) if path.exists() else b""
     except OSError as error:
         raise cannot_write(path, error) from error
     # A line cut off by a crash must not swallow the next one.
     cut = b"\n" if old and not old.endswith(b"\n") else b""
-    write_bytes(path, old + cut + "".join(lines).encode())
-
-
-def _line(kind: str, fields: Mapping[str, Any]) -> str:
-    return json.dumps({"schema": SCHEMA, "kind": kind, **fields}, allow_nan=False) + "\n"
+    write_bytes(path, old + cut + text.encode())

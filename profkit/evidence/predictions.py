@@ -7,10 +7,9 @@ or ~, and the factor of the parent's value.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from dataclasses import dataclass
-from math import inf, isnan
-from typing import TYPE_CHECKING, Any, Literal, cast
+from math import inf, isnan, nan
+from typing import TYPE_CHECKING, Literal, cast
 
 from profkit.errors import ProfkitError
 from profkit.reports.figures import quantity, speedup
@@ -36,11 +35,16 @@ class Move:
         return f"{self.metric}{self.way}{self.factor:g}x"
 
     def holds(self, before: float, after: float) -> bool:
-        """Whether it moved so; from 0 to anything is an infinite factor, from 0 to 0 none."""
-        came = after / before if before else inf if after else 1.0
+        """Whether it moved so."""
+        came = _factor(before, after)
         if self.way == "~":
             return abs(came - self.factor) <= ABOUT * self.factor
         return came <= self.factor if self.way == "<" else came >= self.factor
+
+
+def _factor(before: float, after: float) -> float:
+    """From 0 to anything is an infinite factor, from 0 to 0 none."""
+    return after / before if before else inf if after else 1.0
 
 
 def parse_moves(value: str, name: str) -> tuple[Move, ...]:
@@ -62,15 +66,6 @@ def _parse(word: str, name: str) -> Move:
     return Move(match[1], cast(Literal["<", ">", "~"], match[2]), float(match[3]))
 
 
-def values(
-    move: Move, before: Mapping[str, Any], after: Mapping[str, Any]
-) -> tuple[float, float] | None:
-    """The metric's value on both rows of the frame; None where one was not collected."""
-    pair = (float(row.get(move.metric, float("nan"))) for row in (before, after))
-    one, other = pair
-    return None if isnan(one) or isnan(other) else (one, other)
-
-
 PredictionKind = Literal["fixes", "fixes-not", "moves", "moves-not"]
 
 
@@ -85,45 +80,41 @@ class HeaderPrediction:
 
 
 def header_predictions(before: Run, after: Run) -> tuple[HeaderPrediction, ...]:
-    """Every prediction of AFTER's header; none when it does not change BEFORE."""
+    """Return every prediction of AFTER's header; none when it does not change BEFORE."""
     record = after.record
     if record is None or record.header.after != before.variant:
         return ()
     header = record.header
-    declared: list[tuple[str, PredictionKind]] = [(rule, "fixes") for rule in header.fixes]
-    declared += [(rule, "fixes-not") for rule in header.fixes_not]
-    declared += [(word, "moves") for word in header.moves]
-    declared += [(word, "moves-not") for word in header.moves_not]
+    kinds: tuple[PredictionKind, ...] = ("fixes", "fixes-not", "moves", "moves-not")
+    lists = (header.fixes, header.fixes_not, header.moves, header.moves_not)
+    declared: list[tuple[str, PredictionKind]] = []
+    for kind, rules in zip(kinds, lists, strict=True):
+        declared += [(rule, kind) for rule in rules]
+    why = "no report on both sides" if before.usable.empty or after.usable.empty else ""
     if header.case not in (None, after.case):
-        return tuple(
-            HeaderPrediction(r, w, None, f"said of case {header.case}") for r, w in declared
-        )
-    if not declared or before.usable.empty or after.usable.empty:
-        return tuple(HeaderPrediction(r, w, None, "no report on both sides") for r, w in declared)
+        why = f"said of case {header.case}"
+    if why or not declared:
+        return tuple(HeaderPrediction(rule, kind, None, why) for rule, kind in declared)
     was, now = ({f.rule: f.status for f in run.diagnosis().findings} for run in (before, after))
     return tuple(
-        _move(rule, what, before, after)
-        if what in ("moves", "moves-not")
-        else _of_rule(rule, what, was.get(rule), now.get(rule))
-        for rule, what in declared
+        _move(rule, kind, before, after)
+        if kind in ("moves", "moves-not")
+        else HeaderPrediction(rule, kind, *_of_rule(kind, was.get(rule), now.get(rule)))
+        for rule, kind in declared
     )
 
 
-def _of_rule(rule: str, kind: PredictionKind, was: str | None, now: str | None) -> HeaderPrediction:
+def _of_rule(kind: PredictionKind, was: str | None, now: str | None) -> tuple[bool | None, str]:
+    """Whether a prediction of a rule was kept, and why."""
     if was is None or now is None:
-        return HeaderPrediction(rule, kind, None, "no rule has this name")
+        return None, "no rule has this name"
     if "unknown" in (was, now):
-        return HeaderPrediction(rule, kind, None, "what the rule needs was not collected")
+        return None, "what the rule needs was not collected"
     if was == "clear":
-        return HeaderPrediction(
-            rule, kind, False, "it did not fire before: there was nothing to fix"
-        )
-    if kind == "fixes":
-        because = "it is clear now" if now == "clear" else "it still fires"
-        return HeaderPrediction(rule, kind, now == "clear", because)
-    return HeaderPrediction(
-        rule, kind, now == "fires", "it fires as before" if now == "fires" else "it is clear now"
-    )
+        return False, "it did not fire before: there was nothing to fix"
+    if now == "clear":
+        return kind == "fixes", "it is clear now"
+    return kind != "fixes", "it still fires" if kind == "fixes" else "it fires as before"
 
 
 def _move(word: str, kind: PredictionKind, before: Run, after: Run) -> HeaderPrediction:
@@ -132,15 +123,10 @@ def _move(word: str, kind: PredictionKind, before: Run, after: Run) -> HeaderPre
         (move,) = parse_moves(word, "its header")
     except ProfkitError as error:
         return HeaderPrediction(word, kind, None, error.message)
-    sides = [{str(k): v for k, v in run.row.items()} for run in (before, after)]
-    pair = values(move, sides[0], sides[1])
-    if pair is None:
+    pair = [float(run.row.get(move.metric, nan)) for run in (before, after)]
+    if any(map(isnan, pair)):
         return HeaderPrediction(word, kind, None, f"{move.metric} was not collected")
-    factor = pair[1] / pair[0] if pair[0] else inf if pair[1] else 1.0
-    was, now = (_text(move.metric, value) for value in pair)
+    was, now = (quantity(value, CATALOGUE[move.metric].unit) for value in pair)
+    factor = _factor(*pair)
     because = f"{was} -> {now}" + (f", {speedup(factor)}" if factor < inf else "")
     return HeaderPrediction(word, kind, move.holds(*pair) == (kind == "moves"), because)
-
-
-def _text(metric: str, value: float) -> str:
-    return quantity(value, CATALOGUE[metric].unit)

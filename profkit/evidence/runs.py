@@ -1,26 +1,29 @@
-"""A folder of artifacts  ->  runs by variant and case: the record and the launches of its report.
+"""A folder of artifacts  ->  runs by variant and case: the record, and the launches of its report.
 
-What comparisons and claims are given. Nothing is read twice.
+A record is read when its run is looked up, a report when its launches are asked for; none twice.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Hashable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from math import isnan
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from profkit.diagnosis.rule import Diagnosis
-from profkit.errors import ProfkitError
+from profkit.errors import ProfkitError, did_you_mean
 from profkit.model.launch import Launch
 from profkit.records.artifacts import RunFiles, RunName, is_word, only_one, run_files
+from profkit.records.paths import SUFFIXES
 from profkit.records.record import Record, SourceFile, read_record, with_todays_header
 from profkit.reports.frame import without_attrs
 
 if TYPE_CHECKING:
     import pandas as pd
+
+Row = dict[str, Any]  # of the frame: a launch
 
 
 class MissingEvidence(ProfkitError):
@@ -34,7 +37,7 @@ class Run:
     variant: str  # its id; for a bare report the kernel's or the file's name
     case: str | None  # the problem's case, None when not known
     record: Record | None  # the run record, None without one
-    launches: pd.DataFrame  # rows of the frame, none without a report
+    _launches: pd.DataFrame | None = None  # rows of the frame; None: those of the report
     report: Path | None = None  # the report's path, None without one
     stale: bool = False  # whether the code of its file is another today
 
@@ -44,17 +47,33 @@ class Run:
         return f"{self.variant}.{self.case}" if self.case else self.variant
 
     @cached_property
+    def launches(self) -> pd.DataFrame:
+        """Rows of the frame, none without a report.
+
+        Raises:
+            ProfkitError: The report is damaged: half of one is not evidence.
+        """
+        if self._launches is not None:
+            return self._launches
+        return read_launches([self.report] if self.report else [])
+
+    def read(self) -> Run:
+        """Return the run, its report read: a damaged one is said now."""
+        _ = self.launches
+        return self
+
+    @cached_property
     def usable(self) -> pd.DataFrame:
         """The launches that ncu could finish."""
         return self.launches[self.launches["status"] == "ok"]
 
     @cached_property
-    def rows(self) -> list[dict[Hashable, Any]]:
+    def rows(self) -> list[Row]:
         """The rows of these launches, made once: pandas takes milliseconds for each."""
-        return self.usable.to_dict("records")
+        return cast("list[Row]", self.usable.to_dict("records"))
 
     @cached_property
-    def row(self) -> dict[Hashable, Any]:
+    def row(self) -> Row:
         """The row of the longest launch that ncu could finish, identity columns included."""
         usable = self.usable
         if usable.empty:
@@ -64,7 +83,7 @@ class Run:
     @property
     def launch(self) -> Launch:
         """The metrics of that launch: indexing one that was not collected raises NotCollected."""
-        return Launch({str(k): v for k, v in self.row.items() if isinstance(v, float)})
+        return Launch({k: v for k, v in self.row.items() if isinstance(v, float)})
 
     @property
     def timed(self) -> Record:
@@ -97,7 +116,7 @@ class Run:
         """The verdict on the longest launch."""
         return self.verdict(self.row)
 
-    def verdict(self, row: dict[Hashable, Any]) -> Diagnosis:
+    def verdict(self, row: Row) -> Diagnosis:
         """The verdict on one of `rows`, found once: a parent is compared with each of its children."""
         if id(row) not in self._verdicts:
             self._verdicts[id(row)] = verdict(row)
@@ -111,8 +130,12 @@ class Run:
         foreign = self.record is None and not self.launches.empty
         if foreign and self.launches["variant"].isna().all():
             return "a report alone has none: time both without a profiler"  # its name is a file's
-        case = f" --case {self.case}" if self.case else ""
-        return f"profkit {verb} --variant {self.variant}{case}"
+        return record_again(self.variant, self.case, verb)
+
+
+def record_again(variant: str, case: str | None = None, verb: str = "profile") -> str:
+    """Return the command that measures a variant."""
+    return f"profkit {verb} --variant {variant}" + (f" --case {case}" if case else "")
 
 
 @dataclass(frozen=True)
@@ -120,25 +143,45 @@ class Evidence:
     """A folder of artifacts, read once."""
 
     root: Path  # the folder with records and reports (profkit.records.artifacts says where in it)
-    _runs: dict[RunName, Run | MissingEvidence] = field(default_factory=dict, repr=False)
+    _runs: dict[RunName, Run] = field(default_factory=dict, repr=False)
     # problem/variant -> what its file says today; without it the records say so
     headers: Mapping[str, SourceFile] = field(default_factory=dict, repr=False)
     _files: dict[RunName, tuple[RunFiles, ...]] = field(default_factory=dict, repr=False)
 
     def load(self, variant: str, case: str) -> Run:
-        """The run of a variant at a case.
+        """Return the run of a variant at a case, its report read.
 
         Raises:
             MissingEvidence: Neither a record nor a report of it is there.
             ProfkitError: One is there and cannot be used.
         """
-        key = variant, case
-        if key not in self._runs:
-            self._runs[key] = self._find(variant, case)
-        run = self._runs[key]
-        if isinstance(run, MissingEvidence):
-            raise run
-        return run
+        return self.recorded(variant, case).read()
+
+    def recorded(self, variant: str, case: str) -> Run:
+        """Return the same run, whose report is read when it is asked for."""
+        if (variant, case) not in self._runs:
+            self._runs[variant, case] = self._find(variant, case)
+        return self._runs[variant, case]
+
+    def named(self, name: str, case: str | None = None) -> list[RunName]:
+        """Return the runs that a name means: of "stage2" at every case, of "stage2.B" at one.
+
+        Raises:
+            ProfkitError: It is a file's name, or no case of the variant was recorded.
+        """
+        if "/" in name or name.endswith((".json", *SUFFIXES)):
+            raise ProfkitError(f"{name}: no such file", "give a variant, a run record or a report")
+        variant, _, own = name.partition(".")
+        if own or case:
+            return [(variant, own or case or "")]
+        every = self.names()
+        names = [known for known in every if known[0] == variant]
+        if not names:
+            known = sorted({v for v, _ in every})
+            listed = "profkit list shows what is recorded"
+            hint = did_you_mean(variant, known, listed) if known else record_again(variant)
+            raise ProfkitError(f"no run of {variant} in {self.root}", hint)
+        return names
 
     def missing(self, need: str) -> MissingEvidence | None:
         """Why a need ("variant.case") is not met, None when it is."""
@@ -149,30 +192,21 @@ class Evidence:
             return missing
         return None
 
-    def readable(self, case: str | None = None) -> tuple[list[Run], list[ProfkitError]]:
-        """Every run (at one case) that can be used, and what is wrong with the others."""
-        runs, problems = [], []
-        for variant, at in self.names():
-            if case in (None, at):
-                try:
-                    runs.append(self.load(variant, at))
-                except ProfkitError as problem:
-                    problems.append(problem)
-        return runs, problems
+    def readable(
+        self, wanted: Callable[[RunName], bool] = bool, counters: bool = True
+    ) -> tuple[list[Run], list[ProfkitError]]:
+        """Return every run (of wanted names) that can be used, and what is wrong with the others.
 
-    def records(self, cases: Collection[str]) -> tuple[list[Record], list[ProfkitError]]:
-        """The run records at some cases, without their reports; and what cannot be read."""
-        records, problems = [], []
-        for name in self.names():
-            if name[1] not in cases:
-                continue
+        `counters`: whether a run whose report is damaged counts as one that cannot be used.
+        """
+        find = self.load if counters else self.recorded
+        runs, problems = [], []
+        for name in filter(wanted, self.names()):
             try:
-                files = self.files(*name)
-                if files and files.record:
-                    records.append(with_todays_header(read_record(files.record), self.headers)[0])
+                runs.append(find(*name))
             except ProfkitError as problem:
                 problems.append(problem)
-        return records, problems
+        return runs, problems
 
     def names(self) -> list[RunName]:
         """Variant and case of everything in the folder, sorted."""
@@ -198,7 +232,7 @@ class Evidence:
         """The command that makes the run; before it a variant that may have been meant."""
         from difflib import get_close_matches
 
-        command = f"profkit profile --variant {variant} --case {case}"
+        command = record_again(variant, case)
         known = {v for v, _ in self._files}
         near = [] if variant in known else get_close_matches(variant, known, 3, 0.6)
         return f"did you mean {' or '.join(near)}? else {command}" if near else command
@@ -208,29 +242,27 @@ class Evidence:
         self._files.update(run_files(self.root))
         return self._files
 
-    def _find(self, variant: str, case: str) -> Run | MissingEvidence:
+    def _find(self, variant: str, case: str) -> Run:
         if not (is_word(variant) and is_word(case)):
             raise ProfkitError(
                 f"{variant!r} at case {case!r}: not a variant and a case", "for example stage2.B"
             )
         files = self.files(variant, case)
         if files is None:
-            return MissingEvidence(
-                f"no run of {variant} at case {case} in {self.root}",
-                self._instead(variant, case),
+            raise MissingEvidence(
+                f"no run of {variant} at case {case} in {self.root}", self._instead(variant, case)
             )
         record, stale = None, False
         if files.record:
             record, stale = with_todays_header(read_record(files.record), self.headers)
-        launches = read_launches([files.report] if files.report else [])
-        return Run(variant, case, record, launches, files.report, stale)
+        return Run(variant, case, record, None, files.report, stale)
 
 
-def verdict(row: Mapping[Hashable, Any]) -> Diagnosis:
+def verdict(row: Mapping[str, Any]) -> Diagnosis:
     """The verdict on one row of the frame."""
     from profkit.diagnosis.engine import judge_launch
 
-    return judge_launch({str(k): v for k, v in row.items()}, str(row["status"]))
+    return judge_launch(row, str(row["status"]))
 
 
 def read_launches(reports: list[Path]) -> pd.DataFrame:

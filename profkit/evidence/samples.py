@@ -6,17 +6,18 @@ widens the interval, or takes it away. What compares two samples needs to know n
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import chain
 from math import hypot, nan, sqrt
-from typing import Literal, TypeAlias, TypedDict
+from typing import Literal, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from profkit.errors import ProfkitError
-from profkit.records.store import as_document
+from profkit.records.store import JsonObject, json_safe, plain
 
 Array: TypeAlias = NDArray[np.float64]
 Samples: TypeAlias = Sequence[float] | Array | Sequence[Sequence[float]] | Sequence[Array]
@@ -66,15 +67,6 @@ class Thresholds:
 THRESHOLDS = Thresholds()
 
 
-class IntervalEntry(TypedDict):
-    """An Interval as JSON; null where not known."""
-
-    median: float | None
-    low: float | None
-    high: float | None
-    level: float
-
-
 @dataclass(frozen=True)
 class Interval:
     """A median (or a ratio of medians) with its confidence interval, in the samples' unit.
@@ -91,9 +83,10 @@ class Interval:
         """Whether the two intervals share a value; unknown ends count as overlapping."""
         return not (self.low > other.high or other.low > self.high)
 
-    def to_json(self) -> IntervalEntry:
+    def to_json(self) -> JsonObject:
         """The four numbers; null where not known."""
-        return as_document(IntervalEntry, self)
+        document: JsonObject = json_safe(plain(self))
+        return document
 
 
 @dataclass(frozen=True)
@@ -145,11 +138,16 @@ def as_groups(samples: Samples, name: str, positive: bool = False) -> list[Array
 
 def process_spread(*sides: list[Array]) -> Spread | None:
     """Spread from process to process, pooled over the sides that have several processes."""
-    medians = [np.array([np.median(g) for g in side]) for side in sides if len(side) > 1]
-    dof = sum(m.size - 1 for m in medians)
+    return pooled_spread([float(np.median(g)) for g in side] for side in sides)
+
+
+def pooled_spread(groups: Iterable[Sequence[float]]) -> Spread | None:
+    """Standard deviation within groups, over all of them; None where none has two values."""
+    arrays = [np.array(group) for group in groups if len(group) > 1]
+    dof = sum(x.size - 1 for x in arrays)
     if not dof:
         return None
-    return Spread(sqrt(sum(float(((m - m.mean()) ** 2).sum()) for m in medians) / dof), dof)
+    return Spread(sqrt(sum(float(((x - x.mean()) ** 2).sum()) for x in arrays) / dof), dof)
 
 
 def summarize_samples(
@@ -164,7 +162,7 @@ def summarize_samples(
         return Sample(Interval(centre, nan, nan, level), unusable=unusable)
     below = sqrt(sum((p.interval.median - p.interval.low) ** 2 for p in parts)) / k
     above = sqrt(sum((p.interval.high - p.interval.median) ** 2 for p in parts)) / k
-    faults = tuple(dict.fromkeys(f for p in parts for f in p.faults))
+    faults = tuple(dict.fromkeys(chain.from_iterable(p.faults for p in parts)))
     effective = sum(p.effective for p in parts)
     if spread is not None:
         half = two_sided(level, spread.dof) * spread.sigma / sqrt(k)

@@ -3,23 +3,25 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Literal, TypedDict
 
-from profkit.errors import ProfkitError, did_you_mean
+from profkit.errors import ProfkitError
 from profkit.evidence.compare import (
+    COMPARE,
     BetweenProcesses,
+    Policy,
+    ResourceChange,
     RunComparison,
-    SpreadOf,
     compare_runs,
-    nobody_measured,
 )
 from profkit.evidence.conditions import Incomparable
+from profkit.evidence.counters import Moved
 from profkit.evidence.predictions import HeaderPrediction
-from profkit.evidence.runs import Evidence, Run, read_launches
-from profkit.evidence.stats import TimeEntry
+from profkit.evidence.runs import Evidence, Run
+from profkit.evidence.stats import TimeComparison
 from profkit.records.artifacts import files_of
-from profkit.records.paths import SUFFIXES
 from profkit.records.record import read_record
 from profkit.records.store import as_document
 
@@ -38,17 +40,6 @@ class BothTimes(TypedDict):
 
     before: float | None
     after: float | None
-
-
-class MovedEntry(TypedDict):
-    """A metric that differs: in percentage points where it is a share, else by a factor."""
-
-    metric: str
-    unit: str
-    before: float
-    after: float
-    points: float | None
-    factor: float | None
 
 
 class SideFinding(TypedDict):
@@ -74,20 +65,10 @@ class LaunchChangeEntry(TypedDict):
     kernel: BothSides
     bound: BothSides
     profiled_time_s: BothTimes
-    moved: list[MovedEntry]
+    moved: list[Moved]
     only_before: list[str]
     only_after: list[str]
     findings: list[FindingChangeEntry]
-
-
-class ResourceEntry(TypedDict):
-    """A resource that differs."""
-
-    name: str
-    unit: str
-    before: float | None
-    after: float | None
-    worse: bool
 
 
 class ChangeEntry(TypedDict):
@@ -97,12 +78,12 @@ class ChangeEntry(TypedDict):
     after: str
     compared: bool
     refusals: list[Incomparable]
-    time: TimeEntry | None
+    time: TimeComparison | None
     time_note: str
     between_processes: BetweenProcesses | None
     launches: list[LaunchChangeEntry]
     unmatched: list[str]
-    resources: list[ResourceEntry]
+    resources: list[ResourceChange]
     promises: list[HeaderPrediction]
     notes: list[str]
 
@@ -134,15 +115,12 @@ def compare_sides(
     after: Comparand,
     case: str | None = None,
     artifacts: str | Path | Evidence = "artifacts",
-    anyway: bool = False,
-    spread_of: SpreadOf = nobody_measured,
+    policy: Policy = COMPARE,
 ) -> Compared:
     """Compare two variants, records, reports or folders of artifacts.
 
     `before`: a variant's id ("stage1", "stage1.B"), a run record, a report, a folder, or a Run.
     `artifacts`: where variants' records and reports are: a folder, or what was read of it.
-    `anyway`: compare across GPUs, clocks, ncu versions and cases all the same. `spread_of`: what
-    the processes of a GPU differ by, where that was measured.
 
     Raises:
         ProfkitError: A side cannot be found or read, or the two have nothing in common.
@@ -157,7 +135,7 @@ def compare_sides(
             f"nothing in common to compare: {have[0]} and {have[1]}",
             "record both at one case: profkit profile --variant ... --case ...",
         )
-    changes = tuple(compare_runs(b, a, anyway, spread_of=spread_of) for b, a in pairs)
+    changes = tuple(compare_runs(b, a, policy) for b, a in pairs)
     return Compared(changes, alone, tuple(problems))
 
 
@@ -176,7 +154,7 @@ def named_runs(
         return [side]
     path = Path(side)
     if path.is_dir():
-        runs, wrong = Evidence(path).readable(case)
+        runs, wrong = Evidence(path).readable(lambda name: case in (None, name[1]))
         if wrong and (problems is None or not runs):
             raise wrong[0]
         if problems is not None:
@@ -184,29 +162,11 @@ def named_runs(
     elif path.is_file():
         runs = [run for run in _of_file(path) if case in (None, run.case)]
     else:
-        runs = _of_variant(str(side), evidence, case)
+        runs = [evidence.load(*name) for name in evidence.named(str(side), case)]
     if not runs:
         at = f" at case {case}" if case else ""
         raise ProfkitError(f"{side}: no run{at}", "profkit list shows what was recorded")
     return runs
-
-
-def _of_variant(name: str, evidence: Evidence, case: str | None) -> list[Run]:
-    variant, _, own = name.partition(".")
-    case = own or case
-    if "/" in name or name.endswith((".json", *SUFFIXES)):
-        raise ProfkitError(f"{name}: no such file", "give a variant, a run record or a report")
-    if case:
-        return [evidence.load(variant, case)]
-    cases = [c for v, c in evidence.names() if v == variant]
-    if not cases:
-        known = sorted({v for v, _ in evidence.names()})
-        again = f"profkit profile --variant {variant}"
-        hint = (
-            did_you_mean(variant, known, "profkit list shows what is recorded") if known else again
-        )
-        raise ProfkitError(f"no run of {variant} in {evidence.root}", hint)
-    return [evidence.load(variant, c) for c in cases]
 
 
 def _of_file(path: Path) -> list[Run]:
@@ -214,12 +174,11 @@ def _of_file(path: Path) -> list[Run]:
     if path.suffix == ".json":
         record = read_record(path)
         report = files_of(path.with_suffix("")).report
-        launches = read_launches([report] if report else [])
-        return [Run(record.variant, record.case, record, launches, report)]
+        return [Run(record.variant, record.case, record, None, report).read()]
     beside = path.with_suffix(".json")
     if beside.is_file():
         return _of_file(beside)
-    frame = read_launches([path])
+    frame = Run(path.stem, None, None, None, path).launches
     marks = {(v, c) for v, c in zip(frame["variant"], frame["case"], strict=True)}
     if len(marks) < 2:
         variant, case = next(iter(marks), (None, None))
@@ -245,10 +204,5 @@ def pair(before: list[Run], after: list[Run]) -> tuple[list[tuple[Run, Run]], tu
 
     partner = {key(run): run for run in after}
     pairs = [(run, partner[key(run)]) for run in before if key(run) in partner]
-    paired = {id(run) for two in pairs for run in two}
+    paired = set(map(id, chain.from_iterable(pairs)))
     return pairs, tuple(run.name for run in (*before, *after) if id(run) not in paired)
-
-
-def change_json(change: RunComparison) -> ChangeEntry:
-    """One comparison as plain values: SI, shares as fractions, null where not known."""
-    return as_document(ChangeEntry, change)

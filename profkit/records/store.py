@@ -200,7 +200,7 @@ def _item(value: Any, hint: Any) -> Any:
         return as_document(hint, value)
     if hint is str:
         return str(value)
-    return plain(value) if is_dataclass(value) else json_safe(value)
+    return json_safe(plain(value) if is_dataclass(value) else value)
 
 
 def digest(path: Path) -> str:

@@ -29,12 +29,10 @@ TAKES = (
 
 
 def given_launches(given: Given, artifacts: str | Path = "artifacts") -> pd.DataFrame:
-    """The launches that are meant, one row each.
+    """Return the launches that are meant, one row each.
 
-    Args:
-        given: A report's path, a pattern, a folder, a variant's name ("stage2", "stage2.B"), a frame,
-            a row of one (or a mapping of short metric names), or a list of these.
-        artifacts: Where variants' records and reports are.
+    `given`: a report's path, a pattern, a folder, a variant's name ("stage2", "stage2.B"), a frame, a
+    row of one (or a mapping of short metric names), or a list of these.
 
     Raises:
         ProfkitError: It is none of these, or names nothing.
@@ -45,16 +43,20 @@ def given_launches(given: Given, artifacts: str | Path = "artifacts") -> pd.Data
         return given.to_frame().T.infer_objects()
     if isinstance(given, Mapping):
         return pd.DataFrame([dict(given)])
-    if isinstance(given, str | Path):
-        return _named(given, artifacts)
-    if not isinstance(given, Iterable):
+    if not isinstance(given, str | Path | Iterable):
         raise ProfkitError(f"{type(given).__name__}: no launches can be read from that", TAKES)
-    parts = list(given)
-    if parts and all(isinstance(p, str | Path) and _is_path(p) for p in parts):
+    parts = [given] if isinstance(given, str | Path) else list(given)
+    if parts and all(isinstance(p, Path) or (isinstance(p, str) and _is_path(p)) for p in parts):
         return reader.load_reports(parts)  # at once: many files are read in several processes
-    frames = [given_launches(part, artifacts) for part in parts]
+    if isinstance(given, str | Path):
+        runs = named_runs(given, Evidence(Path(artifacts)))
+        frames = [run.launches for run in runs if len(run.launches)]
+        why = f"{given}: its record has no report", "profkit profile makes one"
+    else:
+        frames = [given_launches(part, artifacts) for part in parts]
+        why = "an empty list: no launches", TAKES
     if not frames:
-        raise ProfkitError("an empty list: no launches", TAKES)
+        raise ProfkitError(*why)
     return pd.concat(frames, ignore_index=True)
 
 
@@ -62,17 +64,6 @@ def _is_path(name: str | Path) -> bool:
     text = str(name)
     there = os.path.exists(os.path.expanduser(text))
     return there or any(c in text for c in "*?[/\\") or text.endswith((*SUFFIXES, ".csv"))
-
-
-def _named(name: str | Path, artifacts: str | Path) -> pd.DataFrame:
-    """The launches of files, or those recorded of a variant."""
-    if isinstance(name, Path) or _is_path(name):
-        return reader.load_reports(name)
-    runs = named_runs(name, Evidence(Path(artifacts)))
-    frames = [run.launches for run in runs if len(run.launches)]
-    if not frames:
-        raise ProfkitError(f"{name}: its record has no report", "profkit profile makes one")
-    return pd.concat(frames, ignore_index=True)
 
 
 def given_places(given: Given, artifacts: str | Path = "artifacts") -> list[tuple[str, int]]:

@@ -21,6 +21,7 @@ from profkit.errors import ProfkitError
 from profkit.evidence import ladder as ladders
 from profkit.evidence import sides
 from profkit.evidence.claims import Verified, verify_claim_files
+from profkit.evidence.compare import Policy
 from profkit.evidence.history.noise import KnownSpreads
 from profkit.evidence.runs import Evidence
 from profkit.model.launch import Launch
@@ -304,8 +305,8 @@ def compare(
     Raises:
         ProfkitError: A side cannot be found or read, or the two have nothing in common.
     """
-    runs, known = (given_run(before), given_run(after)), KnownSpreads(Path(artifacts, "history"))
-    return _as(Comparison, sides.compare_sides(*runs, case, artifacts, anyway, known))
+    runs, policy = (given_run(before), given_run(after)), _policy(artifacts, anyway)
+    return _as(Comparison, sides.compare_sides(*runs, case, artifacts, policy))
 
 
 def ladder(case: str, artifacts: str | Path = "artifacts", anyway: bool = False) -> ShownLadder:
@@ -316,8 +317,12 @@ def ladder(case: str, artifacts: str | Path = "artifacts", anyway: bool = False)
     Raises:
         ProfkitError: Nothing is recorded at this case.
     """
-    evidence, known = Evidence(Path(artifacts)), KnownSpreads(Path(artifacts, "history"))
-    return _as(ShownLadder, ladders.build_ladder(evidence, case, anyway, known))
+    policy = _policy(artifacts, anyway)
+    return _as(ShownLadder, ladders.build_ladder(Evidence(Path(artifacts)), case, policy))
+
+
+def _policy(artifacts: str | Path, anyway: bool) -> Policy:
+    return Policy(spread_of=KnownSpreads(Path(artifacts, "history")), anyway=anyway)
 
 
 def claims(files: str | Path | Iterable[str | Path], artifacts: str | Path = "artifacts") -> Claims:

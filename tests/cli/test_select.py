@@ -10,8 +10,9 @@ from math import nan
 import pandas as pd
 import pytest
 
-from profkit.cli import select
-from profkit.cli.select import by_kernel, safe, where
+from profkit.cli import launches
+from profkit.cli.launches import by_kernel, safe
+from profkit.cli.launches import matching_rows as where
 from profkit.errors import ProfkitError
 
 FRAME = pd.DataFrame(
@@ -90,7 +91,7 @@ def test_a_pattern_that_tries_every_way_is_stopped(
 ) -> None:
     limit = "2"
     if pattern != "(a+)+$":  # one waits as long as a user does
-        monkeypatch.setattr(select, "PATTERN_TIME", 0.2)
+        monkeypatch.setattr(launches, "PATTERN_TIME", 0.2)
         limit = "0.2"
     began = time.monotonic()
     with pytest.raises(ProfkitError, match=f"gave no answer within {limit} s"):

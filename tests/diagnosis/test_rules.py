@@ -22,7 +22,7 @@ tensor-pipe fp32-pipe fp64-pipe fp16-pipe int-pipe xu-pipe issue-slots tensor-id
 thread-divergence redundant-exp long-scoreboard short-scoreboard barrier-wait fixed-latency membar
 sleeping instruction-cache mio-throttle lg-throttle occupancy-registers occupancy-shared
 occupancy-blocks operations-mismatch clocks-unsteady replay-unsteady
-""".split()  # noqa: SIM905
+""".split()
 
 
 FIRES = [(rule, values) for rule in ALL for values in rule.fires]

@@ -9,11 +9,12 @@ import pytest
 
 from profkit.diagnosis.rule import Diagnosis, Finding
 from profkit.diagnosis.rules import BY_ID
-from profkit.evidence.compare import ResourceChange, compare_runs, how_taken, match
-from profkit.evidence.counters import Moved, finding_changes, launch_change, moved
+from profkit.evidence.compare import Policy, compare_runs, how_taken, is_worse, match
+from profkit.evidence.counters import finding_changes, launch_change, moved, moved_by
 from profkit.evidence.runs import Run, verdict
-from profkit.evidence.sides import change_json, pair
+from profkit.evidence.sides import ChangeEntry, pair
 from profkit.records.parts import RecordedGpu, Resources
+from profkit.records.store import as_document
 from tests.evidence.made import frame, record, row, run, samples
 
 
@@ -58,7 +59,7 @@ def test_how_the_samples_were_taken(one, other, taken):
 )
 @pytest.mark.parametrize("anyway", [False, True])
 def test_what_would_mislead_is_refused(facts, code, anyway):
-    found = compare_runs(run(), run("stage2", **facts), anyway=anyway)
+    found = compare_runs(run(), run("stage2", **facts), Policy(anyway=anyway))
     assert [r.code for r in found.refusals] == [code]
     # A wrong kernel or one binary under two names is never compared.
     assert found.compared == (anyway and code in ("device", "clocks"))
@@ -122,7 +123,7 @@ def test_metrics_move_in_their_unit():
     ],
 )
 def test_a_doubling_weighs_as_much_as_25_points(unit, before, after, weight):
-    assert Moved("m", unit, before, after).weight == weight
+    assert moved_by("m", unit, before, after).weight == weight
 
 
 @pytest.mark.parametrize(
@@ -157,7 +158,7 @@ def test_clocks_three_per_cent_apart_are_worth_a_word(clock, said):
     ],
 )  # fmt: skip
 def test_more_is_worse_but_of_blocks_and_of_nothing_nothing_is_known(name, before, after, worse):
-    assert ResourceChange(name, "count", before, after).worse is worse
+    assert is_worse(name, before, after) is worse
 
 
 def test_what_one_side_does_not_have_has_not_moved():
@@ -332,7 +333,7 @@ def test_a_failed_launch_is_not_compared():
 
 def test_json_has_no_nan():
     found = compare_runs(run(), run("stage2", launches=[row("stage2", time=float("nan"))]))
-    text = json.dumps(change_json(found), allow_nan=False)
+    text = json.dumps(as_document(ChangeEntry, found), allow_nan=False)
     assert json.loads(text)["launches"][0]["profiled_time_s"]["after"] is None
 
 
@@ -365,11 +366,14 @@ def test_what_processes_differ_by_is_measured_or_said_to_be_assumed() -> None:
     assumed = compare_runs(one, two)
     assert (assumed.time.answer, assumed.time.reason) == ("cannot tell", "processes")
     assert assumed.time_note == "warm L2, apart: processes differ by 1 %, assumed"
-    known = compare_runs(one, two, spread_of={"GPU-1": 0.001}.get)
+    known = compare_runs(one, two, Policy(spread_of={"GPU-1": 0.001}.get))
     assert known.time.answer == "faster"
     assert known.time_note == "warm L2, apart: processes differ by 0.1 %, measured"
-    assert change_json(known)["between_processes"] == {"sigma": 0.001, "measured": True}
+    assert as_document(ChangeEntry, known)["between_processes"] == {
+        "sigma": 0.001,
+        "measured": True,
+    }
     both = {"GPU-1": 0.001, "GPU-2": 0.001}
-    assert not compare_runs(one, elsewhere, spread_of=both.get).between_processes.measured, (
-        "of two GPUs"
-    )
+    assert not compare_runs(
+        one, elsewhere, Policy(spread_of=both.get)
+    ).between_processes.measured, "of two GPUs"

@@ -18,17 +18,22 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from profkit.evidence import power
+from profkit.evidence import stats
 from profkit.evidence.history.dataset import History
 from profkit.evidence.history.noise import process_spreads, spread_for
 from profkit.evidence.history.tables import HistoryTwin
-from profkit.evidence.power import PROCESS_SPREAD, significant
-from profkit.evidence.stats import Taken, TimeComparison, compare_samples
+from profkit.evidence.stats import (
+    PROCESS_SPREAD,
+    Taken,
+    TimeComparison,
+    compare_samples,
+    significant,
+)
 from profkit.records.artifacts import HISTORY, run_files
 from profkit.records.record import read_record
 
 ROOT = Path(__file__).resolve().parents[2]
-GATE = replace(power.GATE, resamples=300)
+GATE = replace(stats.GATE, resamples=300)
 Array = NDArray[np.float64]
 Sides = tuple[Array, Array]
 Make = Callable[[np.random.Generator, int], Sides]
@@ -144,7 +149,7 @@ def real(
     turns = [(t.samples[:n], [factor * x for x in t.again[:n]]) for t in twins]
     yield (
         "interleaved",
-        [compare_samples(*sides, taken="interleaved", thresholds=power.GATE) for sides in turns],
+        [compare_samples(*sides, taken="interleaved", thresholds=stats.GATE) for sides in turns],
     )
     spreads = process_spreads((), twins)
     kernels: dict[tuple[str | None, ...], list[HistoryTwin]] = {}
@@ -154,7 +159,7 @@ def real(
         found = []
         for (uuid, *_), runs in kernels.items():
             sigma = spread_for(spreads[uuid or ""]) if known else PROCESS_SPREAD
-            numbers = replace(power.GATE, process_spread=sigma)
+            numbers = replace(stats.GATE, process_spread=sigma)
             for before, after in pairwise(runs):
                 sides = before.samples[:n], [factor * x for x in after.again[:n]]
                 found.append(compare_samples(*sides, taken="apart", thresholds=numbers))

@@ -12,12 +12,17 @@ import pytest
 
 from profkit.errors import ProfkitError
 from profkit.evidence.compare import BetweenProcesses
-from profkit.evidence.gate import GateSide, judge_gate
-from profkit.evidence.gate_conditions import machine_differences, method_differences
-from profkit.evidence.gate_report import GateReport
-from profkit.evidence.power import GATE, GATE_ROUNDS, samples_for, significant, smallest_change
+from profkit.evidence.conditions import machine_differences, method_differences
+from profkit.evidence.gate import GateReport, judge_gate
 from profkit.evidence.runs import Evidence
-from profkit.evidence.stats import compare_samples
+from profkit.evidence.stats import (
+    GATE,
+    GATE_ROUNDS,
+    compare_samples,
+    samples_for,
+    significant,
+    smallest_change,
+)
 from profkit.records.header import Header
 from profkit.records.parts import (
     CheckedCase,
@@ -72,7 +77,7 @@ def folder(root: Path, *records: Record) -> Path:
 
 def gated(tmp_path: Path, base: list[Record], head: list[Record], **options) -> GateReport:
     sides = (folder(tmp_path / "base", *base), folder(tmp_path / "head", *head))
-    return judge_gate(*(GateSide(Evidence(side)) for side in sides), **options)
+    return judge_gate(*(Evidence(side) for side in sides), **options)
 
 
 def repository(number: int) -> list[Record]:
@@ -283,7 +288,7 @@ def test_another_process_on_the_same_gpu_says_how_small_a_change_it_sees(tmp_pat
     assert (subject.answer, subject.cause, report.status) == ("cannot tell", "noise", 0)
     assert 0.2 < subject.smallest_change < 0.25, "3 % from process to process, until it is measured"
     assert report.assumed == BetweenProcesses(0.03, measured=False)
-    sides = [GateSide(Evidence(tmp_path / x)) for x in ("base", "head")]
+    sides = [Evidence(tmp_path / x) for x in ("base", "head")]
     known = judge_gate(*sides, spread_of={"GPU-1": 0.002}.get)
     (measured,) = known.subjects
     assert known.assumed is None
@@ -441,7 +446,7 @@ def test_reports_without_a_record(tmp_path: Path) -> None:
     for side, content in (("base", b"one"), ("head", b"one")):
         (tmp_path / side).mkdir()
         (tmp_path / side / "sdpa-flash.C.ncu-rep").write_bytes(content)
-    sides = [GateSide(Evidence(tmp_path / side)) for side in ("base", "head")]
+    sides = [Evidence(tmp_path / side) for side in ("base", "head")]
     assert judge_gate(*sides).status == 0
     (tmp_path / "head" / "sdpa-flash.C.ncu-rep").write_bytes(b"two")
     report = judge_gate(*sides)
@@ -468,21 +473,21 @@ def test_code_that_changed_since_it_was_measured_is_stale(tmp_path: Path) -> Non
     root = folder(tmp_path / "a", record)
     today = {"p/v1": SourceFile(Header("x"), "edited")}
     measured = {"p/v1": SourceFile(Header("x"), record.source_hash)}
-    stale = judge_gate(GateSide(Evidence(root), measured), GateSide(Evidence(root), today))
+    stale = judge_gate(Evidence(root, headers=measured), Evidence(root, headers=today))
     assert (stale.status, stale.subjects[0].answer) == (2, "stale")
-    both = judge_gate(GateSide(Evidence(root), today), GateSide(Evidence(root), today))
+    both = judge_gate(Evidence(root, headers=today), Evidence(root, headers=today))
     assert both.status == 0, "it was stale before: nothing changed"
 
 
 def test_what_cannot_be_read_is_named_and_stops_nothing(tmp_path: Path) -> None:
     base, head = folder(tmp_path / "b", made("v1")), folder(tmp_path / "h", made("v1"))
     (head / "p" / "B" / "v2.json").write_text("{")
-    report = judge_gate(GateSide(Evidence(base)), GateSide(Evidence(head)))
+    report = judge_gate(Evidence(base), Evidence(head))
     assert report.status == 2
     assert "v2.json: not JSON" in report.reasons[0]
     assert report.subjects[0].answer == "same"
     with pytest.raises(ProfkitError, match="no run at case Z"):
-        judge_gate(GateSide(Evidence(base)), GateSide(Evidence(head)), case="Z")
+        judge_gate(Evidence(base), Evidence(head), case="Z")
 
 
 def test_one_other_case_and_launch_shape(tmp_path: Path) -> None:

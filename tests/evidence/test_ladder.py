@@ -131,7 +131,7 @@ def test_compare_takes_runs_and_reports(tmp_path, monkeypatch):
     rows = [row("stage1"), row("stage2")]
     for one in rows:
         one["report"] = str(tmp_path / "both.ncu-rep")
-    monkeypatch.setattr("profkit.evidence.sides.read_launches", lambda reports: frame(*rows))
+    monkeypatch.setattr("profkit.evidence.runs.read_launches", lambda reports: frame(*rows))
     report = tmp_path / "both.ncu-rep"
     report.write_bytes(b"")
     found = named_runs(report, Evidence(tmp_path))

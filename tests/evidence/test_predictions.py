@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from profkit.errors import ProfkitError
-from profkit.evidence.compare import compare_runs
+from profkit.evidence.compare import Policy, compare_runs
 from profkit.evidence.predictions import parse_moves
 from profkit.records.record import SourceFile, with_todays_header
 from tests.evidence.made import header, record, row, run
@@ -106,4 +106,4 @@ def test_a_stale_run_is_refused_until_waived():
     assert not found.compared
     assert [r.code for r in found.refusals] == ["stale"]
     assert "profkit profile --variant stage2 --case B" in found.refusals[0].sentence
-    assert compare_runs(run(), after, anyway=True).compared
+    assert compare_runs(run(), after, Policy(anyway=True)).compared

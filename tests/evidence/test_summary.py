@@ -7,9 +7,9 @@ from dataclasses import replace
 
 import pytest
 
-from profkit.evidence.claims import Claim, Gate, GateResult
+from profkit.evidence.claims import GateResult
+from profkit.evidence.ladder import decide_variant, summarize_variant
 from profkit.evidence.runs import MissingEvidence
-from profkit.evidence.summary import decide_variant, summarize_variant
 from profkit.show.text.markup import to_markdown
 from profkit.show.views.claims import ladder_summary
 from tests.evidence.made import row, run, samples
@@ -30,8 +30,7 @@ def made(**facts):
 
 
 def met(ok: bool, binding: bool = True) -> GateResult:
-    claim = Claim("latency", "It is fast.", "the plan", (), lambda _: None)
-    return GateResult(Gate("V3", (claim,), binding), ok, () if ok else ("latency",))
+    return GateResult("V3", ok, binding, () if ok else ("latency",))
 
 
 @pytest.mark.parametrize(

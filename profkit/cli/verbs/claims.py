@@ -68,7 +68,7 @@ def _tried(
     if not quiet:
         tried = chain.from_iterable(file.claims for file in results)
         needs = set(chain.from_iterable(claim.claim.needs for claim in tried))
-        say_each(sources.stale(evidence, needs))
+        say_each(sources.stale(artifacts, needs))
     lost = [file for file in results if not file.path.exists()]
     say_each(ProfkitError(f"{file.path}: {file.error}", "name a file of claims") for file in lost)
     told = [file for file in results if file not in lost]

@@ -20,16 +20,15 @@ from profkit.cli.output import (
     say_each,
     write_to,
 )
-from profkit.errors import ProfkitError, did_you_mean
+from profkit.errors import ProfkitError
 from profkit.records.artifacts import HISTORY
 
 if TYPE_CHECKING:
     from profkit.evidence.claims import GateResult
-    from profkit.evidence.compare import RunComparison, SpreadOf
-    from profkit.evidence.ladder import Ladder, LaddersDocument
+    from profkit.evidence.compare import Policy, RunComparison
+    from profkit.evidence.ladder import Ladder, LaddersDocument, SummaryDocument
     from profkit.evidence.runs import Evidence
     from profkit.evidence.sides import Compared
-    from profkit.evidence.summary import SummaryDocument
     from profkit.program.change import ProgramChange
 
 FAIL_ON = ("slower", "finding", "resource")
@@ -90,6 +89,7 @@ def judge_change(
     quiet: options.Quiet = False,
 ) -> int:
     """What changed from BEFORE to AFTER, and whether it is real."""
+    from profkit.evidence.compare import Policy
     from profkit.evidence.history.noise import KnownSpreads
     from profkit.evidence.sides import compare_sides
 
@@ -104,16 +104,17 @@ def judge_change(
         return _decide(request, json, markdown)
     refuse({"--against": against, "--gate": gate}, "of --decide", "profkit compare ID --decide")
     known = KnownSpreads(history)
+    policy = Policy(spread_of=known, anyway=anyway)
     if ladder:
         if before or after:
             raise ProfkitError("--ladder takes no BEFORE and AFTER", "profkit compare --ladder")
-        ladders = _ladders(artifacts, case, anyway, known, output)
+        ladders = _ladders(artifacts, case, policy, output)
         _print_ladders(ladders, brief=brief, json=json, markdown=markdown)
         return _ladders_status(ladders, fail_if, known.problems, quiet)
     before, after = _two(before, after, output)
     if sources.is_triage(before) and sources.is_triage(after):
         return _compare_triages(Path(before), Path(after), fail_if, json=json, markdown=markdown)
-    sides = compare_sides(before, after, case, sources.evidence_of(artifacts), anyway, known)
+    sides = compare_sides(before, after, case, sources.evidence_of(artifacts), policy)
     say_each([*sides.problems, *known.problems], quiet=quiet)
     _print_sides(sides, brief, every, json=json, markdown=markdown)
     worst = status(closing(sides.changes, fail_if), quiet=quiet)
@@ -146,18 +147,18 @@ class _Asked:
 
 def _decide(request: _Asked, json: bool, markdown: bool) -> int:
     """Print decision, time, counters, what changed and gates; the exit status."""
+    from profkit.evidence.compare import Policy
+    from profkit.evidence.ladder import summarize_variant
     from profkit.evidence.runs import Evidence
-    from profkit.evidence.summary import summarize_variant
     from profkit.show.views.claims import ladder_summary
 
     if "/" in request.variant or Path(request.variant).exists():
         raise ProfkitError(f"{request.variant}: --decide takes a variant", "stage2 or stage2.B")
     evidence = sources.evidence_of(request.artifacts)
-    name, cases = _cases(evidence, request.variant, request.case)
+    names = evidence.named(request.variant, request.case)
     gates = _gates(request.gate, Evidence(request.artifacts) if request.anyway else evidence)
-    summaries = [
-        summarize_variant(evidence, name, c, request.against, gates, request.anyway) for c in cases
-    ]
+    policy = Policy(anyway=request.anyway)
+    summaries = [summarize_variant(evidence, *n, request.against, gates, policy) for n in names]
     document: SummaryDocument = {
         "schema": "profkit.summary/1",
         "summaries": [s.to_json() for s in summaries],
@@ -165,20 +166,6 @@ def _decide(request: _Asked, json: bool, markdown: bool) -> int:
     blocks = chain.from_iterable(map(ladder_summary, summaries))
     print_blocks(blocks, document if json else None, markdown)
     return max(_STATUS[s.decision] for s in summaries)
-
-
-def _cases(evidence: Evidence, variant: str, case: str | None) -> tuple[str, list[str]]:
-    """The variant's id and the cases at which it was recorded."""
-    name, _, own = variant.partition(".")
-    if own or case:
-        return name, [own or case or ""]
-    cases = [c for v, c in evidence.names() if v == name]
-    if not cases:
-        known = sorted({v for v, _ in evidence.names()})
-        again = f"profkit profile --variant {name}"
-        hint = did_you_mean(name, known, "profkit list shows what is recorded") if known else again
-        raise ProfkitError(f"no run of {name} in {evidence.root}", hint)
-    return name, cases
 
 
 def _gates(files: Sequence[Path], evidence: Evidence) -> list[GateResult]:
@@ -321,7 +308,7 @@ def status(reasons: Iterable[tuple[int, str]], *, quiet: bool) -> int:
 
 
 def _ladders(
-    artifacts: Path, case: str | None, anyway: bool, spread_of: SpreadOf, output: Path | None
+    artifacts: Path, case: str | None, policy: Policy, output: Path | None
 ) -> list[Ladder]:
     """The ladder of each case that was recorded; one of them drawn where that is asked for."""
     from profkit.evidence.ladder import build_ladder
@@ -332,7 +319,7 @@ def _ladders(
         raise ProfkitError(f"no run record in {artifacts}", "profkit profile --all")
     if output and len(cases) > 1:
         raise ProfkitError(f"one picture of {len(cases)} cases", f"--case {cases[0]} -o {output}")
-    ladders = [build_ladder(evidence, c, anyway, spread_of) for c in cases]
+    ladders = [build_ladder(evidence, c, policy) for c in cases]
     if output:
         from profkit.show import plots
 

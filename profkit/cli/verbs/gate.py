@@ -12,7 +12,7 @@ from profkit.records.artifacts import HISTORY
 
 if TYPE_CHECKING:
     from profkit.evidence.compare import SpreadOf
-    from profkit.evidence.gate_report import GateReport
+    from profkit.evidence.gate import GateReport
 
 _SKIP = 125  # git bisect run: this commit cannot be tested
 Folder = Annotated[Path, options.argument("", "The artifacts of the branch that this goes into.")]
@@ -40,7 +40,7 @@ def run_gate(
     have been seen, and whether a difference is the code's, the method's, the machine's or noise.
     """
     from profkit.evidence.history.noise import KnownSpreads
-    from profkit.evidence.power import ALPHA
+    from profkit.evidence.stats import ALPHA
     from profkit.show.views.history import gate_blocks
 
     one_form(json, markdown)
@@ -65,10 +65,10 @@ def run_gate(
 def _judged(
     folders: tuple[Path, Path], spread_of: SpreadOf, case: str | None, strict: bool
 ) -> GateReport:
-    from profkit.evidence.gate import GateSide, judge_gate
+    from profkit.evidence.gate import judge_gate
     from profkit.evidence.runs import Evidence
 
-    base, head = (GateSide(Evidence(x), sources.files_beside(x)) for x in folders)
+    base, head = (Evidence(x, headers=sources.files_beside(x)) for x in folders)
     return judge_gate(base, head, case, strict, spread_of)
 
 

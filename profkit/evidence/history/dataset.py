@@ -1,12 +1,13 @@
 """A folder of Parquet files  <->  the history: append only, atomic, safe with several writers.
 
-    history/runs/<sha256>.parquet        one file an addition, named by what is in it
-    history/launches/<sha256>.parquet
-    history/reports/<sha256>.parquet
-    history/twins/<sha256>.parquet
+    history/runs/<sha256>.parquet        one file an addition, named by what is in it; launches,
+                                         reports and twins likewise
+    s3://bucket/history/runs/...         in an object store, with fsspec and its package for it
 
 The same rows make the same file, so adding twice adds nothing, two writers never meet, and git
-merges by taking both sides' files. A file that cannot be read is named and left alone.
+merges by taking both sides' files. A file is there whole or not at all, and none is ever changed:
+readers see only names that end in .parquet and begin with no dot. One that cannot be read is named
+and left alone.
 """
 
 from __future__ import annotations
@@ -14,17 +15,17 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Iterable, Iterator, Sequence
+import secrets
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from functools import cached_property
 from io import BytesIO
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from threading import Timer
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from profkit.errors import ProfkitError, needing
-from profkit.evidence.history.place import HistoryPlace
 from profkit.evidence.history.tables import (
     KEYS,
     ORIGINS,
@@ -39,7 +40,7 @@ from profkit.evidence.history.tables import (
     table_columns,
 )
 from profkit.evidence.runs import Evidence
-from profkit.records.record import read_record
+from profkit.files import open_regular, write_bytes
 from profkit.records.store import digest
 
 if TYPE_CHECKING:
@@ -48,6 +49,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     import pyarrow.dataset as ds
 
+Row = TypeVar("Row", HistoryRun, HistoryTwin)
 SECONDS_MOST = 120.0  # for a question, as for a base of Nsight Systems
 MEMORY_MOST = 1_000_000_000  # bytes, for what DuckDB works with and for its answer
 
@@ -68,9 +70,57 @@ class History:
     root: Path | str  # the folder, or a URL that fsspec knows; it need not exist yet
 
     @cached_property
-    def place(self) -> HistoryPlace:
-        """Its files."""
-        return HistoryPlace(str(self.root))
+    def _store(self) -> tuple[Any, str]:
+        """Return the file system of a URL, None of a folder of this machine, and the path in it.
+
+        Raises:
+            ProfkitError: fsspec, or its package for this kind of URL, is not installed.
+        """
+        url = str(self.root)
+        if "://" not in url:
+            return None, url
+        with needing("fsspec", f"{url}: a history there"):
+            from fsspec.core import url_to_fs
+        try:
+            filesystem, path = url_to_fs(url)
+        except ImportError as error:  # which package, it says itself
+            raise ProfkitError(f"{url}: {error}", "install what it names") from error
+        except ValueError as error:
+            hint = "a folder, or a URL that fsspec knows: s3://bucket/history"
+            raise ProfkitError(f"{url}: {error}", hint) from error
+        return filesystem, path
+
+    @contextmanager
+    def _reached(self) -> Iterator[None]:
+        """What a place that cannot be reached or written is for a user."""
+        try:
+            yield
+        except OSError as error:
+            why = str(error).splitlines()[0] if str(error) else type(error).__name__
+            hint = "is it there, and may you write there?"
+            raise ProfkitError(f"{self.root}: {why}", hint) from error
+
+    def _listed(self, table: str) -> list[str]:
+        """The table's files, sorted; none where there is no such folder yet."""
+        store, path = self._store
+        if store is None:
+            return sorted(map(str, (Path(path) / table).glob("[!.]*.parquet")))
+        with self._reached():
+            store.invalidate_cache()
+            return sorted(map(str, store.glob(f"{PurePosixPath(path) / table}/[!.]*.parquet")))
+
+    def _write(self, table: str, name: str, content: bytes) -> None:
+        """Put a file there, whole or not at all."""
+        store, path = self._store
+        if store is None:
+            write_bytes(Path(path) / table / f"{name}.parquet", content)
+            return
+        folder = PurePosixPath(path) / table
+        part = f"{folder}/.{name}.{secrets.token_hex(4)}"
+        with self._reached():
+            store.makedirs(str(folder), exist_ok=True)
+            store.pipe_file(part, content)
+            store.mv(part, f"{folder}/{name}.parquet")
 
     def table(self, name: str) -> tuple[pa.Table, list[ProfkitError]]:
         """All rows of a table, each once, and what is wrong with files that cannot be read."""
@@ -85,11 +135,15 @@ class History:
         with needing("pyarrow", "the history"):
             import pyarrow as pa
             import pyarrow.dataset as ds
+            import pyarrow.parquet as pq
 
         good, problems = [], []
-        for file in self.place.files(name):
+        store, _ = self._store
+        for file in self._listed(name):
             try:
-                self.place.metadata(file)
+                if store is None:
+                    open_regular(file).close()  # a pipe with such a name would be waited for
+                pq.read_metadata(file, filesystem=store)
                 good.append(file)
             except (OSError, pa.ArrowException) as error:
                 why = f"{file}: not readable ({str(error).splitlines()[0]})"
@@ -97,15 +151,14 @@ class History:
         wanted = table_columns(name)
         if not good:
             return ds.dataset(wanted.empty_table()), problems
-        at = self.place.filesystem
-        return ds.dataset(good, schema=wanted, format="parquet", filesystem=at), problems
+        return ds.dataset(good, schema=wanted, format="parquet", filesystem=store), problems
 
     def runs(self) -> tuple[list[HistoryRun], list[ProfkitError]]:
         """Every run once, oldest first; those that do not say when come first."""
         table, problems = self.table("runs")
         rows: dict[str, HistoryRun] = {}
         for plain in table.to_pylist():
-            row = _run(plain)
+            row = _row(HistoryRun, plain)
             rows[row.record] = min(row, rows.get(row.record, row), key=lambda r: r.certainty)
         return sorted(rows.values(), key=lambda r: (r.made or "", r.subject)), problems
 
@@ -117,7 +170,8 @@ class History:
     def twins(self) -> tuple[list[HistoryTwin], list[ProfkitError]]:
         """Every A/A run once, in the order of their sessions' times."""
         table, problems = self.table("twins")
-        rows = {tuple(row[k] for k in KEYS["twins"]): _twin(row) for row in table.to_pylist()}
+        each = (_row(HistoryTwin, plain) for plain in table.to_pylist())
+        rows = {(row.session, row.variant, row.case): row for row in each}
         return sorted(rows.values(), key=lambda r: (r.made or "", r.session)), problems
 
     def append(self, rows: Iterable[HistoryRow]) -> None:
@@ -126,8 +180,15 @@ class History:
         for row in rows:
             name = next(name for name, kind in TABLES.items() if isinstance(row, kind))
             by_table.setdefault(name, []).append(asdict(row))
-        for name, plain in by_table.items():
-            _write(self.place, name, plain)
+        for name, listed in by_table.items():
+            with needing("pyarrow", "the history"):
+                import pyarrow as pa
+                import pyarrow.parquet as pq
+            sha256 = hashlib.sha256(json.dumps(listed, sort_keys=True).encode()).hexdigest()
+            schema = table_columns(name).with_metadata({"profkit": SCHEMA})
+            into = BytesIO()
+            pq.write_table(pa.Table.from_pylist(listed, schema=schema), into, compression="zstd")
+            self._write(name, sha256, into.getvalue())
 
 
 def add_artifacts(
@@ -145,17 +206,15 @@ def add_artifacts(
     diagnosed = set(kept.table("launches")[0]["report"].to_pylist())
     runs: list[HistoryRun] = []
     launches: list[HistoryLaunch] = []
-    problems: list[ProfkitError] = []
-    for name in evidence.names():
+    found, problems = evidence.readable(counters=False)
+    for run in found:
         try:
-            files = evidence.files(*name)
-            if files is None or files.record is None:
+            if run.record is None:
                 continue
-            row = run_row(read_record(files.record), digest(files.record), commit, origin)
-            report = row.report or (digest(files.report) if files.report else None)
-            if diagnose and files.report and report and report not in diagnosed:
-                rows = evidence.load(*name).launches.to_dict("records")
-                launches += launch_rows(rows, report)
+            row = run_row(run.record, digest(run.record.path), commit, origin)
+            report = row.report or (digest(run.report) if run.report else None)
+            if diagnose and run.report and report and report not in diagnosed:
+                launches += launch_rows(run.launches.to_dict("records"), report)
             runs.append(row)
         except ProfkitError as problem:
             problems.append(problem)
@@ -250,22 +309,7 @@ def _each_once(name: str) -> str:
     return f"CREATE VIEW {name} AS SELECT * FROM {name}_files {chosen}"  # noqa: S608 - our names
 
 
-def _run(row: dict[str, Any]) -> HistoryRun:
-    lists = {name: tuple(row[name] or ()) for name in ("samples", "flags", "launches")}
-    return HistoryRun(**{**row, **lists})
-
-
-def _twin(row: dict[str, Any]) -> HistoryTwin:
-    sides = {side: tuple(row[side] or ()) for side in ("samples", "again")}
-    return HistoryTwin(**{**row, **sides})
-
-
-def _write(place: HistoryPlace, name: str, listed: Sequence[dict[str, Any]]) -> None:
-    with needing("pyarrow", "the history"):
-        import pyarrow as pa
-        import pyarrow.parquet as pq
-    sha256 = hashlib.sha256(json.dumps(listed, sort_keys=True).encode()).hexdigest()
-    schema = table_columns(name).with_metadata({"profkit": SCHEMA})
-    into = BytesIO()
-    pq.write_table(pa.Table.from_pylist(listed, schema=schema), into, compression="zstd")
-    place.write(name, sha256, into.getvalue())
+def _row(kind: type[Row], plain: dict[str, Any]) -> Row:
+    """A row of a table, with its lists as tuples; a list that a file does not have is empty."""
+    lists = {f.name: tuple(plain[f.name] or ()) for f in fields(kind) if f.default == ()}
+    return kind(**{**plain, **lists})

@@ -18,9 +18,8 @@ from typing import Literal, TypedDict
 from profkit.errors import ProfkitError
 from profkit.evidence.history.dataset import History
 from profkit.evidence.history.tables import HistoryRun, HistoryTwin
-from profkit.evidence.power import ALPHA, significant
-from profkit.evidence.samples import THRESHOLDS, Spread, two_sided
-from profkit.evidence.stats import compare_samples
+from profkit.evidence.samples import THRESHOLDS, Spread, pooled_spread, two_sided
+from profkit.evidence.stats import ALPHA, compare_samples, significant
 
 _LEAST = 2  # degrees of freedom: one difference is no spread
 # Processes of one sitting share temperature, neighbours and driver: on an H200, 43 in two minutes
@@ -39,40 +38,30 @@ def process_spreads(
     """
     when: dict[str, list[float]] = {}
     medians: dict[tuple[str, str, str], dict[str, float]] = {}
-    for run in runs:
-        if run.gpu_uuid and run.sass and run.session and run.median:
-            key = run.gpu_uuid, run.sass, run.case
-            medians.setdefault(key, {})[run.session] = log(run.median)
-            when.setdefault(run.gpu_uuid, []).extend(_seconds(run.made))
-    for twin in twins:
-        if twin.gpu_uuid and twin.sass and twin.samples:
-            key = twin.gpu_uuid, twin.sass, twin.case
-            medians.setdefault(key, {})[twin.session] = log(median(twin.samples))
-            when.setdefault(twin.gpu_uuid, []).extend(_seconds(twin.made))
-    squares: dict[str, float] = {}
-    degrees: dict[str, int] = {}
-    for (gpu, *_), by_session in medians.items():
-        values = list(by_session.values())
-        mean = sum(values) / len(values)
-        squares[gpu] = squares.get(gpu, 0.0) + sum((v - mean) ** 2 for v in values)
-        degrees[gpu] = degrees.get(gpu, 0) + len(values) - 1
-    spreads = {g: sqrt(squares[g] / n) for g, n in degrees.items() if n >= _LEAST}
-    for gpu, sigma in spreads.items():
-        times = when.get(gpu) or [0.0]
-        if max(times) - min(times) < _DAY:
-            spreads[gpu] = max(sigma, sitting)
-    return {gpu: Spread(sigma, degrees[gpu]) for gpu, sigma in spreads.items()}
+    rows: list[HistoryRun | HistoryTwin] = [*runs, *twins]
+    for row in rows:
+        taken = median(row.samples) if isinstance(row, HistoryTwin) and row.samples else None
+        middle = row.median if isinstance(row, HistoryRun) else taken
+        if row.gpu_uuid and row.sass and row.session and middle:
+            key = row.gpu_uuid, row.sass, row.case
+            medians.setdefault(key, {})[row.session] = log(middle)
+            when.setdefault(row.gpu_uuid, []).extend(_seconds(row.made))
+    spreads = {}
+    for gpu, times in when.items():
+        mine = [[*by_session.values()] for key, by_session in medians.items() if key[0] == gpu]
+        spread = pooled_spread(mine)
+        if spread and (spread.dof or 0) >= _LEAST:
+            one_sitting = not times or max(times) - min(times) < _DAY
+            least = sitting if one_sitting else 0.0
+            spreads[gpu] = Spread(max(spread.sigma, least), spread.dof)
+    return spreads
 
 
 class KnownSpreads:
-    """What a history knows of GPUs, read when it is first asked: a GPU (uuid) -> what to assume.
-
-    Attributes:
-        problems: What of the history cannot be read. A comparison without a history, or without
-            pyarrow, assumes what nobody measured.
-    """
+    """What a history knows of GPUs, read when it is first asked: a GPU (uuid) -> what to assume."""
 
     def __init__(self, place: str | Path, alpha: float = 1 - THRESHOLDS.level) -> None:
+        # What of the history cannot be read: then what nobody measured is assumed, as without one.
         self.problems: list[ProfkitError] = []
         self._place, self._alpha = str(place), alpha
 
@@ -158,16 +147,16 @@ def _noise(
 ) -> MachineNoise:
     ratios = [log(median(t.samples) / median(t.again)) for t in twins]
     found = [compare_samples(t.samples, t.again, taken="interleaved") for t in twins]
-    told = [c for c in found if c.answer in ("faster", "slower")]
+    alarms = [c for c in found if c.answer in ("faster", "slower")]
     return MachineNoise(
         gpu,
         uuid,
-        len({t.session for t in twins}),
-        len(twins),
-        min(len(t.samples) for t in twins),
-        sqrt(sum(r * r for r in ratios) / len(ratios)) if ratios else nan,
-        between.sigma if between else None,
-        between.dof if between else None,
-        len(told),
-        sum(significant(c) for c in told),
+        processes=len({t.session for t in twins}),
+        pairs=len(twins),
+        rounds=min(len(t.samples) for t in twins),
+        within=sqrt(sum(r * r for r in ratios) / len(ratios)) if ratios else nan,
+        between=between.sigma if between else None,
+        between_degrees=between.dof if between else None,
+        compare_alarms=len(alarms),
+        gate_alarms=sum(significant(c) for c in alarms),
     )

@@ -7,11 +7,11 @@ from dataclasses import dataclass, replace
 from math import isnan
 from typing import Any, Literal, TypedDict
 
+from profkit.evidence.compare import STRICT, Policy, compare_times
 from profkit.evidence.history.noise import process_spreads, spread_for
 from profkit.evidence.history.tables import HistoryRun
-from profkit.evidence.power import GATE, significant, smallest_change
-from profkit.evidence.samples import Spread, Thresholds
-from profkit.evidence.stats import Taken, TimeComparison, TimeEntry, compare_samples
+from profkit.evidence.samples import Spread
+from profkit.evidence.stats import TimeComparison, smallest_change
 from profkit.records.store import as_document
 
 StepAnswer = Literal[
@@ -32,7 +32,7 @@ class HistoryEntry(TypedDict):
     high_s: float | None
     sass: str | None
     answer: StepAnswer
-    time: TimeEntry | None
+    time: TimeComparison | None
     smallest_change: float | None
     note: str | None
 
@@ -84,25 +84,24 @@ def steps(
     """
     ordered = list(runs)
     spreads = process_spreads(ordered) if spreads is None else spreads
+    known = {gpu: spread_for(spread) for gpu, spread in spreads.items()}
+    policy = replace(STRICT, spread_of=known.get)
     by_subject: dict[str, list[HistoryRun]] = {}
-    known: dict[tuple[str, str], list[HistoryRun]] = {}  # SASS and case -> who had it, in order
+    had: dict[tuple[str, str], list[HistoryRun]] = {}  # SASS and case -> who had it, in order
     for run in ordered:
         mine = by_subject.setdefault(run.subject, [])
         if run.sass:
-            known.setdefault((run.sass, run.case), []).append(run)
+            had.setdefault((run.sass, run.case), []).append(run)
         # A record whose header was mended is another file of one measurement: the first counts.
         if not any((r.session, r.made) == (run.session, run.made) and r.made for r in mine):
             mine.append(run)
-    return [
-        _noted(_step(mine[:number], run, spreads), known)
-        for _, mine in sorted(by_subject.items())
-        for number, run in enumerate(mine)
-    ]
+    found: list[HistoryStep] = []
+    for _, mine in sorted(by_subject.items()):
+        found += (_noted(_step(mine[:n], run, policy), had) for n, run in enumerate(mine))
+    return found
 
 
-def _step(
-    earlier: Sequence[HistoryRun], run: HistoryRun, spreads: Mapping[str, Spread]
-) -> HistoryStep:
+def _step(earlier: Sequence[HistoryRun], run: HistoryRun, policy: Policy) -> HistoryStep:
     """A run against the latest one before it on the same GPU."""
     if not earlier:
         return HistoryStep(run, "first")
@@ -113,15 +112,13 @@ def _step(
         return HistoryStep(run, "same code" if same_code else "other machine")
     if not (before.samples and run.samples):
         return HistoryStep(run, "same code" if same_code else "no time")
-    thresholds = _thresholds(spreads.get(run.gpu_uuid or ""))
-    time = compare_samples(before.samples, run.samples, taken=_taken(before, run),
-                           thresholds=thresholds)  # fmt: skip
-    smallest = smallest_change(time)
-    moved = time.answer in ("faster", "slower") and significant(time)
+    time = compare_times(before.timed, run.timed, policy)
+    answer = policy.answer(time)
     if same_code:
+        moved = answer in ("faster", "slower")
         odd = f"one machine code, and {time.sentence}: the method or the machine" if moved else ""
         return HistoryStep(run, "same code", note=odd)
-    answer = "cannot tell" if time.answer in ("faster", "slower") and not moved else time.answer
+    smallest = smallest_change(time)
     return HistoryStep(run, answer, time, None if isnan(smallest) else smallest)
 
 
@@ -137,13 +134,3 @@ def _noted(step: HistoryStep, known: Mapping[tuple[str, str], Sequence[HistoryRu
         if old.subject == run.subject
         else replace(step, note=f"the machine code of {old.subject}")
     )
-
-
-def _thresholds(spread: Spread | None) -> Thresholds:
-    return GATE if spread is None else replace(GATE, process_spread=spread_for(spread))
-
-
-def _taken(before: HistoryRun, run: HistoryRun) -> Taken:
-    if before.session is None or before.session != run.session:
-        return "apart"
-    return "interleaved" if len(before.samples) == len(run.samples) else "one process"

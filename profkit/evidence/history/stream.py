@@ -115,6 +115,6 @@ def lost_file(path: str, why: str) -> Found:
 
 def _rows(part: Part) -> Found:
     file = part.file
-    report = HistoryReport(file.path, file.sha256, file.status, file.message or None,
-                           file.launches, file.ncu_version)  # fmt: skip
+    about = file.status, file.message or None, file.launches, file.ncu_version
+    report = HistoryReport(file.path, file.sha256, *about)
     return report, list(launch_rows(part.launches(), file.sha256 or file.path))

@@ -7,13 +7,14 @@ same: a column that a file does not have is null, one that nobody knows is left 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import MISSING, dataclass, field, fields
 from math import isfinite
 from typing import TYPE_CHECKING, Any, Final, get_type_hints
 
 from profkit.errors import ProfkitError, needing
 from profkit.evidence.runs import verdict
 from profkit.evidence.stats import median_interval
+from profkit.records.parts import RecordedGpu, TimedSide, TimedSides, Timing
 from profkit.records.record import MachineCode, Record
 
 if TYPE_CHECKING:
@@ -22,53 +23,62 @@ if TYPE_CHECKING:
 SCHEMA: Final = "profkit.history/1"
 
 
+def _of(path: str, default: Any = None) -> Any:
+    """A column of what stands there in a run record."""
+    return field(default=default, metadata={"path": path})
+
+
 @dataclass(frozen=True)
 class HistoryRun:
     """One measurement of one variant at one case. Seconds, Hz; null where not known."""
 
     record: str  # sha256 of the run record: what makes a row a new one
-    variant: str
-    case: str
-    problem: str | None = None
-    report: str | None = None  # sha256 of the report, to join `launches`
-    commit: str | None = None  # of the code that was measured
+    variant: str = _of("variant", MISSING)
+    case: str = _of("case", MISSING)
+    problem: str | None = _of("problem")
+    report: str | None = _of("report.sha256")  # to join `launches`
+    commit: str | None = _of("git.commit")  # of the code that was measured
     # where that is known from: record, option, environment, source (the commit of the code
     # with that hash) or log (the commit that brought the record in)
     commit_from: str | None = None
-    dirty: bool | None = None  # whether files differed from the commit
-    made: str | None = None  # when it was measured, ISO 8601
+    dirty: bool | None = _of("git.dirty")  # whether files differed from the commit
+    made: str | None = _of("made")  # when it was measured, ISO 8601
     # hash of the code, made_from of the code that it was measured with, where only comments
     # changed since; sass of the kernels' machine code, host of the launcher's
-    source: str | None = None
-    sass: str | None = None
-    correct: bool | None = None
-    gpu: str | None = None
-    gpu_uuid: str | None = None
-    driver: str | None = None
-    nvcc: str | None = None
-    ncu: str | None = None
-    torch: str | None = None
-    session: str | None = None  # equal for what was timed in turns in one process
+    source: str | None = _of("source.sha256")
+    sass: str | None = _of("source.sass")
+    correct: bool | None = _of("correct")
+    gpu: str | None = _of("gpu.name")
+    gpu_uuid: str | None = _of("gpu.uuid")
+    driver: str | None = _of("gpu.driver")
+    nvcc: str | None = _of("versions.nvcc")
+    ncu: str | None = _of("versions.ncu")
+    torch: str | None = _of("versions.torch")
+    session: str | None = _of("session")  # equal for what was timed in turns in one process
     samples: tuple[float, ...] = ()  # with a warm L2, in the order taken
     median: float | None = None  # of the samples; low and high are its 95 % interval
     low: float | None = None
     high: float | None = None
-    sm_clock: float | None = None  # after the timing
-    made_from: str | None = None
-    host: str | None = None
-    flags: tuple[str, ...] = ()  # what the compiler was given
-    launches: tuple[str, ...] = ()  # what was started, a line each; empty where not known
+    sm_clock: float | None = _of("sm_clock")  # after the timing
+    made_from: str | None = _of("source.made_from")
+    host: str | None = _of("source.host")
+    flags: tuple[str, ...] = _of("source.flags", ())  # what the compiler was given
+    # what was started, a line each; empty where not known
+    launches: tuple[str, ...] = _of("machine_code.launches", ())
 
     @property
     def machine_code(self) -> MachineCode:
         """What was run."""
-        return MachineCode(
-            sources=frozenset(filter(None, (self.source, self.made_from))),
-            flags=self.flags,
-            sass=self.sass,
-            host=self.host,
-            launches=self.launches,
-        )
+        sources = frozenset(filter(None, (self.source, self.made_from)))
+        return MachineCode(sources, self.flags, self.sass, self.host, self.launches)
+
+    @property
+    def timed(self) -> Record:
+        """As much of the record as a comparison of times looks at."""
+        sides = TimedSides(warm=TimedSide(samples=self.samples))
+        gpu = RecordedGpu(name=self.gpu, uuid=self.gpu_uuid)
+        timing = Timing(l2=sides, session=self.session)
+        return Record(self.variant, self.case, timing=timing, gpu=gpu)
 
     @property
     def certainty(self) -> tuple[int, str]:
@@ -170,60 +180,47 @@ def table_columns(table: str) -> pa.Schema:
 
 def schema_rows() -> list[dict[str, str]]:
     """Every column of every table: table, column, type, and whether it is part of the row's name."""
-    return [
-        {"table": table, "column": field.name, "type": str(field.type),
-         "key": "yes" if field.name in KEYS[table] else ""}
-        for table in TABLES
-        for field in table_columns(table)
-    ]  # fmt: skip
+    rows = []
+    for table in TABLES:
+        for column in table_columns(table):
+            key = "yes" if column.name in KEYS[table] else ""
+            row = {"table": table, "column": column.name, "type": str(column.type), "key": key}
+            rows.append(row)
+    return rows
 
 
 def run_row(record: Record, sha256: str, commit: str | None, origin: str | None) -> HistoryRun:
-    """The row of a record.
+    """Return the row of a record.
 
     `commit`: what is known of the commit beside the record. `origin`: where that is known from; the
     record's own commit comes first.
     """
-    own = record.git.commit if record.git else None
-    gpu, source = record.gpu, record.source
-    return HistoryRun(
-        record=sha256,
-        variant=record.variant,
-        case=record.case,
-        problem=record.problem or None,
-        report=record.report.sha256 if record.report else None,
-        commit=own or commit,
-        commit_from="record" if own else origin if commit else None,
-        dirty=record.git.dirty if record.git else None,
-        made=record.made,
-        source=source.sha256 if source else None,
-        sass=source.sass if source else None,
-        correct=record.correct,
-        gpu=gpu.name if gpu else None,
-        gpu_uuid=gpu.uuid if gpu else None,
-        driver=gpu.driver if gpu else None,
-        nvcc=record.versions.nvcc,
-        ncu=record.versions.ncu,
-        torch=record.versions.torch,
-        session=record.session,
-        sm_clock=record.sm_clock,
-        made_from=source.made_from if source else None,
-        host=source.host if source else None,
-        flags=source.flags if source else (),
-        launches=record.machine_code.launches,
-        **_times(record),
-    )
+    paths = {f.name: f.metadata["path"] for f in fields(HistoryRun) if f.metadata}
+    values = {name: _value(record, path) for name, path in paths.items()}
+    values = {name: value for name, value in values.items() if value not in (None, "")}
+    own = "commit" in values
+    if commit and not own:
+        values["commit"] = commit
+    known_from = "record" if own else origin if commit else None
+    return HistoryRun(sha256, commit_from=known_from, **values, **_times(record))
+
+
+def _value(record: Record, path: str) -> Any:
+    value: Any = record
+    for name in path.split("."):
+        value = getattr(value, name, None)
+    return value
 
 
 def _times(record: Record) -> dict[str, Any]:
     """Samples, median and interval; none where the samples are no times."""
-    samples = tuple(record.warm)
     try:
-        interval = median_interval(samples)
+        interval = median_interval(record.warm)
     except ProfkitError:
         return {}
     ends = {"median": interval.median, "low": interval.low, "high": interval.high}
-    return {"samples": samples, **{k: v if isfinite(v) else None for k, v in ends.items()}}
+    known = {name: value for name, value in ends.items() if isfinite(value)}
+    return {"samples": tuple(record.warm), **known}
 
 
 def launch_rows(rows: Iterable[Mapping[Any, Any]], report: str) -> Iterator[HistoryLaunch]:

@@ -6,9 +6,9 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from profkit.evidence.calibration import Calibration, Score
 from profkit.evidence.claims import GateResult, TriedClaim, Verified
+from profkit.evidence.ladder import Summary, SummaryColumn
 from profkit.evidence.ledger import Ledger
 from profkit.evidence.runs import Run
-from profkit.evidence.summary import Summary, SummaryColumn
 from profkit.model.scenario import Expectation
 from profkit.model.whatif import CounterChange
 from profkit.reports import figures
@@ -42,11 +42,9 @@ def verified(files: Iterable[Verified]) -> Iterator[Block]:
 
 def gate_line(result: GateResult) -> TextLine:
     """Return an acceptance gate: met or not, and what does not hold."""
-    binding = "" if result.gate.binding else " (told, not asked)"
+    binding = "" if result.binding else " (told, not asked)"
     failing = f": not holding are {', '.join(result.failing)}" if result.failing else ""
-    return TextLine(
-        f"gate {result.gate.name}{binding}{failing}", "met" if result.met else "not met"
-    )
+    return TextLine(f"gate {result.name}{binding}{failing}", "met" if result.met else "not met")
 
 
 def _claim(judged: TriedClaim) -> Iterator[Block]:

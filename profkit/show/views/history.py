@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from math import isfinite, isnan
 from typing import TYPE_CHECKING, Any
 
-from profkit.evidence.gate_report import GateReport, GateSubject
+from profkit.evidence.gate import GateReport, GateSubject
 from profkit.evidence.history.noise import MachineNoise
 from profkit.evidence.history.steps import HistoryStep
 from profkit.reports import figures
@@ -114,7 +114,7 @@ def gate_blocks(report: GateReport) -> Iterator[Block]:
             ">before": lambda s: figures.seconds(s.time.before.median) if s.time else "",
             ">after": lambda s: figures.seconds(s.time.after.median) if s.time else "",
             ">seen from": lambda s: _percent(s.smallest_change),
-            "cause": lambda s: s.cause,
+            "cause": lambda s: s.cause or "",
             "because": lambda s: s.because,
         }
         yield grid(listed, columns, wraps=6)
