@@ -51,8 +51,6 @@ ONLY_IN = {
     "ncu_report": ("profkit/reports/",),
     "matplotlib": ("profkit/show/plots/",),
     "mpl_toolkits": ("profkit/show/plots/",),
-    "altair": (),  # of tools/charts.py: pages carry what it wrote
-    "vl_convert": (),  # of tools/vega.py: pages carry what it wrote
     "jinja2": ("profkit/show/page/page.py",),
     "typer": ("profkit/cli/",),
     "click": (),
@@ -70,7 +68,7 @@ ONLY_IN = {
 # Imported inside functions only, so that `profkit --help` does not pay for them.
 LATE = {
     "ncu_report", "pandas", "numpy", "scipy", "matplotlib", "torch", "optuna", "rich", "pyarrow",
-    "altair", "vl_convert", "jinja2", "duckdb",
+    "jinja2", "duckdb",
 }  # fmt: skip
 LIMITS = {"file": 400, "function": 50, "arguments": 6, "folder": 20}
 # Of the whole: what it may have, and the goal of "one of each". Each is lowered when something goes;

@@ -28,6 +28,8 @@ from tests.conftest import ROOT
 from tests.show.conftest import HOSTILE, Made
 
 NONE = Reports(())
+PLACED = {"fp32_rate": 1e12, "fp16_rate": 0.0, "fp64_rate": 0.0, "tensor_ops": 0.0, "dram_rate": 1e11,
+          "peak_dram": 1e12, "peak_fp32": 2e13}  # fmt: skip
 
 
 class Read(HTMLParser):
@@ -72,7 +74,7 @@ def hostile(made: Made) -> Read:
 
 
 def test_no_text_becomes_markup(hostile: Read) -> None:
-    assert [tag for tag, _ in hostile.tags].count("script") == 3  # the data, Vega, ours
+    assert [tag for tag, _ in hostile.tags].count("script") == 2  # the data, ours
     assert not {"b ", "img", "iframe", "object", "embed", "base", "link"} & {
         t for t, _ in hostile.tags
     }
@@ -142,8 +144,6 @@ def test_data_are_as_short_as_what_is_seen_of_them(made: Made) -> None:
     assert {rule: found[0] for rule, found in launch["findings"].items()} == {
         rule: s for rule, s in status.items() if s != "clear"
     }
-    points = launch["position"]["points"]
-    assert all(len(row) == len(points["keys"]) for row in points["rows"])
     assert re.search(r"\d{10}", json.dumps(launch["values"])) is None
 
 
@@ -175,7 +175,7 @@ def test_a_failed_launch_has_its_place(made: Made) -> None:
 
 
 def test_what_no_hand_moves_needs_no_script(made: Made) -> None:
-    """Warp states and pipes are elements of the page; only the roofline waits for Vega."""
+    """Warp states and pipes are elements of the page, and so are the rooflines with their points."""
     run = made(rule="long-scoreboard", values={**made(rule="long-scoreboard").values,
                                                "fma_busy": 0.25, "fma_busy_active": 0.5})  # fmt: skip
     html = pages.render(NONE, [run]).html
@@ -186,17 +186,25 @@ def test_what_no_hand_moves_needs_no_script(made: Made) -> None:
             html.replace(" ", "\u00a0")
         )
     assert "<dt>FMA<dd>25" in html
-    assert set(re.findall(r'data-chart="(\w+)"', html)) == {"position"}
-    assert set(Read(html).payload()["specs"]) == {"roofline", "position"}
+    placed = made(values={**made().values, **PLACED})
+    html = pages.render(NONE, [placed]).html
+    assert html.count('class="roofline"') == 2  # of the device, and of the launch
+    assert re.findall(r'class="point"[^>]*><title>(.*?)</title>', html, re.DOTALL)[
+        0
+    ].splitlines() == [
+        "launch: f",
+        "bytes of: DRAM",
+        "rate: 1.00 TFLOP/s FP32",
+        "intensity: 10.0 op/byte",
+        "moved: 100 GB/s",
+        "roof: 10 % of DRAM",
+    ]
+    assert "No point: " in pages.render(NONE, [made()]).html
 
 
 def test_every_chart_is_of_the_page_s_own_colours() -> None:
     style = (pages.WEB / "page.css").read_text("utf-8")
-    known = set(re.findall(r"(--[a-z]+):", style))
-    used = set(
-        re.findall(r"var\((--[a-z]+)\)", (pages.WEB / "charts.json").read_text("utf-8") + style)
-    )
-    assert used <= known
+    assert set(re.findall(r"var\((--[a-z]+)\)", style)) <= set(re.findall(r"(--[a-z]+):", style))
 
 
 def test_bounds_of_the_charts_are_the_verdict_s() -> None:
@@ -204,10 +212,8 @@ def test_bounds_of_the_charts_are_the_verdict_s() -> None:
 
     from profkit.diagnosis.rule import Bound
 
-    pytest.importorskip("altair")
-    from tools import charts
-
-    assert set(charts.BOUNDS) == set(get_args(Bound))
+    style = (pages.WEB / "page.css").read_text("utf-8")
+    assert set(re.findall(r"svg \.(\w+), \.key \.\1 ", style)) == set(get_args(Bound))
 
 
 def test_the_thresholds_are_those_of_compare(made: Made) -> None:
@@ -259,19 +265,3 @@ def test_a_page_needs_no_drawing_library(tmp_path: Path) -> None:
     made = subprocess.run([sys.executable, "-c", code], check=False, timeout=120, cwd=ROOT)
     assert made.returncode == 0
     assert (tmp_path / "page.html").stat().st_size > 100_000
-
-
-def test_the_charts_of_the_page_are_what_their_tool_makes() -> None:
-    pytest.importorskip("altair")
-    from tools import charts
-
-    kept = json.loads((pages.WEB / "charts.json").read_text("utf-8"))
-    assert kept == charts.specs(), "python tools/charts.py"
-
-
-def test_the_script_of_the_page_is_what_its_tool_makes() -> None:
-    bundler = pytest.importorskip("vl_convert")
-    made = bundler.javascript_bundle("window.vegaEmbed = vegaEmbed;")
-    assert (pages.WEB / "vega.js").read_text("utf-8") == made, "python tools/vega.py"
-    licences = (pages.WEB / "vega.LICENSES.txt").read_text("utf-8")
-    assert all(name in licences for name in ("vega-lite", "vega-embed", "d3-array"))

@@ -37,7 +37,7 @@ def made():
 
 def test_the_page_draws_every_time_in_the_colour_of_its_verdict(made):
     text = str(chart(made))
-    found = re.findall(r'<g class="(\w+)"><title>([\w-]+),.*?cx="([\d.]+)"', text)
+    found = re.findall(r'class="(\w+)"><title>([\w-]+),.*?cx="([\d.]+)%"', text)
     assert {name: kind for kind, name, _ in found} == {
         "stage0": "waiting", "stage1": "faster", "slow": "slower",
         **dict.fromkeys(("sdpa", "sdpa-cudnn", "sdpa-math"), "reference"),

@@ -1,4 +1,4 @@
-"""One judged launch  ->  what its part of the page says: texts for the template, data for charts."""
+"""One judged launch  ->  what its part of the page says: texts for the template, data for scripts."""
 
 from __future__ import annotations
 
@@ -14,21 +14,50 @@ from profkit.model.roofline import nearest_roof
 from profkit.reports import figures
 from profkit.reports.figures import share
 from profkit.reports.metrics import CATALOGUE
+from profkit.reports.metrics.derive import SECTOR
 from profkit.reports.metrics.warps import MEANING
-from profkit.show.numbers import PIPES, pipe_word, shares
+from profkit.show.numbers import LIMITS, PIPES, next_block, pipe_word, shares
 from profkit.show.numbers import word as roof_word
-from profkit.show.page.memory import beside, levels, occupancy_facts
-from profkit.show.page.roofline import VALUE, roofline_data, rounded, row_of
+from profkit.show.page.draw import Bar
+from profkit.show.page.roofline import picture_of, row_of
 from profkit.show.text import words
 from profkit.show.text.escape import escaped
 from profkit.show.text.names import middle, short
 from profkit.show.text.words import BOUNDS, device_of, in_report, named
-from profkit.show.views.diagnosis import finding_blocks, launch_blocks, place_of, spread
+from profkit.show.views.diagnosis import finding_blocks, launch_blocks, spread
 from profkit.show.views.document import finite_or_none
 
 LABEL, NAME, LONGEST = 36, 90, 2000  # characters of a name: in a chart, in the table, in full
-THIN = 4  # of the bar of time, 1000 wide: what is narrower has no edge
 SMALL = 0.005  # states and pipes below are one another's equals: nothing
+DIGITS = 9  # of what is compared: all 17 are half of a page
+Values = Mapping[str, float]
+_LEVELS = (  # its name, in metrics, how near its peak it was, what hit
+    ("L1TEX", "l1", "l1_busy", (("l1_hit", "hit rate"),)),
+    ("L2", "l2", "l2_cache_busy", (("l2_hit", "hit rate"), ("l2_read_hit", "of reads"))),
+    ("DRAM", "dram", "dram_busy", ()),
+)
+_BESIDE = {
+    "shared_busy": "shared memory busy",
+    "shared_ld_conflicts": "bank conflicts per load wavefront",
+    "shared_st_conflicts": "bank conflicts per store wavefront",
+    "local_bytes": "local memory",
+    "excess_sectors": "sectors that coalesced accesses would not need",
+    "global_load_sectors_per_request": "sectors per global load",
+    "global_store_sectors_per_request": "sectors per global store",
+    "sysmem_sectors": "sectors from host memory",
+    "declared_bytes": "compulsory bytes of the workload",
+    "dram_clock": "DRAM clock",
+}
+_OCCUPANCY = {
+    "occupancy": "achieved",
+    "occupancy_limit": "theoretical",
+    "warps_per_sm": "warps per SM",
+    "max_warps": "of at most",
+    "registers": "registers per thread",
+    "shared_block": "shared memory per block",
+    "waves": "waves",
+    "sm_clock": "SM clock",
+}
 
 
 @dataclass(frozen=True)
@@ -37,7 +66,12 @@ class PageRow:
 
     number: int  # from 1, worst first
     row: Row  # launches alike
-    part: float  # of all time, 0-1; NaN when not known
+    all_time: float  # of the launches, in s
+
+    @property
+    def part(self) -> float:
+        """Its part of all time, 0-1; NaN when not known."""
+        return self.row.total / self.all_time if self.all_time and self.row.times else nan
 
     @property
     def run(self) -> Judged:
@@ -52,9 +86,17 @@ class PageRow:
 
 
 def row_summary(shown: PageRow) -> dict[str, Any]:
-    """The launch's row of the table: text and, to sort by, the number behind it."""
+    """Return the launch's row of the table: texts, and in `sort` the numbers to sort them by."""
     run, row = shown.run, shown.row
     nearest = nearest_roof(row_of(run))
+    occupancy = run.values.get("occupancy", nan)
+    sort = {
+        "time": row.total if row.times else None,
+        "part": shown.part,
+        "gain": run.top.worth if run.top else None,
+        "roof": nearest[1] if nearest else None,
+        "occupancy": occupancy,
+    }
     return {
         "number": shown.number,
         "label": shown.label,
@@ -62,9 +104,7 @@ def row_summary(shown: PageRow) -> dict[str, Any]:
         "report": in_report(run),
         "count": spread(row) if len(row.launches) > 1 else "",
         "time": figures.seconds(row.total) if row.times else "?",
-        "time_s": finite_or_none(row.total if row.times else nan),
         "part": share(shown.part) if isfinite(shown.part) else "",
-        "part_of": finite_or_none(shown.part),
         "bound": run.diagnosis.bound if run.status == "ok" else run.status,
         "limiter": run.diagnosis.limiter or "",
         "finding": run.top.rule if run.top else "",
@@ -72,85 +112,78 @@ def row_summary(shown: PageRow) -> dict[str, Any]:
         "gain": words.top(run.top) or _without_gain(run),
         "saved": f"saves {figures.seconds(row.saved)}" if row.saved > 0 else "",
         "saved_of": row.saved,
-        "gain_of": finite_or_none(run.top.worth if run.top else None),
         "roof": f"{share(nearest[1])} of {roof_word(nearest[0])}" if nearest else "",
-        "roof_of": finite_or_none(nearest[1] if nearest else None),
-        "occupancy": words.metric("occupancy", run.values.get("occupancy", nan)),
-        "occupancy_of": finite_or_none(run.values.get("occupancy", nan)),
+        "occupancy": words.metric("occupancy", occupancy),
         "device": device_of(run),
         "case": run.case or "",
+        "sort": {key: finite_or_none(value) for key, value in sort.items()},
     }
 
 
 def _without_gain(run: Judged) -> str:
-    """What stands for a gain where no finding has one: a unit at its roof is an answer too."""
+    """Return what stands for a gain where no finding has one: at the limit is an answer too."""
     at_roof = run.top is None and run.diagnosis.bound in {"memory", "compute", "balanced"}
     return "at its roof" if at_roof else ""
 
 
-def bars(several: Sequence[PageRow], total: float) -> list[dict[str, Any]]:
-    """The rows as parts of a bar 1000 wide: how long, by what bound, what could be saved."""
-    out: list[dict[str, Any]] = []
-    x = 0.0
+def bars(several: Sequence[PageRow]) -> Iterator[Bar]:
+    """Yield the rows as parts of the time of all launches, and the rest that has no row."""
+    end = total = 0.0
     for shown in several:
-        row, run = shown.row, shown.run
-        width = 1000 * row.total / total if total else 0.0
-        if width <= 0:
-            continue
-        saved = f", about {figures.seconds(row.saved)} to save" if row.saved > 0 else ""
-        label = words.label(run)
-        out.append({
-            "to": f"launch-{shown.number}", "x": round(x, 2), "width": round(width, 2),
-            "saved": round(width * row.saved / row.total, 2),
-            "thin": width < THIN,
-            "bound": run.diagnosis.bound if run.status == "ok" else "unknown",
-            "about": f"{shown.label} {figures.seconds(row.total)}, {label}{saved}",
-        })  # fmt: skip
-        x += width
-    if total and x < 1000 - THIN:
-        rest = f"the rows that are left out: {figures.seconds(total * (1 - x / 1000))}"
-        out.append({"to": "launches", "x": round(x, 2), "width": round(1000 - x, 2), "saved": 0,
-                    "thin": False, "bound": "rest", "about": rest})  # fmt: skip
-    return out
+        row, run, total = shown.row, shown.run, shown.all_time
+        if shown.part > 0:
+            begin, end = end, end + shown.part
+            saved = f", about {figures.seconds(row.saved)} to save" if row.saved > 0 else ""
+            label = words.label(run)
+            about = f"{shown.label} {figures.seconds(row.total)}, {label}{saved}"
+            look = run.diagnosis.bound if run.status == "ok" else "unknown"
+            yield Bar(begin, end, look, about, f"launch-{shown.number}", row.saved / total)
+    if total and end < 0.996:
+        left_out = f"the rows that are left out: {figures.seconds(total * (1 - end))}"
+        yield Bar(end, 1.0, "rest", left_out, "launches")
 
 
-def words_of(several: Sequence[PageRow]) -> list[dict[str, str]]:
-    """What the page links to: the bounds, and the rules that fire on it, with their advice."""
+def words_of(several: Sequence[PageRow]) -> Iterator[dict[str, str]]:
+    """Yield what the page links to: the bounds, and the rules that fire on it, with their advice."""
+    for name, text in BOUNDS.items():
+        yield {"name": name, "meaning": text, "advice": ""}
     findings = chain.from_iterable(row.run.diagnosis.findings for row in several)
     fired = {finding.rule for finding in findings if finding.status == "fires"}
-    bounds = [{"name": name, "meaning": text, "advice": ""} for name, text in BOUNDS.items()]
-    rules = [BY_ID[rule] for rule in sorted(fired) if rule in BY_ID]
-    return bounds + [
-        {"name": r.id, "meaning": f"{r.title}. {r.meaning}", "advice": r.advice} for r in rules
-    ]
+    for rule in (BY_ID[name] for name in sorted(fired) if name in BY_ID):
+        meaning = f"{rule.title}. {rule.meaning}"
+        yield {"name": rule.id, "meaning": meaning, "advice": rule.advice}
 
 
-def details(shown: PageRow, total: float) -> dict[str, Any]:
-    """The launch's own section; `total` is the time of all launches in s."""
+def details(shown: PageRow) -> dict[str, Any]:
+    """Return the launch's own section."""
     run = shown.run
     return {
         "full_name": middle(escaped(run.kernel), LONGEST) or "(no name)",
-        "blocks": list(launch_blocks(shown.row, total)),
+        "blocks": list(launch_blocks(shown.row, shown.all_time)),
         "findings": list(finding_blocks(run)),
-        "silent": [f.rule for f in run.diagnosis.findings if f.status == "clear"],
+        "silent": sum(f.status == "clear" for f in run.diagnosis.findings),
+        "position": picture_of([(shown.number, shown.label, run)], single=True),
         "levels": levels(run.values),
         "beside": beside(run.values),
         "occupancy": occupancy_facts(run.values),
         "listing": list(code_listing(run.lines)),
         "nvidia": [
-            {"rule": r.rule, "title": " ".join(r.title.split()),
-             "message": " ".join(r.message.split()),
-             "speedup": share(r.speedup) if r.speedup else "",
-             "scope": "of a part of it" if r.scope == "local" else ""}
+            {
+                "rule": r.rule,
+                "title": " ".join(r.title.split()),
+                "message": " ".join(r.message.split()),
+                "speedup": share(r.speedup) if r.speedup else "",
+                "scope": "of a part of it" if r.scope == "local" else "",
+            }
             for r in sorted(run.nvidia, key=lambda r: -(r.speedup or 0))
         ],
         "stalls": _stalls(run),
         "pipes": _pipes(run),
-    }  # fmt: skip
+    }
 
 
 def code_listing(lines: Sequence[HotLine]) -> Iterator[dict[str, Any]]:
-    """Hot lines in the order of the file, code that stands between them included.
+    """Yield hot lines in the order of the file, code that stands between them included.
 
     Yields:
         Runs of neighbouring lines: file, and lines with number, code, share, stall. Instructions
@@ -162,13 +195,12 @@ def code_listing(lines: Sequence[HotLine]) -> Iterator[dict[str, Any]]:
         yield {"file": file, "lines": [_line(x) for *_, x in group]}
     bare = [x for x in lines if not x.file]
     if bare:
-        yield {"file": None, "lines": [_line(x) for x in bare]}
+        yield {"file": None, "lines": list(map(_line, bare))}
 
 
 def _line(line: HotLine) -> dict[str, Any]:
     return {
         "number": line.line or "",
-        "place": place_of(line),
         "code": line.text.expandtabs(4)[:LONGEST],
         "of": f"{line.share:.3g}",
         "share": share(line.share) if line.samples else "",
@@ -177,71 +209,151 @@ def _line(line: HotLine) -> dict[str, Any]:
 
 
 def _stalls(run: Judged) -> list[dict[str, Any]]:
-    """The states of the resident warps, largest first; none when not collected."""
-    limiters = (run.diagnosis.limiter or "").split("+")
+    """Return the states of the resident warps, largest first; none when not collected."""
+    looks = dict.fromkeys((run.diagnosis.limiter or "").split("+"), "verdict")
+    looks["selected"] = "issuing"
     known = {state: run.values.get(f"stall_{state}", nan) for state in MEANING}
-    states = [(state, value) for state, value in known.items() if value >= SMALL]
-    bars = []
-    for state, value in sorted(states, key=lambda s: -s[1]):
-        waiting = "verdict" if state in limiters else "waiting"
-        kind = "issuing" if state == "selected" else waiting
-        bars.append({"line": state, "text": share(value), "kind": kind, "of": (f"{value:.3g}",)})
-    return bars
+    states = sorted((s for s in known if known[s] >= SMALL), key=lambda s: -known[s])
+    return [_bars(state, looks.get(state, "waiting"), [known[state]]) for state in states]
 
 
 def _pipes(run: Judged) -> list[dict[str, Any]]:
-    """The pipes that did something, busiest first: of elapsed cycles and of active ones."""
-    bars = []
-    for pipe in PIPES:
-        both = [value for value in shares(run.values, pipe) if isfinite(value)]
-        if max(both, default=0.0) >= SMALL:
-            text = " | ".join(map(share, both))
-            bars.append({"line": pipe_word(pipe), "text": text, "kind": "pipe", "most": max(both),
-                         "of": tuple(f"{value:.3g}" for value in both)})  # fmt: skip
-    return sorted(bars, key=lambda bar: -bar["most"])
+    """Return the pipes that did something, busiest first: of elapsed cycles and of active ones."""
+    both = {pipe: [v for v in shares(run.values, pipe) if isfinite(v)] for pipe in PIPES}
+    busy = {pipe: max(values, default=0.0) for pipe, values in both.items()}
+    kept = sorted((p for p in PIPES if busy[p] >= SMALL), key=lambda p: -busy[p])
+    return [_bars(pipe_word(pipe), "pipe", both[pipe]) for pipe in kept]
 
 
-def meanings() -> dict[str, str]:
-    """State or pipe -> what it is: said once for all launches."""
-    return {**{pipe_word(pipe): CATALOGUE[f"{pipe}_busy"].meaning for pipe in PIPES}, **MEANING}
+def _bars(line: str, kind: str, values: Sequence[float]) -> dict[str, Any]:
+    text = " | ".join(map(share, values))
+    return {"line": line, "kind": kind, "text": text, "of": [f"{v:.3g}" for v in values]}
+
+
+@dataclass(frozen=True)
+class Fact:
+    """A metric as text."""
+
+    name: str
+    text: str
+    metric: str  # whose meaning it has; "" without one
+    share: float | None = None  # its value where it is one of 1
+
+
+@dataclass(frozen=True)
+class Level:
+    """A level of the memory hierarchy."""
+
+    name: str
+    facts: tuple[Fact, ...]  # how busy, hit rates, bandwidth
+    down: str  # what went from here towards the SMs: reads
+    up: str  # what came from the SMs: writes
+
+
+def fact(values: Values, name: str, label: str) -> Fact:
+    """Return a metric of the catalogue under a label."""
+    value = values.get(name, nan)
+    shown = value if CATALOGUE[name].unit == "share" and isfinite(value) else None
+    return Fact(label, words.metric(name, value), name, shown)
+
+
+def levels(values: Values) -> list[Level]:
+    """Return L1 to DRAM, with what each moved."""
+
+    def known(*names: str) -> float:
+        return next((v for n in names if isfinite(v := values.get(n, nan))), nan)
+
+    stored = known("global_store_sectors") + known("local_store_sectors")
+    moved = {
+        "l1": (known("l1_rate") * known("time"), SECTOR * stored),
+        "l2": (
+            known("l2_to_l1_bytes", "l2_read_bytes"),
+            known("l1_to_l2_bytes", "l2_write_bytes"),
+        ),
+        "dram": (known("dram_read"), known("dram_write")),
+    }
+    out = []
+    for title, level, busy, hits in _LEVELS:
+        facts = [fact(values, name, label) for name, label in ((busy, "busy"), *hits)]
+        down, up = (figures.quantity(value, "byte") for value in moved[level])
+        out.append(Level(title, (*facts, _rate(values, level)), down, up))
+    return out
+
+
+def beside(values: Values) -> list[Fact]:
+    """Return what else moved: shared, local and host memory, and what had to move at all."""
+    return [fact(values, n, label) for n, label in _BESIDE.items() if values.get(n, nan) > 0]
+
+
+def _rate(values: Values, level: str) -> Fact:
+    """Return the bandwidth and its share of the peak that the report gives."""
+    rate, peak = values.get(f"{level}_rate", nan), values.get(f"peak_{level}", nan)
+    around = values.get("inst_async_copy", 0.0) + values.get("inst_texture", 0.0)
+    if level == "l1" and rate == 0 and around > 0:
+        # ncu's L1 bytes are what goes back to registers: "0 B/s" beside a busy unit misleads.
+        return Fact("bandwidth", "passed by: async copies and textures", "")
+    of = f" of {figures.quantity(peak, 'byte/s')}" if rate >= 0 and peak > 0 else ""
+    return Fact("bandwidth", figures.quantity(rate, "byte/s") + of, f"{level}_rate")
+
+
+def occupancy_facts(values: Values) -> dict[str, Any]:
+    """Return facts, the step to one more block, and limiters.
+
+    A limiter is its name, blocks per SM, whether it decides, what one more block by it alone needs.
+    """
+    row = {name: value for name, value in values.items() if isfinite(value)}
+    blocks = {name: row[name] for name in LIMITS if name in row}
+    least = min(blocks.values(), default=nan)
+    return {
+        "facts": [fact(values, name, label) for name, label in _OCCUPANCY.items()],
+        "limiters": [
+            (
+                name.removeprefix("limit_"),
+                words.metric(name, n),
+                n == least,
+                _needs(name, row),
+            )
+            for name, n in blocks.items()
+        ],
+        "step": next_block(row, blocks, least) if blocks else "",
+    }
+
+
+def _needs(limiter: str, row: dict[str, float]) -> str:
+    if limiter == "limit_registers" and row.get("registers_step", 0) > 0:
+        return f"{row['registers_step']:.0f} registers per thread less"
+    if limiter == "limit_shared" and row.get("shared_step", 0) > 0:
+        return f"{words.metric('shared_step', row['shared_step'])} per block less"
+    return ""
 
 
 def data(shown: PageRow, rules: Sequence[str]) -> dict[str, Any]:
-    """What the scripts of the page read of a launch; metrics in the catalogue's order.
+    """Return what the scripts of the page read of a launch; metrics in the catalogue's order.
 
     What can be told from the rest is left out: the text of no value, all but the place of a rule
     that is clear.
     """
     run = shown.run
     clear = {f.rule for f in run.diagnosis.findings if f.status == "clear"}
-    values = [finite_or_none(run.values.get(name, nan)) for name in CATALOGUE]
+    values = {name: finite_or_none(run.values.get(name, nan)) for name in CATALOGUE}
     return {
         "number": shown.number,
         "label": shown.label,
         "kernel": short(run.kernel, NAME),
         "bound": " ".join(filter(None, (run.diagnosis.bound, run.diagnosis.limiter))),
-        "values": [rounded(value, VALUE) for value in values],
-        "texts": [
-            "" if value is None else words.metric(name, value)
-            for name, value in zip(CATALOGUE, values, strict=True)
-        ],
+        "values": [v if v is None else float(f"{v:.{DIGITS}g}") for v in values.values()],
+        "texts": ["" if v is None else words.metric(n, v) for n, v in values.items()],
         "findings": {
             f.rule: [f.status, f.cause, finite_or_none(f.gain), figures.speedup(f.gain)]
             for f in run.diagnosis.findings
             if f.status != "clear"
         },
         "clear": [n for n, rule in enumerate(rules) if rule in clear],
-        "position": roofline_data([(shown.number, shown.label, run)]),
     }
 
 
 def rule_names(several: Sequence[PageRow]) -> list[str]:
-    """Every rule that was asked of the launches; ours first, in their order."""
+    """Return every rule that was asked of the launches; ours first, in their order."""
     findings = chain.from_iterable(row.run.diagnosis.findings for row in several)
     rules = dict.fromkeys(finding.rule for finding in findings)
     return [rule for rule in {**dict.fromkeys(BY_ID), **rules} if rule in rules]
-
-
-def metrics() -> list[Mapping[str, str]]:
-    """Name, unit and meaning of every metric, in the catalogue's order."""
-    return [{"name": m.name, "unit": m.unit, "meaning": m.meaning} for m in CATALOGUE.values()]

@@ -1,7 +1,7 @@
 """Reports and judged launches  ->  one HTML file that needs nothing else.
 
-Everything is in it: texts by a template that escapes them, numbers as JSON, Vega for the charts. Its
-Content-Security-Policy knows the hashes of its own scripts and style and forbids everything else.
+Everything is in it: texts and pictures by a template that escapes them, numbers as JSON for its script.
+Its Content-Security-Policy knows the hashes of that script and of its style and forbids everything else.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from math import nan
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -26,14 +25,16 @@ from profkit.evidence.ladder import Ladder
 from profkit.files import write_text
 from profkit.program.counts import plain_name
 from profkit.reports import figures
+from profkit.reports.metrics import CATALOGUE
+from profkit.reports.metrics.warps import MEANING
+from profkit.show.numbers import PIPES, WORDS, pipe_word
 from profkit.show.page import times
+from profkit.show.page.draw import strip
 from profkit.show.page.launch import (
     PageRow,
     bars,
     data,
     details,
-    meanings,
-    metrics,
     row_summary,
     rule_names,
     words_of,
@@ -42,6 +43,7 @@ from profkit.show.page.program import Launched, PageProgram, program_section
 from profkit.show.page.roofline import by_device
 from profkit.show.text.escape import escaped
 from profkit.show.text.markup import page_html
+from profkit.show.text.words import BOUNDS
 from profkit.show.views.diagnosis import ORDER, headline
 
 if TYPE_CHECKING:
@@ -74,7 +76,7 @@ def render(
     programs: Sequence[PageProgram] = (),
     histories: Sequence[times.PageHistory] = (),
 ) -> Page:
-    """The page.
+    """Return the page.
 
     Args:
         reports: Every file that was asked for, readable or not.
@@ -86,40 +88,38 @@ def render(
     """
     every = judged_rows(chosen)
     total = sum(row.total for row in every)
-    kept = every[:top]
-    runs, notes = _lined([row.shown for row in kept])
-    kept = [row.replaced(row.shown, run) for row, run in zip(kept, runs, strict=True)]
-    parts = [row.total / total if total and row.times else nan for row in kept]
-    shown = [PageRow(n, *both) for n, both in enumerate(zip(kept, parts, strict=True), 1)]
+    runs, notes = _lined([row.shown for row in every[:top]])
+    kept = [row.replaced(row.shown, run) for row, run in zip(every, runs, strict=False)]
+    shown = [PageRow(n, row, total) for n, row in enumerate(kept, 1)]
     recorded, unreadable = times.runs_of(reports, {run.report for run in chosen})
     ladders, without = _ladders(recorded)
     notes += [*unreadable, *without, *(p.message for x, _ in ladders for p in x.problems)]
-    tables = [row_summary(s) for s in shown]
+    tables = list(map(row_summary, shown))
+    choices = {key: Counter(row[key] for row in tables) for key in ("bound", "device", "case")}
     content = {
         "title": title,
         "files": reports.files,
-        "rows": [(row, details(s, total)) for row, s in zip(tables, shown, strict=True)],
+        "rows": [(row, details(s)) for row, s in zip(tables, shown, strict=True)],
         "left_out": len(every) - len(kept),
         "count": sum(len(row.launches) for row in every),
         "total": figures.seconds(total),
         "order": ORDER,
-        "bounds": Counter(row["bound"] for row in tables).most_common(),
-        "devices": list(dict.fromkeys(row["device"] for row in tables)),
-        "cases": list(dict.fromkeys(row["case"] for row in tables if row["case"])),
+        "choices": choices,
         "ladders": [(of.case, times.chart(of), blocks) for of, blocks in ladders],
         "notes": notes,
         "answer": headline(kept + every[len(kept) :]),
-        "bars": bars(shown, total),
+        "bar": strip(bars(shown), "Time by kernel", listed=True),
+        "rooflines": by_device([(s.number, s.label, s.run) for s in shown]),
         "programs": [program_section(of, n, _launched(shown)) for n, of in enumerate(programs, 1)],
         "histories": [times.history_section(of, [s.run for s in shown]) for of in histories],
-        "words": words_of(shown),
+        "words": list(words_of(shown)),
         "payload": _payload(shown, [ladder for ladder, _ in ladders]),
     }
     return Page(_fill(content), len(shown), len(every) - len(kept), tuple(notes))
 
 
 def _ladders(recorded: list[Run]) -> tuple[list[tuple[Ladder, list[Block]]], list[str]]:
-    """The ladders; where what judges times is not installed, a note in their stead."""
+    """Return the ladders; where what judges times is not installed, a note in their stead."""
     try:
         return times.ladders(recorded), []
     except ProfkitError as error:
@@ -127,12 +127,12 @@ def _ladders(recorded: list[Run]) -> tuple[list[tuple[Ladder, list[Block]]], lis
 
 
 def _launched(shown: Sequence[PageRow]) -> Launched:
-    """The row of each kernel with its grid and block, for what links to it."""
+    """Return the row of each kernel with its grid and block, for what links to it."""
     return {(plain_name(s.run.kernel), s.run.grid, s.run.block): s.number for s in reversed(shown)}
 
 
 def _lined(runs: Sequence[Judged]) -> tuple[list[Judged], list[str]]:
-    """The launches with their source; one whose machine code is damaged stays without."""
+    """Return the launches with their source; one whose machine code is damaged stays without."""
     try:
         return with_lines(runs, LINES, HOT, AROUND), []
     except ProfkitError:
@@ -147,27 +147,31 @@ def _lined(runs: Sequence[Judged]) -> tuple[list[Judged], list[str]]:
 
 
 def _payload(shown: Sequence[PageRow], ladders: Sequence[Ladder]) -> dict[str, Any]:
-    """What the scripts read."""
+    """Return what the scripts read."""
     timed = times.timed_ladder(ladders)
     rules = rule_names(shown)
+    pipes = {pipe_word(pipe): CATALOGUE[f"{pipe}_busy"].meaning for pipe in PIPES}
+    metrics = CATALOGUE.values()
     return {
-        "specs": json.loads((WEB / "charts.json").read_text("utf-8")),
-        "metrics": metrics(),
-        "meanings": meanings(),
+        "metrics": [{"name": m.name, "unit": m.unit, "meaning": m.meaning} for m in metrics],
+        "meanings": {**pipes, **MEANING},
         "not_the_kernel": list(changes.NOT_THE_KERNEL),
-        "thresholds": {"points": changes.POINTS, "relative": changes.RELATIVE, "gain": changes.GAIN},
+        "thresholds": {
+            "points": changes.POINTS,
+            "relative": changes.RELATIVE,
+            "gain": changes.GAIN,
+        },
         "rules": rules,
         "not_collected": figures.NOT_COLLECTED,
         "launches": [
             {**data(s, rules), "timed": timed.get((s.run.variant or "", s.run.case or ""), "")}
             for s in shown
         ],
-        "roofline": by_device([(s.number, s.label, s.run) for s in shown]),
-    }  # fmt: skip
+    }
 
 
 def program_page(of: PageProgram) -> str:
-    """A page of one program alone, with the report page's parts and no script at all."""
+    """Return a page of one program alone, with the report page's parts and no script at all."""
     style = (WEB / "page.css").read_text("utf-8")
     return (
         _environment()
@@ -183,21 +187,24 @@ def program_page(of: PageProgram) -> str:
 
 def _environment() -> Environment:
     environment = Environment(
-        loader=FileSystemLoader(WEB), autoescape=True, undefined=StrictUndefined,
-        trim_blocks=True, lstrip_blocks=True, finalize=_safe,
-    )  # fmt: skip
+        loader=FileSystemLoader(WEB),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        finalize=_safe,
+    )
     environment.filters["whole"] = figures.unbroken
     environment.filters["blocks"] = lambda blocks: Markup(page_html(blocks))  # noqa: S704 - escapes
     return environment
 
 
 def _fill(content: Mapping[str, Any]) -> str:
-    library = _script((WEB / "vega.js").read_text("utf-8"))
     own = _script("".join((WEB / name).read_text("utf-8") for name in SCRIPTS))
     style = (WEB / "page.css").read_text("utf-8")
     policy = (
-        f"default-src 'none'; script-src {_policy_hash(library)} {_policy_hash(own)}; "
-        f"style-src {_policy_hash(style)}; img-src data:; base-uri 'none'; form-action 'none'"
+        f"default-src 'none'; script-src {_policy_hash(own)}; "
+        f"style-src {_policy_hash(style)}; base-uri 'none'; form-action 'none'"
     )
     return (
         _environment()
@@ -206,33 +213,34 @@ def _fill(content: Mapping[str, Any]) -> str:
             **{**content, "payload": Markup(_script_json(content["payload"]))},  # noqa: S704 - no < in it
             policy=policy,
             words_of_nvidia=IN_WORDS,
-            style=Markup(style),  # noqa: S704 - the three are files of ours
-            library=Markup(library),  # noqa: S704
+            looks=[(bound, bound) for bound in BOUNDS],
+            levels=list(WORDS.items()),
+            style=Markup(style),  # noqa: S704 - the two are files of ours
             own=Markup(own),  # noqa: S704
         )
     )
 
 
 def _safe(value: Any) -> Any:
-    """Every text that the template writes: what acts instead of being seen becomes an escape."""
+    """Return a text as the template writes it: what acts instead of being seen is an escape."""
     return escaped(value) if isinstance(value, str) and not isinstance(value, Markup) else value
 
 
 def _script(text: str) -> str:
-    """A script as a parser of HTML reads it back: its hash is of that."""
+    """Return a script as a parser of HTML reads it back: its hash is of that."""
     if "</script" in text.lower() or "<!--" in text:
         raise ProfkitError("a script of the page would end itself", "this is a bug: report it")
     return text.replace("\r\n", "\n").replace("\r", "\n")
 
 
 def _policy_hash(text: str) -> str:
-    """What a Content-Security-Policy calls a script or a style sheet of a page's own."""
+    """Return what a Content-Security-Policy calls a script or a style sheet of a page's own."""
     digest = hashlib.sha256(text.encode()).digest()
     return f"'sha256-{base64.b64encode(digest).decode()}'"
 
 
 def _script_json(value: Any) -> str:
-    """A document for a script element: nothing in it can end the element or open a comment."""
+    """Return a document for a script element: nothing in it can end the element or open a comment."""
     text = json.dumps(_seen(value), allow_nan=False, separators=(",", ":"))
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
 
@@ -246,10 +254,6 @@ def _seen(value: Any) -> Any:
 
 
 def save_page(page: Page, path: str | Path) -> Path:
-    """Write the page whole or not at all.
-
-    Raises:
-        ProfkitError: It cannot be written.
-    """
+    """Write the page whole or not at all; a ProfkitError says why it cannot be written."""
     write_text(path, page.html)
     return Path(path)

@@ -1,132 +1,174 @@
-"""Judged launches  ->  the roofline of each device as plain data: roofs, points, the frame."""
+"""Judged launches  ->  their points under the ceilings of the machine, for a page."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from itertools import chain
-from math import isfinite
-from typing import Any
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import chain, pairwise
+from math import atan2, ceil, degrees, floor, isfinite, log10
+
+from markupsafe import Markup
 
 from profkit.diagnosis.launches import Judged
 from profkit.model import roofline as model
 from profkit.reports import figures
 from profkit.reports.figures import share
-from profkit.show.numbers import (
-    WORDS,
-    Roof,
-    Row,
-    axis_limits,
-    ceilings_of,
-    lack_text,
-    si,
-    unit,
-    visible_points,
-    word,
-    x_of,
-    y_of,
-)
+from profkit.show import numbers
+from profkit.show.page.draw import about, across, logarithmic, part, picture, words
+from profkit.show.text.escape import html
 from profkit.show.text.words import device_of
 
+Numbered = tuple[int, str, Judged]  # number on the page, label, launch
+APART = 13  # pixels between the words of two flats
+WIDTHS = {True: 560, False: 1200}  # for the angle of words until the script knows the width
 
-def row_of(run: Judged) -> Row:
-    """A launch as the roofline model reads it: a row of the frame."""
+
+def row_of(run: Judged) -> numbers.Row:
+    """Return a launch as the roofline model reads it: a row of the frame."""
     return {**run.values, "cc": run.cc, "status": run.status}
 
 
-def by_device(launches: Sequence[tuple[int, str, Judged]]) -> list[dict[str, Any]]:
-    """One roofline per device: ceilings of several devices do not belong in one picture."""
-    devices: dict[str, list[tuple[int, str, Judged]]] = {}
+def by_device(launches: Sequence[Numbered]) -> dict[str, Markup]:
+    """Return one roofline per device: ceilings of several do not belong in one picture."""
+    devices: dict[str, list[Numbered]] = {}
     for launch in launches:
         devices.setdefault(device_of(launch[2]), []).append(launch)
-    return [{"device": name, **roofline_data(some)} for name, some in devices.items()]
+    return {name: picture_of(some) for name, some in devices.items()}
 
 
-def roofline_data(launches: Sequence[tuple[int, str, Judged]]) -> dict[str, Any]:
-    """Roofs, points and frame of launches on one device.
+@dataclass(frozen=True)
+class _Frame:
+    left: float
+    right: float
+    bottom: float
+    top: float
+    height: int
+
+    def x(self, intensity: float) -> str:
+        return across(logarithmic(self.left, self.right)(intensity))
+
+    def y(self, rate: float) -> float:
+        return self.height * (1 - logarithmic(self.bottom, self.top)(rate))
+
+
+def picture_of(launches: Sequence[Numbered], *, single: bool = False) -> Markup:
+    """Return ceilings and points of launches on one device; without a point, why there is none.
 
     Args:
-        launches: Number on the page, label and launch.
-
-    Returns:
-        frame (left, right, bottom, top); by columns roofs, words, points; what to collect for
-        those without any.
+        launches: What to draw.
+        single: One launch, its levels named at the points.
     """
     rows = [row_of(run) for _, _, run in launches]
     each = [model.points(row) for row in rows]
-    roofs = ceilings_of(rows, [p for points in each for p in points])
-    left, right, bottom, top = axis_limits(roofs, each)
-    points = [
-        _point(number, label, run, p, left, right)
-        for (number, label, run), own in zip(launches, each, strict=True)
-        for p in visible_points(own, left, right)
-    ]
-    unplaced = [row for row, own in zip(rows, each, strict=True) if not own]
-    missing = chain.from_iterable(map(model.missing, unplaced))
-    return {
-        "frame": [rounded(edge) for edge in (left, right, bottom, top)],
-        "roofs": by_columns([end for roof in roofs for end in _roof(roof, roofs, left, right)]),
-        "words": by_columns([_words(roof, left, right, bottom) for roof in roofs]),
-        "points": by_columns(points),
-        "lacking": list(dict.fromkeys(map(lack_text, missing))),
-    }
+    roofs = numbers.ceilings_of(rows, list(chain.from_iterable(each)))
+    frame = _Frame(*numbers.axis_limits(roofs, each), 280 if single else 400)
+    groups = [_launch(frame, *both, single) for both in zip(launches, each, strict=True)]
+    if not any(groups):
+        lacking = dict.fromkeys(
+            map(numbers.lack_text, chain.from_iterable(map(model.missing, rows)))
+        )
+        why = "; ".join(lacking) or "nothing was counted that has a place on it"
+        return part("p", html(f"No point: {why}."), class_="faint")
+    wide, high = log10(frame.right / frame.left), log10(frame.top / frame.bottom)
+    angle = -degrees(atan2(frame.height / high, WIDTHS[single] / wide))
+    tilt = f"rotate({angle:.1f}) translate(8 -3)"
+    parts = [*_axes(frame), *_roofs(frame, roofs, tilt), *groups]
+    decades = {"data_across": wide, "data_up": high}
+    return picture(frame.height, "Roofline", parts, role="group", class_="roofline", **decades)
 
 
-def _roof(roof: Roof, every: Sequence[Roof], left: float, right: float) -> list[dict[str, Any]]:
-    """A ceiling's two ends: diagonals and flats end where they meet the highest of the others."""
-    slopes = [r.high for r in every if r.name in model.LEVELS]
-    peaks = [r.high for r in every if r.name not in model.LEVELS]
-    slope = roof.name in model.LEVELS
-    if slope:
-        ends = [left, min(max(peaks) / roof.high, right) if peaks else right]
-    else:
-        ends = [max(roof.high / max(slopes), left) if slopes else left, right]
-    value = f"{roof.text} at {si(roof.clock, 'Hz')}" if isfinite(roof.clock) else roof.text
+def _axes(frame: _Frame) -> Iterator[str]:
+    middle = {"class_": "tick", "text_anchor": "middle"}
+    for tick in _ticks(frame.left, frame.right):
+        x = frame.x(tick)
+        yield part("line", class_="rule", x1=x, x2=x, y1=0, y2=frame.height)
+        yield words(f"{tick:,g}", **middle, x=x, y=frame.height + 16)
+    for tick in _ticks(frame.bottom, frame.top):
+        number, _, prefix = numbers.si(tick, "").partition(" ")
+        y = frame.y(tick)
+        yield part("line", class_="rule", x1=0, x2="100%", y1=y, y2=y)
+        yield words(f"{float(number):g}{prefix}", class_="tick", dx=-6, y=y + 4, text_anchor="end")
+    across_title = "Operations per byte (arithmetic intensity)"
+    yield words(across_title, **middle, x="50%", y=frame.height + 34)
+    turned = f"translate(-46 {frame.height / 2}) rotate(-90)"
+    yield words("Operations per second", **middle, transform=turned)
+
+
+def _ticks(low: float, high: float) -> list[float]:
+    """Return powers of ten, and on a short axis 2 and 5 times those."""
+    digits = (1, 2, 5) if high < 1e3 * low else (1,)
+    powers = range(floor(log10(low)), ceil(log10(high)) + 1)
+    every = chain.from_iterable((digit * 10.0**power for digit in digits) for power in powers)
+    return [tick for tick in every if low <= tick <= high]
+
+
+def _roofs(frame: _Frame, roofs: Sequence[numbers.Roof], tilt: str) -> Iterator[str]:
+    """Yield lines with their words: diagonals and flats end where they meet the highest others."""
+    slopes = [r for r in roofs if r.name in model.LEVELS]
+    flats = sorted((r for r in roofs if r.name not in model.LEVELS), key=lambda r: -r.high)
+    steepest = max((r.high for r in slopes), default=0.0)
+    written = -float("inf")
+    for roof in flats:
+        begin = max(roof.high / steepest, frame.left) if steepest else frame.left
+        y = frame.y(roof.high)
+        yield _roof(roof, x1=frame.x(begin), x2="100%", y1=y, y2=y)
+        at = {"x": "100%", "dx": -2, "y": y + (12 if y - written < APART else -3)}
+        yield words(roof.text, class_="faint", text_anchor="end", **at)
+        written = y
+    for roof in slopes:
+        end = min(flats[0].high / roof.high, frame.right) if flats else frame.right
+        if end <= frame.left:
+            continue  # it meets the flats left of the frame
+        y = frame.y(frame.left * roof.high)
+        yield _roof(roof, x1=0, x2=frame.x(end), y1=y, y2=frame.y(end * roof.high))
+        yield words(roof.text, class_="faint slope", x=0, y=y - 3, transform=tilt)
+
+
+def _roof(roof: numbers.Roof, **ends: object) -> str:
+    value = f"{roof.text} at {numbers.si(roof.clock, 'Hz')}" if isfinite(roof.clock) else roof.text
     by = " (by the device attributes)" if roof.device else ""
-    return [
-        {"roof": roof.name, "x": x, "y": x * roof.high if slope else roof.high, "about": value + by}
-        for x in ends
-    ]
+    return part("g", about(f"roof: {value}{by}"), part("line", **ends), class_="roof")
 
 
-def _words(roof: Roof, left: float, right: float, bottom: float) -> dict[str, Any]:
-    """What is written on a ceiling, and where it begins (a diagonal) or ends (a flat)."""
-    slope = roof.name in model.LEVELS
-    x = max(left, bottom / roof.high) if slope else right
-    return {"slope": slope, "x": x, "y": x * roof.high if slope else roof.high, "text": roof.text}
+def _launch(frame: _Frame, launch: Numbered, points: Sequence[model.Point], single: bool) -> str:
+    """Return the points of a launch, tied in the order of their intensity."""
+    number, label, run = launch
+    shown = numbers.visible_points(points, frame.left, frame.right)
+    placed = [(numbers.x_of(p, frame.left, frame.right), p) for p in shown]
+    placed.sort(key=lambda each: each[0])
+    at = [(frame.x(x), frame.y(numbers.y_of(p, frame.left)), p) for x, p in placed]
+    if not at:
+        return ""
+    parts = [part("line", x1=a[0], y1=a[1], x2=b[0], y2=b[1]) for a, b in pairwise(at)]
+    highest = min(y for _, y, _ in at)
+    for turn, (x, y, point) in enumerate(at):
+        said = about(*filter(None, _facts(label, point)))
+        mark = part("use", href=f"#m-{point.level}", x=x, y=y)
+        look = "point hollow" if point.note else "point"
+        parts.append(part("a", said, mark, class_=look, href=f"#launch-{number}"))
+        if single:  # neighbours are often closer than a name is wide: in turns below and above
+            above = turn % 2 or (point.level == "workload" and y == highest)
+            name = {"x": x, "y": y + (-9 if above else 19), "text_anchor": "middle"}
+            parts.append(words(numbers.WORDS[point.level], **name))
+    if not single:
+        x, y, _ = at[-1]
+        side = {"dx": -10, "text_anchor": "end"} if float(x[:-1]) > 70 else {"dx": 10}
+        parts.append(words(label, class_="name", x=x, y=y - 8, **side))
+    return part("g", *parts, class_=run.diagnosis.bound, data_launch=number)
 
 
-def _point(
-    number: int, label: str, run: Judged, point: model.Point, left: float, right: float
-) -> dict[str, Any]:
-    known = isfinite(point.share) and bool(point.roof)
-    flat = point.intensity <= 0
-    rate = "no arithmetic" if flat else si(point.rate, unit(point.family), "T")
-    return {
-        "launch": number,
-        "label": label,
-        "level": WORDS[point.level],
-        "bound": run.diagnosis.bound,
-        "x": x_of(point, left, right),
-        "y": y_of(point, left),
-        "hollow": bool(point.note),
-        "intensity": figures.figures(point.intensity) + " op/byte",
-        "rate": f"{rate} {word(point.family)}" if point.family else rate,
-        "moved": si(point.moved, "B/s", "T"),
-        "of": f"{share(point.share)} of {word(point.roof)}" if known else "not known",
-        "note": point.note
-        + (" above its roof: an error of the measurement" if point.above else ""),
-    }
-
-
-PIXEL, VALUE = 6, 9  # digits of what is drawn, and of what is compared: all 17 are half of a page
-
-
-def by_columns(rows: Sequence[Mapping[str, Any]]) -> dict[str, list[Any]]:
-    """Rows with the same keys, to be drawn: each key said once."""
-    keys = list(rows[0]) if rows else []
-    return {"keys": keys, "rows": [[rounded(row[key]) for key in keys] for row in rows]}
-
-
-def rounded(value: Any, digits: int = PIXEL) -> Any:
-    """A number in so many digits; anything else as it is."""
-    return float(f"{value:.{digits}g}") if isinstance(value, float) else value
+def _facts(label: str, point: model.Point) -> Iterator[str]:
+    """Yield what a point says under the pointer: "name: text" or nothing."""
+    family = numbers.word(point.family) if point.family else ""
+    rate = numbers.si(point.rate, numbers.unit(point.family), "T")
+    yield f"launch: {label}"
+    yield f"bytes of: {numbers.WORDS[point.level]}"
+    yield f"rate: {rate if point.intensity > 0 else 'no arithmetic'} {family}".rstrip()
+    yield f"intensity: {figures.figures(point.intensity)} op/byte"
+    yield f"moved: {numbers.si(point.moved, 'B/s', 'T')}"
+    known = isfinite(point.share) and point.roof
+    yield (
+        f"roof: {share(point.share)} of {numbers.word(point.roof)}" if known else "roof: not known"
+    )
+    above = " above its roof: an error of the measurement" if point.above else ""
+    yield f"note: {point.note}{above}" if point.note or above else ""

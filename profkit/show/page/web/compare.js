@@ -116,4 +116,4 @@ if (DATA.launches.length > 1) {
   compareChosen();
 } else byId("compare").hidden = true;
 
-drawAll();
+document.documentElement.dataset.ready = "yes";

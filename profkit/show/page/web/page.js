@@ -98,8 +98,6 @@ document.addEventListener("toggle", ({ target }) => target.open && reachable(tar
 addEventListener("resize", () => reachable(document));
 reachable(document);
 
-/** A table by columns, as its rows. */
-const rowsOf = ({ keys, rows }) => rows.map((row) => Object.fromEntries(keys.map((key, i) => [key, row[i]])));
 const launchOf = (inside) => DATA.launches[Number(inside.closest(".one").dataset.launch) - 1];
 const textOf = (launch, i) => launch.texts[i] || DATA.not_collected;
 
