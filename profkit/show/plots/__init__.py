@@ -8,14 +8,12 @@ from __future__ import annotations
 from profkit.errors import needing
 
 with needing("matplotlib", "a picture"):
-    from profkit.show.plots.bars import pipes, stalls
+    from profkit.show.plots.bars import occupancy, pipes, stalls
     from profkit.show.plots.base import png, save
     from profkit.show.plots.heatmap import heatmap
-    from profkit.show.plots.history import history_steps
-    from profkit.show.plots.ladder import ladder_plot as ladder
-    from profkit.show.plots.ledger import ledger
-    from profkit.show.plots.occupancy import occupancy
     from profkit.show.plots.roofline import roofline
+    from profkit.show.plots.times import history_steps, ledger
+    from profkit.show.plots.times import ladder_plot as ladder
     from profkit.show.plots.tune import importance as search_importance
     from profkit.show.plots.tune import parallel as search_parallel
     from profkit.show.plots.tune import resources as search_resources

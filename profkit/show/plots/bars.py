@@ -1,10 +1,10 @@
-"""Launches  ->  bars: what the warps waited for, how busy each pipe was."""
+"""Launches  ->  bars: what the warps waited for, how busy each pipe was, occupancy."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import chain
-from math import isnan
+from math import isnan, nan
 from typing import TYPE_CHECKING, Any
 
 from matplotlib.axes import Axes
@@ -14,17 +14,9 @@ from matplotlib.ticker import FuncFormatter
 from profkit.model.units import collected_metrics
 from profkit.reports.metrics import CATALOGUE
 from profkit.reports.metrics.warps import STATES
-from profkit.show.numbers import PIPES, pipe_word, shares
-from profkit.show.plots.base import (
-    FAINT,
-    INK,
-    AlikeLaunches,
-    bare,
-    canvas,
-    drawn_groups,
-    finished,
-    records,
-)
+from profkit.show.numbers import LIMITS, PIPES, next_block, pipe_word, shares
+from profkit.show.plots import base
+from profkit.show.plots.base import FAINT, INK, AlikeLaunches
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -55,14 +47,21 @@ _LOOKS: dict[str, tuple[str, str]] = {
 }
 _OTHER = ("#ffffff", "")
 _ISSUING = "#222222"
+_BLUES, _ORANGES = ("#0072B2", "#b9d5e8"), ("#D55E00", "#f5cdb3")  # solid, light
+_HEADS = ("data", "axes fraction")
+# Of occupancy: where the bar ends, then one column per limiter.
+_BAR, _FIRST, _WIDE = 1.0, 1.36, 0.23
+
+
+def percent(*values: float) -> str:
+    """Return shares as figures without a unit: "15 | 19", "?" where not collected."""
+    return " | ".join("?" if isnan(v) else f"{100 * v:.0f}" for v in values)
 
 
 def chosen(runs: pd.DataFrame | pd.Series[Any]) -> tuple[list[AlikeLaunches], str]:
-    """The kernels to draw in the frame's order, and what to say of those left out."""
-    every = drawn_groups(records(runs))
-    longest = sorted(every, key=lambda g: -collected_metrics(g.rows[0]).get("time", 0.0))[
-        :_MOST_ROWS
-    ]
+    """Return the kernels to draw in the frame's order, and what to say of those left out."""
+    every = base.drawn_groups(base.records(runs))
+    longest = sorted(every, key=lambda g: base.time_of(g.rows[0]), reverse=True)[:_MOST_ROWS]
     kept = [g for g in every if g in longest]
     sentences = []
     if len(kept) < len(every):
@@ -73,15 +72,15 @@ def chosen(runs: pd.DataFrame | pd.Series[Any]) -> tuple[list[AlikeLaunches], st
 
 
 def rows_axes(ax: Axes | None, names: Sequence[str], row: float, around: float) -> Axes:
-    """An Axes with one line per name, the first at the top; a line is `row` inches high.
+    """Return an Axes with one line per name, the first at the top; a line is `row` inches high.
 
     Titles, legend and scale take `around` inches.
     """
-    ax = canvas(ax, around + row * max(len(names), 1))
+    ax = base.canvas(ax, around + row * max(len(names), 1))
     ax.set_ylim(max(len(names), 1) - 0.5, -0.5)
     folded = [name.replace(" ", "\n", 1) if len(name) > _FOLD else name for name in names]
     ax.set_yticks(range(len(names)), folded)
-    bare(ax, "x")
+    base.bare(ax, "x")
     ax.spines["left"].set_visible(False)
     ax.tick_params(axis="y", length=0, labelsize=9.5 if folded != list(names) else 11)
     return ax
@@ -113,39 +112,41 @@ def stalls(runs: pd.DataFrame | pd.Series[Any], ax: Axes | None = None) -> Axes:
     ax.set_xlim(-max(1.1 * max(issuing), 0.05), 1.01 - min(issuing))
     ax.axvline(0, color=INK, lw=1.0)
     ax.xaxis.set_major_formatter(FuncFormatter(lambda v, _: f"{abs(100 * v):.0f} %"))
-    ax.set_xlabel("Share of a resident warp's time", fontsize=12, color=INK)
+    base.scales(ax, "Share of a resident warp's time")
     if shown:
         _key(ax, shown)
-    return finished(ax, "What the warps waited for", small_print, above)
+    return base.finished(ax, "What the warps waited for", small_print, above)
 
 
 def _segment(ax: Axes, y: int, left: float, width: float, look: tuple[str, str]) -> None:
     if width <= 0:
         return
     colour, hatch = look
-    edge = "#8a8a8a" if colour == "#ffffff" else "white"
-    ax.barh(y, width, 0.66, left, color=colour, hatch=hatch, edgecolor=edge, linewidth=0.6)
+    ax.barh(y, width, 0.66, left, color=colour, hatch=hatch, edgecolor=_edge(colour), linewidth=0.6)
     if width >= 0.045:
         dark = colour in {"#0072B2", "#D55E00", "#009E73", _ISSUING} and not hatch
-        text = ax.text(left + width / 2, y, f"{100 * width:.0f}", ha="center", va="center",
-                       fontsize=10, color="white" if dark else INK)  # fmt: skip
+        middle: base.Looks = {"ha": "center", "va": "center", "color": "white" if dark else INK}
+        text = ax.text(left + width / 2, y, percent(width), fontsize=10, **middle)
         if hatch:
             text.set_bbox({"facecolor": "white", "edgecolor": "none", "pad": 1.0, "alpha": 0.85})
 
 
+def _edge(colour: str) -> str:
+    return "#8a8a8a" if colour == "#ffffff" else "white"
+
+
 def _key(ax: Axes, shown: Sequence[str]) -> None:
-    looks = [("issuing", (_ISSUING, "")), *((s.replace("_", " "), _LOOKS[s]) for s in shown)]
-    looks.append(("other", _OTHER))
+    states = {state.replace("_", " "): _LOOKS[state] for state in shown}
     handles = [
-        Patch(facecolor=c, hatch=h, edgecolor="#8a8a8a" if c == "#ffffff" else "white", label=name)
-        for name, (c, h) in looks
+        Patch(facecolor=colour, hatch=hatch, edgecolor=_edge(colour), label=name)
+        for name, (colour, hatch) in {"issuing": (_ISSUING, ""), **states, "other": _OTHER}.items()
     ]
-    ax.legend(handles=handles, loc="lower left", bbox_to_anchor=(0, 1.0), ncols=5, fontsize=10.5,
-              frameon=False, handlelength=1.3, columnspacing=1.4, borderaxespad=0.3)  # fmt: skip
+    above = {"loc": "lower left", "bbox_to_anchor": (0, 1.0), "borderaxespad": 0.3}
+    base.legend(ax, handles, ncols=5, handlelength=1.3, columnspacing=1.4, **above)
 
 
 def _lines(entries: int) -> int:
-    """Points that a legend of so many entries, five to a line, takes above the Axes."""
+    """Return the points that a legend of so many entries, five to a line, takes above the Axes."""
     return 8 + 19 * -(-entries // 5)
 
 
@@ -182,11 +183,11 @@ def pipes(runs: pd.DataFrame | pd.Series[Any], ax: Axes | None = None) -> Axes:
     ax.set_xlim(0, 1 if single else max(len(shown), 1))
     _columns(ax, names if single else words)
     title = "How busy the pipes were, % of peak: elapsed | active cycles"
-    return finished(ax, title, f"{_legend_words(rows, shown)} {small_print}", 26, 14)
+    return base.finished(ax, title, f"{_legend_words(rows, shown)} {small_print}", 26, 14)
 
 
 def _legend_words(rows: Sequence[dict[str, float]], shown: Sequence[str]) -> str:
-    """What the colours mean, and what became of the pipes that are not there."""
+    """Return what the colours mean, and what became of the pipes that are not there."""
     rest = [p for p in PIPES if p not in shown]
     idle = [pipe_word(p) for p in rest if any(_collected(row, p) for row in rows)]
     unknown = [pipe_word(p) for p in rest if not any(_collected(row, p) for row in rows)]
@@ -203,13 +204,12 @@ def _cell(
     if all(isnan(v) for v in both):
         ax.text(column + 0.02, y, "?", fontsize=9.5, color=FAINT, va="center")
         return
-    colour, light = ("#D55E00", "#f5cdb3") if marked else ("#0072B2", "#b9d5e8")
+    colour, light = _ORANGES if marked else _BLUES
     elapsed, active = (0.0 if isnan(v) else min(v, 1.0) * room for v in both)
     ax.barh(y, room, 0.62, column, color="#f3f3f3", edgecolor="none")
     ax.barh(y, active, 0.62, column, color=light, edgecolor="none")
     ax.barh(y, elapsed, 0.36, column, color=colour, edgecolor="none")
-    text = " | ".join("?" if isnan(v) else f"{100 * v:.0f}" for v in both)
-    text = "0" if text == "0 | 0" else text
+    text = "0" if percent(*both) == "0 | 0" else percent(*both)
     inside = elapsed > 0.55 and room < 0.9  # beside a long bar it would run into the next column
     x = column + (0.02 if inside else max(elapsed, active) + 0.012)
     ax.text(x, y, text, fontsize=9.5, color="white" if inside else INK, va="center")
@@ -222,12 +222,68 @@ def _columns(ax: Axes, names: Sequence[str]) -> None:
     ax.spines["bottom"].set_visible(False)
     for i, name in enumerate(names):
         ax.axvline(i, color="#9a9a9a", lw=0.8)
-        ax.annotate(name, (i, 1), (2, 6), xycoords=("data", "axes fraction"), fontsize=11,
-                    textcoords="offset points", color=INK, ha="left", va="bottom")  # fmt: skip
+        base.note(ax, name, (i, 1), (2, 6), _HEADS, fontsize=11, ha="left", va="bottom")
+
+
+def occupancy(runs: pd.DataFrame | pd.Series[Any], ax: Axes | None = None) -> Axes:
+    """Draw achieved (solid) and theoretical (light) occupancy, and beside them the limiters.
+
+    A limiter's figure is the blocks per SM that it allows; the smallest decides and stands out.
+    The last column says what to give up for one more block per SM, where registers or shared
+    memory decide.
+    """
+    kept, small_print = chosen(runs)
+    ax = rows_axes(ax, [group.name for group in kept], 0.42, 1.6)
+    end = _FIRST + _WIDE * len(LIMITS)
+    for y, group in enumerate(kept):
+        _occupancy_row(ax, y, group, end)
+    ax.set_xlim(0, end + 0.7)
+    ax.set_xticks([0, 0.25, 0.5, 0.75, 1.0], ["0 %", "25 %", "50 %", "75 %", "100 %"])
+    ax.spines["bottom"].set_bounds(0, _BAR)
+    base.scales(ax, "Warps per SM, of those it can hold", loc="left")
+    heads = [name.removeprefix("limit_") for name in LIMITS]
+    for i, head in enumerate(heads):
+        at = (_FIRST + _WIDE * i, 1)
+        base.note(ax, head, at, (0, 6), _HEADS, fontsize=10.5, ha="center", va="bottom")
+    needs = (end - 0.35 * _WIDE, 1)
+    base.note(
+        ax, "one more block needs", needs, (0, 6), _HEADS, fontsize=10.5, ha="left", va="bottom"
+    )
+    by = (_FIRST - 0.5 * _WIDE, 1)
+    base.note(ax, "blocks per SM by", by, (0, 22), _HEADS, fontsize=10.5, color=FAINT)
+    below = f"Registers are a thread's, shared memory is a block's. {small_print}"
+    return base.finished(ax, "Occupancy: achieved (solid), theoretical (light)", below, above=40)
+
+
+def _occupancy_row(ax: Axes, y: int, group: AlikeLaunches, end: float) -> None:
+    row = collected_metrics(group.rows[0])
+    if "occupancy_limit" not in row and "occupancy" not in row:
+        lacking(ax, y, group, "occupancy_limit")
+        return
+    both = row.get("occupancy", nan), row.get("occupancy_limit", nan)
+    for value, high, colour in zip(both[::-1], (0.62, 0.36), _BLUES[::-1], strict=True):
+        ax.barh(y, 0 if isnan(value) else value, high, color=colour, edgecolor="none")
+    widest = max(v for v in both if not isnan(v))
+    ax.text(min(widest, _BAR) + 0.012, y, percent(*both), fontsize=9.5, color=INK, va="center")
+    blocks = {name: row[name] for name in LIMITS if name in row}
+    least = min(blocks.values(), default=nan)
+    for i, name in enumerate(LIMITS):
+        decides = blocks.get(name) == least
+        weight, colour = ("bold", _ORANGES[0]) if decides else ("normal", FAINT)
+        look: base.Looks = {
+            "fontsize": 11,
+            "fontweight": weight,
+            "color": colour,
+            "ha": "center",
+            "va": "center",
+        }
+        ax.text(_FIRST + _WIDE * i, y, f"{blocks[name]:.0f}" if name in blocks else "–", **look)
+    needs = next_block(row, blocks, least)
+    ax.text(end - 0.35 * _WIDE, y, needs, fontsize=10, color=INK, va="center")
 
 
 def _largest_states(rows: Sequence[dict[str, float]]) -> list[str]:
-    """The waiting states with a share worth naming, largest over all launches first."""
+    """Return the waiting states with a share worth naming, largest over all launches first."""
     top = {s: max((r.get(f"stall_{s}", 0.0) for r in rows), default=0.0) for s in STATES}
     top.pop("selected")
     ranked = sorted((s for s in top if top[s] >= 0.04), key=lambda s: -top[s])
@@ -235,12 +291,12 @@ def _largest_states(rows: Sequence[dict[str, float]]) -> list[str]:
 
 
 def _busiest_pipes(rows: Sequence[dict[str, float]], most: int) -> list[str]:
-    """Pipes that did something, in the catalogue's order."""
+    """Return pipes that did something, in the catalogue's order."""
     top = {p: max((0.0, *chain.from_iterable(shares(row, p) for row in rows))) for p in PIPES}
     kept = sorted((p for p in PIPES if top[p] >= 0.005), key=lambda p: -top[p])[:most]
     return [p for p in PIPES if p in kept]
 
 
 def _collected(row: dict[str, float], pipe: str) -> bool:
-    """Whether one of its shares was collected."""
+    """Return whether one of its shares was collected."""
     return not all(isnan(v) for v in shares(row, pipe))

@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from textwrap import fill
 from typing import TYPE_CHECKING, Any, Literal
 
 from matplotlib.axes import Axes
+from matplotlib.axis import Axis
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.font_manager import FontProperties, findfont, get_font
-from matplotlib.text import Text
+from matplotlib.legend import Legend
+from matplotlib.lines import Line2D
+from matplotlib.text import Annotation, Text
+from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
 from profkit.errors import ProfkitError
 from profkit.files import part_of
@@ -34,6 +38,7 @@ INK, FAINT, RULE = "#222222", "#6b6b6b", "#d9d9d9"
 WIDTH, DPI = 12.0, 200  # inches; 1200 px at 100 dots per inch, saved at twice that
 _PER_INCH = 10  # letters of the small print to an inch of the figure
 
+Looks = dict[str, Any]  # colours, sizes and places by matplotlib's names
 _NO_GLYPH = "\N{REPLACEMENT CHARACTER}"
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 
@@ -46,7 +51,7 @@ class ShownAxes(Axes):
 
 
 def png(ax: Axes) -> bytes:
-    """The picture of an Axes as PNG."""
+    """Return the picture of an Axes as PNG."""
     from io import BytesIO
 
     buffer = BytesIO()
@@ -55,13 +60,13 @@ def png(ax: Axes) -> bytes:
 
 
 def figure_of(ax: Axes) -> Figure:
-    """The whole figure that an Axes belongs to."""
+    """Return the whole figure that an Axes belongs to."""
     figure = ax.figure
     return figure if isinstance(figure, Figure) else figure.figure
 
 
 def canvas(ax: Axes | None, height: float) -> Axes:
-    """The Axes to draw on: the caller's, or one in a figure of its own (12 x height inches)."""
+    """Return the Axes to draw on: the caller's, or one in a figure of its own (12 x height inches)."""
     if ax is not None:
         return ax
     figure = Figure(figsize=(WIDTH, height), layout="constrained", facecolor="white")
@@ -70,7 +75,7 @@ def canvas(ax: Axes | None, height: float) -> Axes:
 
 
 def clip(name: str, longest: int = LONGEST) -> str:
-    """Plain text of at most so many characters: the middle left out, what has no glyph replaced."""
+    """Return plain text of so many characters: the middle left out, what has no glyph replaced."""
     name = _CONTROL.sub(_NO_GLYPH, name)
     if len(name) > longest:
         name = f"{name[: longest - 9]}…{name[-8:]}"
@@ -81,7 +86,7 @@ def clip(name: str, longest: int = LONGEST) -> str:
 
 
 def records(runs: pd.DataFrame | pd.Series[Any]) -> list[Row]:
-    """The rows of a frame (or the one row of a Series) as mappings.
+    """Return the rows of a frame (or the one row of a Series) as mappings.
 
     Raises:
         ProfkitError: There is none.
@@ -96,7 +101,7 @@ def records(runs: pd.DataFrame | pd.Series[Any]) -> list[Row]:
 
 
 def one_device(rows: Sequence[Row]) -> str:
-    """The device that all launches ran on.
+    """Return the device that all launches ran on.
 
     Raises:
         ProfkitError: There are several: their ceilings do not belong in one picture.
@@ -119,12 +124,12 @@ class AlikeLaunches:
 
 
 def alike_groups(rows: Sequence[Row]) -> list[AlikeLaunches]:
-    """The launches by variant, case, kernel and shape, in the order of their first ones."""
+    """Return the launches by variant, case, kernel and shape, in the order of their first ones."""
     groups: dict[tuple[str, ...], list[Row]] = {}
     for row in rows:
         same = ("variant", "case", "kernel", "grid", "block", "device")
         groups.setdefault(tuple(str(row.get(key)) for key in same), []).append(row)
-    ordered = [sorted(group, key=lambda r: -_time(r)) for group in groups.values()]
+    ordered = [sorted(group, key=time_of, reverse=True) for group in groups.values()]
     named = names([group[0] for group in ordered])
     return [
         AlikeLaunches(f"{name} ×{len(group)}" if len(group) > 1 else name, tuple(group))
@@ -132,20 +137,32 @@ def alike_groups(rows: Sequence[Row]) -> list[AlikeLaunches]:
     ]
 
 
-def _time(row: Row) -> float:
+def drawn_groups(rows: Sequence[Row]) -> list[AlikeLaunches]:
+    """Return the groups of launches, their names of letters that the font has."""
+    return [replace(group, name=clip(group.name, 3 * LONGEST)) for group in alike_groups(rows)]
+
+
+def time_of(row: Row) -> float:
+    """Return how long a launch took in s; 0 where that was not collected."""
     return collected_metrics(row).get("time", 0.0)
 
 
 def names(rows: Sequence[Row]) -> list[str]:
-    """What each launch is called in a picture: as short as tells them apart."""
+    """Return what each launch is called in a picture: as short as tells them apart."""
     pairs = {(r.get("variant"), r.get("case")) for r in rows if isinstance(r.get("variant"), str)}
     often = Counter(variant for variant, _ in pairs)
     full = [_base(row, with_case=often[row.get("variant")] > 1) for row in rows]
-    for more in (_kernel_of, _launch_of, _report_of):
+    more = (
+        _kernel_of,
+        lambda row: f"#{row.get('launch', '?')}",
+        lambda row: middle(Path(str(row.get("report", ""))).stem, LONGEST),
+    )
+    for told_by in more:
         alike = Counter(full)
+        told = map(told_by, rows)
         full = [
-            f"{name} {more(row)}" if alike[name] > 1 and name != more(row) else name
-            for name, row in zip(full, rows, strict=True)
+            f"{name} {by}" if alike[name] > 1 and name != by else name
+            for name, by in zip(full, told, strict=True)
         ]
     return full
 
@@ -161,44 +178,68 @@ def _kernel_of(row: Row) -> str:
     return short(str(row.get("kernel", "kernel")), LONGEST)
 
 
-def _launch_of(row: Row) -> str:
-    return f"#{row.get('launch', '?')}"
-
-
-def _report_of(row: Row) -> str:
-    return middle(Path(str(row.get("report", ""))).stem, LONGEST)
-
-
-def drawn_groups(rows: Sequence[Row]) -> list[AlikeLaunches]:
-    """The groups of launches, their names of letters that the font has."""
-    return [replace(group, name=clip(group.name, 3 * LONGEST)) for group in alike_groups(rows)]
-
-
 def titled_figure(
     ax: Axes, title: str, below: str = "", above: float = 12, under: float = 46
 ) -> None:
-    """Title at the left, `above` points over the Axes; small print so many points under it."""
-    ax.set_title(
-        title, loc="left", fontsize=14, fontweight="bold", color=INK, pad=above, parse_math=False
-    )
+    """Write the title `above` points over the Axes, and small print so many points under it."""
+    head(ax, title, fontsize=14, fontweight="bold", color=INK, pad=above, parse_math=False)
     letters = max(int(_PER_INCH * ax.figure.bbox.width / ax.figure.dpi), 20)
     if below:
-        ax.annotate(
-            fill(" ".join(below.split()), letters), (0, 0), (0, -under), fontsize=9.5,
-            xycoords="axes fraction", textcoords="offset points", color=FAINT, va="top",
-            ha="left", annotation_clip=False, parse_math=False,
-        )  # fmt: skip
+        text = fill(" ".join(below.split()), letters)
+        looks = {"fontsize": 9.5, "color": FAINT, "va": "top", "ha": "left", "parse_math": False}
+        note(ax, text, (0, 0), (0, -under), "axes fraction", annotation_clip=False, **looks)
+
+
+def head(ax: Axes, text: str, side: Literal["left", "right"] = "left", **looks: Any) -> None:
+    """Write a line over the Axes."""
+    ax.set_title(text, loc=side, **looks)
 
 
 def finished(ax: Axes, title: str, below: str = "", above: float = 12, under: float = 46) -> Axes:
-    """A picture with its title and its small print, every text taken as it stands."""
+    """Return a picture with its title and its small print, every text taken as it stands."""
     titled_figure(ax, title, below, above, under)
     plain_text(ax)
     return ax
 
 
+def note(
+    ax: Axes,
+    text: str,
+    at: tuple[float, float],
+    by: tuple[float, float] = (0, 0),
+    within: Any = "data",
+    **looks: Any,
+) -> Annotation:
+    """Write a text at a place of the data or of the Axes, so many points beside it."""
+    looks = {"fontsize": 10, "color": INK, "textcoords": "offset points", **looks}
+    return ax.annotate(text, at, by, xycoords=within, **looks)
+
+
+def scales(ax: Axes, x: str, y: str = "", **looks: Any) -> None:
+    """Name what the axes show."""
+    ax.set_xlabel(x, **{"fontsize": 12, "color": INK, **looks})
+    ax.set_ylabel(y, fontsize=12, color=INK)
+
+
+def log_ticks(axis: Axis, text: Callable[[float], str]) -> None:
+    """Write 1, 2 and 5 times each power of ten on a logarithmic axis."""
+    axis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
+    axis.set_major_formatter(FuncFormatter(lambda value, _: text(value)))
+    axis.set_minor_formatter(NullFormatter())
+
+
+def sample(label: str, marker: str, colour: str, **looks: Any) -> Line2D:
+    """Return the entry of a legend for points."""
+    return Line2D([], [], marker=marker, color=colour, linestyle="", label=label, **looks)
+
+
+def legend(ax: Axes, handles: Sequence[Any], **looks: Any) -> Legend:
+    """Write a legend without a box."""
+    return ax.legend(handles=handles, **{"fontsize": 10.5, "frameon": False, **looks})
+
+
 def bare(ax: Axes, grid: Literal["both", "x", "y"]) -> None:
-    """The common look: no box, a faint grid across one axis or both."""
+    """Draw the common look: no box, a faint grid across one axis or both."""
     for side in ("top", "right"):
         ax.spines[side].set_visible(False)
     for side in ("left", "bottom"):
@@ -227,8 +268,8 @@ def save(ax: Axes, path: str | Path) -> Path:
     """
     path = Path(path)
     if path.suffix.lower() not in {".png", ".svg", ".pdf"}:
-        raise ProfkitError(f"{path}: cannot draw a {path.suffix or 'nameless'} file",
-                           "end the name in .png, .svg or .pdf")  # fmt: skip
+        what = f"{path}: cannot draw a {path.suffix or 'nameless'} file"
+        raise ProfkitError(what, "end the name in .png, .svg or .pdf")
     with part_of(path) as part:
         figure_of(ax).savefig(part, dpi=DPI, format=path.suffix[1:].lower())
     return path

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from math import ceil, isfinite, log2
 
 from matplotlib.axes import Axes
@@ -11,16 +12,8 @@ from matplotlib.colors import LinearSegmentedColormap, Normalize
 
 from profkit.errors import ProfkitError
 from profkit.records.grid import GridCell, TimeGrid
-from profkit.show.plots.base import (
-    COLOURS,
-    INK,
-    WIDTH,
-    canvas,
-    clip,
-    figure_of,
-    plain_text,
-    titled_figure,
-)
+from profkit.show.plots import base
+from profkit.show.plots.base import COLOURS, INK, WIDTH, clip
 
 _MOST = 1.0  # log2 of the ratio at which colours end: twice as fast, or half
 _LEVEL = 0.97  # within the spread that one process has from the next: neither ahead nor behind
@@ -47,13 +40,21 @@ class Panel:
     """The cells that share what tells pictures apart."""
 
     title: str
-    rows: tuple[float | str, ...]  # the values of the first axis, ascending
-    columns: tuple[float | str, ...]  # those of the second
     leads: Mapping[tuple[float | str, float | str], Lead]  # (row, column) -> lead
+
+    @property
+    def rows(self) -> tuple[float | str, ...]:
+        """The values of the first axis, ascending."""
+        return _sorted({row for row, _ in self.leads})
+
+    @property
+    def columns(self) -> tuple[float | str, ...]:
+        """The values of the second axis, ascending."""
+        return _sorted({column for _, column in self.leads})
 
 
 def panels(grid: TimeGrid) -> list[Panel]:
-    """A grid's cells by what they share beyond rows and columns, in the order of the file.
+    """Return a grid's cells by what they share beyond rows and columns, in the order of the file.
 
     Cells in which only one side was timed have no lead, and are left out.
     """
@@ -62,10 +63,7 @@ def panels(grid: TimeGrid) -> list[Panel]:
         ahead = lead(cell, grid.against)
         if ahead is not None:
             groups.setdefault(shared_part(cell), {})[cell.row, cell.column] = ahead
-    return [
-        Panel(title, _sorted({r for r, _ in leads}), _sorted({c for _, c in leads}), leads)
-        for title, leads in groups.items()
-    ]
+    return [Panel(title, leads) for title, leads in groups.items()]
 
 
 def lead(cell: GridCell, against: frozenset[str]) -> Lead | None:
@@ -77,21 +75,15 @@ def lead(cell: GridCell, against: frozenset[str]) -> Lead | None:
     return Lead(cell.ran.get(name, name), rival, rival_seconds / seconds, seconds)
 
 
-def axes_of(grid: TimeGrid) -> tuple[str, str]:
-    """The names of rows and columns; empty without cells."""
-    names = list(grid.cells[0].at) if grid.cells else ["", ""]
-    return names[0], names[1]
-
-
 def shared_part(cell: GridCell) -> str:
-    """What tells a cell's picture apart from others, in words."""
-    rest = list(cell.at.items())[2:]
-    words = [
-        (name if value else f"not {name}") if isinstance(value, bool) else f"{name} {value:g}"
-        if isinstance(value, float | int) else f"{name} {value}"
-        for name, value in rest
-    ]  # fmt: skip
-    return ", ".join(words)
+    """Return what tells a cell's picture apart from others, in words."""
+    return ", ".join(_shared_word(name, value) for name, value in list(cell.at.items())[2:])
+
+
+def _shared_word(name: str, value: float | str | bool) -> str:
+    if isinstance(value, bool):
+        return name if value else f"not {name}"
+    return f"{name} {value}" if isinstance(value, str) else f"{name} {value:g}"
 
 
 def _sorted(values: set[float | str]) -> tuple[float | str, ...]:
@@ -112,21 +104,23 @@ def heatmap(grid: TimeGrid, ax: Axes | None = None) -> Axes:
         )
     lines = ceil(len(drawn) / _PER_ROW)
     tallest = max(len(p.rows) for p in drawn)
-    ax = canvas(ax, 1.6 + lines * (0.9 + _CELL * tallest))
+    ax = base.canvas(ax, 1.6 + lines * (0.9 + _CELL * tallest))
     ax.set_axis_off()
     wide, gap = (1 - 0.06 * (_PER_ROW - 1)) / _PER_ROW, 0.06
     high = 1 / lines
     for i, panel in enumerate(drawn):
         left, bottom = i % _PER_ROW * (wide + gap), 1 - (i // _PER_ROW + 1) * high
         inset = ax.inset_axes((left, bottom, wide, high * _HIGH))
-        _panel(inset, panel, *axes_of(grid), last=i // _PER_ROW == lines - 1)
-    titled_figure(ax, _title(grid, drawn), _below(drawn), above=4, under=40)
-    figure_of(ax).draw_without_rendering()
-    plain_text(ax)
+        _panel(inset, panel, list(grid.cells[0].at), last=i // _PER_ROW == lines - 1)
+    shapes = sum(len(p.leads) for p in drawn)
+    title = f"The fastest at {shapes} shapes" + (f" on {clip(grid.gpu)}" if grid.gpu else "")
+    base.titled_figure(ax, title, _below(drawn), above=4, under=40)
+    base.figure_of(ax).draw_without_rendering()
+    base.plain_text(ax)
     return ax
 
 
-def _panel(ax: Axes, panel: Panel, rows: str, columns: str, last: bool) -> None:
+def _panel(ax: Axes, panel: Panel, names: Sequence[str], last: bool) -> None:
     ax.set_xlim(-0.5, len(panel.columns) - 0.5)
     ax.set_ylim(len(panel.rows) - 0.5, -0.5)
     size = _letters(panel)
@@ -134,19 +128,19 @@ def _panel(ax: Axes, panel: Panel, rows: str, columns: str, last: bool) -> None:
         x, y = panel.columns.index(column), panel.rows.index(row)
         shade = Normalize(-_MOST, _MOST, clip=True)(log2(lead.ratio))
         ax.fill_between([x - 0.5, x + 0.5], y - 0.5, y + 0.5, color=_SCALE(shade), linewidth=0)
-        dark = abs(log2(lead.ratio)) > 0.75 * _MOST
-        ax.text(x, y, _words(lead), ha="center", va="center", fontsize=size,
-                color="white" if dark else INK,
-                fontweight="bold" if lead.ratio < _LEVEL else "normal")  # fmt: skip
+        looks: base.Looks = {"ha": "center", "va": "center", "fontsize": size}
+        looks["color"] = "white" if abs(log2(lead.ratio)) > 0.75 * _MOST else INK
+        looks["fontweight"] = "bold" if lead.ratio < _LEVEL else "normal"
+        ax.text(x, y, _words(lead), **looks)
     ax.set_xticks(range(len(panel.columns)), [_value(v) for v in panel.columns])
     ax.set_yticks(range(len(panel.rows)), [_value(v) for v in panel.rows])
     ax.tick_params(labelsize=9.5, colors=INK, length=0)
     for side in ax.spines.values():
         side.set_visible(False)
     ax.set_title(clip(panel.title), loc="left", fontsize=11, color=INK, pad=4)
-    ax.set_ylabel(clip(rows), fontsize=10, color=INK)
+    ax.set_ylabel(clip(names[0]), fontsize=10, color=INK)
     if last:
-        ax.set_xlabel(clip(columns), fontsize=10, color=INK)
+        ax.set_xlabel(clip(names[1]), fontsize=10, color=INK)
 
 
 def _letters(panel: Panel) -> float:
@@ -164,13 +158,8 @@ def _value(value: float | str) -> str:
     return clip(value) if isinstance(value, str) else f"{value:g}"
 
 
-def _title(grid: TimeGrid, drawn: list[Panel]) -> str:
-    shapes = sum(len(p.leads) for p in drawn)
-    return f"The fastest at {shapes} shapes" + (f" on {clip(grid.gpu)}" if grid.gpu else "")
-
-
 def _below(drawn: list[Panel]) -> str:
-    leads = [lead for p in drawn for lead in p.leads.values()]
+    leads = list(chain.from_iterable(p.leads.values() for p in drawn))
     names = ", ".join(sorted({clip(lead.against) for lead in leads}))
     behind = sum(lead.ratio < _LEVEL for lead in leads)
     return (

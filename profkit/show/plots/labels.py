@@ -16,6 +16,8 @@ from matplotlib.patheffects import withStroke
 from matplotlib.text import Annotation
 from numpy.typing import NDArray
 
+from profkit.show.plots.base import Looks, note
+
 Boxes = NDArray[np.float64]  # n x 4 (or more): left, bottom, right, top in pixels
 _ANGLES = np.deg2rad([0, 180, 90, 270, 30, 150, 210, 330, 60, 120, 240, 300])
 _REACHES = (9, 14, 20, 28, 38, 50, 66, 86, 112, 145, 190, 245, 315, 400)  # points
@@ -54,22 +56,18 @@ def place_labels(
     """
     if not labels:
         return []
-    sizes = np.array([_measure(ax, label.text, size) for label in labels]) + 2 * _GAP
     frame = ax.get_window_extent()
     inside = np.array([frame.x0, frame.y0, frame.x1, frame.y1])
     anchors = [ax.transData.transform(label.spots) for label in labels]
     tries = []
-    for i, wide in enumerate(sizes):
+    for i, label in enumerate(labels):
+        wide = _measure(ax, label.text, size) + 2 * _GAP
         one = _tries(anchors[i], wide, ax.figure.dpi / 72, inside, hard, soft)
         foreign = [a for j, a in enumerate(anchors) if j != i]
         tries.append(replace(one, cost=one.cost + _misleading(one, foreign)))
-    orders = (
-        range(len(labels)),
-        range(len(labels))[::-1],
-        sorted(range(len(labels)), key=lambda i: tries[i].boxes[0, 1]),
-    )
-    settled = [_settle(tries, order) for order in orders]
-    chosen = min(settled, key=lambda s: s[0])[1]
+    by_height = sorted(range(len(labels)), key=lambda i: tries[i].boxes[0, 1])
+    orders = (range(len(labels)), range(len(labels))[::-1], by_height)
+    chosen = min((_settle(tries, order) for order in orders), key=lambda settled: settled[0])[1]
     return [
         _write(ax, label, one.boxes[i], one.anchors[i], size)
         for label, one, i in zip(labels, tries, chosen, strict=True)
@@ -116,11 +114,11 @@ def _misleading(tries: Tries, foreign: Sequence[Boxes]) -> Boxes:
     return cost
 
 
-def _measure(ax: Axes, text: str, size: float) -> tuple[float, float]:
+def _measure(ax: Axes, text: str, size: float) -> Boxes:
     probe = ax.text(0, 0, text, fontsize=size, parse_math=False, linespacing=1.15)
     box = probe.get_window_extent()
     probe.remove()
-    return box.width, box.height
+    return np.array([box.width, box.height])
 
 
 def _candidates(anchor: Boxes, size: Boxes, point: float) -> Boxes:
@@ -144,8 +142,7 @@ def _settle(tries: list[Tries], order: Sequence[int]) -> tuple[float, list[int |
     for _ in range(_ROUNDS):
         before = list(chosen)
         for i in order:
-            others = [(t, c) for j, (t, c) in enumerate(zip(tries, chosen, strict=True))
-                      if c is not None and j != i]  # fmt: skip
+            others = [(tries[j], c) for j, c in enumerate(chosen) if c is not None and j != i]
             total = _beside(tries[i], others) if others else tries[i].cost
             best = int(np.argmin(total))
             placed = np.isfinite(total[best])
@@ -173,13 +170,10 @@ def _nearest(boxes: Boxes, points: Boxes) -> Boxes:
 
 def overlaps(a: Boxes, b: Boxes) -> NDArray[np.bool_]:
     """Which boxes of a touch which of b (len(a) x len(b))."""
-    apart = (
-        (a[:, None, 0] >= b[None, :, 2])
-        | (a[:, None, 2] <= b[None, :, 0])
-        | (a[:, None, 1] >= b[None, :, 3])
-        | (a[:, None, 3] <= b[None, :, 1])
-    )
-    return ~apart
+    a, b = a[:, None], b[None, :]
+    across = (a[..., 0] < b[..., 2]) & (a[..., 2] > b[..., 0])
+    touching: NDArray[np.bool_] = across & (a[..., 1] < b[..., 3]) & (a[..., 3] > b[..., 1])
+    return touching
 
 
 def crossings(a: Boxes, b: Boxes) -> NDArray[np.bool_]:
@@ -212,16 +206,17 @@ def _write(ax: Axes, label: Label, box: Boxes, anchor: Boxes, size: float) -> An
     corner = (box[:2] + _GAP - anchor) / point
     end = _nearest(box[None, :], anchor[None, :])[0]
     if np.hypot(*(end - anchor)) > 11 * point:
-        leader = (end - anchor) / point
-        ax.annotate(
-            "", tuple(at), tuple(leader), textcoords="offset points", zorder=3.5,
-            arrowprops={"arrowstyle": "-", "color": label.colour, "linewidth": 0.8,
-                        "shrinkA": 0, "shrinkB": 4},
-        ).set_in_layout(False)  # fmt: skip
-    text = ax.annotate(
-        label.text, tuple(at), tuple(corner), textcoords="offset points", va="bottom",
-        ha="left", fontsize=size, color="#222222", linespacing=1.15, parse_math=False, zorder=6,
-    )  # fmt: skip
+        line = {
+            "arrowstyle": "-",
+            "color": label.colour,
+            "linewidth": 0.8,
+            "shrinkA": 0,
+            "shrinkB": 4,
+        }
+        leader = tuple((end - anchor) / point)
+        note(ax, "", tuple(at), leader, zorder=3.5, arrowprops=line).set_in_layout(False)
+    looks: Looks = {"va": "bottom", "ha": "left", "linespacing": 1.15, "parse_math": False}
+    text = note(ax, label.text, tuple(at), tuple(corner), fontsize=size, zorder=6, **looks)
     text.set_in_layout(False)
     text.set_path_effects([withStroke(linewidth=2.5, foreground="white", alpha=0.85)])
     return text

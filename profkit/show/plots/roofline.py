@@ -3,52 +3,27 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from itertools import pairwise
-from math import isfinite, isnan, nan
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import chain, cycle, pairwise
+from math import atan2, degrees, isfinite, isnan, nan
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.lines import Line2D
 from matplotlib.text import Text
+from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 
 from profkit.errors import ProfkitError
 from profkit.model import roofline as model
 from profkit.model.units import collected_metrics
 from profkit.records.grid import TimeGrid
 from profkit.reports.figures import share
-from profkit.show.numbers import (
-    WORDS,
-    Roof,
-    Row,
-    ceilings_of,
-    lack_text,
-    si,
-    span,
-    unit,
-    visible_points,
-    word,
-    x_of,
-    y_of,
-)
-from profkit.show.plots.base import (
-    COLOURS,
-    FAINT,
-    INK,
-    canvas,
-    clip,
-    drawn_groups,
-    figure_of,
-    one_device,
-    plain_text,
-    records,
-    titled_figure,
-)
+from profkit.show import numbers
+from profkit.show.numbers import Roof, Row, si, word
+from profkit.show.plots import base
+from profkit.show.plots.base import COLOURS, FAINT, INK, clip
 from profkit.show.plots.heatmap import shared_part
 from profkit.show.plots.labels import Boxes, Label, place_labels
-from profkit.show.plots.roofs import draw_roofs, set_frame
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -58,16 +33,9 @@ _SHAPES = ("D", "P", "X", "v")  # of a grid, by what tells its pictures apart
 _PER_LINE = 5  # of a legend
 _MOST_LABELS = 20  # more do not fit at README size; the longest-running launches keep theirs
 _CROWD = 8  # with more groups than this everything is drawn smaller
-
-
-@dataclass(frozen=True)
-class Placed:
-    """A group of like launches and their points."""
-
-    name: str
-    colour: str
-    launches: Sequence[Sequence[model.Point]]
-    time: float
+_DASHES = {"dram": "-", "l2": (0, (6, 2)), "l1": (0, (2, 2))}
+_GREY = "#666666"
+Points = Sequence[model.Point]
 
 
 def roofline(
@@ -95,26 +63,30 @@ def roofline(
         ProfkitError: No launches, launches of several devices or of another than the grid's, or a
             ceiling that is none.
     """
-    rows = _with_ceilings(records(runs), ceilings or {})
-    device = one_device(rows)
+    rows = _with_ceilings(base.records(runs), ceilings or {})
+    device = base.one_device(rows)
     shapes = _grid_points(grid, device) if grid else {}
-    placed = _placed(rows)
-    points = [p for group in placed for launch in group.launches for p in launch]
-    roofs = ceilings_of(rows, points)
-    ax = canvas(ax, 7.5)
-    set_frame(ax, roofs, [*(x for group in placed for x in group.launches), *shapes.values()])
-    titled_figure(ax, _title(device, rows), _small_print(rows, points, roofs))
-    _draw_shapes(ax, shapes)
-    for group in placed:
-        for launch in group.launches:
-            _draw(ax, launch, group.colour, small=len(placed) > _CROWD)
-    figure_of(ax).draw_without_rendering()  # settles the layout: words are placed in pixels
-    texts = draw_roofs(ax, roofs)
-    _legend(ax, points, list(shapes))
+    groups = base.drawn_groups(rows)
+    launches = [list(map(model.points, group.rows)) for group in groups]
+    every = list(chain.from_iterable(launches))
+    points = list(chain.from_iterable(every))
+    roofs, ax = numbers.ceilings_of(rows, points), base.canvas(ax, 7.5)
+    _set_frame(ax, roofs, [*every, *shapes.values()])
+    base.titled_figure(ax, _title(device, rows), _small_print(rows, points, roofs))
+    _draw_shapes(ax, list(shapes.values()))
+    for colour, group in zip(cycle(COLOURS), launches, strict=False):
+        for launch in group:
+            _draw(ax, launch, colour, 7.0 if len(groups) > _CROWD else 10.0)
+    base.figure_of(ax).draw_without_rendering()  # settles the layout: words are placed in pixels
+    texts = _draw_roofs(ax, roofs)
+    _legend(ax, points, shapes)
     if not points:
         _say_why(ax, rows)
-    _name(ax, placed, texts, labels)
-    plain_text(ax)
+    named = _named(ax, groups, launches)
+    written = _write(ax, named[:labels], texts, every, 9.5 if len(groups) > _CROWD else 10.5)
+    if written < len(named):
+        base.head(ax, f"{written} of {len(named)} named", "right", fontsize=9.5, color=FAINT)
+    base.plain_text(ax)
     return ax
 
 
@@ -143,8 +115,8 @@ def _grid_points(grid: TimeGrid, device: str) -> dict[str, list[model.Point]]:
         ProfkitError: No shape says its operations and bytes, or they ran on another device.
     """
     if grid.gpu not in (None, device):
-        raise ProfkitError(f"the launches ran on {device}, the grid on {grid.gpu}",
-                           "draw them one at a time: their ceilings differ")  # fmt: skip
+        where = f"the launches ran on {device}, the grid on {grid.gpu}"
+        raise ProfkitError(where, "draw them one at a time: their ceilings differ")
     by_picture: dict[str, list[model.Point]] = {}
     for cell in grid.cells:
         seconds = cell.fastest(grid.against, without=True)[1]
@@ -160,31 +132,19 @@ def _grid_points(grid: TimeGrid, device: str) -> dict[str, list[model.Point]]:
     return by_picture
 
 
-def _placed(rows: Sequence[Row]) -> list[Placed]:
-    return [
-        Placed(
-            group.name,
-            COLOURS[i % len(COLOURS)],
-            [model.points(row) for row in group.rows],
-            collected_metrics(group.rows[0]).get("time", 0.0),
-        )
-        for i, group in enumerate(drawn_groups(rows))
-    ]
-
-
 def _title(device: str, rows: Sequence[Row]) -> str:
     parts = [f"Roofline of {clip(device)}"]
     for metric, what in (("sm_clock", "SM"), ("dram_clock", "DRAM")):
         clocks = [c for row in rows if (c := collected_metrics(row).get(metric, nan)) > 0]
         if clocks:
-            parts.append(f"{what} {span(min(clocks), max(clocks), 'Hz')}")
+            parts.append(f"{what} {numbers.span(min(clocks), max(clocks), 'Hz')}")
     cases = {row.get("case") for row in rows}
     if len(cases) == 1 and isinstance(case := cases.pop(), str):
         parts.append(f"case {clip(case)}")
     return "  ·  ".join(parts)
 
 
-def _small_print(rows: Sequence[Row], points: Sequence[model.Point], roofs: Sequence[Roof]) -> str:
+def _small_print(rows: Sequence[Row], points: Points, roofs: Sequence[Roof]) -> str:
     sentences = []
     if device := [r for r in roofs if r.device]:
         listed = ", ".join(f"{word(r.name)} at {si(r.clock, 'Hz')}" for r in device)
@@ -195,7 +155,7 @@ def _small_print(rows: Sequence[Row], points: Sequence[model.Point], roofs: Sequ
         )
     without = [row for row in rows if not model.points(row)]
     if points and without:
-        lack = Counter(lack_text(m) for row in without for m in model.missing(row))
+        lack = Counter(numbers.lack_text(m) for row in without for m in model.missing(row))
         why = f", {lack.most_common(1)[0][0]}" if lack else ""
         sentences.append(f"Without a point: {len(without)} of {len(rows)} launches{why}.")
     if any(p.above for p in points):
@@ -203,97 +163,103 @@ def _small_print(rows: Sequence[Row], points: Sequence[model.Point], roofs: Sequ
     return " ".join(sentences)
 
 
-def _draw(ax: Axes, points: Sequence[model.Point], colour: str, small: bool) -> None:
-    """One launch: its levels on a line, the workload's own point tied to the DRAM one."""
+def _shown(ax: Axes, points: Points) -> list[tuple[float, float, model.Point]]:
+    """Return the points to draw with their places."""
     left, right = ax.get_xlim()
-    size = 7.0 if small else 10.0
-    shown = [(x_of(p, left, right), y_of(p, left), p) for p in visible_points(points, left, right)]
-    levels = sorted((s for s in shown if s[2].level != "workload"), key=lambda s: s[0])
+    shown = numbers.visible_points(points, left, right)
+    return [(numbers.x_of(p, left, right), numbers.y_of(p, left), p) for p in shown]
+
+
+def _draw(ax: Axes, points: Points, colour: str, size: float) -> None:
+    """Draw one launch: its levels on a line, the workload's own point tied to the DRAM one."""
+    left, right = ax.get_xlim()
+    shown = _shown(ax, points)
+    levels = sorted(at[:2] for at in shown if at[2].level != "workload")
     if len(levels) > 1:
-        xs, ys = [s[0] for s in levels], [s[1] for s in levels]
-        ax.plot(xs, ys, color=colour, lw=1.4, alpha=0.65, zorder=3)
-    own = [s for s in shown if s[2].level == "workload"]
-    for x, y, _ in own:
-        tied = next((s for s in shown if s[2].level == "dram"), None)
-        if tied:
-            ax.plot([x, tied[0]], [y, tied[1]], color=colour, lw=1.2, ls=":", zorder=3)
+        ax.plot(*zip(*levels, strict=True), color=colour, lw=1.4, alpha=0.65, zorder=3)
+    dram = [at[:2] for at in shown if at[2].level == "dram"]
     for x, y, point in shown:
+        star = 1.0
+        if point.level == "workload":
+            star = 1.6
+            for ends in dram:
+                ax.plot(*zip((x, y), ends, strict=True), color=colour, lw=1.2, ls=":", zorder=3)
         if not left <= point.intensity <= right:
             edge, mark = (left, "<") if point.intensity < left else (right, ">")
             ax.plot(edge, y, marker=mark, color=colour, markersize=5, clip_on=False, zorder=4)
-        star = 1.6 if point.level == "workload" else 1.0
-        ax.plot(
-            x, y, marker=_MARKERS[point.level], markersize=size * star, ls="none", zorder=4,
-            markerfacecolor="white" if point.note else colour,
-            markeredgecolor=colour if point.note else "white",
-            markeredgewidth=1.4 if point.note else 0.8, clip_on=False,
-        )  # fmt: skip
+        face, line, width = ("white", colour, 1.4) if point.note else (colour, "white", 0.8)
+        look: base.Looks = {
+            "markerfacecolor": face,
+            "markeredgecolor": line,
+            "markeredgewidth": width,
+        }
+        mark, size_of = _MARKERS[point.level], size * star
+        ax.plot(x, y, marker=mark, markersize=size_of, ls="none", zorder=4, clip_on=False, **look)
 
 
-def _draw_shapes(ax: Axes, shapes: Mapping[str, Sequence[model.Point]]) -> None:
-    for i, points in enumerate(shapes.values()):
-        ax.plot([p.intensity for p in points], [p.rate for p in points], ls="none", zorder=2.5,
-                marker=_SHAPES[i % len(_SHAPES)], markersize=5, alpha=0.6, markeredgewidth=0,
-                color=COLOURS[i % len(COLOURS)])  # fmt: skip
+def _draw_shapes(ax: Axes, shapes: Sequence[Points]) -> None:
+    for i, points in enumerate(shapes):
+        xs, ys = [p.intensity for p in points], [p.rate for p in points]
+        ax.plot(xs, ys, ls="none", zorder=2.5, alpha=0.6, markeredgewidth=0, **_shape_look(i))
 
 
-def _legend(ax: Axes, points: Sequence[model.Point], shapes: Sequence[str]) -> None:
-    every = visible_points(points, *ax.get_xlim())
+def _shape_look(number: int) -> base.Looks:
+    marker, colour = _SHAPES[number % len(_SHAPES)], COLOURS[number % len(COLOURS)]
+    return {"marker": marker, "color": colour, "markersize": 5}
+
+
+def _legend(ax: Axes, points: Points, shapes: Iterable[str]) -> None:
+    every = [point for *_, point in _shown(ax, points)]
+    there = {point.level for point in every}
+    sizes = {level: 11 if level == "workload" else 8 for level in _MARKERS if level in there}
     marks = [
-        Line2D([], [], marker=mark, color=INK, ls="none", markersize=11 if level == "workload" else 8,
-               label=WORDS[level])
-        for level, mark in _MARKERS.items() if any(p.level == level for p in every)
-    ]  # fmt: skip
+        base.sample(numbers.WORDS[level], _MARKERS[level], INK, markersize=size)
+        for level, size in sizes.items()
+    ]
     if any(p.note for p in every):
-        marks.append(Line2D([], [], marker="o", color=INK, markerfacecolor="white", ls="none",
-                            markersize=8, label="no position: caches or a bypass"))  # fmt: skip
-    marks += [
-        Line2D([], [], marker=_SHAPES[i % len(_SHAPES)], color=COLOURS[i % len(COLOURS)], ls="none",
-               markersize=5, label=clip(f"shapes, {name}" if name else "shapes"))
-        for i, name in enumerate(shapes)
-    ]  # fmt: skip
+        hollow = {"markerfacecolor": "white", "markersize": 8}
+        marks.append(base.sample("no position: caches or a bypass", "o", INK, **hollow))
+    for i, name in enumerate(shapes):
+        look = _shape_look(i)
+        label = clip(f"shapes, {name}" if name else "shapes")
+        marks.append(base.sample(label, look["marker"], look["color"], markersize=5))
     if marks:
-        ax.legend(handles=marks, loc="upper left", fontsize=10.5, frameon=False,
-                  ncols=min(len(marks), _PER_LINE),
-                  handletextpad=0.2, columnspacing=1.2, borderaxespad=0.2)  # fmt: skip
+        gaps = {"handletextpad": 0.2, "columnspacing": 1.2, "borderaxespad": 0.2}
+        base.legend(ax, marks, loc="upper left", ncols=min(len(marks), _PER_LINE), **gaps)
 
 
 def _say_why(ax: Axes, rows: Sequence[Row]) -> None:
-    reasons = dict.fromkeys(m for row in rows for m in model.missing(row))
-    lines = ["No point:", *map(lack_text, reasons)]
-    ax.text(0.98, 0.06, "\n".join(lines[:5]), transform=ax.transAxes, fontsize=12, color=INK,
-            ha="right", va="bottom", linespacing=1.6, zorder=6)  # fmt: skip
+    reasons = dict.fromkeys(chain.from_iterable(map(model.missing, rows)))
+    lines = ["No point:", *map(numbers.lack_text, reasons)]
+    corner: base.Looks = {
+        "ha": "right",
+        "va": "bottom",
+        "linespacing": 1.6,
+        "transform": ax.transAxes,
+    }
+    ax.text(0.98, 0.06, "\n".join(lines[:5]), fontsize=12, color=INK, zorder=6, **corner)
 
 
-def _name(ax: Axes, placed: Sequence[Placed], texts: Sequence[Text], most: int) -> None:
-    """Write the groups' names where they cover nothing."""
-    left, right = ax.get_xlim()
+def _named(
+    ax: Axes, groups: Sequence[base.AlikeLaunches], launches: Sequence[Sequence[Points]]
+) -> list[Label]:
+    """Return the names of the groups with their places, the longest-running first."""
     labels = []
-    for group in sorted(placed, key=lambda g: -g.time):
-        points = [p for launch in group.launches[:1] for p in launch]
-        shown = visible_points([p for p in points if p.level != "workload"], left, right)
-        shown = shown or visible_points(points, left, right)
+    order = sorted(range(len(groups)), key=lambda i: -base.time_of(groups[i].rows[0]))
+    for i in order:
+        points = launches[i][0]
+        shown = _shown(ax, [p for p in points if p.level != "workload"]) or _shown(ax, points)
+        shown.sort(key=lambda at: (bool(at[2].note), -at[2].share))
         if shown:
-            shown.sort(key=lambda p: (bool(p.note), -p.share))
-            text = group.name + _figures(shown[0], short=len(placed) > _CROWD)
-            spots = tuple(
-                (x_of(p, left, right), y_of(p, left)) for p in shown if p.note == shown[0].note
-            )
-            labels.append(Label(spots, text, group.colour))
-    hard = [t.get_window_extent() for t in texts]
-    if legend := ax.get_legend():
-        hard.append(legend.get_window_extent())
-    boxes = np.array([[b.x0, b.y0, b.x1, b.y1] for b in hard]).reshape(-1, 4)
-    size = 9.5 if len(placed) > _CROWD else 10.5
-    written = place_labels(ax, labels[:most], boxes, _taken(ax, placed), size)
-    if len(written) < len(labels):
-        ax.set_title(
-            f"{len(written)} of {len(labels)} named", loc="right", fontsize=9.5, color=FAINT
-        )
+            best = shown[0][2]
+            text = groups[i].name + _figures(best, short=len(groups) > _CROWD)
+            spots = tuple((x, y) for x, y, point in shown if point.note == best.note)
+            labels.append(Label(spots, text, COLOURS[i % len(COLOURS)]))
+    return labels
 
 
 def _figures(point: model.Point, short: bool) -> str:
-    """What stands behind a name: the share of the roof, and in small crowds the rate too."""
+    """Return what is behind a name: the share of the roof, and in small crowds the rate too."""
     if isnan(point.share):
         return ""
     of = f"{share(point.share)} of {word(point.roof)}"
@@ -301,20 +267,112 @@ def _figures(point: model.Point, short: bool) -> str:
         return f"  {share(point.share)}"
     if point.intensity <= 0:
         return f"\n{si(point.moved, 'B/s')}, {of}; no arithmetic"
-    return f"\n{si(point.rate, unit(point.family), 'T')}, {of}"
+    return f"\n{si(point.rate, numbers.unit(point.family), 'T')}, {of}"
 
 
-def _taken(ax: Axes, placed: Sequence[Placed]) -> Boxes:
-    """Pixel boxes of the points and of the lines, with what each is worth keeping off."""
-    left, right = ax.get_xlim()
+def _write(
+    ax: Axes, labels: list[Label], texts: Sequence[Text], launches: Sequence[Points], size: float
+) -> int:
+    """Write the labels where they cover nothing, and return how many had room."""
+    taken, legend = _taken(ax, launches), ax.get_legend()
+    extents = [text.get_window_extent() for text in texts]
+    extents += [legend.get_window_extent()] if legend else []
+    fixed = np.array([[b.x0, b.y0, b.x1, b.y1] for b in extents]).reshape(-1, 4)
+    return len(place_labels(ax, labels, fixed, taken, size))
+
+
+def _taken(ax: Axes, launches: Sequence[Points]) -> Boxes:
+    """Return pixel boxes of the points and of the lines, with what each is worth keeping off."""
     boxes: list[list[float]] = []
     for line in ax.get_lines():
         xy = ax.transData.transform(np.column_stack([line.get_xdata(), line.get_ydata()]))
         steps = np.linspace(0, 1, 40)[:, None]
         for a, b in pairwise(xy):
             boxes.extend([x - 2, y - 2, x + 2, y + 2, 12.0] for x, y in a + steps * (b - a))
-    for launch in (launch for group in placed for launch in group.launches):
-        for p in visible_points(launch, left, right):
-            x, y = ax.transData.transform((x_of(p, left, right), y_of(p, left)))
-            boxes.append([x - 7, y - 7, x + 7, y + 7, 150.0])
+    for at in chain.from_iterable(_shown(ax, launch) for launch in launches):
+        x, y = ax.transData.transform(at[:2])
+        boxes.append([x - 7, y - 7, x + 7, y + 7, 150.0])
     return np.array(boxes).reshape(-1, 5)
+
+
+def _set_frame(ax: Axes, roofs: Sequence[Roof], launches: Sequence[Points]) -> None:
+    left, right, bottom, top = numbers.axis_limits(roofs, launches)
+    ax.set(xscale="log", yscale="log", xlim=(left, right), ylim=(bottom, top))
+    base.scales(
+        ax, "Arithmetic intensity (operations per byte of the level)", "Operations per second"
+    )
+    ax.xaxis.set_major_formatter(FuncFormatter(lambda v, _: f"{v:,.0f}" if v >= 1 else f"{v:g}"))
+    ax.yaxis.set_major_formatter(FuncFormatter(_prefixed_tick))
+    for axis in (ax.xaxis, ax.yaxis):
+        axis.set_major_locator(LogLocator(10, numticks=20))
+        axis.set_minor_locator(NullLocator())
+    base.bare(ax, "both")
+
+
+def _prefixed_tick(value: float, _: int | None) -> str:
+    """100 G, 1 T: powers of ten need no decimals."""
+    number, _space, prefix = si(value, "").partition(" ")
+    return f"{float(number):g} {prefix}".strip()
+
+
+def _draw_roofs(ax: Axes, roofs: Sequence[Roof]) -> list[Text]:
+    """Draw diagonals and flats up to where they meet; return the words written on them.
+
+    The layout of the figure has to be settled: angles and places are in pixels.
+    """
+    left, right = ax.get_xlim()
+    slopes = [r for r in roofs if r.name in model.LEVELS]
+    peaks = [r for r in roofs if r.name not in model.LEVELS]
+    top = max((r.high for r in peaks), default=nan)
+    steep = max((r.high for r in slopes), default=nan)
+    texts: list[Text] = []
+    for roof in sorted(peaks, key=lambda r: r.high):
+        start = left if isnan(steep) else max(roof.high / steep, left)
+        _line(ax, roof, np.array([start, right]), np.array([1.0, 1.0]))
+        texts.append(_on_flat(ax, roof, right, texts))
+    for roof in slopes:
+        end = right if isnan(top) else min(top / roof.high, right)
+        if end <= left:
+            continue  # it meets the flats left of the frame: words without a line say nothing
+        xs = np.array([left, end])
+        _line(ax, roof, xs, xs)
+        texts.append(_on_diagonal(ax, roof, [r.high for r in peaks]))
+    return texts
+
+
+def _line(ax: Axes, roof: Roof, xs: Any, shape: Any) -> None:
+    ax.plot(xs, shape * roof.high, color=_GREY, lw=1.6, ls=_DASHES.get(roof.name, "-"), zorder=2)
+    ax.fill_between(xs, shape * roof.low, shape * roof.high, color=_GREY, alpha=0.16, lw=0)
+
+
+def _on_diagonal(ax: Axes, roof: Roof, flats: Sequence[float]) -> Text:
+    """Write the words along a diagonal, at the first place from the left that no flat runs through."""
+    left, right = ax.get_xlim()
+    begin = max(left, ax.get_ylim()[0] / roof.high) * 1.2
+    ends = ax.transData.transform([(x, x * roof.high) for x in (begin, 10 * begin)])
+    angle = degrees(atan2(*(ends[1] - ends[0])[::-1]))
+    along = {"rotation": angle, "rotation_mode": "anchor", "ha": "left", "va": "bottom"}
+    at = (begin, begin * roof.high)
+    text = base.note(ax, roof.text, at, (-4, 5), color=FAINT, zorder=5, **along)
+    lines = ax.transData.transform([(left, flat) for flat in flats] or [(left, -1.0)])[:, 1]
+    for start in begin * np.geomspace(1, min(1e3, right / begin), 40):
+        text.xy = (start, start * roof.high)
+        box = text.get_window_extent()
+        if not any(box.y0 - 3 < y < box.y1 + 3 for y in lines):
+            return text
+    text.xy = at
+    return text
+
+
+def _on_flat(ax: Axes, roof: Roof, right: float, before: Sequence[Text]) -> Text:
+    corner: base.Looks = {
+        "ha": "right",
+        "va": "bottom",
+        "fontsize": 10,
+        "color": FAINT,
+        "zorder": 5,
+    }
+    text = ax.text(right, roof.high * 1.06, roof.text, **corner)
+    if any(text.get_window_extent().overlaps(t.get_window_extent()) for t in before):
+        text.set(y=roof.high / 1.06, va="top")  # two precisions near each other: one goes below
+    return text

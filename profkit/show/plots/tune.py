@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 from matplotlib.axes import Axes
 
 from profkit.errors import ProfkitError
-from profkit.show.plots.base import COLOURS, INK, bare, canvas, finished
+from profkit.show.plots import base
+from profkit.show.plots.base import COLOURS, INK
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -51,33 +52,33 @@ def search_history(
         ax: Where to draw; a new figure when None.
     """
     timed = _timed(history)
-    ax = canvas(ax, 5.5)
+    ax = base.canvas(ax, 5.5)
     for kind, (marker, colour) in _LOOKS.items():
         rows = timed[timed["kind_of_source"] == kind]
         full, cut = (rows[rows["outcome"] == o] for o in ("measured", "pruned"))
-        ax.scatter(full["number"], full["us"], s=46, marker=marker, color=colour, zorder=3,
-                   label=f"{kind} ({len(rows)})" if len(rows) else None)  # fmt: skip
-        ax.scatter(cut["number"], cut["us"], s=34, marker=marker, facecolors="none",
-                   edgecolors=colour, alpha=0.7, zorder=2)  # fmt: skip
+        label = f"{kind} ({len(rows)})" if len(rows) else None
+        solid: base.Looks = {"s": 46, "color": colour, "zorder": 3, "label": label}
+        hollow: base.Looks = {"s": 34, "facecolors": "none", "edgecolors": colour, "alpha": 0.7}
+        ax.scatter(full["number"], full["us"], marker=marker, **solid)
+        ax.scatter(cut["number"], cut["us"], marker=marker, zorder=2, **hollow)
     _best(ax, timed, INK, "best so far")
     if plain_search is not None:
         _best(ax, _timed(plain_search), COLOURS[3], "best so far, without steering")
     lost = len(history) - len(timed)
     ax.set_yscale("log")
     _plain_ticks(ax)
-    ax.set_xlabel("Trial", fontsize=12, color=INK)
-    ax.set_ylabel("Time per call, µs", fontsize=12, color=INK)
+    base.scales(ax, "Trial", "Time per call, µs")
     ax.legend(frameon=False, fontsize=10.5)
-    bare(ax, "both")
+    base.bare(ax, "both")
     below = f"Hollow: pruned after its first look. {lost} more trials were refused or failed."
-    return finished(ax, "Time of every trial", below)
+    return base.finished(ax, "Time of every trial", below)
 
 
 def _best(ax: Axes, timed: pd.DataFrame, colour: str, label: str) -> None:
     measured = timed[timed["outcome"] == "measured"].sort_values("number")
     if not measured.empty:
-        ax.step(measured["number"], measured["us"].cummin(), where="post", color=colour,
-                linewidth=1.6, label=label)  # fmt: skip
+        look: base.Looks = {"color": colour, "linewidth": 1.6, "label": label}
+        ax.step(measured["number"], measured["us"].cummin(), where="post", **look)
 
 
 def importance(importances: Mapping[str, float], ax: Axes | None = None) -> Axes:
@@ -85,15 +86,15 @@ def importance(importances: Mapping[str, float], ax: Axes | None = None) -> Axes
     if not importances:
         raise ProfkitError("too few trials to say which tunable matters", _FEW)
     ranked = sorted(importances.items(), key=lambda item: item[1])
-    ax = canvas(ax, 1.6 + 0.5 * len(ranked))
+    ax = base.canvas(ax, 1.6 + 0.5 * len(ranked))
     ax.barh([m for m, _ in ranked], [v for _, v in ranked], 0.6, color=COLOURS[0])
     for y, (_, value) in enumerate(ranked):
         ax.text(value + 0.01, y, f"{value:.0%}", va="center", fontsize=10.5, color=INK)
     ax.set_xlim(0, 1.08)
-    ax.set_xlabel("Share of what decides", fontsize=12, color=INK)
-    bare(ax, "x")
+    base.scales(ax, "Share of what decides")
+    base.bare(ax, "x")
     below = "PED-ANOVA: for being among the fastest quarter of trials."
-    return finished(ax, "Which tunable matters", below)
+    return base.finished(ax, "Which tunable matters", below)
 
 
 def parallel(history: pd.DataFrame, macros: Sequence[str], ax: Axes | None = None) -> Axes:
@@ -105,7 +106,7 @@ def parallel(history: pd.DataFrame, macros: Sequence[str], ax: Axes | None = Non
         ax: Where to draw; a new figure when None.
     """
     timed = _timed(history).sort_values("us", ascending=False)
-    ax = canvas(ax, 5.5)
+    ax = base.canvas(ax, 5.5)
     places = {m: sorted(timed[m].unique()) for m in macros}
     low, high = timed["us"].min(), timed["us"].max()
     fast = timed["us"] <= timed["us"].quantile(0.1)
@@ -114,19 +115,20 @@ def parallel(history: pd.DataFrame, macros: Sequence[str], ax: Axes | None = Non
         ys.append((row["us"] - low) / (high - low) if high > low else 0.0)
         colour, width = (COLOURS[1], 1.6) if best else ("#b9c6d2", 0.8)
         ax.plot(range(len(ys)), ys, color=colour, linewidth=width, zorder=3 if best else 1)
+    beside: base.Looks = {"va": "center", "fontsize": 10.5, "color": INK}
     for x, macro in enumerate(macros):
         for i, value in enumerate(places[macro]):
-            ax.text(x - 0.03, i / max(1, len(places[macro]) - 1), f"{value}", ha="right",
-                    va="center", fontsize=10.5, color=INK)  # fmt: skip
+            y = i / max(1, len(places[macro]) - 1)
+            ax.text(x - 0.03, y, f"{value}", ha="right", **beside)
     for y, value in ((0, low), (1, high)):
-        ax.text(len(macros) + 0.03, y, f"{value:.3g} µs", va="center", fontsize=10.5, color=INK)
+        ax.text(len(macros) + 0.03, y, f"{value:.3g} µs", **beside)
     ax.set_xticks(range(len(macros) + 1), [*macros, "time"])
     ax.set_xlim(-0.4, len(macros) + 0.6)
-    bare(ax, "x")
+    base.bare(ax, "x")
     ax.set_yticks([])
     ax.spines["left"].set_visible(False)
     below = "Orange: the fastest tenth of the timed trials."
-    return finished(ax, "What the fastest have in common", below)
+    return base.finished(ax, "What the fastest have in common", below)
 
 
 def resources(history: pd.DataFrame, ax: Axes | None = None) -> Axes:
@@ -135,19 +137,18 @@ def resources(history: pd.DataFrame, ax: Axes | None = None) -> Axes:
     timed = timed[timed["smem"].notna() & timed["regs"].notna()]
     if timed.empty:
         raise ProfkitError("no trial of this search has a time and its resources", _FEW)
-    ax = canvas(ax, 5.5)
+    ax = base.canvas(ax, 5.5)
     sizes = 30 + 400 * timed["occupancy"].fillna(0.1)
-    dots = ax.scatter(timed["smem"] / 1024, timed["us"], s=sizes, c=timed["regs"], cmap="viridis",
-                      edgecolors="white", linewidths=0.6, zorder=3)  # fmt: skip
+    look: base.Looks = {"cmap": "viridis", "edgecolors": "white", "linewidths": 0.6, "zorder": 3}
+    dots = ax.scatter(timed["smem"] / 1024, timed["us"], s=sizes, c=timed["regs"], **look)
     bar = ax.figure.colorbar(dots, ax=ax)
     bar.set_label("Registers a thread", fontsize=11, color=INK)
     ax.set_yscale("log")
     _plain_ticks(ax)
-    ax.set_xlabel("Shared memory of a block, KiB", fontsize=12, color=INK)
-    ax.set_ylabel("Time per call, µs", fontsize=12, color=INK)
-    bare(ax, "both")
+    base.scales(ax, "Shared memory of a block, KiB", "Time per call, µs")
+    base.bare(ax, "both")
     below = "Larger dots: more warps fit on an SM."
-    return finished(ax, "Time against what a block takes", below)
+    return base.finished(ax, "Time against what a block takes", below)
 
 
 def _plain_ticks(ax: Axes) -> None:

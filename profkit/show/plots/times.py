@@ -1,0 +1,230 @@
+"""Ladders, histories, ledgers  ->  pictures of measured times: each with its interval, changes named."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import chain
+from math import nan
+
+from matplotlib.axes import Axes
+from matplotlib.ticker import FuncFormatter, NullFormatter
+
+from profkit.errors import ProfkitError
+from profkit.evidence.calibration import ALL, Score, calibration
+from profkit.evidence.history.steps import HistoryStep
+from profkit.evidence.ladder import Ladder, Rung
+from profkit.reports import figures
+from profkit.show.numbers import HistoryPoint, history_points, references_of
+from profkit.show.plots import base
+from profkit.show.plots.bars import rows_axes
+from profkit.show.plots.base import COLOURS, FAINT, INK, clip
+from profkit.show.views.comparison import factor
+
+_LOOKS = {"faster": "#009E73", "slower": "#D55E00"}
+_OTHER = "#9a9a9a"
+_LEVELS = 3  # heights at which the names of references are written
+_COLUMNS = (("against\nits parent", 1.015), ("against best\nreference", 1.14))
+_MOST = 8  # subjects of one history
+_MARKS = "osD^v<>Ph*"
+_NAMED = 12  # misses with a name, the farthest first
+_ROW, _TOP = ("axes fraction", "data"), ("data", "axes fraction")
+
+
+def ladder_plot(ladder: Ladder, ax: Axes | None = None) -> Axes:
+    """Draw one case of the ladder, a row per variant.
+
+    The dot is the median with its 95 % interval, the line comes from the parent's median: green
+    where the step is faster, red where it is slower, grey where neither is proven. Upright lines
+    are the references.
+
+    Raises:
+        ProfkitError: No variant of it was timed.
+    """
+    timed = [s for s in ladder.steps if s.time]
+    if not timed:
+        raise ProfkitError(f"no variant was timed at case {ladder.case}", "profkit profile --all")
+    names = [clip("   " * s.depth + s.variant) for s in ladder.steps]
+    ax = rows_axes(ax, names, 0.3, 1.9)
+    ax.set_yticks(range(len(names)), names, ha="left")
+    ax.tick_params(axis="y", pad=5.5 * max(map(len, names)))
+    ax.set_xscale("log")
+    at = {s.variant: s.time.median for s in timed if s.time}
+    for y, step in enumerate(ladder.steps):
+        _rung(ax, y, step, at)
+    references = references_of(timed)
+    every = [*at.values(), *references.values()]
+    ax.set_xlim(min(every) / 1.25, max(every) * 1.25)
+    for i, (name, time) in enumerate(references.items()):
+        ax.axvline(time, color=INK, linewidth=1, linestyle=(0, (4, 3)), zorder=0.5)
+        up = 4 + 13 * (_LEVELS - 1 - i % _LEVELS)
+        text = f"{clip(name, 60)} {figures.seconds(time)}"
+        base.note(ax, text, (time, 1), (3, up), _TOP, fontsize=9.5)
+    base.log_ticks(ax.xaxis, figures.seconds)
+    for head, x in _COLUMNS:
+        base.note(ax, head, (x, 1), (0, 4), "axes fraction", fontsize=9.5, color=FAINT, va="bottom")
+    below = (
+        "Medians of replayed CUDA graphs, warm L2; whiskers are 95 % intervals. Above 1x is faster; ~ "
+        "where the samples cannot tell."
+    )
+    title = f"Ladder at case {ladder.case}: time per call"
+    return base.finished(ax, title, below, above=16 + 13 * _LEVELS)
+
+
+def _rung(ax: Axes, y: int, step: Rung, at: dict[str, float]) -> None:
+    compared = step.change.time if step.change else None
+    if step.time is None:
+        base.note(
+            ax,
+            "not timed",
+            (0.5, y),
+            within=_ROW,
+            fontsize=9.5,
+            color=FAINT,
+            va="center",
+            ha="center",
+        )
+        return
+    if compared and step.parent in at:
+        colour, ends = _LOOKS.get(compared.answer, _OTHER), [at[step.parent], step.time.median]
+        ax.plot(ends, [y, y], color=colour, linewidth=2.2, alpha=0.55)
+    arms = [[step.time.median - step.time.low], [step.time.high - step.time.median]]
+    ax.errorbar(step.time.median, y, xerr=arms, fmt="o", color=COLOURS[0], markersize=5, capsize=3)
+    for time, (_, x) in zip((compared, step.best), _COLUMNS, strict=True):
+        colour = _LOOKS.get(time.answer, INK) if time else INK
+        base.note(ax, factor(time), (x, y), within=_ROW, va="center", color=colour)
+
+
+def history_steps(steps: Sequence[HistoryStep], ax: Axes | None = None) -> Axes:
+    """Draw the runs of each subject in the order of measurement: time, interval, machine.
+
+    A filled point is a change that is real; a hollow one is not told apart from the run before it,
+    or could not be compared with it. A line ends where the machine changes.
+
+    Raises:
+        ProfkitError: Nothing was timed, or there are too many subjects for one picture.
+    """
+    subjects = history_points(steps)
+    if not subjects:
+        raise ProfkitError("no run in this history has a time", "profkit history --add, or --log")
+    if len(subjects) > _MOST:
+        named = "name one: profkit history champion --case B -o history.png"
+        raise ProfkitError(f"a picture of {len(subjects)} subjects: at most {_MOST}", named)
+    ax = base.canvas(ax, 6.5)
+    machines = dict.fromkeys(p.machine for p in chain.from_iterable(subjects.values()))
+    colours = {machine: COLOURS[i % len(COLOURS)] for i, machine in enumerate(machines)}
+    for points in subjects.values():
+        _subject(ax, points, colours)
+    for subject, points in subjects.items():
+        base.note(ax, clip(subject), (points[-1].order, points[-1].median), (9, 0), va="center")
+    _history_frame(ax, subjects)
+    handles = [base.sample(clip(machine), "o", colour) for machine, colour in colours.items()]
+    base.legend(ax, handles, fontsize=10, loc="upper left", bbox_to_anchor=(1.0, 1.0))
+    below = (
+        "Bars: 95 % intervals. Filled: a change that is real at one false alarm in a thousand, with "
+        "its commit and speed-up. Lines end where the machine changes."
+    )
+    return base.finished(ax, "Time of every run, oldest first", below, under=78)
+
+
+def _subject(ax: Axes, points: Sequence[HistoryPoint], colours: dict[str, str]) -> None:
+    for before, point in zip([None, *points], points, strict=False):
+        colour, x = colours[point.machine], point.order
+        if before is not None and before.machine == point.machine:
+            ends = [before.order, x], [before.median, point.median]
+            ax.step(*ends, where="post", color=colour, linewidth=1.0, alpha=0.6)
+        ax.plot([x] * 2, [point.low, point.high], color=colour, linewidth=2.5, alpha=0.5)
+        face = colour if point.real else "white"
+        ax.plot(x, point.median, "o", markersize=7, color=colour, markerfacecolor=face)
+        if point.real:
+            base.note(
+                ax,
+                f"{point.commit} {point.factor}",
+                (x, point.median),
+                (7, 6),
+                ha="left",
+                fontsize=9,
+            )
+
+
+def _history_frame(ax: Axes, subjects: dict[str, list[HistoryPoint]]) -> None:
+    ax.set_yscale("log")
+    ax.yaxis.set_major_formatter(FuncFormatter(lambda value, _: figures.seconds(value)))
+    ax.yaxis.set_minor_formatter(NullFormatter())
+    every = [p.median for p in chain.from_iterable(subjects.values())]
+    ax.set_ylim(min(every) / 1.25, max(every) * 1.25)
+    low, high = ax.get_ylim()
+    every_tick = [digit * 10.0**power for power in range(-9, 3) for digit in (1, 2, 5)]
+    ax.set_yticks([tick for tick in every_tick if low <= tick <= high] or [min(every)])
+    longest = max(subjects.values(), key=len)
+    ax.set_xlim(-0.6, len(longest) - 0.2 + 0.12 * len(longest))
+    if len(subjects) == 1:
+        ax.set_xticks([p.order for p in longest], [p.made[5:] for p in longest], rotation=45)
+    base.scales(ax, "Measurements, oldest first", "Time per call, warm L2", color=FAINT)
+    base.bare(ax, "y")
+
+
+def ledger(scores: Sequence[Score], ax: Axes | None = None) -> Axes:
+    """Draw every prediction whose cause a child variant removed: gain promised, speed-up measured.
+
+    A gain is an upper bound: below the diagonal it held, in the band it was within a factor of two,
+    above the diagonal it was wrong and the point is named. Only what the child's header meant
+    counts, and several causes that it meant at once are one point. The legend has the calibration:
+    of how many the bound held, and the median of measured over predicted.
+
+    Raises:
+        ProfkitError: No child has removed a predicted cause yet.
+    """
+    tried = [s for s in scores if s.tried and not s.slower and s.prediction.gain is not None]
+    if not tried:
+        missing = "no child variant has removed a predicted cause yet"
+        raise ProfkitError(missing, "profkit claims --ledger --update")
+    ax = base.canvas(ax, 7.5)
+    table = [c for c in calibration(tried) if c.rule != ALL]
+    handles = {
+        c.rule: base.sample(
+            f"{c.rule}: {c.bounded} of {c.tried} held, {figures.figures(c.ratio or nan)} of the gain",
+            _MARKS[i % len(_MARKS)],
+            COLOURS[i % len(COLOURS)],
+        )
+        for i, c in enumerate(table)
+    }
+    for score in tried:
+        look = handles[score.prediction.rule]
+        outcome, gain, colour = score.outcome, _gain(score), look.get_color()
+        if outcome.low is not None and outcome.high is not None:
+            ax.plot([gain, gain], [outcome.low, outcome.high], color=colour, linewidth=1.2)
+        ax.plot(gain, outcome.speedup, look.get_marker(), color=colour, markersize=7)
+    _ledger_frame(ax, max(map(_gain, tried)), [s.outcome.speedup for s in tried])
+    _misses(ax, [s for s in tried if not s.held])
+    base.legend(ax, list(handles.values()), fontsize=10, loc="upper left", bbox_to_anchor=(1.01, 1))
+    below = (
+        f"{sum(c.bounded for c in table)} of {len(tried)} bounds held. A point is what a child's header "
+        "meant to remove; several causes removed at once are one point with their joint bound."
+    )
+    return base.finished(ax, "Gains predicted and measured", below)
+
+
+def _gain(score: Score) -> float:
+    """Return the bound; those without one are not drawn."""
+    return score.prediction.gain or nan
+
+
+def _ledger_frame(ax: Axes, largest: float, speedups: Sequence[float]) -> None:
+    x, y = (0.9, 1.25 * largest), (min(*speedups, 1.0) / 1.25, 1.25 * max(*speedups, 1.0))
+    ax.set(xscale="log", yscale="log", xlim=x, ylim=y)
+    ax.plot(x, x, color=INK, linewidth=1.2, zorder=0.6)
+    ax.fill_between(x, [v / 2 for v in x], x, color=_LOOKS["faster"], alpha=0.1, linewidth=0)
+    ax.axhline(1, color=FAINT, linewidth=0.8, linestyle=":")
+    for axis in (ax.xaxis, ax.yaxis):
+        base.log_ticks(axis, "{:g}x".format)
+    base.bare(ax, "both")
+    base.scales(ax, "Predicted: at most", "Measured when the cause was gone")
+
+
+def _misses(ax: Axes, missed: list[Score]) -> None:
+    """Name the points above the diagonal, the farthest of each step."""
+    missed.sort(key=lambda s: s.outcome.speedup / _gain(s))
+    steps = {(s.prediction.variant, s.outcome.child): s for s in missed}
+    for score in sorted(steps.values(), key=lambda s: _gain(s) / s.outcome.speedup)[:_NAMED]:
+        name = clip(f"{score.prediction.variant} → {score.outcome.child}", 40)
+        base.note(ax, name, (_gain(score), score.outcome.speedup), (7, 2), fontsize=8.5)
