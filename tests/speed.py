@@ -21,7 +21,7 @@ from statistics import median
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
-from tests.big import BIG, FULL, TINY  # noqa: E402 - run as a script, its folder comes first
+from tests.big import BIG, FULL, TINY, TRACE  # noqa: E402 - run as a script, its folder comes first
 
 ARTIFACTS = ROOT / "artifacts"
 MANY = 300
@@ -156,6 +156,20 @@ def tiny() -> Iterator[Figure]:
                 yield Figure(f"diagnose {what}: peak memory", most / 1e6, 400, "MB")
 
 
+def traces() -> Iterator[Figure]:
+    """A trace of 200 MB, as torch.profiler writes it of a step with many small launches."""
+    if not (BIG / TRACE).exists():
+        print(f"       {TRACE}: not measured; built by: python tests/big.py")
+        return
+    command = [sys.executable, "-m", "profkit", "triage", str(BIG / TRACE)]
+    began = time.perf_counter()
+    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.DEVNULL) as process:
+        most = peak(process)
+    assert process.returncode == 0
+    yield Figure(f"triage {TRACE}", time.perf_counter() - began, 10, "s")
+    yield Figure(f"triage {TRACE}: peak memory", most / 1e6, 500, "MB")
+
+
 def starting() -> Iterator[Figure]:
     from tests.conftest import committed
 
@@ -163,7 +177,7 @@ def starting() -> Iterator[Figure]:
     help_, typer = best(20, python("-m", "profkit", "--help"), python("-c", "import typer"))
     yield Figure("profkit --help / import typer", help_ / typer, 1.6)
     one, imports = best(10, python("-m", "profkit", "diagnose", str(small)), python("-c", BASELINE))
-    yield Figure(f"profkit diagnose {small.name} / its imports", one / imports, 1.5)
+    yield Figure(f"profkit diagnose {small.name} / its imports", one / imports, 1.2)
 
 
 def naming_lines() -> Iterator[Figure]:
@@ -255,7 +269,7 @@ def main() -> int:
         f"{processors} processors, load {os.getloadavg()[0]:.1f}, Python {sys.version.split()[0]}"
     )
     missed = 0
-    for part in (starting, reading, big, tiny, naming_lines, many):
+    for part in (starting, reading, big, tiny, traces, naming_lines, many):
         for figure in part():
             print(figure, flush=True)
             missed += not figure.met
