@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
-from importlib.metadata import PackageNotFoundError, version
 from itertools import chain
 from math import isnan, prod
 from pathlib import Path
@@ -22,6 +21,7 @@ from profkit.measure.cuda import device
 from profkit.measure.cuda.device import Gpu
 from profkit.measure.cuda.library import GraphLaunch, Plan
 from profkit.measure.cuda.resources import LIMITS, waves
+from profkit.measure.languages.language import package_version
 from profkit.measure.variants import build, problem, variants
 from profkit.measure.variants.build import Build
 from profkit.measure.variants.problem import Problem
@@ -184,7 +184,7 @@ def record_of(run: TargetRun, name: str, case: str) -> Record:
         "launches": [asdict(launch) for launch in launches],
         "check": check.to_json() if check else None,
         "gpu": gpu.to_json() if gpu else {},
-        "versions": {"torch": _torch(), **(times.brought if times else {})},
+        "versions": {"torch": package_version("torch"), **(times.brought if times else {})},
         "work": {
             "operations": module.operations(shape),
             "compulsory_bytes": module.compulsory_bytes(shape),
@@ -245,13 +245,6 @@ def timed_rows(run: TargetRun, case: str) -> list[JsonObject]:
             plain = [asdict(launch) for launch in launches]
             rows.append({"name": name, "backend": backend, "launches": plain, "timing": timed})
     return rows
-
-
-def _torch() -> str | None:
-    try:
-        return version("torch")
-    except PackageNotFoundError:
-        return None
 
 
 def _backend(problem: Problem, launches: Sequence[GraphLaunch]) -> str | None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import importlib
+import importlib.metadata
 import pkgutil
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -83,6 +84,14 @@ class Language:
     compiler: Callable[[Programs], str] = _first_program  # and its version, for the record
     # what else decides what comes out: versions, other files, the environment
     surroundings: Callable[[CompileJob], Sequence[str]] = lambda _job: ()
+
+
+def package_version(name: str) -> str | None:
+    """The version of a Python package; None if it is not installed."""
+    try:
+        return importlib.metadata.version(name)
+    except importlib.metadata.PackageNotFoundError:
+        return None
 
 
 @functools.cache

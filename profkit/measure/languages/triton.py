@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import importlib.metadata
 import importlib.util
 import io
 import json
@@ -32,7 +31,7 @@ from profkit.errors import ProfkitError
 from profkit.measure import process
 from profkit.measure.cuda.resources import LIMITS
 from profkit.measure.languages import plan, python_source
-from profkit.measure.languages.language import CompileJob, Language, Programs
+from profkit.measure.languages.language import CompileJob, Language, Programs, package_version
 
 PLAYER = Path(__file__).with_name("player.c")
 CASE = "at case "  # the compiling process begins a line with it before it runs a case
@@ -68,10 +67,7 @@ def _c_compiler() -> str | None:
 
 
 def _version(_: Programs | None = None) -> str:
-    try:
-        return f"Triton {importlib.metadata.version('triton')}"
-    except importlib.metadata.PackageNotFoundError:
-        return "Triton ?"
+    return f"Triton {package_version('triton') or '?'}"
 
 
 def _surroundings(job: CompileJob) -> Sequence[str]:
@@ -193,29 +189,20 @@ class Recorder:
         with contextlib.redirect_stdout(self.printed):
             yield self.starts
 
-    @classmethod
-    def is_active(cls) -> bool:
-        return True
+    is_active = staticmethod(lambda: True)
+    get_current_device = get_current_stream = staticmethod(lambda _device=0: 0)
+    map_python_to_cpp_type = staticmethod(lambda kind: kind)
 
     def get_current_target(self) -> Any:
         from triton.backends.compiler import GPUTarget
 
         return GPUTarget("cuda", int(self.arch), 32)
 
-    def get_current_device(self) -> int:
-        return 0
-
-    def get_current_stream(self, _device: int = 0) -> int:
-        return 0
-
     def get_active_torch_device(self) -> Any:
         raise ProfkitError(
             "the launch function asks for torch's device, and there is none while compiling",
             "memory of its own comes from args.scratch(shape, dtype)",
         )
-
-    def map_python_to_cpp_type(self, ty: str) -> str:
-        return ty
 
     def get_benchmarker(self) -> Any:
         raise ProfkitError(
