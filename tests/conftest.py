@@ -125,14 +125,14 @@ def pytest_configure() -> None:
     read, parts = reader.read_part, {}
 
     @wraps(read)
-    def read_part(path, frames=None):
+    def read_part(path):
         real, record = Path(path).resolve(), Path(path).with_suffix(".json")
         if not real.is_relative_to(ROOT / "artifacts"):
-            return read(path, frames)
+            return read(path)
         # A link to it may lie beside another record, which names its launches.
         key = real, record.resolve() if record.is_file() else None
         if key not in parts:
-            parts[key] = read(path, frames)
+            parts[key] = read(path)
         part = parts[key]
         if not isinstance(part, Part) or part.file.path == path:
             return part

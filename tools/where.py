@@ -21,9 +21,9 @@ from types import ModuleType
 
 from profkit.diagnosis.launches import LINES
 from profkit.diagnosis.rules import BY_ID
-from profkit.reports.addresses import LaunchedCode
 from profkit.reports.hotlines import CounterLine, HotLines, LinesRequest, lines_of
 from profkit.reports.reader import opened_launches, read_report
+from profkit.reports.sass.addresses import LaunchedCode
 
 ROOT = Path(__file__).parents[1]
 PROBES = ROOT / "kernels" / "probes"

@@ -8,27 +8,22 @@ crashes the library takes no worker with it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from contextlib import closing
-from importlib import import_module
 from itertools import islice
 from typing import Any
 
 from profkit.errors import ProfkitError, needing
-from profkit.reports.isolated import each_isolated, each_kept, isolated, processors
+from profkit.reports.isolated import each_isolated, each_kept, isolated, named, processors
 
 CHUNK = 8  # files of a task: few, so that all workers end together
-_AHEAD = 2  # tasks given out for each worker that is known
+_AHEAD = 2  # tasks submitted for each worker that is known
 _TRIES = 2
 
 
 def cluster_client(address: str) -> Any:
-    """A Dask client of a scheduler, such as tcp://host:8786.
-
-    Raises:
-        ProfkitError: Dask is not installed, or no scheduler answers there.
-    """
+    """Return a Dask client of a scheduler, such as tcp://host:8786, or raise a ProfkitError."""
     with needing("distributed", f"--on {address}"):
         from distributed import Client
     try:
@@ -41,11 +36,7 @@ def cluster_client(address: str) -> Any:
 
 
 def executor_of(client: Any) -> Any:
-    """What tasks are given to.
-
-    Raises:
-        ProfkitError: It is neither a Dask client nor an executor.
-    """
+    """Return what takes tasks; a ProfkitError of neither a Dask client nor an executor."""
     if hasattr(client, "get_executor"):
         return client.get_executor(pure=False)  # the same path may hold another file tomorrow
     if hasattr(client, "submit"):
@@ -69,13 +60,10 @@ def each_report(
 
     Returns:
         Path and result, in the order in which they are done.
-
-    Raises:
-        ProfkitError: As the function raised it.
     """
     todo = iter(paths)
     if client is None:
-        with closing(each_isolated(function, todo, processors(), _named(died))) as done:
+        with closing(each_isolated(function, todo, processors(), named(died))) as done:
             for _, path, result in done:
                 yield path, result
         return
@@ -98,11 +86,12 @@ def each_report(
             elif tried < _TRIES:
                 open_[_submit(executor, function, chunk, died)] = chunk, tried + 1
             else:  # its worker was lost twice, or the pool is broken: no file is lost for that
-                yield from _paired(chunk, isolated(function, chunk, processors(), _named(died)))
+                read = isolated(function, chunk, processors(), named(died))
+                yield from zip(chunk, read, strict=True)
 
 
 def _submit(executor: Any, function: str, chunk: list[str], died: str) -> Future[Any]:
-    """A task; one that a broken pool does not take has failed."""
+    """Return a task; one that a broken pool does not take has failed."""
     try:
         task: Future[Any] = executor.submit(read_chunk, function, chunk, died)
     except RuntimeError as error:  # BrokenExecutor is one
@@ -112,22 +101,12 @@ def _submit(executor: Any, function: str, chunk: list[str], died: str) -> Future
 
 
 def read_chunk(function: str, paths: Sequence[str], died: str) -> list[tuple[str, Any]]:
-    """What a worker does: a few files, in a child process of its own."""
-    return _paired(paths, each_kept(function, paths, _named(died)))
-
-
-def _paired(paths: Sequence[str], results: Sequence[Any]) -> list[tuple[str, Any]]:
-    return list(zip(paths, results, strict=True))
-
-
-def _named(name: str) -> Callable[..., Any]:
-    module, attribute = name.split(":")
-    function: Callable[..., Any] = getattr(import_module(module), attribute)
-    return function
+    """Do what a worker does: a few files, in a child process of its own."""
+    return list(zip(paths, each_kept(function, paths, named(died)), strict=True))
 
 
 def _workers(client: Any) -> int:
-    """How many tasks the executor does at once, as far as it says."""
+    """Return how many tasks the executor does at once, as far as it says."""
     if hasattr(client, "nthreads"):
         return sum(client.nthreads().values())
     return int(getattr(client, "_max_workers", None) or processors())

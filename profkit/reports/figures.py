@@ -20,12 +20,7 @@ _BEFORE_UNIT = re.compile(
 
 
 def quantity(value: float | None, unit: str) -> str:
-    """A value with its unit: 3.85e-05 s is "38.5 µs", 0.453 share is "45.3 %".
-
-    Args:
-        value: In SI; None or NaN means not collected.
-        unit: One of the catalogue's units.
-    """
+    """Return a value in SI with its unit (of the catalogue): 3.85e-05 s is "38.5 µs"."""
     if value is None or not isfinite(value):
         return NOT_COLLECTED
     if unit == "share":
@@ -40,7 +35,7 @@ def quantity(value: float | None, unit: str) -> str:
 
 
 def seconds(value: float | None) -> str:
-    """A duration: 38.5 µs."""
+    """Return a duration: 38.5 µs."""
     if value is None or not isfinite(value):
         return NOT_COLLECTED
     size, noun = next((s for s in _SMALL if abs(value) >= 0.9995 * s[0]), _SMALL[-1])
@@ -48,7 +43,7 @@ def seconds(value: float | None) -> str:
 
 
 def figures(value: float) -> str:
-    """Three figures, no exponent: 1.85, 38.5, 385, 1,840, 8.00."""
+    """Return three figures, no exponent: 1.85, 38.5, 385, 1,840, 8.00."""
     if value == 0:
         return "0"
     if abs(value) >= 999.5:
@@ -61,26 +56,21 @@ def figures(value: float) -> str:
 
 
 def share(value: float) -> str:
-    """A fraction with three figures at most: 0.827 is "82.7 %"."""
+    """Return a fraction with three figures at most: 0.827 is "82.7 %"."""
     percent = 100 * value
     return f"{percent:.0f} %" if abs(percent) >= 99.95 or percent == 0 else f"{percent:.3g} %"
 
 
 def speedup(factor: float | None) -> str:
-    """A speed-up factor: 1.85x; "" where there is none."""
+    """Return a speed-up factor: 1.85x; "" where there is none."""
     return "" if factor is None or not isfinite(factor) else f"{figures(factor)}x"
 
 
 def counted(number: float, noun: str, plural: str = "") -> str:
-    """A count with its noun: 1 block, 1,320 blocks, 2 launches."""
+    """Return a count with its noun: 1 block, 1,320 blocks, 2 launches."""
     return f"{number:,.0f} {noun if number == 1 else plural or noun + 's'}"
 
 
 def unbroken(text: str, blank: str = "\u00a0") -> str:
-    """A sentence in which no line ends between a number and its unit.
-
-    Args:
-        text: With units as they are written here.
-        blank: What stands between the two instead of a blank, for what wraps lines at blanks.
-    """
+    """Return a sentence with `blank` between a number and its unit, for what wraps lines at blanks."""
     return _BEFORE_UNIT.sub(blank, text)

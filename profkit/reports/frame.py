@@ -5,44 +5,35 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from profkit.reports.container.container import Status
-from profkit.reports.launch import IDENTIFIED, Dims
+from profkit.reports.launch import IDENTIFIED, Size, Text
 from profkit.reports.metrics import CATALOGUE
 
 if TYPE_CHECKING:
     import pandas as pd
 
 COLUMNS = ("report", "launch", *IDENTIFIED, "ncu_version")
-Identity = tuple[  # a row's share of them: Identified in between
-    str, int, str | None, str, str | None, str | None, Dims | None, Dims | None,
-    str | None, str | None, str | None, str, str | None,
-]  # fmt: skip
+# A row's share of them: Identified in between.
+Identity = tuple[str, int, Text, str, Text, Text, Size, Size, Text, Text, Text, str, Text]
 RULE_COLUMNS = ("report", "launch", "rule", "title", "message", "speedup", "scope")
 RuleRow = tuple[str, int, str, str, str, float, str]
 
 
 @dataclass(frozen=True)
 class ReportFile:
-    """One file and what could be read of it.
+    """One file and what could be read of it."""
 
-    Attributes:
-        path: As it was given.
-        sha256: Of the file, None when it cannot be read.
-        status: ok; empty (0 bytes, or whole without a launch); damaged (something is lost, the
-            rest is in the frame); unreadable (missing, no permission, not a report).
-        message: What and why; of an ok one what ncu left out, mostly nothing.
-        launches: Launches that were read.
-        ncu_version: The Nsight Compute that wrote it, None when not known.
-    """
-
-    path: str
-    sha256: str | None
+    path: str  # as the caller named it
+    sha256: str | None  # of the file, None when it cannot be read
+    # empty (0 bytes, or whole without a launch); damaged (something is lost, the rest is in the frame);
+    # unreadable (missing, no permission, not a report).
     status: Status
-    message: str
-    launches: int
-    ncu_version: str | None
+    message: str  # what and why; of an ok one what ncu left out, mostly nothing
+    launches: int  # that were read
+    ncu_version: str | None  # the Nsight Compute that wrote it, None when not known
 
 
 @dataclass(frozen=True)
@@ -69,12 +60,12 @@ class Part(Rows):
     file: ReportFile = field(kw_only=True)
 
     def launches(self) -> Iterator[dict[str, Any]]:
-        """The rows of the frame as plain mappings."""
+        """Yield the rows of the frame as plain mappings."""
         for identity, metrics in zip(self.identity, self.metrics(), strict=True):
             yield dict(zip(COLUMNS, identity, strict=True)) | metrics.to_dict()
 
     def metrics(self) -> Iterator[MetricRow]:
-        """The metrics of each launch."""
+        """Yield the metrics of each launch."""
         values = memoryview(self.values).cast("d")
         for n in range(0, len(values), len(CATALOGUE)):
             yield MetricRow(values[n : n + len(CATALOGUE)])
@@ -104,23 +95,19 @@ class MetricRow(Mapping[str, float]):
         return len(CATALOGUE)
 
     def to_dict(self) -> dict[str, float]:
-        """The same as a dict, which is faster where all are looked at."""
+        """Return the same as a dict, which is faster where all are looked at."""
         return dict(zip(CATALOGUE, self._values, strict=True))
 
 
 @dataclass(frozen=True)
 class Reports:
-    """Everything that was read. The frames are made when they are asked for: pandas takes 0.2 s.
+    """Everything that was read. The frames are made when they are asked for: pandas takes 0.2 s."""
 
-    Attributes:
-        parts: One per file, in the order in which they were given.
-    """
-
-    parts: tuple[Part, ...]
+    parts: tuple[Part, ...]  # one per file, in the order of the paths
 
     @property
     def files(self) -> tuple[ReportFile, ...]:
-        """What could be read of each file, in the order in which they were given."""
+        """What could be read of each file."""
         return tuple(part.file for part in self.parts)
 
     @cached_property
@@ -129,7 +116,7 @@ class Reports:
         import numpy as np
         import pandas as pd
 
-        rows = [row for part in self.parts for row in part.identity]
+        rows = [*chain.from_iterable(part.identity for part in self.parts)]
         launches = pd.DataFrame(rows, columns=list(COLUMNS), dtype=object)
         # astype() of one column would take longer than all the rest.
         launches["launch"] = np.array([row[1] for row in rows], dtype=np.int64)
@@ -145,7 +132,7 @@ class Reports:
         import numpy as np
         import pandas as pd
 
-        rows = [row for part in self.parts for row in part.rules]
+        rows = [*chain.from_iterable(part.rules for part in self.parts)]
         rules = pd.DataFrame(rows, columns=list(RULE_COLUMNS), dtype=object)
         rules["launch"] = np.array([row[1] for row in rows], dtype=np.int64)
         rules["speedup"] = np.array([row[5] for row in rows], dtype=np.float64)
@@ -153,13 +140,13 @@ class Reports:
 
 
 def without_attrs(launches: pd.DataFrame) -> pd.DataFrame:
-    """The frame without the files' status: pandas copies it with every column that is looked at."""
+    """Return the frame without the files' status, which pandas copies with every column looked at."""
     launches = launches.copy(deep=False)
     launches.attrs = {}
     return launches
 
 
 def frame_rows(launches: pd.DataFrame) -> list[dict[str, Any]]:
-    """The rows as plain mappings; of a frame with attrs to_dict takes ten times as long."""
+    """Return the rows as plain mappings; of a frame with attrs to_dict takes ten times as long."""
     rows = without_attrs(launches).to_dict("records")
     return [{str(key): value for key, value in row.items()} for row in rows]

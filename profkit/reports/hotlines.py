@@ -1,6 +1,6 @@
 """Launches and the names of counters  ->  the source lines that have most of them.
 
-A counter stands at instructions (counters.py); a line has the sum over its own. Of warp states it is
+A counter is of instructions (counters.py); a line has the sum over its own. Of warp states it is
 laid to the line whose result the warps wait for (sass/): stalls say where, the producer says why.
 """
 
@@ -9,31 +9,29 @@ from __future__ import annotations
 import os
 from collections import Counter as Tally
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import cache
-from pathlib import Path
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from profkit.errors import ProfkitError
 from profkit.files import temporary_folder
 from profkit.records.paths import is_table
 from profkit.records.record import record_beside, recorded_sha256
-from profkit.reports.addresses import LaunchedCode, Place
 from profkit.reports.container.container import check, split
-from profkit.reports.counters import COUNTERS, samples_metric
 from profkit.reports.isolated import is_limited, isolated, processors
-from profkit.reports.library import LARGE, children_for
+from profkit.reports.library import LARGE, children_for, prepare_child, read_copies
 from profkit.reports.metrics.warps import SAMPLES
-from profkit.reports.reader import opened_launches, prepare_child, report_weight
+from profkit.reports.reader import opened_launches, report_weight
 from profkit.reports.sass import images
+from profkit.reports.sass.addresses import LaunchedCode, Place
+from profkit.reports.sass.counters import COUNTERS, samples_metric
 
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = [
-    "COLUMNS", "CounterLine", "HotLines", "LinesRequest", "hot_lines", "lines_of", "prepare_child",
-]  # fmt: skip
+__all__ = ["prepare_child"]
 
 # The warp was issuing: a sample like the others, but nothing that it waited for.
 _ISSUING = "selected"
@@ -43,61 +41,37 @@ _OTHERS = "the process that read it answered other requests"
 
 @dataclass(frozen=True)
 class LinesRequest:
-    """What is asked of one launch.
+    """A question about one launch."""
 
-    Attributes:
-        report: Its path.
-        launch: Index in it.
-        counters: Key (a rule) -> names of counters, the best first; the first that was collected
-            and is not zero answers.
-        count: At most so many lines for each.
-        sampled: Also at most so many lines by the samples of all warp states.
-        around: Behind these so many lines of code before and after each.
-    """
-
-    report: str
-    launch: int
+    report: str  # its path
+    launch: int  # index in it
+    # Key (a rule) -> names of counters, the best first; the first that was collected and is not zero
+    # answers.
     counters: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    count: int = 3
-    sampled: int = 0
-    around: int = 0
+    count: int = 3  # at most so many lines for each
+    sampled: int = 0  # also at most so many lines by the samples of all warp states
+    around: int = 0  # behind these so many lines of code before and after each
 
 
 @dataclass(frozen=True)
 class CounterLine:
-    """A source line, or an instruction where the report knows no lines, and its part of a counter.
-
-    Attributes:
-        counter: Name of the counter.
-        file: Source file, None for an instruction.
-        line: Its line, None for an instruction.
-        pc: Address of its instruction with the most, in bytes.
-        opcode: Of that instruction; "" when it cannot be told.
-        share: Of the counter's sum over the launch, 0-1.
-        value: The counter here, in its own unit (see counters.COUNTERS).
-        stall: The leading warp state, of samples; "" of anything else.
-        stall_share: Of the line's samples in that state, 0-1; 0 of anything else.
-        producer_file: File of the instruction that is waited for; None when none is known.
-        producer_line: Its line.
-        producer_pc: Its address in bytes.
-        producer_opcode: Its opcode; "" when none is known.
-        source: The line's text, None where the report has no source.
-    """
+    """A source line, or an instruction where the report knows no lines, and its part of a counter."""
 
     counter: str
-    file: str | None
+    file: str | None  # None for an instruction, as its line
     line: int | None
-    pc: int | None
-    opcode: str
-    share: float
-    value: float
-    stall: str = ""
-    stall_share: float = 0.0
+    pc: int | None  # address of its instruction with the most, in bytes
+    opcode: str  # of that instruction; "" when unknown
+    share: float  # of the counter's sum over the launch, 0-1
+    value: float  # the counter here, in its own unit (see counters.COUNTERS)
+    stall: str = ""  # the leading warp state, of samples
+    stall_share: float = 0.0  # of the line's samples in that state, 0-1
+    # The instruction that is waited for; None and "" when none is known.
     producer_file: str | None = None
     producer_line: int | None = None
     producer_pc: int | None = None
     producer_opcode: str = ""
-    source: str | None = None
+    source: str | None = None  # the line's text, None where the report has no source
 
 
 COLUMNS = tuple(column.name for column in fields(CounterLine))
@@ -112,14 +86,9 @@ class HotLines:
 
 
 def lines_of(requests: Sequence[LinesRequest], *, strict: bool = True) -> list[HotLines]:
-    """Answer requests; each report is opened once.
+    """Answer requests, in their order; each report is opened once.
 
-    Args:
-        requests: Of one launch each.
-        strict: Machine code that crashes the library is an error, and not only without lines.
-
-    Returns:
-        One answer per request, in their order.
+    With `strict`, machine code that crashes the library is an error, and not only without lines.
 
     Raises:
         ProfkitError: A report cannot be read or has no such launch.
@@ -128,19 +97,18 @@ def lines_of(requests: Sequence[LinesRequest], *, strict: bool = True) -> list[H
     by_report: dict[str, list[int]] = defaultdict(list)
     for n, request in enumerate(requests):
         if is_table(request.report):
-            answers[n] = _no_lines(request, strict=strict)
+            if strict:
+                raise ProfkitError(
+                    f"{request.report}: a table has no source lines",
+                    "give the .ncu-rep itself for its hot lines",
+                )
+            answers[n] = _no_lines(request.counters)
         else:
             by_report[os.path.expanduser(request.report)].append(n)
-    items = [
-        [path, [[w.launch, {k: list(v) for k, v in w.counters.items()}, w.count, w.sampled, w.around]
-                for w in (requests[n] for n in numbers)]]
-        for path, numbers in by_report.items()
-    ]  # fmt: skip
+    items = [[path, [vars(requests[n]) for n in numbers]] for path, numbers in by_report.items()]
     # Debug information that was overwritten passes the frame check and crashes the library.
     died = _died if strict else _without
-    inside = [_read_apart(item, died) if report_weight(item[0]) > LARGE  # type: ignore[arg-type]
-              else read_lines(item) if _is_recorded(item[0]) and not is_limited() else None  # type: ignore[arg-type]
-              for item in items]  # fmt: skip
+    inside = [_read_inside(item, died) for item in items]
     others = [item for item, answer in zip(items, inside, strict=True) if answer is None]
     outside = iter(isolated(f"{__name__}:read_lines", others, processors(), died) if others else ())
     for numbers, item, answer in zip(by_report.values(), items, inside, strict=True):
@@ -151,93 +119,75 @@ def lines_of(requests: Sequence[LinesRequest], *, strict: bool = True) -> list[H
     return [answers[n] for n in range(len(requests))]
 
 
-def _no_lines(request: LinesRequest, *, strict: bool) -> HotLines:
-    """The answer for a table that ncu printed: it knows no instructions."""
-    if strict:
-        raise ProfkitError(
-            f"{request.report}: a table has no source lines",
-            "give the .ncu-rep itself for its hot lines",
-        )
-    return HotLines(dict.fromkeys(request.counters, ()), ())
+def _no_lines(counters: Iterable[str] = ()) -> HotLines:
+    """Return the answer for what knows no instructions: a table, a report that crashes the library."""
+    return HotLines(dict.fromkeys(counters, ()), ())
 
 
 def read_lines(item: Sequence[Any]) -> list[HotLines]:
-    """The answers for [report, [[launch, counters, count, sampled, around], ...]], read here."""
+    """Answer [report, [the fields of a LinesRequest, ...]] in this process."""
     path, requests = item
     code = cache(lambda: images.functions(path))
     with opened_launches(path) as action_of:
-        return [_answer(LaunchedCode(action_of(launch), code), *more) for launch, *more in requests]
+        return [
+            _answer(LaunchedCode(action_of(fields["launch"]), code), LinesRequest(**fields))
+            for fields in requests
+        ]
+
+
+def _read_inside(item: Sequence[Any], died: Callable[[Any, str], Any]) -> list[HotLines] | None:
+    """Return the answers of a report that is large or known to be whole; None of another."""
+    path, _ = item
+    if report_weight(path) > LARGE:
+        return _read_apart(item, died)
+    recorded = recorded_sha256(record_beside(path))
+    if recorded is not None and recorded == check(path).sha256 and not is_limited():
+        return read_lines(item)
+    return None
 
 
 def _read_apart(item: Sequence[Any], died: Callable[[Any, str], Any]) -> list[HotLines]:
-    """The same of a large report: in children, from copies of the launches that are asked for."""
+    """Answer for a large report: in children, from copies of the launches that are asked for."""
     path, requests = item
     frames = check(path)
-    for launch, *_ in requests:
+    launches = [request["launch"] for request in requests]
+    for launch in launches:
         if not 0 <= launch < frames.launches:
             raise ProfkitError(f"{path}: has no launch {launch}", "launches are counted from 0")
     places: list[int] = []  # in `requests`, in the order of the answers
 
     def copies() -> Iterator[list[Any]]:
-        launches = {launch for launch, *_ in requests}
-        for copy, indices in split(path, folder, launches, metrics_only=frames.risky, code=True):
-            here = [n for n, (launch, *_) in enumerate(requests) if launch in indices]
+        metrics_only = frames.risky
+        for copy, inside in split(
+            path, folder, set(launches), metrics_only=metrics_only, code=True
+        ):
+            here = [n for n, launch in enumerate(launches) if launch in inside]
             places.extend(here)
-            yield [
-                os.fspath(copy),
-                [[indices.index(requests[n][0]), *requests[n][1:]] for n in here],
-            ]
+            asked = [{**requests[n], "launch": inside.index(launches[n])} for n in here]
+            yield [os.fspath(copy), asked]
+
+    def died_in_copy(copied: Sequence[Any], why: str) -> Any:
+        return died([path, copied[1]], why)
 
     with temporary_folder() as folder:
-        read = isolated(f"{__name__}:read_copied_lines", copies(), children_for(frames.size),
-                      lambda copied, why: died([path, copied[1]], why))  # fmt: skip
-    found = dict(zip(places, (x for some in read for x in some), strict=False))
-    return [found.get(n, HotLines({}, ())) for n in range(len(requests))]
-
-
-def read_copied_lines(item: Sequence[Any]) -> list[HotLines]:
-    """As read_lines, of a file that split made, which goes."""
-    answers = read_lines(item)
-    os.unlink(item[0])
-    return answers
-
-
-def hot_lines(path: str | Path, launch: int, n: int = 10) -> pd.DataFrame:
-    """The source lines of a launch with the most samples of warp states.
-
-    Args:
-        path: A report.
-        launch: Index of the launch in it.
-        n: At most so many lines.
-
-    Returns:
-        One row per line, most samples first, with the columns of CounterLine; stall is the leading
-        warp state there, in Nsight Compute's words. A warp is sampled at the instruction that it
-        cannot issue yet: what it waits for there is in the columns of the producer. Where the
-        report knows no source (no -lineinfo), one row per instruction. No rows when warp states
-        were not sampled (section SourceCounters).
-
-    Raises:
-        ProfkitError: The report cannot be read, or has no such launch.
-    """
-    return lines_frame(lines_of([LinesRequest(os.fspath(path), launch, sampled=n)])[0].sampled)
+        most = children_for(frames.size)
+        read = read_copies(f"{__name__}:read_lines", copies(), most, died_in_copy)
+    found = dict(zip(places, chain.from_iterable(read), strict=False))
+    return [found.get(n, _no_lines()) for n in range(len(requests))]
 
 
 def lines_frame(lines: Sequence[CounterLine]) -> pd.DataFrame:
-    """Lines as a frame: one row each, the attributes as columns."""
+    """Return lines as a frame, one row each, with the columns of CounterLine.
+
+    A warp is sampled at the instruction that it cannot issue yet: what it waits for there is in the
+    columns of the producer. Where the report knows no source (no -lineinfo), a row is an instruction.
+    """
     import pandas as pd
 
     data = [[getattr(line, name) for name in COLUMNS] for line in lines]
-    return pd.DataFrame(data, columns=list(COLUMNS), dtype=object).astype(
-        {"line": "Int64", "pc": "Int64", "producer_line": "Int64", "producer_pc": "Int64",
-         "share": float, "value": float, "stall_share": float}
-    )  # fmt: skip
-
-
-def _is_recorded(path: str) -> bool:
-    """Whether the run record beside a report says that it is whole."""
-    recorded = recorded_sha256(record_beside(path))
-    return recorded is not None and recorded == check(path).sha256
+    kinds = dict.fromkeys(("line", "pc", "producer_line", "producer_pc"), "Int64")
+    kinds |= dict.fromkeys(("share", "value", "stall_share"), "float64")
+    return pd.DataFrame(data, columns=list(COLUMNS), dtype=object).astype(kinds)
 
 
 def _died(item: Sequence[Any], why: str) -> None:
@@ -245,29 +195,24 @@ def _died(item: Sequence[Any], why: str) -> None:
 
 
 def _without(item: Sequence[Any], _why: str) -> list[HotLines]:
-    return [HotLines({}, ()) for _ in item[1]]
+    return [_no_lines() for _ in item[1]]
 
 
-def _answer(
-    kernel: LaunchedCode,
-    counters: Mapping[str, Sequence[str]],
-    count: int,
-    sampled: int,
-    around: int,
-) -> HotLines:
+def _answer(kernel: LaunchedCode, request: LinesRequest) -> HotLines:
     answered: dict[tuple[str, ...], tuple[CounterLine, ...]] = {}
-    for names in {tuple(names) for names in counters.values()}:
-        answered[names] = tuple(_sourced(kernel, x) for x in _first(kernel, names, count))
-    listed = _by_samples(kernel)[:sampled] if sampled else []
+    for names in {tuple(names) for names in request.counters.values()}:
+        answered[names] = tuple(_sourced(kernel, x) for x in _first(kernel, names, request.count))
+    listed = _by_samples(kernel)[: request.sampled] if request.sampled else []
+    rows = [*listed, *_between(kernel, listed, request.around)]
     # A listing needs its indentation; a line alone does not.
-    rows = [
-        _sourced(kernel, x, strip=not around) for x in (*listed, *_between(kernel, listed, around))
-    ]
-    return HotLines({key: answered[tuple(names)] for key, names in counters.items()}, tuple(rows))
+    sampled = tuple(_sourced(kernel, x, strip=not request.around) for x in rows)
+    return HotLines(
+        {key: answered[tuple(names)] for key, names in request.counters.items()}, sampled
+    )
 
 
 def _first(kernel: LaunchedCode, names: Sequence[str], count: int) -> list[CounterLine]:
-    """The lines of the first counter that was collected and is not zero."""
+    """Return the lines of the first counter that was collected and is not zero."""
     for name in names:
         counter = COUNTERS[name]
         lines = _stalled(kernel, name) if counter.states else _counted(kernel, name)
@@ -282,7 +227,7 @@ def _rank(line: CounterLine) -> tuple[float, str, int, int]:
 
 @dataclass
 class _Sum:
-    """A line while its instructions are added up: the one with the most stands for it."""
+    """A line while its instructions are added up: the one with the most represents it."""
 
     value: float = 0.0
     most: float = 0.0
@@ -309,7 +254,7 @@ def _counted(kernel: LaunchedCode, name: str) -> list[CounterLine]:
 
 
 def _stalled(kernel: LaunchedCode, name: str) -> list[CounterLine]:
-    """Samples by the line that is waited for; by where the warps are when that is not known.
+    """Return samples by the line that is waited for; by where the warps are when that is not known.
 
     One sample that waits for several lines is divided among them. A fixed latency is waited for
     from one instruction to the next: there the line is the thing.
@@ -327,13 +272,13 @@ def _stalled(kernel: LaunchedCode, name: str) -> list[CounterLine]:
 
 
 def _by_samples(kernel: LaunchedCode) -> list[CounterLine]:
-    """Lines where warps were sampled in any state, the most first."""
+    """Return lines where warps were sampled in any state, the most first."""
     sums: dict[Place, _Sum] = defaultdict(_Sum)
     by_pc: dict[int, Tally[str]] = defaultdict(Tally)
     for raw, state in SAMPLES.items():
         for pc, value in (kernel.values({raw: 1.0}) or {}).items():
             by_pc[pc][state] += int(value)
-    for pc, states in sorted(by_pc.items()):  # of equals, the first instruction stands for the line
+    for pc, states in sorted(by_pc.items()):  # of equals, the first instruction represents the line
         place = kernel.place(pc)
         sums[place].add(states.total(), pc)
         sums[place].states.update(states)
@@ -382,7 +327,7 @@ def _sourced(kernel: LaunchedCode, line: CounterLine, *, strip: bool = True) -> 
 def _between(
     kernel: LaunchedCode, hot: Sequence[CounterLine], around: int
 ) -> Iterator[CounterLine]:
-    """The lines of code near hot ones, in order; nothing was sampled in them."""
+    """Yield the lines of code near hot ones, in order; nothing was sampled in them."""
     at = {(x.file, x.line) for x in hot}
     near: set[tuple[str, int | None]] = set()
     for file, line in at:

@@ -45,7 +45,7 @@ _GROWN = 65e6
 _TUNED = "glibc.malloc.hugetlb=1"  # large pages: else a third of the time goes into small ones
 _AGAIN = 75  # its exit status then
 _FULL = 76  # and that of a child without memory
-_KILLED = -9  # SIGKILL, which nothing sends itself: somebody's, or the kernel's for memory
+_KILLED = -9  # SIGKILL, which nothing sends itself: from outside, or the kernel's for memory
 ANSWER_MOST = 128 << 20  # bytes: 10,000 launches in a report of 3 MB give 18 MB
 _HEAD = struct.Struct("<BBQ")  # what an answer begins with: its kind, its form, its bytes
 _ERROR = 0  # the kind of a ProfkitError; the n-th type that the function may return is n + 1
@@ -54,13 +54,9 @@ _NO_MEMORY = {_FULL, 1, -signal.SIGABRT}  # Python at its start, and C++, end li
 
 
 def isolated(
-    function: str,
-    items: Iterable[Any],
-    jobs: int,
-    died: Callable[[Any, str], Any],
-    done: Callable[[], None] = lambda: None,
+    function: str, items: Iterable[Any], jobs: int, died: Callable[[Any, str], Any]
 ) -> list[Any]:
-    """Call a function of one item for many items, in child processes.
+    """Call a function of one item for many items, in child processes; results in their order.
 
     Args:
         function: "module:name"; it says what it returns: plain data, dataclasses, or a union of
@@ -70,27 +66,27 @@ def isolated(
             sequence only a few are taken ahead of the children.
         jobs: Child processes at a time.
         died: (item, why) -> the result for an item whose child died; why is a clause.
-        done: Called after each item, from the thread that called.
-
-    Returns:
-        The results in the order of the items.
     """
     most = min(jobs, len(items)) if isinstance(items, Sequence) else jobs
-    results: dict[int, Any] = {}
     with contextlib.closing(each_isolated(function, items, most, died)) as answers:
-        for number, _, result in answers:
-            results[number] = result
-            done()
+        results = {number: result for number, _, result in answers}
     return [results[number] for number in range(len(results))]
+
+
+def named(function: str) -> Callable[..., Any]:
+    """Return the function that is "module:name"."""
+    module, name = function.split(":")
+    found: Callable[..., Any] = getattr(import_module(module), name)
+    return found
 
 
 def each_isolated(
     function: str, items: Iterable[Any], jobs: int, died: Callable[[Any, str], Any]
 ) -> Generator[tuple[int, Any, Any], None, None]:
-    """The same, result by result as they are done: number of the item, item, result.
+    """Yield the same, result by result as they are done: number of the item, item, result.
 
     The children live as long as this does; a few items are taken ahead of them, and no result is
-    kept. Close it (contextlib.closing) where it is not asked to its end.
+    kept. Close it (contextlib.closing) where it is not read to its end.
     """
     from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
 
@@ -126,9 +122,9 @@ def each_isolated(
 
 
 def each_kept(function: str, items: Iterable[Any], died: Callable[[Any, str], Any]) -> list[Any]:
-    """The same, one after the other, in a child that waits a while for the next such call.
+    """Return the same, one after the other, in a child that waits a while for the next such call.
 
-    For a worker that is given a few items at a time: starting a child takes as long as reading six
+    For a worker that gets a few items at a time: starting a child takes as long as reading six
     reports. Each thread that calls has a child of its own; one that is left ends by itself.
     """
     key = os.getpid(), function  # a fork of this process has none
@@ -147,7 +143,7 @@ def each_kept(function: str, items: Iterable[Any], died: Callable[[Any, str], An
 
 
 def _leave(key: tuple[int, str], child: _Child) -> None:
-    """End a child that nobody has taken since."""
+    """End a child that was not used since."""
     with _LEFT_GUARD:
         waited = _LEFT[key].pop(child, None)
     if waited:
@@ -164,7 +160,7 @@ def _end_all(free: queue.SimpleQueue[_Child | None], count: int) -> None:
 
 
 def processors() -> int:
-    """Processors that this process may use (a container may have fewer than the machine)."""
+    """Return how many processors this process may use (a container may have fewer than the machine)."""
     affinity = getattr(os, "sched_getaffinity", None)
     return len(affinity(0)) if affinity else os.cpu_count() or 1
 
@@ -209,15 +205,16 @@ class _Child:
         process.wait()
 
     def start(self) -> subprocess.Popen[bytes]:
-        """The process; one that runs already stays."""
+        """Start the process, unless it runs already."""
         if self._process is None:
-            command = [sys.executable, "-c", _CHILD, json.dumps(sys.path), self._function]
             # Without memory, the library and Python say so each in its own words; we say it once.
-            stderr = subprocess.DEVNULL if is_limited() else None
             self._process = subprocess.Popen(
-                command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=stderr,
+                [sys.executable, "-c", _CHILD, json.dumps(sys.path), self._function],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL if is_limited() else None,
                 env={"GLIBC_TUNABLES": _TUNED, **os.environ},
-            )  # fmt: skip
+            )
         return self._process
 
 
@@ -239,14 +236,13 @@ class _NotAnAnswer(Exception):
 
 @cache
 def _kinds(function: str) -> tuple[Any, ...]:
-    """The types that a function says it returns."""
-    module, name = function.split(":")
-    kind = get_type_hints(getattr(import_module(module), name)).get("return", Any)
+    """Return the types that a function says it returns."""
+    kind = get_type_hints(named(function)).get("return", Any)
     return get_args(kind) if isinstance(kind, UnionType) else (kind,)
 
 
 def _sent(result: Any, kinds: tuple[Any, ...]) -> bytes:
-    """A result, or a ProfkitError, as the bytes of an answer."""
+    """Return the bytes of an answer: of a result, or of a ProfkitError."""
     import msgspec
 
     if isinstance(result, ProfkitError):
@@ -263,7 +259,7 @@ def _sent(result: Any, kinds: tuple[Any, ...]) -> bytes:
 
 
 def _received(stdout: BinaryIO, function: str) -> Any:
-    """The next answer of a child, checked.
+    """Return the next answer of a child, checked.
 
     Raises:
         EOFError: The child ended before its answer did.
@@ -292,7 +288,7 @@ def _received(stdout: BinaryIO, function: str) -> Any:
 
 
 def is_limited() -> bool:
-    """Whether --max-memory, or somebody else, holds this process to so much memory."""
+    """Return whether the memory of this process is limited, by --max-memory or from outside."""
     try:
         import resource
     except ImportError:  # Windows
@@ -301,7 +297,7 @@ def is_limited() -> bool:
 
 
 def _too_little(item: Any) -> ProfkitError:
-    """What is said of an item whose child had too little memory: nothing is known of the file."""
+    """Return what is said of an item whose child had too little memory: nothing is known of the file."""
     texts = [item] if isinstance(item, str) else [x for x in item if isinstance(x, str)]
     return ProfkitError(f"{texts[min(1, len(texts) - 1)]}: out of memory", "allow more of it")
 
@@ -315,7 +311,7 @@ def _how(returncode: int) -> str:
 
 
 def serve(function: str) -> None:
-    """The child's side: an item per line on stdin, the answers on stdout.
+    """Serve as the child: an item per line on stdin, the answers on stdout.
 
     The native library never gives back what it took for a report. So items are answered in forks,
     each of which ends when it has grown. What the function's module does in its prepare_child() is done
@@ -323,10 +319,8 @@ def serve(function: str) -> None:
     """
     answers = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # what the native library prints must not get between the answers
-    module, name = function.split(":")
-    place = import_module(module)
-    call = getattr(place, name)
-    getattr(place, "prepare_child", int)()
+    call = named(function)
+    getattr(sys.modules[function.partition(":")[0]], "prepare_child", int)()
     kinds = _kinds(function)
     import msgspec  # noqa: F401 - once for all forks
 
@@ -354,7 +348,7 @@ def _answer(call: Callable[[Any], Any], kinds: tuple[Any, ...], answers: BinaryI
         try:
             answers.write(_sent(result, kinds))
             answers.flush()
-        except BrokenPipeError:  # who asked was killed
+        except BrokenPipeError:  # the parent was killed
             return False
         if _taken() - before > _GROWN:
             return True
@@ -362,7 +356,7 @@ def _answer(call: Callable[[Any], Any], kinds: tuple[Any, ...], answers: BinaryI
 
 
 def _taken() -> float:
-    """The most memory that this process ever had, in bytes; 0 where that cannot be asked."""
+    """Return the most memory that this process ever had, in bytes; 0 where that is not known."""
     try:
         import resource
     except ImportError:  # Windows, which has no fork either
@@ -372,7 +366,7 @@ def _taken() -> float:
 
 
 def _ended(status: int) -> bool:
-    """Whether a fork ended because it had grown; ends as it did when it died."""
+    """Return whether a fork ended because it had grown; end as it did when it died."""
     code = os.waitstatus_to_exitcode(status)
     if code < 0:
         with contextlib.suppress(OSError):  # SIGKILL has no handler

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import chain
 from math import isnan, nan
 from typing import TYPE_CHECKING, Any
 
@@ -14,14 +15,11 @@ if TYPE_CHECKING:
 
 Dims = tuple[int, int, int]
 # What identify() gives, in this order.
-IDENTIFIED = (
-    "kernel", "workload", "device", "cc", "grid", "block", "variant", "case", "nvtx", "status",
-)  # fmt: skip
-
-Identified = tuple[
-    str | None, str, str | None, str | None, Dims | None, Dims | None,
-    str | None, str | None, str | None, str,
-]  # fmt: skip
+_NAMES = "kernel workload device cc grid block variant case nvtx status"
+IDENTIFIED = tuple(_NAMES.split())
+Text = str | None
+Size = Dims | None
+Identified = tuple[Text, str, Text, Text, Size, Size, Text, Text, Text, str]  # in this order
 
 # ncu_report's enums as numbers, so that this file does not import 50 MB of library.
 _STRING = 2  # IMetric.ValueKind_STRING
@@ -32,14 +30,9 @@ _LINK = re.compile(r"@(?:section|url|sass|source):[^@\n]*@")
 
 
 def raw_of_launch(action: Any, names: Iterable[str]) -> dict[str, float]:
-    """What the catalogue reads of a launch.
+    """Return raw name -> value, in ncu's unit, of what the catalogue reads of an IAction.
 
-    Args:
-        action: An ncu_report IAction.
-        names: The metrics it has (metric_names()).
-
-    Returns:
-        Raw name -> value in ncu's unit, of those that have one; instances as "name[key]".
+    `names` are the metrics it has (metric_names()); instances are "name[key]".
     """
     values: dict[str, float] = {}
     for name in RAW_NAMES.intersection(names):
@@ -57,7 +50,7 @@ def raw_of_launch(action: Any, names: Iterable[str]) -> dict[str, float]:
 
 
 def scalars(action: Any) -> dict[str, float | str]:
-    """Every metric of a launch that has a value of its own: raw name -> value."""
+    """Return raw name -> value of every metric of a launch that has one of its own."""
     values: dict[str, float | str] = {}
     for name in action.metric_names():
         metric = action.metric_by_name(name) if clean(name) == name else None
@@ -68,13 +61,7 @@ def scalars(action: Any) -> dict[str, float | str]:
 
 
 def launch_identity(action: Any, record: Record | None, time: float) -> Identified:
-    """The identity of a launch: IDENTIFIED.
-
-    Args:
-        action: An ncu_report IAction.
-        record: The run record beside the report, None when there is none.
-        time: Its duration in s, NaN when it has none.
-    """
+    """Return IDENTIFIED of an IAction, the run record next to its report, its duration in s or NaN."""
     ranges = _nvtx(action)
     kernel = action.name(action.NameBase_DEMANGLED) or action.name()
     return identify(
@@ -95,27 +82,21 @@ def identify(
     ranges: Sequence[str],
     time: float,
 ) -> Identified:
-    """IDENTIFIED of a launch, from the raw values of IDENTITY, its variant and case, its ranges."""
+    """Return IDENTIFIED from the raw values of IDENTITY, variant and case, NVTX ranges."""
     device, major, minor, *dims = (values.get(name) for name in IDENTITY)
     cc = None if major is None or minor is None else f"{int(major)}.{int(minor)}"
     grid, block = _triple(dims[:3]), _triple(dims[3:])
     # A launch that ncu gave up on has no launch__* metrics, and a duration that is NaN or absent.
     failed = isnan(time) and (grid is None or workload != "kernel")
-    return (
-        kernel, workload, device, cc, grid, block,
-        *marked, "/".join(ranges) or None, "failed" if failed else "ok",
-    )  # fmt: skip
+    status = "failed" if failed else "ok"
+    return kernel, workload, device, cc, grid, block, *marked, "/".join(ranges) or None, status
 
 
 def rules(results: Iterable[Any]) -> Iterator[tuple[str, str, str, float, str]]:
-    """NVIDIA's rule results that are advice.
+    """Yield those of a launch's rule_results() that are advice.
 
-    Args:
-        results: The launch's rule_results().
-
-    Yields:
-        Rule, title, message without links, speedup as a share (0.17 is ncu's 17 %; NaN when it
-        gives none), scope ("local": of the part that the rule looks at, "global", or "").
+    Rule, title, message without links, speedup as a share (0.17 is ncu's 17 %; NaN when it gives
+    none), scope ("local": of the part that the rule looks at, "global", or "").
     """
     for rule in results:
         text = rule.rule_message() if rule.has_rule_message() else None
@@ -142,29 +123,29 @@ def _value(action: Any, name: str) -> Any:
 
 
 def clean(text: str) -> str:
-    r"""A text of the library; bytes that are not UTF-8, which it gives as surrogates, as \xff."""
+    r"""Return a text of the library; bytes that are not UTF-8, which it gives as surrogates, as \xff."""
     if text.isascii():
         return text
     return text.encode(errors="surrogateescape").decode(errors="backslashreplace")
 
 
 def _triple(dims: Sequence[float | None]) -> Dims | None:
-    """Three launch dimensions as int: they are floats in reports of ncu up to 2024.2."""
+    """Return three launch dimensions as int: they are floats in reports of ncu up to 2024.2."""
     x, y, z = dims
     return None if x is None or y is None or z is None else (int(x), int(y), int(z))
 
 
 def _nvtx(action: Any) -> list[str]:
-    """The push/pop ranges round a launch, outer to inner, of all domains."""
+    """Return the push/pop ranges round a launch, outer to inner, of all domains."""
     state = action.nvtx_state()
     if state is None:
         return []
-    domains = (state.domain_by_id(index) for index in state.domains())
-    return [clean(name) for domain in domains for name in domain.push_pop_ranges()]
+    ranges = (state.domain_by_id(index).push_pop_ranges() for index in state.domains())
+    return [clean(name) for name in chain.from_iterable(ranges)]
 
 
 def _marked(ranges: Sequence[str]) -> tuple[str, str | None] | None:
-    """Variant and case from a range named profkit:<variant>:<case>, the innermost one."""
+    """Return variant and case from a range named profkit:<variant>:<case>, the innermost one."""
     for name in reversed(ranges):
         mark, _, rest = name.partition(":")
         if mark == "profkit" and rest:

@@ -8,17 +8,18 @@ from __future__ import annotations
 
 import os
 from array import array
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import closing, contextmanager
 from dataclasses import replace
-from pathlib import Path
+from itertools import chain
 from typing import Any
 
 from profkit.files import temporary_folder
 from profkit.records.record import Record, declared, record_beside, recorded_sha256
 from profkit.reports import launch
-from profkit.reports.container.container import Frames, Status, repair, split
+from profkit.reports.container.container import Frames, Status, check, repair, split
 from profkit.reports.frame import PLACES, Identity, Part, ReportFile, Rows, RuleRow
-from profkit.reports.isolated import isolated, processors
+from profkit.reports.isolated import each_isolated, isolated, processors
 from profkit.reports.metrics import evaluate
 
 # A report with more bytes is read some launches at a time, by a child for each so many bytes: to
@@ -33,7 +34,7 @@ _SMALLEST = (
 
 
 def prepare_child() -> None:
-    """What a child does before its first file, for all the processes that it becomes."""
+    """Do what a child does before its first file, for all the processes that it becomes."""
     import zstandard  # noqa: F401
 
     with temporary_folder() as folder:
@@ -45,14 +46,14 @@ def prepare_child() -> None:
 
 
 def actions(path: str) -> Iterator[Any]:
-    """The ncu_report actions of a file that is not damaged, over all its ranges."""
+    """Yield the ncu_report actions of a file that is not damaged, over all its ranges."""
     if os.path.getsize(path):
         for launches in open_report(path):
             yield from launches
 
 
 def open_report(path: str) -> Any:
-    """The ncu_report context of a file, without libnvperf_host.
+    """Return the ncu_report context of a file, without libnvperf_host.
 
     That library gives the units and descriptions of metrics, which nobody asks for here, and takes
     0.1 s and 110 MB. It is not loaded when the folder given for it has none.
@@ -65,8 +66,40 @@ def open_report(path: str) -> Any:
         return ncu_report.load_report(path)
 
 
-def report_rows(path: str, copy: str, record: Record | None, first: int = 0) -> Rows:
-    """The launches in a copy of a report, numbered from `first`; the version of ncu is missing."""
+@contextmanager
+def openable(path: str, *, repaired: bool = False, metrics_only: bool = False) -> Iterator[str]:
+    """Yield a file that the library reads: the report, or a copy of what is left of it."""
+    if not (repaired or metrics_only):
+        yield path
+        return
+    with temporary_folder() as folder:
+        copy = os.path.join(folder, "left.ncu-rep")
+        repair(path, copy, metrics_only)
+        yield copy
+
+
+def metric_rows(item: Sequence[Any]) -> Rows:
+    """Return the launches of a report from only the metrics in a copy: see read_rows."""
+    copy, path, first = item
+    with openable(copy, metrics_only=True) as bare:
+        return _rows(bare, path, first)
+
+
+def read_rows(item: Sequence[Any]) -> tuple[Rows, list[str | None]]:
+    """Return launches and the kernels that the library gave, of (a copy, the report, first number).
+
+    The version of ncu is missing. The library gives nothing of a launch when a part of it is damaged,
+    though not its names: then only the metrics are read.
+    """
+    rows = _rows(*item)
+    kernels = [row[2] for row in rows.identity]
+    if None in kernels:
+        rows = replace(metric_rows(item), rules=rows.rules)
+    return rows, kernels
+
+
+def _rows(copy: str, path: str, first: int) -> Rows:
+    record = record_beside(path)
     identity: list[Identity] = []
     values: array[float] = array("d")
     rules: list[RuleRow] = []
@@ -82,97 +115,86 @@ def report_rows(path: str, copy: str, record: Record | None, first: int = 0) -> 
 def part_from(
     path: str, frames: Frames, rows: Sequence[Rows], kernels: Sequence[str | None]
 ) -> Part:
-    """What all rows of a report say together; kernels as the library gave them at first."""
+    """Return what all rows of a report say together; kernels as the library gave them at first."""
     record = record_beside(path)
-    identity = tuple((*row[:-1], frames.ncu_version) for some in rows for row in some.identity)
+    read = chain.from_iterable(some.identity for some in rows)
+    identity = tuple((*row[:-1], frames.ncu_version) for row in read)
     values = array("d", b"".join(some.values for some in rows))
     for metric, number in declared(record, frames.launches).items() if identity else ():
         values[PLACES[metric]] = number
-    rules = tuple(row for some in rows for row in some.rules)
+    rules = tuple(chain.from_iterable(some.rules for some in rows))
     status, message = _verdict(frames, kernels, record)
     file = ReportFile(path, frames.sha256, status, message, len(identity), frames.ncu_version)
     return Part(identity, values.tobytes(), rules, file=file)
 
 
-def read_large(path: str, size: int) -> Part:
-    """Read a report some launches at a time, in children: memory does not grow with it."""
-    return read_each_large([path], size)[0]
+def read_large(paths: Sequence[str], size: int, jobs: int | None = None) -> list[Part]:
+    """Read reports of so many bytes together in children, some launches at a time.
 
-
-def read_each_large(paths: Sequence[str], size: int, jobs: int | None = None) -> list[Part]:
-    """The same of several, of so many bytes: one set of children takes what they are split into."""
-    owners: list[int] = []
+    Memory does not grow with them. One set of children takes what all are split into.
+    """
     checked: list[Frames] = []
-
-    def parts(path: str, folder: str) -> Iterator[tuple[Path, tuple[int, ...]]]:
-        os.mkdir(folder)
-        checked.append((yield from split(path, folder)))
+    owners: list[int] = []  # of each copy, the number of its report
 
     def copies(folder: str) -> Iterator[list[Any]]:
         for number, path in enumerate(paths):
-            for copy, indices in parts(path, os.path.join(folder, str(number))):
+            inside = os.path.join(folder, str(number))
+            os.mkdir(inside)
+            for copy, indices in split(path, inside):
                 owners.append(number)
                 yield [os.fspath(copy), path, indices[0]]
+            checked.append(check(path))  # known from the split
 
-    most = children_for(size, jobs)
     with temporary_folder() as folder:
-        answers = isolated(f"{__name__}:read_copy", copies(os.fspath(folder)), most, _died_in_copy)
+        items = copies(os.fspath(folder))
+        answers = read_copies(f"{__name__}:read_rows", items, children_for(size, jobs), _died)
     read = []
     for number, (path, frames) in enumerate(zip(paths, checked, strict=True)):
         own = [answer for owner, answer in zip(owners, answers, strict=True) if owner == number]
-        kernels = [kernel for _, some in own for kernel in some]
+        kernels = [*chain.from_iterable(some for _, some in own)]
         read.append(part_from(path, frames, [rows for rows, _ in own], kernels))
     return read
 
 
-def read_copy(item: Sequence[Any]) -> tuple[Rows, list[str | None]]:
-    """The launches of a file that split made, which goes, and the kernels that the library gave."""
-    copy, path, first = item
-    rows = report_rows(path, copy, record_beside(path), first)
-    kernels = [row[2] for row in rows.identity]
-    if None in kernels:  # as in read_part
-        rows = replace(bare_copy(item)[0], rules=rows.rules)
-    os.unlink(copy)
-    return rows, kernels
-
-
-def bare_copy(item: Sequence[Any]) -> tuple[Rows, list[str | None]]:
-    """The same of only the metrics."""
-    copy, path, first = item
-    metrics_only = f"{copy}.metrics_only"
-    repair(copy, metrics_only, metrics_only=True)
-    rows = report_rows(path, metrics_only, record_beside(path), first)
+def _died(item: Sequence[Any], _why: str) -> tuple[Rows, list[str | None]]:
+    rows: Rows = isolated(f"{__name__}:metric_rows", [item], 1, lambda *_: Rows())[0]
     return rows, [None for _ in rows.identity]
 
 
-def _died_in_copy(item: Sequence[Any], _why: str) -> Any:
-    return isolated(f"{__name__}:bare_copy", [item], 1, lambda *_: (Rows(), []))[0]
+def read_copies(
+    function: str, items: Iterable[list[Any]], jobs: int, died: Callable[[Any, str], Any]
+) -> list[Any]:
+    """Do isolated with files that split made, the first of each item: they go when they are read."""
+    results: dict[int, Any] = {}
+    with closing(each_isolated(function, items, jobs, died)) as answers:
+        for number, (copy, *_), result in answers:
+            results[number] = result
+            os.unlink(copy)
+    return [results[number] for number in range(len(results))]
 
 
 def raw_large(path: str, frames: Frames, lost: Any) -> list[dict[str, float | str]]:
-    """Raw name -> value of each launch of a large report; `lost` is what apart calls `died`."""
+    """Return raw name -> value of each launch of a large report; `lost` is `died` of isolated."""
     with temporary_folder() as folder:
-        copies = (os.fspath(copy) for copy, _ in split(path, folder, metrics_only=frames.risky))
-        rows_of_copies = isolated(f"{__name__}:raw_copy", copies, children_for(frames.size), lost)
-    return [row for some in rows_of_copies for row in some]
+        copies = ([os.fspath(copy)] for copy, _ in split(path, folder, metrics_only=frames.risky))
+        rows = read_copies(f"{__name__}:raw_rows", copies, children_for(frames.size), lost)
+    return [*chain.from_iterable(rows)]
 
 
-def raw_copy(copy: str) -> list[dict[str, float | str]]:
-    """The same of a file that split made, which goes."""
-    rows = [launch.scalars(action) for action in actions(copy)]
-    os.unlink(copy)
-    return rows
+def raw_rows(item: Sequence[str]) -> list[dict[str, float | str]]:
+    """Return raw name -> value of each launch of (a file that the library reads,)."""
+    return [launch.scalars(action) for action in actions(item[0])]
 
 
 def children_for(size: int, jobs: int | None = None) -> int:
-    """Processes that read a report of so many bytes at a time: at most `jobs`, or the processors."""
+    """Return how many processes read a report of so many bytes: at most `jobs`, or the processors."""
     return max(1, min(jobs or processors(), size // _CHILD))
 
 
 def _verdict(
     frames: Frames, kernels: Sequence[str | None], record: Record | None
 ) -> tuple[Status, str]:
-    """The status of a file from its bytes, from what the library gave, and from its record."""
+    """Return the status of a file from its bytes, from what the library gave, and from its record."""
     if frames.status == "damaged":
         return frames.status, frames.message
     if recorded_sha256(record) not in (None, frames.sha256):

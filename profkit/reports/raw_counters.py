@@ -1,9 +1,12 @@
-"""Counters of launches under Nsight Compute's own names  ->  the frame that `load` gives."""
+"""Counters under Nsight Compute's own names, as mappings or as a printed table  ->  our frame."""
 
 from __future__ import annotations
 
+import csv
+import re
 from array import array
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import chain
 from math import isfinite
 from numbers import Real
 from typing import TYPE_CHECKING, Any
@@ -12,17 +15,30 @@ from profkit.errors import ProfkitError
 from profkit.reports.frame import Identity, Part, ReportFile, Reports
 from profkit.reports.launch import clean, identify
 from profkit.reports.metrics import IDENTITY, INSTANCED, RAW_NAMES, evaluate
+from profkit.reports.metrics.derive import scale
 
 if TYPE_CHECKING:
     import pandas as pd
 
 # Keys of a row that are no counters: what the launch is called.
 NAMES = ("kernel", "variant", "case")
-_TEXTS = (*NAMES, IDENTITY[0])
+DEVICE, MAJOR, MINOR = IDENTITY[:3]
+_KERNEL, _LAUNCH, _LONG = "Kernel Name", "ID", ("Metric Name", "Metric Unit", "Metric Value")
+_SHAPES = {"Grid Size": IDENTITY[3:6], "Block Size": IDENTITY[6:9]}
+_POWERS = {"n": -9, "u": -6, "m": -3, "k": 3, "K": 3, "M": 6, "G": 9, "T": 12, "P": 15}
+# Units that come with a prefix; any other word is what is counted (inst, sector, warp).
+_SCALED = frozenset({"byte", "b", "second", "s", "hz", "cycle", "op"})
+_NUMBER = re.compile(r"[-+]?[\d.,]+(?:[eE][-+]?\d+)?")
+_INSTANCE = re.compile(r"\s*([^:;()]+):\s*([^;()]+?)\s*(?:;|$)")
+# In these a comma is the decimal mark: two points, a comma behind a point, or not before 3 digits.
+_EUROPEAN = re.compile(
+    r"\d+\.\d{3}(?:\.\d{3})+(?:,\d+)?|\d+(?:\.\d{3})+,\d+|\d+,(?:\d{1,2}|\d{4,})"
+)
+_DIMENSIONS = re.compile(r"\(?\s*(\d+),\s*(\d+),\s*(\d+)\s*\)?")
 
 
 def frame_from_raw(rows: Iterable[Mapping[str, Any]]) -> pd.DataFrame:
-    """Counters from anywhere as the frame that `load` gives.
+    """Return counters from anywhere as the frame that `load` gives.
 
     Args:
         rows: One mapping a launch: Nsight Compute's names to values in the units that it stores
@@ -47,27 +63,32 @@ def frame_from_raw(rows: Iterable[Mapping[str, Any]]) -> pd.DataFrame:
 
 
 def part_from_raw(rows: Iterable[Mapping[str, Any]], file: ReportFile) -> Part:
-    """The same as one file's share of a frame."""
+    """Return the same as one file's share of a frame."""
     identity: list[Identity] = []
     values: array[float] = array("d")
     for index, row in enumerate(rows):
         metrics = evaluate(_counters(row, index))
         kernel, variant, case = (_text(row, key, index) for key in NAMES)
         _text(row, IDENTITY[0], index)
-        who = identify(kernel, "kernel", _known(row), (variant, case), (), metrics["time"])
+        known = {name: row[name] for name in IDENTITY if row.get(name) not in (None, "")}
+        who = identify(kernel, "kernel", known, (variant, case), (), metrics["time"])
         identity.append((file.path, index, *who, file.ncu_version))
         values.extend(metrics.values())
     return Part(tuple(identity), values.tobytes(), file=file)
 
 
 def _counters(row: Mapping[str, Any], index: int) -> dict[str, float]:
-    """The values of a row that the catalogue reads."""
+    """Return the values of a row that the catalogue reads."""
     if not isinstance(row, Mapping):
         raise ProfkitError(
             f"from_raw: row {index} is a {type(row).__name__}, not a mapping",
             "give one mapping of metric names to values for each launch",
         )
-    read = {k: v for k, v in row.items() if _is_read(str(k)) and v is not None}
+    read = {
+        k: v
+        for k, v in row.items()
+        if v is not None and (str(k) in RAW_NAMES or str(k).partition("[")[0] in INSTANCED)
+    }
     for name, value in read.items():
         if not isinstance(value, Real):
             raise ProfkitError(
@@ -77,15 +98,6 @@ def _counters(row: Mapping[str, Any], index: int) -> dict[str, float]:
     return {str(k): float(v) for k, v in read.items() if isfinite(v)}
 
 
-def _is_read(name: str) -> bool:
-    return name in RAW_NAMES or name.partition("[")[0] in INSTANCED
-
-
-def _known(row: Mapping[str, Any]) -> dict[str, Any]:
-    """What identifies a launch, without what is not known."""
-    return {name: row[name] for name in IDENTITY if row.get(name) not in (None, "")}
-
-
 def _text(row: Mapping[str, Any], key: str, index: int) -> str | None:
     value = row.get(key)
     if value is None or value == "":
@@ -93,3 +105,143 @@ def _text(row: Mapping[str, Any], key: str, index: int) -> str | None:
     if not isinstance(value, str):
         raise ProfkitError(f"from_raw: row {index}: {key} is {value!r}, not a text")
     return clean(value)
+
+
+def table_rows(text: str, name: str) -> list[dict[str, Any]]:
+    """Return a mapping a launch, as `from_raw` takes it, of what `ncu --csv --page raw` printed.
+
+    Two layouts. Wide: a launch a row, a column a metric, the units in the second row. Long: a metric a
+    row (`--csv --metrics ...`, and the details page with `--print-metric-name name`). Versions add and
+    drop columns in front, print units scaled (Gbyte/s) or not (`--print-units base`), numbers by the
+    locale of the machine, and other programs' lines in between. `name` is the table's in an error.
+
+    Raises:
+        ProfkitError: It is no such table, or a page without metric names.
+    """
+    head, rows = _rows(text, name)
+    if set(_LONG) <= set(head):
+        return list(_long(head, rows, name))
+    if not any(_is_metric(column) for column in head):
+        raise ProfkitError(f"{name}: no column is a metric", _HOW)
+    return list(_wide(head, rows))
+
+
+_HOW = "print it with: ncu --import REPORT --csv --page raw > FILE.csv"
+
+
+def _rows(text: str, name: str) -> tuple[list[str], list[list[str]]]:
+    """Return header and rows, without the lines of ncu and the program before, between and behind."""
+    try:
+        rows = list(csv.reader(line for line in text.splitlines() if not line.startswith("==")))
+    except csv.Error as error:  # a field longer than anything that ncu prints
+        raise ProfkitError(f"{name}: no table that can be read: {error}", _HOW) from error
+    at = next((n for n, row in enumerate(rows) if _LAUNCH in row[:1] and _KERNEL in row), None)
+    if at is None:
+        raise ProfkitError(f"{name}: has no line with {_LAUNCH} and {_KERNEL}", _HOW)
+    head = rows[at]
+    return head, [row for row in rows[at + 1 :] if len(row) == len(head) and row != head]
+
+
+def _wide(head: Sequence[str], rows: list[list[str]]) -> Iterator[dict[str, Any]]:
+    first = rows[0] if rows else []
+    with_units = bool(first) and not first[0].strip()
+    units = dict(zip(head, first, strict=True)) if with_units else {}
+    body = rows[1:] if with_units else rows
+    metrics = [n for n, column in enumerate(head) if _is_metric(column)]
+    comma = _decimal_comma(chain.from_iterable(map(row.__getitem__, metrics) for row in body))
+    for row in body:
+        cells = dict(zip(head, row, strict=True))
+        launch = _identity(cells)
+        for n in metrics:
+            launch |= _values(head[n], row[n], units.get(head[n], ""), comma)
+        yield launch
+
+
+def _long(head: Sequence[str], rows: list[list[str]], name: str) -> Iterator[dict[str, Any]]:
+    cells = [dict(zip(head, row, strict=True)) for row in rows]
+    metrics = [c for c in cells if _is_metric(c["Metric Name"])]
+    if not metrics:
+        raise ProfkitError(
+            f"{name}: has labels, not names of metrics", f"{_HOW}, or with --print-metric-name name"
+        )
+    comma = _decimal_comma(c["Metric Value"] for c in metrics)
+    launches: dict[tuple[str, str], dict[str, Any]] = {}
+    for c in metrics:
+        key = (c.get("Process ID", ""), c[_LAUNCH])
+        metric, unit, value = (c[column] for column in _LONG)
+        launch = launches.setdefault(key, _identity(c))
+        launch |= _values(metric, value, unit, comma)
+    yield from launches.values()
+
+
+def _is_metric(column: str) -> bool:
+    """Return whether it is a metric's name: columns in front and labels have no double underscore."""
+    return "__" in column or column in RAW_NAMES
+
+
+def _identity(cells: Mapping[str, str]) -> dict[str, Any]:
+    """Return what the columns in front say of a launch, under the raw names that reports have it by."""
+    launch: dict[str, Any] = {"kernel": cells[_KERNEL]}
+    for column, names in _SHAPES.items():
+        if (sizes := _DIMENSIONS.fullmatch(cells.get(column, "").strip())) is not None:
+            launch |= dict(zip(names, map(int, sizes.groups()), strict=True))
+    major, point, minor = cells.get("CC", "").partition(".")
+    if point and major.isdigit() and minor.isdigit():
+        launch |= {MAJOR: int(major), MINOR: int(minor)}
+    device = cells.get("Device", "")
+    if device and not device.isdigit():  # a number is its place in the machine, not its name
+        launch[DEVICE] = device
+    return launch
+
+
+def _values(metric: str, text: str, unit: str, comma: bool) -> dict[str, Any]:
+    """Return a cell as raw values: its number, and the instances that follow it in parentheses."""
+    if metric == DEVICE:
+        return {metric: text} if text else {}
+    whole, _, inner = text.partition("(")
+    factor = _factor(unit) / (scale(metric) if _is_scaled(unit) else 1.0)
+    value = _number(whole, comma)
+    out = {} if value is None else {metric: value * factor}
+    for key, instance in _INSTANCE.findall(inner.rstrip(") ")):
+        if (part := _number(instance, comma)) is not None:
+            out[f"{metric}[{key.strip()}]"] = part * factor
+    return out
+
+
+def _decimal_comma(cells: Iterable[str]) -> bool:
+    """Return whether the numbers of a table have a decimal comma and points between thousands."""
+    return any(_EUROPEAN.fullmatch(cell.partition("(")[0].strip()) for cell in cells)
+
+
+def _number(text: str, comma: bool) -> float | None:
+    """Return a number by the table's locale; None for "n/a", a text or nothing."""
+    text = text.strip().replace("\u202f", "").replace("\xa0", "")
+    if not _NUMBER.fullmatch(text):
+        return None
+    text = text.replace(".", "").replace(",", ".") if comma else text.replace(",", "")
+    try:
+        return float(text)
+    except ValueError:
+        return None
+
+
+def _is_scaled(unit: str) -> bool:
+    """Return whether it is a unit of time or frequency: those that ncu stores in another than SI."""
+    return "/" not in unit and _word(unit)[0] in ("second", "s", "hz")
+
+
+def _factor(unit: str) -> float:
+    """From a printed unit to SI: Gbyte/second is 1e9, usecond 1e-6, cycle/nsecond 1e9, % is 1."""
+    above, _, below = unit.partition("/")
+    return _word(above)[1] / (_word(below)[1] if below else 1.0)
+
+
+def _word(unit: str) -> tuple[str, float]:
+    """Return a unit without its prefix, and the prefix as a factor."""
+    unit = unit.strip()
+    lower = unit.lower()
+    if lower in _SCALED or not unit:
+        return lower, 1.0
+    if lower[1:] in _SCALED and unit[0] in _POWERS:
+        return lower[1:], float(f"1e{_POWERS[unit[0]]}")
+    return lower, 1.0

@@ -11,37 +11,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from profkit.errors import ProfkitError
-from profkit.files import read_bytes, temporary_folder
+from profkit.files import read_bytes
 from profkit.records.paths import expand, is_table
-from profkit.records.record import record_beside
-from profkit.reports import launch
-from profkit.reports.container.container import Frames, Status, check, repair
+from profkit.reports import library
+from profkit.reports.container.container import Frames, Status, check
 from profkit.reports.frame import Part, ReportFile, Reports
 from profkit.reports.isolated import each_isolated, is_limited, isolated, processors
-from profkit.reports.library import (
-    LARGE,
-    actions,
-    open_report,
-    part_from,
-    prepare_child,
-    raw_large,
-    read_each_large,
-    report_rows,
-)
+from profkit.reports.library import LARGE, actions, openable, part_from, prepare_child
 
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = [
-    "ReportFile",
-    "Reports",
-    "actions",
-    "expand",
-    "load_reports",
-    "prepare_child",
-    "raw_frame",
-    "read_report",
-]
+__all__ = ["ReportFile", "Reports", "actions", "expand", "prepare_child"]
 
 # Up to so many files of so many bytes are read here: a child takes 0.1 s to start. More are not: one
 # might crash, and the library never gives back what it took, about five times the bytes in the file.
@@ -98,39 +79,31 @@ def read_report(
         What could be read of every file.
     """
     names = [os.fspath(path) for path in paths]
-    done = 0
+    known: dict[str, Part] = {}
+    # A file that is large even when it is packed is not walked first to learn that.
+    large = {} if client else {x: report_weight(x) for x in names if _bytes_of(x) > LARGE}
 
-    def step() -> None:
-        nonlocal done
-        done += 1
+    def keep(name: str, part: Part) -> None:
+        known[name] = part
         if progress:
-            progress(done, len(names))
+            progress(len(known), len(names))
 
-    large = (
-        {}
-        if client is not None
-        else {name: size for name in names if (size := _plain(name)) > LARGE}
-    )
-    small = [name for name in dict.fromkeys(names) if name not in large]
-    known: dict[str, Any] = {}
-    for name, part in _read_each(small, jobs, client):
+    for name, part in _read_each([x for x in dict.fromkeys(names) if x not in large], jobs, client):
         if isinstance(part, Frames):
             large[name] = part.size
         else:
-            known[name] = part
-            step()
+            keep(name, part)
     if large:
-        parts = read_each_large([*large], sum(large.values()), jobs)
+        parts = library.read_large([*large], sum(large.values()), jobs)
         for name, part in zip(large, parts, strict=True):
-            known[name] = part
-            step()
+            keep(name, part)
     return Reports(tuple(known[name] for name in names))
 
 
 def _read_each(
     names: list[str], jobs: int | None, client: Any
 ) -> Iterator[tuple[str, Part | Frames]]:
-    """Each file with its part as it is done; of a large one only what the check says."""
+    """Yield each file with its part as it is done; of a large one only what the check says."""
     function, died = f"{__name__}:read_part", _died
     if client is not None:
         from profkit.reports.cluster import each_report
@@ -146,21 +119,16 @@ def _read_each(
             yield name, _read_here(name)
 
 
-def _plain(path: str) -> int:
-    """Bytes of a report that its name says is not compressed; 0 where it cannot be read."""
-    if path.endswith(".ncu-repz") or is_table(path):
-        return 0
-    return os.path.getsize(path) if os.path.isfile(path) and os.access(path, os.R_OK) else 0
+def _bytes_of(path: str) -> int:
+    """Return the size of a report's file in bytes; 0 where it cannot be read."""
+    readable = not is_table(path) and os.path.isfile(path) and os.access(path, os.R_OK)
+    return os.path.getsize(path) if readable else 0
 
 
 def raw_frame(path: str | Path) -> pd.DataFrame:
-    """Every scalar metric of a report under ncu's own name and in ncu's own unit.
+    """Return every scalar metric of a report under ncu's own name and in ncu's own unit.
 
-    Args:
-        path: One report.
-
-    Returns:
-        Launches x raw names; numbers as float, texts as str, NaN where a launch has no value.
+    Launches x raw names; numbers as float, texts as str, NaN where a launch has no value.
 
     Raises:
         ProfkitError: The file cannot be read at all.
@@ -172,22 +140,19 @@ def raw_frame(path: str | Path) -> pd.DataFrame:
     if frames.status == "unreadable":
         raise _unreadable(path, frames.message)
     if frames.size > LARGE:
-        rows = raw_large(path, frames, _no_rows)
+        rows = library.raw_large(path, frames, _no_rows)
     elif frames.risky:
-        rows = isolated(f"{__name__}:raw_left", [path], 1, _no_rows)[0]
-    elif frames.wrong_suffix:
-        rows = raw_left(path)
+        rows = isolated(f"{__name__}:raw_here", [path], 1, _no_rows)[0]
     else:
-        rows = [launch.scalars(action) for action in actions(path)]
+        rows = raw_here(path)
     return pd.DataFrame(rows, index=pd.RangeIndex(len(rows), name="launch"))
 
 
-def raw_left(path: str) -> list[dict[str, float | str]]:
-    """Raw name -> value of each launch, of what is left of a damaged report."""
-    with temporary_folder() as folder:
-        copy = os.path.join(folder, "left.ncu-rep")
-        repair(path, copy, metrics_only=True)
-        return [launch.scalars(action) for action in actions(copy)]
+def raw_here(path: str) -> list[dict[str, float | str]]:
+    """Return raw name -> value of each launch of what is left of a report."""
+    frames = check(path)
+    with openable(path, repaired=frames.wrong_suffix, metrics_only=frames.risky) as copy:
+        return library.raw_rows([copy])
 
 
 def _no_rows(path: str, why: str) -> list[dict[str, float | str]]:
@@ -196,7 +161,7 @@ def _no_rows(path: str, why: str) -> list[dict[str, float | str]]:
 
 @contextmanager
 def opened_launches(path: str | Path) -> Iterator[Callable[[int], Any]]:
-    """A function from the index of a launch to its ncu_report action, good within the `with`.
+    """Yield a function from the index of a launch to its ncu_report action, good within the `with`.
 
     Raises:
         ProfkitError: The file cannot be read; from the function: it has no such launch.
@@ -205,12 +170,8 @@ def opened_launches(path: str | Path) -> Iterator[Callable[[int], Any]]:
     frames = check(path)
     if frames.status == "unreadable":
         raise _unreadable(path, frames.message)
-    with temporary_folder() as folder:
-        source = path
-        if frames.risky or frames.wrong_suffix:
-            source = os.path.join(folder, "left.ncu-rep")
-            repair(path, source, metrics_only=frames.risky)
-        groups = list(open_report(source)) if frames.launches else []
+    with openable(path, repaired=frames.wrong_suffix, metrics_only=frames.risky) as source:
+        groups = list(library.open_report(source)) if frames.launches else []
 
         def action(index: int) -> Any:
             left = index
@@ -223,57 +184,32 @@ def opened_launches(path: str | Path) -> Iterator[Callable[[int], Any]]:
         yield action
 
 
-def read_part(path: str, frames: Frames | None = None) -> Part | Frames:
+def read_part(path: str) -> Part | Frames:
     """Read one report in this process; of a large one only what the check says.
 
-    Args:
-        path: The file.
-        frames: Its frame check when it was made already.
-
-    Returns:
-        Its launches and its status: damaged, too, when the library gives less than the file holds
-        or when the file is not the one that the run record beside it names.
+    It is damaged, too, when the library gives less than the file holds, or when the file is not the
+    one that the run record next to it names.
     """
     if is_table(path):
         return _read_table(path)
-    frames = frames or check(path)
+    frames = check(path)
     if frames.status == "unreadable":
         return Part(file=ReportFile(path, frames.sha256, "unreadable", frames.message, 0, None))
     if frames.size > LARGE:
         return frames
-    if frames.status == "damaged" or frames.wrong_suffix:
-        part = _read_left(path, frames, metrics_only=False)
-    else:
-        part = _read_all(path, frames, path)
-    if part.file.status == "damaged" and any(row[2] is None for row in part.identity):
-        # The library gives nothing of a launch when a part of it is damaged, though not its names.
-        return replace(
-            _read_left(path, frames, metrics_only=True), file=part.file, rules=part.rules
-        )
-    return part
+    with openable(path, repaired=frames.status == "damaged" or frames.wrong_suffix) as copy:
+        rows, kernels = library.read_rows([copy, path, 0])
+    return part_from(path, frames, [rows], kernels)
 
 
 def read_metrics_only(path: str) -> Part:
     """Read only the metrics of a report: it crashed a child otherwise."""
-    return _read_left(path, check(path), metrics_only=True)
-
-
-def _read_left(path: str, frames: Frames, metrics_only: bool) -> Part:
-    """Read what is left of a damaged report."""
-    with temporary_folder() as folder:
-        copy = os.path.join(folder, "left.ncu-rep")
-        repair(path, copy, metrics_only)
-        return _read_all(path, frames, copy)
-
-
-def _read_all(path: str, frames: Frames, copy: str) -> Part:
-    """Read every launch of a file, or of the copy of what is left of it."""
-    rows = report_rows(path, copy, record_beside(path))
-    return part_from(path, frames, [rows], [row[2] for row in rows.identity])
+    rows = library.metric_rows([path, path, 0])
+    return part_from(path, check(path), [rows], [row[2] for row in rows.identity])
 
 
 def report_weight(path: str) -> int:
-    """Bytes of a report when it is not compressed, about; 0 when it cannot be opened."""
+    """Return the bytes of a report when it is not compressed, about; 0 when it cannot be opened."""
     try:
         return os.path.getsize(path) * (_SWELLS if path.endswith(".ncu-repz") else 1)
     except OSError:
@@ -285,14 +221,12 @@ def _read_table(path: str) -> Part:
     try:
         content = read_bytes(path, TABLE_MOST)
     except OSError as error:
-        return Part(
-            file=ReportFile(path, None, "unreadable", error.strerror or "cannot be read", 0, None)
-        )
+        why = error.strerror or "cannot be read"
+        return Part(file=ReportFile(path, None, "unreadable", why, 0, None))
     sha256 = hashlib.sha256(content).hexdigest()
     if not content.strip():
         return Part(file=ReportFile(path, sha256, "empty", "0 bytes", 0, None))
-    from profkit.reports.raw_counters import part_from_raw
-    from profkit.reports.table import table_rows
+    from profkit.reports.raw_counters import part_from_raw, table_rows
 
     try:
         rows = table_rows(content.decode("utf-8-sig", "backslashreplace"), path)
@@ -313,11 +247,11 @@ def _read_here(path: str) -> Part | Frames:
         return frames
     if frames.risky or is_limited():  # without memory, the library takes its process with it
         return isolated(f"{__name__}:read_part", [path], 1, _died)[0]  # type: ignore[no-any-return]
-    return read_part(path, frames)
+    return read_part(path)
 
 
 def _died(path: str, why: str) -> Part:
-    """A child died reading a file: read only the metrics."""
+    """Read only the metrics of a file that a child died of."""
     part: Part = isolated(f"{__name__}:read_metrics_only", [path], 1, _lost)[0]
     if part.file.status == "damaged":
         return part
@@ -325,10 +259,9 @@ def _died(path: str, why: str) -> Part:
 
 
 def _lost(path: str, why: str) -> Part:
-    """A child died even so."""
+    """Say that a child died even so."""
     frames = check(path)
-    version = frames.ncu_version
-    return Part(file=ReportFile(path, frames.sha256, "damaged", why, 0, version))
+    return Part(file=ReportFile(path, frames.sha256, "damaged", why, 0, frames.ncu_version))
 
 
 def _unreadable(path: str, why: str) -> ProfkitError:

@@ -10,13 +10,14 @@ import pytest
 
 from profkit.errors import ProfkitError
 from profkit.reports import hotlines
-from profkit.reports.addresses import LaunchedCode
-from profkit.reports.counters import COUNTERS, FAMILIES, MEMORY
-from profkit.reports.hotlines import COLUMNS, CounterLine, LinesRequest, hot_lines, lines_of
+from profkit.reports.hotlines import COLUMNS, CounterLine, LinesRequest, lines_of
 from profkit.reports.metrics.warps import SAMPLES, STATES
 from profkit.reports.reader import opened_launches, raw_frame
+from profkit.reports.sass.addresses import LaunchedCode
+from profkit.reports.sass.counters import COUNTERS, FAMILIES, MEMORY
 from tests.conftest import ROOT, kinds, others, report_of
 from tests.reports import made
+from tests.reports.lines import hot_lines
 
 ARTIFACTS = ROOT / "artifacts"
 STAGE2 = str(ARTIFACTS / "stage2.B.ncu-rep")
@@ -180,7 +181,8 @@ def test_code_that_has_no_name_is_read_as_text(monkeypatch: pytest.MonkeyPatch) 
             kernel._program(next(iter(kernel.values({"inst_executed": 1.0}) or {})))
             is kernel._texts
         )
-    (line, *_) = hotlines.read_lines([COPY, [[0, {"asked": ["stall long_scoreboard"]}, 3, 0, 0]]])
+    asked = vars(LinesRequest(COPY, 0, {"asked": ("stall long_scoreboard",)}))
+    (line, *_) = hotlines.read_lines([COPY, [asked]])
     assert _short(line.counters["asked"]) == exact
     assert line.counters["asked"][0].producer_opcode == "LDG"
 

@@ -16,6 +16,7 @@ from profkit.reports import hotlines, library, reader
 from profkit.reports.container import container
 from tests.conftest import ROOT
 from tests.reports import made
+from tests.reports.lines import hot_lines
 
 NAMES = [*made.METRICS]
 TIMED = "gpu__time_duration.sum"
@@ -53,16 +54,21 @@ def heavy(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_in_parts_as_whole(several: str, in_parts: None) -> None:
     whole = reader.read_part(several)
     assert isinstance(whole, reader.Part)
-    part = library.read_large(several, container.check(several).size)
+    part = library.read_large([several], container.check(several).size)[0]
     assert (part.file, part.identity, part.values) == (whole.file, whole.identity, whole.values)
     assert repr(part.rules) == repr(whole.rules)
     assert [row[2] for row in part.identity] == [f"k{n}" for n in range(5)]
 
 
+@pytest.mark.parametrize("packed", [False, True])
 def test_a_large_one_is_walked_once(
-    several: str, in_parts: None, monkeypatch: pytest.MonkeyPatch
+    several: str, packed: bool, in_parts: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The walk that checks it is the one that splits it, and what it says is known from then on."""
+    if packed:
+        content = zstandard.compress(Path(several).read_bytes())
+        several = f"{several}z"
+        Path(several).write_bytes(content)
     whole = reader.read_report([several])
     container._walked.clear()
     walked = []
@@ -106,7 +112,7 @@ def test_a_large_one_has_children_for_every_processor(monkeypatch: pytest.Monkey
 def test_a_cut_one_gives_what_is_left(several: str, in_parts: None) -> None:
     content = Path(several).read_bytes()
     Path(several).write_bytes(content[:-20])
-    part = library.read_large(several, container.check(several).size)
+    part = library.read_large([several], container.check(several).size)[0]
     assert part.file.status == "damaged"
     assert [row[2] for row in part.identity][:4] == ["k0", "k1", "k2", "k3"]
 
@@ -126,7 +132,7 @@ def test_wanted_launches_only(several: str, in_parts: None, tmp_path: Path) -> N
 def test_a_launch_that_is_not_there(several: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(hotlines, "LARGE", 1)
     with pytest.raises(ProfkitError, match="has no launch 7"):
-        hotlines.hot_lines(several, 7)
+        hot_lines(several, 7)
 
 
 def test_lines_of_a_large_one(heavy: Path) -> None:
@@ -136,7 +142,7 @@ def test_lines_of_a_large_one(heavy: Path) -> None:
     copy.rename(small)
     assert small.stat().st_size < 8 << 20
     again = container.check(heavy).launches // 3  # its launches stand there three times
-    first, last = hotlines.hot_lines(small, 0), hotlines.hot_lines(heavy, again)
+    first, last = hot_lines(small, 0), hot_lines(heavy, again)
     assert len(first)
     assert first.equals(last)
 

@@ -8,10 +8,10 @@ import io
 import pytest
 
 from profkit.errors import ProfkitError
-from profkit.reports import table
+from profkit.reports import raw_counters as table
 from profkit.reports.metrics import CATALOGUE
+from profkit.reports.raw_counters import table_rows
 from profkit.reports.reader import load_reports, raw_frame, read_report
-from profkit.reports.table import table_rows
 from tests.conftest import committed
 
 REPORT = next(p for p in committed() if p.name == "copy.1GiB.ncu-rep")

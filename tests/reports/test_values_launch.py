@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from profkit.reports import hotlines, launch
-from profkit.reports.addresses import LaunchedCode
-from profkit.reports.counters import COUNTERS, samples_metric
 from profkit.reports.metrics import IDENTITY, OPCODES
+from profkit.reports.sass.addresses import LaunchedCode
+from profkit.reports.sass.counters import COUNTERS, samples_metric
 from profkit.reports.sass.images import Function
 from profkit.reports.sass.inlined import LineRow, LineTable
 
@@ -321,8 +321,8 @@ RAN = {"inst_executed": Metric(None, dict.fromkeys(SASS, 4.0))}
 
 def _answered(name: str, metrics: dict[str, Any], count: int = 9, **more: int) -> hotlines.HotLines:
     kernel = _kernel(metrics={**RAN, **metrics}, sass=SASS, lines=LINES, sources=SOURCES)
-    asked = {"sampled": 0, "around": 0, **more}
-    return hotlines._answer(kernel, {"rule": (name,)} if name else {}, count, **asked)
+    counters = {"rule": (name,)} if name else {}
+    return hotlines._answer(kernel, hotlines.LinesRequest("", 0, counters, count, **more))
 
 
 def _first(name: str, **metrics: Any) -> list[tuple[int | None, int | None, float, float]]:
@@ -389,10 +389,11 @@ def test_a_fixed_latency_is_where_it_is_waited() -> None:
 def test_the_first_counter_that_is_not_zero() -> None:
     kernel = _kernel(metrics=RAN, sass=SASS, lines=LINES)
     asked = {"a": ("sectors", "instructions tensor", "instructions fp32"), "b": ("sectors",)}
-    found = hotlines._answer(kernel, asked, 2, 0, 0)
+    found = hotlines._answer(kernel, hotlines.LinesRequest("", 0, asked, 2))
     assert [line.counter for line in found.counters["a"]] == ["instructions fp32"]
     assert found.counters["b"] == ()
-    assert len(hotlines._answer(kernel, {"a": ("instructions",)}, 2, 0, 0).counters["a"]) == 2
+    alone = hotlines.LinesRequest("", 0, {"a": ("instructions",)}, 2)
+    assert len(hotlines._answer(kernel, alone).counters["a"]) == 2
 
 
 def test_lines_by_all_samples_and_the_code_around() -> None:

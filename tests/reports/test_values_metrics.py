@@ -7,11 +7,11 @@ from math import inf, isnan, nan
 import pytest
 
 from profkit.reports.metrics import OPCODES, evaluate
-from profkit.reports.metrics.derive import Metric, metrics, read_from, scale
+from profkit.reports.metrics.derive import Metric, by_opcode, metrics, read_from, scale
 
 
 def of(source, values, unit="op"):
-    return Metric("m", unit, "", "", (source,)).of(values)
+    return Metric("m", unit, "", "", (source,)).of(values | by_opcode(values))
 
 
 @pytest.mark.parametrize(
@@ -84,7 +84,9 @@ def test_every_kind_of_source(text, values, result):
     assert source.text == text
 
 
-@pytest.mark.parametrize("text", ["f(a, b)", "a ** b", "a if b else c", "a, b", "a; b"])
+@pytest.mark.parametrize(
+    "text", ["f(a, b)", "a ** b", "a if b else c", "a, b", "a; b", "mean of those collected: a"]
+)
 def test_a_source_that_is_no_formula_is_refused(text):
     with pytest.raises((ValueError, KeyError, SyntaxError)):
         read_from(text)

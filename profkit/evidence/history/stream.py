@@ -94,7 +94,7 @@ Found = tuple[HistoryReport, list[HistoryLaunch]]
 def diagnose_file(path: str) -> Found:
     """The report's row, and one for each of its launches that ncu could finish."""
     part = read_part(path)
-    return _rows(part if isinstance(part, Part) else read_large(path, part.size))
+    return _rows(part if isinstance(part, Part) else read_large([path], part.size)[0])
 
 
 def died_file(path: str, why: str) -> Found:

@@ -6,35 +6,29 @@ header; then, again and again, a block header and the sources and results that i
 that ends early; frames, counts and messages that do not fit together, down to every metric; names
 that are not text. What it cannot see: an overwrite that hits nothing but the inside of a value
 (eight bytes of a double), of a name that stays one, or of a machine code section; and a file cut
-exactly between two launches. The sha256 in the run record beside a report sees those too.
+exactly between two launches. The sha256 in the run record next to a report sees those too.
 """
 
 from __future__ import annotations
 
-import dataclasses
 import hashlib
 import os
 import re
 import struct
+from collections import deque
 from collections.abc import Callable, Collection, Generator, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import IO, Literal
 
 from profkit.files import open_regular
-from profkit.reports.container.contents import (
-    BlockHeader,
-    header,
-    nameless,
-    repair_frame,
-    result,
-    source,
-)
-from profkit.reports.container.copies import MAGIC, Copy, OneReport, SmallReports
+from profkit.reports.container.contents import BlockHeader, header, nameless, repair_frame, result
+from profkit.reports.container.copies import MAGIC, ZSTD, Copies, unpacked
 from profkit.reports.container.wire import (
     FILE,
     GRAPH_DATA,
     KINDS,
+    SOURCE,
     SOURCES,
     Cut,
     Malformed,
@@ -49,11 +43,10 @@ RATIO, SMALL = 100, 64 << 20
 HOLLOW = 10_000  # blocks without anything in them: reports that were seen have one at most
 # The newest ncu whose messages are known: an unknown field in a report that is no newer is damage.
 NEWEST = (2026, 3)
-REMEMBERED = 1024  # files whose check is kept: a few hundred bytes each
+REMEMBERED = 1024  # files whose check is remembered: a few hundred bytes each
 PART = 8 << 20  # bytes of launches in each file that split makes
 NO_SESSION = "ncu did not write who it was behind the first launch: later launches may be missing"
 _CHUNK = 64 << 20
-_ZSTD = b"\x28\xb5\x2f\xfd"
 
 
 _Key = tuple[str, int, int, int, int]  # see _identity
@@ -61,83 +54,64 @@ _Key = tuple[str, int, int, int, int]  # see _identity
 
 @dataclass(frozen=True)
 class Frames:
-    """What the bytes say.
+    """What the bytes say."""
 
-    Attributes:
-        status: ok, empty (nothing in it), damaged (a part is lost) or unreadable (not a report).
-        message: Why it is not ok; what ncu left out of one that is, mostly nothing.
-        launches: Launches that it holds, damaged ones too.
-        ncu_version: Version of the Nsight Compute that wrote it, None when not found.
-        sha256: Of the file as it is, None when it cannot be opened.
-        wrong_suffix: Compressed under another suffix than .ncu-repz, or the reverse: the library goes
-            by the suffix and would find nothing.
-        risky: It might crash the library: damaged, or of a kind that did.
-        size: Bytes of it when it is not compressed, as far as it was walked.
-    """
-
-    status: Status
-    message: str
-    launches: int = 0
-    ncu_version: str | None = None
-    sha256: str | None = None
+    status: Status  # empty: nothing in it; damaged: a part is lost; unreadable: not a report
+    message: str  # why it is not ok; what ncu left out of one that is, mostly nothing
+    launches: int = 0  # that it holds, damaged ones too
+    ncu_version: str | None = None  # of the Nsight Compute that wrote it
+    sha256: str | None = None  # of the file as it is, None when it cannot be opened
+    # Compressed under another suffix than .ncu-repz, or the reverse: the library goes by the suffix and
+    # would find nothing.
     wrong_suffix: bool = False
-    risky: bool = False
-    size: int = dataclasses.field(default=0, compare=False)
+    risky: bool = False  # it might crash the library: damaged, or of a kind that did
+    size: int = field(default=0, compare=False)  # bytes, not compressed, as far as it was walked
 
 
 _walked: dict[_Key, Frames] = {}
 
 
 def check(path: str | Path) -> Frames:
-    """Walk every frame of a report; once, however often it is asked in this process.
-
-    Args:
-        path: A .ncu-rep or .ncu-repz, or anything else.
-
-    Returns:
-        What the bytes say; never raises for a file that is not a report.
-    """
+    """Return what the bytes of a file say, of any file; it is walked once in this process."""
     try:
         key = _identity(path)
         if key not in _walked:
-            walk = _Walk()
-            _remember(key, walk, _whole_walk(path, walk))
+            _remember(key, _whole_walk(path, _Walk()))
     except OSError as error:
         return Frames("unreadable", (error.strerror or str(error)).lower())
     return _walked[key]
 
 
 def _identity(path: str | Path) -> _Key:
-    """What a file is until somebody writes to it."""
+    """Return what identifies a file until it is written to."""
     state = os.stat(path)
     where = os.path.abspath(path)
     return where, state.st_dev, state.st_ino, state.st_size, state.st_mtime_ns
 
 
-def _remember(key: _Key, walk: _Walk, sha256: str) -> Frames:
-    """What a walk that has come to its end says of a file."""
-    wrong_suffix = walk.compressed != (Path(key[0]).suffix == ".ncu-repz")
+def _remember(key: _Key, walk: _Walk) -> Frames:
+    """Return what a walk that has come to its end says of a file."""
     frames = walk.verdict()
-    risky = walk.risky or frames.status == "damaged"
     if len(_walked) >= REMEMBERED:
         _walked.clear()
     _walked[key] = replace(
-        frames, sha256=sha256, wrong_suffix=wrong_suffix, risky=risky, size=walk.size
+        frames,
+        sha256=walk.sha256,
+        wrong_suffix=walk.compressed != (Path(key[0]).suffix == ".ncu-repz"),
+        risky=walk.risky or frames.status == "damaged",
+        size=walk.size,
     )
     return _walked[key]
 
 
 def repair(path: str | Path, copy: str | Path, metrics_only: bool = False) -> None:
-    """Write what is left of a damaged report into another that the library can read.
+    """Write what is left of a damaged report into a .ncu-rep that the library can read.
 
-    Args:
-        path: The report.
-        copy: The file to write, a .ncu-rep.
-        metrics_only: Keep only what repair_frame keeps of every launch, not only of those known
-            to be damaged.
+    With metrics_only, only what repair_frame keeps of every launch, not only of the damaged ones.
     """
-    with open(copy, "wb") as out:
-        _whole_walk(path, _Walk(OneReport(out), metrics_only))
+    copies = Copies()
+    _whole_walk(path, _Walk(copies, metrics_only))
+    copies.write(copy)
 
 
 def split(
@@ -148,11 +122,11 @@ def split(
     metrics_only: bool = False,
     code: bool = False,
 ) -> Generator[tuple[Path, tuple[int, ...]], None, Frames]:
-    """Small reports with a few launches of a large one each, made one by one as they are asked for.
+    """Make small reports with a few launches of a large one each, one by one, on demand.
 
     Args:
         path: The report; of a damaged one what is left, as repair.
-        folder: Where to write them; whoever has read one may remove it.
+        folder: Where to write them; the caller may remove one that it has read.
         wanted: Indices of launches, None for all.
         metrics_only: As repair.
         code: With the machine code of all kernels in each; else with none.
@@ -163,76 +137,50 @@ def split(
     Returns:
         What the bytes say, as check.
     """
-    copies = SmallReports(Path(folder), PART, wanted, code=code)
+    copies = Copies(Path(folder), PART, wanted, code=code)
     key, walk = _identity(path), _Walk(copies, metrics_only)
-    steps = _steps(path, walk)
-    while True:
-        try:
-            next(steps)
-        except StopIteration as end:
-            frames = _remember(key, walk, end.value)
-            break
+    for _ in _steps(path, walk):
         yield from copies.taken()
     yield from copies.taken(last=True)
-    return frames
+    return _remember(key, walk)
 
 
-def _whole_walk(path: str | Path, walk: _Walk) -> str:
-    """Walk a file to its end; returns its sha256."""
-    steps = _steps(path, walk)
-    while True:
-        try:
-            next(steps)
-        except StopIteration as end:
-            return str(end.value)
+def _whole_walk(path: str | Path, walk: _Walk) -> _Walk:
+    deque(_steps(path, walk), maxlen=0)
+    return walk
 
 
-def _steps(path: str | Path, walk: _Walk) -> Generator[None, None, str]:
-    """Walk a file, compressed or not, a frame at a time; returns its sha256."""
+def _steps(path: str | Path, walk: _Walk) -> Iterator[None]:
+    """Walk a file, compressed or not, a frame at a time."""
+    digest = hashlib.sha256()
     with open_regular(path) as file:
-        start = file.read(4)
-        if start != _ZSTD:
-            digest = hashlib.sha256(start)
-            yield from _walk(start, file, walk, digest.update, os.fstat(file.fileno()).st_size)
-            while rest := file.read(_CHUNK):  # behind the damage
-                digest.update(rest)
-            return digest.hexdigest()
-        import zstandard
-
-        walk.compressed = True
+        size = os.fstat(file.fileno()).st_size
+        walk.compressed = file.read(len(ZSTD)) == ZSTD
         file.seek(0)
+        limit = min(LIMIT, max(SMALL, RATIO * size)) if walk.compressed else size
         try:
-            with zstandard.ZstdDecompressor().stream_reader(
-                file, read_across_frames=True, closefd=False
-            ) as plain:
-                packed = os.fstat(file.fileno()).st_size
-                limit = min(LIMIT, max(SMALL, RATIO * packed))
-                yield from _walk(plain.read(4), plain, walk, lambda _: None, limit)
-        except zstandard.ZstdError:
-            walk.problems.append("what is compressed in it is damaged")
-        if not walk.start:
-            walk.problems.append("what is compressed in it ends at once")
-        file.seek(0)
-        return hashlib.file_digest(file, "sha256").hexdigest()
-
-
-def _walk(
-    start: bytes, file: IO[bytes], walk: _Walk, update: Callable[[bytes], object], limit: int
-) -> Iterator[None]:
-    """Walk the frames behind the magic; `update` sees every byte that is read."""
-    walk.start = start
-    try:
-        if start == MAGIC:
-            for frame in _frames(file, limit, update):
-                walk.step(frame)
-                yield
-            walk.end()
-    except Malformed as error:  # from here on frames cannot be told apart
-        walk.stop(error)
+            with unpacked(file) as plain:
+                update = (lambda _: None) if walk.compressed else digest.update
+                walk.start = plain.read(len(MAGIC))
+                update(walk.start)
+                if walk.start == MAGIC:
+                    for frame in _frames(plain, limit, update):
+                        walk.step(frame)
+                        yield
+                    walk.end()
+        except Malformed as error:  # from here on frames cannot be told apart
+            walk.stop(error)
+        if walk.compressed:
+            file.seek(0)
+            if not walk.start:
+                walk.problems.append("what is compressed in it ends at once")
+        while rest := file.read(_CHUNK):  # behind the damage
+            digest.update(rest)
+    walk.sha256 = digest.hexdigest()
 
 
 def _frames(file: IO[bytes], limit: int, update: Callable[[bytes], object]) -> Iterator[bytes]:
-    """The length-prefixed frames up to the end of the file."""
+    """Yield the length-prefixed frames up to the end of the file; `update` sees all that is read."""
     at = len(MAGIC)
     while prefix := file.read(4):
         update(prefix)
@@ -253,9 +201,10 @@ def _frames(file: IO[bytes], limit: int, update: Callable[[bytes], object]) -> I
 class _Walk:
     """What was seen while walking the frames one by one."""
 
-    def __init__(self, out: Copy | None = None, metrics_only: bool = False) -> None:
+    def __init__(self, out: Copies | None = None, metrics_only: bool = False) -> None:
         self.start = b""
         self.compressed = False
+        self.sha256 = ""
         self.problems: list[str] = []
         self._out, self._metrics_only = out, metrics_only
         self._first = True
@@ -275,7 +224,7 @@ class _Walk:
         self._size = 0
 
     def step(self, frame: bytes) -> None:
-        """Look at the next frame."""
+        """Check the next frame."""
         self.size += 4 + len(frame)
         if self._first:
             self._first = False
@@ -311,7 +260,7 @@ class _Walk:
             self._out.about(block.about)
 
     def _measure(self) -> None:
-        """The frames of a block have the size that its header says."""
+        """Check that the frames of a block have the size that its header says."""
         if self._size < 0 or (self._size and not self._left):
             raise Malformed("a block is not as long as its header says")
         if not self._size and [field for field, _ in self._left] == [GRAPH_DATA]:
@@ -323,7 +272,7 @@ class _Walk:
             if field in _KINDS:
                 self.risky |= result(frame, _KINDS[field], self._newer, self._sequences)
             elif field == SOURCES:
-                source(frame, self._newer)
+                verify_message(frame, 0, len(frame), SOURCE, self._newer)
         except NotText as error:  # its name: the library takes it, and so do we
             if field not in _KINDS:
                 self.problems.append(f"a kernel's machine code is damaged: {error}")
@@ -352,12 +301,12 @@ class _Walk:
             self._out.frame(field, self._process, left)
 
     def end(self) -> None:
-        """The file ends here."""
+        """Check that the file may end here."""
         if self._first or self._left:
             raise Malformed("the file ends before its last block does")
 
     def verdict(self) -> Frames:
-        """What all frames together say."""
+        """Return what all frames together say."""
         if not self.start and not self.problems:
             return Frames("empty", "the file has 0 bytes")
         if not MAGIC.startswith(self.start):

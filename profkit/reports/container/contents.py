@@ -25,7 +25,6 @@ from profkit.reports.container.wire import (
     RESULT_SOURCE,
     SESSION,
     SIZE,
-    SOURCE,
     Kind,
     Malformed,
     NotText,
@@ -39,24 +38,14 @@ from profkit.reports.container.wire import (
 
 @dataclass(frozen=True)
 class BlockHeader:
-    """A block header.
+    """A block header."""
 
-    Attributes:
-        counts: Field number -> how many frames of that kind follow.
-        size: Bytes of these frames.
-        names: The metric names it adds to the string table, None when they are damaged.
-        version: Of the ncu that wrote the report, when this block says it; "" for a block that
-            says other versions only.
-        about: The header without the counts: string table, session, process.
-        process: The field of `about` that says which process.
-    """
-
-    counts: dict[int, int]
-    size: int
-    names: list[bytes] | None
-    version: str | None
-    about: bytes
-    process: bytes
+    counts: dict[int, int]  # field number -> how many frames of that kind follow
+    size: int  # bytes of these frames
+    names: list[bytes] | None  # of metrics, which it adds to the string table; None: damaged
+    version: str | None  # of the ncu that wrote the report; "" when it says other versions only
+    about: bytes  # the header without the counts: string table, session, process
+    process: bytes  # the field of `about` that says which process
 
 
 def header(data: bytes, newer: list[int]) -> BlockHeader:
@@ -86,32 +75,19 @@ def header(data: bytes, newer: list[int]) -> BlockHeader:
 
 
 def block_of_one(counter: int, frame: bytes) -> bytes:
-    """The counts of a block header that announces one frame."""
+    """Return the counts of a block header that announces one frame."""
     size, left = b"", 4 + len(frame)
     while left > 0x7F:
         size, left = size + bytes([left & 0x7F | 0x80]), left >> 7
     return bytes([counter << 3, 1, SIZE << 3]) + size + bytes([left])
 
 
-def source(data: bytes, newer: list[int]) -> None:
-    """Check a source (the SASS and the files of a kernel); the bytes of both may be anything."""
-    verify_message(data, 0, len(data), SOURCE, newer)
-
-
 def result(data: bytes, kind: Kind, newer: list[int], sequences: set[tuple[bytes, ...]]) -> bool:
-    """Check a result.
+    """Check a result; return whether it is of the kind that the library might crash on.
 
     Not what is inside the instances of a metric, a section or a rule result: the library checks
-    that too, and gives nothing of the whole launch when it is wrong.
-
-    Args:
-        data: The frame.
-        kind: Which kind of result.
-        newer: See verify.
-        sequences: Gets the ids (varints) of its metrics, in their order: see nameless.
-
-    Returns:
-        Whether it is of the kind that the library might crash on.
+    that too, and gives nothing of the whole launch when it is wrong. `sequences` gets the ids
+    (varints) of its metrics, in their order: see nameless.
 
     Raises:
         NotText: All is well but for its names, which the library gives all the same.
@@ -142,17 +118,10 @@ def result(data: bytes, kind: Kind, newer: list[int], sequences: set[tuple[bytes
 
 
 def repair_frame(data: bytes, kind: Kind) -> bytes | None:
-    """What can be read of a damaged result.
+    """Return what can be read of a damaged result; None when not even the identity is left.
 
-    The library drops a whole launch for a wrong byte in a section that nobody asks for. So only
+    The library drops a whole launch for a wrong byte in a section that is not read here. So only
     the identity, the metrics and the NVTX state are kept, as far as each of them is whole.
-
-    Args:
-        data: The frame.
-        kind: Which kind of result.
-
-    Returns:
-        A frame that the library reads, None when not even the identity is left.
     """
     repaired, seen, at = bytearray(), set(), 0
     readable = kind.message.required | {kind.metrics, kind.nvtx}
@@ -182,7 +151,7 @@ _NUMBER = rb"(?:%b|%b{1,4}%b)" % (_LAST, _MORE, _LAST)
 
 
 def _value() -> bytes:
-    """The pattern of a value with its size, of every kind that ncu writes."""
+    """Return the pattern of a value with its size, of every kind that ncu writes."""
 
     def sized(size: int, body: bytes) -> bytes:
         return re.escape(bytes([size])) + body
@@ -198,7 +167,7 @@ def _value() -> bytes:
 
 @cache
 def _instances() -> tuple[re.Pattern[bytes], re.Pattern[bytes]]:
-    """What a metric begins with, and then one of its instances, its size apart, or its end."""
+    """Return what a metric begins with, and then one of its instances, its size apart, or its end."""
     value = _value()
     begin = rb"\x08%b(?:\x12%b)?" % (_NUMBER, value)
     element = rb"(\x1a.)((?:\n%b)?\x12%b)|(\x20%b\Z)" % (value, value, _NUMBER)
@@ -206,7 +175,7 @@ def _instances() -> tuple[re.Pattern[bytes], re.Pattern[bytes]]:
 
 
 def _is_usual(data: bytes, start: int, stop: int) -> bool:
-    """Whether a metric is whole, instances too, and laid out as ncu does: most are."""
+    """Return whether a metric is whole, instances too, and laid out as ncu does: most are."""
     begin, element = _instances()
     if not (match := begin.match(data, start, stop)):
         return False
@@ -254,7 +223,7 @@ def _metrics(
 
 
 def nameless(sequences: Iterable[tuple[bytes, ...]], names: int) -> bool:
-    """Whether one of the metrics' ids is beyond the string table."""
+    """Return whether one of the metrics' ids is beyond the string table."""
     ids = set[bytes]().union(*sequences)
     longest = max(map(len, ids), default=0)
     # A varint has its highest bits last, so that the largest id is the last one in this order.
@@ -263,7 +232,7 @@ def nameless(sequences: Iterable[tuple[bytes, ...]], names: int) -> bool:
 
 
 def _in_order(data: bytes, start: int, end: int) -> bool:
-    """Whether timed warp samples are as they should be: the library trusts them, and crashes.
+    """Return whether timed warp samples are as they should be: the library trusts them, and crashes.
 
     Per SM there are records of 16 bytes, (time, samples so far), and the samples, 16 bytes each.
     """
@@ -283,7 +252,7 @@ def _in_order(data: bytes, start: int, end: int) -> bool:
 
 
 def _names(data: bytes, at: int, end: int) -> list[bytes] | None:
-    """The string table at [at, end), None when it cannot be right."""
+    """Return the string table at [at, end), None when it cannot be right."""
     names = _split(data[at:end])
     try:
         if names is None:
@@ -296,7 +265,7 @@ def _names(data: bytes, at: int, end: int) -> list[bytes] | None:
 
 
 def _split(table: bytes) -> list[bytes] | None:
-    """The strings of a table whose names are short and have no newline (the tag of a string)."""
+    """Return the strings of a table whose names are short and have no newline (the tag of a string)."""
     first, *parts = table.split(b"\n")
     if first or any(len(part) - 1 != part[0] if part else True for part in parts):
         return None
@@ -307,7 +276,7 @@ _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 
 
 def _version(data: bytes, at: int, end: int) -> str | None:
-    """The writer's version out of session details, like 2025.3.1.0; as in Header."""
+    """Return the writer's version out of session details, like 2025.3.1.0; as in Header."""
     version = None
     for number, _, start, stop in fields(data, at, end):
         if number == 8:

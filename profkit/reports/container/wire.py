@@ -1,7 +1,7 @@
 """Protobuf bytes  ->  fields, or Malformed; as much of the wire format as checking a report needs.
 
 The messages are those of the ProfilerReport*.proto files that Nsight Compute publishes in its
-extras/FileFormat: what may stand in which field. They only ever grew: a number above the last one
+extras/FileFormat: what may be in which field. They only ever grew: a number above the last one
 known here is a field of a newer ncu, which the caller may accept.
 """
 
@@ -32,23 +32,16 @@ class Cut(Malformed):
 
 @dataclass(frozen=True)
 class MessageShape:
-    """What a message may hold.
+    """What a message may hold, by the numbers of its fields."""
 
-    Attributes:
-        wires: Field number -> wire type; BYTES that are not looked into (raw data, or text in an
-            encoding that nobody promised).
-        texts: Numbers of UTF-8 strings.
-        parts: Number -> the message inside, checked too.
-        required: Numbers that must be there.
-    """
-
+    # Wire types of those that are not looked into (raw data, text in an unknown encoding).
     wires: Mapping[int, int] = field(default_factory=dict)
-    texts: Set[int] = frozenset()
-    parts: Mapping[int, MessageShape] = field(default_factory=dict)
-    required: Set[int] = frozenset()
+    texts: Set[int] = frozenset()  # UTF-8 strings
+    parts: Mapping[int, MessageShape] = field(default_factory=dict)  # messages, checked too
+    required: Set[int] = frozenset()  # those that must be there
 
     def wire(self, number: int) -> int | None:
-        """The wire type of a field, None for a number that is not known."""
+        """Return the wire type of a field, None for a number that is not known."""
         return BYTES if number in self.texts or number in self.parts else self.wires.get(number)
 
     @property
@@ -58,7 +51,7 @@ class MessageShape:
 
 
 def varint(data: bytes, at: int) -> tuple[int, int]:
-    """One varint: its value and the offset behind it. IndexError at the end of the data."""
+    """Return a varint and the offset behind it. IndexError at the end of the data."""
     value = shift = 0
     while True:
         byte = data[at]
@@ -72,7 +65,7 @@ def varint(data: bytes, at: int) -> tuple[int, int]:
 
 
 def one(data: bytes, at: int, end: int) -> tuple[int, int, int, int, int]:
-    """The field at an offset: number, wire type, start, end (value, 0 if varint), next offset.
+    """Return the field at an offset: number, wire type, start, end (value, 0 if varint), next offset.
 
     Raises:
         Malformed: There is none, or it leaves the message that ends at `end`.
@@ -101,7 +94,7 @@ def one(data: bytes, at: int, end: int) -> tuple[int, int, int, int, int]:
 
 
 def fields(data: bytes, at: int, end: int) -> Iterator[tuple[int, int, int, int]]:
-    """The fields of the message at [at, end): number, wire type, start, end (value, 0 if varint).
+    """Yield the fields of the message at [at, end): number, wire type, start, end (value, 0 if varint).
 
     Raises:
         Malformed: They do not fill it exactly.
@@ -114,12 +107,7 @@ def fields(data: bytes, at: int, end: int) -> Iterator[tuple[int, int, int, int]
 def verify_message(data: bytes, at: int, end: int, message: MessageShape, newer: list[int]) -> None:
     """Check that the message at [at, end) has its shape, all the way down.
 
-    Args:
-        data: The bytes.
-        at: Where it starts.
-        end: Where it ends.
-        message: What it may hold.
-        newer: Gets the numbers that only a newer ncu can have written.
+    `newer` gets the numbers that only a newer ncu can have written.
 
     Raises:
         Malformed: It does not have that shape.
@@ -201,60 +189,36 @@ RESULT_SOURCE = 15  # field of a kernel's result: required, but it may be empty
 
 @dataclass(frozen=True)
 class Kind:
-    """A kind of result and the numbers of the fields that all kinds have.
+    """A kind of result and the numbers of the fields that all kinds have."""
 
-    Attributes:
-        counter: Field of the block header that says how many follow.
-        message: What it may hold.
-        metrics: Number of the metrics, below 16 (a tag of one byte).
-        nvtx: Number of the NVTX state.
-        samples: Number of the timed warp samples.
-    """
-
-    counter: int
-    message: MessageShape
-    metrics: int
-    nvtx: int
-    samples: int
+    counter: int  # field of the block header that says how many follow
+    message: MessageShape  # what it may hold
+    metrics: int  # below 16 (a tag of one byte)
+    nvtx: int  # the NVTX state
+    samples: int  # the timed warp samples
 
 
-def _without_kernel(
-    counter: int, varints: tuple[int, ...], others: tuple[int, ...], samples: int
-) -> Kind:
-    """A result of several launches: a fixed32 stands before the samples in each."""
-    wires = {**_of(VARINT, *varints), **_of(BYTES, *others), samples - 1: FIXED32}
-    shape = MessageShape(wires, parts={10: _NVTX, samples: _SAMPLES}, required={1, 2})
+def _without_kernel(counter: int, varints: str, others: str, samples: int) -> Kind:
+    """Return a result of several launches: a fixed32 comes before the samples in each."""
+    wires = _of(VARINT, *map(int, varints.split())) | _of(BYTES, *map(int, others.split()))
+    parts = {10: _NVTX, samples: _SAMPLES}
+    shape = MessageShape(wires | {samples - 1: FIXED32}, parts=parts, required={1, 2})
     return Kind(counter, shape, metrics=4, nvtx=10, samples=samples)
 
 
+_KERNEL = MessageShape(
+    {
+        **_of(VARINT, 1, 2, 3, 4, 8, 14, 16, 20, 22, 23, 29, 30),
+        **_of(BYTES, 12, 13, 17, 18, 19, *range(24, 29), 31, 32, 33, 34, 37, 38, 39),
+        35: FIXED32,
+    },
+    {5, 6, 7},
+    {9: _DIMS, 10: _DIMS, 11: _DIMS, RESULT_SOURCE: SOURCE, 21: _NVTX, 36: _SAMPLES},
+    {*range(1, 12), RESULT_SOURCE},
+)
 KINDS = (
-    Kind(
-        RESULTS,
-        MessageShape(
-            {
-                **_of(VARINT, 1, 2, 3, 4, 8, 14, 16, 20, 22, 23, 29, 30),
-                **_of(BYTES, 12, 13, 17, 18, 19, 24, 25, 26, 27, 28, 31, 32, 33, 34, 37, 38, 39),
-                35: FIXED32,
-            },
-            {5, 6, 7},
-            {9: _DIMS, 10: _DIMS, 11: _DIMS, RESULT_SOURCE: SOURCE, 21: _NVTX, 36: _SAMPLES},
-            frozenset({*range(1, 12), RESULT_SOURCE}),
-        ),
-        metrics=13, nvtx=21, samples=36,
-    ),
-    _without_kernel(
-        RANGES, (1, 2, 5, 6, 9, 11, 15, 16), (3, 4, 7, 8, 12, 13, 14, 17, 18, 19, 20, 23), 22
-    ),
-    _without_kernel(
-        LISTS,
-        (1, 2, 5, 6, 9, 11, 12, 17, 19),
-        (3, 4, 7, 8, 13, 14, 15, 16, 18, 20, 21, 22, 23, 24, 27),
-        26,
-    ),
-    _without_kernel(
-        GRAPHS,
-        (1, 2, 5, 6, 9, 11, 12, 17, 18),
-        (3, 4, 7, 8, 13, 14, 15, 16, 19, 20, 21, 22, 25, 26),
-        24,
-    ),
-)  # fmt: skip
+    Kind(RESULTS, _KERNEL, metrics=13, nvtx=21, samples=36),
+    _without_kernel(RANGES, "1 2 5 6 9 11 15 16", "3 4 7 8 12 13 14 17 18 19 20 23", 22),
+    _without_kernel(LISTS, "1 2 5 6 9 11 12 17 19", "3 4 7 8 13 14 15 16 18 20 21 22 23 24 27", 26),
+    _without_kernel(GRAPHS, "1 2 5 6 9 11 12 17 18", "3 4 7 8 13 14 15 16 19 20 21 22 25 26", 24),
+)

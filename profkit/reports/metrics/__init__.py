@@ -6,6 +6,8 @@ METRICS of its file.
 
 from __future__ import annotations
 
+from itertools import chain
+
 from profkit.reports.metrics import (
     access,
     instructions,
@@ -16,49 +18,35 @@ from profkit.reports.metrics import (
     pipes,
     warps,
 )
-from profkit.reports.metrics.derive import OPCODES, Metric, Raw, Source
+from profkit.reports.metrics.derive import OPCODES, Metric, Raw, by_opcode
+
+__all__ = ["OPCODES", "Metric"]
 
 _FILES = (launch, occupancy, memory, access, pipes, instructions, warps, peaks)
-CATALOGUE: dict[str, Metric] = {metric.name: metric for file in _FILES for metric in file.METRICS}
-# Metric -> the file of this folder that it stands in.
-FAMILIES: dict[str, str] = {
-    metric.name: file.__name__.rpartition(".")[2] for file in _FILES for metric in file.METRICS
-}
+_ALL = chain.from_iterable(file.METRICS for file in _FILES)
+CATALOGUE: dict[str, Metric] = {metric.name: metric for metric in _ALL}
+# Metric -> the file of this folder that it is in.
+FAMILIES: dict[str, str] = {}
+for _file in _FILES:
+    FAMILIES |= dict.fromkeys((m.name for m in _file.METRICS), _file.__name__.rpartition(".")[2])
 # What identifies a launch; read by the reader, not metrics of their own.
 IDENTITY = (
     "device__attribute_display_name",
     "device__attribute_compute_capability_major",
     "device__attribute_compute_capability_minor",
-    *(f"launch__{what}_dim_{axis}" for what in ("grid", "block") for axis in "xyz"),
+    *(f"launch__grid_dim_{axis}" for axis in "xyz"),
+    *(f"launch__block_dim_{axis}" for axis in "xyz"),
 )
-RAW_NAMES: frozenset[str] = frozenset(
-    name for metric in CATALOGUE.values() for s in metric.sources for name in s.names + s.optional
-)
+_SOURCES = chain.from_iterable(metric.sources for metric in CATALOGUE.values())
+RAW_NAMES = frozenset(chain.from_iterable((*s.names, *s.optional) for s in _SOURCES))
 INSTANCED: tuple[str, ...] = (OPCODES,)
 
 
 def evaluate(raw: Raw) -> dict[str, float]:
-    """Every catalogue metric of one launch.
+    """Return short name -> SI value of one launch, NaN where it was not collected.
 
-    Args:
-        raw: Raw ncu name -> value in ncu's unit, only of metrics that have a value; instances of
-            the INSTANCED ones as "name[key]".
-
-    Returns:
-        Short name -> SI value, NaN where it was not collected.
+    `raw` has ncu's names and units, only of metrics that have a value; instances of the INSTANCED ones
+    as "name[key]".
     """
-    return {name: metric.of(raw) for name, metric in CATALOGUE.items()}
-
-
-__all__ = [
-    "CATALOGUE",
-    "FAMILIES",
-    "IDENTITY",
-    "INSTANCED",
-    "OPCODES",
-    "RAW_NAMES",
-    "Metric",
-    "Raw",
-    "Source",
-    "evaluate",
-]
+    values = {**raw, **by_opcode(raw)}
+    return {name: metric.of(values) for name, metric in CATALOGUE.items()}

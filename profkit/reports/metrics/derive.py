@@ -1,6 +1,6 @@
 """Raw ncu values  ->  one SI value: what a catalogue entry is made of, and how it is written.
 
-A file of the catalogue is a text. A section of ncu stands in brackets; below it a metric is a line
+A file of the catalogue is a text. A section of ncu is in brackets; below it a metric is a line
 "name | unit | meaning", and below that, indented, are its sources, the best first:
 
     [SpeedOfLight]
@@ -20,6 +20,7 @@ from __future__ import annotations
 import ast
 import operator
 import re
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -30,6 +31,7 @@ Value = Callable[[Raw], float]
 Unit = str  # "s", "Hz", "share" (0-1), "byte", "byte/s", "op", "op/s", "count", "cycle", ...
 
 OPCODES = "sass__inst_executed_per_opcode"
+_INSTANCE = f"{OPCODES}["
 SECTOR = 32  # bytes: the unit of every L1, L2 and DRAM transfer since Maxwell
 # Stages of L1TEX that ncu gives as shares of twice what they can do, and the compute capabilities
 # where it does: there l1tex__throughput, which takes them in, is double where they bind (T4: 99.9 and
@@ -52,7 +54,7 @@ class Source:
 
     @cached_property
     def needs(self) -> frozenset[str]:
-        """`names` as a set: this is asked a hundred times per launch."""
+        """`names` as a set: this is read a hundred times per launch."""
         return frozenset(self.names)
 
 
@@ -97,12 +99,10 @@ def metrics(text: str, *computed: Source) -> tuple[Metric, ...]:
 
 def read_from(text: str) -> Source:
     """Return the source that a line of the catalogue describes."""
-    choice, several, names = text.partition(" of those collected: ")
-    if several:
-        return collected(max if choice == "max" else sum, names.split(", "), text)
-    counter, of, opcodes = text.partition(" of ")
-    if of:
-        return Source((counter,), _executed(set(opcodes.split(", "))), text)
+    if several := re.fullmatch("(max|sum) of those collected: (.+)", text):
+        return collected(max if several[1] == "max" else sum, several[2].split(", "), text)
+    if executed := re.fullmatch(f"{OPCODES} of (.+)", text):
+        return Source((OPCODES,), _executed(executed[1].split(", ")), text)
     if " " not in text:  # a raw name, as most are: it needs no parser
         return _source((text,), _si_value(text), text)
     formula, _, otherwise = text.partition(" else ")
@@ -144,14 +144,22 @@ def _source(
     return Source(names, value, text, (*optional, *(_CC if units else ())))
 
 
-def _executed(opcodes: set[str]) -> Value:
-    """Return what counts warp instructions whose opcode (up to its first dot) is one of these."""
-    start = len(OPCODES) + 1
-    return lambda raw: sum(
-        v
-        for k, v in raw.items()
-        if k[-1] == "]" and k[start:-1].split(".", 1)[0] in opcodes and k.startswith(OPCODES)
-    )
+def by_opcode(raw: Raw) -> dict[str, float]:
+    """Return the warp instructions of each SASS opcode up to its first dot, by the names of _opcode."""
+    totals: dict[str, float] = defaultdict(float)
+    for name, value in raw.items():
+        if name.startswith(_INSTANCE) and name[-1] == "]":
+            totals[_opcode(name[len(_INSTANCE) : -1].partition(".")[0])] += value
+    return totals
+
+
+def _opcode(word: str) -> str:
+    return f"{OPCODES} of {word}"
+
+
+def _executed(opcodes: list[str]) -> Value:
+    names = [_opcode(word) for word in opcodes]
+    return lambda raw: sum(raw.get(name, 0.0) for name in names)
 
 
 _OPERATORS: dict[type[ast.operator], Callable[[float, float], float]] = {

@@ -87,7 +87,7 @@ fp32_rate | op/s | FP32 operations per second (FMA is 2)
   ({_F["add"]} + {_F["mul"]} + 2 * {_F["fma"]}) * {_CLOCK}
 fp64_rate | op/s | FP64 operations per second (FMA is 2)
   ({_D["add"]} + {_D["mul"]} + 2 * {_D["fma"]}) * {_CLOCK}
-# The factor of a half2 FMA stands in ncu's own names.
+# The factor of a half2 FMA is in ncu's own names.
 [SpeedOfLight_HierarchicalHalfRooflineChart]
 fp16_rate | op/s | FP16 operations per second off the tensor cores (half2 FMA is 4)
   ({_HFMA}_x4 + 2 * ({_H["add"]} + {_H["mul"]})) * {_CLOCK}

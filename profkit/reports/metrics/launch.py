@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from profkit.reports.metrics.derive import metrics
 
-# A "run record" fills what it names, from the record beside the report; ncu does not.
+# A "run record" fills what it names, from the record next to the report; ncu does not.
 METRICS = metrics("""
 [SpeedOfLight]
 time | s | Duration of the launch under ncu, at the clocks ncu ran it with

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import chain, product
 from math import nan
 
 from profkit.reports.metrics.derive import Raw, Source, collected, metrics
@@ -33,7 +34,7 @@ def _dense_peak(words: list[str]) -> Source:
     Where ncu splits by sparsity (8.0 and later) the name without it has the sparse peak.
     """
     engines = ("", *(f"op_{engine}_" for engine in _ENGINES))
-    split = [f"{_OPS}{e}{w}_sparsity_off.sum.peak_sustained" for w in words for e in engines]
+    split = [f"{_OPS}{e}{w}_sparsity_off.sum.peak_sustained" for w, e in product(words, engines)]
     plain = [f"{_OPS}{w}.sum.peak_sustained" for w in words]
     narrow = f"{_OPS}{words[0]}_dst_fp16.sum"
 
@@ -50,7 +51,7 @@ def _dense_peak(words: list[str]) -> Source:
 def _counted(words: list[str]) -> list[str]:
     """Return the counters: per operand type where ncu has it, else sparse and dense apart."""
     kinds = ("", "_sparsity_off", "_sparsity_on")
-    return [f"{_OPS}{w}{kind}.sum" for kind in kinds for w in words]
+    return [f"{_OPS}{word}{kind}.sum" for kind, word in product(kinds, words)]
 
 
 _OPERATIONS = {
@@ -68,7 +69,7 @@ peak_tensor_{kind} | op/s | \
 """
     for kind in _TYPES
 )
-_ALL = sorted(name for words in _TYPES.values() for name in _counted(words))
+_ALL = sorted(chain.from_iterable(map(_counted, _TYPES.values())))
 METRICS = metrics(
     f"""
 [SpeedOfLight_RooflineChart]

@@ -9,17 +9,16 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Collection, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import IO
 
 from profkit.files import open_regular
+from profkit.reports.container.copies import MAGIC, unpacked
 from profkit.reports.container.wire import BYTES, Malformed, fields
 from profkit.reports.sass.inlined import LineTable, line_tables
 
-_MAGIC = b"NVR\0"
-_ZSTD = b"\x28\xb5\x2f\xfd"
 _LIMIT = 256 << 20  # bytes of a source that is looked into: the largest cubin seen is 14 MB
 _HEAD = 4096  # of a frame, enough for its first field
 _IMAGE, _PLACES, _NAME, _ADDRESS = 4, 9, 1, 2
@@ -28,24 +27,18 @@ _CODE = ".text."
 
 @dataclass(frozen=True)
 class Function:
-    """A function in a report.
+    """A function in a report."""
 
-    Attributes:
-        name: Mangled.
-        start: Address of its first instruction, None where the report does not say it (before
-            2023.2): then it is known by its name alone.
-        code: Its machine code.
-        cubin: The image it is in.
-    """
-
-    name: str
+    name: str  # mangled
+    # Address of its first instruction; None where the report does not say it (before 2023.2): then it
+    # is known by its name alone.
     start: int | None
     code: bytes
-    cubin: Cubin = field(repr=False)
+    cubin: Cubin = field(repr=False)  # the image it is in
 
 
 def functions(path: str | Path) -> list[Function]:
-    """Every function with machine code in a report; as far as it can be read, never an error."""
+    """Return the functions with machine code in a report, as far as it can be read; never an error."""
     known: list[Function] = []
     for frame in _sources(path):
         try:
@@ -56,15 +49,9 @@ def functions(path: str | Path) -> list[Function]:
 
 
 def of(functions: list[Function], name: str, starts: Collection[int]) -> Function | None:
-    """A kernel among the functions of a report.
+    """Return a kernel, with its start, by its mangled name and the addresses of all that it calls.
 
-    Args:
-        functions: All of them.
-        name: Mangled.
-        starts: Addresses of it and of what it calls, in any order.
-
-    Returns:
-        It, with its start; None when the report has no code of it, or cannot tell which it ran.
+    None when the report has no code of it, or cannot tell which it ran.
     """
     named = [f for f in functions if f.name == name]
     placed = [f for f in named if f.start in starts]
@@ -74,40 +61,21 @@ def of(functions: list[Function], name: str, starts: Collection[int]) -> Functio
 
 
 def _sources(path: str | Path) -> Iterator[bytes]:
-    """The frames that hold an image; others are only passed over."""
-    try:
-        with open_regular(path) as file:
-            compressed = file.read(4) == _ZSTD
-            file.seek(0)
-            if not compressed:
-                yield from _images(file)
-                return
-            import zstandard
-
-            reader = zstandard.ZstdDecompressor()
-            with reader.stream_reader(file, read_across_frames=True, closefd=False) as plain:
-                try:
-                    yield from _images(plain)
-                except zstandard.ZstdError:
-                    return
-    except OSError:
-        return
-
-
-def _images(file: IO[bytes]) -> Iterator[bytes]:
-    if file.read(4) != _MAGIC:
-        return
-    while len(prefix := file.read(4)) == 4:
-        (size,) = struct.unpack("<I", prefix)
-        head = file.read(min(size, _HEAD))
-        if b"\x7fELF" in head[:64] and size <= _LIMIT:
-            yield head + file.read(size - len(head))
-        elif file.seekable() and hasattr(file, "fileno"):
-            file.seek(size - len(head), 1)
-        else:
+    """Yield the frames that hold an image; others are only passed over."""
+    with suppress(OSError, Malformed), open_regular(path) as file, unpacked(file) as plain:
+        if plain.read(4) != MAGIC:
+            return
+        while len(prefix := plain.read(4)) == 4:
+            (size,) = struct.unpack("<I", prefix)
+            head = plain.read(min(size, _HEAD))
             left = size - len(head)
-            while left > 0 and (piece := file.read(min(left, 1 << 20))):
-                left -= len(piece)
+            if b"\x7fELF" in head[:64] and size <= _LIMIT:
+                yield head + plain.read(left)
+            elif plain is file:
+                file.seek(left, 1)
+            else:
+                while left > 0 and (piece := plain.read(min(left, 1 << 20))):
+                    left -= len(piece)
 
 
 def _functions(frame: bytes) -> Iterator[Function]:
@@ -137,7 +105,7 @@ def _places(frame: bytes, start: int, stop: int) -> Iterator[tuple[str, int]]:
 
 
 class Cubin:
-    """An ELF image of machine code: its sections by number, and its line tables when asked for."""
+    """An ELF image of machine code: its sections by number, and its line tables on demand."""
 
     def __init__(self, image: bytes) -> None:
         """Of the whole image."""
@@ -154,7 +122,7 @@ class Cubin:
         return self._image[at : self._image.index(b"\0", at)].decode("utf-8", "replace")
 
     def section(self, number: int) -> bytes:
-        """The bytes of a section."""
+        """Return the bytes of a section."""
         row = self._rows[number]
         return self._image[row[4] : row[4] + row[5]]
 
@@ -170,7 +138,7 @@ class Cubin:
         return line_tables(self.section(self.labels[".debug_line"]), functions)
 
     def _relocated(self) -> Iterator[tuple[int, str]]:
-        """Offset in .debug_line of a function's address, and which function it is."""
+        """Yield offset in .debug_line of a function's address, and which function it is."""
         names = {n: label for label, n in self.labels.items()}
         symbols = self.section(self.labels[".symtab"])
         for kind, size in ((".rela.debug_line", 24), (".rel.debug_line", 16)):

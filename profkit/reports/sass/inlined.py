@@ -1,4 +1,4 @@
-"""A cubin's line table (.debug_line)  ->  who called what stands inlined at an address.
+"""A cubin's line table (.debug_line)  ->  who called what is inlined at an address.
 
 The library gives the innermost line alone: of an atomicAdd that is a header of the toolkit. The
 table of DWARF 2 that nvcc writes says more: its extended opcode 0x90 names the row of the caller.
@@ -9,6 +9,8 @@ from __future__ import annotations
 import struct
 from bisect import bisect_right
 from dataclasses import dataclass
+
+from profkit.reports.container.wire import Malformed, varint
 
 _COPY, _ADVANCE_PC, _ADVANCE_LINE, _SET_FILE, _SET_COLUMN = 1, 2, 3, 4, 5
 _CONST_ADD_PC, _FIXED_ADVANCE_PC = 8, 9
@@ -28,13 +30,13 @@ class LineRow:
 
 @dataclass(frozen=True)
 class LineTable:
-    """The rows of one function, as they stand in the table and by address."""
+    """The rows of one function, in the order of the table and by address."""
 
     rows: tuple[LineRow, ...]
     ordered: tuple[LineRow, ...]
 
     def stack(self, offset: int) -> list[tuple[str, int]]:
-        """(file, line) at an offset into the function, the innermost first."""
+        """Return (file, line) at an offset into the function, the innermost first."""
         at = bisect_right(self.ordered, offset, key=lambda row: row.address) - 1
         frames: list[tuple[str, int]] = []
         row = self.ordered[at] if at >= 0 else None
@@ -45,14 +47,10 @@ class LineTable:
 
 
 def line_tables(section: bytes, functions: dict[int, str]) -> dict[str, LineTable]:
-    """The line tables of a cubin's functions.
+    """Return function -> line table of a cubin's .debug_line.
 
-    Args:
-        section: Its .debug_line.
-        functions: Offset of a relocated address in the section -> the function it belongs to.
-
-    Returns:
-        Function -> table; none for a version that is not known, or bytes that are no table.
+    `functions` are by the offset of their relocated address in the section. None for a version that
+    is not known, or bytes that are no table.
     """
     tables: dict[str, LineTable] = {}
     at = 0
@@ -61,7 +59,7 @@ def line_tables(section: bytes, functions: dict[int, str]) -> dict[str, LineTabl
         stop = at + 4 + size
         try:
             tables |= _Unit(section, at, min(stop, len(section))).run(functions)
-        except (IndexError, ValueError, struct.error):
+        except (IndexError, ValueError, struct.error, Malformed):
             return tables
         at = stop
     return tables
@@ -100,14 +98,10 @@ class _Unit:
         return self._data[start:end].decode("utf-8", "replace")
 
     def _number(self, *, signed: bool = False) -> int:
-        value = shift = 0
-        while True:
-            byte: int = self._data[self._at]
-            self._at += 1
-            value |= (byte & 0x7F) << shift
-            shift += 7
-            if byte < 0x80:
-                return value - (1 << shift) if signed and byte & 0x40 else value
+        start = self._at
+        value, self._at = varint(self._data, start)
+        bits = 7 * (self._at - start)
+        return value - (1 << bits) if signed and value >> bits - 1 else value
 
     def run(self, functions: dict[int, str]) -> dict[str, LineTable]:
         """Run the program; rows are numbered from the beginning of their function."""

@@ -1,7 +1,12 @@
-"""One machine instruction as text.py and machine.py read it, and what its opcode does."""
+"""One machine instruction: what its bits say, and what its opcode does. No disassembler is needed.
+
+128 bits each since Volta: opcode in bits 0-8 with the form of its operands in 9-11, guard in 12-15,
+control fields in 105-125. Registers are not read: with scoreboards they are not needed.
+"""
 
 from __future__ import annotations
 
+import struct
 from dataclasses import dataclass
 
 BYTES = 16  # of an instruction, from Volta on
@@ -9,54 +14,35 @@ BYTES = 16  # of an instruction, from Volta on
 
 @dataclass(frozen=True, slots=True)
 class Control:
-    """What the compiler tells the scheduler beside an instruction.
+    """What the compiler tells the scheduler with an instruction."""
 
-    Attributes:
-        stall: Cycles until the next instruction of the warp may issue.
-        write: The scoreboard (0-5) that is released when the result is there; None if none is.
-        read: The scoreboard that is released when the operands were read; None if none is.
-        wait: Bit n is set when the instruction waits until scoreboard n is released.
-    """
-
-    stall: int
-    write: int | None
-    read: int | None
-    wait: int
+    stall: int  # cycles until the next instruction of the warp may issue
+    write: int | None  # the scoreboard (0-5) that is released when the result is there
+    read: int | None  # the scoreboard that is released when the operands were read
+    wait: int  # bit n is set when the instruction waits until scoreboard n is released
 
     def sets(self, scoreboard: int) -> bool:
-        """Whether the instruction holds this scoreboard until it is done."""
+        """Return whether the instruction holds this scoreboard until it is done."""
         return scoreboard in (self.write, self.read)
 
 
 @dataclass(frozen=True, slots=True)
 class Instruction:
-    """One instruction.
+    """One instruction, from its bits or (without control, with registers) from text."""
 
-    Attributes:
-        pc: Its address in bytes.
-        opcode: LDG; without modifiers.
-        modifiers: ("E", "128"); none when read from bits.
-        guard: The predicate it runs under (P0, !UP1), None when it always runs.
-        reads: Registers it reads: R4, UR6, P0, UP1, B0; empty when read from bits.
-        writes: Registers it writes, likewise.
-        target: Address that it may jump to; None when it does not, or when that is not known.
-        scoreboard: Of a DEPBAR: the scoreboard that it waits for and how many may stay open.
-        control: None when read from text that has none.
-    """
-
-    pc: int
-    opcode: str
-    modifiers: tuple[str, ...] = ()
-    guard: str | None = None
-    reads: frozenset[str] = frozenset()
+    pc: int  # its address in bytes
+    opcode: str  # LDG; without modifiers
+    modifiers: tuple[str, ...] = ()  # ("E", "128"); none when read from bits
+    guard: str | None = None  # the predicate it runs under (P0, !UP1)
+    reads: frozenset[str] = frozenset()  # R4, UR6, P0, UP1, B0; empty when read from bits
     writes: frozenset[str] = frozenset()
-    target: int | None = None
-    scoreboard: tuple[int, int] | None = None
+    target: int | None = None  # address that it may jump to, where that is known
+    scoreboard: tuple[int, int] | None = None  # of a DEPBAR: which, and how many may stay open
     control: Control | None = None
 
 
 def control(high: int) -> Control:
-    """The control fields out of the upper 64 bits of an instruction (Volta to Blackwell)."""
+    """Return the control fields in the upper 64 bits of an instruction (Volta to Blackwell)."""
     write, read = high >> 46 & 7, high >> 49 & 7
     return Control(
         stall=high >> 41 & 0xF,
@@ -66,50 +52,132 @@ def control(high: int) -> Control:
     )
 
 
+def opcode_set(text: str) -> frozenset[str]:
+    """Return opcodes out of a text."""
+    return frozenset(text.split())
+
+
 # Answered by L1TEX: a warp that needs the answer is in long_scoreboard.
-L1TEX = frozenset({
-    "LD", "LDG", "LDL", "ATOM", "ATOMG", "RED", "REDG", "ST", "STG", "STL", "LDGSTS", "LDGDEPBAR",
-    "TEX", "TLD", "TLD4", "TMML", "TXD", "TXQ", "SULD", "SUST", "SUATOM", "SURED", "CCTL", "LDTM",
-    "STTM", "UTMALDG", "UTMASTG", "UTMAREDG", "UTMAPF", "UBLKCP", "UBLKRED", "UBLKPF", "QSPC", "MATCH",
-    "ARRIVES", "SYNCS", "UTMACMDFLUSH",
-})  # fmt: skip
+L1TEX = opcode_set("""
+    LD LDG LDL ATOM ATOMG RED REDG ST STG STL LDGSTS LDGDEPBAR TEX TLD TLD4 TMML TXD TXQ SULD SUST
+    SUATOM SURED CCTL LDTM STTM UTMALDG UTMASTG UTMAREDG UTMAPF UBLKCP UBLKRED UBLKPF QSPC MATCH
+    ARRIVES SYNCS UTMACMDFLUSH
+""")
 # Answered by the MIO: a warp that needs the answer is in short_scoreboard.
-MIO = frozenset({
-    "LDS", "LDSM", "STS", "STSM", "STAS", "ATOMS", "SHFL", "MUFU", "S2R", "S2UR", "LDC", "LDCU",
-    "I2F", "F2I", "F2F", "FRND", "I2I", "POPC", "FLO", "BREV", "MOVM", "REDUX", "CREDUX", "R2UR", "VOTE",
-    "VOTEU", "FCHK", "UPOPC", "UFLO", "AL2P", "B2R", "R2B", "IPA", "ISBERD", "PIXLD", "SYNCS",
-    "ARRIVES", "DADD", "DMUL", "DFMA", "DSETP", "DMMA", "CS2UR", "ELECT", "UF2F", "UI2F", "UF2I",
-})  # fmt: skip
+MIO = opcode_set("""
+    LDS LDSM STS STSM STAS ATOMS SHFL MUFU S2R S2UR LDC LDCU I2F F2I F2F FRND I2I POPC FLO BREV MOVM
+    REDUX CREDUX R2UR VOTE VOTEU FCHK UPOPC UFLO AL2P B2R R2B IPA ISBERD PIXLD SYNCS ARRIVES DADD
+    DMUL DFMA DSETP DMMA CS2UR ELECT UF2F UI2F UF2I
+""")
 # Copies that no register waits for: what waits is a counter of groups.
-GROUPED = frozenset({"LDGSTS"})
-STORES = frozenset({
-    "ST", "STG", "STL", "STS", "RED", "REDG", "SUST", "SURED", "UTMASTG", "UTMAREDG", "UBLKRED",
-    "ATOM", "ATOMG", "STAS",
-})  # fmt: skip
-ATOMICS = frozenset(
-    {"ATOM", "ATOMG", "ATOMS", "RED", "REDG", "SUATOM", "SURED", "UTMAREDG", "UBLKRED"}
-)
-LOCAL = frozenset({"LDL", "STL"})
-TEXTURE = frozenset({"TEX", "TLD", "TLD4", "TMML", "TXD", "TXQ"})
-CONSTANT = frozenset({"LDC", "LDCU", "ULDC"})
-TENSOR = frozenset({
-    "HMMA", "IMMA", "BMMA", "DMMA", "QMMA", "OMMA", "HGMMA", "IGMMA", "BGMMA", "QGMMA", "UTCHMMA",
-    "UTCIMMA", "UTCQMMA", "UTCOMMA", "UTCMXQMMA",
-})  # fmt: skip
-FP32 = frozenset(
-    {"FFMA", "FADD", "FMUL", "FFMA32I", "FADD32I", "FMUL32I", "FFMA2", "FADD2", "FMUL2"}
-)
-UNFUSED = frozenset({"FADD", "FMUL", "FADD32I", "FMUL32I", "DADD", "DMUL"})
-FP64 = frozenset({"DFMA", "DADD", "DMUL", "DSETP", "DMNMX", "DMMA"})
-FP16 = frozenset({"HFMA2", "HADD2", "HMUL2", "HMNMX2", "HSET2", "HSETP2", "HFMA2_32I", "HADD2_32I"})
-INTEGER = frozenset({
-    "IADD", "IADD3", "IMAD", "IMUL", "ISETP", "LOP", "LOP3", "SHF", "SHL", "SHR", "LEA", "IMNMX",
-    "IABS", "VIADD", "VIMNMX", "VIADDMNMX", "VIMNMX3", "PRMT", "SEL", "BMSK", "SGXT", "IDP", "IDP4A",
-    "ISCADD", "VABSDIFF", "VABSDIFF4", "IADD32I", "IMAD32I",
-})  # fmt: skip
-XU = frozenset({"MUFU", "I2F", "F2I", "F2F", "FRND", "POPC", "FLO", "BREV"})
-EXPONENTIAL = frozenset({"MUFU"})
-BRANCHES = frozenset({"BRA", "BRX", "BRXU", "JMP", "JMX", "JMXU", "CALL", "RET", "BSYNC", "BREAK"})
+GROUPED = opcode_set("LDGSTS")
+STORES = opcode_set("ST STG STL STS RED REDG SUST SURED UTMASTG UTMAREDG UBLKRED ATOM ATOMG STAS")
+ATOMICS = opcode_set("ATOM ATOMG ATOMS RED REDG SUATOM SURED UTMAREDG UBLKRED")
+LOCAL = opcode_set("LDL STL")
+TEXTURE = opcode_set("TEX TLD TLD4 TMML TXD TXQ")
+CONSTANT = opcode_set("LDC LDCU ULDC")
+TENSOR = opcode_set("""
+    HMMA IMMA BMMA DMMA QMMA OMMA HGMMA IGMMA BGMMA QGMMA UTCHMMA UTCIMMA UTCQMMA UTCOMMA UTCMXQMMA
+""")
+FP32 = opcode_set("FFMA FADD FMUL FFMA32I FADD32I FMUL32I FFMA2 FADD2 FMUL2")
+UNFUSED = opcode_set("FADD FMUL FADD32I FMUL32I DADD DMUL")
+FP64 = opcode_set("DFMA DADD DMUL DSETP DMNMX DMMA")
+FP16 = opcode_set("HFMA2 HADD2 HMUL2 HMNMX2 HSET2 HSETP2 HFMA2_32I HADD2_32I")
+INTEGER = opcode_set("""
+    IADD IADD3 IMAD IMUL ISETP LOP LOP3 SHF SHL SHR LEA IMNMX IABS VIADD VIMNMX VIADDMNMX VIMNMX3
+    PRMT SEL BMSK SGXT IDP IDP4A ISCADD VABSDIFF VABSDIFF4 IADD32I IMAD32I
+""")
+XU = opcode_set("MUFU I2F F2I F2F FRND POPC FLO BREV")
+EXPONENTIAL = opcode_set("MUFU")
+BRANCHES = opcode_set("BRA BRX BRXU JMP JMX JMXU CALL RET BSYNC BREAK")
 # Nothing falls through one of these when it runs without a predicate.
-ENDS = frozenset({"BRA", "BRX", "BRXU", "JMP", "JMX", "JMXU", "EXIT", "RET", "KILL", "RTT"})
-INDIRECT = frozenset({"BRX", "BRXU", "JMX", "JMXU"})
+ENDS = opcode_set("BRA BRX BRXU JMP JMX JMXU EXIT RET KILL RTT")
+INDIRECT = opcode_set("BRX BRXU JMX JMXU")
+
+# Code (bits 0-8) and opcode.
+_OPCODES = """
+    002 MOV, 003 P2R, 004 R2P, 005 CS2R, 006 VOTE, 007 SEL, 008 FSEL, 009 FMNMX, 00a FSET,
+    00b FSETP, 00c ISETP, 010 IADD3, 011 LEA, 012 LOP3, 013 IABS, 016 PRMT, 017 IMNMX, 019 SHF,
+    01a SGXT, 01c PLOP3, 020 FMUL, 021 FADD, 023 FFMA, 024 IMAD, 025 IMAD, 027 IMAD, 028 DMUL,
+    029 DADD, 02a DSETP, 02b DFMA, 02d PREEXIT, 02e ACQBULK, 02f ELECT, 030 HADD2, 031 HFMA2,
+    032 HMUL2, 033 HSET2, 036 VIADD, 037 IMMA, 039 I2IP, 03a MOVM, 03b LDSM, 03c HMMA, 03e F2FP,
+    044 STSM, 045 I2FP, 046 VIADDMNMX, 048 VIMNMX, 04a UVIMNMX, 082 UMOV, 086 VOTEU, 087 USEL,
+    08c UISETP, 090 UIADD3, 091 ULEA, 092 ULOP3, 096 UPRMT, 097 UIADD3, 099 USHF, 0a4 UIMAD,
+    0a5 UIMAD, 0b9 ULDC, 0bb ULDC, 0ca R2UR, 100 FLO, 102 FCHK, 104 F2F, 105 F2I, 106 I2F,
+    108 MUFU, 109 POPC, 110 F2F, 111 F2I, 112 I2F, 118 NOP, 119 S2R, 11a DEPBAR, 11b ENDCOLLECTIVE,
+    11d BAR, 141 BSYNC, 142 BREAK, 143 CALL, 144 CALL, 145 BSSY, 146 YIELD, 147 BRA, 148 WARPSYNC,
+    149 BRX, 14d EXIT, 14e LEPC, 150 RET, 155 BMOV, 15c BPT, 15d NANOSLEEP, 160 TEX, 180 LD,
+    181 LDG, 182 LDC, 183 LDL, 184 LDS, 185 ST, 186 STG, 187 STL, 188 STS, 189 SHFL, 18c ATOMS,
+    18d ATOMS, 18f CCTL, 192 MEMBAR, 1a6 REDG, 1a7 SYNCS, 1a8 ATOMG, 1ac LDCU, 1ae LDGSTS,
+    1af LDGDEPBAR, 1b2 SYNCS, 1b4 UTMALDG, 1b5 UTMASTG, 1b7 UTMACMDFLUSH, 1b9 UTMACCTL, 1ba UBLKCP,
+    1bd STAS, 1c2 R2UR, 1c3 S2UR, 1c5 WARPGROUP, 1c6 FENCE, 1c8 USETMAXREG, 1f0 HGMMA
+"""
+OPCODES = {int(code, 16): opcode for code, opcode in (pair.split() for pair in _OPCODES.split(","))}
+# Codes whose form of operands (bits 9-11) makes them another instruction.
+BY_FORM: dict[int, str] = {
+    0x9AB: "ERRBAR",
+    0x5AB: "CGAERRBAR",
+    0x9C7: "UCGABAR_ARV",
+    0xDC7: "UCGABAR_WAIT",
+}
+# (since this capability, codes that it gave to another instruction), the newest first.
+RENAMED: tuple[tuple[int, dict[int, str]], ...] = ((100, {0x035: "IADD"}), (0, {0x035: "HFMA2"}))
+
+
+# Codes of jumps with an offset in them: BRA, BRA.U, CALL.REL. Others go where a register says, or
+# (CALL.ABS) to an address that the loader fills in.
+_JUMPS = frozenset({0x947, 0x547, 0x944})
+_HOPPER = 90  # from here on a jump has eight bits more, in bits 16-23
+_ALWAYS = 7  # the predicate PT
+
+
+def decode(code: bytes, start: int, capability: int) -> list[Instruction] | None:
+    """Return the instructions of a function's machine code.
+
+    `start` is the address of the first one, `capability` ten times the compute capability (75, 120).
+    None when an opcode is not known: then nothing that follows from them would be sure.
+    """
+    instructions = []
+    for at, (low, high) in enumerate(struct.iter_unpack("<QQ", code[: len(code) // BYTES * BYTES])):
+        opcode = name(low, capability)
+        if opcode is None:
+            return None
+        pc = start + BYTES * at
+        instructions.append(
+            Instruction(
+                pc=pc,
+                opcode=opcode,
+                guard=_guard(low),
+                target=_target(low, high, pc, capability) if low & 0xFFF in _JUMPS else None,
+                scoreboard=(low >> 44 & 7, low >> 38 & 0x3F) if opcode == "DEPBAR" else None,
+                control=control(high),
+            )
+        )
+    return instructions
+
+
+def name(low: int, capability: int) -> str | None:
+    """Return the opcode in the lower 64 bits of an instruction; None when it is not known."""
+    form = low & 0xFFF
+    if form in BY_FORM:
+        return BY_FORM[form]
+    for since, renamed in RENAMED:
+        if capability >= since and form & 0x1FF in renamed:
+            return renamed[form & 0x1FF]
+    return OPCODES.get(form & 0x1FF)
+
+
+def _guard(low: int) -> str | None:
+    predicate = low >> 12 & 7
+    if predicate == _ALWAYS:
+        return "!PT" if low >> 15 & 1 else None
+    return f"{'!' if low >> 15 & 1 else ''}P{predicate}"
+
+
+def _target(low: int, high: int, pc: int, capability: int) -> int:
+    offset = (low >> 34 | high << 30) & (1 << 48) - 1
+    if offset >> 47:
+        offset -= 1 << 48
+    if capability >= _HOPPER:
+        offset = offset << 8 | (low >> 16 & 0xFF)
+    return pc + BYTES + 4 * offset

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence, Set
-from dataclasses import dataclass, field
 
 from profkit.reports.sass.instruction import (
     ENDS,
@@ -23,27 +22,15 @@ from profkit.reports.sass.instruction import (
 )
 
 
-@dataclass(frozen=True)
 class Program:
-    """The instructions of a kernel in the order of their addresses.
+    """The instructions of a kernel in the order of their addresses."""
 
-    Attributes:
-        instructions: All of them, ascending.
-        index: Address -> position.
-        before: Position -> positions that control may come from.
-        encoded: Whether every instruction has its control fields.
-    """
-
-    instructions: Sequence[Instruction]
-    index: dict[int, int] = field(init=False)
-    before: dict[int, list[int]] = field(init=False)
-    encoded: bool = field(init=False)
-
-    def __post_init__(self) -> None:
-        index = {instruction.pc: n for n, instruction in enumerate(self.instructions)}
-        object.__setattr__(self, "index", index)
-        object.__setattr__(self, "before", _comes_from(self.instructions, index))
-        object.__setattr__(self, "encoded", all(x.control for x in self.instructions))
+    def __init__(self, instructions: Sequence[Instruction]) -> None:
+        self.instructions = instructions
+        self.index = {x.pc: n for n, x in enumerate(instructions)}  # address -> position
+        # Position -> positions that control may come from.
+        self.before = _comes_from(instructions, self.index)
+        self.encoded = all(x.control for x in instructions)  # with control fields
 
 
 def _comes_from(instructions: Sequence[Instruction], index: dict[int, int]) -> dict[int, list[int]]:
@@ -81,17 +68,11 @@ _WARPGROUP = "WARPGROUP"  # .ARRIVE before wgmma, .DEPBAR until its results are 
 
 
 def producers(program: Program, pc: int, state: str = "") -> list[Instruction]:
-    """The instructions whose results the one at an address waits for.
+    """Return the instructions that the one at an address waits for, in the order of their addresses.
 
-    Args:
-        program: The kernel.
-        pc: Address of the instruction that waits.
-        state: The warp state: of several, those answered by its unit are meant (L1TEX for
-            long_scoreboard, MIO for short_scoreboard). At exits it is the stores before them; at
-            barriers, fences and sleeps these themselves; for a fixed latency the instruction before.
-
-    Returns:
-        In the order of their addresses; none when nothing is found that it can wait for.
+    Of several, those answered by the warp state's unit (L1TEX for long_scoreboard, MIO for
+    short_scoreboard). At exits it is the stores before them; at barriers, fences and sleeps these
+    themselves; for a fixed latency the instruction before.
     """
     at = program.index.get(pc)
     if at is None:
@@ -110,7 +91,7 @@ def producers(program: Program, pc: int, state: str = "") -> list[Instruction]:
 
 
 def _walk(program: Program, at: int, stop: Callable[[int], bool]) -> Iterator[int]:
-    """Positions before one, nearest first; not beyond one at which stop holds."""
+    """Yield positions before one, nearest first; not beyond one at which stop holds."""
     seen: set[int] = set()
     front = list(program.before[at])
     while front and len(seen) < BOUND:
@@ -125,7 +106,7 @@ def _walk(program: Program, at: int, stop: Callable[[int], bool]) -> Iterator[in
 
 
 def _awaited(program: Program, at: int) -> set[int]:
-    """Who an instruction waits for; behind a DEPBAR, which waits for nothing else, who that does."""
+    """Return who an instruction waits for; behind a DEPBAR, whom that does."""
     find = _holders if program.encoded else _writers
     sources = find(program, at)
     if not sources:
@@ -136,7 +117,7 @@ def _awaited(program: Program, at: int) -> set[int]:
 
 
 def _before(program: Program, at: int, opcodes: frozenset[str]) -> set[int]:
-    """The nearest of some opcodes on each path, or the instruction itself when it is of wgmma's.
+    """Return the nearest of some opcodes on each path, or the instruction itself when it is of wgmma's.
 
     A wait for the results of wgmma is a wait for the products before it.
     """
@@ -155,7 +136,7 @@ def _before(program: Program, at: int, opcodes: frozenset[str]) -> set[int]:
 
 
 def _holders(program: Program, at: int) -> set[int]:
-    """Who holds the scoreboards that this instruction waits for."""
+    """Return who holds the scoreboards that this instruction waits for."""
     instruction = program.instructions[at]
     if instruction.control is None:
         return set()
@@ -169,7 +150,7 @@ def _holders(program: Program, at: int) -> set[int]:
 
 
 def _held(program: Program, at: int, scoreboard: int, open_: int) -> set[int]:
-    """Who holds one scoreboard, without the newest `open_` of them.
+    """Return who holds one scoreboard, without the newest `open_` of them.
 
     Whoever waited for it before has found it free: nothing older can still hold it.
     """
@@ -188,7 +169,7 @@ def _held(program: Program, at: int, scoreboard: int, open_: int) -> set[int]:
 
 
 def _writers(program: Program, at: int) -> set[int]:
-    """Who of L1TEX and MIO writes the registers that this instruction reads.
+    """Return who of L1TEX and MIO writes the registers that this instruction reads.
 
     Where none does, it is a register that it overwrites while an earlier one still reads it.
     """
@@ -207,9 +188,9 @@ def _writers(program: Program, at: int) -> set[int]:
 
 
 def _last(program: Program, at: int, register: str, *, reads: bool) -> Iterator[int]:
-    """The last ones on each path that write a register and take their time.
+    """Yield the last ones on each path that write a register and take their time.
 
-    With reads, those that read it instead, as far as nobody writes it in between.
+    With reads, those that read it instead, as far as nothing writes it in between.
     """
     code = program.instructions
     for n in _walk(program, at, lambda n: register in code[n].writes):
@@ -219,7 +200,7 @@ def _last(program: Program, at: int, register: str, *, reads: bool) -> Iterator[
 
 
 def _stores(program: Program, at: int) -> set[int]:
-    """The stores before an exit, back to a fence; a warp at its exit is sampled behind it."""
+    """Return the stores before an exit, back to a fence; a warp at its exit is sampled behind it."""
     code = program.instructions
     if at and code[at - 1].opcode == "EXIT":
         at -= 1
@@ -228,7 +209,7 @@ def _stores(program: Program, at: int) -> set[int]:
 
 
 def _of_groups(program: Program, sources: set[int]) -> set[int]:
-    """The copies of a group (cp.async) in the place of the instruction that closes it."""
+    """Return the copies of a group (cp.async) in the place of the instruction that closes it."""
     copies: set[int] = set()
     for n in sources:
         if _is(program, n, _GROUP):

@@ -1,15 +1,11 @@
-"""SASS as text (an ncu report's, nvdisasm's, cuobjdump's)  ->  instructions.
-
-Nsight Compute gives one instruction without its control fields; the disassemblers put the encoding
-behind it in comments, two words for each instruction, from which the control fields are read.
-"""
+"""SASS as text, as ncu_report disassembles it  ->  instructions, without control fields."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 
-from profkit.reports.sass.instruction import BYTES, Control, Instruction, control
+from profkit.reports.sass.instruction import Instruction, opcode_set
 
 _REGISTER = re.compile(r"\b(UR|R)(\d+)\b(?:\.(64))?")
 _PREDICATE = re.compile(r"\b(UP|P)(\d)\b")
@@ -19,41 +15,37 @@ _DESTINATION = re.compile(r"(?:(?:UR|R)(?:\d+|Z)|UP\d|P\d|U?PT|URZ|B\d+|PR)(?:\.
 _IS_PREDICATE = re.compile(r"U?P(?:\d|T)")
 
 # They write no register; all their operands are read.
-_NO_RESULT = frozenset({
-    "ST", "STG", "STS", "STL", "STSM", "STAS", "STTM", "RED", "REDG", "SUST", "SURED", "BRA", "BRX",
-    "BRXU", "JMP", "JMX", "CALL", "RET", "EXIT", "BAR", "MEMBAR", "FENCE", "NOP", "WARPSYNC", "BSYNC",
-    "BREAK", "DEPBAR", "LDGDEPBAR", "LDGSTS", "NANOSLEEP", "CCTL", "CCTLL", "ERRBAR", "CGAERRBAR",
-    "UTMALDG", "UTMASTG", "UTMAREDG", "UTMAPF", "UTMACCTL", "UTMACMDFLUSH", "UBLKCP", "UBLKRED",
-    "UBLKPF", "WARPGROUP", "ENDCOLLECTIVE", "YIELD", "BPT", "KILL", "ARRIVES", "UCGABAR_ARV",
-    "UCGABAR_WAIT", "ACQBULK", "PREEXIT", "RPCMOV", "R2B", "UTCBAR", "UTCCP", "UTCHMMA", "UTCIMMA",
-    "UTCQMMA", "UTCOMMA", "UTCATOMSWS",
-})  # fmt: skip
+_NO_RESULT = opcode_set("""
+    ST STG STS STL STSM STAS STTM RED REDG SUST SURED BRA BRX BRXU JMP JMX CALL RET EXIT BAR MEMBAR
+    FENCE NOP WARPSYNC BSYNC BREAK DEPBAR LDGDEPBAR LDGSTS NANOSLEEP CCTL CCTLL ERRBAR CGAERRBAR
+    UTMALDG UTMASTG UTMAREDG UTMAPF UTMACCTL UTMACMDFLUSH UBLKCP UBLKRED UBLKPF WARPGROUP
+    ENDCOLLECTIVE YIELD BPT KILL ARRIVES UCGABAR_ARV UCGABAR_WAIT ACQBULK PREEXIT RPCMOV R2B UTCBAR
+    UTCCP UTCHMMA UTCIMMA UTCQMMA UTCOMMA UTCATOMSWS
+""")
 # Two predicates come first, all others of theirs are read.
-_TWO_PREDICATES = frozenset({
-    "ISETP", "FSETP", "DSETP", "HSETP2", "UISETP", "PLOP3", "UPLOP3", "PSETP", "UFSETP",
-})  # fmt: skip
+_TWO_PREDICATES = opcode_set("ISETP FSETP DSETP HSETP2 UISETP PLOP3 UPLOP3 PSETP UFSETP")
 # A predicate may come before the register that they write.
-_PREDICATE_FIRST = frozenset({
-    "LOP3", "ULOP3", "SHFL", "ATOM", "ATOMG", "ATOMS", "R2UR", "ELECT", "MATCH", "VOTE", "VOTEU",
-    "LD", "LDG", "LDL", "LDS", "TEX", "TLD", "TLD4", "SULD", "SUATOM", "REDUX",
-})  # fmt: skip
-_DOUBLE = frozenset({"DFMA", "DADD", "DMUL", "DMNMX", "DSETP"})
-_TEXTURE = frozenset({"TEX", "TLD", "TLD4", "TXD", "TMML", "SULD"})
-_CONVERSIONS = frozenset({"F2F", "I2F", "F2I", "FRND"})
+_PREDICATE_FIRST = opcode_set("""
+    LOP3 ULOP3 SHFL ATOM ATOMG ATOMS R2UR ELECT MATCH VOTE VOTEU LD LDG LDL LDS TEX TLD TLD4 SULD
+    SUATOM REDUX
+""")
+_DOUBLE = opcode_set("DFMA DADD DMUL DMNMX DSETP")
+_TEXTURE = opcode_set("TEX TLD TLD4 TXD TMML SULD")
+_CONVERSIONS = opcode_set("F2F I2F F2I FRND")
 # Their last modifier is how many registers they move: .4, .x32.
-_MATRICES = frozenset({"LDSM", "STSM", "LDTM", "STTM"})
+_MATRICES = opcode_set("LDSM STSM LDTM STTM")
 # Registers of (A, B, C and D) by opcode and shape.
-_MATRIX = {
-    "HMMA.884": (2, 2, 8), "HMMA.1688": (2, 1, 4), "HMMA.16816": (4, 2, 4), "HMMA.16832": (4, 2, 4),
-    "IMMA.8816": (1, 1, 2), "IMMA.8832": (1, 1, 2), "IMMA.16816": (2, 1, 4), "IMMA.16832": (4, 2, 4),
-    "IMMA.16864": (4, 2, 4), "BMMA.88128": (1, 1, 2), "BMMA.168128": (2, 1, 4),
-    "BMMA.168256": (4, 2, 4), "DMMA.884": (2, 2, 4), "DMMA.1684": (4, 2, 8), "DMMA.1688": (8, 4, 8),
-    "DMMA.16816": (16, 8, 8), "QMMA.16832": (4, 2, 4), "OMMA.16864": (4, 2, 4),
-}  # fmt: skip
+_SHAPES = """
+    HMMA.884 2 2 8, HMMA.1688 2 1 4, HMMA.16816 4 2 4, HMMA.16832 4 2 4, IMMA.8816 1 1 2,
+    IMMA.8832 1 1 2, IMMA.16816 2 1 4, IMMA.16832 4 2 4, IMMA.16864 4 2 4, BMMA.88128 1 1 2,
+    BMMA.168128 2 1 4, BMMA.168256 4 2 4, DMMA.884 2 2 4, DMMA.1684 4 2 8, DMMA.1688 8 4 8,
+    DMMA.16816 16 8 8, QMMA.16832 4 2 4, OMMA.16864 4 2 4
+"""
+_MATRIX = {shape: tuple(map(int, counts)) for shape, *counts in map(str.split, _SHAPES.split(","))}
 
 
 def split_operands(text: str) -> list[str]:
-    """Operands at the commas outside of brackets, each without its blanks."""
+    """Return the operands between the commas outside of brackets."""
     parts, depth, start = [], 0, 0
     for at, letter in enumerate(text):
         if letter in "[({":
@@ -70,16 +62,9 @@ def split_operands(text: str) -> list[str]:
 def registers(
     opcode: str, modifiers: tuple[str, ...], operands: list[str]
 ) -> tuple[frozenset[str], frozenset[str]]:
-    """The registers that are read and written.
+    """Return the registers (R4, UR6, P0, UP1, B0) that are read and that are written.
 
-    Args:
-        opcode: LDG.
-        modifiers: ("E", "128").
-        operands: As split gives them.
-
-    Returns:
-        (reads, writes): names such as R4, UR6, P0, UP1 and B0. RZ, URZ and PT hold nothing and are
-        in neither.
+    RZ, URZ and PT hold nothing and are in neither.
     """
     results = _results(opcode, operands)
     writes: set[str] = set()
@@ -94,7 +79,7 @@ def registers(
 
 
 def _results(opcode: str, operands: list[str]) -> int:
-    """How many of the operands, from the first one on, are written."""
+    """Return how many of the operands, from the first one on, are written."""
     if opcode in _NO_RESULT or not operands or not _DESTINATION.fullmatch(operands[0]):
         return 0
     if opcode in _TWO_PREDICATES:
@@ -105,14 +90,14 @@ def _results(opcode: str, operands: list[str]) -> int:
     if first:
         more = len(operands) > 2 and opcode in _PREDICATE_FIRST
         return 2 if more and _DESTINATION.fullmatch(operands[1]) else 1
-    # Carries out and flags stand behind the register: R4, P0, PT, ...
+    # Carries out and flags come after the register: R4, P0, PT, ...
     while count < min(3, len(operands) - 1) and _IS_PREDICATE.fullmatch(operands[count]):
         count += 1
     return count
 
 
 def _named(operand: str, width: int) -> Iterator[str]:
-    """Names of the registers of one operand; one in brackets has its own width."""
+    """Yield names of the registers of one operand; one in brackets has its own width."""
     inside = "[" in operand
     for kind, number, wide in _REGISTER.findall(operand):
         count = width
@@ -128,7 +113,7 @@ def _named(operand: str, width: int) -> Iterator[str]:
 
 
 def _width(opcode: str, modifiers: tuple[str, ...], at: int, results: int) -> int:
-    """32-bit registers of the operand at a position."""
+    """Return 32-bit registers of the operand at a position."""
     width = 1
     if opcode.endswith("MMA"):
         width = _matrix(opcode, modifiers, at)
@@ -174,23 +159,14 @@ _LINE = re.compile(
     r"(?P<opcode>[A-Z][A-Z0-9_]*)(?P<modifiers>(?:\.\w+)*)"
     r"(?P<operands>[^;/]*);?\s*(?:/\*.*)?"
 )
-_CODE = re.compile(r"/\*\s*0x([0-9a-f]{16})\s*\*/")
 _TARGET = re.compile(r"(?:^|[\s,])(0x[0-9a-f]+)\s*$")
 _GUARDED = re.compile(r"!?(U?P\d)")
-_JUMPS = frozenset({"BRA", "BSSY", "CALL", "JMP"})
+_JUMPS = opcode_set("BRA BSSY CALL JMP")
 _LATENT = re.compile(r"SB(\d+)\s*(?:,\s*(0x[0-9a-f]+|\d+))?")
 
 
 def parse_sass(line: str, pc: int) -> Instruction | None:
-    """One instruction.
-
-    Args:
-        line: "@P0 LDG.E.128 R4, [R2.64]", with or without address, semicolon and encoding.
-        pc: Its address.
-
-    Returns:
-        None for text that is no instruction (blank, "???", a label).
-    """
+    """Return an instruction of a text like "@P0 LDG.E.128 R4, [R2.64]"; None for any other text."""
     match = _LINE.fullmatch(line)
     if match is None:
         return None
@@ -209,47 +185,7 @@ def parse_sass(line: str, pc: int) -> Instruction | None:
         writes=writes,
         target=int(target[1], 16) if target else None,
         scoreboard=_scoreboard(operands) if opcode == "DEPBAR" else None,
-        control=_control(line),
     )
-
-
-def program(lines: Iterable[str], start: int) -> list[Instruction]:
-    """The instructions of one function.
-
-    Args:
-        lines: One instruction each, in order; a line that holds only the second word of an
-            encoding belongs to the one before.
-        start: Address of the first one, where the text gives no addresses of its own.
-
-    Returns:
-        As far as the text is instructions; others leave a gap at their address.
-    """
-    instructions: list[Instruction] = []
-    pc, joined = start, _joined(lines)
-    for line in joined:
-        address = re.match(r"\s*/\*([0-9a-f]{4,})\*/", line)
-        at = start + int(address[1], 16) if address else pc
-        instruction = parse_sass(line, at)
-        if instruction is not None:
-            instructions.append(instruction)
-        pc = at + BYTES
-    return instructions
-
-
-def _joined(lines: Iterable[str]) -> list[str]:
-    """Each instruction with the second word of its encoding, which has a line of its own."""
-    joined: list[str] = []
-    for line in lines:
-        if joined and re.fullmatch(r"\s*/\*\s*0x[0-9a-f]{16}\s*\*/\s*", line):
-            joined[-1] += line
-        else:
-            joined.append(line)
-    return joined
-
-
-def _control(line: str) -> Control | None:
-    words = _CODE.findall(line)
-    return control(int(words[1], 16)) if len(words) == 2 else None
 
 
 def _scoreboard(operands: str) -> tuple[int, int] | None:

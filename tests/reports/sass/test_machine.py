@@ -8,14 +8,15 @@ from pathlib import Path
 import pytest
 
 from profkit.reports.reader import actions
-from profkit.reports.sass import images, machine, text
+from profkit.reports.sass import images, text
 from profkit.reports.sass.inlined import line_tables
+from profkit.reports.sass.instruction import Instruction, decode, name
 from tests.conftest import ROOT, kinds, others
 
 ARTIFACTS = ROOT / "artifacts"
 
 
-def _functions(path: Path) -> Iterator[tuple[list[str], list[machine.Instruction], int]]:
+def _functions(path: Path) -> Iterator[tuple[list[str], list[Instruction], int]]:
     """Texts, instructions and start of each function that a report ran, once."""
     known, seen = images.functions(path), set[int]()
     for action in actions(str(path)):
@@ -34,10 +35,8 @@ def _functions(path: Path) -> Iterator[tuple[list[str], list[machine.Instruction
         if start in seen:
             continue
         seen.add(start)
-        code = machine.decode(function.code, start, int(10 * major + minor))
-        assert code is not None, set(
-            machine.unknown_opcodes(function.code, int(10 * major + minor))
-        )
+        code = decode(function.code, start, int(10 * major + minor))
+        assert code is not None, f"an opcode of {function.name} is not known"
         yield [action.sass_by_pc(x.pc) or "" for x in code], code, start
 
 
@@ -66,7 +65,7 @@ def test_functions_of_a_report() -> None:
     assert function.name == "_Z6stage2ILi64EEv9Attention"
     assert function.start == 0x7F4B9F7A0000
     assert len(function.code) == 16_896
-    code = machine.decode(function.code, function.start, 90)
+    code = decode(function.code, function.start, 90)
     assert code is not None
     assert [x.opcode for x in code[:3]] == ["LDC", "S2R", "LDC"]
 
@@ -87,9 +86,9 @@ def test_two_builds_of_one_kernel_are_told_apart_by_their_place() -> None:
 
 def test_unknown_opcode_is_no_answer() -> None:
     code = (0x1FF).to_bytes(16, "little")
-    assert machine.decode(code, 0, 90) is None
-    assert list(machine.unknown_opcodes(code, 90)) == [0x1FF]
-    hfma2, iadd = (machine.name(0x235, capability) for capability in (90, 120))
+    assert decode(code, 0, 90) is None
+    assert name(0x1FF, 90) is None
+    hfma2, iadd = (name(0x235, capability) for capability in (90, 120))
     assert (hfma2, iadd) == ("HFMA2", "IADD")
 
 

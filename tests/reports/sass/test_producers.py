@@ -6,7 +6,7 @@ import pytest
 
 from profkit.reports.sass.instruction import Control, Instruction
 from profkit.reports.sass.producers import Program, producers
-from profkit.reports.sass.text import program
+from tests.reports.sass.listing import program
 
 
 def _of(text: str, at: int, state: str = "long_scoreboard") -> list[str]:

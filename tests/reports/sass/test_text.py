@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from profkit.reports.sass.text import parse_sass, program
+from profkit.reports.sass.text import parse_sass
+from tests.reports.sass.listing import program
 
 # (text as ncu or a disassembler prints it, registers read, registers written)
 INSTRUCTIONS = {

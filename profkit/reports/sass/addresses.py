@@ -1,6 +1,6 @@
 """One launch of an open report  ->  what is known of an instruction by its address.
 
-Everything is read when it is first asked for, and once: most findings need one metric, few need the
+Everything is read when it is first needed, and once: most findings need one metric, few need the
 machine code.
 """
 
@@ -8,20 +8,20 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from functools import cache, cached_property
+from functools import cache, cached_property, partial
 from typing import Any
 
 from profkit.reports.launch import clean
-from profkit.reports.sass import images, machine
+from profkit.reports.sass import images
 from profkit.reports.sass.images import Function
-from profkit.reports.sass.instruction import BYTES, Instruction
+from profkit.reports.sass.instruction import BYTES, decode
 from profkit.reports.sass.producers import Program, producers
 
-# A line is (file, line); an instruction without one stands for itself: (None, address).
+# A line is (file, line); an instruction without one is its own: (None, address).
 Place = tuple[str | None, int]
 
 # Headers of the toolkit, where atomicAdd and __expf are lines of their own. Who reads a finding asks
-# for the line that calls them: the nearest instruction that stands in a file of somebody's own.
+# for the line that calls them: the nearest instruction in a file that is not the toolkit's.
 _TOOLKIT = re.compile(
     r"/(?:targets/[^/]+|cuda[^/]*)/include/|/include/(?:cuda|crt|cooperative_groups)"
 )
@@ -30,19 +30,18 @@ _NO_SASS = ("", "???")  # what the library says when it cannot disassemble
 
 
 class LaunchedCode:
-    """A launch and the machine code that it ran; good as long as its report is open."""
+    """A launch (an ncu_report action) and its machine code; good as long as its report is open."""
 
     def __init__(self, action: Any, functions: Callable[[], list[Function]]) -> None:
-        """Of an ncu_report action; functions gives the machine code in its report."""
         self._action = action
-        self._functions = functions
-        self._programs: dict[int, Program] = {}
-        self._metrics: dict[str, dict[int, float] | None] = {}
-        self._places: dict[int, Place] = {}
-        self._awaited: dict[tuple[int, str], list[int]] = {}
+        self._functions = functions  # gives the machine code in the report
+        self._metric = cache(partial(_instances, action))
+        self.place: Callable[[int], Place] = cache(self._place_or_caller)
+        self.producers: Callable[[int, str], list[int]] = cache(self._producers)
+        self._function_code = cache(self._decoded)
 
     def values(self, terms: Mapping[str, float]) -> dict[int, float] | None:
-        """Address -> sum of factor x metric; None when one of them was not collected."""
+        """Return address -> sum of factor x metric; None when one of them was not collected."""
         total: dict[int, float] = {}
         for name, factor in terms.items():
             values = self._metric(name)
@@ -52,19 +51,8 @@ class LaunchedCode:
                 total[pc] = total.get(pc, 0.0) + factor * value
         return total
 
-    def _metric(self, name: str) -> dict[int, float] | None:
-        """Address -> value, where it is not zero."""
-        if name not in self._metrics:
-            self._metrics[name] = _instances(self._action, name)
-        return self._metrics[name]
-
-    def place(self, pc: int) -> Place:
-        """File and line of an instruction; a toolkit header's is that of whoever calls it."""
-        if pc not in self._places:
-            self._places[pc] = self._caller(pc)
-        return self._places[pc]
-
-    def _caller(self, pc: int) -> Place:
+    def _place_or_caller(self, pc: int) -> Place:
+        """Return file and line of an instruction; a toolkit header's is that of its caller."""
         place = self._place(pc)
         if place[0] is None or not _TOOLKIT.search(place[0]):
             return place
@@ -77,7 +65,7 @@ class LaunchedCode:
         return self._neighbour(pc) or place
 
     def _neighbour(self, pc: int) -> Place | None:
-        """The line of an instruction near by; its operands are made before it."""
+        """Return the line of an instruction near by; its operands are made before it."""
         for step in (-BYTES, BYTES):
             for near in range(pc + step, pc + step * (_NEAR + 1), step):
                 file, line = self._place(near)
@@ -98,42 +86,32 @@ class LaunchedCode:
         return {clean(name): clean(text).splitlines() for name, text in files if text}
 
     def source(self, file: str | None, line: int | None) -> str | None:
-        """The text of a line, None where the report has no source for it."""
+        """Return the text of a line, None where the report has no source for it."""
         texts = self.sources.get(file or "", [])
         return texts[line - 1] if line and line <= len(texts) else None
 
     def opcode(self, pc: int) -> str:
-        """The opcode at an address; "" when it cannot be told."""
-        instruction = self._instruction(pc)
-        return instruction.opcode if instruction else ""
-
-    def producers(self, pc: int, state: str) -> list[int]:
-        """Addresses of the instructions that one in a warp state waits for; see sass.producers."""
-        if (pc, state) not in self._awaited:
-            program = self._program(pc)
-            awaited = producers(program, pc, state) if program else []
-            self._awaited[pc, state] = [instruction.pc for instruction in awaited]
-        return self._awaited[pc, state]
-
-    def _instruction(self, pc: int) -> Instruction | None:
+        """Return the opcode at an address; "" when unknown."""
         program = self._program(pc)
         at = program.index.get(pc) if program else None
-        return program.instructions[at] if program and at is not None else None
+        return program.instructions[at].opcode if program and at is not None else ""
+
+    def _producers(self, pc: int, state: str) -> list[int]:
+        """Return the addresses of what an instruction in a warp state waits for; see producers."""
+        program = self._program(pc)
+        return [x.pc for x in producers(program, pc, state)] if program else []
 
     def _program(self, pc: int) -> Program | None:
-        """The code of the function that an address is in."""
+        """Return the code of the function that an address is in."""
         start = self._start(pc)
-        if start is None:
-            return self._texts
-        if start not in self._programs:
-            code = machine.decode(self._spans[start].code, start, self._capability)
-            if code is None:
-                return self._texts
-            self._programs[start] = Program(code)
-        return self._programs[start]
+        return (None if start is None else self._function_code(start)) or self._texts
+
+    def _decoded(self, start: int) -> Program | None:
+        code = decode(self._spans[start].code, start, self._capability)
+        return None if code is None else Program(code)
 
     def _start(self, pc: int) -> int | None:
-        """The address of the function that an address is in."""
+        """Return the address of the function that an address is in."""
         spans = self._spans.items()
         return next((start for start, f in spans if start <= pc < start + len(f.code)), None)
 
@@ -158,8 +136,8 @@ class LaunchedCode:
         counted = self._metric("inst_executed")
         if not counted:
             return None
-        lines = {pc: self._action.sass_by_pc(pc) or "" for pc in range(
-            min(counted), max(counted) + BYTES, BYTES)}  # fmt: skip
+        addresses = range(min(counted), max(counted) + BYTES, BYTES)
+        lines = {pc: self._action.sass_by_pc(pc) or "" for pc in addresses}
         if all(line.strip() in _NO_SASS for line in lines.values()):
             return None
         code = [i for pc, line in lines.items() if (i := parse_sass(clean(line), pc)) is not None]
@@ -167,9 +145,8 @@ class LaunchedCode:
 
     @cached_property
     def _capability(self) -> int:
-        names = ("device__attribute_compute_capability_major",
-                 "device__attribute_compute_capability_minor")  # fmt: skip
-        major, minor = (self._action.metric_by_name(name) for name in names)
+        cc = "device__attribute_compute_capability_"
+        major, minor = (self._action.metric_by_name(cc + part) for part in ("major", "minor"))
         return int(major.as_double() * 10 + minor.as_double()) if major and minor else 0
 
 
@@ -179,6 +156,7 @@ def _cleaned(file: str) -> str:
 
 
 def _instances(action: Any, name: str) -> dict[int, float] | None:
+    """Return address -> value, where it is not zero; None when it was not collected."""
     metric = action.metric_by_name(name)
     if metric is None or not metric.has_correlation_ids():
         return None
