@@ -120,9 +120,13 @@ def _read_each(
 
 
 def _bytes_of(path: str) -> int:
-    """Return the size of a report's file in bytes; 0 where it cannot be read."""
+    """Return the size of a report's file in bytes; 0 where it cannot be read.
+
+    0 of a compressed one, too, where memory is limited: a child unpacks it first, and may run out.
+    """
+    is_unpacked_in_child = path.endswith(".ncu-repz") and is_limited()
     readable = not is_table(path) and os.path.isfile(path) and os.access(path, os.R_OK)
-    return os.path.getsize(path) if readable else 0
+    return os.path.getsize(path) if readable and not is_unpacked_in_child else 0
 
 
 def raw_frame(path: str | Path) -> pd.DataFrame:
