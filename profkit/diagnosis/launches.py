@@ -173,8 +173,8 @@ def judged_rows(launches: Iterable[Judged], *, every: bool = False) -> list[Row]
 
 _VERDICT = ("bound", "limiter", "because", "headroom", "saves")
 _GAINS = ("gain", "expect", "expect_low", "expect_high")
-_COLUMNS = ["report", "launch", "kernel", "variant", "case", "time", *_VERDICT, "rule", "status",
-            "cause", *_GAINS, "evidence", "where", "try"]  # fmt: skip
+_IDENTIFIED = ("report", "launch", "kernel", "variant", "case", "time")
+_SAID = ("rule", "status", "cause", *_GAINS, "evidence", "where", "try")
 
 
 def _verdict(run: Judged) -> tuple[Any, ...]:
@@ -222,12 +222,10 @@ def diagnose_frame(runs: DataFrame, rules: Sequence[Rule] = ()) -> DataFrame:
     for run in _with_known_lines(launches):
         identity = run.report, run.index, run.kernel, run.variant, run.case, run.time
         verdict = _verdict(run)
-        table += [
-            (*identity, *verdict, f.rule, f.status, f.cause, *_gains(f), dict(f.evidence), f.where,
-             f.advice)
-            for f in run.diagnosis.findings
-        ]  # fmt: skip
-    return pd.DataFrame(table, columns=_COLUMNS)
+        for f in run.diagnosis.findings:
+            said = f.rule, f.status, f.cause, *_gains(f), dict(f.evidence), f.where, f.advice
+            table.append((*identity, *verdict, *said))
+    return pd.DataFrame(table, columns=[*_IDENTIFIED, *_VERDICT, *_SAID])
 
 
 def _with_known_lines(launches: Sequence[Judged]) -> list[Judged]:

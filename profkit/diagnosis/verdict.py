@@ -117,15 +117,14 @@ def _full(near: list[Use]) -> Diagnosis:
     first = near[0]
     # Issue slots are full of the instructions that fill the pipe: the pipe is the cause.
     if first.resource.limiter == "issue":
-        pipes = [u for u in near if u.resource.group == "compute" and u is not first
-                 and u.share >= MOSTLY * first.share]  # fmt: skip
-        first = pipes[0] if pipes else first
+        pipes = (u for u in near[1:] if u.resource.group == "compute")
+        first = next((u for u in pipes if u.share >= MOSTLY * first.share), first)
     # A DRAM stream passes through L2: of the two, the busier one.
     by = {u.resource.limiter: u for u in near}
     if first.resource.limiter == "l2" and "dram" in by and by["dram"].elapsed >= first.elapsed:
         first = by["dram"]
-    others = [u for u in near if u.resource.group != first.resource.group
-              and u.share >= AS_GOOD_AS * first.share]  # fmt: skip
+    others = [u for u in near if u.resource.group != first.resource.group]
+    others = [u for u in others if u.share >= AS_GOOD_AS * first.share]
     text = f"{first.resource.limiter} at {share(first.elapsed)} of peak"
     if others:
         second = others[0]

@@ -10,6 +10,8 @@ from profkit.reports.metrics.derive import SECTOR
 # On the crossbar a store is a header and its sectors: 2 packets for a lone one, 5 for a line of four.
 # Measured: 12.1 and 13.0 times less crossbar work for stores coalesced from 32 sectors to 4.
 PACKETS = (5 / 4) / 2
+_REQUESTS = ("global_load_requests", "global_store_requests")
+_SECTORS = ("global_load_sectors", "global_store_sectors")
 SINGLE = 2.5  # sectors a request of L2 from which most of them travel together
 
 
@@ -31,11 +33,10 @@ def sector_waste(launch: Launch) -> tuple[float, str]:
 
 def _past_l1(launch: Launch, waste: float) -> float:
     """Share of the sectors behind L1 that are wasted: what L1 serves again costs nothing there."""
-    names = ("global_load_sectors", "global_store_sectors", "l2_read_bytes", "l2_write_bytes")
-    if not launch.known(*names):
+    if not launch.known(*_SECTORS, "l2_read_bytes", "l2_write_bytes"):
         return waste
-    needed = (1 - waste) * (launch[names[0]] + launch[names[1]])
-    moved = (launch[names[2]] + launch[names[3]]) / SECTOR
+    needed = (1 - waste) * sum(launch[n] for n in _SECTORS)
+    moved = (launch["l2_read_bytes"] + launch["l2_write_bytes"]) / SECTOR
     return min(waste, max(0.0, 1 - needed / moved)) if moved > 0 else waste
 
 
@@ -52,12 +53,10 @@ def _scatter(launch: Launch) -> tuple[float, float]:
 
 def _lines(launch: Launch, keep: float) -> float:
     """Share of L1's work that stays: it looks up and serves a line at a time, not a sector."""
-    names = ("global_load_requests", "global_store_requests", "global_load_sectors",
-             "global_store_sectors")  # fmt: skip
-    if not launch.known("global_tag_requests", *names):
+    if not launch.known("global_tag_requests", *_REQUESTS, *_SECTORS):
         return keep
-    loads, stores, read, written = (launch[n] for n in names)
-    needed = max(loads + stores, keep * (read + written) / 4)
+    requests, sectors = (sum(launch[n] for n in names) for names in (_REQUESTS, _SECTORS))
+    needed = max(requests, keep * sectors / 4)
     return min(keep, needed / max(launch["global_tag_requests"], needed, 1.0))
 
 
@@ -78,10 +77,9 @@ def _useful(launch: Launch, keep: float) -> float:
     What the warps asked for crosses DRAM at least once as far as DRAM moved it: sectors whose parts
     are used one after the other (an array of structures) are not read twice.
     """
-    names = ("global_load_sectors", "global_store_sectors", "dram_bytes")
-    if not launch.known(*names) or launch["dram_bytes"] <= 0:
+    if not launch.known(*_SECTORS, "dram_bytes") or launch["dram_bytes"] <= 0:
         return 0.0
-    asked = keep * (launch[names[0]] + launch[names[1]]) * SECTOR
+    asked = keep * sum(launch[n] for n in _SECTORS) * SECTOR
     return float(min(1.0, asked / launch["dram_bytes"]))
 
 
@@ -89,12 +87,11 @@ def coalesced(launch: Launch, waste: float) -> dict[str, float]:
     """Share of peak that each level would need in today's time if no sector were wasted."""
     keep, behind = 1 - waste, 1 - _past_l1(launch, waste)
     pairs, lines = _scatter(launch)
+    l2 = {"l2_tag_busy": behind / lines, "l2_to_xbar_busy": behind}
     parts = {
-        "dram": (("dram_busy", max(behind / pairs, _useful(launch, keep))),),
-        "l2": (("l2_tag_busy", behind / lines), ("l2_to_xbar_busy", behind),
-               ("xbar_to_l2_busy", min(behind, _stores(launch, keep)))),
-        "l1": (("l1_busy", _lines(launch, keep)),),
-    }  # fmt: skip
-    return {level: max(launch[metric] * factor for metric, factor in stages)
-            for level, stages in parts.items()
-            if launch.known(*(metric for metric, _ in stages))}  # fmt: skip
+        "dram": {"dram_busy": max(behind / pairs, _useful(launch, keep))},
+        "l2": {**l2, "xbar_to_l2_busy": min(behind, _stores(launch, keep))},
+        "l1": {"l1_busy": _lines(launch, keep)},
+    }
+    known = {level: stages for level, stages in parts.items() if launch.known(*stages)}
+    return {level: max(launch[m] * part for m, part in known[level].items()) for level in known}

@@ -159,10 +159,8 @@ def collected_metrics(launch: Row) -> dict[str, float]:
     """The collected metrics of a row, without its identity and without NaN."""
     pairs = ((name, launch[name]) for name in launch if name in launch)
     # Nearly all are float, and to ask an abstract class takes as long as the rest.
-    return {
-        n: float(v) for n, v in pairs
-        if (type(v) is float or isinstance(v, Real)) and not isnan(v)
-    }  # fmt: skip
+    numbers = ((n, v) for n, v in pairs if type(v) is float or isinstance(v, Real))
+    return {n: float(v) for n, v in numbers if not isnan(v)}
 
 
 def cache_resident(launch: Row, compulsory: float | None = None) -> str:

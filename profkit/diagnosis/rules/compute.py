@@ -134,8 +134,7 @@ def _at_once(launch: Launch) -> float | None:
 
 
 def _rule(*, limiter: str, title: str, meaning: str, advice: str, metric: str, what: str) -> Rule:
-    fixes = {"int": _fewer("int", 0.5), "fp32": relieved("fp32", RELIEVED, "issue"),
-             "fp16": relieved("fp16", RELIEVED, "issue")}  # fmt: skip
+    fix = relieved(limiter, RELIEVED, *(("issue",) if limiter in ("fp32", "fp16") else ()))
     return Rule(
         id=f"{limiter}-pipe",
         title=title,
@@ -146,7 +145,7 @@ def _rule(*, limiter: str, title: str, meaning: str, advice: str, metric: str, w
         clear=({metric: 0.2, "sm_active": 0.98},),
         explains=(limiter,),
         lines=(f"instructions {limiter}",),
-        fix=fixes.get(limiter) or relieved(limiter, RELIEVED),
+        fix=_fewer("int", 0.5) if limiter == "int" else fix,
         own_work=limiter in ("tensor", "fp32"),
     )
 

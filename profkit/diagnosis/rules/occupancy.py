@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from profkit.diagnosis.rule import Hit, Rule
+from profkit.diagnosis.rule import Hit, Rule, examples
 from profkit.diagnosis.rules.waits import stalled
 from profkit.model.estimate import Fix
 from profkit.model.launch import Launch, Threshold
@@ -18,8 +18,10 @@ IDLE_SCHEDULER = Threshold(
     0.25, "share of cycles without an eligible warp from which latency shows"
 )
 # Waits that other warps hide; throttles are queues, which more warps make longer.
-HIDES = ("long_scoreboard", "short_scoreboard", "wait", "barrier", "imc_miss", "drain",
-         "no_instruction", "branch_resolving")  # fmt: skip
+HIDES = tuple(
+    "long_scoreboard short_scoreboard wait barrier imc_miss drain no_instruction "
+    "branch_resolving".split()
+)
 _LIMITS = ("limit_registers", "limit_shared", "limit_warps", "limit_blocks")
 # A block without shared memory is limited by the driver's 1 KB exactly where blocks are.
 _EMPTY_BLOCKS = ("limit_shared", "limit_blocks")
@@ -61,8 +63,10 @@ def _more_warps(launch: Launch) -> Scenario:
     return Scenario(places=1 / launch["occupancy_limit"])
 
 
-_FEW = {"blocks_per_sm": 2, "limit_registers": 9, "limit_shared": 9, "limit_warps": 9, "limit_blocks": 9,
-        "occupancy_limit": 0.125, "waves": 8, "issue_busy_active": 0.2, "issue_busy": 0.2}  # fmt: skip
+_FEW = examples(
+    "blocks_per_sm=2 limit_registers=9 limit_shared=9 limit_warps=9 limit_blocks=9 "
+    "occupancy_limit=0.125 waves=8 issue_busy_active=0.2 issue_busy=0.2"
+)[0]
 
 
 def _occupancy_rule(*, name: str, metric: str, what: str, step: str | None, advice: str) -> Rule:

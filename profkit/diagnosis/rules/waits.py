@@ -7,7 +7,6 @@ these.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import NamedTuple
 
 from profkit.diagnosis.rule import Hit, Rule
 from profkit.model.estimate import Build, Fix
@@ -38,21 +37,11 @@ FEWER_TRIPS = 0.6  # of the accesses, when people no longer wait for each
 _WGMMA = "waiting for the results of wgmma, which ncu books as barrier"
 
 
-class State(NamedTuple):
-    """A state of waiting, and the rule that names it."""
-
-    state: str  # Nsight Compute's word: the limiter
-    rule: str
-    family: str  # what its wait is of, and goes with: _FAMILIES
-    words: str  # what a warp in it waits for
-    title: str
-    meaning: str
-    advice: str
-
-
-STATES = (
-    State(
-        "long_scoreboard", "long-scoreboard", "loads",
+# A row: Nsight Compute's word for the state (the limiter), the rule that names it, the family that its
+# wait is of (_FAMILIES); what a warp in it waits for; the rule's title, meaning and advice.
+STATES: tuple[tuple[str, str, str, str, str], ...] = (
+    (
+        "long_scoreboard long-scoreboard loads",
         "data from global, local or texture memory",
         "Waiting for global, local or texture data",
         "The next instruction needs a value that L1TEX has not delivered, and neither DRAM nor a cache "
@@ -60,8 +49,8 @@ STATES = (
         "More loads in flight: unroll, prefetch into registers, cp.async or TMA into shared memory "
         "several tiles ahead; more warps; shorter chains of dependent loads.",
     ),
-    State(
-        "short_scoreboard", "short-scoreboard", "mio",
+    (
+        "short_scoreboard short-scoreboard mio",
         "data from shared memory or special functions",
         "Waiting for shared memory or special functions",
         "The next instruction needs the result of a shared-memory access, a shuffle or a special "
@@ -69,39 +58,39 @@ STATES = (
         "Independent work between the access and its use, results kept in registers, fewer round trips "
         "through shared memory.",
     ),
-    State(
-        "barrier", "barrier-wait", "barrier",
+    (
+        "barrier barrier-wait barrier",
         "the other warps of the block at a barrier",
         "Waiting at block barriers",
         "Warps that arrive early wait for the last one: unequal work, or too many barriers.",
         "Fewer barriers (double buffering), named barriers or warp-level syncs for those who need them, "
         "equal work per warp, more blocks per SM to fill the gap.",
     ),
-    State(
-        "wait", "fixed-latency", "chain",
+    (
+        "wait fixed-latency chain",
         "the result of the instruction before",
         "Waiting for the previous instruction",
         "A dependent instruction waits the 4 to 6 cycles (matrix instructions: about 30) of the one "
         "before: the chain is serial and there are too few warps to fill it.",
         "Independent accumulators (unroll and interleave chains), more warps.",
     ),
-    State(
-        "membar", "membar", "stores",
+    (
+        "membar membar stores",
         "a memory fence",
         "Waiting at memory fences",
         "A fence waits until all earlier writes of the thread are visible.",
         "Fewer or narrower fences (block scope), release/acquire operations instead of full fences, one "
         "thread per block.",
     ),
-    State(
-        "sleeping", "sleeping", "alone",
+    (
+        "sleeping sleeping alone",
         "the end of a sleep that they asked for",
         "Asleep",
         "The warps executed nanosleep and wait for it to end.",
         "Shorter or no sleeps: wait on an mbarrier instead of polling.",
     ),
-    State(
-        "no_instruction", "instruction-cache", "fetch",
+    (
+        "no_instruction instruction-cache fetch",
         "instructions to be fetched",
         "Waiting for instructions",
         "The next instruction is not in the instruction cache: code too large for it, far jumps, or a "
@@ -109,74 +98,74 @@ STATES = (
         "Unroll less, split rarely used paths out, keep the hot loop under the instruction cache (about "
         "128 KB at the SM's second level).",
     ),
-    State(
-        "imc_miss", "constant-miss", "fetch",
+    (
+        "imc_miss constant-miss fetch",
         "constants to be fetched",
         "Waiting for immediate constants",
         "An instruction's constant operand (kernel parameters, literals) missed the constant cache; "
         "typical of the first instructions of short launches.",
         "Nothing in a short launch; otherwise fewer distinct constants, parameters in registers.",
     ),
-    State(
-        "mio_throttle", "mio-throttle", "mio",
+    (
+        "mio_throttle mio-throttle mio",
         "room in the queue of shared memory and special functions",
         "The MIO queue is full",
         "Shared-memory, shuffle and special-function instructions are issued faster than their queue "
         "empties, though no unit behind it is near its peak.",
         "Fewer, wider shared-memory accesses; arithmetic between them.",
     ),
-    State(
-        "lg_throttle", "lg-throttle", "loads",
+    (
+        "lg_throttle lg-throttle loads",
         "room in the queue of global and local memory instructions",
         "The queue of global and local accesses is full",
         "Loads and stores are issued in bursts longer than the LSU's queue.",
         "Fewer, wider accesses; spread them; avoid local memory.",
     ),
-    State(
-        "tex_throttle", "tex-throttle", "stores",
+    (
+        "tex_throttle tex-throttle stores",
         "room in the queue of texture instructions",
         "The texture queue is full",
         "Texture (and, on small GPUs, FP64) instructions are issued faster than they are taken.",
         "Fewer texture instructions, plain loads where no filtering is needed.",
     ),
-    State(
-        "math_pipe_throttle", "math-throttle", "math",
+    (
+        "math_pipe_throttle math-throttle math",
         "a busy math pipe",
         "Waiting for a math pipe",
         "Warps are ready at the same time for the same pipe, though on average it is not full.",
         "Interleave work for other pipes; stagger the warps.",
     ),
-    State(
-        "branch_resolving", "branch-resolving", "fetch",
+    (
+        "branch_resolving branch-resolving fetch",
         "the targets of branches",
         "Waiting for branches",
         "Jumps whose target is being computed: short loop bodies, many branches.",
         "Unroll, use predication or selects.",
     ),
-    State(
-        "dispatch_stall", "dispatch-stall", "math",
+    (
+        "dispatch_stall dispatch-stall math",
         "the dispatcher",
         "The dispatcher holds warps back",
         "An instruction was chosen but its operands or the pipe conflicted (register banks, wgmma "
         "operands).",
         "Let the compiler reschedule (fewer operands per instruction, other unrolling).",
     ),
-    State(
-        "drain", "store-drain", "stores",
+    (
+        "drain store-drain stores",
         "stores to leave before they end",
         "Waiting at the end for stores",
         "Warps at their exit wait until their stores have left the SM.",
         "Store earlier, coalesce the stores, longer-lived blocks.",
     ),
-    State(
-        "gmma", "gmma-wait", "alone",
+    (
+        "gmma gmma-wait alone",
         "their warpgroup to gather for wgmma",
         "Waiting for the warpgroup",
         "wgmma needs the registers of a whole warpgroup: warps wait for the others to arrive.",
         "Equal work in the four warps before the wgmma; deeper asynchronous wgmma pipelines.",
     ),
-    State(
-        "barrier", "wgmma-wait", "alone",
+    (
+        "barrier wgmma-wait alone",
         "the results of wgmma",
         "Waiting for wgmma's results",
         "wgmma runs beside the warps that start it, and WARPGROUP.DEPBAR waits until its results are "
@@ -184,8 +173,9 @@ STATES = (
         "More products in flight before the wait (wait for all but the last), larger tiles per product, "
         "a second warpgroup that computes while the first waits.",
     ),
-)  # fmt: skip
-WAITS: Mapping[str, str] = {s.state: s.words for s in STATES if s.rule != "wgmma-wait"}
+)
+# State -> what a warp in it waits for; wgmma's results, the last row, are booked as barrier.
+WAITS: Mapping[str, str] = {names.split()[0]: words for names, words, *_ in STATES[:-1]}
 
 
 def stall_shares(launch: Launch) -> dict[str, float]:
@@ -225,9 +215,8 @@ def _queues(state: str, launch: Launch) -> bool:
     return any(u.near and state in u.resource.queue for u in uses(launch))
 
 
-def _check(row: State) -> Callable[[Launch], Hit | None]:
-    """The question of one state; what decides in another's stands in none of its functions."""
-    state, wgmma = row.state, row.rule == "wgmma-wait"
+def _check(state: str, *, wgmma: bool) -> Callable[[Launch], Hit | None]:
+    """Return the question of one state; what decides in another's is in none of its functions."""
 
     def check(launch: Launch) -> Hit | None:
         found = stall_shares(launch)
@@ -295,41 +284,43 @@ def _typical(state: str, family: str) -> Build:
     return build
 
 
-def _fix(row: State) -> Fix:
-    states, units = _FAMILIES[row.family]
-    best = Scenario(dict.fromkeys(units, 0.0), dict.fromkeys((row.state, *states), 0.0))
+def _fix(state: str, family: str) -> Fix:
+    states, units = _FAMILIES[family]
+    best = Scenario(dict.fromkeys(units, 0.0), dict.fromkeys((state, *states), 0.0))
     return Fix(
         "wait",
         "bound: what is left are the busy units and the waits of other families. expected: this wait, "
         "its queue and its own instructions go, and barriers wait as much less",
         lambda _: best,
-        _typical(row.state, row.family),
+        _typical(state, family),
     )
 
 
-def _rule(row: State) -> Rule:
-    """The rule of a state, with a launch that is in it and one that is not."""
-    mine, other = f"stall_{row.state}", "stall_barrier" if row.state == "wait" else "stall_wait"
+def _rule(names: str, _: str, title: str, meaning: str, advice: str) -> Rule:
+    """Return the rule of a row, with a launch that is in the state and one that is not."""
+    state, name, family = names.split()
+    mine, other = f"stall_{state}", "stall_barrier" if state == "wait" else "stall_wait"
     fires = {mine: 0.6, other: 0.1, "stall_selected": 0.1, "issue_busy": 0.1}
     clear = {mine: 0.02, other: 0.5, "stall_selected": 0.3, "issue_busy": 0.3}
     looks = f"{mine} warp_latency warps_per_scheduler issue_busy"
-    if row.rule == "wgmma-wait":
+    wgmma = name == "wgmma-wait"
+    if wgmma:
         looks += " inst_warpgroup inst_barrier"
         clear = {**fires, "inst_warpgroup": 2e3, "inst_barrier": 3e3}
         fires |= {"inst_warpgroup": 2e6, "inst_barrier": 500}
     return Rule(
-        id=row.rule,
-        title=row.title,
-        meaning=row.meaning,
-        advice=row.advice,
-        check=_check(row),
+        id=name,
+        title=title,
+        meaning=meaning,
+        advice=advice,
+        check=_check(state, wgmma=wgmma),
         looks=looks,
         fires=(fires,),
         clear=(clear,),
-        explains=(row.state,),
-        lines=(f"stall {row.state}",),
-        fix=_fix(row),
+        explains=(state,),
+        lines=(f"stall {state}",),
+        fix=_fix(state, family),
     )
 
 
-RULES = tuple(map(_rule, STATES))
+RULES = tuple(_rule(*row) for row in STATES)

@@ -90,9 +90,8 @@ def _coalesced_best(launch: Launch) -> Scenario:
 def _coalesced_typical(launch: Launch) -> Scenario:
     keep = 1 - sector_waste(launch)[0]
     # The queue of the LSU backs up only because each access takes so long.
-    waits = {"long_scoreboard": keep, "drain": keep, "lg_throttle": 0.0,
-             "short_scoreboard": (1 + keep) / 2}  # fmt: skip
-    return Scenario(_coalesced_units(launch), waits)
+    waits = {"long_scoreboard": keep, "drain": keep, "lg_throttle": 0.0}
+    return Scenario(_coalesced_units(launch), {**waits, "short_scoreboard": (1 + keep) / 2})
 
 
 def _excess(launch: Launch) -> float:
@@ -110,8 +109,10 @@ def _conflicts(launch: Launch) -> Hit | None:
     waste = _excess(launch)
     if waste < WASTE:
         return None
-    return Hit(f"{share(waste)} of the shared-memory wavefronts are bank conflicts "
-        f"({1 / (1 - conflicts(launch)):.2g} wavefronts where 1 would do)")  # fmt: skip
+    return Hit(
+        f"{share(waste)} of the shared-memory wavefronts are bank conflicts "
+        f"({1 / (1 - conflicts(launch)):.2g} wavefronts where 1 would do)"
+    )
 
 
 def _conflict_free(launch: Launch) -> dict[str, float]:
