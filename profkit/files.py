@@ -307,7 +307,7 @@ def _check_access(target: Path) -> None:
 
 
 def _replace(target: Path, made: Path, handle: int) -> None:
-    """Move a file, open as `handle`, in the place of another; or write it into a device or a pipe."""
+    """Put a file, open as `handle`, in the place of another, or into a device or a pipe."""
     os.fsync(handle)
     if _is_through(target):
         _copy_through(made, target)

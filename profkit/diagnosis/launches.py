@@ -149,10 +149,13 @@ def _judged(
     nvidia: tuple[NvidiaRule, ...] = (),
 ) -> Judged:
     """Return a row of a frame, which may be anybody's: what it lacks is None."""
-    identity = {name: run.get(name) for name in _IDENTITY}
-    identity |= {"status": str(run.get("status") or "ok"), "kernel": run.get("kernel") or ""}
-    index = run.get("launch", 0)
-    return Judged(**identity, index=index, values=values, diagnosis=diagnosis, nvidia=nvidia)  # type: ignore[arg-type]
+    identity: dict[str, Any] = {name: run.get(name) for name in _IDENTITY}
+    identity |= {
+        "index": run.get("launch", 0),
+        "status": str(run.get("status") or "ok"),
+        "kernel": run.get("kernel") or "",
+    }
+    return Judged(**identity, values=values, diagnosis=diagnosis, nvidia=nvidia)
 
 
 def judged_rows(launches: Iterable[Judged], *, every: bool = False) -> list[Row]:
@@ -229,7 +232,7 @@ def diagnose_frame(runs: DataFrame, rules: Sequence[Rule] = ()) -> DataFrame:
 
 
 def _with_known_lines(launches: Sequence[Judged]) -> list[Judged]:
-    """Return the launches with their lines, as far as their reports are still there and hold them."""
+    """Return the launches with their lines, as far as their reports are there and hold them."""
     there = [n for n, run in enumerate(launches) if os.path.isfile(str(run.report))]
     lined = list(launches)
     try:

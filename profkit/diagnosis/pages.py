@@ -74,7 +74,7 @@ class Decides:
 
 
 def decides(rule: Rule) -> tuple[Decides, ...]:
-    """Return the thresholds that a rule's question names, in the functions of the rules' own files."""
+    """Return the thresholds that a rule's question names, in functions of the rules' files."""
     found: dict[str, Decides] = {}
     _decides(rule.check, found, set())
     return tuple(found.values())
@@ -167,7 +167,7 @@ def measured_on() -> str:
 
 
 def measured_pairs(rule: str) -> tuple[MeasuredPair, ...]:
-    """Return the probes that a rule must name first and that have a twin, the largest gain first."""
+    """Return the probes with a twin that a rule must name first, the largest gain first."""
     return tuple(MeasuredPair(**pair) for pair in _measured()["rules"].get(rule, ()))
 
 

@@ -113,7 +113,7 @@ class Rule:
         least: The bound on the speed-up below which it is not worth a line.
         less_work: It is work that need not be done: with it a full unit is not at its roof.
         own_work: Its unit does the problem's own work: bytes that must cross, operations that must
-            be done. The others (caches, issue slots) are asked for more or less by how it is written.
+            be done. Of the others (caches, issue slots) how it is written asks more or less.
         shape: The limiter that it is as a launch's shape.
         costs: How much slower that shape is, if that is not its bound.
     """
@@ -145,7 +145,7 @@ class Rule:
                 raise ProfkitError(f"rule {self.id}: {name} is a single mapping", hint)
 
     def ask(self, launch: Launch) -> tuple[Hit, Estimate] | None:
-        """Return what it says and what that is worth; None where it is clear, or not worth a line."""
+        """Return what it says and its worth; None where it is clear, or not worth a line."""
         hit = self.check(launch)
         if hit is None:
             return None
@@ -156,7 +156,7 @@ class Rule:
 
 
 def examples(*launches: str) -> tuple[dict[str, float], ...]:
-    """Return launches of which a rule's `fires` or `clear` consists: "grid_size=32 sm_count=132"."""
+    """Return launches for a rule's `fires` or `clear`: "grid_size=32 sm_count=132"."""
     pairs = ([pair.split("=") for pair in launch.split()] for launch in launches)
     return tuple({name: float(value) for name, value in launch} for launch in pairs)
 
@@ -190,7 +190,7 @@ class Diagnosis:
         return next((f for f in self.findings if f.status == "fires" and not f.note), None)
 
     def saves(self, time: float) -> float:
-        """Return the seconds of a launch of this duration that fixing its leading finding should save.
+        """Return the seconds of a launch this long that fixing its leading finding should save.
 
         0 at a roof; NaN when the duration is not known or that finding has no expectation: what
         another finding promises is not said of this one.

@@ -242,7 +242,7 @@ class Limit:
 
 
 def loads(launch: Launch) -> dict[str, float]:
-    """Return the share of its peak that each unit was at, of elapsed cycles; only what was collected."""
+    """Return the share of its peak that each collected unit was at, of elapsed cycles."""
     shares = {r.limiter: u.elapsed for r in RESOURCES if (u := resource_use(r, launch)) is not None}
     if "lsu_in_busy" in launch:
         shares[ENTRY] = launch["lsu_in_busy"]

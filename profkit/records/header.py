@@ -135,7 +135,7 @@ class Header:
     )
 
     def to_record(self) -> dict[str, Any] | None:
-        """Return what a run record keeps of it: the title and each recorded key; None of no header."""
+        """Return what a record keeps of it: the title and each recorded key; None of no header."""
         if self == Header():
             return None
         kept = ((name, key) for name, key in _KEYS.items() if key.use == "recorded")

@@ -25,8 +25,8 @@ def expand(patterns: str | Path | Iterable[str | Path]) -> tuple[str, ...]:
     """Return the reports that files, folders (recursively) and globs name.
 
     Each once, in the order of the patterns and sorted within a folder or glob; `~` is expanded, a
-    file may have any name. A file that is named and does not exist stays in the list, for the reader
-    to say so and go on with the others.
+    file may have any name. A file that is named and does not exist stays in the list, for the
+    reader to say so and go on with the others.
 
     Raises:
         ProfkitError: A glob that matches nothing, a folder without reports, or no pattern.
@@ -85,7 +85,7 @@ _TRACE = re.compile(rb'"(?:traceEvents|deviceProperties|ph)"\s*:')
 
 
 def wrong_verb(path: str | Path, verb: str) -> tuple[str, str] | None:
-    """Return what a file is and the command for it; None where the verb reads it, or nobody knows it."""
+    """Return what a file is and its command; None where the verb reads it, or nobody knows it."""
     kind = kind_of(path)
     if kind is None or verb in _KINDS[kind][1].split():
         return None

@@ -43,9 +43,9 @@ class MachineCode:
     """The code of one measurement at one case, as hashes.
 
     Equal kernels are not enough to have run the same: a launcher that hands them another number, or
-    starts them over another grid, is other code with the same SASS. So its own code has to be known
-    to be the same: by its source, or by its hash. The source is asked first, because two versions of
-    a host compiler make two hashes of one source.
+    starts them over another grid, is other code with the same SASS. So its own code has to be
+    known to be the same: by its source, or by its hash. The source is asked first, because two
+    versions of a host compiler make two hashes of one source.
     """
 
     sources: frozenset[str]  # hashes of its source: today's, and the one that it was measured with
@@ -312,7 +312,7 @@ class SourceFile:
 
 
 def with_todays_header(record: Record, files: Mapping[str, SourceFile]) -> tuple[Record, bool]:
-    """Return the record with what its file (of problem/variant) says today, and whether it is stale.
+    """Return the record with what its file (of problem/variant) says today; is it stale?
 
     A record keeps what the header said when it was made. Prose and predictions are corrected after
     the counters have spoken, and then what the file says counts; with other code, the run is stale.

@@ -38,7 +38,7 @@ _TEXT = object()  # the type of such a text
 
 
 def json_safe(value: Any) -> Any:
-    """Return what JSON can hold of a value: NaN and infinity as None, tuples as lists, paths as text."""
+    """Return a value for JSON: NaN and infinity as None, tuples as lists, paths as text."""
     if isinstance(value, float):
         return value if isfinite(value) else None
     if isinstance(value, Mapping):
@@ -91,7 +91,7 @@ def _read(hint: Any, value: Any) -> Any:
 
 
 def _items(hint: Any, value: Any) -> Any:
-    """Return every item of a list; a number that is none stays as NaN, so that it can be counted."""
+    """Return every item of a list; a number that is none stays as NaN, to be counted."""
     if not isinstance(value, list | tuple):  # a record made in this process has tuples
         return None
     items = map(_SCALARS.get(hint) or partial(_read, hint), value)
@@ -101,7 +101,7 @@ def _items(hint: Any, value: Any) -> Any:
 
 
 def _number(value: Any) -> float | None:
-    """Return a number that a float can hold: int stays int, so that a record is written as it was."""
+    """Return a number that a float can hold: int stays int, to be written as it was."""
     if not isinstance(value, int | float) or isinstance(value, bool):
         return None
     return value if abs(value) < 1e300 and isfinite(value) else None
@@ -145,7 +145,7 @@ def amended(
 
 
 def plain(value: T) -> T:
-    """Return a dataclass, or several, as the plain values that JSON has of it; typed as what it was.
+    """Return a dataclass, or several, as the plain values of its JSON; typed as what it was.
 
     So the type of a document names the dataclass, and nobody writes its fields down twice.
     """

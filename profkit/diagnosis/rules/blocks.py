@@ -21,6 +21,7 @@ EMPTY = Threshold(
     0.7, "achieved over theoretical occupancy: ramp and drain of long blocks cost less"
 )
 SEVERAL = Threshold(2, "waves from which places are filled anew: below, the grid is what is small")
+_STATES = "long_scoreboard short_scoreboard wait barrier branch_resolving".split()
 SHORT_LIFE = Threshold(
     5e-6, "s: a block that lives no longer costs its own begin and end, 1 to 2 µs"
 )
@@ -103,14 +104,7 @@ RULES = (
             "block_size=32 dram_busy=0.1",
             "block_size=1000 dram_busy=0.1",
         ),
-        explains=(
-            *COMPUTE,
-            "long_scoreboard",
-            "short_scoreboard",
-            "wait",
-            "barrier",
-            "branch_resolving",
-        ),
+        explains=(*COMPUTE, *_STATES),
     ),
     Rule(
         id="short-blocks",

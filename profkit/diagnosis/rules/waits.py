@@ -37,8 +37,8 @@ FEWER_TRIPS = 0.6  # of the accesses, when people no longer wait for each
 _WGMMA = "waiting for the results of wgmma, which ncu books as barrier"
 
 
-# A row: Nsight Compute's word for the state (the limiter), the rule that names it, the family that its
-# wait is of (_FAMILIES); what a warp in it waits for; the rule's title, meaning and advice.
+# A row: Nsight Compute's word for the state (the limiter), the rule that names it, and the family of
+# its wait (_FAMILIES); what a warp in it waits for; the rule's title, meaning and advice.
 STATES: tuple[tuple[str, str, str, str, str], ...] = (
     (
         "long_scoreboard long-scoreboard loads",
