@@ -1,8 +1,8 @@
 """Paths that somebody named  ->  files read within bounds, and files written whole or not at all.
 
 Everything that profkit reads or writes by name goes through here. Read is only what is a regular
-file once it is open: a pipe, a device or a socket would hang or never end. What is written stands
-beside its place under a name that nobody can guess, reaches the disk, and is moved there: whoever
+file once it is open: a pipe, a device or a socket would hang or never end. What is written is
+made next to its place under a name that nobody can guess, reaches the disk, and is moved there: whoever
 looks sees the old file or the new one, and of two writers the last whole one wins.
 """
 

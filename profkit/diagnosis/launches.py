@@ -111,7 +111,7 @@ class Row:
 
     @property
     def shown(self) -> Judged:
-        """The launch that stands for the row: the one of median time."""
+        """The launch that is shown for the row: the one of median time."""
         times = self.times
         if not times:
             return self.launches[0]

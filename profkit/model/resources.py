@@ -1,6 +1,6 @@
 """One launch  ->  how close each resource of the machine is to what it can really reach.
 
-Every number that decides "near its peak" stands here, once, beside its reason. A resource is near
+Every number that decides "near its peak" is here, once, with its reason. A resource is near
 when its share of peak passes `sure`; or when it passes `likely` and the warps queue for it: the
 stalls that only a full unit causes take a share `queued` of their time. Between the two without a
 queue the launch is waiting for latency, not for throughput.
@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from math import inf
+from operator import itemgetter
 from typing import Literal
 
 from profkit.model import units
@@ -38,7 +39,7 @@ THROTTLED = 0.2  # the LSU's own queue is full, or stores cannot leave: no laten
 FOREMOST = 0.8  # a queue is the cause if no other wait is clearly longer than it
 ALONE = 1.5  # ready warps say little of a half-used scheduler unless they outweigh all other waits
 # Sectors at random places open a DRAM row for 64 bytes: 53 % of the pins' rate is what they get with
-# everything in flight (gather-dram, H200), whatever else is mended. DRAM fetching nearly two sectors
+# everything in flight (gather-dram, H200), whatever else is fixed. DRAM fetching nearly two sectors
 # for each that missed tells them from streams.
 SCATTERED, PAIRED = 0.55, 1.8
 WORKING = ("selected", "not_selected")  # a warp in these states waits for no event
@@ -145,7 +146,7 @@ def _row(
 ) -> Resource:
     """Return a resource: `busy` may be a metric, the other texts are words."""
     limiter, rule = names.split()
-    part = units.by_metric(busy) if isinstance(busy, str) else busy
+    part = itemgetter(busy) if isinstance(busy, str) else busy
     return Resource(limiter, rule, part, peak, reach, tuple(queue.split()), tuple(work.split()))
 
 
@@ -230,13 +231,11 @@ class Limit:
 
     limiter: str
     elapsed: float  # its share of peak, of elapsed cycles
-    room: (
-        float  # how many times faster the launch is when it is at what it can reach; inf when idle
-    )
+    room: float  # how many times faster the launch is with it at what it can reach; inf when idle
 
-    def told(self, beside: float) -> str:
-        """It as a clause, beside a resource with this share of its peak."""
-        if self.elapsed > beside:  # fuller is not the next: each can bind by itself
+    def clause(self, fuller: float) -> str:
+        """Return it as a clause, behind a resource with this share of its peak."""
+        if self.elapsed > fuller:  # fuller is not the next: each can bind by itself
             return f"beside it {self.limiter} at {share(self.elapsed)}"
         return f"next is {self.limiter} at {share(self.elapsed)}"
 
@@ -285,7 +284,7 @@ def _room(limiter: str, elapsed: float, launch: Launch) -> float:
 
 
 def _queues(resource: Resource, launch: Launch) -> bool:
-    """Whether the warps stand in a queue for this resource rather than wait for something else."""
+    """Return whether the warps queue for this resource rather than wait for something else."""
     states = [name.removeprefix("stall_") for name in launch.present("stall_")]
     waiting = sum(launch[f"stall_{s}"] for s in states if s in resource.queue)
     if waiting < resource.peak.queued:

@@ -1,4 +1,4 @@
-"""One launch  ->  the machine's ceilings, and where the launch stands under them.
+"""One launch  ->  the machine's ceilings, and where the launch is under them.
 
 The hierarchical roofline: one intensity per memory level (operations over the bytes which that
 level moved), one achieved rate, and a roof at each intensity: the lower one of the arithmetic's
@@ -82,7 +82,7 @@ def _from_attributes(name: str, row: Values, cc: object) -> Ceiling | None:
 
 @dataclass(frozen=True)
 class Point:
-    """Where a launch stands by the bytes of one level."""
+    """Where a launch is by the bytes of one level."""
 
     level: Place  # "workload": the declared operations over the compulsory bytes
     family: str  # the precision whose operations are counted; "" when no arithmetic ran

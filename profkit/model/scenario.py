@@ -32,7 +32,7 @@ class Expectation:
 
 ONCHIP = ("l1", "shared", ENTRY)  # what a load or store goes through inside the SM
 
-# States that come and go together: the instructions of a family stand in one queue.
+# States that come and go together: the instructions of a family wait in one queue.
 MEMORY = ("long_scoreboard", "lg_throttle", "drain", "tex_throttle", "membar")
 MIO = ("short_scoreboard", "mio_throttle")
 FETCH = ("no_instruction", "imc_miss", "branch_resolving")

@@ -5,7 +5,7 @@ Every function of a unit raises NotCollected when the report does not have what 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from math import isnan, nan
 from numbers import Real
 from typing import Any
@@ -22,11 +22,6 @@ WAVEFRONT = 0.9  # of the LSU's entry: then each wavefront is a request of its o
 # (twice as full when there is nothing else).
 HEAVY = 1.6
 LINKS = ("l2_to_xbar_busy", "xbar_to_l2_busy")
-
-
-def by_metric(name: str) -> Callable[[Launch], float]:
-    """A unit that one metric describes."""
-    return lambda launch: launch[name]
 
 
 def dram(launch: Launch) -> float:

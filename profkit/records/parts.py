@@ -1,4 +1,4 @@
-"""The parts of a run record (profkit.run/1), as they stand in its JSON; None is not known."""
+"""The parts of a run record (profkit.run/1), as they are in its JSON; None is not known."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """A source file and what it includes  ->  two hashes: of its code, and of its text to the letter.
 
 A record goes stale with the code. Comments and layout are no code: the header's prose can be
-mended after the counters have spoken, and what was measured stays measured.
+corrected after the counters have spoken, and what was measured stays measured.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Every rule, by id: one launch  ->  a hit or nothing, one file per hardware area.
 
-One more rule is one more entry in the RULES of its file, or a file of its own beside these with RULES:
-it is found by being there. Its page is pages/<id>.md.
+One more rule is one more entry in the RULES of its file, or a file of its own here with RULES: it is
+found by being there. Its page is pages/<id>.md.
 """
 
 from importlib import import_module
@@ -9,7 +9,7 @@ from pkgutil import iter_modules
 
 from profkit.diagnosis.rule import Rule
 
-# Findings of equal worth stand in this order; what is asked otherwise, and doubts, come last.
+# Findings of equal worth are in this order; what is asked otherwise, and doubts, come last.
 _AREAS = ("build", "launch", "memory", "waste", "local", "compute", "waits", "occupancy", "blocks")
 _LAST = ("rest", "checks")
 

@@ -1,4 +1,4 @@
-"""How it was compiled: counters of a build that no counter can mend."""
+"""How it was compiled: counters of a build that no counter can explain."""
 
 from __future__ import annotations
 

@@ -60,7 +60,7 @@ def _fill(launch: Launch) -> float:
 
 
 def _empty(launch: Launch, fill: float) -> float:
-    """What SMs and schedulers without work cost, beside what binds when all have some."""
+    """What SMs and schedulers without work cost, next to what binds when all have some."""
     # Beginning and end of the launch stay, however many blocks there are.
     ends = 0.0
     if launch.get("time", 0) > 0:

@@ -39,7 +39,7 @@ def full(limiter: str, what: str, *looked: str) -> Callable[[Launch], Hit | None
         after = next_limit(launch, limiter, *own)
         if after is None or after.room == inf:
             return Hit(text, looked=looked)
-        return Hit(f"{text}; {after.told(found.elapsed)}", looked=looked)
+        return Hit(f"{text}; {after.clause(found.elapsed)}", looked=looked)
 
     return check
 

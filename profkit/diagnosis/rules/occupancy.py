@@ -48,7 +48,7 @@ def _occupancy(metric: str, what: str, step: str | None) -> Callable[[Launch], H
         if waiting < IDLE_SCHEDULER or any(u.near for u in uses(launch)):
             return None
         if "stall_selected" in launch and stalled(launch, *HIDES) < HIDDEN:
-            return None  # more warps would stand in the same queue
+            return None  # more warps would wait in the same queue
         text = f"{what}: {counted(blocks, 'block')} per SM, "
         text += f"{share(occupancy)} occupancy"
         if step and step in launch:

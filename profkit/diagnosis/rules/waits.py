@@ -269,12 +269,12 @@ def _typical(state: str, family: str) -> Build:
     units = dict.fromkeys(ONCHIP, FEWER_TRIPS) if family == "mio" else {}
 
     def build(launch: Launch) -> Scenario:
-        """The wait, its queue, and its own instructions' issue; what stands behind it too."""
+        """The wait, its queue, and its own instructions' issue; what is behind it too."""
         rest = 1 - instruction_share(launch, *_OWN.get(state, ()))
         waits = dict.fromkeys(ISSUING, rest) | dict.fromkeys((state, *_QUEUES.get(family, ())), 0.0)
         if state in MATH:
             # Where it holds the scheduler or the pipe longer than the cycle of an issue, the warps that
-            # are ready stand behind it.
+            # are ready wait behind it.
             part = launch[f"stall_{state}"]
             waits["not_selected"] = launch["stall_selected"] / (part + launch["stall_selected"])
         if state == "branch_resolving":
