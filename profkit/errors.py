@@ -36,12 +36,9 @@ class ProfkitError(Exception):
 
 
 def did_you_mean(name: str, known: Iterable[str], otherwise: str = "") -> str:
-    """A hint for a name that is not known: the nearest ones, else all of a few, else `otherwise`.
+    """Return a hint for a name that is not known: the nearest ones, else all of a few.
 
-    Args:
-        name: What was given.
-        known: What there is.
-        otherwise: What to do where nothing is near and there is too much to list.
+    `otherwise`: what to do where nothing is near and there is too much to list.
     """
     from difflib import get_close_matches
 
@@ -49,23 +46,18 @@ def did_you_mean(name: str, known: Iterable[str], otherwise: str = "") -> str:
     near = get_close_matches(name, names, 3, 0.6)
     if near:
         return f"did you mean {' or '.join(near)}?"
-    return (
-        otherwise if otherwise and len(names) > 12 else f"there are: {', '.join(names) or 'none'}"
-    )
+    many = otherwise and len(names) > 12
+    return otherwise if many else f"there are: {', '.join(names) or 'none'}"
 
 
 def install_extra(package: str) -> str:
-    """The command that brings a package which is not part of the plain installation."""
+    """Return the command that brings a package which is not part of the plain installation."""
     return f"pip install 'profkit[{EXTRAS[package]}]'"
 
 
 @contextmanager
 def needing(package: str, doing: str) -> Iterator[None]:
-    """Round the import of a package that an extra brings.
-
-    Args:
-        package: Its name as it is imported.
-        doing: What cannot be done without it, as the beginning of a sentence.
+    """Round the import of a package that an extra brings; `doing` begins a sentence: what needs it.
 
     Raises:
         ProfkitError: It is not installed; the hint names the extra.

@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from itertools import product
 
 from profkit.diagnosis.rule import Bound, Diagnosis, NearBorder
 from profkit.diagnosis.rules import ALL, BY_ID
@@ -69,7 +70,7 @@ def _choose(facts: _Facts, launch: Launch) -> Diagnosis:
 
 
 def _enough(launch: Launch) -> bool:
-    """Whether both halves of the machine were measured: else a full unit may go unseen."""
+    """Return whether both halves of the machine were measured: else a full unit may go unseen."""
     return launch.known("memory_busy") or (
         launch.known("dram_busy", "l2_cache_busy", "l1_busy") and launch.known("issue_busy")
     )
@@ -154,45 +155,42 @@ def _latency(launch: Launch, usages: Sequence[Use]) -> Diagnosis:
 
 
 def _border(verdict: Diagnosis, facts: _Facts, launch: Launch) -> NearBorder | None:
-    """The bound on the other side of a border that one figure is within 3 % of."""
+    """Return the bound on the other side of a border that one figure is within 3 % of."""
     if verdict.bound == "unknown":
         return None
-    nearest: tuple[float, int] | None = None
-    for figure in range(-1, len(facts.usages)):
-        for end in (1 + MARGIN, 1 - MARGIN):
-            if _choose(_moved(facts, figure, end, launch), launch).bound != verdict.bound:
-                factor = _turning(facts, figure, end, launch)
-                if nearest is None or abs(factor - 1) < abs(nearest[0] - 1):
-                    nearest = factor, figure
-    if nearest is None:
+
+    def bound(figure: int, factor: float) -> Bound:
+        return _choose(_moved(facts, figure, factor, launch), launch).bound
+
+    def turning(figure: int, end: float) -> float:
+        """Return the factor nearest to 1 that turns the bound, between 1 and one that does."""
+        same, turned = 1.0, end
+        for _ in range(HALVINGS):
+            middle = (same + turned) / 2
+            if bound(figure, middle) == verdict.bound:
+                same = middle
+            else:
+                turned = middle
+        return turned
+
+    tried = product(range(-1, len(facts.usages)), (1 + MARGIN, 1 - MARGIN))
+    turns = [(figure, end) for figure, end in tried if bound(figure, end) != verdict.bound]
+    factors = [(turning(figure, end), figure) for figure, end in turns]
+    if not factors:
         return None
-    factor, figure = nearest
+    factor, figure = min(factors, key=lambda turn: abs(turn[0] - 1))
     why = f"SMs that never idle would bring {facts.worth:.3g}x, and {WORTH:.3g}x decides"
     if figure >= 0:
         use = facts.usages[figure]
         turned = share(use.elapsed * factor)
         why = f"{use.resource.limiter} at {share(use.elapsed)}, and {turned} decides"
-    bound = _choose(_moved(facts, figure, factor, launch), launch).bound
-    return NearBorder(bound, abs(factor - 1), why)
+    return NearBorder(bound(figure, factor), abs(factor - 1), why)
 
 
 def _moved(facts: _Facts, figure: int, factor: float, launch: Launch) -> _Facts:
-    """The facts with one figure that many times as large: a usage, or for -1 what the shape costs."""
+    """Return the facts with one figure that many times as large: a usage, or for -1 the shape's cost."""
     if figure < 0:
         return replace(facts, worth=facts.worth * factor)
     usages = list(facts.usages)
     usages[figure] = usages[figure].scaled(factor, launch)
     return replace(facts, usages=tuple(usages))
-
-
-def _turning(facts: _Facts, figure: int, end: float, launch: Launch) -> float:
-    """The factor nearest to 1 that turns the bound, between 1 and one that does."""
-    here = _choose(facts, launch).bound
-    same, turned = 1.0, end
-    for _ in range(HALVINGS):
-        middle = (same + turned) / 2
-        if _choose(_moved(facts, figure, middle, launch), launch).bound == here:
-            same = middle
-        else:
-            turned = middle
-    return turned
