@@ -15,14 +15,7 @@ from typing import Literal
 
 from profkit.model.launch import Launch, NotCollected
 from profkit.model.resources import loads, next_limit, uses
-from profkit.model.scenario import (
-    Expectation,
-    Scenario,
-    fullest,
-    joint,
-    limit,
-    modelled_gain,
-)
+from profkit.model.scenario import Expectation, Scenario, fullest, joint, limit, modelled_gain
 
 Kind = Literal["throughput", "waste", "wait", "places", "shape", "instructions", "atomics"]
 Build = Callable[[Launch], Scenario]

@@ -10,14 +10,7 @@ from profkit.diagnosis.rules import ALL, BY_ID
 from profkit.model.estimate import SPREAD, Estimate, Fix, estimate, expectation, headroom
 from profkit.model.launch import Launch
 from profkit.model.resources import REACH, RESOURCES, loads
-from profkit.model.scenario import (
-    Scenario,
-    fullest,
-    joint,
-    latency,
-    limit,
-    modelled_gain,
-)
+from profkit.model.scenario import Scenario, fullest, joint, latency, limit, modelled_gain
 
 # Nothing is near its peak; half of the warps' time goes to shared memory, a fifth to barriers.
 WAITS = {

@@ -9,14 +9,7 @@ import pytest
 from profkit.model import coalescing, resources, units
 from profkit.model.idleness import idleness
 from profkit.model.launch import Launch, NotCollected
-from profkit.model.resources import (
-    BY_LIMITER,
-    at_work,
-    load_wait,
-    next_limit,
-    resource_use,
-    uses,
-)
+from profkit.model.resources import BY_LIMITER, at_work, load_wait, next_limit, resource_use, uses
 from profkit.model.roofline import ceilings, families, missing, points
 from profkit.model.units import cache_resident, collected_metrics
 from profkit.reports.figures import counted, share

@@ -198,16 +198,9 @@ _EVEN = Fix("shape", _GIVEN_BACK, times=_evened, own=all_of_it)
 
 
 def _shares(average: float, idlest: float, waves: float) -> dict[str, float]:
-    """A launch of 100 µs whose busiest of 132 SMs works 99 % of the time."""
-    return {
-        "sm_active": average,
-        "sm_active_min": idlest,
-        "sm_active_max": 0.99,
-        "grid_size": 1056,
-        "sm_count": 132,
-        "waves": waves,
-        "time": 1e-4,
-    }
+    """Return a launch of 100 µs whose busiest of 132 SMs works 99 % of the time."""
+    shares = f"sm_active={average} sm_active_min={idlest} sm_active_max=0.99"
+    return examples(f"{shares} grid_size=1056 sm_count=132 waves={waves} time=1e-4")[0]
 
 
 _TAIL = Rule(

@@ -17,15 +17,7 @@ from profkit.model.resources import (
     resource_use,
     uses,
 )
-from profkit.model.scenario import (
-    MEMORY,
-    MIO,
-    NOTHING,
-    ONCHIP,
-    Scenario,
-    fullest,
-    modelled_gain,
-)
+from profkit.model.scenario import MEMORY, MIO, NOTHING, ONCHIP, Scenario, fullest, modelled_gain
 from profkit.reports.figures import share
 
 WASTE = Threshold(
