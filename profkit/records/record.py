@@ -17,22 +17,8 @@ from typing import Any, Literal, TypedDict
 
 from profkit.errors import ProfkitError
 from profkit.files import read_json, write_text
+from profkit.records import parts
 from profkit.records.header import Header
-from profkit.records.parts import (
-    BuiltKernel,
-    CaseWork,
-    CheckResult,
-    Commit,
-    LaunchShape,
-    NcuRun,
-    RecordedGpu,
-    RecordedLaunch,
-    RecordedReport,
-    RecordedSource,
-    Resources,
-    Timing,
-    Versions,
-)
 from profkit.records.store import ABSENT, amended, from_json, json_safe
 
 SCHEMA = "profkit.run/1"
@@ -78,19 +64,19 @@ class Record:
     # what the variant's header says; empty for a library call
     header: Header = field(default_factory=Header)
     made: str | None = None  # when, ISO 8601
-    source: RecordedSource | None = None  # what was built; None for a library call
-    resources: tuple[BuiltKernel, ...] = ()  # what ptxas says of each kernel
-    launches: tuple[RecordedLaunch, ...] = ()  # the kernel launches of one call
-    check: CheckResult | None = None  # whether it is right; None when it was not checked
-    timing: Timing | None = None  # None when it was not timed
-    gpu: RecordedGpu | None = None
-    versions: Versions = field(default_factory=Versions)  # with which programs
-    work: CaseWork = field(default_factory=CaseWork)  # what the case needs
-    shape: tuple[LaunchShape, ...] = ()  # how the launches fill the GPU
-    report: RecordedReport | None = None  # the report beside it, None without one
+    source: parts.RecordedSource | None = None  # what was built; None for a library call
+    resources: tuple[parts.BuiltKernel, ...] = ()  # what ptxas says of each kernel
+    launches: tuple[parts.RecordedLaunch, ...] = ()  # the kernel launches of one call
+    check: parts.CheckResult | None = None  # whether it is right; None when it was not checked
+    timing: parts.Timing | None = None  # None when it was not timed
+    gpu: parts.RecordedGpu | None = None
+    versions: parts.Versions = field(default_factory=parts.Versions)  # with which programs
+    work: parts.CaseWork = field(default_factory=parts.CaseWork)  # what the case needs
+    shape: tuple[parts.LaunchShape, ...] = ()  # how the launches fill the GPU
+    report: parts.RecordedReport | None = None  # the report beside it, None without one
     backend: str | None = field(default=None, metadata=ABSENT)  # what a library call really ran
-    git: Commit | None = None  # the commit, None where it is not known
-    ncu: NcuRun | None = field(default=None, metadata=ABSENT)  # how the report was made
+    git: parts.Commit | None = None  # the commit, None where it is not known
+    ncu: parts.NcuRun | None = field(default=None, metadata=ABSENT)  # how the report was made
     assembled: str | None = field(default=None, metadata=ABSENT)  # what was joined by hand
     # the search that this is the champion of
     tune: Mapping[str, Any] | None = field(default=None, metadata=ABSENT)
@@ -115,7 +101,7 @@ class Record:
     @property
     def machine_code(self) -> MachineCode:
         """What was run: asks the two of two records whether it is the same."""
-        source = self.source or RecordedSource()
+        source = self.source or parts.RecordedSource()
         lines = [launch.line() for launch in self.launches]
         return MachineCode(
             sources=frozenset(filter(None, (source.sha256, source.made_from))),
@@ -191,10 +177,10 @@ class Record:
         return self.ncu.clock_control if self.ncu else None
 
     @property
-    def most(self) -> Resources:
+    def most(self) -> parts.Resources:
         """The most over all kernels: the build's for one thread, the launch's for a block."""
         launches, kernels = self.launches, self.resources
-        return Resources(
+        return parts.Resources(
             registers=most_of(x.regs for x in launches) or most_of(k.regs for k in kernels),
             shared_static=most_of(x.static_smem for x in launches),
             shared_dynamic=most_of(x.dynamic_smem for x in launches),
