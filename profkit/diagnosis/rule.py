@@ -8,7 +8,7 @@ launch; a metric that was not collected raises NotCollected, which the engine tu
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from math import nan
 from typing import Literal
 
@@ -150,7 +150,7 @@ class Rule:
         if hit is None:
             return None
         if not hit.looked:
-            hit = replace(hit, looked=tuple(self.looks.split()))
+            hit = Hit(hit.cause, hit.gain, tuple(self.looks.split()), hit.advice)
         worth = estimate(launch, self.fix) if self.fix else Estimate(hit.gain, None)
         return None if worth.gain is not None and worth.gain < self.least else (hit, worth)
 

@@ -48,7 +48,8 @@ class Launch(Mapping[str, float]):
 
     def present(self, prefix: str) -> list[str]:
         """The collected metrics whose short name begins so."""
-        return [m for m in self._values if m.startswith(prefix) and m in self]
+        named = ((m, v) for m, v in self._values.items() if m.startswith(prefix))
+        return [m for m, v in named if v is not None and not isnan(v)]
 
 
 @dataclass(frozen=True)
