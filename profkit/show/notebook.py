@@ -7,10 +7,9 @@ besides, how to show themselves: with units, short names and verdicts, every tex
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import fields
 from glob import glob
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import pandas as pd
 
@@ -52,7 +51,6 @@ _SHOWN_AS: Mapping[str, Callable[[float], str]] = {
     **dict.fromkeys(("expect", "expect_low", "expect_high", "headroom"), figures.speedup),
     "saves": figures.seconds,
 }
-T = TypeVar("T")
 
 
 class Frame(pd.DataFrame):
@@ -126,10 +124,6 @@ class Claims(ShowsItself, tuple[Verified, ...]):
     """Files of claims, each claim tried."""
 
     blocks = judged.verified
-
-
-def _as(kind: type[T], plain: Any) -> T:
-    return kind(**{field.name: getattr(plain, field.name) for field in fields(plain)})
 
 
 def load(patterns: str | Path | Iterable[str | Path], client: Any = None) -> Frame:
@@ -306,7 +300,7 @@ def compare(
         ProfkitError: A side cannot be found or read, or the two have nothing in common.
     """
     runs, policy = (given_run(before), given_run(after)), _policy(artifacts, anyway)
-    return _as(Comparison, sides.compare_sides(*runs, case, artifacts, policy))
+    return Comparison(**vars(sides.compare_sides(*runs, case, artifacts, policy)))
 
 
 def ladder(case: str, artifacts: str | Path = "artifacts", anyway: bool = False) -> ShownLadder:
@@ -317,8 +311,8 @@ def ladder(case: str, artifacts: str | Path = "artifacts", anyway: bool = False)
     Raises:
         ProfkitError: Nothing is recorded at this case.
     """
-    policy = _policy(artifacts, anyway)
-    return _as(ShownLadder, ladders.build_ladder(Evidence(Path(artifacts)), case, policy))
+    evidence, policy = Evidence(Path(artifacts)), _policy(artifacts, anyway)
+    return ShownLadder(**vars(ladders.build_ladder(evidence, case, policy)))
 
 
 def _policy(artifacts: str | Path, anyway: bool) -> Policy:

@@ -8,7 +8,7 @@ from markdown_it import MarkdownIt
 
 from profkit.diagnosis.launches import HotLine, Row, judged_rows
 from profkit.show.text.markup import to_markdown
-from profkit.show.views.diagnosis import told
+from profkit.show.views.diagnosis import diagnosis_blocks
 
 from .conftest import HOSTILE, Made
 
@@ -17,7 +17,7 @@ OURS = {"table", "thead", "tbody", "tr", "th", "td", "code", "p", "ul", "li", "s
 
 
 def _rendered(table: list[Row]) -> str:
-    return to_markdown(told(table, table, full=True))
+    return to_markdown(diagnosis_blocks(table, table, full=True))
 
 
 def _tags(source: str) -> dict[str, int]:

@@ -17,7 +17,7 @@ from profkit.diagnosis.rules.waits import WAITS
 from profkit.model.resources import RESOURCES
 from profkit.show.text import words
 from profkit.show.text.terminal import to_text
-from profkit.show.views.diagnosis import headline, next_commands, told
+from profkit.show.views.diagnosis import diagnosis_blocks, headline, next_commands
 
 from .conftest import HOSTILE, Made
 
@@ -27,7 +27,7 @@ def _shown(table: list[Row], width: int = 80, details: int | None = None, **how:
     on = Console(
         file=io.StringIO(), width=width, markup=False, emoji=False, highlight=False, **looks
     )
-    return to_text(told(table, table[:details]), on)
+    return to_text(diagnosis_blocks(table, table[:details]), on)
 
 
 def _table(shown: str) -> list[str]:

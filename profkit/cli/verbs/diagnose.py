@@ -179,7 +179,7 @@ def _print_rows(
 ) -> None:
     """The answer, the table, and the first rows in detail."""
     from profkit.diagnosis.launches import judged_rows, with_lines
-    from profkit.show.views.diagnosis import told
+    from profkit.show.views.diagnosis import diagnosis_blocks
 
     table = judged_rows(launches, every=each)
     detailed = table if every else table[: top or DETAILS]
@@ -193,7 +193,7 @@ def _print_rows(
 
         print_plain(brief_diagnosis([*detailed, *table[len(detailed) :]]))
         return
-    print_blocks(told(table, detailed, full=every), as_markdown=form == "markdown")
+    print_blocks(diagnosis_blocks(table, detailed, full=every), as_markdown=form == "markdown")
 
 
 def _ask_whatif(

@@ -33,15 +33,15 @@ class TableColumn:
     title: Text
     cells: list[Text]  # one of each row
     right: bool = False  # numbers: aligned to the right, and never cut or wrapped
-    # the names of kernels that the cells are, whole; None for any other text
+    # the names of kernels that the cells are, full_width; None for any other text
     names: list[str] | None = None
     prose: bool = False  # sentences: other words get the room first
 
     @cached_property
-    def whole(self) -> int:
+    def full_width(self) -> int:
         return max(map(_width, (self.title, *self.cells)))
 
-    def least(self, lines: int, most: int) -> int:
+    def min_width(self, lines: int, most: int) -> int:
         """Return the width in which no cell takes more than so many lines."""
         cells = [] if self.names else self.cells
         need = _narrowest(self.title, lines)
@@ -49,10 +49,10 @@ class TableColumn:
             if _width(cell) > need:
                 need = max(need, _width(cell) if self.right else _narrowest(cell, lines))
         if self.names:
-            need = max(need, min(self.whole, _SHORTEST // lines))
+            need = max(need, min(self.full_width, _SHORTEST // lines))
         return need if self.right else min(need, most)
 
-    def shown(self, width: int) -> Iterator[list[Text]]:
+    def cell_lines(self, width: int) -> Iterator[list[Text]]:
         for number, cell in enumerate(self.cells):
             name = self.names[number] if self.names else ""
             fits = not name or _width(cell) <= width
@@ -60,8 +60,8 @@ class TableColumn:
 
 
 @dataclass
-class _Storey:
-    """Columns that stand beside each other, and the widths they get."""
+class _ColumnGroup:
+    """Columns that stand joined each other, and the widths they get."""
 
     indent: int
     room: int
@@ -69,32 +69,32 @@ class _Storey:
     widths: list[int] = field(default_factory=list)
 
     @property
-    def left(self) -> int:
+    def free(self) -> int:
         return self.room - sum(self.widths) - GAP * (len(self.widths) - 1)
 
-    def spread(self) -> None:
+    def widen(self) -> None:
         """Give out the room that is left: to words, to names, then to sentences."""
         ranked = sorted(enumerate(self.columns), key=lambda x: 2 * x[1].prose + bool(x[1].names))
         for at, column in ranked:
-            self.widths[at] += max(min(column.whole - self.widths[at], self.left), 0)
+            self.widths[at] += max(min(column.full_width - self.widths[at], self.free), 0)
 
     @cached_property
     def cells(self) -> list[list[list[Text]]]:
-        return [list(c.shown(w)) for c, w in zip(self.columns, self.widths, strict=True)]
+        return [list(c.cell_lines(w)) for c, w in zip(self.columns, self.widths, strict=True)]
 
     @cached_property
     def height(self) -> int:
         return max(map(len, chain.from_iterable(self.cells)), default=1)
 
-    def heads(self) -> Iterator[Text]:
+    def titles(self) -> Iterator[Text]:
         """Yield the titles, each standing on the first row."""
-        heads = [_lines(c.title, w) for c, w in zip(self.columns, self.widths, strict=True)]
-        deep = max(map(len, heads))
-        for line in self.beside([[Text()] * (deep - len(head)) + head for head in heads]):
+        titles = [_lines(c.title, w) for c, w in zip(self.columns, self.widths, strict=True)]
+        deep = max(map(len, titles))
+        for line in self.joined([[Text()] * (deep - len(head)) + head for head in titles]):
             line.stylize("bold")
             yield line
 
-    def beside(self, cells: Sequence[list[Text]]) -> Iterator[Text]:
+    def joined(self, cells: Sequence[list[Text]]) -> Iterator[Text]:
         for parts in zip_longest(*cells, fillvalue=Text()):
             line = Text(" " * self.indent)
             for part, column, width in zip(parts, self.columns, self.widths, strict=True):
@@ -113,58 +113,62 @@ def table_lines(
     `banded`: what has no room stands in a further table, never on further lines of a row. `trims`:
     sentences end with an ellipsis where a row would be too tall.
     """
-    indents = min(columns[0].whole + GAP, width * 2 // 5), _UNDER
-    storeys = min(
-        (_storeys(columns, width, *way) for way in product(range(1, TALLEST + 1), indents)),
-        key=lambda s: (sum(max(-x.left, 0) for x in s), sum(x.height for x in s), len(s)),
+    indents = min(columns[0].full_width + GAP, width * 2 // 5), _UNDER
+    groups = min(
+        (_groups_of(columns, width, *way) for way in product(range(1, TALLEST + 1), indents)),
+        key=lambda s: (sum(max(-x.free, 0) for x in s), sum(x.height for x in s), len(s)),
     )
-    if len(storeys) > 1 and (banded or len(storeys) > TALLEST):
+    if len(groups) > 1 and (banded or len(groups) > TALLEST):
         key, *others = columns
-        beside = width - key.least(1, width) - GAP
-        bands = [_storeys([key, *s.columns], width, 1, 0) for s in _storeys(others, beside, 1, 0)]
+        joined = width - key.min_width(1, width) - GAP
+        bands = [
+            _groups_of([key, *s.columns], width, 1, 0) for s in _groups_of(others, joined, 1, 0)
+        ]
     else:
-        bands = [storeys]
+        bands = [groups]
     return list(chain.from_iterable(_drawn(band, trims=trims) for band in bands))
 
 
-def _storeys(columns: Sequence[TableColumn], width: int, lines: int, indent: int) -> list[_Storey]:
+def _groups_of(
+    columns: Sequence[TableColumn], width: int, lines: int, indent: int
+) -> list[_ColumnGroup]:
     """Return columns on as many lines as they need, as words are."""
-    out = [_Storey(0, width)]
+    out = [_ColumnGroup(0, width)]
     for column in columns:
-        need = column.least(lines, out[-1].room)
-        if out[-1].columns and need > out[-1].left - GAP:
-            out.append(_Storey(indent, width - indent))
-            need = column.least(lines, out[-1].room)
+        need = column.min_width(lines, out[-1].room)
+        if out[-1].columns and need > out[-1].free - GAP:
+            out.append(_ColumnGroup(indent, width - indent))
+            need = column.min_width(lines, out[-1].room)
         out[-1].columns.append(column)
         out[-1].widths.append(need)
-    for storey in out:
-        storey.spread()
+    for group in out:
+        group.widen()
     return out
 
 
-def _drawn(storeys: Sequence[_Storey], *, trims: bool) -> Iterator[Text]:
-    for storey in storeys:
-        yield from storey.heads()
-    for row in range(len(storeys[0].columns[0].cells)):
-        cells = [[of[row] for of in storey.cells] for storey in storeys]
+def _drawn(groups: Sequence[_ColumnGroup], *, trims: bool) -> Iterator[Text]:
+    for group in groups:
+        yield from group.titles()
+    for row in range(len(groups[0].columns[0].cells)):
+        cells = [[of[row] for of in group.cells] for group in groups]
         if trims:
-            _trim(storeys, cells)
-        for storey, parts in zip(storeys, cells, strict=True):
+            _trim(groups, cells)
+        for group, parts in zip(groups, cells, strict=True):
             # A further line of which nothing is to be said is none.
-            yield from (x for x in storey.beside(parts) if not storey.indent or x.plain.strip())
+            yield from (x for x in group.joined(parts) if not group.indent or x.plain.strip())
 
 
-def _trim(storeys: Sequence[_Storey], cells: Sequence[list[list[Text]]]) -> None:
+def _trim(groups: Sequence[_ColumnGroup], cells: Sequence[list[list[Text]]]) -> None:
     """Leave out the ends of sentences that would make a row too tall."""
-    for storey, parts in zip(storeys, cells, strict=True):
+    for group, parts in zip(groups, cells, strict=True):
         others = sum(max(map(len, of)) for of in cells if of is not parts)
-        for at, column in enumerate(storey.columns):
+        for at, column in enumerate(group.columns):
             if column.prose:
-                parts[at] = _first(parts[at], max(TALLEST - others, 1), storey.widths[at])
+                parts[at] = _first(parts[at], max(TALLEST - others, 1), group.widths[at])
 
 
 def _first(lines: list[Text], most: int, width: int) -> list[Text]:
-    """Return as many lines of a cell as there may be; what is left out is whole words."""
+    """Return as many lines of a cell as there may be; what is left out is full_width words."""
     if len(lines) <= most:
         return lines
     last = lines[most - 1].copy()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from copy import copy
 
 from rich.console import Console, RenderableType
 from rich.padding import Padding
@@ -58,7 +57,7 @@ def to_text(blocks: Iterable[Block], on: Console) -> str:
 
 
 def _block(block: Block, on: Console, first: bool, indent: int) -> str:
-    wrapped = _narrow(on)
+    readable = min(on.width, _READABLE)
     match block:
         case Grid():
             shown = _grid(block, on, indent + block.indent)
@@ -77,20 +76,21 @@ def _block(block: Block, on: Console, first: bool, indent: int) -> str:
         case TextLine():
             line = Text(f"{block.mark}: " if block.mark else "", colour(block.mark) or "bold")
             line.append(terminal_text(block.text, "not bold default"))
-            shown = _printed(wrapped, line, (indent or 2) + 2 * block.indent)
+            shown = _printed(on, line, (indent or 2) + 2 * block.indent, readable)
         case ListItem():
             item = Table.grid(padding=(0, 1, 0, 0))
             item.add_row(block.bullet, terminal_text(block.text))
             for under in block.under:
                 item.add_row("", terminal_text(under))
-            shown = _printed(wrapped, item, indent)
+            shown = _printed(on, item, indent, readable)
         case Image():
-            shown = _printed(wrapped, Text(f"see {escaped(block.path)}"), indent)
+            shown = _printed(on, Text(f"see {escaped(block.path)}"), indent, readable)
         case Paragraph() if all(span.role == "link" for span in spans(block.text)):
             # Nothing but an address, which stays on one line, however long.
             shown = _whole(plain_words(block.text), indent + 2 * block.indent)
         case Paragraph():
-            shown = _printed(wrapped, terminal_text(block.text), indent + 2 * block.indent)
+            text = terminal_text(block.text)
+            shown = _printed(on, text, indent + 2 * block.indent, readable)
     return shown
 
 
@@ -139,15 +139,7 @@ def terminal_text(words: Words, style: str = "") -> Text:
     return out
 
 
-def _narrow(on: Console) -> Console:
-    if on.width <= _READABLE:
-        return on
-    narrow = copy(on)
-    narrow.width = _READABLE
-    return narrow
-
-
-def _printed(on: Console, what: RenderableType, indent: int) -> str:
+def _printed(on: Console, what: RenderableType, indent: int, width: int | None = None) -> str:
     with on.capture() as captured:
-        on.print(Padding(what, (0, 0, 0, indent)))
+        on.print(Padding(what, (0, 0, 0, indent)), width=width)
     return captured.get().replace(_KEPT, " ")

@@ -46,7 +46,9 @@ ORDER = "worst first: by the time that mending the top finding is expected to sa
 _WITHOUT = "without --section "
 
 
-def told(rows: Sequence[Row], detailed: Sequence[Row], *, full: bool = False) -> Iterator[Block]:
+def diagnosis_blocks(
+    rows: Sequence[Row], detailed: Sequence[Row], *, full: bool = False
+) -> Iterator[Block]:
     """Yield everything that `profkit diagnose` says of these rows, worst first.
 
     `detailed` are the first of them, with their source lines, which follow the table one by one;
@@ -55,7 +57,9 @@ def told(rows: Sequence[Row], detailed: Sequence[Row], *, full: bool = False) ->
     total = sum(row.total for row in rows)
     yield Paragraph(" ".join(headline([*detailed, *rows[len(detailed) :]])))
     listed = rows if full else rows[: max(LISTED, len(detailed))]
-    yield _overview(listed, total)
+    head = (">#", "kernel", "launch", ">time", ">share", "bound", "top finding", ">expected")
+    cells = tuple(_cells(number, row, total) for number, row in enumerate(listed, 1))
+    yield Grid(head, cells, indent=0, narrow=True)
     yield Paragraph(TextSpan(_summary(listed, rows), "dim"))
     before = None
     for number, row in enumerate(detailed, 1):
@@ -169,13 +173,6 @@ def _summary(listed: Sequence[Row], rows: Sequence[Row]) -> str:
     total = f"{figures.seconds(sum(row.total for row in rows))} in all" if timed else "no durations"
     hidden = f"; {len(listed)} of {len(rows)} rows shown (--all)" if len(rows) > len(listed) else ""
     return f"{figures.counted(launches, 'launch', 'launches')}, {total}{hidden}; {ORDER}."
-
-
-def _overview(rows: Sequence[Row], total: float) -> Grid:
-    """Return the table of rows, worst first; shares are of `total` seconds."""
-    head = (">#", "kernel", "launch", ">time", ">share", "bound", "top finding", ">expected")
-    cells = tuple(_cells(number, row, total) for number, row in enumerate(rows, 1))
-    return Grid(head, cells, indent=0, narrow=True)
 
 
 def _cells(number: int, row: Row, total: float) -> tuple[Words, ...]:

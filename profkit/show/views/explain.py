@@ -142,16 +142,12 @@ def _rule(rule: Rule) -> Parts:
         "Looks at": tuple(map(_about, metrics)),
         "To collect": (_command(metric.section for metric in metrics),),
         "Can be the cause behind the limiter": (", ".join(rule.explains),) * bool(rule.explains),
-        "Official page": _official(page),
+        "Official page": (TextSpan(page.official, "link"),),
     }
 
 
 def _code(snippet: pages.Snippet | None) -> tuple[Code, ...]:
     return (Code(snippet.text, snippet.language),) if snippet else ()
-
-
-def _official(page: pages.WrittenPage) -> tuple[Words, ...]:
-    return ((TextSpan(page.official, "link"),),)
 
 
 def _threshold(of: pages.Decides) -> Words:
@@ -203,7 +199,7 @@ def _metric(metric: Metric) -> Parts:
         f"On the probes ({pages.measured_on()})": (" to ".join(texts),) * bool(texts),
         "Rules that look at it": tuple(_named(rule.id, rule.title) for rule in users),
         "False alarms": (_CAREFUL.get(metric.unit, _CAREFUL[""]),),
-        "Official page": _official(page),
+        "Official page": (TextSpan(page.official, "link"),),
     }
 
 
@@ -234,7 +230,9 @@ _CAREFUL = {
 def _limiter(word: str, behind: list[Rule]) -> Parts:
     """Return what a limiter's plainest rule says of it, and all that can stand behind it."""
     limiter = BY_LIMITER.get(word)
-    plain = BY_ID.get(limiter.rule or "" if limiter else "") or min(behind, key=_explained)
+    plain = BY_ID.get(limiter.rule or "" if limiter else "") or min(
+        behind, key=lambda rule: len(rule.explains)
+    )
     page = pages.rule_page(plain.id)
     numbers = (pages.near_its_peak(word),) if limiter else pages.decides(plain)
     return {
@@ -243,12 +241,8 @@ def _limiter(word: str, behind: list[Rule]) -> Parts:
         "Rules that can stand behind it": tuple(_named(r.id, r.title) for r in behind),
         f"Measured on {pages.measured_on()}": _measured(plain),
         "False alarms": page.false_alarms,
-        "Official page": _official(page),
+        "Official page": (TextSpan(page.official, "link"),),
     }
-
-
-def _explained(rule: Rule) -> int:
-    return len(rule.explains)
 
 
 def _bound(word: str) -> Parts:
@@ -263,7 +257,7 @@ def _bound(word: str) -> Parts:
         "Limiters": tuple(_named(name, words.LIMITERS[name]) for name in limiters),
         "To collect everything": (TextSpan(FULL, "code"),) * (word == "unknown"),
         "False alarms": page.false_alarms,
-        "Official page": _official(page),
+        "Official page": (TextSpan(page.official, "link"),),
     }
 
 

@@ -27,36 +27,36 @@ _CAUSES = {
 }
 
 
-def triaged(of: Mapping[str, Any], rest: str = "--json") -> Iterator[Block]:
+def triaged(document: Mapping[str, Any], rest: str = "--json") -> Iterator[Block]:
     """Yield the screen of a "profkit.triage/1" document: at most 40 lines where nothing wraps.
 
     `rest` is where the findings are that are not shown.
     """
-    step = of["step"]
-    yield Heading(step_title(of))
-    yield TextLine(steps_line(of))
+    step = document["step"]
+    yield Heading(step_title(document))
+    yield TextLine(steps_line(document))
     yield TextLine(bar(step))
     yield TextLine(" · ".join(f"{_CAUSES[cause][0]} {text}" for cause, text in step_shares(step)))
     yield Heading("What to do first", 2)
-    if of["first"]["category"] == "healthy":
-        yield TextLine(of["first"]["say"], "healthy")
-    for number, row in enumerate(of["findings"][:FIRST], 1):
+    if document["first"]["category"] == "healthy":
+        yield TextLine(document["first"]["say"], "healthy")
+    for number, row in enumerate(document["findings"][:FIRST], 1):
         title, try_ = finding_texts(row, step)
         yield TextLine(f"{number}. {title}")
         yield TextLine(row["say"], indent=1)
         yield TextLine(f"try: {try_}", indent=1)
-    if (more := len(of["findings"]) - FIRST) > 0:
+    if (more := len(document["findings"]) - FIRST) > 0:
         yield TextLine(f"and {more} more that save less: {rest}")
     yield Heading("Where the GPU's time goes", 2)
-    yield kernels_table(of["kernels"][:GROUPS])
-    yield from further(of)
+    yield kernels_table(document["kernels"][:GROUPS])
+    yield from further(document)
 
 
-def step_title(of: Mapping[str, Any]) -> str:
+def step_title(document: Mapping[str, Any]) -> str:
     """Return how long a step of what is."""
-    program = of["program"]
+    program = document["program"]
     device = program["device"] or "unknown GPU"
-    return f"Step of {ms(of['step']['ms'])} on {device} ({program['how']})"
+    return f"Step of {ms(document['step']['ms'])} on {device} ({program['how']})"
 
 
 def finding_texts(row: Mapping[str, Any], step: Mapping[str, Any]) -> tuple[str, str]:
@@ -65,16 +65,16 @@ def finding_texts(row: Mapping[str, Any], step: Mapping[str, Any]) -> tuple[str,
     return f"{row['category']}: {_saves(row, step)}", f"{row['try']}{where}"
 
 
-def further(of: Mapping[str, Any]) -> Iterator[Block]:
+def further(document: Mapping[str, Any]) -> Iterator[Block]:
     """Yield how to look at the counted kernel that matters most; what each rank does; notes."""
-    named = list(chain.from_iterable(finding["kernels"] for finding in of["findings"]))
-    counted = [row for row in of["kernels"] if row["counted"] and row["next"]]
+    named = list(chain.from_iterable(finding["kernels"] for finding in document["findings"]))
+    counted = [row for row in document["kernels"] if row["counted"] and row["next"]]
     if best := min(counted, key=lambda r: (r["id"] not in named, -r["ms"]), default=None):
         yield TextLine(best["next"], f"{best['id']} in full")
-    kernels = [row for row in of["kernels"] if row["grid"]]
+    kernels = [row for row in document["kernels"] if row["grid"]]
     if kernels and kernels[0]["category"] == "unknown" and kernels[0].get("missing"):
         yield TextLine(kernels[0]["missing"], kernels[0]["id"])
-    ranks = of["ranks"]
+    ranks = document["ranks"]
     shown = ranks if len(ranks) <= RANKS else sorted(ranks, key=lambda r: r["waiting_ms"])[:RANKS]
     for row in sorted(shown, key=lambda r: r["rank"]):
         transfer = row["collective_ms"] - row["waiting_ms"]
@@ -83,7 +83,7 @@ def further(of: Mapping[str, Any]) -> Iterator[Block]:
             f"{ms(transfer)} transfer, {ms(row['waiting_ms'])} waiting for others",
             f"rank {row['rank']}",
         )
-    for text in of["notes"][:NOTES]:
+    for text in document["notes"][:NOTES]:
         yield TextLine(text, "note")
 
 
@@ -91,9 +91,9 @@ def ms(value: float) -> str:
     return f"{figures(value)} ms"
 
 
-def steps_line(of: Mapping[str, Any]) -> str:
+def steps_line(document: Mapping[str, Any]) -> str:
     """Return which step it is, how they spread, and what one takes without the profiler."""
-    program, step = of["program"], of["step"]
+    program, step = document["program"], document["step"]
     steps = f"the median of {program['steps']} steps ({step['found']}), "
     steps = steps if program["steps"] > 1 else f"one step ({step['found']}), "
     spread = f"{figures(step['min_ms'])} to {ms(step['max_ms'])}"
@@ -162,12 +162,12 @@ def kernels_table(kernels: Sequence[Mapping[str, Any]]) -> Grid:
     return grid(kernels, columns)
 
 
-def compared_triages(of: Mapping[str, Any]) -> Iterator[Block]:
-    yield Heading(f"Step: {ms(of['before_ms'])} before, {ms(of['after_ms'])} after")
-    saved = of["saved_ms"]
-    yield TextLine(f"{ms(abs(saved))} {'saved' if saved >= 0 else 'lost'}", of["answer"])
-    if of["kept"] is not None:
-        side, mark = ("inside of", "kept") if of["kept"] else ("outside of", "broken")
+def compared_triages(document: Mapping[str, Any]) -> Iterator[Block]:
+    yield Heading(f"Step: {ms(document['before_ms'])} before, {ms(document['after_ms'])} after")
+    saved = document["saved_ms"]
+    yield TextLine(f"{ms(abs(saved))} {'saved' if saved >= 0 else 'lost'}", document["answer"])
+    if document["kept"] is not None:
+        side, mark = ("inside of", "kept") if document["kept"] else ("outside of", "broken")
         yield TextLine(f"what was saved is {side} what was promised", mark)
     columns: Columns[Mapping[str, Any]] = {
         "finding": lambda row: row["category"],
@@ -175,8 +175,8 @@ def compared_triages(of: Mapping[str, Any]) -> Iterator[Block]:
         "now": lambda row: row["state"],
         ">still to save": lambda row: ms(row["left"]),
     }
-    yield grid(of["promises"], columns)
-    for category in of["new"]:
+    yield grid(document["promises"], columns)
+    for category in document["new"]:
         yield TextLine(f"{category} was not there before", "new")
-    for text in of["notes"]:
+    for text in document["notes"]:
         yield TextLine(text, "note")
