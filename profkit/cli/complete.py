@@ -18,7 +18,8 @@ def variants(ctx: typer.Context, incomplete: str) -> Described:
     from profkit.measure.variants.variants import kernels_dir, survey
 
     try:
-        titles = {v.id: v.title for v in survey(kernels_dir(ctx.params.get("kernels"))).variants}
+        known, _ = survey(kernels_dir(ctx.params.get("kernels")))
+        titles = {v.id: v.title for v in known}
     except ProfkitError:
         titles = {}
     return _begin(incomplete, (dict.fromkeys(_recorded(ctx, 0), "recorded") | titles).items())

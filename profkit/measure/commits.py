@@ -93,7 +93,7 @@ def code_at(folder: Path, commit: str) -> dict[str, tuple[str, str]]:
         with tarfile.open(fileobj=BytesIO(_git(top, "archive", last, KERNELS))) as files:
             files.extractall(place, filter="data")
         try:
-            known = variants.survey(Path(place) / KERNELS).variants
+            known, _ = variants.survey(Path(place) / KERNELS)
             return {f"{v.problem}/{v.id}": (v.source_hash, last) for v in known}
         except (ProfkitError, OSError):  # of a layout that nobody reads today
             return {}

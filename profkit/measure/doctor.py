@@ -60,31 +60,20 @@ def _gpu() -> Iterator[Inspection]:
     try:
         gpu = device.identified(device.gpu())
     except ProfkitError as error:
-        yield Inspection(
-            "GPU",
-            "missing",
-            error.message,
-            "list, build --arch, diagnose, compare and report work without one; "
-            "check, bench and profile need a machine with an NVIDIA GPU and its driver",
-        )
+        advice = "list, build --arch, diagnose, compare and report work without one; "
+        advice += "check, bench and profile need a machine with an NVIDIA GPU and its driver"
+        yield Inspection("GPU", "missing", error.message, advice)
         return
     now = device.read_state(gpu.pci)
     yield Inspection("GPU", "ok", f"{gpu.name}, sm_{gpu.arch}, {gpu.sms} SMs")
     yield Inspection("driver", "ok", f"{gpu.driver or 'version unknown'}, for CUDA {gpu.cuda}")
     if gpu.driver is None:
-        yield Inspection(
-            "NVML",
-            "warning",
-            "clocks, power and temperature cannot be read",
-            "pip install nvidia-ml-py",
-        )
+        detail = "clocks, power and temperature cannot be read"
+        yield Inspection("NVML", "warning", detail, "pip install nvidia-ml-py")
     elif now.throttle:
-        yield Inspection(
-            "clocks",
-            "warning",
-            f"held down by {', '.join(now.throttle)}",
-            "let it cool, or see what else runs on it: nvidia-smi",
-        )
+        detail = f"held down by {', '.join(now.throttle)}"
+        advice = "let it cool, or see what else runs on it: nvidia-smi"
+        yield Inspection("clocks", "warning", detail, advice)
 
 
 def _tool(name: str, use: str) -> Iterator[Inspection]:
@@ -93,10 +82,9 @@ def _tool(name: str, use: str) -> Iterator[Inspection]:
     except ProfkitError as error:
         yield Inspection(name, "missing", f"not found; needed for {use}", error.hint)
         return
-    version = None if name == "ninja" else toolchain.version(name, path)
     if name == "ninja":  # any will do
         yield Inspection(name, "ok", str(path))
-    elif version is None:
+    elif (version := toolchain.version(name, path)) is None:
         yield Inspection(name, "warning", f"{path} does not say its version", "does it start?")
     else:
         yield Inspection(name, "ok", f"{version} at {path}")
@@ -115,12 +103,8 @@ def _languages() -> Iterator[Inspection]:
 
 def _torch() -> Iterator[Inspection]:
     if importlib.util.find_spec("torch") is None:
-        yield Inspection(
-            "torch",
-            "warning",
-            "not installed: the SDPA references cannot run, everything else can",
-            "pip install torch",
-        )
+        detail = "not installed: the SDPA references cannot run, everything else can"
+        yield Inspection("torch", "warning", detail, "pip install torch")
         return
     try:
         yield Inspection("torch", "ok", metadata.version("torch"))
@@ -131,18 +115,14 @@ def _torch() -> Iterator[Inspection]:
 def _counters() -> Iterator[Inspection]:
     allowed = counters_allowed(PARAMETERS)
     if allowed is None:
-        yield Inspection(
-            "counters",
-            "warning",
-            f"not known who may read them: {PARAMETERS} is not there",
-            "profile says it; without permission it still times and gives the analytic roof",
-        )
+        detail = f"not known who may read them: {PARAMETERS} is not there"
+        advice = "profile says it; without permission it still times and gives the analytic roof"
+        yield Inspection("counters", "warning", detail, advice)
     elif allowed:
         yield Inspection("counters", "ok", "this user may read performance counters")
     else:
-        yield Inspection(
-            "counters", "missing", "only root may read performance counters", ncu_output.PERMISSION
-        )
+        detail = "only root may read performance counters"
+        yield Inspection("counters", "missing", detail, ncu_output.PERMISSION)
 
 
 def counters_allowed(parameters: Path) -> bool | None:

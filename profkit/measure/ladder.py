@@ -103,10 +103,10 @@ class ListedVariant:
 
 def listing(
     places: Places, problem: str | None = None
-) -> tuple[list[ListedVariant], tuple[ProfkitError, ...]]:
+) -> tuple[list[ListedVariant], list[ProfkitError]]:
     """Return every variant in ladder order, problem by problem; and what cannot be read."""
     records = _records(places.artifacts_dir())
-    found = variants.survey(places.kernels_dir(), problem)
+    found, problems = variants.survey(places.kernels_dir(), problem)
     rows = [
         ListedVariant(
             variant=variant.id,
@@ -118,9 +118,9 @@ def listing(
             recorded=_recorded(variant, records.get(variant.id, ())),
             missing=variant.language.lacking(),
         )
-        for variant in found.variants
+        for variant in found
     ]
-    return rows, found.problems
+    return rows, problems
 
 
 def _recorded(variant: Variant, records: Iterable[tuple[Path, str]]) -> dict[str, str]:

@@ -66,7 +66,6 @@ class Profiled:
     record: Record
     report: Path | None
     problem: ProfkitError | None = None  # why there is none
-    ncu_seconds: float = 0.0  # how long ncu ran
     wrong: bool = False  # whether the variant is at fault: its values, or what it touches
 
 
@@ -144,49 +143,46 @@ class _Profiler:
         return Profiled(name, case, record, None, why_not(self.run, name, case), wrong=wrong)
 
     def profiled(self, result: Profiled, visible: str | None) -> Profiled:
-        """Run ncu round one call, and write the record.
+        """Run ncu round one call and write the record; without ncu or counters, the record alone.
 
-        Without ncu or counters it is a record without a report; where an older report stands, its
-        record stays with it.
+        Where an older report stands, its record stays with it.
         """
-        at = result.name, result.case
-        report, path = place_for(self.artifacts, self.run.target.problem.name, *at)
-        kernels = [launch.kernel for launch in self.run.measured.launches[at]]
+        place = self.run.target.problem.name, result.name, result.case
+        report, path = place_for(self.artifacts, *place)
         record = with_timing(result.record, self.run)
-        if (
-            not isinstance(self.ncu, ProfkitError) and kernels
-        ):  # ncu finds nothing in a call that copies
-            options, version = self.options, self.ncu.version
-            if visible is not None:
-                options = replace(options, env={**os.environ, "CUDA_VISIBLE_DEVICES": visible})
-            plan = plan_of(self.run, *at)
-            try:
-                collected = collect.start_ncu(plan, kernels, report, self.ncu, options)
-            except NoCounters as error:
-                self.ncu = error  # the answer is the same for every variant
-            except ProfkitError as error:
-                return replace(result, problem=error)
-            else:
-                how = (
-                    collected.command,
-                    collected.seconds,
-                    collect.CLOCKS,
-                    options.cache,
-                    options.set,
-                )
-                record = replace(
-                    record,
-                    versions=replace(record.versions, ncu=version),
-                    ncu=NcuRun(*how, visible=visible),
-                    report=RecordedReport(report.name, digest(report), len(collected.kernels)),
-                )
-                write_record(path, record)
-                took = collected.seconds
-                return replace(result, record=record, report=report, ncu_seconds=took)
+        try:
+            reported = self._reported(record, report, visible)
+        except ProfkitError as error:
+            return replace(result, problem=error)
+        if reported is not None:
+            write_record(path, reported)
+            return replace(result, record=reported, report=report)
         if not report.exists():
             write_record(path, record)
-        problem = self.ncu if isinstance(self.ncu, ProfkitError) else None
-        return replace(result, record=record, problem=problem)
+        why = self.ncu if isinstance(self.ncu, ProfkitError) else None
+        return replace(result, record=record, problem=why)
+
+    def _reported(self, record: Record, report: Path, visible: str | None) -> Record | None:
+        at, ncu, options = (record.variant, record.case), self.ncu, self.options
+        kernels = [launch.kernel for launch in self.run.measured.launches[at]]
+        # In a call that only copies ncu would find nothing.
+        if isinstance(ncu, ProfkitError) or not kernels:
+            return None
+        if visible is not None:
+            options = replace(options, env={**os.environ, "CUDA_VISIBLE_DEVICES": visible})
+        try:
+            plan = plan_of(self.run, *at)
+            collected = collect.start_ncu(plan, kernels, report, ncu, options)
+        except NoCounters as error:
+            self.ncu = error  # the answer is the same for every variant
+            return None
+        how = collected.command, collected.seconds, collect.CLOCKS, options.cache, options.set
+        return replace(
+            record,
+            versions=replace(record.versions, ncu=ncu.version),
+            ncu=NcuRun(*how, visible=visible),
+            report=RecordedReport(report.name, digest(report), len(collected.kernels)),
+        )
 
 
 _RETRIES = 2

@@ -192,7 +192,7 @@ def _signal(process: subprocess.Popen[bytes], number: signal.Signals, elsewhere:
     process.poll()  # a zombie leader is not something left
     # getsid is a system call; only of a member the file is read, which costs ten times that.
     left = {p for p in (*_pids(), *elsewhere) if p in elsewhere or _session(p) == process.pid}
-    left = {p for p in left if _is_alive(p)}
+    left = {p for p in left if is_alive(p)}
     if process.returncode is not None:
         left.discard(process.pid)
     for pid in left:
@@ -226,7 +226,7 @@ def _descendants(pid: int) -> set[int]:
     return descendants
 
 
-def _is_alive(pid: int) -> bool:
+def is_alive(pid: int) -> bool:
     """Whether it is there, and no zombie."""
     with contextlib.suppress(OSError, IndexError):
         return _status(pid)[0] != "Z"

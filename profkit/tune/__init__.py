@@ -8,11 +8,7 @@ from profkit.errors import ProfkitError, install_extra
 
 
 def need_optuna() -> None:
-    """Say what is missing before anything here is imported.
-
-    Raises:
-        ProfkitError: Optuna is not installed.
-    """
+    """Raise ProfkitError if Optuna is not installed, before anything here is imported."""
     if find_spec("optuna") is None:
         message = "profkit tune needs optuna, which is not installed"
         raise ProfkitError(message, install_extra("optuna"))

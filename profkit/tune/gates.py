@@ -60,22 +60,11 @@ def refuse_launches(
         if launch.regs * prod(launch.block) > REGISTERS:
             used = f"{launch.regs} registers, {prod(launch.block)} threads"
             return InvalidConfig("registers of an SM", used)
-    if least_occupancy is not None:
-        share = resident(build.arch, launches)
-        if share is not None and share < least_occupancy:
-            detail = f"{share:.0%} of an SM's warps, asked for {least_occupancy:.0%}"
-            return InvalidConfig("occupancy", detail)
+    share = footprint(build, launches).get("occupancy")
+    if least_occupancy is not None and share is not None and share < least_occupancy:
+        detail = f"{share:.0%} of an SM's warps, asked for {least_occupancy:.0%}"
+        return InvalidConfig("occupancy", detail)
     return None
-
-
-def resident(arch: str, launches: Sequence[GraphLaunch]) -> float | None:
-    """Theoretical occupancy of the largest launch; None where the architecture is not known."""
-    limit = LIMITS.get(arch.rstrip("af"))
-    if limit is None or not launches:
-        return None
-    largest = max(launches, key=lambda launch: prod(launch.grid))
-    warps = ceil(prod(largest.block) / 32)
-    return min(1.0, largest.blocks_per_sm * warps / limit.warps)
 
 
 def checked(check: Check, supported: Sequence[str] | None) -> InvalidConfig | None:
@@ -114,15 +103,20 @@ def machine_code_identity(build: Build) -> str | None:
 
 
 def footprint(build: Build, launches: Sequence[GraphLaunch]) -> JsonObject:
-    """What the largest launch takes of an SM, as a trial's result has it; empty without one."""
+    """Return what the largest launch takes of an SM, as a trial's result has it; empty without one.
+
+    `occupancy` is the theoretical one; None where the architecture is not known.
+    """
     if not launches:
         return {}
     largest = max(launches, key=lambda launch: prod(launch.grid))
+    threads, limit = prod(largest.block), LIMITS.get(build.arch.rstrip("af"))
+    warps = largest.blocks_per_sm * ceil(threads / 32)
     return {
         "blocks": prod(largest.grid),
-        "threads": prod(largest.block),
+        "threads": threads,
         "regs": largest.regs,
         "smem": largest.dynamic_smem + largest.static_smem,
         "blocks_per_sm": largest.blocks_per_sm,
-        "occupancy": resident(build.arch, launches),
+        "occupancy": min(1.0, warps / limit.warps) if limit else None,
     }

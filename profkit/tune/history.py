@@ -4,36 +4,29 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from operator import methodcaller
 from typing import TYPE_CHECKING, Any
 
-from profkit.measure.variants.tunables import Space
 from profkit.records.store import JsonObject
 from profkit.tune.study import Study, Trial
 
 if TYPE_CHECKING:
     from pandas import DataFrame
 
-# Columns out of a trial's result as JSON. Times in seconds, memory in bytes, shares of 1.
-_COLUMNS = (
-    *("reason", "kind", "time", "anchor_time", "against", "speedup", "speedup_low", "speedup_high"),
-    *("hedges_g", "p_value", "promoted", "confirmed", "confirmed_speedup", "confirmed_low"),
-    *("confirmed_high", "confirmed_g", "confirmed_p", "became_incumbent", "blocks", "threads"),
-    *("regs", "smem", "blocks_per_sm", "occupancy", "spills", "max_abs", "build_seconds"),
-    *("gpu_seconds", "gpu", "bound", "limiter", "code"),
-)
-# Those that lie deeper, or under another name.
-_PATHS = {
-    "speedup": ("speedup", "median"),
-    "speedup_low": ("speedup", "low"),
-    "speedup_high": ("speedup", "high"),
-    "confirmed": ("confirmed", "answer"),
-    "confirmed_speedup": ("confirmed", "speedup", "median"),
-    "confirmed_low": ("confirmed", "speedup", "low"),
-    "confirmed_high": ("confirmed", "speedup", "high"),
-    "confirmed_g": ("confirmed", "hedges_g"),
-    "confirmed_p": ("confirmed", "p_value"),
-    "bound": ("verdict", "bound"),
-    "limiter": ("verdict", "limiter"),
+# Columns out of a trial's result as JSON, and where they lie in it if not under that name. Times in
+# seconds, memory in bytes, shares of 1.
+_TABLE = """
+reason kind time anchor_time against
+speedup=speedup.median speedup_low=speedup.low speedup_high=speedup.high
+hedges_g p_value promoted confirmed=confirmed.answer confirmed_speedup=confirmed.speedup.median
+confirmed_low=confirmed.speedup.low confirmed_high=confirmed.speedup.high
+confirmed_g=confirmed.hedges_g confirmed_p=confirmed.p_value became_incumbent
+blocks threads regs smem blocks_per_sm occupancy spills max_abs build_seconds
+gpu_seconds gpu bound=verdict.bound limiter=verdict.limiter code
+"""
+_COLUMNS = {
+    name: (path or name).split(".")
+    for name, _, path in map(methodcaller("partition", "="), _TABLE.split())
 }
 _NEAR = 1.02  # a search has found its best when it is this near
 
@@ -45,16 +38,10 @@ def trial_rows(study: Study) -> list[JsonObject]:
 
 def _row(trial: Trial) -> JsonObject:
     plain = trial.result.to_json()
-    return {
-        "number": trial.number,
-        "source": trial.source,
-        "outcome": trial.outcome,
-        "value": trial.value,
-        **trial.config.named,
-        **{name: _at(plain, _PATHS.get(name, (name,))) for name in _COLUMNS},
-        "seconds": trial.seconds,
-        "ended": trial.ended,
-    }
+    row = {name: getattr(trial, name) for name in ("number", "source", "outcome", "value")}
+    row |= trial.config.named
+    row |= {name: _at(plain, path) for name, path in _COLUMNS.items()}
+    return {**row, "seconds": trial.seconds, "ended": trial.ended}
 
 
 def _at(value: Any, path: Sequence[str]) -> Any:
@@ -67,7 +54,10 @@ def trials_frame(study: Study) -> DataFrame:
     """The history: one row per trial; SI units, NaN where not known; macros as whole numbers."""
     import pandas as pd
 
-    table = pd.DataFrame(trial_rows(study), columns=columns(study.space))
+    space = study.space
+    ends = ("seconds", "ended")
+    names = ["number", "source", "outcome", "value", *space.values, *_COLUMNS, *ends]
+    table = pd.DataFrame(trial_rows(study), columns=names)
     texts = {"source", "outcome", "reason", "kind", "promoted", "confirmed"}
     texts |= {"gpu", "bound", "limiter", "code", "ended"}
     for name in table.columns:
@@ -75,14 +65,9 @@ def trials_frame(study: Study) -> DataFrame:
             table[name] = table[name].astype("string")
         elif name == "became_incumbent":
             table[name] = table[name].fillna(False).astype(bool)
-        elif name not in study.space.values or name in study.space.numeric:
+        elif name not in space.values or name in space.numeric:
             table[name] = pd.to_numeric(table[name], errors="coerce")
     return table
-
-
-def columns(space: Space) -> list[str]:
-    """The frame's columns."""
-    return ["number", "source", "outcome", "value", *space.macros, *_COLUMNS, "seconds", "ended"]
 
 
 def counts(study: Study) -> JsonObject:
@@ -135,10 +120,6 @@ def steering(trials: Sequence[Trial], plain: Sequence[Trial] | None) -> JsonObje
         "best": best,
         "plain_best": plain_best,
         "ratio": plain_best / best,
-        "near_after": _first(with_rules[:n], goal),
-        "plain_near_after": _first(without[:n], goal),
+        "near_after": next((i for i, b in enumerate(with_rules[:n], 1) if b <= goal), None),
+        "plain_near_after": next((i for i, b in enumerate(without[:n], 1) if b <= goal), None),
     }
-
-
-def _first(best: Sequence[float], goal: float) -> int | None:
-    return next((i for i, b in enumerate(best, 1) if b <= goal), None)

@@ -27,27 +27,18 @@ class StoredResult:
     """What the storage keeps as JSON."""
 
     def to_json(self) -> JsonObject:
-        """As the storage keeps it."""
         plain: JsonObject = json_safe({_KEPT_AS.get(k, k): v for k, v in asdict(self).items()})
         return plain
 
     @classmethod
     def from_json(cls, stored: Mapping[str, Any]) -> Self:
-        """What `to_json` gave."""
         import msgspec
 
         names = {kept: name for name, kept in _KEPT_AS.items()}
         return msgspec.convert({names.get(k, k): v for k, v in stored.items()}, cls)
 
 
-@dataclass(frozen=True)
-class Bounds:
-    """A median with its interval; None where there is none."""
-
-    median: float | None
-    low: float | None
-    high: float | None
-    level: float = 0.95
+Bounds = Mapping[str, float | None]  # median, low, high, level of an interval; None: not known
 
 
 @dataclass(frozen=True)
@@ -152,8 +143,6 @@ class FinalMeasurement(StoredResult):
 
 
 def challenge(comparison: TimeComparison, against: int, samples: int | None = None) -> Challenge:
-    """A comparison with the incumbent, as the history keeps it."""
-    plain = comparison.to_json()
-    figures = plain["hedges_g"], plain["p_value"], samples
-    bounds = Bounds(**plain["speedup"])
-    return Challenge(against, comparison.answer, comparison.sentence, bounds, *figures)
+    plain: JsonObject = {**comparison.to_json()}
+    figures = plain["speedup"], plain["hedges_g"], plain["p_value"], samples
+    return Challenge(against, comparison.answer, comparison.sentence, *figures)

@@ -21,7 +21,7 @@ from profkit.measure.cuda import device
 from profkit.measure.cuda.library import GraphLaunch
 from profkit.measure.targets import Measurements
 from profkit.measure.variants import toolchain
-from profkit.measure.worker import Worker, entries_of
+from profkit.measure.worker import entries_of
 from profkit.records.header import Header
 from profkit.records.parts import RecordedReport
 from profkit.records.record import write_record
@@ -33,15 +33,13 @@ from profkit.tune.steer import directions, known_metrics
 from profkit.tune.storage import studies
 from profkit.tune.study import Study, Trial
 from profkit.tune.task import Task
-from profkit.tune.trial import CONFIRM, Runner, SearchState
+from profkit.tune.trial import CONFIRM, Runner
 
 FINALISTS = 3  # quicker than the champion in their quick round, by less than is promoted
 
 
 @dataclass(frozen=True)
 class Conclusion:
-    """How the champion does against the defaults."""
-
     champion: Trial  # the fastest confirmed configuration; the defaults' trial if none was faster
     default: Trial  # the defaults' trial
     keep: bool  # whether the champion passes the gate
@@ -49,13 +47,12 @@ class Conclusion:
     measured: FinalMeasurement
 
 
-def conclude(task: Task, study: Study, worker: Worker, state: SearchState) -> Conclusion:
+def conclude(runner: Runner) -> Conclusion:
     """Confirm what is nearly as fast as the incumbent, then measure the champion to the end."""
-    runner = Runner(task, study, worker, state)
-    state.progress("finalists")
+    study = runner.study
+    runner.progress("finalists")
     _finalists(runner)
-    champion, default = runner.incumbent(), _default(study)
-    measured = _measure(runner, champion, default)
+    measured = _measure(runner, runner.incumbent(), study.trial(runner.basis().number))
     study.note("final", measured.to_json())
     return decide_search(study, measured)
 
@@ -69,9 +66,7 @@ def noted_conclusion(study: Study) -> Conclusion | None:
 
 
 def decide_search(study: Study, measured: FinalMeasurement) -> Conclusion:
-    """The decision, from what was measured."""
-    by_number = {t.number: t for t in study.trials()}
-    champion, default = by_number[measured.champion], by_number[measured.default]
+    champion, default = study.trial(measured.champion), study.trial(measured.default)
     comparison = measured.comparison
     if champion.number == default.number:
         tried = sum(t.outcome in ("measured", "pruned") for t in study.trials())
@@ -90,11 +85,6 @@ def _overlap(before: JsonObject, after: JsonObject) -> bool:
     if None in (before["low"], before["high"], after["low"], after["high"]):
         return True
     return not (before["low"] > after["high"] or after["low"] > before["high"])
-
-
-def _default(study: Study) -> Trial:
-    number = Basis.from_json(study.noted("basis")).number
-    return next(t for t in study.trials() if t.number == number)
 
 
 def _finalists(runner: Runner) -> None:
@@ -117,17 +107,16 @@ def _finalists(runner: Runner) -> None:
 def _measure(runner: Runner, champion: Trial, default: Trial) -> FinalMeasurement:
     """Check and time champion and defaults beside the reference, L2 warm and cold."""
     task, worker = runner.task, runner.worker
-    runner.state.progress(f"champion {task.name(champion.config)}")
-    calls, _ = runner.reference(runner.basis())
-    candidate, baseline = runner.library(champion), runner.library(default)
+    runner.progress(f"champion {task.name(champion.config)}")
+    libraries = runner.library(champion) | runner.library(default)
     checks: dict[str, Check] = {}
     launches: dict[str, tuple[GraphLaunch, ...]] = {}
-    for entry in entries_of({**candidate, **baseline}, task.variant.header.inputs):
+    for entry in entries_of(libraries, task.variant.header.inputs):
         reply = worker.judge(entry, task.checks(), task.case)
         checks[entry.name] = reply.checks[entry.name]
         launches[entry.name] = reply.launches.get(entry.name, ())
     limits = CONFIRM[0], 2 * CONFIRM[0]
-    compared, times = runner.compare(candidate, baseline, calls, limits, cold=True)
+    compared, times = runner.compare(champion, default, limits, cold=True)
     return FinalMeasurement(
         champion=champion.number,
         default=default.number,
@@ -177,8 +166,6 @@ class TuneDocument(TypedDict):
 
 @dataclass(frozen=True)
 class SearchResult:
-    """A finished search."""
-
     task: Task
     study: Study
     outcome: SearchOutcome
@@ -243,7 +230,6 @@ def _brief(times: Times) -> JsonObject:
 
 
 def default_storage(task: Task) -> str:
-    """A SQLite file beside the builds."""
     folder = task.folder / "tune"
     folder.mkdir(parents=True, exist_ok=True)
     return f"sqlite:///{folder / f'{task.problem.name}.{task.subject}.db'}"
@@ -278,7 +264,7 @@ def tune(
         if final is None:
             worker = outcome.workers[0]
             worker.start()
-            final = conclude(task, study, worker, search.state)
+            final = conclude(Runner(task, study, worker, progress))
     finally:
         search.close()
     return SearchResult(task, study, outcome, final, _plain(task, url))

@@ -20,7 +20,7 @@ from profkit.measure.worker import Setup, Worker, WorkerClosed, WorkerLost
 from profkit.tune.result import TrialResult
 from profkit.tune.study import Study, Trial
 from profkit.tune.task import ReadyBuild, Task
-from profkit.tune.trial import Runner, SearchState
+from profkit.tune.trial import Runner
 
 AHEAD = 6  # builds in flight for one GPU: a build takes about four times as long as a trial
 STRIKES = 3  # times in a row that a worker may fail to start before its GPU is left alone
@@ -29,8 +29,6 @@ _TICK = 0.5  # seconds between two looks at what has become ready
 
 @dataclass
 class SearchOutcome:
-    """How a search ended."""
-
     why: str = "done"  # done, exhausted (nothing left to try), or time
     lost: list[str] = field(default_factory=list)  # what went wrong with GPUs, one line each
     seconds: float = 0.0  # from start to end of the trials
@@ -48,8 +46,6 @@ class _NoBasis(ProfkitError):
 
 
 class Search:
-    """One search in this process."""
-
     def __init__(
         self,
         task: Task,
@@ -62,7 +58,6 @@ class Search:
         prepare = Prepare(task.checks(), grid, task.case, task.reference)
         setup = Setup(task.problem.path.parent, task.folder, task.support, prepare)
         self.workers = [Worker(setup, task.options.timeout, v) for v in visible]
-        self.state = SearchState(progress)
         self.outcome = SearchOutcome(workers=list(self.workers))
         self._queue: deque[_Item] = deque()
         self._doing: list[Trial] = []
@@ -92,9 +87,8 @@ class Search:
             self._stop.set()
             for worker in () if whole else self.workers:
                 worker.close()  # what waits for it hears of it
-            self.state.based.set()
-            with self._changed:
-                self._changed.notify_all()
+            self.study.based.set()
+            self._wake()
             for thread in threads:
                 thread.join()
             self._give_up_queue()
@@ -104,10 +98,9 @@ class Search:
         return self.outcome
 
     def close(self) -> None:
-        """End the workers and the builds."""
         for worker in self.workers:
             worker.close()
-        self.task.builder.stop()
+        self.task.stop()
 
     # --- the main thread -------------------------------------------------------------------------
 
@@ -119,9 +112,9 @@ class Search:
         for trial in self.study.trials():
             code = trial.result.code
             if code and trial.outcome in ("measured", "pruned"):
-                self.state.codes[code] = trial.number
+                self.study.claim(code, trial.number)
             if trial.config == default and trial.outcome == "measured":
-                self.state.based.set()
+                self.study.based.set()
 
     def _left(self) -> int:
         """How many distinct trials are still to be asked for: not done, and nobody is at them."""
@@ -156,7 +149,7 @@ class Search:
         trial = self.study.ask()
         if trial is None:
             return False
-        ready = self.task.builder.start(self.task, trial.config)
+        ready = self.task.start(trial.config)
         ready.add_done_callback(lambda _: self._wake())
         with self._changed:
             self._queue.append(_Item(trial, ready))
@@ -165,10 +158,10 @@ class Search:
 
     def _needs_defaults(self) -> bool:
         """Whether everything waits for the defaults, which came back from a GPU that failed."""
-        if self.state.based.is_set():
+        if self.study.based.is_set():
             return False
         if self.study.noted("basis") is not None:  # another process has measured them
-            self.state.based.set()
+            self.study.based.set()
         default = self.task.space.default
         return default in self.study.waiting()
 
@@ -188,7 +181,7 @@ class Search:
 
     def _serve(self, worker: Worker) -> None:
         """Do trials until there are no more, or this GPU fails."""
-        runner = Runner(self.task, self.study, worker, self.state)
+        runner = Runner(self.task, self.study, worker, self.progress)
         try:
             self._start(worker)
             while (item := self._next()) is not None:
@@ -235,7 +228,7 @@ class Search:
             while not self._stop.is_set():
                 for item in self._queue:
                     first = item.trial.config == self.task.space.default
-                    if item.ready.done() and (first or self.state.based.is_set()):
+                    if item.ready.done() and (first or self.study.based.is_set()):
                         self._queue.remove(item)
                         self._doing.append(item.trial)
                         return item
@@ -245,7 +238,9 @@ class Search:
     def _do(self, runner: Runner, item: _Item) -> None:
         """One trial; a worker that went away is the configuration's fault if the next one works."""
         trial, worker = item.trial, runner.worker
-        self.progress(self._where(trial))
+        number = sum(t.counts for t in self.study.trials()) + 1
+        name = self.task.name(trial.config)
+        self.progress(f"trial {number} of {self.task.options.trials}: {name}")
         is_default = trial.config == self.task.space.default
         try:
             outcome = runner.run(trial, item.ready.result())
@@ -261,7 +256,7 @@ class Search:
                 self._trusted(runner)
             except ProfkitError:
                 # This GPU is in doubt, not the configuration: another one may try it.
-                self.state.forget(trial.number)
+                self.study.forget(trial.number)
                 self.study.finish(trial.number, "interrupted")
                 self.study.propose(trial.config, trial.source)
                 raise
@@ -269,8 +264,7 @@ class Search:
             self.study.finish(trial.number, "failed", None, result)
         else:
             if is_default and outcome != "measured":
-                reasons = {t.number: t.result.reason for t in self.study.trials()}
-                why = reasons.get(trial.number) or ""
+                why = self.study.trial(trial.number).result.reason or ""
                 raise _NoBasis(f"the defaults of {self.task.variant.id} are {outcome}: {why}")
 
     def _trusted(self, runner: Runner) -> None:
@@ -278,7 +272,3 @@ class Search:
         default = self.task.space.default
         library = self.task.built(default).built.library
         runner.time({self.task.name(default): library}, (3, 3))
-
-    def _where(self, trial: Trial) -> str:
-        done = sum(t.counts for t in self.study.trials())
-        return f"trial {done + 1} of {self.task.options.trials}: {self.task.name(trial.config)}"

@@ -39,18 +39,12 @@ _STEPS = {"occupancy-shared": "shared_step"}
 
 @dataclass(frozen=True)
 class Proposal:
-    """A configuration to try, and why."""
-
     config: Config
     rule: str
 
 
 def directions(space: Space) -> dict[str, list[Direction]]:
-    """Rule -> which way it asks to go.
-
-    Raises:
-        ProfkitError: `steer:` names a rule that does not exist.
-    """
+    """Return rule -> which way it asks to go; ProfkitError if `steer:` names no rule."""
     from profkit.diagnosis.rules import ALL
 
     known = {rule.id for rule in ALL}
@@ -71,10 +65,7 @@ def directions(space: Space) -> dict[str, list[Direction]]:
 def proposals(
     space: Space, incumbent: Config, findings: Sequence[FiringRule], free: Iterable[Config]
 ) -> list[Proposal]:
-    """What to try next.
-
-    `findings` are those of the incumbent that fire, the cause of its verdict first.
-    """
+    """Return what to try next; `findings` fire for the incumbent, its verdict's cause first."""
     by_rule, left = directions(space), set(free)
     proposed: list[Proposal] = []
     for finding in findings:
@@ -111,8 +102,6 @@ MOVED = 0.05  # relative: what a metric must change by to have moved; run to run
 
 
 class Profiler:
-    """Runs ncu on one worker's GPU."""
-
     def __init__(self, task: Task, worker: Worker) -> None:
         self.task, self.worker = task, worker
         self.without = ""  # why there are no counters, once that is known

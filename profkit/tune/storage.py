@@ -1,4 +1,4 @@
-"""A storage URL  ->  Optuna's storage, and whether a search that wrote in it is still running."""
+"""A storage URL  ->  Optuna's storage, and the names of the studies in it."""
 
 from __future__ import annotations
 
@@ -14,10 +14,8 @@ import optuna
 
 from profkit.errors import ProfkitError
 
+# Seconds between looks at a storage whose tables somebody else is making.
 _WAITS = (0.1, 0.2, 0.4, 0.8, 1.6, 3.2)
-"""Seconds between looks at a storage whose tables somebody else is making."""
-
-
 JOURNAL = "journal://"
 
 
@@ -29,25 +27,17 @@ def storage(url: str) -> Any:
     hold. `postgresql+psycopg://user@host/name` is for many GPUs.
     """
     if url.startswith(JOURNAL):
-        return _journal(url.removeprefix(JOURNAL))
+        from optuna.storages.journal import JournalFileBackend
+
+        path = url.removeprefix(JOURNAL)
+        Path(path).touch()  # Optuna says nothing of a folder that is not there until it writes
+        return optuna.storages.JournalStorage(JournalFileBackend(path))
     opened = _opened(url)
     if url.startswith("sqlite:"):
         from sqlalchemy import event
 
         event.listen(opened.engine, "begin", _immediate)
     return opened
-
-
-def _journal(path: str) -> Any:
-    """A journal in a file.
-
-    Raises:
-        OSError: Its folder is not there, or it may not be written.
-    """
-    from optuna.storages.journal import JournalFileBackend
-
-    Path(path).touch()  # Optuna says nothing of a folder that is not there until it writes
-    return optuna.storages.JournalStorage(JournalFileBackend(path))
 
 
 def _immediate(connection: Any) -> None:
@@ -65,24 +55,18 @@ def _opened(url: str) -> Any:
     Optuna makes them without a lock: of several processes that begin a search at once, all but one
     find that a table, or the row with the version, came to be under their hands.
     """
-    from sqlalchemy.exc import DatabaseError
+    from sqlalchemy.exc import DatabaseError, IntegrityError
 
     engine = {"creator": _sqlite(url)} if url.startswith("sqlite:") else None
     for wait in _WAITS:
         try:
             return optuna.storages.RDBStorage(url, engine_kwargs=engine)
         except DatabaseError as error:
-            if not _made_meanwhile(error):
+            # What was to be made is there: a unique row, a table.
+            if not isinstance(error, IntegrityError) and "already exists" not in str(error):
                 raise
             time.sleep(wait)
     return optuna.storages.RDBStorage(url, engine_kwargs=engine)
-
-
-def _made_meanwhile(error: Exception) -> bool:
-    """Whether an error says that what was to be made is there (a table, a unique row)."""
-    from sqlalchemy.exc import IntegrityError
-
-    return isinstance(error, IntegrityError) or "already exists" in str(error)
 
 
 def _sqlite(url: str) -> Callable[[], Any]:
@@ -109,33 +93,23 @@ def _sqlite(url: str) -> Callable[[], Any]:
 
 
 def reached(url: str, opened: Callable[[], Any]) -> Any:
-    """What `opened` gives.
-
-    Raises:
-        ProfkitError: The storage cannot be reached, or is something else.
-    """
+    """Return what `opened` gives; ProfkitError if the storage cannot be reached."""
     from sqlalchemy.exc import SQLAlchemyError
 
     try:
         return opened()
     except (SQLAlchemyError, ImportError, OSError, optuna.exceptions.OptunaError) as error:
         first = (str(getattr(error, "orig", None) or error).splitlines() or ["?"])[0]
+        scheme, separator, rest = url.partition("://")
+        shown = f"{scheme}://{rest.rpartition('@')[2]}" if separator else url  # without a password
         raise ProfkitError(
-            f"--storage {without_password(url)}: {first[:200]}",
+            f"--storage {shown}: {first[:200]}",
             "for example sqlite:///search.db, journal:///shared/search.log, or "
             "postgresql+psycopg://user@host/name with its driver",
         ) from error
 
 
-def without_password(url: str) -> str:
-    """A URL that may be shown."""
-    scheme, separator, rest = url.partition("://")
-    return f"{scheme}://{rest.rpartition('@')[2]}" if separator else url
-
-
 def studies(url: str) -> list[str]:
-    """Names of the studies in a storage."""
-
     def names() -> list[str]:
         opened = storage(url)
         try:
@@ -153,16 +127,3 @@ def studies(url: str) -> list[str]:
 def owner() -> str:
     """This process, as trials keep it: host:pid."""
     return f"{socket.gethostname()}:{os.getpid()}"
-
-
-def alive(pid: str) -> bool:
-    """Whether a process of this host is there."""
-    if not pid.isdecimal():
-        return False
-    try:
-        os.kill(int(pid), 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        return True  # somebody else's
-    return True

@@ -25,9 +25,10 @@ from optuna.distributions import IntDistribution
 from optuna.exceptions import UpdateFinishedTrialError
 from optuna.trial import FrozenTrial, TrialState
 
+from profkit.measure.process import is_alive
 from profkit.measure.variants.tunables import Config, Space
 from profkit.tune.result import TrialResult
-from profkit.tune.storage import alive, owner, reached, storage
+from profkit.tune.storage import owner, reached, storage
 
 _STALE = timedelta(minutes=15)  # a running trial of another host, older than this, is given up
 _SIGNS = 10.0  # seconds within which whoever asks for a trial has put a name to it
@@ -36,8 +37,6 @@ _ABANDONED = ("interrupted", "repeated")  # outcomes that are no result
 
 @dataclass(frozen=True)
 class Trial:
-    """One configuration, asked for or finished."""
-
     number: int
     config: Config
     source: str  # who proposed it: default, random, tpe, or `steer:<rule>`
@@ -57,15 +56,14 @@ class Study:
     """A search in its storage. Every method may be called by any thread."""
 
     def __init__(self, url: str, name: str, space: Space, possible: Iterable[Config], seed: int):
-        """Open a study, or begin it.
-
-        `possible`: the configurations that arithmetic does not refuse.
-        """
+        """Open or begin a study; `possible`: the configurations that arithmetic does not refuse."""
         self.space = space
         self.possible = tuple(possible)
         self._lock = threading.RLock()
         self._live: dict[int, optuna.Trial] = {}
         self._free: list[Config] = []
+        self.based = threading.Event()  # set when the defaults have been measured
+        self._codes: dict[str, int] = {}  # identity of a build -> the trial that measured it
         self._ordered = space.ordered
         self._dists = {m: IntDistribution(0, len(v) - 1) for m, v in self._ordered.items()}
         self._random = random.Random(seed)  # noqa: S311 - chooses tiles, keeps no secret
@@ -84,15 +82,34 @@ class Study:
             known = self._study.get_trials(deepcopy=False)
         return [self._read(t) for t in known if t.state != TrialState.WAITING and self._whole(t)]
 
+    def trial(self, number: int) -> Trial:
+        return next(t for t in self.trials() if t.number == number)
+
     def note(self, key: str, value: Any) -> None:
-        """Keep something about the search."""
         with self._lock:
             self._study.set_user_attr(key, value)
 
     def noted(self, key: str) -> Any:
-        """What was kept; None if nothing was."""
         with self._lock:
             return self._study.user_attrs.get(key)
+
+    def claim(self, code: str, number: int) -> int:
+        """Return the trial of this process that measures this machine code: this one, if none did."""
+        with self._lock:
+            return self._codes.setdefault(code, number)
+
+    def forget(self, number: int) -> None:
+        """A trial came to nothing: what it wanted to measure is another's to measure."""
+        with self._lock:
+            self._codes = {code: n for code, n in self._codes.items() if n != number}
+
+    def succeed(self, incumbent: int, number: int) -> bool:
+        """Make a trial the incumbent, if the one that it beat still is."""
+        with self._lock:
+            if self.noted("incumbent") != incumbent:
+                return False
+            self.note("incumbent", number)
+            return True
 
     def ask(self) -> Trial | None:
         """The next configuration; None if nothing is left to try."""
@@ -137,11 +154,7 @@ class Study:
         value: float | None = None,
         result: TrialResult | None = None,
     ) -> None:
-        """Write down what came of a trial.
-
-        What a gate refuses is pruned for Optuna: TPE then keeps away from it. What ended a process
-        is failed.
-        """
+        """Write down what came of a trial; a refusal is pruned, so that TPE keeps away from it."""
         state = TrialState.COMPLETE if value is not None else TrialState.PRUNED
         if outcome == "pruned":
             state = TrialState.PRUNED
@@ -235,7 +248,7 @@ class Study:
             return False
         host, _, pid = _by(t)[1].rpartition(":")
         if host in ("", socket.gethostname()):
-            return not alive(pid)
+            return not pid.isdecimal() or not is_alive(int(pid))
         return datetime.now() - (t.datetime_start or datetime.now()) > _STALE
 
     def _claimed(self, t: FrozenTrial) -> Config | None:
@@ -275,7 +288,6 @@ def _outcome(t: FrozenTrial) -> str:
 
 
 def _by(t: FrozenTrial) -> tuple[str, str]:
-    """(source, owner) of a trial: who proposed it, and which process took it up."""
     source, owner = t.user_attrs.get("by") or (t.user_attrs.get("source", "random"), "")
     return source, owner
 

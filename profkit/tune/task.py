@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections import Counter
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 
@@ -24,8 +24,6 @@ from profkit.tune.result import TrialResult
 
 @dataclass(frozen=True)
 class SearchOptions:
-    """What a user may ask of a search."""
-
     trials: int = 60  # distinct configurations to try
     time: float | None = None  # seconds after which no trial begins; None for no end
     seed: int = 0  # of sampler and startup
@@ -45,8 +43,6 @@ class ReadyBuild:
 
 @dataclass(frozen=True)
 class Task:
-    """One search."""
-
     variant: Variant
     problem: Problem
     case: str
@@ -55,7 +51,10 @@ class Task:
     support: Path  # the library of support.cu
     reference: str | None  # what every trial is timed beside; None: the defaults are
     options: SearchOptions
-    builder: Builder  # compiles configurations
+    # compilers side by side, one a core; a configuration is built once
+    _pool: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(cores(), "build"))
+    _builds: dict[Config, Future[ReadyBuild]] = field(default_factory=dict)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
 
     @property
     def subject(self) -> str:
@@ -64,32 +63,28 @@ class Task:
 
     @property
     def space(self) -> Space:
-        """What the header declares."""
         return self.variant.space
 
     @cached_property
+    def _refusals(self) -> dict[Config, InvalidConfig | None]:
+        """Every configuration, the default first -> why arithmetic refuses it."""
+        arch, budget = self.arch, self.variant.budget
+        return {c: self.space.refusal(c, arch, budget) for c in self.space.every()}
+
+    @property
     def refused(self) -> Counter[str]:
-        """Why -> how many configurations arithmetic refuses."""
-        refusals = (self._refusal(c) for c in self.space.every())
-        return Counter(r.kind for r in refusals if r is not None)
+        return Counter(r.kind for r in self._refusals.values() if r is not None)
 
     @cached_property
     def possible(self) -> tuple[Config, ...]:
-        """The configurations that arithmetic lets through.
-
-        Raises:
-            ProfkitError: The defaults are not among them.
-        """
-        reason = self._refusal(self.space.default)
+        """The configurations that arithmetic lets through; ProfkitError without the defaults."""
+        reason = self._refusals[self.space.default]
         if reason is not None:
             raise ProfkitError(
                 f"{self.space.file}: the defaults of 'tune:' cannot be: {reason.detail}",
                 "the first value of each macro is the default",
             )
-        return tuple(c for c in self.space.every() if self._refusal(c) is None)
-
-    def _refusal(self, config: Config) -> InvalidConfig | None:
-        return self.space.refusal(config, self.arch, self.variant.budget)
+        return tuple(c for c, refusal in self._refusals.items() if refusal is None)
 
     @property
     def tuned(self) -> str:
@@ -98,8 +93,9 @@ class Task:
 
     def run(self, config: Config, measured: Measurements) -> TargetRun:
         """A configuration as other verbs have a variant, under the name of `tuned`."""
-        built = self.built(config).built
-        return TargetRun(self.target(built.variant), {self.tuned: built}, self.support, measured)
+        built, calls = self.built(config).built, (self.reference,) if self.reference else ()
+        target = Target(self.problem, (built.variant,), calls, (self.case,), self.folder)
+        return TargetRun(target, {self.tuned: built}, self.support, measured)
 
     def name(self, config: Config) -> str:
         """What a configuration is called: v3-64-64-4-2."""
@@ -109,30 +105,15 @@ class Task:
         """(case, seed) that every configuration must be right on."""
         return self.problem.pairs((self.case,))
 
-    def built(self, config: Config) -> ReadyBuild:
-        """A build, waited for."""
-        return self.builder.start(self, config).result()
-
-    def target(self, variant: Variant) -> Target:
-        """The same as other verbs have it, for records and plans."""
-        calls = (self.reference,) if self.reference else ()
-        return Target(self.problem, (variant,), calls, (self.case,), self.folder)
-
-
-class Builder:
-    """Compilers side by side, one a core; a configuration is built once."""
-
-    def __init__(self) -> None:
-        self._pool = ThreadPoolExecutor(cores(), "build")
-        self._known: dict[Config, Future[ReadyBuild]] = {}
-        self._lock = threading.Lock()
-
-    def start(self, task: Task, config: Config) -> Future[ReadyBuild]:
+    def start(self, config: Config) -> Future[ReadyBuild]:
         """Build a configuration, or give the build that is known."""
         with self._lock:
-            if config not in self._known:
-                self._known[config] = self._pool.submit(_build, task, config)
-            return self._known[config]
+            if config not in self._builds:
+                self._builds[config] = self._pool.submit(_build, self, config)
+            return self._builds[config]
+
+    def built(self, config: Config) -> ReadyBuild:
+        return self.start(config).result()
 
     def stop(self) -> None:
         """Start nothing more; what runs is finished."""
@@ -178,9 +159,7 @@ def task_of(target: Target, options: SearchOptions) -> Task:
     default = variant.tuned(**variant.space.default.named)
     _, support = build_target(replace(target, variants=(default,)), arch)  # side by side
     reference = next(iter(target.problem.references), None)
-    return Task(
-        variant, target.problem, case, arch, target.folder, support, reference, options, Builder()
-    )
+    return Task(variant, target.problem, case, arch, target.folder, support, reference, options)
 
 
 def built_result(ready: ReadyBuild) -> TrialResult:

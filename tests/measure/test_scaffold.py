@@ -16,16 +16,17 @@ from tests.conftest import ROOT
 @pytest.mark.parametrize("language", sorted(templates()))
 def test_a_new_problem_is_whole(tmp_path: Path, language: str) -> None:
     made = new_problem("row-sum", language, tmp_path / "kernels")
+    folder = made[0].parent
     (variant,) = variants.find_variants(tmp_path / "kernels")
-    assert (variant.id, variant.problem, variant.path.parent) == ("first", "row-sum", made.folder)
+    assert (variant.id, variant.problem, variant.path.parent) == ("first", "row-sum", folder)
     assert variant.language.name.lower() == language
     assert variant.space.macros[0] == "BLOCK"
-    assert problem.is_complete(made.folder)
-    loaded = problem.load_problem(made.folder)
+    assert problem.is_complete(folder)
+    loaded = problem.load_problem(folder)
     case = loaded.case("n31")
     (wanted,) = loaded.module.reference(case, loaded.module.inputs(case, 0))
     assert wanted.shape == loaded.module.outputs(case)[0][0]
-    text = "".join(path.read_text() for path in made.files)
+    text = "".join(path.read_text() for path in made)
     assert "@" not in text.replace("@triton", "")
     assert variants.kernels_dir(tmp_path / "kernels") == tmp_path / "kernels"
 
@@ -50,11 +51,11 @@ def test_what_cannot_be_is_one_line(tmp_path: Path, name: str, language: str, sa
 
 
 def test_nothing_is_written_over(tmp_path: Path) -> None:
-    made = new_problem("x", "cuda", tmp_path)
-    (made.folder / "problem.py").write_text("mine")
+    made, *_ = new_problem("x", "cuda", tmp_path)
+    made.write_text("mine")
     with pytest.raises(ProfkitError, match="is there already"):
         new_problem("x", "triton", tmp_path)
-    assert (made.folder / "problem.py").read_text() == "mine"
+    assert made.read_text() == "mine"
 
 
 def test_the_wheel_brings_what_a_cuda_variant_includes() -> None:

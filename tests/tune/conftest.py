@@ -78,7 +78,7 @@ class Bench:
                 what, storage or run.default_storage(what), resume, visible, lambda _: None
             )
         finally:
-            what.builder.stop()
+            what.stop()
 
 
 @pytest.fixture

@@ -22,14 +22,15 @@ def new_folder(
     from profkit.measure.variants import scaffold
     from profkit.show.views import measured
 
-    scaffolded = scaffold.new_problem(problem, language, kernels or Path("kernels"))
+    written = scaffold.new_problem(problem, language, kernels or Path("kernels"))
+    folder = written[0].parent
     if json:
-        paths = [str(path) for path in scaffolded.files]
-        print_json({"schema": "profkit.new/1", "folder": str(scaffolded.folder), "files": paths})
+        paths = [str(path) for path in written]
+        print_json({"schema": "profkit.new/1", "folder": str(folder), "files": paths})
         return options.DONE
-    print_blocks(measured.written(scaffolded.folder, scaffolded.files))
+    print_blocks(measured.written(folder, written))
     place = f" --kernels {kernels}" if kernels else ""
-    note(f"next: profkit check --variant {problem}/{scaffolded.variant}{place}", quiet=quiet)
+    note(f"next: profkit check --variant {problem}/first{place}", quiet=quiet)
     return options.DONE
 
 

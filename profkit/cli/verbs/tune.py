@@ -87,7 +87,7 @@ def tune_variant(
             say(ProfkitError("stopped; no trial is lost", "go on: the same command and --resume"))
             raise
         finally:
-            task.builder.stop()
+            task.stop()
         progress("writing")
         written = _write(result, output or at.artifacts_dir() / "tune" / task.subject)
     return _show(result, written, json=json, quiet=quiet)

@@ -113,8 +113,6 @@ def eager_time(run: Callable[[], float], n: int, stream: int) -> tuple[float, fl
 
 @dataclass(frozen=True)
 class _Graphs:
-    """A subject's graphs: one call, n calls, and (flush, call) ten times."""
-
     subject: Subject
     once: Callable[[], None]
     warm: Callable[[], None]
@@ -130,11 +128,7 @@ def bench_subjects(
     cold: bool = True,
     rounds: tuple[int, int] = ROUNDS,
 ) -> list[Times]:
-    """Time subjects in turns.
-
-    Each subject has been run once already. `rounds`: how many at first, and how many at most if an
-    interval is still wide.
-    """
+    """Time subjects, each run once already, in turns; `rounds`: at first, and at most."""
     stream = device.new_stream()
     clock = _clock(stream, tools)
     graphs = [_graphs(s, stream, tools if cold else None, clock) for s in subjects]

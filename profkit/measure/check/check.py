@@ -77,17 +77,14 @@ def judge_output(out: Array, ref: Array, atol: float, rtol: float) -> Accuracy:
 
 
 class _Piece(NamedTuple):
-    """A part of an output: sums and extremes.
-
-    `worst`: the largest error over what is tolerated there, and minus its index, so that the first of
-    equals is the largest.
-    """
+    """A part of an output: sums and extremes."""
 
     finite: int
     wrong: int
     error: float
     max_abs: float
     max_rel: float
+    # the largest error over what is tolerated there, and minus its index: the first of equals
     worst: tuple[float, int]
     worst_finite: tuple[float, int]
 
@@ -174,7 +171,6 @@ class CheckDocument(TypedDict):
 
 
 def summed_check(variant: str, problem: Problem, cases: Sequence[CaseCheck]) -> Check:
-    """Put the cases of one variant together."""
     atol, rtol = problem.module.ATOL, problem.module.RTOL
     return Check(variant, _worst(c.status for c in cases), atol, rtol, tuple(cases))
 
@@ -192,11 +188,7 @@ def _worst(statuses: Iterable[Status]) -> Status:
 
 
 def check_case(call: Callable[[Arena], None], problem: Problem, data: Data) -> CaseCheck:
-    """Run one case once and judge everything about it.
-
-    Raises:
-        CudaError: The context is lost; nothing more can run in this process.
-    """
+    """Run one case once and judge everything about it; CudaError if the context is lost."""
     here = place_arena(data)
     try:
         call(here)
@@ -232,10 +224,7 @@ def judge_case(problem: Problem, here: Arena, host: Bytes) -> CaseCheck:
 def judge_values(
     problem: Problem, data: Data, outs: Sequence[Any], unwritten: Sequence[int] = ()
 ) -> CaseCheck:
-    """Judge outputs against the reference.
-
-    `unwritten`: how many elements of each output were never written, where that is known.
-    """
+    """Judge outputs; `unwritten`: how many elements of each were never written, where known."""
     atol, rtol = problem.tolerance(data.case)
     faults: list[str] = []
     verdicts = []

@@ -63,10 +63,7 @@ def _map(path: Path, shape: tuple[int, ...], dtype: str) -> Array:
 def prepare_data(
     problem: Problem, case: str, seed: int, folder: Path, grid: str | None = None
 ) -> Data:
-    """Inputs and reference of a case, computed if they are not there yet.
-
-    `grid` is the header's `inputs:` key, passed to the problem.
-    """
+    """Compute inputs and reference of a case once; `grid` is the header's `inputs:` key."""
     key = hashlib.sha256(f"{problem.hash}:{case}:{seed}:{grid}".encode()).hexdigest()[:12]
     place = folder / "data" / problem.name / f"{case}-{seed}-{key}"
     kept = place / "data.json"
@@ -168,7 +165,6 @@ class Arena:
         device.upload(address, image.ctypes.data, self.size)
 
     def args(self, problem: Problem, stream: int) -> Args:
-        """What a launch on these arrays is given."""
         inputs = [self.base + offset for offset, _ in self.inputs]
         outputs = [self.base + offset for offset, _ in self.outputs]
         values = problem.module.arguments(problem.case(self.data.case))

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cache
 from typing import Any
 
@@ -39,13 +39,6 @@ _REPLAYS = 2  # the second one begins on what the first has left
 _ADVICE = "in a row of launches, its inputs written by the kernel ahead"
 
 
-@dataclass(frozen=True)
-class _Launch:
-    data: Data
-    image: int
-    kept: int
-
-
 def check_row(
     lib: ctypes.CDLL, problem: Problem, work: Sequence[Data], tools: library.Support, stream: int
 ) -> CaseCheck | None:
@@ -61,38 +54,32 @@ def check_row(
         CudaError: The context is lost.
     """
     here = place_arena(work[0])
-    args = here.args(problem, stream)
-    blank = _image(here, None)
-    row = [_Launch(data, _image(here, data), device.allocate(here.size)) for data in work]
+    args, blank = here.args(problem, stream), _image(here, None)
+    images = [_image(here, data) for data in work]
+    results = [device.allocate(here.size) for _ in work]
+
+    def row() -> None:
+        for image, result in zip(images, results, strict=True):
+            tools.put(here.base, blank, here.size, 0, stream)
+            tools.put(here.base, image, here.size, HOLD, stream)
+            library.start_launcher(lib, args)
+            tools.put(result, here.base, here.size, 0, stream)
+
     try:
-        captured = _captured(lambda: _enqueue(lib, args, tools, here, row, blank), stream)
+        captured = _captured(row, stream)
         if captured is None:
             return None
         ready = library.instantiate(captured)
         for _ in range(_REPLAYS):
             library.replay(ready, stream)
         device.synchronize()
-        return _judged(problem, here, row)
+        places = zip(work, results, strict=True)
+        return _judged(problem, [replace(here, data=data, base=at) for data, at in places])
     except device.CudaError as error:
         return failure(work[0], error)
     finally:
-        for address in (here.base, blank, *(x.image for x in row), *(x.kept for x in row)):
+        for address in (here.base, blank, *images, *results):
             device.free(address)
-
-
-def _enqueue(
-    lib: ctypes.CDLL,
-    args: Args,
-    tools: library.Support,
-    here: Arena,
-    row: Sequence[_Launch],
-    blank: int,
-) -> None:
-    for launch in row:
-        tools.put(here.base, blank, here.size, 0, int(args.stream or 0))
-        tools.put(here.base, launch.image, here.size, HOLD, int(args.stream or 0))
-        library.start_launcher(lib, args)
-        tools.put(launch.kept, here.base, here.size, 0, int(args.stream or 0))
 
 
 def _captured(body: Callable[[], None], stream: int) -> int | None:
@@ -105,16 +92,15 @@ def _captured(body: Callable[[], None], stream: int) -> int | None:
 
 
 def _image(here: Arena, data: Data | None) -> int:
-    """What stands in the allocation before a launch, elsewhere on the device."""
+    """Put elsewhere on the device what stands in the allocation before a launch."""
     address = device.allocate(here.size)
     here.fill(data, address)
     return address
 
 
-def _judged(problem: Problem, here: Arena, row: Sequence[_Launch]) -> CaseCheck:
+def _judged(problem: Problem, row: Sequence[Arena]) -> CaseCheck:
     judged: list[CaseCheck] = []
-    for launch in row:
-        at = replace(here, base=launch.kept, data=launch.data)
+    for at in row:
         judged.append(judge_case(problem, at, at.fetch()))
         if judged[-1].faults:
             faults = tuple(f"{_ADVICE}: {fault}" for fault in judged[-1].faults)
@@ -151,11 +137,7 @@ def check_variant(
 def native(
     name: str, lib: ctypes.CDLL, problem: Problem, data: Data, tools: library.Support
 ) -> Subject:
-    """A built variant on one case's inputs, run once.
-
-    Raises:
-        CudaError: The launcher refused, or a graph cannot hold what it does.
-    """
+    """Run a built variant once on a case's inputs; CudaError if it or a capture refuses."""
     here = place_arena(data)
     subject = launcher(name, lib, lambda stream: here.args(problem, stream), tools)
 
@@ -191,22 +173,14 @@ def launcher(
 
 
 def reference_subject(name: str, problem: Problem, data: Data) -> tuple[Subject, CaseCheck]:
-    """A library call of the problem on one case's inputs, run once and judged.
-
-    Raises:
-        ReferenceUnavailable: The library has no kernel for this case on this GPU.
-    """
+    """Run a library call of the problem once on a case's inputs and judge it."""
     subject, out = torch_call(name, problem.reference_call(name, data.case, to_torch(data)))
     outputs = [values_of_tensor(o) for o in (out if isinstance(out, tuple) else (out,))]
     return subject, judge_values(problem, data, outputs)
 
 
 def torch_call(name: str, once: Callable[[], Any]) -> tuple[Subject, Any]:
-    """A call into torch, run once, and what that returned.
-
-    Raises:
-        ReferenceUnavailable: The library has no kernel for it on this GPU.
-    """
+    """Run a call into torch once; ReferenceUnavailable if there is no kernel for it on this GPU."""
     import torch
 
     streams: dict[int, Any] = {}

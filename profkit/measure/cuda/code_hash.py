@@ -49,27 +49,17 @@ class ElfSymbol:
 
 
 def elf_sections(image: bytes) -> list[ElfSection]:
-    """The sections of an image, in order; bytes behind its end do not matter.
-
-    Raises:
-        struct.error, ValueError, IndexError, OverflowError: It ends before its tables.
-    """
+    """Return the sections of an image, in order; struct.error and the like if it ends too early."""
     (table,) = struct.unpack_from("<Q", image, 40)
     size, count, names_index = struct.unpack_from("<HHH", image, 58)
     rows = [struct.unpack_from("<IIQQQQIIQQ", image, table + size * i) for i in range(count)]
     names = rows[names_index][4]
-    return [
-        ElfSection(
-            _text(image, names + name),
-            kind,
-            flags,
-            info,
-            entry,
-            length,
-            b"" if kind == NOBITS else image[offset : offset + length],
-        )
-        for name, kind, flags, _address, offset, length, _link, info, _align, entry in rows
-    ]
+    sections = []
+    for name, kind, flags, _address, offset, length, _link, info, _align, entry in rows:
+        content = b"" if kind == NOBITS else image[offset : offset + length]
+        label = _text(image, names + name)
+        sections.append(ElfSection(label, kind, flags, info, entry, length, content))
+    return sections
 
 
 def elf_symbols(sections: list[ElfSection]) -> list[ElfSymbol]:

@@ -107,10 +107,7 @@ def count_gpus() -> int:
 
 @functools.cache
 def gpu(index: int = 0) -> Gpu:
-    """What a GPU is; nothing is opened, so this takes milliseconds.
-
-    Its index is as CUDA counts, CUDA_VISIBLE_DEVICES included.
-    """
+    """Return what a GPU (by CUDA's index) is; nothing is opened, so this takes milliseconds."""
     _initialised()
     device, version = c_int(), c_int()
     call("cuDeviceGet", byref(device), index)
@@ -191,7 +188,6 @@ def new_stream() -> int:
 
 
 def new_event() -> int:
-    """An event that keeps the time."""
     event = c_void_p()
     call("cuEventCreate", byref(event), 0)
     return event.value or 0
@@ -262,10 +258,7 @@ def arch() -> str | None:
 
 
 def read_state(pci: str | None = None) -> GpuState:
-    """The GPU now.
-
-    `pci` is the bus id as CUDA gives it; None takes NVML's first.
-    """
+    """Return the GPU's state now; `pci` is the bus id as CUDA gives it, None takes NVML's first."""
     opened = _handle(pci)
     if opened is None:
         return GpuState()

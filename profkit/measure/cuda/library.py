@@ -34,11 +34,7 @@ class GraphLaunch:
 
 
 def capture(stream: int, body: Callable[[], None]) -> int:
-    """Record what `body` enqueues on the stream into a graph, without running it.
-
-    Raises:
-        CudaError: The body did what a graph cannot hold, waiting for the device for example.
-    """
+    """Record what `body` enqueues into a graph, unrun; CudaError if none can hold it."""
     graph = c_void_p()
     device.call("cuStreamBeginCapture_v2", c_void_p(stream), 1)  # 1: this thread's calls only
     whole = False
@@ -53,14 +49,12 @@ def capture(stream: int, body: Callable[[], None]) -> int:
 
 
 def instantiate(graph: int) -> int:
-    """Make a captured graph launchable."""
     executable = c_void_p()
     device.call("cuGraphInstantiateWithFlags", byref(executable), c_void_p(graph), c_ulonglong(0))
     return executable.value or 0
 
 
 def replay(executable: int, stream: int) -> None:
-    """Launch a graph on a stream."""
     device.call("cuGraphLaunch", c_void_p(executable), c_void_p(stream))
 
 
@@ -161,11 +155,7 @@ class Args(ctypes.Structure):
         values: Mapping[str, Any],
         stream: int,
     ) -> Args:
-        """Arrays by their addresses on the device, and the numbers of `values`.
-
-        Raises:
-            ProfkitError: There are more arrays than it has room for.
-        """
+        """Return arrays by device address and the numbers of `values`; ProfkitError if too many."""
         args = cls(stream=stream)
         args._put(args.input, args.more_input, inputs)
         args._put(args.out, args.more_out, outputs)
@@ -228,7 +218,6 @@ class Support:
         self.pop: Callable[[], None] = self._lib.profkit_range_pop  # close an NVTX range
 
     def push(self, text: str) -> None:
-        """Open an NVTX range."""
         self._lib.profkit_range_push(text.encode())
 
     def spin(self, nanoseconds: int, stream: int) -> None:

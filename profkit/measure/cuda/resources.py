@@ -27,9 +27,8 @@ def base_name(name: str) -> str:
             last, rest = rest[n.end() : end], rest[end:]
         return last
     depth, plain = 0, []
-    for c in (
-        name.removeprefix("void ").replace("(anonymous namespace)", "_").replace("<unnamed>", "_")
-    ):
+    name = name.removeprefix("void ").replace("(anonymous namespace)", "_")
+    for c in name.replace("<unnamed>", "_"):
         depth += c in "<("
         if not depth:
             plain.append(c)
@@ -47,9 +46,7 @@ def demangle(names: Iterable[str]) -> Mapping[str, str]:
         [Path(filt)], input="\n".join(mangled), capture_output=True, text=True, check=False
     )
     plain = done.stdout.splitlines()
-    if len(plain) != len(mangled):
-        return {m: m for m in mangled}
-    return dict(zip(mangled, plain, strict=True))
+    return dict(zip(mangled, plain if len(plain) == len(mangled) else mangled, strict=True))
 
 
 _ENTRY = re.compile(r"Compiling entry function '([^']+)' for 'sm_(\w+)'")
@@ -130,10 +127,7 @@ class Occupancy:
 
 
 def blocks_that_fit(arch: str, regs: int, threads: int, smem: int) -> Occupancy:
-    """Count the blocks that fit.
-
-    `smem`: shared memory per block, static and dynamic, bytes.
-    """
+    """Count the blocks that fit; `smem` is static and dynamic shared memory of a block, bytes."""
     limits = LIMITS.get(arch.rstrip("af"))
     if limits is None:
         raise ProfkitError(f"the limits of sm_{arch} are not known", f"known: {', '.join(LIMITS)}")

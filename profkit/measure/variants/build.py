@@ -87,10 +87,9 @@ def compile_variants(
     folder: Path,
     jobs: int | None = None,
 ) -> list[Build]:
-    """Compile what is not compiled yet, all side by side; look at `error` of each, in order.
+    """Compile side by side what is not compiled yet; what a header rules out is left out.
 
-    A variant that its header rules out for an architecture is left out; None for `jobs` leaves their
-    number to ninja.
+    Look at `error` of each. None for `jobs` leaves their number to ninja.
     """
     toolchain.tool("nvcc", folder)  # support.cu is built with every variant: without it, say so now
     targets = [(v, v.target(arch)) for v, arch in product(variants, archs)]
@@ -110,14 +109,12 @@ def is_built(variant: Variant, folder: Path) -> bool:
 
 
 def need_build(built: Build) -> Build:
-    """The build itself, or an error that shows everything the compiler said."""
     if built.error is None:
         return built
     raise ProfkitError(f"{built.variant.path} does not compile for sm_{built.arch}\n{built.error}")
 
 
 def _plan(variant: Variant, arch: str, folder: Path) -> Build:
-    """A Build that nothing has been compiled for yet."""
     language, programs = variant.language, _programs(variant.language, folder)
     language.check_flags(variant.header, variant.path.name)
     flags = (*language.own_flags(arch), *variant.flags)
@@ -158,12 +155,12 @@ def _job(variant: Variant, arch: str, flags: tuple[str, ...]) -> CompileJob:
 
 def _sms(arch: str) -> int:
     """How many SMs: of the GPU present if it is of this architecture, else of the usual card."""
+    number = arch.rstrip("af")
     try:
         gpu = device.gpu()
     except ProfkitError:
-        return CARDS[arch.rstrip("af")].sms if arch.rstrip("af") in CARDS else 0
-    known = CARDS.get(arch.rstrip("af"))
-    return gpu.sms if gpu.arch == arch.rstrip("af") or known is None else known.sms
+        return CARDS[number].sms if number in CARDS else 0
+    return gpu.sms if gpu.arch == number or number not in CARDS else CARDS[number].sms
 
 
 def _place(plan: Build, folder: Path) -> Path:
@@ -250,10 +247,9 @@ def _with_resources(code: str | None, kernels: Sequence[KernelResources]) -> str
 
 
 def check_budget(built: Build, dynamic: Mapping[str, int] | None = None) -> list[str]:
-    """What a build takes over the budget in its header, one line each.
+    """Return what a build takes over the budget in its header, one line each.
 
-    `dynamic`: demangled name -> the most dynamic shared memory in bytes that its launcher asks for,
-    where that is known.
+    `dynamic`: demangled name -> the most dynamic shared memory that its launcher asks for, in bytes.
     """
     budget, over = built.variant.budget, []
     for kernel in built.kernels:

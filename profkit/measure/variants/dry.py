@@ -31,11 +31,9 @@ _NOT_SUPPORTED = 801
 def dry_launches(
     built: Build, values: JsonObject, machine: Card, nvcc: Path
 ) -> list[GraphLaunch] | None:
-    """What a launcher would start, in order.
+    """Return what a launcher would start, in order; empty if it does not support the case there.
 
-    Returns:
-        The launches; empty if the variant does not support the case there; None if it cannot be
-        known: the launcher needs something of the runtime that the stub does not have.
+    None if it cannot be known: it needs something of the runtime that the stub does not have.
     """
     if built.library is None:
         return None
@@ -47,14 +45,10 @@ def dry_launches(
 
 
 def dry_shapes(built: Build, folder: Path, nvcc: Path) -> dict[str, list[GraphLaunch]] | None:
-    """What a launcher starts at every case of its problem, on the usual card of the architecture.
+    """Return case -> launches on the usual card of the architecture, kept beside the build.
 
-    Kept beside the build for as long as problem.py stays the same, so that looking again imports
-    nothing.
-
-    Returns:
-        Case -> launches; None where that cannot be known: no problem.py, no such card here, or a
-        launcher that needs more of the CUDA runtime than dry.cpp has.
+    None where that cannot be known: no problem.py, no such card here, or a launcher that needs more
+    of the CUDA runtime than dry.cpp has.
     """
     machine = CARDS.get(built.arch.rstrip("af"))
     if built.library is None or machine is None or not problem.is_complete(folder):
@@ -74,10 +68,7 @@ def dry_shapes(built: Build, folder: Path, nvcc: Path) -> dict[str, list[GraphLa
 
 
 def stub_object(folder: Path, nvcc: Path) -> Path | None:
-    """dry.cpp, compiled once per build folder; None if this toolkit's headers do not take it.
-
-    `launches` and `shapes` call it; called before, it compiles beside the variant.
-    """
+    """Compile dry.cpp, once per build folder; None if this toolkit's headers do not take it."""
     return _made(folder / f"dry-{_stub_hash()}.o", [nvcc, "-O1", "-std=c++17", "-c", STUB])
 
 

@@ -7,9 +7,9 @@ passes a case back to the functions of the file that it came from.
 
 from __future__ import annotations
 
-import ast
 import hashlib
 import importlib.util
+import symtable
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -78,7 +78,6 @@ class Problem:
         return tuple(getattr(self.module, "REFERENCES", ()))
 
     def case(self, name: str) -> Case:
-        """A case of either kind by name."""
         known = {**self.cases, **self.checks}
         if name not in known:
             raise ProfkitError(
@@ -124,28 +123,12 @@ def is_complete(folder: Path) -> bool:
 
 @lru_cache
 def _defined(source: bytes) -> set[str]:
-    """The names that a module defines, without running it."""
-    tree = ast.parse(source)
-    defined: set[str] = set()
-    for node in tree.body:
-        match node:
-            case ast.Assign(targets=targets):
-                defined.update(*map(_names, targets))
-            case ast.AnnAssign(target=target):
-                defined.update(_names(target))
-            case ast.FunctionDef(name=name) | ast.ClassDef(name=name):
-                defined.add(name)
-            case ast.ImportFrom(names=names):
-                defined.update(alias.asname or alias.name for alias in names)
-    return defined
-
-
-def _names(target: ast.expr) -> set[str]:
-    return {node.id for node in ast.walk(target) if isinstance(node, ast.Name)}
+    """Return the names that a module defines, without running it."""
+    names = symtable.symtable(source.decode(), "problem.py", "exec").get_symbols()
+    return {name.get_name() for name in names if name.is_assigned() or name.is_imported()}
 
 
 def import_file(path: Path, name: str) -> ModuleType:
-    """Import a file by its path, under a name of its own."""
     spec = importlib.util.spec_from_file_location(name, path)
     if spec is None or spec.loader is None:
         raise ProfkitError(f"cannot import {path}")

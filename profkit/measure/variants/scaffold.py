@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
 from typing import Literal, TypedDict
@@ -16,13 +15,6 @@ _HERE = Path(__file__).parent
 _NAME = re.compile(r"[a-z][a-z0-9_-]{0,60}")
 # In the wheel it lies beside this file; in a checkout where every kernel has it from.
 _HEADERS = (_HERE / "variant.cuh", Path(__file__).parents[3] / "kernels/common/variant.cuh")
-
-
-@dataclass(frozen=True)
-class NewProblem:
-    folder: Path
-    files: tuple[Path, ...]  # all files, those of the folder first
-    variant: str = "first"
 
 
 def templates() -> dict[str, str]:
@@ -41,7 +33,12 @@ class NewDocument(TypedDict):
     files: list[str]
 
 
-def new_problem(name: str, language: str, kernels: Path) -> NewProblem:
+def new_problem(name: str, language: str, kernels: Path) -> list[Path]:
+    """Write a problem's folder; return all files that were written, its problem.py first.
+
+    Raises:
+        ProfkitError: The name is none, the language is not known, or the folder is there.
+    """
     if not _NAME.fullmatch(name) or name == "common":
         raise ProfkitError(
             f"{name}: a problem's name is a folder's", "small letters, digits, - and _: row-sum"
@@ -54,9 +51,8 @@ def new_problem(name: str, language: str, kernels: Path) -> NewProblem:
         )
     folder = kernels / name
     if folder.exists():
-        raise ProfkitError(
-            f"{folder} is there already", "choose another name, or another --kernels"
-        )
+        hint = "choose another name, or another --kernels"
+        raise ProfkitError(f"{folder} is there already", hint)
     suffix = known[language].removesuffix(".tmpl").removeprefix(language)
     variant = f"first_plain{suffix}"
     words = {"@PROBLEM@": name, "@PLACE@": str(kernels.parent), "@VARIANT@": variant}
@@ -69,7 +65,7 @@ def new_problem(name: str, language: str, kernels: Path) -> NewProblem:
     if not shared.exists():
         write_text(shared, _variant_header())
         written.append(shared)
-    return NewProblem(folder, tuple(written))
+    return written
 
 
 def _write(path: Path, template: str, words: dict[str, str]) -> Path:

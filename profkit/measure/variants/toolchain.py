@@ -6,7 +6,7 @@ holds as long as the tool's path, size and modification time do.
 
 from __future__ import annotations
 
-import importlib.util
+import contextlib
 import json
 import os
 import re
@@ -37,30 +37,21 @@ Tool = CompilerProgram  # a program that profkit starts; version is None if it d
 
 def find_tool(name: str) -> Path | None:
     """Where a tool is: PATH first, then where CUDA is usually installed."""
-    on_path = shutil.which(name)
-    if on_path:
+    if on_path := shutil.which(name):
         return Path(on_path)
-    if name == "ninja":
-        return _ninja_of_this_python()
     homes = [os.environ.get(k) for k in ("CUDA_HOME", "CUDA_PATH")]
     folders = [Path(h) / "bin" for h in homes if h] + [Path("/usr/local/cuda/bin")]
     if name == "ncu":
         folders += sorted(Path("/opt/nvidia/nsight-compute").glob("*"), reverse=True)
+    if name == "ninja":  # the folder of its PyPI package need not be on PATH
+        with contextlib.suppress(ImportError):
+            import ninja
+
+            folders = [Path(ninja.BIN_DIR)]
     return next((f / name for f in folders if os.access(f / name, os.X_OK)), None)
 
 
-def _ninja_of_this_python() -> Path | None:
-    """The ninja of the PyPI package, whose folder need not be on PATH."""
-    if importlib.util.find_spec("ninja") is None:
-        return None
-    import ninja
-
-    path = Path(ninja.BIN_DIR) / "ninja"
-    return path if path.is_file() else None
-
-
 def need_tool(name: str) -> Path:
-    """Where a tool is; an error that says how to get it if it is nowhere."""
     path = find_tool(name)
     if path is None:
         raise ProfkitError(f"{name} was not found", _HINTS[name])
@@ -68,10 +59,7 @@ def need_tool(name: str) -> Path:
 
 
 def tool(name: str, cache: Path) -> Tool:
-    """A tool that must be there, with its version.
-
-    Its version is kept in the folder `cache`; of ninja none is asked.
-    """
+    """Return a tool that must be there; its version, kept in the folder `cache`, but of ninja."""
     path = need_tool(name)
     if name not in _VERSION:
         return Tool(path, None)

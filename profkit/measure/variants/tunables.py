@@ -48,11 +48,7 @@ class Expression:
     _tree: ast.expr
 
     def value(self, numbers: Mapping[str, int]) -> int:
-        """Evaluate it; a condition gives 0 or 1.
-
-        Raises:
-            ZeroDivisionError: Something is divided by zero.
-        """
+        """Evaluate it; a condition gives 0 or 1. ZeroDivisionError passes."""
         return _value(self._tree, numbers)
 
 
@@ -155,12 +151,7 @@ class Space:
         return self.config({macro: values[0] for macro, values in self.values.items()})
 
     def config(self, named: Mapping[str, str]) -> Config:
-        """Return the configuration of these values, one per macro.
-
-        Raises:
-            KeyError: A macro has no value.
-            ValueError: A value is none of its macro's.
-        """
+        """Return the configuration of these values; KeyError, ValueError if not declared."""
         ranks = tuple(self.ordered[macro].index(named[macro]) for macro in self.values)
         return Config(tuple((macro, named[macro]) for macro in self.values), ranks)
 

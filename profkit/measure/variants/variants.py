@@ -100,31 +100,15 @@ def kernels_dir(given: str | Path | None = None) -> Path:
 
 
 def find_variants(kernels: Path, problem: str | None = None) -> list[Variant]:
-    """Return all variants under a folder of problems, in ladder order problem by problem.
-
-    Raises:
-        ProfkitError: There is no such problem, or a header is wrong.
-    """
-    found = survey(kernels, problem)
-    if found.problems:
-        raise found.problems[0]
-    return list(found.variants)
+    """Return all variants in ladder order by problem; ProfkitError if a header is wrong."""
+    found, problems = survey(kernels, problem)
+    if problems:
+        raise problems[0]
+    return found
 
 
-@dataclass(frozen=True)
-class Survey:
-    """What stands in a folder of problems: the variants that can be read, and what cannot."""
-
-    variants: tuple[Variant, ...]
-    problems: tuple[ProfkitError, ...]
-
-
-def survey(kernels: Path, problem: str | None = None) -> Survey:
-    """Return all that can be read: a header that is wrong stops none of the others.
-
-    Raises:
-        ProfkitError: There is no such problem.
-    """
+def survey(kernels: Path, problem: str | None = None) -> tuple[list[Variant], list[ProfkitError]]:
+    """Return the variants that can be read, in ladder order, and what is wrong with the others."""
     variants: list[Variant] = []
     problems: list[ProfkitError] = []
     for folder in _problems(kernels, problem):
@@ -139,7 +123,7 @@ def survey(kernels: Path, problem: str | None = None) -> Survey:
         except ProfkitError as error:  # `after:` leads nowhere: in the order of the files
             problems.append(error)
             variants += readable
-    return Survey(tuple(variants), tuple(problems))
+    return variants, problems
 
 
 def _problems(kernels: Path, problem: str | None) -> list[Path]:
@@ -156,15 +140,14 @@ def _problems(kernels: Path, problem: str | None) -> list[Path]:
 
 
 def named_variants(kernels: Path, names: Sequence[str]) -> list[Variant]:
-    """The variants of these names; other files are read only to say what there is instead.
+    """Return the variants of names such as `stage2` or `attention/stage2`.
 
-    Names are `stage2` or `attention/stage2`.
+    Other files are read only to say what there is instead.
     """
     ids = {name.rpartition("/")[2] for name in names}
     files = [f for f in kernels.glob("*/**/*") if f.stem.split("_", 1)[0] in ids and is_kernel(f)]
-    matching = [
-        read_variant(f) for f in sorted(files) if f.relative_to(kernels).parts[0] != "common"
-    ]
+    files = [f for f in files if f.relative_to(kernels).parts[0] != "common"]
+    matching = list(map(read_variant, sorted(files)))
     try:
         return [select(matching, name) for name in names]
     except ProfkitError:
@@ -173,10 +156,7 @@ def named_variants(kernels: Path, names: Sequence[str]) -> list[Variant]:
 
 
 def problem_of(path: Path) -> Path:
-    """The folder of a kernel's problem: the nearest one above it that holds a problem.py.
-
-    Families are folders inside it. Where no folder above has one, it is the kernel's own.
-    """
+    """Return the nearest folder above a kernel with a problem.py; else the kernel's own folder."""
     above = path.resolve().parents
     return next((d for d in above if (d / "problem.py").is_file()), above[0])
 
@@ -185,9 +165,8 @@ def read_variant(path: Path) -> Variant:
     try:
         text = read_text(path)
     except (OSError, UnicodeDecodeError) as error:
-        raise ProfkitError(
-            f"cannot read {path}: {getattr(error, 'strerror', None) or error}"
-        ) from error
+        why = getattr(error, "strerror", None) or error
+        raise ProfkitError(f"cannot read {path}: {why}") from error
     language = language_of(path, text) or CUDA
     name = path.stem.split("_", 1)[0]
     if not _ID.fullmatch(name):
@@ -199,12 +178,8 @@ def read_variant(path: Path) -> Variant:
     variant = Variant(name, problem_of(path).name, path.resolve(), head, language=language)
     if len(header.words(head.keys.get("after", ""))) > 1:
         raise ProfkitError(f"{path.name}: 'after:' names more than one variant", "name one")
-    _ = (
-        variant.budget,
-        variant.space,
-        parse_moves(" ".join((*head.moves, *head.moves_not)), path.name),
-        variant.target("90"),
-    )  # a bad value is an error now
+    parse_moves(" ".join((*head.moves, *head.moves_not)), path.name)
+    _ = variant.budget, variant.space, variant.target("90")  # a bad value is an error now
     return variant
 
 
