@@ -136,7 +136,7 @@ class Measurements:
     lost: list[str] = field(default_factory=list)
 
     def checks_json(self) -> list[JsonObject]:
-        return [check.to_json() for check in self.checks.values()]
+        return [asdict(check) for check in self.checks.values()]
 
 
 @dataclass(frozen=True)
@@ -182,8 +182,8 @@ def record_of(run: TargetRun, name: str, case: str) -> Record:
         "case": case,
         "made": datetime.now(UTC).isoformat(timespec="seconds"),
         "launches": [asdict(launch) for launch in launches],
-        "check": check.to_json() if check else None,
-        "gpu": gpu.to_json() if gpu else {},
+        "check": asdict(check) if check else None,
+        "gpu": asdict(gpu) if gpu else {},
         "versions": {"torch": package_version("torch"), **(times.brought if times else {})},
         "work": {
             "operations": module.operations(shape),

@@ -183,7 +183,7 @@ class SearchResult:
             "variant": self.task.variant.id,
             "problem": self.task.problem.name,
             "case": self.task.case,
-            "gpu": measured.gpu.to_json() if measured.gpu else {},
+            "gpu": asdict(measured.gpu) if measured.gpu else {},
             "space": {m: list(v) for m, v in self.task.space.values.items()},
             "possible": len(self.task.possible),
             "refused_by_arithmetic": dict(self.task.refused),

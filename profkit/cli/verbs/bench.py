@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated
 
 from profkit.cli import options
@@ -60,7 +61,7 @@ def time_variants(
     by_case = {c: timed_rows(run, c) for c in target.cases}
     if json:
         own = run.measured.gpu
-        document = {"gpu": own.to_json() if own else {}, "gpus": _by_case(run), "cases": by_case}
+        document = {"gpu": asdict(own) if own else {}, "gpus": _by_case(run), "cases": by_case}
         print_json({"schema": "profkit.bench/1", **document})
     else:
         for name, rows in by_case.items():
@@ -72,7 +73,7 @@ def time_variants(
 
 def _by_case(run: TargetRun) -> dict[str, JsonObject]:
     """Case -> the GPU that it was timed on; everything of a case is on one."""
-    return {case: gpu.to_json() for (_, case), gpu in run.measured.gpus.items()}
+    return {case: asdict(gpu) for (_, case), gpu in run.measured.gpus.items()}
 
 
 def _time_twins(

@@ -10,14 +10,13 @@ import ctypes
 import time
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from itertools import chain
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypedDict
 
 from profkit.measure.check.data import POISON, Arena, Data, place_arena
 from profkit.measure.cuda import device, library
 from profkit.measure.variants.problem import Problem
-from profkit.records.store import JsonObject
 
 if TYPE_CHECKING:
     from profkit.measure.check.data import Array, Bytes
@@ -158,9 +157,6 @@ class Check:
     def max_abs(self) -> float | None:
         """The largest absolute error of all cases; None if none was judged."""
         return max((c.max_abs for c in self.cases if c.max_abs is not None), default=None)
-
-    def to_json(self) -> JsonObject:
-        return asdict(self)
 
 
 class CheckDocument(TypedDict):

@@ -10,12 +10,11 @@ import contextlib
 import ctypes
 import functools
 from ctypes import byref, c_char_p, c_float, c_int, c_size_t, c_ulonglong, c_void_p
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from profkit.errors import ProfkitError
 from profkit.records.parts import GpuState
-from profkit.records.store import JsonObject
 
 NOT_SUPPORTED = 801  # cudaErrorNotSupported: the variant does not handle this case
 # After one of these the context is lost: nothing more can run in this process.
@@ -56,9 +55,6 @@ class Gpu:
     pci: str  # PCI bus id, by which NVML knows it
     uuid: str | None = None  # what NVML calls it; None where that was not asked or is not known
     driver: str | None = None  # the driver's version, likewise
-
-    def to_json(self) -> JsonObject:
-        return asdict(self)
 
 
 @functools.cache
