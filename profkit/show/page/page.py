@@ -12,6 +12,7 @@ import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -93,7 +94,8 @@ def render(
     shown = [PageRow(n, row, total) for n, row in enumerate(kept, 1)]
     recorded, unreadable = times.runs_of(reports, {run.report for run in chosen})
     ladders, without = _ladders(recorded)
-    notes += [*unreadable, *without, *(p.message for x, _ in ladders for p in x.problems)]
+    problems = chain.from_iterable(ladder.problems for ladder, _ in ladders)
+    notes += [*unreadable, *without, *(problem.message for problem in problems)]
     tables = list(map(row_summary, shown))
     choices = {key: Counter(row[key] for row in tables) for key in ("bound", "device", "case")}
     content = {

@@ -67,7 +67,7 @@ def panels(grid: TimeGrid) -> list[Panel]:
 
 
 def lead(cell: GridCell, against: frozenset[str]) -> Lead | None:
-    """Who leads at a shape; None where only one side was timed."""
+    """Return who leads at a shape; None where only one side was timed."""
     name, seconds = cell.fastest(against, without=True)
     rival, rival_seconds = cell.fastest(against)
     if not isfinite(seconds) or not isfinite(rival_seconds):
@@ -144,9 +144,10 @@ def _panel(ax: Axes, panel: Panel, names: Sequence[str], last: bool) -> None:
 
 
 def _letters(panel: Panel) -> float:
-    """Points: as large as the longest name lets the letters of a cell be, and legible."""
+    """Return points: as large as the longest name lets the letters of a cell be, and legible."""
     inches = WIDTH * _PANEL / len(panel.columns)
-    longest = max(len(line) for x in panel.leads.values() for line in _words(x).splitlines())
+    lines = "\n".join(map(_words, panel.leads.values())).splitlines()
+    longest = max(map(len, lines))
     return min(max(72 * inches / (_LETTER * longest), _SMALLEST), _LARGEST)
 
 

@@ -73,7 +73,7 @@ def roofline(
     roofs, ax = numbers.ceilings_of(rows, points), base.canvas(ax, 7.5)
     _set_frame(ax, roofs, [*every, *shapes.values()])
     base.titled_figure(ax, _title(device, rows), _small_print(rows, points, roofs))
-    _draw_shapes(ax, list(shapes.values()))
+    _draw_shapes(ax, shapes.values())
     for colour, group in zip(cycle(COLOURS), launches, strict=False):
         for launch in group:
             _draw(ax, launch, colour, 7.0 if len(groups) > _CROWD else 10.0)
@@ -155,7 +155,7 @@ def _small_print(rows: Sequence[Row], points: Points, roofs: Sequence[Roof]) -> 
         )
     without = [row for row in rows if not model.points(row)]
     if points and without:
-        lack = Counter(numbers.lack_text(m) for row in without for m in model.missing(row))
+        lack = Counter(map(numbers.lack_text, chain.from_iterable(map(model.missing, without))))
         why = f", {lack.most_common(1)[0][0]}" if lack else ""
         sentences.append(f"Without a point: {len(without)} of {len(rows)} launches{why}.")
     if any(p.above for p in points):
@@ -188,24 +188,16 @@ def _draw(ax: Axes, points: Points, colour: str, size: float) -> None:
             edge, mark = (left, "<") if point.intensity < left else (right, ">")
             ax.plot(edge, y, marker=mark, color=colour, markersize=5, clip_on=False, zorder=4)
         face, line, width = ("white", colour, 1.4) if point.note else (colour, "white", 0.8)
-        look: base.Looks = {
-            "markerfacecolor": face,
-            "markeredgecolor": line,
-            "markeredgewidth": width,
-        }
-        mark, size_of = _MARKERS[point.level], size * star
-        ax.plot(x, y, marker=mark, markersize=size_of, ls="none", zorder=4, clip_on=False, **look)
+        edges: base.Looks = {"markeredgecolor": line, "markeredgewidth": width, "clip_on": False}
+        look = {"marker": _MARKERS[point.level], "markersize": size * star, **edges}
+        ax.plot(x, y, ls="none", zorder=4, markerfacecolor=face, **look)
 
 
-def _draw_shapes(ax: Axes, shapes: Sequence[Points]) -> None:
-    for i, points in enumerate(shapes):
+def _draw_shapes(ax: Axes, shapes: Iterable[Points]) -> None:
+    for points, marker, colour in zip(shapes, cycle(_SHAPES), cycle(COLOURS), strict=False):
         xs, ys = [p.intensity for p in points], [p.rate for p in points]
-        ax.plot(xs, ys, ls="none", zorder=2.5, alpha=0.6, markeredgewidth=0, **_shape_look(i))
-
-
-def _shape_look(number: int) -> base.Looks:
-    marker, colour = _SHAPES[number % len(_SHAPES)], COLOURS[number % len(COLOURS)]
-    return {"marker": marker, "color": colour, "markersize": 5}
+        look: base.Looks = {"marker": marker, "color": colour, "markersize": 5, "alpha": 0.6}
+        ax.plot(xs, ys, ls="none", zorder=2.5, markeredgewidth=0, **look)
 
 
 def _legend(ax: Axes, points: Points, shapes: Iterable[str]) -> None:
@@ -219,10 +211,9 @@ def _legend(ax: Axes, points: Points, shapes: Iterable[str]) -> None:
     if any(p.note for p in every):
         hollow = {"markerfacecolor": "white", "markersize": 8}
         marks.append(base.sample("no position: caches or a bypass", "o", INK, **hollow))
-    for i, name in enumerate(shapes):
-        look = _shape_look(i)
+    for name, *look in zip(shapes, cycle(_SHAPES), cycle(COLOURS), strict=False):
         label = clip(f"shapes, {name}" if name else "shapes")
-        marks.append(base.sample(label, look["marker"], look["color"], markersize=5))
+        marks.append(base.sample(label, *look, markersize=5))
     if marks:
         gaps = {"handletextpad": 0.2, "columnspacing": 1.2, "borderaxespad": 0.2}
         base.legend(ax, marks, loc="upper left", ncols=min(len(marks), _PER_LINE), **gaps)

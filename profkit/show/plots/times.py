@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from itertools import chain
 from math import nan
 
+import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.ticker import FuncFormatter, NullFormatter
 
@@ -153,7 +154,7 @@ def _history_frame(ax: Axes, subjects: dict[str, list[HistoryPoint]]) -> None:
     every = [p.median for p in chain.from_iterable(subjects.values())]
     ax.set_ylim(min(every) / 1.25, max(every) * 1.25)
     low, high = ax.get_ylim()
-    every_tick = [digit * 10.0**power for power in range(-9, 3) for digit in (1, 2, 5)]
+    every_tick = np.outer(10.0 ** np.arange(-9, 3), (1, 2, 5)).ravel()
     ax.set_yticks([tick for tick in every_tick if low <= tick <= high] or [min(every)])
     longest = max(subjects.values(), key=len)
     ax.set_xlim(-0.6, len(longest) - 0.2 + 0.12 * len(longest))
