@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from itertools import chain
 from math import isfinite, isnan, nan
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -129,7 +130,7 @@ def _or_zero(seconds: float) -> float:
 
 def judged(reports: Reports) -> list[Judged]:
     """Return the verdict on every launch, in the order of the files; makes no frame."""
-    return [run for part in reports.parts for run in _of_part(part)]
+    return list(chain.from_iterable(map(_of_part, reports.parts)))
 
 
 def _of_part(part: Part) -> Iterator[Judged]:
@@ -390,6 +391,6 @@ def launch_lines(report: str | Path, launch: int = 0, count: int = 10) -> DataFr
     there = 0 <= launch < len(runs)
     asked = _request(runs[launch], count, 0, 0) if there else LinesRequest(path, launch)
     answer = lines_of([asked])[0].counters
-    rows = lines_frame([line for lines in answer.values() for line in lines])
-    rows.insert(0, "rule", [rule for rule, lines in answer.items() for _ in lines])
+    rows = lines_frame(list(chain.from_iterable(answer.values())))
+    rows.insert(0, "rule", list(chain.from_iterable([r] * len(x) for r, x in answer.items())))
     return rows

@@ -71,7 +71,7 @@ def joint(scenarios: Iterable[Scenario]) -> Scenario:
 
 
 def _least(shares: list[Mapping[str, float]]) -> dict[str, float]:
-    names = {name for part in shares for name in part}
+    names = set().union(*shares)
     return {name: min(part.get(name, 1.0) for part in shares) for name in sorted(names)}
 
 

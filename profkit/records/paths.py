@@ -7,6 +7,7 @@ import re
 import shlex
 import zlib
 from collections.abc import Iterable
+from itertools import chain
 from pathlib import Path
 
 from profkit.errors import ProfkitError
@@ -33,7 +34,7 @@ def expand(patterns: str | Path | Iterable[str | Path]) -> tuple[str, ...]:
     """
     if isinstance(patterns, str | Path):
         patterns = [patterns]
-    paths = [path for pattern in patterns for path in _one(str(pattern))]
+    paths = list(chain.from_iterable(_one(str(pattern)) for pattern in patterns))
     if not paths:
         raise ProfkitError("no report was named", "give a .ncu-rep file, a folder or a glob")
     return tuple(dict.fromkeys(paths))
@@ -50,7 +51,7 @@ def _one(pattern: str) -> list[str]:
     if not matched:
         raise ProfkitError(f"{pattern}: matches no file", "check the path and the quotes")
     files = [name for name in matched if not Path(name).is_dir()]
-    return files or [name for folder in matched for name in _folder(Path(folder))]
+    return files or list(chain.from_iterable(_folder(Path(folder)) for folder in matched))
 
 
 def _folder(folder: Path) -> list[str]:

@@ -12,7 +12,7 @@ import types
 from collections.abc import Callable, Hashable, Mapping
 from dataclasses import fields, is_dataclass
 from functools import cache, partial
-from itertools import product
+from itertools import chain, product
 from math import isfinite, nan
 from pathlib import Path
 from types import NoneType
@@ -161,7 +161,7 @@ def as_document(kind: type[T], *sources: object) -> T:
     it; a key's `_s` says seconds and is no part of the attribute's name. NaN is null, and so is ""
     where a text may be null.
     """
-    every = [x for source in sources for x in (source, *getattr(source, "sources", ()))]
+    every = list(chain.from_iterable((x, *getattr(x, "sources", ())) for x in sources))
     keys = _keys(cast("Hashable", kind))
     return cast("T", {key: _filled(_value(key, hint, every), hint) for key, hint in keys})
 

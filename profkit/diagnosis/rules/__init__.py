@@ -5,6 +5,7 @@ found by being there. Its page is pages/<id>.md.
 """
 
 from importlib import import_module
+from itertools import chain
 from pkgutil import iter_modules
 
 from profkit.diagnosis.rule import Rule
@@ -17,7 +18,7 @@ _LAST = ("rest", "checks")
 def _found() -> tuple[Rule, ...]:
     others = sorted({m.name for m in iter_modules(__path__)} - {*_AREAS, *_LAST})
     modules = [import_module(f"{__name__}.{name}") for name in (*_AREAS, *others, *_LAST)]
-    return tuple(rule for module in modules for rule in module.RULES)
+    return tuple(chain.from_iterable(module.RULES for module in modules))
 
 
 ALL: tuple[Rule, ...] = _found()
