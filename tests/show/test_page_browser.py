@@ -420,3 +420,5 @@ def test_what_axe_would_call_serious_is_not_there(tab: Open, real: Path) -> None
     assert opened.evaluate("[...document.querySelectorAll('.wide[tabindex]')].length") > 0
     assert opened.evaluate("document.querySelectorAll('[role=img] a').length") == 0
     assert opened.evaluate("document.querySelectorAll('th:empty').length") == 0
+    points = "[...document.querySelectorAll('.roofline a')].map(a => a.tabIndex)"
+    assert set(opened.evaluate(points)) == {-1}, "the table's rows lead there by keyboard"

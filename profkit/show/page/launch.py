@@ -167,16 +167,7 @@ def details(shown: PageRow) -> dict[str, Any]:
         "beside": beside(run.values),
         "occupancy": occupancy_facts(run.values),
         "listing": list(code_listing(run.lines)),
-        "nvidia": [
-            {
-                "rule": r.rule,
-                "title": " ".join(r.title.split()),
-                "message": " ".join(r.message.split()),
-                "speedup": share(r.speedup) if r.speedup else "",
-                "scope": "of a part of it" if r.scope == "local" else "",
-            }
-            for r in sorted(run.nvidia, key=lambda r: -(r.speedup or 0))
-        ],
+        "nvidia": sorted(run.nvidia, key=lambda r: -(r.speedup or 0)),
         "stalls": _stalls(run),
         "pipes": _pipes(run),
     }

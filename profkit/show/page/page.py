@@ -196,7 +196,7 @@ def _environment() -> Environment:
         lstrip_blocks=True,
         finalize=_safe,
     )
-    environment.filters["whole"] = figures.unbroken
+    environment.filters |= {"whole": figures.unbroken, "share": figures.share}
     environment.filters["blocks"] = lambda blocks: Markup(page_html(blocks))  # noqa: S704 - escapes
     return environment
 
