@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from profkit.diagnosis.rule import Hit, Rule, examples
 from profkit.diagnosis.rules.blocks import full_warps
-from profkit.diagnosis.rules.memory import FEWER, RELIEVED, full, redundant, relieved
+from profkit.diagnosis.rules.memory import FEWER, RELIEVED, redundant, relieved, unit_rule
 from profkit.diagnosis.rules.waits import instruction_share
 from profkit.model.estimate import Fix, amdahl
 from profkit.model.launch import Launch, Threshold
@@ -133,94 +133,74 @@ def _at_once(launch: Launch) -> float | None:
     return (xu + tensor.elapsed) / max(xu, tensor.elapsed) if tensor else None
 
 
-def _rule(*, limiter: str, title: str, meaning: str, advice: str, metric: str, what: str) -> Rule:
-    fix = relieved(limiter, RELIEVED, *(("issue",) if limiter in ("fp32", "fp16") else ()))
-    return Rule(
-        id=f"{limiter}-pipe",
-        title=title,
-        meaning=meaning,
-        advice=advice,
-        check=full(limiter, what, metric),
-        fires=({metric: 0.95, "sm_active": 0.98},),
-        clear=({metric: 0.2, "sm_active": 0.98},),
-        explains=(limiter,),
-        lines=(f"instructions {limiter}",),
-        fix=_fewer("int", 0.5) if limiter == "int" else fix,
-        own_work=limiter in ("tensor", "fp32"),
-    )
-
-
 _NOT_BYTES = tuple(set(EVERY) - {"dram", "l2", "l1", "shared"})
 _MATH = ("issue", "fp32", "fp64", "fp16", "int", "xu", "math_pipe_throttle", "wait")
 
 RULES = (
-    _rule(
-        limiter="tensor",
+    unit_rule(
+        "Tensor pipe",
+        "tensor tensor_busy",
         title="Tensor cores near their peak",
         meaning="The tensor pipe is busy most of the time: the matrix product is as fast as this "
         "data type and instruction allow.",
         advice="A narrower type, sparsity, or fewer operations; from mma.sync to wgmma on 9.0.",
-        metric="tensor_busy",
-        what="Tensor pipe",
+        own_work=True,
     ),
-    _rule(
-        limiter="fp32",
+    unit_rule(
+        "FMA pipe (FP32)",
+        "fp32 fma_busy",
         title="FMA pipe near its peak on FP32",
         meaning="FP32 arithmetic is issued on nearly every cycle that the pipe can take.",
         advice="Fewer operations, fused ones, half2 or tensor cores where the precision allows.",
-        metric="fma_busy",
-        what="FMA pipe (FP32)",
+        fix=relieved("fp32", RELIEVED, "issue"),
+        own_work=True,
     ),
-    _rule(
-        limiter="fp64",
+    unit_rule(
+        "FP64 pipe",
+        "fp64 fp64_busy",
         title="FP64 pipe near its peak",
         meaning="FP64 arithmetic is issued whenever the pipe can take it. Consumer GPUs have 1/64 "
         "of the FP32 rate: literals without an f are a common cause.",
         advice="FP32 where the precision allows, FP64 tensor cores where there are any.",
-        metric="fp64_busy",
-        what="FP64 pipe",
     ),
-    _rule(
-        limiter="fp16",
+    unit_rule(
+        "FP16 pipe",
+        "fp16 fp16_busy",
         title="Half-precision pipe near its peak",
         meaning="half2 arithmetic is issued on nearly every cycle that its pipe can take.",
         advice="Tensor cores for matrix work; fewer conversions.",
-        metric="fp16_busy",
-        what="FP16 pipe",
+        fix=relieved("fp16", RELIEVED, "issue"),
     ),
-    _rule(
-        limiter="int",
+    unit_rule(
+        "Integer pipe",
+        "int alu_busy",
         title="Integer work near the pipe's peak",
         meaning="Integer, logic and compare instructions (ALU) or integer multiply-adds (the "
         "heavy half of FMA) are issued whenever their pipe can take them.",
         advice="Hoist address arithmetic, use 32-bit indices, replace division by shifts or magic "
         "multiplication, unroll.",
-        metric="alu_busy",
-        what="Integer pipe",
+        fix=_fewer("int", 0.5),
     ),
-    _rule(
-        limiter="xu",
+    unit_rule(
+        "XU pipe",
+        "xu xu_busy",
         title="XU pipe near its peak",
         meaning="exp, log, sin, reciprocal and int-float conversions run at 16 lanes a cycle and "
         "SM, an eighth of the FMA rate.",
         advice="Fewer special functions: one ex2 per value, polynomial on the FMA pipe for a part "
         "of them, approximations, no conversions in the loop.",
-        metric="xu_busy",
-        what="XU pipe",
     ),
-    Rule(
-        id="issue-slots",
+    unit_rule(
+        "Issue slots",
+        "issue issue_busy ipc instructions",
         title="Issue slots near their peak",
         meaning="A scheduler issues one instruction a cycle. It is full though no single pipe is: "
         "the kernel has too many instructions.",
         advice="Fewer instructions: wider accesses, packed arithmetic, unrolling, hoisted "
         "addresses, TMA instead of per-thread copies.",
-        check=full("issue", "Issue slots", "issue_busy", "ipc", "instructions"),
         lines=("instructions",),
         fix=_fewer("issue", FEWER),
-        fires=examples("issue_busy=0.95 sm_active=0.98"),
         clear=examples("issue_busy=0.3 sm_active=0.98"),
-        explains=("issue",),
     ),
     Rule(
         id="tensor-idle",

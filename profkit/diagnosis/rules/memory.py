@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from math import inf
+from typing import Any
 
 from profkit.diagnosis.rule import Hit, Rule, examples
 from profkit.model.estimate import Fix, where_full
@@ -21,8 +22,8 @@ FEWER = 0.6  # of the instructions, when people cut those of a kernel that is fu
 LINES = ("sectors", "stalls memory")  # who asks for most of it
 
 
-def full(limiter: str, what: str, *looked: str) -> Callable[[Launch], Hit | None]:
-    """A check that fires when a unit is near its peak; unknown when `looked[0]` is missing."""
+def _full(limiter: str, what: str, metric: str) -> Callable[[Launch], Hit | None]:
+    """Return a check that fires when a unit is near its peak; unknown when the metric is missing."""
     computes = BY_LIMITER[limiter].group == "compute"
     # Fewer bytes through shared memory or L1TEX are fewer instructions that ask for them.
     own = {"shared": ("l1", "issue"), "l1": ("issue",)}.get(limiter, ())
@@ -30,16 +31,16 @@ def full(limiter: str, what: str, *looked: str) -> Callable[[Launch], Hit | None
     def check(launch: Launch) -> Hit | None:
         found = resource_use(BY_LIMITER[limiter], launch)
         if found is None or computes:
-            launch.need(looked[0])
+            launch.need(metric)
         if found is None or not found.near:
             return None
         text = f"{what} at {share(found.elapsed)} of {'' if computes else 'its '}peak"
-        if looked[0] not in launch:
+        if metric not in launch:
             text += " by the device attributes"
         after = next_limit(launch, limiter, *own)
         if after is None or after.room == inf:
-            return Hit(text, looked=looked)
-        return Hit(f"{text}; {after.clause(found.elapsed)}", looked=looked)
+            return Hit(text)
+        return Hit(f"{text}; {after.clause(found.elapsed)}")
 
     return check
 
@@ -55,6 +56,24 @@ def relieved(limiter: str, stays: float, *with_it: str) -> Fix:
         "for it goes",
         lambda _: best,
         lambda _: typical,
+    )
+
+
+def unit_rule(what: str, names: str, **fields: Any) -> Rule:
+    """Return the rule of a unit near its peak; `names`: its limiter, the metrics that it looks at."""
+    limiter, metric, *others = names.split()
+    usual = {
+        "lines": (f"instructions {limiter}",),
+        "fix": relieved(limiter, RELIEVED),
+        "fires": ({metric: 0.95, "sm_active": 0.98},),
+        "clear": ({metric: 0.2, "sm_active": 0.98},),
+    }
+    return Rule(
+        id=BY_LIMITER[limiter].rule,
+        check=_full(limiter, what, metric),
+        looks=" ".join((metric, *others)),
+        explains=(limiter,),
+        **{**usual, **fields},
     )
 
 
@@ -94,74 +113,65 @@ def _resident(launch: Launch) -> Hit | None:
 
 
 RULES = (
-    Rule(
-        id="dram-bandwidth",
+    unit_rule(
+        "DRAM",
+        "dram dram_busy dram_rate dram_bytes dram_read",
         title="DRAM near its peak",
         meaning="The pins to device memory are busy most of the time, or the loads queue for "
         "them: more warps or more instructions in flight bring nothing.",
         advice="Move fewer bytes: fuse kernels, keep tiles in shared memory or L2, use narrower "
         "types, remove excess sectors.",
-        check=full("dram", "DRAM", "dram_busy", "dram_rate", "dram_bytes", "dram_read"),
         lines=LINES,
         fix=relieved("dram", FEWER, "l2"),
         own_work=True,
         fires=examples("dram_busy=0.85 sm_active=0.95 l2_cache_busy=0.5"),
         clear=examples("dram_busy=0.2 sm_active=0.95 l2_cache_busy=0.5"),
-        explains=("dram",),
     ),
-    Rule(
-        id="l2-bandwidth",
+    unit_rule(
+        "L2",
+        "l2 l2_cache_busy l2_hit l2_bytes",
         title="L2 near its peak",
         meaning="The L2 slices or the crossbar to the SMs are busy most of the time.",
         advice="Reuse data in shared memory and registers (larger tiles), share it within a "
         "cluster, coalesce accesses.",
-        check=full("l2", "L2", "l2_cache_busy", "l2_hit", "l2_bytes"),
         lines=LINES,
         fix=relieved("l2", RELIEVED, LINKS),
         fires=examples("l2_cache_busy=0.9 sm_active=0.95"),
         clear=examples("l2_cache_busy=0.3 sm_active=0.95"),
-        explains=("l2",),
     ),
-    Rule(
-        id="l1-bandwidth",
+    unit_rule(
+        "L1TEX",
+        "l1 l1_busy lsu_in_busy lsu_data_busy l1_hit",
         title="L1TEX near its peak",
         meaning="The stages of L1TEX that local and global accesses go through are busy most of "
         "the time.",
         advice="Fewer, wider accesses: 16 bytes per thread, coalesced; keep reused values in "
         "registers.",
-        check=full("l1", "L1TEX", "l1_busy", "lsu_in_busy", "lsu_data_busy", "l1_hit"),
         lines=("l1-requests", "wavefronts"),
         fix=relieved("l1", RELIEVED, "shared", ENTRY, "issue"),
         fires=examples("l1_busy=0.97 sm_active=0.98"),
         clear=examples("l1_busy=0.3 sm_active=0.98"),
-        explains=("l1",),
     ),
-    Rule(
-        id="shared-bandwidth",
+    unit_rule(
+        "Shared memory",
+        "shared shared_busy shared_wavefronts",
         title="Shared memory near its peak",
         meaning="Shared memory delivers one wavefront of 128 bytes per SM and cycle, and it does "
         "so most of the time.",
         advice="Keep fragments in registers, read 16 bytes per thread or with ldmatrix, let "
         "tensor cores read shared memory themselves (wgmma).",
-        check=full("shared", "Shared memory", "shared_busy", "shared_wavefronts"),
         lines=("wavefronts", "stalls shared"),
         fix=relieved("shared", RELIEVED, "l1", ENTRY, "issue"),
-        fires=examples("shared_busy=0.95 sm_active=0.98"),
-        clear=examples("shared_busy=0.2 sm_active=0.98"),
-        explains=("shared",),
     ),
-    Rule(
-        id="texture-bandwidth",
+    unit_rule(
+        "Texture stages",
+        "texture texture_busy",
         title="Texture unit near its peak",
         meaning="The texture stages deliver a fixed number of samples per cycle, and they do so "
         "most of the time.",
         advice="Use plain loads where no filtering is needed; fetch wider texels.",
-        check=full("texture", "Texture stages", "texture_busy"),
-        lines=("instructions texture",),
         fix=relieved("texture", 0.1, "l1", "issue"),
-        fires=examples("texture_busy=0.95 sm_active=0.98"),
         clear=examples("texture_busy=0.0 sm_active=0.98"),
-        explains=("texture",),
     ),
     Rule(
         id="low-l2-hit",

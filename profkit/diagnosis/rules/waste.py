@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from profkit.diagnosis.rule import Hit, Rule, examples
-from profkit.diagnosis.rules.memory import RELIEVED, full, relieved
+from profkit.diagnosis.rules.memory import RELIEVED, relieved, unit_rule
 from profkit.diagnosis.rules.waits import stalled
 from profkit.model.coalescing import coalesced, sector_waste
 from profkit.model.estimate import Fix
@@ -263,18 +263,16 @@ RULES = (
         ),
         explains=("atomics", "shared", *EXPLAINS, "short_scoreboard", "mio_throttle", "membar"),
     ),
-    Rule(
-        id="constant-divergence",
+    unit_rule(
+        "Indexed constant cache",
+        "constant constant_busy",
         title="Threads of a warp read different constants",
         meaning="The constant cache serves one address a cycle: a warp that reads 32 different "
         "words of constant memory takes 32 turns.",
         advice="Index constants uniformly over the warp; put tables that threads index "
         "differently into shared or global memory.",
-        check=full("constant", "Indexed constant cache", "constant_busy"),
-        lines=("instructions constant",),
         fix=relieved("constant", 1 / 32),
         fires=examples("constant_busy=0.9 sm_active=0.95"),
         clear=examples("constant_busy=0.05 sm_active=0.95"),
-        explains=("constant",),
     ),
 )
