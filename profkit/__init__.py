@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from profkit.errors import ProfkitError
     from profkit.evidence.history.named import history
     from profkit.model.launch import Launch
-    from profkit.program.frames import triage
+    from profkit.program.recorded import triage
     from profkit.show import plots
     from profkit.show.notebook import (
         claims,
@@ -57,7 +57,7 @@ _WHERE = {
     "ProfkitError": "profkit.errors",
     "explain": "profkit.show.views.explain",
     "history": "profkit.evidence.history.named",
-    "triage": "profkit.program.frames",
+    "triage": "profkit.program.recorded",
 }
 _MODULE = "profkit.show.notebook"  # of every other name
 

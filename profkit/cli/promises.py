@@ -9,36 +9,36 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from profkit.evidence.ledger import Ledger, Outcome, Prediction
-    from profkit.program.change import ProgramChange, Promise
+    from profkit.program.change import Promise, TriagesDocument
 
 CASE = "program"
 _STATES = {"gone": "gone", "smaller": "changed", "there": "stays"}
 
 
-def entries(before: Path, after: Path, change: ProgramChange) -> Ledger:
+def entries(before: Path, after: Path, change: TriagesDocument) -> Ledger:
     """Each finding of BEFORE as a prediction, and what came of it as its outcome."""
     from profkit.evidence.ledger import Ledger
 
     sides = [_sha256(before), _sha256(after)]
-    rows = [_entry(p, sides, before, after, change) for p in change.promises]
+    rows = [_entry(p, sides, before, after, change) for p in change["promises"]]
     return Ledger(tuple(p for p, _ in rows), tuple(o for _, o in rows))
 
 
 def _entry(
-    promise: Promise, sides: list[str], before: Path, after: Path, change: ProgramChange
+    promise: Promise, sides: list[str], before: Path, after: Path, change: TriagesDocument
 ) -> tuple[Prediction, Outcome]:
     from profkit.evidence.ledger import PROGRAM, Outcome, Prediction
 
-    gone = [p for p in change.promises if p.state == "gone"]
-    rule = f"{PROGRAM}{promise.category}"
-    expect, low, high = (_factor(change.before_ms, ms) for ms in promise.said)
+    gone = [p for p in change["promises"] if p["state"] == "gone"]
+    rule = f"{PROGRAM}{promise['category']}"
+    expect, low, high = (_factor(change["before_ms"], ms) for ms in promise["said"])
     prediction = Prediction(
-        sides[0], before.name, CASE, rule, _version(), None, promise.say, expect, low, high
+        sides[0], before.name, CASE, rule, _version(), None, promise["say"], expect, low, high
     )
     outcome = Outcome(
-        sides[0], rule, _version(), after.name, sides[1], _STATES[promise.state],
+        sides[0], rule, _version(), after.name, sides[1], _STATES[promise["state"]],
         gone == [promise],  # what several mends saved together is no one's
-        change.answer, change.before_ms / change.after_ms, None, None,
+        change["answer"], change["before_ms"] / change["after_ms"], None, None,
     )  # fmt: skip
     return prediction, outcome
 
@@ -60,7 +60,7 @@ def _version() -> str:
     import profkit.program as room
 
     digest = hashlib.sha256()
-    for part in ("findings", "savings"):
+    for part in ("findings", "replay"):
         for file in sorted((Path(room.__path__[0]) / part).glob("*.py")):
             digest.update(file.read_bytes())
     return digest.hexdigest()[:12]

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from profkit.program.steps.groups import KernelGroup
+from profkit.program.steps.cut import KernelGroup
 
 if TYPE_CHECKING:
     from profkit.diagnosis.launches import Judged
@@ -25,7 +25,6 @@ class Count:
     limiter: str | None
     headroom: float | None = None  # speed-up left with the same work; None if unknown
     gain: float | None = None  # expected speed-up of mending its first finding; None if unknown
-    because: str = ""
 
 
 @dataclass(frozen=True)
@@ -56,7 +55,7 @@ def wanted(groups: Sequence[KernelGroup]) -> list[KernelGroup]:
 
 
 def read_counts(report: Path, groups: Sequence[KernelGroup]) -> Counts:
-    """Judge the launches of a report, one or a few of each group, and give each to its group.
+    """Judge the launches of a report, and give each group the first that is its.
 
     Raises:
         ProfkitError: The report cannot be read.
@@ -64,21 +63,17 @@ def read_counts(report: Path, groups: Sequence[KernelGroup]) -> Counts:
     from profkit.diagnosis.launches import judged
     from profkit.reports.reader import read_report as read_reports
 
-    launches = [run for run in judged(read_reports([report])) if run.status == "ok"]
-    counted = {}
-    for group in groups:
-        own = [run for run in launches if _is_of(run, group)]
-        if own:
-            counted[group.id] = _count(own[0])
+    launches = {_key(run.kernel, run.grid, run.block): _count(run)
+                for run in reversed(judged(read_reports([report]))) if run.status == "ok"}  # fmt: skip
+    keys = {group.id: _key(group.name, group.grid, group.block) for group in groups}
+    counted = {name: launches[key] for name, key in keys.items() if key in launches}
     left = [g for g in wanted(groups) if g.id not in counted]
     note = f"{len(left)} of {len(wanted(groups))} groups were asked for and not counted"
     return Counts(counted, (note,) if left else (), str(report))
 
 
-def _is_of(run: Judged, group: KernelGroup) -> bool:
-    return (run.grid, run.block) == (group.grid, group.block) and plain_name(
-        run.kernel
-    ) == plain_name(group.name)
+def _key(name: str, grid: object, block: object) -> tuple[str, object, object]:
+    return plain_name(name), grid, block
 
 
 def plain_name(name: str) -> str:
@@ -92,7 +87,7 @@ def _count(run: Judged) -> Count:
     top = run.top
     # What the model prices; nobody knows what a bare bound brings.
     gain = top.expect.gain if top and top.expect else 1.0 if top and top.at_roof else None
-    return Count(found.bound, found.limiter, found.headroom, gain, found.because)
+    return Count(found.bound, found.limiter, found.headroom, gain)
 
 
 def function(name: str) -> str:

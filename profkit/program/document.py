@@ -12,7 +12,7 @@ from profkit.files import read_json
 from profkit.program.counts import Count, Counts, function
 from profkit.program.replay.estimate import Saving
 from profkit.program.replay.scenario import ALL, EXPECT, HIGH, LOW, Change, Reach
-from profkit.program.steps.groups import KernelGroup
+from profkit.program.steps.cut import KernelGroup
 from profkit.program.triage import ProgramFinding, Triage
 
 SCHEMA: Final = "profkit.triage/1"
@@ -151,6 +151,7 @@ def triage_document(of: Triage, counts: Counts | None = None) -> TriageDocument:
     """The document as plain lists and dicts."""
     counted = counts.groups if counts else {}
     periods = of.steps.periods
+    first = of.findings[0] if not of.healthy else None
     expect, low, high = of.hosts.plain
     return {
         "schema": SCHEMA,
@@ -165,9 +166,13 @@ def triage_document(of: Triage, counts: Counts | None = None) -> TriageDocument:
             "idle": [{"cause": row.cause, "ms": _ms(row.time), "where": row.where}
                      for row in of.split.idle],
             "found": of.steps.how, "min_ms": _ms(min(periods)), "max_ms": _ms(max(periods)),
-            "plain_ms": {"expect": _round(expect), "low": _round(low), "high": _round(high)},
+            "plain_ms": _range(Saving(expect, low, high)),
         },
-        "first": _first(of),
+        "first": {
+            "category": first.category if first else "healthy",
+            "say": first.say if first else of.healthy,
+            "saves_ms": _range(first.saves if first else Saving(0.0, 0.0, 0.0)),
+        },
         "findings": [_finding(of, row) for row in of.findings],
         "kernels": [_kernel(of, row, counted.get(row.id), counts) for row in of.groups],
         "ranks": [
@@ -180,69 +185,51 @@ def triage_document(of: Triage, counts: Counts | None = None) -> TriageDocument:
 
 
 def _ms(nanoseconds: float) -> float:
-    return _round(nanoseconds / 1e6)
+    return round(nanoseconds / 1e6, 6)
 
 
-def _round(value: float) -> float:
-    return round(value, 6)
-
-
-def _first(of: Triage) -> FirstEntry:
-    if of.healthy:
-        nothing: RangeEntry = {"expect": 0.0, "low": 0.0, "high": 0.0}
-        return {"category": "healthy", "say": of.healthy, "saves_ms": nothing}
-    best = of.findings[0]
-    return {"category": best.category, "say": best.say, "saves_ms": _saves(best.saves)}
-
-
-def _saves(saving: Saving) -> RangeEntry:
-    return {"expect": _round(saving.expect), "low": _round(saving.low), "high": _round(saving.high)}
+def _range(of: Saving | Reach) -> RangeEntry:
+    return {"expect": round(of.expect, 6), "low": round(of.low, 6), "high": round(of.high, 6)}
 
 
 def _finding(of: Triage, row: ProgramFinding) -> ProgramFindingEntry:
     return {
-        "category": row.category, "say": row.say, "saves_ms": _saves(row.saves),
+        "category": row.category, "say": row.say, "saves_ms": _range(row.saves),
         "kernels": list(row.kernels), "try": row.advice, "where": row.where,
-        "on_top_ms": _round(row.on_top), "change": _change(of, row.change) if row.change else None,
+        "on_top_ms": round(row.on_top, 6), "change": _change(of, row.change) if row.change else None,
     }  # fmt: skip
 
 
 def _change(of: Triage, change: Change) -> ChangeEntry:
-    aside = {i: row.left for i, row in change.stream.items()}
-    calls = [of.hosts.usual.events[i] for i in change.host]
-    whole = sum(call.gap + call.busy for call in calls)
+    calls = [(of.hosts.usual.events[i], share) for i, share in change.host.items()]
+    whole = sum(call.gap + call.busy for call, _ in calls)
     after = [
-        sum(call.gap * share.gap[n] + call.busy * share.busy[n]
-            for call, share in zip(calls, change.host.values(), strict=True))
+        sum(call.gap * share.gap[n] + call.busy * share.busy[n] for call, share in calls)
         for n in (LOW, EXPECT, HIGH)
-    ]  # fmt: skip
-    host = Reach(*(time / whole for time in after)) if whole else ALL
+    ]
+    left = Reach(*(time / whole for time in after)) if whole else ALL
     return {
-        "scale": _shares(of, change.scale), "merge": _shares(of, change.merge),
-        "stream": _shares(of, aside),
-        "host": {"calls": len(calls), "left": _left(host)} if calls else None,
-        "launches": _left(change.launches) if change.launches != ALL else None,
-        "pauses": _left(change.pauses) if change.pauses != ALL else None,
-    }  # fmt: skip
+        "scale": _shares(of, change.scale),
+        "merge": _shares(of, change.merge),
+        "stream": _shares(of, {i: row.left for i, row in change.stream.items()}),
+        "host": {"calls": len(calls), "left": _range(left)} if calls else None,
+        "launches": _range(change.launches) if change.launches != ALL else None,
+        "pauses": _range(change.pauses) if change.pauses != ALL else None,
+    }
 
 
 def _shares(of: Triage, reaches: Mapping[int, Reach]) -> list[ShareEntry]:
     """By kernel, each work's share weighted with its time."""
     out: list[ShareEntry] = []
     for group in of.groups:
-        own = [i for i in group.works if i in reaches]
-        if own:
-            times = [max(1, of.steps.typical.works[i].activity.duration) for i in own]
-            left = Reach(*(
-                sum(time * reaches[i][n] for i, time in zip(own, times, strict=True)) / sum(times)
-                for n in (LOW, EXPECT, HIGH)
-            ))  # fmt: skip
-            out.append({"kernel": group.id, "calls": len(own), "left": _left(left)})
+        works = [(reaches[i], max(1, of.steps.typical.works[i].activity.duration))
+                 for i in group.works if i in reaches]  # fmt: skip
+        if works:
+            whole = sum(time for _, time in works)
+            sums = (sum(time * reach[n] for reach, time in works) for n in (LOW, EXPECT, HIGH))
+            left = Reach(*(time / whole for time in sums))
+            out.append({"kernel": group.id, "calls": len(works), "left": _range(left)})
     return out
-
-
-def _left(reach: Reach) -> RangeEntry:
-    return {"expect": _round(reach.expect), "low": _round(reach.low), "high": _round(reach.high)}
 
 
 def _kernel(
@@ -250,7 +237,7 @@ def _kernel(
 ) -> KernelEntry:
     return {
         "id": row.id, "name": row.name, "category": row.kind, "calls": row.calls,
-        "ms": _ms(row.time), "share": _round(row.time / of.split.period),
+        "ms": _ms(row.time), "share": round(row.time / of.split.period, 6),
         "bound": count.bound if count else None, "limiter": count.limiter if count else None,
         "headroom": count.headroom if count else None, "counted": count is not None,
         "next": _next(of, row, counts.report if count and counts else ""),
@@ -294,14 +281,13 @@ def read_document(path: Path) -> dict[str, Any]:
         ProfkitError: It is none.
     """
     file = path / NAME if path.is_dir() else path
+    hint = "profkit triage -o NAME.triage ..."
     try:
         content = read_json(file)
     except FileNotFoundError as error:
-        raise ProfkitError(f"{file}: no such file", "profkit triage -o NAME.triage ...") from error
+        raise ProfkitError(f"{file}: no such file", hint) from error
     except (OSError, ValueError) as error:
-        raise ProfkitError(
-            f"{file}: is no triage: {error}", "profkit triage -o NAME.triage ..."
-        ) from error
+        raise ProfkitError(f"{file}: is no triage: {error}", hint) from error
     if not isinstance(content, dict) or content.get("schema") != SCHEMA:
-        raise ProfkitError(f"{file}: is no {SCHEMA}", "profkit triage -o NAME.triage ...")
+        raise ProfkitError(f"{file}: is no {SCHEMA}", hint)
     return content

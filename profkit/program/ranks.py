@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 
 from profkit.errors import ProfkitError
-from profkit.program.steps.cut import Steps, find_steps
+from profkit.program.steps.cut import Step, find_steps
 from profkit.program.steps.kinds import kind_of
 from profkit.program.timeline import Process, Timeline
 
@@ -21,10 +21,9 @@ class Rank:
 
     rank: int
     period: int  # nanoseconds of its typical step
-    computing: int  # nanoseconds of kernels that are no collective
-    collective: int  # nanoseconds in collectives
-    # the part of them that it spends waiting for others to come: what the same collective takes
-    # longer here than on the rank where it is shortest
+    computing: int  # of kernels that are no collective
+    collective: int  # in collectives
+    # waiting in them for others to come: what each takes longer here than where it is shortest
     waiting: int
 
 
@@ -40,10 +39,7 @@ class Ranks:
 
 
 def merged_timelines(timelines: Sequence[Timeline]) -> Timeline:
-    """One timeline of all processes.
-
-    Args:
-        timelines: One a rank, or a single one.
+    """One timeline of all processes, from one a rank.
 
     Raises:
         ProfkitError: They were recorded in different ways, or are of unlike programs.
@@ -65,12 +61,9 @@ def merged_timelines(timelines: Sequence[Timeline]) -> Timeline:
     numbers = [p.rank for p in processes]
     if len(set(numbers)) < len(numbers):
         processes = [replace(p, rank=i) for i, p in enumerate(processes)]
-    notes = tuple(
-        note
-        for note in chain.from_iterable(timeline.notes for timeline in timelines)
-        if "other ranks" not in note
-    )
-    return Timeline(timelines[0].how, sorted(processes, key=lambda p: p.rank), "", notes)
+    notes = chain.from_iterable(timeline.notes for timeline in timelines)
+    apart = tuple(note for note in notes if "other ranks" not in note)
+    return Timeline(timelines[0].how, sorted(processes, key=lambda p: p.rank), "", apart)
 
 
 def _one_program(processes: Sequence[Process]) -> bool:
@@ -94,11 +87,7 @@ def _shares(process: Process) -> dict[str, float]:
 
 
 def only_ranks(timeline: Timeline, wanted: str) -> Timeline:
-    """The timeline of some ranks.
-
-    Args:
-        timeline: Of one process or several.
-        wanted: all, or numbers with commas between them.
+    """The timeline of some ranks: all, or numbers with commas between them.
 
     Raises:
         ProfkitError: There is no such rank.
@@ -117,59 +106,45 @@ def only_ranks(timeline: Timeline, wanted: str) -> Timeline:
 
 def gpu_of(process: Process) -> int:
     """The GPU that did most of a process's work."""
-    sums: dict[int, int] = defaultdict(int)
+    sums: Counter[int] = Counter()
     for activity in process.activities:
         sums[activity.device] += activity.duration
     return max(sums, key=lambda device: sums[device], default=0)
 
 
 def compare_ranks(processes: Sequence[Process], step: str = "") -> Ranks:
-    """What the ranks of a program do differently in their typical steps.
-
-    Args:
-        processes: One a rank.
-        step: A range that is a step.
-    """
-    found = [(p.rank, find_steps(p, step)) for p in processes]
-    collectives = [_times(steps, collective=True) for _, steps in found]
-    length = min(len(times) for times in collectives)
-    shortest = [min(times[i] for times in collectives) for i in range(length)]
+    """What the ranks of a program do differently in their typical steps, which a range may name."""
+    found = {p.rank: find_steps(p, step).typical for p in processes}
+    collectives = [_times(typical, collective=True) for typical in found.values()]
+    shortest = [min(times) for times in zip(*collectives, strict=False)]
     rows = []
-    for (rank, steps), times in zip(found, collectives, strict=True):
+    for (rank, typical), times in zip(found.items(), collectives, strict=True):
         waiting = sum(t - s for t, s in zip(times, shortest, strict=False))
-        computing = sum(_times(steps, collective=False))
-        rows.append(Rank(rank, steps.typical.period, computing, sum(times), waiting))
-    return _judged(tuple(rows), found)
-
-
-def _judged(rows: tuple[Rank, ...], found: Sequence[tuple[int, Steps]]) -> Ranks:
-    """Others wait for the rank that waits least itself, if they wait for long."""
-    last = min(rows, key=lambda r: r.waiting)
-    most = max(rows, key=lambda r: r.waiting)
+        computing = sum(_times(typical, collective=False))
+        rows.append(Rank(rank, typical.period, computing, sum(times), waiting))
+    # Others wait for the rank that waits least itself, if they wait for long.
+    last, most = (f(rows, key=lambda r: r.waiting) for f in (min, max))
     lost = most.waiting - last.waiting
     if lost < 0.02 * most.period:
-        return Ranks(rows, None, None, ())
-    longer = _longer(dict(found), last.rank, most.rank)
+        return Ranks(tuple(rows), None, None, ())
+    longer = _longer(found[last.rank], found[most.rank])
     note = (f"rank {most.rank} waits {lost / 1e6:.3g} ms a step in collectives for rank {last.rank}"
             + (f", which is longer in {longer[0][:60]} ({longer[1] / 1e6:.3g} ms)" if longer
                else ", whose host comes later"))  # fmt: skip
-    return Ranks(rows, last.rank, longer, (note,))
+    return Ranks(tuple(rows), last.rank, longer, (note,))
 
 
-def _longer(steps: dict[int, Steps], slow: int, other: int) -> tuple[str, int] | None:
-    sums: list[dict[str, int]] = []
-    for rank in (slow, other):
-        own: dict[str, int] = defaultdict(int)
-        for work in steps[rank].typical.works:
+def _longer(slow: Step, other: Step) -> tuple[str, int] | None:
+    """The kernel that takes more on the slow one, by how much; None where it is next to nothing."""
+    more: Counter[str] = Counter()
+    for sign, step in ((1, slow), (-1, other)):
+        for work in step.works:
             if work.kind != "collective":
-                own[work.activity.name] += work.activity.duration
-        sums.append(own)
-    more = {name: time - sums[1].get(name, 0) for name, time in sums[0].items()}
+                more[work.activity.name] += sign * work.activity.duration
     name = max(more, key=lambda n: more[n], default="")
-    return (name, more[name]) if name and more[name] > 0.01 * steps[slow].typical.period else None
+    return (name, more[name]) if name and more[name] > 0.01 * slow.period else None
 
 
-def _times(steps: Steps, *, collective: bool) -> list[int]:
-    works = steps.typical.works
-    return [w.activity.duration for w in works if w.activity.kind == "kernel"
-            and (kind_of(w.activity.name) == "collective") == collective]  # fmt: skip
+def _times(step: Step, *, collective: bool) -> list[int]:
+    return [w.activity.duration for w in step.works if w.activity.kind == "kernel"
+            and (w.kind == "collective") == collective]  # fmt: skip

@@ -11,24 +11,18 @@ from dataclasses import dataclass, field
 
 Dims = tuple[int, int, int]
 FARTHEST = 1 << 62  # nanoseconds from zero, 146 years: a clock ends there; and bytes of a tensor
+# CUPTI's numbers for copies, the same since the activity API began.
+DIRECTIONS = {1: "HtoD", 2: "DtoH", 3: "HtoD", 4: "DtoH", 5: "DtoD", 6: "DtoD", 7: "DtoD",
+              8: "DtoD", 9: "HtoH", 10: "PtoP"}  # fmt: skip
 WAITS = (
     "cudaStreamSynchronize", "cudaDeviceSynchronize", "cudaEventSynchronize",
     "cuStreamSynchronize", "cuCtxSynchronize", "cuEventSynchronize", "cudaFree", "cuMemFree",
 )  # fmt: skip
 ALLOCATES = (
-    "cudaMalloc",
-    "cudaHostAlloc",
-    "cudaHostRegister",
-    "cuMemAlloc",
-    "cudaFree",
-    "cuMemFree",
-)
-ASYNC = (
-    "cudaFreeAsync",
-    "cuMemFreeAsync",
-    "cudaMallocAsync",
-    "cuMemAllocAsync",
-)  # wait for nothing
+    "cudaMalloc", "cudaHostAlloc", "cudaHostRegister", "cuMemAlloc", "cudaFree", "cuMemFree",
+)  # fmt: skip
+# These wait for nothing.
+ASYNC = ("cudaFreeAsync", "cuMemFreeAsync", "cudaMallocAsync", "cuMemAllocAsync")
 
 
 def tensor_sizes(shape: object) -> tuple[int, ...]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
@@ -13,17 +14,14 @@ from profkit.program.ranks import Ranks, compare_ranks
 from profkit.program.replay.estimate import SPREAD, Hosts, Saving, hosts
 from profkit.program.replay.play import Model
 from profkit.program.replay.scenario import EXPECT, Change
-from profkit.program.steps.attribution import Maker
-from profkit.program.steps.cut import Steps, find_steps
-from profkit.program.steps.groups import KernelGroup, group
-from profkit.program.steps.idle import Split, split_period
+from profkit.program.steps.cut import KernelGroup, Steps, find_steps, group
+from profkit.program.steps.idle import Split, launch_place, split_period
 from profkit.program.timeline import Process, Timeline
 
 LEAST = 0.02  # of the step: a finding that saves less is not worth a line
 WORTH = 0.08  # of the step: if nothing saves as much, the program is healthy
-AS_GOOD = 0.6  # a special mend that saves so much of what the general one does is named before it
-HINDERS = 0.25  # the same of a mend without which the general one cannot be had
-
+AS_GOOD = 0.6  # a special fix that saves so much of what the general one does is named before it
+HINDERS = 0.25  # the same of a fix without which the general one cannot be had
 SHORTEST, LONGEST = 1e-6, 1e9  # milliseconds that a step may be said to take: 1 ns, 11 days
 Row = TypeVar("Row")
 
@@ -66,10 +64,10 @@ def triage_timeline(
     plain_ms: float | None = None,
     gains: Mapping[str, float] | None = None,
 ) -> Triage:
-    """Judge a program.
+    """Judge a program by the rank that others wait for.
 
     Args:
-        timeline: Of one process or several; the one that others wait for is looked at.
+        timeline: Of one process or several.
         step: A range that is a step; empty finds them.
         plain_ms: Milliseconds a step without the recorder, if somebody measured it.
         gains: Expected speed-ups of groups that were counted, by id.
@@ -87,17 +85,18 @@ def triage_timeline(
                    timeline.processes[0])  # fmt: skip
     steps = find_steps(process, step)
     typical = steps.typical
-    split, replayed = split_period(typical), hosts(timeline, process, typical, plain_ms)
+    replayed = hosts(timeline, process, typical, plain_ms)
     if plain_ms is None:
-        replayed = replace(replayed, most=split.period / 1e6)
+        replayed = replace(replayed, most=typical.period / 1e6)
     case = Case(
-        typical, split, replayed, group(typical.works),
-        process.device, process.spans, _trains(typical.makers), gains or {},
+        typical, split_period(typical), replayed, group(typical.works), process.device, process.spans,
+        any("ackward" in maker.top for maker in typical.makers), gains or {},
     )  # fmt: skip
     drafts = rules.drafts(case)
     found = _ranked(case, drafts)
     if ranks and (uneven := _uneven(case, ranks, sum(f.on_top for f in found))):
-        found = _sure_first(sorted([*found, uneven], key=lambda f: -f.saves.expect), _low)
+        found = sorted([*found, uneven], key=lambda f: -f.saves.expect)
+        found = _sure_first(found, [f.saves.low for f in found])
     return Triage(
         timeline, process, steps, case.split, case.hosts, found, case.groups,
         (*timeline.notes, *steps.notes, *(ranks.notes if ranks else ()), *_doubts(timeline, case)),
@@ -127,42 +126,14 @@ def _uneven(case: Case, ranks: Ranks, saved: float) -> ProgramFinding | None:
     )  # fmt: skip
 
 
-def _trains(makers: Sequence[Maker]) -> bool:
-    return any("ackward" in maker.top for maker in makers)
-
-
 def _saving(case: Case, draft: Draft) -> Saving:
     """What a draft saves: at most the step; idle time at most where there is any.
 
     A recorder makes the host slower, never faster: what the host causes costs no more than the time
     in which the recorded GPU computes nothing.
     """
-    idle = (case.split.period - case.split.busy) / 1e6
-    most = min(case.hosts.plain[0], idle) if draft.idle else case.hosts.plain[0]
-    return case.hosts.saving(draft.change).within(most)
-
-
-def _ranked(case: Case, drafts: Sequence[Draft]) -> list[ProgramFinding]:
-    """Findings that save something, most first; each again after those before it."""
-    plain = case.hosts.plain[0]
-    rows = [
-        (draft, saving) for draft in drafts
-        if (saving := _saving(case, draft)).expect >= LEAST * plain
-    ]  # fmt: skip
-    names = {i: g.id for g in case.groups for i in g.works}
-    out: list[ProgramFinding] = []
-    model, shortest, left = case.hosts.usual, case.hosts.usual.period(), plain
-    for draft, saving in _sure_first(_ordered(rows), lambda row: _shown(case, *row).low):
-        model = draft.change.apply(model, EXPECT)
-        more = max(0.0, shortest - model.period()) / 1e6 if out else saving.expect
-        shortest, on_top = min(shortest, model.period()), min(more, left)
-        left -= on_top
-        kernels = tuple(dict.fromkeys(names[i] for i in draft.works if i in names))
-        out.append(ProgramFinding(
-            draft.category, draft.say + _cut(case, draft, saving), _shown(case, draft, saving),
-            on_top, kernels, draft.advice, draft.where, draft.change,
-        ))  # fmt: skip
-    return out
+    saving = case.hosts.saving(draft.change).within(case.hosts.plain[0])
+    return saving.within((case.split.period - case.split.busy) / 1e6) if draft.idle else saving
 
 
 def _shown(case: Case, draft: Draft, saving: Saving) -> Saving:
@@ -170,18 +141,36 @@ def _shown(case: Case, draft: Draft, saving: Saving) -> Saving:
     return replace(saving, low=0.0) if draft.idle and not case.hosts.checked else saving
 
 
-def _low(finding: ProgramFinding) -> float:
-    return finding.saves.low
+def _ranked(case: Case, drafts: Sequence[Draft]) -> list[ProgramFinding]:
+    """Findings that save something, most first; each again after those before it."""
+    plain = case.hosts.plain[0]
+    every = ((draft, _saving(case, draft)) for draft in drafts)
+    rows = _ordered([row for row in every if row[1].expect >= LEAST * plain])
+    names = {i: g.id for g in case.groups for i in g.works}
+    out: list[ProgramFinding] = []
+    model, shortest, left = case.hosts.usual, case.hosts.usual.period, plain
+    for draft, saving in _sure_first(rows, [_shown(case, *row).low for row in rows]):
+        model = draft.change.apply(model, EXPECT)
+        more = max(0.0, shortest - model.period) / 1e6 if out else saving.expect
+        shortest, on_top = min(shortest, model.period), min(more, left)
+        left -= on_top
+        kernels = tuple(dict.fromkeys(names[i] for i in draft.works if i in names))
+        where = draft.where or launch_place(case.longest(draft.works))
+        out.append(ProgramFinding(
+            draft.category, draft.say + _cut(case, draft, saving), _shown(case, draft, saving), on_top,
+            kernels, draft.advice, where, draft.change,
+        ))  # fmt: skip
+    return out
 
 
-def _sure_first(rows: list[Row], low: Callable[[Row], float]) -> list[Row]:
+def _sure_first(rows: list[Row], lows: Sequence[float]) -> list[Row]:
     """Rows with one in front that saves something for sure, where there is any."""
-    sure = next((i for i, row in enumerate(rows) if low(row) > 0), 0)
-    return [rows[sure], *rows[:sure], *rows[sure + 1 :]] if rows else rows
+    sure = next((i for i, low in enumerate(lows) if low > 0), 0)
+    return [*rows[sure : sure + 1], *rows[:sure], *rows[sure + 1 :]]
 
 
 def _ordered(rows: list[tuple[Draft, Saving]]) -> list[tuple[Draft, Saving]]:
-    """By what they save; a general mend after special ones that save nearly as much."""
+    """By what they save; a general fix after special ones that save nearly as much."""
     special = [
         (s.expect, HINDERS if d.hinders and s.low > 0 else AS_GOOD)
         for d, s in rows
@@ -190,17 +179,15 @@ def _ordered(rows: list[tuple[Draft, Saving]]) -> list[tuple[Draft, Saving]]:
 
     def weight(row: tuple[Draft, Saving]) -> float:
         draft, saving = row
-        before = [other for other, share in special if other >= share * saving.expect]
-        return (
-            min(saving.expect, 0.999 * min(before)) if draft.general and before else saving.expect
-        )
+        before = [0.999 * other for other, share in special if other >= share * saving.expect]
+        return min(saving.expect, *before) if draft.general and before else saving.expect
 
     return sorted(rows, key=lambda row: -weight(row))
 
 
 def _cut(case: Case, draft: Draft, saving: Saving) -> str:
     """Says so where the works give back far more than the step saves, and what binds instead."""
-    if not draft.covers:
+    if not draft.works:
         return ""
     before, after = case.hosts.usual, draft.change.apply(case.hosts.usual, EXPECT)
     given = sum(a.duration - b.duration for a, b in zip(before.items, after.items, strict=True))
@@ -212,9 +199,9 @@ def _cut(case: Case, draft: Draft, saving: Saving) -> str:
 def _binder(case: Case, after: Model) -> str:
     """What takes longest in a step: the host, or the stream with most to do."""
     host = sum(e.gap + e.busy for e in after.events) + after.tail
-    streams: dict[int, float] = {}
+    streams: defaultdict[int, float] = defaultdict(float)
     for item in after.items:
-        streams[item.stream] = streams.get(item.stream, 0.0) + item.duration
+        streams[item.stream] += item.duration
     longest = max(streams, key=lambda stream: streams[stream])
     if host >= streams[longest]:
         return "the host binds"
@@ -240,11 +227,11 @@ def _healthy(case: Case, found: Sequence[ProgramFinding], drafts: Sequence[Draft
     if max((f.saves.expect for f in found), default=0.0) >= WORTH * plain:
         return ""
     busy = case.split.busy / case.split.period
-    kinds: dict[str, int] = {}
+    kinds: Counter[str] = Counter()
     for row in case.groups:
-        kinds[row.kind] = kinds.get(row.kind, 0) + row.time
-    most = max(kinds, key=lambda kind: kinds[kind])
-    share = kinds[most] / max(1, sum(kinds.values()))
+        kinds[row.kind] += row.time
+    ((most, time),) = kinds.most_common(1)
+    share = time / max(1, kinds.total())
     return (f"the GPU computes in {busy:.0%} of the step, {share:.0%} of that in {most} kernels; "
             f"nothing that was looked for saves more than {WORTH:.0%} of the step"
             + _unless(case, drafts))  # fmt: skip

@@ -34,16 +34,16 @@ INSIDE_ONLY = {
     "loader_on_main_thread",  # 498 ms said of 343: numpy's runs of one process take 135 to 545
     "optimizer_foreach",
     "sync_conjugate_gradients",
-    "layout_divided_attention",
+    "layout_width_one",  # 6.91 ms said of 9.46: half of its biases are not seen to go with a product
+    "sync_clip_by_hand",  # 4.20 ms (0 to 7.66) said of 6.06: what its loop costs the host is not known
 }
 # What is said first where the planted problem is not: known misses, and that they are still there.
 MISSED = {
     # Without the waits the host binds all the same: 22.6 ms of 25.2, and the GPU works for 14.5.
     "sync_accumulation_item": "host-launch",
-    # Of what the host costs under a profiler nothing is sure: 12.7 ms (0 to 13.8) said of 13.7, and
-    # 4.20 (0 to 7.66) of 6.06, stand behind 0.817 (0.395 to 1.23) and 2.05 (0.913 to 4.84).
+    # Of what the host costs under a profiler nothing is sure: 12.7 ms (0 to 13.8) said of 13.7 come
+    # after 0.817 (0.395 to 1.23).
     "host_launch_input_on_host": "copy",
-    "sync_clip_by_hand": "optimizer",
 }
 # Steps that the profiler slows so that what is left without it is off by more than a sixth.
 SLOWED = {
@@ -142,13 +142,6 @@ def test_a_chain_over_lists_is_one_finding_with_counters_too() -> None:
     assert len(lists) >= 8
     counted = triage_timeline(timeline, gains=dict.fromkeys(lists, 1.9))
     assert [f.category for f in counted.findings if lists.intersection(f.kernels)] == ["optimizer"]
-
-
-def test_a_fused_optimiser_is_not_blamed_for_the_loop_beside_it() -> None:
-    found = said("sync_clip_by_hand.planted.json.gz")["findings"]
-    (loop,) = (f for f in found if f["category"] == "optimizer")
-    assert loop["say"].startswith("beside the optimiser a loop goes through the parameters")
-    assert "fused=True" not in loop["try"]
 
 
 def test_waits_behind_a_slow_host_may_save_nothing() -> None:

@@ -56,12 +56,12 @@ def _model(step: Step, tmp_path: Path) -> Model:
 
 @pytest.mark.parametrize("step", [busy_gpu, slow_host, looks, two_streams, held_by_a_copy])
 def test_the_replay_takes_what_the_program_takes(step: Step, tmp_path: Path) -> None:
-    assert _model(step, tmp_path).period() / 1e6 == pytest.approx(plain_ms(step), rel=0.03)
+    assert _model(step, tmp_path).period / 1e6 == pytest.approx(plain_ms(step), rel=0.03)
 
 
 def test_a_faster_gpu_saves_nothing_where_the_host_binds(tmp_path: Path) -> None:
     of = _model(slow_host, tmp_path)
-    assert scaled(of, 0.1).period() == pytest.approx(of.period(), rel=0.02)
+    assert scaled(of, 0.1).period == pytest.approx(of.period, rel=0.02)
 
 
 def test_a_faster_gpu_saves_down_to_where_the_host_binds(tmp_path: Path) -> None:
@@ -71,7 +71,7 @@ def test_a_faster_gpu_saves_down_to_where_the_host_binds(tmp_path: Path) -> None
 
     of = _model(step, tmp_path)
     # 20 launches of 14 us on the host: half of 560 us of kernels is where the host is next.
-    assert scaled(of, 0.1).period() == pytest.approx(280_000, rel=0.03)
+    assert scaled(of, 0.1).period == pytest.approx(280_000, rel=0.03)
 
 
 def test_a_wait_that_goes_saves_the_latency_after_it(tmp_path: Path) -> None:
@@ -84,14 +84,14 @@ def test_a_wait_that_goes_saves_the_latency_after_it(tmp_path: Path) -> None:
         for _ in range(10):
             p.launch(GEMM, 80.0)
 
-    assert free.period() / 1e6 == pytest.approx(plain_ms(unwatched), rel=0.03)
+    assert free.period / 1e6 == pytest.approx(plain_ms(unwatched), rel=0.03)
 
 
 def test_the_host_is_at_most_a_queue_ahead(tmp_path: Path) -> None:
     of = _model(slow_host, tmp_path)
     assert DEPTH == 1024
     slowed = scaled(of, 50.0)  # the GPU binds: the host's time does not add up
-    assert slowed.period() == pytest.approx(50 * 100_000, rel=0.02)
+    assert slowed.period == pytest.approx(50 * 100_000, rel=0.02)
 
 
 def test_a_launch_that_waits_for_room_is_no_slow_host(tmp_path: Path) -> None:
@@ -106,10 +106,10 @@ def test_a_launch_that_waits_for_room_is_no_slow_host(tmp_path: Path) -> None:
                     program.now = room
     process = torch_trace.read_torch_trace(program.write(tmp_path / "t.json")).processes[0]
     full = model(process, find_steps(process).steps[100])
-    assert full.period() == pytest.approx(4_000_000, rel=0.02)
+    assert full.period == pytest.approx(4_000_000, rel=0.02)
     # The host needs 14 us a launch: a GPU of 20 binds, one of 2 does not.
-    assert scaled(full, 0.1).period() == pytest.approx(400_000, rel=0.05)
-    assert scaled(full, 0.01).period() == pytest.approx(280_000, rel=0.05)
+    assert scaled(full, 0.1).period == pytest.approx(400_000, rel=0.05)
+    assert scaled(full, 0.01).period == pytest.approx(280_000, rel=0.05)
 
 
 def test_a_queue_that_was_not_recorded_is_no_delay_of_its_own(tmp_path: Path) -> None:
@@ -118,7 +118,7 @@ def test_a_queue_that_was_not_recorded_is_no_delay_of_its_own(tmp_path: Path) ->
             p.free[7] = p.now + 50_000
         busy_gpu(p)
 
-    assert _model(backlog, tmp_path).period() / 1e6 == pytest.approx(plain_ms(busy_gpu), rel=0.03)
+    assert _model(backlog, tmp_path).period / 1e6 == pytest.approx(plain_ms(busy_gpu), rel=0.03)
 
 
 def test_a_fix_is_data_that_can_be_compared_and_is_applied_where_it_helps_least_and_most(
@@ -131,6 +131,6 @@ def test_a_fix_is_data_that_can_be_compared_and_is_applied_where_it_helps_least_
     assert change == Change(dict.fromkeys(works, half), merge={0: Reach(1.0, 0.1, 0.0)})
     assert change != Change(dict.fromkeys(works, none))
     assert "merge={0: Reach(low=1.0, expect=0.1, high=0.0)}" in repr(change)
-    least, expect, most = (change.apply(of, level).period() for level in (LOW, EXPECT, HIGH))
-    assert least == of.period() > expect > most
+    least, expect, most = (change.apply(of, level).period for level in (LOW, EXPECT, HIGH))
+    assert least == of.period > expect > most
     assert Change().apply(of, HIGH) == of

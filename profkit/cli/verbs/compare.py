@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from profkit.evidence.ladder import Ladder, LaddersDocument, SummaryDocument
     from profkit.evidence.runs import Evidence
     from profkit.evidence.sides import Compared
-    from profkit.program.change import ProgramChange
+    from profkit.program.change import TriagesDocument
 
 FAIL_ON = ("slower", "finding", "resource")
 _STATUS = {
@@ -226,14 +226,13 @@ def _compare_triages(
     from profkit.show.views.triage import compared_triages
 
     comparison = change(read_document(before), read_document(after))
-    content = comparison.to_json()
     _remember(before, after, comparison)
-    print_blocks(compared_triages(content), content if json else None, markdown)
-    slower = "slower" in fail_if and comparison.answer == "slower"
-    return options.BAD if slower or ("finding" in fail_if and comparison.new) else options.DONE
+    print_blocks(compared_triages(comparison), comparison if json else None, markdown)
+    slower = "slower" in fail_if and comparison["answer"] == "slower"
+    return options.BAD if slower or ("finding" in fail_if and comparison["new"]) else options.DONE
 
 
-def _remember(before: Path, after: Path, comparison: ProgramChange) -> None:
+def _remember(before: Path, after: Path, comparison: TriagesDocument) -> None:
     """Keep the promises and what came of them in a ledger inside of AFTER."""
     from profkit.cli.promises import entries
     from profkit.evidence.ledger import NAME, add

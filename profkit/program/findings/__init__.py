@@ -4,16 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 
-from profkit.program.findings import (
-    attention,
-    chains,
-    host,
-    kernels,
-    moves,
-    optimizers,
-    precision,
-    sizes,
-)
+from profkit.program.findings import fusion, host, kernels, moves, optimizers, products
 from profkit.program.findings.case import Case, Draft
 
 Rule = Callable[[Case, frozenset[int]], Iterator[Draft]]
@@ -27,17 +18,17 @@ RULES: Sequence[Rule] = (
     moves.small_copies,
     moves.collectives,
     optimizers.optimizer,
-    attention.attention,
-    precision.fp32_products,
-    precision.in_float64,
-    sizes.misfits,
-    sizes.odd_by_name,
-    sizes.tails,
+    fusion.attention,
+    products.fp32_products,
+    products.in_float64,
+    products.misfits,
+    products.odd_by_name,
+    products.tails,
     moves.layouts,
     kernels.contended_atomics,
-    chains.autocasts,
-    chains.elementwise,
-    chains.casts,
+    fusion.autocasts,
+    fusion.elementwise,
+    fusion.casts,
     moves.joins,
     kernels.sorts,
     kernels.small_grid,
@@ -56,6 +47,5 @@ def drafts(case: Case) -> list[Draft]:
     for rule in RULES:
         for draft in rule(case, taken):
             out.append(draft)
-            if draft.covers:
-                taken = taken | set(draft.works)
+            taken = taken.union(draft.works)
     return out

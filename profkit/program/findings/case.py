@@ -1,42 +1,33 @@
-"""A timeline with its steps  ->  all that the findings' rules look at."""
+"""A step with all that the findings' rules look at, and what a rule finds in it."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from math import prod
 
+from profkit.program.findings.floors import Product, traffic
 from profkit.program.replay.estimate import Hosts
 from profkit.program.replay.scenario import Change, Reach
-from profkit.program.steps.cut import Step, StepWork
-from profkit.program.steps.groups import KernelGroup
+from profkit.program.steps.cut import KernelGroup, Step, StepWork
 from profkit.program.steps.idle import Split
 from profkit.program.steps.kinds import is_compiled
 from profkit.program.timeline import Device, HostSpan
-from profkit.records.gpus import of_generation
+from profkit.records.gpus import Gpu, of_generation
 
-BYTES = {
-    "float": 4, "double": 8, "c10::BFloat16": 2, "c10::Half": 2, "long int": 8, "int": 4,
-    "long": 8, "bool": 1, "unsigned char": 1, "signed char": 1,
-}  # fmt: skip
 SHORT = 2_500  # nanoseconds: a kernel that has next to nothing to do takes so long
+REACHED = 0.75  # of the fastest product that fits: what a padded one is expected to reach
 MEMBERS = {"elementwise", "convert", "set", "random"}
-# A compiler fuses these with what stands round them.
+# A compiler fuses these with what is round them.
 PASSED = {"reduce", "norm", "softmax", "concat"}
 _STRIDED = re.compile(r"[:\s]elementwise_kernel<.*nocast.*direct_copy")
 _TENSORS = re.compile(r"array<char\s?\*, (\d+)")
 _TWO_INPUTS = re.compile(
     r"BinaryFunctor|CUDAFunctor_add|CUDAFunctorOnSelf_add<.*3ul|addcmul|addcdiv|lerp|where"
 )
-INDICES = {"long int", "long", "int"}
-CHOOSE_ROWS = frozenset({"aten::index_select", "aten::embedding"})
-CHOOSE_VALUES = frozenset({"aten::gather"})
 _OF_XLA = re.compile(r"^(wrapped_\w+|(loop|input|gemm)_(\w+_)?fusion\w*)$")
 
-
-# What each kind of fix leaves: at worst, as expected, at best. The only place of these shares.
 REACH = {
     # The host.
     "launches in a graph": Reach(0.35, 0.03, 0.0),
@@ -79,6 +70,7 @@ REACH = {
     "sums in half precision": Reach(0.8, 0.5, 0.4),  # half of the bytes
     # Adam touches four tensors and writes three; done singly it does so in 18 to 20 accesses.
     "adam": Reach(0.6, 0.4, 0.3),
+    "optimizer": Reach(1.0, 0.7, 0.42),
     # One H200, 50 of 32,000 in bfloat16: topk took a quarter of the sort.
     "sort": Reach(0.6, 0.3, 0.1),
 }
@@ -103,13 +95,23 @@ class Case:
         """What the GPU did in the step."""
         return self.step.works
 
-    def time(self, indices: Sequence[int]) -> float:
+    def time(self, indices: Iterable[int]) -> float:
         """Milliseconds that some of the works take together."""
         return sum(self.works[i].activity.duration for i in indices) / 1e6
 
-    def chosen(self, which: Callable[[StepWork], bool]) -> list[int]:
-        """Indices of the works that are so."""
-        return [i for i, work in enumerate(self.works) if which(work)]
+    def longest(self, indices: Iterable[int]) -> StepWork:
+        """The one of some works that takes longest."""
+        return max((self.works[i] for i in sorted(indices)), key=lambda w: w.activity.duration)
+
+    def chosen(
+        self, which: Callable[[StepWork], bool], taken: frozenset[int] = frozenset()
+    ) -> list[int]:
+        """Indices of the works that are so and not taken."""
+        return [i for i, work in enumerate(self.works) if i not in taken and which(work)]
+
+    def idle(self, cause: str) -> int:
+        """Nanoseconds that the GPU is idle for a cause."""
+        return sum(row.time for row in self.split.idle if row.cause == cause)
 
     @cached_property
     def jax(self) -> bool:
@@ -132,18 +134,36 @@ class Case:
         return (jax or others) if self.jax else torch if self.torch else others
 
     @cached_property
+    def gpu(self) -> Gpu | None:
+        """What the table knows of the GPU."""
+        return of_generation(self.device.cc) if self.device else None
+
+    @cached_property
     def bandwidth(self) -> float:
         """Bytes a second that memory-bound work reaches here: seen in the step, or assumed."""
         seen = [
-            moved / (w.activity.duration * 1e-9)
+            (moved.reads + moved.writes) / (w.activity.duration * 1e-9)
             for w in self.works
-            if w.kind in {"elementwise", "convert"} and w.activity.duration > 20_000
-            and (moved := needed_bytes(w))
-        ]  # fmt: skip
+            if w.kind in {"elementwise", "convert"}
+            and w.activity.duration > 20_000
+            and (moved := traffic(w))
+        ]
         # No ceiling is shown from the table: it tells only how far a kernel is from its bytes.
-        known = of_generation(self.device.cc) if self.device else None
-        usual = known.stream if known and known.stream else 1e12
+        usual = self.gpu.stream if self.gpu and self.gpu.stream else 1e12
         return min(max([*seen, 0.5 * usual]), 1.5 * usual) if seen else usual  # more is cache
+
+    def floor(self, indices: Iterable[int]) -> float:
+        """Nanoseconds that the bytes of some works' operators need; 0 where no sizes are known."""
+        moved = [traffic(self.works[i]) for i in indices]
+        return sum(m.reads + m.writes for m in moved if m) / self.bandwidth * 1e9
+
+    def product_floor(self, product: Product) -> float:
+        """Seconds below which a product does not come: its bytes, and the rate that products reach."""
+        least = product.bytes / self.bandwidth
+        if product.size != 2:
+            return least
+        rate = self.gpu.half if self.gpu else None
+        return max(least, product.operations * REACHED / rate) if rate else product.seconds
 
 
 @dataclass(frozen=True)
@@ -153,52 +173,13 @@ class Draft:
     category: str  # one of the contract's
     say: str  # what is wrong, with figures, in one sentence
     advice: str
-    where: str
-    works: tuple[int, ...]
-    change: Change  # what mending does to the step
-    # whether the works are explained by it, so that no other finding names them
-    covers: bool = True
-    # mends whatever the cause (a captured graph): a special mend that saves about as much is named
-    # first
+    works: Sequence[int]  # what it explains, so that no other finding names them
+    change: Change  # what the fix does to the step
+    where: str = ""  # empty: where the longest of its works comes from
+    # fixes whatever the cause (a captured graph): a special fix that saves about as much comes first
     general: bool = False
     idle: bool = False  # whether what it saves is idle time, which a recorder inflates
     hinders: bool = False  # whether no graph can be captured while it is there
-
-
-def needed_bytes(work: StepWork) -> int:
-    """Bytes of an operator's inputs and its output (as large as the largest); 0 if unknown."""
-    maker = work.maker
-    if maker.op in CHOOSE_ROWS | CHOOSE_VALUES:
-        return _chosen_bytes(work)
-    if maker.op == "aten::index":
-        return 0  # a trace does not say how many it takes
-    sizes = []
-    for shape, kind in zip(maker.shapes, maker.types, strict=False):
-        if shape and kind in BYTES:
-            sizes.append(prod(shape) * BYTES[kind])
-    return sum(sizes) + max(sizes) if sizes else 0
-
-
-def _chosen_bytes(work: StepWork) -> int:
-    """Of an operator that takes some rows or values: these twice, or once what they are taken from."""
-    maker = work.maker
-    parts = list(zip(maker.shapes, maker.types, strict=False))
-    table = next(((shape, kind) for shape, kind in parts if shape and kind in BYTES), None)
-    index = next((shape for shape, kind in parts[1:] if shape and kind in INDICES), None)
-    if table is None or index is None:
-        return 0
-    width = prod(table[0][1:]) if maker.op in CHOOSE_ROWS else 1
-    out = prod(index) * width * BYTES[table[1]]
-    return out + min(out, prod(table[0]) * BYTES[table[1]]) + prod(index) * BYTES["long"]
-
-
-def input_bytes(work: StepWork) -> int:
-    """Bytes of an operator's inputs; 0 if unknown."""
-    total = 0
-    for shape, kind in zip(work.maker.shapes, work.maker.types, strict=False):
-        if shape and kind in BYTES:
-            total += prod(shape) * BYTES[kind]
-    return total
 
 
 def goes_back(work: StepWork) -> bool:

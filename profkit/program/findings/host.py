@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
+from itertools import groupby, product, takewhile
 
 from profkit.program.findings.case import REACH, Case, Draft
 from profkit.program.replay.scenario import ALL, CallShare, Change
@@ -27,22 +28,20 @@ SYNCHRONIZES = frozenset({"cudaDeviceSynchronize", "cudaEventSynchronize", "cuCt
 
 def slow_launches(case: Case, taken: frozenset[int]) -> Iterator[Draft]:  # noqa: ARG001
     """The host launches more slowly than the GPU works."""
-    idle = sum(row.time for row in case.split.idle if row.cause == "host-launch") - _paused(case)
-    count = len(case.works)
+    idle, count = case.idle("host-launch") - _paused(case), len(case.works)
     if idle < 0.02 * case.split.period or count < 2:
         return
-    period = case.split.period
 
-    mean = sum(w.activity.duration for w in case.works) / count / 1e3
-    say = (f"the GPU has nothing to do for {idle / period:.0%} of the recorded step: {count:,} launches "
-           f"of {mean:.3g} µs on average come more slowly than they run")  # fmt: skip
+    mean = 1e3 * case.time(range(count)) / count
     where = next(row.where for row in case.split.idle if row.cause == "host-launch")
     yield Draft(
-        "host-launch", say,
+        "host-launch",
+        f"the GPU has nothing to do for {idle / case.split.period:.0%} of the recorded step: {count:,} "
+        f"launches of {mean:.3g} µs on average come more slowly than they run",
         case.advice("capture the step in a CUDA graph, or torch.compile(mode='reduce-overhead')",
                     "capture the step in a CUDA graph",
                     "jax.jit the whole step, so that one call launches it"),
-        where, (), Change(launches=REACH["launches in a graph"]), covers=False, general=True, idle=True,
+        (), Change(launches=REACH["launches in a graph"]), where, general=True, idle=True,
     )  # fmt: skip
 
 
@@ -56,9 +55,8 @@ def _paused(case: Case) -> int:
     turn = step.end - step.begin  # what lies behind the host's step is the pause of the next
     pauses += [(low + turn, high + turn) for low, high in pauses]
     gaps = [(low, high) for low, high, cause in case.split.gaps if cause == "host-launch"]
-    return sum(
-        max(0, min(high, until) - max(low, since)) for low, high in gaps for since, until in pauses
-    )
+    pairs = product(gaps, pauses)
+    return sum(max(0, min(a[1], b[1]) - max(a[0], b[0])) for a, b in pairs)
 
 
 def own_work(case: Case, taken: frozenset[int]) -> Iterator[Draft]:  # noqa: ARG001
@@ -82,8 +80,8 @@ def own_work(case: Case, taken: frozenset[int]) -> Iterator[Draft]:  # noqa: ARG
         "load ahead in other processes (DataLoader's num_workers, prefetching), or on the GPU"
         if "DataLoader" in inside
         else "do it ahead, in another thread or process while the GPU works, or on the GPU",
-        inside or (f"before {before}" if before else "between steps"),
-        (), Change(pauses=REACH["pauses done ahead"]), covers=False, idle=True,
+        (), Change(pauses=REACH["pauses done ahead"]),
+        inside or (f"before {before}" if before else "between steps"), idle=True,
     )  # fmt: skip
 
 
@@ -105,33 +103,32 @@ def during(spans: Sequence[HostSpan], low: int, high: int) -> str:
 def allocations(case: Case, taken: frozenset[int]) -> Iterator[Draft]:  # noqa: ARG001
     """Memory that every step takes from the driver and gives back: both stop the host."""
     calls = case.step.calls
-    chosen = frozenset(i for i, call in enumerate(calls) if call.allocates)
+    chosen = [i for i, call in enumerate(calls) if call.allocates]
     time = sum(calls[i].end - calls[i].start for i in chosen)
     if time < 0.01 * case.split.period:
         return
 
     share = CallShare(busy=REACH["allocations kept"])  # it is there from the step before
     names = Counter(calls[i].name for i in chosen)
-    first = min(chosen)
     yield Draft(
         "host-sync",
         f"the step allocates: {', '.join(f'{name} ({n} x)' for name, n in names.most_common(3))}, "
         f"{time / 1e6:.3g} ms in which the host launches nothing",
         case.advice("keep buffers, and torch.cuda.empty_cache() out of the loop",
                     "keep buffers from step to step"),
-        of_maker(case.step, first) or "between steps", (),
-        Change(host=dict.fromkeys(chosen, share)), covers=False, idle=True,
+        (), Change(host=dict.fromkeys(chosen, share)),
+        of_maker(case.step, min(chosen)) or "between steps", idle=True,
     )  # fmt: skip
 
 
 def waits(case: Case, taken: frozenset[int]) -> Iterator[Draft]:  # noqa: ARG001
     """The host waits for the GPU, which is then idle until the next launch reaches it."""
     step, pieces = case.step, uploads(case)
-    held = [i for i, e in enumerate(case.hosts.usual.events)
-            if e.awaits >= 0 and not step.calls[i].allocates
-            and not _large_copy(case, e.awaits) and e.awaits not in pieces
-            and not _at_the_end(case, i)]  # fmt: skip
-    idle = sum(row.time for row in case.split.idle if row.cause == "host-sync")
+    small = {
+        i for i, w in enumerate(case.works) if w.kind != "copy" or w.activity.bytes <= SMALL_COPY
+    }
+    held = [i for i in awaiting(case, small - pieces) if not step.calls[i].allocates]
+    idle = case.idle("host-sync")
     if not held or idle < 0.005 * case.split.period:
         return
     looked = _looked_at(case, held)
@@ -159,8 +156,8 @@ def waits(case: Case, taken: frozenset[int]) -> Iterator[Draft]:  # noqa: ARG001
         + ("; no graph can be captured with them" if len(held) >= FEW_WAITS else ""),
         _instead(case, sized, called,
                  2 * sum(case.works[i].kind == "copy" for i in looped) > len(held)),
-        places.most_common(1)[0][0] if places else names.most_common(1)[0][0],
-        (), change, covers=False, idle=True, hinders=len(held) >= FEW_WAITS,
+        (), change, (places or names).most_common(1)[0][0], idle=True,
+        hinders=len(held) >= FEW_WAITS,
     )  # fmt: skip
 
 
@@ -179,19 +176,13 @@ def _instead(case: Case, sized: bool, called: bool, looped: bool) -> str:
 
 
 def _looked_at(case: Case, held: Sequence[int]) -> frozenset[int]:
-    """Small copies to the host that it waits for, and the sums and maxima that make their values."""
+    """Small copies to the host that it waits for, and what makes their values right before."""
     out: set[int] = set()
     for index in held:
         copy = case.hosts.usual.events[index].awaits
-        if case.works[copy].activity.direction != "DtoH":
-            continue
-        made: list[int] = []
-        for i in range(copy - 1, max(-1, copy - 1 - MAKERS), -1):
-            if case.works[i].kind not in MADE_OF:
-                break
-            made.append(i)
-        last = max((n for n, i in enumerate(made) if case.works[i].kind == "reduce"), default=-2)
-        out |= {copy, *made[: last + 2]}  # what it sums may be made by one more: an absolute value
+        if case.works[copy].activity.direction == "DtoH":
+            before = range(copy - 1, max(-1, copy - 1 - MAKERS), -1)
+            out |= {copy, *takewhile(lambda i: case.works[i].kind in MADE_OF, before)}
     return frozenset(out)
 
 
@@ -202,15 +193,11 @@ def _looped(case: Case, looked: frozenset[int]) -> frozenset[int]:
     (torch._foreach_norm), and one copy brings them.
     """
     out: set[int] = set()
-    run: list[int] = []
-    for i in range(len(case.works) + 1):
-        if i < len(case.works) and (i in looked or case.works[i].kind in MADE_OF):
-            run.append(i)
-            continue
+    works = case.works
+    for alike, run in groupby(range(len(works)), lambda i: i in looked or works[i].kind in MADE_OF):
         own = looked.intersection(run)
-        if sum(case.works[j].kind == "copy" for j in own) >= MANY_COPIES:
+        if alike and sum(works[i].kind == "copy" for i in own) >= MANY_COPIES:
             out |= own
-        run = []
     return frozenset(out)
 
 
@@ -225,23 +212,14 @@ def _for_size(case: Case, call: int) -> bool:
 
 def uploads(case: Case) -> frozenset[int]:
     """Small copies to the GPU, where there are so many that they should be one."""
-    found = frozenset(
-        i for i, w in enumerate(case.works)
-        if w.kind == "copy" and w.activity.direction == "HtoD" and w.activity.bytes <= SMALL_COPY
-    )  # fmt: skip
-    return found if len(found) >= MANY_COPIES else frozenset()
+    found = case.chosen(
+        lambda w: (
+            w.kind == "copy" and w.activity.direction == "HtoD" and w.activity.bytes <= SMALL_COPY
+        )
+    )
+    return frozenset(found) if len(found) >= MANY_COPIES else frozenset()
 
 
-def _large_copy(case: Case, item: int) -> bool:
-    work = case.works[item]
-    return work.kind == "copy" and work.activity.bytes > SMALL_COPY
-
-
-def _at_the_end(case: Case, index: int) -> bool:
-    """Whether a wait is the recorder's own, when it stops."""
-    return case.step.calls[index].end > case.step.end
-
-
-def awaiting(case: Case, copies: frozenset[int]) -> list[int]:
+def awaiting(case: Case, copies: Collection[int]) -> list[int]:
     """The calls that wait for some works."""
     return [i for i, e in enumerate(case.hosts.usual.events) if e.awaits in copies]

@@ -5,150 +5,124 @@ Where nothing but a kernel's name and its time is known, nothing is said of it.
 
 from __future__ import annotations
 
-from bisect import bisect_right
-from collections.abc import Callable, Iterator, Sequence
-from itertools import accumulate, islice
+from collections.abc import Iterator, Sequence
+from itertools import islice
 from math import prod
 
-from profkit.program.findings.case import REACH, Case, Draft, input_bytes, needed_bytes
+from profkit.program.findings.case import REACH, Case, Draft
+from profkit.program.findings.floors import is_native_loop
 from profkit.program.replay.scenario import Change, Reach
-from profkit.program.steps.groups import KernelGroup
+from profkit.program.steps.cut import KernelGroup
 from profkit.program.steps.kinds import is_librarys
-from profkit.program.timeline import Activity
 
 SORTS = frozenset({"aten::sort", "aten::argsort"})
-SCANS = frozenset(
-    {"aten::cumsum", "aten::cumprod", "aten::logcumsumexp", "aten::cummax", "aten::cummin"}
-)
 CUTS = frozenset({"aten::slice", "aten::narrow"})
 NEXT = 8  # cuts after a sort that are looked at
 IDLE = 0.6  # of the multiprocessors: kernels that together have no more blocks leave most idle
 SHARE = 0.05  # of the step, from which on a kernel is worth a sentence
+LEAST = 0.02  # the same of atomics and sorts
 LONG = 20_000  # nanoseconds: shorter kernels are short for other reasons
 FAR = 4.0  # times what the bytes need, from which on a kernel is called slow
 BOUND_BY_BYTES = {
-    "softmax",
-    "norm",
-    "reduce",
-    "elementwise",
-    "convert",
-    "gather",
-    "concat",
-    "random",
-}
+    "softmax", "norm", "reduce", "elementwise", "convert", "gather", "concat", "random",
+}  # fmt: skip
 
 
 def contended_atomics(case: Case, taken: frozenset[int]) -> Iterator[Draft]:
     """Sums into few places, which wait for one another: far from what their bytes need."""
-    for group in case.groups:
-        works = [i for i in group.works if i not in taken]
-        if group.kind != "scatter" or not works or group.time < 0.02 * case.split.period:
-            continue
-        need = sum(input_bytes(case.works[i]) for i in works) / case.bandwidth * 1e9
-        now = sum(case.works[i].activity.duration for i in works)
-        if not need or now < 2 * need:
+    for group, works in _groups(case, taken, LEAST):
+        need, now = case.floor(works), 1e6 * case.time(works)
+        if group.kind != "scatter" or not need or now < 2 * need:
             continue
         floor = min(1.0, 1.5 * need / now)
-        yield Draft(
-            "atomics",
+        yield _draft(
+            "atomics", group, works, Reach(3 * floor, floor, floor / 2.5),
             f"{_short(group)} adds into shared places: {now / 1e6:.3g} ms a step, {now / need:.1f} "
             "times what its bytes need",
             "sort or group the rows by target and sum each group, or multiply with who belongs "
             "where; private sums in shared memory",
-            group.source or group.range or group.op or group.name, tuple(works),
-            _scaled(works, Reach(3 * floor, floor, floor / 2.5)),
         )  # fmt: skip
 
 
 def small_grid(case: Case, taken: frozenset[int]) -> Iterator[Draft]:
     """A kernel of fewer blocks than the GPU has multiprocessors, with what runs beside it."""
     count = case.device.multiprocessors if case.device else None
-    if not count:
-        return
-    running = _running(case, count)
-    for group in case.groups:
-        works = [i for i in group.works if i not in taken]
-        if not works or group.grid is None or group.kind in {"collective", "attention"}:
+    for group, works in _groups(case, taken, SHARE) if count else ():
+        blocks = prod(group.grid or ())
+        known = group.grid is not None and group.kind not in {"collective", "attention"}
+        if not count or not known or blocks > IDLE * count or group.time < LONG * group.calls:
             continue
-        blocks = prod(group.grid)
-        if blocks > IDLE * count or group.time < SHARE * case.split.period:
-            continue
-        if group.time / group.calls < LONG:
-            continue
-        beside = sum(running(case.works[i].activity) for i in works) / (1e6 * case.time(works))
+        beside = _blocks_beside(case, works, count)
         ideal = beside / count
         if ideal > IDLE:
             continue
-        left = Reach(2.5 * ideal + 0.1, ideal, ideal * 0.6)
-        if group.kind in BOUND_BY_BYTES and (need := _needed(case, works)):
-            # Blocks that hold too few loads in flight are too few for more reasons than their number.
-            least = need / sum(case.works[i].activity.duration for i in works)
-            left = left._replace(expect=min(ideal, 1.6 * least), high=min(ideal * 0.6, least))
         others = "" if beside < blocks + 1 else f" ({beside:.0f} with those beside it)"
-        yield Draft(
-            "kernel",
+        yield _draft(
+            "kernel", group, works, Reach(2.5 * ideal + 0.1, ideal, ideal * 0.6),
             f"{_short(group)} runs {blocks} blocks{others} on {count} multiprocessors, "
             f"{group.time / 1e6:.3g} ms a step: most of the GPU is idle",
             "split its work into more blocks (rows, tiles, split-k)",
-            group.source or group.range or group.op or group.name, tuple(works),
-            _scaled(works, left),
         )  # fmt: skip
 
 
-def _running(case: Case, full: int) -> Callable[[Activity], float]:
-    """Blocks times nanoseconds of all kernels while one runs; of no known grid they fill the GPU.
+def _blocks_beside(case: Case, works: Sequence[int], full: int) -> float:
+    """Blocks of all kernels while some works run, in the mean; those of no known grid fill the GPU.
 
     What the steps before and after do meanwhile counts too: they are alike, a period apart.
     """
-    changes: list[tuple[int, int]] = []
-    for activity in (w.activity for w in case.works if w.activity.kind == "kernel"):
-        blocks = prod(activity.grid) if activity.grid else full
+    import numpy as np
+
+    kernels = [w.activity for w in case.works if w.activity.kind == "kernel"]
+    starts, ends = np.array([(a.start, a.end) for a in kernels]).T
+    blocks = np.array([float(prod(a.grid) if a.grid else full) for a in kernels])
+    total = 0.0
+    for activity in (case.works[i].activity for i in works):
         for turn in (-case.split.period, 0, case.split.period):
-            changes += [(activity.start + turn, blocks), (activity.end + turn, -blocks)]
-    changes.sort()
-    times: list[int] = []
-    whole, rate = [0], 0
-    for n, (time, more) in enumerate(changes):
-        whole.append(whole[-1] + rate * (time - times[-1] if n else 0))
-        times.append(time)
-        rate += more
-    rates = list(accumulate(more for _, more in changes))
-
-    def until(time: int) -> int:
-        at = bisect_right(times, time)
-        return whole[at] + rates[at - 1] * (time - times[at - 1]) if at else 0
-
-    return lambda activity: until(activity.end) - until(activity.start)
+            first, last = activity.start - turn, activity.end - turn
+            shared = np.minimum(ends, last) - np.maximum(starts, first)
+            total += float(blocks @ shared.clip(0))
+    return total / (1e6 * case.time(works))
 
 
 def slow(case: Case, taken: frozenset[int]) -> Iterator[Draft]:
-    """A kernel far from its roof: counted, or by its operator's bytes."""
-    for group in case.groups:
-        works = [i for i in group.works if i not in taken]
-        if not works or group.time < SHARE * case.split.period:
-            continue
-        if (gain := case.gains.get(group.id)) is not None:
+    """A kernel far from its hardware limit: counted, or by its operator's bytes."""
+    for group, works in _groups(case, taken, SHARE):
+        milliseconds = f"{group.time / 1e6:.3g} ms a step"
+        gain, need = case.gains.get(group.id), _needed(case, group, works)
+        if gain is not None:
             if gain > 1.15:
-                yield _counted(group, works, gain)
-        elif is_librarys(group.name) and (
-            group.kind in BOUND_BY_BYTES or _is_native(group) or group.op in SCANS
-        ):
-            yield from _against_bytes(case, group, works)
+                yield _draft(
+                    "kernel", group, works, Reach(2 / (1 + gain), 1 / gain, 0.8 / gain),
+                    f"{_short(group)}, {milliseconds}, could be {gain:.2g}x faster",
+                    "see its diagnosis",
+                )  # fmt: skip
+        elif need and group.time >= FAR * need and group.time >= LONG * group.calls:
+            ratio = group.time / need
+            yield _draft(
+                "kernel", group, works, Reach(0.9, 1.6 / ratio, 1.0 / ratio),
+                f"{_short(group)} takes {milliseconds}, {ratio:.1f} times what the bytes of its "
+                "operator need",
+                "count it (profkit profile), or choose another layout or operator for it",
+            )  # fmt: skip
+
+
+def _needed(case: Case, group: KernelGroup, works: Sequence[int]) -> float:
+    """Nanoseconds that the bytes of a group need which is bound by them; 0 where nobody knows."""
+    bound = group.kind in BOUND_BY_BYTES or is_native_loop(group.kind, group.name)
+    return case.floor(works) if bound and is_librarys(group.name) else 0.0
 
 
 def sorts(case: Case, taken: frozenset[int]) -> Iterator[Draft]:
     """A whole order where only its beginning is read on: topk finds that without it."""
-    found = [i for i, w in enumerate(case.works)
-             if i not in taken and w.maker.op in SORTS and _is_cut(case, i)]  # fmt: skip
-    if not found or case.time(found) * 1e6 < 0.02 * case.split.period:
+    found = [i for i in case.chosen(lambda w: w.maker.op in SORTS, taken) if _is_cut(case, i)]
+    if not found or case.time(found) * 1e6 < LEAST * case.split.period:
         return
-    work = case.works[max(found, key=lambda i: case.works[i].activity.duration)]
+    maker = case.longest(found).maker
     yield Draft(
         "kernel",
-        f"{case.time(found):.3g} ms a step sort {' x '.join(map(str, work.maker.shapes[0]))} values, "
+        f"{case.time(found):.3g} ms a step sort {' x '.join(map(str, maker.shapes[0]))} values, "
         "of which only the first are read on",
-        "torch.topk", work.maker.source or work.maker.range or work.maker.op, tuple(found),
-        _scaled(found, REACH["sort"]),
+        "torch.topk", found, Change(dict.fromkeys(found, REACH["sort"])),
     )  # fmt: skip
 
 
@@ -163,54 +137,22 @@ def _is_cut(case: Case, index: int) -> bool:
     )
 
 
-def _counted(group: KernelGroup, works: Sequence[int], gain: float) -> Draft:
-    left = Reach(2 / (1 + gain), 1 / gain, 0.8 / gain)
-    return Draft(
-        "kernel", f"{_short(group)}, {group.time / 1e6:.3g} ms a step, could be {gain:.2g}x faster",
-        "see its diagnosis", group.source or group.op or group.name, tuple(works),
-        _scaled(works, left),
-    )  # fmt: skip
+def _groups(
+    case: Case, taken: frozenset[int], share: float
+) -> Iterator[tuple[KernelGroup, list[int]]]:
+    """Groups that take at least a share of the step, with their works that are not taken."""
+    for group in case.groups:
+        works = [i for i in group.works if i not in taken]
+        if works and group.time >= share * case.split.period:
+            yield group, works
 
 
-def _against_bytes(case: Case, group: KernelGroup, works: Sequence[int]) -> Iterator[Draft]:
-    need = _needed(case, works, by_threads=_is_native(group))
-    if not need or group.time < FAR * need or group.time / group.calls < LONG:
-        return
-    ratio = group.time / need
-    yield Draft(
-        "kernel",
-        f"{_short(group)} takes {group.time / 1e6:.3g} ms a step, {ratio:.1f} times what the bytes "
-        "of its operator need",
-        "count it (profkit profile), or choose another layout or operator for it",
-        group.source or group.range or group.op or group.name, tuple(works),
-        _scaled(works, Reach(0.9, 1.6 / ratio, 1.0 / ratio)),
-    )  # fmt: skip
-
-
-def _is_native(group: KernelGroup) -> bool:
-    """A loop of PyTorch's own that is no elementwise one (interpolation, pooling, depthwise)."""
-    return group.kind in {"other", "conv"} and "at::native" in group.name
-
-
-def _needed(case: Case, works: Sequence[int], by_threads: bool = False) -> float:
-    """Nanoseconds that the bytes of some works' operators need; 0 if they are not known.
-
-    `by_threads`: a result may be larger than all inputs, a value a thread.
-    """
-    total = 0
-    for i in works:
-        moved = needed_bytes(case.works[i])
-        activity = case.works[i].activity
-        if moved and by_threads and activity.grid and activity.block:
-            moved = max(
-                moved, input_bytes(case.works[i]) + prod(activity.grid) * prod(activity.block)
-            )
-        total += moved
-    return total / case.bandwidth * 1e9
-
-
-def _scaled(works: Sequence[int], left: Reach) -> Change:
-    return Change(dict.fromkeys(works, left.times(1.0)))
+def _draft(
+    category: str, group: KernelGroup, works: Sequence[int], left: Reach, say: str, advice: str
+) -> Draft:
+    where = group.source or group.range or group.op or group.name
+    change = Change(dict.fromkeys(works, left.times(1.0)))
+    return Draft(category, say, advice, works, change, where)
 
 
 def _short(group: KernelGroup) -> str:

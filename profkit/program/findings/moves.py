@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from profkit.program.findings.case import REACH, Case, Draft, goes_back, is_strided
+from profkit.program.findings.case import REACH, Case, Draft, is_strided
 from profkit.program.findings.host import SMALL_COPY, awaiting, uploads
 from profkit.program.replay.scenario import Aside, CallShare, Change
 from profkit.program.steps.cut import StepWork
@@ -13,17 +13,13 @@ from profkit.program.steps.idle import launch_place
 from profkit.records.gpus import pinned_rate
 
 OWN_STREAM = {"HtoD": -1, "DtoH": -2, "PtoP": -3, "": -4}
-AS_LONG = 1.3  # of two copies of tensors of one size: one direction is slower
 _SENT = re.compile(r"(?i)send|recv|all_?to_?all")
 COPIED = {"aten::contiguous", "aten::clone"}
 
 
 def copies(case: Case, taken: frozenset[int]) -> Iterator[Draft]:
     """Copies to and from the host, or between GPUs, that nothing computes beside."""
-    chosen = frozenset(
-        i for i, w in enumerate(case.works)
-        if w.kind == "copy" and w.activity.bytes > SMALL_COPY and i not in taken
-    )  # fmt: skip
+    chosen = case.chosen(lambda w: w.kind == "copy" and w.activity.bytes > SMALL_COPY, taken)
     if not chosen:
         return
     rate = _pinned_rate(case)
@@ -38,20 +34,20 @@ def copies(case: Case, taken: frozenset[int]) -> Iterator[Draft]:
             number = OWN_STREAM[activity.direction]
             stream[i] = Aside(number, REACH["copy in its place"])
     change = Change(scale, host=dict.fromkeys(awaiting(case, chosen), CallShare()), stream=stream)
-    largest = case.works[max(chosen, key=lambda i: case.works[i].activity.duration)]
+    direction = case.longest(chosen).activity.direction
     total = sum(case.works[i].activity.bytes for i in chosen)
-    time = case.time(sorted(chosen))
+    time = case.time(chosen)
     pageable = any(case.works[i].activity.pageable for i in chosen)
-    exposed = sum(row.time for row in case.split.idle if row.cause == "copy") / 1e6
+    exposed = case.idle("copy") / 1e6
     yield Draft(
         "copy",
-        f"{total / 1e6:.3g} MB a step are copied {_way(largest.activity.direction)}"
+        f"{total / 1e6:.3g} MB a step are copied {_way(direction)}"
         f"{' from pageable memory' if pageable else ''}, {total / max(time, 1e-9) / 1e6:.3g} GB/s; "
         f"for {exposed:.3g} ms of it nothing computes",
         ("pin the host's memory, copy" if pageable else "copy")
         + case.advice(" with non_blocking=True", " asynchronously")
         + " on a stream of its own, a step ahead",
-        launch_place(largest), tuple(sorted(chosen)), change,
+        chosen, change,
     )  # fmt: skip
 
 
@@ -84,7 +80,7 @@ def small_copies(case: Case, taken: frozenset[int]) -> Iterator[Draft]:  # noqa:
         + (f", and the host waits for {waited} of them" if waited else ""),
         "put them into one pinned buffer on the host, and copy that "
         + case.advice("with non_blocking=True", "asynchronously"),
-        launch_place(case.works[first]), tuple(sorted(chosen)), change, idle=True,
+        sorted(chosen), change, launch_place(case.works[first]), idle=True,
     )  # fmt: skip
 
 
@@ -106,153 +102,94 @@ def collectives(case: Case, taken: frozenset[int]) -> Iterator[Draft]:
     Of what is sent from one rank to another a single recording does not tell whether it waits for the
     other rank or transfers: nothing is said of it.
     """
-    exposed = sum(row.time for row in case.split.idle if row.cause == "collective")
-    together = [i for i in case.chosen(lambda w: w.kind == "collective") if i not in taken
-                and not _SENT.search(case.works[i].activity.name)]  # fmt: skip
-    chosen = frozenset(together)
-    exposed = min(exposed, round(1e6 * case.time(together)))
+    chosen = case.chosen(
+        lambda w: w.kind == "collective" and not _SENT.search(w.activity.name), taken
+    )
+    exposed = min(case.idle("collective"), round(1e6 * case.time(chosen)))
     if exposed < 0.01 * case.split.period:
         return
     learns = case.trains or any(w.kind == "optimizer" for w in case.works)
-    reduces = all("gather" not in case.works[i].activity.name.lower() for i in together)
+    reduces = all("gather" not in case.works[i].activity.name.lower() for i in chosen)
 
     # Beside what computes; at worst a good part stays exposed, or all where nothing learns.
     left = REACH["collective beside learning" if learns else "collective"]
     aside = Aside(-5, REACH["collective in its place"])
     change = Change(dict.fromkeys(chosen, left), stream=dict.fromkeys(chosen, aside))
-    largest = case.works[max(chosen, key=lambda i: case.works[i].activity.duration)]
     yield Draft(
         "collective",
-        f"{len(chosen)} collectives a step take {case.time(sorted(chosen)):.3g} ms, "
+        f"{len(chosen)} collectives a step take {case.time(chosen):.3g} ms, "
         f"{exposed / 1e6:.3g} ms of it with nothing computing beside them",
         ("start them as gradients become ready, in buckets"
          + case.advice(" (DistributedDataParallel does)", "") if learns and reduces
          else "start them before their result is needed, beside what does not need it")
         + ", and look whether one rank waits for another",
-        launch_place(largest), tuple(sorted(chosen)), change,
+        chosen, change,
     )  # fmt: skip
 
 
 def layouts(case: Case, taken: frozenset[int]) -> Iterator[Draft]:
     """Tensors that are only put into another order."""
-    chosen = frozenset(
-        i for i, w in enumerate(case.works)
-        if i not in taken and (w.kind == "layout" or is_strided(w))
-    )  # fmt: skip
-    named = [i for i in chosen if case.works[i].kind == "layout"]
+    chosen = case.chosen(lambda w: w.kind == "layout" or is_strided(w), taken)
     if len(chosen) < 2:
         return
-    # A conversion round a convolution goes; a permuted copy may be needed by what reads it.
+    named = [i for i in chosen if case.works[i].kind == "layout"]
+    # A conversion round a convolution goes; a permuted copy may be needed by what reads it. What the
+    # program asked for goes, with the biases that convolutions add by themselves where they are
+    # products: a product reads either order, and adds a bias on its way.
     convolved = any(w.kind == "conv" for w in case.works)
-    images = frozenset(i for i in chosen if convolved and _is_image(case, i))
-    # A product reads either order: the copy that it reads goes, and so does one of what it wrote.
-    read = frozenset(i for i in chosen if _is_asked_for(case, i) and _meets(case, i))
-    biases = _biases(case) if read else frozenset[int]()
+    images = [i for i in chosen if convolved and _is_image(case.works[i])]
+    asked = [i for i in chosen if _is_asked_for(case.works[i])]
     scale = dict.fromkeys(chosen, REACH["layout"])
-    scale |= dict.fromkeys(read | biases, REACH["layout of products"])
-    scale |= dict.fromkeys(images.union(named), REACH["layout of images"])
-    largest = case.works[max(named or chosen, key=lambda i: case.works[i].activity.duration)]
+    scale |= dict.fromkeys(asked + _biases(case) if asked else [], REACH["layout of products"])
+    scale |= dict.fromkeys(images + named, REACH["layout of images"])
     round_conv = convolved and (named or images)
     yield Draft(
         "layout",
-        f"{len(chosen)} kernels a step, {case.time(sorted(chosen)):.3g} ms, only put tensors into "
-        f"another order" + (" round convolutions" if round_conv else ""),
+        f"{len(chosen)} kernels a step, {case.time(chosen):.3g} ms, only put tensors into another "
+        "order" + (" round convolutions" if round_conv else ""),
         case.advice("keep tensors and model in memory_format=torch.channels_last",
                     "keep tensors in the order that the convolutions compute in") if round_conv
         else "choose shapes so that no permuted copy is needed, or let the next kernel read strided",
-        launch_place(largest), tuple(sorted(chosen)), Change(scale),
+        chosen, Change(scale), launch_place(case.longest(named or chosen)),
     )  # fmt: skip
+
+
+def _is_image(work: StepWork) -> bool:
+    """A copy of a tensor of four dimensions into one of the same sizes: only its order changes."""
+    shapes = work.maker.shapes
+    same = len(shapes) >= 2 and len(shapes[0]) == 4 and shapes[0] == shapes[1]
+    return same if work.maker.op else is_strided(work)
+
+
+def _is_asked_for(work: StepWork) -> bool:
+    """Whether the program asked for a copy, or autograd had to beside a convolution.
+
+    Other copies of gradients are there in healthy programs too: heads are put together again.
+    """
+    top = work.maker.top
+    return top in COPIED or "ConvolutionBackward" in top
+
+
+def _biases(case: Case) -> list[int]:
+    """What the operator of a convolution adds in a kernel of its own behind a product."""
+    works = case.works
+    return [
+        i for i, w in enumerate(works)
+        if w.kind == "elementwise" and w.maker.top.startswith("aten::conv")
+        and i and works[i - 1].kind == "gemm"
+    ]  # fmt: skip
 
 
 def joins(case: Case, taken: frozenset[int]) -> Iterator[Draft]:
     """Tensors that are only put together: each part is read and written once more."""
-    chosen = [i for i in case.chosen(lambda w: w.kind == "concat") if i not in taken]
+    chosen = case.chosen(lambda w: w.kind == "concat", taken)
     if not chosen:
         return
-    largest = case.works[max(chosen, key=lambda i: case.works[i].activity.duration)]
     yield Draft(
         "layout",
         f"{len(chosen)} {'kernel' if len(chosen) == 1 else 'kernels'} a step, "
         f"{case.time(chosen):.3g} ms, only put tensors together",
         "allocate the whole once and write each part into its place"
         + case.advice(" (a cache that grows: index_copy_)", ""),
-        launch_place(largest), tuple(chosen), Change(dict.fromkeys(chosen, REACH["join"])),
+        chosen, Change(dict.fromkeys(chosen, REACH["join"])),
     )  # fmt: skip
-
-
-def _is_asked_for(case: Case, index: int) -> bool:
-    """Whether the program asked for a copy, or autograd had to round a convolution's gradients.
-
-    Other copies of gradients are there in healthy programs too: heads are put together again.
-    """
-    work = case.works[index]
-    if not goes_back(work):
-        return work.maker.top in COPIED
-    near = case.works[max(0, index - 1) : index + 2]
-    return any("ConvolutionBackward" in w.maker.top for w in near)
-
-
-def _meets(case: Case, index: int) -> bool:
-    """Whether a product follows a copy, or made what it copies.
-
-    Sets of memory do not count, nor what a product's own operator adds behind it: a bias.
-    """
-    for way in (1, -1):
-        at = index + way
-        while 0 <= at < len(case.works) and case.works[at].kind == "set":
-            at += way
-        if 0 <= at < len(case.works) and _is_of_product(case, at, way):
-            return True
-    return False
-
-
-def _is_of_product(case: Case, at: int, way: int) -> bool:
-    """Whether a work is a product, or the next ones of its operator are."""
-    top = case.works[at].maker.top
-    while not _is_product(case.works[at]):
-        at += way
-        if not top or not 0 <= at < len(case.works) or case.works[at].maker.top != top:
-            return False
-    return True
-
-
-def _biases(case: Case) -> frozenset[int]:
-    """What convolutions of width one add in a kernel of its own; a product adds it on its way."""
-    return frozenset(
-        i for i, w in enumerate(case.works)
-        if w.kind == "elementwise" and w.maker.top.startswith("aten::conv")
-        and _is_of_product(case, i, -1)
-    )  # fmt: skip
-
-
-def _is_product(work: StepWork) -> bool:
-    """A product, or a convolution of width one, which is the same in another order."""
-    weight = work.maker.shapes[1] if len(work.maker.shapes) > 1 else ()
-    return work.kind == "gemm" or (
-        work.kind == "conv" and len(weight) > 2 and set(weight[2:]) == {1}
-    )
-
-
-def _is_image(case: Case, index: int) -> bool:
-    """A copy of a tensor of four dimensions into one of the same sizes: only its order changes.
-
-    Where no operator tells sizes: a copy that a convolution reads, or one that takes as long.
-    """
-    work = case.works[index]
-    shapes = work.maker.shapes
-    if work.maker.op:
-        return len(shapes) >= 2 and len(shapes[0]) == 4 and shapes[0] == shapes[1]
-    read = [
-        w.activity.duration
-        for i, w in enumerate(case.works)
-        if is_strided(w) and _convolved(case, i)
-    ]
-    return any(
-        AS_LONG * work.activity.duration >= t >= work.activity.duration / AS_LONG for t in read
-    )
-
-
-def _convolved(case: Case, index: int) -> bool:
-    """Whether a convolution is the next work, of the next step if need be; sets do not count."""
-    following = (*case.works[index + 1 :], *case.works[:index])
-    return next((w.kind for w in following if w.kind != "set"), "") == "conv"

@@ -10,11 +10,7 @@ from profkit.program.timeline import Timeline
 
 
 def read_timeline(path: Path) -> Timeline:
-    """Read a recording of any kind.
-
-    Args:
-        path: A torch trace (.json, .json.gz), an export of Nsight Systems (.sqlite), or a folder
-            that profkit triage has kept.
+    """Read a torch trace, an export of Nsight Systems, or a folder that profkit triage has kept.
 
     Raises:
         ProfkitError: It is none of them, or nothing in it can be judged.

@@ -45,17 +45,16 @@ class ChromeTrace:
         """
         try:
             with open_regular(self.path) as raw:
-                source = _Text(raw)
-                yield from self._decoded(source)
-                if source.problem and not self.problem.startswith("cut"):
-                    self.problem = source.problem
+                window = _Window(raw, self.path)
+                yield from self._decoded(window)
+                if window.problem and not self.problem.startswith("cut"):
+                    self.problem = window.problem
         except OSError as error:
             raise ProfkitError(
                 f"{self.path}: {error.strerror or error}", "is it a file that can be read?"
             ) from error
 
-    def _decoded(self, source: _Text) -> Iterator[dict[str, Any]]:
-        window = _Window(source, self.path)
+    def _decoded(self, window: _Window) -> Iterator[dict[str, Any]]:
         self.header = _header(window)
         decode = json.JSONDecoder(strict=False).raw_decode
         while True:
@@ -79,37 +78,45 @@ class ChromeTrace:
                 yield event
 
 
-class _Text:
-    """The text of a file, unpacked if it is packed, as far as it is whole."""
+class _Window:
+    """Text of a file that is read and unpacked on demand: what comes before `at` is forgotten."""
 
-    def __init__(self, raw: IO[bytes]) -> None:
-        self.raw, self.problem = raw, ""
+    def __init__(self, raw: IO[bytes], path: Path) -> None:
+        self.raw, self.path, self.problem = (
+            raw,
+            path,
+            "",
+        )  # the problem: why the file ends too early
+        self.text, self.at, self.total = "", 0, 0
         self.decoder = codecs.getincrementaldecoder("utf-8")("replace")
         head = raw.read(2)
         raw.seek(0)
         self.unpack = zlib.decompressobj(wbits=31) if head == b"\x1f\x8b" else None
         self.left = b""
+        self.size = max(1, path.stat().st_size)
 
-    def read(self) -> str:
-        """Up to CHUNK characters more; empty at the end, or where the file is damaged."""
-        while not self.problem:
+    def more(self) -> bool:
+        """Read on; False at the end of the file, or where it is damaged."""
+        if len(self.text) - self.at > EVENT_MOST:
+            raise _no_trace(self.path, f"an event is longer than {EVENT_MOST:,} characters")
+        content, chunk = b"-", ""
+        while content and not chunk and not self.problem:
             content = self._bytes()
-            text = self.decoder.decode(content, final=not content)
-            if text or not content:
-                return text
-        return ""
+            chunk = self.decoder.decode(content, final=not content)
+        self.total += len(chunk)
+        most = TEXT_MOST if self.total <= 1 << 26 else min(TEXT_MOST, RATIO_MOST * self.size)
+        if self.total > most:
+            raise _no_trace(self.path, f"it unpacks to more than {self.total / 1e9:.1f} GB")
+        self.text = self.text[self.at :] + chunk
+        self.at = 0
+        return bool(chunk)
 
     def _bytes(self) -> bytes:
         if self.unpack is None:
             return self.raw.read(CHUNK)
-        while True:
-            packed = self.left or self.raw.read(CHUNK // 16)
-            if self.unpack.eof and packed:
+        while packed := self.left or self.raw.read(CHUNK // 16):
+            if self.unpack.eof:
                 self.unpack = zlib.decompressobj(wbits=31)  # another member
-            if not packed:
-                if not self.unpack.eof:
-                    self.problem = "cut: its gzip has no end"
-                return b""
             try:
                 out = self.unpack.decompress(packed, CHUNK)
             except zlib.error as error:
@@ -118,28 +125,9 @@ class _Text:
             self.left = self.unpack.unconsumed_tail or self.unpack.unused_data
             if out:
                 return out
-
-
-class _Window:
-    """Text that is read on demand: what lies before `at` is forgotten."""
-
-    def __init__(self, source: _Text, path: Path) -> None:
-        self.source, self.path, self.text, self.at, self.total = source, path, "", 0, 0
-        self.packed = max(1, path.stat().st_size)
-
-    def more(self) -> bool:
-        """Read on; False at the end of the file."""
-        if len(self.text) - self.at > EVENT_MOST:
-            raise _no_trace(self.path, f"an event is longer than {EVENT_MOST:,} characters")
-        chunk = self.source.read()
-        self.total += len(chunk)
-        if self.total > TEXT_MOST or (
-            self.total > 1 << 26 and self.total > RATIO_MOST * self.packed
-        ):
-            raise _no_trace(self.path, f"it unpacks to more than {self.total / 1e9:.1f} GB")
-        self.text = self.text[self.at :] + chunk
-        self.at = 0
-        return bool(chunk)
+        if not self.unpack.eof:
+            self.problem = "cut: its gzip has no end"
+        return b""
 
     def skip(self, marks: re.Pattern[str]) -> None:
         """Move past characters that mean nothing here."""
@@ -161,7 +149,7 @@ def _header(window: _Window) -> dict[str, Any]:
         window.at += 1
         return {"traceEvents": True}
     if window.peek() != "{":
-        raise _no_trace(window.path, window.source.problem or "it is no JSON")
+        raise _no_trace(window.path, window.problem or "it is no JSON")
     key = '"traceEvents"'
     while (found := window.text.find(key, window.at)) < 0:
         if len(window.text) > HEADER_MOST or not window.more():

@@ -13,7 +13,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from profkit.errors import ProfkitError
-from profkit.program.timeline import Activity, Call, Device, HostSpan, Process, Timeline
+from profkit.program.timeline import (
+    DIRECTIONS,
+    Activity,
+    Call,
+    Device,
+    Dims,
+    HostSpan,
+    Process,
+    Timeline,
+)
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -37,9 +46,6 @@ LAYOUTS = {
         ("time", "<u8"), ("id", "<u4"), ("thread", "<u4"), ("name", "<u4"), ("phase", "<u4"),
     ],
 }  # fmt: skip
-# CUPTI's numbers, the same since the activity API began.
-DIRECTIONS = {1: "HtoD", 2: "DtoH", 3: "HtoD", 4: "DtoH", 5: "DtoD", 6: "DtoD", 7: "DtoD",
-              8: "DtoD", 9: "HtoH", 10: "PtoP"}  # fmt: skip
 MEMORIES = {1: "Pageable", 2: "Pinned", 3: "Device", 4: "Array", 5: "Managed"}
 MEMSET = 255
 SHARE = 0.1  # of the GPU time of the busiest process: what has less is a helper of it
@@ -79,14 +85,12 @@ def _ranked(processes: Sequence[Process]) -> list[Process]:
 
 
 def _process(folder: Path, pid: int) -> tuple[Process, list[str]]:
-    about = _about(folder / f"{pid}.meta")
+    about: dict[str, list[str]] = {}
+    for line in _lines(folder / f"{pid}.meta"):
+        key, _, value = line.partition("\t")
+        about.setdefault(key, []).append(value)
     rows = {kind: _rows(folder / f"{pid}.{kind}", kind) for kind in LAYOUTS}
-    names_file = folder / f"{pid}.names"
-    names = (
-        names_file.read_text("utf-8", "backslashreplace").split("\n")
-        if names_file.is_file()
-        else []
-    )
+    names = _lines(folder / f"{pid}.names")
     clocks = [r["time" if kind == "ranges" else "start"] for kind, r in rows.items() if len(r)]
     first = min((int(clock.min()) for clock in clocks), default=0)
     activities = [*_kernels(rows["kernels"], names, first), *_copies(rows["copies"], first)]
@@ -113,12 +117,8 @@ def _notes(pid: int, about: Mapping[str, Sequence[str]]) -> list[str]:
     return notes
 
 
-def _about(path: Path) -> dict[str, list[str]]:
-    out: dict[str, list[str]] = {}
-    for line in path.read_text("utf-8", "backslashreplace").splitlines():
-        key, _, value = line.partition("\t")
-        out.setdefault(key, []).append(value)
-    return out
+def _lines(path: Path) -> list[str]:
+    return path.read_text("utf-8", "backslashreplace").split("\n") if path.is_file() else []
 
 
 def _rows(path: Path, kind: str) -> NDArray[Any]:
@@ -141,15 +141,12 @@ def _kernels(rows: NDArray[Any], names: Sequence[str], first: int) -> list[Activ
         Activity(
             "kernel", _name(names, r["name"]), int(r["start"]) - first, int(r["end"]) - first,
             int(r["device"]), int(r["stream"]), int(r["correlation"]),
-            _dims(r["grid"]), _dims(r["block"]), int(r["shared"]), int(r["registers"]),
+            cast(Dims, tuple(r["grid"].tolist())), cast(Dims, tuple(r["block"].tolist())),
+            int(r["shared"]), int(r["registers"]),
             graph=bool(r["graph"]),
         )
         for r in rows if r["end"] > r["start"]
     ]  # fmt: skip
-
-
-def _dims(values: NDArray[Any]) -> tuple[int, int, int]:
-    return int(values[0]), int(values[1]), int(values[2])
 
 
 def _copies(rows: NDArray[Any], first: int) -> list[Activity]:

@@ -10,11 +10,19 @@ from pathlib import Path
 from typing import Any
 
 from profkit.errors import ProfkitError
-from profkit.program.timeline import FARTHEST, Activity, Call, Device, HostSpan, Process, Timeline
+from profkit.program.timeline import (
+    DIRECTIONS,
+    FARTHEST,
+    Activity,
+    Call,
+    Device,
+    HostSpan,
+    Process,
+    Timeline,
+)
 
-DIRECTIONS = {1: "HtoD", 2: "DtoH", 3: "HtoD", 4: "DtoH", 5: "DtoD", 6: "DtoD", 7: "DtoD",
-              8: "DtoD", 9: "HtoH", 10: "PtoP"}  # fmt: skip
-PAGEABLE = 0  # nsys' ENUM_CUDA_MEM_KIND; pinned is 1, device 2
+PAGEABLE = 0  # nsys' ENUM_CUDA_MEM_KIND; 2 is device
+MEMORIES = {PAGEABLE: "Pageable", 1: "Pinned"}
 _KERNELS = """
   SELECT k.start, k.end, k.deviceId, k.streamId, k.correlationId, s.value, k.globalPid,
          k.gridX, k.gridY, k.gridZ, k.blockX, k.blockY, k.blockZ,
@@ -98,19 +106,12 @@ def _timeline(base: sqlite3.Connection, path: Path) -> Timeline:
     processes = []
     for rank, pid in enumerate(sorted(activities)):
         own = sorted(activities[pid], key=lambda a: (a.start, a.end))
-        processes.append(
-            Process(
-                (pid >> 24) & 0xFFFFFF, rank, devices.get(own[len(own) // 2].device), own,
-                [
-                    Call(str(n or ""), a, b, t & 0xFFFFFF, _whole(c))
-                    for a, b, t, c, n in calls.get(pid, [])
-                ],
-                [
-                    HostSpan("range", str(n or ""), a, b, t & 0xFFFFFF)
-                    for a, b, t, n in ranges.get(pid, [])
-                ],
-            )
-        )  # fmt: skip
+        device = devices.get(own[len(own) // 2].device)
+        called = [Call(str(name or ""), start, end, thread & 0xFFFFFF, _whole(correlation))
+                  for start, end, thread, correlation, name in calls.get(pid, [])]  # fmt: skip
+        spans = [HostSpan("range", str(name or ""), start, end, thread & 0xFFFFFF)
+                 for start, end, thread, name in ranges.get(pid, [])]  # fmt: skip
+        processes.append(Process((pid >> 24) & 0xFFFFFF, rank, device, own, called, spans))
     return Timeline("nsys", processes)
 
 
@@ -129,21 +130,18 @@ def _activities(base: sqlite3.Connection, tables: set[str]) -> Iterator[tuple[in
         for row in _timed_rows(base, _COPIES):
             start, end, device, stream, correlation, pid, size, kind, *ends = map(_whole, row)
             direction = DIRECTIONS.get(kind, "")
-            words = [
-                "Pageable" if e == PAGEABLE else "Pinned" if e == 1 else "Device" for e in ends
-            ]
+            source, target = (MEMORIES.get(end, "Device") for end in ends)
             yield pid, Activity(
-                "copy", f"Memcpy {direction} ({words[0]} -> {words[1]})", start, max(start, end), device,
+                "copy", f"Memcpy {direction} ({source} -> {target})", start, max(start, end), device,
                 stream, correlation, bytes=size, direction=direction, pageable=PAGEABLE in ends,
             )  # fmt: skip
     if "CUPTI_ACTIVITY_KIND_MEMSET" in tables:
         for row in _timed_rows(base, _SETS):
             start, end, device, stream, correlation, pid, size = map(_whole, row)
+            end = max(start, end)
             yield (
                 pid,
-                Activity(
-                    "set", "Memset", start, max(start, end), device, stream, correlation, bytes=size
-                ),
+                Activity("set", "Memset", start, end, device, stream, correlation, bytes=size),
             )
 
 
@@ -156,17 +154,11 @@ def _by_process(base: sqlite3.Connection, query: str) -> dict[int, list[Sequence
     return out
 
 
-def _rows(base: sqlite3.Connection, query: str) -> Iterator[tuple[Any, ...]]:
-    """The rows of a query, in bounds."""
+def _timed_rows(base: sqlite3.Connection, query: str) -> Iterator[tuple[Any, ...]]:
+    """Rows of a query, in bounds, whose first two columns are times that a clock can show."""
     for count, row in enumerate(base.execute(query)):
         if count >= ROWS_MOST:
             raise ValueError(f"a table has more than {ROWS_MOST:,} rows")
-        yield row
-
-
-def _timed_rows(base: sqlite3.Connection, query: str) -> Iterator[tuple[Any, ...]]:
-    """Rows whose first two columns are times that a clock can show."""
-    for row in _rows(base, query):
         if all(-FARTHEST < _whole(time) < FARTHEST for time in row[:2]):
             yield row
 

@@ -68,19 +68,16 @@ def frames(timeline: Timeline) -> dict[str, DataFrame]:
 
     out = {}
     for table, kind in TABLES.items():
-        rows = []
-        for process in timeline.processes:
-            rows += [(process.rank, *_cells(row)) for row in getattr(process, table)]
-        out[table] = pd.DataFrame(rows, columns=["rank", *(f.name for f in fields(kind))])
+        names = [f.name for f in fields(kind)]
+        every = ((p.rank, row) for p in timeline.processes for row in getattr(p, table))
+        rows = [(rank, *(_cell(row, name) for name in names)) for rank, row in every]
+        out[table] = pd.DataFrame(rows, columns=["rank", *names])
     return out
 
 
-def _cells(row: Any) -> list[Any]:
-    cells = []
-    for field in fields(row):
-        value = getattr(row, field.name)
-        cells.append(json.dumps(value) if field.name in {"shapes", "types"} else value)
-    return cells
+def _cell(row: Activity | Call | HostSpan, name: str) -> Any:
+    value = getattr(row, name)
+    return json.dumps(value) if name in {"shapes", "types"} else value
 
 
 def read_store(folder: Path) -> Timeline:

@@ -61,12 +61,14 @@ def read_torch_trace(path: Path) -> Timeline:
     activities = sorted(taken.activities, key=lambda a: (a.start, a.end, a.stream, a.correlation))
     calls = sorted(taken.calls.get(pid, []), key=lambda c: (c.start, c.thread, c.correlation))
     spans = sorted(taken.spans, key=lambda s: (s.start, -s.end))
-    once = _once(activities), _once(calls), spans
+    once = _once(activities), _once(calls)
     twice = len(activities) + len(calls) - len(once[0]) - len(once[1])
     if twice > TWICE * (len(activities) + len(calls)):
-        once = *once[:2], _once(spans)
-    process = Process(pid, rank, _device(trace.header, taken.activities), *once)
-    notes = [f"{path}: {trace.problem}"] if trace.problem else []
+        spans = _once(spans)
+    process = Process(pid, rank, _device(trace.header, taken.activities), *once, spans)
+    notes = []
+    if trace.problem:
+        notes.append(f"{path}: {trace.problem}")
     if twice:
         notes.append(f"{path}: {twice:,} launches and kernels stand in it twice: read once")
     if len(taken.calls) > 1:
@@ -112,15 +114,8 @@ class _Taken:
         if not -FARTHEST < start <= end < FARTHEST:
             return
         details = event.get("args")
-        kind = kind.lower()
-        self._keep(
-            _OLD.get(kind, kind), event, details if isinstance(details, dict) else {}, start, end
-        )
-
-    def _keep(
-        self, kind: str, event: Mapping[str, Any], args: dict[str, Any], start: int, end: int
-    ) -> None:
-        name = _text(event.get("name", ""))
+        args = details if isinstance(details, dict) else {}
+        kind, name = _OLD.get(kind.lower(), kind.lower()), _text(event.get("name", ""))
         if kind in _ACTIVITIES:
             self.activities.append(_activity(_ACTIVITIES[kind], name, args, start, end))
         elif kind in _CALLS:
@@ -219,18 +214,15 @@ def _device(header: Mapping[str, Any], activities: list[Activity]) -> Device | N
 
 def _no_gpu(path: Path, taken: _Taken, trace: ChromeTrace) -> ProfkitError:
     if taken.hip:
-        return ProfkitError(
-            f"{path}: is of an AMD GPU, and holds no kernels that can be read",
-            "profkit reads traces of NVIDIA GPUs",
-        )
-    if trace.problem and not taken.count:
-        return ProfkitError(f"{path}: {trace.problem}", "copy it again, or record again")
-    if taken.count:
+        why = "is of an AMD GPU, and holds no kernels that can be read"
+        hint = "profkit reads traces of NVIDIA GPUs"
+    elif trace.problem and not taken.count:
+        why, hint = trace.problem, "copy it again, or record again"
+    elif taken.count:
         cut = f" ({trace.problem})" if trace.problem else ""
-        return ProfkitError(
-            f"{path}: nothing in it ran on a GPU{cut}",
-            "record with activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA]",
-        )
-    return ProfkitError(
-        f"{path}: holds no event of torch.profiler", "give what its export_chrome_trace wrote"
-    )
+        why = f"nothing in it ran on a GPU{cut}"
+        hint = "record with activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA]"
+    else:
+        why = "holds no event of torch.profiler"
+        hint = "give what its export_chrome_trace wrote"
+    return ProfkitError(f"{path}: {why}", hint)

@@ -59,34 +59,24 @@ class Hosts:
     @property
     def plain(self) -> tuple[float, float, float]:
         """The step without the recorder in milliseconds: expect, low, high."""
-        ends = [min(m.period() / 1e6, self.most) for m in (self.usual, *self.others)]
+        ends = [min(m.period / 1e6, self.most) for m in (self.usual, *self.others)]
         return ends[0], min(ends), max(ends)
 
     def saving(self, change: Change) -> Saving:
         """What a change saves of the step."""
-        expect = milliseconds_saved(self.usual, change.apply(self.usual, EXPECT))
-        every = (self.usual, *self.others)
-        low = min(milliseconds_saved(m, change.apply(m, LOW)) for m in every)
-        high = max(milliseconds_saved(m, change.apply(m, HIGH)) for m in every)
-        plain, expect = self.plain[0], min(expect, self.plain[0])
-        low, high = min(low, expect) - SPREAD * plain, max(high, expect) + SPREAD * plain
+
+        def saved(model: Model, level: int) -> float:
+            return max(0.0, model.period - change.apply(model, level).period) / 1e6
+
+        plain, every = self.plain[0], (self.usual, *self.others)
+        expect = min(saved(self.usual, EXPECT), plain)
+        low = min(expect, *(saved(model, LOW) for model in every)) - SPREAD * plain
+        high = max(expect, *(saved(model, HIGH) for model in every)) + SPREAD * plain
         return Saving(expect, max(0.0, low), max(expect, min(high, plain)))
 
 
-def milliseconds_saved(before: Model, after: Model) -> float:
-    """What a step saves by a change; no less than nothing."""
-    return max(0.0, before.period() - after.period()) / 1e6
-
-
 def hosts(timeline: Timeline, process: Process, step: Step, plain_ms: float | None = None) -> Hosts:
-    """The models of a step.
-
-    Args:
-        timeline: It knows whether its recorder slows the host.
-        process: Whose step it is.
-        step: The typical step.
-        plain_ms: Milliseconds of the step without the recorder, where somebody measured it.
-    """
+    """The models of a process's typical step, and its milliseconds without the recorder if measured."""
     recorded = _in_time(model(process, step), step.period)
     if timeline.how == "cupti" and plain_ms is None:
         return Hosts(_unwatched(recorded), (recorded,), True)
@@ -96,7 +86,7 @@ def hosts(timeline: Timeline, process: Process, step: Step, plain_ms: float | No
     usual, most = (_lighter(recorded, step, spans, by) for by in (USUAL, MOST))
     if plain_ms is None:
         return Hosts(usual, (recorded, most), False)
-    if recorded.period() < (1 + NEAR_PLAIN) * plain_ms * 1e6:
+    if recorded.period < (1 + NEAR_PLAIN) * plain_ms * 1e6:
         return Hosts(usual, (recorded, most), True)  # the host does not bind: any of them fits
     return Hosts(_fitted(recorded, plain_ms * 1e6), (), True)
 
@@ -112,25 +102,25 @@ def _in_time(of: Model, period: float) -> Model:
 
 def _unwatched(of: Model) -> Model:
     """The model without what our own recording adds to each launch."""
-    events = tuple(
-        e._replace(busy=e.busy - min(WATCHED, 0.5 * e.busy)) if e.items else e for e in of.events
-    )
-    return replace(of, events=events)
+    own = (min(WATCHED, 0.5 * e.busy) if e.items else 0.0 for e in of.events)
+    events = (e._replace(busy=e.busy - t) for e, t in zip(of.events, own, strict=True))
+    return replace(of, events=tuple(events))
 
 
 def _lighter(of: Model, step: Step, spans: list[int], by: tuple[float, int, float]) -> Model:
     """The model with the recorder's part taken out of the host's time."""
     share, each, in_calls = by
+
+    def between(gap: float, low: int, high: int) -> float:
+        count = bisect_left(spans, high) - bisect_left(spans, low)
+        return gap - min(share * gap, count * each)
+
     events, last = [], step.begin
     for event, call in zip(of.events, step.calls, strict=True):
-        count = bisect_left(spans, call.start) - bisect_left(spans, last)
-        gap = event.gap - min(share * event.gap, count * each)
-        last = max(last, call.end)
+        gap, last = between(event.gap, last, call.start), max(last, call.end)
         busy, late = (t - min(in_calls * t, each) for t in (event.busy, event.late))
         events.append(event._replace(gap=gap, busy=busy, late=late))
-    count = bisect_left(spans, step.end) - bisect_left(spans, last)
-    tail = of.tail - min(share * of.tail, count * each)
-    return replace(of, events=tuple(events), tail=tail)
+    return replace(of, events=tuple(events), tail=between(of.tail, last, step.end))
 
 
 def _fitted(of: Model, period: float) -> Model:
@@ -139,10 +129,10 @@ def _fitted(of: Model, period: float) -> Model:
     for _ in range(24):
         middle = (low + high) / 2
         scaled = _host_scaled(of, middle)
-        low, high = (middle, high) if scaled.period() < period else (low, middle)
+        low, high = (middle, high) if scaled.period < period else (low, middle)
     return _host_scaled(of, (low + high) / 2)
 
 
 def _host_scaled(of: Model, factor: float) -> Model:
-    events = tuple(e._replace(gap=e.gap * factor, busy=e.busy * factor) for e in of.events)
+    events = tuple(event.times(factor, factor) for event in of.events)
     return replace(of, events=events, tail=of.tail * factor)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import defaultdict, deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from statistics import median
@@ -23,8 +23,7 @@ LONG = 500_000  # nanoseconds of host work before one call that no launching exp
 LONG_SHARE = 0.05  # of the step: what is shorter is no pause
 DEPTH = 1024  # launches that a stream takes before the host has to wait
 NEAR = 5_000  # nanoseconds between the end of work and the return of the wait for it
-FEW_BESIDE = 32  # works of all streams that are looked at before one that waited, and after it
-TAIL = 0.3  # of a kernel: its last round of blocks, in which others find room
+FEW_BESIDE = 32  # works of all streams that are looked at before one that waited
 FULL = 0.9  # of DEPTH, from which on a launch may have waited for room in the queue
 QUICK = 0.1  # quantile of a process's launches: what one takes that waits for nothing
 SEEN = 3_000  # nanoseconds of unexplained delay from which on another stream is looked at
@@ -52,6 +51,10 @@ class Event(NamedTuple):
     back: int = 0  # how many steps before this one that item was launched
     late: float = 0.0  # nanoseconds from the end of that item to the host's going on
 
+    def times(self, gap: float, busy: float) -> Event:
+        """The call with shares of the host's time before it and in it."""
+        return self._replace(gap=self.gap * gap, busy=self.busy * busy)
+
 
 @dataclass(frozen=True)
 class Model:
@@ -63,12 +66,9 @@ class Model:
     latency: float  # nanoseconds from the beginning of a launch to its work on an idle stream
     pause: float  # nanoseconds from which on the host's own work between calls is no launching
 
+    @cached_property
     def period(self) -> float:
         """Nanoseconds a step in the steady state."""
-        return self._period
-
-    @cached_property
-    def _period(self) -> float:
         rounds = 2 if len(self.events) + len(self.items) > MANY else 8
         ends = _play(self, rounds)
         half = rounds // 2
@@ -117,11 +117,9 @@ def model(process: Process, step: Step) -> Model:
     launches: list[list[int]] = [[] for _ in calls]
     for i, work in enumerate(step.works):
         launches[work.call].append(i)
-    busy_until = _before(process, step)
     latency = _latency(process)
     usual, most = _launch_times(process, step, launches)
-    events = []
-    last = step.begin
+    events, last = [], step.begin
     for call, own in zip(calls, launches, strict=True):
         gap = max(0, call.start - last)
         last = max(last, call.end)
@@ -133,7 +131,7 @@ def model(process: Process, step: Step) -> Model:
             busy = min(busy, most)  # longer is a full queue, which the replay has itself
         late = max(0, call.end - step.works[target].activity.end) if target >= 0 and not back else 0
         events.append(Event(gap, busy, tuple(own), target, back, late))
-    items = _items(step, latency, busy_until)
+    items = _items(step, latency, _before(process, step))
     pause = max(LONG, LONG_SHARE * step.period)
     return Model(tuple(events), items, max(0, step.end - last), latency, pause)
 
@@ -146,7 +144,8 @@ def _launch_times(
     Behind a full queue each of the step's launches takes as long as the GPU takes for one: then the
     quick ones of the whole process tell, those that found room (the first thousand, at least).
     """
-    usual = _usual([c.end - c.start for c, own in zip(step.calls, launches, strict=True) if own])
+    taken = [c.end - c.start for c, own in zip(step.calls, launches, strict=True) if own]
+    usual = float(median(taken)) if taken else 0.0
     starts = [a.start for a in process.activities]
     first = min(work.activity.start for work in step.works)
     if bisect_left(starts, first) - bisect_left(starts, step.begin) < FULL * DEPTH:
@@ -157,26 +156,15 @@ def _launch_times(
     return quick, quick
 
 
-def _usual(taken: Sequence[int]) -> float:
-    """Nanoseconds of a launch: the median, but where a full queue holds up most of them."""
-    if not taken:
-        return 0.0
-    return min(median(taken), 3.0 * sorted(taken)[len(taken) // 10])
-
-
 def _before(process: Process, step: Step) -> dict[int, int]:
     """When each stream was done with what earlier steps had given it."""
     own = {id(work.activity) for work in step.works}
-    last = max(work.activity.start for work in step.works)
-    free: dict[int, int] = {}
     firsts: dict[int, int] = {}
-    for work in step.works:
-        activity = work.activity
-        firsts[activity.stream] = min(firsts.get(activity.stream, last), activity.start)
+    for activity in (work.activity for work in step.works):
+        firsts[activity.stream] = min(firsts.get(activity.stream, activity.start), activity.start)
+    free: dict[int, int] = {}
     for activity in process.activities:
-        if activity.start > last:
-            break
-        if activity.start <= firsts.get(activity.stream, 0) and id(activity) not in own:
+        if activity.start <= firsts.get(activity.stream, -1) and id(activity) not in own:
             free[activity.stream] = max(free.get(activity.stream, 0), activity.end)
     return free
 
@@ -244,28 +232,8 @@ def _items(step: Step, latency: float, busy_until: Mapping[int, int]) -> tuple[R
 
 
 def _dependency(step: Step, i: int, by_end: Sequence[int], ends: Sequence[int]) -> int:
-    """The item of another stream, launched before, that an item has waited for.
-
-    The last that ended before it began; or one that was in its last round of blocks, which leaves
-    room on the SMs, where nothing has just ended.
-    """
-    begin = step.works[i].activity.start
-    others = (j for j in _ended_before(begin, by_end, ends) if _is_beside(step, j, i))
-    last = next(others, -1)
-    if last >= 0 and begin - step.works[last].activity.end <= 2 * NEAR:
-        return last
-    near = by_end[bisect_left(ends, begin + 1) :][:FEW_BESIDE]
-    return next((j for j in near if _is_beside(step, j, i) and _in_its_tail(step, j, begin)), last)
-
-
-def _ended_before(begin: int, by_end: Sequence[int], ends: Sequence[int]) -> Iterator[int]:
-    return reversed(by_end[max(0, (at := bisect_left(ends, begin + 1)) - FEW_BESIDE) : at])
-
-
-def _is_beside(step: Step, j: int, i: int) -> bool:
-    return j < i and step.works[j].activity.stream != step.works[i].activity.stream
-
-
-def _in_its_tail(step: Step, j: int, at: int) -> bool:
-    activity = step.works[j].activity
-    return activity.start < at and activity.end - at <= TAIL * activity.duration
+    """The item of another stream, launched before, that an item has waited for: the last that ended."""
+    at = bisect_left(ends, step.works[i].activity.start + 1)
+    before = reversed(by_end[max(0, at - FEW_BESIDE) : at])
+    own = step.works[i].activity.stream
+    return next((j for j in before if j < i and step.works[j].activity.stream != own), -1)

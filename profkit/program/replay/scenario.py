@@ -56,37 +56,26 @@ class Change:
     def apply(self, model: Model, level: int) -> Model:
         """The model after the fix, where it helps least (LOW), as expected, or most."""
         lost = {i: reach[level] for i, reach in self.merge.items() if reach[level] < 1}
-        short, long = self.launches[level], self.pauses[level]
-
-        def host(gap: float) -> float:
-            return long if gap > model.pause else short
-
+        moved = {i: aside.stream for i, aside in self.stream.items() if aside.left[level] < 1}
+        launches, pauses = self.launches[level], self.pauses[level]
         events = []
         for i, before in enumerate(model.events):
             event = before
             if (share := self.host.get(i)) is not None:
-                gap, busy = event.gap * share.gap[level], event.busy * share.busy[level]
-                event = event._replace(awaits=-1, gap=gap, busy=busy)
+                event = event.times(share.gap[level], share.busy[level])._replace(awaits=-1)
             event = _launching(event, lost)
-            left = host(event.gap)
-            own = left if event.gap <= model.pause else 1.0
-            events.append(event._replace(gap=event.gap * left, busy=event.busy * own))
-        moved = {i for i, aside in self.stream.items() if aside.left[level] < 1}
-        items = [self._item(i, item, level, moved) for i, item in enumerate(model.items)]
-        for i in lost:
-            items[i] = items[i]._replace(duration=0.0, lag=0.0)
-        tail = model.tail * host(model.tail)
+            paused = event.gap > model.pause
+            events.append(event.times(pauses, 1.0) if paused else event.times(launches, launches))
+        items = []
+        for i, (stream, whole, after, lag) in enumerate(model.items):
+            duration = 0.0 if i in lost else whole * self.scale.get(i, ALL)[level]
+            if i in moved:
+                items.append(ReplayItem(moved[i], duration))
+            else:
+                short = 0.0 if i in lost else min(lag, GRAPH_LAG) if launches < 1 else lag
+                items.append(ReplayItem(stream, duration, -1 if after in moved else after, short))
+        tail = model.tail * (pauses if model.tail > model.pause else launches)
         return replace(model, events=tuple(events), items=tuple(items), tail=tail)
-
-    def _item(self, i: int, item: ReplayItem, level: int, moved: set[int]) -> ReplayItem:
-        stream, duration, after, lag = item
-        if (reach := self.scale.get(i)) is not None:
-            duration *= reach[level]
-        if self.launches[level] < 1:
-            lag = min(lag, GRAPH_LAG)
-        if i in moved:
-            return ReplayItem(self.stream[i].stream, duration)
-        return ReplayItem(stream, duration, -1 if after in moved else after, lag)
 
 
 def _launching(event: Event, lost: Mapping[int, float]) -> Event:
@@ -97,4 +86,4 @@ def _launching(event: Event, lost: Mapping[int, float]) -> Event:
     if left:
         return event._replace(items=left)
     share = lost[event.items[0]]
-    return event._replace(gap=event.gap * share, busy=event.busy * share, items=left)
+    return event.times(share, share)._replace(items=())

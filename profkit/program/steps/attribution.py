@@ -67,17 +67,12 @@ def _sweep(
 def _maker(stack: Sequence[HostSpan], ordinal: int) -> Maker:
     ops = [s for s in stack if s.kind == "op"]
     shaped = next((s for s in reversed(ops) if any(s.shapes)), None)
-    ranges = [s.name for s in stack if s.kind == "range"]
-    frames = [s.name for s in stack if s.kind == "python"]
+    within = {s.kind: s.name for s in stack}  # the innermost of each kind
     return Maker(
-        ops[-1].name if ops else "",
-        ops[0].name if ops else "",
-        _range_name(ranges[-1]) if ranges else "",
-        line_of(frames[-1]) if frames else "",
-        shaped.shapes if shaped else (),
-        shaped.types if shaped else (),
-        ordinal if ops else -1,
-    )
+        within.get("op", ""), ops[0].name if ops else "", _range_name(within.get("range", "")),
+        line_of(within["python"]) if "python" in within else "",
+        shaped.shapes if shaped else (), shaped.types if shaped else (), ordinal if ops else -1,
+    )  # fmt: skip
 
 
 def _range_name(name: str) -> str:

@@ -7,8 +7,8 @@ first there: the host, and a stream that copies, may be steps ahead, but over st
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from statistics import median
@@ -17,8 +17,9 @@ from profkit.errors import ProfkitError
 from profkit.program.steps.attribution import NOBODY, Maker, makers
 from profkit.program.steps.kinds import kind_of, readable
 from profkit.program.steps.period import repeats
-from profkit.program.timeline import Activity, Call, Process
+from profkit.program.timeline import Activity, Call, Dims, Process
 
+Launched = tuple[int, Activity]  # the index of a call, and what it launched
 UNLAUNCHED = 0.02  # of the GPU's work: what less has no launch is not worth a word
 ODD = 1.5  # a step that takes so many times the median is another kind of step, or was disturbed
 
@@ -28,10 +29,8 @@ class StepWork:
     """An activity of a step, with who launched it."""
 
     activity: Activity  # what the GPU did
-    # see profkit.program.steps.kinds; copy (to or from the host, between GPUs), convert (within the
-    # GPU) and set besides
-    kind: str
-    call: int  # index of its call among the step's; -1 where no call was recorded
+    kind: str  # of profkit.program.steps.kinds, or copy (not within the GPU), convert, set
+    call: int  # index of its call among the step's
     maker: Maker  # who made the call
 
 
@@ -71,11 +70,9 @@ class Steps:
 
 
 def find_steps(process: Process, named: str = "") -> Steps:
-    """The steps of a process.
+    """The steps of a process: of a named range, of what marks steps, or found.
 
-    Args:
-        process: With calls; activities that no recorded call launched belong to no step.
-        named: A range that is a step; empty takes what marks steps, or finds them.
+    Activities that no recorded call launched belong to no step.
 
     Raises:
         ProfkitError: The range is nowhere, no kernel was launched inside of any step, or all of
@@ -87,8 +84,12 @@ def find_steps(process: Process, named: str = "") -> Steps:
         raise ProfkitError("no launch of a kernel was recorded, by its correlation number",
                            "record CPU and GPU together")  # fmt: skip
     how, begins, notes = _begins(process, calls, order, named)
+    # What precedes the first launch may be no step's: a recorder that starts takes its time once.
+    first = min(
+        (calls[i].start for i, _ in order if begins[0] <= calls[i].start), default=begins[0]
+    )
     made = dict(zip(process.calls, makers(process), strict=True))
-    steps = _cut(_from_first_launch(begins, calls, order), calls, order, made)
+    steps = _cut([max(begin, first) for begin in begins], calls, order, made)
     if not steps:
         raise ProfkitError(
             "no kernel was launched inside of a step", "name the step with --range, or record more"
@@ -112,16 +113,14 @@ def _outermost(calls: Sequence[Call]) -> list[Call]:
     return out
 
 
-def _launched(activities: Sequence[Activity], calls: Sequence[Call]) -> list[tuple[int, Activity]]:
+def _launched(activities: Sequence[Activity], calls: Sequence[Call]) -> list[Launched]:
     """(index of the call, activity) of every activity whose call was recorded, in that order."""
     at = {call.correlation: i for i, call in enumerate(calls) if call.correlation}  # 0 is none
     pairs = [(at[a.correlation], a) for a in activities if a.correlation in at]
     return sorted(pairs, key=lambda pair: (pair[0], pair[1].start))
 
 
-def _unlaunched(
-    activities: Sequence[Activity], order: Sequence[tuple[int, Activity]]
-) -> Iterator[str]:
+def _unlaunched(activities: Sequence[Activity], order: Sequence[Launched]) -> Iterator[str]:
     """Says so where much of what the GPU did has no launch: a cut recording, dynamic parallelism."""
     begin = min((a.start for _, a in order), default=0)
     inside = sum(a.duration for a in activities if a.start >= begin)
@@ -132,7 +131,7 @@ def _unlaunched(
 
 
 def _begins(
-    process: Process, calls: Sequence[Call], order: Sequence[tuple[int, Activity]], named: str
+    process: Process, calls: Sequence[Call], order: Sequence[Launched], named: str
 ) -> tuple[str, list[int], list[str]]:
     """How steps are told, when each begins and the last one ends, and notes."""
     if named:
@@ -144,27 +143,20 @@ def _begins(
         return f"range {named}", [*(s.start for s in spans), spans[-1].end], []
     spans = [s for s in process.spans if s.kind == "step"]
     if spans:
-        ends = [s.start for s in spans]
-        return "ProfilerStep", [*ends, max(s.end for s in spans)], []
-    order = _between_marks(calls, order)
-    return _found(calls, order)
+        begins = [s.start for s in spans]
+        return "ProfilerStep", [*begins, max(s.end for s in spans)], []
+    return _found(calls, _between_marks(calls, order))
 
 
-def _between_marks(
-    calls: Sequence[Call], order: Sequence[tuple[int, Activity]]
-) -> Sequence[tuple[int, Activity]]:
+def _between_marks(calls: Sequence[Call], order: Sequence[Launched]) -> Sequence[Launched]:
     """What was launched between cudaProfilerStart and Stop, where the program calls them."""
-    starts = [i for i, c in enumerate(calls) if "ProfilerStart" in c.name]
-    stops = [i for i, c in enumerate(calls) if "ProfilerStop" in c.name]
-    if not starts:
-        return order
-    low, high = starts[0], next((i for i in stops if i > starts[0]), len(calls))
+    low = next((i for i, c in enumerate(calls) if "ProfilerStart" in c.name), len(calls))
+    stops = (i for i, c in enumerate(calls) if i > low and "ProfilerStop" in c.name)
+    high = next(stops, len(calls))
     return [pair for pair in order if low < pair[0] < high] or order
 
 
-def _found(
-    calls: Sequence[Call], order: Sequence[tuple[int, Activity]]
-) -> tuple[str, list[int], list[str]]:
+def _found(calls: Sequence[Call], order: Sequence[Launched]) -> tuple[str, list[int], list[str]]:
     """Steps by the period of the launch sequence; the whole of it where there is none."""
     found = repeats([(a.name, a.grid, a.block, a.bytes) for _, a in order])
     if found is None:
@@ -181,40 +173,22 @@ def _found(
     return f"{length:,} launches that repeat {count} times", begins, [note] if note else []
 
 
-def _phase(
-    calls: Sequence[Call], order: Sequence[tuple[int, Activity]], found: tuple[int, int, int]
-) -> int:
+def _phase(calls: Sequence[Call], order: Sequence[Launched], found: tuple[int, int, int]) -> int:
     """Where in the repeating sequence a step begins: after the host's longest pause."""
     first, length, count = found
-    if count < 2:
-        return 0
 
     def pause(offset: int) -> float:
-        gaps = []
-        for i in range(first + offset, first + length * (count - 1), length):
-            call = order[i][0]
-            gaps.append(calls[call].start - calls[call - 1].end if call else 0)
+        heads = [order[i][0] for i in range(first + offset, first + length * (count - 1), length)]
+        gaps = [calls[i].start - calls[i - 1].end if i else 0 for i in heads]
         return median(gaps) if gaps else 0.0
 
     return max(range(length), key=lambda offset: (pause(offset), -offset))
 
 
-def _from_first_launch(
-    begins: Sequence[int], calls: Sequence[Call], order: Sequence[tuple[int, Activity]]
-) -> list[int]:
-    """Begins with the first one moved to its first launch: what precedes that may be no step's.
-
-    A recorder that starts and workers that are made take their time once.
-    """
-    launches = [calls[i].start for i, _ in order if begins[0] <= calls[i].start]
-    first = min(launches, default=begins[0])
-    return [max(begin, first) for begin in begins]
-
-
 def _cut(
     begins: Sequence[int],
     calls: Sequence[Call],
-    order: Sequence[tuple[int, Activity]],
+    order: Sequence[Launched],
     made: dict[Call, Maker],
 ) -> list[Step]:
     """Calls and activities between one begin and the next."""
@@ -229,21 +203,16 @@ def _cut(
         if not pairs:
             continue
         own = calls[low:high]
-        works = [
-            StepWork(_named(a), _kind(a), i - low, made.get(calls[i], NOBODY)) for i, a in pairs
-        ]
-        first = min(
-            [a.start for _, a in pairs if a.stream == busiest] or [a.start for _, a in pairs]
-        )
+        makers = [made.get(call, NOBODY) for call in own]
+        works = [StepWork(_named(a), _kind(a), i - low, makers[i - low]) for i, a in pairs]
+        first = min((a.stream != busiest, a.start) for _, a in pairs)[1]
         span = max(max(a.end for _, a in pairs) - first, end - begin)
-        steps.append(Step(begin, end, first, span, own, [made.get(c, NOBODY) for c in own], works))
-    return [
-        *(replace(s, period=after.first - s.first) for s, after in pairwise(steps)),
-        *steps[-1:],
-    ]
+        steps.append(Step(begin, end, first, span, own, makers, works))
+    timed = [replace(s, period=after.first - s.first) for s, after in pairwise(steps)]
+    return [*timed, *steps[-1:]]
 
 
-def _busiest(order: Sequence[tuple[int, Activity]]) -> int:
+def _busiest(order: Sequence[Launched]) -> int:
     """The stream that computes most: copies on others may run steps ahead of it."""
     times: Counter[int] = Counter()
     for _, activity in order:
@@ -289,3 +258,46 @@ def _usual_pauses(steps: Sequence[Step], chosen: int) -> Step:
     )
     end = lasts[chosen] + tail if tails[chosen] else step.end
     return replace(step, begin=step.calls[0].start - head, end=end)
+
+
+@dataclass(frozen=True)
+class KernelGroup:
+    """Launches of one kernel with one shape."""
+
+    id: str  # k1, k2 ... by time.
+    name: str  # demangled
+    kind: str  # see profkit.program.steps.kinds
+    grid: Dims | None
+    block: Dims | None
+    calls: int  # launches a step
+    time: int  # nanoseconds a step, all launches together
+    works: tuple[int, ...]  # indices among the step's works
+    op: str  # the operator that launches most of them
+    range: str
+    source: str
+
+
+def group(works: Sequence[StepWork]) -> list[KernelGroup]:
+    """Kernels, copies and sets of a step, longest first."""
+    members: dict[tuple[str, Dims | None, Dims | None], list[int]] = defaultdict(list)
+    for i, work in enumerate(works):
+        activity = work.activity
+        members[activity.name, activity.grid, activity.block].append(i)
+    sums = {key: sum(works[i].activity.duration for i in own) for key, own in members.items()}
+    ordered = sorted(members, key=lambda key: (-sums[key], str(key)))
+    return [_group(works, f"k{n}", sums[key], members[key]) for n, key in enumerate(ordered, 1)]
+
+
+def _group(works: Sequence[StepWork], name: str, time: int, own: Sequence[int]) -> KernelGroup:
+    first, made = works[own[0]], [works[i].maker for i in own]
+    activity = first.activity
+    return KernelGroup(
+        name, activity.name, first.kind, activity.grid, activity.block, len(own), time, tuple(own),
+        _usual(m.top or m.op for m in made), _usual(m.range for m in made),
+        _usual(m.source for m in made),
+    )  # fmt: skip
+
+
+def _usual(words: Iterable[str]) -> str:
+    counted = Counter(word for word in words if word)
+    return counted.most_common(1)[0][0] if counted else ""

@@ -7,16 +7,14 @@ from the host and a collective count as idle where nothing computes beside them.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from profkit.program.steps.cut import Step, StepWork
 
 EPSILON = 2_000  # nanoseconds: a wait that returns so shortly before the GPU is idle emptied it
-AT_ONCE = (
-    1.5  # times the quickest launch of the step: 5.9 to 7.5 us are the first quarter's of traces
-)
+AT_ONCE = 1.5  # times the quickest launch of the step: 5.9 to 7.5 us are a quarter of traces'
 FULL = 20_000  # nanoseconds: a step whose quickest launch takes longer has a full queue
 Interval = tuple[int, int]
 Spent = tuple[int, int, str, str]  # from, to, cause, where
@@ -40,28 +38,27 @@ class Split:
     # nanoseconds in which a kernel (no collective), a memset or a copy within the GPU runs
     busy: int
     idle: tuple[Idle, ...]  # the rest, largest first
-    # the same in time: (start, end, cause), nanoseconds
-    gaps: tuple[tuple[int, int, str], ...] = ()
+    gaps: tuple[tuple[int, int, str], ...] = ()  # the same in time: (start, end, cause)
 
 
 def split_period(step: Step) -> Split:
     """Divide a step's period."""
-    begin = step.first
-    end = begin + step.period
-    computing = _union(_spans(step.works, {"copy", "collective"}, without=True), begin, end)
-    gaps = _without((begin, end), computing)
+    whole = step.first, step.first + step.period
+    computing = _union((w for w in step.works if w.kind not in {"copy", "collective"}), whole)
+    gaps = _without(whole, computing)
     spent: list[Spent] = []
     for cause in ("collective", "copy"):
         works = [w for w in step.works if w.kind == cause]
-        taken = _union(((w.activity.start, w.activity.end) for w in works), begin, end)
-        where = _most(works)
+        running = _union(works, whole)
+        largest = max(works, key=lambda w: w.activity.duration, default=None)
+        where = f"{largest.activity.name} at {launch_place(largest)}" if largest else ""
         left: list[Interval] = []
         for gap in gaps:
-            rest = _without(gap, taken)
+            rest = _without(gap, running)
             spent += [(*part, cause, where) for part in _without(gap, rest)]
             left += rest
         gaps = left
-    _host(step, gaps, spent)
+    spent += _waits_for_host(step, gaps)
     gaps_in_time = tuple(sorted((low, high, cause) for low, high, cause, _ in spent))
     return Split(step.period, sum(b - a for a, b in computing), _rows(spent), gaps_in_time)
 
@@ -69,40 +66,38 @@ def split_period(step: Step) -> Split:
 def _rows(spent: Sequence[Spent]) -> tuple[Idle, ...]:
     rows = []
     for cause in CAUSES:
-        places: dict[str, int] = defaultdict(int)
+        places: Counter[str] = Counter()
         for low, high, why, where in spent:
             if why == cause:
                 places[where] += high - low
-        if total := sum(places.values()):
+        if total := places.total():
             rows.append(Idle(cause, total, max(places, key=lambda w: places[w])))
     return tuple(sorted(rows, key=lambda row: -row.time))
 
 
-def _host(step: Step, gaps: Iterable[Interval], spent: list[Spent]) -> None:
+def _waits_for_host(step: Step, gaps: Iterable[Interval]) -> Iterator[Spent]:
     """Give each gap to what the host did while the GPU had nothing."""
     works = sorted(step.works, key=lambda w: w.activity.start)
     starts = [w.activity.start for w in works]
-    waits = [c for c in step.calls if c.waits]
-    ends = [c.end for c in waits]
+    waits = [i for i, call in enumerate(step.calls) if call.waits]
+    ends = [step.calls[i].end for i in waits]
     at_once = _soonest(step)
     for low, high in gaps:
-        at = bisect_left(starts, high)
-        work = works[at] if at < len(works) else None
-        if work is None:  # the next step's launch comes too late: its first call tells no more
-            cause = _after_wait(waits, ends, low, high) or "host-launch"
-            spent.append((low, high, cause, "between steps"))
-            continue
-        call = step.calls[work.call]
-        if call.start <= low and work.activity.start - call.start > at_once:
-            spent.append((low, high, "other", f"before {launch_place(work)}"))
-            continue
-        cause = _after_wait(waits, ends, low, min(high, call.end)) or "host-launch"
-        where = launch_place(work)
-        if cause == "host-sync":
-            wait = bisect_left(ends, low - EPSILON)
-            index = step.calls.index(waits[wait])
-            where = of_maker(step, index) or waits[wait].name
-        spent.append((low, high, cause, where))
+        work = next(iter(works[bisect_left(starts, high) :][:1]), None)
+        call = step.calls[work.call] if work else None
+        # The wait that held the host: it returned inside of the gap, or just before it.
+        at = bisect_left(ends, low - EPSILON)
+        held = at < len(waits) and ends[at] <= (min(high, call.end) if call else high)
+        if work is None or call is None:
+            # The next step's launch comes too late: its first call tells no more.
+            yield low, high, "host-sync" if held else "host-launch", "between steps"
+        elif call.start <= low and work.activity.start - call.start > at_once:
+            yield low, high, "other", f"before {launch_place(work)}"
+        elif held:
+            index = waits[at]
+            yield low, high, "host-sync", of_maker(step, index) or step.calls[index].name
+        else:
+            yield low, high, "host-launch", launch_place(work)
 
 
 def _soonest(step: Step) -> float:
@@ -114,12 +109,6 @@ def _soonest(step: Step) -> float:
     leads = [w.activity.start - step.calls[w.call].start for w in step.works if w.call >= 0]
     least = min((lead for lead in leads if lead > 0), default=FULL)
     return AT_ONCE * least if least < FULL else 0.0
-
-
-def _after_wait(waits: Sequence[object], ends: Sequence[int], low: int, high: int) -> str:
-    """host-sync if a wait returned inside of a gap, or just before it: the host was held."""
-    at = bisect_left(ends, low - EPSILON)
-    return "host-sync" if at < len(waits) and ends[at] <= high else ""
 
 
 def launch_place(work: StepWork) -> str:
@@ -140,20 +129,11 @@ def of_maker(step: Step, call: int) -> str:
     return f"{place} ({name})" if place and name else place or name
 
 
-def _most(works: Sequence[StepWork]) -> str:
-    largest = max(works, key=lambda w: w.activity.duration, default=None)
-    return f"{largest.activity.name} at {launch_place(largest)}" if largest else ""
-
-
-def _spans(works: Iterable[StepWork], kinds: set[str], *, without: bool) -> Iterable[Interval]:
-    return ((w.activity.start, w.activity.end) for w in works if (w.kind in kinds) != without)
-
-
-def _union(spans: Iterable[Interval], low: int, high: int) -> list[Interval]:
-    """Intervals that overlap made one, inside of (low, high)."""
+def _union(works: Iterable[StepWork], span: Interval) -> list[Interval]:
+    """When any of some works runs, inside of a span."""
     out: list[Interval] = []
-    for start, end in sorted(spans):
-        first, last = max(start, low), min(end, high)
+    for start, end in sorted((w.activity.start, w.activity.end) for w in works):
+        first, last = max(start, span[0]), min(end, span[1])
         if first >= last:
             continue
         if out and first <= out[-1][1]:

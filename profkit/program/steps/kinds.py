@@ -9,45 +9,41 @@ from __future__ import annotations
 import re
 from functools import lru_cache
 
-# First match wins, words as patterns. Of _HEADS only the name before its template arguments counts.
-_HEADS: tuple[tuple[str, str], ...] = (
-    ("optimizer", r"multi_tensor_apply_kernel|FusedAdam|fused_adam|fused_sgd"),
-    ("elementwise", r"elementwise_kernel|vectorized_add|_elementwise"),
-    ("reduce", r"::reduce_kernel|^reduce_kernel"),
-)
-_NAMES: tuple[tuple[str, str], ...] = (
-    ("collective", "nccl rccl nvshmem cross_device_reduce all_?reduce all_?gather"),
-    (
-        "attention",
-        "flash fmha sdpa mem_eff attention attn fusion::compute_dot_do_o fusion::convert_dq",
-    ),
-    ("softmax", "softmax"),
-    (
-        "norm",
-        "layer_?norm batch_?norm group_?norm rms_?norm bn_fw bn_bw RowwiseMoments GammaBeta "
-        "ComputeInternalGradients",
-    ),
-    ("layout", "n(chw|hwc)(to|2)n(chw|hwc) tensorTransform ^wrapped_transpose"),
-    (
-        "conv",
-        "implicit_?gemm implicit_convolve fprop dgrad wgrad convolve conv[123]d winograd depthwise "
-        "xmma__5x_cudnn",
-    ),
-    ("sort", "sort topk DeviceScan tensor_kernel_scan DeviceSelect DeviceCompact unique"),
-    (
-        "scatter",
-        "scatter index_?add indexFunc index_?put.*accum indexing_backward "
-        "embedding_backward_feature grid_sampler_\\dd_backward upsample_\\w*linear\\w*backward",
-    ),
-    ("gemm", "gemm nvjet cutlass cublas wgmma splitkreduce gemv matmul s16816 s1688"),
-    ("gather", "gather index_?select index_elementwise embedding index_kernel"),
-    ("random", "dropout philox distribution random"),
-    ("concat", "CatArray"),
-    ("reduce", "at::native.*reduce cub::.*reduce DeviceReduce"),
-    ("elementwise", "^wrapped_"),
-    ("fused", r"(^|_)fusion(_\d+)?$"),
-)
-_PATTERNS = [(kind, re.compile("|".join(words.split()), re.IGNORECASE)) for kind, words in _NAMES]
+# First match wins: a kind, and words as patterns. Of _HEADS only what comes before a name's template
+# arguments counts.
+_HEADS = """
+optimizer multi_tensor_apply_kernel FusedAdam fused_adam fused_sgd
+elementwise elementwise_kernel vectorized_add _elementwise
+reduce ::reduce_kernel ^reduce_kernel
+"""
+_NAMES = r"""
+collective nccl rccl nvshmem cross_device_reduce all_?reduce all_?gather
+attention flash fmha sdpa mem_eff attention attn fusion::compute_dot_do_o fusion::convert_dq
+softmax softmax
+norm layer_?norm batch_?norm group_?norm rms_?norm bn_fw bn_bw RowwiseMoments GammaBeta
+norm ComputeInternalGradients
+layout n(chw|hwc)(to|2)n(chw|hwc) tensorTransform ^wrapped_transpose
+conv implicit_?gemm implicit_convolve fprop dgrad wgrad convolve conv[123]d winograd depthwise
+conv xmma__5x_cudnn
+sort sort topk DeviceScan tensor_kernel_scan DeviceSelect DeviceCompact unique
+scatter scatter index_?add indexFunc index_?put.*accum indexing_backward
+scatter embedding_backward_feature grid_sampler_\dd_backward upsample_\w*linear\w*backward
+gemm gemm nvjet cutlass cublas wgmma splitkreduce gemv matmul s16816 s1688
+gather gather index_?select index_elementwise embedding index_kernel
+random dropout philox distribution random
+concat CatArray
+reduce at::native.*reduce cub::.*reduce DeviceReduce
+elementwise ^wrapped_
+fused (^|_)fusion(_\d+)?$
+"""
+
+
+def _table(text: str, flags: int = 0) -> list[tuple[str, re.Pattern[str]]]:
+    rows = [line.split() for line in text.strip().splitlines()]
+    return [(kind, re.compile("|".join(words), flags)) for kind, *words in rows]
+
+
+_BY_HEAD, _BY_NAME = _table(_HEADS), _table(_NAMES, re.IGNORECASE)
 # Inductor puts every operator that it fused into a name: what the kernel does is its template.
 _INDUCTOR = re.compile(r"triton_(poi|red|per|tem|mm|for)_fused_?(?P<ops>\w*)")
 _TEMPLATES: dict[str, tuple[tuple[str, ...], str]] = {
@@ -61,9 +57,7 @@ _TEMPLATES: dict[str, tuple[tuple[str, ...], str]] = {
 # What a name of nobody we know may be called all the same: no finding rests on these words alone.
 _ABOUT = {"attention", "softmax", "norm", "gemm"}
 _FP32 = re.compile(r"(?i)simt|(?<![a-z])sgemm|(?<![a-z])ffma|f32f32_f32f32_f32|scudnn")
-_TENSOR = re.compile(
-    r"(?i)tensorop|tf32|s1688|s16816|bf16|f16|hmma|wgmma|nvjet|h884|i8816|fp8|e4m3"
-)
+_TENSOR = re.compile(r"(?i)tensorop|tf32|s1688|s16816|f16|hmma|wgmma|nvjet|h884|i8816|fp8|e4m3")
 _TF32 = re.compile(r"(?i)tf32|s1688(?!\d)|s1688gemm(?!_f16)")
 _FP64 = re.compile(r"(?i)(?<![a-z\d])(dgemm|(f64)+(?![a-z\d])|d884)")
 # Of a name before its arguments: namespaces of libraries, and what they call kernels outside of any.
@@ -108,17 +102,17 @@ def kind_of(name: str) -> str:
     """What a kernel does: a word of _NAMES, convert, other, or unknown."""
     if compiled := _INDUCTOR.match(name):
         kinds, otherwise = _TEMPLATES[compiled[1]]
-        named = (k for k, pattern in _PATTERNS if k in kinds and pattern.search(compiled["ops"]))
+        named = (k for k, pattern in _BY_NAME if k in kinds and pattern.search(compiled["ops"]))
         return next(named, otherwise)
     if not is_librarys(name):
         return next(
-            (k for k, pattern in _PATTERNS if k in _ABOUT and pattern.search(name)), "unknown"
+            (k for k, pattern in _BY_NAME if k in _ABOUT and pattern.search(name)), "unknown"
         )
     head = name.split("<", 1)[0]
-    for kind, pattern in _HEADS:
-        if re.search(pattern, head):
+    for kind, pattern in _BY_HEAD:
+        if pattern.search(head):
             return _elementwise(name) if kind == "elementwise" else kind
-    return next((kind for kind, pattern in _PATTERNS if pattern.search(name)), "other")
+    return next((kind for kind, pattern in _BY_NAME if pattern.search(name)), "other")
 
 
 def _elementwise(name: str) -> str:

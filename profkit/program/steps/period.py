@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 ALIKE = 0.9  # of a turn's launches that must be the ones of the turn before
 NEAR_BEST = 0.98  # layers repeat inside of a step, but not as well as steps do
@@ -11,11 +15,7 @@ _VIEWS = 8  # random projections: how well a lag matches is known to about 1 / s
 
 
 def repeats(sequence: Sequence[Hashable]) -> tuple[int, int, int] | None:
-    """Where the turns begin, their length, and how many are alike; None if nothing repeats.
-
-    Args:
-        sequence: Anything that can be compared, in order of launch.
-    """
+    """Where the turns begin, their length, and how many are alike; None if nothing repeats."""
     import numpy as np
 
     offset = max(0, len(sequence) - LONGEST)
@@ -23,24 +23,20 @@ def repeats(sequence: Sequence[Hashable]) -> tuple[int, int, int] | None:
     codes = np.array([numbers.setdefault(token, len(numbers)) for token in sequence[offset:]])
     if len(codes) < 2:
         return None
-    lengths = _candidates(codes)
-    exact = {n: float(np.mean(codes[n:] == codes[:-n])) for n in lengths}
+    exact = {n: float(np.mean(codes[n:] == codes[:-n])) for n in _candidates(codes)}
     best = max(exact.values(), default=0.0)
     if best < 0.5:
         return None
-    turns = ((n, _turns(codes, n)) for n in sorted(exact) if exact[n] >= NEAR_BEST * best)
-    for length, found in turns:
-        if found:
-            first, count = found
-            return offset + first, length, count
+    for length in (n for n, alike in exact.items() if alike >= NEAR_BEST * best):
+        if found := _turns(codes, length):
+            return offset + found[0], length, found[1]
     return None
 
 
-def _candidates(codes: object) -> list[int]:
+def _candidates(codes: NDArray[Any]) -> list[int]:
     """Lags at which the sequence is most like itself, by the correlation of random projections."""
     import numpy as np
 
-    codes = np.asarray(codes)
     count = len(codes)
     rng = np.random.default_rng(0)
     size = 1 << (2 * count - 1).bit_length()
@@ -58,20 +54,16 @@ def _candidates(codes: object) -> list[int]:
     return sorted({int(n) for n in (*good, *top)})
 
 
-def _turns(codes: object, length: int) -> tuple[int, int] | None:
+def _turns(codes: NDArray[Any], length: int) -> tuple[int, int] | None:
     """The longest run of turns at the end that are alike: its beginning and count."""
-    import numpy as np
-
-    codes = np.asarray(codes)
     end = len(codes)
     best: tuple[int, int] | None = None
     # What follows the loop (a last evaluation, say) may be no turn: ends are tried until one fits.
     for tail in range(0, min(2 * length, end - 2 * length + 1), max(1, length // 16)):
         stop, count = end - tail, 1
-        while stop - (count + 1) * length >= 0:
-            here = codes[stop - count * length : stop - (count - 1) * length]
-            before = codes[stop - (count + 1) * length : stop - count * length]
-            if float(np.mean(here == before)) < ALIKE:
+        while (first := stop - (count + 1) * length) >= 0:
+            before, here = codes[first : first + length], codes[first + length :][:length]
+            if float((here == before).mean()) < ALIKE:
                 break
             count += 1
         if count >= 2 and (best is None or count > best[1]):

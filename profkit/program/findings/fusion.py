@@ -1,0 +1,269 @@
+"""Tensors that go through memory again and again: attention that is not fused, chains, casts."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from itertools import groupby
+from math import prod
+
+from profkit.program.findings.case import (
+    MEMBERS,
+    PASSED,
+    REACH,
+    SHORT,
+    Case,
+    Draft,
+    accesses,
+    goes_back,
+    of_optimizer,
+)
+from profkit.program.findings.floors import BYTES, traffic
+from profkit.program.replay.scenario import Change, Reach
+from profkit.program.steps.cut import StepWork
+from profkit.program.steps.idle import launch_place
+from profkit.program.steps.kinds import is_compiled
+
+BETWEEN = {
+    "elementwise", "convert", "set", "softmax", "reduce", "random", "layout", "copy", "gather",
+    "other", "concat",
+}  # fmt: skip
+WIDEST_HEAD = 512  # columns that a fused kernel takes
+WINDOW = 24  # works between the products on the two sides of a softmax
+LEAST_CHAIN = 3
+NEW = 0.5  # of second operands: new tensors, the others results of the same run
+SLOWER = 1.25  # a fused kernel that computes more a byte than each of its parts
+# What autocast puts into half precision, as the outermost operator.
+_PRODUCT = re.compile(r"aten::(linear|matmul|mm|bmm|addmm|baddbmm|conv|einsum)")
+_HALF = frozenset({"c10::BFloat16", "c10::Half"})
+
+
+def attention(case: Case, taken: frozenset[int]) -> Iterator[Draft]:
+    """Products with a softmax between them, the scores in DRAM."""
+    regions = _regions(case, taken)
+    if not regions:
+        return
+    chosen = sorted(i for region in regions for i in region)
+    products = [i for i in chosen if case.works[i].kind == "gemm"]
+    others = [i for i in chosen if case.works[i].kind != "gemm"]
+    # The rest of each region goes, its products take a part of their time.
+    change = Change(
+        dict.fromkeys(products, REACH["attention"]),
+        dict.fromkeys(others, REACH["launch of a chain"]),
+    )
+    first = next(case.works[i] for i in chosen if case.works[i].kind == "softmax")
+    yield Draft(
+        "attention-unfused",
+        f"attention is written out: {len(regions)} times products, mask and softmax through DRAM, "
+        f"{case.time(chosen):.3g} ms a step, {case.time(others):.3g} ms of it round the products",
+        "torch.nn.functional.scaled_dot_product_attention", chosen, change, launch_place(first),
+    )  # fmt: skip
+
+
+def _regions(case: Case, taken: frozenset[int]) -> list[list[int]]:
+    """From the products before a softmax to those after it, one list a softmax."""
+    out: list[list[int]] = []
+    used: set[int] = set(taken)
+    scores: set[tuple[int, int]] = set()  # of attention, on its way forward
+    for i, work in enumerate(case.works):
+        size = _size(work)
+        if i in used or work.kind != "softmax" or "log" in work.maker.op.lower():
+            continue
+        if goes_back(work) and size not in scores:
+            continue
+        low, high = _side(case, i, -1, used), _side(case, i, 1, used)
+        if low is None or high is None:
+            continue
+        out.append([j for j in range(low, high + 1) if j not in used])
+        used.update(out[-1])
+        scores.add(size)
+    return out
+
+
+def _size(softmax: StepWork) -> tuple[int, int]:
+    """How many scores a softmax reads, and over how many keys each is taken; zeros if unknown."""
+    shape = next(iter(softmax.maker.shapes), ())
+    return (prod(shape), shape[-1]) if shape else (0, 0)
+
+
+def _side(case: Case, at: int, way: int, used: set[int]) -> int | None:
+    """Attention's farthest product on one side of a softmax; None if none is near.
+
+    Forward there is one on each side, backward there are up to two.
+    """
+    last, left = None, 2 if goes_back(case.works[at]) else 1
+    j = at + way
+    while left and 0 <= j < len(case.works) and abs(j - at) <= WINDOW and j not in used:
+        kind = case.works[j].kind
+        if kind == "gemm" and _of_scores(case, j, at):
+            last, left = j, left - 1
+        elif kind not in BETWEEN:
+            break
+        j += way
+    return last
+
+
+def _of_scores(case: Case, i: int, softmax: int) -> bool:
+    """Whether a product makes the scores that a softmax reads, or sums values over its keys.
+
+    Its sizes tell: without them, or summed over anything else (as clusters' members are), it is not
+    said. Of a single head the rest is narrow, and narrower than the keys are many.
+    """
+    one, other = case.works[i], case.works[softmax]
+    scores, keys = _size(other)
+    shapes = [shape for shape in one.maker.shapes if len(shape) > 1][-2:]
+    if not scores or len(shapes) != 2 or goes_back(one) != goes_back(other):
+        return False
+    (*batch, rows, inner), (*_, across, columns) = shapes
+    if inner != across:
+        return False
+    many = prod(batch)
+    makes = many * rows * columns == scores and keys in {rows, columns}
+    sums = inner == keys and scores in {many * rows * inner, many * inner * columns}
+    if goes_back(one):
+        return makes or scores in {many * rows * inner, many * inner * columns}
+    width = inner if makes and i < softmax else columns if many * rows * inner == scores else rows
+    fits = makes if i < softmax else sums
+    return fits and width <= WIDEST_HEAD and (many > 1 or width <= keys)
+
+
+def elementwise(case: Case, taken: frozenset[int]) -> Iterator[Draft]:
+    """Runs of kernels that each read and write what the one before has just written."""
+    runs = _runs(case, taken)
+    if not runs:
+        return
+    chosen = sorted(i for run in runs for i in run)
+    heads = {run[0]: _fused(case, run) for run in runs}
+    rest = [i for i in chosen if i not in heads]
+    # Each run as one kernel that reads its inputs and writes its result.
+    change = Change(heads, dict.fromkeys(rest, REACH["launch of a chain"]))
+    worst = max(runs, key=case.time)
+
+    ops = [case.works[i].maker.op.removeprefix("aten::") for i in worst]
+    named = ", ".join(dict.fromkeys(filter(None, ops)))
+    yield Draft(
+        "elementwise-chain",
+        f"{len(chosen)} elementwise kernels a step in {len(runs)} "
+        f"{'chains' if len(runs) > 1 else 'chain'} take {case.time(chosen):.3g} ms; each "
+        f"reads what the last one wrote"
+        + (f" (the longest: {named[:80]})" if named else ""),
+        case.advice("torch.compile the function they are in, or write one kernel",
+                    "write one kernel for each chain",
+                    "jax.jit the function they are in, or write one kernel"),
+        chosen, change, launch_place(case.works[worst[0]]),
+    )  # fmt: skip
+
+
+def _runs(case: Case, taken: frozenset[int]) -> list[list[int]]:
+    """Runs of at least three kernels on one stream, forward or backward, that could be one kernel."""
+    streams: dict[int, list[int]] = {}
+    for i, work in enumerate(case.works):
+        streams.setdefault(work.activity.stream, []).append(i)
+
+    def part(i: int) -> tuple[bool, bool]:  # the backward pass is compiled by itself
+        return i not in taken and _member(case.works[i]), goes_back(case.works[i])
+
+    out = []
+    for indices in streams.values():
+        for (member, _), run in groupby(indices, part):
+            large = [i for i in run if case.works[i].activity.duration > 2 * SHORT]
+            if member and sum(case.works[i].kind in MEMBERS for i in large) >= LEAST_CHAIN:
+                out.append(large)
+    return out
+
+
+def _member(work: StepWork) -> bool:
+    fusible = work.kind in MEMBERS | PASSED and not is_compiled(work.activity.name)
+    return fusible and not of_optimizer(work)
+
+
+def _fused(case: Case, run: Sequence[int]) -> Reach:
+    """The time of a run's one kernel, as a share of that of its first."""
+    time = case.time(run)
+    after, whole = _after(case, run), time / case.time(run[:1])
+    return Reach(*(min(1.0, after * more) * whole for more in (1.8, 1.0, 0.8)))
+
+
+def _after(case: Case, run: Sequence[int]) -> float:
+    """The share of a run's time that one kernel in its place would take."""
+    forward = case.trains and not goes_back(case.works[run[0]])  # keeps a tensor for the way back
+    parts = [traffic(case.works[i]) for i in run]
+    known = [part for part in parts if part]
+    if len(known) == len(parts):
+        second = sum(part.reads - part.largest for part in known[1:])
+        needed = known[0].reads + NEW * second + known[-1].writes * (2 if forward else 1)
+        return min(1.0, SLOWER * needed / case.bandwidth * 1e3 / case.time(run))
+    counts = [accesses(case.works[i]) for i in run]
+    second = sum(max(0, n - 2) for n in counts)
+    return min(1.0, SLOWER * (2 + NEW * second + forward) / sum(counts))
+
+
+def autocasts(case: Case, taken: frozenset[int]) -> Iterator[Draft]:
+    """Operands that autocast puts into half precision at each use, and their gradients back.
+
+    A tensor that is cast at each of its uses has a gradient for each, which is cast back and added
+    to the others in float32: so the sums tell how many of the casts are of one tensor.
+    """
+    uses = case.chosen(lambda w: _is_cast(w) and bool(_PRODUCT.search(w.maker.top)), taken)
+    if len(uses) < 2 * LEAST_CHAIN:
+        return
+    sizes = Counter(_sizes(case.works[i]) for i in uses)
+    gradients = case.chosen(lambda w: goes_back(w) and _sizes(w) in sizes, taken)
+    back = [i for i in gradients if case.works[i].kind == "convert"]
+    sums = [i for i in gradients if case.works[i].maker.op in {"aten::add", "aten::add_"}
+            and not _HALF.intersection(case.works[i].maker.types)]  # fmt: skip
+    if not sums:
+        return  # each is cast once: no cache helps
+    first = max(0.0, 1 - len(sums) / max(1, len(back)))
+    left = Reach(min(1.0, first + 0.3), first, 0.0)
+    scale = dict.fromkeys(sums, REACH["sums in half precision"])
+    scale |= dict.fromkeys([*uses, *back], left)
+
+    size, count = sizes.most_common(1)[0]
+    yield Draft(
+        "elementwise-chain",
+        f"{len(uses)} kernels a step put operands into half precision, {count} of them of one size "
+        f"({_dims((size,))}), {len(back)} put their gradients back, and {len(sums)} add those in "
+        f"float32: {case.time(scale):.3g} ms",
+        "cast each tensor once: leave autocast's cache on, or keep weights in half precision",
+        sorted(scale), Change(scale), launch_place(case.longest(uses)),
+    )  # fmt: skip
+
+
+def casts(case: Case, taken: frozenset[int]) -> Iterator[Draft]:
+    """Tensors that are only put into another type, again and again."""
+    works = case.chosen(_is_cast, taken)
+    if len(works) < 2 * LEAST_CHAIN:
+        return
+    sizes = Counter(case.works[i].maker.shapes for i in works)
+    change = Change(
+        dict.fromkeys(works, REACH["casts"]), dict.fromkeys(works, REACH["launch of a cast"])
+    )
+    shape, count = sizes.most_common(1)[0]
+    yield Draft(
+        "elementwise-chain",
+        f"{len(works)} kernels a step, {case.time(works):.3g} ms, only put tensors into another "
+        f"type, {count} of them of one size ({_dims(shape)})",
+        "keep them in the type that they are used in: autocast's cache on, weights in half precision",
+        works, change,
+    )  # fmt: skip
+
+
+def _sizes(work: StepWork) -> tuple[int, ...]:
+    """Of the first operand, in either order: a transposed gradient is of the same tensor."""
+    return tuple(sorted(work.maker.shapes[0])) if work.maker.shapes else ()
+
+
+def _is_cast(work: StepWork) -> bool:
+    """A copy from one type into another, where the operator's types are known."""
+    types = [t for t in work.maker.types if t in BYTES]
+    return (
+        work.kind == "convert" and work.activity.duration > 2 * SHORT
+        and work.maker.op in {"aten::copy_", "aten::_to_copy", "aten::_foreach_copy_"}
+        and len(set(types[:2])) == 2
+    )  # fmt: skip
+
+
+def _dims(shapes: tuple[tuple[int, ...], ...]) -> str:
+    return " x ".join(map(str, shapes[0])) if shapes and shapes[0] else "unknown"

@@ -1,0 +1,214 @@
+"""Products that could be faster: in more precision than they need, of sizes that do not fit."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from math import ceil, prod
+
+from profkit.program.findings.case import REACH, REACHED, Case, Draft
+from profkit.program.findings.floors import Product, matrix_product
+from profkit.program.replay.scenario import Change, Reach
+from profkit.program.steps.cut import StepWork
+from profkit.program.steps.idle import launch_place
+from profkit.program.steps.kinds import is_vector_product, precision_of
+from profkit.program.timeline import Activity
+from profkit.records.gpus import levels
+
+_FP32_ATTENTION = re.compile(r"fmha_cutlass[FB]_f32_")
+FLOOR = 4_000.0  # nanoseconds: a small product is not bound by its pipe
+PART = 0.6  # of the rate of products that fit, from which on there is nothing to say
+# A block's tile in the names of cuBLAS (nvjet, xmma) and CUTLASS; parts of a sum need no rounds.
+_TILE = re.compile(r"(?:nvjet_\w*?_|tilesize|gemm_(?:\w+?_)??)(\d{1,3})x(\d{1,3})(?=_|x\d)")
+_PARTS = re.compile(r"(?i)split|streamk")
+REGISTERS = 65_536  # of a multiprocessor, since compute capability 3.0
+USED = 0.8  # of what tiles and rounds hold, from which on there is nothing to say
+FILLED = 0.95  # what sizes that fit reach
+# Half-precision kernels of CUTLASS for rows that begin at no multiple of 16 bytes, 8 values.
+_UNALIGNED = re.compile(r"tensorop_\w*?b?f16\w*_(align[124])\b")
+LONG = 20_000  # nanoseconds: shorter products are bound by other things
+
+
+def fp32_products(case: Case, taken: frozenset[int]) -> Iterator[Draft]:
+    """Products and convolutions in float32 on FP32 pipes, the tensor cores idle."""
+    cc = case.device.cc if case.device else None
+    if cc is not None and cc < (8, 0):
+        return  # no TF32 before
+    attention = case.chosen(_is_fp32_attention, taken)
+    chosen = sorted([*attention, *case.chosen(_is_fp32_product, taken)])
+    if not chosen:
+        return
+    gains = levels("tensor", cc)
+    # Fused attention has no TF32: its fix is half precision.
+    by_half = (max(1.0, gains[1]), max(1.0, 0.8 * gains[2]), max(1.0, 1.15 * gains[2]))
+    scale = {i: _faster(case, i, by_half if i in attention else gains) for i in chosen}
+    yield Draft(
+        "fp32-matmul",
+        f"{len(chosen)} {'kernels of attention' if attention == chosen else 'products'} in float32 "
+        f"run on the FP32 pipes, {case.time(chosen):.3g} ms a step, while the tensor cores are idle",
+        "give the attention bfloat16 or float16: no .float() before it, autocast round it"
+        if attention
+        else case.advice(
+            "torch.set_float32_matmul_precision('high') for TF32, or autocast to bfloat16",
+            "let them use TF32, or give them half precision, where their results may be so exact"),
+        chosen, Change(scale),
+    )  # fmt: skip
+
+
+def _is_fp32_product(work: StepWork) -> bool:
+    name = work.activity.name
+    product = work.kind in {"gemm", "conv"} and not is_vector_product(name)
+    return product and precision_of(name) == "fp32"
+
+
+def _is_fp32_attention(work: StepWork) -> bool:
+    """A fused attention on float32, by its operator's types or else by its name."""
+    types = work.maker.types
+    named = _FP32_ATTENTION.search(work.activity.name) is not None
+    return work.kind == "attention" and (types[0] == "float" if types and types[0] else named)
+
+
+def _faster(case: Case, index: int, gains: Sequence[float]) -> Reach:
+    """What is left of a product whose pipe gets faster; a small one is not bound by it."""
+    long = max(case.works[index].activity.duration, 1.0)
+    return Reach(*(min(1.0, max(FLOOR, long / gain) / long) for gain in gains))
+
+
+def in_float64(case: Case, taken: frozenset[int]) -> Iterator[Draft]:
+    """Work in float64, which is numpy's and Python's default and seldom a network's need."""
+    chosen = case.chosen(_is_float64, taken)
+    if not chosen:
+        return
+    products = [i for i in chosen if case.works[i].kind in {"gemm", "conv"}]
+    gains = levels("double", case.device.cc if case.device else None)
+    scale = dict.fromkeys(chosen, REACH["float64"])
+    scale |= {i: _faster(case, i, gains) for i in products}
+    if not (case.torch or case.jax):  # float64 is no default elsewhere: somebody chose it
+        scale = {i: reach._replace(low=1.0) for i, reach in scale.items()}
+    yield Draft(
+        "fp32-matmul" if products else "elementwise-chain",
+        f"{len(chosen)} kernels a step work in float64, {case.time(chosen):.3g} ms"
+        + (f", {len(products)} of them products" if products else ""),
+        case.advice("make it float32 where it comes in (numpy's arrays are float64)"
+                    + (", and let products use TF32" if products else ""),
+                    "compute in float32 what need not be so exact (preconditioners, inner iterations)"),
+        chosen, Change(scale),
+    )  # fmt: skip
+
+
+def _is_float64(work: StepWork) -> bool:
+    """A product by its name, a kernel bound by its bytes by what its operator reads."""
+    if work.kind in {"gemm", "conv"}:
+        return precision_of(work.activity.name) == "fp64"
+    moves = work.kind in {"elementwise", "convert", "norm", "softmax", "reduce"}
+    return moves and work.maker.types[:1] == ("double",) and bool(work.maker.shapes[0])
+
+
+@dataclass(frozen=True)
+class Tiling:
+    """How a product is cut into tiles, one a block."""
+
+    tile: tuple[int, int]  # rows and columns, in the kernel's own order
+    tiles: int  # how many
+    rounds: int  # of one tile on each multiprocessor; 0 where several fit at once
+    used: float  # the part of all that the tiles of these rounds could hold that is the product
+
+
+def tiling(product: Product, activity: Activity, multiprocessors: int) -> Tiling | None:
+    """A product's tiles; None where the kernel's name does not tell, or it adds parts of a sum."""
+    named = _TILE.search(activity.name)
+    if not named or _PARTS.search(activity.name) or activity.block is None:
+        return None
+    tile = int(named[1]), int(named[2])
+    # Libraries count columns first or last: the cut that wastes less is taken.
+    cuts = [ceil(product.rows / a) * ceil(product.columns / b) for a, b in (tile, tile[::-1])]
+    tiles = product.batch * min(cuts)
+    alone = activity.registers * prod(activity.block) > REGISTERS // 2  # no second block fits
+    rounds = ceil(tiles / multiprocessors) if alone else 0
+    held = (rounds * multiprocessors or tiles) * prod(tile)
+    used = product.batch * product.rows * product.columns / held
+    return Tiling(tile, tiles, rounds, used)
+
+
+def tails(case: Case, taken: frozenset[int]) -> Iterator[Draft]:
+    """Products whose tiles hold much more than the result, or leave their last round nearly empty."""
+    sms = case.device.multiprocessors if case.device else None
+    found: dict[int, tuple[Product, Tiling]] = {}
+    for i, product in _products(case, taken).items() if sms else ():
+        cut = tiling(product, case.works[i].activity, sms or 1)
+        if cut and cut.used < USED:
+            found[i] = product, cut
+    if not found:
+        return
+    # Full tiles in full rounds; never faster than its bytes, or than the fastest products.
+    scale = {}
+    for i, (product, cut) in found.items():
+        best = max(cut.used / FILLED, case.product_floor(product) / product.seconds)
+        scale[i] = Reach((1 + best) / 2, best, cut.used).times(1.0)
+    worst = max(found, key=lambda i: found[i][0].seconds * (1 - found[i][1].used))
+    product, cut = found[worst]
+    yield Draft(
+        "kernel",
+        f"{len(found)} products, {case.time(found):.3g} ms a step, use {cut.used:.0%} of "
+        f"what their tiles hold: {product.rows} x {product.columns} is {cut.tiles} tiles of "
+        f"{cut.tile[0]} x {cut.tile[1]}" + (f", {_rounds(cut, sms or 1)}" if cut.rounds else ""),
+        "choose the size or the batch so that tiles fill whole rounds, or multiply several at once",
+        list(found), Change(scale), launch_place(case.works[worst]),
+    )  # fmt: skip
+
+
+def _rounds(cut: Tiling, sms: int) -> str:
+    times = "round" if cut.rounds == 1 else "rounds"
+    return f"{cut.rounds} {times} on {sms} multiprocessors, {cut.tiles % sms or sms} in the last"
+
+
+def _products(case: Case, taken: frozenset[int] = frozenset()) -> dict[int, Product]:
+    products = ((i, matrix_product(work)) for i, work in enumerate(case.works) if i not in taken)
+    return {i: product for i, product in products if product}
+
+
+def misfits(case: Case, taken: frozenset[int]) -> Iterator[Draft]:
+    """Half-precision products of odd sizes, which run on older and slower kernels."""
+    halves = {i: p for i, p in _products(case).items() if p.size == 2}
+    fitting = [p.rate for p in halves.values() if not p.misfits]
+    known = case.gpu.half if case.gpu else None
+    reachable = REACHED * max([*fitting, known or 0.0])
+    odd = {i: p for i, p in halves.items()
+           if p.misfits and p.rate < PART * reachable and i not in taken}  # fmt: skip
+    if not odd:
+        return
+
+    # The same products at the rate of those that fit; what is added to pad them is little.
+    by = (0.55, 1.0, 1.0 / REACHED)
+    scale = {i: Reach(*(min(1.0, p.rate / (b * reachable)) for b in by)) for i, p in odd.items()}
+    worst = max(odd.values(), key=lambda p: p.seconds)
+    sizes = sorted({n for p in odd.values() for n in p.misfits})
+    fits = -(-sizes[-1] // 64) * 64
+    yield Draft(
+        "kernel",
+        f"{len(odd)} products have sizes that no 16-byte load fits "
+        f"({', '.join(map(str, sizes[-3:]))}) and reach {worst.rate / 1e12:.3g} TFLOP/s where "
+        f"others reach {reachable / 1e12:.3g}: {case.time(odd):.3g} ms a step",
+        f"pad the size to a multiple of 64 ({fits} for {sizes[-1]})", list(odd), Change(scale),
+    )  # fmt: skip
+
+
+def odd_by_name(case: Case, taken: frozenset[int]) -> Iterator[Draft]:
+    """The same where sizes were not recorded: cuBLAS' kernels for odd sizes say so in their names."""
+    odd = case.chosen(
+        lambda w: not w.maker.shapes and w.activity.duration > LONG
+        and _UNALIGNED.search(w.activity.name) is not None, taken
+    )  # fmt: skip
+    if not odd:
+        return
+    cc = case.device.cc if case.device else None
+    left = REACH["padding, newer" if cc and cc >= (9, 0) else "padding, older"]
+    aligned = _UNALIGNED.search(case.longest(odd).activity.name)
+    yield Draft(
+        "kernel",
+        f"{len(odd)} products run on kernels for sizes that no 16-byte load fits "
+        f"({aligned[1] if aligned else ''}): {case.time(odd):.3g} ms a step",
+        "pad the odd size (a vocabulary, say) to a multiple of 64",
+        odd, Change(dict.fromkeys(odd, left)),
+    )  # fmt: skip
