@@ -10,8 +10,7 @@ from typing import Any, Final, Literal, TypedDict
 from profkit.errors import ProfkitError
 from profkit.files import read_json
 from profkit.program.counts import Count, Counts, function
-from profkit.program.replay.estimate import Saving
-from profkit.program.replay.scenario import ALL, EXPECT, HIGH, LOW, Change, Reach
+from profkit.program.replay.scenario import ALL, EXPECT, HIGH, LOW, Change, Reach, Saving
 from profkit.program.steps.cut import KernelGroup
 from profkit.program.triage import ProgramFinding, Triage
 

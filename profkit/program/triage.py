@@ -11,9 +11,8 @@ from profkit.errors import ProfkitError
 from profkit.program import findings as rules
 from profkit.program.findings.case import Case, Draft
 from profkit.program.ranks import Ranks, compare_ranks
-from profkit.program.replay.estimate import SPREAD, Hosts, Saving, hosts
 from profkit.program.replay.play import Model
-from profkit.program.replay.scenario import EXPECT, Change
+from profkit.program.replay.scenario import EXPECT, SPREAD, Change, Hosts, Saving, hosts
 from profkit.program.steps.cut import KernelGroup, Steps, find_steps, group
 from profkit.program.steps.idle import Split, launch_place, split_period
 from profkit.program.timeline import Process, Timeline

@@ -13,7 +13,7 @@ from profkit.program.findings import CATEGORIES, RULES, products
 from profkit.program.findings.case import Case
 from profkit.program.findings.floors import Product
 from profkit.program.readers import torch_trace
-from profkit.program.replay.estimate import WATCHED
+from profkit.program.replay.scenario import WATCHED
 from profkit.program.timeline import Activity
 from profkit.program.triage import Triage, triage_timeline
 from profkit.records import gpus

@@ -8,8 +8,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from profkit.program.findings.floors import Product, traffic
-from profkit.program.replay.estimate import Hosts
-from profkit.program.replay.scenario import Change, Reach
+from profkit.program.replay.scenario import Change, Hosts, Reach
 from profkit.program.steps.cut import KernelGroup, Step, StepWork
 from profkit.program.steps.idle import Split
 from profkit.program.steps.kinds import is_compiled
@@ -133,10 +132,15 @@ class Case:
         """What to do, in the words of what the program is written with."""
         return (jax or others) if self.jax else torch if self.torch else others
 
+    @property
+    def cc(self) -> tuple[int, int] | None:
+        """The GPU's compute capability."""
+        return self.device.cc if self.device else None
+
     @cached_property
     def gpu(self) -> Gpu | None:
         """What the table knows of the GPU."""
-        return of_generation(self.device.cc) if self.device else None
+        return of_generation(self.cc)
 
     @cached_property
     def bandwidth(self) -> float:

@@ -92,7 +92,7 @@ def _pinned_rate(case: Case) -> float:
     seen = [w.activity.bytes / (w.activity.duration * 1e-9) for w in case.works
             if w.kind == "copy" and not w.activity.pageable and w.activity.bytes > 1 << 20]  # fmt: skip
     # The step's own copies tell; a table's rate is worth half where there are any.
-    usual = pinned_rate(case.device.cc if case.device else None)
+    usual = pinned_rate(case.cc)
     return max([*seen, usual * (0.5 if seen else 1.0)])
 
 

@@ -32,14 +32,13 @@ LONG = 20_000  # nanoseconds: shorter products are bound by other things
 
 def fp32_products(case: Case, taken: frozenset[int]) -> Iterator[Draft]:
     """Products and convolutions in float32 on FP32 pipes, the tensor cores idle."""
-    cc = case.device.cc if case.device else None
-    if cc is not None and cc < (8, 0):
+    if case.cc is not None and case.cc < (8, 0):
         return  # no TF32 before
     attention = case.chosen(_is_fp32_attention, taken)
     chosen = sorted([*attention, *case.chosen(_is_fp32_product, taken)])
     if not chosen:
         return
-    gains = levels("tensor", cc)
+    gains = levels("tensor", case.cc)
     # Fused attention has no TF32: its fix is half precision.
     by_half = (max(1.0, gains[1]), max(1.0, 0.8 * gains[2]), max(1.0, 1.15 * gains[2]))
     scale = {i: _faster(case, i, by_half if i in attention else gains) for i in chosen}
@@ -81,7 +80,7 @@ def in_float64(case: Case, taken: frozenset[int]) -> Iterator[Draft]:
     if not chosen:
         return
     products = [i for i in chosen if case.works[i].kind in {"gemm", "conv"}]
-    gains = levels("double", case.device.cc if case.device else None)
+    gains = levels("double", case.cc)
     scale = dict.fromkeys(chosen, REACH["float64"])
     scale |= {i: _faster(case, i, gains) for i in products}
     if not (case.torch or case.jax):  # float64 is no default elsewhere: somebody chose it
@@ -202,8 +201,7 @@ def odd_by_name(case: Case, taken: frozenset[int]) -> Iterator[Draft]:
     )  # fmt: skip
     if not odd:
         return
-    cc = case.device.cc if case.device else None
-    left = REACH["padding, newer" if cc and cc >= (9, 0) else "padding, older"]
+    left = REACH["padding, newer" if case.cc and case.cc >= (9, 0) else "padding, older"]
     aligned = _UNALIGNED.search(case.longest(odd).activity.name)
     yield Draft(
         "kernel",

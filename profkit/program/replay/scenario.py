@@ -1,15 +1,39 @@
-"""A step's model and what a fix does to it, as data  ->  the model after the fix."""
+"""A step's model and what a fix does to it, as data  ->  what the step saves, with an interval.
+
+Recording with torch.profiler slows the host. How fast it is without is a guess with a range: the
+same change is replayed with hosts between the one that was recorded and one that a profiler slows
+most; the saving's interval holds all of them.
+"""
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from math import inf
 from typing import NamedTuple
 
-from profkit.program.replay.play import Event, Model, ReplayItem
+from profkit.program.replay.play import Event, Model, ReplayItem, model
+from profkit.program.steps.cut import Step
+from profkit.program.timeline import Process, Timeline
 
 LOW, EXPECT, HIGH = range(3)
 GRAPH_LAG = 1_000.0  # nanoseconds between the kernels of a graph
+# Of host time between calls that a trace records, the share that the profiler adds, the most it
+# adds for each operator, Python frame or call (ns), and its share of the calls themselves. USUAL was
+# chosen on ten host-bound programs on machines with an H200, where it tells the plain step within
+# 0.87 to 1.21 of what it was (decoding 8.3 ms traced, 3.66 plain; an optimiser by hand 38.4 and 18.4);
+# processes of one program differ by a quarter. MOST is a third more, and not measured.
+USUAL = (0.56, 10_000, 0.46)
+MOST = (0.68, 16_000, 0.60)
+LEAST = (0.0, 0, 0.0)
+# Of the step: what two runs of one program differ by even where nothing is wrong (clocks, memory's
+# place); a saving is the difference of two runs. GPU-bound programs on an H200 showed 1 to 2 %.
+SPREAD = 0.025
+# Nanoseconds that profkit's own recording adds to the host's time for each launch: 2,100 and 1,700 on
+# two programs that mostly launch, on machines with an H200 (tests/programs/overhead.py, record.py).
+WATCHED = 1_900.0
+NEAR_PLAIN = 0.03  # of a step: recorded and plain are the same
 
 
 class Reach(NamedTuple):
@@ -53,29 +77,29 @@ class Change:
     launches: Reach = ALL  # of the host's time for all calls, as a graph has them; not its pauses
     pauses: Reach = ALL  # of the host's long work between calls
 
-    def apply(self, model: Model, level: int) -> Model:
+    def apply(self, before: Model, level: int) -> Model:
         """The model after the fix, where it helps least (LOW), as expected, or most."""
         lost = {i: reach[level] for i, reach in self.merge.items() if reach[level] < 1}
         moved = {i: aside.stream for i, aside in self.stream.items() if aside.left[level] < 1}
         launches, pauses = self.launches[level], self.pauses[level]
         events = []
-        for i, before in enumerate(model.events):
-            event = before
+        for i, called in enumerate(before.events):
+            event = called
             if (share := self.host.get(i)) is not None:
                 event = event.times(share.gap[level], share.busy[level])._replace(awaits=-1)
             event = _launching(event, lost)
-            paused = event.gap > model.pause
+            paused = event.gap > before.pause
             events.append(event.times(pauses, 1.0) if paused else event.times(launches, launches))
         items = []
-        for i, (stream, whole, after, lag) in enumerate(model.items):
+        for i, (stream, whole, after, lag) in enumerate(before.items):
             duration = 0.0 if i in lost else whole * self.scale.get(i, ALL)[level]
             if i in moved:
                 items.append(ReplayItem(moved[i], duration))
             else:
                 short = 0.0 if i in lost else min(lag, GRAPH_LAG) if launches < 1 else lag
                 items.append(ReplayItem(stream, duration, -1 if after in moved else after, short))
-        tail = model.tail * (pauses if model.tail > model.pause else launches)
-        return replace(model, events=tuple(events), items=tuple(items), tail=tail)
+        tail = before.tail * (pauses if before.tail > before.pause else launches)
+        return replace(before, events=tuple(events), items=tuple(items), tail=tail)
 
 
 def _launching(event: Event, lost: Mapping[int, float]) -> Event:
@@ -87,3 +111,108 @@ def _launching(event: Event, lost: Mapping[int, float]) -> Event:
         return event._replace(items=left)
     share = lost[event.items[0]]
     return event.times(share, share)._replace(items=())
+
+
+@dataclass(frozen=True)
+class Saving:
+    """Milliseconds of the step."""
+
+    expect: float  # most likely
+    low: float  # with the slowest host and the least help that is thought possible
+    high: float  # with the other ends of both; how often truth is inside has not been counted
+
+    def within(self, most: float) -> Saving:
+        """The saving where no more than some milliseconds can be saved."""
+        return Saving(min(self.expect, most), min(self.low, most), min(self.high, most))
+
+
+@dataclass(frozen=True)
+class Hosts:
+    """The step's models with a host as fast as it may be without the recorder."""
+
+    usual: Model  # what is thought most likely
+    # the ends of what is possible; the same as usual where recording costs nothing
+    others: tuple[Model, ...]
+    checked: bool  # whether the usual one was fitted to a plain run
+    most: float = inf  # milliseconds of the step as it was recorded: recording makes none faster
+
+    @property
+    def plain(self) -> tuple[float, float, float]:
+        """The step without the recorder in milliseconds: expect, low, high."""
+        ends = [min(m.period / 1e6, self.most) for m in (self.usual, *self.others)]
+        return ends[0], min(ends), max(ends)
+
+    def saving(self, change: Change) -> Saving:
+        """What a change saves of the step."""
+
+        def saved(model: Model, level: int) -> float:
+            return max(0.0, model.period - change.apply(model, level).period) / 1e6
+
+        plain, every = self.plain[0], (self.usual, *self.others)
+        expect = min(saved(self.usual, EXPECT), plain)
+        low = min(expect, *(saved(model, LOW) for model in every)) - SPREAD * plain
+        high = max(expect, *(saved(model, HIGH) for model in every)) + SPREAD * plain
+        return Saving(expect, max(0.0, low), max(expect, min(high, plain)))
+
+
+def hosts(timeline: Timeline, process: Process, step: Step, plain_ms: float | None = None) -> Hosts:
+    """The models of a process's typical step, and its milliseconds without the recorder if measured."""
+    recorded = _in_time(model(process, step), step.period)
+    if timeline.how == "cupti" and plain_ms is None:
+        return Hosts(_unwatched(recorded), (recorded,), True)
+    if not timeline.disturbs:
+        return Hosts(recorded, (), True)
+    spans = sorted(s.start for s in process.spans if s.kind in {"op", "python"})
+    usual, most = (_lighter(recorded, step, spans, by) for by in (USUAL, MOST))
+    if plain_ms is None:
+        return Hosts(usual, (recorded, most), False)
+    if recorded.period < (1 + NEAR_PLAIN) * plain_ms * 1e6:
+        return Hosts(usual, (recorded, most), True)  # the host does not bind: any of them fits
+    return Hosts(_fitted(recorded, plain_ms * 1e6), (), True)
+
+
+def _in_time(of: Model, period: float) -> Model:
+    """The model with a host that needs no longer than steps take that follow each other.
+
+    What one step's host takes longer, the GPU's queue has bridged: it is not so in every step.
+    """
+    turn = sum(e.gap + e.busy for e in of.events) + of.tail
+    return _host_scaled(of, period / turn) if turn > period else of
+
+
+def _unwatched(of: Model) -> Model:
+    """The model without what our own recording adds to each launch."""
+    own = (min(WATCHED, 0.5 * e.busy) if e.items else 0.0 for e in of.events)
+    events = (e._replace(busy=e.busy - t) for e, t in zip(of.events, own, strict=True))
+    return replace(of, events=tuple(events))
+
+
+def _lighter(of: Model, step: Step, spans: list[int], by: tuple[float, int, float]) -> Model:
+    """The model with the recorder's part taken out of the host's time."""
+    share, each, in_calls = by
+
+    def between(gap: float, low: int, high: int) -> float:
+        count = bisect_left(spans, high) - bisect_left(spans, low)
+        return gap - min(share * gap, count * each)
+
+    events, last = [], step.begin
+    for event, call in zip(of.events, step.calls, strict=True):
+        gap, last = between(event.gap, last, call.start), max(last, call.end)
+        busy, late = (t - min(in_calls * t, each) for t in (event.busy, event.late))
+        events.append(event._replace(gap=gap, busy=busy, late=late))
+    return replace(of, events=tuple(events), tail=between(of.tail, last, step.end))
+
+
+def _fitted(of: Model, period: float) -> Model:
+    """The model with its host so fast that the step takes what a plain run took."""
+    low, high = 0.0, 1.5
+    for _ in range(24):
+        middle = (low + high) / 2
+        scaled = _host_scaled(of, middle)
+        low, high = (middle, high) if scaled.period < period else (low, middle)
+    return _host_scaled(of, (low + high) / 2)
+
+
+def _host_scaled(of: Model, factor: float) -> Model:
+    events = tuple(event.times(factor, factor) for event in of.events)
+    return replace(of, events=events, tail=of.tail * factor)
