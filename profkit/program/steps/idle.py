@@ -83,7 +83,8 @@ def _waits_for_host(step: Step, gaps: Iterable[Interval]) -> Iterator[Spent]:
     ends = [step.calls[i].end for i in waits]
     at_once = _soonest(step)
     for low, high in gaps:
-        work = next(iter(works[bisect_left(starts, high) :][:1]), None)
+        following = bisect_left(starts, high)
+        work = works[following] if following < len(works) else None
         call = step.calls[work.call] if work else None
         # The wait that held the host: it returned inside of the gap, or just before it.
         at = bisect_left(ends, low - EPSILON)
