@@ -43,13 +43,7 @@ Recorded = str | Path | ProgramFrames | Iterable[str | Path]
 def judge_recordings(
     paths: Sequence[Path], ranks: str = "all", step: str = "", plain_ms: float | None = None
 ) -> tuple[Triage, Counts | None]:
-    """Judge recordings, one or one a rank.
-
-    Args:
-        paths: Torch traces, exports of Nsight Systems, or a .triage folder.
-        ranks: all, or numbers with commas between them.
-        step: A range that is a step; empty finds them.
-        plain_ms: Milliseconds a step without the recorder, if somebody measured it.
+    """Judge torch traces or exports of Nsight Systems, one or one a rank, or a .triage folder.
 
     Returns:
         The answer, and what counters say of it; None where none were kept.
@@ -122,11 +116,7 @@ def triage(given: Recorded, step_ms: float | None = None, range: str = "") -> Pr
 
 
 def _recordings(given: object) -> list[Path]:
-    """The recordings that a path, a pattern or a list names.
-
-    Raises:
-        ProfkitError: None, or something else.
-    """
+    """The recordings that a path, a pattern or a list names."""
     if isinstance(given, str | Path):
         path = Path(given).expanduser()
         paths = [path] if path.exists() else [Path(x) for x in sorted(glob(str(path)))] or [path]

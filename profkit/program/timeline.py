@@ -7,7 +7,7 @@ clock. A timeline holds one process a rank; readers make it, everything else in 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 Dims = tuple[int, int, int]
 FARTHEST = 1 << 62  # nanoseconds from zero, 146 years: a clock ends there; and bytes of a tensor
@@ -126,8 +126,7 @@ class Timeline:
     how: str  # cupti, torch trace or nsys
     processes: Sequence[Process]
     command: str = ""  # what was run, where that is known
-    # what the reader has to say: a cut file, records that were dropped
-    notes: tuple[str, ...] = field(default=())
+    notes: tuple[str, ...] = ()  # what the reader has to say: a cut file, records that were dropped
 
     @property
     def disturbs(self) -> bool:

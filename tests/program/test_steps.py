@@ -8,10 +8,9 @@ from pathlib import Path
 import pytest
 
 from profkit.program import readers as recordings
-from profkit.program.steps.cut import find_steps
+from profkit.program.steps.cut import find_steps, repeats
 from profkit.program.steps.idle import CAUSES, node, split_period
 from profkit.program.steps.kinds import is_librarys, kind_of, precision_of
-from profkit.program.steps.period import repeats
 from tests.program.made import GEMM, MUL, SOFTMAX, Program, plain_ms, ran
 
 LAYER = ["mm", "add", "norm", "mm", "gelu", "mm"]

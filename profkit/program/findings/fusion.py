@@ -48,10 +48,8 @@ def attention(case: Case, taken: frozenset[int]) -> Iterator[Draft]:
     products = [i for i in chosen if case.works[i].kind == "gemm"]
     others = [i for i in chosen if case.works[i].kind != "gemm"]
     # The rest of each region goes, its products take a part of their time.
-    change = Change(
-        dict.fromkeys(products, REACH["attention"]),
-        dict.fromkeys(others, REACH["launch of a chain"]),
-    )
+    merge = dict.fromkeys(others, REACH["launch of a chain"])
+    change = Change(dict.fromkeys(products, REACH["attention"]), merge)
     first = next(case.works[i] for i in chosen if case.works[i].kind == "softmax")
     yield Draft(
         "attention-unfused",
@@ -73,11 +71,10 @@ def _regions(case: Case, taken: frozenset[int]) -> list[list[int]]:
         if goes_back(work) and size not in scores:
             continue
         low, high = _side(case, i, -1, used), _side(case, i, 1, used)
-        if low is None or high is None:
-            continue
-        out.append([j for j in range(low, high + 1) if j not in used])
-        used.update(out[-1])
-        scores.add(size)
+        if low is not None and high is not None:
+            out.append([j for j in range(low, high + 1) if j not in used])
+            used.update(out[-1])
+            scores.add(size)
     return out
 
 
@@ -237,9 +234,8 @@ def casts(case: Case, taken: frozenset[int]) -> Iterator[Draft]:
     if len(works) < 2 * LEAST_CHAIN:
         return
     sizes = Counter(case.works[i].maker.shapes for i in works)
-    change = Change(
-        dict.fromkeys(works, REACH["casts"]), dict.fromkeys(works, REACH["launch of a cast"])
-    )
+    merge = dict.fromkeys(works, REACH["launch of a cast"])
+    change = Change(dict.fromkeys(works, REACH["casts"]), merge)
     shape, count = sizes.most_common(1)[0]
     yield Draft(
         "elementwise-chain",

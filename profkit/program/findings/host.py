@@ -134,8 +134,6 @@ def waits(case: Case, taken: frozenset[int]) -> Iterator[Draft]:  # noqa: ARG001
     looked = _looked_at(case, held)
     looped = _looped(case, looked)
     sized = 2 * sum(_for_size(case, i) for i in held) > len(held)
-    own = [i for i in held if step.calls[i].name in SYNCHRONIZES and not step.makers[i].op]
-    called = 2 * len(own) > len(held)
 
     # The host goes on; what it wanted to know comes later. Where it waits for a size, fixed sizes take
     # its place, which can be launched at once: what is launched for each size is then one batch, at
@@ -154,21 +152,21 @@ def waits(case: Case, taken: frozenset[int]) -> Iterator[Draft]:  # noqa: ARG001
         f"the GPU is idle for {idle / 1e6:.3g} ms of {case.split.period / 1e6:.3g} after it"
         + (", and what follows is launched piece by piece" if sized else "")
         + ("; no graph can be captured with them" if len(held) >= FEW_WAITS else ""),
-        _instead(case, sized, called,
-                 2 * sum(case.works[i].kind == "copy" for i in looped) > len(held)),
+        _instead(case, held, sized, looped),
         (), change, (places or names).most_common(1)[0][0], idle=True,
         hinders=len(held) >= FEW_WAITS,
     )  # fmt: skip
 
 
-def _instead(case: Case, sized: bool, called: bool, looped: bool) -> str:
+def _instead(case: Case, held: Sequence[int], sized: bool, looped: Collection[int]) -> str:
     """What takes the place of waiting."""
+    calls = [(case.step.calls[i].name, case.step.makers[i].op) for i in held]
     if sized:
         return ("use sizes that are known (batched with padding, a mask that multiplies), so that the "
                 "host waits for none")  # fmt: skip
-    if called:
+    if 2 * sum(name in SYNCHRONIZES and not op for name, op in calls) > len(held):
         return "wait for the device outside of the loop only; time with events that are read later"
-    if looped:
+    if 2 * sum(case.works[i].kind == "copy" for i in looped) > len(held):
         one = case.advice("one tensor (torch.stack, torch._foreach_norm)", "one array")
         return f"put the values into {one}, and read that once, or a step later"
     later = case.advice("non_blocking, an event", "copied asynchronously, with an event")

@@ -13,6 +13,7 @@ from profkit.program.steps.idle import launch_place
 from profkit.records.gpus import pinned_rate
 
 OWN_STREAM = {"HtoD": -1, "DtoH": -2, "PtoP": -3, "": -4}
+WAYS = {"HtoD": "to the GPU", "DtoH": "to the host"}
 _SENT = re.compile(r"(?i)send|recv|all_?to_?all")
 COPIED = {"aten::contiguous", "aten::clone"}
 
@@ -22,7 +23,10 @@ def copies(case: Case, taken: frozenset[int]) -> Iterator[Draft]:
     chosen = case.chosen(lambda w: w.kind == "copy" and w.activity.bytes > SMALL_COPY, taken)
     if not chosen:
         return
-    rate = _pinned_rate(case)
+    seen = [w.activity.bytes / (w.activity.duration * 1e-9) for w in case.works
+            if w.kind == "copy" and not w.activity.pageable and w.activity.bytes > 1 << 20]  # fmt: skip
+    # The step's own copies tell; a table's rate is worth half where there are any.
+    rate = max([*seen, pinned_rate(case.cc) * (0.5 if seen else 1.0)])
 
     # Pinned and on streams of their own, a step ahead; at worst only pinned.
     scale, stream = {}, {}
@@ -30,20 +34,18 @@ def copies(case: Case, taken: frozenset[int]) -> Iterator[Draft]:
         activity = case.works[i].activity
         fast = activity.bytes / rate * 1e9 / max(1, activity.duration)
         scale[i] = REACH["copy pinned"].times(fast)
-        if activity.direction in OWN_STREAM:
-            number = OWN_STREAM[activity.direction]
+        if number := OWN_STREAM.get(activity.direction):
             stream[i] = Aside(number, REACH["copy in its place"])
     change = Change(scale, host=dict.fromkeys(awaiting(case, chosen), CallShare()), stream=stream)
-    direction = case.longest(chosen).activity.direction
+    way = WAYS.get(case.longest(chosen).activity.direction, "between GPUs")
     total = sum(case.works[i].activity.bytes for i in chosen)
     time = case.time(chosen)
     pageable = any(case.works[i].activity.pageable for i in chosen)
-    exposed = case.idle("copy") / 1e6
     yield Draft(
         "copy",
-        f"{total / 1e6:.3g} MB a step are copied {_way(direction)}"
+        f"{total / 1e6:.3g} MB a step are copied {way}"
         f"{' from pageable memory' if pageable else ''}, {total / max(time, 1e-9) / 1e6:.3g} GB/s; "
-        f"for {exposed:.3g} ms of it nothing computes",
+        f"for {case.idle('copy') / 1e6:.3g} ms of it nothing computes",
         ("pin the host's memory, copy" if pageable else "copy")
         + case.advice(" with non_blocking=True", " asynchronously")
         + " on a stream of its own, a step ahead",
@@ -82,18 +84,6 @@ def small_copies(case: Case, taken: frozenset[int]) -> Iterator[Draft]:  # noqa:
         + case.advice("with non_blocking=True", "asynchronously"),
         sorted(chosen), change, launch_place(case.works[first]), idle=True,
     )  # fmt: skip
-
-
-def _way(direction: str) -> str:
-    return {"HtoD": "to the GPU", "DtoH": "to the host"}.get(direction, "between GPUs")
-
-
-def _pinned_rate(case: Case) -> float:
-    seen = [w.activity.bytes / (w.activity.duration * 1e-9) for w in case.works
-            if w.kind == "copy" and not w.activity.pageable and w.activity.bytes > 1 << 20]  # fmt: skip
-    # The step's own copies tell; a table's rate is worth half where there are any.
-    usual = pinned_rate(case.cc)
-    return max([*seen, usual * (0.5 if seen else 1.0)])
 
 
 def collectives(case: Case, taken: frozenset[int]) -> Iterator[Draft]:

@@ -56,7 +56,9 @@ def read_torch_trace(path: Path) -> Timeline:
             break
     if not taken.activities:
         raise _no_gpu(path, taken, trace)
-    rank, world = _ranks(trace.header)
+    ranks = trace.header.get("distributedInfo")
+    ranks = ranks if isinstance(ranks, dict) else {}
+    rank, world = _whole(ranks.get("rank")), _whole(ranks.get("world_size"))
     pid = max(taken.calls, key=lambda p: len(taken.calls[p]), default=0)
     activities = sorted(taken.activities, key=lambda a: (a.start, a.end, a.stream, a.correlation))
     calls = sorted(taken.calls.get(pid, []), key=lambda c: (c.start, c.thread, c.correlation))
@@ -191,13 +193,6 @@ def _whole(value: object) -> int:
     except (TypeError, ValueError, OverflowError):
         return 0
     return number if -FARTHEST < number < 4 * FARTHEST else 0
-
-
-def _ranks(header: Mapping[str, Any]) -> tuple[int, int]:
-    about = header.get("distributedInfo")
-    if not isinstance(about, dict):
-        return 0, 1
-    return _whole(about.get("rank")), max(1, _whole(about.get("world_size")))
 
 
 def _device(header: Mapping[str, Any], activities: list[Activity]) -> Device | None:

@@ -64,14 +64,11 @@ def split_period(step: Step) -> Split:
 
 
 def _rows(spent: Sequence[Spent]) -> tuple[Idle, ...]:
-    rows = []
-    for cause in CAUSES:
-        places: Counter[str] = Counter()
-        for low, high, why, where in spent:
-            if why == cause:
-                places[where] += high - low
-        if total := places.total():
-            rows.append(Idle(cause, total, max(places, key=lambda w: places[w])))
+    places: dict[str, Counter[str]] = {cause: Counter() for cause in CAUSES}
+    for low, high, cause, where in spent:
+        places[cause][where] += high - low
+    rows = [Idle(cause, own.total(), max(own, key=lambda w: own[w]))
+            for cause, own in places.items() if own.total()]  # fmt: skip
     return tuple(sorted(rows, key=lambda row: -row.time))
 
 
@@ -150,8 +147,6 @@ def _without(span: Interval, taken: Sequence[Interval]) -> list[Interval]:
     for low, high in taken[max(0, bisect_left(taken, (span[0], span[0])) - 1) :]:
         if low >= span[1]:
             break
-        if high <= at:
-            continue
         if low > at:
             out.append((at, low))
         at = max(at, high)
