@@ -72,9 +72,8 @@ def _one_program(processes: Sequence[Process]) -> bool:
     if any(kind_of(name) == "collective" for name in set.intersection(*map(set, shares))):
         return True
     first, *others = shares
-    return all(
-        sum(min(first.get(n, 0.0), part) for n, part in other.items()) >= ALIKE for other in others
-    )
+    alike = (sum(min(first.get(n, 0.0), part) for n, part in other.items()) for other in others)
+    return all(part >= ALIKE for part in alike)
 
 
 def _shares(process: Process) -> dict[str, float]:

@@ -170,11 +170,8 @@ def _sure_first(rows: list[Row], lows: Sequence[float]) -> list[Row]:
 
 def _ordered(rows: list[tuple[Draft, Saving]]) -> list[tuple[Draft, Saving]]:
     """By what they save; a general fix after special ones that save nearly as much."""
-    special = [
-        (s.expect, HINDERS if d.hinders and s.low > 0 else AS_GOOD)
-        for d, s in rows
-        if not d.general
-    ]
+    special = [(saving.expect, HINDERS if draft.hinders and saving.low > 0 else AS_GOOD)
+               for draft, saving in rows if not draft.general]  # fmt: skip
 
     def weight(row: tuple[Draft, Saving]) -> float:
         draft, saving = row

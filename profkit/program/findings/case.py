@@ -115,18 +115,16 @@ class Case:
     @cached_property
     def jax(self) -> bool:
         """Whether XLA made most of the kernels, by their names: PyTorch's advice is of no use."""
-        names = [w.activity.name for w in self.works]
-        return 2 * sum(_OF_XLA.match(name) is not None for name in names) > len(names)
+        return 2 * len(self.chosen(lambda w: bool(_OF_XLA.match(w.activity.name)))) > len(
+            self.works
+        )
 
     @cached_property
     def torch(self) -> bool:
         """Whether it is a program of PyTorch's, by its operators or its kernels."""
-        return any(
-            w.maker.op.startswith("aten::")
-            or "at::native" in w.activity.name
-            or is_compiled(w.activity.name)
-            for w in self.works
-        )
+        by_operator = any(w.maker.op.startswith("aten::") for w in self.works)
+        names = (w.activity.name for w in self.works)
+        return by_operator or any("at::native" in name or is_compiled(name) for name in names)
 
     def advice(self, torch: str, others: str, jax: str = "") -> str:
         """What to do, in the words of what the program is written with."""

@@ -210,12 +210,9 @@ def _for_size(case: Case, call: int) -> bool:
 
 def uploads(case: Case) -> frozenset[int]:
     """Small copies to the GPU, where there are so many that they should be one."""
-    found = case.chosen(
-        lambda w: (
-            w.kind == "copy" and w.activity.direction == "HtoD" and w.activity.bytes <= SMALL_COPY
-        )
-    )
-    return frozenset(found) if len(found) >= MANY_COPIES else frozenset()
+    copies = case.chosen(lambda w: w.kind == "copy" and w.activity.direction == "HtoD")
+    small = [i for i in copies if case.works[i].activity.bytes <= SMALL_COPY]
+    return frozenset(small if len(small) >= MANY_COPIES else ())
 
 
 def awaiting(case: Case, copies: Collection[int]) -> list[int]:

@@ -132,9 +132,8 @@ def _is_cut(case: Case, index: int) -> bool:
     after = case.step.calls[work.call].start
     later = (s for s in case.spans if after < s.start < case.step.end and s.kind == "op")
     near = islice((s for s in later if s.name in CUTS | SORTS), NEXT)
-    return any(
-        s.name in CUTS and s.shapes[:1] == work.maker.shapes[:1] and s.shapes[:1] for s in near
-    )
+    whole = work.maker.shapes[:1]
+    return bool(whole) and any(s.name in CUTS and s.shapes[:1] == whole for s in near)
 
 
 def _groups(

@@ -97,9 +97,8 @@ def read_store(folder: Path) -> Timeline:
         notes = tuple(str(note) for note in head["notes"])
         return Timeline(str(head["how"]), processes, str(head["command"]), notes)
     except _WRONG as error:  # it may say anything of anything
-        raise ProfkitError(
-            f"{folder}: is no timeline that can be read: {error}", "record it again"
-        ) from error
+        why = f"{folder}: is no timeline that can be read: {error}"
+        raise ProfkitError(why, "record it again") from error
 
 
 def _table(path: Path, kind: type[Activity | Call | HostSpan]) -> DataFrame:
@@ -139,11 +138,8 @@ def _process(about: dict[str, Any], tables: dict[str, DataFrame]) -> Process:
         rows[table] = [kind(**_values(record)) for record in own.to_dict("records")]
     device = about["device"]
     cc = tuple(device["cc"]) if device and device["cc"] else None
-    return Process(
-        about["pid"], about["rank"],
-        Device(device["name"], cc, device["multiprocessors"]) if device else None,
-        rows["activities"], rows["calls"], rows["spans"],
-    )  # fmt: skip
+    gpu = Device(device["name"], cc, device["multiprocessors"]) if device else None
+    return Process(about["pid"], about["rank"], gpu, **rows)
 
 
 def _values(record: dict[Any, Any]) -> dict[str, Any]:
