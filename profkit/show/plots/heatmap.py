@@ -32,7 +32,6 @@ class Lead:
     name: str  # the fastest of those that are compared; of something that chooses, what it ran
     against: str  # the fastest of what they are compared with
     ratio: float  # its time over the former's; above 1 the former is ahead
-    seconds: float  # the former's median
 
 
 @dataclass(frozen=True)
@@ -72,7 +71,7 @@ def lead(cell: GridCell, against: frozenset[str]) -> Lead | None:
     rival, rival_seconds = cell.fastest(against)
     if not isfinite(seconds) or not isfinite(rival_seconds):
         return None
-    return Lead(cell.ran.get(name, name), rival, rival_seconds / seconds, seconds)
+    return Lead(cell.ran.get(name, name), rival, rival_seconds / seconds)
 
 
 def shared_part(cell: GridCell) -> str:

@@ -41,18 +41,11 @@ class Label:
 def place_labels(
     ax: Axes, labels: Sequence[Label], hard: Boxes, soft: Boxes, size: float = 10.5
 ) -> list[Annotation]:
-    """Write labels on an Axes whose limits and layout are settled.
+    """Write labels on an Axes whose limits and layout are settled, and return what was written.
 
-    Args:
-        ax: Where.
-        labels: Most important first; the last ones are left out when there is no room.
-        hard: Pixel boxes that no label may touch (other texts, the legend).
-        soft: Pixel boxes that labels keep off where they can; a fifth column says how many pixels
-            a label goes out of its way for each.
-        size: Of the letters.
-
-    Returns:
-        The annotations written, in pixels free of each other; fewer than labels when room ran out.
+    The most important labels come first: the last ones are left out when there is no room. No label
+    touches a `hard` box (other texts, the legend; pixels); they keep off `soft` ones where they can,
+    whose fifth column says how many pixels a label goes out of its way.
     """
     if not labels:
         return []

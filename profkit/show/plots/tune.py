@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from matplotlib.axes import Axes
+from matplotlib.ticker import MaxNLocator, NullLocator, StrMethodFormatter
 
 from profkit.errors import ProfkitError
 from profkit.show.plots import base
@@ -44,13 +45,7 @@ def _timed(history: pd.DataFrame) -> pd.DataFrame:
 def search_history(
     history: pd.DataFrame, plain_search: pd.DataFrame | None = None, ax: Axes | None = None
 ) -> Axes:
-    """Draw the time of every trial and the best so far, and beside it that of another search.
-
-    Args:
-        history: The frame.
-        plain_search: The frame of a search without steering, whose best so far is drawn too.
-        ax: Where to draw; a new figure when None.
-    """
+    """Draw the time of every trial and the best so far; of a search without steering, that too."""
     timed = _timed(history)
     ax = base.canvas(ax, 5.5)
     for kind, (marker, colour) in _LOOKS.items():
@@ -65,8 +60,7 @@ def search_history(
     if plain_search is not None:
         _best(ax, _timed(plain_search), COLOURS[3], "best so far, without steering")
     lost = len(history) - len(timed)
-    ax.set_yscale("log")
-    _plain_ticks(ax)
+    _log_scale(ax)
     base.scales(ax, "Trial", "Time per call, µs")
     ax.legend(frameon=False, fontsize=10.5)
     base.bare(ax, "both")
@@ -98,13 +92,7 @@ def importance(importances: Mapping[str, float], ax: Axes | None = None) -> Axes
 
 
 def parallel(history: pd.DataFrame, macros: Sequence[str], ax: Axes | None = None) -> Axes:
-    """Draw every timed trial as a line through its tunables to its time; the fastest stand out.
-
-    Args:
-        history: The frame.
-        macros: The tunables' columns.
-        ax: Where to draw; a new figure when None.
-    """
+    """Draw every timed trial as a line through its tunables (columns `macros`) to its time."""
     timed = _timed(history).sort_values("us", ascending=False)
     ax = base.canvas(ax, 5.5)
     places = {m: sorted(timed[m].unique()) for m in macros}
@@ -143,18 +131,16 @@ def resources(history: pd.DataFrame, ax: Axes | None = None) -> Axes:
     dots = ax.scatter(timed["smem"] / 1024, timed["us"], s=sizes, c=timed["regs"], **look)
     bar = ax.figure.colorbar(dots, ax=ax)
     bar.set_label("Registers a thread", fontsize=11, color=INK)
-    ax.set_yscale("log")
-    _plain_ticks(ax)
+    _log_scale(ax)
     base.scales(ax, "Shared memory of a block, KiB", "Time per call, µs")
     base.bare(ax, "both")
     below = "Larger dots: more warps fit on an SM."
     return base.finished(ax, "Time against what a block takes", below)
 
 
-def _plain_ticks(ax: Axes) -> None:
-    """Whole steps on a logarithmic axis: a search seldom spans a decade."""
-    from matplotlib.ticker import MaxNLocator, NullLocator, StrMethodFormatter
-
+def _log_scale(ax: Axes) -> None:
+    """Use a logarithmic axis in whole steps: a search seldom spans a decade."""
+    ax.set_yscale("log")
     ax.yaxis.set_major_locator(MaxNLocator(7))
     ax.yaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
     ax.yaxis.set_minor_locator(NullLocator())
